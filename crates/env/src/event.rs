@@ -1,0 +1,165 @@
+//! What happened, as typed events. The library counts them, the lab records and plots them.
+
+use policy::dirty::{BalanceTrace, DeviceIndex, PauseReason};
+use policy::units::{Bytes, Nanos, Pages, PagesPerSec};
+
+use crate::{DeviceId, IoOp};
+
+/// Number of a task within its `Env`. `TaskId::NONE`: an interrupt, or outside any task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub u32);
+
+impl TaskId {
+    /// No task.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
+/// Why a task waited. Every stall has one of these names (design, promise 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Cause {
+    /// A worker with nothing to do.
+    Idle,
+    /// A workload's own think time or rate cap.
+    Think,
+    /// Waiting for another task's end.
+    Join,
+    /// Paced by `balance_dirty_pages`.
+    DirtyPause,
+    /// The device makes no progress.
+    DeviceStalled,
+    /// Somebody else is busy with the page.
+    PageBusy,
+    /// A read from the device.
+    ReadIo,
+    /// Writeback of particular pages (sync, truncate).
+    WritebackIo,
+    /// Room in the device's queue of writeback.
+    WritebackFlight,
+    /// Flush of the device's cache (fdatasync, COMMIT).
+    DeviceFlush,
+    /// Another metadata operation on the device (set length, allocate).
+    DeviceMetadata,
+    /// Free memory: nothing could be reclaimed yet.
+    Memory,
+    /// A request slot.
+    RequestSlot,
+    /// A failed write waits before it is tried again.
+    RetryBackoff,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wakeup {
+    /// What it waited for is there.
+    Ready,
+    /// The deadline passed first: a safety net, counted.
+    TimedOut,
+    /// The `Env` shuts down.
+    Cancelled,
+}
+
+/// One thing that happened. Units in the types; `device` as `mm` numbers it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A task slept.
+    Waited {
+        /// On what.
+        cause: Cause,
+        /// How long.
+        waited: Nanos,
+        /// How it ended.
+        wakeup: Wakeup,
+    },
+    /// One verdict of `balance_dirty_pages` (kernel tracepoint of that name). A zero pause is an
+    /// entry that did not sleep.
+    BalanceDirtyPages {
+        /// Whose pages.
+        device: DeviceIndex,
+        /// Which writer handle.
+        writer: u32,
+        /// Its numbers.
+        trace: BalanceTrace,
+        /// Why, if it pauses.
+        why: Option<PauseReason>,
+        /// The call ends with this verdict; `trace.paused` is then all that it slept.
+        done: bool,
+    },
+    /// A call into the cache by a writer ended.
+    Wrote {
+        /// Which writer handle.
+        writer: u32,
+        /// How much.
+        bytes: Bytes,
+        /// How long it took.
+        took: Nanos,
+    },
+    /// A call into the cache by a reader ended.
+    Read {
+        /// How much.
+        bytes: Bytes,
+        /// Pages that were not in the cache.
+        missed: Pages,
+        /// How long it took.
+        took: Nanos,
+    },
+    /// Pages became dirty.
+    Dirtied {
+        /// Whose.
+        device: DeviceIndex,
+        /// How many.
+        pages: Pages,
+    },
+    /// A request was handed to a device.
+    Submitted {
+        /// Which.
+        device: DeviceId,
+        /// What.
+        op: IoOp,
+        /// How much.
+        pages: Pages,
+    },
+    /// A request ended.
+    Completed {
+        /// Which.
+        device: DeviceId,
+        /// What.
+        op: IoOp,
+        /// How much.
+        pages: Pages,
+        /// From submission to completion.
+        took: Nanos,
+        /// Whether it failed.
+        failed: bool,
+    },
+    /// One pass of reclaim.
+    Reclaimed {
+        /// By the background reclaimer.
+        background: bool,
+        /// Pages looked at.
+        scanned: Pages,
+        /// Pages freed.
+        freed: Pages,
+    },
+    /// A device's bandwidth estimate moved (kernel: `bdi_dirty_ratelimit`).
+    Bandwidth {
+        /// Whose.
+        device: DeviceIndex,
+        /// Smoothed write bandwidth.
+        bandwidth: PagesPerSec,
+    },
+    /// Levels, sampled.
+    Levels {
+        /// Dirty pages, all devices.
+        dirty: Pages,
+        /// Pages under writeback, all devices.
+        writeback: Pages,
+        /// Free frames.
+        free: Pages,
+        /// Dirty limit.
+        limit: Pages,
+        /// Background limit.
+        background: Pages,
+    },
+}

@@ -1,0 +1,214 @@
+//! Requests, devices, and what a device may use of its surroundings.
+//!
+//! A `Device` takes requests and completes them; it never blocks the submitter. A wrapper (slow,
+//! faulty, traced) is a `Device` that holds another: it may delay the request, and it sees the
+//! completion by putting itself on the request's stack of `done` handlers.
+//!
+//! Ownership: a request is boxed, made once and used again; it carries the frames it moves, which
+//! stay busy or under writeback until `complete`. `complete` is called exactly once, from a context
+//! that must not wait.
+
+use core::fmt;
+use std::sync::Arc;
+
+use frames::{Busy, FrameId};
+use policy::units::{Bytes, Instant, Nanos, Pages};
+
+use crate::Interrupt;
+
+/// Number of a device within an `Env`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceId(pub u16);
+
+/// Number of an object (a file, or the device as a whole) on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(pub u32);
+
+/// What a request asks for. Offsets and lengths are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoOp {
+    /// Read into the frames. What lies beyond the object's end reads as zeroes.
+    Read,
+    /// Write from the frames.
+    Write,
+    /// Make all completed writes of the object durable.
+    Flush,
+    /// Set the object's true length.
+    SetLen {
+        /// The new length.
+        len: Bytes,
+    },
+    /// Make sure that the object's first `len` bytes have space.
+    Allocate {
+        /// The length.
+        len: Bytes,
+    },
+    /// Give the space of a range back; it reads as zeroes afterwards.
+    Discard {
+        /// Length from the request's offset.
+        len: Bytes,
+    },
+}
+
+/// Who waits for the request: queues that choose serve them in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum IoClass {
+    /// A reader waits.
+    Read,
+    /// A sync waits.
+    Sync,
+    /// Read-ahead.
+    ReadAhead,
+    /// Nobody waits.
+    Writeback,
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IoError {
+    /// The device said so; an error number of the system.
+    Failed {
+        /// `errno`.
+        errno: i32,
+    },
+    /// No space left.
+    NoSpace,
+    /// The device is gone and will not come back.
+    Lost,
+    /// Only the first `done` bytes were moved.
+    Torn {
+        /// How many.
+        done: u64,
+    },
+    /// The `Env` shuts down.
+    Cancelled,
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed { errno } => {
+                write!(f, "{}", std::io::Error::from_raw_os_error(*errno))
+            }
+            Self::NoSpace => f.write_str("no space left on the device"),
+            Self::Lost => f.write_str("the device is gone"),
+            Self::Torn { done } => write!(f, "only the first {done} bytes were moved"),
+            Self::Cancelled => f.write_str("cancelled: shutting down"),
+        }
+    }
+}
+
+impl std::error::Error for IoError {}
+
+/// Takes the end of a request.
+pub trait IoDone: Send + Sync {
+    /// The request ended. Must not wait; may take locks with `context`.
+    fn io_done(&self, context: &Interrupt, request: Box<IoRequest>, result: Result<(), IoError>);
+}
+
+/// One request to a device.
+pub struct IoRequest {
+    /// To which device.
+    pub device: DeviceId,
+    /// On which object of it.
+    pub object: ObjectId,
+    /// What.
+    pub op: IoOp,
+    /// Who waits.
+    pub class: IoClass,
+    /// First byte in the object; a multiple of the page size for reads and writes.
+    pub offset: Bytes,
+    /// The frames in order of the object, 4 KiB each.
+    pub frames: Vec<FrameId>,
+    /// For a read: the exclusive rights to `frames`, travelling with the request.
+    pub busy: Vec<Busy>,
+    /// When it was handed to the `Env`.
+    pub submitted: Instant,
+    /// The submitter's own words.
+    pub cookie: [u64; 2],
+    done: Vec<Arc<dyn IoDone>>,
+}
+
+impl IoRequest {
+    /// A request with room for `frames` frames, to be used again and again.
+    #[must_use]
+    pub fn with_room(frames: usize) -> Box<Self> {
+        Box::new(Self {
+            device: DeviceId(0),
+            object: ObjectId(0),
+            op: IoOp::Read,
+            class: IoClass::Read,
+            offset: Bytes::ZERO,
+            frames: Vec::with_capacity(frames),
+            busy: Vec::with_capacity(frames),
+            submitted: Instant::ZERO,
+            cookie: [0; 2],
+            // The submitter and a few wrappers.
+            done: Vec::with_capacity(6),
+        })
+    }
+
+    /// How much data it moves.
+    #[must_use]
+    pub fn pages(&self) -> Pages {
+        Pages(self.frames.len() as u64)
+    }
+
+    /// Puts a handler on top: it will see the completion before those already there.
+    pub fn on_done(&mut self, handler: Arc<dyn IoDone>) {
+        self.done.push(handler);
+    }
+
+    /// Ends the request: the topmost handler gets it. A wrapper's handler calls this again.
+    ///
+    /// # Panics
+    /// If no handler is left: completed twice, or submitted without one.
+    pub fn complete(mut self: Box<Self>, context: &Interrupt, result: Result<(), IoError>) {
+        let handler = self.done.pop().expect("a request has a handler and is completed once");
+        handler.io_done(context, self, result);
+    }
+}
+
+impl fmt::Debug for IoRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IoRequest")
+            .field("device", &self.device)
+            .field("object", &self.object)
+            .field("op", &self.op)
+            .field("offset", &self.offset)
+            .field("pages", &self.frames.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What `mm` has to know of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceInfo {
+    /// Offsets and lengths of I/O are multiples of this; at most a page.
+    pub alignment: u32,
+    /// Content must not change while a write is under way.
+    pub stable_writes: bool,
+}
+
+/// Something that takes requests and completes them.
+pub trait Device: Send + Sync + 'static {
+    /// Takes a request. Never blocks.
+    fn submit(&self, request: Box<IoRequest>);
+    /// Its properties.
+    fn info(&self) -> DeviceInfo;
+}
+
+/// What a device may use of its `Env`: time, timers, chance.
+pub trait Host: Send + Sync + 'static {
+    /// The time.
+    fn now(&self) -> Instant;
+    /// Calls `what` at `when`, or soon after; in order of (`when`, call of `at`).
+    fn at(&self, when: Instant, what: Box<dyn FnOnce(&Interrupt) + Send>);
+    /// A random number from the devices' stream.
+    fn random(&self) -> u64;
+    /// Calls `what` after `delay`.
+    fn after(&self, delay: Nanos, what: Box<dyn FnOnce(&Interrupt) + Send>) {
+        self.at(self.now() + delay, what);
+    }
+}

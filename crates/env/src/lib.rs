@@ -1,0 +1,95 @@
+//! The only door to the world: time, waiting, waking, I/O, tasks.
+//!
+//! Procedures in `mm` and `workload` are plain blocking Rust over a type parameter `E: Env`. On
+//! threads a wait parks the thread; in the lab it switches to another coroutine. Neither can tell.
+//!
+//! Vocabulary: a *task* is somebody who may block; `&mut Task` is the right to do so. An
+//! *interrupt* is somebody who may not (a completion). Both are a *context*: enough to take a
+//! `Lock`, whose guard borrows it, so that waiting under a lock does not compile.
+//!
+//! Invariants
+//!   1. Whoever holds only `&Task`, an `Interrupt` or a guard cannot sleep.
+//!   2. A wake between the look at a condition and the sleep is never lost (`Task::wait_while`).
+//!   3. Every sleep has a `Cause`; one that was taken is emitted as an event with its length.
+//!   4. There is no current task: no globals, no thread locals in any procedure.
+//!
+//! Source: design.md "Architecture", "Decisions to make first" 1-2; style guide A3-A5; docs/adr/0001.
+#![forbid(unsafe_code)]
+
+mod event;
+mod io;
+mod lock;
+pub mod suite;
+mod task;
+mod wait;
+mod work;
+
+pub use event::{Cause, Event, TaskId, Wakeup};
+pub use io::{
+    Device, DeviceId, DeviceInfo, Host, IoClass, IoDone, IoError, IoOp, IoRequest, ObjectId,
+};
+pub use lock::{Context, Interrupt, Lock, LockClass, LockGuard};
+pub use task::{JoinHandle, Task, spawn};
+pub use wait::WaitQueue;
+pub use work::Work;
+
+use core::task::Waker;
+use frames::Content;
+use policy::units::Instant;
+
+/// The body of a task.
+pub type Body<E> = Box<dyn FnOnce(&mut Task<'_, E>) + Send + 'static>;
+
+/// How a park ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unparked {
+    /// Its waker was used, now or since the last park: a reason to look again, no more.
+    Woken,
+    /// The deadline passed.
+    TimedOut,
+    /// The `Env` shuts down: the task must come to its end.
+    Cancelled,
+}
+
+/// The world as a type parameter. Ten methods, and no more (style guide A3).
+///
+/// `Local` is what one task is to its `Env`: a parker on threads, a coroutine's handle in the lab.
+pub trait Env: Send + Sync + Sized + 'static {
+    /// What frames hold.
+    type Content: Content;
+    /// One task's own part.
+    type Local;
+
+    /// The time.
+    fn now(&self) -> Instant;
+
+    /// Blocks the task until its waker is used, the deadline passes or the `Env` shuts down. A wake
+    /// since the last park counts: it is remembered, once.
+    fn park(&self, local: &mut Self::Local, deadline: Option<Instant>) -> Unparked;
+
+    /// A waker of the task; may be used from anywhere and after the task has ended.
+    fn waker(&self, local: &Self::Local) -> Waker;
+
+    /// Reports work done, once per batch and never under a lock. Threads count it; the lab charges
+    /// its calibrated CPU time to the task and lets due events run.
+    fn did(&self, local: &mut Self::Local, work: Work, units: u64);
+
+    /// Hands a request to its device. Never blocks; `request.complete` is called exactly once,
+    /// possibly before this returns.
+    fn submit(&self, request: Box<IoRequest>);
+
+    /// Starts a task. It runs until its body returns; at shutdown its waits end with `Cancelled`.
+    fn spawn(&self, name: &str, body: Body<Self>);
+
+    /// The CPU the task runs on, below the number of CPUs.
+    fn cpu(&self, local: &Self::Local) -> usize;
+
+    /// A random number from this task's own stream.
+    fn random(&self, local: &mut Self::Local) -> u64;
+
+    /// Takes note of an event.
+    fn emit(&self, task: TaskId, event: &Event);
+
+    /// The contents of the frames.
+    fn content(&self) -> &Self::Content;
+}

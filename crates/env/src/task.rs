@@ -1,0 +1,191 @@
+//! A task: the right to block, and the only way to do it.
+
+use core::cell::Cell;
+use core::task::Waker;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use policy::units::{Instant, Nanos};
+
+use crate::{Cause, Context, Env, Event, TaskId, Unparked, WaitQueue, Wakeup, Work};
+
+/// Somebody who may block. Procedures take `&mut Task`; one without cannot sleep.
+pub struct Task<'e, E: Env> {
+    env: &'e E,
+    local: E::Local,
+    id: TaskId,
+    waker: Waker,
+    held: Cell<u16>,
+}
+
+impl<E: Env> Context for Task<'_, E> {
+    fn held(&self) -> &Cell<u16> {
+        &self.held
+    }
+}
+
+impl<'e, E: Env> Task<'e, E> {
+    /// A task of `env`; only `Env`s make them, from the local part that is theirs.
+    pub fn new(env: &'e E, local: E::Local, id: TaskId) -> Self {
+        let waker = env.waker(&local);
+        Self { env, local, id, waker, held: Cell::new(0) }
+    }
+
+    /// Its `Env`.
+    pub fn env(&self) -> &'e E {
+        self.env
+    }
+
+    /// Its number.
+    pub fn id(&self) -> TaskId {
+        self.id
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.env.now()
+    }
+
+    /// The CPU it runs on.
+    pub fn cpu(&self) -> usize {
+        self.env.cpu(&self.local)
+    }
+
+    /// A random number from its own stream.
+    pub fn random(&mut self) -> u64 {
+        self.env.random(&mut self.local)
+    }
+
+    /// Reports work, once per batch. Due events may run here, so no lock may be held: `&mut`.
+    pub fn did(&mut self, work: Work, units: u64) {
+        if units > 0 {
+            self.env.did(&mut self.local, work, units);
+        }
+    }
+
+    /// Takes note of an event.
+    pub fn emit(&self, event: &Event) {
+        self.env.emit(self.id, event);
+    }
+
+    /// Sleeps for `pause`. Nothing shortens it but the end of the world.
+    pub fn sleep(&mut self, cause: Cause, pause: Nanos) -> Wakeup {
+        self.sleep_until(cause, self.now() + pause)
+    }
+
+    /// Sleeps until `deadline`.
+    pub fn sleep_until(&mut self, cause: Cause, deadline: Instant) -> Wakeup {
+        let began = self.now();
+        let wakeup = loop {
+            match self.env.park(&mut self.local, Some(deadline)) {
+                // A waker from an earlier queue may come late.
+                Unparked::Woken if self.now() < deadline => {}
+                Unparked::Woken | Unparked::TimedOut => break Wakeup::TimedOut,
+                Unparked::Cancelled => break Wakeup::Cancelled,
+            }
+        };
+        self.waited(cause, began, wakeup);
+        wakeup
+    }
+
+    /// Waits in `queue` as long as `blocked` answers true, at most until `deadline`.
+    ///
+    /// The condition is looked at after queueing and after every wake, so no wake is lost. A wake
+    /// that this task used up without need (its deadline passed at the same moment) is passed on.
+    pub fn wait_while(
+        &mut self,
+        queue: &WaitQueue,
+        cause: Cause,
+        deadline: Option<Instant>,
+        mut blocked: impl FnMut(&Self) -> bool,
+    ) -> Wakeup {
+        if !blocked(self) {
+            return Wakeup::Ready;
+        }
+        let began = self.now();
+        let wakeup = loop {
+            let ticket = queue.join(&self.waker);
+            if !blocked(self) {
+                if !queue.leave(&ticket) {
+                    queue.wake_one();
+                }
+                break Wakeup::Ready;
+            }
+            let unparked = self.env.park(&mut self.local, deadline);
+            let used = !queue.leave(&ticket);
+            if unparked == Unparked::Woken {
+                if !blocked(self) {
+                    break Wakeup::Ready;
+                }
+                continue;
+            }
+            if used {
+                queue.wake_one();
+            }
+            break match unparked {
+                Unparked::Cancelled => Wakeup::Cancelled,
+                Unparked::TimedOut | Unparked::Woken if blocked(self) => Wakeup::TimedOut,
+                Unparked::TimedOut | Unparked::Woken => Wakeup::Ready,
+            };
+        };
+        self.waited(cause, began, wakeup);
+        wakeup
+    }
+
+    fn waited(&mut self, cause: Cause, began: Instant, wakeup: Wakeup) {
+        let waited = self.now().since(began);
+        self.emit(&Event::Waited { cause, waited, wakeup });
+        self.did(Work::Switch, 1);
+    }
+}
+
+/// A task that was started and will answer with a `T`.
+pub struct JoinHandle<T> {
+    shared: Arc<Joint<T>>,
+}
+
+struct Joint<T> {
+    answer: Mutex<Option<T>>,
+    done: WaitQueue,
+}
+
+/// Starts a task and keeps a handle to its answer.
+pub fn spawn<E: Env, T: Send + 'static>(
+    env: &E,
+    name: &str,
+    body: impl FnOnce(&mut Task<'_, E>) -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let shared = Arc::new(Joint { answer: Mutex::new(None), done: WaitQueue::new() });
+    let joint = Arc::clone(&shared);
+    env.spawn(
+        name,
+        Box::new(move |task| {
+            let answer = body(task);
+            *joint.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+            joint.done.wake_all();
+        }),
+    );
+    JoinHandle { shared }
+}
+
+impl<T> JoinHandle<T> {
+    /// Whether the answer is there.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Waits for the answer. `None`: cancelled before it came.
+    pub fn join<E: Env>(self, task: &mut Task<'_, E>) -> Option<T> {
+        let shared = &self.shared;
+        task.wait_while(&shared.done, Cause::Join, None, |_| {
+            shared.answer.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        });
+        self.try_join()
+    }
+
+    /// The answer if it is there, from outside any task.
+    #[must_use]
+    pub fn try_join(self) -> Option<T> {
+        self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

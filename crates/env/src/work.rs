@@ -1,0 +1,86 @@
+//! What a task reports to have done: counted live, charged as CPU time in the lab.
+
+/// Kinds of work. The unit is one page unless said otherwise. Costs live in one table of the lab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Work {
+    /// The program's own computing, in nanoseconds (user time, not system time).
+    User,
+    /// One entry into the cache from outside (a system call in the kernel).
+    Call,
+    /// A page looked up and found.
+    Lookup,
+    /// A page's bytes copied between a caller and the cache.
+    Copy,
+    /// A page zeroed.
+    Zero,
+    /// A frame allocated.
+    Alloc,
+    /// A page put into the index and the lists.
+    Insert,
+    /// A page made dirty: file-system preparation, tags, accounting.
+    Dirty,
+    /// One pass through `balance_dirty_pages` that took a snapshot and decided.
+    Balance,
+    /// A file looked at by writeback (list handling, its lock), whether or not it wrote anything.
+    VisitFile,
+    /// A page prepared for writeback: found, tagged, mapped to the device.
+    WritePage,
+    /// One request handed to a device.
+    Submit,
+    /// A page whose I/O ended (in completion).
+    EndPage,
+    /// A page looked at by reclaim.
+    Scan,
+    /// A page taken out of the cache and freed.
+    Free,
+    /// One sleep and wake-up of a task (two context switches).
+    Switch,
+}
+
+impl Work {
+    /// How many kinds there are.
+    pub const COUNT: usize = 16;
+    /// All kinds, in order.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::User,
+        Self::Call,
+        Self::Lookup,
+        Self::Copy,
+        Self::Zero,
+        Self::Alloc,
+        Self::Insert,
+        Self::Dirty,
+        Self::Balance,
+        Self::VisitFile,
+        Self::WritePage,
+        Self::Submit,
+        Self::EndPage,
+        Self::Scan,
+        Self::Free,
+        Self::Switch,
+    ];
+
+    /// Name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Call => "call",
+            Self::Lookup => "lookup",
+            Self::Copy => "copy",
+            Self::Zero => "zero",
+            Self::Alloc => "alloc",
+            Self::Insert => "insert",
+            Self::Dirty => "dirty",
+            Self::Balance => "balance",
+            Self::VisitFile => "visit_file",
+            Self::WritePage => "write_page",
+            Self::Submit => "submit",
+            Self::EndPage => "end_page",
+            Self::Scan => "scan",
+            Self::Free => "free",
+            Self::Switch => "switch",
+        }
+    }
+}

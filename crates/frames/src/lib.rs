@@ -1,0 +1,40 @@
+//! The memory itself: frame table and state word, free lists, page index, lists, counters.
+//!
+//! Nothing here waits and nothing spins without a bound: every operation that can be refused is
+//! `try_` or answers with a refusal; waiting is `mm`'s job. A compare-and-swap loop goes round again
+//! only because another thread made progress.
+//!
+//! | module | holds | shared how |
+//! |---|---|---|
+//! | [`table`] | state word and owner of each frame | atomics, no lock |
+//! | [`index`] | which frame holds page i of a file | readers without a lock, writers by token |
+//! | [`stack`] | free nodes of the index pool | lock-free |
+//! | [`free`] | free frames, a buddy system | one lock of `mm` |
+//! | [`list`] | LRU and other lists of frames | one lock of `mm` |
+//! | [`counters`] | totals | relaxed atomics |
+//! | [`content`] | what the frames hold (a trait) | by `Pin` and `Busy` |
+//!
+//! All of it is safe code: links are numbers, and a reader that follows a stale number gets a wrong
+//! answer that the owner comparison of [`FrameTable::try_pin`] catches.
+
+#![forbid(unsafe_code)]
+
+pub mod content;
+pub mod counters;
+pub mod free;
+pub mod index;
+pub mod list;
+pub mod stack;
+mod sync;
+pub mod table;
+
+pub use content::{Content, PopulateError};
+pub use counters::Counter;
+pub use free::FreeLists;
+pub use index::{IndexWriter, NoNodes, NodePool, PageIndex, Shadow, Slot, Tag, WriteToken};
+pub use list::Lists;
+pub use table::{Busy, Flags, FrameTable, Owner, PINS_MAX, Pin, Refusal};
+
+/// Number of a frame of the arena: its place times 4 KiB is its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FrameId(pub u32);

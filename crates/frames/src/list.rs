@@ -1,0 +1,232 @@
+//! Lists of frames linked by index: a frame is on at most one list; no pointers.
+//!
+//! ```text
+//!   head (newest)                           tail (oldest)
+//!    |                                          |
+//!    a  --older-->  b  --older-->  c  --older-> d
+//!       <-newer---     <-newer---     <-newer---
+//! ```
+
+use crate::FrameId;
+
+/// Several doubly linked lists over the same frames. Plain data behind one lock of `mm`.
+pub struct Lists {
+    links: Box<[Link]>,
+    /// The list each frame is on, or `ON_NONE`.
+    on: Box<[u8]>,
+    ends: Box<[Ends]>,
+}
+
+#[derive(Clone, Copy)]
+struct Link {
+    newer: u32,
+    older: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Ends {
+    head: u32,
+    tail: u32,
+    len: u32,
+}
+
+/// No frame: an end of a list.
+const NIL: u32 = u32::MAX;
+/// No list. So there are at most 255.
+const ON_NONE: u8 = u8::MAX;
+
+impl Lists {
+    /// `lists` empty lists over `frames` frames.
+    ///
+    /// # Panics
+    /// On more than 254 lists, or on `u32::MAX` frames.
+    #[must_use]
+    pub fn new(frames: u32, lists: u8) -> Self {
+        assert!(lists < ON_NONE, "one number is kept for no list");
+        assert!(frames < NIL, "one number is kept for no frame");
+        Self {
+            links: vec![Link { newer: NIL, older: NIL }; frames as usize].into_boxed_slice(),
+            on: vec![ON_NONE; frames as usize].into_boxed_slice(),
+            ends: vec![Ends { head: NIL, tail: NIL, len: 0 }; usize::from(lists)].into_boxed_slice(),
+        }
+    }
+
+    /// Puts a frame that is on no list at the head (newest).
+    ///
+    /// # Panics
+    /// If it is on one.
+    pub fn push_head(&mut self, list: u8, frame: FrameId) {
+        self.enlist(list, frame);
+        let ends = &mut self.ends[usize::from(list)];
+        let older = core::mem::replace(&mut ends.head, frame.0);
+        if older == NIL {
+            ends.tail = frame.0;
+        } else {
+            self.links[older as usize].newer = frame.0;
+        }
+        self.links[frame.0 as usize] = Link { newer: NIL, older };
+    }
+
+    /// Puts a frame that is on no list at the tail (oldest).
+    ///
+    /// # Panics
+    /// If it is on one.
+    pub fn push_tail(&mut self, list: u8, frame: FrameId) {
+        self.enlist(list, frame);
+        let ends = &mut self.ends[usize::from(list)];
+        let newer = core::mem::replace(&mut ends.tail, frame.0);
+        if newer == NIL {
+            ends.head = frame.0;
+        } else {
+            self.links[newer as usize].older = frame.0;
+        }
+        self.links[frame.0 as usize] = Link { newer, older: NIL };
+    }
+
+    /// Takes a frame off its list; false if it was on none.
+    pub fn remove(&mut self, frame: FrameId) -> bool {
+        let Some(list) = self.list_of(frame) else { return false };
+        let Link { newer, older } = self.links[frame.0 as usize];
+        let ends = &mut self.ends[usize::from(list)];
+        ends.len -= 1;
+        match newer {
+            NIL => ends.head = older,
+            _ => self.links[newer as usize].older = older,
+        }
+        match older {
+            NIL => ends.tail = newer,
+            _ => self.links[older as usize].newer = newer,
+        }
+        self.on[frame.0 as usize] = ON_NONE;
+        true
+    }
+
+    /// Takes the oldest frame.
+    pub fn pop_tail(&mut self, list: u8) -> Option<FrameId> {
+        let oldest = self.tail(list)?;
+        self.remove(oldest);
+        Some(oldest)
+    }
+
+    /// The oldest frame, left in place.
+    #[must_use]
+    pub fn tail(&self, list: u8) -> Option<FrameId> {
+        frame(self.ends[usize::from(list)].tail)
+    }
+
+    /// The list a frame is on.
+    #[must_use]
+    pub fn list_of(&self, frame: FrameId) -> Option<u8> {
+        let list = self.on[frame.0 as usize];
+        (list != ON_NONE).then_some(list)
+    }
+
+    /// Length of a list.
+    #[must_use]
+    pub fn len(&self, list: u8) -> u32 {
+        self.ends[usize::from(list)].len
+    }
+
+    /// Frames from the oldest to the newest.
+    pub fn iter(&self, list: u8) -> impl Iterator<Item = FrameId> + '_ {
+        core::iter::successors(self.tail(list), |at| frame(self.links[at.0 as usize].newer))
+    }
+
+    /// Bytes of metadata.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        (size_of_val(&*self.links) + size_of_val(&*self.on) + size_of_val(&*self.ends)) as u64
+    }
+
+    fn enlist(&mut self, list: u8, frame: FrameId) {
+        let on = &mut self.on[frame.0 as usize];
+        assert!(*on == ON_NONE, "frame {} is on list {on} already", frame.0);
+        *on = list;
+        self.ends[usize::from(list)].len += 1;
+    }
+}
+
+fn frame(number: u32) -> Option<FrameId> {
+    (number != NIL).then_some(FrameId(number))
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const FRAMES: u32 = 24;
+    const LISTS: u8 = 3;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        PushHead(u8, u32),
+        PushTail(u8, u32),
+        Remove(u32),
+        PopTail(u8),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            (0..LISTS, 0..FRAMES).prop_map(|(l, f)| Op::PushHead(l, f)),
+            (0..LISTS, 0..FRAMES).prop_map(|(l, f)| Op::PushTail(l, f)),
+            (0..FRAMES).prop_map(Op::Remove),
+            (0..LISTS).prop_map(Op::PopTail),
+        ]
+    }
+
+    /// The model keeps the head in front.
+    fn holder(model: &[VecDeque<u32>], frame: u32) -> Option<usize> {
+        model.iter().position(|list| list.contains(&frame))
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_deques(ops in prop::collection::vec(op(), 1..200)) {
+            let mut lists = Lists::new(FRAMES, LISTS);
+            let mut model = vec![VecDeque::new(); usize::from(LISTS)];
+            for op in ops {
+                match op {
+                    Op::PushHead(l, f) if holder(&model, f).is_none() => {
+                        lists.push_head(l, FrameId(f));
+                        model[usize::from(l)].push_front(f);
+                    }
+                    Op::PushTail(l, f) if holder(&model, f).is_none() => {
+                        lists.push_tail(l, FrameId(f));
+                        model[usize::from(l)].push_back(f);
+                    }
+                    Op::PushHead(..) | Op::PushTail(..) => {}
+                    Op::Remove(f) => {
+                        let held = holder(&model, f);
+                        prop_assert_eq!(lists.remove(FrameId(f)), held.is_some());
+                        if let Some(l) = held { model[l].retain(|&at| at != f) }
+                    }
+                    Op::PopTail(l) => {
+                        prop_assert_eq!(lists.pop_tail(l), model[usize::from(l)].pop_back().map(FrameId));
+                    }
+                }
+                for l in 0..LISTS {
+                    let want: Vec<_> = model[usize::from(l)].iter().rev().copied().map(FrameId).collect();
+                    prop_assert_eq!(lists.iter(l).collect::<Vec<_>>(), want.clone());
+                    prop_assert_eq!(lists.len(l) as usize, want.len());
+                    prop_assert_eq!(lists.tail(l), want.first().copied());
+                }
+                for f in 0..FRAMES {
+                    let want = holder(&model, f).map(|l| u8::try_from(l).unwrap());
+                    prop_assert_eq!(lists.list_of(FrameId(f)), want);
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "is on list 0 already")]
+    fn a_frame_is_on_one_list_only() {
+        let mut lists = Lists::new(2, 2);
+        lists.push_head(0, FrameId(1));
+        lists.push_tail(1, FrameId(1));
+    }
+}

@@ -1,0 +1,609 @@
+//! The frame table: one state word and one owner per frame.
+//!
+//! It decides who may read, write, write back or free a frame, and nothing else: what is in the index,
+//! on a list or under I/O is `mm`'s book-keeping.
+//!
+//! ```text
+//!           claim            adopt            release
+//!   FREE ----------> BUSY ----------> BUSY -------------> CACHED <--------------------.
+//!    ^                |              CACHED   try_busy  | |    ^                      |
+//!    |                |    disown      |  ^-------------' |    | end_writeback        | end_writeback(failed):
+//!    |<---------------'<---------------'                  |    |                      | DIRTY again
+//!    |                                       DIRTY --> WRITEBACK ---------------------'
+//!    |   take_orphan                        (try_begin_writeback)
+//!    '----------------- ORPHAN <--- try_orphan (replaced while pinned or under writeback)
+//! ```
+//!
+//! Vocabulary: a *pin* is the right to read a frame's content, shared; *busy* is the right to change
+//! content and owner, exclusive; an *orphan* is a frame that was replaced in the index while somebody
+//! still used it, and that its last user frees; the *generation* counts how often a frame was claimed.
+//!
+//! Invariants
+//!   1. `BUSY` and a pin exclude each other. Pins rise only from a word with `CACHED | UPTODATE` and
+//!      without `BUSY`; `BUSY` is set only on a word without pins.
+//!   2. The owner changes only between `claim` and the `release` after it, so never under a pin and
+//!      never within one generation as a reader can see it.
+//!   3. `FREE` stands alone: no pins, no other flag.
+//!   4. `ORPHAN` implies neither `CACHED` nor `BUSY` nor `DIRTY`; its pins only fall. So among the last
+//!      `unpin` and `end_writeback` exactly one sees "no user left".
+//!   5. The word is never stored to, only stepped (read-modify-write). So each release heads a release
+//!      sequence that every later step continues: an acquire sees *all* earlier releases, of pins
+//!      too, and not only the last one.
+//!
+//! Why the word holds a generation: a reader compares the owner *before* its compare-and-swap, and the
+//! step succeeds only in the same generation. Pinning first and comparing afterwards would be one
+//! field less, but a reader with a stale lookup would then hold a pin on a stranger's frame for a
+//! moment: reclaim would be refused for nothing, and, worse, that stray pin could be the last one of
+//! an orphan, whose frame `try_pin` has no way to hand on.
+//!
+//! Concurrency: everything takes `&self`. A loop goes round again only if another thread stepped the
+//! same word meanwhile.
+//!
+//! Source: the idea of one state word per frame is that of vmcache (Leis et al., SIGMOD 2023,
+//! `PageState`) and of Postgres' buffer headers (src/backend/storage/buffer/README); the meaning of
+//! dirty, writeback, referenced, active and reclaim is Linux' (v6.12 include/linux/page-flags.h).
+
+use crate::FrameId;
+use crate::sync::{AtomicU64, Ordering};
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+/// Page `index` of file `file`: what a frame in the cache holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// Number of the file in the cache.
+    pub file: u32,
+    /// Page number in the file (16 TiB per file).
+    pub index: u32,
+}
+
+/// The low half of the state word: flags and pins (a `u32` bit set; combine with `|`).
+///
+/// ```text
+///   63                              32 31  28 27            16 15              0
+///  +----------------------------------+------+----------------+-----------------+
+///  |            generation            |  0   |     flags      |      pins       |
+///  +----------------------------------+------+----------------+-----------------+
+///                                             27 RECLAIM        0 ..= PINS_MAX
+///   generation: how often claimed,            26 FREE
+///   wraps; not part of `Flags`                25 FAILED
+///                                             24 MARK
+///                                             23 ORPHAN
+///                                             22 CACHED
+///                                             21 ACTIVE
+///                                             20 REFERENCED
+///                                             19 BUSY
+///                                             18 WRITEBACK
+///                                             17 DIRTY
+///                                             16 UPTODATE
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(pub u32);
+
+/// Most pins a frame can have at once. Half of what the field holds: a count that went below zero
+/// shows as one far above the cap, and not as a plausible number of readers.
+pub const PINS_MAX: u32 = 1 << 15;
+
+/// A frame whose content may be read through this: it is not reused and not written meanwhile.
+/// Given back with `FrameTable::unpin`. Not `Clone`.
+#[derive(Debug)]
+#[must_use]
+pub struct Pin {
+    pub(crate) frame: FrameId,
+}
+
+/// The exclusive right to a frame's content: no pins, nobody else busy. Held across I/O.
+/// Given back with `FrameTable::release` or `FrameTable::disown`. Not `Clone`.
+#[derive(Debug)]
+#[must_use]
+pub struct Busy {
+    pub(crate) frame: FrameId,
+}
+
+/// Why a pin or the busy bit was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Somebody holds the busy bit: wait for it.
+    Busy,
+    /// Pinned (asking for the busy bit).
+    Pinned,
+    /// The frame does not hold that page any more: look it up again.
+    Gone,
+    /// Not up to date (asking for a pin): a failed or never finished read.
+    NotUptodate,
+    /// The pin count is at its cap.
+    TooManyPins,
+    /// Dirty or under writeback (asking for a clean frame).
+    NotClean,
+}
+
+/// One state word and owner per frame; <= 64 bytes a frame with everything else of this crate.
+pub struct FrameTable {
+    frames: Box<[Frame]>,
+}
+
+/// Word and owner side by side: a hit touches one cache line of the table.
+struct Frame {
+    /// Drawn at [`Flags`].
+    word: AtomicU64,
+    /// A packed [`Owner`], meaningful while `CACHED` or `ORPHAN`.
+    owner: AtomicU64,
+}
+
+const GENERATION_ONE: u64 = 1 << 32;
+
+impl Flags {
+    /// Content is valid.
+    pub const UPTODATE: Self = Self(1 << 16);
+    /// Content is newer than the device's.
+    pub const DIRTY: Self = Self(1 << 17);
+    /// A write of the content is under way.
+    pub const WRITEBACK: Self = Self(1 << 18);
+    /// Exclusive right taken.
+    pub const BUSY: Self = Self(1 << 19);
+    /// Accessed since the last look.
+    pub const REFERENCED: Self = Self(1 << 20);
+    /// Belongs on the active list.
+    pub const ACTIVE: Self = Self(1 << 21);
+    /// In a page index; `Owner` is valid.
+    pub const CACHED: Self = Self(1 << 22);
+    /// Replaced in the index while pinned or under writeback: freed by the last user.
+    pub const ORPHAN: Self = Self(1 << 23);
+    /// Reading this page triggers the next read-ahead window.
+    pub const MARK: Self = Self(1 << 24);
+    /// The last write of this page failed.
+    pub const FAILED: Self = Self(1 << 25);
+    /// On the free lists or never used.
+    pub const FREE: Self = Self(1 << 26);
+    /// Rotate to the inactive tail when the write ends.
+    pub const RECLAIM: Self = Self(1 << 27);
+    /// No flag.
+    pub const NONE: Self = Self(0);
+
+    /// The bits that count pins.
+    const PINS: u32 = 0xffff;
+    /// What a caller of `update` and `release` may change; the rest belongs to the transitions.
+    const CHANGEABLE: Self = Self(
+        Self::UPTODATE.0
+            | Self::DIRTY.0
+            | Self::REFERENCED.0
+            | Self::ACTIVE.0
+            | Self::MARK.0
+            | Self::FAILED.0
+            | Self::RECLAIM.0,
+    );
+
+    /// Whether all of `other` are set.
+    #[inline]
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+    /// Whether any of `other` is set.
+    #[inline]
+    #[must_use]
+    pub const fn any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+    /// Number of pins in a state word.
+    #[inline]
+    #[must_use]
+    pub const fn pins(self) -> u32 {
+        self.0 & Self::PINS
+    }
+
+    /// These flags with those of `set` set and those of `clear` cleared (`set` wins).
+    const fn changed(self, set: Self, clear: Self) -> Self {
+        Self((self.0 & !clear.0) | set.0)
+    }
+    /// Whether nobody uses an orphan of this state any more, so that it has to be freed.
+    const fn is_unused_orphan(self) -> bool {
+        self.has(Self::ORPHAN) && self.pins() == 0 && !self.any(Self::WRITEBACK)
+    }
+    /// Whether a reader may pin a frame of this state, if it is the right frame.
+    const fn is_pinnable(self) -> bool {
+        let decisive = Self(Self::UPTODATE.0 | Self::CACHED.0 | Self::BUSY.0);
+        self.0 & decisive.0 == Self::UPTODATE.0 | Self::CACHED.0 && self.pins() < PINS_MAX
+    }
+}
+
+const _: () = {
+    assert!(PINS_MAX < Flags::PINS, "the cap fits, with room above it");
+    assert!(Flags::CHANGEABLE.pins() == 0, "a caller never changes the count");
+    assert!(size_of::<Frame>() == 16, "four frames share a cache line");
+};
+
+impl core::ops::BitOr for Flags {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl Pin {
+    /// Which frame.
+    #[must_use]
+    pub fn frame(&self) -> FrameId {
+        self.frame
+    }
+}
+
+impl Busy {
+    /// Which frame.
+    #[must_use]
+    pub fn frame(&self) -> FrameId {
+        self.frame
+    }
+}
+
+impl Owner {
+    fn packed(self) -> u64 {
+        u64::from(self.file) << 32 | u64::from(self.index)
+    }
+
+    fn unpacked(packed: u64) -> Self {
+        Self { file: high_half(packed), index: low_half(packed) }
+    }
+}
+
+impl FrameTable {
+    /// A table of `frames` frames, all `FREE`.
+    #[must_use]
+    pub fn new(frames: u32) -> Self {
+        let free = || Frame { word: AtomicU64::new(u64::from(Flags::FREE.0)), owner: AtomicU64::new(0) };
+        Self { frames: (0..frames).map(|_| free()).collect() }
+    }
+
+    /// How many frames.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.frames.len()).expect("the table was made from a u32")
+    }
+
+    /// Whether the table has no frames at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// State word now (a hint unless something pins it down).
+    #[inline]
+    #[must_use]
+    pub fn flags(&self, frame: FrameId) -> Flags {
+        // Acquire: whoever sees busy or writeback gone here may rely on what their holders did.
+        flags_of(self.frame(frame).word.load(Ordering::Acquire))
+    }
+
+    /// Owner as last set (a hint unless pinned or busy).
+    #[inline]
+    #[must_use]
+    pub fn owner(&self, frame: FrameId) -> Owner {
+        Owner::unpacked(self.frame(frame).owner.load(Ordering::Relaxed))
+    }
+
+    /// Pins the frame for reading if it still holds `owner`: a compare and one CAS.
+    ///
+    /// `frame` must come from a lookup in the index (which acquires what `adopt` released).
+    /// A refused call leaves no trace: not even for a moment is a frame of another owner pinned.
+    ///
+    /// # Errors
+    /// `Busy`, `Gone`, `NotUptodate`, `TooManyPins`.
+    #[inline]
+    pub fn try_pin(&self, frame: FrameId, owner: Owner) -> Result<Pin, Refusal> {
+        let entry = self.frame(frame);
+        let word = entry.word.load(Ordering::Acquire);
+        if flags_of(word).is_pinnable() && entry.holds(owner) && entry.try_step(word, word + 1, Ordering::Acquire) {
+            return Ok(Pin { frame });
+        }
+        self.try_pin_contended(frame, owner)
+    }
+
+    /// The refused or overtaken half of `try_pin`.
+    #[cold]
+    fn try_pin_contended(&self, frame: FrameId, owner: Owner) -> Result<Pin, Refusal> {
+        let entry = self.frame(frame);
+        loop {
+            let word = entry.word.load(Ordering::Acquire);
+            let flags = flags_of(word);
+            if !flags.has(Flags::CACHED) || !entry.holds(owner) {
+                return Err(Refusal::Gone);
+            }
+            if flags.has(Flags::BUSY) {
+                return Err(Refusal::Busy);
+            }
+            if !flags.has(Flags::UPTODATE) {
+                return Err(Refusal::NotUptodate);
+            }
+            if flags.pins() >= PINS_MAX {
+                return Err(Refusal::TooManyPins);
+            }
+            if entry.try_step(word, word + 1, Ordering::Acquire) {
+                return Ok(Pin { frame });
+            }
+        }
+    }
+
+    /// Gives a pin back. True: it was the last one of an orphan not under writeback, and the caller must
+    /// free the frame (`FrameTable::take_orphan`).
+    #[inline]
+    #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "the right to read ends here")]
+    pub fn unpin(&self, pin: Pin) -> bool {
+        // Release: the reads made under the pin are over before anybody writes (acquires BUSY) or frees.
+        let before = flags_of(self.frame(pin.frame).word.fetch_sub(1, Ordering::Release));
+        debug_assert!(before.pins() > 0, "a pin of another table (a check of 1 ns on a 10 ns path)");
+        Flags(before.0.wrapping_sub(1)).is_unused_orphan()
+    }
+
+    /// Claims a frame fresh from the free lists; it is busy, not cached, not up to date.
+    ///
+    /// # Panics
+    /// If the frame is not `FREE`: it was handed out twice.
+    pub fn claim(&self, frame: FrameId) -> Busy {
+        let entry = self.frame(frame);
+        // Acquire: what the last owner's users did to the content is over.
+        entry.step_generation(Ordering::Acquire, |before| {
+            assert!(before.has(Flags::FREE), "frame {} is claimed but not free: {before:x?}", frame.0);
+            Flags::BUSY
+        });
+        Busy { frame }
+    }
+
+    /// Makes the claimed frame hold `owner` (sets `CACHED`); before it is put into the index.
+    ///
+    /// # Panics
+    /// If the frame has an owner already.
+    pub fn adopt(&self, busy: &Busy, owner: Owner) {
+        let entry = self.frame(busy.frame);
+        entry.owner.store(owner.packed(), Ordering::Relaxed);
+        // Release: whoever sees CACHED of this generation sees the owner stored above.
+        let before = entry.always(Ordering::Release, |before| before.changed(Flags::CACHED, Flags::NONE));
+        assert!(before.has(Flags::BUSY), "adopt needs the busy bit: {before:x?}");
+        assert!(!before.has(Flags::CACHED), "a frame changes its owner only through the free lists: {before:x?}");
+    }
+
+    /// Takes the busy bit of a page that is still `owner`'s, whether dirty or clean, up to date or not.
+    ///
+    /// # Errors
+    /// `Busy`, `Pinned`, `Gone`.
+    pub fn try_busy(&self, frame: FrameId, owner: Owner) -> Result<Busy, Refusal> {
+        let entry = self.frame(frame);
+        loop {
+            let word = entry.word.load(Ordering::Acquire);
+            let flags = flags_of(word);
+            if !flags.has(Flags::CACHED) || !entry.holds(owner) {
+                return Err(Refusal::Gone);
+            }
+            busy_refusal(flags)?;
+            // Acquire: content and owner are the holder's now, so every earlier release and unpin is over.
+            if entry.try_step(word, word | u64::from(Flags::BUSY.0), Ordering::Acquire) {
+                return Ok(Busy { frame });
+            }
+        }
+    }
+
+    /// Takes the busy bit of a cached frame only if it is unpinned, clean and not under writeback (reclaim, truncate).
+    ///
+    /// # Errors
+    /// `Busy`, `Pinned`, `Gone` (not cached), `NotClean`.
+    pub fn try_busy_clean(&self, frame: FrameId) -> Result<Busy, Refusal> {
+        let entry = self.frame(frame);
+        loop {
+            let word = entry.word.load(Ordering::Acquire);
+            let flags = flags_of(word);
+            if !flags.has(Flags::CACHED) {
+                return Err(Refusal::Gone);
+            }
+            busy_refusal(flags)?;
+            if flags.any(Flags::DIRTY | Flags::WRITEBACK) {
+                return Err(Refusal::NotClean);
+            }
+            if entry.try_step(word, word | u64::from(Flags::BUSY.0), Ordering::Acquire) {
+                return Ok(Busy { frame });
+            }
+        }
+    }
+
+    /// Gives the busy bit back, setting and clearing flags in the same step. Answers the flags before.
+    ///
+    /// # Panics
+    /// If the frame was never adopted (nobody could find it again), or for a flag that is not the caller's.
+    #[expect(clippy::needless_pass_by_value, reason = "the right to write ends here")]
+    pub fn release(&self, busy: Busy, set: Flags, clear: Flags) -> Flags {
+        assert_changeable(set, clear);
+        // Release: content and owner are complete before a reader can pin (acquire).
+        let clear = clear | Flags::BUSY;
+        let before = self.frame(busy.frame).always(Ordering::Release, |before| before.changed(set, clear));
+        assert!(before.has(Flags::BUSY | Flags::CACHED), "release of what is not a busy page: {before:x?}");
+        before
+    }
+
+    /// The frame leaves the index for good: it is `FREE` and may go to the free lists.
+    ///
+    /// # Panics
+    /// If dirty or under writeback: dirty data is never dropped by accident.
+    #[expect(clippy::needless_pass_by_value, reason = "the frame is the free lists' from here")]
+    pub fn disown(&self, busy: Busy) -> FrameId {
+        // Release: the content is given up before the next claim (acquire).
+        self.frame(busy.frame).always(Ordering::Release, |before| {
+            assert!(before.has(Flags::BUSY), "disown needs the busy bit: {before:x?}");
+            assert!(!before.any(Flags::DIRTY | Flags::WRITEBACK), "a dirty frame would be dropped: {before:x?}");
+            Flags::FREE
+        });
+        busy.frame
+    }
+
+    /// Sets and clears flags (never `BUSY`, `CACHED`, `FREE`, `ORPHAN`, `WRITEBACK`, pins) in one step; answers the
+    /// flags before.
+    ///
+    /// Without a pin or the busy bit the frame may be another page's by now: only hints (`REFERENCED`,
+    /// `ACTIVE`, `MARK`) may be changed so. A `FREE` frame is left alone. Nothing is stepped, and so
+    /// nothing ordered, if the flags stand already.
+    ///
+    /// # Panics
+    /// For a flag that is not the caller's.
+    pub fn update(&self, frame: FrameId, set: Flags, clear: Flags) -> Flags {
+        assert_changeable(set, clear);
+        let change = |before: Flags| {
+            let after = before.changed(set, clear);
+            (after != before && !before.has(Flags::FREE)).then_some(after)
+        };
+        // AcqRel: a flag such as DIRTY or FAILED may stand for something the caller did or will look at.
+        match self.frame(frame).try_change(Ordering::AcqRel, change) {
+            Ok(before) | Err(before) => before,
+        }
+    }
+
+    /// Dirty and not busy and not under writeback -> not dirty, under writeback; in one step. False: refused.
+    #[must_use]
+    pub fn try_begin_writeback(&self, frame: FrameId) -> bool {
+        let change = |before: Flags| {
+            let ready = before.has(Flags::DIRTY | Flags::CACHED) && !before.any(Flags::BUSY | Flags::WRITEBACK);
+            ready.then_some(before.changed(Flags::WRITEBACK, Flags::DIRTY))
+        };
+        // Acquire: the device must read what the writer that set DIRTY wrote before its release.
+        self.frame(frame).try_change(Ordering::Acquire, change).is_ok()
+    }
+
+    /// Ends writeback (and clears `RECLAIM`; `FAILED` too, unless `failed`). `failed`: sets `FAILED | DIRTY`
+    /// (not for an orphan, whose content has been replaced). Answers the flags *before*.
+    /// If they hold `ORPHAN` and no pins, the caller must free the frame (`take_orphan`).
+    ///
+    /// # Panics
+    /// If no writeback was under way.
+    pub fn end_writeback(&self, frame: FrameId, failed: bool) -> Flags {
+        // Release: the device is done with the content before somebody writes or frees it.
+        self.frame(frame).always(Ordering::Release, |before| {
+            assert!(before.has(Flags::WRITEBACK), "writeback of frame {} ended twice: {before:x?}", frame.0);
+            let set = if failed && !before.has(Flags::ORPHAN) { Flags::FAILED | Flags::DIRTY } else { Flags::NONE };
+            before.changed(set, Flags::WRITEBACK | Flags::RECLAIM | Flags::FAILED)
+        })
+    }
+
+    /// Replaced in the index while pinned or under writeback (under the index lock): clears `CACHED` and `DIRTY`,
+    /// sets `ORPHAN`. False if the frame turned out neither pinned nor under writeback, or is busy: then
+    /// nothing was changed.
+    ///
+    /// # Panics
+    /// If the frame is not cached.
+    #[must_use]
+    pub fn try_orphan(&self, frame: FrameId) -> bool {
+        let change = |before: Flags| {
+            assert!(before.has(Flags::CACHED), "orphaned without standing in an index: {before:x?}");
+            let used = before.pins() > 0 || before.any(Flags::WRITEBACK);
+            let orphan = before.changed(Flags::ORPHAN, Flags::CACHED | Flags::DIRTY);
+            (used && !before.has(Flags::BUSY)).then_some(orphan)
+        };
+        // Release: the replacement stands in the index before the last user frees this frame.
+        // Acquire: the caller goes on as if it had been the one to take DIRTY off.
+        self.frame(frame).try_change(Ordering::AcqRel, change).is_ok()
+    }
+
+    /// Claims an orphan without users for the free lists: `FREE` afterwards. Exactly one caller gets true.
+    #[must_use]
+    pub fn take_orphan(&self, frame: FrameId) -> bool {
+        let change = |before: Flags| before.is_unused_orphan().then_some(Flags::FREE);
+        // Acquire: all unpins and the end of the write are over. Release: for the next claim.
+        self.frame(frame).try_change(Ordering::AcqRel, change).is_ok()
+    }
+
+    /// Bytes of metadata of this table.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.len()) * size_of::<Frame>() as u64
+    }
+
+    #[inline]
+    fn frame(&self, frame: FrameId) -> &Frame {
+        &self.frames[frame.0 as usize]
+    }
+}
+
+impl Frame {
+    /// Whether the frame is `owner`'s. Read between an acquire load of the word and a step from that
+    /// very word, the answer holds for the step:
+    ///
+    /// - not older than the word: the owner was stored before the release that the load acquired;
+    /// - not younger: the generation is stepped before a new owner is stored. If that step came before
+    ///   ours, ours fails. If it comes after ours, it comes after our unpin too (release, acquired by
+    ///   the busy bit), so this read happens before the new store and cannot see it.
+    #[inline]
+    fn holds(&self, owner: Owner) -> bool {
+        self.owner.load(Ordering::Relaxed) == owner.packed()
+    }
+
+    /// One attempt. The success ordering matters although the word was loaded with acquire: between the
+    /// two a holder of the busy bit may have come and gone and left the same word behind.
+    #[inline]
+    fn try_step(&self, from: u64, to: u64, order: Ordering) -> bool {
+        self.word.compare_exchange(from, to, order, Ordering::Relaxed).is_ok()
+    }
+
+    /// Steps the word as `change` says, or not at all if it says `None`. Answers the flags before.
+    fn try_change(&self, order: Ordering, change: impl Fn(Flags) -> Option<Flags>) -> Result<Flags, Flags> {
+        let mut word = self.word.load(Ordering::Acquire);
+        loop {
+            let before = flags_of(word);
+            let Some(after) = change(before) else { return Err(before) };
+            match self.word.compare_exchange_weak(word, with_flags(word, after), order, Ordering::Acquire) {
+                Ok(_) => return Ok(before),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Steps the word to what `change` makes of it. Answers the flags before.
+    fn always(&self, order: Ordering, change: impl Fn(Flags) -> Flags) -> Flags {
+        match self.try_change(order, |before| Some(change(before))) {
+            Ok(before) | Err(before) => before,
+        }
+    }
+
+    /// As `always`, into the next generation.
+    fn step_generation(&self, order: Ordering, change: impl Fn(Flags) -> Flags) {
+        let mut word = self.word.load(Ordering::Acquire);
+        loop {
+            let after = with_flags(word.wrapping_add(GENERATION_ONE), change(flags_of(word)));
+            match self.word.compare_exchange_weak(word, after, order, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
+        }
+    }
+}
+
+/// Why a cached frame's busy bit cannot be had.
+fn busy_refusal(flags: Flags) -> Result<(), Refusal> {
+    if flags.has(Flags::BUSY) {
+        return Err(Refusal::Busy);
+    }
+    if flags.pins() > 0 {
+        return Err(Refusal::Pinned);
+    }
+    Ok(())
+}
+
+fn assert_changeable(set: Flags, clear: Flags) {
+    let foreign = (set.0 | clear.0) & !Flags::CHANGEABLE.0;
+    assert!(foreign == 0, "flags {foreign:#x} change only in a transition of their own");
+}
+
+#[inline]
+fn flags_of(word: u64) -> Flags {
+    Flags(low_half(word))
+}
+
+fn with_flags(word: u64, flags: Flags) -> u64 {
+    u64::from(high_half(word)) << 32 | u64::from(flags.0)
+}
+
+#[inline]
+fn low_half(word: u64) -> u32 {
+    (word & 0xffff_ffff) as u32
+}
+
+#[inline]
+fn high_half(word: u64) -> u32 {
+    (word >> 32) as u32
+}

@@ -1,0 +1,124 @@
+//! What can go wrong, by cause, and what the caller can do about it.
+
+use core::fmt;
+
+use env::IoError;
+use policy::units::{Bytes, Pages};
+
+/// An operating error. Bugs panic; these return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The limit cannot hold even the least that works.
+    LimitTooSmall {
+        /// What was asked for.
+        frames: Pages,
+        /// The least.
+        least: Pages,
+    },
+    /// The system gave no memory for the frames.
+    NoMemory {
+        /// `errno`.
+        errno: i32,
+    },
+    /// No frame can be freed: everything is pinned, dirty on a stalled device, or being read.
+    OutOfMemory {
+        /// Frames of the cache.
+        frames: Pages,
+    },
+    /// More devices or files than the cache was built for.
+    TooMany {
+        /// Of what: "devices", "files".
+        what: &'static str,
+        /// How many fit.
+        limit: u32,
+    },
+    /// A read failed.
+    ReadFailed {
+        /// Where in the file.
+        offset: Bytes,
+        /// Why.
+        cause: IoError,
+    },
+    /// Data written before could not be brought to the device; it is still in memory and dirty, or
+    /// (after a failed flush) its fate on the device is unknown.
+    WriteFailed {
+        /// Where in the file, when it is known.
+        offset: Bytes,
+        /// Why.
+        cause: IoError,
+    },
+    /// A device flush failed: the device is failed until it is reopened.
+    FlushFailed {
+        /// Why.
+        cause: IoError,
+    },
+    /// The device refuses new writes after an error (policy `stop`).
+    DeviceStopped {
+        /// Why.
+        cause: IoError,
+    },
+    /// A metadata operation (set length, allocate, discard) failed.
+    MetadataFailed {
+        /// Why.
+        cause: IoError,
+    },
+    /// An offset or length outside what a file can have (16 TiB).
+    OutOfRange {
+        /// The end asked for.
+        end: Bytes,
+    },
+    /// The environment shuts down.
+    Cancelled,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::LimitTooSmall { frames, least } => write!(
+                f,
+                "a memory limit of {} KiB is too small: at least {} KiB are needed; raise the limit",
+                frames.bytes().0 >> 10,
+                least.bytes().0 >> 10
+            ),
+            Self::NoMemory { errno } => write!(
+                f,
+                "the system gave no memory for the cache ({}); lower the limit",
+                std::io::Error::from_raw_os_error(errno)
+            ),
+            Self::OutOfMemory { frames } => write!(
+                f,
+                "none of the cache's {} pages can be freed: they are pinned, or dirty on a device \
+                 that makes no progress; release pins, or raise the limit",
+                frames.0
+            ),
+            Self::TooMany { what, limit } => {
+                write!(f, "more than {limit} {what}: close some, or build the cache for more")
+            }
+            Self::ReadFailed { offset, cause } => {
+                write!(f, "reading at byte {} failed: {cause}", offset.0)
+            }
+            Self::WriteFailed { offset, cause } => write!(
+                f,
+                "writing back the data at byte {} failed: {cause}; the data is kept in memory, and \
+                 sync fails until it is written",
+                offset.0
+            ),
+            Self::FlushFailed { cause } => write!(
+                f,
+                "flushing the device failed: {cause}; what it had taken since the last good flush \
+                 is unknown; reopen the device"
+            ),
+            Self::DeviceStopped { cause } => {
+                write!(f, "the device takes no more writes after an error: {cause}")
+            }
+            Self::MetadataFailed { cause } => write!(f, "changing the file's length failed: {cause}"),
+            Self::OutOfRange { end } => {
+                write!(f, "byte {} is beyond the largest file (16 TiB)", end.0)
+            }
+            Self::Cancelled => f.write_str("cancelled: shutting down"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

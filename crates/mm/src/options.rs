@@ -1,0 +1,91 @@
+//! How a cache is built: sizes, laws, error policies. Plain data.
+
+use policy::dirty::{DeviceTunables, Law, Threshold, Tunables};
+use policy::units::{Nanos, Pages};
+use policy::writeback::FlushTunables;
+
+/// When frames get their memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Populate {
+    /// All of them when the cache is built.
+    AtStart,
+    /// Chunk by chunk as they are needed.
+    AsUsed,
+}
+
+/// How a cache is built.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Frames of the arena: the memory that pages may take.
+    pub frames: u32,
+    /// When they get their memory.
+    pub populate: Populate,
+    /// The law of dirty throttling and its limits.
+    pub dirty: Tunables,
+    /// How the flusher works.
+    pub flush: FlushTunables,
+    /// Largest read-ahead window; zero turns it off.
+    pub readahead_max: Pages,
+    /// Devices the cache has room for.
+    pub devices_max: u16,
+    /// Files the cache has room for at once.
+    pub files_max: u32,
+    /// Most frames that callers may keep pinned at once.
+    pub pins_max: u32,
+}
+
+impl Options {
+    /// Tidegate's defaults for a cache of `frames` frames used from `cpus` CPUs.
+    #[must_use]
+    pub fn new(frames: u32, cpus: u32) -> Self {
+        Self {
+            frames,
+            populate: Populate::AsUsed,
+            dirty: Tunables {
+                law: Law::RateBased,
+                hz: 1000,
+                cpus,
+                memory: Pages(u64::from(frames)),
+                dirty: Threshold::Percent(20),
+                background: Threshold::Percent(10),
+            },
+            flush: FlushTunables::tidegate(),
+            readahead_max: Pages(256),
+            devices_max: 16,
+            files_max: 4096,
+            pins_max: frames / 4,
+        }
+    }
+}
+
+/// What a device's writers get while writes to it fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorPolicy {
+    /// Keep retrying with back-off; writers go on until the limits hold them.
+    Retry,
+    /// Keep retrying; writers get the error of the first failure once.
+    Report,
+    /// Refuse new writes from the first failure on.
+    Stop,
+}
+
+/// How a device is used.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceOptions {
+    /// Share of the dirty limit.
+    pub tunables: DeviceTunables,
+    /// What writers get when writes fail.
+    pub on_error: ErrorPolicy,
+    /// First wait before a failed write is tried again; doubles up to 64 times as long.
+    pub retry_after: Nanos,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> Self {
+        Self {
+            tunables: DeviceTunables { min_ratio: 0, max_ratio: 10_000, strict: false },
+            on_error: ErrorPolicy::Report,
+            retry_after: Nanos::millis(100),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Pure decisions of reclaim and writeback: integers in, verdicts out.
+//!
+//! A decision is a function from `now` and one snapshot to a verdict. Nothing here has a clock, a
+//! thread, a lock, an atomic, a float, a hash map, does I/O or logs; so everything here can be
+//! tested as a table or as a series, and is the same live and in virtual time.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]
+
+pub mod dirty;
+pub mod readahead;
+pub mod scan;
+pub mod units;
+pub mod watermark;
+pub mod writeback;

@@ -1,0 +1,229 @@
+//! What the flusher writes next and how much of it.
+//!
+//! Vocabulary: a *slice* is what the flusher writes of one file before it turns to the next; a
+//! *request* is neighbouring pages sent to the device as one; the *flight* is all requests that
+//! the device has not completed.
+//!
+//! A read that misses waits behind the flight. Linux bounds the flight by the number of
+//! requests (a queue of 128), which is nothing on a fast device and seconds on a slow one. Tidegate
+//! bounds it by time: what is in flight is at most what the device writes in, say, 40 ms; and a
+//! request is at most half of that, so that there are two and the device never runs dry between them.
+//!
+//! Invariants
+//!   1. A request is never larger than `request_max`, nor, except at `request_max`, smaller than 128 KiB.
+//!   2. With nothing in flight a request may always go, however slow the device is.
+//!   3. A slice is never empty while pages are left.
+//!
+//! Source: mechanisms 6.2 (Linux 6.12 fs/fs-writeback.c, writeback_chunk_size(); 2.6.36 the same
+//! file, MAX_WRITEBACK_PAGES). The flight bound is Tidegate's own (design, decision 9).
+
+use crate::units::{Nanos, Pages, PagesPerSec};
+
+/// Unit of a slice: 4 MiB.
+const SLICE_UNIT_PAGES: u64 = 1024;
+/// A slice is at most this share of the dirty limit (`DIRTY_SCOPE`).
+const DIRTY_SCOPE: u64 = 8;
+/// The smallest request worth sending while more pages are at hand: 128 KiB.
+const REQUEST_MIN: Pages = Pages(32);
+/// A request takes at most this share of the flight bound.
+const REQUESTS_PER_FLIGHT: u64 = 2;
+
+/// How the flusher of a cache works. One value per column of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushTunables {
+    /// How long data may stay dirty (`dirty_expire_centisecs`, 30 s).
+    pub expire: Nanos,
+    /// How often the periodic flush looks (`dirty_writeback_centisecs`, 5 s). Zero: never.
+    pub interval: Nanos,
+    /// How many pages one slice of one file takes.
+    pub slice: Slice,
+    /// How much writeback may be in flight to a device.
+    pub flight: Flight,
+    /// Neighbouring pages merged into one request, at most.
+    pub request_max: Pages,
+}
+
+/// Size of a slice of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slice {
+    /// A fixed count shared by one round over all files (2.6.36: 1024 pages).
+    Fixed(Pages),
+    /// About half a second of the device (6.12): see `slice_pages`.
+    Bandwidth,
+}
+
+/// Bound on writeback in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flight {
+    /// That many requests (block layer of Linux: 128).
+    Requests(u32),
+    /// What the device writes in that time, at least one request. Reads wait no longer than this.
+    DeviceTime(Nanos),
+}
+
+impl FlushTunables {
+    /// Tidegate's own: 30 s, 5 s, slices by bandwidth, 40 ms in flight, 1 MiB.
+    #[must_use]
+    pub const fn tidegate() -> Self {
+        Self {
+            expire: Nanos::secs(30),
+            interval: Nanos::secs(5),
+            slice: Slice::Bandwidth,
+            flight: Flight::DeviceTime(Nanos::millis(40)),
+            request_max: Pages(256),
+        }
+    }
+
+    /// Linux 2.6.36: slices of 1024 pages, a queue of 128 requests of 512 KiB.
+    #[must_use]
+    pub const fn linux_2_6_36() -> Self {
+        Self {
+            expire: Nanos::secs(30),
+            interval: Nanos::secs(5),
+            slice: Slice::Fixed(Pages(1024)),
+            flight: Flight::Requests(128),
+            request_max: Pages(128),
+        }
+    }
+
+    /// Linux 6.12: slices by bandwidth, a queue of 128 requests.
+    ///
+    /// Its block layer merges up to 1280 KiB; 1 MiB is the most that Tidegate sends at a time.
+    #[must_use]
+    pub const fn linux_6_12() -> Self {
+        Self {
+            expire: Nanos::secs(30),
+            interval: Nanos::secs(5),
+            slice: Slice::Bandwidth,
+            flight: Flight::Requests(128),
+            request_max: Pages(256),
+        }
+    }
+
+    /// Pages of one slice (mechanisms 6.2: `round_down(min(bw/2, limit/8, left) + 1024, 1024)`).
+    ///
+    /// `bandwidth`: of the device. `dirty_limit`: the global one. `left`: what the work still has to
+    /// write, `Pages::MAX` for background work. A fixed slice is never more than `left`; a slice by
+    /// bandwidth is rounded up to the next 4 MiB and may be.
+    #[must_use]
+    pub fn slice_pages(
+        &self,
+        bandwidth: PagesPerSec,
+        dirty_limit: Pages,
+        left: Pages,
+    ) -> Pages {
+        match self.slice {
+            Slice::Fixed(pages) => pages.at_most(left),
+            Slice::Bandwidth => {
+                let pages = (bandwidth.0 / 2).min(dirty_limit.0 / DIRTY_SCOPE).min(left.0);
+                let pages = pages.saturating_add(SLICE_UNIT_PAGES);
+                Pages(pages - pages % SLICE_UNIT_PAGES)
+            }
+        }
+    }
+
+    /// Pages of one request, so that a single request does not occupy the device for longer than a
+    /// share of the flight bound; at least 128 KiB, at most `request_max`.
+    ///
+    /// Under a bound by time: half of what the device writes in it, rounded down to a power of two.
+    #[must_use]
+    pub fn request_pages(&self, bandwidth: PagesPerSec) -> Pages {
+        match self.flight {
+            Flight::Requests(_) => self.request_max,
+            Flight::DeviceTime(bound) => {
+                let half = bandwidth.pages_in(Nanos(bound.0 / REQUESTS_PER_FLIGHT));
+                let power = half.0.checked_ilog2().map_or(0, |log| 1 << log);
+                Pages(power).at_least(REQUEST_MIN).at_most(self.request_max)
+            }
+        }
+    }
+
+    /// Whether one more request of `pages` may go out while `requests` with `in_flight` pages are.
+    #[must_use]
+    pub fn may_submit(
+        &self,
+        bandwidth: PagesPerSec,
+        requests: u32,
+        in_flight: Pages,
+        pages: Pages,
+    ) -> bool {
+        match self.flight {
+            Flight::Requests(most) => requests < most.max(1),
+            Flight::DeviceTime(bound) => {
+                requests == 0 || in_flight.saturating_add(pages) <= bandwidth.pages_in(bound)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO_LIMIT: Pages = Pages::MAX;
+
+    #[test]
+    fn a_slice_is_about_half_a_second_of_the_device() {
+        let flush = FlushTunables::linux_6_12();
+        // 100 MiB/s: 50 MiB, rounded up to the next 4 MiB.
+        assert_eq!(flush.slice_pages(PagesPerSec(25600), NO_LIMIT, NO_LIMIT), Pages(13312));
+        // A slow device still gets 4 MiB.
+        assert_eq!(flush.slice_pages(PagesPerSec(256), NO_LIMIT, NO_LIMIT), Pages(1024));
+        // 64 MiB may be dirty: an eighth is 8 MiB.
+        assert_eq!(flush.slice_pages(PagesPerSec(25600), Pages(16384), NO_LIMIT), Pages(3072));
+        // Little left.
+        assert_eq!(flush.slice_pages(PagesPerSec(25600), NO_LIMIT, Pages(10)), Pages(1024));
+        let huge = flush.slice_pages(PagesPerSec::MAX, NO_LIMIT, NO_LIMIT);
+        assert_eq!(huge.0 % 1024, 0);
+        assert!(huge.0 > 1 << 60);
+    }
+
+    #[test]
+    fn a_fixed_slice_ends_with_the_work() {
+        let flush = FlushTunables::linux_2_6_36();
+        assert_eq!(flush.slice_pages(PagesPerSec(25600), NO_LIMIT, NO_LIMIT), Pages(1024));
+        assert_eq!(flush.slice_pages(PagesPerSec(25600), NO_LIMIT, Pages(10)), Pages(10));
+    }
+
+    #[test]
+    fn a_request_is_half_the_flight_rounded_down() {
+        let flush = FlushTunables::tidegate();
+        // MiB/s of the device, pages of a request: 20 ms of it.
+        let table = [(0, 32), (1, 32), (8, 32), (16, 64), (32, 128), (49, 128), (52, 256), (4096, 256)];
+        for (mib, pages) in table {
+            let bandwidth = PagesPerSec(mib << 8);
+            assert_eq!(flush.request_pages(bandwidth), Pages(pages), "{mib} MiB/s");
+        }
+        let small = FlushTunables { request_max: Pages(8), ..flush };
+        assert_eq!(small.request_pages(PagesPerSec(25600)), Pages(8));
+        assert_eq!(FlushTunables::linux_6_12().request_pages(PagesPerSec(1)), Pages(256));
+    }
+
+    #[test]
+    fn the_flight_is_bounded_by_time_and_one_request_always_goes() {
+        let flush = FlushTunables::tidegate();
+        let bandwidth = PagesPerSec(4096); // 40 ms are 163 pages.
+        assert!(flush.may_submit(bandwidth, 0, Pages(0), Pages(256)));
+        assert!(flush.may_submit(bandwidth, 1, Pages(64), Pages(64)));
+        assert!(flush.may_submit(bandwidth, 1, Pages(99), Pages(64)));
+        assert!(!flush.may_submit(bandwidth, 1, Pages(100), Pages(64)));
+        assert!(flush.may_submit(PagesPerSec(0), 0, Pages(0), Pages(32)));
+        assert!(!flush.may_submit(PagesPerSec(0), 1, Pages::MAX, Pages::MAX));
+    }
+
+    #[test]
+    fn two_requests_of_the_size_given_fit_the_flight() {
+        let flush = FlushTunables::tidegate();
+        for rate in (1640..200_000).step_by(777) {
+            let request = flush.request_pages(PagesPerSec(rate));
+            assert!(flush.may_submit(PagesPerSec(rate), 1, request, request), "{rate}");
+        }
+    }
+
+    #[test]
+    fn a_queue_counts_requests_whatever_their_size() {
+        let flush = FlushTunables::linux_6_12();
+        assert!(flush.may_submit(PagesPerSec(1), 127, Pages(1 << 20), Pages(256)));
+        assert!(!flush.may_submit(PagesPerSec::MAX, 128, Pages(1), Pages(1)));
+    }
+}
