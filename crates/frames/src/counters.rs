@@ -19,13 +19,21 @@ impl Counter {
     /// Adds `amount`; answers the total after it.
     #[inline]
     pub fn add(&self, amount: u64) -> u64 {
-        at_least_zero(self.0.fetch_add(amount, Ordering::Relaxed).wrapping_add(amount))
+        at_least_zero(
+            self.0
+                .fetch_add(amount, Ordering::Relaxed)
+                .wrapping_add(amount),
+        )
     }
 
     /// Takes `amount` off; answers the total after it.
     #[inline]
     pub fn sub(&self, amount: u64) -> u64 {
-        at_least_zero(self.0.fetch_sub(amount, Ordering::Relaxed).wrapping_sub(amount))
+        at_least_zero(
+            self.0
+                .fetch_sub(amount, Ordering::Relaxed)
+                .wrapping_sub(amount),
+        )
     }
 
     /// The total now. Zero while a subtraction has overtaken the addition it belongs to.

@@ -45,9 +45,24 @@ impl Lists {
         assert!(lists < ON_NONE, "one number is kept for no list");
         assert!(frames < NIL, "one number is kept for no frame");
         Self {
-            links: vec![Link { newer: NIL, older: NIL }; frames as usize].into_boxed_slice(),
+            links: vec![
+                Link {
+                    newer: NIL,
+                    older: NIL
+                };
+                frames as usize
+            ]
+            .into_boxed_slice(),
             on: vec![ON_NONE; frames as usize].into_boxed_slice(),
-            ends: vec![Ends { head: NIL, tail: NIL, len: 0 }; usize::from(lists)].into_boxed_slice(),
+            ends: vec![
+                Ends {
+                    head: NIL,
+                    tail: NIL,
+                    len: 0
+                };
+                usize::from(lists)
+            ]
+            .into_boxed_slice(),
         }
     }
 
@@ -85,7 +100,9 @@ impl Lists {
 
     /// Takes a frame off its list; false if it was on none.
     pub fn remove(&mut self, frame: FrameId) -> bool {
-        let Some(list) = self.list_of(frame) else { return false };
+        let Some(list) = self.list_of(frame) else {
+            return false;
+        };
         let Link { newer, older } = self.links[frame.0 as usize];
         let ends = &mut self.ends[usize::from(list)];
         ends.len -= 1;

@@ -54,7 +54,12 @@ impl IndexStack {
                 return None;
             }
             let below = self.next[top as usize].load(Ordering::Relaxed);
-            match self.head.compare_exchange_weak(head, stepped(head, below), Ordering::Acquire, Ordering::Acquire) {
+            match self.head.compare_exchange_weak(
+                head,
+                stepped(head, below),
+                Ordering::Acquire,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => break,
                 Err(now) => head = now,
             }
@@ -70,7 +75,12 @@ impl IndexStack {
         loop {
             self.next[returned as usize].store(number(head), Ordering::Relaxed);
             // Release: what was done to the node, and its `next`, comes before the next pop.
-            match self.head.compare_exchange_weak(head, stepped(head, returned), Ordering::Release, Ordering::Relaxed) {
+            match self.head.compare_exchange_weak(
+                head,
+                stepped(head, returned),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -112,13 +122,19 @@ mod tests {
     #[test]
     fn gives_each_number_once_and_takes_it_back() {
         let stack = IndexStack::full(3);
-        assert_eq!([stack.try_pop(), stack.try_pop(), stack.try_pop()], [Some(0), Some(1), Some(2)]);
+        assert_eq!(
+            [stack.try_pop(), stack.try_pop(), stack.try_pop()],
+            [Some(0), Some(1), Some(2)]
+        );
         assert_eq!(stack.try_pop(), None);
         assert!(stack.is_empty());
         stack.push(1);
         stack.push(0);
         assert_eq!(stack.len(), 2);
-        assert_eq!([stack.try_pop(), stack.try_pop(), stack.try_pop()], [Some(0), Some(1), None]);
+        assert_eq!(
+            [stack.try_pop(), stack.try_pop(), stack.try_pop()],
+            [Some(0), Some(1), None]
+        );
     }
 
     #[test]
@@ -135,8 +151,14 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..20_000 {
-                        let Some(mine) = stack.try_pop() else { continue };
-                        assert_eq!(held[mine as usize].swap(1, Ordering::Relaxed), 0, "handed out twice");
+                        let Some(mine) = stack.try_pop() else {
+                            continue;
+                        };
+                        assert_eq!(
+                            held[mine as usize].swap(1, Ordering::Relaxed),
+                            0,
+                            "handed out twice"
+                        );
                         held[mine as usize].store(0, Ordering::Relaxed);
                         stack.push(mine);
                     }
@@ -144,6 +166,9 @@ mod tests {
             }
         });
         assert_eq!(stack.len(), NUMBERS);
-        assert_eq!(std::iter::from_fn(|| stack.try_pop()).count(), NUMBERS as usize);
+        assert_eq!(
+            std::iter::from_fn(|| stack.try_pop()).count(),
+            NUMBERS as usize
+        );
     }
 }

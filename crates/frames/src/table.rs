@@ -210,7 +210,10 @@ impl Flags {
 
 const _: () = {
     assert!(PINS_MAX < Flags::PINS, "the cap fits, with room above it");
-    assert!(Flags::CHANGEABLE.pins() == 0, "a caller never changes the count");
+    assert!(
+        Flags::CHANGEABLE.pins() == 0,
+        "a caller never changes the count"
+    );
     assert!(size_of::<Frame>() == 16, "four frames share a cache line");
 };
 
@@ -243,7 +246,10 @@ impl Owner {
     }
 
     fn unpacked(packed: u64) -> Self {
-        Self { file: high_half(packed), index: low_half(packed) }
+        Self {
+            file: high_half(packed),
+            index: low_half(packed),
+        }
     }
 }
 
@@ -251,8 +257,13 @@ impl FrameTable {
     /// A table of `frames` frames, all `FREE`.
     #[must_use]
     pub fn new(frames: u32) -> Self {
-        let free = || Frame { word: AtomicU64::new(u64::from(Flags::FREE.0)), owner: AtomicU64::new(0) };
-        Self { frames: (0..frames).map(|_| free()).collect() }
+        let free = || Frame {
+            word: AtomicU64::new(u64::from(Flags::FREE.0)),
+            owner: AtomicU64::new(0),
+        };
+        Self {
+            frames: (0..frames).map(|_| free()).collect(),
+        }
     }
 
     /// How many frames.
@@ -293,7 +304,10 @@ impl FrameTable {
     pub fn try_pin(&self, frame: FrameId, owner: Owner) -> Result<Pin, Refusal> {
         let entry = self.frame(frame);
         let word = entry.word.load(Ordering::Acquire);
-        if flags_of(word).is_pinnable() && entry.holds(owner) && entry.try_step(word, word + 1, Ordering::Acquire) {
+        if flags_of(word).is_pinnable()
+            && entry.holds(owner)
+            && entry.try_step(word, word + 1, Ordering::Acquire)
+        {
             return Ok(Pin { frame });
         }
         self.try_pin_contended(frame, owner)
@@ -332,7 +346,10 @@ impl FrameTable {
     pub fn unpin(&self, pin: Pin) -> bool {
         // Release: the reads made under the pin are over before anybody writes (acquires BUSY) or frees.
         let before = flags_of(self.frame(pin.frame).word.fetch_sub(1, Ordering::Release));
-        debug_assert!(before.pins() > 0, "a pin of another table (a check of 1 ns on a 10 ns path)");
+        debug_assert!(
+            before.pins() > 0,
+            "a pin of another table (a check of 1 ns on a 10 ns path)"
+        );
         Flags(before.0.wrapping_sub(1)).is_unused_orphan()
     }
 
@@ -344,7 +361,11 @@ impl FrameTable {
         let entry = self.frame(frame);
         // Acquire: what the last owner's users did to the content is over.
         entry.step_generation(Ordering::Acquire, |before| {
-            assert!(before.has(Flags::FREE), "frame {} is claimed but not free: {before:x?}", frame.0);
+            assert!(
+                before.has(Flags::FREE),
+                "frame {} is claimed but not free: {before:x?}",
+                frame.0
+            );
             Flags::BUSY
         });
         Busy { frame }
@@ -356,11 +377,20 @@ impl FrameTable {
     /// If the frame has an owner already.
     pub fn adopt(&self, busy: &Busy, owner: Owner) {
         let entry = self.frame(busy.frame);
+        let flags = flags_of(entry.word.load(Ordering::Relaxed));
+        assert!(
+            flags.has(Flags::BUSY),
+            "adopt needs the busy bit: {flags:x?}"
+        );
+        assert!(
+            !flags.has(Flags::CACHED),
+            "a frame changes its owner only through the free lists: {flags:x?}"
+        );
         entry.owner.store(owner.packed(), Ordering::Relaxed);
         // Release: whoever sees CACHED of this generation sees the owner stored above.
-        let before = entry.always(Ordering::Release, |before| before.changed(Flags::CACHED, Flags::NONE));
-        assert!(before.has(Flags::BUSY), "adopt needs the busy bit: {before:x?}");
-        assert!(!before.has(Flags::CACHED), "a frame changes its owner only through the free lists: {before:x?}");
+        entry.always(Ordering::Release, |before| {
+            before.changed(Flags::CACHED, Flags::NONE)
+        });
     }
 
     /// Takes the busy bit of a page that is still `owner`'s, whether dirty or clean, up to date or not.
@@ -409,26 +439,42 @@ impl FrameTable {
     ///
     /// # Panics
     /// If the frame was never adopted (nobody could find it again), or for a flag that is not the caller's.
-    #[expect(clippy::needless_pass_by_value, reason = "the right to write ends here")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the right to write ends here"
+    )]
     pub fn release(&self, busy: Busy, set: Flags, clear: Flags) -> Flags {
         assert_changeable(set, clear);
         // Release: content and owner are complete before a reader can pin (acquire).
         let clear = clear | Flags::BUSY;
-        let before = self.frame(busy.frame).always(Ordering::Release, |before| before.changed(set, clear));
-        assert!(before.has(Flags::BUSY | Flags::CACHED), "release of what is not a busy page: {before:x?}");
-        before
+        self.frame(busy.frame).always(Ordering::Release, |before| {
+            assert!(
+                before.has(Flags::BUSY | Flags::CACHED),
+                "release of what is not a busy page: {before:x?}"
+            );
+            before.changed(set, clear)
+        })
     }
 
     /// The frame leaves the index for good: it is `FREE` and may go to the free lists.
     ///
     /// # Panics
     /// If dirty or under writeback: dirty data is never dropped by accident.
-    #[expect(clippy::needless_pass_by_value, reason = "the frame is the free lists' from here")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the frame is the free lists' from here"
+    )]
     pub fn disown(&self, busy: Busy) -> FrameId {
         // Release: the content is given up before the next claim (acquire).
         self.frame(busy.frame).always(Ordering::Release, |before| {
-            assert!(before.has(Flags::BUSY), "disown needs the busy bit: {before:x?}");
-            assert!(!before.any(Flags::DIRTY | Flags::WRITEBACK), "a dirty frame would be dropped: {before:x?}");
+            assert!(
+                before.has(Flags::BUSY),
+                "disown needs the busy bit: {before:x?}"
+            );
+            assert!(
+                !before.any(Flags::DIRTY | Flags::WRITEBACK),
+                "a dirty frame would be dropped: {before:x?}"
+            );
             Flags::FREE
         });
         busy.frame
@@ -459,11 +505,14 @@ impl FrameTable {
     #[must_use]
     pub fn try_begin_writeback(&self, frame: FrameId) -> bool {
         let change = |before: Flags| {
-            let ready = before.has(Flags::DIRTY | Flags::CACHED) && !before.any(Flags::BUSY | Flags::WRITEBACK);
+            let ready = before.has(Flags::DIRTY | Flags::CACHED)
+                && !before.any(Flags::BUSY | Flags::WRITEBACK);
             ready.then_some(before.changed(Flags::WRITEBACK, Flags::DIRTY))
         };
         // Acquire: the device must read what the writer that set DIRTY wrote before its release.
-        self.frame(frame).try_change(Ordering::Acquire, change).is_ok()
+        self.frame(frame)
+            .try_change(Ordering::Acquire, change)
+            .is_ok()
     }
 
     /// Ends writeback (and clears `RECLAIM`; `FAILED` too, unless `failed`). `failed`: sets `FAILED | DIRTY`
@@ -475,8 +524,16 @@ impl FrameTable {
     pub fn end_writeback(&self, frame: FrameId, failed: bool) -> Flags {
         // Release: the device is done with the content before somebody writes or frees it.
         self.frame(frame).always(Ordering::Release, |before| {
-            assert!(before.has(Flags::WRITEBACK), "writeback of frame {} ended twice: {before:x?}", frame.0);
-            let set = if failed && !before.has(Flags::ORPHAN) { Flags::FAILED | Flags::DIRTY } else { Flags::NONE };
+            assert!(
+                before.has(Flags::WRITEBACK),
+                "writeback of frame {} ended twice: {before:x?}",
+                frame.0
+            );
+            let set = if failed && !before.has(Flags::ORPHAN) {
+                Flags::FAILED | Flags::DIRTY
+            } else {
+                Flags::NONE
+            };
             before.changed(set, Flags::WRITEBACK | Flags::RECLAIM | Flags::FAILED)
         })
     }
@@ -490,14 +547,19 @@ impl FrameTable {
     #[must_use]
     pub fn try_orphan(&self, frame: FrameId) -> bool {
         let change = |before: Flags| {
-            assert!(before.has(Flags::CACHED), "orphaned without standing in an index: {before:x?}");
+            assert!(
+                before.has(Flags::CACHED),
+                "orphaned without standing in an index: {before:x?}"
+            );
             let used = before.pins() > 0 || before.any(Flags::WRITEBACK);
             let orphan = before.changed(Flags::ORPHAN, Flags::CACHED | Flags::DIRTY);
             (used && !before.has(Flags::BUSY)).then_some(orphan)
         };
         // Release: the replacement stands in the index before the last user frees this frame.
         // Acquire: the caller goes on as if it had been the one to take DIRTY off.
-        self.frame(frame).try_change(Ordering::AcqRel, change).is_ok()
+        self.frame(frame)
+            .try_change(Ordering::AcqRel, change)
+            .is_ok()
     }
 
     /// Claims an orphan without users for the free lists: `FREE` afterwards. Exactly one caller gets true.
@@ -505,7 +567,9 @@ impl FrameTable {
     pub fn take_orphan(&self, frame: FrameId) -> bool {
         let change = |before: Flags| before.is_unused_orphan().then_some(Flags::FREE);
         // Acquire: all unpins and the end of the write are over. Release: for the next claim.
-        self.frame(frame).try_change(Ordering::AcqRel, change).is_ok()
+        self.frame(frame)
+            .try_change(Ordering::AcqRel, change)
+            .is_ok()
     }
 
     /// Bytes of metadata of this table.
@@ -537,16 +601,29 @@ impl Frame {
     /// two a holder of the busy bit may have come and gone and left the same word behind.
     #[inline]
     fn try_step(&self, from: u64, to: u64, order: Ordering) -> bool {
-        self.word.compare_exchange(from, to, order, Ordering::Relaxed).is_ok()
+        self.word
+            .compare_exchange(from, to, order, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Steps the word as `change` says, or not at all if it says `None`. Answers the flags before.
-    fn try_change(&self, order: Ordering, change: impl Fn(Flags) -> Option<Flags>) -> Result<Flags, Flags> {
+    fn try_change(
+        &self,
+        order: Ordering,
+        change: impl Fn(Flags) -> Option<Flags>,
+    ) -> Result<Flags, Flags> {
         let mut word = self.word.load(Ordering::Acquire);
         loop {
             let before = flags_of(word);
-            let Some(after) = change(before) else { return Err(before) };
-            match self.word.compare_exchange_weak(word, with_flags(word, after), order, Ordering::Acquire) {
+            let Some(after) = change(before) else {
+                return Err(before);
+            };
+            match self.word.compare_exchange_weak(
+                word,
+                with_flags(word, after),
+                order,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => return Ok(before),
                 Err(now) => word = now,
             }
@@ -565,7 +642,10 @@ impl Frame {
         let mut word = self.word.load(Ordering::Acquire);
         loop {
             let after = with_flags(word.wrapping_add(GENERATION_ONE), change(flags_of(word)));
-            match self.word.compare_exchange_weak(word, after, order, Ordering::Acquire) {
+            match self
+                .word
+                .compare_exchange_weak(word, after, order, Ordering::Acquire)
+            {
                 Ok(_) => return,
                 Err(now) => word = now,
             }
@@ -586,7 +666,10 @@ fn busy_refusal(flags: Flags) -> Result<(), Refusal> {
 
 fn assert_changeable(set: Flags, clear: Flags) {
     let foreign = (set.0 | clear.0) & !Flags::CHANGEABLE.0;
-    assert!(foreign == 0, "flags {foreign:#x} change only in a transition of their own");
+    assert!(
+        foreign == 0,
+        "flags {foreign:#x} change only in a transition of their own"
+    );
 }
 
 #[inline]
