@@ -68,7 +68,10 @@ mod tests {
         let all = 4 << GIB_SHIFT;
         let inactive = all / 7;
         assert!(inactive_is_low(Pages(inactive), Pages(all - inactive)));
-        assert!(!inactive_is_low(Pages(inactive + 1), Pages(all - inactive - 1)));
+        assert!(!inactive_is_low(
+            Pages(inactive + 1),
+            Pages(all - inactive - 1)
+        ));
         assert!(!inactive_is_low(Pages::MAX, Pages::MAX));
         assert!(!inactive_is_low(Pages(0), Pages(0)));
     }

@@ -188,19 +188,35 @@ impl PagesPerSec {
 
     /// Pages that go by in `time` at this rate, rounded down; exact in 128 bits.
     #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "what does not fit is cut off first"
+    )]
     pub const fn pages_in(self, time: Nanos) -> Pages {
         let pages = self.0 as u128 * time.0 as u128 / SECOND as u128;
-        Pages(if pages > u64::MAX as u128 { u64::MAX } else { pages as u64 })
+        Pages(if pages > u64::MAX as u128 {
+            u64::MAX
+        } else {
+            pages as u64
+        })
     }
 
     /// Time that `pages` take at this rate, rounded up; `Nanos::MAX` at rate zero.
     #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "what does not fit is cut off first"
+    )]
     pub const fn time_for(self, pages: Pages) -> Nanos {
         if self.0 == 0 {
             return Nanos::MAX;
         }
         let time = (pages.0 as u128 * SECOND as u128).div_ceil(self.0 as u128);
-        Nanos(if time > u64::MAX as u128 { u64::MAX } else { time as u64 })
+        Nanos(if time > u64::MAX as u128 {
+            u64::MAX
+        } else {
+            time as u64
+        })
     }
 }
 

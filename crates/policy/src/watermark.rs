@@ -35,14 +35,22 @@ impl Watermarks {
     pub fn of_zone(pages: Pages) -> Self {
         let min = min_free(pages, MIN_FREE_KIB_MOST);
         let gap = (min / 4).max(share_of(pages.0, SCALE_FACTOR));
-        Self { min: Pages(min), low: Pages(min + gap), high: Pages(min + 2 * gap) }
+        Self {
+            min: Pages(min),
+            low: Pages(min + gap),
+            high: Pages(min + 2 * gap),
+        }
     }
 
     /// Marks of a single zone of `pages`, Linux 2.6.36 to 4.5: the gap is a quarter of MIN.
     #[must_use]
     pub fn of_zone_before_4_6(pages: Pages) -> Self {
         let min = min_free(pages, MIN_FREE_KIB_MOST_EARLY);
-        Self { min: Pages(min), low: Pages(min + min / 4), high: Pages(min + min / 2) }
+        Self {
+            min: Pages(min),
+            low: Pages(min + min / 4),
+            high: Pages(min + min / 2),
+        }
     }
 
     /// The mark above HIGH up to which a node is kept free for promotion (5.17+, PROMO), one more
@@ -71,7 +79,11 @@ mod tests {
     use super::*;
 
     fn marks(min: u64, low: u64, high: u64) -> Watermarks {
-        Watermarks { min: Pages(min), low: Pages(low), high: Pages(high) }
+        Watermarks {
+            min: Pages(min),
+            low: Pages(low),
+            high: Pages(high),
+        }
     }
 
     #[test]
@@ -79,12 +91,18 @@ mod tests {
         let sixteen_gib = Watermarks::of_zone(Pages(4_194_304));
         assert_eq!(sixteen_gib, marks(4096, 8290, 12484));
         assert_eq!(sixteen_gib.promotion(), Pages(16678));
-        assert_eq!(Watermarks::of_zone_before_4_6(Pages(4_194_304)), marks(4096, 5120, 6144));
+        assert_eq!(
+            Watermarks::of_zone_before_4_6(Pages(4_194_304)),
+            marks(4096, 5120, 6144)
+        );
 
         let four_gib = Watermarks::of_zone(Pages(1_048_576));
         assert_eq!(four_gib, marks(2048, 3096, 4144));
         assert_eq!(four_gib.promotion(), Pages(5192));
-        assert_eq!(Watermarks::of_zone_before_4_6(Pages(1_048_576)), marks(2048, 2560, 3072));
+        assert_eq!(
+            Watermarks::of_zone_before_4_6(Pages(1_048_576)),
+            marks(2048, 2560, 3072)
+        );
     }
 
     #[test]
@@ -92,15 +110,19 @@ mod tests {
         assert_eq!(Watermarks::of_zone(Pages(256)), marks(32, 40, 48));
         assert_eq!(Watermarks::of_zone(Pages(0)).min, Pages(32));
         assert_eq!(Watermarks::of_zone(Pages(1 << 34)).min, Pages(65536));
-        assert_eq!(Watermarks::of_zone_before_4_6(Pages(1 << 34)).min, Pages(16384));
+        assert_eq!(
+            Watermarks::of_zone_before_4_6(Pages(1 << 34)).min,
+            Pages(16384)
+        );
     }
 
     #[test]
     fn marks_rise_in_order_and_nothing_overflows() {
         for pages in [0, 1, 9_999, 10_000, 1 << 20, 1 << 40, u64::MAX] {
-            for marks in
-                [Watermarks::of_zone(Pages(pages)), Watermarks::of_zone_before_4_6(Pages(pages))]
-            {
+            for marks in [
+                Watermarks::of_zone(Pages(pages)),
+                Watermarks::of_zone_before_4_6(Pages(pages)),
+            ] {
                 assert!(marks.min < marks.low, "{pages}");
                 assert!(marks.low < marks.high, "{pages}");
             }

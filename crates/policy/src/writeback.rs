@@ -106,16 +106,13 @@ impl FlushTunables {
     /// write, `Pages::MAX` for background work. A fixed slice is never more than `left`; a slice by
     /// bandwidth is rounded up to the next 4 MiB and may be.
     #[must_use]
-    pub fn slice_pages(
-        &self,
-        bandwidth: PagesPerSec,
-        dirty_limit: Pages,
-        left: Pages,
-    ) -> Pages {
+    pub fn slice_pages(&self, bandwidth: PagesPerSec, dirty_limit: Pages, left: Pages) -> Pages {
         match self.slice {
             Slice::Fixed(pages) => pages.at_most(left),
             Slice::Bandwidth => {
-                let pages = (bandwidth.0 / 2).min(dirty_limit.0 / DIRTY_SCOPE).min(left.0);
+                let pages = (bandwidth.0 / 2)
+                    .min(dirty_limit.0 / DIRTY_SCOPE)
+                    .min(left.0);
                 let pages = pages.saturating_add(SLICE_UNIT_PAGES);
                 Pages(pages - pages % SLICE_UNIT_PAGES)
             }
@@ -166,13 +163,25 @@ mod tests {
     fn a_slice_is_about_half_a_second_of_the_device() {
         let flush = FlushTunables::linux_6_12();
         // 100 MiB/s: 50 MiB, rounded up to the next 4 MiB.
-        assert_eq!(flush.slice_pages(PagesPerSec(25600), NO_LIMIT, NO_LIMIT), Pages(13312));
+        assert_eq!(
+            flush.slice_pages(PagesPerSec(25600), NO_LIMIT, NO_LIMIT),
+            Pages(13312)
+        );
         // A slow device still gets 4 MiB.
-        assert_eq!(flush.slice_pages(PagesPerSec(256), NO_LIMIT, NO_LIMIT), Pages(1024));
+        assert_eq!(
+            flush.slice_pages(PagesPerSec(256), NO_LIMIT, NO_LIMIT),
+            Pages(1024)
+        );
         // 64 MiB may be dirty: an eighth is 8 MiB.
-        assert_eq!(flush.slice_pages(PagesPerSec(25600), Pages(16384), NO_LIMIT), Pages(3072));
+        assert_eq!(
+            flush.slice_pages(PagesPerSec(25600), Pages(16384), NO_LIMIT),
+            Pages(3072)
+        );
         // Little left.
-        assert_eq!(flush.slice_pages(PagesPerSec(25600), NO_LIMIT, Pages(10)), Pages(1024));
+        assert_eq!(
+            flush.slice_pages(PagesPerSec(25600), NO_LIMIT, Pages(10)),
+            Pages(1024)
+        );
         let huge = flush.slice_pages(PagesPerSec::MAX, NO_LIMIT, NO_LIMIT);
         assert_eq!(huge.0 % 1024, 0);
         assert!(huge.0 > 1 << 60);
@@ -181,22 +190,43 @@ mod tests {
     #[test]
     fn a_fixed_slice_ends_with_the_work() {
         let flush = FlushTunables::linux_2_6_36();
-        assert_eq!(flush.slice_pages(PagesPerSec(25600), NO_LIMIT, NO_LIMIT), Pages(1024));
-        assert_eq!(flush.slice_pages(PagesPerSec(25600), NO_LIMIT, Pages(10)), Pages(10));
+        assert_eq!(
+            flush.slice_pages(PagesPerSec(25600), NO_LIMIT, NO_LIMIT),
+            Pages(1024)
+        );
+        assert_eq!(
+            flush.slice_pages(PagesPerSec(25600), NO_LIMIT, Pages(10)),
+            Pages(10)
+        );
     }
 
     #[test]
     fn a_request_is_half_the_flight_rounded_down() {
         let flush = FlushTunables::tidegate();
         // MiB/s of the device, pages of a request: 20 ms of it.
-        let table = [(0, 32), (1, 32), (8, 32), (16, 64), (32, 128), (49, 128), (52, 256), (4096, 256)];
+        let table = [
+            (0, 32),
+            (1, 32),
+            (8, 32),
+            (16, 64),
+            (32, 128),
+            (49, 128),
+            (52, 256),
+            (4096, 256),
+        ];
         for (mib, pages) in table {
             let bandwidth = PagesPerSec(mib << 8);
             assert_eq!(flush.request_pages(bandwidth), Pages(pages), "{mib} MiB/s");
         }
-        let small = FlushTunables { request_max: Pages(8), ..flush };
+        let small = FlushTunables {
+            request_max: Pages(8),
+            ..flush
+        };
         assert_eq!(small.request_pages(PagesPerSec(25600)), Pages(8));
-        assert_eq!(FlushTunables::linux_6_12().request_pages(PagesPerSec(1)), Pages(256));
+        assert_eq!(
+            FlushTunables::linux_6_12().request_pages(PagesPerSec(1)),
+            Pages(256)
+        );
     }
 
     #[test]
@@ -216,7 +246,10 @@ mod tests {
         let flush = FlushTunables::tidegate();
         for rate in (1640..200_000).step_by(777) {
             let request = flush.request_pages(PagesPerSec(rate));
-            assert!(flush.may_submit(PagesPerSec(rate), 1, request, request), "{rate}");
+            assert!(
+                flush.may_submit(PagesPerSec(rate), 1, request, request),
+                "{rate}"
+            );
         }
     }
 

@@ -81,7 +81,11 @@ impl Thresholds {
     pub(super) fn limits(self, dirtyable: Pages) -> Limits {
         let dirty = self.dirty.pages_of(dirtyable);
         let background = self.background.pages_of(dirtyable);
-        let background = if background >= dirty { Pages(dirty.0 / 2) } else { background };
+        let background = if background >= dirty {
+            Pages(dirty.0 / 2)
+        } else {
+            background
+        };
         Limits { dirty, background }
     }
 }
@@ -157,10 +161,22 @@ mod tests {
 
     #[test]
     fn background_stays_below_dirty() {
-        assert_eq!(limits(200, 100), Limits { dirty: Pages(200), background: Pages(100) });
+        assert_eq!(
+            limits(200, 100),
+            Limits {
+                dirty: Pages(200),
+                background: Pages(100)
+            }
+        );
         assert_eq!(limits(200, 200).background, Pages(100));
         assert_eq!(limits(200, 900).background, Pages(100));
-        assert_eq!(limits(0, 0), Limits { dirty: Pages(0), background: Pages(0) });
+        assert_eq!(
+            limits(0, 0),
+            Limits {
+                dirty: Pages(0),
+                background: Pages(0)
+            }
+        );
         assert_eq!(limits(1, 1).background, Pages(0));
         assert_eq!(limits(200_000, 100_000).freerun(), Pages(150_000));
     }
@@ -169,17 +185,40 @@ mod tests {
     fn a_per_cent_is_of_dirtyable_memory() {
         assert_eq!(Threshold::Percent(20).pages_of(Pages(1000)), Pages(200));
         assert_eq!(Threshold::Percent(20).pages_of(Pages(0)), Pages(0));
-        assert_eq!(Threshold::Percent(255).pages_of(Pages::MAX), Pages(PAGES_MAX));
-        assert_eq!(Threshold::Percent(1).at_least_percent(5), Threshold::Percent(5));
-        assert_eq!(Threshold::Percent(6).at_least_percent(5), Threshold::Percent(6));
+        assert_eq!(
+            Threshold::Percent(255).pages_of(Pages::MAX),
+            Pages(PAGES_MAX)
+        );
+        assert_eq!(
+            Threshold::Percent(1).at_least_percent(5),
+            Threshold::Percent(5)
+        );
+        assert_eq!(
+            Threshold::Percent(6).at_least_percent(5),
+            Threshold::Percent(6)
+        );
     }
 
     #[test]
     fn a_share_obeys_its_bounds() {
-        let whole = Fraction { numerator: 1, denominator: 1 };
-        let none = Fraction { numerator: 0, denominator: 1 };
-        let free = DeviceTunables { min_ratio: 0, max_ratio: 10_000, strict: false };
-        let bound = DeviceTunables { min_ratio: 1000, max_ratio: 2000, strict: false };
+        let whole = Fraction {
+            numerator: 1,
+            denominator: 1,
+        };
+        let none = Fraction {
+            numerator: 0,
+            denominator: 1,
+        };
+        let free = DeviceTunables {
+            min_ratio: 0,
+            max_ratio: 10_000,
+            strict: false,
+        };
+        let bound = DeviceTunables {
+            min_ratio: 1000,
+            max_ratio: 2000,
+            strict: false,
+        };
         assert_eq!(share(Pages(1000), 0, &free, whole), Pages(1000));
         assert_eq!(share(Pages(1000), 1000, &free, whole), Pages(900));
         assert_eq!(share(Pages(1000), 1000, &bound, none), Pages(100));

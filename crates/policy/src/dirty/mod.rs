@@ -1,14 +1,11 @@
 //! Dirty throttling: how much may be dirty, and how long a writer that dirties more is held.
 //!
-//! Contract between `mm` and every law. (Skeleton: the owner of `policy` fills it in. The signatures here
-//! are what `mm` is written against.)
-//!
 //! `mm` keeps one `Domain` behind one lock. For each batch of pages a writer dirtied it calls
 //! `Domain::on_dirtied`; if the answer says that a balance is due, it opens an `Episode` and asks it
 //! for verdicts until `Done`:
 //!
 //! ```text
-//! let mut episode = domain.begin(writer_state, device, pages_dirtied_reported_by_on_dirtied);
+//! let mut episode = domain.begin(device, pages_reported_by_on_dirtied);
 //! loop {
 //!     let counts = snapshot();                                   // atomics of mm, one read each
 //!     match episode.decide(now, &mut domain, &mut writer_state, &counts) {   // under the lock
@@ -18,7 +15,54 @@
 //!     }
 //! }
 //! ```
+//!
+//! Vocabulary: *dirty limit* and *background limit*, see `limits`; *freerun*, halfway between them, up to
+//! which nobody is held; *set point*, the level a law steers to; *share*, a device's part of a limit;
+//! *balance*, a writer's stay here; *level*, pages dirty or under writeback.
+//!
+//! The laws are siblings, chosen when the domain is built:
+//!
+//! | law | a writer over its limit | module |
+//! |---|---|---|
+//! | Linux 2.6.36 | writes pages itself, sleeps in growing naps | `foreground` |
+//! | paper p1 | sleeps once, in proportion to what it dirtied and to the room left | `soft_region` |
+//! | Linux 6.12 | sleeps so as to keep to a rate found by measurement | `rate_based` |
+//!
+//! They are made of: `limits`, `proportion` (shares), `bandwidth` (estimates), `position` (level to
+//! factor), `ratelimit` (base rate), `pause` (rate to sleep), `shares` (what both older laws have in
+//! common), `progress` (the name of a wait), `ticks`.
+//!
+//! Invariants
+//!   1. A single pause is at most 200 ms (one tick where a tick is longer), under every law.
+//!   2. Below freerun no law pauses.
+//!   3. Same calls, same answers: nothing depends on addresses, time of day or order of devices.
+//!   4. No counter value makes a law panic or overflow: counts are cut off at 2^44 pages.
+//!   5. Memory is taken by `Domain::new`; nothing allocates afterwards.
+//!
+//! Concurrency: plain data; `mm` holds one lock around each call and none across a pause.
+//!
+//! Source: mechanisms 5; paper p1; Linux 2.6.36 and 6.12 mm/page-writeback.c.
 
+mod bandwidth;
+mod foreground;
+mod limits;
+mod pause;
+mod position;
+mod progress;
+mod proportion;
+mod rate_based;
+mod ratelimit;
+mod shares;
+mod soft_region;
+#[cfg(test)]
+mod tests;
+mod ticks;
+
+use self::proportion::Share;
+use self::rate_based::RateBased;
+use self::shares::Shares;
+use self::soft_region::SoftRegion;
+use self::ticks::{TickRate, Ticks};
 use crate::units::{Instant, Nanos, Pages, PagesPerSec};
 
 /// Index of a device within a `Domain`.
@@ -131,6 +175,9 @@ pub enum PauseReason {
 }
 
 /// What the trace line of one `decide` shows (kernel: `balance_dirty_pages` tracepoint).
+///
+/// Under the older laws, which have no set points: `setpoint` is freerun, `device_limit` this
+/// writer's own limit, `device_setpoint` the level from which it is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BalanceTrace {
     /// Hard limit, pages.
@@ -153,7 +200,7 @@ pub struct BalanceTrace {
     pub dirtied: Pages,
     /// Pages the writer may dirty before the next balance.
     pub dirtied_pause: Pages,
-    /// Slept so far in this episode.
+    /// Slept so far in this episode, before `pause`.
     pub paused: Nanos,
     /// This sleep. Zero when none was taken.
     pub pause: Nanos,
@@ -163,6 +210,10 @@ pub struct BalanceTrace {
     pub think: Nanos,
     /// Pages this episode wrote itself (2.6.36 only).
     pub written: Pages,
+    /// Whether the original prints a line here: p1 and 6.12 for a pause and 6.12 for one skipped;
+    /// 2.6.36 at the end of each call, where `paused` is the "pause" of paper p1. The other
+    /// verdicts have no counterpart in a published trace.
+    pub line: bool,
 }
 
 /// The two limits in pages.
@@ -175,91 +226,309 @@ pub struct Limits {
 }
 
 /// Everything the law remembers that is not a writer's own. Plain data behind one lock of `mm`.
-pub struct Domain {}
+pub struct Domain {
+    rate: TickRate,
+    devices: usize,
+    devices_max: usize,
+    engine: Engine,
+}
+
+/// The law at work.
+enum Engine {
+    Foreground(Shares),
+    SoftRegion(SoftRegion),
+    RateBased(RateBased),
+}
 
 /// Everything the law remembers of one writer.
 #[derive(Debug)]
-pub struct WriterState {}
+pub struct WriterState(Writer);
+
+#[derive(Debug)]
+enum Writer {
+    /// Laws that count by events: its part of recent dirtying.
+    Share(Share),
+    RateBased(rate_based::Writer),
+}
 
 /// One stay of a writer in `balance_dirty_pages`.
-pub struct Episode {}
+pub struct Episode {
+    device: DeviceIndex,
+    paused: Nanos,
+    stay: Stay,
+}
+
+enum Stay {
+    Foreground(foreground::Stay),
+    SoftRegion(soft_region::Stay),
+    RateBased(rate_based::Stay),
+}
+
+impl WriterState {
+    /// # Panics
+    /// When the writer belongs to a domain of another law.
+    fn share(&mut self) -> &mut Share {
+        match &mut self.0 {
+            Writer::Share(share) => share,
+            Writer::RateBased(_) => panic!("the writer belongs to a domain of another law"),
+        }
+    }
+
+    /// # Panics
+    /// When the writer belongs to a domain of another law.
+    fn rate_based(&mut self) -> &mut rate_based::Writer {
+        match &mut self.0 {
+            Writer::RateBased(writer) => writer,
+            Writer::Share(_) => panic!("the writer belongs to a domain of another law"),
+        }
+    }
+}
 
 impl Domain {
     /// A domain with room for `devices` devices.
-    pub fn new(_tunables: Tunables, _devices: usize) -> Self {
-        unimplemented!()
+    ///
+    /// # Panics
+    /// When `tunables.hz` is not in 1..=10000.
+    #[must_use]
+    pub fn new(tunables: Tunables, devices: usize) -> Self {
+        let engine = match tunables.law {
+            Law::ForegroundWriteback => Engine::Foreground(Shares::new(&tunables, devices)),
+            Law::SoftRegion { measured } => {
+                let shares = Shares::new(&tunables, devices);
+                Engine::SoftRegion(SoftRegion::new(shares, measured, devices))
+            }
+            Law::RateBased => Engine::RateBased(RateBased::new(&tunables, devices)),
+        };
+        Self {
+            rate: TickRate::new(tunables.hz),
+            devices: 0,
+            devices_max: devices,
+            engine,
+        }
     }
+
     /// Registers a device. Panics when there is no room: `mm` checks first.
-    pub fn add_device(&mut self, _now: Instant, _tunables: DeviceTunables) -> DeviceIndex {
-        unimplemented!()
+    ///
+    /// # Panics
+    /// When the domain is full, or `min_ratio > max_ratio`, or `max_ratio > 10000`.
+    pub fn add_device(&mut self, now: Instant, tunables: DeviceTunables) -> DeviceIndex {
+        assert!(
+            self.devices < self.devices_max,
+            "room for {} devices only",
+            self.devices_max
+        );
+        assert!(tunables.min_ratio <= tunables.max_ratio, "{tunables:?}");
+        assert!(tunables.max_ratio <= 10_000, "{tunables:?}");
+        let index = u16::try_from(self.devices).expect("a domain has at most 65536 devices");
+        self.devices += 1;
+        let now = self.rate.tick_at(now);
+        match &mut self.engine {
+            Engine::Foreground(shares) => shares.add_device(now, tunables),
+            Engine::SoftRegion(law) => {
+                law.shares.add_device(now, tunables);
+                law.on_device_added(now);
+            }
+            Engine::RateBased(law) => law.add_device(now, tunables),
+        }
+        DeviceIndex(index)
     }
+
     /// State of a new writer.
     pub fn add_writer(&mut self) -> WriterState {
-        unimplemented!()
+        WriterState(match self.engine {
+            Engine::Foreground(_) | Engine::SoftRegion(_) => Writer::Share(Share::default()),
+            Engine::RateBased(_) => Writer::RateBased(rate_based::Writer::new()),
+        })
     }
+
     /// A writer went away: what it still owes is passed on (kernel: the per-CPU leak).
-    pub fn remove_writer(&mut self, _writer: WriterState, _cpu: usize) {
-        unimplemented!()
+    ///
+    /// # Panics
+    /// When `cpu` is not below the domain's count of CPUs.
+    pub fn remove_writer(&mut self, mut writer: WriterState, cpu: usize) {
+        match &mut self.engine {
+            // What it dirtied is on its CPU's counter already.
+            Engine::Foreground(_) | Engine::SoftRegion(_) => {}
+            Engine::RateBased(law) => law.remove_writer(writer.rate_based(), cpu),
+        }
     }
+
     /// Pages the writer may dirty before a balance is due; at least one. `mm` writes in batches of
     /// at most this many pages.
-    pub fn budget(&self, _writer: &WriterState, _device: DeviceIndex, _cpu: usize) -> Pages {
-        unimplemented!()
+    ///
+    /// # Panics
+    /// When `cpu` is not below the domain's count of CPUs.
+    #[must_use]
+    pub fn budget(&self, writer: &WriterState, device: DeviceIndex, cpu: usize) -> Pages {
+        match (&self.engine, &writer.0) {
+            (Engine::Foreground(shares), _) => shares.budget(device, cpu),
+            (Engine::SoftRegion(law), _) => law.shares.budget(device, cpu),
+            (Engine::RateBased(law), Writer::RateBased(writer)) => law.budget(writer, device, cpu),
+            (Engine::RateBased(_), Writer::Share(_)) => {
+                panic!("the writer belongs to a domain of another law")
+            }
+        }
     }
+
     /// The writer dirtied `pages`. `Some(n)`: a balance over `n` pages is due now.
+    ///
+    /// `n` is for `begin`: the pages to account for; under 2.6.36 one and a half times those, which
+    /// the writer may have to write.
+    ///
+    /// # Panics
+    /// When `cpu` is not below the domain's count of CPUs.
     pub fn on_dirtied(
         &mut self,
         _now: Instant,
-        _writer: &mut WriterState,
-        _device: DeviceIndex,
-        _cpu: usize,
-        _pages: Pages,
+        writer: &mut WriterState,
+        device: DeviceIndex,
+        cpu: usize,
+        pages: Pages,
     ) -> Option<Pages> {
-        unimplemented!()
+        match &mut self.engine {
+            Engine::Foreground(shares) => {
+                let due = shares.on_dirtied(writer.share(), device, cpu, pages)?;
+                Some(foreground::write_chunk(shares, due))
+            }
+            Engine::SoftRegion(law) => law.shares.on_dirtied(writer.share(), device, cpu, pages),
+            Engine::RateBased(law) => law.on_dirtied(writer.rate_based(), device, cpu, pages),
+        }
     }
+
     /// Writeback of `pages` ended (proportions count it).
-    pub fn on_written(&mut self, _now: Instant, _device: DeviceIndex, _pages: Pages) {
-        unimplemented!()
+    pub fn on_written(&mut self, now: Instant, device: DeviceIndex, pages: Pages) {
+        let now = self.rate.tick_at(now);
+        match &mut self.engine {
+            Engine::Foreground(shares) => shares.on_written(now, device, pages),
+            Engine::SoftRegion(law) => {
+                law.shares.on_written(now, device, pages);
+                law.on_written(now, device);
+            }
+            Engine::RateBased(law) => law.on_written(now, device, pages),
+        }
     }
+
     /// The flusher's turn to bring the bandwidth estimate up to date (at most every 200 ms has an effect).
-    pub fn update(&mut self, _now: Instant, _device: DeviceIndex, _counts: &Counts) {
-        unimplemented!()
+    ///
+    /// Once per slice is often enough, and once before the first request after a device was idle,
+    /// with the counts of that moment: idle time is then not taken for slowness.
+    pub fn update(&mut self, now: Instant, device: DeviceIndex, counts: &Counts) {
+        let now = self.rate.tick_at(now);
+        match &mut self.engine {
+            Engine::Foreground(shares) => shares.update(now, device, counts),
+            Engine::SoftRegion(law) => {
+                law.shares.update(now, device, counts);
+                law.update(now, device, counts);
+            }
+            Engine::RateBased(law) => law.update(now, device, counts),
+        }
     }
+
     /// The global limits for that much dirtyable memory.
-    pub fn limits(&self, _dirtyable: Pages) -> Limits {
-        unimplemented!()
+    #[must_use]
+    pub fn limits(&self, dirtyable: Pages) -> Limits {
+        match &self.engine {
+            Engine::Foreground(shares) => shares.limits(dirtyable),
+            Engine::SoftRegion(law) => law.shares.limits(dirtyable),
+            Engine::RateBased(law) => law.limits(dirtyable),
+        }
     }
+
     /// Whether the flusher of `device` has background work (mechanisms 6.2 "over threshold").
-    pub fn over_background(&self, _device: DeviceIndex, _counts: &Counts) -> bool {
-        unimplemented!()
+    #[must_use]
+    pub fn over_background(&self, device: DeviceIndex, counts: &Counts) -> bool {
+        match &self.engine {
+            Engine::Foreground(shares) => shares.over_background(counts),
+            Engine::SoftRegion(law) => law.shares.over_background(counts),
+            Engine::RateBased(law) => law.over_background(device, counts),
+        }
     }
+
     /// Smoothed write bandwidth of the device (25600 pages/s before anything is known).
-    pub fn bandwidth(&self, _device: DeviceIndex) -> PagesPerSec {
-        unimplemented!()
+    ///
+    /// Measured under every law, whether it uses it or not.
+    #[must_use]
+    pub fn bandwidth(&self, device: DeviceIndex) -> PagesPerSec {
+        match &self.engine {
+            Engine::Foreground(shares) => shares.bandwidth(device),
+            Engine::SoftRegion(law) => law
+                .measured(device)
+                .unwrap_or_else(|| law.shares.bandwidth(device)),
+            Engine::RateBased(law) => law.bandwidth(device),
+        }
     }
+
     /// The device's share of the dirty limit.
-    pub fn device_limit(&self, _device: DeviceIndex, _counts: &Counts) -> Pages {
-        unimplemented!()
+    #[must_use]
+    pub fn device_limit(&self, device: DeviceIndex, counts: &Counts) -> Pages {
+        let limit = self.limits(counts.dirtyable).dirty;
+        match &self.engine {
+            Engine::Foreground(shares) => shares.device_limit(device, limit),
+            Engine::SoftRegion(law) => law.shares.device_limit(device, limit),
+            Engine::RateBased(law) => law.device_limit(device, limit),
+        }
     }
+
     /// Opens a stay: the writer dirtied `pages` since the last one.
-    pub fn begin(&mut self, _device: DeviceIndex, _pages: Pages) -> Episode {
-        unimplemented!()
+    pub fn begin(&mut self, device: DeviceIndex, pages: Pages) -> Episode {
+        let pages = limits::bounded(pages);
+        let stay = match &self.engine {
+            Engine::Foreground(_) => Stay::Foreground(foreground::Stay::new(pages)),
+            Engine::SoftRegion(_) => Stay::SoftRegion(soft_region::Stay::new(pages)),
+            Engine::RateBased(_) => Stay::RateBased(rate_based::Stay::new(pages)),
+        };
+        Episode {
+            device,
+            paused: Nanos::ZERO,
+            stay,
+        }
     }
 }
 
 impl Episode {
     /// The next verdict, and what a trace of it shows. Call again until `Done`.
+    ///
+    /// # Panics
+    /// When domain or writer are of another law than the domain that opened the stay.
     pub fn decide(
         &mut self,
-        _now: Instant,
-        _domain: &mut Domain,
-        _writer: &mut WriterState,
-        _counts: &Counts,
+        now: Instant,
+        domain: &mut Domain,
+        writer: &mut WriterState,
+        counts: &Counts,
     ) -> (Verdict, BalanceTrace) {
-        unimplemented!()
+        let now: Ticks = domain.rate.tick_at(now);
+        let (verdict, mut trace) = match (&mut domain.engine, &mut self.stay) {
+            (Engine::Foreground(shares), Stay::Foreground(stay)) => {
+                foreground::decide(shares, stay, writer.share(), self.device, now, counts)
+            }
+            (Engine::SoftRegion(law), Stay::SoftRegion(stay)) => {
+                law.decide(stay, writer.share(), self.device, now, counts)
+            }
+            (Engine::RateBased(law), Stay::RateBased(stay)) => {
+                law.decide(stay, writer.rate_based(), self.device, now, counts)
+            }
+            (Engine::Foreground(_) | Engine::SoftRegion(_) | Engine::RateBased(_), _) => {
+                panic!("the stay belongs to a domain of another law")
+            }
+        };
+        trace.paused = self.paused;
+        if let Verdict::Pause { pause, .. } = verdict {
+            self.paused = self.paused.saturating_add(pause);
+        }
+        (verdict, trace)
     }
+
     /// Answers `Verdict::WriteYourself`: that many pages were really submitted.
-    pub fn wrote(&mut self, _pages: Pages) {
-        unimplemented!()
+    ///
+    /// # Panics
+    /// When the last verdict was another one.
+    pub fn wrote(&mut self, pages: Pages) {
+        match &mut self.stay {
+            Stay::Foreground(stay) => stay.wrote(pages),
+            Stay::SoftRegion(_) | Stay::RateBased(_) => {
+                panic!("wrote() answers WriteYourself only")
+            }
+        }
     }
 }

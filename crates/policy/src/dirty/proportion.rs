@@ -65,7 +65,11 @@ pub(super) struct Share {
 impl Share {
     const fn halved(self, period: u64) -> Self {
         let missed = period - self.period;
-        let events = if missed < 64 { self.events >> missed } else { 0 };
+        let events = if missed < 64 {
+            self.events >> missed
+        } else {
+            0
+        };
         Self { events, period }
     }
 }
@@ -75,7 +79,10 @@ impl EventPeriod {
     pub(super) fn new(limit: Pages) -> Self {
         // The kernel's shift is 2 + ilog2(limit - 1); a period is half of 2^shift.
         let log = limit.0.saturating_sub(1).checked_ilog2().unwrap_or(0);
-        Self { length_log2: 1 + log, total: 0 }
+        Self {
+            length_log2: 1 + log,
+            total: 0,
+        }
     }
 
     const fn length(&self) -> u64 {
@@ -114,7 +121,10 @@ impl EventPeriod {
     pub(super) fn fraction(&self, share: &Share) -> Fraction {
         let denominator = self.length() + self.total % self.length();
         let numerator = share.halved(self.period()).events.min(denominator);
-        Fraction { numerator, denominator }
+        Fraction {
+            numerator,
+            denominator,
+        }
     }
 }
 
@@ -130,7 +140,12 @@ pub(super) struct TimedPeriod {
 
 impl TimedPeriod {
     pub(super) fn new(rate: TickRate) -> Self {
-        Self { length: Ticks(PERIOD_SECONDS * rate.hz()), ends: None, period: 0, events: 0 }
+        Self {
+            length: Ticks(PERIOD_SECONDS * rate.hz()),
+            ends: None,
+            period: 0,
+            events: 0,
+        }
     }
 
     /// Ends the periods that are over at `now`.
@@ -160,23 +175,29 @@ impl TimedPeriod {
         }
     }
 
-    /// The largest `k <= events` with `(share + k) / (all + k) <= max_ratio`.
+    /// As many of `events` as bring the party up to `max_ratio`, at least one if it is not above.
     fn admissible(&self, share: &Share, events: u64, max_ratio: u32) -> u64 {
         if max_ratio >= RATIO_ONE {
             return events;
         }
         let most = u128::from(self.events) * u128::from(max_ratio);
         let have = u128::from(share.events) * u128::from(RATIO_ONE);
-        let room = most.saturating_sub(have) / u128::from(RATIO_ONE - max_ratio);
-        // A party alone would otherwise never be counted at all.
-        let room = if self.events == 0 { 1 } else { room };
+        if have > most {
+            return 0;
+        }
+        let room = (most - have)
+            .div_ceil(u128::from(RATIO_ONE - max_ratio))
+            .max(1);
         events.min(u64::try_from(room).unwrap_or(u64::MAX))
     }
 
     /// The party's part of the recent events, as of the last event or `catch_up`.
     pub(super) fn fraction(&self, share: &Share) -> Fraction {
         let numerator = share.halved(self.period).events;
-        Fraction { numerator, denominator: self.events.max(numerator).max(1) }
+        Fraction {
+            numerator,
+            denominator: self.events.max(numerator).max(1),
+        }
     }
 }
 
@@ -263,14 +284,38 @@ mod tests {
         let (mut a, mut b) = (Share::default(), Share::default());
         all.count(Ticks(10), &mut a, 800, 10_000);
         all.catch_up(Ticks(309));
-        assert_eq!(all.fraction(&a), Fraction { numerator: 800, denominator: 800 });
+        assert_eq!(
+            all.fraction(&a),
+            Fraction {
+                numerator: 800,
+                denominator: 800
+            }
+        );
         all.catch_up(Ticks(310));
-        assert_eq!(all.fraction(&a), Fraction { numerator: 400, denominator: 400 });
+        assert_eq!(
+            all.fraction(&a),
+            Fraction {
+                numerator: 400,
+                denominator: 400
+            }
+        );
         all.count(Ticks(311), &mut b, 400, 10_000);
-        assert_eq!(all.fraction(&a), Fraction { numerator: 400, denominator: 800 });
+        assert_eq!(
+            all.fraction(&a),
+            Fraction {
+                numerator: 400,
+                denominator: 800
+            }
+        );
         // Three more periods at once.
         all.catch_up(Ticks(310 + 900));
-        assert_eq!(all.fraction(&b), Fraction { numerator: 50, denominator: 100 });
+        assert_eq!(
+            all.fraction(&b),
+            Fraction {
+                numerator: 50,
+                denominator: 100
+            }
+        );
     }
 
     #[test]
@@ -281,10 +326,22 @@ mod tests {
         all.catch_up(Ticks(1 << 40));
         assert_eq!(all.events, 1);
         assert_eq!(all.ends, None);
-        assert_eq!(all.fraction(&a), Fraction { numerator: 1, denominator: 1 });
+        assert_eq!(
+            all.fraction(&a),
+            Fraction {
+                numerator: 1,
+                denominator: 1
+            }
+        );
         assert_eq!(all.fraction(&b).numerator, 0);
         all.count(Ticks(1 << 41), &mut b, 9, 10_000);
-        assert_eq!(all.fraction(&b), Fraction { numerator: 9, denominator: 10 });
+        assert_eq!(
+            all.fraction(&b),
+            Fraction {
+                numerator: 9,
+                denominator: 10
+            }
+        );
     }
 
     #[test]

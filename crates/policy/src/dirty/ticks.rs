@@ -26,7 +26,10 @@ impl TickRate {
     /// # Panics
     /// Unless `hz` lies in 1..=10000.
     pub(super) fn new(hz: u32) -> Self {
-        assert!((1..=HZ_MAX).contains(&hz), "hz must lie in 1..={HZ_MAX}, is {hz}");
+        assert!(
+            (1..=HZ_MAX).contains(&hz),
+            "hz must lie in 1..={HZ_MAX}, is {hz}"
+        );
         Self(u64::from(hz))
     }
 
@@ -61,12 +64,23 @@ mod tests {
     fn ticks_and_nanoseconds_agree_after_a_sleep() {
         for hz in [1, 100, 250, 300, 1000, HZ_MAX] {
             let rate = TickRate::new(hz);
-            for now in [0, 1, 3_333_333, 3_333_334, 4_000_000, 999_999_999, 86_400_000_000_123] {
+            for now in [
+                0,
+                1,
+                3_333_333,
+                3_333_334,
+                4_000_000,
+                999_999_999,
+                86_400_000_000_123,
+            ] {
                 for pause in [1, 2, 7, 50, 1001] {
                     let now = Instant(now);
                     let then = rate.tick_at(now + rate.nanos(Ticks(pause)));
                     let slept = then.since(rate.tick_at(now)).0;
-                    assert!((pause..=pause + 1).contains(&slept), "{hz} {now:?} {pause} {slept}");
+                    assert!(
+                        (pause..=pause + 1).contains(&slept),
+                        "{hz} {now:?} {pause} {slept}"
+                    );
                 }
             }
         }

@@ -1,0 +1,349 @@
+//! The law of paper p1: below its limit a writer sleeps in proportion to what it dirtied.
+//!
+//! ```text
+//!  bandwidth granted
+//!    base |*
+//!         |   *           base * (T - dirty) / (T/16 + 1)
+//!         |      *
+//!       0 +---------*------> device's dirty pages
+//!      T - T/16     T          T: the writer's limit
+//! ```
+//!
+//! Three levels, looked at once per turn:
+//!   1. In the soft region: one pause, what was dirtied at the bandwidth granted, then the writer leaves.
+//!   2. At or above T: nothing is granted; 200 ms a turn until the device is below T again.
+//!   3. Globally over the limit, and this device below its soft region: a pause of 1, 2, 4 ... ticks,
+//!      at most 200 ms, a turn.
+//!
+//! Invariants
+//!   1. A pause lies in 1 tick ..= max(HZ/5, 1).
+//!   2. A writer below freerun never pauses.
+//!
+//! Source: mechanisms 5.4; paper p1 (patch 02/17, September 2010).
+//! Deviations: (i) level 3 sleeps; the patch as posted spins there, although its text says that it
+//! sleeps. (ii) A pause over a limit starts the flusher if it is idle, without which a device whose
+//! flusher nobody has started would keep its writers asleep until the periodic flush. (iii) With
+//! measured bandwidth, which is a later state of the series, a turn also ends the stay when the
+//! device's level fell by more than eight times what the writer dirtied, as the text describes.
+
+use super::bandwidth::{Stopwatch, WeightedBandwidth};
+use super::limits::{bounded, mul_div};
+use super::proportion::Share;
+use super::shares::{Shares, Standing};
+use super::ticks::{TickRate, Ticks};
+use super::{BalanceTrace, Counts, DeviceIndex, Verdict};
+use crate::units::{PAGE_SHIFT, Pages, PagesPerSec};
+
+/// The soft region is one 16th of the limit, and so is a writer's weight.
+const RATIO: u64 = 16;
+/// The longest pause is a fifth of a second.
+const PAUSE_MAX_PER_SECOND: u64 = 5;
+/// The patch grants parts of this, bytes/s.
+const FIXED_BANDWIDTH: u64 = 100 << 20;
+/// A fall of the level by so many times the writer's pages ends its stay.
+const FALL_PER_DIRTIED: u64 = 8;
+
+/// Bandwidth of which a writer is granted its part.
+pub(super) enum Base {
+    /// 100 MiB/s.
+    Fixed,
+    /// As measured, by device.
+    Measured(Vec<Meter>),
+}
+
+/// Measures one device.
+pub(super) struct Meter {
+    stopwatch: Stopwatch,
+    bandwidth: WeightedBandwidth,
+}
+
+/// State of a domain under this law.
+pub(super) struct SoftRegion {
+    pub(super) shares: Shares,
+    base: Base,
+}
+
+/// One stay of a writer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stay {
+    dirtied: Pages,
+    /// The device's level in the turn before.
+    level_before: Option<Pages>,
+    /// Pause of the next turn in level 3.
+    next_pause: Ticks,
+    /// What the turn before the last pause found.
+    turn: Turn,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// None yet.
+    First,
+    /// Within the limits: after its pause the writer leaves.
+    Within,
+    /// Over a limit: another turn.
+    Exceeded,
+}
+
+impl Stay {
+    pub(super) const fn new(dirtied: Pages) -> Self {
+        Self {
+            dirtied,
+            level_before: None,
+            next_pause: Ticks(1),
+            turn: Turn::First,
+        }
+    }
+}
+
+impl SoftRegion {
+    pub(super) fn new(shares: Shares, measured: bool, devices: usize) -> Self {
+        let base = if measured {
+            Base::Measured(Vec::with_capacity(devices))
+        } else {
+            Base::Fixed
+        };
+        Self { shares, base }
+    }
+
+    pub(super) fn on_device_added(&mut self, now: Ticks) {
+        let interval_min = WeightedBandwidth::interval_min(self.shares.rate);
+        match &mut self.base {
+            Base::Fixed => {}
+            Base::Measured(meters) => meters.push(Meter {
+                stopwatch: Stopwatch::with_interval(interval_min, now),
+                bandwidth: WeightedBandwidth::new(),
+            }),
+        }
+    }
+
+    pub(super) fn on_written(&mut self, now: Ticks, device: DeviceIndex) {
+        let rate = self.shares.rate;
+        if let Base::Measured(meters) = &mut self.base {
+            meters[usize::from(device.0)]
+                .stopwatch
+                .on_written(rate, now);
+        }
+    }
+
+    /// Brings the measured bandwidth up to date.
+    pub(super) fn update(&mut self, now: Ticks, device: DeviceIndex, counts: &Counts) {
+        let rate = self.shares.rate;
+        let Base::Measured(meters) = &mut self.base else {
+            return;
+        };
+        let meter = &mut meters[usize::from(device.0)];
+        if let Some(interval) = meter.stopwatch.lap(rate, now, counts) {
+            meter.bandwidth.sample(rate, &interval);
+        }
+    }
+
+    /// The measured bandwidth, `None` when the law's is fixed.
+    pub(super) fn measured(&self, device: DeviceIndex) -> Option<PagesPerSec> {
+        match &self.base {
+            Base::Fixed => None,
+            Base::Measured(meters) => Some(meters[usize::from(device.0)].bandwidth.pages_per_sec()),
+        }
+    }
+
+    fn base_bytes_per_sec(&self, device: DeviceIndex) -> u64 {
+        match &self.base {
+            Base::Fixed => FIXED_BANDWIDTH,
+            Base::Measured(meters) => meters[usize::from(device.0)].bandwidth.bytes_per_sec(),
+        }
+    }
+
+    /// The next verdict of a stay.
+    pub(super) fn decide(
+        &mut self,
+        stay: &mut Stay,
+        writer: &Share,
+        device: DeviceIndex,
+        now: Ticks,
+        counts: &Counts,
+    ) -> (Verdict, BalanceTrace) {
+        self.update(now, device, counts);
+        let standing = self.shares.standing(writer, device, counts);
+        let limit = standing.writer_limit(RATIO);
+        let trace = self.trace(stay, &standing, limit, device);
+
+        let level = standing.level;
+        let leaves = stay.turn == Turn::Within
+            || level.dirty < standing.limits.freerun()
+            || self.has_fallen(stay, &standing);
+        if leaves {
+            return self.leave(stay, device, counts, &standing, trace);
+        }
+
+        let exceeded = level.device_dirty >= limit || level.dirty >= standing.limits.dirty;
+        stay.turn = if exceeded {
+            Turn::Exceeded
+        } else {
+            Turn::Within
+        };
+        stay.level_before = Some(level.device_dirty);
+        if exceeded {
+            self.shares.device_mut(device).exceeded = true;
+        }
+
+        let base = self.base_bytes_per_sec(device);
+        let pause = match granted(base, limit, level.device_dirty) {
+            Some(bytes_per_sec) => pause(self.shares.rate, stay.dirtied, bytes_per_sec),
+            None if exceeded => self.level_three_pause(stay),
+            None => return self.leave(stay, device, counts, &standing, trace),
+        };
+        self.sleep(pause, exceeded, device, now, counts, trace)
+    }
+
+    /// Whether the writer has waited for completions enough to be let go (measured series only).
+    fn has_fallen(&self, stay: &Stay, standing: &Standing) -> bool {
+        let Base::Measured(_) = self.base else {
+            return false;
+        };
+        let fall = stay.level_before.map_or(Pages::ZERO, |before| {
+            before.saturating_sub(standing.level.device_dirty)
+        });
+        standing.level.dirty <= standing.limits.dirty
+            && fall.0 > FALL_PER_DIRTIED * bounded(stay.dirtied).0
+    }
+
+    fn level_three_pause(&self, stay: &mut Stay) -> Ticks {
+        let longest = self.shares.rate.second_over(PAUSE_MAX_PER_SECOND);
+        let pause = stay.next_pause.min(longest);
+        stay.next_pause = Ticks(pause.0 * 2).min(longest);
+        pause
+    }
+
+    fn sleep(
+        &mut self,
+        pause: Ticks,
+        exceeded: bool,
+        device: DeviceIndex,
+        now: Ticks,
+        counts: &Counts,
+        mut trace: BalanceTrace,
+    ) -> (Verdict, BalanceTrace) {
+        let rate = self.shares.rate;
+        let progress = &mut self.shares.device_mut(device).progress;
+        let why = progress.reason(rate, now, counts.device_written, exceeded);
+        trace.pause = rate.nanos(pause);
+        trace.period = trace.pause;
+        trace.line = true;
+        let start_background = exceeded && !counts.flusher_running;
+        (
+            Verdict::Pause {
+                pause: trace.pause,
+                why,
+                start_background,
+            },
+            trace,
+        )
+    }
+
+    fn leave(
+        &mut self,
+        stay: &Stay,
+        device: DeviceIndex,
+        counts: &Counts,
+        standing: &Standing,
+        trace: BalanceTrace,
+    ) -> (Verdict, BalanceTrace) {
+        if stay.turn != Turn::Exceeded {
+            let device = self.shares.device_mut(device);
+            device.exceeded = false;
+            device.progress.on_room();
+        }
+        let start_background =
+            !counts.flusher_running && standing.level.reclaimable > standing.limits.background;
+        (Verdict::Done { start_background }, trace)
+    }
+
+    /// The line of the paper: `device_limit` is its thresh, `device_limit - device_dirty` its gap,
+    /// `task_ratelimit` its bw.
+    fn trace(
+        &self,
+        stay: &Stay,
+        standing: &Standing,
+        limit: Pages,
+        device: DeviceIndex,
+    ) -> BalanceTrace {
+        let base = self.base_bytes_per_sec(device);
+        let granted = granted(base, limit, standing.level.device_dirty).unwrap_or(base);
+        BalanceTrace {
+            limit: standing.limits.dirty,
+            setpoint: standing.limits.freerun(),
+            dirty: standing.level.dirty,
+            device_setpoint: soft_edge(limit),
+            device_dirty: standing.level.device_dirty,
+            device_limit: limit,
+            dirty_ratelimit: PagesPerSec(base >> PAGE_SHIFT),
+            task_ratelimit: PagesPerSec(granted >> PAGE_SHIFT),
+            dirtied: stay.dirtied,
+            dirtied_pause: self.shares.ratelimit_pages,
+            ..BalanceTrace::default()
+        }
+    }
+}
+
+/// Where the soft region begins.
+fn soft_edge(limit: Pages) -> Pages {
+    Pages(limit.0 - limit.0 / RATIO)
+}
+
+/// Bytes per second granted at that level; `None` below the soft region.
+fn granted(base: u64, limit: Pages, device_dirty: Pages) -> Option<u64> {
+    if device_dirty <= soft_edge(limit) {
+        return None;
+    }
+    let gap = limit.saturating_sub(device_dirty);
+    Some(mul_div(base, gap.0, limit.0 / RATIO + 1))
+}
+
+/// What `dirtied` takes at that bandwidth, within 1 tick ..= HZ/5.
+fn pause(rate: TickRate, dirtied: Pages, bytes_per_sec: u64) -> Ticks {
+    let bytes = bounded(dirtied).0 << PAGE_SHIFT;
+    let ticks = mul_div(rate.hz(), bytes, bytes_per_sec.saturating_add(1));
+    Ticks(ticks.clamp(1, rate.second_over(PAUSE_MAX_PER_SECOND).0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Pages = Pages(123_892);
+
+    fn soft(base: u64, below_limit: u64, dirtied: u64) -> (u64, u64) {
+        let dirty = Pages(LIMIT.0 - below_limit);
+        let bandwidth = granted(base, LIMIT, dirty).expect("in the soft region");
+        (
+            bandwidth,
+            pause(TickRate::new(250), Pages(dirtied), bandwidth).0,
+        )
+    }
+
+    #[test]
+    fn vector_p1_soft() {
+        assert_eq!(soft(FIXED_BANDWIDTH, 7700, 128), (104_261_818, 1));
+        assert_eq!(soft(FIXED_BANDWIDTH, 7700, 1024).1, 10);
+        assert_eq!(soft(FIXED_BANDWIDTH, 3850, 128).1, 2);
+        assert_eq!(soft(FIXED_BANDWIDTH, 100, 128).1, 50);
+        assert_eq!(soft(FIXED_BANDWIDTH, 0, 128), (0, 50));
+        assert_eq!(granted(FIXED_BANDWIDTH, LIMIT, Pages(LIMIT.0 + 5)), Some(0));
+        assert_eq!(granted(FIXED_BANDWIDTH, LIMIT, Pages(110_000)), None);
+        assert_eq!(soft_edge(LIMIT), Pages(116_149));
+        assert_eq!(granted(FIXED_BANDWIDTH, LIMIT, Pages(116_149)), None);
+        // The paper's own trace: measured, 8 ms.
+        let (bandwidth, ticks) = soft(64_864_000, 7700, 128);
+        assert_eq!(ticks, 2);
+        assert!(bandwidth.abs_diff(64_494_573) < 2000, "{bandwidth}");
+    }
+
+    #[test]
+    fn zero_limits_and_huge_inputs_have_an_answer() {
+        assert_eq!(granted(FIXED_BANDWIDTH, Pages(0), Pages(0)), None);
+        assert_eq!(granted(FIXED_BANDWIDTH, Pages(0), Pages(1)), Some(0));
+        let rate = TickRate::new(10_000);
+        assert_eq!(pause(rate, Pages::MAX, 0), Ticks(2000));
+        assert_eq!(pause(rate, Pages(0), u64::MAX), Ticks(1));
+    }
+}
