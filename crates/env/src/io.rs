@@ -165,7 +165,10 @@ impl IoRequest {
     /// # Panics
     /// If no handler is left: completed twice, or submitted without one.
     pub fn complete(mut self: Box<Self>, context: &Interrupt, result: Result<(), IoError>) {
-        let handler = self.done.pop().expect("a request has a handler and is completed once");
+        let handler = self
+            .done
+            .pop()
+            .expect("a request has a handler and is completed once");
         handler.io_done(context, self, result);
     }
 }

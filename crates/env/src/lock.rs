@@ -91,7 +91,10 @@ pub struct LockGuard<'a, T> {
 impl<T> Lock<T> {
     /// A lock of the given class.
     pub const fn new(class: LockClass, data: T) -> Self {
-        Self { class, inner: Mutex::new(data) }
+        Self {
+            class,
+            inner: Mutex::new(data),
+        }
     }
 
     /// Takes the lock.
@@ -110,7 +113,11 @@ impl<T> Lock<T> {
         // must still be able to shut down.
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         held.set(held.get() | 1 << (self.class as u8));
-        LockGuard { inner: Some(inner), held, class: self.class }
+        LockGuard {
+            inner: Some(inner),
+            held,
+            class: self.class,
+        }
     }
 
     /// The data of a lock that nobody else can hold.
@@ -122,13 +129,17 @@ impl<T> Lock<T> {
 impl<T> Deref for LockGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        self.inner.as_deref().expect("a guard holds its lock until it is dropped")
+        self.inner
+            .as_deref()
+            .expect("a guard holds its lock until it is dropped")
     }
 }
 
 impl<T> DerefMut for LockGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.inner.as_deref_mut().expect("a guard holds its lock until it is dropped")
+        self.inner
+            .as_deref_mut()
+            .expect("a guard holds its lock until it is dropped")
     }
 }
 

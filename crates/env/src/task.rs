@@ -27,7 +27,13 @@ impl<'e, E: Env> Task<'e, E> {
     /// A task of `env`; only `Env`s make them, from the local part that is theirs.
     pub fn new(env: &'e E, local: E::Local, id: TaskId) -> Self {
         let waker = env.waker(&local);
-        Self { env, local, id, waker, held: Cell::new(0) }
+        Self {
+            env,
+            local,
+            id,
+            waker,
+            held: Cell::new(0),
+        }
     }
 
     /// Its `Env`.
@@ -133,7 +139,11 @@ impl<'e, E: Env> Task<'e, E> {
 
     fn waited(&mut self, cause: Cause, began: Instant, wakeup: Wakeup) {
         let waited = self.now().since(began);
-        self.emit(&Event::Waited { cause, waited, wakeup });
+        self.emit(&Event::Waited {
+            cause,
+            waited,
+            wakeup,
+        });
         self.did(Work::Switch, 1);
     }
 }
@@ -154,7 +164,10 @@ pub fn spawn<E: Env, T: Send + 'static>(
     name: &str,
     body: impl FnOnce(&mut Task<'_, E>) -> T + Send + 'static,
 ) -> JoinHandle<T> {
-    let shared = Arc::new(Joint { answer: Mutex::new(None), done: WaitQueue::new() });
+    let shared = Arc::new(Joint {
+        answer: Mutex::new(None),
+        done: WaitQueue::new(),
+    });
     let joint = Arc::clone(&shared);
     env.spawn(
         name,
@@ -171,14 +184,22 @@ impl<T> JoinHandle<T> {
     /// Whether the answer is there.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.shared
+            .answer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some()
     }
 
     /// Waits for the answer. `None`: cancelled before it came.
     pub fn join<E: Env>(self, task: &mut Task<'_, E>) -> Option<T> {
         let shared = &self.shared;
         task.wait_while(&shared.done, Cause::Join, None, |_| {
-            shared.answer.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+            shared
+                .answer
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .is_none()
         });
         self.try_join()
     }
@@ -186,6 +207,10 @@ impl<T> JoinHandle<T> {
     /// The answer if it is there, from outside any task.
     #[must_use]
     pub fn try_join(self) -> Option<T> {
-        self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.shared
+            .answer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 }

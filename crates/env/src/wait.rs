@@ -47,7 +47,10 @@ impl WaitQueue {
     #[must_use]
     pub fn new() -> Self {
         let queue = VecDeque::with_capacity(ROOM);
-        Self { waiting: AtomicUsize::new(0), inner: Mutex::new(Inner { tickets: 0, queue }) }
+        Self {
+            waiting: AtomicUsize::new(0),
+            inner: Mutex::new(Inner { tickets: 0, queue }),
+        }
     }
 
     /// How many wait now.
@@ -79,12 +82,20 @@ impl WaitQueue {
         if self.waiting.load(Ordering::Relaxed) == 0 {
             return 0;
         }
-        let last = self.inner.lock().unwrap_or_else(PoisonError::into_inner).tickets;
+        let last = self
+            .inner
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .tickets;
         let mut woken = 0;
         while woken < count {
             // One at a time, woken outside the lock: the woken thread takes it at once.
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            if inner.queue.front().is_none_or(|(ticket, _)| *ticket >= last) {
+            if inner
+                .queue
+                .front()
+                .is_none_or(|(ticket, _)| *ticket >= last)
+            {
                 break;
             }
             let entry = inner.queue.pop_front();

@@ -93,7 +93,10 @@ impl fmt::Display for Error {
                 frames.0
             ),
             Self::TooMany { what, limit } => {
-                write!(f, "more than {limit} {what}: close some, or build the cache for more")
+                write!(
+                    f,
+                    "more than {limit} {what}: close some, or build the cache for more"
+                )
             }
             Self::ReadFailed { offset, cause } => {
                 write!(f, "reading at byte {} failed: {cause}", offset.0)
@@ -112,7 +115,9 @@ impl fmt::Display for Error {
             Self::DeviceStopped { cause } => {
                 write!(f, "the device takes no more writes after an error: {cause}")
             }
-            Self::MetadataFailed { cause } => write!(f, "changing the file's length failed: {cause}"),
+            Self::MetadataFailed { cause } => {
+                write!(f, "changing the file's length failed: {cause}")
+            }
             Self::OutOfRange { end } => {
                 write!(f, "byte {} is beyond the largest file (16 TiB)", end.0)
             }

@@ -1,2 +1,56 @@
 //! Blocking procedures over `E: Env`: read, write, balance dirty pages, flush, sync, reclaim.
-//! (The lead is writing it; see options.rs, error.rs, stats.rs, and the list in the task.)
+//!
+//! `policy` decides, `frames` holds, `env` is the door to the world; this crate waits. It is plain
+//! synchronous Rust and never names a concrete `Env`.
+//!
+//! The life of a page
+//!
+//! ```text
+//!   free --claim--> busy --insert--> cached, clean <--------- end of writeback ok --+
+//!                     ^                |      |                                     |
+//!        miss: read --+              write  reclaim -> free                         |
+//!                                      v                                            |
+//!                                    dirty --flusher, sync, foreground--> writeback-+
+//!                                      ^----------- end of writeback failed --------+
+//! ```
+//!
+//! Rules (style guide D2)
+//!   1. Content changes only under the busy bit; it is read only under a pin or by a device under
+//!      writeback. A writer that finds a page pinned puts a fresh frame in its place.
+//!   2. A cached frame that is not busy is on exactly one LRU list. Only the holder of its busy bit
+//!      takes it off or puts it on.
+//!   3. `DIRTY` and `WRITEBACK` in the state word and the tags of the index change together, under
+//!      the file's index lock.
+//!   4. Nobody waits for anything while holding busy bits, except for the read that fills them.
+//!   5. Lock order: busy bit, then index, LRU, free lists, dirty domain, device (env::LockClass).
+//!      Wake after unlocking.
+//!   6. From a dirty page to its completed write nothing is allocated: request slots, index nodes
+//!      and lists are taken when the cache is built.
+#![forbid(unsafe_code)]
+
+mod alloc;
+mod cache;
+mod device;
+mod dirty;
+mod error;
+mod file;
+mod flush;
+mod io;
+mod mapping;
+mod options;
+mod pin;
+mod read;
+mod reclaim;
+mod stats;
+mod sync;
+mod truncate;
+mod write;
+
+pub use cache::Cache;
+pub use error::Error;
+pub use file::File;
+pub use options::{DeviceOptions, ErrorPolicy, Options, Populate};
+pub use pin::Pinned;
+pub use read::Reader;
+pub use stats::{DeviceStats, Stats};
+pub use write::Writer;

@@ -83,7 +83,11 @@ pub struct DeviceOptions {
 impl Default for DeviceOptions {
     fn default() -> Self {
         Self {
-            tunables: DeviceTunables { min_ratio: 0, max_ratio: 10_000, strict: false },
+            tunables: DeviceTunables {
+                min_ratio: 0,
+                max_ratio: 10_000,
+                strict: false,
+            },
             on_error: ErrorPolicy::Report,
             retry_after: Nanos::millis(100),
         }

@@ -1,0 +1,202 @@
+//! Frames for pages: from the free lists, from fresh chunks, or by reclaiming.
+//!
+//! Marks (policy::watermark): below `low` the background reclaimer is woken; below `min` the
+//! caller reclaims itself before it takes a frame, so that a reserve stays for whoever must not
+//! wait. A caller that cannot make progress sleeps until something changes: an end of writeback, a
+//! pass of reclaim, an unpin. It gives up with a typed error only when nothing can change any
+//! more: no page is under writeback or dirty, and none could be freed.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use env::{Cause, Context, Env, Lock, LockClass, Task, WaitQueue, Wakeup, Work};
+use frames::{Content, FrameId, FreeLists};
+use policy::scan::CLUSTER;
+use policy::units::{Nanos, Pages};
+use policy::watermark::Watermarks;
+
+use crate::cache::{Cache, get};
+use crate::{Error, reclaim};
+
+/// A sleeper for memory looks again after this even if nobody woke it (a safety net).
+const LOOK_AGAIN: Nanos = Nanos::millis(100);
+/// Pages that each flusher is asked for when nothing clean is left: a few requests' worth.
+const WANTED: Pages = Pages(1024);
+/// Rounds without progress, with nothing dirty or under writeback, before a caller is refused.
+const HOPELESS_ROUNDS: u32 = 20;
+
+/// The frames that hold no page.
+pub(crate) struct Memory {
+    lists: Lock<Free>,
+    /// Free frames, unpopulated ones included; a copy for looks without the lock.
+    free: AtomicU32,
+    frames: u32,
+    chunk: u32,
+    pub(crate) marks: Watermarks,
+    /// Callers that found nothing to reclaim.
+    pub(crate) wait: WaitQueue,
+    /// The idle background reclaimer.
+    pub(crate) reclaim_wait: WaitQueue,
+    pub(crate) reclaim_asked: AtomicBool,
+}
+
+struct Free {
+    lists: FreeLists,
+    /// First frame that has no memory yet.
+    fresh: u32,
+}
+
+impl Memory {
+    pub(crate) fn new(lists: FreeLists, frames: u32, chunk: u32, marks: Watermarks) -> Self {
+        Self {
+            lists: Lock::new(LockClass::Free, Free { lists, fresh: 0 }),
+            free: AtomicU32::new(frames),
+            frames,
+            chunk,
+            marks,
+            wait: WaitQueue::new(),
+            reclaim_wait: WaitQueue::new(),
+            reclaim_asked: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn free(&self) -> u32 {
+        self.free.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn bytes(&self, context: &impl Context) -> u64 {
+        self.lists.lock(context).lists.bytes()
+    }
+
+    /// Gives frames back and wakes whoever waits for memory.
+    pub(crate) fn put(&self, context: &impl Context, frames: &[FrameId]) {
+        if frames.is_empty() {
+            return;
+        }
+        self.lists.lock(context).lists.put_batch(frames);
+        let count = u32::try_from(frames.len()).expect("fewer frames than a u32 counts");
+        self.free.fetch_add(count, Ordering::Relaxed);
+        self.wait.wake_all();
+    }
+}
+
+impl<E: Env> Cache<E> {
+    /// Takes up to `want` frames without waiting; answers how many were appended to `out`. Does not
+    /// go below the reserve.
+    pub(crate) fn try_alloc(
+        &self,
+        task: &mut Task<'_, E>,
+        want: u32,
+        out: &mut Vec<FrameId>,
+    ) -> Result<u32, Error> {
+        let memory = &self.memory;
+        let floor = u32::try_from(memory.marks.min.0).expect("marks are below the frame count");
+        let mut taken = 0;
+        while taken < want {
+            let room = memory.free().saturating_sub(floor).min(want - taken);
+            if room == 0 {
+                break;
+            }
+            let mut free = memory.lists.lock(task);
+            let got = free.lists.try_take_batch(room, out);
+            if got == 0 {
+                if free.fresh >= memory.frames {
+                    break;
+                }
+                let first = FrameId(free.fresh);
+                let count = memory.chunk.min(memory.frames - free.fresh);
+                free.fresh += count;
+                drop(free);
+                self.populate(task, first, count)?;
+                continue;
+            }
+            drop(free);
+            memory.free.fetch_sub(got, Ordering::Relaxed);
+            taken += got;
+        }
+        if u64::from(memory.free()) < memory.marks.low.0 {
+            self.ask_reclaim();
+        }
+        task.did(Work::Alloc, u64::from(taken));
+        Ok(taken)
+    }
+
+    /// Takes between one and `want` frames, reclaiming and waiting as it must. The caller holds no
+    /// busy bit.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `NoMemory`, `Cancelled`.
+    pub(crate) fn alloc(
+        &self,
+        task: &mut Task<'_, E>,
+        want: u32,
+        out: &mut Vec<FrameId>,
+    ) -> Result<u32, Error> {
+        let mut hopeless = 0;
+        loop {
+            let taken = self.try_alloc(task, want, out)?;
+            if taken > 0 {
+                return Ok(taken);
+            }
+            if reclaim::direct(task, self, CLUSTER) > Pages::ZERO {
+                hopeless = 0;
+                continue;
+            }
+            // Nothing clean: what is dirty has to be written first.
+            for device in self.devices.lock(task).iter() {
+                device.want(WANTED);
+            }
+            let pending = get(&self.totals.dirty) + get(&self.totals.writeback) > 0;
+            hopeless = if pending { 0 } else { hopeless + 1 };
+            if hopeless > HOPELESS_ROUNDS {
+                return Err(Error::OutOfMemory {
+                    frames: Pages(u64::from(self.options.frames)),
+                });
+            }
+            let floor = self.memory.marks.min.0;
+            let deadline = task.now() + LOOK_AGAIN;
+            let wakeup = task.wait_while(&self.memory.wait, Cause::Memory, Some(deadline), |_| {
+                u64::from(self.memory.free()) <= floor
+            });
+            if wakeup == Wakeup::Cancelled {
+                return Err(Error::Cancelled);
+            }
+        }
+    }
+
+    fn ask_reclaim(&self) {
+        if !self.memory.reclaim_asked.swap(true, Ordering::AcqRel) {
+            self.memory.reclaim_wait.wake_all();
+        }
+    }
+
+    /// Gives the chunk that begins at `first` its memory.
+    fn populate(&self, context: &impl Context, first: FrameId, count: u32) -> Result<(), Error> {
+        let populated = self.content().populate(first);
+        let memory = &self.memory;
+        match populated {
+            Ok(()) => {
+                memory.lists.lock(context).lists.add_range(first, count);
+                Ok(())
+            }
+            Err(error) => {
+                // These frames are gone for good: the limit is now lower than it was asked for.
+                memory.free.fetch_sub(count, Ordering::Relaxed);
+                Err(Error::NoMemory { errno: error.errno })
+            }
+        }
+    }
+
+    pub(crate) fn populate_all(&self, context: &impl Context) -> Result<(), Error> {
+        loop {
+            let mut free = self.memory.lists.lock(context);
+            let first = FrameId(free.fresh);
+            let count = self.memory.chunk.min(self.memory.frames - free.fresh);
+            if count == 0 {
+                return Ok(());
+            }
+            free.fresh += count;
+            drop(free);
+            self.populate(context, first, count)?;
+        }
+    }
+}

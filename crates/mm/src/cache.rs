@@ -1,0 +1,392 @@
+//! The cache: everything that its files and devices share.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use env::{
+    Cause, Context, DeviceId, DeviceInfo, Env, Interrupt, Lock, LockClass, ObjectId, Task,
+    WaitQueue,
+};
+use frames::{Content, FrameId, FrameTable, FreeLists, Lists, NodePool};
+use policy::dirty::{Counts, DeviceIndex, Domain};
+use policy::units::{Bytes, Pages};
+use policy::watermark::Watermarks;
+
+use crate::alloc::Memory;
+use crate::device::DeviceState;
+use crate::io::Requests;
+use crate::mapping::Mapping;
+use crate::options::{DeviceOptions, Options, Populate};
+use crate::{Error, File, Stats, Writer, flush, reclaim};
+
+/// Frames below which a cache cannot work: room for a request, a read-ahead window and the marks.
+const FRAMES_MIN: u32 = 256;
+/// Largest file: page numbers are 32 bits.
+pub(crate) const FILE_MAX: u64 = (u32::MAX as u64) << 12;
+/// Queues for waiters on busy pages, picked by frame.
+const PAGE_QUEUES: usize = 64;
+/// LRU list numbers.
+pub(crate) const INACTIVE: u8 = 0;
+pub(crate) const ACTIVE: u8 = 1;
+
+/// A page cache under one memory limit.
+pub struct Cache<E: Env> {
+    pub(crate) env: Arc<E>,
+    pub(crate) options: Options,
+    pub(crate) table: FrameTable,
+    pub(crate) pool: NodePool,
+    pub(crate) memory: Memory,
+    pub(crate) lru: Lock<Lists>,
+    pub(crate) files: Lock<Vec<Option<Arc<Mapping<E>>>>>,
+    pub(crate) devices: Lock<Vec<Arc<DeviceState<E>>>>,
+    pub(crate) domain: Lock<Domain>,
+    pub(crate) requests: Requests,
+    pub(crate) totals: Totals,
+    page_queues: Vec<WaitQueue>,
+    /// Tasks in any of `page_queues`; lets a release skip the look.
+    page_waiters: AtomicU32,
+    pub(crate) stopping: AtomicBool,
+    writers: AtomicU32,
+}
+
+/// Counters over all devices.
+#[derive(Default)]
+pub(crate) struct Totals {
+    pub(crate) dirty: AtomicU64,
+    pub(crate) writeback: AtomicU64,
+    pub(crate) dirtied: AtomicU64,
+    pub(crate) written: AtomicU64,
+    pub(crate) discarded: AtomicU64,
+    pub(crate) write_failed: AtomicU64,
+    pub(crate) read_in: AtomicU64,
+    pub(crate) scanned: AtomicU64,
+    pub(crate) reclaimed: AtomicU64,
+    pub(crate) cached: AtomicU64,
+    pub(crate) pinned: AtomicU32,
+}
+
+pub(crate) fn add(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+pub(crate) fn sub(counter: &AtomicU64, by: u64) {
+    let before = counter.fetch_sub(by, Ordering::Relaxed);
+    debug_assert!(before >= by, "a counter of pages went below zero");
+}
+
+pub(crate) fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+impl<E: Env> Cache<E> {
+    /// Builds a cache over the frames of `env` and starts its background reclaimer.
+    ///
+    /// # Errors
+    /// `LimitTooSmall`; `NoMemory` when everything is populated at the start and the system refuses.
+    pub fn new(env: Arc<E>, options: Options) -> Result<Arc<Self>, Error> {
+        let frames = options.frames;
+        if frames < FRAMES_MIN {
+            return Err(Error::LimitTooSmall {
+                frames: Pages(u64::from(frames)),
+                least: Pages(u64::from(FRAMES_MIN)),
+            });
+        }
+        // Dense files need 1/63 of a node a page; scattered ones up to a leaf and its parents a
+        // page. A quarter of the frames lets scattered pages fill a good part of the cache; when
+        // nodes run out, reclaim frees both.
+        let nodes = NodePool::nodes_for(u64::from(frames)) + frames / 4 + options.files_max / 4;
+        let marks = Watermarks::of_zone(Pages(u64::from(frames)));
+        let chunk = env.content().chunk_frames();
+        let cache = Arc::new(Self {
+            table: FrameTable::new(frames),
+            pool: NodePool::new(nodes),
+            memory: Memory::new(FreeLists::new(frames), frames, chunk, marks),
+            lru: Lock::new(LockClass::Lru, Lists::new(frames, 2)),
+            files: Lock::new(LockClass::Registry, Vec::new()),
+            devices: Lock::new(LockClass::Registry, Vec::new()),
+            domain: Lock::new(
+                LockClass::Dirty,
+                Domain::new(options.dirty, usize::from(options.devices_max)),
+            ),
+            requests: Requests::new(options.devices_max),
+            totals: Totals::default(),
+            page_queues: (0..PAGE_QUEUES).map(|_| WaitQueue::new()).collect(),
+            page_waiters: AtomicU32::new(0),
+            stopping: AtomicBool::new(false),
+            writers: AtomicU32::new(0),
+            env,
+            options,
+        });
+        if cache.options.populate == Populate::AtStart {
+            cache.populate_all(&Interrupt::new())?;
+        }
+        let reclaimer = Arc::downgrade(&cache);
+        cache.env.spawn(
+            "reclaimer",
+            Box::new(move |task| reclaim::background(task, &reclaimer)),
+        );
+        Ok(cache)
+    }
+
+    /// Registers a device that `Env` knows as `id` and starts its flusher.
+    ///
+    /// # Errors
+    /// `TooMany`.
+    pub fn add_device(
+        self: &Arc<Self>,
+        task: &mut Task<'_, E>,
+        id: DeviceId,
+        info: DeviceInfo,
+        options: DeviceOptions,
+    ) -> Result<DeviceIndex, Error> {
+        let limit = self.options.devices_max;
+        if self.devices.lock(task).len() >= usize::from(limit) {
+            return Err(Error::TooMany {
+                what: "devices",
+                limit: u32::from(limit),
+            });
+        }
+        let (index, bandwidth) = {
+            let mut domain = self.domain.lock(task);
+            let index = domain.add_device(task.now(), options.tunables);
+            (index, domain.bandwidth(index).0)
+        };
+        let files_max = self.options.files_max as usize;
+        let device = Arc::new(DeviceState::new(
+            index, id, info, options, files_max, bandwidth,
+        ));
+        self.devices.lock(task).push(Arc::clone(&device));
+        let cache = Arc::downgrade(self);
+        self.env.spawn(
+            &format!("flush-{}", index.0),
+            Box::new(move |task| flush::flusher(task, &cache, &device)),
+        );
+        Ok(index)
+    }
+
+    /// Opens an object of a device as a file of `len` bytes.
+    ///
+    /// # Errors
+    /// `TooMany`, `OutOfRange`, `FlushFailed` (the device has to be reopened).
+    ///
+    /// # Panics
+    /// If `device` is not of this cache.
+    pub fn open(
+        self: &Arc<Self>,
+        task: &mut Task<'_, E>,
+        device: DeviceIndex,
+        object: ObjectId,
+        len: Bytes,
+    ) -> Result<Arc<File<E>>, Error> {
+        if len.0 > FILE_MAX {
+            return Err(Error::OutOfRange { end: len });
+        }
+        let device = self.device(task, device);
+        device.flush_failure(task)?;
+        let limit = self.options.files_max;
+        let mut files = self.files.lock(task);
+        let slot = match files.iter().position(Option::is_none) {
+            Some(free) => free,
+            None if files.len() >= limit as usize => {
+                return Err(Error::TooMany {
+                    what: "files",
+                    limit,
+                });
+            }
+            None => {
+                files.push(None);
+                files.len() - 1
+            }
+        };
+        let id = u32::try_from(slot).expect("files_max is a u32");
+        let weak: Weak<Self> = Arc::downgrade(self);
+        let mapping = Arc::new(Mapping::new(id, weak, device, object, len));
+        files[slot] = Some(Arc::clone(&mapping));
+        drop(files);
+        Ok(Arc::new(File::new(Arc::clone(self), mapping)))
+    }
+
+    /// A new writer: whoever writes through it is paced by what *it* has dirtied.
+    pub fn writer(&self) -> Writer {
+        let context = Interrupt::new();
+        let id = self.writers.fetch_add(1, Ordering::Relaxed);
+        Writer::new(id, self.domain.lock(&context).add_writer())
+    }
+
+    /// A writer is done for good; what it still owes is passed on.
+    pub fn retire(&self, task: &mut Task<'_, E>, writer: Writer) {
+        let cpu = task.cpu();
+        self.domain
+            .lock(task)
+            .remove_writer(writer.into_state(), cpu);
+    }
+
+    /// Clears a device's failed state: the caller has made sure that it works again.
+    pub fn reopen_device(&self, task: &mut Task<'_, E>, device: DeviceIndex) {
+        let device = self.device(task, device);
+        device.reopen(task);
+        device.kick();
+    }
+
+    /// Brings everything written so far to its device and flushes it.
+    ///
+    /// # Errors
+    /// The first file's that failed; the others are synced all the same.
+    pub fn sync(self: &Arc<Self>, task: &mut Task<'_, E>) -> Result<(), Error> {
+        crate::sync::sync_all(task, self)
+    }
+
+    /// Syncs, stops the flushers and the reclaimer. The cache takes no writes afterwards.
+    ///
+    /// # Errors
+    /// As `sync`; the tasks are stopped all the same.
+    pub fn shutdown(self: &Arc<Self>, task: &mut Task<'_, E>) -> Result<(), Error> {
+        let synced = self.sync(task);
+        self.stopping.store(true, Ordering::Release);
+        let devices = self.devices.lock(task).clone();
+        for device in devices {
+            device.flusher.wait.wake_all();
+            device.flight_wait.wake_all();
+        }
+        self.memory.reclaim_wait.wake_all();
+        self.memory.wait.wake_all();
+        synced
+    }
+
+    /// Levels and totals.
+    pub fn stats(&self) -> Stats {
+        let context = Interrupt::new();
+        let free = Pages(u64::from(self.memory.free()));
+        let limits = self.domain.lock(&context).limits(self.dirtyable());
+        let totals = &self.totals;
+        let pages = |counter: &AtomicU64| Pages(get(counter));
+        Stats {
+            frames: Pages(u64::from(self.options.frames)),
+            free,
+            cached: pages(&totals.cached),
+            pinned: Pages(u64::from(totals.pinned.load(Ordering::Relaxed))),
+            dirty: pages(&totals.dirty),
+            writeback: pages(&totals.writeback),
+            dirty_limit: limits.dirty,
+            background_limit: limits.background,
+            dirtied: pages(&totals.dirtied),
+            written: pages(&totals.written),
+            discarded: pages(&totals.discarded),
+            write_failed: pages(&totals.write_failed),
+            read_in: pages(&totals.read_in),
+            scanned: pages(&totals.scanned),
+            reclaimed: pages(&totals.reclaimed),
+            metadata_bytes: self.metadata_bytes(&context),
+        }
+    }
+
+    /// Levels and totals of each device.
+    pub fn device_stats(&self) -> Vec<crate::DeviceStats> {
+        let context = Interrupt::new();
+        self.devices
+            .lock(&context)
+            .iter()
+            .map(|device| device.stats())
+            .collect()
+    }
+
+    fn metadata_bytes(&self, context: &impl Context) -> u64 {
+        let lru = self.lru.lock(context).bytes();
+        self.table.bytes() + self.pool.bytes() + lru + self.memory.bytes(context)
+    }
+
+    /// Memory that may become dirty: free frames and pages of files, less the reserve.
+    pub(crate) fn dirtyable(&self) -> Pages {
+        let frames = u64::from(self.options.frames);
+        let pinned = u64::from(self.totals.pinned.load(Ordering::Relaxed));
+        Pages(frames.saturating_sub(self.memory.marks.high.0 + pinned))
+    }
+
+    /// One reading of the counters for a decision about `device`.
+    pub(crate) fn counts(&self, device: &DeviceState<E>) -> Counts {
+        let pages = |counter: &AtomicU64| Pages(get(counter));
+        Counts {
+            dirtyable: self.dirtyable(),
+            dirty: pages(&self.totals.dirty),
+            writeback: pages(&self.totals.writeback),
+            device_dirty: pages(&device.dirty),
+            device_writeback: pages(&device.writeback),
+            device_dirtied: pages(&device.dirtied),
+            device_written: pages(&device.written),
+            flusher_running: device.flusher.running.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn device(&self, context: &impl Context, index: DeviceIndex) -> Arc<DeviceState<E>> {
+        Arc::clone(&self.devices.lock(context)[usize::from(index.0)])
+    }
+
+    pub(crate) fn mapping(&self, context: &impl Context, id: u32) -> Option<Arc<Mapping<E>>> {
+        self.files.lock(context).get(id as usize)?.clone()
+    }
+
+    /// A file without pages gives its number back.
+    pub(crate) fn forget_file(&self, context: &impl Context, mapping: &Mapping<E>) {
+        {
+            let mut files = mapping.device.files.lock(context);
+            let files = &mut *files;
+            for list in [&mut files.dirty, &mut files.io, &mut files.more_io] {
+                list.retain(|(other, _)| other.id != mapping.id);
+            }
+        }
+        let mut files = self.files.lock(context);
+        let slot = &mut files[mapping.id as usize];
+        if slot
+            .as_ref()
+            .is_some_and(|own| core::ptr::eq(Arc::as_ptr(own), mapping))
+        {
+            *slot = None;
+        }
+    }
+
+    /// Gives a busy bit back and wakes whoever waits for it.
+    pub(crate) fn release(&self, busy: frames::Busy, set: frames::Flags, clear: frames::Flags) {
+        let frame = busy.frame();
+        self.table.release(busy, set, clear);
+        self.wake_busy(&[frame]);
+    }
+
+    pub(crate) fn content(&self) -> &E::Content {
+        self.env.content()
+    }
+
+    fn page_queue(&self, frame: FrameId) -> &WaitQueue {
+        &self.page_queues[frame.0 as usize % PAGE_QUEUES]
+    }
+
+    /// Waits until the frame is not busy, or holds another page.
+    pub(crate) fn wait_busy(
+        &self,
+        task: &mut Task<'_, E>,
+        cause: Cause,
+        frame: FrameId,
+        owner: frames::Owner,
+    ) -> Result<(), Error> {
+        self.page_waiters.fetch_add(1, Ordering::SeqCst);
+        let wakeup = task.wait_while(self.page_queue(frame), cause, None, |_| {
+            self.table.flags(frame).has(frames::Flags::BUSY) && self.table.owner(frame) == owner
+        });
+        self.page_waiters.fetch_sub(1, Ordering::SeqCst);
+        if wakeup == env::Wakeup::Cancelled {
+            Err(Error::Cancelled)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// After busy bits were given back: wakes whoever waits for one of `frames`.
+    pub(crate) fn wake_busy(&self, frames: &[FrameId]) {
+        // The releases, then the look at the count (`wait_busy` counts, then looks at the bit).
+        core::sync::atomic::fence(Ordering::SeqCst);
+        if self.page_waiters.load(Ordering::Relaxed) > 0 {
+            for frame in frames {
+                self.page_queue(*frame).wake_all();
+            }
+        }
+    }
+}

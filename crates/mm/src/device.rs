@@ -1,0 +1,214 @@
+//! One device as the cache sees it: counters, dirty files, what is in flight, errors.
+
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use env::{Context, DeviceId, DeviceInfo, Env, IoError, Lock, LockClass, WaitQueue};
+use policy::dirty::DeviceIndex;
+use policy::units::{Instant, Nanos, Pages};
+
+use crate::mapping::Mapping;
+use crate::options::{DeviceOptions, ErrorPolicy};
+use crate::{DeviceStats, Error};
+
+/// Back-off between tries of a failed write doubles this many times at most.
+const BACKOFF_DOUBLINGS: u32 = 6;
+
+/// A device.
+pub(crate) struct DeviceState<E: Env> {
+    pub(crate) index: DeviceIndex,
+    pub(crate) id: DeviceId,
+    pub(crate) info: DeviceInfo,
+    pub(crate) options: DeviceOptions,
+    pub(crate) dirty: AtomicU64,
+    pub(crate) writeback: AtomicU64,
+    /// Pages ever dirtied, ever written.
+    pub(crate) dirtied: AtomicU64,
+    pub(crate) written: AtomicU64,
+    /// Writeback in flight.
+    pub(crate) requests: AtomicU32,
+    pub(crate) in_flight: AtomicU64,
+    pub(crate) flight_wait: WaitQueue,
+    /// Smoothed bandwidth, kept here so that completions and submitters need no lock.
+    pub(crate) bandwidth: AtomicU64,
+    pub(crate) files: Lock<DirtyFiles<E>>,
+    pub(crate) flusher: Flusher,
+    errors: Lock<DeviceErrors>,
+    error_seq: AtomicU64,
+    _env: PhantomData<fn(E)>,
+}
+
+/// Signals to the flusher task.
+pub(crate) struct Flusher {
+    pub(crate) wait: WaitQueue,
+    /// Background writeback was asked for.
+    pub(crate) kicked: AtomicBool,
+    /// Pages to write whatever the thresholds say: somebody needs memory.
+    pub(crate) wanted: AtomicU64,
+    /// It is at work.
+    pub(crate) running: AtomicBool,
+}
+
+/// Files with dirty pages (kernel: `b_dirty`, `b_io`, `b_more_io`), oldest first. Room for every
+/// file of the cache is taken at the start.
+pub(crate) struct DirtyFiles<E: Env> {
+    pub(crate) dirty: VecDeque<(Arc<Mapping<E>>, Instant)>,
+    pub(crate) io: VecDeque<(Arc<Mapping<E>>, Instant)>,
+    pub(crate) more_io: VecDeque<(Arc<Mapping<E>>, Instant)>,
+}
+
+#[derive(Default)]
+struct DeviceErrors {
+    last: Option<IoError>,
+    /// A flush failed: nothing can be promised until the device is reopened.
+    flush_failed: Option<IoError>,
+    failures_in_a_row: u32,
+    retry_at: Instant,
+}
+
+impl<E: Env> DeviceState<E> {
+    pub(crate) fn new(
+        index: DeviceIndex,
+        id: DeviceId,
+        info: DeviceInfo,
+        options: DeviceOptions,
+        files_max: usize,
+        bandwidth: u64,
+    ) -> Self {
+        let room = || VecDeque::with_capacity(files_max);
+        let files = DirtyFiles {
+            dirty: room(),
+            io: room(),
+            more_io: room(),
+        };
+        Self {
+            index,
+            id,
+            info,
+            options,
+            dirty: AtomicU64::new(0),
+            writeback: AtomicU64::new(0),
+            dirtied: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            requests: AtomicU32::new(0),
+            in_flight: AtomicU64::new(0),
+            flight_wait: WaitQueue::new(),
+            bandwidth: AtomicU64::new(bandwidth),
+            files: Lock::new(LockClass::DirtyFiles, files),
+            flusher: Flusher {
+                wait: WaitQueue::new(),
+                kicked: AtomicBool::new(false),
+                wanted: AtomicU64::new(0),
+                running: AtomicBool::new(false),
+            },
+            errors: Lock::new(LockClass::Device, DeviceErrors::default()),
+            error_seq: AtomicU64::new(0),
+            _env: PhantomData,
+        }
+    }
+
+    /// Wakes the flusher for background writeback if it is idle.
+    pub(crate) fn kick(&self) {
+        if !self.flusher.kicked.swap(true, Ordering::AcqRel) {
+            self.flusher.wait.wake_all();
+        }
+    }
+
+    /// Has the flusher write `pages` even below the background threshold.
+    pub(crate) fn want(&self, pages: Pages) {
+        self.flusher.wanted.fetch_max(pages.0, Ordering::AcqRel);
+        self.kick();
+    }
+
+    pub(crate) fn error_seq(&self) -> u64 {
+        self.error_seq.load(Ordering::Acquire)
+    }
+
+    /// A write failed: back off before the next try.
+    pub(crate) fn on_write_failed(&self, context: &impl Context, now: Instant, error: IoError) {
+        let mut errors = self.errors.lock(context);
+        errors.last = Some(error);
+        let doublings = errors.failures_in_a_row.min(BACKOFF_DOUBLINGS);
+        errors.failures_in_a_row += 1;
+        errors.retry_at = now + Nanos(self.options.retry_after.0 << doublings);
+        drop(errors);
+        self.error_seq.fetch_add(1, Ordering::Release);
+    }
+
+    /// A write went through: the next failure starts with a short back-off again.
+    pub(crate) fn on_write_done(&self, context: &impl Context) {
+        // The common case needs no lock: no failure was ever seen.
+        if self.error_seq() != 0 {
+            let mut errors = self.errors.lock(context);
+            errors.failures_in_a_row = 0;
+            errors.retry_at = Instant::ZERO;
+        }
+    }
+
+    /// When background writeback may try again after a failure.
+    pub(crate) fn retry_at(&self, context: &impl Context) -> Instant {
+        if self.error_seq() == 0 {
+            Instant::ZERO
+        } else {
+            self.errors.lock(context).retry_at
+        }
+    }
+
+    pub(crate) fn on_flush_failed(&self, context: &impl Context, error: IoError) {
+        self.errors.lock(context).flush_failed = Some(error);
+        self.error_seq.fetch_add(1, Ordering::Release);
+    }
+
+    /// The state in which a flush failed lasts until the device is reopened.
+    pub(crate) fn flush_failure(&self, context: &impl Context) -> Result<(), Error> {
+        if self.error_seq() == 0 {
+            return Ok(());
+        }
+        match self.errors.lock(context).flush_failed {
+            Some(cause) => Err(Error::FlushFailed { cause }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn reopen(&self, context: &impl Context) {
+        *self.errors.lock(context) = DeviceErrors::default();
+    }
+
+    /// Whether a writer that has seen errors up to `seen` may write; an error told once is noted.
+    pub(crate) fn admit(&self, context: &impl Context, seen: &mut u64) -> Result<(), Error> {
+        let seq = self.error_seq();
+        if seq == 0 {
+            return Ok(());
+        }
+        let errors = self.errors.lock(context);
+        if let Some(cause) = errors.flush_failed {
+            return Err(Error::FlushFailed { cause });
+        }
+        let Some(cause) = errors.last else {
+            return Ok(());
+        };
+        match self.options.on_error {
+            ErrorPolicy::Retry => Ok(()),
+            ErrorPolicy::Stop => Err(Error::DeviceStopped { cause }),
+            ErrorPolicy::Report if *seen < seq => {
+                *seen = seq;
+                Err(Error::DeviceStopped { cause })
+            }
+            ErrorPolicy::Report => Ok(()),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> DeviceStats {
+        let load = |counter: &AtomicU64| Pages(counter.load(Ordering::Relaxed));
+        DeviceStats {
+            device: self.index,
+            dirty: load(&self.dirty),
+            writeback: load(&self.writeback),
+            dirtied: load(&self.dirtied),
+            written: load(&self.written),
+            bandwidth: policy::units::PagesPerSec(self.bandwidth.load(Ordering::Relaxed)),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! A handle to a file in the cache.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use env::{Env, Task};
+use frames::Content;
+use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
+
+use crate::cache::{Cache, FILE_MAX};
+use crate::mapping::Mapping;
+use crate::{Error, Pinned, Reader, Writer, read, sync, truncate, write};
+
+/// A file of a cache, open. Shared by reference; errors of writeback are told to each handle once.
+pub struct File<E: Env> {
+    cache: Arc<Cache<E>>,
+    mapping: Arc<Mapping<E>>,
+    seen: AtomicU64,
+}
+
+impl<E: Env> File<E> {
+    pub(crate) fn new(cache: Arc<Cache<E>>, mapping: Arc<Mapping<E>>) -> Self {
+        let seen = AtomicU64::new(mapping.error_seq());
+        Self {
+            cache,
+            mapping,
+            seen,
+        }
+    }
+
+    /// Its true length.
+    pub fn len(&self) -> Bytes {
+        Bytes(self.mapping.size())
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len().is_zero()
+    }
+
+    /// Writes all of `data` at `offset`; the writer pauses here when it is over its share.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `MetadataFailed` (no space), `DeviceStopped`, `FlushFailed`, `OutOfMemory`,
+    /// `ReadFailed` (a partly written page could not be read), `Cancelled`. Data before the point
+    /// of the error may have been taken in.
+    pub fn write(
+        &self,
+        task: &mut Task<'_, E>,
+        writer: &mut Writer,
+        offset: Bytes,
+        data: &<E::Content as Content>::Data,
+    ) -> Result<Bytes, Error> {
+        write::write(task, &self.cache, &self.mapping, writer, offset, data)
+    }
+
+    /// Fills `data` from `offset`, with less at the end of the file; answers how much.
+    ///
+    /// # Errors
+    /// `ReadFailed`, `OutOfMemory`, `Cancelled`.
+    pub fn read(
+        &self,
+        task: &mut Task<'_, E>,
+        reader: &mut Reader,
+        offset: Bytes,
+        data: &mut <E::Content as Content>::Data,
+    ) -> Result<Bytes, Error> {
+        match read::read(task, &self.cache, &self.mapping, reader, offset, data) {
+            // The file was cut under the reader: what is left is the answer.
+            Err(Error::OutOfRange { .. }) => Ok(Bytes::ZERO),
+            answer => answer,
+        }
+    }
+
+    /// Pins a page that is in the cache: a lookup and a CAS. `None`: not there, being filled, or
+    /// too many pins; `pin` settles it.
+    pub fn try_pin(&self, page: u32) -> Option<Pinned<E>> {
+        if !self.cache.count_pin() {
+            return None;
+        }
+        let Some(pin) = self.cache.try_pin(&self.mapping, page) else {
+            self.cache.uncount_pin();
+            return None;
+        };
+        Some(Pinned::new(Arc::clone(&self.cache), pin))
+    }
+
+    /// Pins a page, reading it in if it is not in the cache.
+    ///
+    /// # Errors
+    /// `TooMany` pins, `OutOfRange` (beyond the end), `ReadFailed`, `OutOfMemory`, `Cancelled`.
+    pub fn pin(&self, task: &mut Task<'_, E>, page: u32) -> Result<Pinned<E>, Error> {
+        if u64::from(page) >= self.mapping.size().div_ceil(PAGE_SIZE) {
+            return Err(Error::OutOfRange {
+                end: Bytes((u64::from(page) + 1) << PAGE_SHIFT),
+            });
+        }
+        if !self.cache.count_pin() {
+            let limit = self.cache.options.pins_max;
+            return Err(Error::TooMany {
+                what: "pinned pages",
+                limit,
+            });
+        }
+        match read::pin_page(task, &self.cache, &self.mapping, page) {
+            Ok(pin) => Ok(Pinned::new(Arc::clone(&self.cache), pin)),
+            Err(error) => {
+                self.cache.uncount_pin();
+                Err(error)
+            }
+        }
+    }
+
+    /// Sets the length; a shorter file loses what lies beyond, dirty or not.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `MetadataFailed`, `Cancelled`.
+    pub fn truncate(&self, task: &mut Task<'_, E>, len: Bytes) -> Result<(), Error> {
+        truncate::truncate(task, &self.cache, &self.mapping, len)
+    }
+
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// `WriteFailed` while bytes are not on the device, and once for an error that has healed;
+    /// `FlushFailed` until the device is reopened; `MetadataFailed`; `Cancelled`.
+    pub fn sync(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        let mut seen = self.seen.load(Ordering::Acquire);
+        let result = sync::sync_file(task, &self.cache, &self.mapping, &mut seen);
+        self.seen.fetch_max(seen, Ordering::AcqRel);
+        result
+    }
+
+    /// Makes the bytes `from..from + len` durable.
+    ///
+    /// # Errors
+    /// As `sync`.
+    pub fn sync_range(&self, task: &mut Task<'_, E>, from: Bytes, len: Bytes) -> Result<(), Error> {
+        let end = from.0.saturating_add(len.0).min(FILE_MAX);
+        if from.0 >= end {
+            return Ok(());
+        }
+        let page = |offset: u64| u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX");
+        let mut seen = self.seen.load(Ordering::Acquire);
+        let (first, last) = (page(from.0), page(end - 1));
+        let result = sync::sync_range(task, &self.cache, &self.mapping, first, last, &mut seen);
+        self.seen.fetch_max(seen, Ordering::AcqRel);
+        result
+    }
+
+    /// Syncs, takes the file's pages out of the cache and gives its place back. Other handles of
+    /// the same file must not be used any more.
+    ///
+    /// # Errors
+    /// As `sync`; the file then stays open with everything it holds.
+    pub fn close(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        self.sync(task)?;
+        self.discard(task)
+    }
+
+    /// Takes the file's pages out of the cache, dirty ones too, without writing them: for a file
+    /// that is about to be removed.
+    ///
+    /// # Errors
+    /// `Cancelled`.
+    pub fn discard(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        let mapping = &self.mapping;
+        mapping.gate.shut(task)?;
+        let result = truncate::drop_pages(task, &self.cache, mapping, 0);
+        mapping.gate.open();
+        result?;
+        self.cache.forget_file(task, mapping);
+        Ok(())
+    }
+}

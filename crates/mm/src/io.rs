@@ -1,0 +1,279 @@
+//! Request slots, and what happens when a request ends.
+//!
+//! Slots for writes are made when the cache is built and used again and again, so that the
+//! write-back path allocates nothing. Completions run as interrupts: they take short locks, change
+//! state, unlock, wake. Reads carry the busy bits of their frames; writes are named by `WRITEBACK`.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{
+    Cause, Context, DeviceId, Env, Event, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest,
+    Lock, LockClass, ObjectId, Task, TaskId, WaitQueue, Wakeup,
+};
+use frames::{Flags, FrameId, Tag};
+use policy::units::{Bytes, Instant, PAGE_SHIFT, Pages};
+
+use crate::Error;
+use crate::cache::{Cache, add, sub};
+use crate::mapping::Mapping;
+
+/// Pages of the largest request: 1 MiB.
+pub(crate) const REQUEST_PAGES: usize = 256;
+/// Write slots taken at the start for every device a cache has room for.
+const SLOTS_PER_DEVICE: usize = 16;
+/// Write slots of a cache, at least: a queue of 128 requests and a few syncs beside it.
+const SLOTS_MIN: usize = 160;
+
+/// Write requests that are not in use.
+pub(crate) struct Requests {
+    #[expect(
+        clippy::vec_box,
+        reason = "requests travel to devices as boxes and come back"
+    )]
+    free: Lock<Vec<Box<IoRequest>>>,
+    wait: WaitQueue,
+}
+
+impl Requests {
+    pub(crate) fn new(devices: u16) -> Self {
+        let count = (usize::from(devices) * SLOTS_PER_DEVICE).max(SLOTS_MIN);
+        let free = (0..count)
+            .map(|_| IoRequest::with_room(REQUEST_PAGES))
+            .collect();
+        Self {
+            free: Lock::new(LockClass::Leaf, free),
+            wait: WaitQueue::new(),
+        }
+    }
+
+    /// A slot for a write; waits while all are in use.
+    pub(crate) fn take<E: Env>(&self, task: &mut Task<'_, E>) -> Result<Box<IoRequest>, Error> {
+        loop {
+            if let Some(request) = self.free.lock(task).pop() {
+                return Ok(request);
+            }
+            let wakeup = task.wait_while(&self.wait, Cause::RequestSlot, None, |task| {
+                self.free.lock(task).is_empty()
+            });
+            if wakeup == Wakeup::Cancelled {
+                return Err(Error::Cancelled);
+            }
+        }
+    }
+
+    pub(crate) fn put(&self, context: &impl Context, mut request: Box<IoRequest>) {
+        request.frames.clear();
+        self.free.lock(context).push(request);
+        self.wait.wake_one();
+    }
+}
+
+/// Sends a filled request; the caller has put its handler on.
+pub(crate) fn submit<E: Env>(task: &mut Task<'_, E>, mut request: Box<IoRequest>) {
+    request.submitted = task.now();
+    task.emit(&Event::Submitted {
+        device: request.device,
+        op: request.op,
+        pages: request.pages(),
+    });
+    task.did(env::Work::Submit, 1);
+    task.env().submit(request);
+}
+
+fn emit_completed<E: Env>(cache: &Cache<E>, now: Instant, request: &IoRequest, failed: bool) {
+    cache.env.emit(
+        TaskId::NONE,
+        &Event::Completed {
+            device: request.device,
+            op: request.op,
+            pages: request.pages(),
+            took: now.since(request.submitted),
+            failed,
+        },
+    );
+}
+
+impl<E: Env> IoDone for Mapping<E> {
+    fn io_done(&self, context: &Interrupt, request: Box<IoRequest>, result: Result<(), IoError>) {
+        let Some(cache) = self.cache.upgrade() else {
+            return;
+        };
+        let now = cache.env.now();
+        emit_completed(&cache, now, &request, result.is_err());
+        match request.op {
+            IoOp::Read => self.read_done(&cache, context, request, result),
+            _ => self.write_done(&cache, context, now, request, result),
+        }
+    }
+}
+
+impl<E: Env> Mapping<E> {
+    fn write_done(
+        &self,
+        cache: &Cache<E>,
+        context: &Interrupt,
+        now: Instant,
+        request: Box<IoRequest>,
+        result: Result<(), IoError>,
+    ) {
+        let device = &self.device;
+        let pages = request.frames.len() as u64;
+        // Counted dirty before the tags say so: whoever sees a tag may count it off at once.
+        if result.is_err() {
+            self.count_dirty(cache, pages);
+        }
+        let first = first_page(&request);
+        let redirtied = self.end_writeback(cache, context, first, &request.frames, &result);
+        match result {
+            Ok(()) => {
+                // Completed is not durable: the next sync has to flush.
+                self.unflushed.store(true, Ordering::Release);
+                add(&cache.totals.written, pages);
+                add(&device.written, pages);
+                device.on_write_done(context);
+                cache
+                    .domain
+                    .lock(context)
+                    .on_written(now, device.index, Pages(pages));
+            }
+            Err(error) => {
+                // The others were written over meanwhile: a newer version is dirty already.
+                let newer = pages - redirtied;
+                self.uncount_dirty(cache, newer);
+                add(&cache.totals.discarded, newer);
+                add(&cache.totals.write_failed, pages);
+                self.note_write_error(context, request.offset, error);
+                device.on_write_failed(context, now, error);
+                if let Some(mapping) = cache.mapping(context, self.id) {
+                    cache.queue_dirty(context, &mapping);
+                }
+            }
+        }
+        sub(&cache.totals.writeback, pages);
+        sub(&device.writeback, pages);
+        device.requests.fetch_sub(1, Ordering::Relaxed);
+        sub(&device.in_flight, pages);
+        cache.wake_busy(&request.frames);
+        cache.requests.put(context, request);
+        let pages = u32::try_from(pages).expect("a request is at most 256 pages");
+        self.writeback.fetch_sub(pages, Ordering::Release);
+        self.writeback_wait.wake_all();
+        device.flight_wait.wake_all();
+        cache.memory.wait.wake_all();
+    }
+
+    pub(crate) fn count_dirty(&self, cache: &Cache<E>, pages: u64) {
+        add(&cache.totals.dirty, pages);
+        add(&self.device.dirty, pages);
+        add(&self.dirty, pages);
+    }
+
+    pub(crate) fn uncount_dirty(&self, cache: &Cache<E>, pages: u64) {
+        sub(&cache.totals.dirty, pages);
+        sub(&self.device.dirty, pages);
+        sub(&self.dirty, pages);
+    }
+
+    /// Ends writeback of the frames; answers how many became dirty by a failure.
+    fn end_writeback(
+        &self,
+        cache: &Cache<E>,
+        context: &Interrupt,
+        first: u32,
+        frames: &[FrameId],
+        result: &Result<(), IoError>,
+    ) -> u64 {
+        let failed = result.is_err();
+        let mut redirtied = 0;
+        let mut token = self.token.lock(context);
+        let mut index = self.index.writer(&cache.pool, &mut token);
+        for (page, frame) in (first..).zip(frames) {
+            let before = cache.table.end_writeback(*frame, failed);
+            if before.has(Flags::ORPHAN) {
+                self.orphan_done();
+                if before.pins() == 0 && cache.table.take_orphan(*frame) {
+                    cache.memory.put(context, &[*frame]);
+                }
+                continue;
+            }
+            index.clear_tag(page, Tag::Writeback);
+            if failed && !before.has(Flags::DIRTY) {
+                index.set_tag(page, Tag::Dirty);
+                redirtied += 1;
+            }
+        }
+        redirtied
+    }
+
+    #[expect(
+        clippy::boxed_local,
+        reason = "the box is the request's, and ends here"
+    )]
+    fn read_done(
+        &self,
+        cache: &Cache<E>,
+        context: &Interrupt,
+        mut request: Box<IoRequest>,
+        result: Result<(), IoError>,
+    ) {
+        let set = match result {
+            Ok(()) => Flags::UPTODATE,
+            Err(error) => {
+                self.note_read_error(context, error);
+                Flags::FAILED
+            }
+        };
+        add(&cache.totals.read_in, request.frames.len() as u64);
+        for busy in request.busy.drain(..) {
+            cache.table.release(busy, set, Flags::NONE);
+        }
+        cache.wake_busy(&request.frames);
+    }
+}
+
+/// Page number of the first frame of a request.
+pub(crate) fn first_page(request: &IoRequest) -> u32 {
+    u32::try_from(request.offset.0 >> PAGE_SHIFT).expect("page numbers are 32 bits")
+}
+
+/// One operation that a task waits for: flush, set length, allocate, discard.
+struct Answer {
+    result: Lock<Option<Result<(), IoError>>>,
+    done: WaitQueue,
+}
+
+impl IoDone for Answer {
+    fn io_done(&self, context: &Interrupt, _request: Box<IoRequest>, result: Result<(), IoError>) {
+        *self.result.lock(context) = Some(result);
+        self.done.wake_all();
+    }
+}
+
+/// Has a device do `op` and waits for its answer.
+pub(crate) fn call<E: Env>(
+    task: &mut Task<'_, E>,
+    device: DeviceId,
+    object: ObjectId,
+    op: IoOp,
+    offset: Bytes,
+    cause: Cause,
+) -> Result<(), IoError> {
+    let answer = Arc::new(Answer {
+        result: Lock::new(LockClass::Leaf, None),
+        done: WaitQueue::new(),
+    });
+    let mut request = IoRequest::with_room(0);
+    request.device = device;
+    request.object = object;
+    request.op = op;
+    request.class = IoClass::Sync;
+    request.offset = offset;
+    request.on_done(Arc::clone(&answer) as Arc<dyn IoDone>);
+    submit(task, request);
+    task.wait_while(&answer.done, cause, None, |task| {
+        answer.result.lock(task).is_none()
+    });
+    let result = answer.result.lock(task).take();
+    result.unwrap_or(Err(IoError::Cancelled))
+}

@@ -1,0 +1,225 @@
+//! One file as the cache sees it: its index, size, dirty state, errors.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use env::{Cause, Context, Env, IoError, Lock, LockClass, ObjectId, Task, WaitQueue, Wakeup};
+use frames::{Owner, PageIndex, WriteToken};
+use policy::units::Bytes;
+
+use crate::Error;
+use crate::cache::Cache;
+use crate::device::DeviceState;
+
+/// A file in the cache.
+pub(crate) struct Mapping<E: Env> {
+    pub(crate) id: u32,
+    pub(crate) cache: Weak<Cache<E>>,
+    pub(crate) device: Arc<DeviceState<E>>,
+    pub(crate) object: ObjectId,
+    pub(crate) index: PageIndex,
+    pub(crate) token: Lock<WriteToken>,
+    /// True length in bytes: what readers see.
+    size: AtomicU64,
+    /// Length that the device's object has been given by writes (a multiple of the page), or by
+    /// `SetLen`.
+    pub(crate) device_len: AtomicU64,
+    /// Space asked for ahead on the device.
+    pub(crate) allocated: AtomicU64,
+    pub(crate) gate: Gate,
+    /// Pages dirty, and under writeback.
+    pub(crate) dirty: AtomicU64,
+    pub(crate) writeback: AtomicU32,
+    pub(crate) writeback_wait: WaitQueue,
+    /// On one of the device's lists of dirty files.
+    pub(crate) queued: AtomicBool,
+    /// Where the last slice of writeback stopped.
+    pub(crate) cursor: AtomicU32,
+    errors: Lock<Errors>,
+    /// Bumped by every failed write; compared by holders without the lock.
+    error_seq: AtomicU64,
+    /// Written since the last good flush of the device.
+    pub(crate) unflushed: AtomicBool,
+    /// Replaced frames that are still under writeback.
+    orphans: AtomicU32,
+}
+
+/// What went wrong lately.
+struct Errors {
+    last_write: Option<(Bytes, IoError)>,
+    last_read: Option<IoError>,
+}
+
+impl<E: Env> Mapping<E> {
+    pub(crate) fn new(
+        id: u32,
+        cache: Weak<Cache<E>>,
+        device: Arc<DeviceState<E>>,
+        object: ObjectId,
+        len: Bytes,
+    ) -> Self {
+        let (index, token) = PageIndex::new();
+        Self {
+            id,
+            cache,
+            device,
+            object,
+            index,
+            token: Lock::new(LockClass::Index, token),
+            size: AtomicU64::new(len.0),
+            device_len: AtomicU64::new(len.0),
+            allocated: AtomicU64::new(len.0),
+            gate: Gate::new(),
+            dirty: AtomicU64::new(0),
+            writeback: AtomicU32::new(0),
+            writeback_wait: WaitQueue::new(),
+            queued: AtomicBool::new(false),
+            cursor: AtomicU32::new(0),
+            errors: Lock::new(
+                LockClass::Leaf,
+                Errors {
+                    last_write: None,
+                    last_read: None,
+                },
+            ),
+            error_seq: AtomicU64::new(0),
+            unflushed: AtomicBool::new(false),
+            orphans: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn orphans_in_flight(&self) -> u32 {
+        self.orphans.load(Ordering::Acquire)
+    }
+
+    /// A frame under writeback was replaced in the index.
+    pub(crate) fn orphaned(&self) {
+        self.orphans.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The write of a replaced frame ended.
+    pub(crate) fn orphan_done(&self) {
+        self.orphans.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn owner(&self, index: u32) -> Owner {
+        Owner {
+            file: self.id,
+            index,
+        }
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    /// The file now reaches at least to `end`.
+    pub(crate) fn extend_to(&self, end: u64) {
+        self.size.fetch_max(end, Ordering::AcqRel);
+    }
+
+    /// Truncation, under the gate.
+    pub(crate) fn set_size(&self, size: u64) {
+        self.size.store(size, Ordering::Release);
+    }
+
+    pub(crate) fn note_write_error(&self, context: &impl Context, at: Bytes, error: IoError) {
+        self.errors.lock(context).last_write = Some((at, error));
+        self.error_seq.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn note_read_error(&self, context: &impl Context, error: IoError) {
+        self.errors.lock(context).last_read = Some(error);
+    }
+
+    pub(crate) fn read_error(&self, context: &impl Context) -> IoError {
+        self.errors.lock(context).last_read.unwrap_or(IoError::Lost)
+    }
+
+    pub(crate) fn error_seq(&self) -> u64 {
+        self.error_seq.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn write_error(&self, context: &impl Context) -> Error {
+        let (offset, cause) = self
+            .errors
+            .lock(context)
+            .last_write
+            .unwrap_or((Bytes::ZERO, IoError::Lost));
+        Error::WriteFailed { offset, cause }
+    }
+}
+
+/// Many writers, or one truncation. Held across waits, so not a `Lock`: a counter and a queue.
+pub(crate) struct Gate {
+    /// Writers inside; `TRUNCATING` when a truncation is.
+    state: AtomicU32,
+    wait: WaitQueue,
+}
+
+const TRUNCATING: u32 = 1 << 31;
+
+impl Gate {
+    fn new() -> Self {
+        Self {
+            state: AtomicU32::new(0),
+            wait: WaitQueue::new(),
+        }
+    }
+
+    fn try_enter(&self) -> bool {
+        self.state
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |state| {
+                (state & TRUNCATING == 0).then_some(state + 1)
+            })
+            .is_ok()
+    }
+
+    /// Enters as a writer.
+    pub(crate) fn enter<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        while !self.try_enter() {
+            let wakeup = task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
+                self.state.load(Ordering::Relaxed) & TRUNCATING != 0
+            });
+            if wakeup == Wakeup::Cancelled {
+                return Err(Error::Cancelled);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn leave(&self) {
+        if self.state.fetch_sub(1, Ordering::Release) & !TRUNCATING == 1 {
+            self.wait.wake_all();
+        }
+    }
+
+    /// Shuts the gate to writers and waits until the last one is out.
+    pub(crate) fn shut<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        loop {
+            let before = self.state.fetch_or(TRUNCATING, Ordering::Acquire);
+            if before & TRUNCATING == 0 {
+                break;
+            }
+            let wakeup = task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
+                self.state.load(Ordering::Relaxed) & TRUNCATING != 0
+            });
+            if wakeup == Wakeup::Cancelled {
+                return Err(Error::Cancelled);
+            }
+        }
+        let wakeup = task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
+            self.state.load(Ordering::Acquire) != TRUNCATING
+        });
+        if wakeup == Wakeup::Cancelled {
+            self.open();
+            return Err(Error::Cancelled);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn open(&self) {
+        self.state.fetch_and(!TRUNCATING, Ordering::Release);
+        self.wait.wake_all();
+    }
+}

@@ -1,0 +1,61 @@
+//! Zero-copy reads: a page held by its reader.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::Env;
+use frames::Pin;
+
+use crate::cache::Cache;
+
+/// A page that stays as it is while this lives: a write to it meanwhile goes to another frame.
+/// Dropping it needs no task. Counted and capped (`Options::pins_max`).
+pub struct Pinned<E: Env> {
+    cache: Arc<Cache<E>>,
+    pin: Option<Pin>,
+}
+
+impl<E: Env> Pinned<E> {
+    /// Takes over a pin that was counted by `Cache::count_pin`.
+    pub(crate) fn new(cache: Arc<Cache<E>>, pin: Pin) -> Self {
+        Self {
+            cache,
+            pin: Some(pin),
+        }
+    }
+
+    /// The pin, for `E::Content`.
+    pub fn pin(&self) -> &Pin {
+        self.pin.as_ref().expect("taken only by drop")
+    }
+
+    /// The contents that the pin belongs to.
+    pub fn content(&self) -> &E::Content {
+        self.cache.content()
+    }
+}
+
+impl<E: Env> Drop for Pinned<E> {
+    fn drop(&mut self) {
+        if let Some(pin) = self.pin.take() {
+            self.cache.unpin(pin);
+            self.cache.totals.pinned.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<E: Env> Cache<E> {
+    /// Counts one more pinned frame if the cap allows it.
+    pub(crate) fn count_pin(&self) -> bool {
+        let before = self.totals.pinned.fetch_add(1, Ordering::Relaxed);
+        if before >= self.options.pins_max {
+            self.totals.pinned.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    pub(crate) fn uncount_pin(&self) {
+        self.totals.pinned.fetch_sub(1, Ordering::Relaxed);
+    }
+}

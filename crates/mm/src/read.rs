@@ -1,0 +1,358 @@
+//! Reading from the cache, with read-ahead.
+//!
+//! A call first asks `policy::readahead` what to read, from which of its pages are missing and
+//! whether it came upon the mark of the last window. Missing pages enter the index busy, their
+//! busy bits travel with the request, and the completion gives them back up to date. Then the call
+//! copies page by page under pins, waiting for the busy ones. Read-ahead never waits for memory:
+//! what cannot be had at once is left out.
+//!
+//! A page whose read failed stays in the index, not up to date, until somebody asks for it: that
+//! caller gets the error and the page is forgotten, so that the next one tries the device again.
+
+use std::sync::Arc;
+
+use env::{Cause, Env, Event, IoClass, IoDone, IoOp, IoRequest, Task, Work};
+use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, Slot};
+use policy::readahead::{Readahead, Run, Window};
+use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
+
+use crate::cache::{Cache, INACTIVE, add, sub};
+use crate::io::{self, REQUEST_PAGES};
+use crate::mapping::Mapping;
+use crate::{Error, reclaim};
+
+/// What one reader of one file remembers, so that the cache can read ahead of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reader {
+    readahead: Readahead,
+}
+
+/// Reads `data` full from `offset`, less at the end of the file.
+pub(crate) fn read<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    reader: &mut Reader,
+    offset: Bytes,
+    data: &mut <E::Content as Content>::Data,
+) -> Result<Bytes, Error> {
+    let began = task.now();
+    let len = E::Content::data_len(data) as u64;
+    let end = offset.0.saturating_add(len).min(mapping.size());
+    if offset.0 >= end {
+        return Ok(Bytes::ZERO);
+    }
+    task.did(Work::Call, 1);
+    let missed = read_ahead(task, cache, mapping, reader, offset.0, end)?;
+    let mut at = offset.0;
+    while at < end {
+        let page = page_of(at);
+        let until = end.min((u64::from(page) + 1) << PAGE_SHIFT);
+        let pin = pin_page(task, cache, mapping, page)?;
+        let within = usize::try_from(at % PAGE_SIZE).expect("below a page");
+        let count = usize::try_from(until - at).expect("at most a page");
+        let to = usize::try_from(at - offset.0).expect("within the caller's data");
+        cache.content().copy_out(&pin, within, data, to, count);
+        cache.unpin(pin);
+        at = until;
+    }
+    let pages = u64::from(page_of(end - 1)) - u64::from(page_of(offset.0)) + 1;
+    task.did(Work::Copy, pages);
+    let bytes = Bytes(end - offset.0);
+    task.emit(&Event::Read {
+        bytes,
+        missed,
+        took: task.now().since(began),
+    });
+    Ok(bytes)
+}
+
+fn page_of(offset: u64) -> u32 {
+    u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX")
+}
+
+/// Starts whatever reads the policy wants for an access to `from..end`; answers how many of the
+/// pages asked for were missing.
+fn read_ahead<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    reader: &mut Reader,
+    from: u64,
+    end: u64,
+) -> Result<Pages, Error> {
+    let (first, last) = (page_of(from), page_of(end - 1));
+    let mut missing = None;
+    let mut missed = 0;
+    let mut on_mark = false;
+    for page in first..=last {
+        match mapping.index.get(&cache.pool, page) {
+            Slot::Frame(frame) => {
+                let flags = cache.table.flags(frame);
+                if flags.has(Flags::MARK) {
+                    on_mark = true;
+                    cache.table.update(frame, Flags::NONE, Flags::MARK);
+                }
+            }
+            Slot::Empty | Slot::Shadow(_) => {
+                missed += 1;
+                missing = missing.or(Some(u64::from(page)));
+            }
+        }
+    }
+    let count = Pages(u64::from(last - first) + 1);
+    let max = cache.options.readahead_max;
+    let window = reader
+        .readahead
+        .on_access(u64::from(first), count, missing, on_mark, max);
+    // Without read-ahead a miss still reads what was asked for, in one go.
+    let window = match (window, missing) {
+        (None, Some(start)) => {
+            let count = Pages(u64::from(last) + 1 - start);
+            Some(Window {
+                start,
+                count,
+                mark: None,
+                ahead: None,
+            })
+        }
+        (window, _) => window,
+    };
+    if let Some(window) = window {
+        let class = if missing.is_some() {
+            IoClass::Read
+        } else {
+            IoClass::ReadAhead
+        };
+        let Window {
+            start,
+            count,
+            mark,
+            ahead,
+        } = window;
+        start_read(task, cache, mapping, Run { start, count }, mark, class)?;
+        if let Some(ahead) = ahead {
+            start_read(task, cache, mapping, ahead, mark, IoClass::ReadAhead)?;
+        }
+    }
+    Ok(Pages(missed))
+}
+
+/// Starts reading the missing pages of a run, as far as the file goes and memory allows. Only for a
+/// reader that waits for the first page does it wait for memory.
+fn start_read<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    run: Run,
+    mark: Option<u64>,
+    class: IoClass,
+) -> Result<(), Error> {
+    let pages_in_file = mapping.size().div_ceil(PAGE_SIZE);
+    let end = run.start.saturating_add(run.count.0).min(pages_in_file);
+    let mut page = run.start;
+    let mut frames: Vec<FrameId> = Vec::new();
+    while page < end {
+        let at = u32::try_from(page).expect("pages of a file are 32 bits");
+        if matches!(mapping.index.get(&cache.pool, at), Slot::Frame(_)) {
+            page += 1;
+            continue;
+        }
+        let want = u32::try_from((end - page).min(REQUEST_PAGES as u64)).expect("small");
+        if frames.is_empty() && cache.try_alloc(task, want, &mut frames)? == 0 {
+            if page > run.start || class == IoClass::ReadAhead {
+                break;
+            }
+            cache.alloc(task, want, &mut frames)?;
+        }
+        let last = u32::try_from(end - 1).expect("pages of a file are 32 bits");
+        let mark = mark.and_then(|mark| u32::try_from(mark).ok());
+        let request = insert_run(task, cache, mapping, at, last, mark, &mut frames);
+        let Some(mut request) = request else {
+            // No index node, or the page has come meanwhile.
+            if matches!(mapping.index.get(&cache.pool, at), Slot::Frame(_)) {
+                continue;
+            }
+            cache.memory.put(task, &frames);
+            frames.clear();
+            reclaim::nodes(task, cache)?;
+            continue;
+        };
+        page += request.pages().0;
+        request.class = class;
+        request.on_done(Arc::clone(mapping) as Arc<dyn IoDone>);
+        task.did(Work::Insert, request.pages().0);
+        io::submit(task, request);
+    }
+    cache.memory.put(task, &frames);
+    Ok(())
+}
+
+/// Puts busy frames into the index for the missing pages from `first` on, up to the first that is
+/// cached; answers the request that fills them. Uses frames from the front of `frames`.
+fn insert_run<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    first: u32,
+    last: u32,
+    mark: Option<u32>,
+    frames: &mut Vec<FrameId>,
+) -> Option<Box<IoRequest>> {
+    let mut request = IoRequest::with_room(frames.len());
+    {
+        let mut token = mapping.token.lock(task);
+        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        for (page, frame) in (first..=last).zip(frames.iter()) {
+            if matches!(index.get(page), Slot::Frame(_)) {
+                break;
+            }
+            let busy = cache.table.claim(*frame);
+            cache.table.adopt(&busy, mapping.owner(page));
+            if index.insert(page, *frame).is_err() {
+                cache.table.disown(busy);
+                break;
+            }
+            if mark == Some(page) {
+                cache.table.update(*frame, Flags::MARK, Flags::NONE);
+            }
+            request.frames.push(*frame);
+            request.busy.push(busy);
+        }
+    }
+    let count = request.frames.len();
+    if count == 0 {
+        return None;
+    }
+    frames.drain(..count);
+    add(&cache.totals.cached, count as u64);
+    {
+        let mut lru = cache.lru.lock(task);
+        for frame in &request.frames {
+            lru.push_head(INACTIVE, *frame);
+        }
+    }
+    request.device = mapping.device.id;
+    request.object = mapping.object;
+    request.op = IoOp::Read;
+    request.offset = Bytes(u64::from(first) << PAGE_SHIFT);
+    Some(request)
+}
+
+/// Pins a page for reading, reading it in if it is missing.
+pub(crate) fn pin_page<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+) -> Result<Pin, Error> {
+    let owner = mapping.owner(page);
+    loop {
+        let Slot::Frame(frame) = mapping.index.get(&cache.pool, page) else {
+            let run = Run {
+                start: u64::from(page),
+                count: Pages(1),
+            };
+            if u64::from(page) >= mapping.size().div_ceil(PAGE_SIZE) {
+                // Truncated while we read.
+                return Err(Error::OutOfRange {
+                    end: Bytes(u64::from(page) << PAGE_SHIFT),
+                });
+            }
+            start_read(task, cache, mapping, run, None, IoClass::Read)?;
+            continue;
+        };
+        match cache.table.try_pin(frame, owner) {
+            Ok(pin) => {
+                cache.touch(frame);
+                return Ok(pin);
+            }
+            Err(Refusal::Busy) => cache.wait_busy(task, Cause::ReadIo, frame, owner)?,
+            Err(Refusal::NotUptodate) => {
+                if let Ok(busy) = cache.table.try_busy(frame, owner) {
+                    forget(task, cache, mapping, page, busy);
+                    let offset = Bytes(u64::from(page) << PAGE_SHIFT);
+                    return Err(Error::ReadFailed {
+                        offset,
+                        cause: mapping.read_error(task),
+                    });
+                }
+            }
+            Err(_) => task.did(Work::Lookup, 1),
+        }
+    }
+}
+
+/// Brings a page into the cache and waits for it.
+pub(crate) fn fill_one<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+) -> Result<(), Error> {
+    let pin = pin_page(task, cache, mapping, page)?;
+    cache.unpin(pin);
+    Ok(())
+}
+
+/// Takes a clean page out of the cache and frees its frame; the caller holds its busy bit.
+pub(crate) fn forget<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    page: u32,
+    busy: Busy,
+) {
+    let frame = busy.frame();
+    {
+        let mut token = mapping.token.lock(task);
+        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        index.remove(page, None);
+        cache.lru.lock(task).remove(frame);
+        cache.table.disown(busy);
+    }
+    sub(&cache.totals.cached, 1);
+    cache.wake_busy(&[frame]);
+    cache.memory.put(task, &[frame]);
+}
+
+impl<E: Env> Cache<E> {
+    /// Looks a page up and pins it: no lock, no task, no `Env` call.
+    pub(crate) fn try_pin(&self, mapping: &Mapping<E>, page: u32) -> Option<Pin> {
+        let Slot::Frame(frame) = mapping.index.get(&self.pool, page) else {
+            return None;
+        };
+        let owner = Owner {
+            file: mapping.id,
+            index: page,
+        };
+        let pin = self.table.try_pin(frame, owner).ok()?;
+        self.touch(frame);
+        Some(pin)
+    }
+
+    /// Notes an access: the first marks the page referenced, the second has it made active.
+    pub(crate) fn touch(&self, frame: FrameId) {
+        let flags = self.table.flags(frame);
+        if !flags.has(Flags::REFERENCED) {
+            self.table.update(frame, Flags::REFERENCED, Flags::NONE);
+        } else if !flags.has(Flags::ACTIVE) {
+            self.table.update(frame, Flags::ACTIVE, Flags::NONE);
+        }
+    }
+
+    /// Gives a pin back; the last one of a replaced page frees its frame.
+    pub(crate) fn unpin(&self, pin: Pin) {
+        let frame = pin.frame();
+        if self.table.unpin(pin) {
+            self.free_orphan(frame);
+        }
+    }
+
+    #[cold]
+    fn free_orphan(&self, frame: FrameId) {
+        if self.table.take_orphan(frame) {
+            self.memory.put(&env::Interrupt::new(), &[frame]);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Making written data durable.
+//!
+//! ```text
+//!   tag what is dirty now -> write it -> wait for it -> set the true length -> flush the device
+//! ```
+//!
+//! Pages dirtied after the tagging are not waited for, so a sync ends however fast others write.
+//! It answers Ok only when every byte written before it is on the device and the device has been
+//! flushed; it fails as long as bytes are not durable. An error that has healed since is told once
+//! to each holder. A failed flush fails the device until it is reopened: what it had taken since
+//! the last good flush can no longer be known.
+//!
+//! Source: design.md "Error contract"; mechanisms 6.2 (tagging against livelock).
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{Cause, Env, IoClass, IoOp, Task, Wakeup};
+use frames::{Flags, FrameId, Tag};
+use policy::units::{Bytes, Pages};
+
+use crate::cache::{Cache, get};
+use crate::flush::{Selection, write_pages};
+use crate::mapping::Mapping;
+use crate::{Error, io};
+
+/// Pages tagged at a time, so that the index lock is short.
+const TAG_BATCH: u32 = 4096;
+
+/// Syncs every file of the cache; the first error is the answer.
+pub(crate) fn sync_all<E: Env>(task: &mut Task<'_, E>, cache: &Arc<Cache<E>>) -> Result<(), Error> {
+    let files: Vec<Arc<Mapping<E>>> = cache.files.lock(task).iter().flatten().cloned().collect();
+    let mut answer = Ok(());
+    for mapping in files {
+        // Nobody's handle: an error that has healed is left for the holders to be told.
+        let mut seen = u64::MAX;
+        answer = answer.and(sync_file(task, cache, &mapping, &mut seen));
+    }
+    answer
+}
+
+/// Syncs all of a file. `seen`: the errors its holder was told of.
+pub(crate) fn sync_file<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    seen: &mut u64,
+) -> Result<(), Error> {
+    mapping.device.flush_failure(task)?;
+    let before = mapping.error_seq();
+    write_and_wait(task, cache, mapping, 0, u32::MAX)?;
+    settle_length(task, cache, mapping)?;
+    flush_device(task, mapping)?;
+    tell_healed(task, mapping, before, seen)
+}
+
+/// Syncs the pages `from..=to` of a file.
+pub(crate) fn sync_range<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    from: u32,
+    to: u32,
+    seen: &mut u64,
+) -> Result<(), Error> {
+    mapping.device.flush_failure(task)?;
+    let before = mapping.error_seq();
+    write_and_wait(task, cache, mapping, from, to)?;
+    settle_length(task, cache, mapping)?;
+    flush_device(task, mapping)?;
+    tell_healed(task, mapping, before, seen)
+}
+
+fn tell_healed<E: Env>(
+    task: &Task<'_, E>,
+    mapping: &Mapping<E>,
+    before: u64,
+    seen: &mut u64,
+) -> Result<(), Error> {
+    if *seen >= before {
+        return Ok(());
+    }
+    *seen = before;
+    Err(mapping.write_error(task))
+}
+
+/// Writes what is dirty now in a range and waits until none of it is under way.
+pub(crate) fn write_and_wait<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    from: u32,
+    to: u32,
+) -> Result<(), Error> {
+    let before = mapping.error_seq();
+    tag_dirty(task, cache, mapping, from, to);
+    let select = Selection {
+        from,
+        to,
+        tag: Tag::ToWrite,
+        max: Pages::MAX,
+        class: IoClass::Sync,
+    };
+    loop {
+        let outcome = write_pages(task, cache, mapping, select)?;
+        if outcome.skipped.is_zero() {
+            break;
+        }
+        // Somebody is filling them, or an older version is being written.
+        wait_for_skipped(task, cache, mapping, from, to)?;
+    }
+    wait_for_writeback(task, cache, mapping, from, to)?;
+    if mapping.error_seq() != before {
+        Err(mapping.write_error(task))
+    } else {
+        Ok(())
+    }
+}
+
+fn tag_dirty<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    from: u32,
+    to: u32,
+) {
+    let mut next = Some(from);
+    while let Some(start) = next {
+        let mut token = mapping.token.lock(task);
+        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        next = index.tag_range(start, to, Tag::Dirty, Tag::ToWrite, TAG_BATCH);
+    }
+}
+
+fn next_tagged<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    from: u32,
+    to: u32,
+    tag: Tag,
+) -> Option<(u32, FrameId)> {
+    let mut token = mapping.token.lock(task);
+    mapping
+        .index
+        .writer(&cache.pool, &mut token)
+        .next_tagged(from, to, tag)
+}
+
+/// Waits for the first page that could not be taken.
+fn wait_for_skipped<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    from: u32,
+    to: u32,
+) -> Result<(), Error> {
+    let Some((page, frame)) = next_tagged(task, cache, mapping, from, to, Tag::ToWrite) else {
+        return Ok(());
+    };
+    if cache.table.flags(frame).has(Flags::WRITEBACK) {
+        wait_frame(task, cache, mapping, page, frame)
+    } else {
+        cache.wait_busy(task, Cause::PageBusy, frame, mapping.owner(page))
+    }
+}
+
+/// Waits for each page of the range that is under writeback, once.
+fn wait_for_writeback<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    from: u32,
+    to: u32,
+) -> Result<(), Error> {
+    let mut next = Some(from);
+    while let Some(start) = next {
+        let Some((page, frame)) = next_tagged(task, cache, mapping, start, to, Tag::Writeback)
+        else {
+            break;
+        };
+        wait_frame(task, cache, mapping, page, frame)?;
+        next = page.checked_add(1).filter(|next| *next <= to);
+    }
+    // Replaced frames (pins are snapshots) have no tag any more; they count all the same.
+    if from == 0 && to == u32::MAX && get(&mapping.dirty) == 0 {
+        let wakeup = task.wait_while(&mapping.writeback_wait, Cause::WritebackIo, None, |_| {
+            mapping.orphans_in_flight() > 0
+        });
+        if wakeup == Wakeup::Cancelled {
+            return Err(Error::Cancelled);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn wait_frame<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    page: u32,
+    frame: FrameId,
+) -> Result<(), Error> {
+    let owner = mapping.owner(page);
+    let wakeup = task.wait_while(&mapping.writeback_wait, Cause::WritebackIo, None, |_| {
+        cache.table.flags(frame).has(Flags::WRITEBACK) && cache.table.owner(frame) == owner
+    });
+    if wakeup == Wakeup::Cancelled {
+        Err(Error::Cancelled)
+    } else {
+        Ok(())
+    }
+}
+
+/// Gives the device's object the file's true length, where writes of whole pages or a growth left
+/// it with another.
+fn settle_length<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+) -> Result<(), Error> {
+    if mapping.device_len.load(Ordering::Acquire) == mapping.size() {
+        return Ok(());
+    }
+    // With writers kept out and nothing dirty, no write can be under way behind the new end.
+    mapping.gate.shut(task)?;
+    let result = write_and_wait(task, cache, mapping, 0, u32::MAX)
+        .and_then(|()| set_device_len(task, mapping, mapping.size()));
+    mapping.gate.open();
+    result
+}
+
+/// Sets the length of the device's object.
+pub(crate) fn set_device_len<E: Env>(
+    task: &mut Task<'_, E>,
+    mapping: &Mapping<E>,
+    len: u64,
+) -> Result<(), Error> {
+    let op = IoOp::SetLen { len: Bytes(len) };
+    let device = mapping.device.id;
+    io::call(
+        task,
+        device,
+        mapping.object,
+        op,
+        Bytes::ZERO,
+        Cause::DeviceMetadata,
+    )
+    .map_err(|cause| Error::MetadataFailed { cause })?;
+    mapping.device_len.store(len, Ordering::Release);
+    mapping.unflushed.store(true, Ordering::Release);
+    Ok(())
+}
+
+fn flush_device<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) -> Result<(), Error> {
+    if !mapping.unflushed.swap(false, Ordering::AcqRel) {
+        // Flushed since the last write ended; but if that flush failed, this one fails too.
+        return mapping.device.flush_failure(task);
+    }
+    let device = mapping.device.id;
+    let result = io::call(
+        task,
+        device,
+        mapping.object,
+        IoOp::Flush,
+        Bytes::ZERO,
+        Cause::DeviceFlush,
+    );
+    match result {
+        Ok(()) => Ok(()),
+        Err(env::IoError::Cancelled) => {
+            mapping.unflushed.store(true, Ordering::Release);
+            Err(Error::Cancelled)
+        }
+        Err(cause) => {
+            mapping.unflushed.store(true, Ordering::Release);
+            mapping.device.on_flush_failed(task, cause);
+            Err(Error::FlushFailed { cause })
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Changing a file's length, and taking its pages out of the cache.
+//!
+//! Order: writers are kept out (the gate), the size changes first so that readers see no more than
+//! the new end, then each page beyond it is unlinked, its write waited for, the tail of the last
+//! page zeroed, and the device's object cut. What was dirty beyond the new end is thrown away:
+//! together with TRIM the only way in which dirty data is ever dropped.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{Cause, Env, Task};
+use frames::{Content, Flags, FrameId, Refusal, Slot};
+use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
+
+use crate::Error;
+use crate::cache::{Cache, FILE_MAX, add, sub};
+use crate::mapping::Mapping;
+use crate::sync::{set_device_len, wait_frame};
+
+/// Sets the true length of a file.
+pub(crate) fn truncate<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    len: Bytes,
+) -> Result<(), Error> {
+    if len.0 > FILE_MAX {
+        return Err(Error::OutOfRange { end: len });
+    }
+    mapping.gate.shut(task)?;
+    let result = truncate_gated(task, cache, mapping, len.0);
+    mapping.gate.open();
+    result
+}
+
+fn truncate_gated<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    len: u64,
+) -> Result<(), Error> {
+    let old = mapping.size();
+    mapping.set_size(len);
+    if len >= old {
+        // The device's object follows at the next sync (`settle_length`).
+        return Ok(());
+    }
+    let first_gone = u32::try_from(len.div_ceil(PAGE_SIZE)).expect("below FILE_MAX");
+    drop_pages(task, cache, mapping, first_gone)?;
+    let tail = usize::try_from(len % PAGE_SIZE).expect("below a page");
+    if tail > 0 {
+        zero_tail(task, cache, mapping, first_gone - 1, tail)?;
+    }
+    set_device_len(task, mapping, len)?;
+    mapping.allocated.store(len, Ordering::Release);
+    Ok(())
+}
+
+/// Takes every page from `first` on out of the cache, dirty ones too.
+pub(crate) fn drop_pages<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    first: u32,
+) -> Result<(), Error> {
+    let mut next = Some(first);
+    while let Some(from) = next {
+        let found = {
+            let mut token = mapping.token.lock(task);
+            mapping
+                .index
+                .writer(&cache.pool, &mut token)
+                .next_frame(from, u32::MAX)
+        };
+        let Some((page, frame)) = found else { break };
+        drop_page(task, cache, mapping, page, frame)?;
+        next = page.checked_add(1);
+    }
+    Ok(())
+}
+
+fn drop_page<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+    frame: FrameId,
+) -> Result<(), Error> {
+    let owner = mapping.owner(page);
+    loop {
+        match cache.table.try_busy(frame, owner) {
+            Ok(busy) => {
+                if cache.table.flags(frame).has(Flags::WRITEBACK) {
+                    // The device still reads it. Let go meanwhile: its holder may need the bit.
+                    cache.release(busy, Flags::NONE, Flags::NONE);
+                    wait_frame(task, cache, mapping, page, frame)?;
+                    continue;
+                }
+                let was_dirty = {
+                    let mut token = mapping.token.lock(task);
+                    let mut index = mapping.index.writer(&cache.pool, &mut token);
+                    index.remove(page, None);
+                    cache.lru.lock(task).remove(frame);
+                    let before = cache.table.update(frame, Flags::NONE, Flags::DIRTY);
+                    cache.table.disown(busy);
+                    before.has(Flags::DIRTY)
+                };
+                gone(cache, mapping, was_dirty);
+                cache.wake_busy(&[frame]);
+                cache.memory.put(task, &[frame]);
+                return Ok(());
+            }
+            Err(Refusal::Pinned) => {
+                if unlink_pinned(task, cache, mapping, page, frame) {
+                    return Ok(());
+                }
+            }
+            Err(Refusal::Busy) => cache.wait_busy(task, Cause::PageBusy, frame, owner)?,
+            Err(_) => return Ok(()),
+        }
+    }
+}
+
+/// A pinned page leaves the file; its holder keeps what it sees.
+fn unlink_pinned<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    page: u32,
+    frame: FrameId,
+) -> bool {
+    let was_dirty = {
+        let mut token = mapping.token.lock(task);
+        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        let mut lru = cache.lru.lock(task);
+        let flags = cache.table.flags(frame);
+        let still = index.get(page) == Slot::Frame(frame) && cache.table.try_orphan(frame);
+        if !still {
+            return false;
+        }
+        if flags.has(Flags::WRITEBACK) {
+            mapping.orphaned();
+        }
+        lru.remove(frame);
+        index.remove(page, None);
+        flags.has(Flags::DIRTY)
+    };
+    gone(cache, mapping, was_dirty);
+    true
+}
+
+fn gone<E: Env>(cache: &Cache<E>, mapping: &Mapping<E>, was_dirty: bool) {
+    sub(&cache.totals.cached, 1);
+    if was_dirty {
+        mapping.uncount_dirty(cache, 1);
+        add(&cache.totals.discarded, 1);
+    }
+}
+
+/// Zeroes the page `page` from byte `tail` on, if it is cached.
+fn zero_tail<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+    tail: usize,
+) -> Result<(), Error> {
+    let owner = mapping.owner(page);
+    let whole = usize::try_from(PAGE_SIZE).expect("4096");
+    loop {
+        let Slot::Frame(frame) = mapping.index.get(&cache.pool, page) else {
+            return Ok(());
+        };
+        match cache.table.try_busy(frame, owner) {
+            Ok(busy) if cache.table.flags(frame).has(Flags::WRITEBACK) => {
+                cache.release(busy, Flags::NONE, Flags::NONE);
+                wait_frame(task, cache, mapping, page, frame)?;
+            }
+            Ok(busy) => {
+                cache.content().zero(&busy, tail, whole - tail);
+                cache.release(busy, Flags::NONE, Flags::NONE);
+                return Ok(());
+            }
+            Err(Refusal::Busy) => cache.wait_busy(task, Cause::PageBusy, frame, owner)?,
+            // A pin is a snapshot: the holder keeps the old tail; the file's page is written anew.
+            Err(Refusal::Pinned) => return rewrite_tail(task, cache, mapping, page, tail),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Writes the kept part of a pinned last page into a fresh frame.
+fn rewrite_tail<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+    tail: usize,
+) -> Result<(), Error> {
+    let start = u64::from(page) << PAGE_SHIFT;
+    let mut kept = E::Content::new_data(tail);
+    let pin = crate::read::pin_page(task, cache, mapping, page)?;
+    cache.content().copy_out(&pin, 0, &mut kept, 0, tail);
+    cache.unpin(pin);
+    let frame = pin_frame(mapping, cache, page);
+    if let Some(frame) = frame
+        && !unlink_pinned(task, cache, mapping, page, frame)
+    {
+        // No longer pinned: it can be zeroed in place.
+        return zero_tail(task, cache, mapping, page, tail);
+    }
+    let mut writer = cache.writer();
+    mapping.gate.open();
+    let wrote = crate::write::write(task, cache, mapping, &mut writer, Bytes(start), &kept);
+    mapping.gate.shut(task)?;
+    cache.retire(task, writer);
+    wrote.map(|_| ())
+}
+
+fn pin_frame<E: Env>(mapping: &Mapping<E>, cache: &Cache<E>, page: u32) -> Option<FrameId> {
+    match mapping.index.get(&cache.pool, page) {
+        Slot::Frame(frame) => Some(frame),
+        Slot::Empty | Slot::Shadow(_) => None,
+    }
+}

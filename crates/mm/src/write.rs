@@ -1,0 +1,543 @@
+//! Writing into the cache, in batches that end where a balance is due.
+//!
+//! A batch is at most 256 pages and at most what the writer may dirty before its next balance. Runs
+//! of missing pages enter the index together, busy; all pages of the batch are filled one by one
+//! under their busy bits and become dirty and visible together, under one index lock. A page that is missing or wholly overwritten needs no read; a partly written page that is
+//! in the file but not in the cache is read first. A page that is pinned gets a fresh frame (pins
+//! are snapshots); a page under writeback is overwritten in place, unless the device needs stable
+//! content: then the writer waits for that write.
+//!
+//! Before anything that may wait, the batch so far is made visible and its busy bits are given
+//! back (lib.rs, rule 4).
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{Cause, Env, Event, IoOp, Task, Wakeup, Work};
+use frames::{Busy, Content, Flags, FrameId, Refusal, Slot, Tag};
+use policy::dirty::WriterState;
+use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
+
+use crate::cache::{Cache, FILE_MAX, INACTIVE, add};
+use crate::mapping::Mapping;
+use crate::{Error, dirty, io, read, reclaim};
+
+/// Most pages made visible at once.
+const BATCH: u64 = 256;
+const BATCH_FRAMES: usize = 256;
+/// Space is asked for ahead in steps of an eighth of the file, between these.
+const AHEAD_MIN: u64 = 1 << 20;
+const AHEAD_MAX: u64 = 256 << 20;
+
+/// Whoever writes: the unit that pacing holds back. One per client, thread or task; not shared.
+#[derive(Debug)]
+pub struct Writer {
+    pub(crate) id: u32,
+    pub(crate) state: WriterState,
+    /// Device errors it was told of.
+    seen: u64,
+    /// Frames taken and not used yet; empty between calls.
+    stash: Vec<FrameId>,
+    /// Pages put into the index ahead, busy and not filled yet, the next one last; empty between calls.
+    ahead: Vec<(u32, Busy)>,
+    /// The batch being filled; empty between calls.
+    batch: Vec<Filled>,
+}
+
+/// A page of the batch: filled, still busy, not dirty yet.
+#[derive(Debug)]
+struct Filled {
+    page: u32,
+    busy: Busy,
+    /// Its frame is fresh: not on an LRU list yet.
+    fresh: bool,
+    /// The page is dirty already, in this frame or in the one that it replaced.
+    was_dirty: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(id: u32, state: WriterState) -> Self {
+        let room = BATCH_FRAMES;
+        Self {
+            id,
+            state,
+            seen: 0,
+            stash: Vec::with_capacity(room),
+            ahead: Vec::with_capacity(room),
+            batch: Vec::with_capacity(room),
+        }
+    }
+
+    /// Its number, as events name it.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    pub(crate) fn into_state(self) -> WriterState {
+        self.state
+    }
+}
+
+/// Part of one page that a write covers.
+#[derive(Clone, Copy)]
+struct Part {
+    page: u32,
+    /// First byte in the page, and how many.
+    at: usize,
+    len: usize,
+    /// Where they stand in the caller's data.
+    from: usize,
+}
+
+impl Part {
+    fn is_whole(self) -> bool {
+        self.len as u64 == PAGE_SIZE
+    }
+}
+
+/// Writes all of `data` at `offset`, pausing where the writer is over its share.
+pub(crate) fn write<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    writer: &mut Writer,
+    offset: Bytes,
+    data: &<E::Content as Content>::Data,
+) -> Result<Bytes, Error> {
+    let len = E::Content::data_len(data) as u64;
+    let end = offset.0.checked_add(len).filter(|end| *end <= FILE_MAX);
+    let Some(end) = end else {
+        return Err(Error::OutOfRange {
+            end: Bytes(offset.0.saturating_add(len)),
+        });
+    };
+    if cache.stopping.load(Ordering::Acquire) {
+        return Err(Error::Cancelled);
+    }
+    mapping.device.admit(task, &mut writer.seen)?;
+    let began = task.now();
+    task.did(Work::Call, 1);
+    let mut at = offset.0;
+    while at < end {
+        let budget = {
+            let cpu = task.cpu();
+            cache
+                .domain
+                .lock(task)
+                .budget(&writer.state, mapping.device.index, cpu)
+                .0
+        };
+        let pages = budget.clamp(1, BATCH);
+        let stop = end.min(((at >> PAGE_SHIFT) + pages) << PAGE_SHIFT);
+        reserve_space(task, mapping, stop)?;
+        let from = usize::try_from(at - offset.0).expect("an offset into the caller's data");
+        let dirtied = write_batch(task, cache, mapping, writer, at, stop, data, from)?;
+        at = stop;
+        if dirtied > Pages::ZERO {
+            dirty::after_dirtying(task, cache, &mapping.device, writer, dirtied)?;
+        }
+    }
+    let took = task.now().since(began);
+    task.emit(&Event::Wrote {
+        writer: writer.id,
+        bytes: Bytes(len),
+        took,
+    });
+    Ok(Bytes(len))
+}
+
+/// Makes sure that the device has space for the file up to `end` before a byte is acknowledged.
+fn reserve_space<E: Env>(
+    task: &mut Task<'_, E>,
+    mapping: &Mapping<E>,
+    end: u64,
+) -> Result<(), Error> {
+    let allocated = mapping.allocated.load(Ordering::Acquire);
+    if end <= allocated {
+        return Ok(());
+    }
+    let ahead = (end / 8).clamp(AHEAD_MIN, AHEAD_MAX);
+    let wanted = (end + ahead).next_multiple_of(AHEAD_MIN);
+    let exact = end.next_multiple_of(PAGE_SIZE);
+    let mut result = Ok(());
+    // What is asked for ahead may be too much where the file itself still fits.
+    for len in [wanted, exact] {
+        let op = IoOp::Allocate { len: Bytes(len) };
+        let device = mapping.device.id;
+        result = io::call(
+            task,
+            device,
+            mapping.object,
+            op,
+            Bytes::ZERO,
+            Cause::DeviceMetadata,
+        );
+        if result.is_ok() {
+            mapping.allocated.fetch_max(len, Ordering::AcqRel);
+            return Ok(());
+        }
+    }
+    result.map_err(|cause| Error::MetadataFailed { cause })
+}
+
+/// Fills and shows the pages of `at..stop`; answers how many became dirty.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of one write; a struct would name them no better"
+)]
+fn write_batch<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    writer: &mut Writer,
+    at: u64,
+    stop: u64,
+    data: &<E::Content as Content>::Data,
+    from: usize,
+) -> Result<Pages, Error> {
+    mapping.gate.enter(task)?;
+    let mut batch = Batch {
+        cache,
+        mapping,
+        writer,
+        filled_to: at,
+        dirtied: 0,
+        copied: 0,
+        inserted: 0,
+    };
+    let result = batch.fill(task, at, stop, data, from);
+    batch.show(task);
+    // Also after an error: what was taken in before it is part of the file.
+    mapping.extend_to(batch.filled_to);
+    let (dirtied, copied, inserted) = (batch.dirtied, batch.copied, batch.inserted);
+    if !writer.stash.is_empty() {
+        cache.memory.put(task, &writer.stash);
+        writer.stash.clear();
+    }
+    mapping.gate.leave();
+    task.did(Work::Copy, copied);
+    task.did(Work::Insert, inserted);
+    task.did(Work::Dirty, dirtied);
+    result?;
+    Ok(Pages(dirtied))
+}
+
+struct Batch<'a, E: Env> {
+    cache: &'a Arc<Cache<E>>,
+    mapping: &'a Arc<Mapping<E>>,
+    writer: &'a mut Writer,
+    /// Where the data taken in so far ends in the file.
+    filled_to: u64,
+    dirtied: u64,
+    copied: u64,
+    inserted: u64,
+}
+
+impl<E: Env> Batch<'_, E> {
+    fn fill(
+        &mut self,
+        task: &mut Task<'_, E>,
+        at: u64,
+        stop: u64,
+        data: &<E::Content as Content>::Data,
+        from: usize,
+    ) -> Result<(), Error> {
+        let mut offset = at;
+        while offset < stop {
+            let page_end = ((offset >> PAGE_SHIFT) + 1) << PAGE_SHIFT;
+            let until = page_end.min(stop);
+            let part = Part {
+                page: u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX"),
+                at: usize::try_from(offset % PAGE_SIZE).expect("below a page"),
+                len: usize::try_from(until - offset).expect("at most a page"),
+                from: from + usize::try_from(offset - at).expect("within the caller's data"),
+            };
+            self.fill_page(task, part, stop, data)?;
+            self.copied += 1;
+            self.filled_to = until;
+            offset = until;
+        }
+        Ok(())
+    }
+
+    /// Fills one page, whatever its state. Loops only when another task changed that state.
+    fn fill_page(
+        &mut self,
+        task: &mut Task<'_, E>,
+        part: Part,
+        stop: u64,
+        data: &<E::Content as Content>::Data,
+    ) -> Result<(), Error> {
+        let cache = self.cache;
+        loop {
+            if let Some((page, busy)) = self.writer.ahead.pop() {
+                debug_assert_eq!(page, part.page, "pages ahead are filled in order");
+                if !part.is_whole() {
+                    zero_around(cache, &busy, part);
+                }
+                self.copy_in(busy, part, data, true, false);
+                return Ok(());
+            }
+            let Slot::Frame(frame) = self.mapping.index.get(&cache.pool, part.page) else {
+                if self.must_read(part.page, part.at, part.len) {
+                    self.show(task);
+                    read::fill_one(task, cache, self.mapping, part.page)?;
+                } else {
+                    self.insert_ahead(task, part, stop)?;
+                }
+                continue;
+            };
+            let owner = self.mapping.owner(part.page);
+            match cache.table.try_busy(frame, owner) {
+                Ok(busy) => {
+                    if self.fill_cached(task, busy, part, data)? {
+                        return Ok(());
+                    }
+                }
+                Err(Refusal::Pinned) => {
+                    if self.fill_pinned(task, frame, part, data)? {
+                        return Ok(());
+                    }
+                }
+                Err(Refusal::Busy) => {
+                    self.show(task);
+                    cache.wait_busy(task, Cause::PageBusy, frame, owner)?;
+                }
+                // Reclaimed or replaced meanwhile: look it up again. The slot may lag behind.
+                Err(_) => task.did(Work::Lookup, 1),
+            }
+        }
+    }
+
+    /// Whether a part of a page that is not cached needs the rest of the page from the device.
+    fn must_read(&self, page: u32, at: usize, len: usize) -> bool {
+        if len as u64 == PAGE_SIZE {
+            return false;
+        }
+        let start = u64::from(page) << PAGE_SHIFT;
+        let size = self.mapping.size();
+        // Nothing of the file outside the written part lies in this page.
+        let nothing_before = at == 0 || size <= start;
+        let nothing_after = size <= start + (at + len) as u64;
+        !(nothing_before && nothing_after)
+    }
+
+    /// Puts fresh busy frames into the index for `part.page` and the missing pages that follow, as
+    /// far as this write goes and none of them needs a read.
+    fn insert_ahead(&mut self, task: &mut Task<'_, E>, part: Part, stop: u64) -> Result<(), Error> {
+        let last_whole = u32::try_from(stop >> PAGE_SHIFT).expect("below FILE_MAX");
+        let tail = usize::try_from(stop % PAGE_SIZE).expect("below a page");
+        let mut end = last_whole.max(part.page + 1);
+        if tail > 0 && last_whole > part.page && !self.must_read(last_whole, 0, tail) {
+            end = last_whole + 1;
+        }
+        let want = end - part.page;
+        if self.writer.stash.is_empty() && !self.refill(task, want)? {
+            return Ok(());
+        }
+        let (cache, mapping) = (self.cache, self.mapping);
+        let mut full = false;
+        {
+            let mut token = mapping.token.lock(task);
+            let mut index = mapping.index.writer(&cache.pool, &mut token);
+            for page in part.page..end {
+                if matches!(index.get(page), Slot::Frame(_)) {
+                    break;
+                }
+                let Some(frame) = self.writer.stash.pop() else {
+                    break;
+                };
+                let busy = cache.table.claim(frame);
+                cache.table.adopt(&busy, mapping.owner(page));
+                if index.insert(page, frame).is_err() {
+                    self.writer.stash.push(cache.table.disown(busy));
+                    full = true;
+                    break;
+                }
+                self.writer.ahead.push((page, busy));
+            }
+        }
+        let count = self.writer.ahead.len() as u64;
+        self.writer.ahead.reverse();
+        self.inserted += count;
+        add(&cache.totals.cached, count);
+        if full && count == 0 {
+            self.show(task);
+            reclaim::nodes(task, cache)?;
+        }
+        Ok(())
+    }
+
+    /// Fills the stash; false when it had to show the batch and wait, so look again.
+    fn refill(&mut self, task: &mut Task<'_, E>, want: u32) -> Result<bool, Error> {
+        let at_once = self.cache.try_alloc(task, want, &mut self.writer.stash)? > 0;
+        if !at_once {
+            self.show(task);
+            self.cache.alloc(task, want, &mut self.writer.stash)?;
+        }
+        // Popped from the end: neighbours in the file are to be neighbours in memory.
+        self.writer.stash.reverse();
+        Ok(at_once)
+    }
+
+    /// Overwrites a cached page in place; false: its state has changed, look again.
+    fn fill_cached(
+        &mut self,
+        task: &mut Task<'_, E>,
+        busy: Busy,
+        part: Part,
+        data: &<E::Content as Content>::Data,
+    ) -> Result<bool, Error> {
+        let cache = self.cache;
+        let frame = busy.frame();
+        let flags = cache.table.flags(frame);
+        if self.mapping.device.info.stable_writes && flags.has(Flags::WRITEBACK) {
+            cache.release(busy, Flags::NONE, Flags::NONE);
+            self.show(task);
+            self.wait_writeback(task, frame)?;
+            return Ok(false);
+        }
+        if !flags.has(Flags::UPTODATE) && !part.is_whole() {
+            // Its read failed: try that again before parts of it are overwritten.
+            read::forget(task, cache, self.mapping, part.page, busy);
+            return Ok(false);
+        }
+        // The busy bit keeps the flusher away, so DIRTY stays as it is until `show`.
+        self.copy_in(busy, part, data, false, flags.has(Flags::DIRTY));
+        Ok(true)
+    }
+
+    /// Puts a fresh frame in the place of a pinned one; false: look again.
+    fn fill_pinned(
+        &mut self,
+        task: &mut Task<'_, E>,
+        old: FrameId,
+        part: Part,
+        data: &<E::Content as Content>::Data,
+    ) -> Result<bool, Error> {
+        let (cache, mapping) = (self.cache, self.mapping);
+        if self.writer.stash.is_empty() && !self.refill(task, 1)? {
+            return Ok(false);
+        }
+        let owner = mapping.owner(part.page);
+        let Ok(pin) = cache.table.try_pin(old, owner) else {
+            return Ok(false);
+        };
+        let frame = self.writer.stash.pop().expect("the stash was just filled");
+        let busy = cache.table.claim(frame);
+        cache.table.adopt(&busy, owner);
+        cache.content().copy_frame(&busy, &pin);
+        let mut was_dirty = false;
+        let replaced = {
+            let mut token = mapping.token.lock(task);
+            let mut index = mapping.index.writer(&cache.pool, &mut token);
+            let flags = cache.table.flags(old);
+            was_dirty |= flags.has(Flags::DIRTY);
+            // Off the list in the same step: whatever is on a list is cached.
+            let mut lru = cache.lru.lock(task);
+            let still = index.get(part.page) == Slot::Frame(old) && cache.table.try_orphan(old);
+            if still {
+                if flags.has(Flags::WRITEBACK) {
+                    mapping.orphaned();
+                }
+                lru.remove(old);
+                index.replace(part.page, frame);
+                // The new frame is not under writeback, whatever the old one is.
+                index.clear_tag(part.page, Tag::Writeback);
+            }
+            still
+        };
+        cache.unpin(pin);
+        if !replaced {
+            self.writer.stash.push(cache.table.disown(busy));
+            return Ok(false);
+        }
+        self.copy_in(busy, part, data, true, was_dirty);
+        Ok(true)
+    }
+
+    fn copy_in(
+        &mut self,
+        busy: Busy,
+        part: Part,
+        data: &<E::Content as Content>::Data,
+        fresh: bool,
+        was_dirty: bool,
+    ) {
+        self.cache
+            .content()
+            .copy_in(&busy, part.at, data, part.from, part.len);
+        self.writer.batch.push(Filled {
+            page: part.page,
+            busy,
+            fresh,
+            was_dirty,
+        });
+    }
+
+    fn wait_writeback(&self, task: &mut Task<'_, E>, frame: FrameId) -> Result<(), Error> {
+        let table = &self.cache.table;
+        let queue = &self.mapping.writeback_wait;
+        let wakeup = task.wait_while(queue, Cause::WritebackIo, None, |_| {
+            table.flags(frame).has(Flags::WRITEBACK)
+        });
+        if wakeup == Wakeup::Cancelled {
+            Err(Error::Cancelled)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Makes the batch visible: on the lists, dirty, no longer busy.
+    fn show(&mut self, task: &mut Task<'_, E>) {
+        debug_assert!(
+            self.writer.ahead.is_empty(),
+            "pages ahead are filled before any wait"
+        );
+        if self.writer.batch.is_empty() {
+            return;
+        }
+        let (cache, mapping) = (self.cache, self.mapping);
+        let mut shown = [FrameId(0); BATCH_FRAMES];
+        let count = self.writer.batch.len();
+        if self.writer.batch.iter().any(|filled| filled.fresh) {
+            let mut lru = cache.lru.lock(task);
+            for filled in self.writer.batch.iter().filter(|filled| filled.fresh) {
+                lru.push_head(INACTIVE, filled.busy.frame());
+            }
+        }
+        let newly = self
+            .writer
+            .batch
+            .iter()
+            .filter(|filled| !filled.was_dirty)
+            .count();
+        let dirtied = newly as u64;
+        // Counted before the tags say so: the flusher may count them off at once.
+        self.dirtied += dirtied;
+        add(&cache.totals.dirtied, dirtied);
+        add(&mapping.device.dirtied, dirtied);
+        mapping.count_dirty(cache, dirtied);
+        {
+            let mut token = mapping.token.lock(task);
+            let mut index = mapping.index.writer(&cache.pool, &mut token);
+            for (at, filled) in self.writer.batch.drain(..).enumerate() {
+                shown[at] = filled.busy.frame();
+                index.set_tag(filled.page, Tag::Dirty);
+                let set = Flags::UPTODATE | Flags::DIRTY;
+                cache.table.release(filled.busy, set, Flags::FAILED);
+            }
+        }
+        cache.queue_dirty(task, mapping);
+        cache.wake_busy(&shown[..count]);
+    }
+}
+
+/// A fresh frame for a part of a page: the rest of it is zero.
+fn zero_around<E: Env>(cache: &Cache<E>, busy: &Busy, part: Part) {
+    let end = part.at + part.len;
+    let page = usize::try_from(PAGE_SIZE).expect("4096");
+    cache.content().zero(busy, 0, part.at);
+    cache.content().zero(busy, end, page - end);
+}
