@@ -1,0 +1,191 @@
+//! What a frame holds in the lab: the version of each of its eight 512-byte sectors.
+//!
+//! A writer stamps every sector with a number of its own choosing; the cache, the devices and the
+//! checkers move the stamps as if they were bytes. So a checker sees lost, stale and torn data down
+//! to a sector, and a page costs 32 bytes instead of 4096.
+//!
+//! A chunk of frames starts, and ends, as `Sector::JUNK`: what a frame holds before it is filled
+//! or zeroed must not matter to anybody, and a checker that meets junk has found a bug.
+//!
+//! Concurrency: relaxed atomics. Rights (`Busy`, `Pin`) keep writers and readers apart; a device
+//! model reads and writes frames of requests that it holds.
+//!
+//! Source: design.md "Decisions to make first" 7.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use frames::{Busy, Content, FrameId, Pin, PopulateError};
+
+/// Bytes one stamp stands for.
+pub const SECTOR_SIZE: usize = 512;
+/// Stamps in a frame.
+pub const SECTORS_PER_FRAME: usize = 8;
+/// Frames made usable together: 2 MiB of pages.
+const CHUNK_FRAMES: u32 = 512;
+
+/// The content of 512 bytes: a version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sector(pub u32);
+
+impl Sector {
+    /// Bytes that are all zero.
+    pub const ZERO: Self = Self(0);
+    /// What nobody has written: a checker never accepts it.
+    pub const JUNK: Self = Self(u32::MAX);
+}
+
+/// The stamps of all frames.
+#[derive(Debug)]
+pub struct Stamps {
+    sectors: Box<[AtomicU32]>,
+    populated: Box<[AtomicBool]>,
+}
+
+impl Stamps {
+    /// Room for `frames` frames, rounded up to whole chunks; none populated.
+    #[must_use]
+    pub fn new(frames: u32) -> Self {
+        let chunks = frames.div_ceil(CHUNK_FRAMES) as usize;
+        let sectors = chunks * CHUNK_FRAMES as usize * SECTORS_PER_FRAME;
+        Self {
+            sectors: (0..sectors).map(|_| AtomicU32::new(Sector::JUNK.0)).collect(),
+            populated: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
+        }
+    }
+
+    /// What the frame holds; for device models and checkers.
+    #[must_use]
+    pub fn load(&self, frame: FrameId) -> [Sector; SECTORS_PER_FRAME] {
+        let cells = self.frame(frame);
+        core::array::from_fn(|at| Sector(cells[at].load(Ordering::Relaxed)))
+    }
+
+    /// Fills the frame; for device models.
+    pub fn store(&self, frame: FrameId, sectors: [Sector; SECTORS_PER_FRAME]) {
+        for (cell, sector) in self.frame(frame).iter().zip(sectors) {
+            cell.store(sector.0, Ordering::Relaxed);
+        }
+    }
+
+    /// How many frames are populated now.
+    #[must_use]
+    pub fn populated(&self) -> u64 {
+        let chunks = self.populated.iter().filter(|chunk| chunk.load(Ordering::Relaxed)).count();
+        chunks as u64 * u64::from(CHUNK_FRAMES)
+    }
+
+    fn frame(&self, frame: FrameId) -> &[AtomicU32] {
+        debug_assert!(
+            self.populated[(frame.0 / CHUNK_FRAMES) as usize].load(Ordering::Relaxed),
+            "{frame:?} is used and not populated"
+        );
+        let first = frame.0 as usize * SECTORS_PER_FRAME;
+        &self.sectors[first..first + SECTORS_PER_FRAME]
+    }
+
+    fn part(&self, frame: FrameId, offset: usize, len: usize) -> &[AtomicU32] {
+        &self.frame(frame)[sectors(offset)..sectors(offset + len)]
+    }
+
+    /// The chunk's first and last state: junk.
+    fn set_chunk(&self, first: FrameId, populated: bool) {
+        assert!(first.0.is_multiple_of(CHUNK_FRAMES), "{first:?} does not begin a chunk");
+        let before = self.populated[(first.0 / CHUNK_FRAMES) as usize]
+            .swap(populated, Ordering::Relaxed);
+        assert!(before != populated, "the chunk of {first:?}: populated is {populated} already");
+        let start = first.0 as usize * SECTORS_PER_FRAME;
+        for cell in &self.sectors[start..start + CHUNK_FRAMES as usize * SECTORS_PER_FRAME] {
+            cell.store(Sector::JUNK.0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Bytes as whole sectors.
+fn sectors(bytes: usize) -> usize {
+    assert!(bytes.is_multiple_of(SECTOR_SIZE), "{bytes} bytes are not whole sectors");
+    bytes / SECTOR_SIZE
+}
+
+impl Content for Stamps {
+    type Data = [Sector];
+
+    fn chunk_frames(&self) -> u32 {
+        CHUNK_FRAMES
+    }
+
+    fn populate(&self, first: FrameId) -> Result<(), PopulateError> {
+        self.set_chunk(first, true);
+        Ok(())
+    }
+
+    fn release(&self, first: FrameId) {
+        self.set_chunk(first, false);
+    }
+
+    fn new_data(bytes: usize) -> Box<[Sector]> {
+        vec![Sector::ZERO; sectors(bytes)].into()
+    }
+
+    fn data_len(data: &[Sector]) -> usize {
+        data.len() * SECTOR_SIZE
+    }
+
+    fn zero(&self, frame: &Busy, offset: usize, len: usize) {
+        for cell in self.part(frame.frame(), offset, len) {
+            cell.store(Sector::ZERO.0, Ordering::Relaxed);
+        }
+    }
+
+    fn copy_in(&self, frame: &Busy, offset: usize, data: &[Sector], from: usize, len: usize) {
+        let from = &data[sectors(from)..sectors(from + len)];
+        for (cell, sector) in self.part(frame.frame(), offset, len).iter().zip(from) {
+            cell.store(sector.0, Ordering::Relaxed);
+        }
+    }
+
+    fn copy_out(&self, frame: &Pin, offset: usize, data: &mut [Sector], to: usize, len: usize) {
+        let to = &mut data[sectors(to)..sectors(to + len)];
+        for (cell, sector) in self.part(frame.frame(), offset, len).iter().zip(to) {
+            *sector = Sector(cell.load(Ordering::Relaxed));
+        }
+    }
+
+    fn copy_frame(&self, to: &Busy, from: &Pin) {
+        self.store(to.frame(), self.load(from.frame()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_begins_as_junk_and_forgets_when_released() {
+        let stamps = Stamps::new(600);
+        assert_eq!(stamps.populated(), 0);
+        stamps.populate(FrameId(512)).unwrap();
+        assert_eq!(stamps.populated(), 512);
+        assert_eq!(stamps.load(FrameId(599)), [Sector::JUNK; 8]);
+        let versions = core::array::from_fn(|at| Sector(7 + u32::try_from(at).unwrap()));
+        stamps.store(FrameId(599), versions);
+        assert_eq!(stamps.load(FrameId(599)), versions);
+        assert_eq!(stamps.load(FrameId(600)), [Sector::JUNK; 8]);
+        stamps.release(FrameId(512));
+        stamps.populate(FrameId(512)).unwrap();
+        assert_eq!(stamps.load(FrameId(599)), [Sector::JUNK; 8]);
+    }
+
+    #[test]
+    #[should_panic(expected = "populated is true already")]
+    fn a_chunk_is_not_populated_twice() {
+        let stamps = Stamps::new(1);
+        stamps.populate(FrameId(0)).unwrap();
+        let _ = stamps.populate(FrameId(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "not whole sectors")]
+    fn partial_sectors_are_refused() {
+        sectors(513);
+    }
+}

@@ -1,0 +1,83 @@
+//! What a unit of each kind of work costs in CPU time.
+//!
+//! Costs are picoseconds per unit, so that a cost below a nanosecond is exact. `Work::User` is
+//! reported in nanoseconds and always costs what it says.
+
+use ::env::Work;
+use policy::units::Nanos;
+
+/// Picoseconds in a nanosecond.
+pub(crate) const PICOS: u64 = 1_000;
+
+/// CPU time per unit of work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CostTable {
+    picos: [u64; Work::COUNT],
+}
+
+impl CostTable {
+    /// Nothing costs anything but the program's own computing (`Work::User`).
+    #[must_use]
+    pub const fn zero() -> Self {
+        let mut picos = [0; Work::COUNT];
+        picos[Work::User as usize] = PICOS;
+        Self { picos }
+    }
+
+    /// The same table with one unit of `work` at `cost`.
+    #[must_use]
+    pub const fn with(self, work: Work, cost: Nanos) -> Self {
+        self.with_picos(work, cost.0 * PICOS)
+    }
+
+    /// The same table with one unit of `work` at `picos` picoseconds.
+    ///
+    /// # Panics
+    /// For `Work::User`, whose unit is the nanosecond.
+    #[must_use]
+    pub const fn with_picos(mut self, work: Work, picos: u64) -> Self {
+        assert!(!matches!(work, Work::User), "user time is reported in nanoseconds already");
+        self.picos[work as usize] = picos;
+        self
+    }
+
+    /// Every cost but that of `Work::User` times `numerator / denominator`, rounded down to the
+    /// picosecond: another machine, or an ablation.
+    #[must_use]
+    pub fn scaled(mut self, numerator: u32, denominator: u32) -> Self {
+        for work in Work::ALL {
+            if work != Work::User {
+                let cost = &mut self.picos[work as usize];
+                *cost = cost.saturating_mul(u64::from(numerator)) / u64::from(denominator);
+            }
+        }
+        self
+    }
+
+    /// Picoseconds per unit.
+    #[must_use]
+    pub const fn picos(&self, work: Work) -> u64 {
+        self.picos[work as usize]
+    }
+
+    /// Picoseconds of `units` units; stops at the type's maximum (half a year).
+    #[must_use]
+    pub(crate) const fn charge(&self, work: Work, units: u64) -> u64 {
+        self.picos[work as usize].saturating_mul(units)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_time_is_what_it_says_and_the_rest_is_set_by_kind() {
+        let table = CostTable::zero().with(Work::Copy, Nanos(300)).with_picos(Work::Scan, 1_500);
+        assert_eq!(table.charge(Work::User, 7), 7 * PICOS);
+        assert_eq!(table.charge(Work::Copy, 2), 600 * PICOS);
+        assert_eq!(table.charge(Work::Scan, 3), 4_500);
+        assert_eq!(table.charge(Work::Free, 3), 0);
+        assert_eq!(table.scaled(1, 3).picos(Work::Scan), 500);
+    }
+}

@@ -1,0 +1,709 @@
+//! Who runs on which CPU, and what happens next.
+//!
+//! A task needs a CPU to run. It runs in no time at all, except where it reports work: then it
+//! occupies its CPU for as long as the work costs. So the only thing to decide is the order.
+//!
+//! ```text
+//!            spawn                  dispatch (a CPU is free)
+//!   (new) ---------> on the queue -----------------------------> on a CPU
+//!                      ^   ^                                     |   |   |
+//!                      |   +-- preempted: its slice is over, ----+   |   +--> (ended)
+//!                      |       somebody waits, debt kept             |
+//!                      +--- woken, timed out --- parked <------------+
+//! ```
+//!
+//! Vocabulary: *place*, a time and a rank within it; *settle*, to bring the charges since the last
+//! switch to the scheduler; *debt*, CPU time that is charged and not yet spent; *hard*, what a task
+//! must not compute past (timers, completions, a task that was woken), as against *soft*, another
+//! CPU's computation, which it may pass by up to `QUANTUM` so as not to switch for every charge.
+//!
+//! Invariants
+//!   1. What happens next is the least place among the queue of timers and calls, the check of
+//!      slices, and the ends of computation on the busy CPUs. Places never go back.
+//!   2. A task that executes has no end of computation (`Place::NEVER`); every other task on a CPU
+//!      has one. No task executes while `next` looks.
+//!   3. The queue is empty, or no CPU is idle and the slices are going to be checked.
+//!   4. To the nanosecond, user + system + asleep + ready + stolen is the time a task has existed.
+//!
+//! Deviations: one queue, first come first served, with a fixed slice and no priorities. A task
+//! that wakes preempts one that has had its slice, as sleepers preempt hogs in Linux. Interrupts
+//! run on CPU 0; what they cost delays the task there.
+//!
+//! Concurrency: behind the mutex of `env::Core`; only the thread that runs the lab ever waits here.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ::env::{Body, Cause, Interrupt, TaskId, Unparked};
+use policy::units::{Instant, Nanos};
+
+use crate::clock::Clock;
+use crate::coroutine::Resume;
+use crate::env::LabEnv;
+use crate::event_queue::{EventQueue, Place};
+use crate::hash::TraceHash;
+use crate::record::{Blocked, TaskReport};
+
+/// How far a computation may run ahead of one on another CPU. Long against a switch (tens of
+/// nanoseconds of our own time), short against any device or pause that is studied.
+const QUANTUM: u64 = Nanos::micros(2).0;
+
+/// How long a task keeps its CPU while others wait for one (Linux: `sched_base_slice`, 3 ms).
+const SLICE: u64 = Nanos::millis(3).0;
+
+/// CPUs a lab can have: the bits of the set of idle ones.
+pub(crate) const CPUS_MAX: u32 = u128::BITS;
+
+/// The CPU that interrupts run on.
+const INTERRUPT_CPU: usize = 0;
+
+/// Steps without the clock moving before a run is given up. With a table of zero costs a whole
+/// workload can happen in one instant, so it is large: about ten seconds of our time.
+const STILL_MAX: u64 = 200_000_000;
+
+/// A closure to be called at its time.
+pub(crate) type Call = Box<dyn FnOnce(&Interrupt) + Send>;
+
+/// What stands in the queue.
+enum Due {
+    /// The task's deadline, or an older one of the same task.
+    Timer(TaskId),
+    /// A device's.
+    Call(Call),
+}
+
+/// CPU time of a task, kept by the task while it runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spent {
+    pub(crate) user: u64,
+    pub(crate) system: u64,
+}
+
+/// What the loop has to do next.
+pub(crate) enum Step {
+    /// Run the task; with its body if it has not run yet.
+    Resume { task: TaskId, resume: Resume, body: Option<Body<LabEnv>> },
+    /// Call this.
+    Call(Call),
+    /// Nothing is left that could happen.
+    Idle,
+    /// What comes next lies beyond the limit of time.
+    TimeLimit,
+    /// Time stands still (`STILL_MAX`).
+    NoProgress,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// On the queue or on a CPU.
+    Runnable,
+    /// In a park.
+    Parked,
+    Ended,
+}
+
+/// One task.
+struct Slot {
+    name: Box<str>,
+    /// How many tasks of this name there were before it. With the name, it tells random streams
+    /// apart whatever else is spawned.
+    ordinal: u64,
+    body: Option<Body<LabEnv>>,
+    state: State,
+    /// Its park has ended and it has not run since: more wakes are the same wake.
+    resuming: bool,
+    /// It was woken while it ran; the next park returns at once.
+    token: bool,
+    /// How the park ended.
+    unparked: Unparked,
+    /// Where it runs, or ran last.
+    cpu: u32,
+    debt: u64,
+    /// When the park ends by itself.
+    deadline: Place,
+    /// Time of the earliest timer that stands in the queue for it. A park with a later deadline
+    /// relies on that one to put it there: a task woken often leaves no trail of dead timers.
+    timer: u64,
+    parked_at: u64,
+    ready_since: u64,
+    account: Account,
+}
+
+/// Where its time went.
+#[derive(Default)]
+struct Account {
+    started: u64,
+    ended: Option<u64>,
+    spent: Spent,
+    ready: u64,
+    stolen: u64,
+    sleeps: u64,
+    asleep: Vec<(Cause, Nanos)>,
+    /// Asleep, and not named by an event yet.
+    unnamed: u64,
+    last_cause: Option<Cause>,
+}
+
+struct Cpu {
+    /// `TaskId::NONE` when idle.
+    task: TaskId,
+    /// When the computation of `task` ends.
+    until: Place,
+    /// `task` was just put here: it is hard for others.
+    fresh: bool,
+    slice_end: u64,
+    /// Time that interrupts took from `task`, not yet added to `until`.
+    stolen: u64,
+    /// When the last task left; it may have run ahead.
+    free_at: u64,
+}
+
+enum Source {
+    Queue,
+    Slice,
+    Cpu(usize),
+}
+
+/// Tasks, CPUs and the queue of one lab.
+pub(crate) struct Scheduler {
+    due: EventQueue<Due>,
+    slots: Vec<Slot>,
+    cpus: Vec<Cpu>,
+    idle: u128,
+    ready: VecDeque<TaskId>,
+    /// When slices are looked at; `NEVER` when nobody waits for a CPU.
+    slice: Place,
+    /// The time of the last step.
+    frontier: u64,
+    /// Steps since the time of the last step changed.
+    still: u64,
+    time_limit: u64,
+    cancelled: bool,
+    live: usize,
+    /// Tasks by name.
+    names: BTreeMap<Box<str>, u64>,
+}
+
+impl Scheduler {
+    pub(crate) fn new(cpus: u32) -> Self {
+        assert!((1..=CPUS_MAX).contains(&cpus), "a lab has 1 to {CPUS_MAX} CPUs, not {cpus}");
+        let cpu = || Cpu {
+            task: TaskId::NONE,
+            until: Place::NEVER,
+            fresh: false,
+            slice_end: 0,
+            stolen: 0,
+            free_at: 0,
+        };
+        Self {
+            due: EventQueue::new(),
+            slots: Vec::new(),
+            cpus: (0..cpus).map(|_| cpu()).collect(),
+            idle: u128::MAX >> (CPUS_MAX - cpus),
+            ready: VecDeque::new(),
+            slice: Place::NEVER,
+            frontier: 0,
+            still: 0,
+            time_limit: u64::MAX,
+            cancelled: false,
+            live: 0,
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// Makes a task, runnable from now.
+    pub(crate) fn spawn(&mut self, name: &str, body: Body<LabEnv>, clock: &Clock) -> TaskId {
+        let id = TaskId(u32::try_from(self.slots.len()).expect("fewer than 2^32 tasks a lab"));
+        let now = clock.local();
+        let ordinal = self.names.get(name).copied().unwrap_or(0);
+        self.names.insert(name.into(), ordinal + 1);
+        self.slots.push(Slot {
+            name: name.into(),
+            ordinal,
+            body: Some(body),
+            state: State::Runnable,
+            resuming: false,
+            token: false,
+            unparked: Unparked::Woken,
+            cpu: id.0 % u32::try_from(self.cpus.len()).expect("at most CPUS_MAX"),
+            debt: 0,
+            deadline: Place::NEVER,
+            timer: u64::MAX,
+            parked_at: now,
+            ready_since: now,
+            account: Account { started: now, ..Account::default() },
+        });
+        self.live += 1;
+        self.make_runnable(id, now, clock);
+        id
+    }
+
+    /// Calls `call` at `when`, or now if that has passed.
+    pub(crate) fn call_at(&mut self, when: u64, call: Call, clock: &Clock) {
+        let place = self.due.place(when.max(clock.local()));
+        self.due.push(place, Due::Call(call));
+        clock.lower_limit(place.time);
+    }
+
+    /// Ends the task's park, or remembers that it should end at once.
+    pub(crate) fn wake(&mut self, id: TaskId, clock: &Clock) {
+        let slot = self.slot(id);
+        match slot.state {
+            State::Ended => {}
+            State::Parked => self.unpark(id, Unparked::Woken, clock),
+            State::Runnable if slot.resuming => {
+                if slot.unparked == Unparked::TimedOut {
+                    slot.unparked = Unparked::Woken;
+                }
+            }
+            State::Runnable => slot.token = true,
+        }
+    }
+
+    /// Brings the charges of the executing task, on `cpu`, to the books: it computed from `before`
+    /// to `after`. True: something is due before that and the task must suspend itself.
+    #[must_use]
+    pub(crate) fn settle(
+        &mut self,
+        cpu: usize,
+        before: u64,
+        after: u64,
+        spent: Spent,
+        clock: &Clock,
+    ) -> bool {
+        let after = after + self.pay_stolen(cpu);
+        if self.first().0.time > after {
+            clock.set(after);
+            clock.set_limit(self.limit(after));
+            return false;
+        }
+        // The task has shown nobody a later time than this.
+        clock.raise_floor(before);
+        let task = self.cpus[cpu].task;
+        self.slot(task).account.spent = spent;
+        self.cpus[cpu].until = self.due.place(after);
+        self.cpus[cpu].fresh = false;
+        true
+    }
+
+    /// Parks the executing task, on `cpu`. An answer: there is no need to, or no point.
+    #[must_use]
+    pub(crate) fn park(
+        &mut self,
+        cpu: usize,
+        deadline: Option<u64>,
+        spent: Spent,
+        clock: &Clock,
+    ) -> Option<Unparked> {
+        let (task, now) = (self.cpus[cpu].task, clock.local());
+        let cancelled = self.cancelled;
+        let slot = self.slot(task);
+        if cancelled {
+            return self.answer_at_once(cpu, Unparked::Cancelled, clock);
+        }
+        if core::mem::take(&mut slot.token) {
+            return Some(Unparked::Woken);
+        }
+        slot.account.spent = spent;
+        if deadline.is_some_and(|deadline| deadline <= clock.now()) {
+            return self.give_way(cpu, clock);
+        }
+        slot.state = State::Parked;
+        slot.parked_at = now;
+        slot.account.sleeps += 1;
+        if let Some(deadline) = deadline {
+            self.set_timer(task, deadline);
+        }
+        clock.raise_floor(now);
+        self.leave(cpu, now, clock);
+        None
+    }
+
+    /// The executing task, on `cpu`, has ended.
+    pub(crate) fn finish(&mut self, cpu: usize, spent: Spent, clock: &Clock) {
+        let (task, now) = (self.cpus[cpu].task, clock.local());
+        let slot = self.slot(task);
+        slot.state = State::Ended;
+        slot.account.ended = Some(now);
+        slot.account.spent = spent;
+        self.live -= 1;
+        clock.raise_floor(now);
+        self.leave(cpu, now, clock);
+    }
+
+    /// An interrupt took `time` of its CPU.
+    pub(crate) fn interrupt(&mut self, time: u64) {
+        let cpu = &mut self.cpus[INTERRUPT_CPU];
+        if cpu.task != TaskId::NONE {
+            cpu.stolen += time;
+        }
+    }
+
+    /// What happens next; the clock and its limit are set for it.
+    pub(crate) fn next(&mut self, clock: &Clock, hash: &TraceHash) -> Step {
+        loop {
+            let (place, source) = self.first();
+            if place == Place::NEVER {
+                return Step::Idle;
+            }
+            if place.time > self.time_limit {
+                return Step::TimeLimit;
+            }
+            assert!(place.time >= self.frontier, "time goes back to {place:?}");
+            if place.time > self.frontier {
+                self.frontier = place.time;
+                self.still = 0;
+            }
+            self.still += 1;
+            if self.still > STILL_MAX {
+                return Step::NoProgress;
+            }
+            clock.set(place.time);
+            match source {
+                Source::Queue => {
+                    if let Some(call) = self.pop_due(clock, hash) {
+                        hash.add([place.time, place.seq]);
+                        return Step::Call(call);
+                    }
+                }
+                Source::Slice => self.check_slices(place.time, clock, hash),
+                Source::Cpu(cpu) => {
+                    let stolen = self.pay_stolen(cpu);
+                    if stolen > 0 {
+                        self.cpus[cpu].until = self.due.place(place.time + stolen);
+                    } else {
+                        return self.resume(cpu, clock, hash);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The world ends: every park, now and later, ends with `Cancelled`. Answers whom it met.
+    pub(crate) fn cancel(&mut self, clock: &Clock) -> Vec<Blocked> {
+        self.cancelled = true;
+        self.still = 0;
+        let mut met = Vec::new();
+        for at in 0..self.slots.len() {
+            let id = TaskId(u32::try_from(at).expect("ids are 32 bits"));
+            let slot = &mut self.slots[at];
+            if slot.state == State::Ended {
+                continue;
+            }
+            let asleep = slot.state == State::Parked;
+            slot.account.last_cause = None;
+            met.push(Blocked {
+                id,
+                name: slot.name.to_string(),
+                cause: None,
+                since: asleep.then_some(Instant(slot.parked_at)),
+                deadline: (asleep && slot.deadline != Place::NEVER)
+                    .then_some(Instant(slot.deadline.time)),
+            });
+            if asleep {
+                self.unpark(id, Unparked::Cancelled, clock);
+            }
+        }
+        met
+    }
+
+    /// After `cancel` and when all tasks have ended: a new world, at the same time. Answers the
+    /// calls that were never made.
+    pub(crate) fn reset(&mut self) -> Vec<Call> {
+        self.cancelled = false;
+        self.still = 0;
+        let calls = self.due.take_all().into_iter().filter_map(|due| match due {
+            Due::Call(call) => Some(call),
+            Due::Timer(_) => None,
+        });
+        calls.collect()
+    }
+
+    /// Bodies of tasks that never ran.
+    pub(crate) fn take_bodies(&mut self) -> Vec<Body<LabEnv>> {
+        self.slots.iter_mut().filter_map(|slot| slot.body.take()).collect()
+    }
+
+    /// A wait of the task on `cause` has ended and was emitted.
+    pub(crate) fn name_wait(&mut self, task: TaskId, cause: Cause) {
+        let Some(slot) = self.slots.get_mut(task.0 as usize) else { return };
+        let account = &mut slot.account;
+        account.last_cause = Some(cause);
+        let time = Nanos(core::mem::take(&mut account.unnamed));
+        match account.asleep.iter_mut().find(|(other, _)| *other == cause) {
+            Some((_, total)) => *total += time,
+            None => account.asleep.push((cause, time)),
+        }
+    }
+
+    /// The cause the task named last, since `cancel`.
+    pub(crate) fn last_cause(&self, task: TaskId) -> Option<Cause> {
+        self.slots[task.0 as usize].account.last_cause
+    }
+
+    pub(crate) fn name(&self, task: TaskId) -> &str {
+        &self.slots[task.0 as usize].name
+    }
+
+    pub(crate) fn ordinal(&self, task: TaskId) -> u64 {
+        self.slots[task.0 as usize].ordinal
+    }
+
+    /// Tasks that have not ended.
+    pub(crate) const fn live(&self) -> usize {
+        self.live
+    }
+
+    pub(crate) const fn set_time_limit(&mut self, limit: u64) {
+        self.time_limit = limit;
+    }
+
+    pub(crate) fn reports(&self) -> Vec<TaskReport> {
+        let report = |(id, slot): (usize, &Slot)| {
+            let account = &slot.account;
+            let mut asleep = account.asleep.clone();
+            asleep.sort_unstable();
+            TaskReport {
+                id: TaskId(u32::try_from(id).expect("ids are 32 bits")),
+                name: slot.name.to_string(),
+                started: Instant(account.started),
+                ended: account.ended.map(Instant),
+                user: Nanos(account.spent.user),
+                system: Nanos(account.spent.system),
+                asleep,
+                unnamed: Nanos(account.unnamed),
+                ready: Nanos(account.ready),
+                stolen: Nanos(account.stolen),
+                sleeps: account.sleeps,
+            }
+        };
+        self.slots.iter().enumerate().map(report).collect()
+    }
+
+    fn slot(&mut self, id: TaskId) -> &mut Slot {
+        &mut self.slots[id.0 as usize]
+    }
+
+    fn busy(&self) -> impl Iterator<Item = usize> + use<> {
+        let cpus = u32::try_from(self.cpus.len()).expect("at most CPUS_MAX");
+        let mut busy = !self.idle & (u128::MAX >> (CPUS_MAX - cpus));
+        core::iter::from_fn(move || {
+            let cpu = busy.trailing_zeros() as usize;
+            busy &= busy.wrapping_sub(1);
+            (cpu < CPUS_MAX as usize).then_some(cpu)
+        })
+    }
+
+    /// The least place of all, and whose it is.
+    fn first(&self) -> (Place, Source) {
+        let mut first = (self.due.first(), Source::Queue);
+        if self.slice < first.0 {
+            first = (self.slice, Source::Slice);
+        }
+        for cpu in self.busy() {
+            if self.cpus[cpu].until < first.0 {
+                first = (self.cpus[cpu].until, Source::Cpu(cpu));
+            }
+        }
+        first
+    }
+
+    /// How far the task that executes from `now` may compute before it must settle.
+    fn limit(&self, now: u64) -> u64 {
+        let mut hard = self.due.first().time.min(self.slice.time);
+        let mut soft = u64::MAX;
+        for cpu in self.busy() {
+            let cpu = &self.cpus[cpu];
+            if cpu.fresh {
+                hard = hard.min(cpu.until.time);
+            } else {
+                soft = soft.min(cpu.until.time);
+            }
+        }
+        hard.min(soft.max(now.saturating_add(QUANTUM)))
+    }
+
+    /// Takes the first entry of the queue; a timer is dealt with here.
+    fn pop_due(&mut self, clock: &Clock, hash: &TraceHash) -> Option<Call> {
+        let (place, due) = self.due.pop().expect("it is the first of all");
+        let task = match due {
+            Due::Call(call) => return Some(call),
+            Due::Timer(task) => task,
+        };
+        let slot = self.slot(task);
+        let current = slot.timer == place.time;
+        if current {
+            slot.timer = u64::MAX;
+        }
+        if slot.state == State::Parked && slot.deadline != Place::NEVER {
+            if slot.deadline.seq == place.seq {
+                hash.add([place.time, u64::from(task.0)]);
+                self.unpark(task, Unparked::TimedOut, clock);
+            } else if current {
+                let deadline = slot.deadline;
+                slot.timer = deadline.time;
+                self.due.push(deadline, Due::Timer(task));
+            }
+        }
+        None
+    }
+
+    fn set_timer(&mut self, task: TaskId, deadline: u64) {
+        let place = self.due.place(deadline);
+        let slot = self.slot(task);
+        slot.deadline = place;
+        if place.time < slot.timer {
+            slot.timer = place.time;
+            self.due.push(place, Due::Timer(task));
+        }
+    }
+
+    /// Ends the park of a parked task.
+    fn unpark(&mut self, id: TaskId, unparked: Unparked, clock: &Clock) {
+        let slot = self.slot(id);
+        // It may have run ahead before it parked.
+        let now = clock.local().max(slot.parked_at);
+        slot.account.unnamed += now - slot.parked_at;
+        slot.unparked = unparked;
+        slot.resuming = true;
+        slot.deadline = Place::NEVER;
+        slot.state = State::Runnable;
+        self.make_runnable(id, now, clock);
+    }
+
+    /// Gives the task an idle CPU, its last one if it can be, or a place on the queue.
+    fn make_runnable(&mut self, id: TaskId, now: u64, clock: &Clock) {
+        let slot = self.slot(id);
+        slot.ready_since = now;
+        let last = slot.cpu;
+        if self.idle == 0 {
+            self.ready.push_back(id);
+            self.arm_slices(now, clock);
+            return;
+        }
+        let cpu = if self.idle >> last & 1 == 1 { last } else { self.idle.trailing_zeros() };
+        self.dispatch(id, cpu as usize, now, clock);
+    }
+
+    /// Puts the task on the CPU, which nobody has, from `now` or from when it was free.
+    fn dispatch(&mut self, id: TaskId, at: usize, now: u64, clock: &Clock) {
+        let now = now.max(self.cpus[at].free_at);
+        let slot = &mut self.slots[id.0 as usize];
+        slot.account.ready += now - slot.ready_since;
+        slot.cpu = u32::try_from(at).expect("at most CPUS_MAX");
+        let debt = core::mem::take(&mut slot.debt);
+        self.idle &= !(1 << at);
+        let cpu = &mut self.cpus[at];
+        cpu.task = id;
+        cpu.fresh = debt == 0;
+        cpu.slice_end = now + SLICE;
+        cpu.until = self.due.place(now + debt);
+        clock.lower_limit(cpu.until.time);
+    }
+
+    /// The task on the CPU leaves it at `now`: the next one gets it.
+    fn leave(&mut self, at: usize, now: u64, clock: &Clock) {
+        let cpu = &mut self.cpus[at];
+        cpu.task = TaskId::NONE;
+        cpu.until = Place::NEVER;
+        cpu.free_at = now;
+        if let Some(next) = self.ready.pop_front() {
+            if self.ready.is_empty() {
+                self.slice = Place::NEVER;
+            }
+            let since = self.slot(next).ready_since;
+            self.dispatch(next, at, now.max(since), clock);
+        } else {
+            cpu.stolen = 0;
+            self.idle |= 1 << at;
+        }
+    }
+
+    /// The executing task's deadline has passed before it parked: whatever is due goes first.
+    fn give_way(&mut self, at: usize, clock: &Clock) -> Option<Unparked> {
+        let now = clock.local();
+        if self.ready.is_empty() && self.first().0.time > now {
+            return self.answer_at_once(at, Unparked::TimedOut, clock);
+        }
+        let task = self.cpus[at].task;
+        let slot = self.slot(task);
+        slot.unparked = Unparked::TimedOut;
+        slot.resuming = true;
+        slot.ready_since = now;
+        clock.raise_floor(now);
+        if self.ready.is_empty() {
+            self.cpus[at].until = self.due.place(now);
+            self.cpus[at].fresh = false;
+        } else {
+            self.ready.push_back(task);
+            self.leave(at, now, clock);
+        }
+        None
+    }
+
+    /// A park that does not block; a task that does nothing else comes to `Step::NoProgress`.
+    fn answer_at_once(&mut self, at: usize, unparked: Unparked, clock: &Clock) -> Option<Unparked> {
+        self.still += 1;
+        if self.still <= STILL_MAX {
+            return Some(unparked);
+        }
+        self.cpus[at].until = self.due.place(clock.local());
+        None
+    }
+
+    /// Somebody waits for a CPU from `now`: the slices must be looked at.
+    fn arm_slices(&mut self, now: u64, clock: &Clock) {
+        if self.slice == Place::NEVER {
+            let end = self.busy().map(|cpu| self.cpus[cpu].slice_end).min();
+            let end = end.expect("no CPU is idle").max(now);
+            self.slice = self.due.place(end);
+            clock.lower_limit(end);
+        }
+    }
+
+    /// Takes the CPU from every task that has had its slice, for those that wait.
+    fn check_slices(&mut self, now: u64, clock: &Clock, hash: &TraceHash) {
+        self.slice = Place::NEVER;
+        for at in self.busy() {
+            if self.ready.is_empty() {
+                return;
+            }
+            if self.cpus[at].slice_end > now {
+                continue;
+            }
+            let stolen = self.pay_stolen(at);
+            let (task, until) = (self.cpus[at].task, self.cpus[at].until.time);
+            hash.add([now, u64::from(task.0) << 1 | 1]);
+            let slot = self.slot(task);
+            slot.debt = until - now + stolen;
+            slot.ready_since = now;
+            self.ready.push_back(task);
+            self.leave(at, now, clock);
+        }
+        if !self.ready.is_empty() {
+            self.arm_slices(now, clock);
+        }
+    }
+
+    /// Books what interrupts took from the task on the CPU; answers how much to add to its time.
+    fn pay_stolen(&mut self, at: usize) -> u64 {
+        let stolen = core::mem::take(&mut self.cpus[at].stolen);
+        if stolen > 0 {
+            let task = self.cpus[at].task;
+            self.slot(task).account.stolen += stolen;
+        }
+        stolen
+    }
+
+    /// The computation on the CPU has ended: its task executes.
+    fn resume(&mut self, at: usize, clock: &Clock, hash: &TraceHash) -> Step {
+        self.cpus[at].until = Place::NEVER;
+        self.cpus[at].fresh = false;
+        clock.set_limit(self.limit(clock.local()));
+        let task = self.cpus[at].task;
+        hash.add([clock.local(), u64::from(task.0) << 32 | at as u64]);
+        let slot = self.slot(task);
+        slot.resuming = false;
+        let resume = Resume { cpu: slot.cpu, unparked: slot.unparked };
+        Step::Resume { task, resume, body: slot.body.take() }
+    }
+}

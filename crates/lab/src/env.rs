@@ -1,0 +1,401 @@
+//! The `Env` of the lab: time is a number, a wait is a switch to another coroutine.
+//!
+//! `now`, `did`, `emit` of an event nobody records, `cpu` and `random` are a few loads and stores.
+//! Whatever may change who runs next (`park`, a wake, `spawn`, a charge that reaches the clock's
+//! limit) goes to the `Scheduler` behind a mutex that is never contended.
+//!
+//! Who owns whom: `LabEnv` owns the `Core`, the contents and the devices; a task's waker and a
+//! device's `Host` own the `Core` alone, so a device that keeps its host makes no cycle.
+//!
+//! Interrupts: a device's timer is called from the loop of `Lab::run`, at its time, with an
+//! `Interrupt`. For each page of a request that ends, `Work::EndPage` is charged to the interrupt
+//! time of the lab and delays the task on the CPU that takes interrupts.
+//!
+//! Concurrency: all of it is `Sync`, and a `Lab` stays on its thread, so everything happens there.
+//! Labs share nothing; several may run side by side.
+//!
+//! Source: design.md "Architecture"; style guide A9, A12, section 3.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::task::Waker;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::task::Wake;
+
+use ::env::{
+    Body, Device, DeviceId, Env, Event, Host, Interrupt, IoDone, IoError, IoRequest, Task, TaskId,
+    Unparked, Work,
+};
+use policy::units::{Instant, Nanos};
+use rand_core::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::clock::{Clock, tick_up};
+use crate::content::Stamps;
+use crate::coroutine::{Resume, Suspender};
+use crate::cost::{CostTable, PICOS};
+use crate::cpu::{Scheduler, Spent};
+use crate::Options;
+use crate::hash::{self, TraceHash};
+use crate::record::{EventKind, Record, Recorded, hash_event, op_code};
+
+/// Words that begin an entry of the trace hash, apart from steps and events.
+const HASH_SUBMIT: u64 = 0x5355_424d;
+const HASH_DONE: u64 = 0x444f_4e45;
+const HASH_SPAWN: u64 = 0x5350_574e;
+
+/// Everything of a lab but its devices, contents and coroutines.
+pub(crate) struct Core {
+    pub(crate) clock: Clock,
+    pub(crate) hash: TraceHash,
+    scheduler: Mutex<Scheduler>,
+    costs: CostTable,
+    hz: u32,
+    seed: u64,
+    record: Record,
+    recorded: Mutex<Vec<Recorded>>,
+    /// Units reported, by kind of work.
+    units: [AtomicU64; Work::COUNT],
+    /// CPU time of interrupts, in picoseconds.
+    interrupt_picos: AtomicU64,
+    /// Requests submitted and not completed.
+    in_flight: AtomicU64,
+    hosts: AtomicU64,
+}
+
+impl Core {
+    pub(crate) fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
+        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn interrupt_time(&self) -> Nanos {
+        Nanos(self.interrupt_picos.load(Ordering::Relaxed) / PICOS)
+    }
+
+    pub(crate) fn units(&self, work: Work) -> u64 {
+        self.units[work as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_recorded(&self) -> Vec<Recorded> {
+        core::mem::take(&mut *self.recorded.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn spawn(&self, name: &str, body: Body<LabEnv>) -> TaskId {
+        let id = self.scheduler().spawn(name, body, &self.clock);
+        self.hash.add([HASH_SPAWN, self.clock.local(), u64::from(id.0), hash::name(name)]);
+        id
+    }
+
+    /// The random stream of the `ordinal`-th task, or host, of this name.
+    fn stream(&self, name: &str, ordinal: u64) -> Pcg64Mcg {
+        let seed = [hash::name(name), ordinal].into_iter().fold(self.seed, hash::mix);
+        Pcg64Mcg::seed_from_u64(hash::finish(seed))
+    }
+
+    fn task_stream(&self, id: TaskId) -> Pcg64Mcg {
+        let scheduler = self.scheduler();
+        self.stream(scheduler.name(id), scheduler.ordinal(id))
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant(self.clock.now())
+    }
+
+    fn count(&self, work: Work, units: u64) {
+        let cell = &self.units[work as usize];
+        cell.store(cell.load(Ordering::Relaxed) + units, Ordering::Relaxed);
+    }
+
+    /// Charges the end of `pages` pages of I/O to the CPU that takes interrupts.
+    fn end_pages(&self, pages: u64) {
+        self.count(Work::EndPage, pages);
+        let charge = self.costs.charge(Work::EndPage, pages);
+        if charge > 0 {
+            let before = self.interrupt_picos.load(Ordering::Relaxed);
+            let after = before + charge;
+            self.interrupt_picos.store(after, Ordering::Relaxed);
+            self.scheduler().interrupt(after / PICOS - before / PICOS);
+        }
+    }
+}
+
+/// One task's own part: its CPU time, its chance, and the way to suspend it.
+pub struct Local {
+    core: Arc<Core>,
+    suspender: Suspender,
+    waker: Waker,
+    random: Pcg64Mcg,
+    spent: Spent,
+    /// Picoseconds charged that do not make a nanosecond yet.
+    picos: u64,
+    cpu: u32,
+}
+
+impl Local {
+    /// Gives control to the loop; answers how the park ended, if it was one.
+    fn suspend(&mut self) -> Unparked {
+        let Resume { cpu, unparked } = self.suspender.suspend();
+        self.cpu = cpu;
+        unparked
+    }
+}
+
+impl Drop for Local {
+    /// The body has returned, or panicked.
+    fn drop(&mut self) {
+        self.core.scheduler().finish(self.cpu as usize, self.spent, &self.core.clock);
+    }
+}
+
+struct TaskWaker {
+    core: Arc<Core>,
+    task: TaskId,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.core.scheduler().wake(self.task, &self.core.clock);
+    }
+}
+
+/// Sees every completion before the submitter does.
+struct Probe {
+    core: Arc<Core>,
+}
+
+impl IoDone for Probe {
+    fn io_done(&self, context: &Interrupt, request: Box<IoRequest>, result: Result<(), IoError>) {
+        let core = &*self.core;
+        core.in_flight.store(core.in_flight() - 1, Ordering::Relaxed);
+        let words = request_words(&request);
+        let failed = u64::from(result.is_err());
+        core.hash.add([HASH_DONE, core.clock.local(), words[0], words[1], words[2], failed]);
+        core.end_pages(request.pages().0);
+        request.complete(context, result);
+    }
+}
+
+/// What tells a request apart.
+fn request_words(request: &IoRequest) -> [u64; 3] {
+    let target = u64::from(request.device.0) << 32 | u64::from(request.object.0);
+    [target, request.offset.0, hash::mix(op_code(request.op), request.pages().0)]
+}
+
+/// What a device may use of the lab.
+struct LabHost {
+    core: Arc<Core>,
+    random: Mutex<Pcg64Mcg>,
+}
+
+impl Host for LabHost {
+    fn now(&self) -> Instant {
+        self.core.now()
+    }
+
+    fn at(&self, when: Instant, what: Box<dyn FnOnce(&Interrupt) + Send>) {
+        self.core.scheduler().call_at(when.0, what, &self.core.clock);
+    }
+
+    fn random(&self) -> u64 {
+        self.random.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
+    }
+}
+
+/// The world of a lab.
+pub struct LabEnv {
+    pub(crate) core: Arc<Core>,
+    stamps: Arc<Stamps>,
+    devices: RwLock<Vec<Arc<dyn Device>>>,
+    probe: Arc<dyn IoDone>,
+}
+
+impl LabEnv {
+    pub(crate) fn new(options: Options) -> Self {
+        let core = Arc::new(Core {
+            clock: Clock::new(),
+            hash: TraceHash::new(options.seed),
+            scheduler: Mutex::new(Scheduler::new(options.cpus)),
+            costs: options.costs,
+            hz: options.hz,
+            seed: options.seed,
+            record: options.record,
+            recorded: Mutex::new(Vec::new()),
+            units: [const { AtomicU64::new(0) }; Work::COUNT],
+            interrupt_picos: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            hosts: AtomicU64::new(0),
+        });
+        Self {
+            stamps: Arc::new(Stamps::new(options.frames)),
+            devices: RwLock::new(Vec::new()),
+            probe: Arc::new(Probe { core: Arc::clone(&core) }),
+            core,
+        }
+    }
+
+    /// The contents, to be kept by a device model.
+    #[must_use]
+    pub fn stamps(&self) -> Arc<Stamps> {
+        Arc::clone(&self.stamps)
+    }
+
+    /// A host with a random stream of its own: give each device one.
+    #[must_use]
+    pub fn host(&self) -> Arc<dyn Host> {
+        let ordinal = self.core.hosts.fetch_add(1, Ordering::Relaxed);
+        let random = Mutex::new(self.core.stream("host", ordinal));
+        Arc::new(LabHost { core: Arc::clone(&self.core), random })
+    }
+
+    /// Makes a device known.
+    ///
+    /// # Panics
+    /// At the 65,536th.
+    pub fn add_device(&self, device: Arc<dyn Device>) -> DeviceId {
+        let mut devices = self.devices.write().unwrap_or_else(PoisonError::into_inner);
+        let id = u16::try_from(devices.len()).expect("fewer than 2^16 devices a lab");
+        devices.push(device);
+        DeviceId(id)
+    }
+
+    /// A device that was added.
+    ///
+    /// # Panics
+    /// If it was not.
+    #[must_use]
+    pub fn device(&self, id: DeviceId) -> Arc<dyn Device> {
+        let devices = self.devices.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(devices.get(id.0 as usize).expect("a request names a device that was added"))
+    }
+
+    /// Forgets the devices, so that what they own goes with the lab.
+    pub(crate) fn clear_devices(&self) {
+        let devices =
+            core::mem::take(&mut *self.devices.write().unwrap_or_else(PoisonError::into_inner));
+        drop(devices);
+    }
+
+    /// Runs the body of a task on its own coroutine.
+    pub(crate) fn run_task(
+        &self,
+        id: TaskId,
+        suspender: Suspender,
+        first: Resume,
+        body: Body<Self>,
+    ) {
+        let core = Arc::clone(&self.core);
+        let waker = Waker::from(Arc::new(TaskWaker { core: Arc::clone(&core), task: id }));
+        let random = core.task_stream(id);
+        let spent = Spent::default();
+        let local = Local { core, suspender, waker, random, spent, picos: 0, cpu: first.cpu };
+        body(&mut Task::new(self, local, id));
+    }
+
+    /// Brings the running task's charges to the scheduler and lets what is due go first.
+    #[cold]
+    #[inline(never)]
+    fn settle(&self, local: &mut Local, before: u64, after: u64) {
+        let core = &*self.core;
+        let cpu = local.cpu as usize;
+        let suspend = core.scheduler().settle(cpu, before, after, local.spent, &core.clock);
+        if suspend {
+            local.suspend();
+        }
+    }
+}
+
+impl Env for LabEnv {
+    type Content = Stamps;
+    type Local = Local;
+
+    #[inline]
+    fn now(&self) -> Instant {
+        self.core.now()
+    }
+
+    fn park(&self, local: &mut Local, deadline: Option<Instant>) -> Unparked {
+        let core = &*self.core;
+        let deadline = deadline.and_then(|deadline| {
+            // One that has passed is not moved to the next tick.
+            let hz = if deadline.0 <= core.clock.now() { 0 } else { core.hz };
+            tick_up(deadline.0, hz)
+        });
+        let parked =
+            core.scheduler().park(local.cpu as usize, deadline, local.spent, &core.clock);
+        parked.unwrap_or_else(|| local.suspend())
+    }
+
+    #[inline]
+    fn waker(&self, local: &Local) -> Waker {
+        local.waker.clone()
+    }
+
+    #[inline]
+    fn did(&self, local: &mut Local, work: Work, units: u64) {
+        let core = &*self.core;
+        core.count(work, units);
+        let picos = core.costs.charge(work, units).saturating_add(local.picos);
+        let time = picos / PICOS;
+        local.picos = picos % PICOS;
+        if work == Work::User {
+            local.spent.user += time;
+        } else {
+            local.spent.system += time;
+        }
+        let before = core.clock.local();
+        let after = before + time;
+        if after < core.clock.limit() {
+            core.clock.set(after);
+        } else {
+            self.settle(local, before, after);
+        }
+    }
+
+    fn submit(&self, mut request: Box<IoRequest>) {
+        let core = &*self.core;
+        request.submitted = core.now();
+        request.on_done(Arc::clone(&self.probe));
+        core.in_flight.store(core.in_flight() + 1, Ordering::Relaxed);
+        let words = request_words(&request);
+        core.hash.add([HASH_SUBMIT, core.clock.local(), words[0], words[1], words[2]]);
+        self.device(request.device).submit(request);
+    }
+
+    fn spawn(&self, name: &str, body: Body<Self>) {
+        self.core.spawn(name, body);
+    }
+
+    #[inline]
+    fn cpu(&self, local: &Local) -> usize {
+        local.cpu as usize
+    }
+
+    #[inline]
+    fn random(&self, local: &mut Local) -> u64 {
+        local.random.next_u64()
+    }
+
+    fn emit(&self, task: TaskId, event: &Event) {
+        let core = &*self.core;
+        let at = core.now();
+        hash_event(&core.hash, at, task, event);
+        if let Event::Waited { cause, .. } = event {
+            core.scheduler().name_wait(task, *cause);
+        }
+        if core.record != Record::NONE && core.record.has(EventKind::of(event)) {
+            let recorded = Recorded { at, task, event: event.clone() };
+            core.recorded.lock().unwrap_or_else(PoisonError::into_inner).push(recorded);
+        }
+    }
+
+    fn content(&self) -> &Stamps {
+        &self.stamps
+    }
+}
