@@ -1,0 +1,198 @@
+//! A cache in the lab over a plain disk of a fixed rate.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use env::{Device, DeviceInfo, Host, IoError, IoOp, IoRequest, ObjectId, Task};
+use lab::{CostTable, Lab, LabEnv, Options as LabOptions, Sector};
+use mm::{Cache, DeviceOptions, File, Options};
+use policy::dirty::{Law, Threshold};
+use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
+
+/// One disk: requests one after another at `rate` bytes a second; contents by page.
+pub struct Disk {
+    host: Arc<dyn Host>,
+    env: Arc<LabEnv>,
+    pub rate: u64,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+pub struct State {
+    free_at: Instant,
+    pub pages: BTreeMap<(u32, u64), [Sector; 8]>,
+    pub writes: u64,
+    pub flushes: u64,
+    pub len: BTreeMap<u32, u64>,
+    /// Writes fail from the first of these to before the second, counted in requests.
+    pub fail_writes: std::ops::Range<u64>,
+    pub fail_flushes: bool,
+}
+
+impl Disk {
+    pub fn new(lab: &Lab, rate: u64) -> Arc<Self> {
+        let state = Arc::default();
+        Arc::new(Self {
+            host: lab.host(),
+            env: Arc::clone(lab.env()),
+            rate,
+            state,
+        })
+    }
+
+    pub fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn finish(env: &LabEnv, state: &Mutex<State>, request: &IoRequest) -> Result<(), IoError> {
+        use env::Env as _;
+        let mut state = state.lock().unwrap();
+        let first = request.offset.0 >> PAGE_SHIFT;
+        match request.op {
+            IoOp::Read => {
+                for (page, frame) in (first..).zip(&request.frames) {
+                    let data = state.pages.get(&(request.object.0, page)).copied();
+                    env.content().store(*frame, data.unwrap_or_default());
+                }
+            }
+            IoOp::Write => {
+                let nth = state.writes;
+                state.writes += 1;
+                if state.fail_writes.contains(&nth) {
+                    return Err(IoError::Failed { errno: 5 });
+                }
+                for (page, frame) in (first..).zip(&request.frames) {
+                    let data = env.content().load(*frame);
+                    state.pages.insert((request.object.0, page), data);
+                }
+            }
+            IoOp::Flush => {
+                state.flushes += 1;
+                if state.fail_flushes {
+                    return Err(IoError::Failed { errno: 5 });
+                }
+            }
+            IoOp::SetLen { len } => {
+                state.len.insert(request.object.0, len.0);
+                let gone = len.0.div_ceil(4096);
+                state
+                    .pages
+                    .retain(|(object, page), _| *object != request.object.0 || *page < gone);
+                let tail = len.0 % 4096;
+                if let Some(data) = state.pages.get_mut(&(request.object.0, len.0 >> 12)) {
+                    for sector in &mut data[tail.div_ceil(512) as usize..] {
+                        *sector = Sector(0);
+                    }
+                }
+            }
+            IoOp::Allocate { .. } | IoOp::Discard { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+impl Device for Disk {
+    fn submit(&self, request: Box<IoRequest>) {
+        let time = match request.op {
+            IoOp::Read | IoOp::Write => {
+                Nanos(request.pages().bytes().0 * 1_000_000_000 / self.rate)
+            }
+            _ => Nanos::micros(10),
+        };
+        let when = {
+            let mut state = self.state.lock().unwrap();
+            state.free_at = state.free_at.max(self.host.now()) + time;
+            state.free_at
+        };
+        let (env, state) = (Arc::clone(&self.env), Arc::clone(&self.state));
+        self.host.at(
+            when,
+            Box::new(move |context| {
+                let result = Self::finish(&env, &state, &request);
+                request.complete(context, result);
+            }),
+        );
+    }
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            alignment: 512,
+            stable_writes: false,
+        }
+    }
+}
+
+pub struct World {
+    pub lab: Lab,
+    pub disk: Arc<Disk>,
+    pub options: Options,
+    pub device: DeviceOptions,
+}
+
+pub fn world(frames: u32, rate: u64) -> World {
+    let lab = Lab::new(LabOptions {
+        cpus: 2,
+        hz: 1000,
+        seed: 1,
+        frames,
+        costs: CostTable::zero(),
+        ..LabOptions::default()
+    });
+    let disk = Disk::new(&lab, rate);
+    let options = Options::new(frames, 2);
+    World {
+        lab,
+        disk,
+        options,
+        device: DeviceOptions::default(),
+    }
+}
+
+impl World {
+    pub fn law(mut self, law: Law) -> Self {
+        self.options.dirty.law = law;
+        self
+    }
+
+    pub fn limits(mut self, dirty: u64, background: u64) -> Self {
+        self.options.dirty.dirty = Threshold::Pages(Pages(dirty));
+        self.options.dirty.background = Threshold::Pages(Pages(background));
+        self
+    }
+
+    /// Runs `body` with a cache and one open file of `len` bytes, then shuts the cache down.
+    pub fn run<T: Send + 'static>(
+        &mut self,
+        len: u64,
+        body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &Arc<File<LabEnv>>) -> T
+        + Send
+        + 'static,
+    ) -> T {
+        let env = Arc::clone(self.lab.env());
+        let (options, device) = (self.options.clone(), self.device);
+        let info = self.disk.info();
+        let id = self
+            .lab
+            .add_device(Arc::clone(&self.disk) as Arc<dyn Device>);
+        self.lab
+            .run(move |task| {
+                let cache = Cache::new(env, options).unwrap();
+                let device = cache.add_device(task, id, info, device).unwrap();
+                let file = cache.open(task, device, ObjectId(1), Bytes(len)).unwrap();
+                let answer = body(task, &cache, &file);
+                let _ = cache.shutdown(task);
+                let stats = cache.stats();
+                assert!(stats.is_conserved(), "pages were lost: {stats:?}");
+                answer
+            })
+            .unwrap()
+    }
+}
+
+/// Data for `pages` pages: version `version` in every sector, with its place in it.
+pub fn data(first_page: u32, pages: u32, version: u32) -> Vec<Sector> {
+    (0..pages * 8)
+        .map(|at| Sector((version << 24) | (first_page * 8 + at + 1)))
+        .collect()
+}

@@ -1,0 +1,207 @@
+//! The data path in the lab: what is written is read, limits hold, writers are paced.
+
+mod common;
+
+use common::{data, world};
+use lab::Sector;
+use mm::{Error, Reader};
+use policy::dirty::Law;
+use policy::units::{Bytes, Nanos, Pages};
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn what_is_written_is_read_back_through_a_small_cache() {
+    let mut world = world(4096, 64 * MIB);
+    world.run(0, |task, cache, file| {
+        let mut writer = cache.writer();
+        for mib in 0..64u32 {
+            let chunk = data(mib * 256, 256, 1);
+            let offset = Bytes(u64::from(mib) * MIB);
+            assert_eq!(
+                file.write(task, &mut writer, offset, &chunk),
+                Ok(Bytes(MIB))
+            );
+        }
+        file.sync(task).unwrap();
+        let mut reader = Reader::default();
+        for mib in 0..64u32 {
+            let mut chunk = vec![Sector(0); 2048];
+            let offset = Bytes(u64::from(mib) * MIB);
+            assert_eq!(
+                file.read(task, &mut reader, offset, &mut chunk),
+                Ok(Bytes(MIB))
+            );
+            assert_eq!(chunk, data(mib * 256, 256, 1), "MiB {mib}");
+        }
+        let stats = cache.stats();
+        assert!(stats.cached <= Pages(4096));
+        assert!(
+            stats.read_in > Pages(8192),
+            "most of it was evicted and read again"
+        );
+    });
+    let disk = world.disk.state();
+    assert_eq!(disk.pages.len(), 64 * 256);
+    assert!(disk.flushes >= 1);
+}
+
+#[test]
+fn a_writer_is_paced_to_the_device_and_no_pause_is_long() {
+    for law in [Law::RateBased, Law::SoftRegion { measured: true }] {
+        let mut world = world(65536, 16 * MIB).law(law).limits(16384, 8192);
+        let longest = world.run(0, |task, cache, file| {
+            let mut writer = cache.writer();
+            let mut longest = Nanos::ZERO;
+            for mib in 0..512u32 {
+                let began = task.now();
+                let offset = Bytes(u64::from(mib) * MIB);
+                file.write(task, &mut writer, offset, &data(mib * 256, 256, 1))
+                    .unwrap();
+                longest = longest.max(task.now().since(began));
+                assert!(cache.stats().dirty + cache.stats().writeback <= Pages(16384 + 256));
+            }
+            longest
+        });
+        assert!(longest <= Nanos::millis(1000), "{law:?}: {longest:?}");
+        let elapsed = world.lab.now();
+        assert!(
+            elapsed.0 > 30_000_000_000,
+            "{law:?}: the device needs 32 s, not {elapsed:?}"
+        );
+        assert!(
+            elapsed.0 < 36_000_000_000,
+            "{law:?}: the device was idle: {elapsed:?}"
+        );
+    }
+}
+
+#[test]
+fn a_throttled_writer_of_2_6_36_writes_itself() {
+    let mut world = world(65536, 16 * MIB)
+        .law(Law::ForegroundWriteback)
+        .limits(16384, 8192);
+    world.run(0, |task, cache, file| {
+        let mut writer = cache.writer();
+        for mib in 0..256u32 {
+            let offset = Bytes(u64::from(mib) * MIB);
+            file.write(task, &mut writer, offset, &data(mib * 256, 256, 1))
+                .unwrap();
+        }
+    });
+    let elapsed = world.lab.now();
+    assert!(elapsed.0 < 19_000_000_000, "{elapsed:?}");
+}
+
+#[test]
+fn partial_writes_keep_the_rest_of_the_page() {
+    let mut world = world(1024, 64 * MIB);
+    world.run(0, |task, cache, file| {
+        let mut writer = cache.writer();
+        file.write(task, &mut writer, Bytes(0), &data(0, 64, 1))
+            .unwrap();
+        file.sync(task).unwrap();
+        // Push it out, then write half a sector run into a page that has to be read first.
+        file.write(task, &mut writer, Bytes(MIB), &data(256, 4096, 2))
+            .unwrap();
+        let part = [Sector(77), Sector(78)];
+        file.write(task, &mut writer, Bytes(5 * 4096 + 1024), &part)
+            .unwrap();
+        let mut page = vec![Sector(0); 8];
+        let mut reader = Reader::default();
+        file.read(task, &mut reader, Bytes(5 * 4096), &mut page)
+            .unwrap();
+        let mut expected = data(5, 1, 1);
+        expected[2] = Sector(77);
+        expected[3] = Sector(78);
+        assert_eq!(page, expected);
+    });
+}
+
+#[test]
+fn a_pin_is_a_snapshot() {
+    let mut world = world(1024, 64 * MIB);
+    world.run(0, |task, cache, file| {
+        let mut writer = cache.writer();
+        file.write(task, &mut writer, Bytes(0), &data(0, 4, 1))
+            .unwrap();
+        let pinned = file.pin(task, 2).unwrap();
+        file.write(task, &mut writer, Bytes(0), &data(0, 4, 2))
+            .unwrap();
+        let seen = pinned.content().load(pinned.pin().frame());
+        assert_eq!(seen.to_vec(), data(2, 1, 1), "the pin still sees version 1");
+        drop(pinned);
+        let mut page = vec![Sector(0); 8];
+        file.read(task, &mut Reader::default(), Bytes(2 * 4096), &mut page)
+            .unwrap();
+        assert_eq!(page, data(2, 1, 2));
+        file.sync(task).unwrap();
+        let stats = cache.stats();
+        assert_eq!(
+            stats.free + stats.cached,
+            stats.frames,
+            "the old frame was freed: {stats:?}"
+        );
+    });
+}
+
+#[test]
+fn truncation_drops_what_lies_beyond_and_zeroes_the_tail() {
+    let mut world = world(1024, 64 * MIB);
+    world.run(0, |task, cache, file| {
+        let mut writer = cache.writer();
+        file.write(task, &mut writer, Bytes(0), &data(0, 64, 1))
+            .unwrap();
+        file.truncate(task, Bytes(10 * 4096 + 512)).unwrap();
+        assert_eq!(file.len(), Bytes(10 * 4096 + 512));
+        file.truncate(task, Bytes(64 * 4096)).unwrap();
+        let mut page = vec![Sector(9); 16];
+        file.read(task, &mut Reader::default(), Bytes(10 * 4096), &mut page)
+            .unwrap();
+        let mut expected = vec![Sector(0); 16];
+        expected[0] = data(10, 1, 1)[0];
+        assert_eq!(page, expected);
+        file.sync(task).unwrap();
+    });
+    assert_eq!(world.disk.state().len[&1], 64 * 4096);
+}
+
+#[test]
+fn a_failed_write_keeps_the_page_dirty_and_sync_fails_until_it_is_written() {
+    let mut world = world(1024, 64 * MIB);
+    world.disk.state().fail_writes = 0..2;
+    world.run(0, |task, cache, file| {
+        let mut writer = cache.writer();
+        file.write(task, &mut writer, Bytes(0), &data(0, 4, 1))
+            .unwrap();
+        assert!(matches!(file.sync(task), Err(Error::WriteFailed { .. })));
+        assert_eq!(cache.stats().dirty, Pages(4), "nothing dirty was dropped");
+        assert!(matches!(file.sync(task), Err(Error::WriteFailed { .. })));
+        // The third try goes through. The error was told to this holder already.
+        while file.sync(task).is_err() {}
+        assert_eq!(cache.stats().dirty, Pages(0));
+        file.sync(task).unwrap();
+    });
+    assert_eq!(world.disk.state().pages.len(), 4);
+}
+
+#[test]
+fn a_failed_flush_fails_the_device_until_it_is_reopened() {
+    let mut world = world(1024, 64 * MIB);
+    world.disk.state().fail_flushes = true;
+    let disk = std::sync::Arc::clone(&world.disk);
+    world.run(0, move |task, cache, file| {
+        let mut writer = cache.writer();
+        file.write(task, &mut writer, Bytes(0), &data(0, 4, 1))
+            .unwrap();
+        assert!(matches!(file.sync(task), Err(Error::FlushFailed { .. })));
+        disk.state().fail_flushes = false;
+        assert!(matches!(file.sync(task), Err(Error::FlushFailed { .. })));
+        let again = file.write(task, &mut writer, Bytes(0), &data(0, 4, 1));
+        assert!(matches!(again, Err(Error::FlushFailed { .. })));
+        cache.reopen_device(task, policy::dirty::DeviceIndex(0));
+        file.write(task, &mut writer, Bytes(0), &data(0, 4, 2))
+            .unwrap();
+        file.sync(task).unwrap();
+    });
+}
