@@ -1,0 +1,405 @@
+//! Every interleaving, under the weak memory model, of the protocols that `mm` builds on.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p tidegate-frames --test loom --release`
+//!
+//! A frame's content is modelled twice: by a cell that fails the model when a read and a write are not
+//! ordered (`Content::cell`), and by a relaxed atomic that may show any value the orderings allow.
+#![cfg(loom)]
+
+use frames::stack::IndexStack;
+use frames::{Flags, FrameId, FrameTable, NodePool, Owner, PageIndex, Pin, Refusal, Slot};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use loom::thread;
+
+const A: Owner = Owner { file: 1, index: 0 };
+const B: Owner = Owner { file: 2, index: 5 };
+const FRAME: FrameId = FrameId(0);
+
+struct Content {
+    cell: UnsafeCell<()>,
+    value: AtomicU32,
+}
+
+impl Content {
+    fn new(value: u32) -> Self {
+        Self {
+            cell: UnsafeCell::new(()),
+            value: AtomicU32::new(value),
+        }
+    }
+
+    fn write(&self, value: u32) {
+        self.cell.with_mut(|_| self.value.store(value, Relaxed));
+    }
+
+    fn read(&self) -> u32 {
+        self.cell.with(|_| self.value.load(Relaxed))
+    }
+}
+
+struct World {
+    table: FrameTable,
+    content: Content,
+    freed: AtomicU32,
+}
+
+impl World {
+    /// Frame 0 holds page `A`, whose content is its file number.
+    fn with_page(flags: Flags) -> Arc<Self> {
+        let world = Self {
+            table: FrameTable::new(1),
+            content: Content::new(A.file),
+            freed: AtomicU32::new(0),
+        };
+        let busy = world.table.claim(FRAME);
+        world.table.adopt(&busy, A);
+        world
+            .table
+            .release(busy, Flags::UPTODATE | flags, Flags::NONE);
+        Arc::new(world)
+    }
+
+    /// Pins and reads; what was read is `owner`'s whenever the pin was had.
+    fn read(&self, owner: Owner) -> Result<(), Refusal> {
+        let pin = self.table.try_pin(FRAME, owner)?;
+        assert_eq!(
+            self.content.read(),
+            owner.file,
+            "the content of another page"
+        );
+        assert_eq!(self.table.owner(FRAME), owner);
+        assert!(!self.table.unpin(pin));
+        Ok(())
+    }
+
+    /// Reclaims the frame from `A` and reuses it for `B`.
+    fn reuse(&self) -> Result<(), Refusal> {
+        let busy = self.table.try_busy_clean(FRAME)?;
+        let frame = self.table.disown(busy);
+        let busy = self.table.claim(frame);
+        self.table.adopt(&busy, B);
+        self.content.write(B.file);
+        self.table.release(busy, Flags::UPTODATE, Flags::NONE);
+        Ok(())
+    }
+
+    fn unpin(&self, pin: Pin) {
+        if self.table.unpin(pin) {
+            self.free_orphan();
+        }
+    }
+
+    fn free_orphan(&self) {
+        if self.table.take_orphan(FRAME) {
+            self.content.write(0);
+            self.freed.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+fn model(preemptions: Option<usize>, run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions;
+    builder.max_branches = 20_000;
+    builder.check(run);
+}
+
+#[test]
+fn a_reader_never_sees_the_next_owners_content() {
+    model(Some(3), || {
+        let world = World::with_page(Flags::NONE);
+        let reclaimer = {
+            let world = world.clone();
+            thread::spawn(move || world.reuse().is_ok())
+        };
+        let reader_of_b = {
+            let world = world.clone();
+            thread::spawn(move || world.read(B).is_ok())
+        };
+        let _ = world.read(A);
+        reclaimer.join().unwrap();
+        reader_of_b.join().unwrap();
+        assert_eq!(world.table.flags(FRAME).pins(), 0);
+    });
+}
+
+#[test]
+fn a_reader_never_sees_a_page_being_written() {
+    // The writer leaves the very same state word behind: only the ordering of the step tells.
+    model(None, || {
+        let world = World::with_page(Flags::NONE);
+        let writer = {
+            let world = world.clone();
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    let Ok(busy) = world.table.try_busy(FRAME, A) else {
+                        continue;
+                    };
+                    world.content.write(77);
+                    world.content.write(A.file);
+                    world.table.release(busy, Flags::NONE, Flags::NONE);
+                }
+            })
+        };
+        for _ in 0..2 {
+            let _ = world.read(A);
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_stale_lookup_disturbs_nobody() {
+    model(None, || {
+        let world = World::with_page(Flags::NONE);
+        let stale = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let refusal = world
+                    .table
+                    .try_pin(FRAME, Owner { file: 9, index: 9 })
+                    .unwrap_err();
+                assert_eq!(refusal, Refusal::Gone);
+            })
+        };
+        world
+            .reuse()
+            .expect("nobody has this page pinned, not even for a moment");
+        stale.join().unwrap();
+    });
+}
+
+#[test]
+fn an_orphan_is_freed_exactly_once() {
+    model(None, || {
+        let world = World::with_page(Flags::DIRTY);
+        assert!(world.table.try_begin_writeback(FRAME));
+        let pin = world.table.try_pin(FRAME, A).unwrap();
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || {
+                assert_eq!(world.content.read(), A.file);
+                world.unpin(pin);
+            })
+        };
+        let flusher = {
+            let world = world.clone();
+            thread::spawn(move || {
+                assert_eq!(world.content.read(), A.file);
+                let before = world.table.end_writeback(FRAME, false);
+                if before.has(Flags::ORPHAN) && before.pins() == 0 {
+                    world.free_orphan();
+                }
+            })
+        };
+        let orphaned = world.table.try_orphan(FRAME);
+        reader.join().unwrap();
+        flusher.join().unwrap();
+        assert_eq!(
+            world.freed.load(Relaxed),
+            u32::from(orphaned),
+            "freed once, or not an orphan at all"
+        );
+        assert_eq!(world.table.flags(FRAME).has(Flags::FREE), orphaned);
+        assert_eq!(world.table.flags(FRAME).has(Flags::CACHED), !orphaned);
+    });
+}
+
+#[test]
+fn a_late_reader_does_not_revive_an_orphan() {
+    model(None, || {
+        let world = World::with_page(Flags::NONE);
+        let pin = world.table.try_pin(FRAME, A).unwrap();
+        let late = {
+            let world = world.clone();
+            thread::spawn(move || {
+                if let Ok(pin) = world.table.try_pin(FRAME, A) {
+                    assert_eq!(world.content.read(), A.file);
+                    world.unpin(pin);
+                }
+            })
+        };
+        assert!(world.table.try_orphan(FRAME), "it is pinned here");
+        world.unpin(pin);
+        late.join().unwrap();
+        assert_eq!(world.freed.load(Relaxed), 1);
+        assert_eq!(world.table.flags(FRAME), Flags::FREE);
+    });
+}
+
+/// Writes the page back if it is dirty, as the flusher does. The device sees `content` at some moment in
+/// between: a writer may overwrite it meanwhile (decision 4), so only the atomic is read here.
+fn flush(world: &World, device: &AtomicU32, fails: bool) {
+    if world.table.try_begin_writeback(FRAME) {
+        let seen = world.content.value.load(Relaxed);
+        if !fails {
+            device.store(seen, Relaxed);
+        }
+        world.table.end_writeback(FRAME, fails);
+    }
+}
+
+#[test]
+fn a_write_beside_writeback_is_never_lost() {
+    for fails in [false, true] {
+        model(None, move || {
+            let world = World::with_page(Flags::DIRTY);
+            let device = Arc::new(AtomicU32::new(0));
+            let writer = {
+                let world = world.clone();
+                thread::spawn(move || {
+                    for version in [10, 11] {
+                        let busy = world
+                            .table
+                            .try_busy(FRAME, A)
+                            .expect("nobody else is busy, nobody pins");
+                        world.content.write(version);
+                        world.table.release(busy, Flags::DIRTY, Flags::NONE);
+                    }
+                })
+            };
+            flush(&world, &device, fails);
+            writer.join().unwrap();
+            let clean = !world.table.flags(FRAME).has(Flags::DIRTY);
+            assert!(
+                !clean || device.load(Relaxed) == 11,
+                "clean, and the device has an older version"
+            );
+            flush(&world, &device, false);
+            assert_eq!(device.load(Relaxed), 11);
+        });
+    }
+}
+
+#[test]
+fn one_of_two_flushers_writes_a_page() {
+    model(None, || {
+        let world = World::with_page(Flags::DIRTY);
+        let other = {
+            let world = world.clone();
+            thread::spawn(move || world.table.try_begin_writeback(FRAME))
+        };
+        let mine = world.table.try_begin_writeback(FRAME);
+        assert_ne!(mine, other.join().unwrap());
+    });
+}
+
+#[test]
+fn the_node_stack_hands_a_node_to_one_thread() {
+    model(Some(4), || {
+        let stack = Arc::new((
+            IndexStack::full(3),
+            [Content::new(0), Content::new(0), Content::new(0)],
+        ));
+        // Pops two and puts the first back, so that the head comes back with another `next` below it.
+        let shuffler = {
+            let stack = stack.clone();
+            thread::spawn(move || {
+                let (stack, nodes) = &*stack;
+                let first = stack.try_pop();
+                let second = stack.try_pop();
+                for held in [first, second].into_iter().flatten() {
+                    nodes[held as usize].write(1);
+                }
+                first.into_iter().for_each(|first| stack.push(first));
+                second
+            })
+        };
+        let mine = {
+            let (stack, nodes) = &*stack;
+            let mine = [stack.try_pop(), stack.try_pop()];
+            for held in mine.into_iter().flatten() {
+                nodes[held as usize].write(2);
+            }
+            mine
+        };
+        let theirs = shuffler.join().unwrap();
+        let mut all: Vec<u32> = mine.into_iter().chain([theirs]).flatten().collect();
+        let (stack, _) = &*stack;
+        all.extend(std::iter::from_fn(|| stack.try_pop()));
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2], "each node once, none lost");
+        assert_eq!(stack.len(), 0);
+    });
+}
+
+/// A page leaves one file, its node and its frame are taken by another: a reader of either finds its own
+/// page, nothing, or a refusal.
+#[test]
+fn a_lookup_through_a_reused_node_is_caught() {
+    model(Some(3), || {
+        let world = World::with_page(Flags::NONE);
+        let pool = Arc::new(NodePool::new(1));
+        let (first, mut first_token) = PageIndex::new();
+        let (second, mut second_token) = PageIndex::new();
+        first
+            .writer(&pool, &mut first_token)
+            .insert(A.index, FRAME)
+            .unwrap();
+        let files = Arc::new((first, second));
+        let mover = {
+            let (world, pool, files) = (world.clone(), pool.clone(), files.clone());
+            thread::spawn(move || {
+                let Ok(busy) = world.table.try_busy_clean(FRAME) else {
+                    return;
+                };
+                files
+                    .0
+                    .writer(&pool, &mut first_token)
+                    .remove(A.index, None);
+                let frame = world.table.disown(busy);
+                let busy = world.table.claim(frame);
+                world.table.adopt(&busy, B);
+                world.content.write(B.file);
+                files
+                    .1
+                    .writer(&pool, &mut second_token)
+                    .insert(B.index, frame)
+                    .unwrap();
+                world.table.release(busy, Flags::UPTODATE, Flags::NONE);
+            })
+        };
+        for (file, owner) in [(&files.0, A), (&files.1, B)] {
+            match file.get(&pool, owner.index) {
+                Slot::Frame(frame) => {
+                    assert_eq!(frame, FRAME);
+                    let _ = world.read(owner);
+                }
+                Slot::Empty => {}
+                Slot::Shadow(shadow) => panic!("nobody left {shadow:?}"),
+            }
+        }
+        mover.join().unwrap();
+    });
+}
+
+/// A reader that finds a page through a new root and a new leaf sees what was put there.
+#[test]
+fn a_page_is_published_with_its_path() {
+    model(Some(3), || {
+        let world = World::with_page(Flags::NONE);
+        let pool = Arc::new(NodePool::new(3));
+        let (index, mut token) = PageIndex::new();
+        index.writer(&pool, &mut token).insert(0, FRAME).unwrap();
+        let index = Arc::new(index);
+        let writer = {
+            let (pool, index) = (pool.clone(), index.clone());
+            thread::spawn(move || {
+                let mut writer = index.writer(&pool, &mut token);
+                writer.insert(64, FrameId(7)).unwrap();
+            })
+        };
+        // Under growth a page that stays is found at every moment.
+        assert_eq!(index.get(&pool, 0), Slot::Frame(FRAME));
+        let new = index.get(&pool, 64);
+        assert!(
+            matches!(new, Slot::Empty | Slot::Frame(FrameId(7))),
+            "{new:?}"
+        );
+        writer.join().unwrap();
+        assert_eq!(index.get(&pool, 64), Slot::Frame(FrameId(7)));
+        drop(world);
+    });
+}
