@@ -28,6 +28,8 @@ pub struct State {
     /// Writes fail from the first of these to before the second, counted in requests.
     pub fail_writes: std::ops::Range<u64>,
     pub fail_flushes: bool,
+    /// Contents are thrown away (for benchmarks).
+    pub forget: bool,
 }
 
 impl Disk {
@@ -45,12 +47,20 @@ impl Disk {
         self.state.lock().unwrap()
     }
 
+    /// Whether contents are kept.
+    pub fn keep(&self, keep: bool) {
+        self.state().forget = !keep;
+    }
+
     fn finish(env: &LabEnv, state: &Mutex<State>, request: &IoRequest) -> Result<(), IoError> {
         use env::Env as _;
         let mut state = state.lock().unwrap();
         let first = request.offset.0 >> PAGE_SHIFT;
         match request.op {
             IoOp::Read => {
+                if state.forget {
+                    return Ok(());
+                }
                 for (page, frame) in (first..).zip(&request.frames) {
                     let data = state.pages.get(&(request.object.0, page)).copied();
                     env.content().store(*frame, data.unwrap_or_default());
@@ -61,6 +71,9 @@ impl Disk {
                 state.writes += 1;
                 if state.fail_writes.contains(&nth) {
                     return Err(IoError::Failed { errno: 5 });
+                }
+                if state.forget {
+                    return Ok(());
                 }
                 for (page, frame) in (first..).zip(&request.frames) {
                     let data = env.content().load(*frame);
