@@ -198,7 +198,7 @@ pub struct BalanceTrace {
     pub task_ratelimit: PagesPerSec,
     /// Pages dirtied in the period.
     pub dirtied: Pages,
-    /// Pages the writer may dirty before the next balance.
+    /// Pages the writer might dirty before this balance.
     pub dirtied_pause: Pages,
     /// Slept so far in this episode, before `pause`.
     pub paused: Nanos,

@@ -313,12 +313,14 @@ impl RateBased {
 
         let (dirty, limits) = view.ruling();
         if dirty <= limits.freerun() {
-            let interval = pause::poll_interval(dirty, limits.dirty);
-            writer.account.run_free(now, interval);
+            let dirtied_pause = writer.account.dirtied_pause;
+            writer
+                .account
+                .run_free(now, pause::poll_interval(dirty, limits.dirty));
             self.device_mut(device).progress.on_room();
             let trace = BalanceTrace {
                 dirtied: stay.dirtied,
-                dirtied_pause: interval,
+                dirtied_pause,
                 ..levels(&view)
             };
             return (Verdict::Done { start_background }, trace);
@@ -355,6 +357,8 @@ impl RateBased {
                 task,
             },
         );
+        // The trace shows the interval that led here, not the next one.
+        let dirtied_pause = writer.account.dirtied_pause;
         let due = writer
             .account
             .charge(rate, now, stay.dirtied, task, (aim, longest));
@@ -367,7 +371,7 @@ impl RateBased {
             dirty_ratelimit: base,
             task_ratelimit: task,
             dirtied: stay.dirtied,
-            dirtied_pause: writer.account.dirtied_pause,
+            dirtied_pause,
             line: true,
             ..levels(view)
         };

@@ -1,0 +1,269 @@
+//! A small plant to close the loop around a law: devices of a given rate, a flusher each, writers.
+//!
+//! Time goes on in steps of one millisecond. Nothing in here knows which law it serves.
+
+use super::super::*;
+use crate::units::SECOND;
+
+pub(super) const STEP: Nanos = Nanos::millis(1);
+/// Pages that complete together.
+const REQUEST: u64 = 32;
+/// Time between two looks of a running flusher at its device's bandwidth.
+const FLUSHER_UPDATE: Nanos = Nanos::millis(500);
+
+/// A device, its flusher and its counters.
+pub(super) struct Disk {
+    /// Pages per second; zero: it hangs.
+    pub(super) rate: u64,
+    /// Most pages under writeback.
+    pub(super) flight: u64,
+    pub(super) dirty: u64,
+    pub(super) writeback: u64,
+    pub(super) dirtied: u64,
+    pub(super) written: u64,
+    flusher_running: bool,
+    updated: Instant,
+    /// Pages times nanoseconds per second that the device has worked beyond its last completion.
+    credit: u64,
+}
+
+impl Disk {
+    pub(super) fn new(rate: u64, flight: u64) -> Self {
+        Self {
+            rate,
+            flight,
+            dirty: 0,
+            writeback: 0,
+            dirtied: 0,
+            written: 0,
+            flusher_running: false,
+            updated: Instant(0),
+            credit: 0,
+        }
+    }
+
+    /// Pages whose writeback ends in this step.
+    fn complete(&mut self) -> u64 {
+        self.credit = if self.writeback == 0 {
+            0
+        } else {
+            self.credit + self.rate * STEP.0
+        };
+        let request = REQUEST.min(self.writeback).max(1) * SECOND;
+        let requests = self.credit / request;
+        let pages = (requests * request / SECOND).min(self.writeback);
+        self.credit -= pages * SECOND;
+        self.writeback -= pages;
+        self.written += pages;
+        pages
+    }
+
+    fn submit(&mut self, most: u64) -> u64 {
+        let pages = most
+            .min(self.dirty)
+            .min(self.flight.saturating_sub(self.writeback));
+        self.dirty -= pages;
+        self.writeback += pages;
+        pages
+    }
+}
+
+/// A writer in a loop, and what happened to it.
+pub(super) struct Writer {
+    pub(super) device: usize,
+    /// Pages it wants per second.
+    pub(super) demand: u64,
+    pub(super) starts: Instant,
+    state: WriterState,
+    owed: u64,
+    wakes: Instant,
+    stay: Option<Episode>,
+    pub(super) dirtied: u64,
+    /// Single pauses, with the time they began.
+    pub(super) pauses: Vec<(Instant, Nanos)>,
+    /// What each call slept in all.
+    pub(super) calls: Vec<Nanos>,
+    pub(super) unnamed: u64,
+    /// Longest time without a page, though it wanted to dirty one.
+    pub(super) longest_stall: Nanos,
+    last_page: Instant,
+    pub(super) trace: BalanceTrace,
+}
+
+pub(super) struct Plant {
+    pub(super) domain: Domain,
+    pub(super) now: Instant,
+    pub(super) dirtyable: u64,
+    pub(super) disks: Vec<Disk>,
+    pub(super) writers: Vec<Writer>,
+}
+
+impl Plant {
+    pub(super) fn new(
+        tunables: Tunables,
+        dirtyable: u64,
+        disks: Vec<(Disk, DeviceTunables)>,
+    ) -> Self {
+        let mut domain = Domain::new(tunables, disks.len());
+        let mut kept = Vec::new();
+        for (disk, tunables) in disks {
+            domain.add_device(Instant(0), tunables);
+            kept.push(disk);
+        }
+        Self {
+            domain,
+            now: Instant(0),
+            dirtyable,
+            disks: kept,
+            writers: Vec::new(),
+        }
+    }
+
+    pub(super) fn writer(&mut self, device: usize, demand: u64, starts: Nanos) {
+        let state = self.domain.add_writer();
+        self.writers.push(Writer {
+            device,
+            demand,
+            starts: Instant(0) + starts,
+            state,
+            owed: 0,
+            wakes: Instant(0),
+            stay: None,
+            dirtied: 0,
+            pauses: Vec::new(),
+            calls: Vec::new(),
+            unnamed: 0,
+            longest_stall: Nanos::ZERO,
+            last_page: Instant(0) + starts,
+            trace: BalanceTrace::default(),
+        });
+    }
+
+    pub(super) fn counts(&self, device: usize) -> Counts {
+        let disk = &self.disks[device];
+        Counts {
+            dirtyable: Pages(self.dirtyable),
+            dirty: Pages(self.disks.iter().map(|disk| disk.dirty).sum()),
+            writeback: Pages(self.disks.iter().map(|disk| disk.writeback).sum()),
+            device_dirty: Pages(disk.dirty),
+            device_writeback: Pages(disk.writeback),
+            device_dirtied: Pages(disk.dirtied),
+            device_written: Pages(disk.written),
+            flusher_running: disk.flusher_running,
+        }
+    }
+
+    pub(super) fn run(&mut self, time: Nanos) {
+        let end = self.now + time;
+        while self.now < end {
+            for device in 0..self.disks.len() {
+                self.device_step(device);
+                self.flusher_step(device);
+            }
+            for writer in 0..self.writers.len() {
+                self.writer_step(writer);
+            }
+            self.now = self.now + STEP;
+        }
+    }
+
+    fn device_step(&mut self, device: usize) {
+        let pages = self.disks[device].complete();
+        if pages > 0 {
+            let index = DeviceIndex(u16::try_from(device).expect("few devices"));
+            self.domain.on_written(self.now, index, Pages(pages));
+        }
+    }
+
+    fn flusher_step(&mut self, device: usize) {
+        if !self.disks[device].flusher_running {
+            return;
+        }
+        let index = DeviceIndex(u16::try_from(device).expect("few devices"));
+        let counts = self.counts(device);
+        if !self.domain.over_background(index, &counts) || counts.device_dirty.is_zero() {
+            self.disks[device].flusher_running = false;
+            return;
+        }
+        if self.now.since(self.disks[device].updated) >= FLUSHER_UPDATE {
+            self.disks[device].updated = self.now;
+            self.domain.update(self.now, index, &counts);
+        }
+        self.disks[device].submit(u64::MAX);
+    }
+
+    fn writer_step(&mut self, number: usize) {
+        if self.now < self.writers[number].starts || self.now < self.writers[number].wakes {
+            return;
+        }
+        let writer = &mut self.writers[number];
+        // It wants no more than a step's worth at a time: what it missed it does not catch up.
+        writer.owed = (writer.owed + writer.demand).min(writer.demand + 1000);
+        loop {
+            if self.writers[number].stay.is_some() && !self.balance(number) {
+                return;
+            }
+            let writer = &mut self.writers[number];
+            let index = DeviceIndex(u16::try_from(writer.device).expect("few devices"));
+            let budget = self.domain.budget(&writer.state, index, number % 2);
+            let pages = budget.0.min(writer.owed / 1000);
+            if pages == 0 {
+                return;
+            }
+            writer.owed -= pages * 1000;
+            writer.longest_stall = writer
+                .longest_stall
+                .at_least(self.now.since(writer.last_page));
+            writer.last_page = self.now;
+            writer.dirtied += pages;
+            self.disks[writer.device].dirty += pages;
+            self.disks[writer.device].dirtied += pages;
+            let due = self.domain.on_dirtied(
+                self.now,
+                &mut writer.state,
+                index,
+                number % 2,
+                Pages(pages),
+            );
+            writer.stay = due.map(|pages| self.domain.begin(index, pages));
+        }
+    }
+
+    /// Goes on with a stay; whether it is over.
+    fn balance(&mut self, number: usize) -> bool {
+        loop {
+            let device = self.writers[number].device;
+            let counts = self.counts(device);
+            let writer = &mut self.writers[number];
+            let stay = writer.stay.as_mut().expect("the writer is in a stay");
+            let (verdict, trace) =
+                stay.decide(self.now, &mut self.domain, &mut writer.state, &counts);
+            if trace.line {
+                writer.trace = trace;
+            }
+            match verdict {
+                Verdict::Done { start_background } => {
+                    self.disks[device].flusher_running |= start_background;
+                    writer.calls.push(trace.paused);
+                    writer.stay = None;
+                    return true;
+                }
+                Verdict::Pause {
+                    pause,
+                    start_background,
+                    why,
+                } => {
+                    self.disks[device].flusher_running |= start_background;
+                    writer.unnamed += u64::from(why == PauseReason::OverShare);
+                    writer.pauses.push((self.now, pause));
+                    writer.wakes = self.now + pause;
+                    return false;
+                }
+                Verdict::WriteYourself { pages } => {
+                    let pages = self.disks[device].submit(pages.0);
+                    stay.wrote(Pages(pages));
+                }
+            }
+        }
+    }
+}
