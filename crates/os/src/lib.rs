@@ -1,1 +1,88 @@
-//! (under construction)
+//! The live world: threads, the system's clock, real files, and the memory of frames.
+//!
+//! `ThreadEnv` implements `env::Env` on threads, `FileDevice` implements `env::Device` over files
+//! and block devices (io_uring with O_DIRECT, or a pool of threads), `Arena` implements
+//! `frames::Content` over one mapping.
+//!
+//! Invariants, mostly absences
+//!   1. Nothing here decides policy, and nothing knows the lab.
+//!   2. `unsafe` is in `arena` (memory), `ring` (io_uring) and `sys` (calls of the C library) only.
+//!   3. The path of a request allocates nothing (queues have room from the start).
+//!
+//! ```
+//! use os::{Options, ThreadEnv};
+//! use env::Cause;
+//! use policy::units::Nanos;
+//!
+//! let env = ThreadEnv::start(Options::new(1024))?;
+//! let mut task = env.enter();
+//! task.sleep(Cause::Think, Nanos::millis(1));
+//! drop(task);
+//! env.shutdown();
+//! # Ok::<(), os::OsError>(())
+//! ```
+#![deny(unsafe_code)]
+
+#[expect(unsafe_code, reason = "raw memory of frames")]
+mod arena;
+mod engine;
+mod error;
+mod file;
+mod parker;
+mod pool;
+mod queue;
+#[expect(unsafe_code, reason = "io_uring takes raw memory and descriptors")]
+mod ring;
+#[expect(unsafe_code, reason = "calls of the C library")]
+mod sys;
+mod threads;
+mod timer;
+mod transfer;
+
+pub use arena::Arena;
+pub use error::OsError;
+pub use file::{FileDevice, OpenOptions, Registration};
+pub use threads::{Backend, Local, Options, Sink, ThreadEnv};
+
+use policy::units::Nanos;
+
+/// Resident memory of this process in bytes, as the system counts it; zero if it does not say.
+#[must_use]
+pub fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm
+        .split_whitespace()
+        .nth(1)
+        .and_then(|field| field.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+/// User and system CPU time of this process so far, all threads.
+#[must_use]
+pub fn cpu_times() -> (Nanos, Nanos) {
+    sys::process_times()
+}
+
+/// A fresh directory for a test, on a file system with direct I/O; removed with its content.
+#[cfg(test)]
+struct TestDir(std::path::PathBuf);
+
+#[cfg(test)]
+impl TestDir {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("tidegate-os-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("the temporary directory is writable");
+        Self(dir)
+    }
+
+    fn join(&self, name: impl AsRef<std::path::Path>) -> std::path::PathBuf {
+        self.0.join(name)
+    }
+}
+
+#[cfg(test)]
+impl Drop for TestDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

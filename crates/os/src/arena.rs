@@ -1,0 +1,507 @@
+//! The memory of all frames: reserved once, populated and given back in chunks.
+//!
+//! One anonymous mapping is reserved at the start without any right to it (`PROT_NONE`), so that a
+//! frame costs nothing before its first use and a stray access to a chunk that was given back is a
+//! fault, not silent memory. `populate` opens one chunk and makes it resident; `release` takes its
+//! memory away again.
+//!
+//! ```text
+//!   base, aligned to 2 MiB
+//!   | chunk 0 (resident) | chunk 1 (resident) | chunk 2 (none) | ...
+//!     frame f at base + 4096 f                  PROT_NONE
+//! ```
+//!
+//! Watchers are told of both: an I/O ring registers a chunk's memory with the kernel after
+//! `populate`, and must have given it up *before* `release` drops the memory. A registered buffer
+//! keeps the pages it was made of; after MADV_DONTNEED it would go on sending the old ones.
+//!
+//! Invariants
+//!   1. Bytes of a frame are written only through `&Busy` (exclusive) or by a device on behalf of
+//!      a request that carries the frame; they are read through `&Pin` or by such a device.
+//!   2. Only frames of a resident chunk are touched: every access asserts it.
+//!   3. A chunk's memory is dropped only after every watcher has answered.
+//!   4. The mapping lives as long as anybody who may touch it: readers borrow the arena, engines
+//!      hold an `Arc`, and one that could not get its requests back leaks that `Arc`.
+//!
+//! Safety rests on one promise that types do not carry: the `Pin`s and `Busy`s come from the one
+//! frame table that belongs to this arena, and a request carries frames that are busy or under
+//! writeback until it is complete (crates/env/src/io.rs, "Ownership").
+//!
+//! Source: design.md "Decisions to make first" 6; dependencies.md 17.
+
+use core::ffi::c_void;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use env::IoRequest;
+use frames::{Busy, Content, FrameId, Pin, PopulateError};
+use policy::units::Bytes;
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+
+use crate::OsError;
+
+/// Bytes of a frame.
+pub(crate) const FRAME: usize = 4096;
+/// The base's alignment: that of a huge page, so that a chunk of 2 MiB can be one.
+const BASE_ALIGN: usize = 2 << 20;
+/// The smallest chunk; a 4 KiB page of its own would make the kernel's tables huge.
+pub(crate) const CHUNK_FRAMES_MIN: u32 = 16;
+/// The largest chunk, 64 MiB: what is given back at once.
+pub(crate) const CHUNK_FRAMES_MAX: u32 = 16384;
+
+/// Somebody who keeps its own hold of a chunk's memory.
+pub(crate) trait ChunkWatcher: Send + Sync {
+    /// The chunk is resident and may be registered.
+    fn populated(&self, chunk: Chunk);
+    /// The chunk's memory goes away. Returns when nothing holds or uses it any more.
+    fn releasing(&self, chunk: Chunk);
+}
+
+/// One chunk: its number and its memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk {
+    pub(crate) index: u32,
+    pub(crate) base: *mut u8,
+    pub(crate) len: usize,
+}
+
+// SAFETY: a `Chunk` is an address and a length; sending it moves no access right. Whoever turns it
+// into an access (the kernel, through a ring) follows invariants 1 and 3.
+unsafe impl Send for Chunk {}
+
+/// The memory of all frames. `frames::Content` over bytes.
+pub struct Arena {
+    base: NonNull<u8>,
+    frames: u32,
+    chunk_shift: u32,
+    /// The mapping as the system knows it, alignment included.
+    mapping: (NonNull<c_void>, usize),
+    resident: Box<[AtomicBool]>,
+    watchers: Mutex<Vec<Arc<dyn ChunkWatcher>>>,
+}
+
+// SAFETY: the arena is plain memory behind an address that never changes. Shared access to bytes
+// follows invariant 1: writes need `&Busy`, which nobody else has for that frame, reads `&Pin`,
+// which excludes a `Busy`. The remaining fields are `Sync` themselves.
+unsafe impl Sync for Arena {}
+// SAFETY: nothing in it belongs to one thread.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    /// Reserves address space for `frames` frames, populated by chunks of `chunk_frames`.
+    ///
+    /// # Errors
+    /// `OsError::Option` for a chunk size that is not a power of two in 16..=16384 or for no frames,
+    /// `OsError::Arena` when the system refuses the address space.
+    pub(crate) fn reserve(frames: u32, chunk_frames: u32) -> Result<Self, OsError> {
+        if frames == 0 {
+            let allowed = "1 or more";
+            return Err(OsError::Option {
+                name: "frames",
+                value: 0,
+                allowed,
+            });
+        }
+        let range = CHUNK_FRAMES_MIN..=CHUNK_FRAMES_MAX;
+        if !chunk_frames.is_power_of_two() || !range.contains(&chunk_frames) {
+            let (value, allowed) = (u64::from(chunk_frames), "a power of two from 16 to 16384");
+            return Err(OsError::Option {
+                name: "chunk_frames",
+                value,
+                allowed,
+            });
+        }
+        let len = frames as usize * FRAME;
+        let whole = len + BASE_ALIGN;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh anonymous mapping at an address of the system's choice replaces nothing.
+        let mapped = unsafe {
+            rustix::mm::mmap_anonymous(ptr::null_mut(), whole, ProtFlags::empty(), flags)
+        }
+        .map_err(|error| OsError::Arena {
+            bytes: len as u64,
+            errno: error.raw_os_error(),
+        })?;
+        let start = NonNull::new(mapped).expect("a mapping is not at address zero");
+        let offset = start.cast::<u8>().as_ptr().align_offset(BASE_ALIGN);
+        // SAFETY: the mapping is `BASE_ALIGN` longer than needed, so `offset` lies within it.
+        let base = unsafe { start.cast::<u8>().add(offset) };
+        let chunks = frames.div_ceil(chunk_frames) as usize;
+        Ok(Self {
+            base,
+            frames,
+            chunk_shift: chunk_frames.trailing_zeros(),
+            mapping: (start, whole),
+            resident: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
+            watchers: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// The bytes of a pinned frame.
+    #[must_use]
+    #[inline]
+    pub fn bytes<'a>(&'a self, pin: &'a Pin) -> &'a [u8] {
+        let address = self.address(pin.frame());
+        // SAFETY: the frame is resident (asserted) and lives as long as `self`; while `pin` is
+        // borrowed nobody holds the frame's `Busy`, so its bytes do not change (invariant 1).
+        unsafe { core::slice::from_raw_parts(address, FRAME) }
+    }
+
+    /// How many frames there are.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.frames
+    }
+
+    /// Whether there are none; there always are.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.frames == 0
+    }
+
+    /// How much of it is resident now.
+    #[must_use]
+    pub fn resident(&self) -> Bytes {
+        let chunks = 0..u32::try_from(self.resident.len()).expect("chunks are fewer than frames");
+        let resident = chunks.filter(|&chunk| self.is_resident(chunk));
+        Bytes(resident.map(|chunk| self.chunk(chunk).len as u64).sum())
+    }
+
+    /// How many chunks there are.
+    pub(crate) fn chunks(&self) -> usize {
+        self.resident.len()
+    }
+
+    /// Which chunk a frame lies in.
+    #[inline]
+    pub(crate) fn chunk_of(&self, frame: FrameId) -> u32 {
+        frame.0 >> self.chunk_shift
+    }
+
+    /// Address of a frame.
+    ///
+    /// # Panics
+    /// On a frame outside the arena or in a chunk that is not resident.
+    #[inline]
+    pub(crate) fn address(&self, frame: FrameId) -> *mut u8 {
+        assert!(
+            frame.0 < self.frames,
+            "frame {} of {}",
+            frame.0,
+            self.frames
+        );
+        assert!(
+            self.is_resident(self.chunk_of(frame)),
+            "frame {} is not populated",
+            frame.0
+        );
+        // SAFETY: below `frames`, so within the mapping.
+        unsafe { self.base.as_ptr().add(frame.0 as usize * FRAME) }
+    }
+
+    /// Zeroes the frames of a read request from byte `from` to their end: it met the end of its
+    /// object. The request is not complete, and the system is done with its memory.
+    pub(crate) fn zero_tail(&self, request: &mut IoRequest, from: u64) {
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let (first, inside) = (from / FRAME, from % FRAME);
+        for (place, &frame) in request.frames.iter().enumerate().skip(first) {
+            let start = if place == first { inside } else { 0 };
+            // SAFETY: `start` is below `FRAME`; the frame belongs to the request until it is
+            // complete (invariant 1), and `&mut` says that nobody else works on the request.
+            unsafe { ptr::write_bytes(self.address(frame).add(start), 0, FRAME - start) };
+        }
+    }
+
+    /// Tells `watcher` of all resident chunks, now and from now on.
+    pub(crate) fn watch(&self, watcher: Arc<dyn ChunkWatcher>) {
+        // The lock is held across, so that no chunk comes or goes unseen.
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        let chunks = 0..u32::try_from(self.resident.len()).expect("chunks are fewer than frames");
+        for chunk in chunks.filter(|&chunk| self.is_resident(chunk)) {
+            watcher.populated(self.chunk(chunk));
+        }
+        watchers.push(watcher);
+    }
+
+    /// Forgets a watcher.
+    pub(crate) fn unwatch(&self, watcher: &Arc<dyn ChunkWatcher>) {
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.retain(|other| !Arc::ptr_eq(other, watcher));
+    }
+
+    #[inline]
+    fn is_resident(&self, chunk: u32) -> bool {
+        // Relaxed: whoever has a frame of the chunk got it after `populate`, through a lock.
+        self.resident[chunk as usize].load(Ordering::Relaxed)
+    }
+
+    fn chunk(&self, index: u32) -> Chunk {
+        let first = index << self.chunk_shift;
+        let frames = (1 << self.chunk_shift).min(self.frames - first);
+        // SAFETY: `first` is below `frames`, so within the mapping.
+        let base = unsafe { self.base.as_ptr().add(first as usize * FRAME) };
+        Chunk {
+            index,
+            base,
+            len: frames as usize * FRAME,
+        }
+    }
+
+    fn make_resident(chunk: Chunk) -> Result<(), PopulateError> {
+        let start = chunk.base.cast::<c_void>();
+        let failed = |error: rustix::io::Errno| PopulateError {
+            errno: error.raw_os_error(),
+        };
+        let open = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: the range is one chunk of the arena's own mapping.
+        unsafe { rustix::mm::mprotect(start, chunk.len, open) }.map_err(failed)?;
+        // SAFETY: as above; populating changes no content.
+        match unsafe { rustix::mm::madvise(start, chunk.len, Advice::LinuxPopulateWrite) } {
+            Ok(()) => Ok(()),
+            // Before Linux 5.14: touch every page.
+            Err(rustix::io::Errno::INVAL) => {
+                for offset in (0..chunk.len).step_by(FRAME) {
+                    // SAFETY: inside the chunk, which is writable and nobody's yet.
+                    unsafe { chunk.base.add(offset).write_volatile(0) };
+                }
+                Ok(())
+            }
+            Err(error) => {
+                Self::drop_memory(chunk);
+                Err(failed(error))
+            }
+        }
+    }
+
+    fn drop_memory(chunk: Chunk) {
+        let start = chunk.base.cast::<c_void>();
+        // SAFETY: the range is one chunk of the arena's own mapping, and no frame of it is in use
+        // (contract of `Content::release`), so losing its bytes is what is asked for.
+        let dropped = unsafe { rustix::mm::madvise(start, chunk.len, Advice::LinuxDontNeed) };
+        dropped.expect("MADV_DONTNEED of our own unlocked anonymous memory has no way to fail");
+        // A refusal (no memory for the kernel's bookkeeping) costs only the trap for stray accesses.
+        // SAFETY: as above; the chunk is not resident and `address` refuses it.
+        let _ = unsafe { rustix::mm::mprotect(start, chunk.len, MprotectFlags::empty()) };
+    }
+}
+
+impl Content for Arena {
+    type Data = [u8];
+
+    fn chunk_frames(&self) -> u32 {
+        1 << self.chunk_shift
+    }
+
+    fn populate(&self, first: FrameId) -> Result<(), PopulateError> {
+        let chunk = self.chunk(self.chunk_of(first));
+        let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_resident(chunk.index) {
+            return Ok(());
+        }
+        Self::make_resident(chunk)?;
+        self.resident[chunk.index as usize].store(true, Ordering::Relaxed);
+        for watcher in watchers.iter() {
+            watcher.populated(chunk);
+        }
+        Ok(())
+    }
+
+    fn release(&self, first: FrameId) {
+        let chunk = self.chunk(self.chunk_of(first));
+        let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.resident[chunk.index as usize].swap(false, Ordering::Relaxed) {
+            return;
+        }
+        for watcher in watchers.iter() {
+            watcher.releasing(chunk);
+        }
+        Self::drop_memory(chunk);
+    }
+
+    fn data_len(data: &[u8]) -> usize {
+        data.len()
+    }
+
+    fn new_data(len: usize) -> Box<[u8]> {
+        vec![0; len].into_boxed_slice()
+    }
+
+    fn zero(&self, frame: &Busy, offset: usize, len: usize) {
+        let start = self.span(frame.frame(), offset, len);
+        // SAFETY: `span` checked the range; `Busy` is the exclusive right to the frame.
+        unsafe { ptr::write_bytes(start, 0, len) };
+    }
+
+    fn copy_in(&self, frame: &Busy, offset: usize, data: &[u8], from: usize, len: usize) {
+        let start = self.span(frame.frame(), offset, len);
+        let source = &data[from..from + len];
+        // SAFETY: `span` checked the range; `Busy` is the exclusive right to the frame, so the
+        // caller's slice cannot lie in it.
+        unsafe { ptr::copy_nonoverlapping(source.as_ptr(), start, len) };
+    }
+
+    fn copy_out(&self, frame: &Pin, offset: usize, data: &mut [u8], to: usize, len: usize) {
+        data[to..to + len].copy_from_slice(&self.bytes(frame)[offset..offset + len]);
+    }
+
+    fn copy_frame(&self, to: &Busy, from: &Pin) {
+        self.copy_in(to, 0, self.bytes(from), 0, FRAME);
+    }
+}
+
+impl Arena {
+    /// Address of `len` bytes at `offset` of a frame, checked.
+    #[inline]
+    fn span(&self, frame: FrameId, offset: usize, len: usize) -> *mut u8 {
+        assert!(
+            offset <= FRAME && len <= FRAME - offset,
+            "{len} bytes at {offset} of a frame"
+        );
+        // SAFETY: `offset` is at most one past the frame.
+        unsafe { self.address(frame).add(offset) }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let (start, len) = self.mapping;
+        // SAFETY: our own mapping, whole; invariant 4: nobody is left who could touch it.
+        let _ = unsafe { rustix::mm::munmap(start.as_ptr(), len) };
+    }
+}
+
+/// Raw access for tests of the engines, where no frame table stands behind the frames.
+#[cfg(test)]
+impl Arena {
+    /// Fills a frame; the test has it to itself.
+    pub(crate) fn fill_for_test(&self, frame: FrameId, content: &[u8]) {
+        assert_eq!(content.len(), FRAME);
+        // SAFETY: the test is the frame's only user; the length was checked.
+        unsafe { ptr::copy_nonoverlapping(content.as_ptr(), self.address(frame), FRAME) };
+    }
+
+    /// A frame's bytes; the test has it to itself.
+    pub(crate) fn read_for_test(&self, frame: FrameId) -> Vec<u8> {
+        // SAFETY: the test is the frame's only user.
+        unsafe { core::slice::from_raw_parts(self.address(frame), FRAME) }.to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use frames::FrameTable;
+    use std::sync::atomic::AtomicU32;
+
+    #[test]
+    fn sizes_are_checked() {
+        assert!(matches!(
+            Arena::reserve(0, 64),
+            Err(OsError::Option { name: "frames", .. })
+        ));
+        for wrong in [0, 1, 24, 32768] {
+            let refused = Arena::reserve(64, wrong);
+            assert!(matches!(
+                refused,
+                Err(OsError::Option {
+                    name: "chunk_frames",
+                    ..
+                })
+            ));
+        }
+    }
+
+    #[test]
+    fn memory_comes_and_goes_with_the_chunk() {
+        let arena = Arena::reserve(4096, 1024).unwrap();
+        assert_eq!(arena.resident(), Bytes(0));
+        arena.populate(FrameId(1024)).unwrap();
+        assert_eq!(arena.resident(), Bytes::mib(4));
+        arena.fill_for_test(FrameId(1024), &[7; FRAME]);
+        arena.release(FrameId(1024));
+        assert_eq!(arena.resident(), Bytes(0));
+        arena.populate(FrameId(1024)).unwrap();
+        assert_eq!(
+            arena.read_for_test(FrameId(1024)),
+            vec![0; FRAME],
+            "fresh memory is zero"
+        );
+    }
+
+    #[test]
+    fn resident_memory_follows_the_system() {
+        let arena = Arena::reserve(32768, 8192).unwrap();
+        let before = crate::resident_bytes();
+        arena.populate(FrameId(0)).unwrap();
+        let with = crate::resident_bytes();
+        arena.release(FrameId(0));
+        let after = crate::resident_bytes();
+        // Other tests run beside this one: only the 32 MiB step is looked for.
+        assert!(with.saturating_sub(before) > 24 << 20, "{before} {with}");
+        assert!(with.saturating_sub(after) > 24 << 20, "{with} {after}");
+    }
+
+    #[test]
+    fn a_short_last_chunk_is_whole() {
+        let arena = Arena::reserve(1500, 1024).unwrap();
+        arena.populate(FrameId(1024)).unwrap();
+        assert_eq!(arena.resident(), Bytes(476 * 4096));
+        arena.fill_for_test(FrameId(1499), &[1; FRAME]);
+    }
+
+    #[test]
+    #[should_panic(expected = "not populated")]
+    fn an_unpopulated_frame_is_refused() {
+        let arena = Arena::reserve(64, 64).unwrap();
+        let _ = arena.address(FrameId(3));
+    }
+
+    #[test]
+    fn content_goes_in_and_out() {
+        let arena = Arena::reserve(64, 64).unwrap();
+        arena.populate(FrameId(0)).unwrap();
+        let table = FrameTable::new(64);
+        let owner = frames::Owner { file: 1, index: 0 };
+        let busy = table.claim(FrameId(5));
+        table.adopt(&busy, owner);
+        arena.zero(&busy, 0, FRAME);
+        arena.copy_in(&busy, 100, b"paced writers", 6, 7);
+        table.release(busy, frames::Flags::UPTODATE, frames::Flags::NONE);
+        let pin = table.try_pin(FrameId(5), owner).unwrap();
+        assert_eq!(&arena.bytes(&pin)[99..108], b"\0writers\0");
+        let mut out = [9; 4];
+        arena.copy_out(&pin, 100, &mut out, 1, 2);
+        assert_eq!(&out, b"\x09wr\x09");
+        let other = table.claim(FrameId(6));
+        arena.copy_frame(&other, &pin);
+        let _ = table.disown(other);
+        assert_eq!(arena.read_for_test(FrameId(6)), arena.bytes(&pin));
+        let _ = table.unpin(pin);
+    }
+
+    #[test]
+    fn watchers_see_every_change() {
+        struct Count(AtomicU32, AtomicU32);
+        impl ChunkWatcher for Count {
+            fn populated(&self, _: Chunk) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+            fn releasing(&self, _: Chunk) {
+                self.1.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let arena = Arena::reserve(64, 16).unwrap();
+        arena.populate(FrameId(0)).unwrap();
+        let count = Arc::new(Count(AtomicU32::new(0), AtomicU32::new(0)));
+        let watcher: Arc<dyn ChunkWatcher> = count.clone();
+        arena.watch(Arc::clone(&watcher));
+        arena.populate(FrameId(16)).unwrap();
+        arena.populate(FrameId(16)).unwrap();
+        arena.release(FrameId(0));
+        arena.unwatch(&watcher);
+        arena.release(FrameId(16));
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+        assert_eq!(count.1.load(Ordering::Relaxed), 1);
+    }
+}

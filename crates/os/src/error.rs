@@ -1,0 +1,169 @@
+//! What can go wrong before a request exists: starting up, opening files.
+
+use core::fmt;
+use std::path::PathBuf;
+
+/// Why the live environment, a device or a file could not be had. Each names the thing, the value
+/// and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OsError {
+    /// An option is outside its range.
+    Option {
+        /// Which one.
+        name: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// The address space for the arena was refused.
+    Arena {
+        /// How much was asked for.
+        bytes: u64,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// io_uring was asked for and is not to be had.
+    Uring {
+        /// Which step failed.
+        step: &'static str,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// A thread could not be started.
+    Thread {
+        /// Its name.
+        name: String,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// Something else of the system failed.
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// A file could not be opened.
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// The file's file system has no direct I/O and the caller asked for nothing less.
+    NoDirectIo {
+        /// Which file.
+        path: PathBuf,
+        /// The alignment the file system asks for, if that is the obstacle.
+        alignment: Option<u32>,
+    },
+    /// Neither a regular file nor a block device.
+    NotAFile {
+        /// Which.
+        path: PathBuf,
+    },
+    /// Space could not be allocated ahead.
+    Preallocate {
+        /// For which file.
+        path: PathBuf,
+        /// How much.
+        bytes: u64,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// A block device is smaller than what was to be preallocated.
+    TooSmall {
+        /// Which device.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// What was asked for.
+        wanted: u64,
+    },
+}
+
+/// The system's words for an error number.
+fn words(errno: i32) -> std::io::Error {
+    std::io::Error::from_raw_os_error(errno)
+}
+
+impl fmt::Display for OsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option {
+                name,
+                value,
+                allowed,
+            } => {
+                write!(f, "option `{name}` is {value}; allowed: {allowed}")
+            }
+            Self::Arena { bytes, errno } => write!(
+                f,
+                "cannot reserve {bytes} bytes of address space: {}; lower the memory limit or raise `ulimit -v`",
+                words(*errno)
+            ),
+            Self::Uring { step, errno } => write!(
+                f,
+                "io_uring is not available ({step}: {}); use `Backend::Pool`, or allow io_uring \
+                 (sysctl kernel.io_uring_disabled=0, the container's seccomp profile)",
+                words(*errno)
+            ),
+            Self::Thread { name, errno } => write!(
+                f,
+                "cannot start thread `{name}`: {}; raise `ulimit -u` or the container's pids limit",
+                words(*errno)
+            ),
+            Self::System { what, errno } => write!(f, "{what}: {}", words(*errno)),
+            Self::Open { path, errno } => {
+                write!(f, "cannot open {}: {}", path.display(), words(*errno))
+            }
+            Self::NoDirectIo {
+                path,
+                alignment: None,
+            } => write!(
+                f,
+                "{}: its file system has no direct I/O (O_DIRECT); put the file on another one \
+                 (ext4, xfs, btrfs), or open it with `direct: false`",
+                path.display()
+            ),
+            Self::NoDirectIo {
+                path,
+                alignment: Some(alignment),
+            } => write!(
+                f,
+                "{}: direct I/O needs an alignment of {alignment} bytes there, pages have 4096; \
+                 put the file on another file system, or open it with `direct: false`",
+                path.display()
+            ),
+            Self::NotAFile { path } => write!(
+                f,
+                "{}: neither a regular file nor a block device; name one of these",
+                path.display()
+            ),
+            Self::Preallocate { path, bytes, errno } => write!(
+                f,
+                "cannot allocate {bytes} bytes for {}: {}; free some space or ask for less",
+                path.display(),
+                words(*errno)
+            ),
+            Self::TooSmall {
+                path,
+                bytes,
+                wanted,
+            } => write!(
+                f,
+                "{} has {bytes} bytes, {wanted} were asked for; ask for no more than it has",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OsError {}
+
+/// The error number of a standard error; `EIO` if it has none.
+pub(crate) fn errno_of(error: &std::io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}

@@ -1,0 +1,271 @@
+//! One disk or directory: files and block devices that share one queue.
+//!
+//! A `FileDevice` is an `env::Device` whose objects are open files. It has an engine of its own (a
+//! ring, or a pool of threads), so that a device that hangs holds up nobody else's requests.
+//!
+//! Files are opened with O_DIRECT. Where a file system refuses that, or asks for an alignment
+//! beyond a page, `OpenOptions::direct` decides: insisted on, it is a typed error; otherwise the
+//! file goes through the system's page cache, and `is_direct` says so.
+//!
+//! Operations: `Flush` is fdatasync, `SetLen` ftruncate, `Allocate` fallocate without change of
+//! length, `Discard` a punched hole or written zeroes. A block device has the length it has:
+//! `SetLen` and `Allocate` succeed up to it and are `NoSpace` beyond.
+//!
+//! Source: design.md "Devices and files"; open(2), statx(2) STATX_DIOALIGN.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use env::{Device, DeviceInfo, Interrupt, IoError, IoOp, IoRequest, ObjectId};
+use policy::units::{Bytes, PAGE_SIZE};
+use rustix::fs::{AtFlags, FallocateFlags, StatxFlags};
+
+use crate::OsError;
+use crate::engine::Engine;
+use crate::error::errno_of;
+use crate::threads::{Mover, ThreadEnv};
+use crate::transfer::{Job, OpenFile};
+
+/// The usual alignment of direct I/O.
+const SECTOR: u32 = 512;
+
+/// How to open an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Make the file if it is not there.
+    pub create: bool,
+    /// Begin with an empty file.
+    pub truncate: bool,
+    /// Open for reading only.
+    pub read_only: bool,
+    /// Take space for that much at once, without changing the length.
+    pub preallocate: Option<Bytes>,
+    /// True: direct I/O or an error. False: direct I/O where the file system has it.
+    pub direct: bool,
+}
+
+/// One disk or directory.
+pub struct FileDevice {
+    mover: Mover,
+    objects: RwLock<Vec<Option<Arc<OpenFile>>>>,
+    alignment: AtomicU32,
+}
+
+/// How much of the arena is registered with the device's ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registration {
+    /// There is no ring.
+    None,
+    /// All that was populated so far, give or take one under way.
+    Registered {
+        /// Chunks registered now.
+        chunks: u32,
+    },
+    /// The system refused some; I/O there goes unregistered, a little slower.
+    Refused {
+        /// Chunks registered now.
+        chunks: u32,
+        /// Why: ENOMEM is `ulimit -l`.
+        errno: i32,
+    },
+}
+
+impl FileDevice {
+    /// A device without objects, with an engine of its own.
+    ///
+    /// # Errors
+    /// No thread or no ring could be had.
+    pub fn new(env: &Arc<ThreadEnv>) -> Result<Arc<Self>, OsError> {
+        Ok(Arc::new(Self {
+            mover: env.start_engine()?,
+            objects: RwLock::new(Vec::new()),
+            alignment: AtomicU32::new(SECTOR),
+        }))
+    }
+
+    /// Opens a file or block device. Answers its number and its true length.
+    ///
+    /// # Errors
+    /// `Open`, `NotAFile`, `NoDirectIo`, `Preallocate`, `TooSmall`; each names the path.
+    pub fn open(&self, path: &Path, options: OpenOptions) -> Result<(ObjectId, Bytes), OsError> {
+        let (file, direct) = open_best(path, options)?;
+        let mut open = OpenFile {
+            file,
+            direct,
+            fixed_size: None,
+        };
+        let length = measure(path, &mut open)?;
+        if let Some(alignment) = alignment_of(&open.file).filter(|_| direct) {
+            self.alignment.fetch_max(alignment, Ordering::Relaxed);
+        }
+        if let Some(wanted) = options.preallocate {
+            preallocate(path, &open, wanted)?;
+        }
+        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let place = objects
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(objects.len());
+        if place == objects.len() {
+            objects.push(None);
+        }
+        objects[place] = Some(Arc::new(open));
+        let id = u32::try_from(place).expect("open files are bounded by file descriptors");
+        Ok((ObjectId(id), length))
+    }
+
+    /// Closes an object. Requests under way end as usual; its number may be given again.
+    pub fn close(&self, object: ObjectId) {
+        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let closed = objects.get_mut(object.0 as usize).and_then(Option::take);
+        drop(objects);
+        drop(closed);
+    }
+
+    /// Whether an object is open for direct I/O; false also if it is not open.
+    #[must_use]
+    pub fn is_direct(&self, object: ObjectId) -> bool {
+        self.object(object).is_some_and(|file| file.direct)
+    }
+
+    /// How much of the arena is registered with the ring.
+    #[must_use]
+    pub fn registration(&self) -> Registration {
+        match &self.mover {
+            Mover::Ring(ring) => ring.registration(),
+            Mover::Pool(_) => Registration::None,
+        }
+    }
+
+    /// Requests taken and not ended.
+    #[must_use]
+    pub fn pending(&self) -> u64 {
+        match &self.mover {
+            Mover::Ring(ring) => ring.pending(),
+            Mover::Pool(pool) => pool.pending(),
+        }
+    }
+
+    fn object(&self, object: ObjectId) -> Option<Arc<OpenFile>> {
+        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        objects.get(object.0 as usize).and_then(Option::clone)
+    }
+}
+
+impl Device for FileDevice {
+    fn submit(&self, request: Box<IoRequest>) {
+        let moves = matches!(request.op, IoOp::Read | IoOp::Write);
+        assert!(
+            !moves || request.offset.0.is_multiple_of(PAGE_SIZE),
+            "{:?} at {:?}: not a multiple of a page",
+            request.op,
+            request.offset
+        );
+        let Some(file) = self.object(request.object) else {
+            request.complete(
+                &Interrupt::new(),
+                Err(IoError::Failed { errno: libc::EBADF }),
+            );
+            return;
+        };
+        let job = Job::new(request, file);
+        match &self.mover {
+            Mover::Ring(ring) => ring.submit(job),
+            Mover::Pool(pool) => pool.submit(job),
+        }
+    }
+
+    fn info(&self) -> DeviceInfo {
+        let alignment = self.alignment.load(Ordering::Relaxed);
+        DeviceInfo {
+            alignment,
+            stable_writes: false,
+        }
+    }
+}
+
+/// Opens with direct I/O if that can be had.
+fn open_best(path: &Path, options: OpenOptions) -> Result<(File, bool), OsError> {
+    let mut flags = File::options();
+    flags.read(true).write(!options.read_only);
+    if !options.read_only {
+        flags.create(options.create).truncate(options.truncate);
+    }
+    let failed = |error: &std::io::Error| OsError::Open {
+        path: path.into(),
+        errno: errno_of(error),
+    };
+    let obstacle = match flags.clone().custom_flags(libc::O_DIRECT).open(path) {
+        Ok(file) => match alignment_of(&file) {
+            Some(alignment) if u64::from(alignment) > PAGE_SIZE => Some(alignment),
+            _ => return Ok((file, true)),
+        },
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => None,
+        Err(error) => return Err(failed(&error)),
+    };
+    if options.direct {
+        return Err(OsError::NoDirectIo {
+            path: path.into(),
+            alignment: obstacle,
+        });
+    }
+    let file = flags.open(path).map_err(|error| failed(&error))?;
+    Ok((file, false))
+}
+
+/// The alignment that direct I/O on the file asks for, where the kernel tells (since 6.1).
+fn alignment_of(file: &File) -> Option<u32> {
+    let answer = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let known = StatxFlags::from_bits_retain(answer.stx_mask).contains(StatxFlags::DIOALIGN);
+    let alignment = answer.stx_dio_offset_align.max(answer.stx_dio_mem_align);
+    (known && alignment > 0).then_some(alignment)
+}
+
+/// The true length; notes the size of a block device.
+fn measure(path: &Path, open: &mut OpenFile) -> Result<Bytes, OsError> {
+    let failed = |error: std::io::Error| OsError::Open {
+        path: path.into(),
+        errno: errno_of(&error),
+    };
+    let data = open.file.metadata().map_err(failed)?;
+    if data.is_file() {
+        return Ok(Bytes(data.len()));
+    }
+    if !data.file_type().is_block_device() {
+        return Err(OsError::NotAFile { path: path.into() });
+    }
+    let size = Bytes((&open.file).seek(SeekFrom::End(0)).map_err(failed)?);
+    open.fixed_size = Some(size);
+    Ok(size)
+}
+
+fn preallocate(path: &Path, open: &OpenFile, wanted: Bytes) -> Result<(), OsError> {
+    if let Some(size) = open.fixed_size {
+        if wanted <= size {
+            return Ok(());
+        }
+        let (bytes, wanted) = (size.0, wanted.0);
+        return Err(OsError::TooSmall {
+            path: path.into(),
+            bytes,
+            wanted,
+        });
+    }
+    if wanted.is_zero() {
+        return Ok(());
+    }
+    rustix::fs::fallocate(&open.file, FallocateFlags::KEEP_SIZE, 0, wanted.0).map_err(|error| {
+        OsError::Preallocate {
+            path: path.into(),
+            bytes: wanted.0,
+            errno: error.raw_os_error(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! The engine of plain threads: `preadv2`, `pwritev2`, `fdatasync` and friends, one call at a time.
+//!
+//! It serves where io_uring is not allowed, is the reference of the differential tests, and does
+//! for the ring what the ring has no operation for. Its depth is its number of threads.
+//!
+//! A thread whose device hangs cannot be stopped: after the bound it is left behind, and with it
+//! its `Arc` of the arena, so that the memory it may still touch stays mapped.
+
+use core::time::Duration;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use env::{IoError, IoOp};
+use policy::units::{Bytes, PAGE_SIZE};
+use rustix::fs::FallocateFlags;
+
+use crate::arena::Arena;
+use crate::engine::{Engine, Ledger};
+use crate::error::errno_of;
+use crate::queue::ClassQueue;
+use crate::transfer::{IoVec, Job, MAX_VECTORS, NO_MEMORY, OpenFile, Step};
+use crate::{OsError, sys};
+
+/// Bytes of zeroes written at once where a hole cannot be punched.
+const ZEROES: usize = 64 << 10;
+
+/// Zeroes at an address that direct I/O accepts.
+#[repr(align(4096))]
+struct Zeroes([u8; ZEROES]);
+
+static NOTHING: Zeroes = Zeroes([0; ZEROES]);
+
+/// Threads that serve one queue.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+}
+
+struct Shared {
+    arena: Arc<Arena>,
+    state: Mutex<State>,
+    arrived: Condvar,
+    ledger: Ledger,
+}
+
+#[derive(Default)]
+struct State {
+    queue: ClassQueue,
+    stopping: bool,
+}
+
+impl Pool {
+    /// Starts `workers` threads.
+    pub(crate) fn start(arena: &Arc<Arena>, name: &str, workers: usize) -> Result<Self, OsError> {
+        let shared = Arc::new(Shared {
+            arena: Arc::clone(arena),
+            state: Mutex::new(State::default()),
+            arrived: Condvar::new(),
+            ledger: Ledger::default(),
+        });
+        let pool = Self {
+            shared,
+            threads: Mutex::new(Vec::with_capacity(workers)),
+        };
+        for _ in 0..workers {
+            let shared = Arc::clone(&pool.shared);
+            let started = std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(move || shared.serve())
+                .map_err(|error| OsError::Thread {
+                    name: name.to_owned(),
+                    errno: errno_of(&error),
+                });
+            match started {
+                Ok(thread) => {
+                    pool.threads
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(thread);
+                }
+                Err(error) => {
+                    pool.stop(Duration::ZERO);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(pool)
+    }
+}
+
+impl Engine for Pool {
+    fn submit(&self, job: Job) {
+        self.shared.ledger.began();
+        let mut state = self
+            .shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.stopping {
+            drop(state);
+            self.shared.ledger.finish(job, Err(IoError::Cancelled));
+            return;
+        }
+        state.queue.push(job.request.class, job);
+        drop(state);
+        self.shared.arrived.notify_one();
+    }
+
+    fn pending(&self) -> u64 {
+        self.shared.ledger.pending()
+    }
+
+    fn stop(&self, bound: Duration) {
+        let mut state = self
+            .shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        state.stopping = true;
+        let mut waiting = core::mem::take(&mut state.queue);
+        drop(state);
+        self.shared.arrived.notify_all();
+        while let Some(job) = waiting.pop() {
+            self.shared.ledger.finish(job, Err(IoError::Cancelled));
+        }
+        let threads =
+            core::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let deadline = Instant::now() + bound;
+        for thread in threads {
+            while !thread.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if thread.is_finished() {
+                // Its panics, if any, were reported by the hook.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop(Duration::from_secs(1));
+    }
+}
+
+impl Shared {
+    fn serve(&self) {
+        let mut vectors = vec![NO_MEMORY; MAX_VECTORS];
+        while let Some(mut job) = self.next() {
+            let result = execute(&self.arena, &mut job, &mut vectors);
+            self.ledger.finish(job, result);
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(job) = state.queue.pop() {
+                return Some(job);
+            }
+            if state.stopping {
+                return None;
+            }
+            state = self
+                .arrived
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Does a job in the calling thread, whatever it is.
+pub(crate) fn execute(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Result<(), IoError> {
+    if let Some(result) = job.early() {
+        return result;
+    }
+    loop {
+        let answer = call(arena, job, vectors);
+        match job.on_result(arena, answer) {
+            Step::Done(result) => return result,
+            Step::Again => {}
+        }
+    }
+}
+
+/// One call to the system for what is left of the job.
+fn call(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Result<u64, i32> {
+    let nothing = |done: rustix::io::Result<()>| match done {
+        Ok(()) => Ok(0),
+        Err(error) => Err(error.raw_os_error()),
+    };
+    match job.request.op {
+        IoOp::Read => sys::read(arena, job, vectors),
+        IoOp::Write => sys::write(arena, job, vectors),
+        IoOp::Flush => nothing(rustix::fs::fdatasync(&job.file.file)),
+        IoOp::SetLen { len } => nothing(rustix::fs::ftruncate(&job.file.file, len.0)),
+        IoOp::Allocate { len } => nothing(rustix::fs::fallocate(
+            &job.file.file,
+            FallocateFlags::KEEP_SIZE,
+            0,
+            len.0,
+        )),
+        IoOp::Discard { len } => discard(&job.file, job.request.offset, len).map(|()| 0),
+    }
+}
+
+/// Punches a hole, or writes zeroes where the file system cannot.
+fn discard(file: &OpenFile, offset: Bytes, len: Bytes) -> Result<(), i32> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(&file.file, flags, offset.0, len.0) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+            write_zeroes(file, offset, len)
+        }
+        Err(error) => Err(error.raw_os_error()),
+    }
+}
+
+/// Overwrites a range with zeroes, never beyond the object's end.
+///
+/// A last partial page is padded to a whole one, as direct I/O asks, and the length put back.
+pub(crate) fn write_zeroes(file: &OpenFile, offset: Bytes, len: Bytes) -> Result<(), i32> {
+    let size = match file.fixed_size {
+        Some(size) => size.0,
+        None => file
+            .file
+            .metadata()
+            .map_err(|error| errno_of(&error))?
+            .len(),
+    };
+    let wanted = offset.0.saturating_add(len.0);
+    let end = if wanted >= size { size } else { wanted };
+    let padded = match file.fixed_size {
+        Some(_) => end,
+        None if end == size => end.next_multiple_of(PAGE_SIZE),
+        None => end,
+    };
+    let mut at = offset.0;
+    while at < padded {
+        let part = usize::try_from(padded - at).unwrap_or(ZEROES).min(ZEROES);
+        match rustix::io::pwrite(file.file.as_fd(), &NOTHING.0[..part], at) {
+            Ok(0) => return Err(libc::EIO),
+            Ok(written) => at += written as u64,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.raw_os_error()),
+        }
+    }
+    if padded > size && file.fixed_size.is_none() {
+        rustix::fs::ftruncate(&file.file, size).map_err(rustix::io::Errno::raw_os_error)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    #[test]
+    fn zeroes_are_written_inside_the_file_only() {
+        let dir = crate::TestDir::new("zeroes");
+        let path = dir.join("file");
+        std::fs::File::create(&path)
+            .unwrap()
+            .write_all(&[7; 300_000])
+            .unwrap();
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
+        let file = OpenFile {
+            file,
+            direct: false,
+            fixed_size: None,
+        };
+        write_zeroes(&file, Bytes(8192), Bytes(4096)).unwrap();
+        write_zeroes(&file, Bytes(200_704), Bytes(1 << 30)).unwrap();
+        let content = std::fs::read(&path).unwrap();
+        assert_eq!(content.len(), 300_000);
+        let zero = |at: usize| (8192..12288).contains(&at) || at >= 200_704;
+        assert!(
+            content
+                .iter()
+                .enumerate()
+                .all(|(at, &byte)| (byte == 0) == zero(at))
+        );
+    }
+}

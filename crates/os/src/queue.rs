@@ -1,0 +1,96 @@
+//! Requests that wait for a place in an engine: readers first, nobody starved.
+//!
+//! One first-in first-out list per `IoClass`. The next request is the oldest of the first class
+//! that has one, except that after `PASSED_OVER_MAX` requests have been served past a waiting
+//! class, the last such class gets one turn.
+//!
+//! Storage for `ROOM` requests per class is taken when the queue is made; the write-back path
+//! allocates nothing below that.
+
+use std::collections::VecDeque;
+
+use env::IoClass;
+
+use crate::transfer::Job;
+
+/// Requests per class there is room for without allocating; `mm` has fewer request slots than this.
+const ROOM: usize = 1024;
+/// Requests served past a waiting class before it gets one turn.
+const PASSED_OVER_MAX: u32 = 16;
+/// How many classes there are.
+const CLASSES: usize = 4;
+
+/// The queue in front of an engine.
+#[derive(Debug)]
+pub(crate) struct ClassQueue<T = Job> {
+    classes: [VecDeque<T>; CLASSES],
+    passed_over: u32,
+    len: usize,
+}
+
+impl<T> Default for ClassQueue<T> {
+    fn default() -> Self {
+        let classes = core::array::from_fn(|_| VecDeque::with_capacity(ROOM));
+        Self {
+            classes,
+            passed_over: 0,
+            len: 0,
+        }
+    }
+}
+
+impl<T> ClassQueue<T> {
+    /// Adds a request at the end of its class.
+    pub(crate) fn push(&mut self, class: IoClass, job: T) {
+        self.classes[class as usize].push_back(job);
+        self.len += 1;
+    }
+
+    /// Takes the next one.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let first = self.classes.iter().position(|class| !class.is_empty())?;
+        let last = self.classes.iter().rposition(|class| !class.is_empty())?;
+        let turn = if first == last {
+            self.passed_over = 0;
+            first
+        } else if self.passed_over >= PASSED_OVER_MAX {
+            self.passed_over = 0;
+            last
+        } else {
+            self.passed_over += 1;
+            first
+        };
+        self.len -= 1;
+        self.classes[turn].pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_go_first_in_order() {
+        let mut queue = ClassQueue::default();
+        queue.push(IoClass::Writeback, 10);
+        queue.push(IoClass::Sync, 20);
+        queue.push(IoClass::Read, 30);
+        queue.push(IoClass::ReadAhead, 40);
+        queue.push(IoClass::Read, 31);
+        let order: Vec<_> = core::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(order, [30, 31, 20, 40, 10]);
+        assert_eq!(queue.len, 0);
+    }
+
+    #[test]
+    fn writeback_gets_a_turn_under_a_flood_of_reads() {
+        let mut queue = ClassQueue::default();
+        queue.push(IoClass::Writeback, u32::MAX);
+        for read in 0..100 {
+            queue.push(IoClass::Read, read);
+        }
+        let order: Vec<_> = core::iter::from_fn(|| queue.pop()).collect();
+        let place = order.iter().position(|&job| job == u32::MAX).unwrap();
+        assert_eq!(place, PASSED_OVER_MAX as usize);
+    }
+}

@@ -1,0 +1,102 @@
+//! The few calls of the C library that have no safe form elsewhere.
+
+use policy::units::Nanos;
+
+use crate::arena::Arena;
+use crate::transfer::{IoVec, Job};
+
+/// The CPU this thread runs on.
+#[inline]
+pub(crate) fn current_cpu() -> usize {
+    // SAFETY: no arguments, no memory; answers -1 where the system has no such call.
+    let cpu = unsafe { libc::sched_getcpu() };
+    usize::try_from(cpu).unwrap_or(0)
+}
+
+/// How many CPUs the system may have; every answer of `current_cpu` is below it.
+pub(crate) fn configured_cpus() -> usize {
+    // SAFETY: one number in, one number out.
+    let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    usize::try_from(cpus).unwrap_or(1).max(1)
+}
+
+/// Lets timers of this thread fire within `slack` of their time instead of the default 50 us.
+pub(crate) fn set_timer_slack(slack: Nanos) {
+    let slack = libc::c_ulong::try_from(slack.0).unwrap_or(libc::c_ulong::MAX);
+    // SAFETY: PR_SET_TIMERSLACK takes one number and touches nothing but this thread's setting. A
+    // refusal leaves the default, which is only less precise.
+    let _ = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack, 0, 0, 0) };
+}
+
+/// User and system time of the process so far.
+pub(crate) fn process_times() -> (Nanos, Nanos) {
+    // SAFETY: `rusage` is plain numbers, for which all zeroes is a value.
+    let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
+    // SAFETY: `usage` is a valid place for the answer and lives over the call.
+    let refused = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    assert_eq!(refused, 0, "getrusage(RUSAGE_SELF) has no way to fail");
+    (nanos(usage.ru_utime), nanos(usage.ru_stime))
+}
+
+fn nanos(time: libc::timeval) -> Nanos {
+    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+    Nanos(secs * policy::units::SECOND + micros * 1_000)
+}
+
+/// `preadv2` of what is left of a read request. Answers the bytes read, or the error number.
+pub(crate) fn read(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Result<u64, i32> {
+    let used = job.plan(arena, vectors).vectors;
+    let (count, offset) = (count_of(used), offset_of(job.position())?);
+    let (fd, vectors) = (job.file.fd(), vectors.as_ptr());
+    // SAFETY: the first `used` elements describe memory of the request's frames, which are its
+    // own until it is complete; `job` is borrowed over the call, so that comes later.
+    let moved = unsafe { libc::preadv2(fd, vectors, count, offset, 0) };
+    u64::try_from(moved).map_err(|_| last_errno())
+}
+
+/// `pwritev2` of what is left of a write request. Answers the bytes written, or the error number.
+pub(crate) fn write(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Result<u64, i32> {
+    let used = job.plan(arena, vectors).vectors;
+    let (count, offset) = (count_of(used), offset_of(job.position())?);
+    let (fd, vectors) = (job.file.fd(), vectors.as_ptr());
+    // SAFETY: the first `used` elements describe memory of the request's frames, which stay
+    // resident until it is complete. A writer may change them meanwhile; only the system reads.
+    let moved = unsafe { libc::pwritev2(fd, vectors, count, offset, 0) };
+    u64::try_from(moved).map_err(|_| last_errno())
+}
+
+fn count_of(used: usize) -> libc::c_int {
+    libc::c_int::try_from(used).expect("a request's vectors are bounded by MAX_VECTORS")
+}
+
+fn offset_of(offset: u64) -> Result<libc::off_t, i32> {
+    libc::off_t::try_from(offset).map_err(|_| libc::EFBIG)
+}
+
+fn last_errno() -> i32 {
+    crate::error::errno_of(&std::io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_grows_with_work() {
+        let before = process_times();
+        let began = std::time::Instant::now();
+        let mut sum = 0_u64;
+        while began.elapsed().as_millis() < 20 {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        let after = process_times();
+        assert!(after.0 + after.1 > before.0 + before.1);
+    }
+
+    #[test]
+    fn an_offset_beyond_the_system_is_an_error() {
+        assert_eq!(offset_of(u64::MAX), Err(libc::EFBIG));
+        assert_eq!(offset_of(4096), Ok(4096));
+    }
+}

@@ -1,0 +1,522 @@
+//! `ThreadEnv`: tasks are threads, time is the system's, devices are real.
+//!
+//! ```text
+//!   any thread --enter()--> Task --park--> futex <--wake-- WaitQueue, completions, timer
+//!                            |
+//!                            +--submit--> Device --> ring or pool thread --io_done--> wake
+//! ```
+//!
+//! Threads of its own: one timer; per `FileDevice` a ring's owner and one helper, or `workers`
+//! threads of the pool; one per spawned task.
+//!
+//! Shutdown, in order, each step bounded:
+//!   1. Every wait of every task, spawned or entered, ends with `Cancelled`, now and from now on.
+//!   2. Spawned tasks are waited for (`TASKS_BOUND`); one that does not end is left behind.
+//!   3. New requests end with `Cancelled` at once. The timer hurries and the engines work on, until
+//!      nothing is under way or `REQUESTS_BOUND` has passed: so requests in flight are completed.
+//!   4. Engines cancel what is left (a hanging device) and stop; a request ends with `Cancelled`,
+//!      although a write may still reach the device later. The timer stops; closures left are dropped.
+//!
+//! Invariants
+//!   1. `shutdown` returns within `TASKS_BOUND + REQUESTS_BOUND + ~2 s`, whatever hangs.
+//!   2. A panic in a task or a completion is reported by the panic hook, counted, and stops nobody else.
+//!   3. No thread of ours keeps the environment alive but spawned tasks.
+//!
+//! Source: design.md "Architecture"; docs/adr/0001.
+
+use core::panic::AssertUnwindSafe;
+use core::time::Duration;
+use std::hash::{BuildHasher, RandomState};
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::Waker;
+use std::thread::JoinHandle;
+use std::time::Instant as StdInstant;
+
+use env::{
+    Body, Device, DeviceId, Env, Event, Host, Interrupt, IoError, IoRequest, Task, TaskId,
+    Unparked, Work,
+};
+use policy::units::{Instant, Nanos};
+
+use crate::arena::Arena;
+use crate::engine::Engine;
+use crate::error::errno_of;
+use crate::parker::{Clock, Parker, Roster, Slept};
+use crate::pool::Pool;
+use crate::ring::{self, Ring};
+use crate::timer::Timer;
+use crate::{OsError, sys};
+
+/// How long shutdown waits for spawned tasks to see that they are cancelled.
+const TASKS_BOUND: Duration = Duration::from_secs(10);
+/// How long shutdown waits for requests in flight.
+const REQUESTS_BOUND: Duration = Duration::from_secs(10);
+/// How often shutdown looks whether requests are done.
+const SHUTDOWN_TICK: Duration = Duration::from_micros(200);
+/// Devices of one environment.
+const DEVICES_MAX: usize = 256;
+/// Threads of the pool, for one device.
+const WORKERS_MAX: usize = 256;
+/// Timer slack of our own threads: a pause is to end on time.
+const TIMER_SLACK: Nanos = Nanos::micros(1);
+
+/// What takes note of events.
+pub type Sink = Arc<dyn Fn(TaskId, &Event) + Send + Sync>;
+
+/// How I/O is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// io_uring, or the pool where that is not to be had (`ThreadEnv::fallback` says why).
+    Auto,
+    /// io_uring or an error.
+    Uring,
+    /// A pool of threads in `preadv2` and `pwritev2`.
+    Pool,
+}
+
+/// What an environment is made of.
+#[derive(Clone)]
+pub struct Options {
+    /// Frames of the arena, 4 KiB each.
+    pub frames: u32,
+    /// Frames populated and given back together: a power of two, 16..=16384.
+    pub chunk_frames: u32,
+    /// How I/O is done.
+    pub backend: Backend,
+    /// Threads per device of the pool.
+    pub workers: usize,
+    /// Who hears of events; none: nobody.
+    pub sink: Option<Sink>,
+}
+
+impl Options {
+    /// Defaults for an arena of `frames` frames: chunks of 4 MiB, and larger (to 64 MiB) where
+    /// that would be more than 1024 of them; io_uring if it can be had; eight workers.
+    #[must_use]
+    pub fn new(frames: u32) -> Self {
+        let chunk_frames = frames.div_ceil(1024).next_power_of_two().clamp(1024, 16384);
+        Self {
+            frames,
+            chunk_frames,
+            backend: Backend::Auto,
+            workers: 8,
+            sink: None,
+        }
+    }
+}
+
+/// One task's part: its parker, given back to the thread when the task ends.
+pub struct Local {
+    parker: Option<Arc<Parker>>,
+}
+
+impl Local {
+    #[inline]
+    fn parker(&self) -> &Arc<Parker> {
+        self.parker
+            .as_ref()
+            .expect("a task has its parker until it is dropped")
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        if let Some(parker) = self.parker.take() {
+            Roster::give_back(parker);
+        }
+    }
+}
+
+/// The live environment.
+pub struct ThreadEnv {
+    me: Weak<Self>,
+    clock: Clock,
+    arena: Arc<Arena>,
+    roster: Roster,
+    cpus: usize,
+    backend: Backend,
+    fallback: Option<OsError>,
+    workers: usize,
+    sink: Option<Sink>,
+    devices: Box<[OnceLock<Arc<dyn Device>>]>,
+    devices_used: AtomicU16,
+    engines: Mutex<Vec<Weak<dyn Engine>>>,
+    timer: Arc<Timer>,
+    timer_thread: Mutex<Option<JoinHandle<()>>>,
+    tasks: Tasks,
+    /// Waits end with `Cancelled`.
+    stopping: AtomicBool,
+    /// Requests end with `Cancelled`.
+    closed: AtomicBool,
+}
+
+/// Spawned tasks that have not ended.
+struct Tasks {
+    inner: Mutex<Running>,
+    ended: Condvar,
+    panics: AtomicU64,
+}
+
+struct Running {
+    count: usize,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl ThreadEnv {
+    /// Starts an environment.
+    ///
+    /// # Errors
+    /// An option out of range, no address space, no thread, or no io_uring where it was insisted on.
+    pub fn start(options: Options) -> Result<Arc<Self>, OsError> {
+        if options.workers == 0 || options.workers > WORKERS_MAX {
+            let (value, allowed) = (options.workers as u64, "1 to 256");
+            return Err(OsError::Option {
+                name: "workers",
+                value,
+                allowed,
+            });
+        }
+        let arena = Arc::new(Arena::reserve(options.frames, options.chunk_frames)?);
+        let (backend, fallback) = match options.backend {
+            Backend::Pool => (Backend::Pool, None),
+            Backend::Uring => ring::probe().map(|()| (Backend::Uring, None))?,
+            Backend::Auto => match ring::probe() {
+                Ok(()) => (Backend::Uring, None),
+                Err(why) => (Backend::Pool, Some(why)),
+            },
+        };
+        let clock = Clock::start();
+        let seed = RandomState::new().hash_one(clock.now().0);
+        let (timer, timer_thread) = Timer::start(clock, !seed)?;
+        Ok(Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            clock,
+            arena,
+            roster: Roster::new(seed),
+            cpus: sys::configured_cpus(),
+            backend,
+            fallback,
+            workers: options.workers,
+            sink: options.sink,
+            devices: (0..DEVICES_MAX).map(|_| OnceLock::new()).collect(),
+            devices_used: AtomicU16::new(0),
+            engines: Mutex::new(Vec::new()),
+            timer,
+            timer_thread: Mutex::new(Some(timer_thread)),
+            tasks: Tasks::new(),
+            stopping: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    /// A task on this thread. Cheap: a thread keeps its parker.
+    #[must_use]
+    pub fn enter(&self) -> Task<'_, Self> {
+        let parker = self.roster.take();
+        let id = parker.id();
+        Task::new(
+            self,
+            Local {
+                parker: Some(parker),
+            },
+            id,
+        )
+    }
+
+    /// What device wrappers use: time, timers, chance.
+    #[must_use]
+    pub fn host(&self) -> Arc<dyn Host> {
+        Arc::clone(&self.timer) as Arc<dyn Host>
+    }
+
+    /// Adds a device; requests name it by the number answered.
+    ///
+    /// # Panics
+    /// At the 257th device.
+    pub fn add_device(&self, device: Arc<dyn Device>) -> DeviceId {
+        let id = self.devices_used.fetch_add(1, Ordering::Relaxed);
+        let place = self.devices.get(usize::from(id));
+        let place = place.expect("an environment has at most DEVICES_MAX devices");
+        assert!(place.set(device).is_ok(), "a device's number is given once");
+        DeviceId(id)
+    }
+
+    /// Work reported by all tasks so far, by `Work as usize`.
+    #[must_use]
+    pub fn work_counts(&self) -> [u64; Work::COUNT] {
+        self.roster.work()
+    }
+
+    /// How I/O is done: `Uring` or `Pool`.
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Why the pool serves although io_uring was wanted, for the caller to print.
+    #[must_use]
+    pub fn fallback(&self) -> Option<&OsError> {
+        self.fallback.as_ref()
+    }
+
+    /// Tasks that ended in a panic (each was reported by the panic hook).
+    #[must_use]
+    pub fn panics(&self) -> u64 {
+        self.tasks.panics.load(Ordering::Relaxed)
+    }
+
+    /// Number of CPUs; `Task::cpu` is below it.
+    #[must_use]
+    pub fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    /// Ends it: see the module's header. May be called from any thread but a spawned task's; a
+    /// second call finds nothing to do.
+    pub fn shutdown(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.roster.wake_all();
+        self.tasks.wait_for_end(TASKS_BOUND);
+        self.closed.store(true, Ordering::SeqCst);
+        self.timer.hurry();
+        let engines: Vec<_> = self
+            .lock_engines()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        let deadline = StdInstant::now() + REQUESTS_BOUND;
+        let busy = || !self.timer.is_idle() || engines.iter().any(|engine| engine.pending() > 0);
+        while busy() && StdInstant::now() < deadline {
+            std::thread::sleep(SHUTDOWN_TICK);
+        }
+        for engine in &engines {
+            engine.stop(Duration::ZERO);
+        }
+        self.timer.stop();
+        let timer = self
+            .timer_thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        // The last handle may be dropped by a closure, on the timer's own thread.
+        if let Some(timer) = timer.filter(|t| t.thread().id() != std::thread::current().id()) {
+            // Its closures' panics were caught.
+            let _ = timer.join();
+        }
+    }
+
+    /// A new engine of this environment's kind, for one device.
+    pub(crate) fn start_engine(&self) -> Result<Mover, OsError> {
+        let mover = match self.backend {
+            Backend::Uring | Backend::Auto => Mover::Ring(Arc::new(Ring::start(&self.arena)?)),
+            Backend::Pool => {
+                Mover::Pool(Arc::new(Pool::start(&self.arena, "tg-pool", self.workers)?))
+            }
+        };
+        let engine = match &mover {
+            Mover::Ring(ring) => Arc::downgrade(&(Arc::clone(ring) as Arc<dyn Engine>)),
+            Mover::Pool(pool) => Arc::downgrade(&(Arc::clone(pool) as Arc<dyn Engine>)),
+        };
+        let mut engines = self.lock_engines();
+        engines.retain(|engine| engine.strong_count() > 0);
+        engines.push(engine);
+        Ok(mover)
+    }
+
+    fn lock_engines(&self) -> MutexGuard<'_, Vec<Weak<dyn Engine>>> {
+        self.engines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+}
+
+/// An engine of either kind.
+pub(crate) enum Mover {
+    /// io_uring.
+    Ring(Arc<Ring>),
+    /// Threads.
+    Pool(Arc<Pool>),
+}
+
+impl Env for ThreadEnv {
+    type Content = Arena;
+    type Local = Local;
+
+    #[inline]
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn park(&self, local: &mut Local, deadline: Option<Instant>) -> Unparked {
+        // The parker was in the roster before this look, and shutdown sets the flag before it
+        // wakes the roster: so either it is seen here, or the sleep is woken.
+        if self.is_stopping() {
+            return Unparked::Cancelled;
+        }
+        let slept = local.parker().park(self.clock, deadline);
+        if self.is_stopping() {
+            return Unparked::Cancelled;
+        }
+        match slept {
+            Slept::Woken => Unparked::Woken,
+            Slept::TimedOut => Unparked::TimedOut,
+        }
+    }
+
+    fn waker(&self, local: &Local) -> Waker {
+        Waker::from(Arc::clone(local.parker()))
+    }
+
+    #[inline]
+    fn did(&self, local: &mut Local, work: Work, units: u64) {
+        local.parker().did(work, units);
+    }
+
+    fn submit(&self, mut request: Box<IoRequest>) {
+        request.submitted = self.clock.now();
+        if self.closed.load(Ordering::SeqCst) {
+            request.complete(&Interrupt::new(), Err(IoError::Cancelled));
+            return;
+        }
+        let device = self
+            .devices
+            .get(usize::from(request.device.0))
+            .and_then(OnceLock::get);
+        device
+            .expect("requests name a device that was added")
+            .submit(request);
+    }
+
+    /// # Panics
+    /// When the system has no thread to give.
+    fn spawn(&self, name: &str, body: Body<Self>) {
+        let env = self
+            .me
+            .upgrade()
+            .expect("`self` is alive, and lives in an Arc");
+        self.tasks.began();
+        let run = move || {
+            sys::set_timer_slack(TIMER_SLACK);
+            let ended = catch_unwind(AssertUnwindSafe(|| body(&mut env.enter())));
+            env.tasks.ended(ended.is_err());
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+        match thread {
+            Ok(thread) => self.tasks.keep(thread),
+            Err(error) => {
+                self.tasks.ended(false);
+                let errno = errno_of(&error);
+                panic!(
+                    "{}",
+                    OsError::Thread {
+                        name: name.to_owned(),
+                        errno
+                    }
+                );
+            }
+        }
+    }
+
+    #[inline]
+    fn cpu(&self, _local: &Local) -> usize {
+        sys::current_cpu() % self.cpus
+    }
+
+    fn random(&self, local: &mut Local) -> u64 {
+        local.parker().random()
+    }
+
+    #[inline]
+    fn emit(&self, task: TaskId, event: &Event) {
+        if let Some(sink) = &self.sink {
+            sink(task, event);
+        }
+    }
+
+    #[inline]
+    fn content(&self) -> &Arena {
+        &self.arena
+    }
+}
+
+impl Drop for ThreadEnv {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+impl Tasks {
+    fn new() -> Self {
+        let inner = Running {
+            count: 0,
+            threads: Vec::new(),
+        };
+        Self {
+            inner: Mutex::new(inner),
+            ended: Condvar::new(),
+            panics: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn began(&self) {
+        self.lock().count += 1;
+    }
+
+    fn ended(&self, panicked: bool) {
+        if panicked {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+        }
+        self.lock().count -= 1;
+        self.ended.notify_all();
+    }
+
+    /// Keeps a thread to be joined; forgets those that have ended.
+    fn keep(&self, thread: JoinHandle<()>) {
+        let mut inner = self.lock();
+        inner.threads.retain(|thread| !thread.is_finished());
+        inner.threads.push(thread);
+    }
+
+    /// Waits until all have ended, at most for `bound`, and joins their threads.
+    fn wait_for_end(&self, bound: Duration) {
+        let deadline = StdInstant::now() + bound;
+        let mut inner = self.lock();
+        let here = std::thread::current().id();
+        // Called by the drop of the last handle in a spawned thread: that one does not count.
+        let own = usize::from(
+            inner
+                .threads
+                .iter()
+                .any(|thread| thread.thread().id() == here),
+        );
+        while inner.count > own {
+            let left = deadline.saturating_duration_since(StdInstant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.ended.wait_timeout(inner, left);
+            inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let all_ended = inner.count <= own;
+        let threads = core::mem::take(&mut inner.threads);
+        drop(inner);
+        for thread in threads {
+            let itself = thread.thread().id() == here;
+            if !itself && (all_ended || thread.is_finished()) {
+                // Its panic, if any, was caught and counted.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

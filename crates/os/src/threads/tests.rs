@@ -1,0 +1,232 @@
+use super::*;
+use env::{Cause, IoDone, WaitQueue, Wakeup};
+
+fn small() -> Arc<ThreadEnv> {
+    let mut options = Options::new(64);
+    options.chunk_frames = 64;
+    ThreadEnv::start(options).unwrap()
+}
+
+#[test]
+fn options_are_checked() {
+    let mut options = Options::new(64);
+    options.workers = 0;
+    let refused = ThreadEnv::start(options).err().unwrap();
+    assert_eq!(
+        refused.to_string(),
+        "option `workers` is 0; allowed: 1 to 256"
+    );
+    assert_eq!(Options::new(1).chunk_frames, 1024);
+    assert_eq!(Options::new(8 << 20).chunk_frames, 8192);
+    assert_eq!(Options::new(u32::MAX).chunk_frames, 16384);
+}
+
+#[test]
+fn sleeps_are_never_short_and_rarely_long() {
+    let env = small();
+    let mut task = env.enter();
+    let mut late: Vec<u64> = Vec::new();
+    for pause in [1, 2, 5, 10, 20, 1, 2, 5, 10, 20, 3] {
+        let (began, pause) = (task.now(), Nanos::millis(pause));
+        assert_eq!(task.sleep(Cause::Think, pause), Wakeup::TimedOut);
+        let slept = task.now().since(began);
+        assert!(slept >= pause);
+        late.push((slept - pause).0);
+    }
+    late.sort_unstable();
+    // The machine may be busy: the median, with room, not the worst.
+    assert!(late[late.len() / 2] < 2_000_000, "{late:?}");
+}
+
+#[test]
+fn shutdown_cancels_every_wait() {
+    let env = small();
+    let queue = Arc::new(WaitQueue::new());
+    let ended = Arc::new(Mutex::new(Vec::new()));
+    for name in ["a", "b", "c"] {
+        let (queue, ended) = (Arc::clone(&queue), Arc::clone(&ended));
+        env.spawn(
+            name,
+            Box::new(move |task| {
+                let wakeup = match name {
+                    "a" => task.sleep(Cause::Think, Nanos::secs(3600)),
+                    _ => task.wait_while(&queue, Cause::Idle, None, |_| true),
+                };
+                // Further waits do not block either.
+                assert_eq!(
+                    task.sleep(Cause::Think, Nanos::secs(3600)),
+                    Wakeup::Cancelled
+                );
+                ended.lock().unwrap().push(wakeup);
+            }),
+        );
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    let began = StdInstant::now();
+    env.shutdown();
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!(*ended.lock().unwrap(), [Wakeup::Cancelled; 3]);
+    env.shutdown();
+}
+
+#[test]
+fn a_task_entered_outside_is_cancelled_too() {
+    let env = small();
+    let other = Arc::clone(&env);
+    let thread = std::thread::spawn(move || other.enter().sleep(Cause::Think, Nanos::secs(3600)));
+    std::thread::sleep(Duration::from_millis(20));
+    env.shutdown();
+    assert_eq!(thread.join().unwrap(), Wakeup::Cancelled);
+}
+
+#[test]
+fn a_panic_in_a_task_is_counted_and_does_not_hang_shutdown() {
+    let env = small();
+    env.spawn("panics", Box::new(|_| panic!("expected by the test")));
+    let mut task = env.enter();
+    while env.panics() == 0 {
+        task.sleep(Cause::Join, Nanos::millis(1));
+    }
+    drop(task);
+    env.shutdown();
+    assert_eq!(env.panics(), 1);
+}
+
+#[test]
+fn dropping_the_last_handle_shuts_down() {
+    let env = small();
+    let watch = Arc::downgrade(&env);
+    let tell = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&tell);
+    env.spawn(
+        "last",
+        Box::new(move |task| {
+            while !told.load(Ordering::Relaxed) {
+                task.sleep(Cause::Think, Nanos::millis(1));
+            }
+        }),
+    );
+    drop(env);
+    tell.store(true, Ordering::Relaxed);
+    for _ in 0..5000 {
+        if watch.strong_count() == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("the environment outlived its last task");
+}
+
+#[test]
+fn many_threads_through_one_queue_lose_no_wake() {
+    let env = small();
+    let turn = Arc::new((AtomicU64::new(0), WaitQueue::new()));
+    const TASKS: u64 = 4;
+    const ROUNDS: u64 = 2000;
+    for me in 0..TASKS {
+        let turn = Arc::clone(&turn);
+        env.spawn(
+            "turns",
+            Box::new(move |task| {
+                for round in 0..ROUNDS {
+                    let mine = round * TASKS + me;
+                    let wakeup = task.wait_while(&turn.1, Cause::Join, None, |_| {
+                        turn.0.load(Ordering::Relaxed) != mine
+                    });
+                    assert_eq!(wakeup, Wakeup::Ready);
+                    turn.0.store(mine + 1, Ordering::Relaxed);
+                    turn.1.wake_all();
+                }
+            }),
+        );
+    }
+    let mut task = env.enter();
+    let deadline = task.now() + Nanos::secs(15);
+    let all = TASKS * ROUNDS;
+    let done = |_: &Task<'_, ThreadEnv>| turn.0.load(Ordering::Relaxed) != all;
+    assert_eq!(
+        task.wait_while(&turn.1, Cause::Join, Some(deadline), done),
+        Wakeup::Ready
+    );
+    drop(task);
+    env.shutdown();
+    assert_eq!(env.panics(), 0);
+}
+
+#[test]
+fn events_reach_the_sink_with_the_task() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let ours = Arc::clone(&seen);
+    let mut options = Options::new(64);
+    options.chunk_frames = 64;
+    options.sink = Some(Arc::new(move |task, event: &Event| {
+        if let Event::Waited { cause, .. } = event {
+            ours.lock().unwrap().push((task, *cause));
+        }
+    }));
+    let env = ThreadEnv::start(options).unwrap();
+    let mut task = env.enter();
+    task.sleep(Cause::RetryBackoff, Nanos::micros(100));
+    assert_eq!(*seen.lock().unwrap(), [(task.id(), Cause::RetryBackoff)]);
+}
+
+#[test]
+fn work_and_cpus_are_counted() {
+    let env = small();
+    let mut task = env.enter();
+    for _ in 0..10 {
+        task.did(Work::Scan, 32);
+    }
+    assert!(task.cpu() < env.cpus());
+    assert_ne!(task.random(), task.random());
+    drop(task);
+    assert_eq!(env.work_counts()[Work::Scan as usize], 320);
+}
+
+/// A device that loses its requests.
+struct Loser;
+
+impl Device for Loser {
+    fn submit(&self, request: Box<IoRequest>) {
+        drop(request);
+    }
+    fn info(&self) -> env::DeviceInfo {
+        env::DeviceInfo {
+            alignment: 512,
+            stable_writes: false,
+        }
+    }
+}
+
+struct Count(Mutex<Vec<Result<(), IoError>>>);
+
+impl IoDone for Count {
+    fn io_done(&self, _: &Interrupt, _: Box<IoRequest>, result: Result<(), IoError>) {
+        self.0.lock().unwrap().push(result);
+    }
+}
+
+#[test]
+fn requests_after_shutdown_end_at_once() {
+    let env = small();
+    let device = env.add_device(Arc::new(Loser));
+    env.shutdown();
+    let count = Arc::new(Count(Mutex::new(Vec::new())));
+    let mut request = IoRequest::with_room(1);
+    request.device = device;
+    request.on_done(count.clone());
+    env.submit(request);
+    assert_eq!(*count.0.lock().unwrap(), [Err(IoError::Cancelled)]);
+}
+
+#[test]
+fn a_wrappers_delayed_request_still_ends_at_shutdown() {
+    let env = small();
+    let count = Arc::new(Count(Mutex::new(Vec::new())));
+    let mut request = IoRequest::with_room(1);
+    request.on_done(count.clone());
+    let later = Box::new(move |context: &Interrupt| request.complete(context, Ok(())));
+    env.host().after(Nanos::secs(3600), later);
+    env.shutdown();
+    assert_eq!(*count.0.lock().unwrap(), [Ok(())]);
+}

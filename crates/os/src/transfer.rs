@@ -1,0 +1,416 @@
+//! One request on its way through an engine: which memory it moves, and what a result means.
+//!
+//! Both engines (the ring and the pool) call the system and hand every answer to `Job::on_result`,
+//! which says whether to call again for the rest or how the request ended. So short transfers,
+//! ends of files and error numbers mean the same in both.
+//!
+//! ```text
+//!   answer            read                            write
+//!   all of it         done                            done
+//!   a part            again for the rest              again for the rest
+//!   a part, unaligned end of file: zero the rest      Torn    (direct I/O only)
+//!   nothing           end of file: zero the rest      Torn
+//!   EINTR, EAGAIN     again, RETRIES_MAX times        again, RETRIES_MAX times
+//! ```
+//!
+//! Adjacent frames become one element of the vector. A vector has at most `MAX_VECTORS` elements;
+//! a request with more runs is moved in parts, as if the system had answered short.
+//!
+//! Source: design.md "Error contract"; read(2), write(2), open(2) on O_DIRECT.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+use env::{Interrupt, IoError, IoOp, IoRequest};
+use policy::units::{Bytes, PAGE_SIZE};
+
+use crate::arena::Arena;
+
+/// An element of a vector for the system: raw memory.
+pub(crate) type IoVec = libc::iovec;
+
+/// Elements of one call's vector: 1 MiB of single frames.
+pub(crate) const MAX_VECTORS: usize = 256;
+/// Times that an interrupted or refused call is tried again before that is an error.
+pub(crate) const RETRIES_MAX: u32 = 64;
+/// Direct I/O that ends off this boundary has met the end of the file.
+const SECTOR: u64 = 512;
+
+/// An empty element.
+pub(crate) const NO_MEMORY: IoVec = IoVec {
+    iov_base: core::ptr::null_mut(),
+    iov_len: 0,
+};
+
+/// A file that is open for requests.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    /// The file.
+    pub(crate) file: File,
+    /// Whether it is open with O_DIRECT.
+    pub(crate) direct: bool,
+    /// Size of a block device; a regular file may grow.
+    pub(crate) fixed_size: Option<Bytes>,
+}
+
+impl OpenFile {
+    /// Its descriptor, valid as long as `self`.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+/// A request that an engine works on.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) request: Box<IoRequest>,
+    pub(crate) file: Arc<OpenFile>,
+    /// Bytes moved so far.
+    pub(crate) done: u64,
+    retries: u32,
+}
+
+/// What comes after an answer of the system.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Call again, for what is left.
+    Again,
+    /// The request is over.
+    Done(Result<(), IoError>),
+}
+
+/// The memory of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Elements of the vector in use.
+    pub(crate) vectors: usize,
+    /// The chunk that all of it lies in, if it is one.
+    pub(crate) chunk: Option<u32>,
+}
+
+impl Job {
+    /// A request at its beginning.
+    pub(crate) fn new(request: Box<IoRequest>, file: Arc<OpenFile>) -> Self {
+        Self {
+            request,
+            file,
+            done: 0,
+            retries: 0,
+        }
+    }
+
+    /// Where the next call begins.
+    pub(crate) fn position(&self) -> u64 {
+        self.request.offset.0 + self.done
+    }
+
+    /// How many bytes the request moves: its frames, cut at the end of a block device.
+    fn total(&self) -> u64 {
+        let frames = self.request.frames.len() as u64 * PAGE_SIZE;
+        match self.file.fixed_size {
+            Some(size) => frames.min(size.0.saturating_sub(self.request.offset.0)),
+            None => frames,
+        }
+    }
+
+    /// What can be said without asking the system.
+    pub(crate) fn early(&self) -> Option<Result<(), IoError>> {
+        let size = self.file.fixed_size;
+        match self.request.op {
+            IoOp::Read | IoOp::Write if self.request.frames.is_empty() => Some(Ok(())),
+            IoOp::Write if self.total() == 0 => Some(Err(IoError::NoSpace)),
+            // A block device has the length it has.
+            IoOp::SetLen { len } if size.is_some() => match size {
+                Some(size) if len <= size => Some(Ok(())),
+                _ => Some(Err(IoError::NoSpace)),
+            },
+            IoOp::Allocate { len } if size.is_some() => match size {
+                Some(size) if len <= size => Some(Ok(())),
+                _ => Some(Err(IoError::NoSpace)),
+            },
+            IoOp::Allocate { len: Bytes::ZERO } | IoOp::Discard { len: Bytes::ZERO } => {
+                Some(Ok(()))
+            }
+            IoOp::Read
+            | IoOp::Write
+            | IoOp::Flush
+            | IoOp::SetLen { .. }
+            | IoOp::Allocate { .. }
+            | IoOp::Discard { .. } => None,
+        }
+    }
+
+    /// Fills `vectors` with the memory of what is left.
+    pub(crate) fn plan(&self, arena: &Arena, vectors: &mut [IoVec]) -> Plan {
+        let (mut used, mut chunk, mut one_chunk) = (0_usize, None, true);
+        let (mut at, total) = (self.done, self.total());
+        while at < total {
+            let place = usize::try_from(at / PAGE_SIZE).expect("an index into `frames`");
+            let inside = usize::try_from(at % PAGE_SIZE).expect("below a page");
+            let len = (PAGE_SIZE - at % PAGE_SIZE).min(total - at);
+            let frame = self.request.frames[place];
+            let start = arena.address(frame).wrapping_add(inside);
+            let bytes = usize::try_from(len).expect("at most a page");
+            let grows = used > 0 && {
+                let last = &vectors[used - 1];
+                last.iov_base.cast::<u8>().wrapping_add(last.iov_len) == start
+            };
+            if grows {
+                vectors[used - 1].iov_len += bytes;
+            } else if used == vectors.len() {
+                break;
+            } else {
+                vectors[used] = IoVec {
+                    iov_base: start.cast(),
+                    iov_len: bytes,
+                };
+                used += 1;
+            }
+            let here = arena.chunk_of(frame);
+            one_chunk &= *chunk.get_or_insert(here) == here;
+            at += len;
+        }
+        Plan {
+            vectors: used,
+            chunk: chunk.filter(|_| one_chunk),
+        }
+    }
+
+    /// Takes the system's answer to one call: a count, or an error number.
+    pub(crate) fn on_result(&mut self, arena: &Arena, answer: Result<u64, i32>) -> Step {
+        let moved = match answer {
+            Ok(moved) => moved,
+            Err(libc::EINTR | libc::EAGAIN) if self.retries < RETRIES_MAX => {
+                self.retries += 1;
+                return Step::Again;
+            }
+            Err(errno) => return Step::Done(Err(self.failure(errno))),
+        };
+        match self.request.op {
+            IoOp::Flush | IoOp::SetLen { .. } | IoOp::Allocate { .. } | IoOp::Discard { .. } => {
+                Step::Done(Ok(()))
+            }
+            IoOp::Read => self.on_read(arena, moved),
+            IoOp::Write => self.on_written(moved),
+        }
+    }
+
+    fn on_read(&mut self, arena: &Arena, moved: u64) -> Step {
+        self.done += moved;
+        let wanted = self.request.frames.len() as u64 * PAGE_SIZE;
+        let ended = moved == 0 || (self.file.direct && !self.done.is_multiple_of(SECTOR));
+        if self.done < self.total() && !ended {
+            return Step::Again;
+        }
+        if self.done < wanted {
+            arena.zero_tail(&mut self.request, self.done);
+        }
+        Step::Done(Ok(()))
+    }
+
+    fn on_written(&mut self, moved: u64) -> Step {
+        self.done += moved;
+        if self.done >= self.total() {
+            return Step::Done(Ok(()));
+        }
+        if moved == 0 || (self.file.direct && !self.done.is_multiple_of(SECTOR)) {
+            return Step::Done(Err(IoError::Torn { done: self.done }));
+        }
+        Step::Again
+    }
+
+    fn failure(&self, errno: i32) -> IoError {
+        match errno {
+            libc::ENOSPC | libc::EDQUOT => IoError::NoSpace,
+            libc::ENODEV | libc::ENXIO | libc::ENOMEDIUM | libc::ESHUTDOWN => IoError::Lost,
+            libc::ECANCELED => IoError::Cancelled,
+            _ if self.request.op == IoOp::Write && self.done > 0 => {
+                IoError::Torn { done: self.done }
+            }
+            _ => IoError::Failed { errno },
+        }
+    }
+
+    /// Ends the request.
+    pub(crate) fn finish(self, context: &Interrupt, result: Result<(), IoError>) {
+        // The file first: who hears of the end may want to delete it.
+        drop(self.file);
+        self.request.complete(context, result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use frames::{Content, FrameId};
+
+    fn job(op: IoOp, frames: &[u32], direct: bool, fixed_size: Option<Bytes>) -> Job {
+        let mut request = IoRequest::with_room(frames.len());
+        request.op = op;
+        request
+            .frames
+            .extend(frames.iter().map(|&frame| FrameId(frame)));
+        let file = File::open("/dev/null").unwrap();
+        Job::new(
+            request,
+            Arc::new(OpenFile {
+                file,
+                direct,
+                fixed_size,
+            }),
+        )
+    }
+
+    fn arena() -> Arena {
+        let arena = Arena::reserve(64, 16).unwrap();
+        for chunk in 0..4 {
+            arena.populate(FrameId(chunk * 16)).unwrap();
+        }
+        arena
+    }
+
+    fn lens(vectors: &[IoVec]) -> Vec<usize> {
+        vectors.iter().map(|vector| vector.iov_len).collect()
+    }
+
+    #[test]
+    fn neighbours_become_one_element() {
+        let arena = arena();
+        let mut vectors = [NO_MEMORY; 4];
+        let mut job = job(IoOp::Write, &[3, 4, 5, 9, 8], true, None);
+        assert_eq!(
+            job.plan(&arena, &mut vectors),
+            Plan {
+                vectors: 3,
+                chunk: Some(0)
+            }
+        );
+        assert_eq!(lens(&vectors[..3]), [3 * 4096, 4096, 4096]);
+        job.done = 4096 + 512;
+        assert_eq!(
+            job.plan(&arena, &mut vectors),
+            Plan {
+                vectors: 3,
+                chunk: Some(0)
+            }
+        );
+        assert_eq!(lens(&vectors[..3]), [2 * 4096 - 512, 4096, 4096]);
+        assert_eq!(
+            vectors[0].iov_base.cast::<u8>(),
+            arena.address(FrameId(4)).wrapping_add(512)
+        );
+    }
+
+    #[test]
+    fn a_run_over_two_chunks_is_no_chunks() {
+        let arena = arena();
+        let mut vectors = [NO_MEMORY; 4];
+        let job = job(IoOp::Write, &[15, 16], true, None);
+        assert_eq!(
+            job.plan(&arena, &mut vectors),
+            Plan {
+                vectors: 1,
+                chunk: None
+            }
+        );
+    }
+
+    #[test]
+    fn too_many_runs_are_cut() {
+        let arena = arena();
+        let mut vectors = [NO_MEMORY; 2];
+        let job = job(IoOp::Read, &[1, 3, 5], true, None);
+        assert_eq!(
+            job.plan(&arena, &mut vectors),
+            Plan {
+                vectors: 2,
+                chunk: Some(0)
+            }
+        );
+    }
+
+    #[test]
+    fn a_block_devices_end_cuts_a_write() {
+        let arena = arena();
+        let mut vectors = [NO_MEMORY; 2];
+        let mut job = job(IoOp::Write, &[1, 2], true, Some(Bytes(4096 + 512)));
+        job.plan(&arena, &mut vectors);
+        assert_eq!(vectors[0].iov_len, 4096 + 512);
+        assert_eq!(job.on_result(&arena, Ok(4096 + 512)), Step::Done(Ok(())));
+        job.request.offset = Bytes(8192);
+        assert_eq!(job.early(), Some(Err(IoError::NoSpace)));
+    }
+
+    #[test]
+    fn a_read_past_the_end_is_zeroes() {
+        let arena = arena();
+        for frame in [1, 2, 3] {
+            arena.fill_for_test(FrameId(frame), &[9; 4096]);
+        }
+        let mut job = job(IoOp::Read, &[1, 2, 3], true, None);
+        assert_eq!(job.on_result(&arena, Ok(4096)), Step::Again);
+        assert_eq!(job.on_result(&arena, Ok(100)), Step::Done(Ok(())));
+        assert_eq!(arena.read_for_test(FrameId(1)), vec![9; 4096]);
+        let mut second = vec![9; 100];
+        second.resize(4096, 0);
+        assert_eq!(arena.read_for_test(FrameId(2)), second);
+        assert_eq!(arena.read_for_test(FrameId(3)), vec![0; 4096]);
+    }
+
+    #[test]
+    fn a_buffered_read_goes_on_after_an_odd_count() {
+        let arena = arena();
+        let mut job = job(IoOp::Read, &[1], false, None);
+        assert_eq!(job.on_result(&arena, Ok(100)), Step::Again);
+        assert_eq!(job.position(), 100);
+        assert_eq!(job.on_result(&arena, Ok(3996)), Step::Done(Ok(())));
+    }
+
+    #[test]
+    fn a_short_write_goes_on_or_is_torn() {
+        let arena = arena();
+        let mut job = job(IoOp::Write, &[1, 2], true, None);
+        assert_eq!(job.on_result(&arena, Ok(4096)), Step::Again);
+        assert_eq!(
+            job.on_result(&arena, Ok(0)),
+            Step::Done(Err(IoError::Torn { done: 4096 }))
+        );
+    }
+
+    #[test]
+    fn error_numbers_have_names() {
+        let arena = arena();
+        let fresh = |errno| {
+            let mut job = job(IoOp::Write, &[1, 2], true, None);
+            job.on_result(&arena, Err(errno))
+        };
+        assert_eq!(fresh(libc::ENOSPC), Step::Done(Err(IoError::NoSpace)));
+        assert_eq!(fresh(libc::ENODEV), Step::Done(Err(IoError::Lost)));
+        assert_eq!(
+            fresh(libc::EIO),
+            Step::Done(Err(IoError::Failed { errno: libc::EIO }))
+        );
+        let mut begun = job(IoOp::Write, &[1, 2], true, None);
+        assert_eq!(begun.on_result(&arena, Ok(4096)), Step::Again);
+        let torn = IoError::Torn { done: 4096 };
+        assert_eq!(
+            begun.on_result(&arena, Err(libc::EIO)),
+            Step::Done(Err(torn))
+        );
+    }
+
+    #[test]
+    fn retries_have_a_bound() {
+        let arena = arena();
+        let mut job = job(IoOp::Read, &[1], true, None);
+        for _ in 0..RETRIES_MAX {
+            assert_eq!(job.on_result(&arena, Err(libc::EINTR)), Step::Again);
+        }
+        let failed = IoError::Failed { errno: libc::EINTR };
+        assert_eq!(
+            job.on_result(&arena, Err(libc::EINTR)),
+            Step::Done(Err(failed))
+        );
+    }
+}
