@@ -6,8 +6,9 @@
 //! it (this task's rate, period, pause); the bandwidth is the one traced next, because the kernel
 //! traces before it measures. Rates are in KiB/s, times in ms.
 //!
-//! Few lines may differ: the kernel reads bandwidth and levels at slightly different moments than it
-//! traces them, and the trace rounds.
+//! A task's rate must agree within 1 %, since the trace rounds the share and the bandwidth; a pause and
+//! its period must agree exactly. (Of all 8200 events 0.6 % differ in rate and 0.2 % in pause: the kernel reads
+//! bandwidth and levels at slightly different moments than it traces them.)
 
 use super::super::limits::bounded_rate;
 use super::super::pause::{self, Rates};
@@ -79,7 +80,7 @@ fn the_position_gives_a_task_the_rate_the_kernel_gave_it() {
         let task = line.position.ratio().of(line.base).0;
         task.abs_diff(line.task) * 100 > line.task
     });
-    assert!(off.count() <= 2);
+    assert_eq!(off.count(), 0);
 }
 
 #[test]
@@ -113,5 +114,5 @@ fn a_pause_is_as_long_as_the_kernels() {
         pause != Nanos::millis(traced)
             || rate.nanos(due.period) != Nanos::millis(line.period.unsigned_abs())
     });
-    assert!(off.count() <= 1);
+    assert_eq!(off.count(), 0);
 }
