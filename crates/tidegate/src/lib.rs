@@ -1,1 +1,59 @@
-//! (under construction)
+//! A page cache with one memory limit that holds, and writers that are paced to their device.
+//!
+//! ```
+//! use tidegate::{Cache, OpenOptions};
+//!
+//! let dir = std::env::temp_dir().join(format!("tidegate-doc-{}", std::process::id()));
+//! std::fs::create_dir_all(&dir)?;
+//! let cache = Cache::builder().memory(64 << 20).build()?;
+//! let file = cache.open(dir.join("data"), OpenOptions::new().create(true))?;
+//!
+//! file.write_at(b"hello, page cache", 0)?; // into memory; paced when the device is behind
+//! let mut word = [0; 5];
+//! assert_eq!(file.read_at(&mut word, 7)?, 5);
+//! assert_eq!(&word, b"page ");
+//!
+//! let page = file.pin(0)?; // zero-copy: the bytes stay as they are while `page` lives
+//! assert_eq!(&page[..5], b"hello");
+//!
+//! file.sync()?; // on the device, and the device flushed
+//! drop(page);
+//! drop(file);
+//! cache.close()?;
+//! # std::fs::remove_dir_all(&dir)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What it promises: the memory limit counts pages, metadata and what is pinned; a writer that is
+//! over its share sleeps for short, even times instead of stalling; nothing that `sync` answered
+//! for is lost; nothing dirty is dropped or called clean after a failed write; every stall has a
+//! name (`Stats::waits`).
+//!
+//! All types may be used from any thread. Calls block: reads for the device, writes while the
+//! writer is paced. There is no runtime to enter and no context to pass.
+//!
+//! Invariants
+//!   1. Nothing here decides or waits: that is `policy` and `mm`. This crate sizes the arena,
+//!      opens files, and keeps a writer for each thread.
+//!   2. A cache that is dropped has tried to sync; `close` is how to hear that it did not work.
+#![forbid(unsafe_code)]
+
+mod budget;
+mod builder;
+mod cache;
+mod error;
+mod file;
+mod stats;
+mod writer;
+
+pub use builder::Builder;
+pub use cache::{Cache, OpenOptions};
+pub use error::Error;
+pub use file::{File, Pin};
+pub use mm::ErrorPolicy;
+pub use policy::dirty::{DeviceTunables, Law, Threshold};
+pub use stats::{Stats, Wait};
+pub use writer::Writer;
+
+/// Bytes in a page.
+pub const PAGE_SIZE: usize = 4096;

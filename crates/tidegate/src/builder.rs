@@ -1,0 +1,154 @@
+//! How a cache is asked for.
+
+use std::sync::Arc;
+
+use mm::{DeviceOptions, ErrorPolicy, Populate};
+use policy::dirty::{DeviceTunables, Law, Threshold};
+use policy::units::Pages;
+
+use crate::stats::Waits;
+use crate::{Cache, Error, budget};
+
+/// Settings of a cache; made by `Cache::builder`.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    memory: u64,
+    whole_process: bool,
+    prefault: bool,
+    law: Law,
+    dirty: Threshold,
+    background: Threshold,
+    readahead: u64,
+    on_error: ErrorPolicy,
+    tunables: DeviceTunables,
+    io_uring: bool,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        let device = DeviceOptions::default();
+        Self {
+            memory: 256 << 20,
+            whole_process: false,
+            prefault: false,
+            law: Law::RateBased,
+            dirty: Threshold::Percent(20),
+            background: Threshold::Percent(10),
+            readahead: 1 << 20,
+            on_error: device.on_error,
+            tunables: device.tunables,
+            io_uring: true,
+        }
+    }
+}
+
+impl Builder {
+    /// The memory limit in bytes (256 MiB if not set): pages, metadata and pins together.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// The limit is for the whole process: what is resident when the cache is built comes off it.
+    #[must_use]
+    pub fn whole_process(mut self, whole: bool) -> Self {
+        self.whole_process = whole;
+        self
+    }
+
+    /// All memory is taken when the cache is built instead of as it is used.
+    #[must_use]
+    pub fn prefault(mut self, prefault: bool) -> Self {
+        self.prefault = prefault;
+        self
+    }
+
+    /// Dirty data over which writers are paced (20 % of the cache if not set).
+    #[must_use]
+    pub fn dirty_limit(mut self, limit: Threshold) -> Self {
+        self.dirty = limit;
+        self
+    }
+
+    /// Dirty data over which writeback begins (10 % of the cache if not set).
+    #[must_use]
+    pub fn background_limit(mut self, limit: Threshold) -> Self {
+        self.background = limit;
+        self
+    }
+
+    /// The law that paces writers.
+    #[must_use]
+    pub fn law(mut self, law: Law) -> Self {
+        self.law = law;
+        self
+    }
+
+    /// Largest read-ahead window in bytes (1 MiB if not set; 0 turns it off).
+    #[must_use]
+    pub fn readahead(mut self, bytes: u64) -> Self {
+        self.readahead = bytes;
+        self
+    }
+
+    /// What writers get while writes to a device fail (`Report` if not set).
+    #[must_use]
+    pub fn on_error(mut self, policy: ErrorPolicy) -> Self {
+        self.on_error = policy;
+        self
+    }
+
+    /// Each device's share of the dirty limit.
+    #[must_use]
+    pub fn device(mut self, tunables: DeviceTunables) -> Self {
+        self.tunables = tunables;
+        self
+    }
+
+    /// Whether io_uring is used where the system allows it (yes if not set).
+    #[must_use]
+    pub fn io_uring(mut self, use_it: bool) -> Self {
+        self.io_uring = use_it;
+        self
+    }
+
+    /// Builds the cache and starts its threads.
+    ///
+    /// # Errors
+    /// `LimitTooSmall`, or `System` when memory or threads cannot be had.
+    pub fn build(self) -> Result<Cache, Error> {
+        let resident = if self.whole_process {
+            os::resident_bytes()
+        } else {
+            0
+        };
+        let frames = budget::frames(self.memory, resident)?;
+        let waits = Arc::new(Waits::default());
+        let mut options = os::Options::new(frames);
+        options.backend = if self.io_uring {
+            os::Backend::Auto
+        } else {
+            os::Backend::Pool
+        };
+        options.sink = Some(waits.sink());
+        let env = os::ThreadEnv::start(options)?;
+        let cpus = u32::try_from(env.cpus()).expect("a machine has fewer CPUs");
+        let mut options = mm::Options::new(frames, cpus);
+        options.dirty.law = self.law;
+        options.dirty.dirty = self.dirty;
+        options.dirty.background = self.background;
+        options.readahead_max = Pages(self.readahead >> 12);
+        options.populate = if self.prefault {
+            Populate::AtStart
+        } else {
+            Populate::AsUsed
+        };
+        let device = DeviceOptions {
+            tunables: self.tunables,
+            on_error: self.on_error,
+            ..DeviceOptions::default()
+        };
+        Cache::new(env, options, device, waits, self.memory)
+    }
+}

@@ -1,0 +1,252 @@
+//! The cache, and how files are opened in it.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use env::Device;
+use mm::DeviceOptions;
+use os::{FileDevice, ThreadEnv};
+use policy::dirty::DeviceIndex;
+use policy::units::{Bytes, Pages};
+
+use crate::stats::Waits;
+use crate::{Builder, Error, File, Stats, Writer};
+
+/// A page cache. Cheap to clone: all clones are the same cache.
+#[derive(Clone)]
+pub struct Cache {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) env: Arc<ThreadEnv>,
+    pub(crate) mm: Arc<mm::Cache<ThreadEnv>>,
+    waits: Arc<Waits>,
+    limit: u64,
+    device: DeviceOptions,
+    /// By the system's number of the file system or block device: a disk of its own, with its own
+    /// share of the dirty limit and its own flusher.
+    disks: Mutex<BTreeMap<u64, Disk>>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Disk {
+    pub(crate) files: Arc<FileDevice>,
+    index: DeviceIndex,
+}
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    inner: os::OpenOptions,
+}
+
+impl OpenOptions {
+    /// An existing file, for reading and writing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Make the file if it is not there.
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.inner.create = create;
+        self
+    }
+
+    /// Begin with an empty file.
+    #[must_use]
+    pub fn truncate(mut self, truncate: bool) -> Self {
+        self.inner.truncate = truncate;
+        self
+    }
+
+    /// For reading only.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.inner.read_only = read_only;
+        self
+    }
+
+    /// Take space for `bytes` on the device now.
+    #[must_use]
+    pub fn preallocate(mut self, bytes: u64) -> Self {
+        self.inner.preallocate = Some(Bytes(bytes));
+        self
+    }
+
+    /// Refuse file systems without direct I/O instead of going through the kernel's page cache.
+    #[must_use]
+    pub fn direct(mut self, direct: bool) -> Self {
+        self.inner.direct = direct;
+        self
+    }
+}
+
+impl Cache {
+    /// Settings for a new cache.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn new(
+        env: Arc<ThreadEnv>,
+        options: mm::Options,
+        device: DeviceOptions,
+        waits: Arc<Waits>,
+        limit: u64,
+    ) -> Result<Self, Error> {
+        let mm = match mm::Cache::new(Arc::clone(&env), options) {
+            Ok(mm) => mm,
+            Err(error) => {
+                env.shutdown();
+                return Err(error.into());
+            }
+        };
+        let disks = Mutex::new(BTreeMap::new());
+        Ok(Self {
+            inner: Arc::new(Inner {
+                env,
+                mm,
+                waits,
+                limit,
+                device,
+                disks,
+            }),
+        })
+    }
+
+    /// Opens a file or a block device. While it is open, its content belongs to the cache: nobody
+    /// else should write it, and it should be open once.
+    ///
+    /// # Errors
+    /// `System` (the path, the reason), `Cache` (more files than there is room for).
+    pub fn open(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, Error> {
+        let path = path.as_ref();
+        let disk = self.disk_of(path)?;
+        let (object, len) = disk.files.open(path, options.inner)?;
+        let mut task = self.inner.env.enter();
+        let opened = self.inner.mm.open(&mut task, disk.index, object, len);
+        match opened {
+            Ok(file) => Ok(File::new(self.clone(), disk, object, file)),
+            Err(error) => {
+                disk.files.close(object);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The disk that a path is on.
+    fn disk_of(&self, path: &Path) -> Result<Disk, Error> {
+        let number = system_device(path)?;
+        let mut disks = self
+            .inner
+            .disks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(disk) = disks.get(&number) {
+            return Ok(disk.clone());
+        }
+        let env = &self.inner.env;
+        let files = FileDevice::new(env)?;
+        let info = files.info();
+        let id = env.add_device(Arc::clone(&files) as Arc<dyn Device>);
+        let mut task = env.enter();
+        let index = self
+            .inner
+            .mm
+            .add_device(&mut task, id, info, self.inner.device)?;
+        let disk = Disk { files, index };
+        disks.insert(number, disk.clone());
+        Ok(disk)
+    }
+
+    /// A writer of its own: what is written through it is paced by itself.
+    #[must_use]
+    pub fn writer(&self) -> Writer {
+        Writer {
+            inner: self.inner.mm.writer(),
+        }
+    }
+
+    /// Makes everything written so far durable, in all files.
+    ///
+    /// # Errors
+    /// The first file's that failed; the others are synced all the same.
+    pub fn sync(&self) -> Result<(), Error> {
+        let mut task = self.inner.env.enter();
+        Ok(self.inner.mm.sync(&mut task)?)
+    }
+
+    /// Syncs and ends the cache. Every later call on it or its files answers `Closed`.
+    ///
+    /// # Errors
+    /// What could not be made durable; the cache is ended all the same.
+    pub fn close(&self) -> Result<(), Error> {
+        let synced = {
+            let mut task = self.inner.env.enter();
+            self.inner.mm.shutdown(&mut task)
+        };
+        self.inner.env.shutdown();
+        Ok(synced?)
+    }
+
+    /// Levels, totals, waits.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let stats = self.inner.mm.stats();
+        let bytes = |pages: Pages| pages.bytes().0;
+        Stats {
+            limit: self.inner.limit,
+            cached: bytes(stats.cached),
+            free: bytes(stats.free),
+            pinned: bytes(stats.pinned),
+            dirty: bytes(stats.dirty),
+            writeback: bytes(stats.writeback),
+            dirty_limit: bytes(stats.dirty_limit),
+            background_limit: bytes(stats.background_limit),
+            dirtied_total: bytes(stats.dirtied),
+            written_total: bytes(stats.written),
+            read_total: bytes(stats.read_in),
+            reclaimed_total: bytes(stats.reclaimed),
+            failed_total: bytes(stats.write_failed),
+            metadata: stats.metadata_bytes,
+            waits: self.inner.waits.read(),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        {
+            let mut task = self.env.enter();
+            // Best effort: whoever wants to know calls `close`.
+            let _ = self.mm.shutdown(&mut task);
+        }
+        self.env.shutdown();
+    }
+}
+
+/// The number of the file system that a path is on, or of the block device that it is. A path that
+/// is not there yet is where its directory is.
+fn system_device(path: &Path) -> Result<u64, Error> {
+    let of = |path: &Path| std::fs::metadata(path);
+    let metadata = of(path).or_else(|_| {
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        of(parent.unwrap_or(Path::new(".")))
+    });
+    match metadata {
+        Ok(metadata) if metadata.rdev() != 0 => Ok(metadata.rdev()),
+        Ok(metadata) => Ok(metadata.dev()),
+        Err(error) => Err(Error::System(os::OsError::Open {
+            path: PathBuf::from(path),
+            errno: error.raw_os_error().unwrap_or(0),
+        })),
+    }
+}

@@ -1,0 +1,63 @@
+//! What can go wrong, each with the thing, the value and the way out.
+
+use std::io;
+
+/// An error of this library. `From<Error> for std::io::Error` is there for callers that want that.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The limit leaves no room for pages.
+    #[error(
+        "a memory limit of {limit} bytes is too small: {least} bytes are needed (of which \
+         {overhead} for code, stacks and metadata); raise the limit"
+    )]
+    LimitTooSmall {
+        /// What was asked for.
+        limit: u64,
+        /// The least that works.
+        least: u64,
+        /// What is not for pages.
+        overhead: u64,
+    },
+    /// The environment: memory, threads, io_uring, opening files.
+    #[error("{0}")]
+    System(os::OsError),
+    /// Reading, writing or syncing failed.
+    #[error("{0}")]
+    Cache(mm::Error),
+    /// The cache was closed.
+    #[error("the cache is closed")]
+    Closed,
+}
+
+impl From<os::OsError> for Error {
+    fn from(error: os::OsError) -> Self {
+        Self::System(error)
+    }
+}
+
+impl From<mm::Error> for Error {
+    fn from(error: mm::Error) -> Self {
+        match error {
+            mm::Error::Cancelled => Self::Closed,
+            error => Self::Cache(error),
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::LimitTooSmall { .. } => io::ErrorKind::InvalidInput,
+            Error::Cache(mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. }) => {
+                io::ErrorKind::OutOfMemory
+            }
+            Error::Cache(mm::Error::MetadataFailed {
+                cause: env::IoError::NoSpace,
+            }) => io::ErrorKind::StorageFull,
+            Error::Closed => io::ErrorKind::BrokenPipe,
+            Error::System(_) | Error::Cache(_) => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}

@@ -1,0 +1,204 @@
+//! A file in the cache, and pinned pages of it.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, TryLockError};
+
+use env::ObjectId;
+use mm::{Pinned, Reader};
+use os::ThreadEnv;
+use policy::units::Bytes;
+
+use crate::cache::Disk;
+use crate::writer::with_own;
+use crate::{Cache, Error, Writer};
+
+/// An open file. Shared by reference between threads. Dropping it leaves what it holds to be
+/// written in the background; `close` says whether that worked.
+pub struct File {
+    cache: Cache,
+    disk: Disk,
+    object: ObjectId,
+    inner: Arc<mm::File<ThreadEnv>>,
+    /// How this handle was read so far. Taken by one reader at a time; a second one at the same
+    /// moment reads without read-ahead state.
+    reader: Mutex<Reader>,
+}
+
+impl File {
+    pub(crate) fn new(
+        cache: Cache,
+        disk: Disk,
+        object: ObjectId,
+        inner: Arc<mm::File<ThreadEnv>>,
+    ) -> Self {
+        Self {
+            cache,
+            disk,
+            object,
+            inner,
+            reader: Mutex::new(Reader::default()),
+        }
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.inner.len().0
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether its I/O bypasses the kernel's page cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.disk.files.is_direct(self.object)
+    }
+
+    /// Writes all of `data` at `offset` as this thread's own writer; pauses when that one is over
+    /// its share. Answers `data.len()`.
+    ///
+    /// # Errors
+    /// `Cache`: no space, a failed device, no memory (everything pinned). `Closed`.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize, Error> {
+        with_own(&self.cache.inner.mm, |writer| {
+            self.write_as(writer, data, offset)
+        })
+    }
+
+    /// Writes all of `data` at `offset` on behalf of `writer`.
+    ///
+    /// # Errors
+    /// As `write_at`.
+    pub fn write_at_with(
+        &self,
+        writer: &mut Writer,
+        data: &[u8],
+        offset: u64,
+    ) -> Result<usize, Error> {
+        self.write_as(&mut writer.inner, data, offset)
+    }
+
+    fn write_as(&self, writer: &mut mm::Writer, data: &[u8], offset: u64) -> Result<usize, Error> {
+        let mut task = self.cache.inner.env.enter();
+        self.inner.write(&mut task, writer, Bytes(offset), data)?;
+        Ok(data.len())
+    }
+
+    /// Fills `data` from `offset`; answers how much there was before the end of the file.
+    ///
+    /// # Errors
+    /// `Cache`: the device failed to read, or no memory. `Closed`.
+    pub fn read_at(&self, data: &mut [u8], offset: u64) -> Result<usize, Error> {
+        let mut task = self.cache.inner.env.enter();
+        let read = match self.reader.try_lock() {
+            Ok(mut reader) => self.inner.read(&mut task, &mut reader, Bytes(offset), data),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                self.inner
+                    .read(&mut task, &mut poisoned.into_inner(), Bytes(offset), data)
+            }
+            Err(TryLockError::WouldBlock) => {
+                self.inner
+                    .read(&mut task, &mut Reader::default(), Bytes(offset), data)
+            }
+        }?;
+        Ok(usize::try_from(read.0).expect("no more than was asked for"))
+    }
+
+    /// Pins page `page` (4 KiB each) for reading without a copy, if it is in the cache: a lookup and
+    /// a compare-and-swap, no lock.
+    #[must_use]
+    pub fn try_pin(&self, page: u32) -> Option<Pin> {
+        self.inner.try_pin(page).map(|pinned| Pin { pinned })
+    }
+
+    /// Pins page `page`, reading it in if it is not in the cache.
+    ///
+    /// # Errors
+    /// `Cache`: beyond the end, too many pins, the device failed. `Closed`.
+    pub fn pin(&self, page: u32) -> Result<Pin, Error> {
+        let mut task = self.cache.inner.env.enter();
+        Ok(Pin {
+            pinned: self.inner.pin(&mut task, page)?,
+        })
+    }
+
+    /// Sets the length. A shorter file loses what lies beyond; a longer one reads as zeroes there.
+    ///
+    /// # Errors
+    /// `Cache`: the device refused. `Closed`.
+    pub fn set_len(&self, len: u64) -> Result<(), Error> {
+        let mut task = self.cache.inner.env.enter();
+        Ok(self.inner.truncate(&mut task, Bytes(len))?)
+    }
+
+    /// Makes everything written so far durable: on the device, and the device flushed.
+    ///
+    /// # Errors
+    /// `Cache` with `WriteFailed` while bytes are not durable, and once for an error that has
+    /// healed; `FlushFailed` until the device is reopened. `Closed`.
+    pub fn sync(&self) -> Result<(), Error> {
+        let mut task = self.cache.inner.env.enter();
+        Ok(self.inner.sync(&mut task)?)
+    }
+
+    /// Makes the bytes `offset..offset + len` durable.
+    ///
+    /// # Errors
+    /// As `sync`.
+    pub fn sync_range(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let mut task = self.cache.inner.env.enter();
+        Ok(self
+            .inner
+            .sync_range(&mut task, Bytes(offset), Bytes(len))?)
+    }
+
+    /// Syncs the file and takes it out of the cache.
+    ///
+    /// # Errors
+    /// As `sync`, with the file: it is still open and holds everything.
+    pub fn close(self) -> Result<(), (Self, Error)> {
+        let closed = {
+            let mut task = self.cache.inner.env.enter();
+            self.inner.close(&mut task)
+        };
+        match closed {
+            Ok(()) => {
+                self.disk.files.close(self.object);
+                Ok(())
+            }
+            Err(error) => Err((self, error.into())),
+        }
+    }
+
+    /// Takes the file out of the cache without writing what is dirty: for a file that is about to
+    /// be removed.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn discard(self) -> Result<(), Error> {
+        {
+            let mut task = self.cache.inner.env.enter();
+            self.inner.discard(&mut task)?;
+        }
+        self.disk.files.close(self.object);
+        Ok(())
+    }
+}
+
+/// A page held in the cache: its bytes stay as they are while this lives. A write to the page
+/// meanwhile goes to other memory. Counted against the limit; drop it soon.
+pub struct Pin {
+    pinned: Pinned<ThreadEnv>,
+}
+
+impl Deref for Pin {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.pinned.content().bytes(self.pinned.pin())
+    }
+}

@@ -1,0 +1,178 @@
+//! The library on real files: what is written is read, also by others, and the limit holds.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tidegate::{Cache, Error, OpenOptions, Threshold};
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("tidegate-live-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len)
+        .map(|at| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8) ^ seed)
+        .collect()
+}
+
+#[test]
+fn a_file_larger_than_the_cache_comes_back_whole() {
+    for uring in [true, false] {
+        let dir = Dir::new(if uring { "uring" } else { "pool" });
+        let path = dir.0.join("data");
+        let cache = Cache::builder()
+            .memory(16 << 20)
+            .io_uring(uring)
+            .build()
+            .unwrap();
+        let file = cache.open(&path, OpenOptions::new().create(true)).unwrap();
+        let size = (64 << 20) + 1234;
+        let data = pattern(size, 3);
+        for (at, chunk) in data.chunks(300_007).enumerate() {
+            assert_eq!(
+                file.write_at(chunk, at as u64 * 300_007).unwrap(),
+                chunk.len()
+            );
+        }
+        assert_eq!(file.len(), size as u64);
+        file.sync().unwrap();
+        assert!(
+            std::fs::read(&path).unwrap() == data,
+            "the file on disk is what was written"
+        );
+        let mut back = vec![0; size + 10];
+        assert_eq!(file.read_at(&mut back, 0).unwrap(), size);
+        assert!(back[..size] == data);
+        let stats = cache.stats();
+        assert!(stats.cached + stats.metadata <= stats.limit);
+        assert!(stats.reclaimed_total > 0);
+        file.close().map_err(|(_, error)| error).unwrap();
+        cache.close().unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), size as u64);
+    }
+}
+
+#[test]
+fn threads_share_a_file_and_small_odd_writes_meet_in_pages() {
+    let dir = Dir::new("threads");
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let file = cache
+        .open(dir.0.join("data"), OpenOptions::new().create(true))
+        .unwrap();
+    let file = Arc::new(file);
+    let threads: Vec<_> = (0..4_u64)
+        .map(|own| {
+            let file = Arc::clone(&file);
+            std::thread::spawn(move || {
+                // Interleaved records of 100 bytes: every page is written by all threads.
+                for record in 0..5000_u64 {
+                    let place = (record * 4 + own) * 100;
+                    file.write_at(&[own as u8 + 1; 100], place).unwrap();
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let mut back = vec![0; 4 * 5000 * 100];
+    assert_eq!(file.read_at(&mut back, 0).unwrap(), back.len());
+    for (record, bytes) in back.chunks(100).enumerate() {
+        assert!(
+            bytes.iter().all(|byte| *byte == (record % 4) as u8 + 1),
+            "record {record}"
+        );
+    }
+    file.sync().unwrap();
+}
+
+#[test]
+fn a_pin_keeps_its_bytes_while_others_write() {
+    let dir = Dir::new("pin");
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let file = cache
+        .open(dir.0.join("data"), OpenOptions::new().create(true))
+        .unwrap();
+    file.write_at(&[1; 8192], 0).unwrap();
+    let pin = file.pin(1).unwrap();
+    file.write_at(&[2; 8192], 0).unwrap();
+    assert!(pin.iter().all(|byte| *byte == 1));
+    assert!(file.pin(1).unwrap().iter().all(|byte| *byte == 2));
+    drop(pin);
+    assert_eq!(cache.stats().pinned, 0);
+}
+
+#[test]
+fn truncation_and_growth_read_as_they_should() {
+    let dir = Dir::new("truncate");
+    let path = dir.0.join("data");
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let file = cache.open(&path, OpenOptions::new().create(true)).unwrap();
+    file.write_at(&[7; 10_000], 0).unwrap();
+    file.sync().unwrap();
+    file.set_len(5_000).unwrap();
+    file.set_len(9_000).unwrap();
+    let mut back = vec![9; 10_000];
+    assert_eq!(file.read_at(&mut back, 0).unwrap(), 9_000);
+    assert!(back[..5_000].iter().all(|byte| *byte == 7));
+    assert!(back[5_000..9_000].iter().all(|byte| *byte == 0));
+    file.sync().unwrap();
+    let on_disk = std::fs::read(&path).unwrap();
+    assert!(on_disk == back[..9_000]);
+}
+
+#[test]
+fn mistakes_are_named() {
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let Err(error) = cache.open("/nowhere/at/all", OpenOptions::new().create(true)) else {
+        panic!("there is no such directory");
+    };
+    assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+    assert!(matches!(
+        Cache::builder().memory(1000).build(),
+        Err(Error::LimitTooSmall { .. })
+    ));
+    let clone = cache.clone();
+    cache.close().unwrap();
+    let dir = Dir::new("closed");
+    let file = clone.open(dir.0.join("data"), OpenOptions::new().create(true));
+    if let Ok(file) = file {
+        assert!(matches!(file.write_at(&[1], 0), Err(Error::Closed)));
+    }
+}
+
+#[test]
+fn a_writer_never_has_more_dirty_than_the_limit() {
+    let dir = Dir::new("limit");
+    let pages = policy::units::Pages(1024);
+    let cache = Cache::builder()
+        .memory(32 << 20)
+        .dirty_limit(Threshold::Pages(pages))
+        .background_limit(Threshold::Pages(policy::units::Pages(512)))
+        .build()
+        .unwrap();
+    let file = cache
+        .open(dir.0.join("data"), OpenOptions::new().create(true))
+        .unwrap();
+    let block = pattern(1 << 20, 1);
+    for at in 0..128_u64 {
+        file.write_at(&block, at << 20).unwrap();
+        let stats = cache.stats();
+        let level = stats.dirty + stats.writeback;
+        assert!(level <= (1024 + 256) * 4096, "{level}");
+    }
+    file.sync().unwrap();
+}
