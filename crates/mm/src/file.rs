@@ -33,6 +33,11 @@ impl<E: Env> File<E> {
         Bytes(self.mapping.size())
     }
 
+    /// The device has space for the file up to `len` already: writes up to there need not ask.
+    pub fn assume_allocated(&self, len: Bytes) {
+        self.mapping.allocated.fetch_max(len.0, Ordering::AcqRel);
+    }
+
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len().is_zero()
@@ -74,7 +79,7 @@ impl<E: Env> File<E> {
 
     /// Pins a page that is in the cache: a lookup and a CAS. `None`: not there, being filled, or
     /// too many pins; `pin` settles it.
-    pub fn try_pin(&self, page: u32) -> Option<Pinned<E>> {
+    pub fn try_pin(&self, page: u32) -> Option<Pinned<'_, E>> {
         if !self.cache.count_pin() {
             return None;
         }
@@ -82,14 +87,14 @@ impl<E: Env> File<E> {
             self.cache.uncount_pin();
             return None;
         };
-        Some(Pinned::new(Arc::clone(&self.cache), pin))
+        Some(Pinned::new(&self.cache, pin))
     }
 
     /// Pins a page, reading it in if it is not in the cache.
     ///
     /// # Errors
     /// `TooMany` pins, `OutOfRange` (beyond the end), `ReadFailed`, `OutOfMemory`, `Cancelled`.
-    pub fn pin(&self, task: &mut Task<'_, E>, page: u32) -> Result<Pinned<E>, Error> {
+    pub fn pin(&self, task: &mut Task<'_, E>, page: u32) -> Result<Pinned<'_, E>, Error> {
         if u64::from(page) >= self.mapping.size().div_ceil(PAGE_SIZE) {
             return Err(Error::OutOfRange {
                 end: Bytes((u64::from(page) + 1) << PAGE_SHIFT),
@@ -103,7 +108,7 @@ impl<E: Env> File<E> {
             });
         }
         match read::pin_page(task, &self.cache, &self.mapping, page) {
-            Ok(pin) => Ok(Pinned::new(Arc::clone(&self.cache), pin)),
+            Ok(pin) => Ok(Pinned::new(&self.cache, pin)),
             Err(error) => {
                 self.cache.uncount_pin();
                 Err(error)

@@ -50,7 +50,8 @@ impl Options {
                 background: Threshold::Percent(10),
             },
             flush: FlushTunables::tidegate(),
-            readahead_max: Pages(256),
+            // Several requests deep, so that a fast device is kept busy; a small part of memory.
+            readahead_max: Pages(u64::from(frames / 16)).at_most(Pages(2048)),
             devices_max: 16,
             files_max: 4096,
             pins_max: frames / 4,

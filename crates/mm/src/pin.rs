@@ -1,7 +1,6 @@
 //! Zero-copy reads: a page held by its reader.
 
 use core::sync::atomic::Ordering;
-use std::sync::Arc;
 
 use env::Env;
 use frames::Pin;
@@ -10,14 +9,16 @@ use crate::cache::Cache;
 
 /// A page that stays as it is while this lives: a write to it meanwhile goes to another frame.
 /// Dropping it needs no task. Counted and capped (`Options::pins_max`).
-pub struct Pinned<E: Env> {
-    cache: Arc<Cache<E>>,
+///
+/// It borrows the file that it is of: a hit costs no reference count.
+pub struct Pinned<'a, E: Env> {
+    cache: &'a Cache<E>,
     pin: Option<Pin>,
 }
 
-impl<E: Env> Pinned<E> {
+impl<'a, E: Env> Pinned<'a, E> {
     /// Takes over a pin that was counted by `Cache::count_pin`.
-    pub(crate) fn new(cache: Arc<Cache<E>>, pin: Pin) -> Self {
+    pub(crate) fn new(cache: &'a Cache<E>, pin: Pin) -> Self {
         Self {
             cache,
             pin: Some(pin),
@@ -30,12 +31,12 @@ impl<E: Env> Pinned<E> {
     }
 
     /// The contents that the pin belongs to.
-    pub fn content(&self) -> &E::Content {
+    pub fn content(&self) -> &'a E::Content {
         self.cache.content()
     }
 }
 
-impl<E: Env> Drop for Pinned<E> {
+impl<E: Env> Drop for Pinned<'_, E> {
     fn drop(&mut self) {
         if let Some(pin) = self.pin.take() {
             self.cache.unpin(pin);

@@ -18,7 +18,7 @@ pub struct Builder {
     law: Law,
     dirty: Threshold,
     background: Threshold,
-    readahead: u64,
+    readahead: Option<u64>,
     on_error: ErrorPolicy,
     tunables: DeviceTunables,
     io_uring: bool,
@@ -34,7 +34,7 @@ impl Default for Builder {
             law: Law::RateBased,
             dirty: Threshold::Percent(20),
             background: Threshold::Percent(10),
-            readahead: 1 << 20,
+            readahead: None,
             on_error: device.on_error,
             tunables: device.tunables,
             io_uring: true,
@@ -85,10 +85,11 @@ impl Builder {
         self
     }
 
-    /// Largest read-ahead window in bytes (1 MiB if not set; 0 turns it off).
+    /// Largest read-ahead window in bytes (if not set: 8 MiB, at most a sixteenth of the cache; 0
+    /// turns it off).
     #[must_use]
     pub fn readahead(mut self, bytes: u64) -> Self {
-        self.readahead = bytes;
+        self.readahead = Some(bytes);
         self
     }
 
@@ -138,7 +139,9 @@ impl Builder {
         options.dirty.law = self.law;
         options.dirty.dirty = self.dirty;
         options.dirty.background = self.background;
-        options.readahead_max = Pages(self.readahead >> 12);
+        if let Some(bytes) = self.readahead {
+            options.readahead_max = Pages(bytes >> 12);
+        }
         options.populate = if self.prefault {
             Populate::AtStart
         } else {

@@ -132,7 +132,12 @@ impl Cache {
         let mut task = self.inner.env.enter();
         let opened = self.inner.mm.open(&mut task, disk.index, object, len);
         match opened {
-            Ok(file) => Ok(File::new(self.clone(), disk, object, file)),
+            Ok(file) => {
+                if let Some(len) = options.inner.preallocate {
+                    file.assume_allocated(len);
+                }
+                Ok(File::new(self.clone(), disk, object, file))
+            }
             Err(error) => {
                 disk.files.close(object);
                 Err(error.into())

@@ -111,7 +111,7 @@ impl File {
     /// Pins page `page` (4 KiB each) for reading without a copy, if it is in the cache: a lookup and
     /// a compare-and-swap, no lock.
     #[must_use]
-    pub fn try_pin(&self, page: u32) -> Option<Pin> {
+    pub fn try_pin(&self, page: u32) -> Option<Pin<'_>> {
         self.inner.try_pin(page).map(|pinned| Pin { pinned })
     }
 
@@ -119,7 +119,7 @@ impl File {
     ///
     /// # Errors
     /// `Cache`: beyond the end, too many pins, the device failed. `Closed`.
-    pub fn pin(&self, page: u32) -> Result<Pin, Error> {
+    pub fn pin(&self, page: u32) -> Result<Pin<'_>, Error> {
         let mut task = self.cache.inner.env.enter();
         Ok(Pin {
             pinned: self.inner.pin(&mut task, page)?,
@@ -191,11 +191,11 @@ impl File {
 
 /// A page held in the cache: its bytes stay as they are while this lives. A write to the page
 /// meanwhile goes to other memory. Counted against the limit; drop it soon.
-pub struct Pin {
-    pinned: Pinned<ThreadEnv>,
+pub struct Pin<'a> {
+    pinned: Pinned<'a, ThreadEnv>,
 }
 
-impl Deref for Pin {
+impl Deref for Pin<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
