@@ -43,6 +43,8 @@ use crate::sync::{AtomicU64, Ordering};
 pub use node::NodePool;
 use node::{Entry, HEIGHT_MAX, LEVEL_BITS, Mark, NIL, Node, SLOTS};
 
+#[cfg(all(test, shuttle))]
+mod schedules;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 

@@ -21,7 +21,7 @@ const _: () = {
     assert!(SLOTS == u64::BITS, "a mark of a node is one word");
     assert!(Shadow::BITS <= 30, "a shadow fits a slot");
     assert!(
-        cfg!(loom) || size_of::<Node>() == 320,
+        cfg!(any(loom, shuttle)) || size_of::<Node>() == 320,
         "five cache lines for 64 pages"
     );
 };
