@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Wake;
 
 use env::{TaskId, Work};
-use policy::units::{Instant, SECOND};
+use policy::units::{Instant, Nanos, SECOND};
 use rustix::thread::futex::{Flags, Timespec, wait_bitset, wake};
 use rustix::time::ClockId;
 
@@ -34,6 +34,8 @@ const WOKEN: u32 = 2;
 
 /// Parkers that a thread keeps for environments it was in.
 const KEPT_MAX: usize = 4;
+/// Timer slack of threads that wait: a pause is to end on time, and 50 us, the default, is late.
+pub(crate) const TIMER_SLACK: Nanos = Nanos::micros(1);
 /// Parkers in a roster before those of ended threads are looked for.
 const SWEEP_MIN: usize = 64;
 
@@ -259,6 +261,8 @@ impl Roster {
         if inner.parkers.len() >= inner.sweep_at {
             inner.sweep();
         }
+        // Once per thread and environment: pauses end on time also in threads that are not ours.
+        crate::sys::set_timer_slack(TIMER_SLACK);
         let id = inner.next_id;
         // Numbers come round after 2^32 - 1 threads; `TaskId::NONE` is never given.
         inner.next_id = if id + 1 == TaskId::NONE.0 { 0 } else { id + 1 };
@@ -302,7 +306,6 @@ fn add(sum: &mut [u64; Work::COUNT], parker: &Parker) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::units::Nanos;
 
     #[test]
     fn a_wake_before_the_sleep_is_remembered_once() {

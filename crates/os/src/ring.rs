@@ -45,7 +45,7 @@ use std::time::Instant;
 use env::{IoError, IoOp};
 use io_uring::types::{CancelBuilder, Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
-use policy::units::{Nanos, PAGE_SIZE};
+use policy::units::PAGE_SIZE;
 use rustix::event::EventfdFlags;
 
 use crate::arena::{Arena, Chunk, ChunkWatcher};
@@ -210,7 +210,7 @@ impl Ring {
         let owner = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
-                crate::sys::set_timer_slack(Nanos::micros(1));
+                crate::sys::set_timer_slack(crate::parker::TIMER_SLACK);
                 match Owner::new(ours, memory, slow) {
                     Ok(owner) => {
                         let _ = ready.send(Ok(()));

@@ -38,7 +38,7 @@ use env::{
     Body, Device, DeviceId, Env, Event, Host, Interrupt, IoError, IoRequest, Task, TaskId,
     Unparked, Work,
 };
-use policy::units::{Instant, Nanos};
+use policy::units::Instant;
 
 use crate::arena::Arena;
 use crate::engine::Engine;
@@ -59,9 +59,6 @@ const SHUTDOWN_TICK: Duration = Duration::from_micros(200);
 const DEVICES_MAX: usize = 256;
 /// Threads of the pool, for one device.
 const WORKERS_MAX: usize = 256;
-/// Timer slack of our own threads: a pause is to end on time.
-const TIMER_SLACK: Nanos = Nanos::micros(1);
-
 /// What takes note of events.
 pub type Sink = Arc<dyn Fn(TaskId, &Event) + Send + Sync>;
 
@@ -267,6 +264,12 @@ impl ThreadEnv {
         self.tasks.panics.load(Ordering::Relaxed)
     }
 
+    /// Spawned tasks that have not ended.
+    #[must_use]
+    pub fn tasks(&self) -> usize {
+        self.tasks.lock().count
+    }
+
     /// Number of CPUs; `Task::cpu` is below it.
     #[must_use]
     pub fn cpus(&self) -> usize {
@@ -400,7 +403,6 @@ impl Env for ThreadEnv {
             .expect("`self` is alive, and lives in an Arc");
         self.tasks.began();
         let run = move || {
-            sys::set_timer_slack(TIMER_SLACK);
             let ended = catch_unwind(AssertUnwindSafe(|| body(&mut env.enter())));
             env.tasks.ended(ended.is_err());
         };

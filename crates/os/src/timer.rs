@@ -100,7 +100,7 @@ impl Timer {
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
-                crate::sys::set_timer_slack(Nanos::micros(1));
+                crate::sys::set_timer_slack(crate::parker::TIMER_SLACK);
                 ours.serve();
             })
             .map_err(|e| OsError::Thread {

@@ -1,5 +1,6 @@
 use super::*;
 use env::{Cause, IoDone, WaitQueue, Wakeup};
+use policy::units::Nanos;
 
 fn small() -> Arc<ThreadEnv> {
     let mut options = Options::new(64);
