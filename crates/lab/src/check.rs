@@ -228,7 +228,12 @@ pub enum During {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { object, sector, during, fault } = self;
+        let Self {
+            object,
+            sector,
+            during,
+            fault,
+        } = self;
         let shown = match during {
             During::Read => "read",
             During::Sync => "durable after sync",
@@ -243,7 +248,9 @@ impl fmt::Display for Violation {
                 write!(f, "version {seen}, but {newest} had replaced it")
             }
             Fault::Lost { newest } => write!(f, "zeroes, but version {newest} had been written"),
-            Fault::Short { len, acked } => write!(f, "ends at {len:?}, acknowledged were {acked:?}"),
+            Fault::Short { len, acked } => {
+                write!(f, "ends at {len:?}, acknowledged were {acked:?}")
+            }
         }
     }
 }
@@ -262,7 +269,10 @@ impl Write {
     /// # Panics
     /// If the buffer has not the length of the write.
     pub fn fill(&self, data: &mut [Sector]) {
-        assert!(data.len() as u64 == self.end - self.first, "a buffer as long as the write");
+        assert!(
+            data.len() as u64 == self.end - self.first,
+            "a buffer as long as the write"
+        );
         for (sector, slot) in (self.first..self.end).zip(data) {
             *slot = stamp(self.object, sector, self.version);
         }
@@ -313,7 +323,12 @@ impl Checker {
     pub fn on_write_begin(&mut self, object: ObjectId, offset: Bytes, len: Bytes) -> Write {
         let (first, end) = sectors(offset, len);
         assert!(first < end, "an empty write has no version");
-        self.begin(object, (first, end), false, LenChange::Grows(Bytes(end * SECTOR_SIZE)))
+        self.begin(
+            object,
+            (first, end),
+            false,
+            LenChange::Grows(Bytes(end * SECTOR_SIZE)),
+        )
     }
 
     /// The call that wrote has returned: every later read sees it.
@@ -362,7 +377,12 @@ impl Checker {
         let slot = self.object_mut(object);
         slot.reads_under_way += 1;
         let floor = (first..end).map(|sector| slot.latest(sector)).collect();
-        Read { object, first, floor, crashes: slot.crashes }
+        Read {
+            object,
+            first,
+            floor,
+            crashes: slot.crashes,
+        }
     }
 
     /// The read has ended and found these versions, from its first sector on; it may be short.
@@ -384,13 +404,21 @@ impl Checker {
         slot.reads_under_way -= 1;
         let mut verdict = Ok(());
         for (at, seen) in seen.into_iter().enumerate() {
-            assert!(at < read.floor.len(), "more sectors than the read asked for");
+            assert!(
+                at < read.floor.len(),
+                "more sectors than the read asked for"
+            );
             let sector = read.first + at as u64;
             match slot.judge(sector, seen, read.floor[at]) {
                 Ok(()) => slot.observe(sector, seen),
                 Err(fault) => {
                     let object = read.object;
-                    verdict = Err(Violation { object, sector, during: During::Read, fault });
+                    verdict = Err(Violation {
+                        object,
+                        sector,
+                        during: During::Read,
+                        fault,
+                    });
                     break;
                 }
             }
@@ -405,7 +433,9 @@ impl Checker {
     /// As `on_read`.
     pub fn on_read_stamps(&mut self, read: Read, data: &[Sector]) -> Result<(), Violation> {
         let (object, first) = (read.object, read.first);
-        let seen = (first..).zip(data).map(|(sector, stamp)| seen_stamp(object, sector, *stamp));
+        let seen = (first..)
+            .zip(data)
+            .map(|(sector, stamp)| seen_stamp(object, sector, *stamp));
         self.on_read(read, seen)
     }
 
@@ -416,7 +446,9 @@ impl Checker {
     pub fn on_read_bytes(&mut self, read: Read, data: &[u8]) -> Result<(), Violation> {
         let (object, first) = (read.object, read.first);
         let (whole, _) = data.as_chunks();
-        let seen = (first..).zip(whole).map(|(sector, bytes)| seen_bytes(object, sector, bytes));
+        let seen = (first..)
+            .zip(whole)
+            .map(|(sector, bytes)| seen_bytes(object, sector, bytes));
         self.on_read(read, seen)
     }
 
@@ -431,7 +463,11 @@ impl Checker {
 
     /// A sync of the whole object begins.
     pub fn on_sync_begin(&mut self, object: ObjectId) -> Sync {
-        self.on_sync_range_begin(object, Bytes::ZERO, Bytes(u64::MAX / SECTOR_SIZE * SECTOR_SIZE))
+        self.on_sync_range_begin(
+            object,
+            Bytes::ZERO,
+            Bytes(u64::MAX / SECTOR_SIZE * SECTOR_SIZE),
+        )
     }
 
     /// A sync of a range begins; only sectors wholly within it are acknowledged.
@@ -444,7 +480,15 @@ impl Checker {
         let whole = first == 0 && slot.truncates_under_way == 0;
         let len = whole.then(|| slot.len.at_most(Bytes(end.saturating_mul(SECTOR_SIZE))));
         let (truncates, crashes) = (slot.truncates, slot.crashes);
-        Sync { object, first, end, begun, len, truncates, crashes }
+        Sync {
+            object,
+            first,
+            end,
+            begun,
+            len,
+            truncates,
+            crashes,
+        }
     }
 
     /// The sync has answered Ok: what had ended before it began is durable.
@@ -469,7 +513,10 @@ impl Checker {
             let object = ObjectId(number);
             let undone = platter.undone(object);
             slot.judge_survivors(object, During::Sync, platter.len(object), |page| {
-                undone.get(&page).copied().unwrap_or_else(|| platter.read(object, page))
+                undone
+                    .get(&page)
+                    .copied()
+                    .unwrap_or_else(|| platter.read(object, page))
             })?;
         }
         Ok(())
@@ -485,12 +532,22 @@ impl Checker {
         for (number, slot) in (0..).zip(&mut self.objects) {
             let object = ObjectId(number);
             let len = platter.len(object);
-            let short = Fault::Short { len, acked: slot.acked_len };
+            let short = Fault::Short {
+                len,
+                acked: slot.acked_len,
+            };
             let judged = if len < slot.acked_len {
                 let sector = len.0 / SECTOR_SIZE;
-                Err(Violation { object, sector, during: During::Crash, fault: short })
+                Err(Violation {
+                    object,
+                    sector,
+                    during: During::Crash,
+                    fault: short,
+                })
             } else {
-                slot.judge_survivors(object, During::Crash, len, |page| platter.read(object, page))
+                slot.judge_survivors(object, During::Crash, len, |page| {
+                    platter.read(object, page)
+                })
             };
             verdict = verdict.and(judged);
             slot.adopt(object, platter);
@@ -526,7 +583,14 @@ impl Checker {
             slot.zeroings.push(version);
         }
         slot.furthest = slot.furthest.max(end);
-        Write { object, version, first, end, change, crashes: slot.crashes }
+        Write {
+            object,
+            version,
+            first,
+            end,
+            change,
+            crashes: slot.crashes,
+        }
     }
 
     fn end(&mut self, write: &Write, failed: bool) {
@@ -571,15 +635,25 @@ impl Checker {
 
 impl Object {
     fn before(&self, sector: u64) -> u32 {
-        if sector < self.prefill.0 { self.prefill.1 } else { 0 }
+        if sector < self.prefill.0 {
+            self.prefill.1
+        } else {
+            0
+        }
     }
 
     fn latest(&self, sector: u64) -> u32 {
-        self.latest.get(index(sector)).copied().unwrap_or_else(|| self.before(sector))
+        self.latest
+            .get(index(sector))
+            .copied()
+            .unwrap_or_else(|| self.before(sector))
     }
 
     fn acked(&self, sector: u64) -> u32 {
-        self.acked.get(index(sector)).copied().unwrap_or_else(|| self.before(sector))
+        self.acked
+            .get(index(sector))
+            .copied()
+            .unwrap_or_else(|| self.before(sector))
     }
 
     /// Makes room in the arrays; answers the range as indexes.
@@ -594,7 +668,9 @@ impl Object {
 
     fn record(&self, version: u32) -> Option<&Record> {
         let logged = version.checked_sub(self.first_logged).map(|at| at as usize);
-        logged.and_then(|at| self.log.get(at)).or_else(|| self.kept.get(&version))
+        logged
+            .and_then(|at| self.log.get(at))
+            .or_else(|| self.kept.get(&version))
     }
 
     /// Whether `seen` may stand in the sector when at least `floor` had to.
@@ -625,7 +701,11 @@ impl Object {
                         record.covers(sector) && !self.is_stale(*zeroing, record, newest)
                     })
                 });
-                if zeroed { Ok(()) } else { Err(Fault::Lost { newest }) }
+                if zeroed {
+                    Ok(())
+                } else {
+                    Err(Fault::Lost { newest })
+                }
             }
             Seen::Elsewhere(from) => Err(Fault::Misplaced { from }),
             Seen::Garbled => Err(Fault::Garbled),
@@ -634,16 +714,19 @@ impl Object {
 
     /// Whether `seen` had been replaced for good once `newest` had ended.
     fn is_stale(&self, seen: u32, record: &Record, newest: u32) -> bool {
-        seen < newest && self.record(newest).is_none_or(|newest| newest.begun > record.ended)
+        seen < newest
+            && self
+                .record(newest)
+                .is_none_or(|newest| newest.begun > record.ended)
     }
 
     /// A version under way that a read has seen is there, for all later reads.
     fn observe(&mut self, sector: u64, seen: Seen) {
-        if let Seen::Version(seen) = seen {
-            if seen > version(self.latest(sector)) {
-                let (at, _) = self.grow(sector, sector + 1);
-                self.latest[at] = seen;
-            }
+        if let Seen::Version(seen) = seen
+            && seen > version(self.latest(sector))
+        {
+            let (at, _) = self.grow(sector, sector + 1);
+            self.latest[at] = seen;
         }
     }
 
@@ -692,8 +775,10 @@ impl Object {
             self.kept = kept;
         }
         let zeroings = core::mem::take(&mut self.zeroings);
-        self.zeroings =
-            zeroings.into_iter().filter(|zeroing| self.record(*zeroing).is_some()).collect();
+        self.zeroings = zeroings
+            .into_iter()
+            .filter(|zeroing| self.record(*zeroing).is_some())
+            .collect();
     }
 
     fn judge_survivors(
@@ -704,13 +789,22 @@ impl Object {
         read: impl Fn(u64) -> PageStamps,
     ) -> Result<(), Violation> {
         // A prefilled object may be vast and is only looked at where it was written.
-        let beyond = if self.prefill.0 == 0 { len.pages_ceil() } else { Pages::ZERO };
+        let beyond = if self.prefill.0 == 0 {
+            len.pages_ceil()
+        } else {
+            Pages::ZERO
+        };
         let written = (self.latest.len() as u64).div_ceil(SECTORS_PER_PAGE as u64);
         for page in 0..written.max(beyond.0) {
             for (sector, left) in (page * SECTORS_PER_PAGE as u64..).zip(read(page)) {
                 let seen = seen_stamp(object, sector, left);
                 self.judge(sector, seen, self.acked(sector))
-                    .map_err(|fault| Violation { object, sector, during, fault })?;
+                    .map_err(|fault| Violation {
+                        object,
+                        sector,
+                        during,
+                        fault,
+                    })?;
             }
         }
         Ok(())
@@ -744,7 +838,16 @@ impl Object {
 impl Record {
     fn new(first: u64, end: u64, begun: u64) -> Self {
         let (zeroes, failed, overlapped, acked) = (false, false, false, false);
-        Self { first, end, begun, ended: UNDER_WAY, zeroes, failed, overlapped, acked }
+        Self {
+            first,
+            end,
+            begun,
+            ended: UNDER_WAY,
+            zeroes,
+            failed,
+            overlapped,
+            acked,
+        }
     }
 
     fn covers(&self, sector: u64) -> bool {
@@ -776,7 +879,7 @@ fn seen_stamp(object: ObjectId, sector: u64, left: Sector) -> Seen {
     }
 }
 
-fn seen_bytes(object: ObjectId, sector: u64, bytes: &[u8; SECTOR_SIZE as usize]) -> Seen {
+fn seen_bytes(object: ObjectId, sector: u64, bytes: &[u8; stamps::LEN]) -> Seen {
     match read_bytes(bytes) {
         Ok(None) => Seen::Zeroes,
         Ok(Some(found)) if found.object == object && found.sector == sector => {

@@ -111,7 +111,11 @@ impl Prefill {
             return ZEROES;
         }
         core::array::from_fn(|at| {
-            stamp(self.object, page * SECTORS_PER_PAGE as u64 + at as u64, self.version)
+            stamp(
+                self.object,
+                page * SECTORS_PER_PAGE as u64 + at as u64,
+                self.version,
+            )
         })
     }
 }
@@ -120,7 +124,10 @@ impl Platter {
     /// An empty platter.
     #[must_use]
     pub fn new(cache: VolatileCache) -> Self {
-        Self { objects: Vec::new(), cache }
+        Self {
+            objects: Vec::new(),
+            cache,
+        }
     }
 
     /// An empty platter to be shared.
@@ -135,8 +142,15 @@ impl Platter {
     /// If the object was written before.
     pub fn prefill(&mut self, object: ObjectId, pages: Pages, version: u32) {
         let slot = self.object_mut(object);
-        assert!(slot.writes == 0 && slot.chunks.is_empty(), "prefilled after it was written");
-        slot.prefill = Some(Prefill { object, pages: pages.0, version });
+        assert!(
+            slot.writes == 0 && slot.chunks.is_empty(),
+            "prefilled after it was written"
+        );
+        slot.prefill = Some(Prefill {
+            object,
+            pages: pages.0,
+            version,
+        });
         slot.len = pages.bytes();
         slot.durable_len = slot.len;
     }
@@ -144,7 +158,9 @@ impl Platter {
     /// Completed content of a page.
     #[must_use]
     pub fn read(&self, object: ObjectId, page: u64) -> PageStamps {
-        self.objects.get(object.0 as usize).map_or(ZEROES, |slot| slot.read(page))
+        self.objects
+            .get(object.0 as usize)
+            .map_or(ZEROES, |slot| slot.read(page))
     }
 
     /// Completes the write of a whole page; the object grows to hold it.
@@ -167,13 +183,7 @@ impl Platter {
     }
 
     /// Completes the first `sectors` sectors of a page's write: a torn page.
-    pub fn write_torn(
-        &mut self,
-        object: ObjectId,
-        page: u64,
-        content: PageStamps,
-        sectors: usize,
-    ) {
+    pub fn write_torn(&mut self, object: ObjectId, page: u64, content: PageStamps, sectors: usize) {
         let mut torn = self.read(object, page);
         let moved = sectors.min(SECTORS_PER_PAGE);
         torn[..moved].copy_from_slice(&content[..moved]);
@@ -183,12 +193,16 @@ impl Platter {
     /// What a flush submitted now has to cover.
     #[must_use]
     pub fn mark(&self, object: ObjectId) -> FlushMark {
-        self.objects
-            .get(object.0 as usize)
-            .map_or(FlushMark { writes: 0, len: Bytes::ZERO }, |slot| FlushMark {
+        self.objects.get(object.0 as usize).map_or(
+            FlushMark {
+                writes: 0,
+                len: Bytes::ZERO,
+            },
+            |slot| FlushMark {
                 writes: slot.writes,
                 len: slot.len,
-            })
+            },
+        )
     }
 
     /// Makes durable what had completed at `mark`.
@@ -211,7 +225,9 @@ impl Platter {
     /// Length of the object; zero if there is none.
     #[must_use]
     pub fn len(&self, object: ObjectId) -> Bytes {
-        self.objects.get(object.0 as usize).map_or(Bytes::ZERO, |slot| slot.len)
+        self.objects
+            .get(object.0 as usize)
+            .map_or(Bytes::ZERO, |slot| slot.len)
     }
 
     /// Whether the object has no content.
@@ -353,7 +369,11 @@ impl Object {
             let mut pick = || contents[below(random(), contents.len())];
             let whole = pick();
             let torn: PageStamps = core::array::from_fn(|at| pick()[at]);
-            let survivor = if below(random(), TEARS_ONE_IN) == 0 { torn } else { whole };
+            let survivor = if below(random(), TEARS_ONE_IN) == 0 {
+                torn
+            } else {
+                whole
+            };
             *self.page_mut(page) = survivor;
         }
         if self.durable_len < self.len && random() & 1 == 0 {
@@ -403,7 +423,9 @@ mod tests {
     fn counting() -> impl FnMut() -> u64 {
         let mut state = 1_u64;
         move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             state >> 33
         }
     }
@@ -427,7 +449,11 @@ mod tests {
         let mark = platter.mark(FILE);
         platter.write(FILE, 7, page(2));
         platter.flush(FILE, mark);
-        assert_eq!(platter.undone(FILE)[&7], page(1), "the first write is durable, the second not");
+        assert_eq!(
+            platter.undone(FILE)[&7],
+            page(1),
+            "the first write is durable, the second not"
+        );
         platter.flush(FILE, platter.mark(FILE));
         assert!(platter.undone(FILE).is_empty());
         assert_eq!(platter.read(FILE, 7), page(2));
@@ -446,11 +472,22 @@ mod tests {
             platter.write(FILE, 0, page(4));
             platter.crash(&mut random);
             let left = platter.read(FILE, 0);
-            assert!(left.iter().all(|sector| (2..=4).contains(&sector.0)), "{left:?}");
-            seen.insert(if left.iter().all(|sector| *sector == left[0]) { left[0].0 } else { 0 });
+            assert!(
+                left.iter().all(|sector| (2..=4).contains(&sector.0)),
+                "{left:?}"
+            );
+            seen.insert(if left.iter().all(|sector| *sector == left[0]) {
+                left[0].0
+            } else {
+                0
+            });
             assert!(platter.undone(FILE).is_empty(), "what survived is durable");
         }
-        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 2, 3, 4], "0 stands for a torn page");
+        assert_eq!(
+            seen.into_iter().collect::<Vec<_>>(),
+            [0, 2, 3, 4],
+            "0 stands for a torn page"
+        );
     }
 
     #[test]
@@ -485,7 +522,11 @@ mod tests {
         half[2..].fill(Sector(0));
         assert_eq!(platter.read(FILE, 1), half);
         platter.crash(counting());
-        assert!(platter.read(FILE, 1)[2..].iter().all(|sector| *sector == Sector(0)));
+        assert!(
+            platter.read(FILE, 1)[2..]
+                .iter()
+                .all(|sector| *sector == Sector(0))
+        );
         assert_eq!(platter.len(FILE), Bytes(3 * 4096));
     }
 
@@ -507,7 +548,11 @@ mod tests {
         assert_eq!(platter.read(FILE, 77)[2], stamp(FILE, 77 * 8 + 2, 5));
         assert!(platter.objects[3].chunks.is_empty());
         platter.write(FILE, 77, page(1));
-        assert_eq!(platter.read(FILE, 78)[0], stamp(FILE, 78 * 8, 5), "neighbours keep theirs");
+        assert_eq!(
+            platter.read(FILE, 78)[0],
+            stamp(FILE, 78 * 8, 5),
+            "neighbours keep theirs"
+        );
     }
 
     #[test]
@@ -515,6 +560,9 @@ mod tests {
         let mut platter = volatile();
         platter.write(FILE, 0, page(1));
         platter.write_torn(FILE, 0, page(2), 3);
-        assert_eq!(platter.read(FILE, 0).map(|sector| sector.0), [2, 2, 2, 1, 1, 1, 1, 1]);
+        assert_eq!(
+            platter.read(FILE, 0).map(|sector| sector.0),
+            [2, 2, 2, 1, 1, 1, 1, 1]
+        );
     }
 }

@@ -5,13 +5,12 @@ use core::fmt;
 use env::ObjectId;
 
 use super::VERSION_MAX;
-use crate::content::Sector;
-use crate::platter::SECTOR_SIZE;
+use crate::content::{self, Sector};
 
 /// First bytes of a live stamp.
 const MAGIC: [u8; 8] = *b"tidegate";
 /// Bytes of a sector.
-const LEN: usize = SECTOR_SIZE as usize;
+pub(super) const LEN: usize = content::SECTOR_SIZE;
 /// Bytes of a live stamp before its filling: magic, object, version, sector.
 const HEADER: usize = 24;
 
@@ -32,8 +31,16 @@ pub struct Garbled;
 
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { object, sector, version } = self;
-        write!(f, "version {version} of object {} sector {sector}", object.0)
+        let Self {
+            object,
+            sector,
+            version,
+        } = self;
+        write!(
+            f,
+            "version {version} of object {} sector {sector}",
+            object.0
+        )
     }
 }
 
@@ -46,7 +53,10 @@ impl fmt::Display for Stamp {
 /// If the version is zero or above `VERSION_MAX`.
 #[must_use]
 pub fn stamp(object: ObjectId, sector: u64, version: u32) -> Sector {
-    assert!((1..=VERSION_MAX).contains(&version), "version {version} has no stamp");
+    assert!(
+        (1..=VERSION_MAX).contains(&version),
+        "version {version} has no stamp"
+    );
     Sector(!VERSION_MAX | (version ^ mask(object, sector)))
 }
 
@@ -89,11 +99,16 @@ pub fn read_bytes(bytes: &[u8; LEN]) -> Result<Option<Stamp>, Garbled> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
-    let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let word =
+        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let (object, version) = (ObjectId(word(8)), word(12));
     let sector = u64::from(word(16)) | u64::from(word(20)) << 32;
     if *bytes == stamp_bytes(object, sector, version) {
-        Ok(Some(Stamp { object, sector, version }))
+        Ok(Some(Stamp {
+            object,
+            sector,
+            version,
+        }))
     } else {
         Err(Garbled)
     }
@@ -128,7 +143,10 @@ mod tests {
                 strays += u32::from(version_in(ObjectId(8), sector, found) <= 100_000);
             }
         }
-        assert!(strays <= 8, "{strays} of 32768 misplaced stamps look like early versions");
+        assert!(
+            strays <= 8,
+            "{strays} of 32768 misplaced stamps look like early versions"
+        );
     }
 
     #[test]
@@ -141,7 +159,11 @@ mod tests {
     fn bytes_read_back_and_a_tear_anywhere_is_seen() {
         let old = stamp_bytes(ObjectId(1), 99, 4);
         let new = stamp_bytes(ObjectId(1), 99, 5);
-        let stamp = Stamp { object: ObjectId(1), sector: 99, version: 5 };
+        let stamp = Stamp {
+            object: ObjectId(1),
+            sector: 99,
+            version: 5,
+        };
         assert_eq!(read_bytes(&new), Ok(Some(stamp)));
         assert_eq!(read_bytes(&[0; 512]), Ok(None));
         for cut in 13..512 {

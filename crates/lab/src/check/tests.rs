@@ -48,7 +48,10 @@ fn zeroes_then_what_was_written_are_legal() {
 fn a_lost_write_is_caught() {
     let mut checker = Checker::new();
     let newest = wrote(&mut checker, 0, 4096);
-    assert_eq!(fault(read(&mut checker, &page_of(0))), Fault::Lost { newest });
+    assert_eq!(
+        fault(read(&mut checker, &page_of(0))),
+        Fault::Lost { newest }
+    );
 }
 
 #[test]
@@ -62,7 +65,11 @@ fn a_stale_read_is_caught_with_and_without_records() {
             assert!(checker.objects[2].log.is_empty());
         }
         let verdict = read(&mut checker, &page_of(old));
-        assert_eq!(fault(verdict), Fault::Stale { seen: old, newest }, "forgotten: {forget}");
+        assert_eq!(
+            fault(verdict),
+            Fault::Stale { seen: old, newest },
+            "forgotten: {forget}"
+        );
     }
 }
 
@@ -87,7 +94,10 @@ fn a_partial_write_leaves_the_rest_of_the_page() {
     mixed[2] = page_of(newest)[2];
     assert_eq!(read(&mut checker, &mixed), Ok(()));
     // A partial-page bug: the whole page went out with the new version.
-    assert_eq!(fault(read(&mut checker, &page_of(newest))), Fault::NeverWritten { seen: newest });
+    assert_eq!(
+        fault(read(&mut checker, &page_of(newest))),
+        Fault::NeverWritten { seen: newest }
+    );
 }
 
 #[test]
@@ -95,13 +105,23 @@ fn a_misplaced_page_is_caught() {
     let mut checker = Checker::new();
     let version = wrote(&mut checker, 0, 8192);
     let second: [Sector; 8] = core::array::from_fn(|at| stamp(FILE, 8 + at as u64, version));
-    assert!(matches!(fault(read(&mut checker, &second)), Fault::NeverWritten { .. }));
+    assert!(matches!(
+        fault(read(&mut checker, &second)),
+        Fault::NeverWritten { .. }
+    ));
 
     let mut bytes = [0; 4096];
     let read = checker.on_read_begin(FILE, Bytes::ZERO, PAGE);
     bytes[..512].copy_from_slice(&stamp_bytes(FILE, 8, version));
-    let from = Stamp { object: FILE, sector: 8, version };
-    assert_eq!(fault(checker.on_read_bytes(read, &bytes)), Fault::Misplaced { from });
+    let from = Stamp {
+        object: FILE,
+        sector: 8,
+        version,
+    };
+    assert_eq!(
+        fault(checker.on_read_bytes(read, &bytes)),
+        Fault::Misplaced { from }
+    );
 }
 
 #[test]
@@ -128,7 +148,14 @@ fn a_write_under_way_may_be_seen_or_not_but_once_seen_stays() {
     assert_eq!(read(&mut checker, &page_of(old)), Ok(()));
     assert_eq!(read(&mut checker, &page_of(new)), Ok(()));
     let verdict = read(&mut checker, &page_of(old));
-    assert_eq!(fault(verdict), Fault::Stale { seen: old, newest: new }, "time runs backwards");
+    assert_eq!(
+        fault(verdict),
+        Fault::Stale {
+            seen: old,
+            newest: new
+        },
+        "time runs backwards"
+    );
     checker.on_write_end(write);
 }
 
@@ -142,7 +169,13 @@ fn a_read_may_show_what_was_there_when_it_began() {
     assert_eq!(checker.on_read_stamps(slow, &page_of(old)), Ok(()));
     let late = checker.on_read_begin(FILE, Bytes::ZERO, PAGE);
     let verdict = checker.on_read_stamps(late, &page_of(old));
-    assert_eq!(fault(verdict), Fault::Stale { seen: old, newest: new });
+    assert_eq!(
+        fault(verdict),
+        Fault::Stale {
+            seen: old,
+            newest: new
+        }
+    );
 }
 
 #[test]
@@ -157,10 +190,19 @@ fn overlapping_writes_may_end_in_either_order() {
     synced(&mut checker);
     assert_eq!(read(&mut checker, &page_of(first)), Ok(()));
     assert_eq!(read(&mut checker, &page_of(second)), Ok(()));
-    assert!(matches!(fault(read(&mut checker, &page_of(before))), Fault::Stale { .. }));
+    assert!(matches!(
+        fault(read(&mut checker, &page_of(before))),
+        Fault::Stale { .. }
+    ));
     let newest = wrote(&mut checker, 0, 4096);
     let verdict = read(&mut checker, &page_of(first));
-    assert_eq!(fault(verdict), Fault::Stale { seen: first, newest });
+    assert_eq!(
+        fault(verdict),
+        Fault::Stale {
+            seen: first,
+            newest
+        }
+    );
 }
 
 #[test]
@@ -184,7 +226,13 @@ fn a_failed_write_may_have_been_done_or_not() {
     synced(&mut checker);
     let newest = wrote(&mut checker, 0, 4096);
     let verdict = read(&mut checker, &page_of(failed));
-    assert_eq!(fault(verdict), Fault::Stale { seen: failed, newest });
+    assert_eq!(
+        fault(verdict),
+        Fault::Stale {
+            seen: failed,
+            newest
+        }
+    );
 }
 
 #[test]
@@ -197,14 +245,26 @@ fn truncated_sectors_are_zeroes_and_nothing_else() {
     assert_eq!(read(&mut checker, &page_of(old)), Ok(()), "under way");
     checker.on_truncate_end(truncate);
     assert_eq!(read(&mut checker, &cut), Ok(()));
-    assert!(matches!(fault(read(&mut checker, &page_of(old))), Fault::Stale { .. }));
+    assert!(matches!(
+        fault(read(&mut checker, &page_of(old))),
+        Fault::Stale { .. }
+    ));
     synced(&mut checker);
-    assert!(matches!(fault(read(&mut checker, &page_of(old))), Fault::Stale { .. }));
+    assert!(matches!(
+        fault(read(&mut checker, &page_of(old))),
+        Fault::Stale { .. }
+    ));
     assert_eq!(read(&mut checker, &cut), Ok(()));
     let new = wrote(&mut checker, 0, 4096);
     let newest = new;
-    assert_eq!(fault(read(&mut checker, &cut)), Fault::Stale { seen: old, newest });
-    assert_eq!(fault(read(&mut checker, &page_of(0))), Fault::Lost { newest });
+    assert_eq!(
+        fault(read(&mut checker, &cut)),
+        Fault::Stale { seen: old, newest }
+    );
+    assert_eq!(
+        fault(read(&mut checker, &page_of(0))),
+        Fault::Lost { newest }
+    );
 }
 
 struct Device {
@@ -215,12 +275,17 @@ struct Device {
 impl Device {
     fn new() -> Self {
         let platter = Platter::new(VolatileCache::Pages(Pages(100)));
-        Self { checker: Checker::new(), platter }
+        Self {
+            checker: Checker::new(),
+            platter,
+        }
     }
 
     fn write(&mut self, pages: core::ops::Range<u64>) -> u32 {
         let len = Pages(pages.end - pages.start).bytes();
-        let write = self.checker.on_write_begin(FILE, Pages(pages.start).bytes(), len);
+        let write = self
+            .checker
+            .on_write_begin(FILE, Pages(pages.start).bytes(), len);
         let mut data = vec![Sector(0); (len.0 / SECTOR_SIZE) as usize];
         write.fill(&mut data);
         for (page, content) in pages.zip(data.as_chunks().0) {
@@ -246,7 +311,9 @@ fn a_crash_after_an_honest_sync_is_legal_over_many_seeds() {
         let mut device = Device::new();
         let mut state = seed;
         let mut random = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(99);
             state >> 33
         };
         for _ in 0..20 {
@@ -258,7 +325,11 @@ fn a_crash_after_an_honest_sync_is_legal_over_many_seeds() {
             }
             if random() % 8 == 0 {
                 device.platter.crash(&mut random);
-                assert_eq!(device.checker.on_crash(&device.platter), Ok(()), "seed {seed}");
+                assert_eq!(
+                    device.checker.on_crash(&device.platter),
+                    Ok(()),
+                    "seed {seed}"
+                );
             }
         }
     }
@@ -271,7 +342,10 @@ fn a_sync_that_did_not_flush_is_caught() {
     device.sync(true);
     let newest = device.write(0..2);
     device.sync(false);
-    let violation = device.checker.check_durable(&device.platter).expect_err("not durable");
+    let violation = device
+        .checker
+        .check_durable(&device.platter)
+        .expect_err("not durable");
     assert_eq!(violation.during, During::Sync);
     assert_eq!(violation.fault, Fault::Stale { seen: old, newest });
     // A crash in which the old content wins shows it too.
@@ -283,7 +357,9 @@ fn a_sync_that_did_not_flush_is_caught() {
         device.sync(false);
         let mut state = seed;
         device.platter.crash(|| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             state >> 33
         });
         device.checker.on_crash(&device.platter).is_err()
@@ -319,7 +395,10 @@ fn a_page_written_where_nothing_was_written_is_caught_in_the_crash() {
     let mut device = Device::new();
     let version = device.write(0..1);
     device.platter.write(FILE, 5, page_of(version));
-    let violation = device.checker.on_crash(&device.platter).expect_err("misplaced");
+    let violation = device
+        .checker
+        .on_crash(&device.platter)
+        .expect_err("misplaced");
     assert!((40..48).contains(&violation.sector), "{violation}");
 }
 
@@ -344,7 +423,10 @@ fn a_prefilled_object_is_known() {
     assert_eq!(read(&mut checker, &page_of(7)), Ok(()));
     let newest = wrote(&mut checker, 0, 4096);
     assert_eq!(newest, 8);
-    assert_eq!(fault(read(&mut checker, &page_of(7))), Fault::Stale { seen: 7, newest });
+    assert_eq!(
+        fault(read(&mut checker, &page_of(7))),
+        Fault::Stale { seen: 7, newest }
+    );
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! File-system models: where files lie on a device, and what writing them costs in CPU time.
+//!
+//! A model is data: the parameters of a `Layout` (one algorithm for all), a table of CPU costs, and
+//! the device it usually stands on. The columns of an experiment share a model; what differs between
+//! them is the law, never a cost (`costs` says which shares are guesses).
+//!
+//! Source: experiments.md A2, E; design.md "Variants".
+
+use core::fmt;
+
+use policy::units::Pages;
+
+use crate::cost::CostTable;
+
+pub mod costs;
+mod layout;
+
+pub use layout::{Extent, Layout, LayoutParams, Side};
+
+/// A file system.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Its name in scenarios.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub summary: &'static str,
+    /// CPU time per unit of work.
+    pub costs: CostTable,
+    /// What every other task that is writing back at the same time adds to a `VisitFile`, in
+    /// nanoseconds; see `costs::CONTENTION`.
+    pub contention_ns_per_walker: u64,
+    /// Where it puts things.
+    pub layout: LayoutParams,
+    /// The device model it stands on if a scenario names none.
+    pub device: &'static str,
+}
+
+impl Model {
+    /// An empty file system over `span` pages (`model::Params::span`), on a machine smaller by
+    /// `shrink` (experiments.md A6).
+    ///
+    /// # Panics
+    /// If `shrink` is zero.
+    #[must_use]
+    pub fn layout(&self, span: Pages, shrink: u64) -> Layout {
+        Layout::new(&self.layout.scaled(shrink), span)
+    }
+}
+
+/// Names of all file systems.
+pub const NAMES: [&str; 6] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "nfs"];
+
+/// There is no such file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownFs {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl fmt::Display for UnknownFs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "no file-system model `{}`; there are {}",
+            self.name,
+            NAMES.join(", ")
+        )
+    }
+}
+
+impl std::error::Error for UnknownFs {}
+
+/// The file system of that name, as of Linux 2.6.36.
+///
+/// # Errors
+/// There is none; the message lists those there are.
+pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
+    let disk = "sata2010";
+    let contention_ns_per_walker = costs::CONTENTION.0;
+    Ok(match name {
+        "ext2" => Model {
+            name: "ext2",
+            summary: "block groups, indirect blocks written in between",
+            costs: costs::EXT2,
+            contention_ns_per_walker,
+            layout: layout::EXT2,
+            device: disk,
+        },
+        "ext3" => Model {
+            name: "ext3",
+            summary: "ext2 with a journal, committed every 5 s",
+            costs: costs::EXT3,
+            contention_ns_per_walker,
+            layout: layout::EXT3,
+            device: disk,
+        },
+        "ext4" => Model {
+            name: "ext4",
+            summary: "delayed allocation, extents, one stream for all large files",
+            costs: costs::EXT4,
+            contention_ns_per_walker,
+            layout: layout::EXT4,
+            device: disk,
+        },
+        "xfs" => Model {
+            name: "xfs",
+            summary: "delayed allocation, large extents reserved per file",
+            costs: costs::XFS,
+            contention_ns_per_walker,
+            layout: layout::XFS,
+            device: disk,
+        },
+        "btrfs" => Model {
+            name: "btrfs",
+            summary: "copy on write, delayed allocation, a commit every 30 s",
+            costs: costs::BTRFS,
+            contention_ns_per_walker,
+            layout: layout::BTRFS,
+            device: disk,
+        },
+        "nfs" => Model {
+            name: "nfs",
+            summary: "a client; the server decides where things lie",
+            costs: costs::NFS,
+            contention_ns_per_walker,
+            layout: layout::NFS,
+            device: "nfs",
+        },
+        _ => return Err(UnknownFs { name: name.into() }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_a_model_on_a_known_device() {
+        for name in NAMES {
+            let model = by_name(name).unwrap();
+            assert_eq!(model.name, name);
+            assert!(crate::model::by_name(model.device).is_ok());
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_known() {
+        let error = by_name("ext5").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "no file-system model `ext5`; there are ext2, ext3, ext4, xfs, btrfs, nfs"
+        );
+    }
+}

@@ -1,0 +1,836 @@
+//! The common part of all models: queue, order of service, content, completion.
+//!
+//! A request is cut into *pieces*: at the seams of the layout, and at the largest request the device
+//! takes. A mechanism serves up to `depth` pieces at once. A layout may add pieces of its own
+//! (indirect blocks, journal) that nobody waits for and that cost the device time.
+//!
+//! Held writes (NFS): a mechanism may ask that writes stay under way until a commit. Once half of
+//! the pages under way have been written and wait, a commit piece goes to the device; its end
+//! completes all writes it covered, in one burst.
+//!
+//! Concurrency: one mutex, never held while a request is completed. `Host::at` is called under it;
+//! the platter's mutex is taken within it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use env::{Device, DeviceInfo, Host, Interrupt, IoClass, IoError, IoOp, IoRequest, ObjectId};
+use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
+
+use super::Surroundings;
+use crate::content::Stamps;
+use crate::fs::{Extent, Layout, Side};
+use crate::platter::{FlushMark, PageStamps, Platter, SECTORS_PER_PAGE, SharedPlatter, ZEROES};
+
+/// Requests on their way back to whoever submitted them; a box is what `complete` takes.
+type Requests = Vec<Box<IoRequest>>;
+
+/// Sectors that lab I/O is a multiple of, in bytes.
+const ALIGNMENT: u32 = 512;
+/// Classes of `IoClass`, the order of service.
+const CLASSES: usize = 4;
+/// How long readers may hold writeback back where a model says nothing else: as for disks.
+const WRITE_EXPIRE: Nanos = Nanos::secs(5);
+/// Buffers kept for content taken early.
+const SPARE_MAX: usize = 64;
+
+/// What a piece asks of the mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Read the blocks.
+    Read,
+    /// Write the blocks.
+    Write,
+    /// Nothing stands there: no I/O.
+    Hole,
+    /// Make `unstable` bytes durable.
+    Flush {
+        /// How much is volatile.
+        unstable: Bytes,
+    },
+}
+
+/// A piece of work as a mechanism sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    pub(crate) kind: Kind,
+    pub(crate) block: u64,
+    pub(crate) pages: u32,
+}
+
+impl Job {
+    pub(crate) fn bytes(&self) -> Bytes {
+        Pages(u64::from(self.pages)).bytes()
+    }
+}
+
+/// How long a piece takes, and why if that is longer than usual.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Service {
+    pub(crate) time: Nanos,
+    pub(crate) stall: Option<Stall>,
+}
+
+impl Service {
+    pub(crate) fn of(time: Nanos) -> Self {
+        Self { time, stall: None }
+    }
+
+    pub(crate) fn stalled(time: Nanos, kind: StallKind, stall: Nanos) -> Self {
+        Self {
+            time: time + stall,
+            stall: Some(Stall { kind, time: stall }),
+        }
+    }
+}
+
+/// A device's own pause: not to be mistaken for one of reclaim or of throttling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// Why.
+    pub kind: StallKind,
+    /// How long.
+    pub time: Nanos,
+}
+
+/// Why a device pauses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StallKind {
+    /// Flush, barrier, COMMIT.
+    Flush,
+    /// An erase unit is rewritten.
+    UnitChange,
+    /// Garbage collection.
+    GarbageCollection,
+    /// The server writes out by itself.
+    ServerBurst,
+}
+
+/// In which order pieces of one class are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Upwards from the head, then again from the lowest (C-SCAN).
+    Position,
+    /// As they came.
+    Arrival,
+}
+
+/// How a model works inside.
+pub(crate) trait Mechanism: Send {
+    /// Pieces served at once.
+    fn depth(&self) -> u32;
+    /// Largest piece.
+    fn request_max(&self) -> Bytes;
+    /// Order of service.
+    fn order(&self) -> Order;
+    /// A piece of writeback that has waited so long goes first.
+    fn write_expire(&self) -> Nanos {
+        WRITE_EXPIRE
+    }
+    /// Writes stay under way until a commit.
+    fn holds_writes(&self) -> bool {
+        false
+    }
+    /// Begins to serve a piece: how long until it ends?
+    fn serve(&mut self, job: &Job, now: Instant, chance: &Chance<'_>) -> Service;
+}
+
+/// Draws from the host's stream.
+pub(crate) struct Chance<'a>(&'a dyn Host);
+
+impl Chance<'_> {
+    /// A number in `0..below`; zero if there is none.
+    pub(crate) fn below(&self, below: u64) -> u64 {
+        if below == 0 {
+            0
+        } else {
+            self.0.random() % below
+        }
+    }
+
+    /// A time in `min..=max`.
+    pub(crate) fn between(&self, min: Nanos, max: Nanos) -> Nanos {
+        min + Nanos(self.below(max.saturating_sub(min).0 + 1))
+    }
+}
+
+/// What a device did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Requests that ended.
+    pub requests: u64,
+    /// Pieces served, the layout's own among them.
+    pub pieces: u64,
+    /// Pages read for requests.
+    pub pages_read: u64,
+    /// Pages written for requests.
+    pub pages_written: u64,
+    /// Pages the layout wrote on its own: metadata, journal.
+    pub pages_metadata: u64,
+    /// Time pieces were in service, summed over pieces.
+    pub busy: Nanos,
+    /// Flushes and commits.
+    pub flushes: u64,
+    /// Stalls of any kind.
+    pub stalls: u64,
+    /// Their time.
+    pub stalled: Nanos,
+    /// The longest.
+    pub stall_longest: Nanos,
+    /// Most pieces that ever waited or were served at once.
+    pub queue_longest: u64,
+}
+
+/// A model at work; an `env::Device`.
+pub struct Simulated {
+    core: Arc<Core>,
+}
+
+struct Core {
+    host: Arc<dyn Host>,
+    stamps: Arc<Stamps>,
+    platter: SharedPlatter,
+    stable_writes: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    mechanism: Box<dyn Mechanism>,
+    layout: Layout,
+    requests: Slab,
+    queue: Queue,
+    in_service: u32,
+    gate: Gate,
+    /// Position after the last piece, for the order of service.
+    head: u64,
+    /// Power cuts so far: a timer of an earlier life is ignored.
+    life: u32,
+    powered: bool,
+    stats: Stats,
+    scratch: Scratch,
+}
+
+/// Writes held until a commit, and pages under way.
+#[derive(Default)]
+struct Gate {
+    under_way: u64,
+    held: Vec<u32>,
+    held_pages: u64,
+    committing: Option<Vec<u32>>,
+}
+
+#[derive(Default)]
+struct Scratch {
+    extents: Vec<Extent>,
+    sides: Vec<Side>,
+    spare: Vec<Vec<PageStamps>>,
+}
+
+/// A request under way.
+struct Active {
+    request: Box<IoRequest>,
+    pieces_left: u32,
+    /// Its content, if it was taken on submission.
+    early: Option<Vec<PageStamps>>,
+    /// A flush covers what had completed when it was submitted, a commit what its writes wrote.
+    mark: FlushMark,
+}
+
+/// Requests under way, by slot.
+#[derive(Default)]
+struct Slab {
+    slots: Vec<Option<Active>>,
+    free: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    job: Job,
+    owner: Owner,
+    /// First frame of the request that it moves.
+    first: u32,
+    queued: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Request(u32),
+    Layout,
+    Commit,
+}
+
+/// Pieces that wait.
+struct Queue {
+    order: Order,
+    classes: [BTreeMap<(u64, u64), Piece>; CLASSES],
+    /// Writeback by age.
+    oldest: VecDeque<(Instant, (u64, u64))>,
+    arrivals: u64,
+    len: u64,
+}
+
+impl Simulated {
+    pub(crate) fn new(mechanism: Box<dyn Mechanism>, surroundings: Surroundings) -> Self {
+        let Surroundings {
+            host,
+            stamps,
+            platter,
+            layout,
+            stable_writes,
+        } = surroundings;
+        let state = State {
+            queue: Queue::new(mechanism.order()),
+            mechanism,
+            layout,
+            requests: Slab::default(),
+            in_service: 0,
+            gate: Gate::default(),
+            head: 0,
+            life: 0,
+            powered: true,
+            stats: Stats::default(),
+            scratch: Scratch::default(),
+        };
+        let state = Mutex::new(state);
+        Self {
+            core: Arc::new(Core {
+                host,
+                stamps,
+                platter,
+                stable_writes,
+                state,
+            }),
+        }
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.core.lock().stats
+    }
+
+    /// Pieces that wait or are served now.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        let state = self.core.lock();
+        state.queue.len + u64::from(state.in_service)
+    }
+
+    /// What it stores.
+    #[must_use]
+    pub fn platter(&self) -> SharedPlatter {
+        Arc::clone(&self.core.platter)
+    }
+
+    /// Makes the object's first pages hold `version`, with a place on the device, before the run.
+    ///
+    /// # Panics
+    /// If the object was written before.
+    pub fn prefill(&self, object: ObjectId, pages: Pages, version: u32) {
+        self.core.lock().layout.allocate(object, pages);
+        self.core.platter().prefill(object, pages, version);
+    }
+
+    /// The power fails: of the pieces under way any part is done, of what is volatile any part
+    /// survives, and every request ends with `IoError::Lost`, later ones too until `power_on`.
+    pub fn power_cut(&self, context: &Interrupt) {
+        let core = &*self.core;
+        let mut state = core.lock();
+        state.life += 1;
+        state.powered = false;
+        state.queue = Queue::new(state.queue.order);
+        state.in_service = 0;
+        state.gate = Gate::default();
+        let lost = core.tear(&mut state);
+        drop(state);
+        core.platter().crash(|| core.host.random());
+        for request in lost {
+            request.complete(context, Err(IoError::Lost));
+        }
+    }
+
+    /// The power is back; the platter holds what survived.
+    pub fn power_on(&self) {
+        self.core.lock().powered = true;
+    }
+}
+
+impl Device for Simulated {
+    fn submit(&self, request: Box<IoRequest>) {
+        let core = &self.core;
+        let mut state = core.lock();
+        if !state.powered {
+            drop(state);
+            let lost = move |context: &Interrupt| request.complete(context, Err(IoError::Lost));
+            core.host.after(Nanos::ZERO, Box::new(lost));
+            return;
+        }
+        core.take(&mut state, request);
+        core.pump(&mut state);
+    }
+
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            alignment: ALIGNMENT,
+            stable_writes: self.core.stable_writes,
+        }
+    }
+}
+
+impl Core {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn platter(&self) -> MutexGuard<'_, Platter> {
+        self.platter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts a request into pieces and queues them.
+    fn take(&self, state: &mut State, request: Box<IoRequest>) {
+        let now = self.host.now();
+        let (op, class, object) = (request.op, request.class, request.object);
+        let first_page = request.offset.0 >> PAGE_SHIFT;
+        let pages = u32::try_from(request.frames.len()).expect("a request has few frames");
+        let mark = self.platter().mark(object);
+        let early = self.early(state, &request);
+        let slot = state.requests.insert(Active {
+            request,
+            pieces_left: 0,
+            early,
+            mark,
+        });
+        let mut extents = core::mem::take(&mut state.scratch.extents);
+        let mut sides = core::mem::take(&mut state.scratch.sides);
+        match op {
+            IoOp::Read => state
+                .layout
+                .map_read(object, first_page, pages, &mut extents),
+            IoOp::Write => {
+                state.gate.under_way += u64::from(pages);
+                state
+                    .layout
+                    .map_write(object, first_page, pages, now, &mut extents, &mut sides);
+            }
+            IoOp::Flush => {}
+            IoOp::SetLen { len } => state.layout.truncate(object, len.pages_ceil()),
+            IoOp::Allocate { len } => state.layout.allocate(object, len.pages_ceil()),
+            IoOp::Discard { .. } => {}
+        }
+        let owner = Owner::Request(slot);
+        let count = if extents.is_empty() {
+            let kind = match op {
+                IoOp::Flush => Kind::Flush {
+                    unstable: self.platter().volatile_pages(object).bytes(),
+                },
+                IoOp::Read | IoOp::Write => Kind::Hole,
+                IoOp::SetLen { .. } | IoOp::Allocate { .. } | IoOp::Discard { .. } => Kind::Write,
+            };
+            // A metadata operation is a block of the journal that the request waits for.
+            let journal = (state.layout.journal(), 1);
+            let (block, pages) = if kind == Kind::Write {
+                journal
+            } else {
+                (state.head, 0)
+            };
+            let job = Job { kind, block, pages };
+            state.queue.push(
+                class,
+                Piece {
+                    job,
+                    owner,
+                    first: 0,
+                    queued: now,
+                },
+            );
+            1
+        } else {
+            let count = state.queue_extents(&extents, owner, class, now, op == IoOp::Read);
+            state.queue_sides(&sides, now);
+            count
+        };
+        state.requests.get(slot).pieces_left = count;
+        extents.clear();
+        sides.clear();
+        state.scratch.extents = extents;
+        state.scratch.sides = sides;
+        let waiting = state.queue.len + u64::from(state.in_service);
+        state.stats.queue_longest = state.stats.queue_longest.max(waiting);
+    }
+
+    /// Content of a write taken now, if chance has it so.
+    fn early(&self, state: &mut State, request: &IoRequest) -> Option<Vec<PageStamps>> {
+        if request.op != IoOp::Write || self.host.random() & 1 == 0 {
+            return None;
+        }
+        let mut taken = state.scratch.spare.pop().unwrap_or_default();
+        taken.extend(request.frames.iter().map(|frame| self.stamps.load(*frame)));
+        Some(taken)
+    }
+
+    /// Puts pieces into service while there is room.
+    fn pump(self: &Arc<Self>, state: &mut State) {
+        let now = self.host.now();
+        while state.in_service < state.mechanism.depth() {
+            let expire = state.mechanism.write_expire();
+            let Some(piece) = state.queue.pop(state.head, now, expire) else {
+                break;
+            };
+            let service = match piece.job.kind {
+                Kind::Hole => Service::of(Nanos::ZERO),
+                Kind::Read | Kind::Write | Kind::Flush { .. } => {
+                    state.mechanism.serve(&piece.job, now, &Chance(&*self.host))
+                }
+            };
+            if let Kind::Read | Kind::Write = piece.job.kind {
+                state.head = piece.job.block + u64::from(piece.job.pages);
+            }
+            state.stats.count(&piece, service);
+            state.in_service += 1;
+            let (core, life) = (Arc::clone(self), state.life);
+            let ended = move |context: &Interrupt| core.ended(context, life, &piece);
+            self.host.after(service.time, Box::new(ended));
+        }
+    }
+
+    /// A piece has been served.
+    fn ended(self: &Arc<Self>, context: &Interrupt, life: u32, piece: &Piece) {
+        let mut state = self.lock();
+        if life != state.life {
+            return;
+        }
+        state.in_service -= 1;
+        let mut burst = Vec::new();
+        let mut done = None;
+        match piece.owner {
+            Owner::Layout => {}
+            Owner::Commit => burst = self.committed(&mut state),
+            Owner::Request(slot) => {
+                let holds = state.mechanism.holds_writes();
+                let active = state.requests.get(slot);
+                self.move_content(active, piece);
+                active.pieces_left -= 1;
+                if active.pieces_left == 0 {
+                    if holds && active.request.op == IoOp::Write {
+                        active.mark = self.platter().mark(active.request.object);
+                        state.hold(slot);
+                    } else {
+                        done = Some(self.finish(&mut state, slot));
+                    }
+                }
+            }
+        }
+        state.start_commit(self.host.now());
+        self.pump(&mut state);
+        drop(state);
+        for request in done.into_iter().chain(burst) {
+            request.complete(context, Ok(()));
+        }
+    }
+
+    /// Moves a piece's data between frames and platter.
+    fn move_content(&self, active: &Active, piece: &Piece) {
+        let request = &active.request;
+        let first_page = request.offset.0 >> PAGE_SHIFT;
+        let moved = piece.first as usize..(piece.first + piece.job.pages) as usize;
+        match request.op {
+            IoOp::Read => {
+                let platter = self.platter();
+                let (len, object) = (platter.len(request.object), request.object);
+                // A hole's piece has no blocks: it stands for all the frames of the request.
+                let moved = if piece.job.pages == 0 {
+                    0..request.frames.len()
+                } else {
+                    moved
+                };
+                for at in moved {
+                    let page = first_page + at as u64;
+                    let beyond = Bytes(page << PAGE_SHIFT) >= len;
+                    let content = if beyond {
+                        ZEROES
+                    } else {
+                        platter.read(object, page)
+                    };
+                    self.stamps.store(request.frames[at], content);
+                }
+            }
+            IoOp::Write => {
+                let mut platter = self.platter();
+                for at in moved {
+                    let content = active.content(&self.stamps, at);
+                    platter.write(request.object, first_page + at as u64, content);
+                }
+            }
+            IoOp::Flush | IoOp::SetLen { .. } | IoOp::Allocate { .. } | IoOp::Discard { .. } => {}
+        }
+    }
+
+    /// Takes a request whose pieces have all ended out of the slab and does what it is for.
+    fn finish(&self, state: &mut State, slot: u32) -> Box<IoRequest> {
+        let active = state.requests.remove(slot);
+        let request = active.request;
+        match request.op {
+            IoOp::Read => state.stats.pages_read += request.pages().0,
+            IoOp::Write => {
+                state.stats.pages_written += request.pages().0;
+                state.gate.under_way -= request.pages().0;
+            }
+            IoOp::Flush => self.platter().flush(request.object, active.mark),
+            IoOp::SetLen { len } => self.platter().set_len(request.object, len),
+            IoOp::Allocate { .. } => {}
+            IoOp::Discard { len } => self.platter().discard(request.object, request.offset, len),
+        }
+        if let Some(mut early) = active.early
+            && state.scratch.spare.len() < SPARE_MAX
+        {
+            early.clear();
+            state.scratch.spare.push(early);
+        }
+        state.stats.requests += 1;
+        request
+    }
+
+    /// A commit of held writes has ended: they are durable and all end at once.
+    fn committed(&self, state: &mut State) -> Requests {
+        let slots = state
+            .gate
+            .committing
+            .take()
+            .expect("a commit that ends has begun");
+        let mut ended = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let mark = state.requests.get(slot).mark;
+            let request = self.finish(state, slot);
+            self.platter().flush(request.object, mark);
+            ended.push(request);
+        }
+        ended
+    }
+
+    /// Any part of the writes under way reaches the platter; all requests leave.
+    fn tear(&self, state: &mut State) -> Requests {
+        let mut platter = self.platter();
+        let mut lost = Vec::new();
+        for active in state.requests.slots.iter_mut().filter_map(Option::take) {
+            if active.request.op == IoOp::Write {
+                let first_page = active.request.offset.0 >> PAGE_SHIFT;
+                for at in 0..active.request.frames.len() {
+                    // Mostly whole or not at all, sometimes torn between sectors.
+                    let sectors = match self.host.random() % 16 {
+                        0..7 => 0,
+                        7..14 => SECTORS_PER_PAGE,
+                        14 => 2,
+                        _ => 5,
+                    };
+                    let content = active.content(&self.stamps, at);
+                    if sectors > 0 {
+                        let page = first_page + at as u64;
+                        platter.write_torn(active.request.object, page, content, sectors);
+                    }
+                }
+            }
+            lost.push(active.request);
+        }
+        state.requests = Slab::default();
+        lost
+    }
+}
+
+impl Active {
+    fn content(&self, stamps: &Stamps, at: usize) -> PageStamps {
+        match &self.early {
+            Some(early) => early[at],
+            None => stamps.load(self.request.frames[at]),
+        }
+    }
+}
+
+impl State {
+    /// Queues the pieces of a request's extents; answers how many.
+    fn queue_extents(
+        &mut self,
+        extents: &[Extent],
+        owner: Owner,
+        class: IoClass,
+        queued: Instant,
+        reads: bool,
+    ) -> u32 {
+        let most =
+            u32::try_from(self.mechanism.request_max().pages_floor().0.max(1)).unwrap_or(u32::MAX);
+        let (mut first, mut count) = (0, 0);
+        for extent in extents {
+            let mut done = 0;
+            while done < extent.pages {
+                let pages = most.min(extent.pages - done);
+                let (kind, block) = match extent.block {
+                    None => (Kind::Hole, self.head),
+                    Some(block) if reads => (Kind::Read, block + u64::from(done)),
+                    Some(block) => (Kind::Write, block + u64::from(done)),
+                };
+                let job = Job { kind, block, pages };
+                self.queue.push(
+                    class,
+                    Piece {
+                        job,
+                        owner,
+                        first,
+                        queued,
+                    },
+                );
+                first += pages;
+                done += pages;
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Queues what the layout writes on its own account.
+    fn queue_sides(&mut self, sides: &[Side], queued: Instant) {
+        for side in sides {
+            let kind = if side.barrier {
+                Kind::Flush {
+                    unstable: Bytes::ZERO,
+                }
+            } else {
+                Kind::Write
+            };
+            let job = Job {
+                kind,
+                block: side.block,
+                pages: side.pages,
+            };
+            let piece = Piece {
+                job,
+                owner: Owner::Layout,
+                first: 0,
+                queued,
+            };
+            self.queue.push(IoClass::Writeback, piece);
+        }
+    }
+
+    fn hold(&mut self, slot: u32) {
+        self.gate.held_pages += self.requests.get(slot).request.pages().0;
+        self.gate.held.push(slot);
+    }
+
+    /// Commits once at least half of what is under way waits for it.
+    fn start_commit(&mut self, now: Instant) {
+        let gate = &mut self.gate;
+        if gate.committing.is_some() || gate.held.is_empty() || gate.held_pages * 2 < gate.under_way
+        {
+            return;
+        }
+        let unstable = Pages(core::mem::take(&mut gate.held_pages)).bytes();
+        gate.committing = Some(core::mem::take(&mut gate.held));
+        let job = Job {
+            kind: Kind::Flush { unstable },
+            block: self.head,
+            pages: 0,
+        };
+        let piece = Piece {
+            job,
+            owner: Owner::Commit,
+            first: 0,
+            queued: now,
+        };
+        self.queue.push(IoClass::Sync, piece);
+    }
+}
+
+impl Stats {
+    fn count(&mut self, piece: &Piece, service: Service) {
+        self.pieces += 1;
+        self.busy += service.time;
+        if piece.owner == Owner::Layout {
+            self.pages_metadata += u64::from(piece.job.pages);
+        }
+        if let Kind::Flush { .. } = piece.job.kind {
+            self.flushes += 1;
+        }
+        if let Some(stall) = service.stall {
+            self.stalls += 1;
+            self.stalled += stall.time;
+            self.stall_longest = self.stall_longest.at_least(stall.time);
+        }
+    }
+}
+
+impl Slab {
+    fn insert(&mut self, active: Active) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = Some(active);
+            return slot;
+        }
+        let slot = u32::try_from(self.slots.len()).expect("requests under way are few");
+        self.slots.push(Some(active));
+        slot
+    }
+
+    fn get(&mut self, slot: u32) -> &mut Active {
+        self.slots[slot as usize]
+            .as_mut()
+            .expect("a piece's request is under way")
+    }
+
+    fn remove(&mut self, slot: u32) -> Active {
+        self.free.push(slot);
+        self.slots[slot as usize]
+            .take()
+            .expect("a request ends once")
+    }
+}
+
+impl Queue {
+    fn new(order: Order) -> Self {
+        Self {
+            order,
+            classes: [const { BTreeMap::new() }; CLASSES],
+            oldest: VecDeque::new(),
+            arrivals: 0,
+            len: 0,
+        }
+    }
+
+    fn push(&mut self, class: IoClass, piece: Piece) {
+        let place = if self.order == Order::Position {
+            piece.job.block
+        } else {
+            0
+        };
+        let key = (place, self.arrivals);
+        self.arrivals += 1;
+        self.len += 1;
+        if class == IoClass::Writeback {
+            self.oldest.push_back((piece.queued, key));
+        }
+        self.classes[class as usize].insert(key, piece);
+    }
+
+    /// The next piece: an expired write, else the first class that has any, upwards from the head.
+    fn pop(&mut self, head: u64, now: Instant, expire: Nanos) -> Option<Piece> {
+        let writeback = IoClass::Writeback as usize;
+        while let Some((queued, key)) = self.oldest.front() {
+            if !self.classes[writeback].contains_key(key) {
+                self.oldest.pop_front();
+                continue;
+            }
+            if now.since(*queued) < expire {
+                break;
+            }
+            let key = *key;
+            self.oldest.pop_front();
+            self.len -= 1;
+            return self.classes[writeback].remove(&key);
+        }
+        let class = self.classes.iter_mut().find(|class| !class.is_empty())?;
+        let from = class
+            .range((head, 0)..)
+            .next()
+            .or_else(|| class.iter().next());
+        let key = from.map(|(key, _)| *key)?;
+        self.len -= 1;
+        class.remove(&key)
+    }
+}

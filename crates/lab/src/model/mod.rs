@@ -1,0 +1,280 @@
+//! Simulated devices: what a disk, a stick, an SSD, a server make of a stream of requests.
+//!
+//! A model is a *mechanism* (one file each: how long does this piece take now?) inside a common
+//! *engine* (`engine`: queue, order, splitting, content, completion). Data stands on a `Platter`,
+//! placed by a file system's `Layout`. All numbers are in `params`.
+//!
+//! ```text
+//!   submit --> Layout: (object, page) -> blocks --> pieces of at most one request's size
+//!          --> queue by class, then by block or by arrival --> Mechanism::serve -> time
+//!          --> Host::at --> Platter <-> Stamps --> complete
+//! ```
+//!
+//! Invariants
+//!   1. A request is completed exactly once, never from within `submit`, and after all its pieces.
+//!   2. What a reader waits for goes before what a sync waits for, before read-ahead, before
+//!      writeback; but a write that has waited `write_expire` goes first.
+//!   3. Content of a write is taken as it is submitted or as each piece ends, by chance: DMA may
+//!      read memory late, and whoever writes pages that are under writeback must cope.
+//!   4. Time is made of parameters and draws from the host's stream: nothing else.
+//!
+//! Source: experiments.md section E (devices), A6 (scaling); each mechanism names its own.
+
+use core::fmt;
+use std::sync::Arc;
+
+use env::Host;
+use policy::units::{Bytes, Nanos, Pages};
+
+use crate::content::Stamps;
+use crate::fs::Layout;
+use crate::platter::{SharedPlatter, VolatileCache};
+
+mod engine;
+mod nfs;
+mod null;
+pub mod params;
+mod sata;
+mod ssd;
+mod token_bucket;
+mod usb;
+
+pub use engine::{Simulated, Stall, StallKind, Stats};
+pub use params::{Field, ParamError};
+
+/// A model in the list.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its name in scenarios.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub summary: &'static str,
+    make: fn() -> Params,
+}
+
+impl Entry {
+    /// Its parameters as the sources have them.
+    #[must_use]
+    pub fn params(&self) -> Params {
+        (self.make)()
+    }
+}
+
+/// All models.
+pub const MODELS: [Entry; 6] = [
+    Entry {
+        name: "null",
+        summary: "completes after a fixed time, at once by default",
+        make: || Params::Null(params::Null::DEFAULT),
+    },
+    Entry {
+        name: "sata2010",
+        summary: "7200 rpm SATA disk of 2010: seek, rotation, transfer; no write cache",
+        make: || Params::Sata2010(params::Sata2010::DEFAULT),
+    },
+    Entry {
+        name: "usb_stick",
+        summary: "USB 2.0 stick of 2011: erase units, a few open at once",
+        make: || Params::UsbStick(params::UsbStick::DEFAULT),
+    },
+    Entry {
+        name: "ssd",
+        summary: "NVMe SSD of 2016: depth, IOPS, fast and slow cells, garbage collection",
+        make: || Params::Ssd(params::Ssd::DEFAULT),
+    },
+    Entry {
+        name: "nfs",
+        summary: "NFS server: WRITE round trips, unstable until COMMIT",
+        make: || Params::Nfs(params::Nfs::DEFAULT),
+    },
+    Entry {
+        name: "token_bucket",
+        summary: "a slow device of a given rate and latency",
+        make: || Params::TokenBucket(params::TokenBucket::DEFAULT),
+    },
+];
+
+/// There is no such model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownDevice {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl fmt::Display for UnknownDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = MODELS.map(|entry| entry.name).join(", ");
+        write!(f, "no device model `{}`; there are {known}", self.name)
+    }
+}
+
+impl std::error::Error for UnknownDevice {}
+
+/// The parameters of the model of that name, as the sources have them.
+///
+/// # Errors
+/// There is none; the message lists those there are.
+pub fn by_name(name: &str) -> Result<Params, UnknownDevice> {
+    MODELS
+        .iter()
+        .find(|entry| entry.name == name)
+        .map(Entry::params)
+        .ok_or_else(|| UnknownDevice { name: name.into() })
+}
+
+/// The parameters of one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Params {
+    /// Only time, or none.
+    Null(params::Null),
+    /// Disk of 2010.
+    Sata2010(params::Sata2010),
+    /// Stick of 2011.
+    UsbStick(params::UsbStick),
+    /// SSD.
+    Ssd(params::Ssd),
+    /// Server.
+    Nfs(params::Nfs),
+    /// Rate and latency.
+    TokenBucket(params::TokenBucket),
+}
+
+macro_rules! each {
+    ($params:expr, $inner:ident => $answer:expr) => {
+        match $params {
+            Params::Null($inner) => $answer,
+            Params::Sata2010($inner) => $answer,
+            Params::UsbStick($inner) => $answer,
+            Params::Ssd($inner) => $answer,
+            Params::Nfs($inner) => $answer,
+            Params::TokenBucket($inner) => $answer,
+        }
+    };
+}
+
+impl Params {
+    /// Name of the model.
+    #[must_use]
+    pub fn model(&self) -> &'static str {
+        match self {
+            Self::Null(_) => "null",
+            Self::Sata2010(_) => "sata2010",
+            Self::UsbStick(_) => "usb_stick",
+            Self::Ssd(_) => "ssd",
+            Self::Nfs(_) => "nfs",
+            Self::TokenBucket(_) => "token_bucket",
+        }
+    }
+
+    /// Sets a parameter by name.
+    ///
+    /// # Errors
+    /// There is none of that name, or the value is out of its range.
+    pub fn set(&mut self, name: &str, value: u64) -> Result<(), ParamError> {
+        each!(self, inner => inner.set(name, value))
+    }
+
+    /// Descriptions of the parameters.
+    #[must_use]
+    pub fn fields(&self) -> &'static [Field] {
+        match self {
+            Self::Null(_) => params::Null::FIELDS,
+            Self::Sata2010(_) => params::Sata2010::FIELDS,
+            Self::UsbStick(_) => params::UsbStick::FIELDS,
+            Self::Ssd(_) => params::Ssd::FIELDS,
+            Self::Nfs(_) => params::Nfs::FIELDS,
+            Self::TokenBucket(_) => params::TokenBucket::FIELDS,
+        }
+    }
+
+    /// Values in the order of `fields`.
+    #[must_use]
+    pub fn values(&self) -> Vec<u64> {
+        each!(self, inner => inner.values())
+    }
+
+    /// The same device on a machine smaller by `shrink` (experiments.md A6).
+    ///
+    /// # Panics
+    /// If `shrink` is zero.
+    #[must_use]
+    pub fn scaled(&self, shrink: u64) -> Self {
+        match self {
+            Self::Null(inner) => Self::Null(inner.scaled(shrink)),
+            Self::Sata2010(inner) => Self::Sata2010(inner.scaled(shrink)),
+            Self::UsbStick(inner) => Self::UsbStick(inner.scaled(shrink)),
+            Self::Ssd(inner) => Self::Ssd(inner.scaled(shrink)),
+            Self::Nfs(inner) => Self::Nfs(inner.scaled(shrink)),
+            Self::TokenBucket(inner) => Self::TokenBucket(inner.scaled(shrink)),
+        }
+    }
+
+    /// The volatile cache that a platter under this device should have.
+    #[must_use]
+    pub fn volatile_cache(&self) -> VolatileCache {
+        let bytes = match self {
+            Self::Null(inner) => inner.volatile_cache_bytes,
+            Self::Sata2010(inner) => inner.volatile_cache_bytes,
+            Self::UsbStick(inner) => inner.volatile_cache_bytes,
+            Self::Ssd(inner) => inner.volatile_cache_bytes,
+            // What the server has taken and not committed.
+            Self::Nfs(inner) => inner.server_burst_bytes,
+            Self::TokenBucket(inner) => inner.volatile_cache_bytes,
+        };
+        match Bytes(bytes).pages_floor() {
+            Pages::ZERO => VolatileCache::Off,
+            pages => VolatileCache::Pages(pages),
+        }
+    }
+
+    /// Pages that a file system's layout has room for.
+    #[must_use]
+    pub fn span(&self) -> Pages {
+        let bytes = match self {
+            Self::Sata2010(inner) => inner.span_bytes,
+            Self::UsbStick(inner) => inner.span_bytes,
+            Self::Null(_) | Self::Ssd(_) | Self::Nfs(_) | Self::TokenBucket(_) => 1 << 50,
+        };
+        Bytes(bytes).pages_floor()
+    }
+
+    fn mechanism(&self) -> Box<dyn engine::Mechanism> {
+        match self {
+            Self::Null(inner) => Box::new(null::Null::new(inner)),
+            Self::Sata2010(inner) => Box::new(sata::Disk::new(inner)),
+            Self::UsbStick(inner) => Box::new(usb::Stick::new(inner)),
+            Self::Ssd(inner) => Box::new(ssd::Ssd::new(inner)),
+            Self::Nfs(inner) => Box::new(nfs::Server::new(inner)),
+            Self::TokenBucket(inner) => Box::new(token_bucket::TokenBucket::new(inner)),
+        }
+    }
+}
+
+/// What a device is built into.
+pub struct Surroundings {
+    /// Time, timers, chance; a host of its own (`LabEnv::host`).
+    pub host: Arc<dyn Host>,
+    /// The contents of the frames (`LabEnv::stamps`).
+    pub stamps: Arc<Stamps>,
+    /// What it stores; made with `Params::volatile_cache`.
+    pub platter: SharedPlatter,
+    /// Where files lie on it (`fs::Model::layout`).
+    pub layout: Layout,
+    /// Content must not change while a write is under way (`DeviceInfo::stable_writes`).
+    pub stable_writes: bool,
+}
+
+/// Builds a device.
+#[must_use]
+pub fn build(params: &Params, surroundings: Surroundings) -> Simulated {
+    Simulated::new(params.mechanism(), surroundings)
+}
+
+/// Time that `bytes` take at `rate` bytes a second, rounded up.
+fn transfer(bytes: Bytes, rate: u64) -> Nanos {
+    let nanos = (u128::from(bytes.0) * 1_000_000_000).div_ceil(u128::from(rate.max(1)));
+    Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,432 @@
+//! Every parameter of every device model: name, value, unit, range, source. Plain data.
+//!
+//! A scenario names a model and may set any parameter by its name; so a name carries its unit, all
+//! values are whole numbers, and each has a range outside of which the model would make no sense.
+//!
+//! Scaling (experiments.md A6): when memory shrinks by `s`, what is a volume or a rate of a device
+//! shrinks with it and what is a time stays; sizes of requests shrink down to 128 KiB, below which
+//! the per-request times would rule. The `Unit` of a parameter says what happens to it.
+//!
+//! Evidence is cited as in experiments.md: A2, A5, MAIL and so on are its sections and tags; GUESS
+//! is a guess of ours, a free parameter.
+
+use core::fmt;
+
+/// What a parameter measures, and so how it scales.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes a second: shrinks with the scale.
+    BytesPerSec,
+    /// Bytes of one request: shrinks with the scale down to 128 KiB.
+    RequestBytes,
+    /// Bytes of a volume (a disk, an erase unit, a cache): shrinks with the scale, whole pages.
+    Bytes,
+    /// Pages of a run on the disk: shrinks with the scale down to one request's floor.
+    Pages,
+    /// A time: stays.
+    Micros,
+    /// A number of things: stays.
+    Count,
+    /// Requests a second: stays, as the requests shrink.
+    PerSec,
+    /// Events per tebibyte moved: grows with the scale, so that there are as many in a run.
+    PerTib,
+    /// 0 or 1.
+    Flag,
+}
+
+impl Unit {
+    /// Name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BytesPerSec => "B/s",
+            Self::RequestBytes | Self::Bytes => "B",
+            Self::Pages => "pages of 4 KiB",
+            Self::Micros => "us",
+            Self::Count => "",
+            Self::PerSec => "1/s",
+            Self::PerTib => "per TiB",
+            Self::Flag => "0 or 1",
+        }
+    }
+
+    /// The value on a machine smaller by `shrink`.
+    #[must_use]
+    pub fn scaled(self, value: u64, shrink: u64) -> u64 {
+        match self {
+            _ if shrink == 1 => value,
+            Self::BytesPerSec => (value / shrink).max(1),
+            Self::RequestBytes => (value / shrink).max(REQUEST_FLOOR_BYTES.min(value)),
+            Self::Bytes => (value / shrink).next_multiple_of(4096),
+            Self::Pages => (value / shrink).max((REQUEST_FLOOR_BYTES / 4096).min(value)),
+            Self::Micros | Self::Count | Self::PerSec | Self::Flag => value,
+            Self::PerTib => value.saturating_mul(shrink),
+        }
+    }
+}
+
+/// Requests do not shrink below this (experiments.md A6).
+pub const REQUEST_FLOOR_BYTES: u64 = 128 << 10;
+
+/// One parameter, described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name in scenarios.
+    pub name: &'static str,
+    /// What it measures.
+    pub unit: Unit,
+    /// The least that makes sense.
+    pub min: u64,
+    /// The most that makes sense.
+    pub max: u64,
+    /// Where its default comes from.
+    pub source: &'static str,
+}
+
+/// Why a parameter was not set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ParamError {
+    /// The model has no such parameter.
+    Unknown {
+        /// Which model.
+        model: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// The value makes no sense.
+    OutOfRange {
+        /// Which parameter.
+        field: Field,
+        /// What was asked for.
+        value: u64,
+    },
+}
+
+impl fmt::Display for ParamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { model, name, known } => {
+                write!(
+                    f,
+                    "{model} has no parameter `{name}`; it has {}",
+                    known.join(", ")
+                )
+            }
+            Self::OutOfRange { field, value } => {
+                let Field {
+                    name,
+                    unit,
+                    min,
+                    max,
+                    ..
+                } = field;
+                write!(
+                    f,
+                    "{name} = {value} is out of range: {min} to {max} {}",
+                    unit.name()
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for ParamError {}
+
+/// Defines a struct of parameters with its defaults, its description and access by name.
+macro_rules! parameters {
+    ($(#[$doc:meta])* $name:ident, $model:literal {
+        $($(#[$field_doc:meta])* $field:ident: $value:expr, $unit:ident, $range:expr, $source:literal;)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$field_doc])* #[doc = concat!("\n\nSource: ", $source, ".")] pub $field: u64,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::DEFAULT
+            }
+        }
+
+        impl $name {
+            /// The values of the sources.
+            pub const DEFAULT: Self = Self { $($field: $value,)* };
+
+            /// Its parameters, in order.
+            pub const FIELDS: &'static [$crate::model::params::Field] = &[$(
+                $crate::model::params::Field {
+                    name: stringify!($field),
+                    unit: $crate::model::params::Unit::$unit,
+                    min: *$range.start(),
+                    max: *$range.end(),
+                    source: $source,
+                },
+            )*];
+
+            /// The values in the order of `FIELDS`.
+            #[must_use]
+            pub fn values(&self) -> Vec<u64> {
+                vec![$(self.$field),*]
+            }
+
+            /// Sets a parameter by name.
+            ///
+            /// # Errors
+            /// There is none of that name, or the value is out of its range.
+            pub fn set(
+                &mut self,
+                name: &str,
+                value: u64,
+            ) -> Result<(), $crate::model::params::ParamError> {
+                use $crate::model::params::ParamError;
+                let Some(field) = Self::FIELDS.iter().find(|field| field.name == name) else {
+                    let known = Self::FIELDS.iter().map(|field| field.name).collect();
+                    return Err(ParamError::Unknown { model: $model, name: name.into(), known });
+                };
+                if !(field.min..=field.max).contains(&value) {
+                    return Err(ParamError::OutOfRange { field: *field, value });
+                }
+                match name {
+                    $(stringify!($field) => self.$field = value,)*
+                    _ => unreachable!("every field has an arm"),
+                }
+                Ok(())
+            }
+
+            /// The same on a machine smaller by `shrink` (experiments.md A6).
+            ///
+            /// # Panics
+            /// If `shrink` is zero.
+            #[must_use]
+            pub fn scaled(&self, shrink: u64) -> Self {
+                assert!(shrink > 0, "a machine shrunk to nothing");
+                Self { $($field: $crate::model::params::Unit::$unit.scaled(self.$field, shrink),)* }
+            }
+        }
+    };
+}
+pub(crate) use parameters;
+
+/// A day in microseconds: more than any model waits.
+const DAY_US: u64 = 86_400_000_000;
+/// Far above any device.
+const RATE_MAX: u64 = 1 << 40;
+
+parameters! {
+    /// A device that only takes time, or none.
+    Null, "null" {
+        /// From submission to completion.
+        latency_us: 0, Micros, 0..=DAY_US, "none: a device that is never the bottleneck";
+        /// Requests under way at once.
+        depth: 1024, Count, 1..=65536, "none";
+        /// Largest request; longer ones are split.
+        request_max_bytes: 1 << 20, RequestBytes, 4096..=1 << 30, "design.md: up to 1 MiB";
+        /// Volatile cache: what completed and is not flushed may be lost. 0: off.
+        volatile_cache_bytes: 1 << 40, Bytes, 0..=1 << 50, "worst case for tests of sync";
+    }
+}
+
+parameters! {
+    /// 7200 rpm SATA disk of 2010, without queueing in the drive.
+    Sata2010, "sata2010" {
+        /// Rate at which sectors pass the head.
+        media_bytes_per_sec: 61_500_000, BytesPerSec, 4096..=RATE_MAX, "A2 DERIVED: ext4 60.1 MB/s end to end, dd 64.0 without its sync; 57-64 (E)";
+        /// Seek to the next track.
+        seek_track_us: 800, Micros, 0..=DAY_US, "GUESS: usual for the class";
+        /// Mean seek over random places.
+        seek_average_us: 8_200, Micros, 0..=DAY_US, "E: HGST Ultrastar 7K4000, Barracuda XT";
+        /// One revolution.
+        rotation_us: 8_333, Micros, 0..=DAY_US, "E: 7200 rpm, 4.16 ms mean";
+        /// Places on the disk.
+        span_bytes: 500_000_000_000, Bytes, 1 << 20..=1 << 50, "GUESS: usual size in 2010";
+        /// Longest gap between two commands after which the drive still streams.
+        stream_gap_us: 1_000, Micros, 0..=DAY_US, "GUESS: the drive's buffer holds the next command's data";
+        /// From an idle drive to the start of the command.
+        command_us: 100, Micros, 0..=DAY_US, "GUESS";
+        /// Largest request.
+        request_max_bytes: 512 << 10, RequestBytes, 4096..=1 << 30, "Linux 2.6.36 block/blk-settings.c: BLK_DEF_MAX_SECTORS 1024";
+        /// Shortest flush.
+        flush_min_us: 15_000, Micros, 0..=DAY_US, "E GUESS: 15-30 ms";
+        /// Longest flush.
+        flush_max_us: 30_000, Micros, 0..=DAY_US, "E GUESS: 15-30 ms";
+        /// A write that has waited so long goes before reads.
+        write_expire_us: 5_000_000, Micros, 0..=DAY_US, "Linux 2.6.36 block/deadline-iosched.c: write_expire 5 s";
+        /// Volatile cache; off.
+        volatile_cache_bytes: 0, Bytes, 0..=1 << 50, "task of issue 2: write cache off";
+    }
+}
+
+parameters! {
+    /// USB 2.0 stick of 2011.
+    UsbStick, "usb_stick" {
+        /// Rate into an open unit.
+        write_bytes_per_sec: 6_250_000, BytesPerSec, 4096..=RATE_MAX, "MAIL 47073940234: ext4 6.04 MB/s with one dd; the slower stick of A5 does 2.2-2.5";
+        /// Rate of reading.
+        read_bytes_per_sec: 20_000_000, BytesPerSec, 4096..=RATE_MAX, "E GUESS: 15-25 MB/s";
+        /// Time of every command.
+        command_us: 500, Micros, 0..=DAY_US, "E: 0.5-0.9 ms a random read (flashbench)";
+        /// A write that does not continue the last one in its unit takes that much longer.
+        small_write_us: 2_500, Micros, 0..=DAY_US, "E: 2-4 ms (sami-lehtinen.net)";
+        /// Erase unit.
+        unit_bytes: 4 << 20, Bytes, 4096..=1 << 30, "E: 4-8 MiB";
+        /// Units that may be open at once.
+        open_units: 5, Count, 1..=1024, "E GUESS: 2-5 (LWN 428584)";
+        /// Least cost of closing an unfinished unit.
+        rewrite_min_us: 300_000, Micros, 0..=DAY_US, "E: 0.3-2.5 s worst";
+        /// Most.
+        rewrite_max_us: 2_500_000, Micros, 0..=DAY_US, "E: 0.3-2.5 s worst";
+        /// Size of the stick.
+        span_bytes: 8_000_000_000, Bytes, 1 << 20..=1 << 50, "GUESS";
+        /// Largest request.
+        request_max_bytes: 120 << 10, RequestBytes, 4096..=1 << 30, "E: usb-storage, 240 sectors, unverified";
+        /// Flush.
+        flush_us: 5_000, Micros, 0..=DAY_US, "GUESS: sticks mostly ignore it";
+        /// A write that has waited so long goes before reads.
+        write_expire_us: 5_000_000, Micros, 0..=DAY_US, "Linux 2.6.36 block/deadline-iosched.c: write_expire 5 s";
+        /// Volatile cache; off.
+        volatile_cache_bytes: 0, Bytes, 0..=1 << 50, "GUESS: no room for one";
+    }
+}
+
+parameters! {
+    /// NVMe SSD of p3, Samsung 960 EVO 250 GB.
+    Ssd, "ssd" {
+        /// Rate of reading.
+        read_bytes_per_sec: 3_200_000_000, BytesPerSec, 4096..=RATE_MAX, "E: 3200 MB/s";
+        /// Rate of writing into the fast cells.
+        write_bytes_per_sec: 1_500_000_000, BytesPerSec, 4096..=RATE_MAX, "E: 1500 MB/s";
+        /// Room in the fast cells.
+        fast_bytes: 13_000_000_000, Bytes, 0..=1 << 50, "E: about 13 GB";
+        /// Rate of writing once the fast cells are full, and of emptying them when idle.
+        slow_bytes_per_sec: 300_000_000, BytesPerSec, 4096..=RATE_MAX, "E GUESS: 300 MB/s";
+        /// Time of a read beside its transfer.
+        read_us: 70, Micros, 0..=DAY_US, "E: 14 k IOPS at depth 1, 71 us";
+        /// Time of a write beside its transfer.
+        write_us: 17, Micros, 0..=DAY_US, "E: 50 k IOPS at depth 1, 20 us";
+        /// Commands a second at most.
+        iops_max: 300_000, PerSec, 1..=100_000_000, "E: 4 KiB at depth 32, 300 k";
+        /// Commands under way at once.
+        depth: 32, Count, 1..=65536, "E: figures are for depth 32";
+        /// Garbage collections that hold everything up.
+        gc_per_tib: 110, PerTib, 0..=1_000_000_000, "E GUESS: 1e-4 per MB at 80 % full";
+        /// Shortest of them.
+        gc_min_us: 100_000, Micros, 0..=DAY_US, "E: hundreds of ms, 100-500";
+        /// Longest.
+        gc_max_us: 500_000, Micros, 0..=DAY_US, "E: hundreds of ms, 100-500";
+        /// Largest request.
+        request_max_bytes: 512 << 10, RequestBytes, 4096..=1 << 30, "GUESS: MDTS of the time";
+        /// Flush.
+        flush_us: 1_500, Micros, 0..=DAY_US, "GUESS: consumer NVMe";
+        /// Volatile cache.
+        volatile_cache_bytes: 64 << 20, Bytes, 0..=1 << 50, "GUESS";
+    }
+}
+
+parameters! {
+    /// NFS client and server over a LAN.
+    Nfs, "nfs" {
+        /// Rate at which the server takes data in.
+        write_bytes_per_sec: 20_800_000, BytesPerSec, 4096..=RATE_MAX, "A2 DERIVED: 16.6-17.1 MB/s with the COMMITs below";
+        /// Rate of reading from the server.
+        read_bytes_per_sec: 50_000_000, BytesPerSec, 4096..=RATE_MAX, "E: client throughput up to 58 MB/s";
+        /// Round trip of a small call.
+        round_trip_us: 1_000, Micros, 0..=DAY_US, "GUESS: LAN with a busy server";
+        /// Calls under way at once.
+        slots: 16, Count, 1..=65536, "Linux 2.6.36 include/linux/sunrpc/xprt.h: RPC_DEF_SLOT_TABLE 16";
+        /// Bytes of one WRITE or READ.
+        wsize_bytes: 256 << 10, RequestBytes, 4096..=1 << 30, "E: 64 KiB-1 MiB";
+        /// Fixed part of a COMMIT.
+        commit_us: 45_000, Micros, 0..=DAY_US, "E: t(ms) = 45 + 1000 x size_MB/100";
+        /// Rate of the rest of a COMMIT.
+        commit_bytes_per_sec: 100_000_000, BytesPerSec, 4096..=RATE_MAX, "E: t(ms) = 45 + 1000 x size_MB/100";
+        /// Unstable data at which the server writes out by itself, answering nothing meanwhile.
+        server_burst_bytes: 1_000_000_000, Bytes, 4096..=1 << 50, "GUESS: dirty limit of a 2010 server with 8 GB";
+        /// 1: a WRITE's pages stay under writeback until a COMMIT, which the client sends once half of what is under way is unstable. 0: they end with the WRITE.
+        commit_by_client: 1, Flag, 0..=1, "mechanisms 6.3: Linux 2.6.36 fs/nfs/write.c, nfs_commit_unstable_pages";
+        /// A write that has waited so long goes before reads.
+        write_expire_us: 5_000_000, Micros, 0..=DAY_US, "GUESS: as for disks";
+    }
+}
+
+parameters! {
+    /// A slow device of a given rate: what `slow:rate=..,latency=..` is live.
+    TokenBucket, "token_bucket" {
+        /// Rate.
+        rate_bytes_per_sec: 16 << 20, BytesPerSec, 4096..=RATE_MAX, "oracle/README.md: 16 MiB/s";
+        /// How long unused rate is saved up.
+        burst_us: 50_000, Micros, 0..=DAY_US, "oracle/README.md: 50 ms of burst";
+        /// Time of every request beside its tokens.
+        latency_us: 0, Micros, 0..=DAY_US, "issue 2: slow:rate=16MB,latency=2ms sets 2000";
+        /// Requests whose latencies overlap.
+        depth: 1, Count, 1..=65536, "design.md: 2 ms per request gives 500 IOPS";
+        /// Largest request.
+        request_max_bytes: 1 << 20, RequestBytes, 4096..=1 << 30, "design.md: up to 1 MiB";
+        /// Flush.
+        flush_us: 0, Micros, 0..=DAY_US, "an NBD export in memory";
+        /// Volatile cache.
+        volatile_cache_bytes: 1 << 40, Bytes, 0..=1 << 50, "worst case for tests of sync";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model;
+
+    #[test]
+    fn every_default_is_within_its_own_range_and_has_a_source() {
+        for entry in &model::MODELS {
+            let params = entry.params();
+            for (field, value) in params.fields().iter().zip(params.values()) {
+                assert!(
+                    (field.min..=field.max).contains(&value),
+                    "{}: {field:?}",
+                    entry.name
+                );
+                assert!(!field.source.is_empty());
+                assert!(params.clone().set(field.name, value).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_or_value_says_what_would_be_right() {
+        let mut disk = Sata2010::default();
+        let error = disk.set("media_mbps", 3).unwrap_err().to_string();
+        assert!(
+            error.contains("sata2010 has no parameter `media_mbps`; it has media_bytes_per_sec")
+        );
+        let error = disk.set("media_bytes_per_sec", 0).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "media_bytes_per_sec = 0 is out of range: 4096 to 1099511627776 B/s"
+        );
+        assert_eq!(disk.set("rotation_us", 5), Ok(()));
+        assert_eq!(disk.rotation_us, 5);
+    }
+
+    #[test]
+    fn scaling_shrinks_rates_and_volumes_and_keeps_times() {
+        let disk = Sata2010::DEFAULT.scaled(8);
+        assert_eq!(disk.media_bytes_per_sec, 61_500_000 / 8);
+        assert_eq!(disk.seek_average_us, 8_200);
+        assert_eq!(
+            disk.request_max_bytes,
+            128 << 10,
+            "512 KiB / 8 is below the floor"
+        );
+        assert_eq!(Sata2010::DEFAULT.scaled(2).request_max_bytes, 256 << 10);
+        assert_eq!(
+            UsbStick::DEFAULT.scaled(8).request_max_bytes,
+            120 << 10,
+            "never raised"
+        );
+        assert_eq!(Ssd::DEFAULT.scaled(4).gc_per_tib, 440);
+        assert_eq!(Sata2010::DEFAULT.scaled(1), Sata2010::DEFAULT);
+    }
+}

@@ -1,0 +1,110 @@
+//! A disk: the head seeks, the platter turns, the data pass.
+//!
+//! ```text
+//!   time of a piece = positioning + bytes / media rate
+//!   positioning   0                                     goes on where the last ended, no gap in time
+//!                 gap / media rate, if that is shorter  a little further on: wait for it to come by
+//!                 rotation, drawn from 0..1 turn        goes on where the last ended, but late
+//!                 seek(distance) + rotation             else
+//!   seek(d)       track + (average - track) * sqrt(3 d / span)
+//! ```
+//!
+//! The square root makes the mean over random places (mean distance a third of the span) come out
+//! at about the published average. One command at a time: what order buys is in the queue's C-SCAN.
+//!
+//! Source: experiments.md E, SATA disk 2010; C. Ruemmler and J. Wilkes, "An introduction to disk
+//! drive modeling", IEEE Computer 27(3), 1994, for the shape of the seek curve.
+//! Deviations: one zone (no faster outer tracks), no defects, no track skew.
+
+use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
+
+use super::engine::{Chance, Job, Kind, Mechanism, Order, Service, StallKind};
+use super::{params, transfer};
+
+pub(super) struct Disk {
+    params: params::Sata2010,
+    /// Block after the last piece.
+    head: u64,
+    /// When it ended.
+    free: Instant,
+}
+
+impl Disk {
+    pub(super) fn new(params: &params::Sata2010) -> Self {
+        Self {
+            params: params.clone(),
+            head: 0,
+            free: Instant::ZERO,
+        }
+    }
+
+    fn seek(&self, distance: u64) -> Nanos {
+        let span = Bytes(self.params.span_bytes).pages_floor().0.max(1);
+        let track = self.params.seek_track_us;
+        let rise = self.params.seek_average_us.saturating_sub(track);
+        // Parts per million of the span, so that the root comes in parts per thousand.
+        let part = u128::from(distance.min(span)) * 3_000_000 / u128::from(span);
+        let root = u64::try_from(part.isqrt()).unwrap_or(u64::MAX);
+        Nanos::micros(track + rise * root / 1000)
+    }
+
+    fn positioning(&self, block: u64, now: Instant, chance: &Chance<'_>) -> Nanos {
+        let gap = now.since(self.free);
+        let streams = gap <= Nanos::micros(self.params.stream_gap_us);
+        if streams && block == self.head {
+            return Nanos::ZERO;
+        }
+        let turn = Nanos(chance.below(Nanos::micros(self.params.rotation_us).0));
+        let late = if streams {
+            Nanos::ZERO
+        } else {
+            Nanos::micros(self.params.command_us)
+        };
+        if block == self.head {
+            return late + turn;
+        }
+        let moved = late + self.seek(block.abs_diff(self.head)) + turn;
+        if streams && block > self.head {
+            let skipped = Bytes((block - self.head) << PAGE_SHIFT);
+            return transfer(skipped, self.params.media_bytes_per_sec).at_most(moved);
+        }
+        moved
+    }
+}
+
+impl Mechanism for Disk {
+    fn depth(&self) -> u32 {
+        1
+    }
+
+    fn request_max(&self) -> Bytes {
+        Bytes(self.params.request_max_bytes)
+    }
+
+    fn order(&self) -> Order {
+        Order::Position
+    }
+
+    fn write_expire(&self) -> Nanos {
+        Nanos::micros(self.params.write_expire_us)
+    }
+
+    fn serve(&mut self, job: &Job, now: Instant, chance: &Chance<'_>) -> Service {
+        let service = match job.kind {
+            Kind::Hole => Service::of(Nanos::ZERO),
+            Kind::Flush { .. } => {
+                let (min, max) = (self.params.flush_min_us, self.params.flush_max_us);
+                let time = chance.between(Nanos::micros(min), Nanos::micros(max));
+                Service::stalled(Nanos::ZERO, StallKind::Flush, time)
+            }
+            Kind::Read | Kind::Write => {
+                let positioning = self.positioning(job.block, now, chance);
+                self.head = job.block + Pages(u64::from(job.pages)).0;
+                let moved = transfer(job.bytes(), self.params.media_bytes_per_sec);
+                Service::of(positioning + moved)
+            }
+        };
+        self.free = now + service.time;
+        service
+    }
+}

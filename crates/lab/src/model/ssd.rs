@@ -1,0 +1,113 @@
+//! An SSD: many commands at once over one pair of buses, fast cells that fill up, and a garbage
+//! collector that sometimes holds everything up.
+//!
+//! ```text
+//!   a command ends at   max(now, command slot, bus free) + bytes / rate + latency
+//!   command slot        1 / iops_max after the last command's
+//!   rate of writing     fast while the fast cells have room, else slow; they drain at the slow
+//!                       rate whenever nothing is written
+//! ```
+//!
+//! Source: experiments.md E, SSD (p3), and its write stall (c).
+
+use policy::units::{Bytes, Instant, Nanos};
+
+use super::engine::{Chance, Job, Kind, Mechanism, Order, Service, StallKind};
+use super::{params, transfer};
+
+pub(super) struct Ssd {
+    params: params::Ssd,
+    /// When the next command may begin.
+    slot: Instant,
+    read_bus: Instant,
+    write_bus: Instant,
+    /// Bytes in the fast cells.
+    fast: u64,
+}
+
+impl Ssd {
+    pub(super) fn new(params: &params::Ssd) -> Self {
+        let start = Instant::ZERO;
+        Self {
+            params: params.clone(),
+            slot: start,
+            read_bus: start,
+            write_bus: start,
+            fast: 0,
+        }
+    }
+
+    /// Moves data to the slow cells while the write bus was idle.
+    fn drain(&mut self, now: Instant) {
+        let idle = u128::from(now.since(self.write_bus).0);
+        let drained = idle * u128::from(self.params.slow_bytes_per_sec) / 1_000_000_000;
+        self.fast = self
+            .fast
+            .saturating_sub(u64::try_from(drained).unwrap_or(u64::MAX));
+    }
+
+    fn write_time(&mut self, bytes: Bytes) -> Nanos {
+        let fast = bytes
+            .0
+            .min(self.params.fast_bytes.saturating_sub(self.fast));
+        self.fast += fast;
+        transfer(Bytes(fast), self.params.write_bytes_per_sec)
+            + transfer(Bytes(bytes.0 - fast), self.params.slow_bytes_per_sec)
+    }
+
+    /// A garbage collection, if this write meets one.
+    fn collection(&self, bytes: Bytes, chance: &Chance<'_>) -> Nanos {
+        // Chance of an event: bytes x rate / 2^40, drawn as a number below 2^40.
+        let rate = u128::from(bytes.0) * u128::from(self.params.gc_per_tib);
+        if u128::from(chance.below(1 << 40)) >= rate {
+            return Nanos::ZERO;
+        }
+        let (min, max) = (self.params.gc_min_us, self.params.gc_max_us);
+        chance.between(Nanos::micros(min), Nanos::micros(max))
+    }
+}
+
+impl Mechanism for Ssd {
+    fn depth(&self) -> u32 {
+        u32::try_from(self.params.depth).unwrap_or(u32::MAX)
+    }
+
+    fn request_max(&self) -> Bytes {
+        Bytes(self.params.request_max_bytes)
+    }
+
+    fn order(&self) -> Order {
+        Order::Arrival
+    }
+
+    fn serve(&mut self, job: &Job, now: Instant, chance: &Chance<'_>) -> Service {
+        let latency = match job.kind {
+            Kind::Hole => return Service::of(Nanos::ZERO),
+            Kind::Flush { .. } => {
+                let time = Nanos::micros(self.params.flush_us);
+                return Service::stalled(Nanos::ZERO, StallKind::Flush, time);
+            }
+            Kind::Read => Nanos::micros(self.params.read_us),
+            Kind::Write => Nanos::micros(self.params.write_us),
+        };
+        let slot = self.slot.at_least(now);
+        self.slot = slot + Nanos(1_000_000_000 / self.params.iops_max);
+        if job.kind == Kind::Read {
+            let moved = transfer(job.bytes(), self.params.read_bytes_per_sec);
+            self.read_bus = self.read_bus.at_least(slot) + moved;
+            return Service::of(self.read_bus.since(now) + latency);
+        }
+        self.drain(now);
+        let moved = self.write_time(job.bytes());
+        self.write_bus = self.write_bus.at_least(slot) + moved;
+        let time = self.write_bus.since(now) + latency;
+        let stall = self.collection(job.bytes(), chance);
+        if stall.is_zero() {
+            return Service::of(time);
+        }
+        // Everything behind it waits too, reads included.
+        self.write_bus = self.write_bus + stall;
+        self.read_bus = self.read_bus.at_least(self.write_bus);
+        Service::stalled(time, StallKind::GarbageCollection, stall)
+    }
+}
