@@ -1,2 +1,103 @@
-//! The toolbox.
-fn main() {}
+//! The developers' toolbox: `cargo xtask COMMAND`.
+//!
+//! One place for what is run on this repository, in Rust, so that a developer and the continuous
+//! integration run the same thing. Each command prints what it runs; whatever it leaves out because
+//! a tool is not there, it says so in a line that begins with `SKIPPED`.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod campaign;
+mod csv;
+mod fio;
+mod lab;
+mod sources;
+mod steps;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+/// What went wrong, in words for whoever ran the command.
+type Result<T> = std::result::Result<T, String>;
+
+const USAGE: &str = "\
+The developers' toolbox of Tidegate.
+
+usage: cargo xtask COMMAND
+
+  test [--only STEP]... [--list]   everything that must pass before a commit
+  check                            the quick part of it: format, lints, tidy
+  tidy                             what a machine can judge of style.md: dependencies, unsafe, links
+  lab --twice [NAME]... [--scale S]
+                                   runs each experiment twice and compares the trace hashes
+  campaign [--seeds N]             the randomised fault test (default 10000 seeds)
+  bench [STEP]... [--dir DIR] [--pairs N]
+                                   the figures of README.md; steps: hit, lab, fio, slow
+  sources                          kernel functions cited in the code, and the tests that name them
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments = Arguments::new(arguments);
+    let result = match arguments.next_word().as_deref() {
+        Some("test") => test::test(arguments),
+        Some("check") => test::check(arguments),
+        Some("tidy") => arguments.finish().and_then(|()| tidy::run()),
+        Some("lab") => lab::run(arguments),
+        Some("campaign") => campaign::run(arguments),
+        Some("bench") => bench::run(arguments),
+        Some("sources") => arguments.finish().and_then(|()| sources::run()),
+        Some("help" | "--help" | "-h") => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Some(other) => Err(format!("there is no command '{other}'\n\n{USAGE}")),
+        None => Err(USAGE.to_owned()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("xtask: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The words of a command line, taken one by one.
+struct Arguments {
+    words: std::collections::VecDeque<String>,
+}
+
+impl Arguments {
+    fn new(words: Vec<String>) -> Self {
+        Self {
+            words: words.into(),
+        }
+    }
+
+    fn next_word(&mut self) -> Option<String> {
+        self.words.pop_front()
+    }
+
+    /// The value that must follow an option.
+    fn value_of(&mut self, option: &str) -> Result<String> {
+        self.next_word()
+            .ok_or_else(|| format!("{option} needs a value"))
+    }
+
+    /// The number that must follow an option.
+    fn number_of<T: std::str::FromStr>(&mut self, option: &str) -> Result<T> {
+        let word = self.value_of(option)?;
+        word.parse()
+            .map_err(|_| format!("{option}: '{word}' is not a number that fits"))
+    }
+
+    /// Nothing may be left.
+    fn finish(mut self) -> Result<()> {
+        match self.next_word() {
+            Some(word) => Err(format!("unexpected '{word}'")),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! `cargo xtask bench`: the figures that README.md promises, measured here and now.
+//!
+//! | step | figure | against |
+//! |---|---|---|
+//! | `hit` | pin and unpin of a cached page | 60 ns; `pread` of the kernel's page cache |
+//! | `lab` | page events a second on one core | 10 million |
+//! | `fio` | sequential write, sequential read | 0.90 of fio |
+//! | `slow` | pauses, longest write, light writer, read miss, on a device of 16 MB/s | 200, 200, 20, 50 ms; lab = live |
+//!
+//! Figures are printed, never judged here: a timed test fails on a busy machine. Nothing is kept.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::csv::{self, Table};
+use crate::fio::{self, median};
+use crate::steps::{self, End, Steps};
+use crate::test::build_program;
+use crate::workspace::{Workspace, cargo, root};
+use crate::{Arguments, Result};
+
+/// Pairs of the comparison with fio.
+const PAIRS: usize = 5;
+/// Longest time for one run of the program.
+const RUN_MAX: Duration = Duration::from_secs(20 * 60);
+/// The scenario of `slow`.
+const SLOW: &str = "crates/xtask/scenarios/slow.toml";
+
+/// What is wanted of each figure of `slow`.
+const SLOW_WANTED: [(&str, &str); 6] = [
+    ("pause_max_ms", "<= 200"),
+    ("write_max_ms", "<= 200"),
+    ("light_p99_ms", "<= 20"),
+    ("read_max_ms", "<= 50 and the device's time for it"),
+    ("pause_p50_ms", "lab within 10 % of live"),
+    ("pause_p99_ms", "lab within 20 % of live"),
+];
+
+const STEPS: [&str; 4] = ["hit", "lab", "fio", "slow"];
+
+pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
+    let mut pairs = PAIRS;
+    let mut folder: Option<PathBuf> = None;
+    let mut wanted = Vec::new();
+    while let Some(word) = arguments.next_word() {
+        match word.as_str() {
+            "--pairs" => pairs = arguments.number_of("--pairs")?,
+            "--dir" => folder = Some(arguments.value_of("--dir")?.into()),
+            word if STEPS.contains(&word) => wanted.push(word.to_owned()),
+            _ => {
+                return Err(format!(
+                    "bench: '{word}' is not one of {}",
+                    STEPS.join(", ")
+                ));
+            }
+        }
+    }
+    if pairs == 0 {
+        return Err("a comparison needs at least one pair".into());
+    }
+    // Not the folder for temporary files: that may be memory.
+    let folder = match folder {
+        Some(folder) => folder,
+        None => Workspace::load()?.target,
+    };
+    let mut steps = Steps::new("xtask bench");
+    for name in STEPS {
+        if wanted.is_empty() || wanted.iter().any(|word| word == name) {
+            steps.run(name, || step(name, &folder, pairs));
+        }
+    }
+    steps.finish()
+}
+
+fn step(name: &str, folder: &Path, pairs: usize) -> End {
+    match name {
+        "hit" => hit().into(),
+        "lab" => lab().into(),
+        "fio" if !steps::is_there("fio", &["--version"]) => {
+            End::Skipped("fio is not installed (apt-get install fio)".into())
+        }
+        "fio" => fio::compare(folder, pairs).into(),
+        _ => slow(folder).into(),
+    }
+}
+
+/// A page hit, beside `pread`.
+fn hit() -> Result<()> {
+    let lines = bench("tidegate", "hit")?;
+    let hit = median(all_after(&lines, "hit (pin + unpin) "));
+    let pread = median(all_after(&lines, "kernel pread 4 KiB "));
+    if !hit.is_finite() || !pread.is_finite() {
+        return Err(format!("the answer of the bench is not known:\n{lines}"));
+    }
+    println!(
+        "page hit: {hit:.1} ns (<= 60 wanted, ratio {:.2}); pread {pread:.0} ns, {:.1} times as long",
+        hit / 60.0,
+        pread / hit
+    );
+    Ok(())
+}
+
+/// Page events a second in the lab.
+fn lab() -> Result<()> {
+    let lines = bench("tidegate-mm", "lab_events")?;
+    let rates: Vec<f64> = lines
+        .lines()
+        .filter_map(|line| number_after(line, " s: "))
+        .collect();
+    let rate = median(rates);
+    if !rate.is_finite() {
+        return Err(format!("the answer of the bench is not known:\n{lines}"));
+    }
+    println!(
+        "lab: {rate:.1} million page events a second (>= 10 wanted, ratio {:.2})",
+        rate / 10.0
+    );
+    Ok(())
+}
+
+fn bench(package: &str, name: &str) -> Result<String> {
+    let lines = steps::output(&mut cargo(&[
+        "bench", "--quiet", "-p", package, "--bench", name,
+    ]))?;
+    print!("{lines}");
+    Ok(lines)
+}
+
+fn all_after(lines: &str, label: &str) -> Vec<f64> {
+    lines
+        .lines()
+        .filter_map(|line| number_after(line, label))
+        .collect()
+}
+
+/// The number that follows a label in a line.
+fn number_after(line: &str, label: &str) -> Option<f64> {
+    let (_, rest) = line.split_once(label)?;
+    let end = rest
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+/// The slow device, in the lab and live, side by side.
+fn slow(folder: &Path) -> Result<()> {
+    let workspace = Workspace::load()?;
+    build_program()?;
+    let out = workspace.target.join("xtask/slow");
+    let _ = std::fs::remove_dir_all(&out);
+    let files = folder.join(format!("tidegate-slow-{}", std::process::id()));
+    std::fs::create_dir_all(&files).map_err(|error| format!("{}: {error}", files.display()))?;
+    let program = workspace.program();
+    let result = slow_run(&program, &out.join("lab"), None)
+        .and_then(|()| slow_run(&program, &out.join("live"), Some(&files)));
+    let _ = std::fs::remove_dir_all(&files);
+    result?;
+    let (lab, live) = (figures(&out.join("lab"))?, figures(&out.join("live"))?);
+    println!(
+        "{:<14} {:<16} {:>10} {:>10} {:>8}  wanted",
+        "case", "figure", "lab", "live", "ratio"
+    );
+    for (case, metric, lab) in &lab {
+        let Some((_, wanted)) = SLOW_WANTED.iter().find(|(name, _)| name == metric) else {
+            continue;
+        };
+        let same = |other: &&(String, String, f64)| other.0 == *case && other.1 == *metric;
+        let Some((_, _, live)) = live.iter().find(same) else {
+            return Err(format!("no live figure {metric} of {case}"));
+        };
+        println!(
+            "{case:<14} {metric:<16} {lab:>10.2} {live:>10.2} {:>8.2}  {wanted}",
+            lab / live
+        );
+    }
+    Ok(())
+}
+
+fn slow_run(program: &Path, out: &Path, live: Option<&Path>) -> Result<()> {
+    let mut command = Command::new(program);
+    command
+        .args(["run", SLOW, "--out"])
+        .arg(out)
+        .current_dir(root());
+    if let Some(live) = live {
+        command.arg("--live").arg(live);
+    }
+    steps::run(&mut command, RUN_MAX)
+}
+
+/// (case, metric, mean) of a run's summary.
+fn figures(out: &Path) -> Result<Vec<(String, String, f64)>> {
+    let mut figures = Vec::new();
+    for path in csv::find(out, "compare.csv") {
+        for row in Table::read(&path)?.select(&["case", "metric", "value"])? {
+            if let Ok(value) = row[2].parse() {
+                figures.push((row[0].to_owned(), row[1].to_owned(), value));
+            }
+        }
+    }
+    if figures.is_empty() {
+        Err(format!("no figures in {}", out.display()))
+    } else {
+        Ok(figures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_after_their_label() {
+        let line = "round 0: 12 page events in 1.5 s: 13.7 M/s (20.0 virtual s)";
+        assert_eq!(number_after(line, " s: "), Some(13.7));
+        assert_eq!(
+            number_after("hit (pin + unpin) 21.5 ns; x", "hit (pin + unpin) "),
+            Some(21.5)
+        );
+        assert_eq!(number_after(line, "kernel"), None);
+    }
+}

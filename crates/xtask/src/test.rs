@@ -1,0 +1,206 @@
+//! `cargo xtask test`: everything that must pass before a commit.
+//!
+//! Steps run one after the other, each with a limit on its time, and all of them run whatever comes
+//! of the others. Tools that a machine may lack (Miri) are skipped with a line that says so; nothing
+//! of our own is: a test that is not there is a failure.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::steps::{self, End, Steps};
+use crate::workspace::{Workspace, cargo, root};
+use crate::{Arguments, Result, campaign, lab, tidy};
+
+/// Longest time for a step that builds; the whole stays below half an hour on two cores.
+const BUILD_MAX: Duration = Duration::from_secs(15 * 60);
+/// Longest time for a step that only runs.
+const RUN_MAX: Duration = Duration::from_secs(5 * 60);
+/// Part of its size at which an experiment is run twice; determinism does not depend on it.
+const TWICE_SCALE: &str = "0.03125";
+/// Seeds of the fault test here; `campaign` runs more.
+const FAULT_SEEDS: u64 = 500;
+/// Switches of threads that a loom model explores: enough for every bug planted so far.
+const LOOM_PREEMPTIONS: &str = "3";
+
+type Step = (&'static str, fn() -> End);
+
+const STEPS: [Step; 11] = [
+    ("format", || cargo_step(&["fmt", "--all", "--check"])),
+    ("tidy", || tidy::run().into()),
+    ("clippy", || {
+        cargo_step(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "-D",
+            "warnings",
+        ])
+    }),
+    ("tests", || {
+        cargo_step(&["test", "--workspace", "--no-fail-fast"])
+    }),
+    ("baton", || {
+        cargo_step(&["test", "-p", "tidegate-env", "--features", "baton"])
+    }),
+    ("documentation", documentation),
+    ("loom", loom),
+    ("miri", miri),
+    ("faults", || campaign::faults(FAULT_SEEDS, BUILD_MAX).into()),
+    ("experiments", || experiments().into()),
+    ("lab-twice", || lab::twice(&[], Some(TWICE_SCALE)).into()),
+];
+
+/// The steps of `check`.
+const QUICK: [&str; 3] = ["format", "tidy", "clippy"];
+
+/// Runs all steps, or those named with `--only`.
+pub(crate) fn test(mut arguments: Arguments) -> Result<()> {
+    let mut only = Vec::new();
+    while let Some(word) = arguments.next_word() {
+        match word.as_str() {
+            "--only" => only.push(arguments.value_of("--only")?),
+            "--list" => {
+                STEPS.iter().for_each(|(name, _)| println!("{name}"));
+                return Ok(());
+            }
+            _ => return Err(format!("test: unexpected '{word}'")),
+        }
+    }
+    if let Some(name) = only
+        .iter()
+        .find(|name| STEPS.iter().all(|(step, _)| step != name))
+    {
+        return Err(format!(
+            "there is no step '{name}'; see cargo xtask test --list"
+        ));
+    }
+    run("xtask test", |name| {
+        only.is_empty() || only.iter().any(|wanted| wanted == name)
+    })
+}
+
+/// Runs the quick steps.
+pub(crate) fn check(arguments: Arguments) -> Result<()> {
+    arguments.finish()?;
+    run("xtask check", |name| QUICK.contains(&name))
+}
+
+fn run(title: &'static str, wanted: impl Fn(&str) -> bool) -> Result<()> {
+    let mut steps = Steps::new(title);
+    for (name, step) in STEPS.iter().filter(|(name, _)| wanted(name)) {
+        steps.run(name, step);
+    }
+    steps.finish()
+}
+
+fn cargo_step(arguments: &[&str]) -> End {
+    steps::run(&mut cargo(arguments), BUILD_MAX).into()
+}
+
+/// The documentation builds and its links between items resolve.
+fn documentation() -> End {
+    let mut command = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    steps::run(&mut command, BUILD_MAX).into()
+}
+
+/// The models of the protocols without locks, under every interleaving within the bound.
+fn loom() -> End {
+    let target = root().join("target/loom");
+    let mut command = cargo(&["test", "--release", "--test", "loom"]);
+    command
+        .args([
+            "-p",
+            "tidegate-frames",
+            "-p",
+            "tidegate-env",
+            "--target-dir",
+        ])
+        .arg(target)
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("LOOM_MAX_PREEMPTIONS", LOOM_PREEMPTIONS)
+        // Optimised, but not linked for a minute.
+        .env("CARGO_PROFILE_RELEASE_LTO", "off");
+    steps::run(&mut command, BUILD_MAX).into()
+}
+
+/// Undefined behaviour, in what has no system calls.
+fn miri() -> End {
+    if !steps::is_there("cargo", &["+nightly", "miri", "--version"]) {
+        return End::Skipped("Miri is not installed (rustup +nightly component add miri)".into());
+    }
+    let mut command = Command::new("cargo");
+    command
+        .args([
+            "+nightly",
+            "miri",
+            "test",
+            "--lib",
+            "-p",
+            "tidegate-frames",
+            "-p",
+            "tidegate-env",
+        ])
+        .args(["--target-dir"])
+        .arg(root().join("target/miri"))
+        .current_dir(root())
+        .env("MIRIFLAGS", "-Zmiri-many-seeds=0..4")
+        .env("PROPTEST_CASES", "4");
+    steps::run(&mut command, BUILD_MAX).into()
+}
+
+/// Every experiment shows what was published: its bands hold.
+fn experiments() -> Result<()> {
+    let workspace = Workspace::load()?;
+    build_program()?;
+    let out = workspace.target.join("xtask/experiments");
+    let mut failed = Vec::new();
+    for name in experiment_names()? {
+        let mut command = Command::new(workspace.program());
+        command
+            .args(["run", &name, "--check", "--out"])
+            .arg(&out)
+            .current_dir(root());
+        if let Err(problem) = steps::run(&mut command, RUN_MAX) {
+            failed.push(format!("{name}: {problem}"));
+        }
+    }
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(failed.join("; "))
+    }
+}
+
+/// Builds the program, as a user would run it.
+pub(crate) fn build_program() -> Result<()> {
+    steps::run(
+        &mut cargo(&["build", "--release", "-p", "tidegate-cli"]),
+        BUILD_MAX,
+    )
+}
+
+/// Names of the experiments: those of the files in `experiments/`.
+pub(crate) fn experiment_names() -> Result<Vec<String>> {
+    let folder = root().join("experiments");
+    let entries = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let stem = |path: &Path| Some(path.file_stem()?.to_str()?.to_owned());
+    let mut names: Vec<String> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        })
+        .filter_map(|path| stem(&path))
+        .collect();
+    names.sort();
+    if names.is_empty() {
+        Err(format!("no experiments in {}", folder.display()))
+    } else {
+        Ok(names)
+    }
+}

@@ -1,0 +1,98 @@
+//! What a machine can judge of the style guide: `cargo xtask tidy`, and a test of this crate.
+//!
+//! | rule | checked here |
+//! |---|---|
+//! | dependencies run one way, and each is an ADR | `graph` |
+//! | `unsafe` only where it has to be | `unsafe_code` |
+//! | no dead files, none of thousands of lines | `files` |
+//! | no notes to oneself | `notes` |
+//! | every acceptance band says whose it is | `bands` |
+//! | links of the documents lead somewhere | `links` |
+//!
+//! A finding fails the command. Sizes and module headers are advice: printed, no more.
+//!
+//! Source: style guide L3, L4, section 1; design.md "Architecture".
+
+mod bands;
+mod files;
+mod graph;
+mod links;
+
+use crate::Result;
+use crate::workspace::{Source, Workspace, sources};
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Broken rules.
+    wrong: Vec<String>,
+    /// Advice.
+    advice: Vec<String>,
+}
+
+impl Findings {
+    fn wrong(&mut self, place: &str, what: impl AsRef<str>) {
+        self.wrong.push(format!("{place}: {}", what.as_ref()));
+    }
+
+    fn advice(&mut self, place: &str, what: impl AsRef<str>) {
+        self.advice.push(format!("{place}: {}", what.as_ref()));
+    }
+}
+
+/// Checks the tree and prints what was found.
+///
+/// # Errors
+/// A rule is broken, or the tree cannot be read.
+pub(crate) fn run() -> Result<()> {
+    let findings = judge()?;
+    for line in &findings.advice {
+        println!("advice: {line}");
+    }
+    for line in &findings.wrong {
+        println!("wrong:  {line}");
+    }
+    let (wrong, advice) = (findings.wrong.len(), findings.advice.len());
+    println!("tidy: {wrong} wrong, {advice} pieces of advice");
+    if wrong > 0 {
+        Err(format!("the tree is not tidy: {wrong} findings"))
+    } else {
+        Ok(())
+    }
+}
+
+fn judge() -> Result<Findings> {
+    let workspace = Workspace::load()?;
+    let sources = sources(&["rs", "md", "toml"])?;
+    let mut findings = Findings::default();
+    graph::judge(&workspace, &sources, &mut findings);
+    for source in &sources {
+        if source.is_rust() {
+            files::judge(source, &mut findings);
+        }
+        files::notes(source, &mut findings);
+    }
+    files::dead(&sources, &mut findings);
+    bands::judge(&sources, &mut findings);
+    links::judge(&sources, &mut findings);
+    Ok(findings)
+}
+
+/// The text of a file, if it is there.
+fn text_of<'a>(sources: &'a [Source], path: &str) -> Option<&'a str> {
+    sources
+        .iter()
+        .find(|source| source.path == path)
+        .map(|source| source.text.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_tidy() {
+        let findings = judge().unwrap();
+        assert!(findings.wrong.is_empty(), "{}", findings.wrong.join("\n"));
+    }
+}

@@ -1,0 +1,138 @@
+//! Which crate may use which, and which crates of others.
+
+use super::{Findings, text_of};
+use crate::workspace::{Crate, Kind, Source, Workspace};
+
+/// The arrows of ARCHITECTURE.md: what each crate may use in what it ships.
+const MAY_USE: [(&str, &[&str]); 11] = [
+    ("policy", &[]),
+    ("frames", &[]),
+    ("env", &["frames", "policy"]),
+    ("device", &["env", "frames", "policy"]),
+    ("mm", &["env", "frames", "policy"]),
+    ("os", &["env", "frames", "policy"]),
+    ("lab", &["device", "env", "frames", "policy"]),
+    ("workload", &["env", "frames", "mm", "policy"]),
+    (
+        "tidegate",
+        &["device", "env", "frames", "mm", "os", "policy"],
+    ),
+    (
+        "cli",
+        &[
+            "device", "env", "frames", "lab", "mm", "os", "policy", "tidegate", "workload",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// Never, not in a test either: the two worlds do not know each other.
+const NEVER: [(&str, &str); 2] = [("os", "lab"), ("lab", "os")];
+
+/// Crates that use nobody else's code in what they ship.
+const ALONE: [&str; 5] = ["policy", "frames", "env", "device", "mm"];
+
+/// The record of each dependency, its reason and its version.
+const RECORD: &str = "docs/adr/0005-dependencies.md";
+
+pub(super) fn judge(workspace: &Workspace, sources: &[Source], findings: &mut Findings) {
+    let record = text_of(sources, RECORD);
+    if record.is_none() {
+        findings.wrong(RECORD, "is missing");
+    }
+    for one in &workspace.crates {
+        ours(one, findings);
+        others(one, record.unwrap_or_default(), findings);
+    }
+}
+
+fn ours(one: &Crate, findings: &mut Findings) {
+    let place = format!("crate {}", one.name);
+    let Some((_, may)) = MAY_USE.iter().find(|(name, _)| *name == one.name) else {
+        findings.wrong(&place, "has no row in the table of xtask/src/tidy/graph.rs");
+        return;
+    };
+    for used in one
+        .dependencies
+        .iter()
+        .filter(|dependency| dependency.is_ours)
+    {
+        let never = NEVER.contains(&(one.name.as_str(), used.name.as_str()));
+        let ships = used.kind != Kind::Dev;
+        if never || ships && !may.contains(&used.name.as_str()) {
+            findings.wrong(
+                &place,
+                format!("must not use {} ({:?})", used.name, used.kind),
+            );
+        }
+    }
+}
+
+fn others(one: &Crate, record: &str, findings: &mut Findings) {
+    let place = format!("crate {}", one.name);
+    for used in one
+        .dependencies
+        .iter()
+        .filter(|dependency| !dependency.is_ours)
+    {
+        let ships = used.kind != Kind::Dev && !used.is_checker;
+        if ships && ALONE.contains(&one.name.as_str()) {
+            findings.wrong(
+                &place,
+                format!("ships no code of others, so not {}", used.name),
+            );
+        }
+        if !record.contains(&format!("`{}`", used.name)) {
+            findings.wrong(
+                &place,
+                format!("uses {}, which {RECORD} does not name", used.name),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Dependency;
+
+    fn found(name: &str, used: &str, is_ours: bool, kind: Kind, is_checker: bool) -> usize {
+        let used = Dependency {
+            name: used.into(),
+            is_ours,
+            kind,
+            is_checker,
+        };
+        let one = Crate {
+            name: name.into(),
+            dependencies: vec![used],
+        };
+        let mut findings = Findings::default();
+        ours(&one, &mut findings);
+        others(&one, "| `loom` | `libc` | `proptest` |", &mut findings);
+        findings.wrong.len()
+    }
+
+    #[test]
+    fn arrows_run_one_way() {
+        assert_eq!(found("mm", "policy", true, Kind::Normal, false), 0);
+        assert_eq!(found("policy", "mm", true, Kind::Normal, false), 1);
+        assert_eq!(found("mm", "lab", true, Kind::Normal, false), 1);
+        assert_eq!(found("mm", "lab", true, Kind::Dev, false), 0);
+        assert_eq!(found("os", "lab", true, Kind::Dev, false), 1);
+    }
+
+    #[test]
+    fn inner_crates_ship_no_code_of_others() {
+        assert_eq!(found("env", "libc", false, Kind::Normal, false), 1);
+        assert_eq!(found("env", "loom", false, Kind::Normal, true), 0);
+        assert_eq!(found("frames", "proptest", false, Kind::Dev, false), 0);
+        assert_eq!(found("os", "libc", false, Kind::Normal, false), 0);
+        assert_eq!(found("os", "nix", false, Kind::Normal, false), 1);
+    }
+
+    #[test]
+    fn a_new_crate_needs_a_row() {
+        assert_eq!(found("nbd", "policy", true, Kind::Normal, false), 1);
+    }
+}

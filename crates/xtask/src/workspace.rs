@@ -1,0 +1,207 @@
+//! The workspace as cargo sees it, and the files that make it up.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::{Result, steps};
+
+/// A crate of the workspace.
+pub(crate) struct Crate {
+    /// Name without the prefix `tidegate-`: how design.md calls it.
+    pub(crate) name: String,
+    pub(crate) dependencies: Vec<Dependency>,
+}
+
+/// An arrow of the graph.
+pub(crate) struct Dependency {
+    /// Name as `Crate::name`, or that of an external crate.
+    pub(crate) name: String,
+    pub(crate) is_ours: bool,
+    pub(crate) kind: Kind,
+    /// Only with `--cfg loom` or `--cfg shuttle`: a model checker.
+    pub(crate) is_checker: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Normal,
+    Dev,
+    Build,
+}
+
+/// What `cargo metadata` says.
+pub(crate) struct Workspace {
+    pub(crate) target: PathBuf,
+    pub(crate) crates: Vec<Crate>,
+}
+
+/// The folder of the repository.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = here
+        .ancestors()
+        .nth(2)
+        .expect("crates/xtask lies two folders down");
+    root.to_owned()
+}
+
+/// `cargo`, the one that runs us, in the root.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+impl Workspace {
+    /// Asks cargo.
+    ///
+    /// # Errors
+    /// Cargo fails, or answers in a form that is not known.
+    pub(crate) fn load() -> Result<Self> {
+        let mut command = cargo(&["metadata", "--format-version=1", "--no-deps", "--offline"]);
+        let text = steps::output(&mut command)?;
+        let json: Value =
+            serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
+        let packages = json["packages"]
+            .as_array()
+            .ok_or("cargo metadata: no packages")?;
+        let mut crates = packages
+            .iter()
+            .map(read_crate)
+            .collect::<Result<Vec<_>>>()?;
+        crates.sort_by(|a, b| a.name.cmp(&b.name));
+        let target = PathBuf::from(text_of(&json, "target_directory")?);
+        Ok(Self { target, crates })
+    }
+
+    /// The program, as the release profile builds it.
+    pub(crate) fn program(&self) -> PathBuf {
+        self.target.join("release/tidegate")
+    }
+}
+
+fn read_crate(package: &Value) -> Result<Crate> {
+    let name = short(&text_of(package, "name")?);
+    let list = package["dependencies"]
+        .as_array()
+        .ok_or("cargo metadata: no dependencies")?;
+    let dependencies = list
+        .iter()
+        .map(read_dependency)
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Crate { name, dependencies })
+}
+
+fn read_dependency(dependency: &Value) -> Result<Dependency> {
+    let name = text_of(dependency, "name")?;
+    let is_ours = !dependency["path"].is_null();
+    let kind = match dependency["kind"].as_str() {
+        None => Kind::Normal,
+        Some("dev") => Kind::Dev,
+        Some("build") => Kind::Build,
+        Some(other) => return Err(format!("cargo metadata: a dependency of kind '{other}'")),
+    };
+    let target = dependency["target"].as_str().unwrap_or_default();
+    let is_checker = matches!(target, "cfg(loom)" | "cfg(shuttle)");
+    let name = if is_ours { short(&name) } else { name };
+    Ok(Dependency {
+        name,
+        is_ours,
+        kind,
+        is_checker,
+    })
+}
+
+fn short(name: &str) -> String {
+    name.strip_prefix("tidegate-").unwrap_or(name).to_owned()
+}
+
+fn text_of(json: &Value, key: &str) -> Result<String> {
+    let text = json[key]
+        .as_str()
+        .ok_or_else(|| format!("cargo metadata: no '{key}'"))?;
+    Ok(text.to_owned())
+}
+
+/// A text file of the repository.
+pub(crate) struct Source {
+    /// From the root, with `/`.
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+impl Source {
+    pub(crate) fn is_rust(&self) -> bool {
+        self.extension() == "rs"
+    }
+
+    pub(crate) fn extension(&self) -> &str {
+        Path::new(&self.path)
+            .extension()
+            .and_then(OsStr::to_str)
+            .unwrap_or_default()
+    }
+
+    /// Under `tests/`, `benches/` or `examples/`, or a `tests.rs`: not part of what is shipped.
+    pub(crate) fn is_test(&self) -> bool {
+        let parts = ["/tests/", "/benches/", "/examples/", "/tests.rs"];
+        parts.iter().any(|part| self.path.contains(part))
+    }
+
+    /// The lines before the tests at the foot of the file, counted from 1.
+    pub(crate) fn shipped_lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        let end = self
+            .text
+            .find("\n#[cfg(test)]\nmod tests {")
+            .unwrap_or(self.text.len());
+        self.text[..end]
+            .lines()
+            .enumerate()
+            .map(|(at, line)| (at + 1, line))
+    }
+}
+
+/// The repository's own text files of these kinds, in order of their paths.
+///
+/// # Errors
+/// A folder or a file cannot be read.
+pub(crate) fn sources(extensions: &[&str]) -> Result<Vec<Source>> {
+    let root = root();
+    let mut paths = Vec::new();
+    walk(&root, extensions, &mut paths)?;
+    paths.sort();
+    let read = |path: PathBuf| {
+        let text =
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let path = path.strip_prefix(&root).expect("the walk began there");
+        Ok(Source {
+            path: path.to_string_lossy().replace('\\', "/"),
+            text,
+        })
+    };
+    paths.into_iter().map(read).collect()
+}
+
+fn walk(folder: &Path, extensions: &[&str], paths: &mut Vec<PathBuf>) -> Result<()> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        if path.is_dir() {
+            if !name.starts_with('.') && name != "target" && name != "results" {
+                walk(&path, extensions, paths)?;
+            }
+        } else if path
+            .extension()
+            .and_then(OsStr::to_str)
+            .is_some_and(|e| extensions.contains(&e))
+        {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}
