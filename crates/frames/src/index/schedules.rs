@@ -5,20 +5,27 @@
 //! shuttle is sequentially consistent: it looks for wrong orders of steps, loom for weak memory. It
 //! prints the schedule of a failure, which `shuttle::replay` takes.
 
-use shuttle::sync::Arc;
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::sync::{Arc, Mutex};
 use shuttle::thread;
 
 use super::*;
 use crate::{Flags, FrameTable, Owner};
 
-const PAGES: [u32; 6] = [0, 1, 63, 64, 130, 4097];
-const FRAMES: u32 = 4;
-const SCHEDULES: usize = 3_000;
+/// Pages that share leaves, and that make the tree grow and shrink.
+const PAGES: [u32; 5] = [0, 1, 63, 64, 4097];
+/// Few, so that a frame goes from page to page and from file to file while a reader looks at it.
+const FRAMES: u32 = 3;
+const SCHEDULES: usize = 10_000;
+/// A thread is stopped for long at this many places of a schedule. (Switching at every step finds nothing
+/// here: a whole eviction has to fit between two steps of a reader.)
+const PREEMPTIONS: usize = 3;
 
 struct World {
     table: FrameTable,
     pool: NodePool,
     files: [PageIndex; 2],
+    free: Mutex<Vec<FrameId>>,
     /// Stands for the content: the owner it was written for.
     content: Vec<AtomicU64>,
 }
@@ -27,61 +34,52 @@ fn content_of(owner: Owner) -> u64 {
     u64::from(owner.file) << 32 | u64::from(owner.index)
 }
 
-/// Caches pages of one file in frames that the other file's writer reclaims and reuses as well.
+fn random_page() -> u32 {
+    PAGES[thread_rng().gen_range(0..PAGES.len())]
+}
+
+/// Caches pages of one file in frames from the free list, and evicts them again.
 fn write(world: &World, file: u32, mut token: WriteToken) {
-    for step in 0..12_u32 {
-        let frame = FrameId((step * 3 + file) % FRAMES);
-        let busy = if world.table.flags(frame).has(Flags::FREE) && step % 2 == file {
-            // Two writers may see the same frame free: here each has frames of its own parity to claim.
-            if frame.0 % 2 != file {
-                continue;
-            }
-            world.table.claim(frame)
-        } else {
-            let Ok(busy) = world.table.try_busy_clean(frame) else {
-                continue;
-            };
-            let owner = world.table.owner(frame);
-            if owner.file != file {
-                world.table.release(busy, Flags::NONE, Flags::NONE);
-                continue;
-            }
-            let removed = world.files[file as usize]
-                .writer(&world.pool, &mut token)
-                .remove(owner.index, None);
-            assert_eq!(removed, Slot::Frame(frame));
-            world.table.disown(busy);
-            if frame.0 % 2 != file {
-                continue;
-            }
-            world.table.claim(frame)
-        };
+    for _ in 0..10 {
         let owner = Owner {
             file,
-            index: PAGES[(step * 5 + file) as usize % PAGES.len()],
+            index: random_page(),
         };
         let mut writer = world.files[file as usize].writer(&world.pool, &mut token);
-        if writer.get(owner.index) != Slot::Empty {
-            world.table.disown(busy);
-            continue;
-        }
-        world.table.adopt(&busy, owner);
-        world.content[frame.0 as usize].store(content_of(owner), Ordering::SeqCst);
-        if writer.insert(owner.index, frame).is_err() {
-            world.table.disown(busy);
-            continue;
-        }
-        world.table.release(busy, Flags::UPTODATE, Flags::NONE);
+        let freed = match writer.get(owner.index) {
+            Slot::Frame(frame) => {
+                let Ok(busy) = world.table.try_busy(frame, owner) else {
+                    continue;
+                };
+                assert_eq!(writer.remove(owner.index, None), Slot::Frame(frame));
+                Some(world.table.disown(busy))
+            }
+            _ => cache(world, &mut writer, owner),
+        };
+        world.free.lock().unwrap().extend(freed);
     }
 }
 
-/// Looks pages of both files up; what can be pinned holds what was asked for.
-fn read(world: &World, seed: u32) -> u32 {
+/// Answers the frame again if there was no node for the page.
+fn cache(world: &World, writer: &mut IndexWriter<'_>, owner: Owner) -> Option<FrameId> {
+    let frame = world.free.lock().unwrap().pop()?;
+    let busy = world.table.claim(frame);
+    world.table.adopt(&busy, owner);
+    world.content[frame.0 as usize].store(content_of(owner), Ordering::SeqCst);
+    if writer.insert(owner.index, frame).is_err() {
+        return Some(world.table.disown(busy));
+    }
+    world.table.release(busy, Flags::UPTODATE, Flags::NONE);
+    None
+}
+
+/// Looks pages of both files up; what can be pinned holds what was asked for, as long as it is pinned.
+fn read(world: &World) -> u32 {
     let mut hits = 0;
-    for step in 0..16_u32 {
+    for _ in 0..12 {
         let owner = Owner {
-            file: (step + seed) % 2,
-            index: PAGES[(step * 7 + seed) as usize % PAGES.len()],
+            file: thread_rng().gen_range(0..2),
+            index: random_page(),
         };
         let Slot::Frame(frame) = world.files[owner.file as usize].get(&world.pool, owner.index)
         else {
@@ -91,10 +89,12 @@ fn read(world: &World, seed: u32) -> u32 {
         let Ok(pin) = world.table.try_pin(frame, owner) else {
             continue;
         };
-        assert_eq!(
-            world.content[frame.0 as usize].load(Ordering::SeqCst),
-            content_of(owner)
-        );
+        for _ in 0..2 {
+            assert_eq!(
+                world.content[frame.0 as usize].load(Ordering::SeqCst),
+                content_of(owner)
+            );
+        }
         assert!(!world.table.unpin(pin));
         hits += 1;
     }
@@ -104,7 +104,7 @@ fn read(world: &World, seed: u32) -> u32 {
 #[test]
 fn readers_get_their_own_pages() {
     static HITS: PlainU64 = PlainU64::new(0);
-    shuttle::check_random(
+    shuttle::check_pct(
         || {
             let ((first, first_token), (second, second_token)) =
                 (PageIndex::new(), PageIndex::new());
@@ -112,15 +112,16 @@ fn readers_get_their_own_pages() {
                 table: FrameTable::new(FRAMES),
                 pool: NodePool::new(6),
                 files: [first, second],
+                free: Mutex::new((0..FRAMES).map(FrameId).collect()),
                 content: (0..FRAMES).map(|_| AtomicU64::new(0)).collect(),
             });
             let writers = [(0, first_token), (1, second_token)].map(|(file, token)| {
                 let world = world.clone();
                 thread::spawn(move || write(&world, file, token))
             });
-            let readers = [0, 1].map(|seed| {
+            let readers = [(), ()].map(|()| {
                 let world = world.clone();
-                thread::spawn(move || read(&world, seed))
+                thread::spawn(move || read(&world))
             });
             for writer in writers {
                 writer.join().unwrap();
@@ -131,6 +132,7 @@ fn readers_get_their_own_pages() {
             assert!((0..FRAMES).all(|frame| world.table.flags(FrameId(frame)).pins() == 0));
         },
         SCHEDULES,
+        PREEMPTIONS,
     );
     assert!(
         HITS.load(PlainOrdering::Relaxed) > 0,
