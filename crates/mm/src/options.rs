@@ -1,6 +1,6 @@
 //! How a cache is built: sizes, laws, error policies. Plain data.
 
-use policy::dirty::{DeviceTunables, Law, Threshold, Tunables};
+use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold, Tunables};
 use policy::units::{Nanos, Pages};
 use policy::writeback::FlushTunables;
 
@@ -88,6 +88,7 @@ impl Default for DeviceOptions {
                 min_ratio: 0,
                 max_ratio: 10_000,
                 strict: false,
+                initial: InitialBandwidth::Learned,
             },
             on_error: ErrorPolicy::Report,
             retry_after: Nanos::millis(100),

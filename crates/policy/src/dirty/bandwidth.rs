@@ -119,6 +119,14 @@ impl WriteBandwidth {
         }
     }
 
+    /// Begins at what is known, or is forced to it.
+    pub(super) const fn at(rate: PagesPerSec) -> Self {
+        Self {
+            current: rate.0,
+            smooth: rate.0,
+        }
+    }
+
     /// The smoothed estimate, at least one page a second.
     pub(super) const fn smooth(&self) -> PagesPerSec {
         PagesPerSec(self.smooth)

@@ -213,11 +213,13 @@ mod tests {
             min_ratio: 0,
             max_ratio: 10_000,
             strict: false,
+            initial: crate::dirty::InitialBandwidth::Assumed,
         };
         let bound = DeviceTunables {
             min_ratio: 1000,
             max_ratio: 2000,
             strict: false,
+            initial: crate::dirty::InitialBandwidth::Assumed,
         };
         assert_eq!(share(Pages(1000), 0, &free, whole), Pages(1000));
         assert_eq!(share(Pages(1000), 1000, &free, whole), Pages(900));

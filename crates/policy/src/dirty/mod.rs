@@ -45,6 +45,7 @@
 
 mod bandwidth;
 mod foreground;
+mod learning;
 mod limits;
 mod pause;
 mod position;
@@ -118,6 +119,18 @@ pub struct DeviceTunables {
     pub max_ratio: u32,
     /// The device's own limits hold even when the global ones are far (`strictlimit`).
     pub strict: bool,
+    /// How fast it is taken to be before anything is known. Heeded by the rate-based law.
+    pub initial: InitialBandwidth,
+}
+
+/// What a device is taken for before anything is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InitialBandwidth {
+    /// 100 MiB/s, and then the slow estimator from the start (Linux). A device far from that is
+    /// misjudged for some 20 s.
+    Assumed,
+    /// Little, until its first completions say what it does (module `learning`). Tidegate's own.
+    Learned,
 }
 
 /// One reading of the counters, taken once per decision so that all its tests agree.

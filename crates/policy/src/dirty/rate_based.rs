@@ -26,6 +26,7 @@
 //! only as the backlog under which invariant 3 lets a writer go.
 
 use super::bandwidth::{SmoothedLimit, Stopwatch, WriteBandwidth};
+use super::learning::{self, Learning};
 use super::limits::{self, Level, Thresholds, bounded};
 use super::pause::{self, Account, Due, Rates};
 use super::position::{PosRatio, Position};
@@ -33,7 +34,9 @@ use super::progress::Progress;
 use super::proportion::{Share, TimedPeriod};
 use super::ratelimit::BaseRate;
 use super::ticks::{TickRate, Ticks};
-use super::{BalanceTrace, Counts, DeviceIndex, DeviceTunables, Limits, Tunables, Verdict};
+use super::{
+    BalanceTrace, Counts, DeviceIndex, DeviceTunables, InitialBandwidth, Limits, Tunables, Verdict,
+};
 use crate::units::{Nanos, Pages, PagesPerSec};
 
 /// A writer's interval while its device is over its share: 32 KiB.
@@ -76,6 +79,8 @@ struct Device {
     stopwatch: Stopwatch,
     bandwidth: WriteBandwidth,
     base: BaseRate,
+    /// A new device whose bandwidth is being learned.
+    learning: Option<Learning>,
     progress: Progress,
 }
 
@@ -161,13 +166,24 @@ impl RateBased {
 
     pub(super) fn add_device(&mut self, now: Ticks, tunables: DeviceTunables) {
         self.reserved += u64::from(tunables.min_ratio);
+        let learning = match tunables.initial {
+            InitialBandwidth::Assumed => None,
+            InitialBandwidth::Learned => Some(Learning::new()),
+        };
+        let mut bandwidth = WriteBandwidth::new();
+        let mut base = BaseRate::new();
+        if learning.is_some() {
+            base.rescale(bandwidth.smooth(), learning::UNKNOWN);
+            bandwidth = WriteBandwidth::at(learning::UNKNOWN);
+        }
         self.devices.push(Device {
             tunables,
             share: Share::default(),
             exceeded: false,
             stopwatch: Stopwatch::new(self.rate, now),
-            bandwidth: WriteBandwidth::new(),
-            base: BaseRate::new(),
+            bandwidth,
+            base,
+            learning,
             progress: Progress::default(),
         });
     }
@@ -232,6 +248,7 @@ impl RateBased {
         let rate = self.rate;
         let device = &mut self.devices[usize::from(device.0)];
         device.stopwatch.on_written(rate, now);
+        device.learn(rate, now, bounded(pages));
         let max_ratio = device.tunables.max_ratio;
         self.completions
             .count(now, &mut device.share, bounded(pages).0, max_ratio);
@@ -242,7 +259,14 @@ impl RateBased {
     pub(super) fn update(&mut self, now: Ticks, device: DeviceIndex, counts: &Counts) {
         let rate = self.rate;
         let device = self.device_mut(device);
-        if let Some(interval) = device.stopwatch.lap(rate, now, counts) {
+        if let Some(learning) = device.learning.as_mut()
+            && counts.device_writeback.is_zero()
+        {
+            learning.on_start(now);
+        }
+        if let Some(interval) = device.stopwatch.lap(rate, now, counts)
+            && device.learning.is_none()
+        {
             device.bandwidth.sample(rate, &interval);
         }
     }
@@ -408,7 +432,25 @@ impl RateBased {
         let device = self.device_mut(device);
         if let Some(interval) = device.stopwatch.lap(rate, now, counts) {
             device.base.sample(rate, &interval, position, ratio);
-            device.bandwidth.sample(rate, &interval);
+            if device.learning.is_none() {
+                device.bandwidth.sample(rate, &interval);
+            }
+        }
+    }
+}
+
+impl Device {
+    /// Takes a completion of a new device at its word.
+    fn learn(&mut self, rate: TickRate, now: Ticks, pages: Pages) {
+        let Some(learning) = self.learning.as_mut() else {
+            return;
+        };
+        if let Some(learned) = learning.on_written(rate, now, pages) {
+            self.base.rescale(self.bandwidth.smooth(), learned);
+            self.bandwidth = WriteBandwidth::at(learned);
+        }
+        if learning.is_over(rate) {
+            self.learning = None;
         }
     }
 }

@@ -40,6 +40,16 @@ impl BaseRate {
         }
     }
 
+    /// The device turned out to have bandwidth `to`, not `from`: what each writer gets moves along.
+    pub(super) fn rescale(&mut self, from: PagesPerSec, to: PagesPerSec) {
+        let scaled = |rate: u64| {
+            let scaled = u128::from(rate) * u128::from(to.0) / u128::from(from.0.max(1));
+            u64::try_from(scaled).unwrap_or(u64::MAX).clamp(1, RATE_MAX)
+        };
+        self.rate = scaled(self.rate);
+        self.balanced = scaled(self.balanced);
+    }
+
     /// Rate per writer at the set point, at least one page a second.
     pub(super) const fn rate(&self) -> PagesPerSec {
         PagesPerSec(self.rate)

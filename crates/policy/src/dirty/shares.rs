@@ -234,6 +234,7 @@ mod tests {
             min_ratio: 0,
             max_ratio: 10_000,
             strict: false,
+            initial: crate::dirty::InitialBandwidth::Assumed,
         };
         shares.add_device(Ticks(0), tunables);
         shares

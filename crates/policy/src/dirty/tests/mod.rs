@@ -12,6 +12,7 @@ const PLAIN: DeviceTunables = DeviceTunables {
     min_ratio: 0,
     max_ratio: 10_000,
     strict: false,
+    initial: InitialBandwidth::Assumed,
 };
 
 const LAWS: [Law; 4] = [
@@ -380,6 +381,7 @@ fn a_strict_device_is_held_by_its_own_limit_far_from_the_global_one() {
         min_ratio: 0,
         max_ratio: 100,
         strict: true,
+        initial: InitialBandwidth::Assumed,
     };
     domain.add_device(Instant(0), strict);
     for second in 0..200 {

@@ -297,6 +297,7 @@ fn rate_based_a_strict_device_stays_small() {
         min_ratio: 0,
         max_ratio: 100,
         strict: true,
+        initial: InitialBandwidth::Assumed,
     };
     let disks = vec![(Disk::new(16 * MIB, 512), strict)];
     let mut plant = Plant::new(small(Law::RateBased, 250), 1 << 22, disks);
