@@ -1,6 +1,7 @@
 //! Sequential 1 MiB writes and reads at depth 8 through `FileDevice`, beside fio doing the same.
 //!
-//! `cargo run --release -p tidegate-os --example sequential -- DIR [MIB] [RUNS] [pool]`
+//! `cargo run --release -p tidegate-os --example sequential -- DIR [MIB] [RUNS] [pool] [small]`
+//! (`pool`: our other engine; `small`: chunks too small for huge pages)
 //!
 //! Both write a fresh file with its space allocated ahead and flush it, then read it back; both use
 //! O_DIRECT and, if there is a ring, registered buffers. Runs are interleaved. Prints MiB/s. (Our
@@ -184,6 +185,9 @@ fn main() {
     let mut options = Options::new(DEPTH * FRAMES);
     if arguments.iter().any(|argument| argument == "pool") {
         options.backend = Backend::Pool;
+    }
+    if arguments.iter().any(|argument| argument == "small") {
+        options.chunk_frames = FRAMES;
     }
     let env = ThreadEnv::start(options).expect("the environment starts");
     let step = env.content().chunk_frames();
