@@ -24,6 +24,9 @@ pub enum Work {
     Balance,
     /// A file looked at by writeback (list handling, its lock), whether or not it wrote anything.
     VisitFile,
+    /// Another task that was writing back the same device during such a visit (unit: one such task):
+    /// they meet at its locks.
+    Contend,
     /// A page prepared for writeback: found, tagged, mapped to the device.
     WritePage,
     /// One request handed to a device.
@@ -40,7 +43,7 @@ pub enum Work {
 
 impl Work {
     /// How many kinds there are.
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 17;
     /// All kinds, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::User,
@@ -53,6 +56,7 @@ impl Work {
         Self::Dirty,
         Self::Balance,
         Self::VisitFile,
+        Self::Contend,
         Self::WritePage,
         Self::Submit,
         Self::EndPage,
@@ -75,6 +79,7 @@ impl Work {
             Self::Dirty => "dirty",
             Self::Balance => "balance",
             Self::VisitFile => "visit_file",
+            Self::Contend => "contend",
             Self::WritePage => "write_page",
             Self::Submit => "submit",
             Self::EndPage => "end_page",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use env::{Context, DeviceId, DeviceInfo, Env, IoError, Lock, LockClass, WaitQueue};
 use policy::dirty::DeviceIndex;
-use policy::units::{Instant, Nanos, Pages};
+use policy::units::{Bytes, Instant, Nanos, Pages};
 
 use crate::mapping::Mapping;
 use crate::options::{DeviceOptions, ErrorPolicy};
@@ -34,6 +34,8 @@ pub(crate) struct DeviceState<E: Env> {
     /// Smoothed bandwidth, kept here so that completions and submitters need no lock.
     pub(crate) bandwidth: AtomicU64,
     pub(crate) files: Lock<DirtyFiles<E>>,
+    /// Tasks that are writing its files back now.
+    pub(crate) walkers: AtomicU32,
     pub(crate) flusher: Flusher,
     errors: Lock<DeviceErrors>,
     error_seq: AtomicU64,
@@ -61,7 +63,8 @@ pub(crate) struct DirtyFiles<E: Env> {
 
 #[derive(Default)]
 struct DeviceErrors {
-    last: Option<IoError>,
+    /// The last write that failed, and where in its file.
+    last: Option<(Bytes, IoError)>,
     /// A flush failed: nothing can be promised until the device is reopened.
     flush_failed: Option<IoError>,
     failures_in_a_row: u32,
@@ -97,6 +100,7 @@ impl<E: Env> DeviceState<E> {
             flight_wait: WaitQueue::new(),
             bandwidth: AtomicU64::new(bandwidth),
             files: Lock::new(LockClass::DirtyFiles, files),
+            walkers: AtomicU32::new(0),
             flusher: Flusher {
                 wait: WaitQueue::new(),
                 kicked: AtomicBool::new(false),
@@ -127,9 +131,15 @@ impl<E: Env> DeviceState<E> {
     }
 
     /// A write failed: back off before the next try.
-    pub(crate) fn on_write_failed(&self, context: &impl Context, now: Instant, error: IoError) {
+    pub(crate) fn on_write_failed(
+        &self,
+        context: &impl Context,
+        now: Instant,
+        offset: Bytes,
+        error: IoError,
+    ) {
         let mut errors = self.errors.lock(context);
-        errors.last = Some(error);
+        errors.last = Some((offset, error));
         let doublings = errors.failures_in_a_row.min(BACKOFF_DOUBLINGS);
         errors.failures_in_a_row += 1;
         errors.retry_at = now + Nanos(self.options.retry_after.0 << doublings);
@@ -186,7 +196,7 @@ impl<E: Env> DeviceState<E> {
         if let Some(cause) = errors.flush_failed {
             return Err(Error::FlushFailed { cause });
         }
-        let Some(cause) = errors.last else {
+        let Some((offset, cause)) = errors.last else {
             return Ok(());
         };
         match self.options.on_error {
@@ -194,7 +204,7 @@ impl<E: Env> DeviceState<E> {
             ErrorPolicy::Stop => Err(Error::DeviceStopped { cause }),
             ErrorPolicy::Report if *seen < seq => {
                 *seen = seq;
-                Err(Error::DeviceStopped { cause })
+                Err(Error::WriteFailed { offset, cause })
             }
             ErrorPolicy::Report => Ok(()),
         }

@@ -200,7 +200,9 @@ fn write_files<E: Env>(
         let Some((mapping, since, files)) = next_file(task, device, cutoff) else {
             break;
         };
+        let others = device.walkers.fetch_add(1, Ordering::Relaxed);
         task.did(Work::VisitFile, 1);
+        task.did(Work::Contend, u64::from(others));
         let bandwidth = PagesPerSec(device.bandwidth.load(Ordering::Relaxed));
         let left = Pages(max.0 - wrote.0);
         let slice = cache
@@ -208,7 +210,9 @@ fn write_files<E: Env>(
             .flush
             .slice_pages(bandwidth, dirty_limit, left)
             .at_most(left);
-        let outcome = write_slice(task, cache, &mapping, slice)?;
+        let outcome = write_slice(task, cache, &mapping, slice);
+        device.walkers.fetch_sub(1, Ordering::Relaxed);
+        let outcome = outcome?;
         wrote += outcome.wrote;
         requeue(task, device, mapping, since, outcome);
         barren = if outcome.wrote.is_zero() {

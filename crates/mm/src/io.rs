@@ -144,7 +144,7 @@ impl<E: Env> Mapping<E> {
                 add(&cache.totals.discarded, newer);
                 add(&cache.totals.write_failed, pages);
                 self.note_write_error(context, request.offset, error);
-                device.on_write_failed(context, now, error);
+                device.on_write_failed(context, now, request.offset, error);
                 if let Some(mapping) = cache.mapping(context, self.id) {
                     cache.queue_dirty(context, &mapping);
                 }

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use env::{Cause, Context, Env, IoError, Lock, LockClass, ObjectId, Task, WaitQueue, Wakeup};
-use frames::{Owner, PageIndex, WriteToken};
+use frames::{NodePool, Owner, PageIndex, Slot, WriteToken};
 use policy::units::Bytes;
 
 use crate::Error;
@@ -86,6 +86,12 @@ impl<E: Env> Mapping<E> {
             unflushed: AtomicBool::new(false),
             orphans: AtomicU32::new(0),
         }
+    }
+
+    /// What stands at a page, exactly. `index.get` needs no lock but may miss a page that is there.
+    pub(crate) fn lookup(&self, context: &impl Context, pool: &NodePool, page: u32) -> Slot {
+        let mut token = self.token.lock(context);
+        self.index.writer(pool, &mut token).get(page)
     }
 
     pub(crate) fn orphans_in_flight(&self) -> u32 {

@@ -170,7 +170,8 @@ fn start_read<E: Env>(
         let request = insert_run(task, cache, mapping, at, last, mark, &mut frames);
         let Some(mut request) = request else {
             // No index node, or the page has come meanwhile.
-            if matches!(mapping.index.get(&cache.pool, at), Slot::Frame(_)) {
+            if matches!(mapping.lookup(task, &cache.pool, at), Slot::Frame(_)) {
+                page += 1;
                 continue;
             }
             cache.memory.put(task, &frames);

@@ -168,7 +168,7 @@ fn zero_tail<E: Env>(
     let owner = mapping.owner(page);
     let whole = usize::try_from(PAGE_SIZE).expect("4096");
     loop {
-        let Slot::Frame(frame) = mapping.index.get(&cache.pool, page) else {
+        let Slot::Frame(frame) = mapping.lookup(task, &cache.pool, page) else {
             return Ok(());
         };
         match cache.table.try_busy(frame, owner) {
@@ -202,8 +202,7 @@ fn rewrite_tail<E: Env>(
     let pin = crate::read::pin_page(task, cache, mapping, page)?;
     cache.content().copy_out(&pin, 0, &mut kept, 0, tail);
     cache.unpin(pin);
-    let frame = pin_frame(mapping, cache, page);
-    if let Some(frame) = frame
+    if let Slot::Frame(frame) = mapping.lookup(task, &cache.pool, page)
         && !unlink_pinned(task, cache, mapping, page, frame)
     {
         // No longer pinned: it can be zeroed in place.
@@ -215,11 +214,4 @@ fn rewrite_tail<E: Env>(
     mapping.gate.shut(task)?;
     cache.retire(task, writer);
     wrote.map(|_| ())
-}
-
-fn pin_frame<E: Env>(mapping: &Mapping<E>, cache: &Cache<E>, page: u32) -> Option<FrameId> {
-    match mapping.index.get(&cache.pool, page) {
-        Slot::Frame(frame) => Some(frame),
-        Slot::Empty | Slot::Shadow(_) => None,
-    }
 }
