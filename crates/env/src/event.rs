@@ -63,6 +63,11 @@ pub enum Wakeup {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
+    /// A task is about to wait: an `Env` that finds all tasks blocked can say on what.
+    Waiting {
+        /// On what.
+        cause: Cause,
+    },
     /// A task slept.
     Waited {
         /// On what.

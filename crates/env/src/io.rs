@@ -127,7 +127,8 @@ pub struct IoRequest {
     pub submitted: Instant,
     /// The submitter's own words.
     pub cookie: [u64; 2],
-    done: Vec<Arc<dyn IoDone>>,
+    done: Vec<(Arc<dyn IoDone>, u64)>,
+    note: u64,
 }
 
 impl IoRequest {
@@ -146,6 +147,7 @@ impl IoRequest {
             cookie: [0; 2],
             // The submitter and a few wrappers.
             done: Vec::with_capacity(6),
+            note: 0,
         })
     }
 
@@ -157,7 +159,19 @@ impl IoRequest {
 
     /// Puts a handler on top: it will see the completion before those already there.
     pub fn on_done(&mut self, handler: Arc<dyn IoDone>) {
-        self.done.push(handler);
+        self.on_done_noted(handler, 0);
+    }
+
+    /// Like `on_done`; `note` is what `IoRequest::note` answers while that handler has the request.
+    /// So one handler serves all requests of a wrapper, and nothing is allocated per request.
+    pub fn on_done_noted(&mut self, handler: Arc<dyn IoDone>, note: u64) {
+        self.done.push((handler, note));
+    }
+
+    /// The word that the handler now called was put on the request with.
+    #[must_use]
+    pub fn note(&self) -> u64 {
+        self.note
     }
 
     /// Ends the request: the topmost handler gets it. A wrapper's handler calls this again.
@@ -165,10 +179,11 @@ impl IoRequest {
     /// # Panics
     /// If no handler is left: completed twice, or submitted without one.
     pub fn complete(mut self: Box<Self>, context: &Interrupt, result: Result<(), IoError>) {
-        let handler = self
+        let (handler, note) = self
             .done
             .pop()
             .expect("a request has a handler and is completed once");
+        self.note = note;
         handler.io_done(context, self, result);
     }
 }

@@ -16,10 +16,13 @@
 //! Source: design.md "Architecture", "Decisions to make first" 1-2; style guide A3-A5; docs/adr/0001.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "baton")]
+pub mod baton;
 mod event;
 mod io;
 mod lock;
 pub mod suite;
+mod sync;
 mod task;
 mod wait;
 mod work;

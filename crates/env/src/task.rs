@@ -81,6 +81,7 @@ impl<'e, E: Env> Task<'e, E> {
     /// Sleeps until `deadline`.
     pub fn sleep_until(&mut self, cause: Cause, deadline: Instant) -> Wakeup {
         let began = self.now();
+        self.emit(&Event::Waiting { cause });
         let wakeup = loop {
             match self.env.park(&mut self.local, Some(deadline)) {
                 // A waker from an earlier queue may come late.
@@ -108,6 +109,7 @@ impl<'e, E: Env> Task<'e, E> {
             return Wakeup::Ready;
         }
         let began = self.now();
+        self.emit(&Event::Waiting { cause });
         let wakeup = loop {
             let ticket = queue.join(&self.waker);
             if !blocked(self) {

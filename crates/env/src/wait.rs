@@ -10,10 +10,11 @@
 //!
 //! Source: design.md promise 3; docs/adr/0001.
 
-use core::sync::atomic::{AtomicUsize, Ordering, fence};
 use core::task::Waker;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
+
+use crate::sync::{AtomicUsize, Mutex, Ordering, fence};
 
 /// Waiters a queue has room for before it has to allocate.
 const ROOM: usize = 8;
