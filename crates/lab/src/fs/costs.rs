@@ -4,7 +4,7 @@
 //! before column of A2 (a 3.2 GHz CPU of 2010). So a table is made of shares and a rest:
 //!
 //! ```text
-//!   per page          lookup + copy + alloc + insert       the same for all file systems
+//!   per page          copy + alloc + insert                the same for all file systems
 //!                     + dirty                               the rest, so that the total comes out
 //!   foreground work   visits, pages and requests that the writer writes itself, naps
 //! ```
@@ -15,10 +15,11 @@
 //! `VisitFile`, `WritePage`, `Submit` in the writer, and more of `Balance` and `Switch`.
 //!
 //! What is known, derived, guessed
-//!   - Totals per file system: PAPER (A2). Passes and naps: DERIVED from p1's trace, whose 15 calls in
-//!     1.273 s hold 64 passes and 49 naps (pauses are sums of 1, 2, 4, 8, 16, 25, 25 .. jiffies), over
-//!     178.7 s. Pages the writer wrote itself: DERIVED from the same trace, 57 of about 19,500.
-//!   - A file visited per nap: GUESS, the most there can be (the trace does not say).
+//!   - Totals per file system: PAPER (A2).
+//!   - `BEFORE`: counted in the lab: our own 2.6.36 law, ext4, full scale, seed 1. p1's trace agrees in
+//!     size: its 15 calls in 1.273 s hold 64 passes and 49 naps (pauses are sums of 1, 2, 4, 8, 16,
+//!     25, 25 .. jiffies), so 8,985 and 6,878 in 178.7 s; and the writer wrote 57 of about 19,500
+//!     pages itself, so that almost all of `foreground_pages` is the final `sync`.
 //!   - All shares: GUESSes of usual sizes for that machine (4 KiB copied at about 6 GB/s, a radix tree
 //!     insertion, a page from the per-CPU list ...). Copy includes dd's read of /dev/zero.
 //!   - `VisitFile`: GUESS. A writer that visits a file the flusher is busy with finds most pages of
@@ -26,6 +27,10 @@
 //!   - `WritePage` per file system: GUESS by kind of path (mapped page by page, in clusters, by worker
 //!     threads, by calls).
 //!   - `Scan`: experiments.md, Open points, 0.4-0.6 us.
+//!
+//! What this cannot explain: with one writer the law of 2.6.36 hardly writes in the foreground, in
+//! p1's trace as in the lab, so page work does not make the 4-16 % that A2 shows between its columns.
+//! Where the rest went on the real machine is not known, and no cost here was made up for it.
 //!
 //! Source: experiments.md A2, Open points; papers/p1.
 
@@ -63,15 +68,15 @@ pub struct Counts {
     pub foreground_requests: u64,
 }
 
-/// The before column of A2's `dd`: 10240 x 1 MiB.
+/// The before column of A2's `dd`: 10240 x 1 MiB and `sync`.
 pub const BEFORE: Counts = Counts {
     pages: 2_621_440,
     calls: 10_240,
-    balances: 8_985,          // 64 in 1.273 s, over 178.7 s
-    switches: 6_878,          // 49 in 1.273 s
-    visits: 6_878,            // one a nap
-    foreground_pages: 8_002,  // 57 in 1.273 s
-    foreground_requests: 140, // one a call that wrote
+    balances: 14_319,
+    switches: 9_967,
+    visits: 0,
+    foreground_pages: 82_944,
+    foreground_requests: 724,
 };
 
 /// Nanoseconds of the shares that all file systems have in common.
@@ -91,17 +96,17 @@ const SCAN: u64 = 500;
 const FREE: u64 = 300;
 
 /// ext2: `get_block` and buffer heads, page by page.
-pub const EXT2: CostTable = calibrated(Nanos::millis(22_142), 1_600);
+pub const EXT2: CostTable = calibrated(Nanos::millis(22_142), 2_000);
 /// ext3: as ext2, a journal handle a page.
-pub const EXT3: CostTable = calibrated(Nanos::millis(34_175), 1_800);
+pub const EXT3: CostTable = calibrated(Nanos::millis(34_175), 3_000);
 /// ext4: delayed allocation, mapped in runs.
-pub const EXT4: CostTable = calibrated(Nanos::millis(23_440), 1_400);
+pub const EXT4: CostTable = calibrated(Nanos::millis(23_440), 2_000);
 /// xfs: delayed allocation, clusters, the inode's lock a page.
-pub const XFS: CostTable = calibrated(Nanos::millis(19_089), 2_000);
+pub const XFS: CostTable = calibrated(Nanos::millis(19_089), 2_500);
 /// btrfs: pages in bulk, written by worker threads.
-pub const BTRFS: CostTable = calibrated(Nanos::millis(12_212), 400);
+pub const BTRFS: CostTable = calibrated(Nanos::millis(12_212), 800);
 /// NFS: a request a page, coalesced into calls.
-pub const NFS: CostTable = calibrated(Nanos::millis(16_807), 600);
+pub const NFS: CostTable = calibrated(Nanos::millis(16_807), 1_000);
 
 /// The table whose `BEFORE` costs `system`, with `write_page` nanoseconds a page written back.
 ///
@@ -135,8 +140,7 @@ pub const fn calibrated(system: Nanos, write_page: u64) -> CostTable {
 /// System time of the tasks for that much work. Completions and the flusher are not theirs.
 #[must_use]
 pub const fn system_time(table: &CostTable, counts: &Counts) -> Nanos {
-    let per_page = table.picos(Work::Lookup)
-        + table.picos(Work::Copy)
+    let per_page = table.picos(Work::Copy)
         + table.picos(Work::Alloc)
         + table.picos(Work::Insert)
         + table.picos(Work::Dirty);
@@ -192,20 +196,17 @@ mod tests {
     }
 
     #[test]
-    fn doing_less_foreground_work_is_what_saves_time() {
-        // 128 pages a call, one pause each, nothing written by the writer (p1's trace, after).
-        let pauses = BEFORE.pages / 128;
-        let after = Counts {
-            balances: pauses,
-            switches: pauses,
-            visits: 0,
-            foreground_pages: 0,
-            foreground_requests: 0,
+    fn what_the_writer_does_not_do_itself_is_saved() {
+        let writes = Counts {
+            visits: 1_000,
+            foreground_pages: BEFORE.pages / 2,
+            foreground_requests: 10_240,
             ..BEFORE
         };
-        for table in [&EXT2, &EXT3, &EXT4, &XFS, &BTRFS] {
-            let (before, after) = (system_time(table, &BEFORE), system_time(table, &after));
-            assert!(after < before, "{before:?} -> {after:?}");
+        for table in [&EXT2, &EXT3, &EXT4, &XFS, &BTRFS, &NFS] {
+            let (all, half) = (system_time(table, &BEFORE), system_time(table, &writes));
+            let saved = half.saturating_sub(all).0 * 100 / half.0;
+            assert!((5..30).contains(&saved), "{saved} % of {half:?}");
         }
     }
 }

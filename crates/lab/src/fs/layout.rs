@@ -27,7 +27,7 @@
 //! before column of A2's real times; each says so.
 //! Deviations: freed blocks are not used again before the cursor comes round.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use env::ObjectId;
 use policy::units::{Instant, Nanos, Pages};
@@ -53,7 +53,9 @@ parameters! {
         /// Journal or transaction commit; 0: never.
         commit_us: 0, Micros, 0..=86_400_000_000, "none";
         /// Blocks a commit writes at least.
-        commit_pages: 0, Pages, 0..=1 << 20, "none";
+        commit_pages: 0, Count, 0..=1 << 20, "none";
+        /// Bytes of one block that the file system writes on its own account.
+        side_bytes: 4096, Transfer, 1..=1 << 20, "block size; shrinks with the scale as there are as many in a run";
         /// A commit ends with a flush of the device.
         commit_barrier: 0, Flag, 0..=1, "none";
         /// 1: side writes go to the journal first and in place at the commit.
@@ -167,8 +169,11 @@ struct File {
     /// First page -> (first block, pages).
     runs: BTreeMap<u64, Run>,
     window: Run,
-    /// Data blocks since the last indirect block.
+    /// Data blocks given since the last indirect block.
     since_indirect: u64,
+    /// Indirect blocks not yet written, and data written since the last one that was.
+    indirects: VecDeque<u64>,
+    written: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -266,11 +271,12 @@ impl Layout {
             let wanted = left.min(end - page);
             let (block, got) = match run {
                 Some(block) => (block, wanted),
-                None => self.give(object, page, wanted, sides),
+                None => self.give(object, page, wanted),
             };
             push_extent(out, block, got);
             page += got;
         }
+        self.note_written(object, u64::from(pages), sides);
         self.commit(now, sides);
     }
 
@@ -279,17 +285,27 @@ impl Layout {
         if self.params.abstract_blocks == 1 {
             return;
         }
-        let mut sides = Vec::new();
         let mut page = 0;
         while page < pages.0 {
             let (run, left) = self.file(object).at(page);
             let wanted = left.min(pages.0 - page);
             page += match run {
                 Some(_) => wanted,
-                None => self.give(object, page, wanted, &mut sides).1,
+                None => self.give(object, page, wanted).1,
             };
-            sides.clear();
         }
+    }
+
+    /// `allocate` for content that stands there before the run: its metadata too.
+    pub fn place(&mut self, object: ObjectId, pages: Pages) {
+        self.allocate(object, pages);
+        self.file(object).indirects.clear();
+    }
+
+    /// Bytes of a block of the file system's own, on a machine of this size.
+    #[must_use]
+    pub fn side_bytes(&self) -> u64 {
+        self.params.side_bytes
     }
 
     /// Takes the blocks beyond the first `pages` pages away.
@@ -310,18 +326,12 @@ impl Layout {
     }
 
     /// Gives up to `wanted` blocks in one run; answers the first and how many.
-    fn give(
-        &mut self,
-        object: ObjectId,
-        page: u64,
-        wanted: u64,
-        sides: &mut Vec<Side>,
-    ) -> (u64, u64) {
+    fn give(&mut self, object: ObjectId, page: u64, wanted: u64) -> (u64, u64) {
         let mut file = self.files.remove(&object).unwrap_or_default();
         let indirect = self.params.indirect_pages;
         if indirect > 0 && file.since_indirect == indirect {
             file.since_indirect = 0;
-            self.indirect(&mut file, sides);
+            self.indirect(&mut file);
         }
         if file.window.pages == 0 {
             file.window = self.reserve();
@@ -343,8 +353,8 @@ impl Layout {
         (block, got)
     }
 
-    /// An indirect block, taken from the file's own window, and what is written with it.
-    fn indirect(&mut self, file: &mut File, sides: &mut Vec<Side>) {
+    /// Stands an indirect block into the file's own window; it is written when its data are.
+    fn indirect(&mut self, file: &mut File) {
         if file.window.pages == 0 {
             file.window = self.reserve();
         }
@@ -353,17 +363,38 @@ impl Layout {
             block: block + 1,
             pages: file.window.pages - 1,
         };
-        let group = block - block.checked_rem(self.params.group_pages).unwrap_or(block);
+        file.indirects.push_back(block);
+    }
+
+    /// Notes pages of a file that are written; what goes with every indirect block's worth of them.
+    fn note_written(&mut self, object: ObjectId, pages: u64, sides: &mut Vec<Side>) {
+        let LayoutParams {
+            indirect_pages,
+            group_pages,
+            group_head_pages,
+            ..
+        } = self.params;
+        let side_writes = self.params.indirect_side_writes;
+        if indirect_pages == 0 {
+            return;
+        }
+        let file = self.files.entry(object).or_default();
+        file.written += pages;
         let into = if self.params.journalled == 1 {
             &mut self.journalled
         } else {
             sides
         };
-        into.push(Side::write(block, 1));
-        // Bitmap, descriptor, inode: at the head of the group, apart from one another.
-        let apart = (self.params.group_head_pages / self.params.indirect_side_writes.max(1)).max(1);
-        for at in 1..self.params.indirect_side_writes {
-            into.push(Side::write(group + at * apart, 1));
+        while file.written >= indirect_pages {
+            file.written -= indirect_pages;
+            let Some(block) = file.indirects.pop_front() else {
+                continue;
+            };
+            into.push(Side::write(block, 1));
+            // Bitmaps, descriptors, inodes: at the head of the group, apart from one another.
+            let group = block - block.checked_rem(group_pages).unwrap_or(block);
+            let apart = (group_head_pages / side_writes.max(1)).max(1);
+            into.extend((1..side_writes).map(|at| Side::write(group + at * apart, 1)));
         }
     }
 

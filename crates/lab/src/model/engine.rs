@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use env::{Device, DeviceInfo, Host, Interrupt, IoClass, IoError, IoOp, IoRequest, ObjectId};
-use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
+use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use super::Surroundings;
 use crate::content::Stamps;
@@ -56,11 +56,13 @@ pub(crate) struct Job {
     pub(crate) kind: Kind,
     pub(crate) block: u64,
     pub(crate) pages: u32,
+    /// Bytes of one page: less for the layout's own on a smaller machine.
+    pub(crate) page_bytes: u64,
 }
 
 impl Job {
     pub(crate) fn bytes(&self) -> Bytes {
-        Pages(u64::from(self.pages)).bytes()
+        Bytes(u64::from(self.pages) * self.page_bytes)
     }
 }
 
@@ -327,7 +329,7 @@ impl Simulated {
     /// # Panics
     /// If the object was written before.
     pub fn prefill(&self, object: ObjectId, pages: Pages, version: u32) {
-        self.core.lock().layout.allocate(object, pages);
+        self.core.lock().layout.place(object, pages);
         self.core.platter().prefill(object, pages, version);
     }
 
@@ -433,7 +435,13 @@ impl Core {
             } else {
                 (state.head, 0)
             };
-            let job = Job { kind, block, pages };
+            let page_bytes = state.layout.side_bytes();
+            let job = Job {
+                kind,
+                block,
+                pages,
+                page_bytes,
+            };
             state.queue.push(
                 class,
                 Piece {
@@ -667,7 +675,12 @@ impl State {
                     Some(block) if reads => (Kind::Read, block + u64::from(done)),
                     Some(block) => (Kind::Write, block + u64::from(done)),
                 };
-                let job = Job { kind, block, pages };
+                let job = Job {
+                    kind,
+                    block,
+                    pages,
+                    page_bytes: PAGE_SIZE,
+                };
                 self.queue.push(
                     class,
                     Piece {
@@ -699,6 +712,7 @@ impl State {
                 kind,
                 block: side.block,
                 pages: side.pages,
+                page_bytes: self.layout.side_bytes(),
             };
             let piece = Piece {
                 job,
@@ -728,6 +742,7 @@ impl State {
             kind: Kind::Flush { unstable },
             block: self.head,
             pages: 0,
+            page_bytes: PAGE_SIZE,
         };
         let piece = Piece {
             job,
