@@ -20,7 +20,11 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) const fn new() -> Self {
-        Self { local: AtomicU64::new(0), floor: AtomicU64::new(0), limit: AtomicU64::new(0) }
+        Self {
+            local: AtomicU64::new(0),
+            floor: AtomicU64::new(0),
+            limit: AtomicU64::new(0),
+        }
     }
 
     /// The running task's own time; that of the event where no task runs.
@@ -73,7 +77,9 @@ pub(crate) fn tick_up(time: u64, hz: u32) -> Option<u64> {
     }
     let tick = (u128::from(time) * u128::from(hz)).div_ceil(SECOND);
     // A tick that is no whole nanosecond is taken at the nanosecond after it.
-    u64::try_from((tick * SECOND).div_ceil(u128::from(hz))).ok().filter(|time| *time < u64::MAX)
+    u64::try_from((tick * SECOND).div_ceil(u128::from(hz)))
+        .ok()
+        .filter(|time| *time < u64::MAX)
 }
 
 #[cfg(test)]

@@ -48,7 +48,9 @@ impl Stamps {
         let chunks = frames.div_ceil(CHUNK_FRAMES) as usize;
         let sectors = chunks * CHUNK_FRAMES as usize * SECTORS_PER_FRAME;
         Self {
-            sectors: (0..sectors).map(|_| AtomicU32::new(Sector::JUNK.0)).collect(),
+            sectors: (0..sectors)
+                .map(|_| AtomicU32::new(Sector::JUNK.0))
+                .collect(),
             populated: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
         }
     }
@@ -70,7 +72,11 @@ impl Stamps {
     /// How many frames are populated now.
     #[must_use]
     pub fn populated(&self) -> u64 {
-        let chunks = self.populated.iter().filter(|chunk| chunk.load(Ordering::Relaxed)).count();
+        let chunks = self
+            .populated
+            .iter()
+            .filter(|chunk| chunk.load(Ordering::Relaxed))
+            .count();
         chunks as u64 * u64::from(CHUNK_FRAMES)
     }
 
@@ -89,10 +95,16 @@ impl Stamps {
 
     /// The chunk's first and last state: junk.
     fn set_chunk(&self, first: FrameId, populated: bool) {
-        assert!(first.0.is_multiple_of(CHUNK_FRAMES), "{first:?} does not begin a chunk");
-        let before = self.populated[(first.0 / CHUNK_FRAMES) as usize]
-            .swap(populated, Ordering::Relaxed);
-        assert!(before != populated, "the chunk of {first:?}: populated is {populated} already");
+        assert!(
+            first.0.is_multiple_of(CHUNK_FRAMES),
+            "{first:?} does not begin a chunk"
+        );
+        let before =
+            self.populated[(first.0 / CHUNK_FRAMES) as usize].swap(populated, Ordering::Relaxed);
+        assert!(
+            before != populated,
+            "the chunk of {first:?}: populated is {populated} already"
+        );
         let start = first.0 as usize * SECTORS_PER_FRAME;
         for cell in &self.sectors[start..start + CHUNK_FRAMES as usize * SECTORS_PER_FRAME] {
             cell.store(Sector::JUNK.0, Ordering::Relaxed);
@@ -102,7 +114,10 @@ impl Stamps {
 
 /// Bytes as whole sectors.
 fn sectors(bytes: usize) -> usize {
-    assert!(bytes.is_multiple_of(SECTOR_SIZE), "{bytes} bytes are not whole sectors");
+    assert!(
+        bytes.is_multiple_of(SECTOR_SIZE),
+        "{bytes} bytes are not whole sectors"
+    );
     bytes / SECTOR_SIZE
 }
 

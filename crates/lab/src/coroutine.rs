@@ -1,4 +1,4 @@
-//! Stackful coroutines: the one place with a context switch, and the only `unsafe` of the crate.
+//! Stackful coroutines: the one place with a context switch.
 //!
 //! A `Coroutine` runs a closure on a stack of its own. The closure gets a `Suspender`, gives
 //! control back with `suspend` as deep in its calls as it likes, and is continued by `resume`.
@@ -18,9 +18,9 @@ use core::any::Any;
 use core::ptr::NonNull;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use ::env::Unparked;
 use corosensei::stack::DefaultStack;
 use corosensei::{CoroutineResult, Yielder};
-use ::env::Unparked;
 
 /// Bytes of stack a task may use; below them is a guard page.
 const STACK_SIZE: usize = 256 << 10;
@@ -67,7 +67,9 @@ impl Coroutine {
         body: impl FnOnce(Suspender, Resume) + Send + 'static,
     ) -> Self {
         let inner = corosensei::Coroutine::with_stack(stack, |yielder, first| {
-            let suspender = Suspender { yielder: NonNull::from(yielder) };
+            let suspender = Suspender {
+                yielder: NonNull::from(yielder),
+            };
             catch_unwind(AssertUnwindSafe(|| body(suspender, first)))
         });
         Self { inner }
@@ -101,7 +103,9 @@ pub(crate) struct StackPool {
 impl StackPool {
     /// A stack, the one given back last if there is any: its pages are warm.
     pub(crate) fn take(&mut self) -> std::io::Result<DefaultStack> {
-        self.stacks.pop().map_or_else(|| DefaultStack::new(STACK_SIZE), Ok)
+        self.stacks
+            .pop()
+            .map_or_else(|| DefaultStack::new(STACK_SIZE), Ok)
     }
 
     pub(crate) fn give_back(&mut self, stack: DefaultStack) {
@@ -115,12 +119,19 @@ impl StackPool {
 mod tests {
     use super::*;
 
-    const GO: Resume = Resume { cpu: 0, unparked: Unparked::Woken };
+    const GO: Resume = Resume {
+        cpu: 0,
+        unparked: Unparked::Woken,
+    };
 
     #[test]
     fn a_coroutine_suspends_deep_inside_and_its_stack_is_used_again() {
         fn deep(suspender: &mut Suspender, depth: u32) -> u32 {
-            if depth == 0 { suspender.suspend().cpu } else { deep(suspender, depth - 1) }
+            if depth == 0 {
+                suspender.suspend().cpu
+            } else {
+                deep(suspender, depth - 1)
+            }
         }
         let mut pool = StackPool::default();
         for _ in 0..3 {

@@ -7,7 +7,7 @@ use ::env::Work;
 use policy::units::Nanos;
 
 /// Picoseconds in a nanosecond.
-pub(crate) const PICOS: u64 = 1_000;
+const PICOS: u64 = 1_000;
 
 /// CPU time per unit of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,10 @@ impl CostTable {
     /// For `Work::User`, whose unit is the nanosecond.
     #[must_use]
     pub const fn with_picos(mut self, work: Work, picos: u64) -> Self {
-        assert!(!matches!(work, Work::User), "user time is reported in nanoseconds already");
+        assert!(
+            !matches!(work, Work::User),
+            "user time is reported in nanoseconds already"
+        );
         self.picos[work as usize] = picos;
         self
     }
@@ -60,10 +63,18 @@ impl CostTable {
         self.picos[work as usize]
     }
 
-    /// Picoseconds of `units` units; stops at the type's maximum (half a year).
-    #[must_use]
-    pub(crate) const fn charge(&self, work: Work, units: u64) -> u64 {
-        self.picos[work as usize].saturating_mul(units)
+    /// Nanoseconds of `units` units; what does not make one goes to `rest`, in picoseconds, and is
+    /// charged when it does. Stops at half a year.
+    #[inline]
+    pub(crate) const fn charge(&self, work: Work, units: u64, rest: &mut u64) -> u64 {
+        let picos = self.picos[work as usize];
+        // The usual case, without a division that the next charge would have to wait for.
+        if picos.is_multiple_of(PICOS) {
+            return (picos / PICOS).saturating_mul(units);
+        }
+        let total = picos.saturating_mul(units).saturating_add(*rest);
+        *rest = total % PICOS;
+        total / PICOS
     }
 }
 
@@ -73,11 +84,19 @@ mod tests {
 
     #[test]
     fn user_time_is_what_it_says_and_the_rest_is_set_by_kind() {
-        let table = CostTable::zero().with(Work::Copy, Nanos(300)).with_picos(Work::Scan, 1_500);
-        assert_eq!(table.charge(Work::User, 7), 7 * PICOS);
-        assert_eq!(table.charge(Work::Copy, 2), 600 * PICOS);
-        assert_eq!(table.charge(Work::Scan, 3), 4_500);
-        assert_eq!(table.charge(Work::Free, 3), 0);
+        let table = CostTable::zero()
+            .with(Work::Copy, Nanos(300))
+            .with_picos(Work::Scan, 1_500);
+        let mut rest = 0;
+        assert_eq!(table.charge(Work::User, 7, &mut rest), 7);
+        assert_eq!(table.charge(Work::Copy, 2, &mut rest), 600);
+        assert_eq!(table.charge(Work::Scan, 3, &mut rest), 4);
+        assert_eq!((table.charge(Work::Free, 3, &mut rest), rest), (0, 500));
+        assert_eq!(table.charge(Work::Scan, 1, &mut rest), 2);
+        assert_eq!(
+            (table.charge(Work::Scan, u64::MAX, &mut rest), rest),
+            (u64::MAX / PICOS, 615)
+        );
         assert_eq!(table.scaled(1, 3).picos(Work::Scan), 500);
     }
 }

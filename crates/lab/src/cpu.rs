@@ -29,7 +29,7 @@
 //! that wakes preempts one that has had its slice, as sleepers preempt hogs in Linux. Interrupts
 //! run on CPU 0; what they cost delays the task there.
 //!
-//! Concurrency: behind the mutex of `env::Core`; only the thread that runs the lab ever waits here.
+//! Concurrency: confined to the thread of the lab (`env::Core`).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -81,14 +81,18 @@ pub(crate) struct Spent {
 /// What the loop has to do next.
 pub(crate) enum Step {
     /// Run the task; with its body if it has not run yet.
-    Resume { task: TaskId, resume: Resume, body: Option<Body<LabEnv>> },
+    Resume {
+        task: TaskId,
+        resume: Resume,
+        body: Option<Body<LabEnv>>,
+    },
     /// Call this.
     Call(Call),
     /// Nothing is left that could happen.
     Idle,
     /// What comes next lies beyond the limit of time.
     TimeLimit,
-    /// Time stands still (`STILL_MAX`).
+    /// Time stands still (`still_max`).
     NoProgress,
 }
 
@@ -140,7 +144,8 @@ struct Account {
     asleep: Vec<(Cause, Nanos)>,
     /// Asleep, and not named by an event yet.
     unnamed: u64,
-    last_cause: Option<Cause>,
+    /// Of the wait that it is in.
+    cause: Option<Cause>,
 }
 
 struct Cpu {
@@ -176,6 +181,7 @@ pub(crate) struct Scheduler {
     frontier: u64,
     /// Steps since the time of the last step changed.
     still: u64,
+    still_max: u64,
     time_limit: u64,
     cancelled: bool,
     live: usize,
@@ -185,7 +191,10 @@ pub(crate) struct Scheduler {
 
 impl Scheduler {
     pub(crate) fn new(cpus: u32) -> Self {
-        assert!((1..=CPUS_MAX).contains(&cpus), "a lab has 1 to {CPUS_MAX} CPUs, not {cpus}");
+        assert!(
+            (1..=CPUS_MAX).contains(&cpus),
+            "a lab has 1 to {CPUS_MAX} CPUs, not {cpus}"
+        );
         let cpu = || Cpu {
             task: TaskId::NONE,
             until: Place::NEVER,
@@ -203,6 +212,7 @@ impl Scheduler {
             slice: Place::NEVER,
             frontier: 0,
             still: 0,
+            still_max: STILL_MAX,
             time_limit: u64::MAX,
             cancelled: false,
             live: 0,
@@ -230,7 +240,10 @@ impl Scheduler {
             timer: u64::MAX,
             parked_at: now,
             ready_since: now,
-            account: Account { started: now, ..Account::default() },
+            account: Account {
+                started: now,
+                ..Account::default()
+            },
         });
         self.live += 1;
         self.make_runnable(id, now, clock);
@@ -307,9 +320,18 @@ impl Scheduler {
         if deadline.is_some_and(|deadline| deadline <= clock.now()) {
             return self.give_way(cpu, clock);
         }
+        slot.account.sleeps += 1;
+        if let Some(deadline) = deadline
+            && self.ready.is_empty()
+            && deadline < self.first().0.time
+            && deadline <= self.time_limit
+        {
+            self.sleep_through(cpu, deadline, clock);
+            return Some(Unparked::TimedOut);
+        }
+        let slot = self.slot(task);
         slot.state = State::Parked;
         slot.parked_at = now;
-        slot.account.sleeps += 1;
         if let Some(deadline) = deadline {
             self.set_timer(task, deadline);
         }
@@ -354,7 +376,7 @@ impl Scheduler {
                 self.still = 0;
             }
             self.still += 1;
-            if self.still > STILL_MAX {
+            if self.still > self.still_max {
                 return Step::NoProgress;
             }
             clock.set(place.time);
@@ -390,11 +412,10 @@ impl Scheduler {
                 continue;
             }
             let asleep = slot.state == State::Parked;
-            slot.account.last_cause = None;
             met.push(Blocked {
                 id,
                 name: slot.name.to_string(),
-                cause: None,
+                cause: slot.account.cause.filter(|_| asleep),
                 since: asleep.then_some(Instant(slot.parked_at)),
                 deadline: (asleep && slot.deadline != Place::NEVER)
                     .then_some(Instant(slot.deadline.time)),
@@ -420,24 +441,31 @@ impl Scheduler {
 
     /// Bodies of tasks that never ran.
     pub(crate) fn take_bodies(&mut self) -> Vec<Body<LabEnv>> {
-        self.slots.iter_mut().filter_map(|slot| slot.body.take()).collect()
+        self.slots
+            .iter_mut()
+            .filter_map(|slot| slot.body.take())
+            .collect()
     }
 
-    /// A wait of the task on `cause` has ended and was emitted.
-    pub(crate) fn name_wait(&mut self, task: TaskId, cause: Cause) {
-        let Some(slot) = self.slots.get_mut(task.0 as usize) else { return };
+    /// The task is about to wait on `cause`.
+    pub(crate) fn begin_wait(&mut self, task: TaskId, cause: Cause) {
+        if let Some(slot) = self.slots.get_mut(task.0 as usize) {
+            slot.account.cause = Some(cause);
+        }
+    }
+
+    /// A wait of the task on `cause` has ended: what it slept has a name.
+    pub(crate) fn end_wait(&mut self, task: TaskId, cause: Cause) {
+        let Some(slot) = self.slots.get_mut(task.0 as usize) else {
+            return;
+        };
         let account = &mut slot.account;
-        account.last_cause = Some(cause);
+        account.cause = None;
         let time = Nanos(core::mem::take(&mut account.unnamed));
         match account.asleep.iter_mut().find(|(other, _)| *other == cause) {
             Some((_, total)) => *total += time,
             None => account.asleep.push((cause, time)),
         }
-    }
-
-    /// The cause the task named last, since `cancel`.
-    pub(crate) fn last_cause(&self, task: TaskId) -> Option<Cause> {
-        self.slots[task.0 as usize].account.last_cause
     }
 
     pub(crate) fn name(&self, task: TaskId) -> &str {
@@ -451,6 +479,10 @@ impl Scheduler {
     /// Tasks that have not ended.
     pub(crate) const fn live(&self) -> usize {
         self.live
+    }
+
+    pub(crate) const fn set_still_max(&mut self, steps: u64) {
+        self.still_max = steps;
     }
 
     pub(crate) const fn set_time_limit(&mut self, limit: u64) {
@@ -580,7 +612,11 @@ impl Scheduler {
             self.arm_slices(now, clock);
             return;
         }
-        let cpu = if self.idle >> last & 1 == 1 { last } else { self.idle.trailing_zeros() };
+        let cpu = if self.idle >> last & 1 == 1 {
+            last
+        } else {
+            self.idle.trailing_zeros()
+        };
         self.dispatch(id, cpu as usize, now, clock);
     }
 
@@ -618,6 +654,18 @@ impl Scheduler {
         }
     }
 
+    /// The executing task sleeps until `deadline`, and nothing happens before: no need to switch.
+    fn sleep_through(&mut self, at: usize, deadline: u64, clock: &Clock) {
+        let task = self.cpus[at].task;
+        self.slot(task).account.unnamed += deadline - clock.local();
+        self.cpus[at].stolen = 0;
+        self.cpus[at].slice_end = deadline + SLICE;
+        self.frontier = deadline;
+        self.still = 0;
+        clock.set(deadline);
+        clock.set_limit(self.limit(deadline));
+    }
+
     /// The executing task's deadline has passed before it parked: whatever is due goes first.
     fn give_way(&mut self, at: usize, clock: &Clock) -> Option<Unparked> {
         let now = clock.local();
@@ -643,7 +691,7 @@ impl Scheduler {
     /// A park that does not block; a task that does nothing else comes to `Step::NoProgress`.
     fn answer_at_once(&mut self, at: usize, unparked: Unparked, clock: &Clock) -> Option<Unparked> {
         self.still += 1;
-        if self.still <= STILL_MAX {
+        if self.still <= self.still_max {
             return Some(unparked);
         }
         self.cpus[at].until = self.due.place(clock.local());
@@ -703,7 +751,14 @@ impl Scheduler {
         hash.add([clock.local(), u64::from(task.0) << 32 | at as u64]);
         let slot = self.slot(task);
         slot.resuming = false;
-        let resume = Resume { cpu: slot.cpu, unparked: slot.unparked };
-        Step::Resume { task, resume, body: slot.body.take() }
+        let resume = Resume {
+            cpu: slot.cpu,
+            unparked: slot.unparked,
+        };
+        Step::Resume {
+            task,
+            resume,
+            body: slot.body.take(),
+        }
     }
 }

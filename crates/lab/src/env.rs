@@ -2,7 +2,7 @@
 //!
 //! `now`, `did`, `emit` of an event nobody records, `cpu` and `random` are a few loads and stores.
 //! Whatever may change who runs next (`park`, a wake, `spawn`, a charge that reaches the clock's
-//! limit) goes to the `Scheduler` behind a mutex that is never contended.
+//! limit) goes to the `Scheduler`, which is confined to the lab's thread.
 //!
 //! Who owns whom: `LabEnv` owns the `Core`, the contents and the devices; a task's waker and a
 //! device's `Host` own the `Core` alone, so a device that keeps its host makes no cycle.
@@ -11,14 +11,15 @@
 //! `Interrupt`. For each page of a request that ends, `Work::EndPage` is charged to the interrupt
 //! time of the lab and delays the task on the CPU that takes interrupts.
 //!
-//! Concurrency: all of it is `Sync`, and a `Lab` stays on its thread, so everything happens there.
-//! Labs share nothing; several may run side by side.
+//! Concurrency: all of it is `Sync` as `Env` asks, and a `Lab` stays on its thread. On another
+//! thread only `now` works; what touches the scheduler panics there (`confined`). Labs share
+//! nothing; several may run side by side.
 //!
 //! Source: design.md "Architecture"; style guide A9, A12, section 3.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::Waker;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 use std::task::Wake;
 
 use ::env::{
@@ -29,42 +30,46 @@ use policy::units::{Instant, Nanos};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::Options;
 use crate::clock::{Clock, tick_up};
+use crate::confined::{Borrow, Confined};
 use crate::content::Stamps;
 use crate::coroutine::{Resume, Suspender};
-use crate::cost::{CostTable, PICOS};
+use crate::cost::CostTable;
 use crate::cpu::{Scheduler, Spent};
-use crate::Options;
 use crate::hash::{self, TraceHash};
 use crate::record::{EventKind, Record, Recorded, hash_event, op_code};
 
 /// Words that begin an entry of the trace hash, apart from steps and events.
 const HASH_SUBMIT: u64 = 0x5355_424d;
 const HASH_DONE: u64 = 0x444f_4e45;
+const HASH_PARK: u64 = 0x5041_524b;
 const HASH_SPAWN: u64 = 0x5350_574e;
 
 /// Everything of a lab but its devices, contents and coroutines.
 pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) hash: TraceHash,
-    scheduler: Mutex<Scheduler>,
+    scheduler: Confined<Scheduler>,
     costs: CostTable,
     hz: u32,
     seed: u64,
     record: Record,
-    recorded: Mutex<Vec<Recorded>>,
+    recorded: Confined<Vec<Recorded>>,
     /// Units reported, by kind of work.
     units: [AtomicU64; Work::COUNT],
-    /// CPU time of interrupts, in picoseconds.
-    interrupt_picos: AtomicU64,
+    /// CPU time of interrupts, in nanoseconds.
+    interrupt_time: AtomicU64,
+    /// Picoseconds of it that do not make a nanosecond yet.
+    interrupt_rest: AtomicU64,
     /// Requests submitted and not completed.
     in_flight: AtomicU64,
     hosts: AtomicU64,
 }
 
 impl Core {
-    pub(crate) fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
-        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn scheduler(&self) -> Borrow<'_, Scheduler> {
+        self.scheduler.borrow()
     }
 
     pub(crate) fn in_flight(&self) -> u64 {
@@ -72,7 +77,7 @@ impl Core {
     }
 
     pub(crate) fn interrupt_time(&self) -> Nanos {
-        Nanos(self.interrupt_picos.load(Ordering::Relaxed) / PICOS)
+        Nanos(self.interrupt_time.load(Ordering::Relaxed))
     }
 
     pub(crate) fn units(&self, work: Work) -> u64 {
@@ -80,18 +85,25 @@ impl Core {
     }
 
     pub(crate) fn take_recorded(&self) -> Vec<Recorded> {
-        core::mem::take(&mut *self.recorded.lock().unwrap_or_else(PoisonError::into_inner))
+        core::mem::take(&mut *self.recorded.borrow())
     }
 
     pub(crate) fn spawn(&self, name: &str, body: Body<LabEnv>) -> TaskId {
         let id = self.scheduler().spawn(name, body, &self.clock);
-        self.hash.add([HASH_SPAWN, self.clock.local(), u64::from(id.0), hash::name(name)]);
+        self.hash.add([
+            HASH_SPAWN,
+            self.clock.local(),
+            u64::from(id.0),
+            hash::name(name),
+        ]);
         id
     }
 
     /// The random stream of the `ordinal`-th task, or host, of this name.
     fn stream(&self, name: &str, ordinal: u64) -> Pcg64Mcg {
-        let seed = [hash::name(name), ordinal].into_iter().fold(self.seed, hash::mix);
+        let seed = [hash::name(name), ordinal]
+            .into_iter()
+            .fold(self.seed, hash::mix);
         Pcg64Mcg::seed_from_u64(hash::finish(seed))
     }
 
@@ -112,12 +124,13 @@ impl Core {
     /// Charges the end of `pages` pages of I/O to the CPU that takes interrupts.
     fn end_pages(&self, pages: u64) {
         self.count(Work::EndPage, pages);
-        let charge = self.costs.charge(Work::EndPage, pages);
-        if charge > 0 {
-            let before = self.interrupt_picos.load(Ordering::Relaxed);
-            let after = before + charge;
-            self.interrupt_picos.store(after, Ordering::Relaxed);
-            self.scheduler().interrupt(after / PICOS - before / PICOS);
+        let mut rest = self.interrupt_rest.load(Ordering::Relaxed);
+        let time = self.costs.charge(Work::EndPage, pages, &mut rest);
+        self.interrupt_rest.store(rest, Ordering::Relaxed);
+        if time > 0 {
+            let before = self.interrupt_time.load(Ordering::Relaxed);
+            self.interrupt_time.store(before + time, Ordering::Relaxed);
+            self.scheduler().interrupt(time);
         }
     }
 }
@@ -146,7 +159,9 @@ impl Local {
 impl Drop for Local {
     /// The body has returned, or panicked.
     fn drop(&mut self) {
-        self.core.scheduler().finish(self.cpu as usize, self.spent, &self.core.clock);
+        self.core
+            .scheduler()
+            .finish(self.cpu as usize, self.spent, &self.core.clock);
     }
 }
 
@@ -173,10 +188,18 @@ struct Probe {
 impl IoDone for Probe {
     fn io_done(&self, context: &Interrupt, request: Box<IoRequest>, result: Result<(), IoError>) {
         let core = &*self.core;
-        core.in_flight.store(core.in_flight() - 1, Ordering::Relaxed);
+        core.in_flight
+            .store(core.in_flight() - 1, Ordering::Relaxed);
         let words = request_words(&request);
         let failed = u64::from(result.is_err());
-        core.hash.add([HASH_DONE, core.clock.local(), words[0], words[1], words[2], failed]);
+        core.hash.add([
+            HASH_DONE,
+            core.clock.local(),
+            words[0],
+            words[1],
+            words[2],
+            failed,
+        ]);
         core.end_pages(request.pages().0);
         request.complete(context, result);
     }
@@ -185,13 +208,17 @@ impl IoDone for Probe {
 /// What tells a request apart.
 fn request_words(request: &IoRequest) -> [u64; 3] {
     let target = u64::from(request.device.0) << 32 | u64::from(request.object.0);
-    [target, request.offset.0, hash::mix(op_code(request.op), request.pages().0)]
+    [
+        target,
+        request.offset.0,
+        hash::mix(op_code(request.op), request.pages().0),
+    ]
 }
 
 /// What a device may use of the lab.
 struct LabHost {
     core: Arc<Core>,
-    random: Mutex<Pcg64Mcg>,
+    random: Confined<Pcg64Mcg>,
 }
 
 impl Host for LabHost {
@@ -200,11 +227,13 @@ impl Host for LabHost {
     }
 
     fn at(&self, when: Instant, what: Box<dyn FnOnce(&Interrupt) + Send>) {
-        self.core.scheduler().call_at(when.0, what, &self.core.clock);
+        self.core
+            .scheduler()
+            .call_at(when.0, what, &self.core.clock);
     }
 
     fn random(&self) -> u64 {
-        self.random.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
+        self.random.borrow().next_u64()
     }
 }
 
@@ -212,7 +241,7 @@ impl Host for LabHost {
 pub struct LabEnv {
     pub(crate) core: Arc<Core>,
     stamps: Arc<Stamps>,
-    devices: RwLock<Vec<Arc<dyn Device>>>,
+    devices: Confined<Vec<Arc<dyn Device>>>,
     probe: Arc<dyn IoDone>,
 }
 
@@ -221,21 +250,24 @@ impl LabEnv {
         let core = Arc::new(Core {
             clock: Clock::new(),
             hash: TraceHash::new(options.seed),
-            scheduler: Mutex::new(Scheduler::new(options.cpus)),
+            scheduler: Confined::new(Scheduler::new(options.cpus)),
             costs: options.costs,
             hz: options.hz,
             seed: options.seed,
             record: options.record,
-            recorded: Mutex::new(Vec::new()),
+            recorded: Confined::new(Vec::new()),
             units: [const { AtomicU64::new(0) }; Work::COUNT],
-            interrupt_picos: AtomicU64::new(0),
+            interrupt_time: AtomicU64::new(0),
+            interrupt_rest: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
             hosts: AtomicU64::new(0),
         });
         Self {
             stamps: Arc::new(Stamps::new(options.frames)),
-            devices: RwLock::new(Vec::new()),
-            probe: Arc::new(Probe { core: Arc::clone(&core) }),
+            devices: Confined::new(Vec::new()),
+            probe: Arc::new(Probe {
+                core: Arc::clone(&core),
+            }),
             core,
         }
     }
@@ -250,8 +282,11 @@ impl LabEnv {
     #[must_use]
     pub fn host(&self) -> Arc<dyn Host> {
         let ordinal = self.core.hosts.fetch_add(1, Ordering::Relaxed);
-        let random = Mutex::new(self.core.stream("host", ordinal));
-        Arc::new(LabHost { core: Arc::clone(&self.core), random })
+        let random = Confined::new(self.core.stream("host", ordinal));
+        Arc::new(LabHost {
+            core: Arc::clone(&self.core),
+            random,
+        })
     }
 
     /// Makes a device known.
@@ -259,7 +294,7 @@ impl LabEnv {
     /// # Panics
     /// At the 65,536th.
     pub fn add_device(&self, device: Arc<dyn Device>) -> DeviceId {
-        let mut devices = self.devices.write().unwrap_or_else(PoisonError::into_inner);
+        let mut devices = self.devices.borrow();
         let id = u16::try_from(devices.len()).expect("fewer than 2^16 devices a lab");
         devices.push(device);
         DeviceId(id)
@@ -271,14 +306,17 @@ impl LabEnv {
     /// If it was not.
     #[must_use]
     pub fn device(&self, id: DeviceId) -> Arc<dyn Device> {
-        let devices = self.devices.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(devices.get(id.0 as usize).expect("a request names a device that was added"))
+        let devices = self.devices.borrow();
+        Arc::clone(
+            devices
+                .get(id.0 as usize)
+                .expect("a request names a device that was added"),
+        )
     }
 
     /// Forgets the devices, so that what they own goes with the lab.
     pub(crate) fn clear_devices(&self) {
-        let devices =
-            core::mem::take(&mut *self.devices.write().unwrap_or_else(PoisonError::into_inner));
+        let devices = core::mem::take(&mut *self.devices.borrow());
         drop(devices);
     }
 
@@ -291,10 +329,21 @@ impl LabEnv {
         body: Body<Self>,
     ) {
         let core = Arc::clone(&self.core);
-        let waker = Waker::from(Arc::new(TaskWaker { core: Arc::clone(&core), task: id }));
+        let waker = Waker::from(Arc::new(TaskWaker {
+            core: Arc::clone(&core),
+            task: id,
+        }));
         let random = core.task_stream(id);
         let spent = Spent::default();
-        let local = Local { core, suspender, waker, random, spent, picos: 0, cpu: first.cpu };
+        let local = Local {
+            core,
+            suspender,
+            waker,
+            random,
+            spent,
+            picos: 0,
+            cpu: first.cpu,
+        };
         body(&mut Task::new(self, local, id));
     }
 
@@ -304,7 +353,9 @@ impl LabEnv {
     fn settle(&self, local: &mut Local, before: u64, after: u64) {
         let core = &*self.core;
         let cpu = local.cpu as usize;
-        let suspend = core.scheduler().settle(cpu, before, after, local.spent, &core.clock);
+        let suspend = core
+            .scheduler()
+            .settle(cpu, before, after, local.spent, &core.clock);
         if suspend {
             local.suspend();
         }
@@ -324,12 +375,23 @@ impl Env for LabEnv {
         let core = &*self.core;
         let deadline = deadline.and_then(|deadline| {
             // One that has passed is not moved to the next tick.
-            let hz = if deadline.0 <= core.clock.now() { 0 } else { core.hz };
+            let hz = if deadline.0 <= core.clock.now() {
+                0
+            } else {
+                core.hz
+            };
             tick_up(deadline.0, hz)
         });
-        let parked =
-            core.scheduler().park(local.cpu as usize, deadline, local.spent, &core.clock);
-        parked.unwrap_or_else(|| local.suspend())
+        let parked = core
+            .scheduler()
+            .park(local.cpu as usize, deadline, local.spent, &core.clock);
+        let Some(unparked) = parked else {
+            return local.suspend();
+        };
+        // One that did not block is no step of the loop, and is hashed here.
+        core.hash
+            .add([HASH_PARK, core.clock.local(), unparked as u64]);
+        unparked
     }
 
     #[inline]
@@ -341,13 +403,14 @@ impl Env for LabEnv {
     fn did(&self, local: &mut Local, work: Work, units: u64) {
         let core = &*self.core;
         core.count(work, units);
-        let picos = core.costs.charge(work, units).saturating_add(local.picos);
-        let time = picos / PICOS;
-        local.picos = picos % PICOS;
+        let time = core.costs.charge(work, units, &mut local.picos);
         if work == Work::User {
             local.spent.user += time;
         } else {
             local.spent.system += time;
+        }
+        if time == 0 {
+            return;
         }
         let before = core.clock.local();
         let after = before + time;
@@ -362,9 +425,16 @@ impl Env for LabEnv {
         let core = &*self.core;
         request.submitted = core.now();
         request.on_done(Arc::clone(&self.probe));
-        core.in_flight.store(core.in_flight() + 1, Ordering::Relaxed);
+        core.in_flight
+            .store(core.in_flight() + 1, Ordering::Relaxed);
         let words = request_words(&request);
-        core.hash.add([HASH_SUBMIT, core.clock.local(), words[0], words[1], words[2]]);
+        core.hash.add([
+            HASH_SUBMIT,
+            core.clock.local(),
+            words[0],
+            words[1],
+            words[2],
+        ]);
         self.device(request.device).submit(request);
     }
 
@@ -386,12 +456,18 @@ impl Env for LabEnv {
         let core = &*self.core;
         let at = core.now();
         hash_event(&core.hash, at, task, event);
-        if let Event::Waited { cause, .. } = event {
-            core.scheduler().name_wait(task, *cause);
+        match event {
+            Event::Waiting { cause } => core.scheduler().begin_wait(task, *cause),
+            Event::Waited { cause, .. } => core.scheduler().end_wait(task, *cause),
+            _ => {}
         }
         if core.record != Record::NONE && core.record.has(EventKind::of(event)) {
-            let recorded = Recorded { at, task, event: event.clone() };
-            core.recorded.lock().unwrap_or_else(PoisonError::into_inner).push(recorded);
+            let recorded = Recorded {
+                at,
+                task,
+                event: event.clone(),
+            };
+            core.recorded.borrow().push(recorded);
         }
     }
 

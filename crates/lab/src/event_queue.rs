@@ -18,7 +18,10 @@ pub(crate) struct Place {
 
 impl Place {
     /// Later than everything.
-    pub(crate) const NEVER: Self = Self { time: u64::MAX, seq: u64::MAX };
+    pub(crate) const NEVER: Self = Self {
+        time: u64::MAX,
+        seq: u64::MAX,
+    };
 }
 
 #[derive(Debug)]
@@ -57,13 +60,19 @@ pub(crate) struct EventQueue<T> {
 
 impl<T> EventQueue<T> {
     pub(crate) fn new() -> Self {
-        Self { heap: BinaryHeap::with_capacity(1024), seq: 0 }
+        Self {
+            heap: BinaryHeap::with_capacity(1024),
+            seq: 0,
+        }
     }
 
     /// The next place at `time`, behind all others given out for it.
     pub(crate) fn place(&mut self, time: u64) -> Place {
         self.seq += 1;
-        Place { time, seq: self.seq }
+        Place {
+            time,
+            seq: self.seq,
+        }
     }
 
     pub(crate) fn push(&mut self, place: Place, what: T) {
@@ -81,7 +90,10 @@ impl<T> EventQueue<T> {
 
     /// Takes everything out, in no order.
     pub(crate) fn take_all(&mut self) -> Vec<T> {
-        core::mem::take(&mut self.heap).into_iter().map(|entry| entry.what).collect()
+        core::mem::take(&mut self.heap)
+            .into_iter()
+            .map(|entry| entry.what)
+            .collect()
     }
 }
 
@@ -100,7 +112,9 @@ mod tests {
         let early = Place { time: 5, seq: 0 };
         queue.push(early, 'x');
         assert_eq!(queue.first().time, 3);
-        let order: String = std::iter::from_fn(|| queue.pop()).map(|(_, what)| what).collect();
+        let order: String = std::iter::from_fn(|| queue.pop())
+            .map(|(_, what)| what)
+            .collect();
         assert_eq!(order, "abxcde");
         assert_eq!(queue.first(), Place::NEVER);
     }

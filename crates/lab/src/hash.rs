@@ -26,7 +26,8 @@ pub(crate) const fn finish(state: u64) -> u64 {
 /// The words of a name.
 #[must_use]
 pub(crate) fn name(name: &str) -> u64 {
-    name.bytes().fold(name.len() as u64, |state, byte| mix(state, u64::from(byte)))
+    name.bytes()
+        .fold(name.len() as u64, |state, byte| mix(state, u64::from(byte)))
 }
 
 /// The running fingerprint of one lab.

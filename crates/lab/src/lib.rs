@@ -23,9 +23,10 @@
 //! assert_eq!(took.unwrap(), Nanos(5_300_000));
 //! ```
 //!
-//! Modules: `env` (the `Env`, hosts), `cpu` (who runs, what is next), `event_queue`, `clock`,
-//! `coroutine` (the context switch), `cost`, `content`, `record` and `hash` (what is kept of a
-//! run).
+//! Modules of the machine: `env` (the `Env`, hosts), `cpu` (who runs, what is next), `event_queue`,
+//! `clock`, `coroutine` (the context switch), `confined` (state of one thread), `cost`, `content`,
+//! `record` and `hash` (what is kept of a run). Of what is plugged into it: `platter` (what a device
+//! stores), `check` (every version ever written), `model` (devices), `fs` (file systems).
 //!
 //! Invariants
 //!   1. Same options, same program: same `trace_hash`. Nothing depends on addresses, on our own
@@ -39,16 +40,22 @@
 //! section 3.
 #![deny(unsafe_code)]
 
+pub mod check;
 mod clock;
+// A cell that checks its thread, and the context switch: neither can be written in safe Rust.
+#[allow(unsafe_code)]
+mod confined;
 pub mod content;
-// The context switch is the one thing that cannot be written in safe Rust.
 #[allow(unsafe_code)]
 mod coroutine;
 pub mod cost;
 mod cpu;
 mod env;
 mod event_queue;
+pub mod fs;
 mod hash;
+pub mod model;
+pub mod platter;
 pub mod record;
 
 pub use crate::env::{LabEnv, Local};
@@ -94,7 +101,14 @@ impl Default for Options {
     /// Two CPUs, exact waits, 4 MiB, work that costs nothing, no records.
     fn default() -> Self {
         let (costs, record) = (CostTable::zero(), Record::NONE);
-        Self { cpus: 2, hz: 0, seed: 0, frames: 1024, costs, record }
+        Self {
+            cpus: 2,
+            hz: 0,
+            seed: 0,
+            frames: 1024,
+            costs,
+            record,
+        }
     }
 }
 
@@ -166,6 +180,12 @@ impl Lab {
         self.time_limit = limit;
     }
 
+    /// Runs are given up after `steps` steps at one moment (first: 200 million, ten seconds of our
+    /// time; where work costs nothing, much may happen at one moment).
+    pub fn set_step_limit(&mut self, steps: u64) {
+        self.env.core.scheduler().set_still_max(steps);
+    }
+
     /// Runs `root` as a task until it returns, and all that it starts; then cancels what is left,
     /// and lets requests under way come to their end. May be called again: time goes on.
     ///
@@ -179,7 +199,10 @@ impl Lab {
         &mut self,
         root: impl FnOnce(&mut Task<'_, LabEnv>) -> T + Send + 'static,
     ) -> Result<T, LabError> {
-        assert!(!self.broken, "an earlier run of this lab had to give up tasks");
+        assert!(
+            !self.broken,
+            "an earlier run of this lab had to give up tasks"
+        );
         let answer = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&answer);
         let body: Body<LabEnv> = Box::new(move |task| {
@@ -199,10 +222,14 @@ impl Lab {
         if let Some(payload) = self.panic.take() {
             resume_unwind(payload);
         }
-        let met = self.with_causes(met);
         match stop {
             Stop::Ended if left.is_empty() => {}
-            Stop::Ended => return Err(LabError::NoProgress { at: self.now(), tasks: left }),
+            Stop::Ended => {
+                return Err(LabError::NoProgress {
+                    at: self.now(),
+                    tasks: left,
+                });
+            }
             Stop::Idle => return Err(LabError::Deadlock { at, tasks: met }),
             Stop::TimeLimit => return Err(LabError::TimeLimit { at, tasks: met }),
             Stop::NoProgress => return Err(LabError::NoProgress { at, tasks: met }),
@@ -257,7 +284,9 @@ impl Lab {
             Step::Resume { task, resume, body } => self.resume(task, resume, body, root),
             Step::Call(call) => {
                 let called = catch_unwind(AssertUnwindSafe(|| call(&Interrupt::new())));
-                called.err().map(|payload| self.panicked("an interrupt", payload))
+                called
+                    .err()
+                    .map(|payload| self.panicked("an interrupt", payload))
             }
             Step::Idle => Some(Stop::Idle),
             Step::TimeLimit => Some(Stop::TimeLimit),
@@ -278,9 +307,13 @@ impl Lab {
         {
             return Some(stop);
         }
-        let coroutine = self.coroutines[at].as_mut().expect("a task that runs has a coroutine");
+        let coroutine = self.coroutines[at]
+            .as_mut()
+            .expect("a task that runs has a coroutine");
         let ended = coroutine.resume(resume)?;
-        let coroutine = self.coroutines[at].take().expect("it was there a moment ago");
+        let coroutine = self.coroutines[at]
+            .take()
+            .expect("it was there a moment ago");
         self.stacks.give_back(coroutine.into_stack());
         if let Err(payload) = ended {
             let name = format!("task '{}'", self.env.core.scheduler().name(task));
@@ -297,7 +330,10 @@ impl Lab {
                 let core = &self.env.core;
                 let mut scheduler = core.scheduler();
                 scheduler.finish(first.cpu as usize, Spent::default(), &core.clock);
-                return Err(Stop::Stack { task: scheduler.name(task).into(), error });
+                return Err(Stop::Stack {
+                    task: scheduler.name(task).into(),
+                    error,
+                });
             }
         };
         let env = Arc::clone(&self.env);
@@ -343,15 +379,6 @@ impl Lab {
         left
     }
 
-    /// Names what the cancelled tasks waited for: their waits have ended and said so.
-    fn with_causes(&self, mut met: Vec<Blocked>) -> Vec<Blocked> {
-        let scheduler = self.env.core.scheduler();
-        for blocked in met.iter_mut().filter(|blocked| blocked.since.is_some()) {
-            blocked.cause = scheduler.last_cause(blocked.id);
-        }
-        met
-    }
-
     /// Gives up the coroutines that have not ended.
     fn forget_coroutines(&mut self) {
         for coroutine in self.coroutines.drain(..).flatten() {
@@ -372,7 +399,10 @@ impl Drop for Lab {
         drop((calls, bodies));
         self.env.clear_devices();
         if !std::thread::panicking() {
-            assert!(suspended == 0, "a lab was dropped with {suspended} suspended tasks");
+            assert!(
+                suspended == 0,
+                "a lab was dropped with {suspended} suspended tasks"
+            );
         }
     }
 }

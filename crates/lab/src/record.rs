@@ -15,6 +15,8 @@ use crate::hash::{self, TraceHash};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EventKind {
+    /// `Event::Waiting`.
+    Waiting,
     /// `Event::Waited`.
     Waited,
     /// `Event::BalanceDirtyPages`.
@@ -44,6 +46,7 @@ impl EventKind {
     #[must_use]
     pub const fn of(event: &Event) -> Self {
         match event {
+            Event::Waiting { .. } => Self::Waiting,
             Event::Waited { .. } => Self::Waited,
             Event::BalanceDirtyPages { .. } => Self::BalanceDirtyPages,
             Event::Wrote { .. } => Self::Wrote,
@@ -143,7 +146,11 @@ impl TaskReport {
     /// Time blocked on `cause`.
     #[must_use]
     pub fn asleep_on(&self, cause: Cause) -> Nanos {
-        self.asleep.iter().filter(|(other, _)| *other == cause).map(|(_, time)| *time).sum()
+        self.asleep
+            .iter()
+            .filter(|(other, _)| *other == cause)
+            .map(|(_, time)| *time)
+            .sum()
     }
 
     /// All of it: the time the task has existed.
@@ -232,7 +239,8 @@ impl fmt::Display for Blocked {
             (Some(since), Some(cause)) => write!(f, " waits for {cause:?} since {} ns", since.0)?,
             (Some(since), None) => write!(f, " waits, for no named cause, since {} ns", since.0)?,
         }
-        self.deadline.map_or(Ok(()), |deadline| write!(f, ", until {} ns", deadline.0))
+        self.deadline
+            .map_or(Ok(()), |deadline| write!(f, ", until {} ns", deadline.0))
     }
 }
 
@@ -240,34 +248,85 @@ impl fmt::Display for Blocked {
 pub(crate) fn hash_event(into: &TraceHash, at: Instant, task: TaskId, event: &Event) {
     let head = u64::from(task.0) << 8 | EventKind::of(event) as u64;
     match event {
-        Event::Waited { cause, waited, wakeup } => {
+        Event::Waiting { cause } => into.add([at.0, head, *cause as u64]),
+        Event::Waited {
+            cause,
+            waited,
+            wakeup,
+        } => {
             into.add([at.0, head, *cause as u64, waited.0, wakeup_code(*wakeup)]);
         }
-        Event::BalanceDirtyPages { device, writer, trace, why, done } => {
+        Event::BalanceDirtyPages {
+            device,
+            writer,
+            trace,
+            why,
+            done,
+        } => {
             let why = why.map_or(0, |why| 1 + why as u64) << 1 | u64::from(*done);
             into.add([at.0, head, u64::from(device.0), u64::from(*writer), why]);
             into.add(trace_words(trace));
         }
-        Event::Wrote { writer, bytes, took } => {
+        Event::Wrote {
+            writer,
+            bytes,
+            took,
+        } => {
             into.add([at.0, head, u64::from(*writer), bytes.0, took.0]);
         }
-        Event::Read { bytes, missed, took } => into.add([at.0, head, bytes.0, missed.0, took.0]),
+        Event::Read {
+            bytes,
+            missed,
+            took,
+        } => into.add([at.0, head, bytes.0, missed.0, took.0]),
         Event::Dirtied { device, pages } => into.add([at.0, head, u64::from(device.0), pages.0]),
         Event::Submitted { device, op, pages } => {
             into.add([at.0, head, u64::from(device.0), op_code(*op), pages.0]);
         }
-        Event::Completed { device, op, pages, took, failed } => {
+        Event::Completed {
+            device,
+            op,
+            pages,
+            took,
+            failed,
+        } => {
             let failed = u64::from(*failed);
-            into.add([at.0, head, u64::from(device.0), op_code(*op), pages.0, took.0, failed]);
+            into.add([
+                at.0,
+                head,
+                u64::from(device.0),
+                op_code(*op),
+                pages.0,
+                took.0,
+                failed,
+            ]);
         }
-        Event::Reclaimed { background, scanned, freed } => {
+        Event::Reclaimed {
+            background,
+            scanned,
+            freed,
+        } => {
             into.add([at.0, head, u64::from(*background), scanned.0, freed.0]);
         }
         Event::Bandwidth { device, bandwidth } => {
             into.add([at.0, head, u64::from(device.0), bandwidth.0]);
         }
-        Event::Levels { dirty, writeback, free, limit, background } => {
-            into.add([at.0, head, dirty.0, writeback.0, free.0, limit.0, background.0]);
+        Event::Levels {
+            dirty,
+            writeback,
+            free,
+            limit,
+            background,
+        } => {
+            into.add([
+                at.0,
+                head,
+                dirty.0,
+                writeback.0,
+                free.0,
+                limit.0,
+                background.0,
+            ]);
         }
         // Slow, and right for whatever is added.
         other => into.add([at.0, head, hash::name(&format!("{other:?}"))]),
@@ -332,7 +391,11 @@ mod tests {
     fn every_field_of_an_event_counts() {
         let hash = |bytes, missed, took| {
             let hash = TraceHash::new(0);
-            let event = Event::Read { bytes: Bytes(bytes), missed: Pages(missed), took: Nanos(took) };
+            let event = Event::Read {
+                bytes: Bytes(bytes),
+                missed: Pages(missed),
+                took: Nanos(took),
+            };
             hash_event(&hash, Instant(1), TaskId(2), &event);
             hash.value()
         };
@@ -351,8 +414,14 @@ mod tests {
             since: Some(Instant(5)),
             deadline: None,
         };
-        let error = LabError::Deadlock { at: Instant(9), tasks: vec![task] };
+        let error = LabError::Deadlock {
+            at: Instant(9),
+            tasks: vec![task],
+        };
         let text = error.to_string();
-        assert!(text.contains("'flusher' (3) waits for Idle since 5 ns"), "{text}");
+        assert!(
+            text.contains("'flusher' (3) waits for Idle since 5 ns"),
+            "{text}"
+        );
     }
 }

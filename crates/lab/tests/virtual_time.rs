@@ -1,4 +1,8 @@
 //! Properties of virtual time: sharing of CPUs, accounts, determinism, ticks, deadlocks.
+#![allow(
+    clippy::unwrap_used,
+    reason = "the bodies of tasks are test code, outside `#[test]` functions"
+)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,7 +23,11 @@ fn options(cpus: u32) -> Options {
         .with_picos(Work::Scan, 1_500)
         .with(Work::Switch, Nanos(1_000))
         .with(Work::EndPage, Nanos(200));
-    Options { cpus, costs, ..Options::default() }
+    Options {
+        cpus,
+        costs,
+        ..Options::default()
+    }
 }
 
 /// Completes requests one after another, each after a time drawn between one and two milliseconds.
@@ -30,19 +38,30 @@ struct Disk {
 
 impl Device for Disk {
     fn submit(&self, request: Box<IoRequest>) {
-        let start = self.host.now().0.max(self.busy_until.load(Ordering::Relaxed));
+        let start = self
+            .host
+            .now()
+            .0
+            .max(self.busy_until.load(Ordering::Relaxed));
         let end = start + 1_000_000 + self.host.random() % 1_000_000;
         self.busy_until.store(end, Ordering::Relaxed);
-        self.host.at(Instant(end), Box::new(move |context| request.complete(context, Ok(()))));
+        self.host.at(
+            Instant(end),
+            Box::new(move |context| request.complete(context, Ok(()))),
+        );
     }
 
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { alignment: 512, stable_writes: false }
+        DeviceInfo {
+            alignment: 512,
+            stable_writes: false,
+        }
     }
 }
 
 /// Keeps every request for ever.
 #[derive(Default)]
+#[expect(clippy::vec_box, reason = "a request stays in the box it came in")]
 struct Hung(Mutex<Vec<Box<IoRequest>>>);
 
 impl Device for Hung {
@@ -51,7 +70,10 @@ impl Device for Hung {
     }
 
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { alignment: 512, stable_writes: false }
+        DeviceInfo {
+            alignment: 512,
+            stable_writes: false,
+        }
     }
 }
 
@@ -77,11 +99,16 @@ fn read(task: &mut LabTask<'_>, device: DeviceId, pages: u32) -> Wakeup {
     request.frames.extend((0..pages).map(FrameId));
     request.on_done(Arc::clone(&latch) as Arc<dyn IoDone>);
     task.env().submit(request);
-    task.wait_while(&latch.queue, Cause::ReadIo, None, |_| !latch.open.load(Ordering::Relaxed))
+    task.wait_while(&latch.queue, Cause::ReadIo, None, |_| {
+        !latch.open.load(Ordering::Relaxed)
+    })
 }
 
 fn report<'r>(reports: &'r [TaskReport], name: &str) -> &'r TaskReport {
-    reports.iter().find(|report| report.name == name).expect("the task was there")
+    reports
+        .iter()
+        .find(|report| report.name == name)
+        .expect("the task was there")
 }
 
 fn check_accounts(lab: &Lab) {
@@ -101,13 +128,19 @@ fn two_computing(cpus: u32, each: u64, charge: u64) -> (Lab, Nanos) {
                     task.did(Work::User, charge);
                 }
             };
-            let tasks = [spawn(task.env(), "a", compute), spawn(task.env(), "b", compute)];
+            let tasks = [
+                spawn(task.env(), "a", compute),
+                spawn(task.env(), "b", compute),
+            ];
             for other in tasks {
                 other.join(task).unwrap();
             }
         })
         .map(|()| {
-            let ended = lab.tasks()[1..].iter().map(|task| task.ended.unwrap()).max();
+            let ended = lab.tasks()[1..]
+                .iter()
+                .map(|task| task.ended.unwrap())
+                .max();
             ended.unwrap().since(Instant::ZERO)
         });
     let took = took.unwrap();
@@ -120,8 +153,16 @@ fn two_tasks_take_the_sum_on_one_cpu_and_the_longer_on_two() {
     for charge in [100, 7_000, 1_000_000, 20_000_000] {
         let each = 20_000_000;
         let each = each / charge * charge;
-        assert_eq!(two_computing(1, each, charge).1, Nanos(2 * each), "charge {charge}");
-        assert_eq!(two_computing(2, each, charge).1, Nanos(each), "charge {charge}");
+        assert_eq!(
+            two_computing(1, each, charge).1,
+            Nanos(2 * each),
+            "charge {charge}"
+        );
+        assert_eq!(
+            two_computing(2, each, charge).1,
+            Nanos(each),
+            "charge {charge}"
+        );
     }
 }
 
@@ -167,19 +208,30 @@ fn charges_of_a_fraction_of_a_nanosecond_add_up() {
 /// A mixture of everything; answers the fingerprint.
 fn mixture(seed: u64, bystander: bool) -> (u64, Vec<u64>, Lab) {
     let record = Record::NONE.with(EventKind::Waited);
-    let mut lab = Lab::new(Options { seed, record, hz: 1000, ..options(2) });
+    let mut lab = Lab::new(Options {
+        seed,
+        record,
+        hz: 1000,
+        ..options(2)
+    });
     lab.env().content();
-    let disk = Disk { host: lab.host(), busy_until: AtomicU64::new(0) };
+    let disk = Disk {
+        host: lab.host(),
+        busy_until: AtomicU64::new(0),
+    };
     let device = lab.add_device(Arc::new(disk));
     let drawn = lab
         .run(move |task| {
             if bystander {
-                task.env().spawn("bystander", Box::new(|task| {
-                    for _ in 0..10 {
-                        let random = task.random();
-                        task.did(Work::User, random % 1000);
-                    }
-                }));
+                task.env().spawn(
+                    "bystander",
+                    Box::new(|task| {
+                        for _ in 0..10 {
+                            let random = task.random();
+                            task.did(Work::User, random % 1000);
+                        }
+                    }),
+                );
             }
             let workers: Vec<_> = (0..5)
                 .map(|_| {
@@ -199,7 +251,10 @@ fn mixture(seed: u64, bystander: bool) -> (u64, Vec<u64>, Lab) {
                     })
                 })
                 .collect();
-            workers.into_iter().map(|worker| worker.join(task).unwrap()).collect::<Vec<_>>()
+            workers
+                .into_iter()
+                .map(|worker| worker.join(task).unwrap())
+                .collect::<Vec<_>>()
         })
         .unwrap();
     check_accounts(&lab);
@@ -216,7 +271,11 @@ fn the_same_seed_gives_the_same_hash_and_another_seed_another() {
     assert!(lab.irq_time() > Nanos::ZERO);
     let waits = lab.take_events();
     assert!(waits.len() > 100);
-    assert!(waits.iter().all(|recorded| matches!(recorded.event, Event::Waited { .. })));
+    assert!(
+        waits
+            .iter()
+            .all(|recorded| matches!(recorded.event, Event::Waited { .. }))
+    );
     assert!(lab.take_events().is_empty());
 }
 
@@ -232,8 +291,9 @@ fn another_task_changes_no_draws_of_the_others() {
 #[test]
 fn labs_on_several_threads_do_not_disturb_each_other() {
     let alone = mixture(4, false).0;
-    let threads: Vec<_> =
-        (0..3).map(|_| std::thread::spawn(|| mixture(4, false).0)).collect();
+    let threads: Vec<_> = (0..3)
+        .map(|_| std::thread::spawn(|| mixture(4, false).0))
+        .collect();
     for thread in threads {
         assert_eq!(thread.join().unwrap(), alone);
     }
@@ -242,12 +302,19 @@ fn labs_on_several_threads_do_not_disturb_each_other() {
 #[test]
 fn waits_end_on_ticks_and_never_early() {
     for (hz, tick) in [(100, 10_000_000), (250, 4_000_000), (1000, 1_000_000)] {
-        let mut lab = Lab::new(Options { hz, ..Options::default() });
+        let mut lab = Lab::new(Options {
+            hz,
+            ..Options::default()
+        });
         lab.run(move |task| {
             task.did(Work::User, 100);
             for (pause, end) in [(1, 1), (tick, 2), (tick + 1, 4), (3 * tick - 1, 7)] {
                 task.sleep(Cause::Think, Nanos(pause));
-                assert_eq!(task.now(), Instant(end * tick), "a pause of {pause} at {hz} Hz");
+                assert_eq!(
+                    task.now(),
+                    Instant(end * tick),
+                    "a pause of {pause} at {hz} Hz"
+                );
             }
             let before = task.now();
             task.sleep(Cause::Think, Nanos::ZERO);
@@ -264,7 +331,9 @@ fn a_pause_without_length_lets_others_go_first() {
     let seen = Arc::clone(&order);
     lab.run(move |task| {
         let theirs = Arc::clone(&seen);
-        let other = spawn(task.env(), "other", move |_| theirs.lock().unwrap().push("other"));
+        let other = spawn(task.env(), "other", move |_| {
+            theirs.lock().unwrap().push("other")
+        });
         task.sleep(Cause::Think, Nanos::ZERO);
         seen.lock().unwrap().push("root");
         other.join(task).unwrap();
@@ -275,11 +344,19 @@ fn a_pause_without_length_lets_others_go_first() {
 
 #[test]
 fn a_deadline_beyond_the_end_of_time_is_none() {
-    let mut lab = Lab::new(Options { hz: 100, ..Options::default() });
+    let mut lab = Lab::new(Options {
+        hz: 100,
+        ..Options::default()
+    });
     lab.set_time_limit(Instant(u64::MAX));
-    let error = lab.run(|task| task.sleep(Cause::Idle, Nanos::MAX)).unwrap_err();
-    assert!(matches!(&error, LabError::Deadlock { tasks, .. }
-        if tasks[0].deadline.is_none() && tasks[0].cause == Some(Cause::Idle)), "{error}");
+    let error = lab
+        .run(|task| task.sleep(Cause::Idle, Nanos::MAX))
+        .unwrap_err();
+    assert!(
+        matches!(&error, LabError::Deadlock { tasks, .. }
+        if tasks[0].deadline.is_none() && tasks[0].cause == Some(Cause::Idle)),
+        "{error}"
+    );
 }
 
 #[test]
@@ -289,15 +366,23 @@ fn a_deadlock_names_every_task_and_what_it_waits_for() {
     let error = lab
         .run(move |task| {
             let reader = spawn(task.env(), "reader", move |task| read(task, hung, 1));
-            task.env().spawn("idler", Box::new(|task| {
-                task.wait_while(&WaitQueue::new(), Cause::Idle, None, |_| true);
-            }));
+            task.env().spawn(
+                "idler",
+                Box::new(|task| {
+                    task.wait_while(&WaitQueue::new(), Cause::Idle, None, |_| true);
+                }),
+            );
             reader.join(task);
         })
         .unwrap_err();
-    let LabError::Deadlock { at, tasks } = error else { panic!("{error}") };
+    let LabError::Deadlock { at, tasks } = error else {
+        panic!("{error}")
+    };
     assert_eq!(at, Instant::ZERO);
-    let named: Vec<_> = tasks.iter().map(|task| (task.name.as_str(), task.cause)).collect();
+    let named: Vec<_> = tasks
+        .iter()
+        .map(|task| (task.name.as_str(), task.cause))
+        .collect();
     let expected = [
         ("root", Some(Cause::Join)),
         ("reader", Some(Cause::ReadIo)),
@@ -312,9 +397,14 @@ fn a_deadlock_beside_something_periodic_reaches_the_time_limit() {
     let mut lab = Lab::new(options(2));
     let error = lab
         .run(|task| {
-            task.env().spawn("periodic", Box::new(|task| {
-                while task.sleep(Cause::Idle, Nanos::secs(5)) != Wakeup::Cancelled {}
-            }));
+            task.env().spawn(
+                "periodic",
+                Box::new(
+                    |task| {
+                        while task.sleep(Cause::Idle, Nanos::secs(5)) != Wakeup::Cancelled {}
+                    },
+                ),
+            );
             task.wait_while(&WaitQueue::new(), Cause::Memory, None, |_| true);
         })
         .unwrap_err();
@@ -322,31 +412,72 @@ fn a_deadlock_beside_something_periodic_reaches_the_time_limit() {
     assert!(matches!(error, LabError::TimeLimit { .. }), "{text}");
     assert!(text.contains("'root' (0) waits for Memory"), "{text}");
     // The lab is still good.
-    assert_eq!(lab.run(|task| task.sleep(Cause::Think, Nanos(1))).unwrap(), Wakeup::TimedOut);
+    assert_eq!(
+        lab.run(|task| task.sleep(Cause::Think, Nanos(1))).unwrap(),
+        Wakeup::TimedOut
+    );
+}
+
+#[test]
+fn tasks_that_run_while_time_stands_still_are_named() {
+    let mut lab = Lab::new(Options::default());
+    lab.set_step_limit(100_000);
+    let error = lab
+        .run(|task| while task.sleep(Cause::Think, Nanos::ZERO) != Wakeup::Cancelled {})
+        .unwrap_err();
+    assert!(matches!(error, LabError::NoProgress { .. }), "{error}");
+    assert!(error.to_string().contains("'root' (0) runs"), "{error}");
+    lab.run(|_| ()).expect("the lab is still good");
+}
+
+#[test]
+fn a_task_that_will_not_end_is_given_up_and_named() {
+    let mut lab = Lab::new(Options::default());
+    lab.set_step_limit(100_000);
+    let error = lab
+        .run(|task| {
+            let stubborn = |task: &mut LabTask<'_>| loop {
+                task.sleep(Cause::Think, Nanos::secs(1));
+            };
+            spawn::<_, ()>(task.env(), "stubborn", stubborn);
+        })
+        .unwrap_err();
+    assert!(matches!(error, LabError::NoProgress { .. }), "{error}");
+    assert!(error.to_string().contains("'stubborn' (1) runs"), "{error}");
 }
 
 #[test]
 fn what_is_left_is_cancelled_and_requests_come_to_their_end() {
     let mut lab = Lab::new(options(2));
-    let disk = Disk { host: lab.host(), busy_until: AtomicU64::new(0) };
+    let disk = Disk {
+        host: lab.host(),
+        busy_until: AtomicU64::new(0),
+    };
     let device = lab.add_device(Arc::new(disk));
     let ends = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&ends);
     lab.run(move |task| {
         for name in ["one", "two"] {
             let seen = Arc::clone(&seen);
-            task.env().spawn(name, Box::new(move |task| {
-                let woken = read(task, device, 1);
-                seen.lock().unwrap().push(woken);
-                // A task that is told the end comes sleeps no more.
-                assert_eq!(task.sleep(Cause::Think, Nanos::secs(1)), Wakeup::Cancelled);
-            }));
+            task.env().spawn(
+                name,
+                Box::new(move |task| {
+                    let woken = read(task, device, 1);
+                    seen.lock().unwrap().push(woken);
+                    // A task that is told the end comes sleeps no more.
+                    assert_eq!(task.sleep(Cause::Think, Nanos::secs(1)), Wakeup::Cancelled);
+                }),
+            );
         }
         task.sleep(Cause::Think, Nanos::micros(10));
     })
     .unwrap();
     assert_eq!(*ends.lock().unwrap(), [Wakeup::Cancelled; 2]);
-    assert!(lab.now() > Instant(2_000_000), "both requests have ended: {:?}", lab.now());
+    assert!(
+        lab.now() > Instant(2_000_000),
+        "both requests have ended: {:?}",
+        lab.now()
+    );
     assert_eq!(lab.units(Work::EndPage), 2);
     check_accounts(&lab);
 }
@@ -354,7 +485,10 @@ fn what_is_left_is_cancelled_and_requests_come_to_their_end() {
 #[test]
 fn interrupts_take_their_time_from_the_task_on_their_cpu() {
     let mut lab = Lab::new(options(1));
-    let disk = Disk { host: lab.host(), busy_until: AtomicU64::new(0) };
+    let disk = Disk {
+        host: lab.host(),
+        busy_until: AtomicU64::new(0),
+    };
     let device = lab.add_device(Arc::new(disk));
     lab.run(move |task| {
         let mut request = IoRequest::with_room(100);
@@ -390,22 +524,32 @@ fn sleep_is_accounted_by_cause() {
 
 #[test]
 fn ten_thousand_tasks() {
-    let mut lab = Lab::new(Options { hz: 250, ..options(16) });
+    let mut lab = Lab::new(Options {
+        hz: 250,
+        ..options(16)
+    });
     let sum = lab
         .run(|task| {
             let tasks: Vec<_> = (0..10_000_u64)
                 .map(|number| {
-                    spawn(task.env(), &format!("t{number}"), move |task: &mut LabTask<'_>| {
-                        for _ in 0..5 {
-                            let random = task.random();
-                            task.did(Work::Copy, random % 100);
-                            task.sleep(Cause::Think, Nanos(random % 50_000_000));
-                        }
-                        number
-                    })
+                    spawn(
+                        task.env(),
+                        &format!("t{number}"),
+                        move |task: &mut LabTask<'_>| {
+                            for _ in 0..5 {
+                                let random = task.random();
+                                task.did(Work::Copy, random % 100);
+                                task.sleep(Cause::Think, Nanos(random % 50_000_000));
+                            }
+                            number
+                        },
+                    )
                 })
                 .collect();
-            tasks.into_iter().map(|other| other.join(task).unwrap()).sum::<u64>()
+            tasks
+                .into_iter()
+                .map(|other| other.join(task).unwrap())
+                .sum::<u64>()
         })
         .unwrap();
     assert_eq!(sum, 9_999 * 10_000 / 2);
@@ -414,7 +558,11 @@ fn ten_thousand_tasks() {
 
 #[test]
 fn a_wake_of_many_is_in_order_and_at_one_time() {
-    let mut lab = Lab::new(options(8));
+    // Work that costs time may pass by work on another CPU (`cpu::QUANTUM`), so none costs any.
+    let mut lab = Lab::new(Options {
+        cpus: 8,
+        ..Options::default()
+    });
     let order = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&order);
     lab.run(move |task| {
@@ -458,7 +606,7 @@ fn time_never_goes_back_for_tasks_that_compute_side_by_side() {
                         let now = task.now().0;
                         assert!(now >= latest.load(Ordering::Relaxed));
                         latest.store(now, Ordering::Relaxed);
-                        if random % 100 == 0 {
+                        if random.is_multiple_of(100) {
                             task.sleep(Cause::Think, Nanos(random % 3_000));
                         }
                     }
