@@ -11,8 +11,9 @@
 //!
 //! `BEFORE` says how much of each kind of work the before column is assumed to hold. `dirty` is
 //! computed from that by `calibrated`, in the open; a better count (from a run) goes in there and all
-//! tables follow. The after column is nowhere used: it comes out of the mechanism, which does less of
-//! `VisitFile`, `WritePage`, `Submit` in the writer, and more of `Balance` and `Switch`.
+//! tables follow. The after column enters no formula; see `VisitFile` below for where it was looked
+//! at. It is to come out of the mechanism, which does less of `VisitFile`, `WritePage` and `Submit`
+//! in the writer.
 //!
 //! What is known, derived, guessed
 //!   - Totals per file system: PAPER (A2).
@@ -23,14 +24,16 @@
 //!   - All shares: GUESSes of usual sizes for that machine (4 KiB copied at about 6 GB/s, a radix tree
 //!     insertion, a page from the per-CPU list ...). Copy includes dd's read of /dev/zero.
 //!   - `VisitFile`: GUESS. A writer that visits a file the flusher is busy with finds most pages of
-//!     its chunk of 1536 already taken, at about 0.2 us a page for tag lookup and page lock.
+//!     its chunk of 1536 already taken, at about 0.2 us a page for tag lookup and page lock. Its size
+//!     is not independent of A2's after column: the difference of the columns over p1's naps (2.3 s
+//!     over 6,878: 330 us) suggested it. The lab then counted no such visit with one writer.
 //!   - `WritePage` per file system: GUESS by kind of path (mapped page by page, in clusters, by worker
 //!     threads, by calls).
 //!   - `Scan`: experiments.md, Open points, 0.4-0.6 us.
 //!
 //! What this cannot explain: with one writer the law of 2.6.36 hardly writes in the foreground, in
 //! p1's trace as in the lab, so page work does not make the 4-16 % that A2 shows between its columns.
-//! Where the rest went on the real machine is not known, and no cost here was made up for it.
+//! Where the rest went on the real machine is not known.
 //!
 //! Source: experiments.md A2, Open points; papers/p1.
 
@@ -96,17 +99,17 @@ const SCAN: u64 = 500;
 const FREE: u64 = 300;
 
 /// ext2: `get_block` and buffer heads, page by page.
-pub const EXT2: CostTable = calibrated(Nanos::millis(22_142), 2_000);
+pub const EXT2: CostTable = calibrated(Nanos::millis(22_142), 1_600);
 /// ext3: as ext2, a journal handle a page.
-pub const EXT3: CostTable = calibrated(Nanos::millis(34_175), 3_000);
+pub const EXT3: CostTable = calibrated(Nanos::millis(34_175), 1_800);
 /// ext4: delayed allocation, mapped in runs.
-pub const EXT4: CostTable = calibrated(Nanos::millis(23_440), 2_000);
+pub const EXT4: CostTable = calibrated(Nanos::millis(23_440), 1_400);
 /// xfs: delayed allocation, clusters, the inode's lock a page.
-pub const XFS: CostTable = calibrated(Nanos::millis(19_089), 2_500);
+pub const XFS: CostTable = calibrated(Nanos::millis(19_089), 2_000);
 /// btrfs: pages in bulk, written by worker threads.
-pub const BTRFS: CostTable = calibrated(Nanos::millis(12_212), 800);
+pub const BTRFS: CostTable = calibrated(Nanos::millis(12_212), 400);
 /// NFS: a request a page, coalesced into calls.
-pub const NFS: CostTable = calibrated(Nanos::millis(16_807), 1_000);
+pub const NFS: CostTable = calibrated(Nanos::millis(16_807), 600);
 
 /// The table whose `BEFORE` costs `system`, with `write_page` nanoseconds a page written back.
 ///
@@ -206,7 +209,7 @@ mod tests {
         for table in [&EXT2, &EXT3, &EXT4, &XFS, &BTRFS, &NFS] {
             let (all, half) = (system_time(table, &BEFORE), system_time(table, &writes));
             let saved = half.saturating_sub(all).0 * 100 / half.0;
-            assert!((5..30).contains(&saved), "{saved} % of {half:?}");
+            assert!((3..30).contains(&saved), "{saved} % of {half:?}");
         }
     }
 }
