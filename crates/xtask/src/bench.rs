@@ -24,17 +24,34 @@ use crate::{Arguments, Result};
 const PAIRS: usize = 5;
 /// Longest time for one run of the program.
 const RUN_MAX: Duration = Duration::from_secs(20 * 60);
-/// The scenario of `slow`.
-const SLOW: &str = "crates/xtask/scenarios/slow.toml";
-
-/// What is wanted of each figure of `slow`.
-const SLOW_WANTED: [(&str, &str); 6] = [
-    ("pause_max_ms", "<= 200"),
-    ("write_max_ms", "<= 200"),
-    ("light_p99_ms", "<= 20"),
-    ("read_max_ms", "<= 50 and the device's time for it"),
-    ("pause_p50_ms", "lab within 10 % of live"),
-    ("pause_p99_ms", "lab within 20 % of live"),
+/// The scenarios of `slow`, and what is wanted of their figures.
+const SLOW: [(&str, &[(&str, &str)]); 3] = [
+    (
+        "slow-alone",
+        &[
+            ("pause_max_ms", "<= 200"),
+            ("write_max_ms", "<= 200"),
+            ("pause_p50_ms", "lab within 10 % of live"),
+            ("pause_p99_ms", "lab within 20 % of live"),
+            ("mbps", "16, the device's rate"),
+        ],
+    ),
+    (
+        "slow-light",
+        &[
+            ("pause_max_ms", "<= 200"),
+            ("light_p99_ms", "<= 20"),
+            ("light_max_ms", ""),
+            ("light_rate", "1, its full rate"),
+        ],
+    ),
+    (
+        "slow-read",
+        &[
+            ("pause_max_ms", "<= 200"),
+            ("read_max_ms", "<= 50, and its own time"),
+        ],
+    ),
 ];
 
 const STEPS: [&str; 4] = ["hit", "lab", "fio", "slow"];
@@ -151,36 +168,43 @@ fn slow(folder: &Path) -> Result<()> {
     let _ = std::fs::remove_dir_all(&out);
     let files = folder.join(format!("tidegate-slow-{}", std::process::id()));
     std::fs::create_dir_all(&files).map_err(|error| format!("{}: {error}", files.display()))?;
-    let program = workspace.program();
-    let result = slow_run(&program, &out.join("lab"), None)
-        .and_then(|()| slow_run(&program, &out.join("live"), Some(&files)));
+    let result = SLOW.iter().try_for_each(|(name, _)| {
+        slow_run(
+            &workspace.program(),
+            name,
+            &out.join("lab").join(name),
+            None,
+        )?;
+        slow_run(
+            &workspace.program(),
+            name,
+            &out.join("live").join(name),
+            Some(&files),
+        )
+    });
     let _ = std::fs::remove_dir_all(&files);
     result?;
-    let (lab, live) = (figures(&out.join("lab"))?, figures(&out.join("live"))?);
     println!(
-        "{:<14} {:<16} {:>10} {:>10} {:>8}  wanted",
-        "case", "figure", "lab", "live", "ratio"
+        "{:<12} {:<14} {:>9} {:>9} {:>9}  wanted",
+        "", "figure", "lab", "live", "lab/live"
     );
-    for (case, metric, lab) in &lab {
-        let Some((_, wanted)) = SLOW_WANTED.iter().find(|(name, _)| name == metric) else {
-            continue;
-        };
-        let same = |other: &&(String, String, f64)| other.0 == *case && other.1 == *metric;
-        let Some((_, _, live)) = live.iter().find(same) else {
-            return Err(format!("no live figure {metric} of {case}"));
-        };
-        println!(
-            "{case:<14} {metric:<16} {lab:>10.2} {live:>10.2} {:>8.2}  {wanted}",
-            lab / live
-        );
+    for (name, figures) in SLOW {
+        let lab = Figures::read(&out.join("lab").join(name))?;
+        let live = Figures::read(&out.join("live").join(name))?;
+        for (figure, wanted) in figures {
+            let (lab, live) = (lab.of(figure)?, live.of(figure)?);
+            let ratio = lab / live;
+            println!("{name:<12} {figure:<14} {lab:>9.2} {live:>9.2} {ratio:>9.2}  {wanted}");
+        }
     }
     Ok(())
 }
 
-fn slow_run(program: &Path, out: &Path, live: Option<&Path>) -> Result<()> {
+fn slow_run(program: &Path, name: &str, out: &Path, live: Option<&Path>) -> Result<()> {
+    let scenario = format!("crates/xtask/scenarios/{name}.toml");
     let mut command = Command::new(program);
     command
-        .args(["run", SLOW, "--out"])
+        .args(["run", &scenario, "--out"])
         .arg(out)
         .current_dir(root());
     if let Some(live) = live {
@@ -189,21 +213,53 @@ fn slow_run(program: &Path, out: &Path, live: Option<&Path>) -> Result<()> {
     steps::run(&mut command, RUN_MAX)
 }
 
-/// (case, metric, mean) of a run's summary.
-fn figures(out: &Path) -> Result<Vec<(String, String, f64)>> {
-    let mut figures = Vec::new();
-    for path in csv::find(out, "compare.csv") {
-        for row in Table::read(&path)?.select(&["case", "metric", "value"])? {
-            if let Ok(value) = row[2].parse() {
-                figures.push((row[0].to_owned(), row[1].to_owned(), value));
+/// The figures of one run.
+struct Figures {
+    out: PathBuf,
+    metrics: Vec<(String, f64)>,
+}
+
+impl Figures {
+    /// Reads what a run has left, and makes the percentiles of its pauses.
+    fn read(out: &Path) -> Result<Self> {
+        let table = |name: &str| {
+            let found = csv::find(out, name).pop();
+            Table::read(&found.ok_or_else(|| format!("no {name} in {}", out.display()))?)
+        };
+        let mut metrics = Vec::new();
+        for row in table("samples.csv")?.select(&["task_kind", "metric", "value"])? {
+            if let ("run", Ok(value)) = (row[0], row[2].parse()) {
+                metrics.push((row[1].to_owned(), value));
             }
         }
+        let events = table("events.csv")?;
+        let delays = events.select(&["kind", "delay_us"])?;
+        let pauses = delays.iter().filter(|row| row[0] == "bdp_pause");
+        let mut pauses: Vec<f64> = pauses.filter_map(|row| row[1].parse().ok()).collect();
+        pauses.retain(|pause| *pause > 0.0);
+        pauses.sort_by(f64::total_cmp);
+        for (name, percent) in [("pause_p50_ms", 50), ("pause_p99_ms", 99)] {
+            if let Some(pause) = percentile(&pauses, percent) {
+                metrics.push((name.to_owned(), pause / 1e3));
+            }
+        }
+        Ok(Self {
+            out: out.to_owned(),
+            metrics,
+        })
     }
-    if figures.is_empty() {
-        Err(format!("no figures in {}", out.display()))
-    } else {
-        Ok(figures)
+
+    fn of(&self, name: &str) -> Result<f64> {
+        let found = self.metrics.iter().find(|(metric, _)| metric == name);
+        let (_, value) = found.ok_or_else(|| format!("no {name} in {}", self.out.display()))?;
+        Ok(*value)
     }
+}
+
+/// The smallest of the sorted values that so many per cent do not exceed.
+fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.max(1) - 1).copied()
 }
 
 #[cfg(test)]
@@ -219,5 +275,14 @@ mod tests {
             Some(21.5)
         );
         assert_eq!(number_after(line, "kernel"), None);
+    }
+
+    #[test]
+    fn percentiles_are_values_that_occurred() {
+        let values: Vec<f64> = (1..=200).map(f64::from).collect();
+        assert_eq!(percentile(&values, 50), Some(100.0));
+        assert_eq!(percentile(&values, 99), Some(198.0));
+        assert_eq!(percentile(&values[..1], 99), Some(1.0));
+        assert_eq!(percentile(&[], 50), None);
     }
 }

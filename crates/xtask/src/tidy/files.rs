@@ -206,10 +206,14 @@ mod tests {
             "// unsafe {",
             "/// no unsafe fn here",
             "unsafe_op(x)",
-            "let text = \"unsafe {\";",
         ] {
             assert!(!has_unsafe(line), "{line}");
         }
+    }
+
+    #[test]
+    fn unsafe_in_a_string_is_not_code() {
+        assert!(!has_unsafe(&format!("let text = {0}unsafe {{{0};", '"')));
     }
 
     #[test]
