@@ -205,6 +205,26 @@ fn a_wake_used_up_by_a_deadline_is_passed_on() {
     });
 }
 
+/// One waiter gives up at its first park, one never does: with a permit for each, the patient one
+/// gets one, whoever the wakes went to.
+#[test]
+fn an_impatient_waiter_takes_no_wake_away() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let gate = loom::sync::Arc::new(Gate::default());
+        let impatient = taker(&gate, Some(Instant::ZERO));
+        let patient = taker(&gate, None);
+        gate.give();
+        gate.give();
+        impatient.join().expect("the impatient waiter ends");
+        assert_eq!(
+            patient.join().expect("the patient waiter ends"),
+            Wakeup::Ready
+        );
+    });
+}
+
 /// A waiter whose deadline passes takes the permit or leaves it, and says which.
 #[test]
 fn a_timeout_and_a_permit_agree() {
