@@ -41,14 +41,17 @@ pub(crate) struct Memory {
 
 struct Free {
     lists: FreeLists,
-    /// First frame that has no memory yet.
-    fresh: u32,
+    /// First frames of the chunks without memory, the next to be used last. Room for all is taken
+    /// at the start.
+    absent: Vec<FrameId>,
 }
 
 impl Memory {
     pub(crate) fn new(lists: FreeLists, frames: u32, chunk: u32, marks: Watermarks) -> Self {
+        let firsts = (0..frames).step_by(chunk as usize).map(FrameId);
+        let absent = firsts.rev().collect();
         Self {
-            lists: Lock::new(LockClass::Free, Free { lists, fresh: 0 }),
+            lists: Lock::new(LockClass::Free, Free { lists, absent }),
             free: AtomicU32::new(frames),
             frames,
             chunk,
@@ -99,14 +102,11 @@ impl<E: Env> Cache<E> {
             let mut free = memory.lists.lock(task);
             let got = free.lists.try_take_batch(room, out);
             if got == 0 {
-                if free.fresh >= memory.frames {
+                let Some(first) = free.absent.pop() else {
                     break;
-                }
-                let first = FrameId(free.fresh);
-                let count = memory.chunk.min(memory.frames - free.fresh);
-                free.fresh += count;
+                };
                 drop(free);
-                self.populate(task, first, count)?;
+                self.populate(task, first)?;
                 continue;
             }
             drop(free);
@@ -170,33 +170,48 @@ impl<E: Env> Cache<E> {
     }
 
     /// Gives the chunk that begins at `first` its memory.
-    fn populate(&self, context: &impl Context, first: FrameId, count: u32) -> Result<(), Error> {
-        let populated = self.content().populate(first);
+    fn populate(&self, context: &impl Context, first: FrameId) -> Result<(), Error> {
         let memory = &self.memory;
-        match populated {
+        let count = memory.chunk.min(memory.frames - first.0);
+        match self.content().populate(first) {
             Ok(()) => {
                 memory.lists.lock(context).lists.add_range(first, count);
                 Ok(())
             }
             Err(error) => {
-                // These frames are gone for good: the limit is now lower than it was asked for.
-                memory.free.fetch_sub(count, Ordering::Relaxed);
+                memory.lists.lock(context).absent.push(first);
                 Err(Error::NoMemory { errno: error.errno })
             }
         }
     }
 
     pub(crate) fn populate_all(&self, context: &impl Context) -> Result<(), Error> {
-        loop {
-            let mut free = self.memory.lists.lock(context);
-            let first = FrameId(free.fresh);
-            let count = self.memory.chunk.min(self.memory.frames - free.fresh);
-            if count == 0 {
-                return Ok(());
-            }
-            free.fresh += count;
-            drop(free);
-            self.populate(context, first, count)?;
+        while let Some(first) = { self.memory.lists.lock(context).absent.pop() } {
+            self.populate(context, first)?;
         }
+        Ok(())
+    }
+
+    /// Gives the memory of wholly free chunks back to the system; it is taken again when needed.
+    /// Answers how many frames that were.
+    pub fn trim(&self, task: &mut Task<'_, E>) -> Pages {
+        let memory = &self.memory;
+        let mut given = 0;
+        for first in (0..memory.frames)
+            .step_by(memory.chunk as usize)
+            .map(FrameId)
+        {
+            let count = memory.chunk.min(memory.frames - first.0);
+            let mut free = memory.lists.lock(task);
+            if free.absent.contains(&first) || !free.lists.try_remove_range(first, count) {
+                continue;
+            }
+            drop(free);
+            // On neither list meanwhile, so nobody can have it. The frames still count as free.
+            self.content().release(first);
+            memory.lists.lock(task).absent.push(first);
+            given += u64::from(count);
+        }
+        Pages(given)
     }
 }

@@ -205,3 +205,30 @@ fn a_failed_flush_fails_the_device_until_it_is_reopened() {
         file.sync(task).unwrap();
     });
 }
+
+#[test]
+fn free_chunks_go_back_to_the_system_and_come_again() {
+    let mut world = world(8192, 64 * MIB);
+    let stamps = world.lab.stamps();
+    world.run(0, move |task, cache, file| {
+        let mut writer = cache.writer();
+        for round in 1..4u32 {
+            for mib in 0..16u32 {
+                let offset = Bytes(u64::from(mib) * MIB);
+                file.write(task, &mut writer, offset, &data(mib * 256, 256, round))
+                    .unwrap();
+            }
+            let used = stamps.populated();
+            assert!(used >= 4096, "16 MiB need 4096 frames, not {used}");
+            file.truncate(task, Bytes(MIB)).unwrap();
+            assert!(cache.trim(task) >= Pages(2048));
+            assert!(stamps.populated() < used);
+            let mut chunk = vec![Sector(0); 2048];
+            file.read(task, &mut Reader::default(), Bytes(0), &mut chunk)
+                .unwrap();
+            assert_eq!(chunk, data(0, 256, round));
+        }
+        let stats = cache.stats();
+        assert_eq!(stats.free + stats.cached, stats.frames, "{stats:?}");
+    });
+}

@@ -200,6 +200,13 @@ impl Cache {
         Ok(synced?)
     }
 
+    /// Gives memory that no page needs back to the system; it is taken again when needed. Answers
+    /// how many bytes that were.
+    pub fn trim(&self) -> u64 {
+        let mut task = self.inner.env.enter();
+        self.inner.mm.trim(&mut task).bytes().0
+    }
+
     /// Levels, totals, waits.
     #[must_use]
     pub fn stats(&self) -> Stats {

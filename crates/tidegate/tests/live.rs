@@ -135,6 +135,24 @@ fn truncation_and_growth_read_as_they_should() {
 }
 
 #[test]
+fn memory_of_dropped_files_goes_back_to_the_system() {
+    let dir = Dir::new("trim");
+    let cache = Cache::builder().memory(64 << 20).build().unwrap();
+    for round in 0..3_u8 {
+        let path = dir.0.join("data");
+        let file = cache
+            .open(&path, OpenOptions::new().create(true).truncate(true))
+            .unwrap();
+        let data = pattern(32 << 20, round);
+        file.write_at(&data, 0).unwrap();
+        file.sync().unwrap();
+        assert!(std::fs::read(&path).unwrap() == data, "round {round}");
+        file.close().map_err(|(_, error)| error).unwrap();
+        assert!(cache.trim() >= 24 << 20);
+    }
+}
+
+#[test]
 fn mistakes_are_named() {
     let cache = Cache::builder().memory(16 << 20).build().unwrap();
     let Err(error) = cache.open("/nowhere/at/all", OpenOptions::new().create(true)) else {
