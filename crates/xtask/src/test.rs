@@ -160,6 +160,7 @@ fn experiments() -> Result<()> {
     let mut failed = Vec::new();
     for name in experiment_names()? {
         let mut command = Command::new(workspace.program());
+        let out = out.join(&name);
         command
             .args(["run", &name, "--check", "--out"])
             .arg(&out)
