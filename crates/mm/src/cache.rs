@@ -383,9 +383,18 @@ impl<E: Env> Cache<E> {
     pub(crate) fn wake_busy(&self, frames: &[FrameId]) {
         // The releases, then the look at the count (`wait_busy` counts, then looks at the bit).
         core::sync::atomic::fence(Ordering::SeqCst);
-        if self.page_waiters.load(Ordering::Relaxed) > 0 {
-            for frame in frames {
-                self.page_queue(*frame).wake_all();
+        if self.page_waiters.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if frames.len() >= PAGE_QUEUES {
+            for queue in self.page_queues.iter().filter(|queue| !queue.is_empty()) {
+                queue.wake_all();
+            }
+            return;
+        }
+        for queue in frames.iter().map(|frame| self.page_queue(*frame)) {
+            if !queue.is_empty() {
+                queue.wake_all();
             }
         }
     }

@@ -34,6 +34,8 @@ pub(crate) struct DeviceState<E: Env> {
     /// Smoothed bandwidth, kept here so that completions and submitters need no lock.
     pub(crate) bandwidth: AtomicU64,
     pub(crate) files: Lock<DirtyFiles<E>>,
+    /// Syncs that are writing files of it.
+    pub(crate) syncs: AtomicU32,
     /// Tasks that are writing its files back now.
     pub(crate) walkers: AtomicU32,
     pub(crate) flusher: Flusher,
@@ -100,6 +102,7 @@ impl<E: Env> DeviceState<E> {
             flight_wait: WaitQueue::new(),
             bandwidth: AtomicU64::new(bandwidth),
             files: Lock::new(LockClass::DirtyFiles, files),
+            syncs: AtomicU32::new(0),
             walkers: AtomicU32::new(0),
             flusher: Flusher {
                 wait: WaitQueue::new(),

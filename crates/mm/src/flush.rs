@@ -17,6 +17,7 @@
 //!   1. Nothing is allocated between a dirty page and its request (the slots are `io::Requests`).
 //!   2. A page that is busy is skipped, never waited for: its holder may be waiting for memory.
 //!   3. A round ends: files dirtied after it began wait for the next one.
+//!   4. A file that is being synced is left to the sync: the device sees one stream of it.
 //!
 //! Source: mechanisms 6; Linux v6.12 fs/fs-writeback.c, wb_writeback(), in our own words.
 
@@ -35,6 +36,9 @@ use crate::mapping::Mapping;
 
 /// A flusher that found only busy pages looks again after this.
 const BUSY_RETRY: Nanos = Nanos::millis(2);
+/// A flusher that found only files that are being synced looks for others after this, or when a
+/// sync ends.
+const SYNC_RETRY: Nanos = Nanos::millis(100);
 
 /// Which pages of a file to write.
 #[derive(Clone, Copy)]
@@ -133,6 +137,11 @@ fn back_off<E: Env>(task: &mut Task<'_, E>, device: &DeviceState<E>) {
     let retry_at = device.retry_at(task);
     if retry_at > task.now() {
         task.sleep_until(Cause::RetryBackoff, retry_at);
+    } else if device.syncs.load(Ordering::Acquire) > 0 {
+        let deadline = task.now() + SYNC_RETRY;
+        task.wait_while(&device.flusher.wait, Cause::Idle, Some(deadline), |_| {
+            device.syncs.load(Ordering::Acquire) > 0
+        });
     } else {
         task.sleep(Cause::PageBusy, BUSY_RETRY);
     }
@@ -200,6 +209,14 @@ fn write_files<E: Env>(
         let Some((mapping, since, files)) = next_file(task, device, cutoff) else {
             break;
         };
+        if mapping.syncing.load(Ordering::Acquire) > 0 {
+            requeue(task, device, mapping, since, Outcome::default());
+            barren += 1;
+            if barren > files {
+                break;
+            }
+            continue;
+        }
         let others = device.walkers.fetch_add(1, Ordering::Relaxed);
         task.did(Work::VisitFile, 1);
         task.did(Work::Contend, u64::from(others));

@@ -33,6 +33,9 @@ pub(crate) struct Mapping<E: Env> {
     pub(crate) writeback_wait: WaitQueue,
     /// On one of the device's lists of dirty files.
     pub(crate) queued: AtomicBool,
+    /// Syncs that are writing the file: the flusher leaves it to them, so that the device sees one
+    /// stream and not two.
+    pub(crate) syncing: AtomicU32,
     /// Where the last slice of writeback stopped.
     pub(crate) cursor: AtomicU32,
     errors: Lock<Errors>,
@@ -74,6 +77,7 @@ impl<E: Env> Mapping<E> {
             writeback: AtomicU32::new(0),
             writeback_wait: WaitQueue::new(),
             queued: AtomicBool::new(false),
+            syncing: AtomicU32::new(0),
             cursor: AtomicU32::new(0),
             errors: Lock::new(
                 LockClass::Leaf,

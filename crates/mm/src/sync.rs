@@ -92,6 +92,22 @@ pub(crate) fn write_and_wait<E: Env>(
     from: u32,
     to: u32,
 ) -> Result<(), Error> {
+    mapping.syncing.fetch_add(1, Ordering::AcqRel);
+    mapping.device.syncs.fetch_add(1, Ordering::AcqRel);
+    let result = write_range(task, cache, mapping, from, to);
+    mapping.syncing.fetch_sub(1, Ordering::AcqRel);
+    mapping.device.syncs.fetch_sub(1, Ordering::AcqRel);
+    mapping.device.flusher.wait.wake_all();
+    result
+}
+
+fn write_range<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    from: u32,
+    to: u32,
+) -> Result<(), Error> {
     let before = mapping.error_seq();
     tag_dirty(task, cache, mapping, from, to);
     let select = Selection {
