@@ -1,1 +1,29 @@
-//! (under construction)
+//! The program `tidegate`: re-runs published experiments in virtual time and on real files.
+//!
+//! ```text
+//!   args -> program -> scenario (TOML, checked)      experiments, presets, catalogue: what there is
+//!                   -> run      (cells: a row and a column; lab or live; one session over any Env)
+//!                   -> outcome  (plain data) -> metrics -> stats -> table, report
+//!                                            -> expect  (bands)
+//!                                            -> output  (CSV, Parquet, SVG, HTML)
+//! ```
+//!
+//! Everything heavy that Tidegate uses is a dependency of this crate alone.
+#![forbid(unsafe_code)]
+
+pub mod args;
+pub mod catalogue;
+pub mod expect;
+pub mod experiments;
+pub mod list;
+pub mod metrics;
+pub mod outcome;
+pub mod output;
+pub mod presets;
+pub mod program;
+pub mod report;
+pub mod run;
+pub mod scenario;
+pub mod stats;
+pub mod table;
+pub mod terminal;

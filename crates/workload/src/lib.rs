@@ -1,1 +1,50 @@
-//! (under construction)
+//! Writers and readers of files, written once over `E: Env` and run in the lab and live.
+//!
+//! A *job* is one task: what it does with which files, and when. A *plan* is all jobs of a run.
+//! `run` starts the plan's jobs, waits for them and answers with one `Report` each. Jobs emit no
+//! events of their own: what the cache does for them is seen in what the cache emits.
+//!
+//! Invariants
+//!   1. A report counts only bytes that the cache accepted.
+//!   2. A job ends early, and says so, when its `Stop` is raised, the environment shuts down, or the
+//!      cache answers with an error; the bytes until then are counted.
+//!   3. Latencies are of single calls, in a histogram of bounded size; the longest call is exact.
+//!
+//! Source: experiments.md A2 (dd, cp), C (N writers, light writer), D1 (task kinds).
+#![forbid(unsafe_code)]
+
+mod copy;
+mod dd;
+mod latency;
+mod light;
+mod plan;
+mod read;
+mod report;
+
+pub use copy::{Cp, cp};
+pub use dd::{Dd, Run, SyncAfter, dd};
+pub use latency::Latencies;
+pub use light::{LightWriter, light_writer};
+pub use plan::{Job, Plan, Work, dd_many, run, two_writers};
+pub use read::{Pattern, Reader, reader};
+pub use report::{Failure, PerSecond, Report};
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Tells all jobs of a run to come to their end. Cloned freely; raised once.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks all who hold a clone to stop.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was raised.
+    #[must_use]
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

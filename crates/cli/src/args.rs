@@ -1,0 +1,134 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  tidegate run dd                               the published dd table, in virtual time
+  tidegate run dd --policy linux-2.6.36,p1      two columns of it
+  tidegate run cp-pauses --check                judge the bands; exit 1 if one does not hold
+  tidegate run dd --set policy.p1.hz=100        change one value of the scenario
+  tidegate run dd --set device.disk.rate_factor=2 --scale 0.0625
+  tidegate run my-scenario.toml --out there     a scenario of your own
+  tidegate run dd --live /mnt/scratch           the same workload on real files
+  tidegate run dd --live /mnt/scratch --policy tidegate --device slow:rate=16MB,latency=2ms
+
+Exit status: 0 all well; 1 a band does not hold (--check) or a run failed; 2 a mistake in the
+command line or the scenario, or a folder, space or memory that is not there; 130 interrupted.";
+
+/// Re-runs published writeback experiments on Tidegate's page cache.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, about, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run an experiment and compare its columns
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Box<RunArguments>),
+    /// Show what there is to choose from
+    #[command(after_help = "Examples:\n  tidegate list\n  tidegate list policies")]
+    List {
+        /// What to show; everything without it
+        what: Option<Listed>,
+    },
+}
+
+/// What `list` can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Listed {
+    /// The built-in experiments
+    Experiments,
+    /// The presets that columns are made from
+    Policies,
+    /// Device and file-system models
+    Devices,
+}
+
+/// Arguments of `run`.
+#[derive(Args, Debug)]
+pub struct RunArguments {
+    /// Name of a built-in experiment, or a scenario file (TOML)
+    #[arg(value_name = "EXPERIMENT|FILE.toml")]
+    pub experiment: String,
+    /// Columns to run, the first is the baseline; also presets that the scenario does not name
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub policy: Vec<String>,
+    /// Change a value of the scenario, for example machine.memory_mib=512; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+    /// Runs per cell
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<u32>,
+    /// Master seed
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Part of the full size: 1, 0.5, 0.25, 0.125 ... (one over a whole number)
+    #[arg(long, value_name = "S")]
+    pub scale: Option<f64>,
+    /// Run on real threads, memory and files in this folder
+    #[arg(long, value_name = "DIR")]
+    pub live: Option<PathBuf>,
+    /// With --live: a wrapper around the files, for example slow:rate=16MB,latency=2ms
+    #[arg(long, value_name = "WRAPPER", requires = "live")]
+    pub device: Option<String>,
+    /// With --live: memory limit of the process, for example 256M, instead of the scenario's
+    #[arg(long, value_name = "SIZE", requires = "live", value_parser = size)]
+    pub memory: Option<u64>,
+    /// Folder for the results, instead of results/NAME-seedN
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Exit 1 if a band of the scenario does not hold, and name it
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// A size: a number and K, M or G (1024s).
+fn size(text: &str) -> Result<u64, String> {
+    let help = || format!("`{text}` is not a size; write for example 256M or 2G");
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().map_err(|_| help())?;
+    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => return Err(help()),
+    };
+    number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("256M"), Ok(256 << 20));
+        assert_eq!(size("2GiB"), Ok(2 << 30));
+        assert_eq!(size("4096"), Ok(4096));
+        for wrong in ["", "M", "1.5G", "12X", "0", "99999999999G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_wrapper_needs_live_files() {
+        let refused = Arguments::try_parse_from(["tidegate", "run", "dd", "--device", "slow:rate=1MB"]);
+        assert!(refused.is_err());
+    }
+}

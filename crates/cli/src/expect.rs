@@ -1,0 +1,166 @@
+//! Judges the `[[expect]]` bands of a scenario.
+
+use crate::metrics;
+use crate::outcome::Outcome;
+use crate::scenario::{CompareKind, ExpectEntry, Scenario};
+
+/// How one band came out in one row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Name of the band.
+    pub id: String,
+    /// Row.
+    pub case: String,
+    /// What was compared, in words.
+    pub what: String,
+    /// The value; `None`: a column was not run, or the metric does not apply.
+    pub value: Option<f64>,
+    /// Not below.
+    pub min: Option<f64>,
+    /// Not above.
+    pub max: Option<f64>,
+    /// Whose band it is.
+    pub source: String,
+    /// A column or the row of it was left out by the caller.
+    pub skipped: bool,
+}
+
+impl Verdict {
+    /// Whether the band holds. A value that could not be had does not hold; a skipped one does.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.skipped
+            || self.value.is_some_and(|value| {
+                self.min.is_none_or(|min| value >= min) && self.max.is_none_or(|max| value <= max)
+            })
+    }
+
+    /// One line: name, row, value, band.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let word = match (self.skipped, self.holds()) {
+            (true, _) => "not run",
+            (false, true) => "holds",
+            (false, false) => "FAILS",
+        };
+        let value = self.value.map_or_else(|| "no value".into(), |value| format!("{value:.4}"));
+        let band = match (self.min, self.max) {
+            (Some(min), Some(max)) => format!("{min} to {max}"),
+            (Some(min), None) => format!(">= {min}"),
+            (None, Some(max)) => format!("<= {max}"),
+            (None, None) => "anything".into(),
+        };
+        format!("{word:<8} {} [{}] {} = {value}, expected {band}", self.id, self.case, self.what)
+    }
+}
+
+/// All bands in all of their rows. `columns`: those that were run.
+#[must_use]
+pub fn judge(scenario: &Scenario, outcomes: &[Outcome], columns: &[String]) -> Vec<Verdict> {
+    let rows: Vec<String> =
+        scenario.rows().iter().map(|row| row.name.get_ref().clone()).collect();
+    let mut verdicts = Vec::new();
+    for expect in &scenario.expects {
+        let cases: Vec<&String> = if expect.cases.is_empty() {
+            rows.iter().collect()
+        } else {
+            expect.cases.iter().map(|case| case.get_ref()).collect()
+        };
+        for case in cases {
+            verdicts.push(judge_one(expect, case, outcomes, columns));
+        }
+    }
+    verdicts
+}
+
+fn judge_one(
+    expect: &ExpectEntry,
+    case: &str,
+    outcomes: &[Outcome],
+    columns: &[String],
+) -> Verdict {
+    let metric = expect.metric.get_ref();
+    let policy = expect.policy.get_ref();
+    let vs = expect.vs.as_ref().map(|vs| vs.get_ref());
+    let ran = |name: &String| columns.contains(name);
+    let own = mean(outcomes, case, policy, metric);
+    let base = vs.and_then(|vs| mean(outcomes, case, vs, metric));
+    let (value, what) = match (*expect.op.get_ref(), vs) {
+        (CompareKind::Ratio, Some(vs)) => {
+            (own.zip(base).map(|(own, base)| own / base), format!("{metric} of {policy} / {vs}"))
+        }
+        (CompareKind::ChangePercent, Some(vs)) => (
+            own.zip(base).map(|(own, base)| 100.0 * (own / base - 1.0)),
+            format!("{metric} of {policy} against {vs}, change in %"),
+        ),
+        _ => (own, format!("{metric} of {policy}")),
+    };
+    Verdict {
+        id: expect.id.get_ref().clone(),
+        case: case.to_owned(),
+        what,
+        value: value.filter(|value| value.is_finite()),
+        min: expect.min.as_ref().map(|min| *min.get_ref()),
+        max: expect.max.as_ref().map(|max| *max.get_ref()),
+        source: expect.source.clone(),
+        skipped: !ran(policy)
+            || vs.is_some_and(|vs| !ran(vs))
+            || (!outcomes.is_empty() && outcomes.iter().all(|outcome| outcome.case != case)),
+    }
+}
+
+/// Mean of a metric over the repetitions of a cell.
+fn mean(outcomes: &[Outcome], case: &str, policy: &str, metric: &str) -> Option<f64> {
+    let metric = metrics::by_name(metric)?;
+    let values: Vec<f64> = outcomes
+        .iter()
+        .filter(|outcome| outcome.case == case && outcome.policy == policy)
+        .filter_map(|outcome| (metric.of)(outcome))
+        .collect();
+    let samples = crate::stats::Samples::new(values, metric.better);
+    (!samples.is_empty()).then(|| samples.amean())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments;
+    use crate::outcome::Job;
+
+    fn outcome(case: &str, policy: &str, real: f64) -> Outcome {
+        let job = Job { ended_s: real, bytes: 1e6, is_heavy: true, ..Job::default() };
+        let (case, policy) = (case.into(), policy.into());
+        Outcome { case, policy, scale: 1.0, jobs: vec![job], ..Outcome::default() }
+    }
+
+    fn judge_dd(before: f64, after: f64) -> Vec<Verdict> {
+        let (scenario, _) = Scenario::load(experiments::by_name("dd").unwrap(), &[]).unwrap();
+        let cases = ["ext2", "ext3", "ext4", "xfs", "btrfs"];
+        let outcomes: Vec<Outcome> = cases
+            .iter()
+            .flat_map(|case| [outcome(case, "linux-2.6.36", before), outcome(case, "p1", after)])
+            .collect();
+        judge(&scenario, &outcomes, &["linux-2.6.36".into(), "p1".into()])
+    }
+
+    #[test]
+    fn a_band_holds_inside_and_fails_outside() {
+        let inside = judge_dd(100.0, 102.9);
+        assert_eq!(inside.len(), 10);
+        assert!(inside.iter().all(Verdict::holds));
+        assert_eq!(inside.iter().filter(|verdict| verdict.skipped).count(), 5);
+        let outside = judge_dd(100.0, 103.1);
+        assert_eq!(outside.iter().filter(|verdict| !verdict.holds()).count(), 5);
+        assert!(outside[0].line().starts_with("FAILS    A7-13-p1 [ext2] real of p1"));
+        let mirrored = judge_dd(103.2, 100.0);
+        assert_eq!(mirrored.iter().filter(|verdict| !verdict.holds()).count(), 5);
+    }
+
+    #[test]
+    fn a_value_that_could_not_be_had_does_not_hold() {
+        let (scenario, _) = Scenario::load(experiments::by_name("dd").unwrap(), &[]).unwrap();
+        let columns = ["linux-2.6.36".to_owned(), "p1".to_owned()];
+        let verdicts = judge(&scenario, &[], &columns);
+        assert!(verdicts.iter().any(|verdict| !verdict.holds() && !verdict.skipped));
+    }
+}

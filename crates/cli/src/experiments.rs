@@ -1,0 +1,34 @@
+//! The experiments that come with the program.
+
+use crate::scenario::Source;
+
+/// Name and text of each.
+pub const EXPERIMENTS: [(&str, &str); 4] = [
+    ("dd", include_str!("../../../experiments/dd.toml")),
+    ("cp-pauses", include_str!("../../../experiments/cp-pauses.toml")),
+    ("dd-many", include_str!("../../../experiments/dd-many.toml")),
+    ("two-writers", include_str!("../../../experiments/two-writers.toml")),
+];
+
+/// The built-in experiment of that name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<Source> {
+    let (name, text) = EXPERIMENTS.iter().find(|(known, _)| *known == name)?;
+    Some(Source { origin: format!("{name} (built in)"), text: (*text).to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn every_experiment_is_free_of_mistakes_and_named_as_it_is_called() {
+        for (name, _) in EXPERIMENTS {
+            let loaded = Scenario::load(by_name(name).unwrap(), &[]);
+            let (scenario, _) = loaded.unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(scenario.name.get_ref(), name);
+            assert!(!scenario.expects.is_empty(), "{name} checks nothing");
+        }
+    }
+}

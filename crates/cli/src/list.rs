@@ -1,0 +1,70 @@
+//! `tidegate list`.
+
+use core::fmt::Write as _;
+
+use crate::args::Listed;
+use crate::experiments::{self, EXPERIMENTS};
+use crate::presets::PRESETS;
+use crate::scenario::Scenario;
+
+/// The text of the list.
+#[must_use]
+pub fn list(what: Option<Listed>) -> String {
+    let mut text = String::new();
+    let wanted = |one| what.is_none_or(|what| what == one);
+    if wanted(Listed::Experiments) {
+        text.push_str("Experiments (tidegate run NAME)\n");
+        for (name, _) in EXPERIMENTS {
+            let source = experiments::by_name(name).expect("a name from the list");
+            let title = Scenario::load(source, &[]).map_or(String::new(), |loaded| loaded.0.title);
+            let _ = writeln!(text, "  {name:<14} {title}");
+        }
+        text.push('\n');
+    }
+    if wanted(Listed::Policies) {
+        text.push_str("Policies (--policy NAME; preset = \"NAME\" in a [[policy]])\n");
+        for preset in &PRESETS {
+            let _ = writeln!(text, "  {:<14} HZ {:<5} {}", preset.name, preset.hz, preset.about);
+        }
+        text.push('\n');
+    }
+    if wanted(Listed::Devices) {
+        devices(&mut text);
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+fn devices(text: &mut String) {
+    text.push_str("Device models (model = \"NAME\" in a [[device]]), with their params\n");
+    for entry in &lab::model::MODELS {
+        let _ = writeln!(text, "  {:<14} {}", entry.name, entry.summary);
+        let params = entry.params();
+        for (field, value) in params.fields().iter().zip(params.values()) {
+            let _ = writeln!(text, "      {:<24} {value} {}", field.name, field.unit.name());
+        }
+    }
+    text.push_str("\nFile systems (fs = \"NAME\" in a [[device]])\n");
+    for name in lab::fs::NAMES {
+        let summary = lab::fs::by_name(name).map_or("", |model| model.summary);
+        let _ = writeln!(text, "  {name:<14} {summary}");
+    }
+    text.push_str("\nWrappers (wrap = \"...\" in a [[device]]; --device with --live)\n");
+    text.push_str("  slow:rate=16MB,latency=2ms\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_holds_what_it_was_asked_for_and_nothing_else() {
+        let policies = list(Some(Listed::Policies));
+        assert!(policies.contains("linux-2.6.36") && !policies.contains("cp-pauses"));
+        let all = list(None);
+        for word in ["two-writers", "tidegate", "sata2010", "btrfs"] {
+            assert!(all.contains(word), "{word}");
+        }
+    }
+}

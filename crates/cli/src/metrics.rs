@@ -1,0 +1,300 @@
+//! What is measured of a run, by name: the metrics that scenarios, tables and bands speak of.
+//!
+//! All are brought back to scale 1: rates and CPU times are divided by the run's scale (fewer pages
+//! at proportionally slower devices take the same time; experiments.md A6).
+//!
+//! Pauses. One pause is one stay in `balance_dirty_pages`, with all its naps: that is what the
+//! published traces print. *Steady state* begins halfway between a run's first and last pause
+//! longer than zero; a stay that ends without sleep counts as a zero pause there. `pause_*` metrics
+//! are of steady state, except `pause_max_ms`, which is of the whole run.
+
+use crate::outcome::{Outcome, Pause};
+use crate::stats::Better;
+
+/// A metric's name, unit and direction.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Name in scenarios.
+    pub name: &'static str,
+    /// Unit in tables.
+    pub unit: &'static str,
+    /// Direction.
+    pub better: Better,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// Its value in one run; `None`: it does not apply.
+    pub of: fn(&Outcome) -> Option<f64>,
+}
+
+const fn metric(
+    name: &'static str,
+    unit: &'static str,
+    better: Better,
+    about: &'static str,
+    of: fn(&Outcome) -> Option<f64>,
+) -> Metric {
+    Metric { name, unit, better, about, of }
+}
+
+/// All metrics.
+pub const METRICS: [Metric; 22] = [
+    metric("real", "s", Better::Lower, "longest job, its sync included", real),
+    metric("mbps", "MB/s", Better::Higher, "bytes written by all jobs / real", mbps),
+    metric("system", "s", Better::Lower, "system CPU time of jobs and flushers", |o| {
+        cpu(o, |task| !task.is_interrupt, |task| task.system_s)
+    }),
+    metric("system-tasks", "s", Better::Lower, "system CPU time of the jobs alone", |o| {
+        cpu(o, |task| task.is_job, |task| task.system_s)
+    }),
+    metric("system-flusher", "s", Better::Lower, "system CPU time of flushers and reclaimer", |o| {
+        cpu(o, |task| !task.is_job && !task.is_interrupt, |task| task.system_s)
+    }),
+    metric("user", "s", Better::Lower, "user CPU time", |o| cpu(o, |_| true, |task| task.user_s)),
+    metric("pauses", "", Better::Lower, "stays in balance_dirty_pages that slept", |o| {
+        Some(count(o.pauses.iter().filter(|pause| pause.slept_ms > 0.0).count()))
+    }),
+    metric("pause_max_ms", "ms", Better::Lower, "longest pause of the run", |o| {
+        largest(o.pauses.iter().map(|pause| pause.slept_ms))
+    }),
+    metric("pause_min_ms", "ms", Better::Higher, "shortest pause in steady state", |o| {
+        smallest(steady(o).map(|pause| pause.slept_ms))
+    }),
+    metric("pause_steady_max_ms", "ms", Better::Lower, "longest pause in steady state", |o| {
+        largest(steady(o).map(|pause| pause.slept_ms))
+    }),
+    metric("pause_mean_ms", "ms", Better::Lower, "mean pause in steady state", |o| {
+        moments(o).map(|(mean, _)| mean)
+    }),
+    metric("pause_cv", "", Better::Lower, "Stddev / mean of the pauses in steady state", |o| {
+        moments(o).map(|(mean, deviation)| deviation / mean)
+    }),
+    metric("pause_zero_share", "", Better::Lower, "stays without sleep in steady state", zeros),
+    metric("write_max_ms", "ms", Better::Lower, "longest write call of the heavy jobs", |o| {
+        largest(o.jobs.iter().filter(|job| job.is_heavy).map(|job| job.call_max_ms))
+    }),
+    metric("light_p99_ms", "ms", Better::Lower, "p99 of a light writer, from when it was due", |o| {
+        largest(o.jobs.iter().filter(|job| job.is_light).map(|job| job.response_p99_ms))
+    }),
+    metric("light_max_ms", "ms", Better::Lower, "longest of a light writer, from when it was due", |o| {
+        largest(o.jobs.iter().filter(|job| job.is_light).map(|job| job.response_max_ms))
+    }),
+    metric("light_rate", "", Better::Higher, "bytes of light writers / bytes on schedule", |o| {
+        smallest(o.jobs.iter().filter(|job| job.is_light).map(|job| job.rate_share))
+    }),
+    metric("read_max_ms", "ms", Better::Lower, "longest read call", |o| {
+        largest(o.jobs.iter().filter(|job| job.is_reader).map(|job| job.call_max_ms))
+    }),
+    metric("jain", "", Better::Higher, "fairness among heavy writers while all write", |o| {
+        fairness(o, 0.0)
+    }),
+    metric("jain_end", "", Better::Higher, "the same, in the last quarter of that time", |o| {
+        fairness(o, 0.75)
+    }),
+    metric("dirty_share", "", Better::Lower, "dirty + writeback / limit, in steady state", level),
+    metric("written_mb", "MB", Better::Higher, "bytes written by all jobs", |o| {
+        Some(written(o) / 1e6 / o.scale)
+    }),
+];
+
+/// The metric of that name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|metric| metric.name == name)
+}
+
+/// Jain's index of fairness: 1 when all are equal, 1/n when one has everything.
+#[must_use]
+pub fn jain(rates: &[f64]) -> f64 {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    if squares == 0.0 { 1.0 } else { sum * sum / (count(rates.len()) * squares) }
+}
+
+/// The pauses of steady state; none before the second pause.
+pub fn steady(outcome: &Outcome) -> impl Iterator<Item = &Pause> {
+    let mut slept = outcome.pauses.iter().filter(|pause| pause.slept_ms > 0.0);
+    let first = slept.next().map_or(f64::INFINITY, |pause| pause.at_s);
+    let last = slept.next_back().map_or(f64::NEG_INFINITY, |pause| pause.at_s);
+    let from = f64::midpoint(first, last);
+    outcome.pauses.iter().filter(move |pause| pause.at_s >= from && pause.at_s <= last)
+}
+
+fn written(outcome: &Outcome) -> f64 {
+    outcome.jobs.iter().filter(|job| !job.is_reader).map(|job| job.bytes).sum()
+}
+
+fn real(outcome: &Outcome) -> Option<f64> {
+    largest(outcome.jobs.iter().map(|job| job.ended_s))
+}
+
+fn mbps(outcome: &Outcome) -> Option<f64> {
+    let real = real(outcome).filter(|real| *real > 0.0)?;
+    Some(written(outcome) / 1e6 / real / outcome.scale)
+}
+
+fn cpu(
+    outcome: &Outcome,
+    which: fn(&crate::outcome::TaskCpu) -> bool,
+    what: fn(&crate::outcome::TaskCpu) -> f64,
+) -> Option<f64> {
+    if outcome.tasks.is_empty() {
+        return None;
+    }
+    let sum: f64 = outcome.tasks.iter().filter(|task| which(task)).map(what).sum();
+    Some(sum / outcome.scale)
+}
+
+/// Mean and sample deviation of the pauses that slept, in steady state.
+fn moments(outcome: &Outcome) -> Option<(f64, f64)> {
+    let slept: Vec<f64> =
+        steady(outcome).map(|pause| pause.slept_ms).filter(|slept| *slept > 0.0).collect();
+    if slept.len() < 2 {
+        return None;
+    }
+    let mean = slept.iter().sum::<f64>() / count(slept.len());
+    let squares: f64 = slept.iter().map(|value| (value - mean).powi(2)).sum();
+    Some((mean, (squares / (count(slept.len()) - 1.0)).sqrt()))
+}
+
+fn zeros(outcome: &Outcome) -> Option<f64> {
+    let (mut all, mut zero) = (0, 0);
+    for pause in steady(outcome) {
+        all += 1;
+        zero += usize::from(pause.slept_ms == 0.0);
+    }
+    (all > 0).then(|| count(zero) / count(all))
+}
+
+/// Jain's index over the time in which all heavy writers write, from that part of it on.
+fn fairness(outcome: &Outcome, from: f64) -> Option<f64> {
+    let heavy: Vec<_> = outcome.jobs.iter().filter(|job| job.is_heavy).collect();
+    if heavy.len() < 2 {
+        return None;
+    }
+    let began = heavy.iter().map(|job| job.began_s).fold(0.0, f64::max);
+    let ended = heavy.iter().map(|job| job.moved_s).fold(f64::INFINITY, f64::min);
+    // Whole seconds only: the bytes are counted per second.
+    let first = (began + (ended - began) * from).ceil();
+    let seconds = (ended.floor() - first).max(0.0);
+    if seconds < 1.0 {
+        return None;
+    }
+    let rates: Vec<f64> = heavy
+        .iter()
+        .map(|job| {
+            let skipped = job.per_second.iter().skip(index(first));
+            skipped.take(index(seconds)).sum()
+        })
+        .collect();
+    Some(jain(&rates))
+}
+
+fn level(outcome: &Outcome) -> Option<f64> {
+    let from = steady(outcome).next()?.at_s;
+    let shares: Vec<f64> = outcome
+        .levels
+        .iter()
+        .filter(|level| level.at_s >= from && level.limit > 0.0 && level.dirty > 0.0)
+        .map(|level| (level.dirty + level.writeback) / level.limit)
+        .collect();
+    (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / count(shares.len()))
+}
+
+fn largest(values: impl Iterator<Item = f64>) -> Option<f64> {
+    values.max_by(f64::total_cmp)
+}
+
+fn smallest(values: impl Iterator<Item = f64>) -> Option<f64> {
+    values.min_by(f64::total_cmp)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+fn count(n: usize) -> f64 {
+    n as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "seconds of a run, not negative and at most a day"
+)]
+fn index(seconds: f64) -> usize {
+    seconds as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Job;
+
+    fn with_pauses(pauses: &[(f64, f64)]) -> Outcome {
+        let pauses = pauses
+            .iter()
+            .map(|(at_s, slept_ms)| Pause { at_s: *at_s, slept_ms: *slept_ms, ..Pause::default() })
+            .collect();
+        Outcome { pauses, scale: 1.0, ..Outcome::default() }
+    }
+
+    fn value(name: &str, outcome: &Outcome) -> Option<f64> {
+        (by_name(name).unwrap().of)(outcome)
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = METRICS.iter().map(|metric| metric.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), METRICS.len());
+    }
+
+    #[test]
+    fn the_trace_of_the_paper_has_its_published_figures() {
+        // Paper p1, "before": 15 calls, jiffies of 4 ms.
+        let jiffies = [56, 0, 0, 0, 0, 31, 15, 31, 15, 5, 81, 56, 15, 31, 0];
+        let trace: Vec<_> =
+            jiffies.iter().enumerate().map(|(i, j)| (i as f64, f64::from(*j) * 4.0)).collect();
+        let outcome = with_pauses(&trace);
+        assert_eq!(value("pause_max_ms", &outcome), Some(324.0));
+        assert_eq!(value("pauses", &outcome), Some(10.0));
+    }
+
+    #[test]
+    fn steady_state_is_the_second_half_of_the_time_with_pauses() {
+        let outcome =
+            with_pauses(&[(0.0, 0.0), (10.0, 100.0), (15.0, 50.0), (18.0, 0.0), (20.0, 10.0), (30.0, 0.0)]);
+        let times: Vec<_> = steady(&outcome).map(|pause| pause.at_s).collect();
+        assert_eq!(times, [15.0, 18.0, 20.0]);
+        assert_eq!(value("pause_zero_share", &outcome), Some(1.0 / 3.0));
+        assert_eq!(value("pause_mean_ms", &outcome), Some(30.0));
+        assert_eq!(value("pause_zero_share", &with_pauses(&[])), None);
+    }
+
+    #[test]
+    fn fairness_looks_at_the_common_time_only() {
+        let job = |began_s, per_second: &[f64]| Job {
+            is_heavy: true,
+            began_s,
+            moved_s: began_s + 4.0,
+            per_second: per_second.to_vec(),
+            ..Job::default()
+        };
+        let outcome = Outcome {
+            jobs: vec![
+                job(0.0, &[9.0, 9.0, 5.0, 5.0]),
+                job(2.0, &[0.0, 0.0, 5.0, 5.0, 9.0, 9.0]),
+            ],
+            scale: 1.0,
+            ..Outcome::default()
+        };
+        assert_eq!(value("jain", &outcome), Some(1.0));
+        assert!((jain(&[1.0, 0.0]) - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn rates_and_cpu_are_brought_back_to_full_scale() {
+        let job = Job { bytes: 10e6, ended_s: 10.0, is_heavy: true, ..Job::default() };
+        let outcome = Outcome { jobs: vec![job], scale: 0.125, ..Outcome::default() };
+        assert_eq!(value("mbps", &outcome), Some(8.0));
+        assert_eq!(value("real", &outcome), Some(10.0));
+    }
+}

@@ -1,0 +1,153 @@
+//! What one run came to: plain data that metrics, tables, files and plots are made from.
+
+/// CPU time of one task.
+#[derive(Clone, Debug, Default)]
+pub struct TaskCpu {
+    /// Its name.
+    pub name: String,
+    /// One of the scenario's jobs.
+    pub is_job: bool,
+    /// Not a task: the time of completions.
+    pub is_interrupt: bool,
+    /// User time.
+    pub user_s: f64,
+    /// System time.
+    pub system_s: f64,
+}
+
+/// What one job did. Times are seconds since the run began.
+#[derive(Clone, Debug, Default)]
+pub struct Job {
+    /// Its name.
+    pub name: String,
+    /// Name of its kind.
+    pub kind: &'static str,
+    /// Writes as fast as it may.
+    pub is_heavy: bool,
+    /// Writes a little on a schedule.
+    pub is_light: bool,
+    /// Only reads.
+    pub is_reader: bool,
+    /// When it began.
+    pub began_s: f64,
+    /// When its last call ended.
+    pub moved_s: f64,
+    /// When it ended, its sync included.
+    pub ended_s: f64,
+    /// Bytes moved.
+    pub bytes: f64,
+    /// Calls made.
+    pub calls: u64,
+    /// Mean call.
+    pub call_mean_ms: f64,
+    /// Median call.
+    pub call_p50_ms: f64,
+    /// 99 % of the calls are no longer.
+    pub call_p99_ms: f64,
+    /// Longest call.
+    pub call_max_ms: f64,
+    /// The same from when the call was due; zero without a schedule.
+    pub response_p99_ms: f64,
+    /// The same, longest.
+    pub response_max_ms: f64,
+    /// Bytes moved / bytes that its schedule asks for; 1 without one.
+    pub rate_share: f64,
+    /// Bytes in each second of the run.
+    pub per_second: Vec<f64>,
+    /// (length in ms, calls): its distribution.
+    pub call_lengths: Vec<(f64, u64)>,
+}
+
+/// One stay in `balance_dirty_pages`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pause {
+    /// When it ended its last decision.
+    pub at_s: f64,
+    /// Which task.
+    pub task: u32,
+    /// Which writer handle.
+    pub writer: u32,
+    /// All its naps together.
+    pub slept_ms: f64,
+    /// The longest nap.
+    pub longest_ms: f64,
+    /// Pages dirtied before it.
+    pub dirtied: f64,
+    /// Pages the writer wrote back itself.
+    pub written: f64,
+    /// The device's dirty + writeback pages at the end.
+    pub device_dirty: f64,
+    /// The device's limit then.
+    pub device_limit: f64,
+    /// The writer's rate then, pages a second.
+    pub task_ratelimit: f64,
+    /// It waited for a device without progress.
+    pub stalled: bool,
+}
+
+/// Levels at one moment, in pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Level {
+    /// When.
+    pub at_s: f64,
+    /// Dirty pages.
+    pub dirty: f64,
+    /// Pages under writeback.
+    pub writeback: f64,
+    /// Free frames.
+    pub free: f64,
+    /// Pages in the cache.
+    pub cached: f64,
+    /// Dirty limit.
+    pub limit: f64,
+    /// Background limit.
+    pub background: f64,
+    /// Resident memory of the process, bytes; zero in the lab.
+    pub resident: f64,
+}
+
+/// A counter's difference over the run.
+pub type Counter = (&'static str, f64);
+
+/// One run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Row.
+    pub case: String,
+    /// Column.
+    pub policy: String,
+    /// Number of the repetition.
+    pub replica: u32,
+    /// Its seed.
+    pub seed: u64,
+    /// Its scale.
+    pub scale: f64,
+    /// Its jobs.
+    pub jobs: Vec<Job>,
+    /// Its tasks; live: the process as one.
+    pub tasks: Vec<TaskCpu>,
+    /// Its pauses, in order of time.
+    pub pauses: Vec<Pause>,
+    /// Its levels, in order of time.
+    pub levels: Vec<Level>,
+    /// Its counters.
+    pub counters: Vec<Counter>,
+    /// Its length in its own time.
+    pub virtual_s: f64,
+    /// Its length in ours.
+    pub wall_s: f64,
+    /// Fingerprint of the trace; zero live.
+    pub trace_hash: u64,
+    /// Memory allowed, bytes.
+    pub memory_limit: f64,
+    /// Stopped before its end by an interrupt.
+    pub interrupted: bool,
+}
+
+impl Outcome {
+    /// `case/policy/replica`, the key of all tables.
+    #[must_use]
+    pub fn run_id(&self) -> String {
+        format!("{}/{}/{}", self.case, self.policy, self.replica)
+    }
+}

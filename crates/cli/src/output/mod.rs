@@ -1,0 +1,93 @@
+//! The results folder: tidy tables as CSV and Parquet, plots, the printed comparison, the scenario.
+//!
+//! Everything is written to a new folder `NAME-seedN[-...]` and nothing outside it; an existing one of
+//! that name gets a number behind. Tables are of experiments.md D2, in long form: one thing a row.
+
+mod columns;
+#[cfg(feature = "parquet")]
+mod columnar;
+mod html;
+mod plots;
+mod svg;
+mod tables;
+
+pub use columns::{Column, Data, TidyTable};
+pub use tables::{About, tables};
+
+use std::path::{Path, PathBuf};
+
+use crate::outcome::Outcome;
+
+/// How many folders of one name there may be.
+const FOLDERS_MOST: u32 = 10_000;
+
+/// Results could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the results to {}: {cause}; name another folder with --out", path.display())]
+pub struct OutputError {
+    path: PathBuf,
+    cause: String,
+}
+
+impl OutputError {
+    fn at(path: &Path) -> impl Fn(&dyn core::fmt::Display) -> Self + '_ {
+        |cause| Self { path: path.to_owned(), cause: cause.to_string() }
+    }
+}
+
+/// Makes the folder for results: the one asked for, or a new one under `results`.
+///
+/// # Errors
+/// It cannot be made.
+pub fn folder(asked: Option<&Path>, name: &str, seed: u64) -> Result<PathBuf, OutputError> {
+    if let Some(path) = asked {
+        std::fs::create_dir_all(path).map_err(|error| OutputError::at(path)(&error))?;
+        return Ok(path.to_owned());
+    }
+    let parent = Path::new("results");
+    std::fs::create_dir_all(parent).map_err(|error| OutputError::at(parent)(&error))?;
+    for number in 1..=FOLDERS_MOST {
+        let tail = if number == 1 { String::new() } else { format!("-{number}") };
+        let path = parent.join(format!("{name}-seed{seed}{tail}"));
+        match std::fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(OutputError::at(&path)(&error)),
+        }
+    }
+    let path = parent.join(name);
+    Err(OutputError::at(&path)(&"there are ten thousand folders of that name"))
+}
+
+/// Writes everything into the folder.
+///
+/// # Errors
+/// The first file that could not be written.
+pub fn write(
+    folder: &Path,
+    about: &About,
+    tables: &[TidyTable],
+    outcomes: &[Outcome],
+    printed: &str,
+) -> Result<(), OutputError> {
+    let text = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|error| OutputError::at(&path)(&error))
+    };
+    text("scenario.toml", &about.scenario_text)?;
+    text("table.txt", printed)?;
+    for table in tables {
+        let path = folder.join(format!("{}.csv", table.name));
+        table.write_csv(&path).map_err(|error| OutputError::at(&path)(&error))?;
+        #[cfg(feature = "parquet")]
+        {
+            let path = folder.join(format!("{}.parquet", table.name));
+            columnar::write(table, &path).map_err(|error| OutputError::at(&path)(&error))?;
+        }
+    }
+    let figures = plots::figures(outcomes);
+    for (name, figure) in &figures {
+        text(&format!("{name}.svg"), &figure.render())?;
+    }
+    text("report.html", &html::page(about, printed, &figures))
+}

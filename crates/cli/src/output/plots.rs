@@ -1,0 +1,159 @@
+//! Which plots a set of runs gets: dirty levels with their limits, pauses, rates of writers,
+//! resident memory. One figure a row of the table, one panel a column; the first repetition.
+//!
+//! Source: experiments.md D3, numbers 2, 3 and 14.
+
+use super::svg::{Figure, Key, Mark, PALETTE, Panel};
+use crate::outcome::{Level, Outcome};
+
+const MIB_PER_PAGE: f64 = 4096.0 / 1_048_576.0;
+/// Writers whose rates are drawn one by one.
+const WRITERS_MOST: usize = 7;
+const TIME: &str = "time (s)";
+
+/// (file name, figure), in the order of the report.
+pub(super) fn figures(outcomes: &[Outcome]) -> Vec<(String, Figure)> {
+    let mut cases: Vec<&str> = Vec::new();
+    for outcome in outcomes {
+        if !cases.contains(&outcome.case.as_str()) {
+            cases.push(&outcome.case);
+        }
+    }
+    let mut figures = Vec::new();
+    for case in cases {
+        let first = outcomes.iter().filter(|outcome| outcome.case == case).map(|o| o.replica).min();
+        let runs: Vec<&Outcome> = outcomes
+            .iter()
+            .filter(|outcome| outcome.case == case && Some(outcome.replica) == first)
+            .collect();
+        if runs.iter().any(|run| run.pauses.iter().any(|pause| pause.slept_ms > 0.0)) {
+            figures.push((format!("pauses-{case}"), pauses(case, &runs)));
+        }
+        figures.push((format!("levels-{case}"), levels(case, &runs)));
+        if runs.iter().any(|run| run.jobs.iter().filter(|job| !job.is_reader).count() > 1) {
+            figures.push((format!("rates-{case}"), rates(case, &runs)));
+        }
+        if runs.iter().any(|run| run.levels.iter().any(|level| level.resident > 0.0)) {
+            figures.push((format!("memory-{case}"), memory(case, &runs)));
+        }
+    }
+    figures
+}
+
+fn pauses(case: &str, runs: &[&Outcome]) -> Figure {
+    let panel = |run: &&Outcome| {
+        let mut zero = Vec::new();
+        let mut slept = Vec::new();
+        for pause in &run.pauses {
+            let list = if pause.slept_ms > 0.0 { &mut slept } else { &mut zero };
+            list.push((pause.at_s, pause.slept_ms));
+        }
+        let marks = vec![
+            Mark::Dots { points: zero, colour: PALETTE[1] },
+            Mark::Dots { points: slept, colour: PALETTE[0] },
+        ];
+        Panel { title: run.policy.clone(), marks }
+    };
+    Figure {
+        title: format!("{case}: pauses of writers in balance_dirty_pages"),
+        x_label: TIME,
+        y_label: "pause (ms)",
+        legend: vec![
+            ("slept".into(), PALETTE[0], Key::Dot),
+            ("entered, did not sleep".into(), PALETTE[1], Key::Dot),
+        ],
+        panels: runs.iter().map(panel).collect(),
+    }
+}
+
+fn levels(case: &str, runs: &[&Outcome]) -> Figure {
+    let panel = |run: &&Outcome| {
+        let line = |of: fn(&Level) -> f64, colour, dashed| Mark::Line {
+            points: run.levels.iter().map(|l| (l.at_s, of(l) * MIB_PER_PAGE)).collect(),
+            colour,
+            dashed,
+        };
+        let marks = vec![
+            line(|level| level.limit, PALETTE[1], true),
+            line(|level| level.background, PALETTE[4], true),
+            line(|level| level.dirty + level.writeback, PALETTE[0], false),
+            line(|level| level.writeback, PALETTE[2], false),
+        ];
+        Panel { title: run.policy.clone(), marks }
+    };
+    Figure {
+        title: format!("{case}: dirty pages and their limits"),
+        x_label: TIME,
+        y_label: "MiB (scaled)",
+        legend: vec![
+            ("dirty limit".into(), PALETTE[1], Key::Dashed),
+            ("background limit".into(), PALETTE[4], Key::Dashed),
+            ("dirty + writeback".into(), PALETTE[0], Key::Solid),
+            ("writeback".into(), PALETTE[2], Key::Solid),
+        ],
+        panels: runs.iter().map(panel).collect(),
+    }
+}
+
+fn rates(case: &str, runs: &[&Outcome]) -> Figure {
+    let names: Vec<String> = runs
+        .first()
+        .map(|run| {
+            let writers = run.jobs.iter().filter(|job| !job.is_reader);
+            writers.take(WRITERS_MOST).map(|job| job.name.clone()).collect()
+        })
+        .unwrap_or_default();
+    let panel = |run: &&Outcome| {
+        let marks = run
+            .jobs
+            .iter()
+            .filter(|job| !job.is_reader)
+            .take(WRITERS_MOST)
+            .zip(PALETTE)
+            .map(|(job, colour)| Mark::Line {
+                points: (1_u32..)
+                    .zip(&job.per_second)
+                    .map(|(second, bytes)| (f64::from(second), bytes / 1e6 / run.scale))
+                    .collect(),
+                colour,
+                dashed: false,
+            })
+            .collect();
+        Panel { title: run.policy.clone(), marks }
+    };
+    Figure {
+        title: format!("{case}: what each writer writes into the cache (first {})", names.len()),
+        x_label: TIME,
+        y_label: "MB/s at full scale",
+        legend: names.into_iter().zip(PALETTE).map(|(n, colour)| (n, colour, Key::Solid)).collect(),
+        panels: runs.iter().map(panel).collect(),
+    }
+}
+
+fn memory(case: &str, runs: &[&Outcome]) -> Figure {
+    let panel = |run: &&Outcome| {
+        let mib = |value: f64| value / 1_048_576.0;
+        let flat = |value: f64| run.levels.iter().map(|level| (level.at_s, mib(value))).collect();
+        let marks = vec![
+            Mark::Line { points: flat(run.memory_limit * 1.05), colour: PALETTE[4], dashed: true },
+            Mark::Line { points: flat(run.memory_limit), colour: PALETTE[1], dashed: true },
+            Mark::Line {
+                points: run.levels.iter().map(|l| (l.at_s, mib(l.resident))).collect(),
+                colour: PALETTE[0],
+                dashed: false,
+            },
+        ];
+        Panel { title: run.policy.clone(), marks }
+    };
+    Figure {
+        title: format!("{case}: resident memory of the process"),
+        x_label: TIME,
+        y_label: "MiB",
+        legend: vec![
+            ("limit".into(), PALETTE[1], Key::Dashed),
+            ("limit + 5 %".into(), PALETTE[4], Key::Dashed),
+            ("resident (pinned included)".into(), PALETTE[0], Key::Solid),
+        ],
+        panels: runs.iter().map(panel).collect(),
+    }
+}

@@ -1,0 +1,268 @@
+//! Outcomes as the tidy tables of experiments.md D2.
+
+use super::columns::{Column, Data, TidyTable};
+use crate::metrics::METRICS;
+use crate::outcome::Outcome;
+use crate::report::Comparison;
+
+/// What all runs have in common.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// One line about it.
+    pub title: String,
+    /// Where the scenario came from, with overrides.
+    pub scenario_id: String,
+    /// Its text as it was run.
+    pub scenario_text: String,
+    /// Fingerprint of the text.
+    pub scenario_sha256: String,
+    /// Master seed.
+    pub master_seed: u64,
+    /// Seconds since 1970 when it was started.
+    pub started: i64,
+    /// Name of the machine.
+    pub host: String,
+    /// On files, not in the lab.
+    pub live: bool,
+}
+
+/// All tables.
+#[must_use]
+pub fn tables(about: &About, outcomes: &[Outcome], compared: &[Comparison]) -> Vec<TidyTable> {
+    vec![
+        runs(about, outcomes),
+        samples(outcomes),
+        series(outcomes),
+        counters(outcomes),
+        events(outcomes),
+        compare(about, compared),
+    ]
+}
+
+macro_rules! table {
+    ($name:literal, $rows:expr, { $($column:literal: $kind:ident = |$row:pat_param| $value:expr,)* }) => {
+        TidyTable::new($name, vec![$(Column {
+            name: $column,
+            data: Data::$kind($rows.iter().map(|$row| $value).collect()),
+        },)*])
+    };
+}
+
+fn runs(about: &About, outcomes: &[Outcome]) -> TidyTable {
+    let version = concat!("tidegate ", env!("CARGO_PKG_VERSION"));
+    table!("runs", outcomes, {
+        "run_id": Text = |run| run.run_id(),
+        "experiment": Text = |_| about.experiment.clone(),
+        "scenario_id": Text = |_| about.scenario_id.clone(),
+        "mode": Text = |_| if about.live { "live" } else { "lab" }.to_owned(),
+        "case": Text = |run| run.case.clone(),
+        "policy": Text = |run| run.policy.clone(),
+        "replica": Whole = |run| i64::from(run.replica),
+        "rng_master": Text = |_| about.master_seed.to_string(),
+        "seed": Text = |run| format!("{:016x}", run.seed),
+        "scale": Real = |run| run.scale,
+        "version": Text = |_| version.to_owned(),
+        "host": Text = |_| about.host.clone(),
+        "started": Whole = |_| about.started,
+        "wall_s": Real = |run| run.wall_s,
+        "virt_s": Real = |run| run.virtual_s,
+        "memory_limit_bytes": Real = |run| run.memory_limit,
+        "scenario_sha256": Text = |_| about.scenario_sha256.clone(),
+        "trace_hash": Text = |run| format!("{:016x}", run.trace_hash),
+        "interrupted": Flag = |run| run.interrupted,
+    })
+}
+
+struct Sample {
+    run: String,
+    kind: &'static str,
+    task: String,
+    metric: &'static str,
+    unit: &'static str,
+    better: &'static str,
+    at: f64,
+    value: f64,
+    weight: i64,
+}
+
+fn samples(outcomes: &[Outcome]) -> TidyTable {
+    let mut rows = Vec::new();
+    for outcome in outcomes {
+        let run = outcome.run_id();
+        for metric in &METRICS {
+            if let Some(value) = (metric.of)(outcome) {
+                rows.push(Sample {
+                    run: run.clone(),
+                    kind: "run",
+                    task: String::new(),
+                    metric: metric.name,
+                    unit: metric.unit,
+                    better: metric.better.name(),
+                    at: outcome.virtual_s,
+                    value,
+                    weight: 1,
+                });
+            }
+        }
+        for job in &outcome.jobs {
+            for (length, calls) in &job.call_lengths {
+                rows.push(Sample {
+                    run: run.clone(),
+                    kind: job.kind,
+                    task: job.name.clone(),
+                    metric: "call_ms",
+                    unit: "ms",
+                    better: "lower",
+                    at: f64::NAN,
+                    value: *length,
+                    weight: i64::try_from(*calls).unwrap_or(i64::MAX),
+                });
+            }
+        }
+    }
+    table!("samples", rows, {
+        "run_id": Text = |row| row.run.clone(),
+        "phase": Text = |_| "run".to_owned(),
+        "task_kind": Text = |row| row.kind.to_owned(),
+        "task_id": Text = |row| row.task.clone(),
+        "metric": Text = |row| row.metric.to_owned(),
+        "unit": Text = |row| row.unit.to_owned(),
+        "better": Text = |row| row.better.to_owned(),
+        "t_virt_s": Real = |row| row.at,
+        "value": Real = |row| row.value,
+        "weight": Whole = |row| row.weight,
+    })
+}
+
+struct Point {
+    run: String,
+    at: f64,
+    scope: String,
+    metric: &'static str,
+    value: f64,
+    unit: &'static str,
+    kind: &'static str,
+}
+
+fn series(outcomes: &[Outcome]) -> TidyTable {
+    let mut rows = Vec::new();
+    for outcome in outcomes {
+        let run = outcome.run_id();
+        for level in &outcome.levels {
+            let levels = [
+                ("nr_dirty", level.dirty, "pages"),
+                ("nr_writeback", level.writeback, "pages"),
+                ("nr_free_pages", level.free, "pages"),
+                ("nr_file_pages", level.cached, "pages"),
+                ("nr_dirty_threshold", level.limit, "pages"),
+                ("nr_dirty_background_threshold", level.background, "pages"),
+                ("resident", level.resident, "bytes"),
+            ];
+            rows.extend(levels.into_iter().filter(|(_, value, _)| !(value.abs() == 0.0 && outcome.trace_hash != 0)).map(|(metric, value, unit)| Point {
+                run: run.clone(),
+                at: level.at_s,
+                scope: "global".into(),
+                metric,
+                value,
+                unit,
+                kind: "level",
+            }));
+        }
+        for job in &outcome.jobs {
+            for (second, bytes) in (1_u32..).zip(&job.per_second) {
+                rows.push(Point {
+                    run: run.clone(),
+                    at: f64::from(second),
+                    scope: format!("task:{}", job.name),
+                    metric: "bytes",
+                    value: *bytes,
+                    unit: "bytes",
+                    kind: "delta",
+                });
+            }
+        }
+    }
+    table!("series", rows, {
+        "run_id": Text = |row| row.run.clone(),
+        "t_virt_s": Real = |row| row.at,
+        "scope": Text = |row| row.scope.clone(),
+        "metric": Text = |row| row.metric.to_owned(),
+        "value": Real = |row| row.value,
+        "unit": Text = |row| row.unit.to_owned(),
+        "kind": Text = |row| row.kind.to_owned(),
+    })
+}
+
+fn counters(outcomes: &[Outcome]) -> TidyTable {
+    let mut rows: Vec<(String, String, String, f64)> = Vec::new();
+    for outcome in outcomes {
+        let run = outcome.run_id();
+        for (counter, delta) in &outcome.counters {
+            rows.push((run.clone(), "global".into(), (*counter).to_owned(), *delta));
+        }
+        for task in &outcome.tasks {
+            let scope = format!("task:{}", task.name);
+            rows.push((run.clone(), scope.clone(), "user_us".into(), task.user_s * 1e6));
+            rows.push((run.clone(), scope, "sys_us".into(), task.system_s * 1e6));
+        }
+        for job in &outcome.jobs {
+            let scope = format!("task:{}", job.name);
+            let counter = if job.is_reader { "bytes_read" } else { "bytes_written" };
+            rows.push((run.clone(), scope, counter.into(), job.bytes));
+        }
+    }
+    table!("counters", rows, {
+        "run_id": Text = |row| row.0.clone(),
+        "phase": Text = |_| "run".to_owned(),
+        "scope": Text = |row| row.1.clone(),
+        "counter": Text = |row| row.2.clone(),
+        "delta": Real = |row| row.3,
+    })
+}
+
+fn events(outcomes: &[Outcome]) -> TidyTable {
+    let rows: Vec<_> = outcomes
+        .iter()
+        .flat_map(|outcome| {
+            let run = outcome.run_id();
+            outcome.pauses.iter().map(move |pause| (run.clone(), *pause))
+        })
+        .collect();
+    table!("events", rows, {
+        "run_id": Text = |row| row.0.clone(),
+        "t_virt_s": Real = |row| row.1.at_s,
+        "task_id": Whole = |row| i64::from(row.1.task),
+        "writer": Whole = |row| i64::from(row.1.writer),
+        "kind": Text = |_| "bdp_pause".to_owned(),
+        "reason": Text = |row| if row.1.stalled { "NOPROGRESS" } else { "OVERSHARE" }.to_owned(),
+        "delay_us": Real = |row| row.1.slept_ms * 1e3,
+        "longest_nap_us": Real = |row| row.1.longest_ms * 1e3,
+        "pages": Real = |row| row.1.dirtied,
+        "pages_written": Real = |row| row.1.written,
+        "device_dirty_pages": Real = |row| row.1.device_dirty,
+        "device_limit_pages": Real = |row| row.1.device_limit,
+        "task_ratelimit_pages_per_s": Real = |row| row.1.task_ratelimit,
+    })
+}
+
+fn compare(about: &About, rows: &[Comparison]) -> TidyTable {
+    let or_nan = |value: Option<f64>| value.unwrap_or(f64::NAN);
+    table!("compare", rows, {
+        "experiment": Text = |_| about.experiment.clone(),
+        "operation": Text = |row| row.operation.clone(),
+        "stat": Text = |row| row.stat.clone(),
+        "base_policy": Text = |row| row.base_policy.clone(),
+        "policy": Text = |row| row.policy.clone(),
+        "base_value": Real = |row| or_nan(row.base_value),
+        "value": Real = |row| or_nan(row.value),
+        "pct": Real = |row| or_nan(row.percent),
+        "n_base": Whole = |row| row.n_base,
+        "n": Whole = |row| row.n,
+        "p_value": Real = |row| or_nan(row.p_value),
+        "starred": Flag = |row| row.starred,
+        "published_base": Real = |row| or_nan(row.published_base),
+        "published_value": Real = |row| or_nan(row.published),
+    })
+}

@@ -1,0 +1,69 @@
+//! Presets: which law, which clock and which flusher a column of an experiment stands for.
+//!
+//! One table. A column of a scenario names a preset and may change single keys of it.
+//!
+//! Source: mechanisms.md 5.3 (2.6.36), 5.4 (p1), 5.5-5.6 (6.12), 6.2 (flushers); HZ of p1's traces:
+//! experiments.md 0.7 (250 before, 1000 after).
+
+use policy::dirty::Law;
+use policy::writeback::FlushTunables;
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// Name in scenarios and on the command line.
+    pub name: &'static str,
+    /// One line about it.
+    pub about: &'static str,
+    /// The law of dirty throttling.
+    pub law: Law,
+    /// Ticks per second of its arithmetic.
+    pub hz: u32,
+    /// How its flusher works.
+    pub flush: FlushTunables,
+}
+
+/// All presets, in the order of history.
+pub const PRESETS: [Preset; 5] = [
+    Preset {
+        name: "linux-2.6.36",
+        about: "a throttled writer writes pages back itself, then naps",
+        law: Law::ForegroundWriteback,
+        hz: 250,
+        flush: FlushTunables::linux_2_6_36(),
+    },
+    Preset {
+        name: "p1",
+        about: "paper p1: writers only sleep; soft region with a fixed 100 MiB/s",
+        law: Law::SoftRegion { measured: false },
+        hz: 250,
+        flush: FlushTunables::linux_2_6_36(),
+    },
+    Preset {
+        name: "p1-measured",
+        about: "paper p1 with the device's measured bandwidth",
+        law: Law::SoftRegion { measured: true },
+        hz: 1000,
+        flush: FlushTunables::linux_2_6_36(),
+    },
+    Preset {
+        name: "linux-6.12",
+        about: "rate-based: each writer gets a rate that a control loop adjusts",
+        law: Law::RateBased,
+        hz: 250,
+        flush: FlushTunables::linux_6_12(),
+    },
+    Preset {
+        name: "tidegate",
+        about: "Tidegate's own: rate-based, writeback in flight bounded by device time",
+        law: Law::RateBased,
+        hz: 1000,
+        flush: FlushTunables::tidegate(),
+    },
+];
+
+/// The preset of that name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}

@@ -1,0 +1,289 @@
+//! What the program does: load, run, compare, write, judge, and say how it ended.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use policy::units::Bytes;
+use sha2::{Digest as _, Sha256};
+use workload::Stop;
+
+use crate::args::{Arguments, Command, RunArguments};
+use crate::expect::{self, Verdict};
+use crate::experiments::{self, EXPERIMENTS};
+use crate::outcome::Outcome;
+use crate::output::{self, About, OutputError};
+use crate::presets::{self, PRESETS};
+use crate::report::Report;
+use crate::run::{self, Cell, Column, Live, LiveFiles, RunError, World};
+use crate::scenario::{LoadError, Override, OverrideError, Scenario, Source, choices};
+use crate::terminal::{self, Progress};
+use crate::list;
+
+const OK: u8 = 0;
+const FAILED: u8 = 1;
+const MISTAKE: u8 = 2;
+const INTERRUPTED: u8 = 130;
+
+/// The program cannot begin or end its work: always with what to do about it.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    Override(#[from] OverrideError),
+    #[error("{0}")]
+    Usage(String),
+    #[error(transparent)]
+    Output(#[from] OutputError),
+}
+
+/// Does what the command line says.
+#[must_use]
+pub fn main(arguments: Arguments) -> ExitCode {
+    let ended = match arguments.command {
+        Command::List { what } => {
+            terminal::print(&list::list(what));
+            Ok(OK)
+        }
+        Command::Run(arguments) => run(&arguments),
+    };
+    ExitCode::from(ended.unwrap_or_else(|trouble| {
+        match &trouble {
+            Trouble::Load(LoadError::Mistakes(mistakes)) => {
+                terminal::complain(&mistakes.render(terminal::colour()));
+            }
+            other => terminal::complain(&format!("tidegate: {other}")),
+        }
+        MISTAKE
+    }))
+}
+
+fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
+    let (scenario, source) = load(arguments)?;
+    let columns = columns(&scenario, &arguments.policy)?;
+    let stop = Stop::default();
+    let files = LiveFiles::default();
+    let world = world(arguments, &files)?;
+    stop_at_interrupt(&stop, &files);
+    let cells = cells(&scenario, &columns, &world);
+    let replicas = *scenario.run.replicas.get_ref();
+    let orders = run::orders(&cells, replicas, scenario.run.seed);
+    // Made before the work, so that a folder that cannot be made does not cost the results.
+    let name = scenario.name.get_ref();
+    let folder = output::folder(arguments.out.as_deref(), name, scenario.run.seed)?;
+    let progress = Progress::new(orders.len());
+    let results = run::run_all(&orders, &world, &stop, &progress);
+    progress.finish();
+    let mut code = OK;
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for (order, result) in orders.iter().zip(results) {
+        match result {
+            Some(Ok(outcome)) if !outcome.interrupted => outcomes.push(outcome),
+            Some(Err(error)) => {
+                code = code.max(status(&error));
+                let Cell { case, policy, .. } = &order.cell;
+                terminal::complain(&format!("tidegate: {case} {policy} #{}: {error}", order.replica));
+            }
+            Some(Ok(_)) | None => {}
+        }
+    }
+    let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+    let about = about(&scenario, &source, &world);
+    let verdicts = finish(&scenario, &about, &outcomes, &names, &folder)?;
+    if stop.is_raised() {
+        terminal::complain("tidegate: interrupted; the runs that had ended are in the results");
+        return Ok(INTERRUPTED);
+    }
+    if arguments.check {
+        code = code.max(check(&verdicts));
+    }
+    Ok(code)
+}
+
+/// Prints the comparison and writes the results.
+fn finish(
+    scenario: &Scenario,
+    about: &About,
+    outcomes: &[Outcome],
+    columns: &[String],
+    folder: &Path,
+) -> Result<Vec<Verdict>, Trouble> {
+    let report = Report::new(scenario, outcomes, columns.to_vec());
+    let verdicts = expect::judge(scenario, outcomes, columns);
+    let mut text = if outcomes.is_empty() { String::new() } else { report.render() };
+    if !verdicts.is_empty() && !outcomes.is_empty() {
+        text.push_str("\nExpectations\n");
+        for verdict in &verdicts {
+            text.push_str(&format!("  {}\n", verdict.line()));
+        }
+    }
+    terminal::print(&text);
+    let tables = output::tables(about, outcomes, &report.comparisons());
+    output::write(folder, about, &tables, outcomes, &text)?;
+    terminal::print(&format!("\nResults: {} (begin with report.html)\n", folder.display()));
+    Ok(verdicts)
+}
+
+/// Names every band that does not hold.
+fn check(verdicts: &[Verdict]) -> u8 {
+    let judged = verdicts.iter().filter(|verdict| !verdict.skipped).count();
+    let failed: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.holds()).collect();
+    for verdict in &failed {
+        terminal::complain(&format!("tidegate: {}\n  band of: {}", verdict.line(), verdict.source));
+    }
+    if judged == 0 {
+        terminal::complain("tidegate: --check: no band applies to the rows and columns that were run");
+    }
+    if failed.is_empty() { OK } else { FAILED }
+}
+
+fn load(arguments: &RunArguments) -> Result<(Scenario, Source), Trouble> {
+    let name = &arguments.experiment;
+    let source = match experiments::by_name(name) {
+        Some(source) => source,
+        None => file(name)?,
+    };
+    let mut overrides = Vec::new();
+    for set in &arguments.set {
+        overrides.push(Override::parse(set)?);
+    }
+    if let Some(scale) = arguments.scale {
+        // As a float: TOML tells 1 from 1.0, and so does the schema's message.
+        overrides.push(Override::new(&["run", "scale"], format!("{scale:?}")));
+    }
+    if let Some(replicas) = arguments.replicas {
+        overrides.push(Override::new(&["run", "replicas"], replicas));
+    }
+    if let Some(seed) = arguments.seed {
+        overrides.push(Override::new(&["run", "seed"], seed));
+    }
+    Ok(Scenario::load(source, &overrides)?)
+}
+
+fn file(name: &str) -> Result<Source, Trouble> {
+    match std::fs::read_to_string(name) {
+        Ok(text) => Ok(Source { origin: name.to_owned(), text }),
+        Err(error) if Path::new(name).extension().is_some() || name.contains('/') => {
+            Err(Trouble::Usage(format!("cannot read the scenario {name}: {error}")))
+        }
+        Err(_) => {
+            let known = EXPERIMENTS.map(|(known, _)| known);
+            Err(Trouble::Usage(format!(
+                "there is no experiment `{name}`; {}; or name a scenario file",
+                choices(name, known)
+            )))
+        }
+    }
+}
+
+fn columns(scenario: &Scenario, asked: &[String]) -> Result<Vec<Column>, Trouble> {
+    if asked.is_empty() {
+        return Ok(scenario.policies.iter().map(Column::of).collect());
+    }
+    let mut columns: Vec<Column> = Vec::new();
+    for name in asked {
+        if columns.iter().any(|column| column.name == *name) {
+            return Err(Trouble::Usage(format!("--policy names `{name}` twice; name it once")));
+        }
+        let own = scenario.policies.iter().find(|policy| policy.name.get_ref() == name);
+        let column = own.map(Column::of).or_else(|| presets::by_name(name).map(Column::plain));
+        columns.push(column.ok_or_else(|| {
+            let own = scenario.policies.iter().map(|policy| policy.name.get_ref().as_str());
+            let mut known: Vec<&str> = own.collect();
+            known.extend(PRESETS.iter().map(|p| p.name).filter(|preset| {
+                !scenario.policies.iter().any(|policy| policy.name.get_ref() == preset)
+            }));
+            Trouble::Usage(format!("--policy: unknown policy `{name}`; {}", choices(name, known)))
+        })?);
+    }
+    Ok(columns)
+}
+
+fn world(arguments: &RunArguments, files: &LiveFiles) -> Result<World, Trouble> {
+    let Some(dir) = &arguments.live else { return Ok(World::Lab) };
+    if let Some(wrap) = &arguments.device
+        && let Err(problem) = crate::catalogue::check_wrap(wrap)
+    {
+        return Err(Trouble::Usage(format!("--device {wrap}: {problem}")));
+    }
+    let live = Live {
+        dir: dir.clone(),
+        wrap: arguments.device.clone(),
+        memory: arguments.memory.map(Bytes),
+        files: files.clone(),
+    };
+    live.check_dir().map_err(|error| Trouble::Usage(error.to_string()))?;
+    Ok(World::Live(live))
+}
+
+/// Every row with every column. On files there are no models: rows that differ in nothing else are
+/// one.
+fn cells(scenario: &Scenario, columns: &[Column], world: &World) -> Vec<Cell> {
+    let mut rows = scenario.rows();
+    if matches!(world, World::Live(_)) {
+        let key = |row: &crate::scenario::CaseEntry| {
+            let count = row.count.as_ref().map(|count| *count.get_ref());
+            (count, row.file_mib.as_ref().map(|file| file.get_ref().to_bits()))
+        };
+        let mut seen = Vec::new();
+        let before = rows.len();
+        rows.retain(|row| {
+            let new = !seen.contains(&key(row));
+            seen.push(key(row));
+            new
+        });
+        if rows.len() < before {
+            for row in &mut rows {
+                let span = row.name.span();
+                let name = match key(row).0 {
+                    Some(count) => format!("live-{count}"),
+                    None => "live".to_owned(),
+                };
+                row.name = toml::Spanned::new(span, name);
+            }
+        }
+    }
+    let pairs = rows.iter().flat_map(|row| columns.iter().map(move |column| (row, column)));
+    pairs.map(|(row, column)| Cell::resolve(scenario, row, column)).collect()
+}
+
+/// The first interrupt ends the runs that are under way; a second one ends the program.
+fn stop_at_interrupt(stop: &Stop, files: &LiveFiles) {
+    let (stop, files) = (stop.clone(), files.clone());
+    let handler = ctrlc::set_handler(move || {
+        if stop.is_raised() {
+            files.remove_all();
+            std::process::exit(i32::from(INTERRUPTED));
+        }
+        stop.raise();
+        terminal::complain("tidegate: stopping; once more to stop at once");
+    });
+    if let Err(error) = handler {
+        terminal::complain(&format!("tidegate: interrupts will not be clean: {error}"));
+    }
+}
+
+fn status(error: &RunError) -> u8 {
+    match error {
+        RunError::Impossible(_) | RunError::Os(_) => MISTAKE,
+        _ => FAILED,
+    }
+}
+
+fn about(scenario: &Scenario, source: &Source, world: &World) -> About {
+    let digest = Sha256::digest(source.text.as_bytes());
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    About {
+        experiment: scenario.name.get_ref().clone(),
+        title: scenario.title.clone(),
+        scenario_id: source.origin.clone(),
+        scenario_text: source.text.clone(),
+        scenario_sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        master_seed: scenario.run.seed,
+        started: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        host: host.trim().to_owned(),
+        live: matches!(world, World::Live(_)),
+    }
+}

@@ -1,0 +1,314 @@
+//! One cell of the table, resolved: a row and a column of a scenario as numbers that a run needs.
+//!
+//! Scaling (experiments.md A6) happens here and nowhere else: memory, files and device rates by the
+//! scale; times, blocks and HZ not.
+
+use policy::dirty::{Threshold, Tunables};
+use policy::units::{Bytes, Nanos, Pages};
+use policy::writeback::FlushTunables;
+use workload::{Cp, Dd, LightWriter, Pattern, Reader, SyncAfter};
+
+use crate::presets::{self, Preset};
+use crate::scenario::{CaseEntry, OrderKind, PolicyEntry, Scenario, SyncKind, TaskEntry, TaskKind};
+
+/// Pages of one mebibyte.
+const PAGES_PER_MIB: f64 = 256.0;
+/// Block of a light writer.
+const LIGHT_BLOCK_KIB: f64 = 4.0;
+/// Block of all others.
+const BLOCK_KIB: f64 = 1024.0;
+/// Block of `cp`: coreutils of 2010.
+const CP_BLOCK_KIB: f64 = 32.0;
+
+/// A device of a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceSpec {
+    /// Its name in the scenario.
+    pub id: String,
+    /// Model.
+    pub model: String,
+    /// File system.
+    pub fs: Option<String>,
+    /// Wrappers.
+    pub wrap: Option<String>,
+    /// Rates times this.
+    pub rate_factor: f64,
+    /// Parameters that differ from the model's, before scaling.
+    pub params: Vec<(String, u64)>,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, Debug)]
+pub enum JobKind {
+    /// Writes a file.
+    Dd(Dd),
+    /// Copies a file.
+    Cp(Cp),
+    /// Writes a little on a schedule.
+    Light(LightWriter),
+    /// Reads a file.
+    Read(Reader),
+}
+
+impl JobKind {
+    /// Name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dd(_) => "dd",
+            Self::Cp(_) => "cp",
+            Self::Light(_) => "light_writer",
+            Self::Read(_) => "reader",
+        }
+    }
+}
+
+/// A job of a cell: one task and its file.
+#[derive(Clone, Debug)]
+pub struct JobSpec {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub kind: JobKind,
+    /// Index of the device its file is on.
+    pub device: usize,
+    /// Index of the device that `cp` reads from.
+    pub from: Option<usize>,
+    /// How long after the beginning it starts.
+    pub start_after: Nanos,
+    /// Bytes its file will have at most.
+    pub file_bytes: Bytes,
+}
+
+/// One cell.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Row.
+    pub case: String,
+    /// Column.
+    pub policy: String,
+    /// Part of the full size.
+    pub scale: f64,
+    /// One over it.
+    pub shrink: u64,
+    /// CPUs.
+    pub cpus: u32,
+    /// Memory for pages.
+    pub memory: Pages,
+    /// The law and its limits.
+    pub dirty: Tunables,
+    /// The flusher.
+    pub flush: FlushTunables,
+    /// Ticks per second.
+    pub hz: u32,
+    /// Devices.
+    pub devices: Vec<DeviceSpec>,
+    /// Jobs.
+    pub jobs: Vec<JobSpec>,
+    /// Time between samples of the levels.
+    pub sample: Nanos,
+    /// Longest run.
+    pub longest: Nanos,
+}
+
+/// A column, resolved.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// What it is made from.
+    pub preset: Preset,
+}
+
+impl Column {
+    /// The column of a checked scenario.
+    #[must_use]
+    pub fn of(entry: &PolicyEntry) -> Self {
+        let name = entry.name.get_ref();
+        let preset = entry.preset.as_ref().map_or(name, |preset| preset.get_ref());
+        let mut preset = *presets::by_name(preset).expect("a loaded scenario names known presets");
+        if let Some(hz) = &entry.hz {
+            preset.hz = *hz.get_ref();
+        }
+        Self { name: name.clone(), preset }
+    }
+
+    /// A column that is a preset and nothing else.
+    #[must_use]
+    pub fn plain(preset: &Preset) -> Self {
+        Self { name: preset.name.to_owned(), preset: *preset }
+    }
+}
+
+impl Cell {
+    /// Resolves a row and a column of a scenario that was checked.
+    #[must_use]
+    pub fn resolve(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Self {
+        let scale = *scenario.run.scale.get_ref();
+        let machine = &scenario.machine;
+        let memory = Pages(whole(*machine.memory_mib.get_ref() * PAGES_PER_MIB * scale));
+        let limit = |mib: &Option<toml::Spanned<f64>>, percent: &Option<toml::Spanned<u8>>, or| {
+            match (mib, percent) {
+                (Some(mib), _) => Threshold::Pages(
+                    Pages(whole(*mib.get_ref() * PAGES_PER_MIB * scale)).at_least(Pages(1)),
+                ),
+                (None, Some(percent)) => Threshold::Percent(*percent.get_ref()),
+                (None, None) => Threshold::Percent(or),
+            }
+        };
+        let cpus = *machine.cpus.get_ref();
+        let preset = column.preset;
+        let dirty = Tunables {
+            law: preset.law,
+            hz: preset.hz,
+            cpus,
+            memory,
+            dirty: limit(&machine.dirty_mib, &machine.dirty_percent, 20),
+            background: limit(&machine.background_mib, &machine.background_percent, 10),
+        };
+        Self {
+            case: row.name.get_ref().clone(),
+            policy: column.name.clone(),
+            scale,
+            shrink: whole(1.0 / scale),
+            cpus,
+            memory,
+            dirty,
+            flush: preset.flush,
+            hz: preset.hz,
+            devices: devices(scenario, row),
+            jobs: jobs(scenario, row, scale),
+            sample: millis(*scenario.run.sample_ms.get_ref()),
+            longest: seconds(*scenario.run.max_s.get_ref()),
+        }
+    }
+
+    /// Bytes that all files together need on a device, those that are read included.
+    #[must_use]
+    pub fn bytes_on_disk(&self) -> Bytes {
+        let sources = self.jobs.iter().filter(|job| job.from.is_some());
+        let own: Bytes = self.jobs.iter().map(|job| job.file_bytes).sum();
+        own + sources.map(|job| job.file_bytes).sum::<Bytes>()
+    }
+}
+
+fn devices(scenario: &Scenario, row: &CaseEntry) -> Vec<DeviceSpec> {
+    let text = |value: &Option<toml::Spanned<String>>| value.as_ref().map(|v| v.get_ref().clone());
+    let spec = |(index, entry): (usize, &crate::scenario::DeviceEntry)| {
+        let first = index == 0;
+        let model = text(&row.model).filter(|_| first);
+        let fs = text(&row.fs).filter(|_| first);
+        DeviceSpec {
+            id: entry.id.get_ref().clone(),
+            model: model.unwrap_or_else(|| entry.model.get_ref().clone()),
+            fs: fs.or_else(|| text(&entry.fs)),
+            wrap: text(&entry.wrap),
+            rate_factor: entry.rate_factor.as_ref().map_or(1.0, |factor| *factor.get_ref()),
+            params: entry
+                .params
+                .iter()
+                .map(|(name, value)| (name.get_ref().clone(), *value.get_ref()))
+                .collect(),
+        }
+    };
+    scenario.devices.iter().enumerate().map(spec).collect()
+}
+
+fn jobs(scenario: &Scenario, row: &CaseEntry, scale: f64) -> Vec<JobSpec> {
+    let mut jobs = Vec::new();
+    for (index, task) in scenario.tasks.iter().enumerate() {
+        let first = index == 0;
+        let count = row.count.as_ref().filter(|_| first).or(task.count.as_ref());
+        let count = count.map_or(1, |count| *count.get_ref());
+        let file = row.file_mib.as_ref().filter(|_| first).or(task.file_mib.as_ref());
+        let file = file.map_or(0.0, |file| *file.get_ref());
+        for number in 0..count {
+            let mut job = job(scenario, task, file, scale);
+            if count > 1 {
+                job.name = format!("{}-{number}", job.name);
+            }
+            jobs.push(job);
+        }
+    }
+    jobs
+}
+
+fn job(scenario: &Scenario, task: &TaskEntry, file_mib: f64, scale: f64) -> JobSpec {
+    let number = |value: &Option<toml::Spanned<f64>>| value.as_ref().map(|v| *v.get_ref());
+    let kind = *task.kind.get_ref();
+    let block = number(&task.block_kib).unwrap_or(match kind {
+        TaskKind::LightWriter => LIGHT_BLOCK_KIB,
+        TaskKind::Cp => CP_BLOCK_KIB,
+        TaskKind::Dd | TaskKind::Reader => BLOCK_KIB,
+    });
+    let block = Bytes(whole(block * 1024.0));
+    // Whole sectors, and at least one block, however small the scale.
+    let bytes = Bytes(whole(file_mib * scale * 2048.0) * 512).at_least(block);
+    let for_at_most = number(&task.run_s).map(seconds);
+    let every = number(&task.every_ms).map(millis);
+    let kind = match kind {
+        TaskKind::Dd => JobKind::Dd(Dd {
+            block,
+            offset: Bytes::ZERO,
+            bytes,
+            for_at_most,
+            sync: match task.sync.as_ref().map(|sync| *sync.get_ref()) {
+                Some(SyncKind::None) | None => SyncAfter::Nothing,
+                Some(SyncKind::File) => SyncAfter::File,
+                Some(SyncKind::Everything) => SyncAfter::Everything,
+            },
+        }),
+        TaskKind::Cp => JobKind::Cp(Cp { block, bytes, for_at_most }),
+        TaskKind::LightWriter => JobKind::Light(LightWriter {
+            block,
+            every: every.expect("a loaded light writer has its period"),
+            lasting: for_at_most.expect("a loaded light writer has its length"),
+        }),
+        TaskKind::Reader => JobKind::Read(Reader {
+            block,
+            bytes,
+            pattern: match task.order.as_ref().map(|order| *order.get_ref()) {
+                Some(OrderKind::Random) => Pattern::Random,
+                Some(OrderKind::Sequential) | None => Pattern::Sequential,
+            },
+            think: every.unwrap_or(Nanos::ZERO),
+            for_at_most,
+        }),
+    };
+    let file_bytes = match kind {
+        JobKind::Light(light) => {
+            Bytes(light.block.0 * (light.lasting.0 / light.every.0.max(1) + 1))
+        }
+        JobKind::Dd(_) | JobKind::Cp(_) | JobKind::Read(_) => bytes,
+    };
+    let device = |id: &str| {
+        let at = scenario.devices.iter().position(|device| device.id.get_ref() == id);
+        at.expect("a loaded scenario names its own devices")
+    };
+    JobSpec {
+        name: task.id.get_ref().clone(),
+        kind,
+        device: device(task.device.get_ref()),
+        from: task.from.as_ref().map(|from| device(from.get_ref())),
+        start_after: number(&task.start_s).map_or(Nanos::ZERO, seconds),
+        file_bytes,
+    }
+}
+
+fn seconds(value: f64) -> Nanos {
+    Nanos(whole(value * 1e9))
+}
+
+fn millis(value: f64) -> Nanos {
+    Nanos(whole(value * 1e6))
+}
+
+/// The nearest whole number of a quantity that a check has bounded.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "not negative and below 2^53 by the ranges of scenario::check"
+)]
+fn whole(value: f64) -> u64 {
+    value.round() as u64
+}

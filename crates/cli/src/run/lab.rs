@@ -1,0 +1,121 @@
+//! A run in virtual time: a fresh lab with the cell's machine and devices.
+
+use env::{ObjectId, Work};
+use lab::{EventKind, Lab, Options, Record, TaskReport};
+use mm::Populate;
+use policy::units::{Bytes, Instant, Pages};
+use workload::Stop;
+
+use super::assemble::{self, Seen, number, seconds};
+use super::cell::{Cell, JobKind};
+use super::session::{self, JobFiles, Placed, RunError, Setup};
+use super::rig;
+use crate::outcome::{Outcome, TaskCpu};
+
+/// Runs a cell in a lab of its own.
+///
+/// # Errors
+/// Whatever kept it from its end, a broken conservation law included.
+pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunError> {
+    let frames = u32::try_from(cell.memory.0).map_err(|_| {
+        RunError::Impossible(format!("{} pages of memory are more than the lab has", cell.memory.0))
+    })?;
+    let mut lab = Lab::new(Options {
+        cpus: cell.cpus,
+        hz: cell.hz,
+        seed,
+        frames,
+        costs: rig::costs(cell)?,
+        record: Record::NONE.with(EventKind::BalanceDirtyPages),
+    });
+    lab.set_time_limit(Instant(cell.longest.0));
+    let (files, prefilled) = place(cell);
+    let mut devices = Vec::with_capacity(cell.devices.len());
+    for (spec, prefilled) in cell.devices.iter().zip(&prefilled) {
+        let device = rig::device(&lab, cell, spec, prefilled)?;
+        let info = device.info();
+        devices.push((lab.add_device(device), info));
+    }
+    let setup = Setup {
+        cell: cell.clone(),
+        frames,
+        populate: Populate::AtStart,
+        devices,
+        files,
+        stop: stop.clone(),
+        resident: || 0,
+    };
+    let env = std::sync::Arc::clone(lab.env());
+    let ended = lab.run(move |task| session::run(task, &env, &setup))??;
+    check_completions(&lab, &ended.settled)?;
+    let seen: Vec<Seen> = lab
+        .take_events()
+        .into_iter()
+        .map(|kept| Seen { at: kept.at, task: kept.task, event: kept.event })
+        .collect();
+    let mut outcome = assemble::outcome(cell, &ended, &seen);
+    outcome.tasks = cpu(cell, &lab.tasks(), &lab);
+    outcome.counters.extend(Work::ALL.map(|work| (work.name(), number(lab.units(work)))));
+    outcome.trace_hash = lab.trace_hash();
+    Ok(outcome)
+}
+
+/// Numbers the files of each device, and says which are there before the run.
+fn place(cell: &Cell) -> (Vec<JobFiles>, Vec<Vec<(ObjectId, Bytes)>>) {
+    let mut next = vec![0_u32; cell.devices.len()];
+    let mut prefilled = vec![Vec::new(); cell.devices.len()];
+    let mut placed = |device: usize, len: Bytes| {
+        let object = ObjectId(next[device]);
+        next[device] += 1;
+        if !len.is_zero() {
+            prefilled[device].push((object, len));
+        }
+        Placed { object, len }
+    };
+    let files = cell
+        .jobs
+        .iter()
+        .map(|job| {
+            let is_reader = matches!(job.kind, JobKind::Read(_));
+            let len = if is_reader { job.file_bytes } else { Bytes::ZERO };
+            let main = placed(job.device, len);
+            let from = job.from.map(|device| placed(device, job.file_bytes));
+            JobFiles { main, from }
+        })
+        .collect();
+    (files, prefilled)
+}
+
+/// Every page that a device moved was written or read by the cache, and the other way round.
+fn check_completions(lab: &Lab, stats: &mm::Stats) -> Result<(), RunError> {
+    let moved = Pages(lab.units(Work::EndPage));
+    let counted = stats.written + stats.read_in + stats.write_failed;
+    if moved == counted {
+        return Ok(());
+    }
+    Err(RunError::NotConserved {
+        what: format!("the devices moved {} pages", moved.0),
+        stats: format!("{stats:?}"),
+    })
+}
+
+fn cpu(cell: &Cell, tasks: &[TaskReport], lab: &Lab) -> Vec<TaskCpu> {
+    let mut all: Vec<TaskCpu> = tasks
+        .iter()
+        .filter(|task| task.name != "root" && task.name != "levels")
+        .map(|task| TaskCpu {
+            name: task.name.clone(),
+            is_job: cell.jobs.iter().any(|job| job.name == task.name),
+            is_interrupt: false,
+            user_s: seconds(task.user),
+            system_s: seconds(task.system),
+        })
+        .collect();
+    all.push(TaskCpu {
+        name: "interrupts".into(),
+        is_interrupt: true,
+        system_s: seconds(lab.irq_time()),
+        ..TaskCpu::default()
+    });
+    all
+}

@@ -1,0 +1,297 @@
+//! A run on real threads, memory and files: a fresh environment, with files in a folder that are
+//! removed when the run is over, however it ends.
+//!
+//! The limit is the process's: what it already occupies, the threads' stacks and the cache's
+//! metadata are taken off before the rest becomes frames.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use env::{DeviceId, DeviceInfo, Env as _, Event};
+use mm::Populate;
+use os::{FileDevice, OpenOptions, ThreadEnv};
+use policy::units::{Bytes, Nanos, PAGE_SIZE};
+use workload::Stop;
+
+use super::assemble::{self, Seen, number, seconds};
+use super::cell::{Cell, JobKind};
+use super::wrap::wrap;
+use super::session::{self, JobFiles, Placed, RunError, Setup};
+use crate::outcome::{Outcome, TaskCpu};
+
+/// Resident bytes of metadata per frame: frame table, lists, index nodes of dense files.
+const METADATA_PER_FRAME: u64 = 112;
+/// Stack and buffers of one task, apart from its block.
+const TASK_BYTES: u64 = 64 << 10;
+/// Rings, timer, allocator, the events that are kept: measured at 3 to 5 MiB.
+const RUNTIME_BYTES: u64 = 6 << 20;
+/// The least that a cache of use can do with.
+const FRAMES_LEAST: u64 = 256;
+/// Events kept of a run: 100 MB at most.
+const EVENTS_MOST: usize = 500_000;
+/// Space that is left free on the file system.
+const SPARE_BYTES: u64 = 16 << 20;
+
+/// How runs are made on files.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// The folder, which is there.
+    pub dir: PathBuf,
+    /// Wrapper around every device, beside the scenario's own.
+    pub wrap: Option<String>,
+    /// Memory limit instead of the scenario's.
+    pub memory: Option<Bytes>,
+    /// The files that are there now.
+    pub files: LiveFiles,
+}
+
+/// The files of the run that is under way, to be removed also when the program is interrupted.
+#[derive(Clone, Debug, Default)]
+pub struct LiveFiles(Arc<Mutex<Vec<PathBuf>>>);
+
+impl LiveFiles {
+    fn add(&self, path: PathBuf) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+    }
+
+    /// Removes all of them.
+    pub fn remove_all(&self) {
+        for path in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // Nothing is left to be done about one that will not go.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Removes the files when the run is over, by a panic too.
+struct RemoveAtEnd<'a>(&'a LiveFiles);
+
+impl Drop for RemoveAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.remove_all();
+    }
+}
+
+/// Events with the environment's time.
+#[derive(Default)]
+struct Tape(Mutex<Vec<(Instant, env::TaskId, Event)>>);
+
+impl Live {
+    /// Runs a cell on files.
+    ///
+    /// # Errors
+    /// A folder that cannot be used, too little space or memory, and whatever the run meets.
+    pub fn run(&self, cell: &Cell, stop: &Stop) -> Result<Outcome, RunError> {
+        self.check_dir()?;
+        self.check_space(cell)?;
+        let limit = self.memory.unwrap_or(cell.memory.bytes());
+        let frames = frames(cell, limit)?;
+        let _remove = RemoveAtEnd(&self.files);
+        let tape = Arc::new(Tape::default());
+        let env = ThreadEnv::start(options(frames, &tape))?;
+        let epoch = Instant::now();
+        let offset = env.now();
+        let made = self.run_in(&env, cell, frames, stop);
+        env.shutdown();
+        let (ended, (user, system)) = made?;
+        let kept = core::mem::take(&mut *tape.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let seen: Vec<Seen> = kept
+            .into_iter()
+            .map(|(at, task, event)| {
+                let since = at.saturating_duration_since(epoch).as_nanos();
+                let since = Nanos(u64::try_from(since).unwrap_or(u64::MAX));
+                Seen { at: offset + since, task, event }
+            })
+            .collect();
+        let mut outcome = assemble::outcome(cell, &ended, &seen);
+        outcome.memory_limit = number(limit.0);
+        outcome.tasks = vec![TaskCpu {
+            name: "process".into(),
+            is_job: true,
+            is_interrupt: false,
+            user_s: seconds(user),
+            system_s: seconds(system),
+        }];
+        Ok(outcome)
+    }
+
+    fn run_in(
+        &self,
+        env: &Arc<ThreadEnv>,
+        cell: &Cell,
+        frames: u32,
+        stop: &Stop,
+    ) -> Result<(session::Ended, (Nanos, Nanos)), RunError> {
+        let mut devices = Vec::with_capacity(cell.devices.len());
+        let mut disks = Vec::with_capacity(cell.devices.len());
+        for spec in &cell.devices {
+            let disk = FileDevice::new(env)?;
+            disks.push(Arc::clone(&disk));
+            let mut device: Arc<dyn env::Device> = disk;
+            for text in spec.wrap.iter().chain(&self.wrap) {
+                device = wrap(device, text, &env.host())?;
+            }
+            devices.push(device);
+        }
+        let files = self.place(cell, &disks)?;
+        let devices: Vec<(DeviceId, DeviceInfo)> = devices
+            .into_iter()
+            .map(|device| {
+                let info = device.info();
+                (env.add_device(device), info)
+            })
+            .collect();
+        let setup = Setup {
+            cell: cell.clone(),
+            frames,
+            populate: Populate::AsUsed,
+            devices,
+            files,
+            stop: stop.clone(),
+            resident: os::resident_bytes,
+        };
+        let (user, system) = os::cpu_times();
+        let ended = session::run(&mut env.enter(), env, &setup)?;
+        let (user_after, system_after) = os::cpu_times();
+        let spent = (user_after.saturating_sub(user), system_after.saturating_sub(system));
+        Ok((ended, spent))
+    }
+
+    /// The folder is one.
+    ///
+    /// # Errors
+    /// It is not there, or is something else.
+    pub fn check_dir(&self) -> Result<(), RunError> {
+        let shown = self.dir.display();
+        let meta = std::fs::metadata(&self.dir).map_err(|error| {
+            RunError::Impossible(format!(
+                "--live {shown}: {error}; make the folder first, or name one that is there"
+            ))
+        })?;
+        if !meta.is_dir() {
+            let text = format!("--live {shown}: not a folder; name a folder for the files");
+            return Err(RunError::Impossible(text));
+        }
+        Ok(())
+    }
+
+    /// The folder has room for the files.
+    fn check_space(&self, cell: &Cell) -> Result<(), RunError> {
+        let shown = self.dir.display();
+        let space = rustix::fs::statvfs(&self.dir).map_err(|error| {
+            RunError::Impossible(format!("--live {shown}: cannot tell the free space: {error}"))
+        })?;
+        let free = space.f_bavail.saturating_mul(space.f_frsize);
+        let needed = cell.bytes_on_disk().0 + SPARE_BYTES;
+        if free < needed {
+            return Err(RunError::Impossible(format!(
+                "--live {shown}: the run needs {} MiB and {} MiB are free; free some, name another \
+                 folder, or use a smaller --scale",
+                needed.div_ceil(1 << 20),
+                free >> 20
+            )));
+        }
+        Ok(())
+    }
+
+    /// Makes the files of all jobs.
+    fn place(&self, cell: &Cell, disks: &[Arc<FileDevice>]) -> Result<Vec<JobFiles>, RunError> {
+        let pid = std::process::id();
+        let mut files = Vec::with_capacity(cell.jobs.len());
+        for (index, job) in cell.jobs.iter().enumerate() {
+            let path = self.dir.join(format!("tidegate-{pid}-{index}.dat"));
+            let is_reader = matches!(job.kind, JobKind::Read(_));
+            let main = self.open(&disks[job.device], path, job.file_bytes, is_reader)?;
+            let from = match job.from {
+                Some(device) => {
+                    let path = self.dir.join(format!("tidegate-{pid}-{index}-source.dat"));
+                    Some(self.open(&disks[device], path, job.file_bytes, true)?)
+                }
+                None => None,
+            };
+            files.push(JobFiles { main, from });
+        }
+        Ok(files)
+    }
+
+    fn open(
+        &self,
+        disk: &FileDevice,
+        path: PathBuf,
+        bytes: Bytes,
+        filled: bool,
+    ) -> Result<Placed, RunError> {
+        self.files.add(path.clone());
+        if filled {
+            fill(&path, bytes).map_err(|error| {
+                let shown = path.display();
+                RunError::Impossible(format!("{shown}: cannot write {} bytes: {error}", bytes.0))
+            })?;
+        }
+        let options = OpenOptions {
+            create: true,
+            truncate: !filled,
+            preallocate: (!filled).then_some(bytes),
+            ..OpenOptions::default()
+        };
+        let (object, len) = disk.open(&path, options)?;
+        Ok(Placed { object, len })
+    }
+}
+
+/// How many frames are left of the limit.
+fn frames(cell: &Cell, limit: Bytes) -> Result<u32, RunError> {
+    let block = |job: &super::cell::JobSpec| match job.kind {
+        JobKind::Dd(dd) => dd.block.0,
+        JobKind::Cp(cp) => cp.block.0,
+        JobKind::Light(light) => light.block.0,
+        JobKind::Read(read) => read.block.0,
+    };
+    let tasks: u64 = cell.jobs.iter().map(|job| block(job) + TASK_BYTES).sum();
+    let taken = os::resident_bytes() + tasks + RUNTIME_BYTES;
+    let frames = limit.0.saturating_sub(taken) / (PAGE_SIZE + METADATA_PER_FRAME);
+    if frames < FRAMES_LEAST {
+        let least = taken + FRAMES_LEAST * (PAGE_SIZE + METADATA_PER_FRAME);
+        return Err(RunError::Impossible(format!(
+            "a memory limit of {} MiB is too small: the program itself takes {} MiB; use at least \
+             --memory {}M",
+            limit.0 >> 20,
+            taken >> 20,
+            least.div_ceil(1 << 20)
+        )));
+    }
+    u32::try_from(frames).map_err(|_| {
+        let text = format!("a memory limit of {} MiB is more than 2^32 pages", limit.0 >> 20);
+        RunError::Impossible(text)
+    })
+}
+
+fn options(frames: u32, tape: &Arc<Tape>) -> os::Options {
+    let mut options = os::Options::new(frames);
+    let tape = Arc::clone(tape);
+    options.sink = Some(Arc::new(move |task, event| {
+        if matches!(event, Event::BalanceDirtyPages { .. }) {
+            let mut kept = tape.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.len() < EVENTS_MOST {
+                kept.push((Instant::now(), task, event.clone()));
+            }
+        }
+    }));
+    options
+}
+
+/// Writes a file of zeroes and brings it to the disk.
+fn fill(path: &Path, bytes: Bytes) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    let block = vec![0_u8; 1 << 20];
+    let mut left = bytes.0;
+    while left > 0 {
+        let size = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
+        file.write_all(&block[..size])?;
+        left -= size as u64;
+    }
+    file.sync_all()
+}

@@ -1,0 +1,84 @@
+//! The lab's side of a cell: device models on file systems, scaled, and what work costs.
+
+use std::sync::Arc;
+
+use env::{Device, ObjectId};
+use lab::fs::Layout;
+use lab::model::params::Unit;
+use lab::model::{self, Params, Surroundings};
+use lab::platter::Platter;
+use lab::{CostTable, Lab, fs};
+use policy::units::Bytes;
+
+use super::cell::{Cell, DeviceSpec};
+use super::session::RunError;
+use super::wrap::wrap;
+
+/// Version of what a file holds that was there before the run.
+const BEFORE: u32 = 1;
+
+/// What work costs: by the file system of the first device; without one, ext4's.
+pub(super) fn costs(cell: &Cell) -> Result<CostTable, RunError> {
+    let name = cell.devices.first().and_then(|device| device.fs.as_deref()).unwrap_or("ext4");
+    Ok(fs::by_name(name).map_err(impossible)?.costs)
+}
+
+/// The parameters of a device in a cell: its model's, changed by the scenario, then scaled.
+pub(super) fn params(cell: &Cell, spec: &DeviceSpec) -> Result<Params, RunError> {
+    let mut params = model::by_name(&spec.model).map_err(impossible)?;
+    for (name, value) in &spec.params {
+        params.set(name, *value).map_err(impossible)?;
+    }
+    for (field, value) in params.fields().iter().zip(params.values()) {
+        if field.unit == Unit::BytesPerSec {
+            params.set(field.name, times(value, spec.rate_factor)).map_err(impossible)?;
+        }
+    }
+    Ok(params.scaled(cell.shrink))
+}
+
+/// A device in the lab, its files filled, its wrappers around it.
+pub(super) fn device(
+    lab: &Lab,
+    cell: &Cell,
+    spec: &DeviceSpec,
+    prefilled: &[(ObjectId, Bytes)],
+) -> Result<Arc<dyn Device>, RunError> {
+    let params = params(cell, spec)?;
+    let mut platter = Platter::new(params.volatile_cache());
+    for (object, len) in prefilled {
+        platter.prefill(*object, len.pages_ceil(), BEFORE);
+    }
+    let layout = match &spec.fs {
+        Some(name) => {
+            fs::by_name(name).map_err(impossible)?.layout(params.span(), cell.shrink)
+        }
+        None => Layout::plain(),
+    };
+    let surroundings = Surroundings {
+        host: lab.host(),
+        stamps: lab.stamps(),
+        platter: Arc::new(std::sync::Mutex::new(platter)),
+        layout,
+        stable_writes: false,
+    };
+    let device: Arc<dyn Device> = Arc::new(model::build(&params, surroundings));
+    match &spec.wrap {
+        Some(text) => wrap(device, text, &lab.host()),
+        None => Ok(device),
+    }
+}
+
+fn impossible(error: impl core::fmt::Display) -> RunError {
+    RunError::Impossible(error.to_string())
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "rates are below 2^41 and the factor is 0.01 to 100 by scenario::check"
+)]
+fn times(rate: u64, factor: f64) -> u64 {
+    (rate as f64 * factor).round() as u64
+}

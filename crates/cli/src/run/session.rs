@@ -1,0 +1,270 @@
+//! One run over any `Env`: builds a cache, opens the files, runs the jobs, watches the levels,
+//! shuts down, and adds up.
+//!
+//! This is the part that is the same in the lab and live; `lab` and `live` make the world around
+//! it. Conservation: every page ever dirtied was written or thrown away when all is done, nothing
+//! is dirty any more, and what the jobs wrote was dirtied at least once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use env::{Cause, DeviceId, DeviceInfo, Env, ObjectId, Task, Wakeup};
+use mm::{Cache, DeviceOptions, File, Stats};
+use policy::units::{Bytes, Instant, Nanos, Pages};
+use workload::{Job, Plan, Report, Stop, Work};
+
+use super::cell::{Cell, JobKind, JobSpec};
+use crate::outcome::Level;
+
+/// A file that is there before the run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Placed {
+    /// Its number on its device.
+    pub(super) object: ObjectId,
+    /// Its length now.
+    pub(super) len: Bytes,
+}
+
+/// Where a job's files are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JobFiles {
+    /// The file it writes or reads.
+    pub(super) main: Placed,
+    /// What `cp` reads from.
+    pub(super) from: Option<Placed>,
+}
+
+/// Everything a session needs of the world around it.
+pub(super) struct Setup {
+    pub(super) cell: Cell,
+    /// Frames of the arena: the cell's memory, or what of it is left live.
+    pub(super) frames: u32,
+    pub(super) populate: mm::Populate,
+    /// In the cell's order.
+    pub(super) devices: Vec<(DeviceId, DeviceInfo)>,
+    /// In the cell's order of jobs.
+    pub(super) files: Vec<JobFiles>,
+    pub(super) stop: Stop,
+    /// Resident memory of the process, bytes; zero in the lab.
+    pub(super) resident: fn() -> u64,
+}
+
+/// What came of it.
+#[derive(Clone)]
+pub(super) struct Ended {
+    pub(super) origin: Instant,
+    pub(super) reports: Vec<Report>,
+    pub(super) levels: Vec<Level>,
+    /// At the end of the jobs.
+    pub(super) stats: Stats,
+    /// After shutdown.
+    pub(super) settled: Stats,
+    pub(super) elapsed: Nanos,
+}
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The cache could not be built or shut down.
+    #[error("{what}: {cause}")]
+    Cache {
+        /// What was being done.
+        what: &'static str,
+        /// Why it failed.
+        cause: mm::Error,
+    },
+    /// A job failed.
+    #[error("the job `{job}` failed after {mib} MiB: {cause}")]
+    Job {
+        /// Which.
+        job: String,
+        /// How far it came.
+        mib: u64,
+        /// Why.
+        cause: workload::Failure,
+    },
+    /// Pages are missing or were counted twice: a bug of Tidegate.
+    #[error("pages do not add up ({what}): {stats}; this is a bug, please report it with the seed")]
+    NotConserved {
+        /// Which sum.
+        what: String,
+        /// The counters.
+        stats: String,
+    },
+    /// The lab could not end.
+    #[error("{0}")]
+    Lab(#[from] lab::LabError),
+    /// The system refused something.
+    #[error("{0}")]
+    Os(#[from] os::OsError),
+    /// The scenario asks for what cannot be.
+    #[error("{0}")]
+    Impossible(String),
+    /// The run panicked: a bug of Tidegate.
+    #[error("the run panicked: {0}; this is a bug, please report it with the seed")]
+    Panicked(String),
+}
+
+/// Runs the session as the root task.
+pub(super) fn run<E: Env>(
+    task: &mut Task<'_, E>,
+    env: &Arc<E>,
+    setup: &Setup,
+) -> Result<Ended, RunError> {
+    let failed = |what| move |cause| RunError::Cache { what, cause };
+    let cache = Cache::new(Arc::clone(env), options(setup))
+        .map_err(failed("building the cache"))?;
+    let mut devices = Vec::with_capacity(setup.devices.len());
+    for (id, info) in &setup.devices {
+        let device = cache.add_device(task, *id, *info, DeviceOptions::default());
+        devices.push(device.map_err(failed("adding a device"))?);
+    }
+    let mut files = Vec::new();
+    let mut plan: Plan<E> = Vec::new();
+    for (job, placed) in setup.cell.jobs.iter().zip(&setup.files) {
+        let mut open = |task: &mut Task<'_, E>, device: usize, placed: Placed| {
+            let file = cache.open(task, devices[device], placed.object, placed.len);
+            let file = file.map_err(failed("opening a file"))?;
+            files.push(Arc::clone(&file));
+            Ok::<_, RunError>(file)
+        };
+        let main = open(task, job.device, placed.main)?;
+        let from = match (job.from, placed.from) {
+            (Some(device), Some(placed)) => Some(open(task, device, placed)?),
+            _ => None,
+        };
+        plan.push(Job { name: job.name.clone(), start_after: job.start_after, work: work(job, main, from) });
+    }
+    let origin = task.now();
+    let levels = Levels::watch(task, &cache, setup, origin);
+    let reports = workload::run(task, &cache, plan, &setup.stop);
+    let stats = cache.stats();
+    let elapsed = task.now().since(origin);
+    let levels = levels.end(task);
+    if setup.stop.is_raised() {
+        // Interrupted: what is not written yet is of no use to anybody.
+        for file in &files {
+            let _ = file.discard(task);
+        }
+    }
+    let shut = cache.shutdown(task);
+    let settled = cache.stats();
+    first_failure(&reports, &setup.stop)?;
+    if !setup.stop.is_raised() {
+        shut.map_err(failed("the last sync"))?;
+        check_conservation(&reports, &setup.cell, &settled)?;
+    }
+    Ok(Ended { origin, reports, levels, stats, settled, elapsed })
+}
+
+fn options(setup: &Setup) -> mm::Options {
+    let cell = &setup.cell;
+    let files = u32::try_from(cell.jobs.len() * 2 + 2).expect("the count of jobs is checked");
+    let mut options = mm::Options::new(setup.frames, cell.cpus);
+    options.populate = setup.populate;
+    options.dirty = cell.dirty;
+    options.dirty.memory = Pages(u64::from(setup.frames));
+    options.flush = cell.flush;
+    options.devices_max = u16::try_from(setup.devices.len()).expect("devices are few").max(1);
+    options.files_max = options.files_max.max(files);
+    options
+}
+
+fn work<E: Env>(job: &JobSpec, main: Arc<File<E>>, from: Option<Arc<File<E>>>) -> Work<E> {
+    match job.kind {
+        JobKind::Dd(options) => Work::Dd(options, main),
+        JobKind::Cp(options) => {
+            Work::Cp(options, from.expect("a loaded cp reads from somewhere"), main)
+        }
+        JobKind::Light(options) => Work::Light(options, main),
+        JobKind::Read(options) => Work::Read(options, main),
+    }
+}
+
+fn first_failure(reports: &[Report], stop: &Stop) -> Result<(), RunError> {
+    for report in reports {
+        if let Some(cause) = &report.failure
+            && !stop.is_raised()
+        {
+            let (job, mib) = (report.name.clone(), report.bytes.0 >> 20);
+            return Err(RunError::Job { job, mib, cause: cause.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Adds up bytes written, pages dirtied and pages cleaned.
+fn check_conservation(reports: &[Report], cell: &Cell, stats: &Stats) -> Result<(), RunError> {
+    let wrong = |what: String| Err(RunError::NotConserved { what, stats: format!("{stats:?}") });
+    if !stats.is_conserved() {
+        return wrong("dirtied = dirty + writeback + written + discarded".into());
+    }
+    if !stats.dirty.is_zero() || !stats.writeback.is_zero() {
+        return wrong("pages are dirty or under writeback after the last sync".into());
+    }
+    let writers = || reports.iter().zip(&cell.jobs).filter(|(_, job)| !matches!(job.kind, JobKind::Read(_)));
+    // Every job writes its own file front to back, so each page is dirtied at least once, and at
+    // most once for each call that touched it.
+    let least: Pages = writers().map(|(report, _)| report.bytes.pages_floor()).sum();
+    let most: Pages = writers()
+        .map(|(report, _)| report.bytes.pages_ceil() + Pages(report.latencies.count()))
+        .sum();
+    if stats.dirtied < least || stats.dirtied > most {
+        return wrong(format!("{} to {} pages were written to the cache", least.0, most.0));
+    }
+    Ok(())
+}
+
+/// A task that reads the levels now and then.
+struct Levels {
+    taken: Arc<Mutex<Vec<Level>>>,
+    ended: Arc<AtomicBool>,
+    watcher: env::JoinHandle<()>,
+}
+
+impl Levels {
+    fn watch<E: Env>(
+        task: &Task<'_, E>,
+        cache: &Arc<Cache<E>>,
+        setup: &Setup,
+        origin: Instant,
+    ) -> Self {
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let ended = Arc::new(AtomicBool::new(false));
+        let (sink, stop, cache) = (Arc::clone(&taken), Arc::clone(&ended), Arc::clone(cache));
+        let (every, resident) = (setup.cell.sample, setup.resident);
+        let watcher = env::spawn(task.env(), "levels", move |task| {
+            loop {
+                let level = level(&cache.stats(), task.now().since(origin), resident());
+                sink.lock().unwrap_or_else(PoisonError::into_inner).push(level);
+                if stop.load(Ordering::Relaxed)
+                    || task.sleep(Cause::Idle, every) == Wakeup::Cancelled
+                {
+                    return;
+                }
+            }
+        });
+        Self { taken, ended, watcher }
+    }
+
+    fn end<E: Env>(self, task: &mut Task<'_, E>) -> Vec<Level> {
+        self.ended.store(true, Ordering::Relaxed);
+        let _ = self.watcher.join(task);
+        core::mem::take(&mut *self.taken.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "pages, bytes and times are below 2^53")]
+fn level(stats: &Stats, at: Nanos, resident: u64) -> Level {
+    Level {
+        at_s: at.0 as f64 / 1e9,
+        dirty: stats.dirty.0 as f64,
+        writeback: stats.writeback.0 as f64,
+        free: stats.free.0 as f64,
+        cached: stats.cached.0 as f64,
+        limit: stats.dirty_limit.0 as f64,
+        background: stats.background_limit.0 as f64,
+        resident: resident as f64,
+    }
+}

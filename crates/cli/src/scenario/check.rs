@@ -1,0 +1,410 @@
+//! What types cannot say: ranges, names that must exist, sizes that must fit.
+
+use std::collections::BTreeSet;
+
+use toml::Spanned;
+
+use super::diagnose::{Mistake, choices};
+use super::{CompareKind, ExpectEntry, PolicyEntry, SCHEMA, Scenario, TaskEntry, TaskKind};
+use crate::catalogue;
+use crate::metrics::METRICS;
+use crate::presets::PRESETS;
+
+/// Least memory for pages that any run can do with, after scaling.
+const MEMORY_LEAST_MIB: f64 = 4.0;
+/// Most memory, before scaling: 16 TiB, far from any overflow.
+const MEMORY_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
+/// Most bytes of one file (16 TiB).
+const FILE_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
+/// Most tasks of one kind: each is a coroutine with a stack.
+const TASKS_MOST: u32 = 4096;
+/// Most bytes of one call.
+const BLOCK_MOST_KIB: f64 = 64.0 * 1024.0;
+
+/// All mistakes of the scenario.
+pub(super) fn check(scenario: &Scenario) -> Vec<Mistake> {
+    let mut checker = Checker { list: Vec::new() };
+    checker.run_section(scenario);
+    checker.machine(scenario);
+    checker.devices(scenario);
+    for task in &scenario.tasks {
+        checker.task(scenario, task);
+    }
+    checker.cases(scenario);
+    checker.policies(&scenario.policies);
+    for metric in &scenario.metrics {
+        checker.metric(metric);
+    }
+    for entry in &scenario.published {
+        checker.metric(&entry.metric);
+        checker.case(scenario, &entry.case);
+        checker.policy(scenario, &entry.policy);
+    }
+    for expect in &scenario.expects {
+        checker.expect(scenario, expect);
+    }
+    checker.list.sort_by_key(|mistake| mistake.span.start);
+    checker.list
+}
+
+struct Checker {
+    list: Vec<Mistake>,
+}
+
+impl Checker {
+    fn range(&mut self, key: &str, value: &Spanned<f64>, least: f64, most: f64, unit: &str) {
+        let number = *value.get_ref();
+        if !(least..=most).contains(&number) {
+            self.list.push(
+                Mistake::new(
+                    format!("`{key}` is out of range: {number}"),
+                    value.span(),
+                    format!("must be {least} to {most}{unit}"),
+                )
+                .help(format!("write a number from {least} to {most}{unit}")),
+            );
+        }
+    }
+
+    fn known<'a>(
+        &mut self,
+        what: &str,
+        value: &Spanned<String>,
+        allowed: impl IntoIterator<Item = &'a str> + Clone,
+    ) {
+        let name = value.get_ref().as_str();
+        if !allowed.clone().into_iter().any(|known| known == name) {
+            self.list.push(
+                Mistake::new(format!("unknown {what} `{name}`"), value.span(), "not known")
+                    .help(choices(name, allowed)),
+            );
+        }
+    }
+
+    fn unique<'a>(&mut self, what: &str, names: impl IntoIterator<Item = &'a Spanned<String>>) {
+        let mut seen = BTreeSet::new();
+        for name in names {
+            if name.get_ref().is_empty() {
+                self.list.push(Mistake::new(format!("empty {what}"), name.span(), "needs a name"));
+            }
+            if !seen.insert(name.get_ref()) {
+                self.list.push(Mistake::new(
+                    format!("two of the same {what} `{}`", name.get_ref()),
+                    name.span(),
+                    "the second one",
+                ));
+            }
+        }
+    }
+
+    fn run_section(&mut self, scenario: &Scenario) {
+        if scenario.schema.get_ref() != SCHEMA {
+            self.list.push(
+                Mistake::new(
+                    format!("unknown schema `{}`", scenario.schema.get_ref()),
+                    scenario.schema.span(),
+                    "this program does not read it",
+                )
+                .help(format!("write schema = \"{SCHEMA}\"")),
+            );
+        }
+        let name = scenario.name.get_ref();
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || !name.chars().all(plain) {
+            self.list.push(
+                Mistake::new(
+                    format!("the name `{name}` cannot name a folder"),
+                    scenario.name.span(),
+                    "letters, digits, - and _",
+                )
+                .help("use letters, digits, - and _ only"),
+            );
+        }
+        let run = &scenario.run;
+        self.range("scale", &run.scale, 1.0 / 64.0, 1.0, "");
+        let replicas = Spanned::new(run.replicas.span(), f64::from(*run.replicas.get_ref()));
+        self.range("replicas", &replicas, 1.0, 1000.0, "");
+        self.range("max_s", &run.max_s, 0.001, 1e7, " s");
+        self.range("sample_ms", &run.sample_ms, 1.0, 1e7, " ms");
+        let scale = *run.scale.get_ref();
+        let shrink = 1.0 / scale;
+        if (1.0 / 64.0..=1.0).contains(&scale) && (shrink - shrink.round()).abs() > 1e-6 {
+            self.list.push(
+                Mistake::new(
+                    format!("`scale` is not one over a whole number: {scale}"),
+                    run.scale.span(),
+                    "devices shrink by whole numbers only",
+                )
+                .help(format!("write {} (1/{})", 1.0 / shrink.round(), shrink.round())),
+            );
+        }
+    }
+
+    fn machine(&mut self, scenario: &Scenario) {
+        let machine = &scenario.machine;
+        let cpus = Spanned::new(machine.cpus.span(), f64::from(*machine.cpus.get_ref()));
+        self.range("cpus", &cpus, 1.0, 256.0, "");
+        self.range("memory_mib", &machine.memory_mib, MEMORY_LEAST_MIB, MEMORY_MOST_MIB, " MiB");
+        let memory = *machine.memory_mib.get_ref();
+        let scaled = memory * scenario.run.scale.get_ref();
+        if memory >= MEMORY_LEAST_MIB && scaled < MEMORY_LEAST_MIB {
+            self.list.push(
+                Mistake::new(
+                    format!("scaled down, the memory is only {scaled} MiB"),
+                    machine.memory_mib.span(),
+                    format!("times the scale must be at least {MEMORY_LEAST_MIB} MiB"),
+                )
+                .also(scenario.run.scale.span(), "the scale")
+                .help("raise memory_mib or scale"),
+            );
+        }
+        for (key, percent) in
+            [("dirty_percent", &machine.dirty_percent), ("background_percent", &machine.background_percent)]
+        {
+            if let Some(percent) = percent {
+                let value = Spanned::new(percent.span(), f64::from(*percent.get_ref()));
+                self.range(key, &value, 1.0, 100.0, " %");
+            }
+        }
+        for (key, limit) in
+            [("dirty_mib", &machine.dirty_mib), ("background_mib", &machine.background_mib)]
+        {
+            let Some(limit) = limit else { continue };
+            if *limit.get_ref() > memory {
+                self.list.push(
+                    Mistake::new(
+                        format!("`{key}` exceeds the memory: {} > {memory} MiB", limit.get_ref()),
+                        limit.span(),
+                        "more than there is",
+                    )
+                    .also(machine.memory_mib.span(), "the memory")
+                    .help("lower the limit, or raise memory_mib"),
+                );
+            } else {
+                self.range(key, limit, 0.0625, MEMORY_MOST_MIB, " MiB");
+            }
+        }
+        self.background_below_dirty(scenario);
+    }
+
+    fn background_below_dirty(&mut self, scenario: &Scenario) {
+        let machine = &scenario.machine;
+        let memory = *machine.memory_mib.get_ref();
+        // (MiB, where, as written)
+        let limit = |mib: &Option<Spanned<f64>>, percent: &Option<Spanned<u8>>, default: u8| {
+            match (mib, percent) {
+                (Some(mib), _) => (*mib.get_ref(), Some(mib.span())),
+                (None, Some(percent)) => {
+                    (memory * f64::from(*percent.get_ref()) / 100.0, Some(percent.span()))
+                }
+                (None, None) => (memory * f64::from(default) / 100.0, None),
+            }
+        };
+        let (dirty, dirty_at) = limit(&machine.dirty_mib, &machine.dirty_percent, 20);
+        let (background, background_at) =
+            limit(&machine.background_mib, &machine.background_percent, 10);
+        if background < dirty {
+            return;
+        }
+        let Some(place) = background_at.clone().or_else(|| dirty_at.clone()) else { return };
+        let mut mistake = Mistake::new(
+            format!("the background limit ({background} MiB) is not below the dirty limit ({dirty} MiB)"),
+            place,
+            "writers would be held before the flusher starts",
+        )
+        .help("the background limit is usually half of the dirty limit (defaults: 10 % and 20 %)");
+        if let (Some(_), Some(at)) = (background_at, dirty_at) {
+            mistake = mistake.also(at, "the dirty limit");
+        }
+        self.list.push(mistake);
+    }
+
+    fn devices(&mut self, scenario: &Scenario) {
+        self.unique("device id", scenario.devices.iter().map(|device| &device.id));
+        for device in &scenario.devices {
+            self.known("device model", &device.model, catalogue::models());
+            if let Some(fs) = &device.fs {
+                self.known("file system", fs, catalogue::file_systems());
+            }
+            if let Some(factor) = &device.rate_factor {
+                self.range("rate_factor", factor, 0.01, 100.0, "");
+            }
+            for (name, value) in &device.params {
+                let model = device.model.get_ref();
+                if let Err(problem) = catalogue::check_param(model, name.get_ref(), *value.get_ref()) {
+                    self.list.push(Mistake::new(
+                        format!("this parameter does not fit the model `{model}`"),
+                        name.span(),
+                        problem,
+                    ));
+                }
+            }
+            if let Some(wrap) = &device.wrap
+                && let Err(problem) = catalogue::check_wrap(wrap.get_ref())
+            {
+                self.list.push(
+                    Mistake::new("this wrapper cannot be read", wrap.span(), problem)
+                        .help("for example: slow:rate=16MB,latency=2ms"),
+                );
+            }
+        }
+        if scenario.devices.is_empty() {
+            self.list.push(Mistake::new("there is no device", scenario.name.span(), "needs one"));
+        }
+        if scenario.tasks.is_empty() {
+            self.list.push(Mistake::new("there is no task", scenario.name.span(), "needs one"));
+        }
+        self.unique("task id", scenario.tasks.iter().map(|task| &task.id));
+    }
+
+    fn task(&mut self, scenario: &Scenario, task: &TaskEntry) {
+        let ids: Vec<&str> =
+            scenario.devices.iter().map(|device| device.id.get_ref().as_str()).collect();
+        self.known("device", &task.device, ids.iter().copied());
+        if let Some(from) = &task.from {
+            self.known("device", from, ids.iter().copied());
+        }
+        if let Some(count) = &task.count {
+            let value = Spanned::new(count.span(), f64::from(*count.get_ref()));
+            self.range("count", &value, 1.0, f64::from(TASKS_MOST), "");
+        }
+        if let Some(block) = &task.block_kib {
+            self.range("block_kib", block, 0.5, BLOCK_MOST_KIB, " KiB");
+            let sectors = block.get_ref() * 2.0;
+            if sectors.fract() != 0.0 {
+                self.list.push(Mistake::new(
+                    format!("a block of {} KiB is not whole sectors", block.get_ref()),
+                    block.span(),
+                    "must be a multiple of 0.5 KiB",
+                ));
+            }
+        }
+        if let Some(file) = &task.file_mib {
+            self.range("file_mib", file, 0.001, FILE_MOST_MIB, " MiB");
+        }
+        for (key, time) in [("start_s", &task.start_s), ("run_s", &task.run_s)] {
+            if let Some(time) = time {
+                self.range(key, time, 0.0, 1e7, " s");
+            }
+        }
+        if let Some(every) = &task.every_ms {
+            self.range("every_ms", every, 0.001, 1e7, " ms");
+        }
+        self.keys_of_kind(task);
+    }
+
+    /// Which keys a kind of task needs, and which mean nothing to it.
+    fn keys_of_kind(&mut self, task: &TaskEntry) {
+        use TaskKind::{Cp, Dd, LightWriter, Reader};
+        let kind = *task.kind.get_ref();
+        let name = match kind {
+            Dd => "dd",
+            Cp => "cp",
+            LightWriter => "light_writer",
+            Reader => "reader",
+        };
+        let span = |value: Option<core::ops::Range<usize>>| value;
+        let keys = [
+            ("from", span(task.from.as_ref().map(Spanned::span)), kind == Cp, kind == Cp),
+            ("block_kib", task.block_kib.as_ref().map(Spanned::span), true, false),
+            ("file_mib", task.file_mib.as_ref().map(Spanned::span), kind != LightWriter, kind != LightWriter),
+            ("run_s", task.run_s.as_ref().map(Spanned::span), true, kind == LightWriter),
+            ("every_ms", task.every_ms.as_ref().map(Spanned::span), matches!(kind, LightWriter | Reader), kind == LightWriter),
+            ("sync", task.sync.as_ref().map(Spanned::span), kind == Dd, false),
+            ("order", task.order.as_ref().map(Spanned::span), kind == Reader, false),
+        ];
+        for (key, at, used, needed) in keys {
+            match at {
+                Some(at) if !used => self.list.push(
+                    Mistake::new(format!("`{key}` means nothing to a {name}"), at, "not used")
+                        .also(task.kind.span(), "the kind")
+                        .help(format!("leave `{key}` out")),
+                ),
+                None if needed => self.list.push(
+                    Mistake::new(
+                        format!("a {name} needs `{key}`"),
+                        task.kind.span(),
+                        format!("`{key}` is missing"),
+                    )
+                    .help(format!("add `{key} = ...` to this task")),
+                ),
+                _ => {}
+            }
+        }
+    }
+
+    fn cases(&mut self, scenario: &Scenario) {
+        self.unique("case name", scenario.cases.iter().map(|case| &case.name));
+        for case in &scenario.cases {
+            if let Some(model) = &case.model {
+                self.known("device model", model, catalogue::models());
+            }
+            if let Some(fs) = &case.fs {
+                self.known("file system", fs, catalogue::file_systems());
+            }
+            if let Some(count) = &case.count {
+                let value = Spanned::new(count.span(), f64::from(*count.get_ref()));
+                self.range("count", &value, 1.0, f64::from(TASKS_MOST), "");
+            }
+            if let Some(file) = &case.file_mib {
+                self.range("file_mib", file, 0.001, FILE_MOST_MIB, " MiB");
+            }
+        }
+    }
+
+    fn policies(&mut self, policies: &[PolicyEntry]) {
+        self.unique("policy", policies.iter().map(|policy| &policy.name));
+        for policy in policies {
+            let preset = policy.preset.as_ref().unwrap_or(&policy.name);
+            self.known("preset", preset, PRESETS.iter().map(|preset| preset.name));
+            if let Some(hz) = &policy.hz {
+                let value = Spanned::new(hz.span(), f64::from(*hz.get_ref()));
+                self.range("hz", &value, 100.0, 1000.0, " ticks a second");
+            }
+        }
+    }
+
+    fn metric(&mut self, metric: &Spanned<String>) {
+        self.known("metric", metric, METRICS.iter().map(|metric| metric.name));
+    }
+
+    fn case(&mut self, scenario: &Scenario, case: &Spanned<String>) {
+        let rows = scenario.rows();
+        let names: Vec<&str> = rows.iter().map(|row| row.name.get_ref().as_str()).collect();
+        self.known("case", case, names.iter().copied());
+    }
+
+    fn policy(&mut self, scenario: &Scenario, policy: &Spanned<String>) {
+        let names: Vec<&str> =
+            scenario.policies.iter().map(|policy| policy.name.get_ref().as_str()).collect();
+        self.known("policy", policy, names.iter().copied());
+    }
+
+    fn expect(&mut self, scenario: &Scenario, expect: &ExpectEntry) {
+        self.metric(&expect.metric);
+        for case in &expect.cases {
+            self.case(scenario, case);
+        }
+        self.policy(scenario, &expect.policy);
+        if let Some(vs) = &expect.vs {
+            self.policy(scenario, vs);
+        }
+        if (*expect.op.get_ref() == CompareKind::Value) == expect.vs.is_some() {
+            self.list.push(
+                Mistake::new("this comparison does not fit", expect.op.span(), "`op`")
+                    .help("`value` stands alone; `ratio` and `change_percent` need `vs = \"POLICY\"`"),
+            );
+        }
+        match (&expect.min, &expect.max) {
+            (None, None) => self.list.push(
+                Mistake::new("an expectation without a band", expect.id.span(), "always holds")
+                    .help("add `min = ...`, `max = ...` or both"),
+            ),
+            (Some(min), Some(max)) if min.get_ref() > max.get_ref() => self.list.push(
+                Mistake::new("a band that nothing can meet", max.span(), "below `min`")
+                    .also(min.span(), "`min`"),
+            ),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! A scenario: one experiment as a TOML file. Machine, devices, tasks, and three lists: the rows
+//! (`[[case]]`), the columns (`[[policy]]`) and what must come out (`[[expect]]`).
+//!
+//! Reading goes in three steps, and each finds its own kind of mistake: TOML into these types
+//! (unknown keys, wrong types), `check` (ranges, names, sizes that cannot be met), and `--set`
+//! before both, so that an override is judged like the file itself.
+//!
+//! Invariants
+//!   1. A `Scenario` that `load` answered has passed every check: whoever runs it need not look again.
+//!   2. Every number has its unit in its key's name.
+//!   3. Whatever is refused is shown with its place and the allowed values.
+//!
+//! Source: experiments.md D1, adapted: names are kept where the thing is the same.
+
+mod check;
+mod diagnose;
+mod overrides;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+pub use diagnose::{Mistake, Mistakes, Source, choices, nearest};
+pub use overrides::{Override, OverrideError};
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+/// The only schema there is.
+pub const SCHEMA: &str = "tidegate-exp/1";
+
+/// One experiment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// `SCHEMA`.
+    pub schema: Spanned<String>,
+    /// Name of the experiment, and of its results folder.
+    pub name: Spanned<String>,
+    /// One line about it.
+    #[serde(default)]
+    pub title: String,
+    /// Where its numbers were published.
+    #[serde(default)]
+    pub paper: Option<String>,
+    /// How it is run.
+    #[serde(default)]
+    pub run: RunSection,
+    /// On what.
+    pub machine: Machine,
+    /// Its devices.
+    #[serde(rename = "device")]
+    pub devices: Vec<DeviceEntry>,
+    /// Its tasks.
+    #[serde(rename = "task")]
+    pub tasks: Vec<TaskEntry>,
+    /// Rows; without any, one row named after the experiment.
+    #[serde(rename = "case", default)]
+    pub cases: Vec<CaseEntry>,
+    /// Columns; the first is the baseline.
+    #[serde(rename = "policy")]
+    pub policies: Vec<PolicyEntry>,
+    /// Printed metrics, in order; without any, all that apply.
+    #[serde(default)]
+    pub metrics: Vec<Spanned<String>>,
+    /// Published values.
+    #[serde(default)]
+    pub published: Vec<PublishedEntry>,
+    /// What must come out.
+    #[serde(rename = "expect", default)]
+    pub expects: Vec<ExpectEntry>,
+}
+
+/// How the experiment is run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunSection {
+    /// Memory, files and device rates are shrunk to this part, one over a whole number; times,
+    /// request sizes and HZ are not.
+    pub scale: Spanned<f64>,
+    /// Runs per cell.
+    pub replicas: Spanned<u32>,
+    /// Seed of the first; the others follow from it.
+    pub seed: u64,
+    /// A run that takes longer in its own time is stopped and fails.
+    pub max_s: Spanned<f64>,
+    /// Time between two samples of the levels.
+    pub sample_ms: Spanned<f64>,
+}
+
+impl Default for RunSection {
+    fn default() -> Self {
+        let nowhere = 0..0;
+        Self {
+            scale: Spanned::new(nowhere.clone(), 1.0),
+            replicas: Spanned::new(nowhere.clone(), 3),
+            seed: 1,
+            max_s: Spanned::new(nowhere.clone(), 86_400.0),
+            sample_ms: Spanned::new(nowhere, 500.0),
+        }
+    }
+}
+
+/// The machine, before scaling.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// CPUs.
+    pub cpus: Spanned<u32>,
+    /// Memory for pages. Live: the limit of the process's resident memory.
+    pub memory_mib: Spanned<f64>,
+    /// `vm.dirty_ratio`.
+    #[serde(default)]
+    pub dirty_percent: Option<Spanned<u8>>,
+    /// `vm.dirty_background_ratio`.
+    #[serde(default)]
+    pub background_percent: Option<Spanned<u8>>,
+    /// `vm.dirty_bytes`; replaces the percentage.
+    #[serde(default)]
+    pub dirty_mib: Option<Spanned<f64>>,
+    /// `vm.dirty_background_bytes`; replaces the percentage.
+    #[serde(default)]
+    pub background_mib: Option<Spanned<f64>>,
+}
+
+/// A device of the machine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceEntry {
+    /// How tasks call it.
+    pub id: Spanned<String>,
+    /// Model in the lab; live, a file in the folder stands for it.
+    pub model: Spanned<String>,
+    /// File system on it: allocation and CPU costs.
+    #[serde(default)]
+    pub fs: Option<Spanned<String>>,
+    /// Wrappers: `slow:rate=16MB,latency=2ms`.
+    #[serde(default)]
+    pub wrap: Option<Spanned<String>>,
+    /// Its rates times this, beside the run's scale: an ablation.
+    #[serde(default)]
+    pub rate_factor: Option<Spanned<f64>>,
+    /// Parameters of the model by name (`tidegate list devices`), before scaling.
+    #[serde(default)]
+    pub params: BTreeMap<Spanned<String>, Spanned<u64>>,
+}
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskKind {
+    /// Writes a file from front to back.
+    Dd,
+    /// Copies a file.
+    Cp,
+    /// Writes a small block now and then.
+    LightWriter,
+    /// Reads a file that is there.
+    Reader,
+}
+
+/// What a `dd` syncs at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SyncKind {
+    /// Nothing.
+    None,
+    /// Its file.
+    File,
+    /// Everything.
+    Everything,
+}
+
+/// In which order a reader reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OrderKind {
+    /// Front to back.
+    Sequential,
+    /// Anywhere.
+    Random,
+}
+
+/// One kind of task of the experiment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskEntry {
+    /// Its name; with `count` > 1 numbers follow.
+    pub id: Spanned<String>,
+    /// What it does.
+    pub kind: Spanned<TaskKind>,
+    /// Where its file is.
+    pub device: Spanned<String>,
+    /// Where `cp` reads from.
+    #[serde(default)]
+    pub from: Option<Spanned<String>>,
+    /// How many of them.
+    #[serde(default)]
+    pub count: Option<Spanned<u32>>,
+    /// Bytes of one call.
+    #[serde(default)]
+    pub block_kib: Option<Spanned<f64>>,
+    /// Bytes in all, each; scaled.
+    #[serde(default)]
+    pub file_mib: Option<Spanned<f64>>,
+    /// Starts this long after the run began.
+    #[serde(default)]
+    pub start_s: Option<Spanned<f64>>,
+    /// Stops this long after it began.
+    #[serde(default)]
+    pub run_s: Option<Spanned<f64>>,
+    /// Time between the calls of a light writer, or between a reader's.
+    #[serde(default)]
+    pub every_ms: Option<Spanned<f64>>,
+    /// What a `dd` makes durable at its end.
+    #[serde(default)]
+    pub sync: Option<Spanned<SyncKind>>,
+    /// In which order a reader reads.
+    #[serde(default)]
+    pub order: Option<Spanned<OrderKind>>,
+}
+
+/// A row of the table: what differs from the scenario.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CaseEntry {
+    /// Its name.
+    pub name: Spanned<String>,
+    /// Model of the first device.
+    #[serde(default)]
+    pub model: Option<Spanned<String>>,
+    /// File system of the first device.
+    #[serde(default)]
+    pub fs: Option<Spanned<String>>,
+    /// Count of the first task.
+    #[serde(default)]
+    pub count: Option<Spanned<u32>>,
+    /// `file_mib` of the first task.
+    #[serde(default)]
+    pub file_mib: Option<Spanned<f64>>,
+}
+
+/// A column of the table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyEntry {
+    /// Its name.
+    pub name: Spanned<String>,
+    /// What it is made from; without it, the preset of that name.
+    #[serde(default)]
+    pub preset: Option<Spanned<String>>,
+    /// Ticks per second, instead of the preset's.
+    #[serde(default)]
+    pub hz: Option<Spanned<u32>>,
+}
+
+/// A number that somebody published.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedEntry {
+    /// Which metric.
+    pub metric: Spanned<String>,
+    /// Which row.
+    pub case: Spanned<String>,
+    /// Which column.
+    pub policy: Spanned<String>,
+    /// The number.
+    pub value: f64,
+}
+
+/// How two values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CompareKind {
+    /// The column's own mean.
+    Value,
+    /// Column / other column.
+    Ratio,
+    /// 100 x (column / other column - 1).
+    ChangePercent,
+}
+
+/// What must come out.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectEntry {
+    /// Its name in messages.
+    pub id: Spanned<String>,
+    /// Whose band it is.
+    pub source: String,
+    /// Which metric.
+    pub metric: Spanned<String>,
+    /// Which rows; without it, all.
+    #[serde(default)]
+    pub cases: Vec<Spanned<String>>,
+    /// Which column.
+    pub policy: Spanned<String>,
+    /// Compared with which.
+    #[serde(default)]
+    pub vs: Option<Spanned<String>>,
+    /// How.
+    pub op: Spanned<CompareKind>,
+    /// Not below.
+    #[serde(default)]
+    pub min: Option<Spanned<f64>>,
+    /// Not above.
+    #[serde(default)]
+    pub max: Option<Spanned<f64>>,
+}
+
+impl Scenario {
+    /// Reads a scenario, overridden as the command line says, and checks it.
+    ///
+    /// # Errors
+    /// All mistakes found, with their places.
+    pub fn load(source: Source, overrides: &[Override]) -> Result<(Self, Source), LoadError> {
+        let source = overrides::apply(source, overrides)?;
+        let scenario = parse::parse(&source)?;
+        let list = check::check(&scenario);
+        if list.is_empty() {
+            return Ok((scenario, source));
+        }
+        Err(LoadError::Mistakes(Mistakes { source, list }))
+    }
+
+    /// The rows; a scenario without any has one, named after it.
+    #[must_use]
+    pub fn rows(&self) -> Vec<CaseEntry> {
+        if !self.cases.is_empty() {
+            return self.cases.clone();
+        }
+        vec![CaseEntry {
+            name: self.name.clone(),
+            model: None,
+            fs: None,
+            count: None,
+            file_mib: None,
+        }]
+    }
+}
+
+/// Why a scenario could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// Mistakes in its text.
+    #[error("{}", .0.render(false))]
+    Mistakes(Mistakes),
+    /// An override that fits nowhere.
+    #[error(transparent)]
+    Override(#[from] OverrideError),
+}

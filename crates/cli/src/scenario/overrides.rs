@@ -1,0 +1,137 @@
+//! `--set a.b=c`: changes to a scenario's text before it is read, so that they are checked like it.
+//!
+//! A path goes through tables by key and through lists of tables by `id`, `name` or number:
+//! `machine.memory_mib=512`, `device.disk.wrap="slow:rate=16MB"`, `policy.p1.hz=100`.
+
+use core::fmt;
+
+use toml_edit::{DocumentMut, Item, Table, Value};
+
+use super::diagnose::{Source, choices};
+use super::{LoadError, parse};
+
+/// One override from the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    path: Vec<String>,
+    value: String,
+}
+
+/// An override that fits nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("--set {set}: {problem}")]
+pub struct OverrideError {
+    set: String,
+    problem: String,
+}
+
+impl fmt::Display for Override {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.path.join("."), self.value)
+    }
+}
+
+impl Override {
+    /// An override of one value.
+    #[must_use]
+    pub fn new(path: &[&str], value: impl fmt::Display) -> Self {
+        Self {
+            path: path.iter().map(|part| (*part).to_owned()).collect(),
+            value: value.to_string(),
+        }
+    }
+
+    /// From the command line.
+    ///
+    /// # Errors
+    /// When it is not of the form `path=value`.
+    pub fn parse(set: &str) -> Result<Self, OverrideError> {
+        let wrong = |problem: &str| OverrideError { set: set.into(), problem: problem.into() };
+        let (path, value) = set
+            .split_once('=')
+            .ok_or_else(|| wrong("no `=`; write it as path=value, for example run.scale=0.25"))?;
+        let path: Vec<String> = split(path.trim());
+        if path.iter().any(String::is_empty) {
+            return Err(wrong("the path has an empty part; write it as machine.memory_mib=512"));
+        }
+        Ok(Self { path, value: value.trim().to_owned() })
+    }
+
+    /// As TOML; what is not TOML is a string, so that words need no quotes.
+    fn value(&self) -> Value {
+        self.value.parse().unwrap_or_else(|_| Value::from(self.value.as_str()))
+    }
+}
+
+/// Splits at dots, except within quotes: `policy."linux-2.6.36".hz`.
+fn split(path: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut quoted = false;
+    for letter in path.chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            '.' if !quoted => parts.push(String::new()),
+            other => parts.last_mut().expect("there is always a part").push(other),
+        }
+    }
+    parts
+}
+
+/// Applies all of them to the text.
+pub(super) fn apply(source: Source, overrides: &[Override]) -> Result<Source, LoadError> {
+    if overrides.is_empty() {
+        return Ok(source);
+    }
+    let Ok(mut document) = source.text.parse::<DocumentMut>() else {
+        // The text itself is wrong: its own mistake comes first.
+        return parse::parse(&source).map(|_| source);
+    };
+    let mut origin = source.origin;
+    for set in overrides {
+        put(document.as_table_mut(), &set.path, set)
+            .map_err(|problem| OverrideError { set: set.to_string(), problem })?;
+        origin = format!("{origin} --set {set}");
+    }
+    Ok(Source { origin, text: document.to_string() })
+}
+
+fn put(table: &mut Table, path: &[String], set: &Override) -> Result<(), String> {
+    let [key, rest @ ..] = path else { return Err("the path is empty".into()) };
+    if rest.is_empty() {
+        if let Some(Item::Value(old)) = table.get_mut(key) {
+            let decor = old.decor().clone();
+            *old = set.value();
+            *old.decor_mut() = decor;
+        } else {
+            table.insert(key, Item::Value(set.value()));
+        }
+        return Ok(());
+    }
+    match table.entry(key).or_insert_with(toml_edit::table) {
+        Item::Table(inner) => put(inner, rest, set),
+        Item::ArrayOfTables(list) => {
+            // A name may hold dots itself (linux-2.6.36): the longest prefix that is one wins.
+            for taken in (1..rest.len()).rev() {
+                let name = rest[..taken].join(".");
+                let at = list.iter().position(|entry| is_called(entry, &name));
+                let at = at.or_else(|| name.parse().ok().filter(|at| *at < list.len()));
+                if let Some(entry) = at.and_then(|at| list.get_mut(at)) {
+                    return put(entry, &rest[taken..], set);
+                }
+            }
+            let names: Vec<String> = list.iter().filter_map(called).collect();
+            let choices = choices(&rest[0], names.iter().map(String::as_str));
+            Err(format!("there is no {key} called `{}`; {choices}", rest[0]))
+        }
+        Item::Value(_) => Err(format!("`{key}` is a single value, not a table")),
+        Item::None => Err(format!("there is no `{key}`")),
+    }
+}
+
+fn called(entry: &Table) -> Option<String> {
+    ["id", "name"].iter().find_map(|key| entry.get(key)?.as_str().map(str::to_owned))
+}
+
+fn is_called(entry: &Table, name: &str) -> bool {
+    called(entry).is_some_and(|called| called == name)
+}

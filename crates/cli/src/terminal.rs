@@ -1,0 +1,89 @@
+//! What the user sees while and after it happens: text on standard output, progress and
+//! complaints on standard error.
+//!
+//! A reader that goes away (`| head`) ends the printing, not the program. Colours and moving bars
+//! are for terminals only, colours not under NO_COLOR.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::outcome::Outcome;
+use crate::run::{Order, RunError, Watcher};
+
+/// Prints to standard output; a closed pipe is not an error.
+pub fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // Whoever closed the pipe has seen enough, and nothing else can go wrong that we could tell.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Prints a line to standard error; likewise.
+pub fn complain(text: &str) {
+    let mut out = std::io::stderr().lock();
+    let _ = writeln!(out, "{text}");
+}
+
+/// Whether standard error takes colours.
+#[must_use]
+pub fn colour() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !refused && std::io::stderr().is_terminal()
+}
+
+/// Progress of a number of runs: a bar on a terminal, a line per run elsewhere.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    total: usize,
+    done: AtomicUsize,
+}
+
+impl Progress {
+    /// Progress of `total` runs.
+    #[must_use]
+    pub fn new(total: usize) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(total as u64);
+            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.enable_steady_tick(core::time::Duration::from_millis(200));
+            bar
+        });
+        Self { bar, total, done: AtomicUsize::new(0) }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Watcher for Progress {
+    fn began(&self, order: &Order) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(name(order));
+        }
+    }
+
+    fn ended(&self, order: &Order, result: &Result<Outcome, RunError>) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+            return;
+        }
+        let what = match result {
+            Ok(outcome) => {
+                format!("{:.1} s of its time in {:.1} s", outcome.virtual_s, outcome.wall_s)
+            }
+            Err(_) => "failed".to_owned(),
+        };
+        complain(&format!("[{done}/{}] {}: {what}", self.total, name(order)));
+    }
+}
+
+fn name(order: &Order) -> String {
+    format!("{} {} #{}", order.cell.case, order.cell.policy, order.replica)
+}

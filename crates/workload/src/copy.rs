@@ -1,0 +1,68 @@
+//! A copy: reads one file and writes what it read to another.
+
+use std::sync::Arc;
+
+use env::{Env, Task};
+use mm::{Cache, File};
+use policy::units::{Bytes, Nanos};
+
+use crate::dd::{Run, buffer};
+use crate::{Failure, Report};
+
+/// One copy of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Cp {
+    /// Bytes of one read and one write call (coreutils of 2010: 32 KiB).
+    pub block: Bytes,
+    /// Bytes in all.
+    pub bytes: Bytes,
+    /// Stops this long after it began, whatever is left.
+    pub for_at_most: Option<Nanos>,
+}
+
+/// Copies `from` to `to`. The reported latencies are of the write calls.
+pub fn cp<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    files: (&Arc<File<E>>, &Arc<File<E>>),
+    options: &Cp,
+    run: &Run<'_>,
+) -> Report {
+    let mut report = Report::begin(run.name, task.now());
+    let mut writer = cache.writer();
+    let outcome = copy_all(task, files, options, run, &mut writer, &mut report);
+    cache.retire(task, writer);
+    report.end(task.now(), outcome)
+}
+
+fn copy_all<E: Env>(
+    task: &mut Task<'_, E>,
+    (from, to): (&Arc<File<E>>, &Arc<File<E>>),
+    options: &Cp,
+    run: &Run<'_>,
+    writer: &mut mm::Writer,
+    report: &mut Report,
+) -> Result<bool, Failure> {
+    let mut reader = mm::Reader::default();
+    let mut block = buffer::<E>(options.block);
+    let until = options.for_at_most.map(|limit| report.began + limit);
+    let mut at = Bytes::ZERO;
+    while at < options.bytes && until.is_none_or(|until| task.now() < until) {
+        if run.stop.is_raised() {
+            return Ok(false);
+        }
+        let size = (options.bytes - at).at_most(options.block);
+        if size < options.block {
+            block = buffer::<E>(size);
+        }
+        let got = from.read(task, &mut reader, at, &mut block)?;
+        if got < size {
+            return Err(Failure::ShortRead { at: at + got });
+        }
+        let called = task.now();
+        let wrote = to.write(task, writer, at, &block)?;
+        report.moved(called, task.now(), run.origin, wrote);
+        at += wrote;
+    }
+    Ok(true)
+}

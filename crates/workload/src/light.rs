@@ -1,0 +1,69 @@
+//! A light writer: a small block at fixed times, so that delays caused by others are seen.
+//!
+//! A call that is late does not move the times of the calls after it: they follow at once until the
+//! schedule is caught up. `responses` counts from when a block was due, so a stall is counted for
+//! every block that it held up, not once; `latencies` is of the calls alone.
+
+use std::sync::Arc;
+
+use env::{Cause, Env, Task};
+use mm::{Cache, File};
+use policy::units::{Bytes, Nanos};
+
+use crate::dd::{Run, buffer};
+use crate::{Failure, Report};
+
+/// One light writer.
+#[derive(Clone, Copy, Debug)]
+pub struct LightWriter {
+    /// Bytes of one write call.
+    pub block: Bytes,
+    /// Time between two calls.
+    pub every: Nanos,
+    /// For how long.
+    pub lasting: Nanos,
+}
+
+/// Writes a block every so often to the end of `file`.
+pub fn light_writer<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    file: &Arc<File<E>>,
+    options: &LightWriter,
+    run: &Run<'_>,
+) -> Report {
+    let mut report = Report::begin(run.name, task.now());
+    let mut writer = cache.writer();
+    let outcome = write_on_schedule(task, file, options, run, &mut writer, &mut report);
+    cache.retire(task, writer);
+    report.end(task.now(), outcome)
+}
+
+fn write_on_schedule<E: Env>(
+    task: &mut Task<'_, E>,
+    file: &Arc<File<E>>,
+    options: &LightWriter,
+    run: &Run<'_>,
+    writer: &mut mm::Writer,
+    report: &mut Report,
+) -> Result<bool, Failure> {
+    let block = buffer::<E>(options.block);
+    let end = report.began + options.lasting;
+    let mut due = report.began;
+    let mut at = file.len();
+    while due < end && task.now() < end {
+        if run.stop.is_raised() {
+            return Ok(false);
+        }
+        if task.now() < due && task.sleep_until(Cause::Think, due) == env::Wakeup::Cancelled {
+            return Err(Failure::Cache(mm::Error::Cancelled));
+        }
+        let called = task.now();
+        let wrote = file.write(task, writer, at, &block)?;
+        report.moved(called, task.now(), run.origin, wrote);
+        report.responses.record(task.now().since(due));
+        at += wrote;
+        due = due + options.every;
+    }
+    Ok(true)
+}

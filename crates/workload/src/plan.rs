@@ -1,0 +1,103 @@
+//! All jobs of a run: started together, each after its own delay, and waited for.
+
+use std::sync::Arc;
+
+use env::{Cause, Env, Task, Wakeup};
+use mm::{Cache, File};
+use policy::units::Nanos;
+
+use crate::dd::Run;
+use crate::{Cp, Dd, Failure, LightWriter, Reader, Report, Stop, cp, dd, light_writer, reader};
+
+/// What a job does, and with which files.
+pub enum Work<E: Env> {
+    /// Writes a file from front to back.
+    Dd(Dd, Arc<File<E>>),
+    /// Copies the first file to the second.
+    Cp(Cp, Arc<File<E>>, Arc<File<E>>),
+    /// Writes a small block now and then.
+    Light(LightWriter, Arc<File<E>>),
+    /// Reads a file.
+    Read(Reader, Arc<File<E>>),
+}
+
+/// One task of a run.
+pub struct Job<E: Env> {
+    /// Its name: in reports, and as the task's.
+    pub name: String,
+    /// How long after the run's beginning it starts.
+    pub start_after: Nanos,
+    /// What it does.
+    pub work: Work<E>,
+}
+
+/// All tasks of a run.
+pub type Plan<E> = Vec<Job<E>>;
+
+/// `files.len()` equal sequential writers, one file each, all started at once.
+pub fn dd_many<E: Env>(options: Dd, files: Vec<Arc<File<E>>>) -> Plan<E> {
+    let job = |(index, file)| Job {
+        name: format!("dd-{index}"),
+        start_after: Nanos::ZERO,
+        work: Work::Dd(options, file),
+    };
+    files.into_iter().enumerate().map(job).collect()
+}
+
+/// Two equal sequential writers, the second started `later`.
+pub fn two_writers<E: Env>(options: Dd, files: [Arc<File<E>>; 2], later: Nanos) -> Plan<E> {
+    let mut plan = dd_many(options, files.into());
+    plan[1].start_after = later;
+    plan
+}
+
+/// Runs the plan to its end and answers with one report per job, in the plan's order.
+///
+/// A job that the shutdown of the environment ended before it could answer has a report without
+/// bytes, its failure `Cancelled`.
+pub fn run<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    plan: Plan<E>,
+    stop: &Stop,
+) -> Vec<Report> {
+    let origin = task.now();
+    let mut started = Vec::with_capacity(plan.len());
+    for job in plan {
+        let (cache, stop, name) = (Arc::clone(cache), stop.clone(), job.name.clone());
+        let handle = env::spawn(task.env(), &name.clone(), move |task| {
+            let run = Run { name: &job.name, origin, stop: &stop };
+            work(task, &cache, &job, &run)
+        });
+        started.push((name, handle));
+    }
+    let mut reports = Vec::with_capacity(started.len());
+    for (name, handle) in started {
+        reports.push(handle.join(task).unwrap_or_else(|| cancelled(&name, task)));
+    }
+    reports
+}
+
+fn work<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    job: &Job<E>,
+    run: &Run<'_>,
+) -> Report {
+    if !job.start_after.is_zero()
+        && task.sleep_until(Cause::Think, run.origin + job.start_after) == Wakeup::Cancelled
+    {
+        return cancelled(run.name, task);
+    }
+    match &job.work {
+        Work::Dd(options, file) => dd(task, cache, file, options, run),
+        Work::Cp(options, from, to) => cp(task, cache, (from, to), options, run),
+        Work::Light(options, file) => light_writer(task, cache, file, options, run),
+        Work::Read(options, file) => reader(task, file, options, run),
+    }
+}
+
+fn cancelled<E: Env>(name: &str, task: &Task<'_, E>) -> Report {
+    let now = task.now();
+    Report::begin(name, now).end(now, Err(Failure::Cache(mm::Error::Cancelled)))
+}

@@ -1,0 +1,147 @@
+//! What a job did: plain data.
+
+use core::fmt;
+
+use policy::units::{Bytes, Instant, Nanos, SECOND};
+
+use crate::Latencies;
+
+/// Bytes moved in each second since the run began. At most `SECONDS_MAX` seconds are told apart;
+/// later bytes count for the last one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PerSecond(Vec<u64>);
+
+/// A day: bounds the memory of a run that never ends.
+const SECONDS_MAX: usize = 86_400;
+
+impl PerSecond {
+    /// Counts bytes at `since` the beginning of the run.
+    pub fn add(&mut self, since: Nanos, bytes: Bytes) {
+        let second = usize::try_from(since.0 / SECOND).unwrap_or(SECONDS_MAX).min(SECONDS_MAX - 1);
+        if self.0.len() <= second {
+            self.0.resize(second + 1, 0);
+        }
+        self.0[second] += bytes.0;
+    }
+
+    /// Bytes of each second, in order.
+    #[must_use]
+    pub fn bytes(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+/// Why a job ended before its work was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The cache said so.
+    Cache(mm::Error),
+    /// Fewer bytes than asked for were there to read.
+    ShortRead {
+        /// Where the file ended.
+        at: Bytes,
+    },
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cache(error) => write!(f, "{error}"),
+            Self::ShortRead { at } => {
+                write!(f, "the file ended at byte {}, before the job had read its share", at.0)
+            }
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<mm::Error> for Failure {
+    fn from(error: mm::Error) -> Self {
+        Self::Cache(error)
+    }
+}
+
+/// What one job did.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its name in the plan.
+    pub name: String,
+    /// When it began its work, after any delay.
+    pub began: Instant,
+    /// From the beginning to the end of its last read or write.
+    pub moving: Nanos,
+    /// From the beginning to the end of everything, its sync included.
+    pub elapsed: Nanos,
+    /// Bytes that the cache took or gave.
+    pub bytes: Bytes,
+    /// Lengths of the calls.
+    pub latencies: Latencies,
+    /// How late each call of a job with a schedule ended, counted from when it was due.
+    pub responses: Latencies,
+    /// Bytes in each second of the run.
+    pub per_second: PerSecond,
+    /// Whether all of its work was done.
+    pub complete: bool,
+    /// Why not, when the cache failed it.
+    pub failure: Option<Failure>,
+}
+
+impl Report {
+    /// A report of a job that begins now.
+    #[must_use]
+    pub fn begin(name: &str, now: Instant) -> Self {
+        Self {
+            name: name.to_owned(),
+            began: now,
+            moving: Nanos::ZERO,
+            elapsed: Nanos::ZERO,
+            bytes: Bytes::ZERO,
+            latencies: Latencies::default(),
+            responses: Latencies::default(),
+            per_second: PerSecond::default(),
+            complete: false,
+            failure: None,
+        }
+    }
+
+    /// Counts one call that moved `bytes` and ended at `now`.
+    pub(crate) fn moved(&mut self, called: Instant, now: Instant, origin: Instant, bytes: Bytes) {
+        self.latencies.record(now.since(called));
+        self.per_second.add(now.since(origin), bytes);
+        self.bytes += bytes;
+        self.moving = now.since(self.began);
+    }
+
+    /// Ends the report: `outcome` tells whether all work was done.
+    pub(crate) fn end(mut self, now: Instant, outcome: Result<bool, Failure>) -> Self {
+        self.elapsed = now.since(self.began);
+        match outcome {
+            Ok(complete) => self.complete = complete,
+            Err(failure) => self.failure = Some(failure),
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_counted_from_the_origin_of_the_run() {
+        let mut report = Report::begin("dd", Instant(5 * SECOND));
+        report.moved(Instant(5 * SECOND), Instant(6 * SECOND + 1), Instant(4 * SECOND), Bytes(10));
+        assert_eq!(report.per_second.bytes(), [0, 0, 10]);
+        assert_eq!(report.moving, Nanos(SECOND + 1));
+        let report = report.end(Instant(9 * SECOND), Ok(true));
+        assert_eq!((report.elapsed, report.complete), (Nanos::secs(4), true));
+    }
+
+    #[test]
+    fn seconds_beyond_a_day_count_for_the_last() {
+        let mut seconds = PerSecond::default();
+        seconds.add(Nanos::MAX, Bytes(3));
+        assert_eq!(seconds.bytes().len(), SECONDS_MAX);
+    }
+}
