@@ -126,6 +126,7 @@ pub const fn calibrated(system: Nanos, write_page: u64) -> CostTable {
         .with(Work::Insert, Nanos(INSERT))
         .with(Work::Balance, Nanos(BALANCE))
         .with(Work::VisitFile, Nanos(VISIT_FILE))
+        .with(Work::Contend, CONTENTION)
         .with(Work::WritePage, Nanos(write_page))
         .with(Work::Submit, Nanos(SUBMIT))
         .with(Work::EndPage, Nanos(END_PAGE))

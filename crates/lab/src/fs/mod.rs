@@ -26,9 +26,6 @@ pub struct Model {
     pub summary: &'static str,
     /// CPU time per unit of work.
     pub costs: CostTable,
-    /// What every other task that is writing back at the same time adds to a `VisitFile`, in
-    /// nanoseconds; see `costs::CONTENTION`.
-    pub contention_ns_per_walker: u64,
     /// Where it puts things.
     pub layout: LayoutParams,
     /// The device model it stands on if a scenario names none.
@@ -76,13 +73,11 @@ impl std::error::Error for UnknownFs {}
 /// There is none; the message lists those there are.
 pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
     let disk = "sata2010";
-    let contention_ns_per_walker = costs::CONTENTION.0;
     Ok(match name {
         "ext2" => Model {
             name: "ext2",
             summary: "block groups, indirect blocks written in between",
             costs: costs::EXT2,
-            contention_ns_per_walker,
             layout: layout::EXT2,
             device: disk,
         },
@@ -90,7 +85,6 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             name: "ext3",
             summary: "ext2 with a journal, committed every 5 s",
             costs: costs::EXT3,
-            contention_ns_per_walker,
             layout: layout::EXT3,
             device: disk,
         },
@@ -98,7 +92,6 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             name: "ext4",
             summary: "delayed allocation, extents, one stream for all large files",
             costs: costs::EXT4,
-            contention_ns_per_walker,
             layout: layout::EXT4,
             device: disk,
         },
@@ -106,7 +99,6 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             name: "xfs",
             summary: "delayed allocation, large extents reserved per file",
             costs: costs::XFS,
-            contention_ns_per_walker,
             layout: layout::XFS,
             device: disk,
         },
@@ -114,7 +106,6 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             name: "btrfs",
             summary: "copy on write, delayed allocation, a commit every 30 s",
             costs: costs::BTRFS,
-            contention_ns_per_walker,
             layout: layout::BTRFS,
             device: disk,
         },
@@ -122,7 +113,6 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             name: "nfs",
             summary: "a client; the server decides where things lie",
             costs: costs::NFS,
-            contention_ns_per_walker,
             layout: layout::NFS,
             device: "nfs",
         },
