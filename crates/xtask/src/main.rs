@@ -10,6 +10,7 @@ mod campaign;
 mod csv;
 mod fio;
 mod lab;
+mod picture;
 mod sources;
 mod steps;
 mod test;
@@ -34,6 +35,7 @@ usage: cargo xtask COMMAND
   campaign [--seeds N]             the randomised fault test (default 10000 seeds)
   bench [STEP]... [--dir DIR] [--pairs N]
                                    the figures of README.md; steps: hit, lab, fio, slow
+  picture                          redraws the pauses that README.md shows
   sources                          kernel functions cited in the code, and the tests that name them
 ";
 
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Some("lab") => lab::run(arguments),
         Some("campaign") => campaign::run(arguments),
         Some("bench") => bench::run(arguments),
+        Some("picture") => arguments.finish().and_then(|()| picture::run()),
         Some("sources") => arguments.finish().and_then(|()| sources::run()),
         Some("help" | "--help" | "-h") => {
             print!("{USAGE}");
