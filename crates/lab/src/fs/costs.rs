@@ -42,15 +42,17 @@ use policy::units::Nanos;
 
 use crate::cost::CostTable;
 
-/// What every other writer that is writing back at the same time adds to one `VisitFile`.
+/// What every other task that is writing back at the same time adds to one `VisitFile`.
 ///
-/// GUESS. Writers of 2.6.36 that write back themselves meet at the global inode lock, at the lock of
-/// the device's queue and at the allocator's of the file system. Their naps end on the same tick, so
-/// they come together; each holds a lock for a microsecond or two per visit while all others that
-/// run spin or are switched out and in again. So the cost of a visit grows with their number. MAIL
-/// 10675764999 (xfs, 2011): without it system time halves with 10 writers and falls to a tenth with
-/// 100; the growth in *visits* (every writer walks over every file) gives part of that already.
-pub const CONTENTION: Nanos = Nanos(2_000);
+/// CALIBRATED, on one published number. Writers of 2.6.36 that write back themselves meet at the
+/// global inode lock, the locks of the device's queue and of the file system's allocator, and at the
+/// pages of their chunks. A chunk is 1536 pages, about 3 ms of `WritePage`; how much of that two
+/// walkers spend on each other is not known. MAIL 10675764999 (xfs, 2011) says that without them
+/// system time falls to a tenth with 100 writers; with 2 ms our lab gives 0.16-0.19 (0.84 without
+/// any contention, 0.21 with 1 ms). What was not calibrated: with 10 writers the mail says a half,
+/// we get 0.72; with one and two writers nobody meets. So row 17 of A7 shows that the foreground
+/// walkers are the mechanism, not that the size of the effect was predicted.
+pub const CONTENTION: Nanos = Nanos::millis(2);
 
 /// How much work of each kind the tasks do in one run of `dd` and `sync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
