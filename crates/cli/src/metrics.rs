@@ -56,8 +56,8 @@ pub const METRICS: [Metric; 22] = [
     metric("pause_max_ms", "ms", Better::Lower, "longest pause of the run", |o| {
         largest(o.pauses.iter().map(|pause| pause.slept_ms))
     }),
-    metric("pause_min_ms", "ms", Better::Higher, "shortest pause in steady state", |o| {
-        smallest(steady(o).map(|pause| pause.slept_ms))
+    metric("pause_min_ms", "ms", Better::Higher, "shortest pause in steady state, zeros apart", |o| {
+        smallest(steady(o).map(|pause| pause.slept_ms).filter(|slept| *slept > 0.0))
     }),
     metric("pause_steady_max_ms", "ms", Better::Lower, "longest pause in steady state", |o| {
         largest(steady(o).map(|pause| pause.slept_ms))
@@ -137,11 +137,8 @@ fn cpu(
     which: fn(&crate::outcome::TaskCpu) -> bool,
     what: fn(&crate::outcome::TaskCpu) -> f64,
 ) -> Option<f64> {
-    if outcome.tasks.is_empty() {
-        return None;
-    }
-    let sum: f64 = outcome.tasks.iter().filter(|task| which(task)).map(what).sum();
-    Some(sum / outcome.scale)
+    let times: Vec<f64> = outcome.tasks.iter().filter(|task| which(task)).map(what).collect();
+    (!times.is_empty()).then(|| times.iter().sum::<f64>() / outcome.scale)
 }
 
 /// Mean and sample deviation of the pauses that slept, in steady state.

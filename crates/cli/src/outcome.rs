@@ -13,6 +13,8 @@ pub struct TaskCpu {
     pub user_s: f64,
     /// System time.
     pub system_s: f64,
+    /// Time asleep by cause, seconds.
+    pub waits: Vec<(String, f64)>,
 }
 
 /// What one job did. Times are seconds since the run began.

@@ -205,7 +205,10 @@ fn counters(outcomes: &[Outcome]) -> TidyTable {
         for task in &outcome.tasks {
             let scope = format!("task:{}", task.name);
             rows.push((run.clone(), scope.clone(), "user_us".into(), task.user_s * 1e6));
-            rows.push((run.clone(), scope, "sys_us".into(), task.system_s * 1e6));
+            rows.push((run.clone(), scope.clone(), "sys_us".into(), task.system_s * 1e6));
+            for (cause, time_s) in &task.waits {
+                rows.push((run.clone(), scope.clone(), format!("wait_us_{cause}"), time_s * 1e6));
+            }
         }
         for job in &outcome.jobs {
             let scope = format!("task:{}", job.name);

@@ -5,7 +5,7 @@
 
 use policy::dirty::{Threshold, Tunables};
 use policy::units::{Bytes, Nanos, Pages};
-use policy::writeback::FlushTunables;
+use policy::writeback::{Flight, FlushTunables};
 use workload::{Cp, Dd, LightWriter, Pattern, Reader, SyncAfter};
 
 use crate::presets::{self, Preset};
@@ -13,6 +13,10 @@ use crate::scenario::{CaseEntry, OrderKind, PolicyEntry, Scenario, SyncKind, Tas
 
 /// Pages of one mebibyte.
 const PAGES_PER_MIB: f64 = 256.0;
+/// Requests do not shrink below 128 KiB (experiments.md A6).
+const REQUEST_LEAST: Pages = Pages(32);
+/// Requests in flight, however small the machine: the device is not to run dry.
+const FLIGHT_LEAST: u64 = 4;
 /// Block of a light writer.
 const LIGHT_BLOCK_KIB: f64 = 4.0;
 /// Block of all others.
@@ -174,7 +178,7 @@ impl Cell {
             cpus,
             memory,
             dirty,
-            flush: preset.flush,
+            flush: shrunk(preset.flush, whole(1.0 / scale)),
             hz: preset.hz,
             devices: devices(scenario, row),
             jobs: jobs(scenario, row, scale),
@@ -190,6 +194,21 @@ impl Cell {
         let own: Bytes = self.jobs.iter().map(|job| job.file_bytes).sum();
         own + sources.map(|job| job.file_bytes).sum::<Bytes>()
     }
+}
+
+/// The flusher of a machine smaller by `shrink`: requests shrink down to 128 KiB, and where they have
+/// reached that, their number shrinks instead, so that what is in flight stays the same part of the
+/// dirty limit. Slices stay: CPU time is brought back to full size by pages, and so must have as
+/// many pages a visit.
+fn shrunk(mut flush: FlushTunables, shrink: u64) -> FlushTunables {
+    let full = flush.request_max;
+    flush.request_max = Pages(full.0 / shrink).at_least(REQUEST_LEAST.at_most(full));
+    if let Flight::Requests(requests) = flush.flight {
+        let pages = u64::from(requests) * full.0 / shrink;
+        let requests = (pages / flush.request_max.0).max(FLIGHT_LEAST);
+        flush.flight = Flight::Requests(u32::try_from(requests).unwrap_or(u32::MAX));
+    }
+    flush
 }
 
 fn devices(scenario: &Scenario, row: &CaseEntry) -> Vec<DeviceSpec> {

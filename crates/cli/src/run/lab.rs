@@ -109,6 +109,11 @@ fn cpu(cell: &Cell, tasks: &[TaskReport], lab: &Lab) -> Vec<TaskCpu> {
             is_interrupt: false,
             user_s: seconds(task.user),
             system_s: seconds(task.system),
+            waits: task
+                .asleep
+                .iter()
+                .map(|(cause, time)| (format!("{cause:?}"), seconds(*time)))
+                .collect(),
         })
         .collect();
     all.push(TaskCpu {

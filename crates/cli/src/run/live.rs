@@ -108,12 +108,15 @@ impl Live {
             .collect();
         let mut outcome = assemble::outcome(cell, &ended, &seen);
         outcome.memory_limit = number(limit.0);
+        // Real devices do not shrink with the files.
+        outcome.scale = 1.0;
         outcome.tasks = vec![TaskCpu {
             name: "process".into(),
             is_job: true,
             is_interrupt: false,
             user_s: seconds(user),
             system_s: seconds(system),
+            waits: Vec::new(),
         }];
         Ok(outcome)
     }

@@ -1,0 +1,225 @@
+//! One mistake of each kind, and what is shown for it.
+
+use super::*;
+
+/// A scenario without mistakes; `from` and `to` put one in.
+fn mistaken(from: &str, to: &str) -> String {
+    let text = GOOD.replace(from, to);
+    assert_ne!(text, GOOD, "`{from}` is in the scenario");
+    shown(&text, &[])
+}
+
+fn shown(text: &str, overrides: &[&str]) -> String {
+    let source = Source { origin: "my.toml".into(), text: text.into() };
+    let overrides: Vec<Override> =
+        overrides.iter().map(|set| Override::parse(set).unwrap()).collect();
+    match Scenario::load(source, &overrides) {
+        Ok(_) => "no mistake".into(),
+        Err(error) => format!("\n{error}\n"),
+    }
+}
+
+const GOOD: &str = r#"schema = "tidegate-exp/1"
+name = "mine"
+
+[machine]
+cpus = 2
+memory_mib = 256
+dirty_mib = 64
+background_mib = 32
+
+[[device]]
+id = "disk"
+model = "sata2010"
+
+[[task]]
+id = "dd"
+kind = "dd"
+device = "disk"
+file_mib = 512
+
+[[policy]]
+name = "tidegate"
+"#;
+
+#[test]
+fn the_scenario_without_a_mistake_has_none() {
+    assert_eq!(shown(GOOD, &[]), "no mistake");
+}
+
+#[test]
+fn a_wrong_key_is_shown_with_the_allowed_ones() {
+    assert_eq!(
+        mistaken("cpus = 2", "cpu = 2"),
+        "
+error: unknown key `cpu`
+ --> my.toml:5:1
+  |
+5 | cpu = 2
+  | ^^^ not a key of this table
+  |
+  = help: did you mean `cpus`? Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib
+"
+    );
+}
+
+#[test]
+fn a_key_with_another_unit_names_the_unit() {
+    assert_eq!(
+        mistaken("memory_mib = 256", "memory_gb = 1"),
+        "
+error: unknown key `memory_gb`
+ --> my.toml:6:1
+  |
+6 | memory_gb = 1
+  | ^^^^^^^^^ not a key of this table
+  |
+  = help: the unit here is mebibytes: write `memory_mib`. Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib
+"
+    );
+}
+
+#[test]
+fn a_unit_in_the_value_is_refused() {
+    assert_eq!(
+        mistaken("memory_mib = 256", "memory_mib = \"256MB\""),
+        "
+error: wrong type of value for `memory_mib`
+ --> my.toml:6:14
+  |
+6 | memory_mib = \"256MB\"
+  |              ^^^^^^^ invalid type: string \"256MB\", expected f64
+  |
+  = help: write a bare number of mebibytes: the unit is in the key's name, `memory_mib`
+"
+    );
+}
+
+#[test]
+fn a_value_out_of_range_shows_the_range() {
+    assert_eq!(
+        mistaken("cpus = 2", "cpus = 300"),
+        "
+error: `cpus` is out of range: 300
+ --> my.toml:5:8
+  |
+5 | cpus = 300
+  |        ^^^ must be 1 to 256
+  |
+  = help: write a number from 1 to 256
+"
+    );
+}
+
+#[test]
+fn unknown_names_show_the_nearest_and_all() {
+    assert_eq!(
+        mistaken("name = \"tidegate\"", "name = \"linux-2.6.35\""),
+        "
+error: unknown preset `linux-2.6.35`
+  --> my.toml:21:8
+   |
+21 | name = \"linux-2.6.35\"
+   |        ^^^^^^^^^^^^^^ not known
+   |
+   = help: did you mean `linux-2.6.36`? Allowed: linux-2.6.36, p1, p1-measured, linux-6.12, tidegate
+"
+    );
+    let device = mistaken("model = \"sata2010\"", "model = \"stata2010\"\nfs = \"ext5\"");
+    assert!(device.contains("unknown device model `stata2010`"), "{device}");
+    assert!(device.contains("did you mean `sata2010`? Allowed: null, sata2010"), "{device}");
+    assert!(device.contains("unknown file system `ext5`"), "{device}");
+    let task = mistaken("kind = \"dd\"", "kind = \"dt\"");
+    assert!(task.contains("unknown value `dt`") && task.contains("light_writer"), "{task}");
+}
+
+#[test]
+fn limits_that_do_not_fit_show_both_places() {
+    assert_eq!(
+        mistaken("dirty_mib = 64\n", "dirty_mib = 512\n"),
+        "
+error: `dirty_mib` exceeds the memory: 512 > 256 MiB
+ --> my.toml:7:13
+  |
+6 | memory_mib = 256
+  |              --- the memory
+7 | dirty_mib = 512
+  |             ^^^ more than there is
+  |
+  = help: lower the limit, or raise memory_mib
+"
+    );
+    assert_eq!(
+        mistaken("background_mib = 32", "background_mib = 64"),
+        "
+error: the background limit (64 MiB) is not below the dirty limit (64 MiB)
+ --> my.toml:8:18
+  |
+7 | dirty_mib = 64
+  |             -- the dirty limit
+8 | background_mib = 64
+  |                  ^^ writers would be held before the flusher starts
+  |
+  = help: the background limit is usually half of the dirty limit (defaults: 10 % and 20 %)
+"
+    );
+}
+
+#[test]
+fn keys_that_a_kind_needs_or_cannot_use() {
+    let text = mistaken("file_mib = 512", "every_ms = 10");
+    assert!(text.contains("a dd needs `file_mib`"), "{text}");
+    assert!(text.contains("`every_ms` means nothing to a dd"), "{text}");
+}
+
+#[test]
+fn a_missing_key_and_broken_toml() {
+    let text = mistaken("cpus = 2\n", "");
+    assert!(text.contains("the key `cpus` is missing"), "{text}");
+    let text = mistaken("cpus = 2", "cpus = = 2");
+    assert!(text.contains("this is not valid TOML") && text.contains("my.toml:5:8"), "{text}");
+    assert!(shown("", &[]).contains("is missing"));
+}
+
+#[test]
+fn a_band_that_nothing_meets_and_one_without_its_other_column() {
+    let expect = "name = \"tidegate\"\n\n[[expect]]\nid = \"e\"\nsource = \"s\"\nmetric = \"real\"\npolicy = \"tidegate\"\nop = \"ratio\"\nmin = 2\nmax = 1";
+    let text = mistaken("name = \"tidegate\"", expect);
+    assert!(text.contains("a band that nothing can meet"), "{text}");
+    assert!(text.contains("`ratio` and `change_percent` need `vs"), "{text}");
+}
+
+#[test]
+fn several_mistakes_are_shown_in_order() {
+    let text = mistaken("cpus = 2\nmemory_mib = 256", "cpus = 0\nmemory_mib = 1");
+    let (first, second) = (text.find("`cpus`").unwrap(), text.find("`memory_mib`").unwrap());
+    assert!(first < second);
+}
+
+#[test]
+fn an_override_is_checked_like_the_file_and_shown_with_its_origin() {
+    let text = shown(GOOD, &["machine.cpus=300"]);
+    assert!(text.contains("my.toml --set machine.cpus=300:5:8"), "{text}");
+    let text = shown(GOOD, &["machine.cpu=2"]);
+    assert!(text.contains("did you mean `cpus`?"), "{text}");
+    assert_eq!(shown(GOOD, &["device.disk.model=ssd", "policy.tidegate.hz=100"]), "no mistake");
+    assert_eq!(
+        shown(GOOD, &["policy.p9.hz=100"]),
+        "\n--set policy.p9.hz=100: there is no policy called `p9`; allowed: tidegate\n"
+    );
+}
+
+#[test]
+fn an_override_reaches_the_entry_whose_name_has_dots() {
+    let text = GOOD.replace("\"tidegate\"", "\"linux-2.6.36\"");
+    let source = Source { origin: "my.toml".into(), text };
+    let set = Override::parse("policy.linux-2.6.36.hz=100").unwrap();
+    let (scenario, _) = Scenario::load(source, &[set]).unwrap();
+    assert_eq!(scenario.policies[0].hz.as_ref().map(|hz| *hz.get_ref()), Some(100));
+}
+
+#[test]
+fn what_is_not_an_override_is_refused() {
+    assert!(Override::parse("machine.cpus").unwrap_err().to_string().contains("no `=`"));
+    assert!(Override::parse("machine..cpus=1").is_err());
+}
