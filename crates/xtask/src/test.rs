@@ -5,7 +5,7 @@
 //! of our own is: a test that is not there is a failure.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::steps::{self, End, Steps};
@@ -157,21 +157,33 @@ fn experiments() -> Result<()> {
     let out = workspace.target.join("xtask/experiments");
     let mut failed = Vec::new();
     for name in experiment_names()? {
-        let mut command = Command::new(workspace.program());
         let out = out.join(&name);
+        let mut command = Command::new(workspace.program());
         command
             .args(["run", &name, "--check", "--out"])
             .arg(&out)
-            .current_dir(root());
+            .current_dir(root())
+            // The tables are long; they stand in the folder.
+            .stdout(Stdio::null());
         if let Err(problem) = steps::run(&mut command, RUN_MAX) {
             failed.push(format!("{name}: {problem}"));
         }
+        print_bands(&out);
     }
     if failed.is_empty() {
         Ok(())
     } else {
         Err(failed.join("; "))
     }
+}
+
+/// Prints how each band came out.
+fn print_bands(out: &Path) {
+    let printed = std::fs::read_to_string(out.join("table.txt")).unwrap_or_default();
+    let bands = printed
+        .split_once("\nExpectations\n")
+        .map(|(_, bands)| bands);
+    print!("{}", bands.unwrap_or("    no bands were judged\n"));
 }
 
 /// Builds the program, as a user would run it.
