@@ -83,6 +83,8 @@ impl Default for BatonOptions {
 const TURNS_MAX: u64 = 1_000_000;
 /// Of how many calls of `did` one yields, in `Order::Random`.
 const YIELD_ONE_IN: u64 = 4;
+/// Timers called at shutdown, at most: one that sets itself again for ever is cut off.
+const TIMERS_LEFT_MAX: u64 = 1_000_000;
 /// Timers before the stale ones are first swept out.
 const TIMERS_ROOM: usize = 1024;
 
@@ -273,7 +275,7 @@ impl<C: Content> BatonEnv<C> {
     }
 
     /// Ends all waits with `Cancelled`, lets the tasks end, then calls the timers that are left, in
-    /// order, so that requests under way come back. Timers that those set are dropped.
+    /// order, so that requests under way come back.
     ///
     /// # Panics
     /// With the panic of a task or a device.
@@ -418,18 +420,22 @@ impl Core {
         }
     }
 
+    /// Calls the timers that are left, in order, and those that they set; a chain of them without
+    /// end is cut off.
     fn call_timers_left(&self) {
-        let timers = core::mem::take(&mut self.world().timers).into_sorted_vec();
-        // Greatest first is soonest first.
-        for timer in timers.into_iter().rev() {
+        for _ in 0..TIMERS_LEFT_MAX {
             let mut world = self.world();
+            let Some(timer) = world.timers.pop() else {
+                return;
+            };
             world.now = world.now.max(timer.key.0.0);
             drop(world);
             if let Due::Call(what) = timer.what {
                 what(&Interrupt::new());
             }
         }
-        self.world().timers.clear();
+        let left = core::mem::take(&mut self.world().timers);
+        drop(left);
     }
 
     /// The tick at or after `deadline`.

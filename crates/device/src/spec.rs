@@ -1,0 +1,661 @@
+//! Wrappers as the user writes them: `slow:rate=16MB,latency=2ms,depth=1+trace`.
+//!
+//! ```text
+//!   stack = layer ('+' layer)*            the first is the nearest to the cache
+//!   layer = name [':' key '=' value (',' key '=' value)*]
+//! ```
+//!
+//! | layer | keys |
+//! |---|---|
+//! | `slow` | `rate` bytes a second (`/s` may follow), `burst` bytes, `latency` time, `depth` number |
+//! | `faulty` | `seed`; `eio_reads`, `eio_writes`, `torn_writes`, `flush_fails`, `hang`: odds from 0 to 1; `eio_read_at`, `eio_write_at`, `flush_fail_at`: which one, from 1; `eio_range` `FROM..TO` bytes; `full_after` bytes; `hang_at`, `hang_for`, `lost_at`: time |
+//! | `volatile` | `size` bytes, `seed`, `latency` time, `survives` odds |
+//! | `trace` | `records` number |
+//!
+//! Bytes: a decimal number with B, kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB (of 1024);
+//! `KB` is taken as kB. Time: a decimal number with ns, us, ms, s or min. A unit is never guessed.
+//! Times of day (`hang_at`) count from the start of the `Env`.
+
+use core::fmt;
+use core::ops::Range;
+
+use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE};
+
+use crate::{BytesPerSec, FaultPlan, Odds, SlowOptions, Trace, VolatileOptions};
+
+/// One wrapper and its settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// `Slow`.
+    Slow(SlowOptions),
+    /// `Faulty`.
+    Faulty(FaultPlan),
+    /// `Volatile`.
+    Volatile {
+        /// Frames of its cache.
+        frames: u32,
+        /// How it behaves.
+        options: VolatileOptions,
+    },
+    /// `Trace`.
+    Trace {
+        /// Records kept.
+        records: usize,
+    },
+}
+
+/// What is wrong with a specification. Each names the text at fault and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// Nothing between two `+`, or nothing at all.
+    Empty,
+    /// No such layer.
+    UnknownLayer {
+        /// What was written.
+        layer: String,
+    },
+    /// No such key in this layer.
+    UnknownKey {
+        /// In which layer.
+        layer: &'static str,
+        /// What was written.
+        key: String,
+        /// The keys that it has.
+        allowed: &'static [&'static str],
+    },
+    /// A part that is not `key=value`.
+    NoValue {
+        /// In which layer.
+        layer: &'static str,
+        /// What was written.
+        text: String,
+        /// The keys that it has.
+        allowed: &'static [&'static str],
+    },
+    /// A key twice in one layer.
+    Twice {
+        /// In which layer.
+        layer: &'static str,
+        /// Which.
+        key: String,
+    },
+    /// A value that cannot be read, or is out of range.
+    BadValue {
+        /// In which layer.
+        layer: &'static str,
+        /// Of which key.
+        key: String,
+        /// What was written.
+        value: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// A key that means nothing without another.
+    Needs {
+        /// In which layer.
+        layer: &'static str,
+        /// The key that is there.
+        key: &'static str,
+        /// What it needs.
+        needs: &'static str,
+    },
+}
+
+const LAYERS: [&str; 4] = ["slow", "faulty", "volatile", "trace"];
+const SLOW_KEYS: &[&str] = &["rate", "burst", "latency", "depth"];
+const FAULTY_KEYS: &[&str] = &[
+    "seed",
+    "eio_reads",
+    "eio_writes",
+    "eio_read_at",
+    "eio_write_at",
+    "eio_range",
+    "torn_writes",
+    "full_after",
+    "hang",
+    "hang_at",
+    "hang_for",
+    "lost_at",
+    "flush_fails",
+    "flush_fail_at",
+];
+const VOLATILE_KEYS: &[&str] = &["size", "seed", "latency", "survives"];
+const TRACE_KEYS: &[&str] = &["records"];
+
+/// A volatile cache's frames where no size is given: 8 MiB, as much as a small disk has.
+const VOLATILE_FRAMES: u32 = 2048;
+/// The largest volatile cache: 4 GiB.
+const VOLATILE_FRAMES_MAX: u64 = 1 << 20;
+/// Records of a trace where no number is given.
+const TRACE_RECORDS: usize = 65_536;
+
+const BYTE_UNITS: &[(&str, u64)] = &[
+    ("B", 1),
+    ("kB", 1_000),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+const BYTES_EXPECTED: &str =
+    "a number with one of the units B, kB, MB, GB, TB, KiB, MiB, GiB, TiB, as in 16MB or 0.5MiB";
+
+const TIME_UNITS: &[(&str, u64)] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("min", 60_000_000_000),
+];
+const TIME_EXPECTED: &str = "a number with one of the units ns, us, ms, s, min, as in 2ms or 0.5s";
+
+impl Layer {
+    /// Reads a stack of layers; the first is the nearest to the cache.
+    ///
+    /// # Errors
+    /// The text at fault, and what is allowed in its place.
+    pub fn parse_stack(text: &str) -> Result<Vec<Self>, SpecError> {
+        text.split('+')
+            .map(|layer| Self::parse(layer.trim()))
+            .collect()
+    }
+
+    /// Reads one layer.
+    ///
+    /// # Errors
+    /// The text at fault, and what is allowed in its place.
+    pub fn parse(text: &str) -> Result<Self, SpecError> {
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        match name.trim() {
+            "" => Err(SpecError::Empty),
+            "slow" => slow(&Settings::parse("slow", SLOW_KEYS, settings)?),
+            "faulty" => faulty(&Settings::parse("faulty", FAULTY_KEYS, settings)?),
+            "volatile" => volatile(&Settings::parse("volatile", VOLATILE_KEYS, settings)?),
+            "trace" => trace(&Settings::parse("trace", TRACE_KEYS, settings)?),
+            other => Err(SpecError::UnknownLayer {
+                layer: String::from(other),
+            }),
+        }
+    }
+}
+
+fn slow(settings: &Settings<'_>) -> Result<Layer, SpecError> {
+    let default = SlowOptions::default();
+    let rate = settings.read("rate", BYTES_EXPECTED, |value| {
+        bytes(value.strip_suffix("/s").unwrap_or(value)).map(BytesPerSec)
+    })?;
+    if rate.is_none() && settings.get("burst").is_some() {
+        return Err(SpecError::Needs {
+            layer: "slow",
+            key: "burst",
+            needs: "rate",
+        });
+    }
+    let depth = settings.number("depth", 1, SlowOptions::DEPTH_MAX as u64)?;
+    let depth = depth.map_or(default.depth, to_usize);
+    let burst = settings.bytes("burst")?.unwrap_or(default.burst);
+    let latency = settings.time("latency")?.unwrap_or(default.latency);
+    Ok(Layer::Slow(SlowOptions {
+        rate,
+        burst,
+        latency,
+        depth,
+    }))
+}
+
+fn faulty(settings: &Settings<'_>) -> Result<Layer, SpecError> {
+    let moment = |key| Ok(settings.time(key)?.map(|time| Instant::ZERO + time));
+    let odds = |key| Ok(settings.odds(key)?.unwrap_or(Odds::NEVER));
+    let nth = |key| settings.number(key, 1, u64::MAX);
+    let plan = FaultPlan {
+        seed: settings.number("seed", 0, u64::MAX)?.unwrap_or(0),
+        eio_reads: odds("eio_reads")?,
+        eio_writes: odds("eio_writes")?,
+        eio_read_at: nth("eio_read_at")?,
+        eio_write_at: nth("eio_write_at")?,
+        eio_range: settings.range("eio_range")?,
+        torn_writes: odds("torn_writes")?,
+        full_after: settings.bytes("full_after")?,
+        hang: odds("hang")?,
+        hang_at: moment("hang_at")?,
+        hang_for: settings.time("hang_for")?,
+        lost_at: moment("lost_at")?,
+        flush_fails: odds("flush_fails")?,
+        flush_fail_at: nth("flush_fail_at")?,
+    };
+    let hangs = plan.hang > Odds::NEVER || plan.hang_at.is_some();
+    if plan.hang_for.is_some() && !hangs {
+        return Err(SpecError::Needs {
+            layer: "faulty",
+            key: "hang_for",
+            needs: "hang or hang_at",
+        });
+    }
+    Ok(Layer::Faulty(plan))
+}
+
+fn volatile(settings: &Settings<'_>) -> Result<Layer, SpecError> {
+    let expected = "at least one page and at most 4GiB, with a unit, as in 8MiB";
+    let frames = settings.read("size", expected, |value| {
+        let pages = bytes(value)? / PAGE_SIZE;
+        let fits = (1..=VOLATILE_FRAMES_MAX).contains(&pages);
+        u32::try_from(pages).ok().filter(|_| fits)
+    })?;
+    let default = VolatileOptions::default();
+    let options = VolatileOptions {
+        seed: settings
+            .number("seed", 0, u64::MAX)?
+            .unwrap_or(default.seed),
+        latency: settings.time("latency")?.unwrap_or(default.latency),
+        survives: settings.odds("survives")?.unwrap_or(default.survives),
+    };
+    Ok(Layer::Volatile {
+        frames: frames.unwrap_or(VOLATILE_FRAMES),
+        options,
+    })
+}
+
+fn trace(settings: &Settings<'_>) -> Result<Layer, SpecError> {
+    let records = settings.number("records", 1, Trace::ROOM_MAX as u64)?;
+    Ok(Layer::Trace {
+        records: records.map_or(TRACE_RECORDS, to_usize),
+    })
+}
+
+fn to_usize(number: u64) -> usize {
+    usize::try_from(number).expect("a number that was checked against a limit of type usize")
+}
+
+/// The `key=value` of one layer.
+struct Settings<'t> {
+    layer: &'static str,
+    pairs: Vec<(&'t str, &'t str)>,
+}
+
+impl<'t> Settings<'t> {
+    fn parse(
+        layer: &'static str,
+        allowed: &'static [&'static str],
+        text: &'t str,
+    ) -> Result<Self, SpecError> {
+        let mut pairs: Vec<(&str, &str)> = Vec::new();
+        for part in text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+        {
+            let Some((key, value)) = part.split_once('=') else {
+                return Err(SpecError::NoValue {
+                    layer,
+                    text: String::from(part),
+                    allowed,
+                });
+            };
+            let (key, value) = (key.trim(), value.trim());
+            if !allowed.contains(&key) {
+                return Err(SpecError::UnknownKey {
+                    layer,
+                    key: String::from(key),
+                    allowed,
+                });
+            }
+            if pairs.iter().any(|(other, _)| *other == key) {
+                return Err(SpecError::Twice {
+                    layer,
+                    key: String::from(key),
+                });
+            }
+            pairs.push((key, value));
+        }
+        Ok(Self { layer, pairs })
+    }
+
+    fn get(&self, key: &str) -> Option<&'t str> {
+        self.pairs
+            .iter()
+            .find(|(other, _)| *other == key)
+            .map(|(_, value)| *value)
+    }
+
+    /// The value of `key` as `read` understands it, if the key is there.
+    fn read<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, SpecError> {
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        read(value).map(Some).ok_or_else(|| SpecError::BadValue {
+            layer: self.layer,
+            key: String::from(key),
+            value: String::from(value),
+            expected: String::from(expected),
+        })
+    }
+
+    fn bytes(&self, key: &str) -> Result<Option<Bytes>, SpecError> {
+        Ok(self.read(key, BYTES_EXPECTED, bytes)?.map(Bytes))
+    }
+
+    fn time(&self, key: &str) -> Result<Option<Nanos>, SpecError> {
+        Ok(self
+            .read(key, TIME_EXPECTED, |value| with_unit(value, TIME_UNITS))?
+            .map(Nanos))
+    }
+
+    fn odds(&self, key: &str) -> Result<Option<Odds>, SpecError> {
+        self.read(
+            key,
+            "a probability from 0 to 1 with at most nine digits, as in 0.01",
+            |value| {
+                u32::try_from(decimal(value, 1_000_000_000)?)
+                    .ok()
+                    .and_then(Odds::from_ppb)
+            },
+        )
+    }
+
+    fn number(&self, key: &str, least: u64, most: u64) -> Result<Option<u64>, SpecError> {
+        let expected = match most {
+            u64::MAX => format!("a whole number from {least}"),
+            _ => format!("a whole number from {least} to {most}"),
+        };
+        let is_plain = |value: &str| value.bytes().all(|byte| byte.is_ascii_digit());
+        self.read(key, &expected, |value| {
+            let number = value.parse().ok().filter(|_| is_plain(value))?;
+            (least..=most).contains(&number).then_some(number)
+        })
+    }
+
+    fn range(&self, key: &str) -> Result<Option<Range<u64>>, SpecError> {
+        self.read(
+            key,
+            "a range of bytes with units, from below to, as in 1MiB..2MiB",
+            |value| {
+                let (from, to) = value.split_once("..")?;
+                let range = bytes(from)?..bytes(to)?;
+                (!range.is_empty()).then_some(range)
+            },
+        )
+    }
+}
+
+fn bytes(value: &str) -> Option<u64> {
+    with_unit(value, BYTE_UNITS)
+}
+
+/// A decimal number followed by one of the units; a fraction of the smallest unit is refused.
+fn with_unit(value: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let value = value.trim();
+    let end = value.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+    let (number, unit) = value.split_at(end);
+    let (_, scale) = units.iter().find(|(name, _)| *name == unit.trim_start())?;
+    decimal(number, *scale)
+}
+
+/// `number * scale`, if that is whole and fits.
+fn decimal(number: &str, scale: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let dangling = number.ends_with('.') || whole.is_empty();
+    if dangling || !digits(whole) || !digits(fraction) || fraction.len() > 18 {
+        return None;
+    }
+    let whole = whole.parse::<u64>().ok()?.checked_mul(scale)?;
+    if fraction.is_empty() {
+        return Some(whole);
+    }
+    let part = u128::from(fraction.parse::<u64>().ok()?) * u128::from(scale);
+    let unit = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
+    let part = part.is_multiple_of(unit).then(|| part / unit)?;
+    whole.checked_add(u64::try_from(part).ok()?)
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let layers = LAYERS.join(", ");
+        match self {
+            Self::Empty => write!(f, "a device layer is missing; known are {layers}"),
+            Self::UnknownLayer { layer } => {
+                write!(f, "unknown device layer `{layer}`; known are {layers}")
+            }
+            Self::UnknownKey {
+                layer,
+                key,
+                allowed,
+            } => {
+                let allowed = allowed.join(", ");
+                write!(
+                    f,
+                    "unknown key `{key}` of device layer `{layer}`; it has {allowed}"
+                )
+            }
+            Self::NoValue {
+                layer,
+                text,
+                allowed,
+            } => {
+                let allowed = allowed.join(", ");
+                write!(
+                    f,
+                    "`{text}` in device layer `{layer}` is not key=value; it has the keys {allowed}"
+                )
+            }
+            Self::Twice { layer, key } => {
+                write!(f, "key `{key}` is given twice in device layer `{layer}`")
+            }
+            Self::BadValue {
+                layer,
+                key,
+                value,
+                expected,
+            } => write!(
+                f,
+                "value `{value}` of key `{key}` in device layer `{layer}`: expected {expected}"
+            ),
+            Self::Needs { layer, key, needs } => {
+                write!(f, "key `{key}` of device layer `{layer}` needs {needs}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> String {
+        Layer::parse_stack(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_slow_device() {
+        let expected = SlowOptions {
+            rate: Some(BytesPerSec(16_000_000)),
+            latency: Nanos::millis(2),
+            ..SlowOptions::default()
+        };
+        let text = "slow:rate=16MB,latency=2ms,depth=1";
+        assert_eq!(Layer::parse_stack(text), Ok(vec![Layer::Slow(expected)]));
+        let text = " slow : rate = 16 MB/s , latency=0.002s ";
+        assert_eq!(Layer::parse(text), Ok(Layer::Slow(expected)));
+        assert_eq!(
+            Layer::parse("slow"),
+            Ok(Layer::Slow(SlowOptions::default()))
+        );
+    }
+
+    #[test]
+    fn a_whole_stack_with_every_key() {
+        let text = "trace:records=10+faulty:seed=7,eio_reads=0.5,eio_writes=1,eio_read_at=3,\
+            eio_write_at=4,eio_range=1MiB..2MiB,torn_writes=0.000000001,full_after=1GB,hang=0.25,\
+            hang_at=5s,hang_for=100ms,lost_at=1min,flush_fails=0,flush_fail_at=9\
+            +volatile:size=4MiB,seed=3,latency=50us,survives=0.1+slow:rate=1MiB,burst=64KiB,depth=32";
+        let plan = FaultPlan {
+            seed: 7,
+            eio_reads: Odds::from_ppb(500_000_000).unwrap(),
+            eio_writes: Odds::ALWAYS,
+            eio_read_at: Some(3),
+            eio_write_at: Some(4),
+            eio_range: Some(1 << 20..2 << 20),
+            torn_writes: Odds::from_ppb(1).unwrap(),
+            full_after: Some(Bytes(1_000_000_000)),
+            hang: Odds::from_ppb(250_000_000).unwrap(),
+            hang_at: Some(Instant(5_000_000_000)),
+            hang_for: Some(Nanos::millis(100)),
+            lost_at: Some(Instant(60_000_000_000)),
+            flush_fails: Odds::NEVER,
+            flush_fail_at: Some(9),
+        };
+        let volatile = VolatileOptions {
+            seed: 3,
+            latency: Nanos::micros(50),
+            survives: Odds::from_ppb(100_000_000).unwrap(),
+        };
+        let slow = SlowOptions {
+            rate: Some(BytesPerSec(1 << 20)),
+            burst: Bytes(64 << 10),
+            latency: Nanos::ZERO,
+            depth: 32,
+        };
+        let expected = vec![
+            Layer::Trace { records: 10 },
+            Layer::Faulty(plan),
+            Layer::Volatile {
+                frames: 1024,
+                options: volatile,
+            },
+            Layer::Slow(slow),
+        ];
+        assert_eq!(Layer::parse_stack(text), Ok(expected));
+    }
+
+    #[test]
+    fn every_unit() {
+        for (text, value) in [
+            ("0B", 0),
+            ("7B", 7),
+            ("2kB", 2_000),
+            ("2KB", 2_000),
+            ("2KiB", 2_048),
+            ("1.5MB", 1_500_000),
+            ("0.5MiB", 524_288),
+            ("3GB", 3_000_000_000),
+            ("1GiB", 1 << 30),
+            ("1TB", 1_000_000_000_000),
+            ("16TiB", 16 << 40),
+        ] {
+            assert_eq!(bytes(text), Some(value), "{text}");
+        }
+        for text in [
+            "", "16", "MB", "16M", "16mb", "1.2.3MB", "-1MB", ".5MB", "5.MB", "0.5B",
+        ] {
+            assert_eq!(bytes(text), None, "{text}");
+        }
+        assert_eq!(bytes("18446744073709551615B"), Some(u64::MAX));
+        assert_eq!(bytes("18446744073709551616B"), None);
+        assert_eq!(bytes("16777216TiB"), None);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_what_is_allowed() {
+        for (text, expected) in [
+            (
+                "",
+                "a device layer is missing; known are slow, faulty, volatile, trace",
+            ),
+            (
+                "slow+",
+                "a device layer is missing; known are slow, faulty, volatile, trace",
+            ),
+            (
+                "slwo:rate=1MB",
+                "unknown device layer `slwo`; known are slow, faulty, volatile, trace",
+            ),
+            (
+                "slow:speed=1MB",
+                "unknown key `speed` of device layer `slow`; it has rate, burst, latency, depth",
+            ),
+            (
+                "slow:16MB",
+                "`16MB` in device layer `slow` is not key=value; it has the keys rate, burst, \
+                 latency, depth",
+            ),
+            (
+                "slow:rate=1MB,rate=2MB",
+                "key `rate` is given twice in device layer `slow`",
+            ),
+            (
+                "slow:rate=16M",
+                "value `16M` of key `rate` in device layer `slow`: expected a number with one of the \
+                 units B, kB, MB, GB, TB, KiB, MiB, GiB, TiB, as in 16MB or 0.5MiB",
+            ),
+            (
+                "slow:latency=2",
+                "value `2` of key `latency` in device layer `slow`: expected a number with one of \
+                 the units ns, us, ms, s, min, as in 2ms or 0.5s",
+            ),
+            (
+                "slow:depth=0",
+                "value `0` of key `depth` in device layer `slow`: expected a whole number from 1 to \
+                 1024",
+            ),
+            (
+                "slow:burst=1MB",
+                "key `burst` of device layer `slow` needs rate",
+            ),
+            (
+                "faulty:eio_writes=1.01",
+                "value `1.01` of key `eio_writes` in device layer `faulty`: expected a probability \
+                 from 0 to 1 with at most nine digits, as in 0.01",
+            ),
+            (
+                "faulty:eio_range=2MiB..1MiB",
+                "value `2MiB..1MiB` of key `eio_range` in device layer `faulty`: expected a range of \
+                 bytes with units, from below to, as in 1MiB..2MiB",
+            ),
+            (
+                "faulty:hang_for=1s",
+                "key `hang_for` of device layer `faulty` needs hang or hang_at",
+            ),
+            (
+                "faulty:flush_fail_at=0",
+                "value `0` of key `flush_fail_at` in device layer `faulty`: expected a whole number \
+                 from 1",
+            ),
+            (
+                "volatile:size=1kB",
+                "value `1kB` of key `size` in device layer `volatile`: expected at least one page and \
+                 at most 4GiB, with a unit, as in 8MiB",
+            ),
+        ] {
+            assert_eq!(message(text), expected, "for `{text}`");
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic() {
+        let mut chance = crate::chance::Chance::new(11);
+        let alphabet: Vec<char> = "slow:rate=16MB,+.depth0918446744073709551615faulty\u{b5}é"
+            .chars()
+            .collect();
+        for _ in 0..20_000 {
+            let length = chance.below(24);
+            let text: String = (0..length)
+                .map(|_| alphabet[usize::try_from(chance.below(alphabet.len() as u64)).unwrap()])
+                .collect();
+            drop(Layer::parse_stack(&text));
+            drop(Layer::parse_stack(&format!("slow:rate={text}")));
+            drop(Layer::parse_stack(&format!("faulty:eio_writes={text}")));
+        }
+    }
+}
