@@ -35,6 +35,7 @@ const STEPS: [Step; 11] = [
             "clippy",
             "--workspace",
             "--all-targets",
+            "--keep-going",
             "--quiet",
             "--",
             "-D",
