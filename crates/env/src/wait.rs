@@ -136,3 +136,52 @@ impl WaitQueue {
         true
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::task::Wake;
+
+    /// Queues again inside its own wake, as a task on another CPU might.
+    struct Eager {
+        queue: Arc<WaitQueue>,
+        wakes: AtomicUsize,
+    }
+
+    impl Wake for Eager {
+        fn wake(self: Arc<Self>) {
+            // Without a bound a queue that wakes newcomers would never come to an end.
+            if self.wakes.fetch_add(1, Ordering::Relaxed) < 10 {
+                self.queue.join(&Waker::from(Arc::clone(&self)));
+            }
+        }
+    }
+
+    #[test]
+    fn wake_all_does_not_wake_who_queues_meanwhile() {
+        let queue = Arc::new(WaitQueue::new());
+        let wakes = AtomicUsize::new(0);
+        let eager = Arc::new(Eager {
+            queue: Arc::clone(&queue),
+            wakes,
+        });
+        for _ in 0..3 {
+            queue.join(&Waker::from(Arc::clone(&eager)));
+        }
+        assert_eq!(queue.wake_all(), 3);
+        assert_eq!(eager.wakes.load(Ordering::Relaxed), 3);
+        assert_eq!(queue.len(), 3, "all have queued again");
+    }
+
+    #[test]
+    fn a_place_is_given_back_once() {
+        let queue = WaitQueue::new();
+        let [first, second] = [(); 2].map(|()| queue.join(Waker::noop()));
+        assert!(queue.leave(&first));
+        assert!(!queue.leave(&first), "it has left already");
+        assert_eq!(queue.wake(5), 1);
+        assert!(!queue.leave(&second), "its place was used by a wake");
+        assert!(queue.is_empty());
+    }
+}

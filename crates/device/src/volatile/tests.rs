@@ -208,9 +208,50 @@ fn a_failed_destage_fails_the_flush_and_is_tried_again() {
 }
 
 #[test]
+fn a_failed_flush_leaves_pages_on_their_way_and_a_write_over_them_waits() {
+    let rig = Rig::new();
+    rig.disk.serve(Serve::Hold);
+    let device = volatile(&rig, 8, Odds::NEVER);
+    write(&rig, &device, 0, 1, 1);
+    write(&rig, &device, 4, 1, 1);
+    rig.run();
+    rig.submit(&*device, rig.request(IoOp::Flush, 1, 0, 0));
+    assert_eq!(rig.disk.seen().len(), 2, "two runs under way at once");
+    let second = rig.disk.seen()[1].2 / PAGE_SIZE;
+    assert!(rig.disk.end_one(Err(EIO)));
+    rig.run();
+    assert_eq!(
+        rig.results(),
+        [Ok(()), Ok(()), Err(EIO)],
+        "two writes and the flush"
+    );
+    write(&rig, &device, second, 1, 2);
+    rig.run();
+    assert_eq!(
+        rig.results(),
+        [],
+        "the write waits for the page on its way down"
+    );
+    assert!(rig.disk.end_one(Ok(())));
+    assert_eq!(
+        rig.disk.page(1, second),
+        1,
+        "the older content came down whole"
+    );
+    rig.disk.serve(Serve::Inside);
+    rig.run();
+    assert_eq!(rig.results(), [Ok(())]);
+    assert_eq!(flush(&rig, &device), Ok(()));
+    assert_eq!(
+        (rig.disk.page(1, second), rig.disk.page(1, 4 - second)),
+        (2, 1)
+    );
+}
+
+#[test]
 fn a_change_of_length_keeps_its_place_among_the_writes() {
     let rig = Rig::new();
-    rig.disk.serve(Serve::After(Nanos::millis(1)));
+    rig.disk.serve(Serve::Hold);
     let device = volatile(&rig, 8, Odds::NEVER);
     write(&rig, &device, 0, 2, 1);
     rig.submit(
@@ -219,6 +260,15 @@ fn a_change_of_length_keeps_its_place_among_the_writes() {
     );
     write(&rig, &device, 1, 1, 2);
     rig.submit(&*device, rig.request(IoOp::Flush, 1, 0, 0));
+    for seen in 1..=4 {
+        rig.run();
+        assert_eq!(
+            rig.disk.seen().len(),
+            seen,
+            "each waits for the one before it"
+        );
+        assert!(rig.disk.end_one(Ok(())));
+    }
     rig.run();
     assert_eq!(rig.results(), [Ok(()); 4]);
     let seen: Vec<_> = rig
