@@ -93,7 +93,9 @@ pub struct RunArguments {
 /// A size: a number and K, M or G (1024s).
 fn size(text: &str) -> Result<u64, String> {
     let help = || format!("`{text}` is not a size; write for example 256M or 2G");
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let number: u64 = number.parse().map_err(|_| help())?;
     let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
@@ -103,7 +105,10 @@ fn size(text: &str) -> Result<u64, String> {
         "G" => 30,
         _ => return Err(help()),
     };
-    number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(help)
+    number
+        .checked_mul(1 << shift)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(help)
 }
 
 #[cfg(test)]
@@ -128,7 +133,8 @@ mod tests {
 
     #[test]
     fn a_wrapper_needs_live_files() {
-        let refused = Arguments::try_parse_from(["tidegate", "run", "dd", "--device", "slow:rate=1MB"]);
+        let refused =
+            Arguments::try_parse_from(["tidegate", "run", "dd", "--device", "slow:rate=1MB"]);
         assert!(refused.is_err());
     }
 }

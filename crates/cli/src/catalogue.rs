@@ -30,6 +30,6 @@ pub fn check_param(model: &str, name: &str, value: u64) -> Result<(), String> {
 ///
 /// # Errors
 /// The problem, in words.
-pub fn check_wrap(_text: &str) -> Result<(), String> {
-    Ok(())
+pub fn check_wrap(text: &str) -> Result<(), String> {
+    crate::run::parse_wrap(text).map(|_| ())
 }

@@ -43,22 +43,30 @@ impl Verdict {
             (false, true) => "holds",
             (false, false) => "FAILS",
         };
-        let value = self.value.map_or_else(|| "no value".into(), |value| format!("{value:.4}"));
+        let value = self
+            .value
+            .map_or_else(|| "no value".into(), |value| format!("{value:.4}"));
         let band = match (self.min, self.max) {
             (Some(min), Some(max)) => format!("{min} to {max}"),
             (Some(min), None) => format!(">= {min}"),
             (None, Some(max)) => format!("<= {max}"),
             (None, None) => "anything".into(),
         };
-        format!("{word:<8} {} [{}] {} = {value}, expected {band}", self.id, self.case, self.what)
+        format!(
+            "{word:<8} {} [{}] {} = {value}, expected {band}",
+            self.id, self.case, self.what
+        )
     }
 }
 
 /// All bands in all of their rows. `columns`: those that were run.
 #[must_use]
 pub fn judge(scenario: &Scenario, outcomes: &[Outcome], columns: &[String]) -> Vec<Verdict> {
-    let rows: Vec<String> =
-        scenario.rows().iter().map(|row| row.name.get_ref().clone()).collect();
+    let rows: Vec<String> = scenario
+        .rows()
+        .iter()
+        .map(|row| row.name.get_ref().clone())
+        .collect();
     let mut verdicts = Vec::new();
     for expect in &scenario.expects {
         let cases: Vec<&String> = if expect.cases.is_empty() {
@@ -86,9 +94,10 @@ fn judge_one(
     let own = mean(outcomes, case, policy, metric);
     let base = vs.and_then(|vs| mean(outcomes, case, vs, metric));
     let (value, what) = match (*expect.op.get_ref(), vs) {
-        (CompareKind::Ratio, Some(vs)) => {
-            (own.zip(base).map(|(own, base)| own / base), format!("{metric} of {policy} / {vs}"))
-        }
+        (CompareKind::Ratio, Some(vs)) => (
+            own.zip(base).map(|(own, base)| own / base),
+            format!("{metric} of {policy} / {vs}"),
+        ),
         (CompareKind::ChangePercent, Some(vs)) => (
             own.zip(base).map(|(own, base)| 100.0 * (own / base - 1.0)),
             format!("{metric} of {policy} against {vs}, change in %"),
@@ -128,9 +137,20 @@ mod tests {
     use crate::outcome::Job;
 
     fn outcome(case: &str, policy: &str, real: f64) -> Outcome {
-        let job = Job { ended_s: real, bytes: 1e6, is_heavy: true, ..Job::default() };
+        let job = Job {
+            ended_s: real,
+            bytes: 1e6,
+            is_heavy: true,
+            ..Job::default()
+        };
         let (case, policy) = (case.into(), policy.into());
-        Outcome { case, policy, scale: 1.0, jobs: vec![job], ..Outcome::default() }
+        Outcome {
+            case,
+            policy,
+            scale: 1.0,
+            jobs: vec![job],
+            ..Outcome::default()
+        }
     }
 
     fn judge_dd(before: f64, after: f64) -> Vec<Verdict> {
@@ -138,7 +158,12 @@ mod tests {
         let cases = ["ext2", "ext3", "ext4", "xfs", "btrfs"];
         let outcomes: Vec<Outcome> = cases
             .iter()
-            .flat_map(|case| [outcome(case, "linux-2.6.36", before), outcome(case, "p1", after)])
+            .flat_map(|case| {
+                [
+                    outcome(case, "linux-2.6.36", before),
+                    outcome(case, "p1", after),
+                ]
+            })
             .collect();
         judge(&scenario, &outcomes, &["linux-2.6.36".into(), "p1".into()])
     }
@@ -151,9 +176,16 @@ mod tests {
         assert_eq!(inside.iter().filter(|verdict| verdict.skipped).count(), 5);
         let outside = judge_dd(100.0, 103.1);
         assert_eq!(outside.iter().filter(|verdict| !verdict.holds()).count(), 5);
-        assert!(outside[0].line().starts_with("FAILS    A7-13-p1 [ext2] real of p1"));
+        assert!(
+            outside[0]
+                .line()
+                .starts_with("FAILS    A7-13-p1 [ext2] real of p1")
+        );
         let mirrored = judge_dd(103.2, 100.0);
-        assert_eq!(mirrored.iter().filter(|verdict| !verdict.holds()).count(), 5);
+        assert_eq!(
+            mirrored.iter().filter(|verdict| !verdict.holds()).count(),
+            5
+        );
     }
 
     #[test]
@@ -161,6 +193,10 @@ mod tests {
         let (scenario, _) = Scenario::load(experiments::by_name("dd").unwrap(), &[]).unwrap();
         let columns = ["linux-2.6.36".to_owned(), "p1".to_owned()];
         let verdicts = judge(&scenario, &[], &columns);
-        assert!(verdicts.iter().any(|verdict| !verdict.holds() && !verdict.skipped));
+        assert!(
+            verdicts
+                .iter()
+                .any(|verdict| !verdict.holds() && !verdict.skipped)
+        );
     }
 }

@@ -5,16 +5,25 @@ use crate::scenario::Source;
 /// Name and text of each.
 pub const EXPERIMENTS: [(&str, &str); 4] = [
     ("dd", include_str!("../../../experiments/dd.toml")),
-    ("cp-pauses", include_str!("../../../experiments/cp-pauses.toml")),
+    (
+        "cp-pauses",
+        include_str!("../../../experiments/cp-pauses.toml"),
+    ),
     ("dd-many", include_str!("../../../experiments/dd-many.toml")),
-    ("two-writers", include_str!("../../../experiments/two-writers.toml")),
+    (
+        "two-writers",
+        include_str!("../../../experiments/two-writers.toml"),
+    ),
 ];
 
 /// The built-in experiment of that name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<Source> {
     let (name, text) = EXPERIMENTS.iter().find(|(known, _)| *known == name)?;
-    Some(Source { origin: format!("{name} (built in)"), text: (*text).to_owned() })
+    Some(Source {
+        origin: format!("{name} (built in)"),
+        text: (*text).to_owned(),
+    })
 }
 
 #[cfg(test)]

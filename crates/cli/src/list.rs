@@ -24,7 +24,11 @@ pub fn list(what: Option<Listed>) -> String {
     if wanted(Listed::Policies) {
         text.push_str("Policies (--policy NAME; preset = \"NAME\" in a [[policy]])\n");
         for preset in &PRESETS {
-            let _ = writeln!(text, "  {:<14} HZ {:<5} {}", preset.name, preset.hz, preset.about);
+            let _ = writeln!(
+                text,
+                "  {:<14} HZ {:<5} {}",
+                preset.name, preset.hz, preset.about
+            );
         }
         text.push('\n');
     }
@@ -42,7 +46,12 @@ fn devices(text: &mut String) {
         let _ = writeln!(text, "  {:<14} {}", entry.name, entry.summary);
         let params = entry.params();
         for (field, value) in params.fields().iter().zip(params.values()) {
-            let _ = writeln!(text, "      {:<24} {value} {}", field.name, field.unit.name());
+            let _ = writeln!(
+                text,
+                "      {:<24} {value} {}",
+                field.name,
+                field.unit.name()
+            );
         }
     }
     text.push_str("\nFile systems (fs = \"NAME\" in a [[device]])\n");
@@ -51,7 +60,9 @@ fn devices(text: &mut String) {
         let _ = writeln!(text, "  {name:<14} {summary}");
     }
     text.push_str("\nWrappers (wrap = \"...\" in a [[device]]; --device with --live)\n");
-    text.push_str("  slow:rate=16MB,latency=2ms\n");
+    text.push_str("  slow:rate=16MB,latency=2ms,depth=1   a rate, a latency, requests at a time\n");
+    text.push_str("  faulty:eio_writes=0.01,seed=1        errors, torn writes, hangs, a full disk\n");
+    text.push_str("  several are joined by +, the first is the nearest to the cache\n");
 }
 
 #[cfg(test)]

@@ -33,67 +33,218 @@ const fn metric(
     about: &'static str,
     of: fn(&Outcome) -> Option<f64>,
 ) -> Metric {
-    Metric { name, unit, better, about, of }
+    Metric {
+        name,
+        unit,
+        better,
+        about,
+        of,
+    }
 }
 
 /// All metrics.
 pub const METRICS: [Metric; 22] = [
-    metric("real", "s", Better::Lower, "longest job, its sync included", real),
-    metric("mbps", "MB/s", Better::Higher, "bytes written by all jobs / real", mbps),
-    metric("system", "s", Better::Lower, "system CPU time of jobs and flushers", |o| {
-        cpu(o, |task| !task.is_interrupt, |task| task.system_s)
+    metric(
+        "real",
+        "s",
+        Better::Lower,
+        "longest job, its sync included",
+        real,
+    ),
+    metric(
+        "mbps",
+        "MB/s",
+        Better::Higher,
+        "bytes written by all jobs / real",
+        mbps,
+    ),
+    metric(
+        "system",
+        "s",
+        Better::Lower,
+        "system CPU time of jobs and flushers",
+        |o| cpu(o, |task| !task.is_interrupt, |task| task.system_s),
+    ),
+    metric(
+        "system-tasks",
+        "s",
+        Better::Lower,
+        "system CPU time of the jobs alone",
+        |o| cpu(o, |task| task.is_job, |task| task.system_s),
+    ),
+    metric(
+        "system-flusher",
+        "s",
+        Better::Lower,
+        "system CPU time of flushers and reclaimer",
+        |o| {
+            cpu(
+                o,
+                |task| !task.is_job && !task.is_interrupt,
+                |task| task.system_s,
+            )
+        },
+    ),
+    metric("user", "s", Better::Lower, "user CPU time", |o| {
+        cpu(o, |_| true, |task| task.user_s)
     }),
-    metric("system-tasks", "s", Better::Lower, "system CPU time of the jobs alone", |o| {
-        cpu(o, |task| task.is_job, |task| task.system_s)
-    }),
-    metric("system-flusher", "s", Better::Lower, "system CPU time of flushers and reclaimer", |o| {
-        cpu(o, |task| !task.is_job && !task.is_interrupt, |task| task.system_s)
-    }),
-    metric("user", "s", Better::Lower, "user CPU time", |o| cpu(o, |_| true, |task| task.user_s)),
-    metric("pauses", "", Better::Lower, "stays in balance_dirty_pages that slept", |o| {
-        Some(count(o.pauses.iter().filter(|pause| pause.slept_ms > 0.0).count()))
-    }),
-    metric("pause_max_ms", "ms", Better::Lower, "longest pause of the run", |o| {
-        largest(o.pauses.iter().map(|pause| pause.slept_ms))
-    }),
-    metric("pause_min_ms", "ms", Better::Higher, "shortest pause in steady state, zeros apart", |o| {
-        smallest(steady(o).map(|pause| pause.slept_ms).filter(|slept| *slept > 0.0))
-    }),
-    metric("pause_steady_max_ms", "ms", Better::Lower, "longest pause in steady state", |o| {
-        largest(steady(o).map(|pause| pause.slept_ms))
-    }),
-    metric("pause_mean_ms", "ms", Better::Lower, "mean pause in steady state", |o| {
-        moments(o).map(|(mean, _)| mean)
-    }),
-    metric("pause_cv", "", Better::Lower, "Stddev / mean of the pauses in steady state", |o| {
-        moments(o).map(|(mean, deviation)| deviation / mean)
-    }),
-    metric("pause_zero_share", "", Better::Lower, "stays without sleep in steady state", zeros),
-    metric("write_max_ms", "ms", Better::Lower, "longest write call of the heavy jobs", |o| {
-        largest(o.jobs.iter().filter(|job| job.is_heavy).map(|job| job.call_max_ms))
-    }),
-    metric("light_p99_ms", "ms", Better::Lower, "p99 of a light writer, from when it was due", |o| {
-        largest(o.jobs.iter().filter(|job| job.is_light).map(|job| job.response_p99_ms))
-    }),
-    metric("light_max_ms", "ms", Better::Lower, "longest of a light writer, from when it was due", |o| {
-        largest(o.jobs.iter().filter(|job| job.is_light).map(|job| job.response_max_ms))
-    }),
-    metric("light_rate", "", Better::Higher, "bytes of light writers / bytes on schedule", |o| {
-        smallest(o.jobs.iter().filter(|job| job.is_light).map(|job| job.rate_share))
-    }),
-    metric("read_max_ms", "ms", Better::Lower, "longest read call", |o| {
-        largest(o.jobs.iter().filter(|job| job.is_reader).map(|job| job.call_max_ms))
-    }),
-    metric("jain", "", Better::Higher, "fairness among heavy writers while all write", |o| {
-        fairness(o, 0.0)
-    }),
-    metric("jain_end", "", Better::Higher, "the same, in the last quarter of that time", |o| {
-        fairness(o, 0.75)
-    }),
-    metric("dirty_share", "", Better::Lower, "dirty + writeback / limit, in steady state", level),
-    metric("written_mb", "MB", Better::Higher, "bytes written by all jobs", |o| {
-        Some(written(o) / 1e6 / o.scale)
-    }),
+    metric(
+        "pauses",
+        "",
+        Better::Lower,
+        "stays in balance_dirty_pages that slept",
+        |o| {
+            Some(count(
+                o.pauses.iter().filter(|pause| pause.slept_ms > 0.0).count(),
+            ))
+        },
+    ),
+    metric(
+        "pause_max_ms",
+        "ms",
+        Better::Lower,
+        "longest pause of the run",
+        |o| largest(o.pauses.iter().map(|pause| pause.slept_ms)),
+    ),
+    metric(
+        "pause_min_ms",
+        "ms",
+        Better::Higher,
+        "shortest pause in steady state, zeros apart",
+        |o| {
+            smallest(
+                steady(o)
+                    .map(|pause| pause.slept_ms)
+                    .filter(|slept| *slept > 0.0),
+            )
+        },
+    ),
+    metric(
+        "pause_steady_max_ms",
+        "ms",
+        Better::Lower,
+        "longest pause in steady state",
+        |o| largest(steady(o).map(|pause| pause.slept_ms)),
+    ),
+    metric(
+        "pause_mean_ms",
+        "ms",
+        Better::Lower,
+        "mean pause in steady state",
+        |o| moments(o).map(|(mean, _)| mean),
+    ),
+    metric(
+        "pause_cv",
+        "",
+        Better::Lower,
+        "Stddev / mean of the pauses in steady state",
+        |o| moments(o).map(|(mean, deviation)| deviation / mean),
+    ),
+    metric(
+        "pause_zero_share",
+        "",
+        Better::Lower,
+        "stays without sleep in steady state",
+        zeros,
+    ),
+    metric(
+        "write_max_ms",
+        "ms",
+        Better::Lower,
+        "longest write call of the heavy jobs",
+        |o| {
+            largest(
+                o.jobs
+                    .iter()
+                    .filter(|job| job.is_heavy)
+                    .map(|job| job.call_max_ms),
+            )
+        },
+    ),
+    metric(
+        "light_p99_ms",
+        "ms",
+        Better::Lower,
+        "p99 of a light writer, from when it was due",
+        |o| {
+            largest(
+                o.jobs
+                    .iter()
+                    .filter(|job| job.is_light)
+                    .map(|job| job.response_p99_ms),
+            )
+        },
+    ),
+    metric(
+        "light_max_ms",
+        "ms",
+        Better::Lower,
+        "longest of a light writer, from when it was due",
+        |o| {
+            largest(
+                o.jobs
+                    .iter()
+                    .filter(|job| job.is_light)
+                    .map(|job| job.response_max_ms),
+            )
+        },
+    ),
+    metric(
+        "light_rate",
+        "",
+        Better::Higher,
+        "bytes of light writers / bytes on schedule",
+        |o| {
+            smallest(
+                o.jobs
+                    .iter()
+                    .filter(|job| job.is_light)
+                    .map(|job| job.rate_share),
+            )
+        },
+    ),
+    metric(
+        "read_max_ms",
+        "ms",
+        Better::Lower,
+        "longest read call",
+        |o| {
+            largest(
+                o.jobs
+                    .iter()
+                    .filter(|job| job.is_reader)
+                    .map(|job| job.call_max_ms),
+            )
+        },
+    ),
+    metric(
+        "jain",
+        "",
+        Better::Higher,
+        "fairness among heavy writers while all write",
+        |o| fairness(o, 0.0),
+    ),
+    metric(
+        "jain_end",
+        "",
+        Better::Higher,
+        "the same, in the last quarter of that time",
+        |o| fairness(o, 0.75),
+    ),
+    metric(
+        "dirty_share",
+        "",
+        Better::Lower,
+        "dirty + writeback / limit, in steady state",
+        level,
+    ),
+    metric(
+        "written_mb",
+        "MB",
+        Better::Higher,
+        "bytes written by all jobs",
+        |o| Some(written(o) / 1e6 / o.scale),
+    ),
 ];
 
 /// The metric of that name.
@@ -107,20 +258,34 @@ pub fn by_name(name: &str) -> Option<&'static Metric> {
 pub fn jain(rates: &[f64]) -> f64 {
     let sum: f64 = rates.iter().sum();
     let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
-    if squares == 0.0 { 1.0 } else { sum * sum / (count(rates.len()) * squares) }
+    if squares == 0.0 {
+        1.0
+    } else {
+        sum * sum / (count(rates.len()) * squares)
+    }
 }
 
 /// The pauses of steady state; none before the second pause.
 pub fn steady(outcome: &Outcome) -> impl Iterator<Item = &Pause> {
     let mut slept = outcome.pauses.iter().filter(|pause| pause.slept_ms > 0.0);
     let first = slept.next().map_or(f64::INFINITY, |pause| pause.at_s);
-    let last = slept.next_back().map_or(f64::NEG_INFINITY, |pause| pause.at_s);
+    let last = slept
+        .next_back()
+        .map_or(f64::NEG_INFINITY, |pause| pause.at_s);
     let from = f64::midpoint(first, last);
-    outcome.pauses.iter().filter(move |pause| pause.at_s >= from && pause.at_s <= last)
+    outcome
+        .pauses
+        .iter()
+        .filter(move |pause| pause.at_s >= from && pause.at_s <= last)
 }
 
 fn written(outcome: &Outcome) -> f64 {
-    outcome.jobs.iter().filter(|job| !job.is_reader).map(|job| job.bytes).sum()
+    outcome
+        .jobs
+        .iter()
+        .filter(|job| !job.is_reader)
+        .map(|job| job.bytes)
+        .sum()
 }
 
 fn real(outcome: &Outcome) -> Option<f64> {
@@ -137,14 +302,21 @@ fn cpu(
     which: fn(&crate::outcome::TaskCpu) -> bool,
     what: fn(&crate::outcome::TaskCpu) -> f64,
 ) -> Option<f64> {
-    let times: Vec<f64> = outcome.tasks.iter().filter(|task| which(task)).map(what).collect();
+    let times: Vec<f64> = outcome
+        .tasks
+        .iter()
+        .filter(|task| which(task))
+        .map(what)
+        .collect();
     (!times.is_empty()).then(|| times.iter().sum::<f64>() / outcome.scale)
 }
 
 /// Mean and sample deviation of the pauses that slept, in steady state.
 fn moments(outcome: &Outcome) -> Option<(f64, f64)> {
-    let slept: Vec<f64> =
-        steady(outcome).map(|pause| pause.slept_ms).filter(|slept| *slept > 0.0).collect();
+    let slept: Vec<f64> = steady(outcome)
+        .map(|pause| pause.slept_ms)
+        .filter(|slept| *slept > 0.0)
+        .collect();
     if slept.len() < 2 {
         return None;
     }
@@ -169,7 +341,10 @@ fn fairness(outcome: &Outcome, from: f64) -> Option<f64> {
         return None;
     }
     let began = heavy.iter().map(|job| job.began_s).fold(0.0, f64::max);
-    let ended = heavy.iter().map(|job| job.moved_s).fold(f64::INFINITY, f64::min);
+    let ended = heavy
+        .iter()
+        .map(|job| job.moved_s)
+        .fold(f64::INFINITY, f64::min);
     // Whole seconds only: the bytes are counted per second.
     let first = (began + (ended - began) * from).ceil();
     let seconds = (ended.floor() - first).max(0.0);
@@ -227,9 +402,17 @@ mod tests {
     fn with_pauses(pauses: &[(f64, f64)]) -> Outcome {
         let pauses = pauses
             .iter()
-            .map(|(at_s, slept_ms)| Pause { at_s: *at_s, slept_ms: *slept_ms, ..Pause::default() })
+            .map(|(at_s, slept_ms)| Pause {
+                at_s: *at_s,
+                slept_ms: *slept_ms,
+                ..Pause::default()
+            })
             .collect();
-        Outcome { pauses, scale: 1.0, ..Outcome::default() }
+        Outcome {
+            pauses,
+            scale: 1.0,
+            ..Outcome::default()
+        }
     }
 
     fn value(name: &str, outcome: &Outcome) -> Option<f64> {
@@ -248,8 +431,11 @@ mod tests {
     fn the_trace_of_the_paper_has_its_published_figures() {
         // Paper p1, "before": 15 calls, jiffies of 4 ms.
         let jiffies = [56, 0, 0, 0, 0, 31, 15, 31, 15, 5, 81, 56, 15, 31, 0];
-        let trace: Vec<_> =
-            jiffies.iter().enumerate().map(|(i, j)| (i as f64, f64::from(*j) * 4.0)).collect();
+        let trace: Vec<_> = jiffies
+            .iter()
+            .enumerate()
+            .map(|(i, j)| (i as f64, f64::from(*j) * 4.0))
+            .collect();
         let outcome = with_pauses(&trace);
         assert_eq!(value("pause_max_ms", &outcome), Some(324.0));
         assert_eq!(value("pauses", &outcome), Some(10.0));
@@ -257,8 +443,14 @@ mod tests {
 
     #[test]
     fn steady_state_is_the_second_half_of_the_time_with_pauses() {
-        let outcome =
-            with_pauses(&[(0.0, 0.0), (10.0, 100.0), (15.0, 50.0), (18.0, 0.0), (20.0, 10.0), (30.0, 0.0)]);
+        let outcome = with_pauses(&[
+            (0.0, 0.0),
+            (10.0, 100.0),
+            (15.0, 50.0),
+            (18.0, 0.0),
+            (20.0, 10.0),
+            (30.0, 0.0),
+        ]);
         let times: Vec<_> = steady(&outcome).map(|pause| pause.at_s).collect();
         assert_eq!(times, [15.0, 18.0, 20.0]);
         assert_eq!(value("pause_zero_share", &outcome), Some(1.0 / 3.0));
@@ -289,8 +481,17 @@ mod tests {
 
     #[test]
     fn rates_and_cpu_are_brought_back_to_full_scale() {
-        let job = Job { bytes: 10e6, ended_s: 10.0, is_heavy: true, ..Job::default() };
-        let outcome = Outcome { jobs: vec![job], scale: 0.125, ..Outcome::default() };
+        let job = Job {
+            bytes: 10e6,
+            ended_s: 10.0,
+            is_heavy: true,
+            ..Job::default()
+        };
+        let outcome = Outcome {
+            jobs: vec![job],
+            scale: 0.125,
+            ..Outcome::default()
+        };
         assert_eq!(value("mbps", &outcome), Some(8.0));
         assert_eq!(value("real", &outcome), Some(10.0));
     }

@@ -11,6 +11,7 @@ use workload::Stop;
 use crate::args::{Arguments, Command, RunArguments};
 use crate::expect::{self, Verdict};
 use crate::experiments::{self, EXPERIMENTS};
+use crate::list;
 use crate::outcome::Outcome;
 use crate::output::{self, About, OutputError};
 use crate::presets::{self, PRESETS};
@@ -18,7 +19,6 @@ use crate::report::Report;
 use crate::run::{self, Cell, Column, Live, LiveFiles, RunError, World};
 use crate::scenario::{LoadError, Override, OverrideError, Scenario, Source, choices};
 use crate::terminal::{self, Progress};
-use crate::list;
 
 const OK: u8 = 0;
 const FAILED: u8 = 1;
@@ -83,7 +83,10 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
             Some(Err(error)) => {
                 code = code.max(status(&error));
                 let Cell { case, policy, .. } = &order.cell;
-                terminal::complain(&format!("tidegate: {case} {policy} #{}: {error}", order.replica));
+                terminal::complain(&format!(
+                    "tidegate: {case} {policy} #{}: {error}",
+                    order.replica
+                ));
             }
             Some(Ok(_)) | None => {}
         }
@@ -111,7 +114,11 @@ fn finish(
 ) -> Result<Vec<Verdict>, Trouble> {
     let report = Report::new(scenario, outcomes, columns.to_vec());
     let verdicts = expect::judge(scenario, outcomes, columns);
-    let mut text = if outcomes.is_empty() { String::new() } else { report.render() };
+    let mut text = if outcomes.is_empty() {
+        String::new()
+    } else {
+        report.render()
+    };
     if !verdicts.is_empty() && !outcomes.is_empty() {
         text.push_str("\nExpectations\n");
         for verdict in &verdicts {
@@ -121,7 +128,10 @@ fn finish(
     terminal::print(&text);
     let tables = output::tables(about, outcomes, &report.comparisons());
     output::write(folder, about, &tables, outcomes, &text)?;
-    terminal::print(&format!("\nResults: {} (begin with report.html)\n", folder.display()));
+    terminal::print(&format!(
+        "\nResults: {} (begin with report.html)\n",
+        folder.display()
+    ));
     Ok(verdicts)
 }
 
@@ -130,10 +140,16 @@ fn check(verdicts: &[Verdict]) -> u8 {
     let judged = verdicts.iter().filter(|verdict| !verdict.skipped).count();
     let failed: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.holds()).collect();
     for verdict in &failed {
-        terminal::complain(&format!("tidegate: {}\n  band of: {}", verdict.line(), verdict.source));
+        terminal::complain(&format!(
+            "tidegate: {}\n  band of: {}",
+            verdict.line(),
+            verdict.source
+        ));
     }
     if judged == 0 {
-        terminal::complain("tidegate: --check: no band applies to the rows and columns that were run");
+        terminal::complain(
+            "tidegate: --check: no band applies to the rows and columns that were run",
+        );
     }
     if failed.is_empty() { OK } else { FAILED }
 }
@@ -163,10 +179,13 @@ fn load(arguments: &RunArguments) -> Result<(Scenario, Source), Trouble> {
 
 fn file(name: &str) -> Result<Source, Trouble> {
     match std::fs::read_to_string(name) {
-        Ok(text) => Ok(Source { origin: name.to_owned(), text }),
-        Err(error) if Path::new(name).extension().is_some() || name.contains('/') => {
-            Err(Trouble::Usage(format!("cannot read the scenario {name}: {error}")))
-        }
+        Ok(text) => Ok(Source {
+            origin: name.to_owned(),
+            text,
+        }),
+        Err(error) if Path::new(name).extension().is_some() || name.contains('/') => Err(
+            Trouble::Usage(format!("cannot read the scenario {name}: {error}")),
+        ),
         Err(_) => {
             let known = EXPERIMENTS.map(|(known, _)| known);
             Err(Trouble::Usage(format!(
@@ -184,24 +203,42 @@ fn columns(scenario: &Scenario, asked: &[String]) -> Result<Vec<Column>, Trouble
     let mut columns: Vec<Column> = Vec::new();
     for name in asked {
         if columns.iter().any(|column| column.name == *name) {
-            return Err(Trouble::Usage(format!("--policy names `{name}` twice; name it once")));
+            return Err(Trouble::Usage(format!(
+                "--policy names `{name}` twice; name it once"
+            )));
         }
-        let own = scenario.policies.iter().find(|policy| policy.name.get_ref() == name);
-        let column = own.map(Column::of).or_else(|| presets::by_name(name).map(Column::plain));
+        let own = scenario
+            .policies
+            .iter()
+            .find(|policy| policy.name.get_ref() == name);
+        let column = own
+            .map(Column::of)
+            .or_else(|| presets::by_name(name).map(Column::plain));
         columns.push(column.ok_or_else(|| {
-            let own = scenario.policies.iter().map(|policy| policy.name.get_ref().as_str());
+            let own = scenario
+                .policies
+                .iter()
+                .map(|policy| policy.name.get_ref().as_str());
             let mut known: Vec<&str> = own.collect();
             known.extend(PRESETS.iter().map(|p| p.name).filter(|preset| {
-                !scenario.policies.iter().any(|policy| policy.name.get_ref() == preset)
+                !scenario
+                    .policies
+                    .iter()
+                    .any(|policy| policy.name.get_ref() == preset)
             }));
-            Trouble::Usage(format!("--policy: unknown policy `{name}`; {}", choices(name, known)))
+            Trouble::Usage(format!(
+                "--policy: unknown policy `{name}`; {}",
+                choices(name, known)
+            ))
         })?);
     }
     Ok(columns)
 }
 
 fn world(arguments: &RunArguments, files: &LiveFiles) -> Result<World, Trouble> {
-    let Some(dir) = &arguments.live else { return Ok(World::Lab) };
+    let Some(dir) = &arguments.live else {
+        return Ok(World::Lab);
+    };
     if let Some(wrap) = &arguments.device
         && let Err(problem) = crate::catalogue::check_wrap(wrap)
     {
@@ -213,7 +250,8 @@ fn world(arguments: &RunArguments, files: &LiveFiles) -> Result<World, Trouble> 
         memory: arguments.memory.map(Bytes),
         files: files.clone(),
     };
-    live.check_dir().map_err(|error| Trouble::Usage(error.to_string()))?;
+    live.check_dir()
+        .map_err(|error| Trouble::Usage(error.to_string()))?;
     Ok(World::Live(live))
 }
 
@@ -224,7 +262,10 @@ fn cells(scenario: &Scenario, columns: &[Column], world: &World) -> Vec<Cell> {
     if matches!(world, World::Live(_)) {
         let key = |row: &crate::scenario::CaseEntry| {
             let count = row.count.as_ref().map(|count| *count.get_ref());
-            (count, row.file_mib.as_ref().map(|file| file.get_ref().to_bits()))
+            (
+                count,
+                row.file_mib.as_ref().map(|file| file.get_ref().to_bits()),
+            )
         };
         let mut seen = Vec::new();
         let before = rows.len();
@@ -244,8 +285,12 @@ fn cells(scenario: &Scenario, columns: &[Column], world: &World) -> Vec<Cell> {
             }
         }
     }
-    let pairs = rows.iter().flat_map(|row| columns.iter().map(move |column| (row, column)));
-    pairs.map(|(row, column)| Cell::resolve(scenario, row, column)).collect()
+    let pairs = rows
+        .iter()
+        .flat_map(|row| columns.iter().map(move |column| (row, column)));
+    pairs
+        .map(|(row, column)| Cell::resolve(scenario, row, column))
+        .collect()
 }
 
 /// The first interrupt ends the runs that are under way; a second one ends the program.
@@ -273,7 +318,9 @@ fn status(error: &RunError) -> u8 {
 
 fn about(scenario: &Scenario, source: &Source, world: &World) -> About {
     let digest = Sha256::digest(source.text.as_bytes());
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     About {
         experiment: scenario.name.get_ref().clone(),

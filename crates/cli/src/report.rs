@@ -60,7 +60,12 @@ impl<'a> Report<'a> {
                 rows.push(outcome.case.clone());
             }
         }
-        Self { scenario, outcomes, rows, columns }
+        Self {
+            scenario,
+            outcomes,
+            rows,
+            columns,
+        }
     }
 
     /// All tables as text.
@@ -68,7 +73,11 @@ impl<'a> Report<'a> {
     pub fn render(&self) -> String {
         let mut text = String::new();
         for metric in self.metrics() {
-            let unit = if metric.unit.is_empty() { "no unit" } else { metric.unit };
+            let unit = if metric.unit.is_empty() {
+                "no unit"
+            } else {
+                metric.unit
+            };
             text.push_str(&format!("{} ({unit}): {}\n", metric.name, metric.about));
             text.push_str(&self.table(metric).render());
             text.push('\n');
@@ -90,7 +99,9 @@ impl<'a> Report<'a> {
     }
 
     fn compare_row(&self, metric: &Metric, row: &str, all: &mut Vec<Comparison>) {
-        let Some(base_policy) = self.columns.first() else { return };
+        let Some(base_policy) = self.columns.first() else {
+            return;
+        };
         let base = self.samples(metric, row, base_policy);
         for policy in &self.columns {
             let samples = self.samples(metric, row, policy);
@@ -121,13 +132,24 @@ impl<'a> Report<'a> {
 
     fn metrics(&self) -> Vec<&'static Metric> {
         let named = self.scenario.metrics.iter();
-        let named: Vec<_> = named.filter_map(|name| metrics::by_name(name.get_ref())).collect();
-        let chosen = if named.is_empty() { METRICS.iter().collect() } else { named };
-        chosen.into_iter().filter(|metric| self.applies(metric)).collect()
+        let named: Vec<_> = named
+            .filter_map(|name| metrics::by_name(name.get_ref()))
+            .collect();
+        let chosen = if named.is_empty() {
+            METRICS.iter().collect()
+        } else {
+            named
+        };
+        chosen
+            .into_iter()
+            .filter(|metric| self.applies(metric))
+            .collect()
     }
 
     fn applies(&self, metric: &Metric) -> bool {
-        self.outcomes.iter().any(|outcome| (metric.of)(outcome).is_some())
+        self.outcomes
+            .iter()
+            .any(|outcome| (metric.of)(outcome).is_some())
     }
 
     fn table(&self, metric: &Metric) -> Table {
@@ -135,13 +157,22 @@ impl<'a> Report<'a> {
             .columns
             .iter()
             .filter(|policy| {
-                self.rows.iter().any(|row| self.published(metric, row, policy).is_some())
+                self.rows
+                    .iter()
+                    .any(|row| self.published(metric, row, policy).is_some())
             })
             .collect();
         let operations = self.rows.iter().map(|row| Operation {
             name: format!("{}-{row}", metric.name),
-            samples: self.columns.iter().map(|policy| self.samples(metric, row, policy)).collect(),
-            published: published.iter().map(|policy| self.published(metric, row, policy)).collect(),
+            samples: self
+                .columns
+                .iter()
+                .map(|policy| self.samples(metric, row, policy))
+                .collect(),
+            published: published
+                .iter()
+                .map(|policy| self.published(metric, row, policy))
+                .collect(),
             better: metric.better,
         });
         Table {
@@ -152,7 +183,11 @@ impl<'a> Report<'a> {
                 .collect(),
             operations: operations.collect(),
             stats: STATS.to_vec(),
-            precision: if matches!(metric.unit, "" | "s") { 4 } else { 2 },
+            precision: if matches!(metric.unit, "" | "s") {
+                4
+            } else {
+                2
+            },
         }
     }
 
@@ -161,19 +196,36 @@ impl<'a> Report<'a> {
         let row = |name: &str, metric: &str| {
             let metric = metrics::by_name(metric).expect("a metric of ours");
             let sums = self.columns.iter().map(|policy| {
-                let runs = self.outcomes.iter().filter(|outcome| outcome.policy == *policy);
+                let runs = self
+                    .outcomes
+                    .iter()
+                    .filter(|outcome| outcome.policy == *policy);
                 let values: Vec<f64> = runs.filter_map(|outcome| (metric.of)(outcome)).collect();
                 (!values.is_empty()).then(|| values.iter().sum::<f64>())
             });
             (name.to_owned(), sums.collect())
         };
-        let rows = vec![row("User", "user"), row("System", "system"), row("Elapsed", "real")];
-        Monitor { kind: "Duration", field: 12, rows }
+        let rows = vec![
+            row("User", "user"),
+            row("System", "system"),
+            row("Elapsed", "real"),
+        ];
+        Monitor {
+            kind: "Duration",
+            field: 12,
+            rows,
+        }
     }
 
     fn samples(&self, metric: &Metric, row: &str, policy: &str) -> Samples {
-        let runs = self.outcomes.iter().filter(|o| o.case == row && o.policy == policy);
-        Samples::new(runs.filter_map(|outcome| (metric.of)(outcome)), metric.better)
+        let runs = self
+            .outcomes
+            .iter()
+            .filter(|o| o.case == row && o.policy == policy);
+        Samples::new(
+            runs.filter_map(|outcome| (metric.of)(outcome)),
+            metric.better,
+        )
     }
 
     fn published(&self, metric: &Metric, row: &str, policy: &str) -> Option<f64> {

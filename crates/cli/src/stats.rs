@@ -195,7 +195,10 @@ impl Samples {
 /// The percentage in brackets: positive is better.
 #[must_use]
 pub fn percent(base: f64, new: f64, better: Better) -> f64 {
-    #[expect(clippy::float_cmp, reason = "the special cases of the tool are exact equality")]
+    #[expect(
+        clippy::float_cmp,
+        reason = "the special cases of the tool are exact equality"
+    )]
     if base == new {
         return 0.0;
     }
@@ -226,7 +229,10 @@ fn hmean(values: &[f64]) -> f64 {
     count(values.len()) / values.iter().map(|value| 1.0 / value).sum::<f64>()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts of samples are far below 2^52")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of samples are far below 2^52"
+)]
 fn count(n: usize) -> f64 {
     n as f64
 }
@@ -248,11 +254,22 @@ mod tests {
         let samples = lower(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
         close(samples.value(Stat::Mean).unwrap(), 5.0);
         // Sum of squares 32, divisor 7.
-        close(samples.value(Stat::Stddev).unwrap(), (32.0_f64 / 7.0).sqrt());
-        close(samples.value(Stat::CoeffVar).unwrap(), 100.0 * (32.0_f64 / 7.0).sqrt() / 5.0);
+        close(
+            samples.value(Stat::Stddev).unwrap(),
+            (32.0_f64 / 7.0).sqrt(),
+        );
+        close(
+            samples.value(Stat::CoeffVar).unwrap(),
+            100.0 * (32.0_f64 / 7.0).sqrt() / 5.0,
+        );
         let rates = Samples::new([1.0, 2.0, 4.0], Better::Higher);
         close(rates.value(Stat::Mean).unwrap(), 3.0 / 1.75);
-        close(Samples::new([1.0, 0.0], Better::Higher).value(Stat::Mean).unwrap(), -1.0);
+        close(
+            Samples::new([1.0, 0.0], Better::Higher)
+                .value(Stat::Mean)
+                .unwrap(),
+            -1.0,
+        );
         assert!(lower(&[1.0]).value(Stat::Stddev).unwrap().is_nan());
         assert_eq!(lower(&[]).value(Stat::Mean), None);
     }
@@ -268,7 +285,10 @@ mod tests {
         // 90 % of the samples are at least this good: 10, 9, ... 2.
         close(down.value(Stat::Max(90)).unwrap(), 2.0);
         close(down.value(Stat::Min).unwrap(), 1.0);
-        close(down.value(Stat::BestMean(20)).unwrap(), 2.0 / (0.1 + 1.0 / 9.0));
+        close(
+            down.value(Stat::BestMean(20)).unwrap(),
+            2.0 / (0.1 + 1.0 / 9.0),
+        );
     }
 
     #[test]

@@ -59,7 +59,10 @@ pub fn head(name: &str) -> (String, String) {
     if let Some(at) = cut {
         let rest = &name[at + 1..];
         let number = rest.strip_prefix("rc").unwrap_or("");
-        let digits = number.len() - number.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let digits = number.len()
+            - number
+                .trim_start_matches(|c: char| c.is_ascii_digit())
+                .len();
         if digits > 0 {
             let end = at + 3 + digits;
             cut = name[end..].starts_with('-').then_some(end);
@@ -78,9 +81,16 @@ impl Table {
     /// The table as text, each line ended.
     #[must_use]
     pub fn render(&self) -> String {
-        let width = self.operations.iter().map(|operation| operation.name.len()).max().unwrap_or(0);
+        let width = self
+            .operations
+            .iter()
+            .map(|operation| operation.name.len())
+            .max()
+            .unwrap_or(0);
         let labels = self.stats.iter().flat_map(|stat| {
-            self.operations.iter().map(|operation| stat.label(operation.better).len())
+            self.operations
+                .iter()
+                .map(|operation| stat.label(operation.better).len())
         });
         let stat_width = labels.max().unwrap_or(0).max(STAT);
         let mut text = String::new();
@@ -146,7 +156,11 @@ impl Table {
             return;
         };
         let (open, close) = if star { ('*', '*') } else { ('(', ')') };
-        let _ = write!(line, " {open}{:7.2}%{close}", percent(base, value, direction));
+        let _ = write!(
+            line,
+            " {open}{:7.2}%{close}",
+            percent(base, value, direction)
+        );
     }
 }
 
@@ -165,7 +179,12 @@ impl Monitor {
     /// The rows as text, each line ended.
     #[must_use]
     pub fn render(&self) -> String {
-        let width = self.rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let width = self
+            .rows
+            .iter()
+            .map(|(name, _)| name.len())
+            .max()
+            .unwrap_or(0);
         let mut text = String::new();
         for (name, values) in &self.rows {
             let _ = write!(text, "{} {name:<width$}", self.kind);
@@ -194,7 +213,10 @@ mod tests {
     fn operation(name: &str, columns: &[(f64, f64)]) -> Operation {
         Operation {
             name: name.into(),
-            samples: columns.iter().map(|(mean, deviation)| around(*mean, *deviation)).collect(),
+            samples: columns
+                .iter()
+                .map(|(mean, deviation)| around(*mean, *deviation))
+                .collect(),
             published: Vec::new(),
             better: Better::Lower,
         }
@@ -203,7 +225,9 @@ mod tests {
     #[test]
     fn the_layout_of_the_reference_byte_for_byte() {
         let table = Table {
-            heads: ["6.1.0-vanilla", "6.1.0-policy-a", "6.1.0-policy-b"].map(head).into(),
+            heads: ["6.1.0-vanilla", "6.1.0-policy-a", "6.1.0-policy-b"]
+                .map(head)
+                .into(),
             published_heads: Vec::new(),
             operations: vec![
                 operation("mmap-4", &[(30.0, 4.0), (33.0, 8.0), (15.0, 2.0)]),
@@ -229,9 +253,15 @@ Stddev    mmap-12      1.0000 (   0.00%)      1.0000 (   0.00%)      6.0000 (-50
         let ops = Monitor {
             kind: "Ops",
             field: 15,
-            rows: vec![("Direct pages scanned    ".into(), vec![Some(1000.0), Some(500.0)])],
+            rows: vec![(
+                "Direct pages scanned    ".into(),
+                vec![Some(1000.0), Some(500.0)],
+            )],
         };
-        assert_eq!(ops.render(), "Ops Direct pages scanned            1000.00         500.00\n");
+        assert_eq!(
+            ops.render(),
+            "Ops Direct pages scanned            1000.00         500.00\n"
+        );
         let duration = Monitor {
             kind: "Duration",
             field: 12,
@@ -249,7 +279,10 @@ Stddev    mmap-12      1.0000 (   0.00%)      1.0000 (   0.00%)      6.0000 (-50
     #[test]
     fn heads_split_at_the_first_dash_but_keep_a_release_candidate() {
         assert_eq!(head("linux-2.6.36"), ("linux".into(), "2.6.36".into()));
-        assert_eq!(head("5.15.0-rc1-vanilla"), ("5.15.0-rc1".into(), "vanilla".into()));
+        assert_eq!(
+            head("5.15.0-rc1-vanilla"),
+            ("5.15.0-rc1".into(), "vanilla".into())
+        );
         assert_eq!(head("5.15.0-rc1"), ("5.15.0-rc1".into(), String::new()));
         assert_eq!(head("p1"), ("p1".into(), String::new()));
     }
@@ -272,6 +305,9 @@ Stddev    mmap-12      1.0000 (   0.00%)      1.0000 (   0.00%)      6.0000 (-50
             lines[2],
             "Amean     real       10.00 (   0.00%)          NA                   8.00 (   0.00%)        6.00 (  25.00%)"
         );
-        assert_eq!(lines[3], "Stddev    real        1.00 (   0.00%)          NA");
+        assert_eq!(
+            lines[3],
+            "Stddev    real        1.00 (   0.00%)          NA"
+        );
     }
 }

@@ -50,7 +50,11 @@ impl Progress {
             bar.enable_steady_tick(core::time::Duration::from_millis(200));
             bar
         });
-        Self { bar, total, done: AtomicUsize::new(0) }
+        Self {
+            bar,
+            total,
+            done: AtomicUsize::new(0),
+        }
     }
 
     /// Takes the bar away.
@@ -76,7 +80,10 @@ impl Watcher for Progress {
         }
         let what = match result {
             Ok(outcome) => {
-                format!("{:.1} s of its time in {:.1} s", outcome.virtual_s, outcome.wall_s)
+                format!(
+                    "{:.1} s of its time in {:.1} s",
+                    outcome.virtual_s, outcome.wall_s
+                )
             }
             Err(_) => "failed".to_owned(),
         };
@@ -85,5 +92,8 @@ impl Watcher for Progress {
 }
 
 fn name(order: &Order) -> String {
-    format!("{} {} #{}", order.cell.case, order.cell.policy, order.replica)
+    format!(
+        "{} {} #{}",
+        order.cell.case, order.cell.policy, order.replica
+    )
 }

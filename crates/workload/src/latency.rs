@@ -20,7 +20,11 @@ impl Default for Latencies {
     fn default() -> Self {
         let histogram = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
             .expect("the bounds are constants that the histogram accepts");
-        Self { histogram, total: Nanos::ZERO, max: Nanos::ZERO }
+        Self {
+            histogram,
+            total: Nanos::ZERO,
+            max: Nanos::ZERO,
+        }
     }
 }
 
@@ -69,9 +73,12 @@ impl Latencies {
 
     /// (length, calls) of every length that occurred, ascending: one weighted sample each.
     pub fn iter(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
-        self.histogram
-            .iter_recorded()
-            .map(|step| (Nanos(step.value_iterated_to()).at_most(self.max), step.count_at_value()))
+        self.histogram.iter_recorded().map(|step| {
+            (
+                Nanos(step.value_iterated_to()).at_most(self.max),
+                step.count_at_value(),
+            )
+        })
     }
 }
 
@@ -95,7 +102,10 @@ mod tests {
     #[test]
     fn without_calls_everything_is_zero() {
         let none = Latencies::default();
-        assert_eq!((none.count(), none.mean_floor(), none.max()), (0, Nanos::ZERO, Nanos::ZERO));
+        assert_eq!(
+            (none.count(), none.mean_floor(), none.max()),
+            (0, Nanos::ZERO, Nanos::ZERO)
+        );
         assert_eq!(none.percentile(99.0), Nanos::ZERO);
     }
 
@@ -105,7 +115,10 @@ mod tests {
         left.record(Nanos::millis(1));
         right.record(Nanos::millis(3));
         left.merge(&right);
-        assert_eq!((left.count(), left.max(), left.mean_floor()), (2, Nanos::millis(3), Nanos::millis(2)));
+        assert_eq!(
+            (left.count(), left.max(), left.mean_floor()),
+            (2, Nanos::millis(3), Nanos::millis(2))
+        );
         assert_eq!(left.iter().map(|(_, calls)| calls).sum::<u64>(), 2);
     }
 }

@@ -66,7 +66,11 @@ pub fn run<E: Env>(
     for job in plan {
         let (cache, stop, name) = (Arc::clone(cache), stop.clone(), job.name.clone());
         let handle = env::spawn(task.env(), &name.clone(), move |task| {
-            let run = Run { name: &job.name, origin, stop: &stop };
+            let run = Run {
+                name: &job.name,
+                origin,
+                stop: &stop,
+            };
             work(task, &cache, &job, &run)
         });
         started.push((name, handle));

@@ -71,7 +71,12 @@ fn read_all<E: Env>(
         };
         next += 1;
         let called = task.now();
-        let got = file.read(task, &mut reader, Bytes(index * options.block.0), &mut block)?;
+        let got = file.read(
+            task,
+            &mut reader,
+            Bytes(index * options.block.0),
+            &mut block,
+        )?;
         report.moved(called, task.now(), run.origin, got);
         if !options.think.is_zero()
             && task.sleep(Cause::Think, options.think) == env::Wakeup::Cancelled

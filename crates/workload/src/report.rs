@@ -17,7 +17,9 @@ const SECONDS_MAX: usize = 86_400;
 impl PerSecond {
     /// Counts bytes at `since` the beginning of the run.
     pub fn add(&mut self, since: Nanos, bytes: Bytes) {
-        let second = usize::try_from(since.0 / SECOND).unwrap_or(SECONDS_MAX).min(SECONDS_MAX - 1);
+        let second = usize::try_from(since.0 / SECOND)
+            .unwrap_or(SECONDS_MAX)
+            .min(SECONDS_MAX - 1);
         if self.0.len() <= second {
             self.0.resize(second + 1, 0);
         }
@@ -48,7 +50,11 @@ impl fmt::Display for Failure {
         match self {
             Self::Cache(error) => write!(f, "{error}"),
             Self::ShortRead { at } => {
-                write!(f, "the file ended at byte {}, before the job had read its share", at.0)
+                write!(
+                    f,
+                    "the file ended at byte {}, before the job had read its share",
+                    at.0
+                )
             }
         }
     }
@@ -131,7 +137,12 @@ mod tests {
     #[test]
     fn seconds_are_counted_from_the_origin_of_the_run() {
         let mut report = Report::begin("dd", Instant(5 * SECOND));
-        report.moved(Instant(5 * SECOND), Instant(6 * SECOND + 1), Instant(4 * SECOND), Bytes(10));
+        report.moved(
+            Instant(5 * SECOND),
+            Instant(6 * SECOND + 1),
+            Instant(4 * SECOND),
+            Bytes(10),
+        );
         assert_eq!(report.per_second.bytes(), [0, 0, 10]);
         assert_eq!(report.moving, Nanos(SECOND + 1));
         let report = report.end(Instant(9 * SECOND), Ok(true));

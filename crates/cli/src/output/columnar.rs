@@ -14,7 +14,10 @@ use super::columns::{Data, TidyTable};
 
 /// Writes the table.
 pub(super) fn write(table: &TidyTable, path: &Path) -> Result<(), ParquetError> {
-    let columns = table.columns.iter().map(|column| (column.name, array(&column.data)));
+    let columns = table
+        .columns
+        .iter()
+        .map(|column| (column.name, array(&column.data)));
     let batch = RecordBatch::try_from_iter(columns)?;
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -29,7 +32,9 @@ fn array(data: &Data) -> ArrayRef {
     match data {
         Data::Text(values) => Arc::new(StringArray::from_iter_values(values)),
         Data::Real(values) => {
-            let present = values.iter().map(|value| (!value.is_nan()).then_some(*value));
+            let present = values
+                .iter()
+                .map(|value| (!value.is_nan()).then_some(*value));
             Arc::new(present.collect::<Float64Array>())
         }
         Data::Whole(values) => Arc::new(Int64Array::from(values.clone())),
@@ -49,14 +54,23 @@ mod tests {
         let table = TidyTable::new(
             "t",
             vec![
-                Column { name: "run", data: Data::Text(vec!["a".into(), "b".into()]) },
-                Column { name: "value", data: Data::Real(vec![1.5, f64::NAN]) },
+                Column {
+                    name: "run",
+                    data: Data::Text(vec!["a".into(), "b".into()]),
+                },
+                Column {
+                    name: "value",
+                    data: Data::Real(vec![1.5, f64::NAN]),
+                },
             ],
         );
         let path = std::env::temp_dir().join(format!("tidegate-{}.parquet", std::process::id()));
         write(&table, &path).unwrap();
         let file = File::open(&path).unwrap();
-        let mut batches = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
+        let mut batches = ParquetRecordBatchReaderBuilder::try_new(file)
+            .unwrap()
+            .build()
+            .unwrap();
         let batch = batches.next().unwrap().unwrap();
         std::fs::remove_file(&path).unwrap();
         assert_eq!((batch.num_rows(), batch.num_columns()), (2, 2));

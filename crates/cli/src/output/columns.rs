@@ -62,7 +62,10 @@ impl TidyTable {
     #[must_use]
     pub fn new(name: &'static str, columns: Vec<Column>) -> Self {
         let rows = columns.first().map_or(0, |column| column.data.len());
-        assert!(columns.iter().all(|column| column.data.len() == rows), "columns of one length");
+        assert!(
+            columns.iter().all(|column| column.data.len() == rows),
+            "columns of one length"
+        );
         Self { name, columns }
     }
 
@@ -93,12 +96,22 @@ mod tests {
         let table = TidyTable::new(
             "t",
             vec![
-                Column { name: "a", data: Data::Text(vec!["x,y".into(), "z".into()]) },
-                Column { name: "b", data: Data::Real(vec![0.5, f64::NAN]) },
-                Column { name: "c", data: Data::Whole(vec![1, -2]) },
+                Column {
+                    name: "a",
+                    data: Data::Text(vec!["x,y".into(), "z".into()]),
+                },
+                Column {
+                    name: "b",
+                    data: Data::Real(vec![0.5, f64::NAN]),
+                },
+                Column {
+                    name: "c",
+                    data: Data::Whole(vec![1, -2]),
+                },
             ],
         );
-        let path = std::env::temp_dir().join(format!("tidegate-columns-{}.csv", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("tidegate-columns-{}.csv", std::process::id()));
         table.write_csv(&path).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();

@@ -7,9 +7,17 @@ use super::tables::About;
 pub(super) fn page(about: &About, printed: &str, figures: &[(String, Figure)]) -> String {
     let mut body = String::new();
     for (name, figure) in figures {
-        body.push_str(&format!("<figure id=\"{}\">\n{}</figure>\n", escape(name), figure.render()));
+        body.push_str(&format!(
+            "<figure id=\"{}\">\n{}</figure>\n",
+            escape(name),
+            figure.render()
+        ));
     }
-    let mode = if about.live { "live, on files" } else { "in virtual time" };
+    let mode = if about.live {
+        "live, on files"
+    } else {
+        "in virtual time"
+    };
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <title>{experiment}: {title}</title>\n<style>\n\

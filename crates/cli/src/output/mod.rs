@@ -3,9 +3,9 @@
 //! Everything is written to a new folder `NAME-seedN[-...]` and nothing outside it; an existing one of
 //! that name gets a number behind. Tables are of experiments.md D2, in long form: one thing a row.
 
-mod columns;
 #[cfg(feature = "parquet")]
 mod columnar;
+mod columns;
 mod html;
 mod plots;
 mod svg;
@@ -31,7 +31,10 @@ pub struct OutputError {
 
 impl OutputError {
     fn at(path: &Path) -> impl Fn(&dyn core::fmt::Display) -> Self + '_ {
-        |cause| Self { path: path.to_owned(), cause: cause.to_string() }
+        |cause| Self {
+            path: path.to_owned(),
+            cause: cause.to_string(),
+        }
     }
 }
 
@@ -47,7 +50,11 @@ pub fn folder(asked: Option<&Path>, name: &str, seed: u64) -> Result<PathBuf, Ou
     let parent = Path::new("results");
     std::fs::create_dir_all(parent).map_err(|error| OutputError::at(parent)(&error))?;
     for number in 1..=FOLDERS_MOST {
-        let tail = if number == 1 { String::new() } else { format!("-{number}") };
+        let tail = if number == 1 {
+            String::new()
+        } else {
+            format!("-{number}")
+        };
         let path = parent.join(format!("{name}-seed{seed}{tail}"));
         match std::fs::create_dir(&path) {
             Ok(()) => return Ok(path),
@@ -56,7 +63,9 @@ pub fn folder(asked: Option<&Path>, name: &str, seed: u64) -> Result<PathBuf, Ou
         }
     }
     let path = parent.join(name);
-    Err(OutputError::at(&path)(&"there are ten thousand folders of that name"))
+    Err(OutputError::at(&path)(
+        &"there are ten thousand folders of that name",
+    ))
 }
 
 /// Writes everything into the folder.
@@ -78,7 +87,9 @@ pub fn write(
     text("table.txt", printed)?;
     for table in tables {
         let path = folder.join(format!("{}.csv", table.name));
-        table.write_csv(&path).map_err(|error| OutputError::at(&path)(&error))?;
+        table
+            .write_csv(&path)
+            .map_err(|error| OutputError::at(&path)(&error))?;
         #[cfg(feature = "parquet")]
         {
             let path = folder.join(format!("{}.parquet", table.name));

@@ -21,19 +21,32 @@ pub(super) fn figures(outcomes: &[Outcome]) -> Vec<(String, Figure)> {
     }
     let mut figures = Vec::new();
     for case in cases {
-        let first = outcomes.iter().filter(|outcome| outcome.case == case).map(|o| o.replica).min();
+        let first = outcomes
+            .iter()
+            .filter(|outcome| outcome.case == case)
+            .map(|o| o.replica)
+            .min();
         let runs: Vec<&Outcome> = outcomes
             .iter()
             .filter(|outcome| outcome.case == case && Some(outcome.replica) == first)
             .collect();
-        if runs.iter().any(|run| run.pauses.iter().any(|pause| pause.slept_ms > 0.0)) {
+        if runs
+            .iter()
+            .any(|run| run.pauses.iter().any(|pause| pause.slept_ms > 0.0))
+        {
             figures.push((format!("pauses-{case}"), pauses(case, &runs)));
         }
         figures.push((format!("levels-{case}"), levels(case, &runs)));
-        if runs.iter().any(|run| run.jobs.iter().filter(|job| !job.is_reader).count() > 1) {
+        if runs
+            .iter()
+            .any(|run| run.jobs.iter().filter(|job| !job.is_reader).count() > 1)
+        {
             figures.push((format!("rates-{case}"), rates(case, &runs)));
         }
-        if runs.iter().any(|run| run.levels.iter().any(|level| level.resident > 0.0)) {
+        if runs
+            .iter()
+            .any(|run| run.levels.iter().any(|level| level.resident > 0.0))
+        {
             figures.push((format!("memory-{case}"), memory(case, &runs)));
         }
     }
@@ -45,14 +58,27 @@ fn pauses(case: &str, runs: &[&Outcome]) -> Figure {
         let mut zero = Vec::new();
         let mut slept = Vec::new();
         for pause in &run.pauses {
-            let list = if pause.slept_ms > 0.0 { &mut slept } else { &mut zero };
+            let list = if pause.slept_ms > 0.0 {
+                &mut slept
+            } else {
+                &mut zero
+            };
             list.push((pause.at_s, pause.slept_ms));
         }
         let marks = vec![
-            Mark::Dots { points: zero, colour: PALETTE[1] },
-            Mark::Dots { points: slept, colour: PALETTE[0] },
+            Mark::Dots {
+                points: zero,
+                colour: PALETTE[1],
+            },
+            Mark::Dots {
+                points: slept,
+                colour: PALETTE[0],
+            },
         ];
-        Panel { title: run.policy.clone(), marks }
+        Panel {
+            title: run.policy.clone(),
+            marks,
+        }
     };
     Figure {
         title: format!("{case}: pauses of writers in balance_dirty_pages"),
@@ -69,7 +95,11 @@ fn pauses(case: &str, runs: &[&Outcome]) -> Figure {
 fn levels(case: &str, runs: &[&Outcome]) -> Figure {
     let panel = |run: &&Outcome| {
         let line = |of: fn(&Level) -> f64, colour, dashed| Mark::Line {
-            points: run.levels.iter().map(|l| (l.at_s, of(l) * MIB_PER_PAGE)).collect(),
+            points: run
+                .levels
+                .iter()
+                .map(|l| (l.at_s, of(l) * MIB_PER_PAGE))
+                .collect(),
             colour,
             dashed,
         };
@@ -79,7 +109,10 @@ fn levels(case: &str, runs: &[&Outcome]) -> Figure {
             line(|level| level.dirty + level.writeback, PALETTE[0], false),
             line(|level| level.writeback, PALETTE[2], false),
         ];
-        Panel { title: run.policy.clone(), marks }
+        Panel {
+            title: run.policy.clone(),
+            marks,
+        }
     };
     Figure {
         title: format!("{case}: dirty pages and their limits"),
@@ -100,7 +133,10 @@ fn rates(case: &str, runs: &[&Outcome]) -> Figure {
         .first()
         .map(|run| {
             let writers = run.jobs.iter().filter(|job| !job.is_reader);
-            writers.take(WRITERS_MOST).map(|job| job.name.clone()).collect()
+            writers
+                .take(WRITERS_MOST)
+                .map(|job| job.name.clone())
+                .collect()
         })
         .unwrap_or_default();
     let panel = |run: &&Outcome| {
@@ -119,13 +155,23 @@ fn rates(case: &str, runs: &[&Outcome]) -> Figure {
                 dashed: false,
             })
             .collect();
-        Panel { title: run.policy.clone(), marks }
+        Panel {
+            title: run.policy.clone(),
+            marks,
+        }
     };
     Figure {
-        title: format!("{case}: what each writer writes into the cache (first {})", names.len()),
+        title: format!(
+            "{case}: what each writer writes into the cache (first {})",
+            names.len()
+        ),
         x_label: TIME,
         y_label: "MB/s at full scale",
-        legend: names.into_iter().zip(PALETTE).map(|(n, colour)| (n, colour, Key::Solid)).collect(),
+        legend: names
+            .into_iter()
+            .zip(PALETTE)
+            .map(|(n, colour)| (n, colour, Key::Solid))
+            .collect(),
         panels: runs.iter().map(panel).collect(),
     }
 }
@@ -133,17 +179,37 @@ fn rates(case: &str, runs: &[&Outcome]) -> Figure {
 fn memory(case: &str, runs: &[&Outcome]) -> Figure {
     let panel = |run: &&Outcome| {
         let mib = |value: f64| value / 1_048_576.0;
-        let flat = |value: f64| run.levels.iter().map(|level| (level.at_s, mib(value))).collect();
+        let flat = |value: f64| {
+            run.levels
+                .iter()
+                .map(|level| (level.at_s, mib(value)))
+                .collect()
+        };
         let marks = vec![
-            Mark::Line { points: flat(run.memory_limit * 1.05), colour: PALETTE[4], dashed: true },
-            Mark::Line { points: flat(run.memory_limit), colour: PALETTE[1], dashed: true },
             Mark::Line {
-                points: run.levels.iter().map(|l| (l.at_s, mib(l.resident))).collect(),
+                points: flat(run.memory_limit * 1.05),
+                colour: PALETTE[4],
+                dashed: true,
+            },
+            Mark::Line {
+                points: flat(run.memory_limit),
+                colour: PALETTE[1],
+                dashed: true,
+            },
+            Mark::Line {
+                points: run
+                    .levels
+                    .iter()
+                    .map(|l| (l.at_s, mib(l.resident)))
+                    .collect(),
                 colour: PALETTE[0],
                 dashed: false,
             },
         ];
-        Panel { title: run.policy.clone(), marks }
+        Panel {
+            title: run.policy.clone(),
+            marks,
+        }
     };
     Figure {
         title: format!("{case}: resident memory of the process"),

@@ -4,8 +4,9 @@
 use std::fmt::Write as _;
 
 /// Colours that stay apart for all kinds of colour vision.
-pub(super) const PALETTE: [&str; 7] =
-    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
+pub(super) const PALETTE: [&str; 7] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
+];
 
 /// One panel's outer size, and the room for its axes.
 const WIDTH: f64 = 400.0;
@@ -24,8 +25,15 @@ const MARKS_MOST: usize = 1500;
 /// Something drawn in a panel.
 #[derive(Clone, Debug)]
 pub(super) enum Mark {
-    Line { points: Vec<(f64, f64)>, colour: &'static str, dashed: bool },
-    Dots { points: Vec<(f64, f64)>, colour: &'static str },
+    Line {
+        points: Vec<(f64, f64)>,
+        colour: &'static str,
+        dashed: bool,
+    },
+    Dots {
+        points: Vec<(f64, f64)>,
+        colour: &'static str,
+    },
 }
 
 /// One pair of axes.
@@ -86,7 +94,11 @@ impl Axis {
             high = low + 1.0;
         }
         let step = round_step((high - low) / 5.0);
-        Self { low: (low / step).floor() * step, high: (high / step).ceil() * step, step }
+        Self {
+            low: (low / step).floor() * step,
+            high: (high / step).ceil() * step,
+            step,
+        }
     }
 
     fn ticks(&self) -> Vec<f64> {
@@ -101,7 +113,11 @@ impl Axis {
     }
 
     fn label(&self, value: f64) -> String {
-        let decimals = if self.step >= 1.0 { 0 } else { 1 + usize::from(self.step < 0.1) };
+        let decimals = if self.step >= 1.0 {
+            0
+        } else {
+            1 + usize::from(self.step < 0.1)
+        };
         format!("{value:.decimals$}")
     }
 
@@ -113,13 +129,18 @@ impl Axis {
 /// The next of 1, 2, 5 times a power of ten.
 fn round_step(raw: f64) -> f64 {
     let power = 10.0_f64.powf(raw.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().find(|step| step * power >= raw * 0.999);
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .find(|step| step * power >= raw * 0.999);
     step.unwrap_or(10.0) * power
 }
 
 /// The text with what XML reserves replaced.
 pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 impl Figure {
@@ -136,7 +157,12 @@ impl Figure {
             escape(&self.title)
         );
         self.render_legend(&mut svg);
-        let values = || self.panels.iter().flat_map(|panel| &panel.marks).flat_map(Mark::points);
+        let values = || {
+            self.panels
+                .iter()
+                .flat_map(|panel| &panel.marks)
+                .flat_map(Mark::points)
+        };
         let x = Axis::over(values().map(|point| point.0));
         let y = Axis::over(values().map(|point| point.1));
         for (index, panel) in self.panels.iter().enumerate() {
@@ -152,9 +178,17 @@ impl Figure {
         let mut x = 12.0;
         for (label, colour, key) in &self.legend {
             let _ = match key {
-                Key::Dot => writeln!(svg, "<circle cx=\"{}\" cy=\"37\" r=\"4\" fill=\"{colour}\"/>", x + 11.0),
+                Key::Dot => writeln!(
+                    svg,
+                    "<circle cx=\"{}\" cy=\"37\" r=\"4\" fill=\"{colour}\"/>",
+                    x + 11.0
+                ),
                 Key::Solid | Key::Dashed => {
-                    let dash = if *key == Key::Dashed { " stroke-dasharray=\"6 3\"" } else { "" };
+                    let dash = if *key == Key::Dashed {
+                        " stroke-dasharray=\"6 3\""
+                    } else {
+                        ""
+                    };
                     writeln!(
                         svg,
                         "<line x1=\"{x}\" y1=\"37\" x2=\"{}\" y2=\"37\" stroke=\"{colour}\" \
@@ -184,7 +218,10 @@ impl Figure {
         let (x0, x1) = (left + LEFT, left + WIDTH - RIGHT);
         let (y0, y1) = (top + HEIGHT - BOTTOM, top + TOP);
         let at = |point: (f64, f64)| {
-            (x0 + x.place(point.0) * (x1 - x0), y0 - y.place(point.1) * (y0 - y1))
+            (
+                x0 + x.place(point.0) * (x1 - x0),
+                y0 - y.place(point.1) * (y0 - y1),
+            )
         };
         let _ = writeln!(
             svg,
@@ -239,7 +276,11 @@ fn render_mark(svg: &mut String, mark: &Mark, at: impl Fn((f64, f64)) -> (f64, f
             for (index, (x, y)) in points.iter().enumerate() {
                 let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { 'M' } else { 'L' });
             }
-            let dash = if *dashed { " stroke-dasharray=\"6 3\"" } else { "" };
+            let dash = if *dashed {
+                " stroke-dasharray=\"6 3\""
+            } else {
+                ""
+            };
             let _ = writeln!(
                 svg,
                 "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\"{dash}/>"
@@ -302,8 +343,9 @@ mod tests {
 
     #[test]
     fn thinning_keeps_the_extremes() {
-        let points: Vec<(f64, f64)> =
-            (0..100_000).map(|i| (f64::from(i), if i == 54_321 { 9.0 } else { 1.0 })).collect();
+        let points: Vec<(f64, f64)> = (0..100_000)
+            .map(|i| (f64::from(i), if i == 54_321 { 9.0 } else { 1.0 }))
+            .collect();
         let kept = thinned(&points);
         assert!(kept.len() <= MARKS_MOST);
         assert!(kept.contains(&(54_321.0, 9.0)));
@@ -316,7 +358,10 @@ mod tests {
             x_label: "t",
             y_label: "y",
             legend: Vec::new(),
-            panels: vec![Panel { title: "a & b".into(), marks: Vec::new() }],
+            panels: vec![Panel {
+                title: "a & b".into(),
+                marks: Vec::new(),
+            }],
         };
         let svg = figure.render();
         assert!(!svg.contains("<script>") && svg.contains("a &amp; b"));

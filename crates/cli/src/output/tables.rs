@@ -160,15 +160,20 @@ fn series(outcomes: &[Outcome]) -> TidyTable {
                 ("nr_dirty_background_threshold", level.background, "pages"),
                 ("resident", level.resident, "bytes"),
             ];
-            rows.extend(levels.into_iter().filter(|(_, value, _)| !(value.abs() == 0.0 && outcome.trace_hash != 0)).map(|(metric, value, unit)| Point {
-                run: run.clone(),
-                at: level.at_s,
-                scope: "global".into(),
-                metric,
-                value,
-                unit,
-                kind: "level",
-            }));
+            rows.extend(
+                levels
+                    .into_iter()
+                    .filter(|(_, value, _)| !(value.abs() == 0.0 && outcome.trace_hash != 0))
+                    .map(|(metric, value, unit)| Point {
+                        run: run.clone(),
+                        at: level.at_s,
+                        scope: "global".into(),
+                        metric,
+                        value,
+                        unit,
+                        kind: "level",
+                    }),
+            );
         }
         for job in &outcome.jobs {
             for (second, bytes) in (1_u32..).zip(&job.per_second) {
@@ -204,15 +209,34 @@ fn counters(outcomes: &[Outcome]) -> TidyTable {
         }
         for task in &outcome.tasks {
             let scope = format!("task:{}", task.name);
-            rows.push((run.clone(), scope.clone(), "user_us".into(), task.user_s * 1e6));
-            rows.push((run.clone(), scope.clone(), "sys_us".into(), task.system_s * 1e6));
+            rows.push((
+                run.clone(),
+                scope.clone(),
+                "user_us".into(),
+                task.user_s * 1e6,
+            ));
+            rows.push((
+                run.clone(),
+                scope.clone(),
+                "sys_us".into(),
+                task.system_s * 1e6,
+            ));
             for (cause, time_s) in &task.waits {
-                rows.push((run.clone(), scope.clone(), format!("wait_us_{cause}"), time_s * 1e6));
+                rows.push((
+                    run.clone(),
+                    scope.clone(),
+                    format!("wait_us_{cause}"),
+                    time_s * 1e6,
+                ));
             }
         }
         for job in &outcome.jobs {
             let scope = format!("task:{}", job.name);
-            let counter = if job.is_reader { "bytes_read" } else { "bytes_written" };
+            let counter = if job.is_reader {
+                "bytes_read"
+            } else {
+                "bytes_written"
+            };
             rows.push((run.clone(), scope, counter.into(), job.bytes));
         }
     }
@@ -230,7 +254,10 @@ fn events(outcomes: &[Outcome]) -> TidyTable {
         .iter()
         .flat_map(|outcome| {
             let run = outcome.run_id();
-            outcome.pauses.iter().map(move |pause| (run.clone(), *pause))
+            outcome
+                .pauses
+                .iter()
+                .map(move |pause| (run.clone(), *pause))
         })
         .collect();
     table!("events", rows, {

@@ -26,7 +26,9 @@ pub(super) fn outcome(cell: &Cell, ended: &Ended, events: &[Seen]) -> Outcome {
         case: cell.case.clone(),
         policy: cell.policy.clone(),
         scale: cell.scale,
-        jobs: jobs.map(|(report, spec)| job(report, spec.kind, ended.origin)).collect(),
+        jobs: jobs
+            .map(|(report, spec)| job(report, spec.kind, ended.origin))
+            .collect(),
         pauses: pauses(events, ended.origin),
         levels: ended.levels.clone(),
         counters: counters(ended),
@@ -64,8 +66,16 @@ fn job(report: &Report, kind: JobKind, origin: Instant) -> Job {
         response_p99_ms: millis(report.responses.percentile(99.0)),
         response_max_ms: millis(report.responses.max()),
         rate_share,
-        per_second: report.per_second.bytes().iter().map(|bytes| number(*bytes)).collect(),
-        call_lengths: calls.iter().map(|(length, calls)| (millis(length), calls)).collect(),
+        per_second: report
+            .per_second
+            .bytes()
+            .iter()
+            .map(|bytes| number(*bytes))
+            .collect(),
+        call_lengths: calls
+            .iter()
+            .map(|(length, calls)| (millis(length), calls))
+            .collect(),
     }
 }
 
@@ -74,7 +84,14 @@ fn pauses(events: &[Seen], origin: Instant) -> Vec<Pause> {
     let mut open: BTreeMap<u32, Pause> = BTreeMap::new();
     let mut pauses = Vec::new();
     for seen in events {
-        let Event::BalanceDirtyPages { writer, trace, why, done, .. } = &seen.event else {
+        let Event::BalanceDirtyPages {
+            writer,
+            trace,
+            why,
+            done,
+            ..
+        } = &seen.event
+        else {
             continue;
         };
         let stay = open.entry(*writer).or_default();
@@ -123,7 +140,10 @@ fn millis(time: Nanos) -> f64 {
     number(time.0) / 1e6
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts, bytes and times are below 2^53")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts, bytes and times are below 2^53"
+)]
 pub(super) fn number(value: u64) -> f64 {
     value as f64
 }

@@ -129,18 +129,27 @@ impl Column {
     #[must_use]
     pub fn of(entry: &PolicyEntry) -> Self {
         let name = entry.name.get_ref();
-        let preset = entry.preset.as_ref().map_or(name, |preset| preset.get_ref());
+        let preset = entry
+            .preset
+            .as_ref()
+            .map_or(name, |preset| preset.get_ref());
         let mut preset = *presets::by_name(preset).expect("a loaded scenario names known presets");
         if let Some(hz) = &entry.hz {
             preset.hz = *hz.get_ref();
         }
-        Self { name: name.clone(), preset }
+        Self {
+            name: name.clone(),
+            preset,
+        }
     }
 
     /// A column that is a preset and nothing else.
     #[must_use]
     pub fn plain(preset: &Preset) -> Self {
-        Self { name: preset.name.to_owned(), preset: *preset }
+        Self {
+            name: preset.name.to_owned(),
+            preset: *preset,
+        }
     }
 }
 
@@ -151,15 +160,16 @@ impl Cell {
         let scale = *scenario.run.scale.get_ref();
         let machine = &scenario.machine;
         let memory = Pages(whole(*machine.memory_mib.get_ref() * PAGES_PER_MIB * scale));
-        let limit = |mib: &Option<toml::Spanned<f64>>, percent: &Option<toml::Spanned<u8>>, or| {
-            match (mib, percent) {
+        let limit =
+            |mib: &Option<toml::Spanned<f64>>, percent: &Option<toml::Spanned<u8>>, or| match (
+                mib, percent,
+            ) {
                 (Some(mib), _) => Threshold::Pages(
                     Pages(whole(*mib.get_ref() * PAGES_PER_MIB * scale)).at_least(Pages(1)),
                 ),
                 (None, Some(percent)) => Threshold::Percent(*percent.get_ref()),
                 (None, None) => Threshold::Percent(or),
-            }
-        };
+            };
         let cpus = *machine.cpus.get_ref();
         let preset = column.preset;
         let dirty = Tunables {
@@ -222,7 +232,10 @@ fn devices(scenario: &Scenario, row: &CaseEntry) -> Vec<DeviceSpec> {
             model: model.unwrap_or_else(|| entry.model.get_ref().clone()),
             fs: fs.or_else(|| text(&entry.fs)),
             wrap: text(&entry.wrap),
-            rate_factor: entry.rate_factor.as_ref().map_or(1.0, |factor| *factor.get_ref()),
+            rate_factor: entry
+                .rate_factor
+                .as_ref()
+                .map_or(1.0, |factor| *factor.get_ref()),
             params: entry
                 .params
                 .iter()
@@ -239,7 +252,11 @@ fn jobs(scenario: &Scenario, row: &CaseEntry, scale: f64) -> Vec<JobSpec> {
         let first = index == 0;
         let count = row.count.as_ref().filter(|_| first).or(task.count.as_ref());
         let count = count.map_or(1, |count| *count.get_ref());
-        let file = row.file_mib.as_ref().filter(|_| first).or(task.file_mib.as_ref());
+        let file = row
+            .file_mib
+            .as_ref()
+            .filter(|_| first)
+            .or(task.file_mib.as_ref());
         let file = file.map_or(0.0, |file| *file.get_ref());
         for number in 0..count {
             let mut job = job(scenario, task, file, scale);
@@ -277,7 +294,11 @@ fn job(scenario: &Scenario, task: &TaskEntry, file_mib: f64, scale: f64) -> JobS
                 Some(SyncKind::Everything) => SyncAfter::Everything,
             },
         }),
-        TaskKind::Cp => JobKind::Cp(Cp { block, bytes, for_at_most }),
+        TaskKind::Cp => JobKind::Cp(Cp {
+            block,
+            bytes,
+            for_at_most,
+        }),
         TaskKind::LightWriter => JobKind::Light(LightWriter {
             block,
             every: every.expect("a loaded light writer has its period"),
@@ -301,7 +322,10 @@ fn job(scenario: &Scenario, task: &TaskEntry, file_mib: f64, scale: f64) -> JobS
         JobKind::Dd(_) | JobKind::Cp(_) | JobKind::Read(_) => bytes,
     };
     let device = |id: &str| {
-        let at = scenario.devices.iter().position(|device| device.id.get_ref() == id);
+        let at = scenario
+            .devices
+            .iter()
+            .position(|device| device.id.get_ref() == id);
         at.expect("a loaded scenario names its own devices")
     };
     JobSpec {

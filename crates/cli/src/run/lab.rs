@@ -8,8 +8,8 @@ use workload::Stop;
 
 use super::assemble::{self, Seen, number, seconds};
 use super::cell::{Cell, JobKind};
-use super::session::{self, JobFiles, Placed, RunError, Setup};
 use super::rig;
+use super::session::{self, JobFiles, Placed, RunError, Setup};
 use crate::outcome::{Outcome, TaskCpu};
 
 /// Runs a cell in a lab of its own.
@@ -18,7 +18,10 @@ use crate::outcome::{Outcome, TaskCpu};
 /// Whatever kept it from its end, a broken conservation law included.
 pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunError> {
     let frames = u32::try_from(cell.memory.0).map_err(|_| {
-        RunError::Impossible(format!("{} pages of memory are more than the lab has", cell.memory.0))
+        RunError::Impossible(format!(
+            "{} pages of memory are more than the lab has",
+            cell.memory.0
+        ))
     })?;
     let mut lab = Lab::new(Options {
         cpus: cell.cpus,
@@ -51,11 +54,17 @@ pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunErr
     let seen: Vec<Seen> = lab
         .take_events()
         .into_iter()
-        .map(|kept| Seen { at: kept.at, task: kept.task, event: kept.event })
+        .map(|kept| Seen {
+            at: kept.at,
+            task: kept.task,
+            event: kept.event,
+        })
         .collect();
     let mut outcome = assemble::outcome(cell, &ended, &seen);
     outcome.tasks = cpu(cell, &lab.tasks(), &lab);
-    outcome.counters.extend(Work::ALL.map(|work| (work.name(), number(lab.units(work)))));
+    outcome
+        .counters
+        .extend(Work::ALL.map(|work| (work.name(), number(lab.units(work)))));
     outcome.trace_hash = lab.trace_hash();
     Ok(outcome)
 }
@@ -77,7 +86,11 @@ fn place(cell: &Cell) -> (Vec<JobFiles>, Vec<Vec<(ObjectId, Bytes)>>) {
         .iter()
         .map(|job| {
             let is_reader = matches!(job.kind, JobKind::Read(_));
-            let len = if is_reader { job.file_bytes } else { Bytes::ZERO };
+            let len = if is_reader {
+                job.file_bytes
+            } else {
+                Bytes::ZERO
+            };
             let main = placed(job.device, len);
             let from = job.from.map(|device| placed(device, job.file_bytes));
             JobFiles { main, from }

@@ -18,8 +18,8 @@ use workload::Stop;
 
 use super::assemble::{self, Seen, number, seconds};
 use super::cell::{Cell, JobKind};
-use super::wrap::wrap;
 use super::session::{self, JobFiles, Placed, RunError, Setup};
+use super::wrap::{Release, wrap};
 use crate::outcome::{Outcome, TaskCpu};
 
 /// Resident bytes of metadata per frame: frame table, lists, index nodes of dense files.
@@ -32,6 +32,8 @@ const RUNTIME_BYTES: u64 = 6 << 20;
 const FRAMES_LEAST: u64 = 256;
 /// Events kept of a run: 100 MB at most.
 const EVENTS_MOST: usize = 500_000;
+/// Files are fast: the levels are looked at at least this often.
+const SAMPLE_MOST: Nanos = Nanos::millis(50);
 /// Space that is left free on the file system.
 const SPARE_BYTES: u64 = 16 << 20;
 
@@ -54,12 +56,20 @@ pub struct LiveFiles(Arc<Mutex<Vec<PathBuf>>>);
 
 impl LiveFiles {
     fn add(&self, path: PathBuf) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(path);
     }
 
     /// Removes all of them.
     pub fn remove_all(&self) {
-        for path in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for path in self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .drain(..)
+        {
             // Nothing is left to be done about one that will not go.
             let _ = std::fs::remove_file(path);
         }
@@ -103,7 +113,11 @@ impl Live {
             .map(|(at, task, event)| {
                 let since = at.saturating_duration_since(epoch).as_nanos();
                 let since = Nanos(u64::try_from(since).unwrap_or(u64::MAX));
-                Seen { at: offset + since, task, event }
+                Seen {
+                    at: offset + since,
+                    task,
+                    event,
+                }
             })
             .collect();
         let mut outcome = assemble::outcome(cell, &ended, &seen);
@@ -130,12 +144,15 @@ impl Live {
     ) -> Result<(session::Ended, (Nanos, Nanos)), RunError> {
         let mut devices = Vec::with_capacity(cell.devices.len());
         let mut disks = Vec::with_capacity(cell.devices.len());
+        let mut stacks = Vec::new();
         for spec in &cell.devices {
             let disk = FileDevice::new(env)?;
             disks.push(Arc::clone(&disk));
             let mut device: Arc<dyn env::Device> = disk;
             for text in spec.wrap.iter().chain(&self.wrap) {
-                device = wrap(device, text, &env.host())?;
+                let stack = wrap(device, text, &env.host(), 1)?;
+                device = Arc::clone(&stack.device);
+                stacks.push(stack);
             }
             devices.push(device);
         }
@@ -147,8 +164,10 @@ impl Live {
                 (env.add_device(device), info)
             })
             .collect();
+        let mut cell = cell.clone();
+        cell.sample = cell.sample.at_most(SAMPLE_MOST);
         let setup = Setup {
-            cell: cell.clone(),
+            cell,
             frames,
             populate: Populate::AsUsed,
             devices,
@@ -156,10 +175,14 @@ impl Live {
             stop: stop.clone(),
             resident: os::resident_bytes,
         };
+        let _release = Release::guard(stacks, stop);
         let (user, system) = os::cpu_times();
         let ended = session::run(&mut env.enter(), env, &setup)?;
         let (user_after, system_after) = os::cpu_times();
-        let spent = (user_after.saturating_sub(user), system_after.saturating_sub(system));
+        let spent = (
+            user_after.saturating_sub(user),
+            system_after.saturating_sub(system),
+        );
         Ok((ended, spent))
     }
 
@@ -185,7 +208,9 @@ impl Live {
     fn check_space(&self, cell: &Cell) -> Result<(), RunError> {
         let shown = self.dir.display();
         let space = rustix::fs::statvfs(&self.dir).map_err(|error| {
-            RunError::Impossible(format!("--live {shown}: cannot tell the free space: {error}"))
+            RunError::Impossible(format!(
+                "--live {shown}: cannot tell the free space: {error}"
+            ))
         })?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         let needed = cell.bytes_on_disk().0 + SPARE_BYTES;
@@ -267,7 +292,10 @@ fn frames(cell: &Cell, limit: Bytes) -> Result<u32, RunError> {
         )));
     }
     u32::try_from(frames).map_err(|_| {
-        let text = format!("a memory limit of {} MiB is more than 2^32 pages", limit.0 >> 20);
+        let text = format!(
+            "a memory limit of {} MiB is more than 2^32 pages",
+            limit.0 >> 20
+        );
         RunError::Impossible(text)
     })
 }

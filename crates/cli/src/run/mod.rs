@@ -15,6 +15,7 @@ mod wrap;
 pub use cell::{Cell, Column, DeviceSpec, JobKind, JobSpec};
 pub use live::{Live, LiveFiles};
 pub use session::RunError;
+pub(crate) use wrap::parse as parse_wrap;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -109,7 +110,9 @@ fn run_one(order: &Order, world: &World, stop: &Stop) -> Result<Outcome, RunErro
     let mut outcome = made.unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-        Err(RunError::Panicked(text.unwrap_or("without a message").to_owned()))
+        Err(RunError::Panicked(
+            text.unwrap_or("without a message").to_owned(),
+        ))
     })?;
     outcome.replica = order.replica;
     outcome.seed = order.seed;
@@ -135,7 +138,12 @@ mod tests {
 
     #[test]
     fn seeds_differ_by_row_and_repetition_and_not_by_column() {
-        let all = [seed(1, "ext4", 0), seed(1, "ext4", 1), seed(1, "xfs", 0), seed(2, "ext4", 0)];
+        let all = [
+            seed(1, "ext4", 0),
+            seed(1, "ext4", 1),
+            seed(1, "xfs", 0),
+            seed(2, "ext4", 0),
+        ];
         for (index, left) in all.iter().enumerate() {
             assert!(all[index + 1..].iter().all(|right| left != right));
         }

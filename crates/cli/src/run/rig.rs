@@ -19,7 +19,11 @@ const BEFORE: u32 = 1;
 
 /// What work costs: by the file system of the first device; without one, ext4's.
 pub(super) fn costs(cell: &Cell) -> Result<CostTable, RunError> {
-    let name = cell.devices.first().and_then(|device| device.fs.as_deref()).unwrap_or("ext4");
+    let name = cell
+        .devices
+        .first()
+        .and_then(|device| device.fs.as_deref())
+        .unwrap_or("ext4");
     Ok(fs::by_name(name).map_err(impossible)?.costs)
 }
 
@@ -31,7 +35,9 @@ pub(super) fn params(cell: &Cell, spec: &DeviceSpec) -> Result<Params, RunError>
     }
     for (field, value) in params.fields().iter().zip(params.values()) {
         if field.unit == Unit::BytesPerSec {
-            params.set(field.name, times(value, spec.rate_factor)).map_err(impossible)?;
+            params
+                .set(field.name, times(value, spec.rate_factor))
+                .map_err(impossible)?;
         }
     }
     Ok(params.scaled(cell.shrink))
@@ -50,9 +56,9 @@ pub(super) fn device(
         platter.prefill(*object, len.pages_ceil(), BEFORE);
     }
     let layout = match &spec.fs {
-        Some(name) => {
-            fs::by_name(name).map_err(impossible)?.layout(params.span(), cell.shrink)
-        }
+        Some(name) => fs::by_name(name)
+            .map_err(impossible)?
+            .layout(params.span(), cell.shrink),
         None => Layout::plain(),
     };
     let surroundings = Surroundings {
@@ -64,7 +70,7 @@ pub(super) fn device(
     };
     let device: Arc<dyn Device> = Arc::new(model::build(&params, surroundings));
     match &spec.wrap {
-        Some(text) => wrap(device, text, &lab.host()),
+        Some(text) => Ok(wrap(device, text, &lab.host(), cell.shrink)?.device),
         None => Ok(device),
     }
 }

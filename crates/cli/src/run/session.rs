@@ -113,8 +113,8 @@ pub(super) fn run<E: Env>(
     setup: &Setup,
 ) -> Result<Ended, RunError> {
     let failed = |what| move |cause| RunError::Cache { what, cause };
-    let cache = Cache::new(Arc::clone(env), options(setup))
-        .map_err(failed("building the cache"))?;
+    let cache =
+        Cache::new(Arc::clone(env), options(setup)).map_err(failed("building the cache"))?;
     let mut devices = Vec::with_capacity(setup.devices.len());
     for (id, info) in &setup.devices {
         let device = cache.add_device(task, *id, *info, DeviceOptions::default());
@@ -134,7 +134,11 @@ pub(super) fn run<E: Env>(
             (Some(device), Some(placed)) => Some(open(task, device, placed)?),
             _ => None,
         };
-        plan.push(Job { name: job.name.clone(), start_after: job.start_after, work: work(job, main, from) });
+        plan.push(Job {
+            name: job.name.clone(),
+            start_after: job.start_after,
+            work: work(job, main, from),
+        });
     }
     let origin = task.now();
     let levels = Levels::watch(task, &cache, setup, origin);
@@ -155,7 +159,14 @@ pub(super) fn run<E: Env>(
         shut.map_err(failed("the last sync"))?;
         check_conservation(&reports, &setup.cell, &settled)?;
     }
-    Ok(Ended { origin, reports, levels, stats, settled, elapsed })
+    Ok(Ended {
+        origin,
+        reports,
+        levels,
+        stats,
+        settled,
+        elapsed,
+    })
 }
 
 fn options(setup: &Setup) -> mm::Options {
@@ -166,7 +177,9 @@ fn options(setup: &Setup) -> mm::Options {
     options.dirty = cell.dirty;
     options.dirty.memory = Pages(u64::from(setup.frames));
     options.flush = cell.flush;
-    options.devices_max = u16::try_from(setup.devices.len()).expect("devices are few").max(1);
+    options.devices_max = u16::try_from(setup.devices.len())
+        .expect("devices are few")
+        .max(1);
     options.files_max = options.files_max.max(files);
     options
 }
@@ -174,9 +187,11 @@ fn options(setup: &Setup) -> mm::Options {
 fn work<E: Env>(job: &JobSpec, main: Arc<File<E>>, from: Option<Arc<File<E>>>) -> Work<E> {
     match job.kind {
         JobKind::Dd(options) => Work::Dd(options, main),
-        JobKind::Cp(options) => {
-            Work::Cp(options, from.expect("a loaded cp reads from somewhere"), main)
-        }
+        JobKind::Cp(options) => Work::Cp(
+            options,
+            from.expect("a loaded cp reads from somewhere"),
+            main,
+        ),
         JobKind::Light(options) => Work::Light(options, main),
         JobKind::Read(options) => Work::Read(options, main),
     }
@@ -188,7 +203,11 @@ fn first_failure(reports: &[Report], stop: &Stop) -> Result<(), RunError> {
             && !stop.is_raised()
         {
             let (job, mib) = (report.name.clone(), report.bytes.0 >> 20);
-            return Err(RunError::Job { job, mib, cause: cause.clone() });
+            return Err(RunError::Job {
+                job,
+                mib,
+                cause: cause.clone(),
+            });
         }
     }
     Ok(())
@@ -196,22 +215,37 @@ fn first_failure(reports: &[Report], stop: &Stop) -> Result<(), RunError> {
 
 /// Adds up bytes written, pages dirtied and pages cleaned.
 fn check_conservation(reports: &[Report], cell: &Cell, stats: &Stats) -> Result<(), RunError> {
-    let wrong = |what: String| Err(RunError::NotConserved { what, stats: format!("{stats:?}") });
+    let wrong = |what: String| {
+        Err(RunError::NotConserved {
+            what,
+            stats: format!("{stats:?}"),
+        })
+    };
     if !stats.is_conserved() {
         return wrong("dirtied = dirty + writeback + written + discarded".into());
     }
     if !stats.dirty.is_zero() || !stats.writeback.is_zero() {
         return wrong("pages are dirty or under writeback after the last sync".into());
     }
-    let writers = || reports.iter().zip(&cell.jobs).filter(|(_, job)| !matches!(job.kind, JobKind::Read(_)));
+    let writers = || {
+        reports
+            .iter()
+            .zip(&cell.jobs)
+            .filter(|(_, job)| !matches!(job.kind, JobKind::Read(_)))
+    };
     // Every job writes its own file front to back, so each page is dirtied at least once, and at
     // most once for each call that touched it.
-    let least: Pages = writers().map(|(report, _)| report.bytes.pages_floor()).sum();
+    let least: Pages = writers()
+        .map(|(report, _)| report.bytes.pages_floor())
+        .sum();
     let most: Pages = writers()
         .map(|(report, _)| report.bytes.pages_ceil() + Pages(report.latencies.count()))
         .sum();
     if stats.dirtied < least || stats.dirtied > most {
-        return wrong(format!("{} to {} pages were written to the cache", least.0, most.0));
+        return wrong(format!(
+            "{} to {} pages were written to the cache",
+            least.0, most.0
+        ));
     }
     Ok(())
 }
@@ -237,7 +271,9 @@ impl Levels {
         let watcher = env::spawn(task.env(), "levels", move |task| {
             loop {
                 let level = level(&cache.stats(), task.now().since(origin), resident());
-                sink.lock().unwrap_or_else(PoisonError::into_inner).push(level);
+                sink.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(level);
                 if stop.load(Ordering::Relaxed)
                     || task.sleep(Cause::Idle, every) == Wakeup::Cancelled
                 {
@@ -245,7 +281,11 @@ impl Levels {
                 }
             }
         });
-        Self { taken, ended, watcher }
+        Self {
+            taken,
+            ended,
+            watcher,
+        }
     }
 
     fn end<E: Env>(self, task: &mut Task<'_, E>) -> Vec<Level> {
@@ -255,7 +295,10 @@ impl Levels {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "pages, bytes and times are below 2^53")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "pages, bytes and times are below 2^53"
+)]
 fn level(stats: &Stats, at: Nanos, resident: u64) -> Level {
     Level {
         at_s: at.0 as f64 / 1e9,

@@ -75,8 +75,12 @@ impl Checker {
         let name = value.get_ref().as_str();
         if !allowed.clone().into_iter().any(|known| known == name) {
             self.list.push(
-                Mistake::new(format!("unknown {what} `{name}`"), value.span(), "not known")
-                    .help(choices(name, allowed)),
+                Mistake::new(
+                    format!("unknown {what} `{name}`"),
+                    value.span(),
+                    "not known",
+                )
+                .help(choices(name, allowed)),
             );
         }
     }
@@ -85,7 +89,11 @@ impl Checker {
         let mut seen = BTreeSet::new();
         for name in names {
             if name.get_ref().is_empty() {
-                self.list.push(Mistake::new(format!("empty {what}"), name.span(), "needs a name"));
+                self.list.push(Mistake::new(
+                    format!("empty {what}"),
+                    name.span(),
+                    "needs a name",
+                ));
             }
             if !seen.insert(name.get_ref()) {
                 self.list.push(Mistake::new(
@@ -135,7 +143,11 @@ impl Checker {
                     run.scale.span(),
                     "devices shrink by whole numbers only",
                 )
-                .help(format!("write {} (1/{})", 1.0 / shrink.round(), shrink.round())),
+                .help(format!(
+                    "write {} (1/{})",
+                    1.0 / shrink.round(),
+                    shrink.round()
+                )),
             );
         }
     }
@@ -144,7 +156,13 @@ impl Checker {
         let machine = &scenario.machine;
         let cpus = Spanned::new(machine.cpus.span(), f64::from(*machine.cpus.get_ref()));
         self.range("cpus", &cpus, 1.0, 256.0, "");
-        self.range("memory_mib", &machine.memory_mib, MEMORY_LEAST_MIB, MEMORY_MOST_MIB, " MiB");
+        self.range(
+            "memory_mib",
+            &machine.memory_mib,
+            MEMORY_LEAST_MIB,
+            MEMORY_MOST_MIB,
+            " MiB",
+        );
         let memory = *machine.memory_mib.get_ref();
         let scaled = memory * scenario.run.scale.get_ref();
         if memory >= MEMORY_LEAST_MIB && scaled < MEMORY_LEAST_MIB {
@@ -158,22 +176,27 @@ impl Checker {
                 .help("raise memory_mib or scale"),
             );
         }
-        for (key, percent) in
-            [("dirty_percent", &machine.dirty_percent), ("background_percent", &machine.background_percent)]
-        {
+        for (key, percent) in [
+            ("dirty_percent", &machine.dirty_percent),
+            ("background_percent", &machine.background_percent),
+        ] {
             if let Some(percent) = percent {
                 let value = Spanned::new(percent.span(), f64::from(*percent.get_ref()));
                 self.range(key, &value, 1.0, 100.0, " %");
             }
         }
-        for (key, limit) in
-            [("dirty_mib", &machine.dirty_mib), ("background_mib", &machine.background_mib)]
-        {
+        for (key, limit) in [
+            ("dirty_mib", &machine.dirty_mib),
+            ("background_mib", &machine.background_mib),
+        ] {
             let Some(limit) = limit else { continue };
             if *limit.get_ref() > memory {
                 self.list.push(
                     Mistake::new(
-                        format!("`{key}` exceeds the memory: {} > {memory} MiB", limit.get_ref()),
+                        format!(
+                            "`{key}` exceeds the memory: {} > {memory} MiB",
+                            limit.get_ref()
+                        ),
                         limit.span(),
                         "more than there is",
                     )
@@ -191,14 +214,15 @@ impl Checker {
         let machine = &scenario.machine;
         let memory = *machine.memory_mib.get_ref();
         // (MiB, where, as written)
-        let limit = |mib: &Option<Spanned<f64>>, percent: &Option<Spanned<u8>>, default: u8| {
-            match (mib, percent) {
-                (Some(mib), _) => (*mib.get_ref(), Some(mib.span())),
-                (None, Some(percent)) => {
-                    (memory * f64::from(*percent.get_ref()) / 100.0, Some(percent.span()))
-                }
-                (None, None) => (memory * f64::from(default) / 100.0, None),
-            }
+        let limit = |mib: &Option<Spanned<f64>>, percent: &Option<Spanned<u8>>, default: u8| match (
+            mib, percent,
+        ) {
+            (Some(mib), _) => (*mib.get_ref(), Some(mib.span())),
+            (None, Some(percent)) => (
+                memory * f64::from(*percent.get_ref()) / 100.0,
+                Some(percent.span()),
+            ),
+            (None, None) => (memory * f64::from(default) / 100.0, None),
         };
         let (dirty, dirty_at) = limit(&machine.dirty_mib, &machine.dirty_percent, 20);
         let (background, background_at) =
@@ -206,9 +230,13 @@ impl Checker {
         if background < dirty {
             return;
         }
-        let Some(place) = background_at.clone().or_else(|| dirty_at.clone()) else { return };
+        let Some(place) = background_at.clone().or_else(|| dirty_at.clone()) else {
+            return;
+        };
         let mut mistake = Mistake::new(
-            format!("the background limit ({background} MiB) is not below the dirty limit ({dirty} MiB)"),
+            format!(
+                "the background limit ({background} MiB) is not below the dirty limit ({dirty} MiB)"
+            ),
             place,
             "writers would be held before the flusher starts",
         )
@@ -220,7 +248,10 @@ impl Checker {
     }
 
     fn devices(&mut self, scenario: &Scenario) {
-        self.unique("device id", scenario.devices.iter().map(|device| &device.id));
+        self.unique(
+            "device id",
+            scenario.devices.iter().map(|device| &device.id),
+        );
         for device in &scenario.devices {
             self.known("device model", &device.model, catalogue::models());
             if let Some(fs) = &device.fs {
@@ -231,7 +262,9 @@ impl Checker {
             }
             for (name, value) in &device.params {
                 let model = device.model.get_ref();
-                if let Err(problem) = catalogue::check_param(model, name.get_ref(), *value.get_ref()) {
+                if let Err(problem) =
+                    catalogue::check_param(model, name.get_ref(), *value.get_ref())
+                {
                     self.list.push(Mistake::new(
                         format!("this parameter does not fit the model `{model}`"),
                         name.span(),
@@ -249,17 +282,28 @@ impl Checker {
             }
         }
         if scenario.devices.is_empty() {
-            self.list.push(Mistake::new("there is no device", scenario.name.span(), "needs one"));
+            self.list.push(Mistake::new(
+                "there is no device",
+                scenario.name.span(),
+                "needs one",
+            ));
         }
         if scenario.tasks.is_empty() {
-            self.list.push(Mistake::new("there is no task", scenario.name.span(), "needs one"));
+            self.list.push(Mistake::new(
+                "there is no task",
+                scenario.name.span(),
+                "needs one",
+            ));
         }
         self.unique("task id", scenario.tasks.iter().map(|task| &task.id));
     }
 
     fn task(&mut self, scenario: &Scenario, task: &TaskEntry) {
-        let ids: Vec<&str> =
-            scenario.devices.iter().map(|device| device.id.get_ref().as_str()).collect();
+        let ids: Vec<&str> = scenario
+            .devices
+            .iter()
+            .map(|device| device.id.get_ref().as_str())
+            .collect();
         self.known("device", &task.device, ids.iter().copied());
         if let Some(from) = &task.from {
             self.known("device", from, ids.iter().copied());
@@ -305,13 +349,48 @@ impl Checker {
         };
         let span = |value: Option<core::ops::Range<usize>>| value;
         let keys = [
-            ("from", span(task.from.as_ref().map(Spanned::span)), kind == Cp, kind == Cp),
-            ("block_kib", task.block_kib.as_ref().map(Spanned::span), true, false),
-            ("file_mib", task.file_mib.as_ref().map(Spanned::span), kind != LightWriter, kind != LightWriter),
-            ("run_s", task.run_s.as_ref().map(Spanned::span), true, kind == LightWriter),
-            ("every_ms", task.every_ms.as_ref().map(Spanned::span), matches!(kind, LightWriter | Reader), kind == LightWriter),
-            ("sync", task.sync.as_ref().map(Spanned::span), kind == Dd, false),
-            ("order", task.order.as_ref().map(Spanned::span), kind == Reader, false),
+            (
+                "from",
+                span(task.from.as_ref().map(Spanned::span)),
+                kind == Cp,
+                kind == Cp,
+            ),
+            (
+                "block_kib",
+                task.block_kib.as_ref().map(Spanned::span),
+                true,
+                false,
+            ),
+            (
+                "file_mib",
+                task.file_mib.as_ref().map(Spanned::span),
+                kind != LightWriter,
+                kind != LightWriter,
+            ),
+            (
+                "run_s",
+                task.run_s.as_ref().map(Spanned::span),
+                true,
+                kind == LightWriter,
+            ),
+            (
+                "every_ms",
+                task.every_ms.as_ref().map(Spanned::span),
+                matches!(kind, LightWriter | Reader),
+                kind == LightWriter,
+            ),
+            (
+                "sync",
+                task.sync.as_ref().map(Spanned::span),
+                kind == Dd,
+                false,
+            ),
+            (
+                "order",
+                task.order.as_ref().map(Spanned::span),
+                kind == Reader,
+                false,
+            ),
         ];
         for (key, at, used, needed) in keys {
             match at {
@@ -375,8 +454,11 @@ impl Checker {
     }
 
     fn policy(&mut self, scenario: &Scenario, policy: &Spanned<String>) {
-        let names: Vec<&str> =
-            scenario.policies.iter().map(|policy| policy.name.get_ref().as_str()).collect();
+        let names: Vec<&str> = scenario
+            .policies
+            .iter()
+            .map(|policy| policy.name.get_ref().as_str())
+            .collect();
         self.known("policy", policy, names.iter().copied());
     }
 
@@ -391,14 +473,19 @@ impl Checker {
         }
         if (*expect.op.get_ref() == CompareKind::Value) == expect.vs.is_some() {
             self.list.push(
-                Mistake::new("this comparison does not fit", expect.op.span(), "`op`")
-                    .help("`value` stands alone; `ratio` and `change_percent` need `vs = \"POLICY\"`"),
+                Mistake::new("this comparison does not fit", expect.op.span(), "`op`").help(
+                    "`value` stands alone; `ratio` and `change_percent` need `vs = \"POLICY\"`",
+                ),
             );
         }
         match (&expect.min, &expect.max) {
             (None, None) => self.list.push(
-                Mistake::new("an expectation without a band", expect.id.span(), "always holds")
-                    .help("add `min = ...`, `max = ...` or both"),
+                Mistake::new(
+                    "an expectation without a band",
+                    expect.id.span(),
+                    "always holds",
+                )
+                .help("add `min = ...`, `max = ...` or both"),
             ),
             (Some(min), Some(max)) if min.get_ref() > max.get_ref() => self.list.push(
                 Mistake::new("a band that nothing can meet", max.span(), "below `min`")

@@ -32,7 +32,13 @@ impl Mistake {
     /// A mistake at one place.
     #[must_use]
     pub fn new(title: impl Into<String>, span: Range<usize>, label: impl Into<String>) -> Self {
-        Self { title: title.into(), span, label: label.into(), also: None, help: None }
+        Self {
+            title: title.into(),
+            span,
+            label: label.into(),
+            also: None,
+            help: None,
+        }
     }
 
     /// Adds the way out.
@@ -63,7 +69,11 @@ impl Mistakes {
     /// The mistakes as text; `colour` adds terminal colours.
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
-        let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+        let renderer = if colour {
+            Renderer::styled()
+        } else {
+            Renderer::plain()
+        };
         let shown: Vec<String> = self
             .list
             .iter()
@@ -73,12 +83,16 @@ impl Mistakes {
     }
 
     fn group<'a>(&'a self, mistake: &'a Mistake) -> Group<'a> {
-        let mut snippet = Snippet::source(&self.source.text).path(&self.source.origin).annotation(
-            AnnotationKind::Primary.span(self.clamp(&mistake.span)).label(&mistake.label),
-        );
+        let mut snippet = Snippet::source(&self.source.text)
+            .path(&self.source.origin)
+            .annotation(
+                AnnotationKind::Primary
+                    .span(self.clamp(&mistake.span))
+                    .label(&mistake.label),
+            );
         if let Some((span, label)) = &mistake.also {
-            snippet = snippet
-                .annotation(AnnotationKind::Context.span(self.clamp(span)).label(label));
+            snippet =
+                snippet.annotation(AnnotationKind::Context.span(self.clamp(span)).label(label));
         }
         let mut group = Level::ERROR.primary_title(&mistake.title).element(snippet);
         if let Some(help) = &mistake.help {
@@ -98,7 +112,12 @@ impl Mistakes {
 pub fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     allowed
         .into_iter()
-        .map(|candidate| (strsim::normalized_damerau_levenshtein(word, candidate), candidate))
+        .map(|candidate| {
+            (
+                strsim::normalized_damerau_levenshtein(word, candidate),
+                candidate,
+            )
+        })
         .filter(|(likeness, _)| *likeness >= 0.5)
         .max_by(|left, right| left.0.total_cmp(&right.0))
         .map(|(_, candidate)| candidate)

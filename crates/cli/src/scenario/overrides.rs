@@ -46,20 +46,30 @@ impl Override {
     /// # Errors
     /// When it is not of the form `path=value`.
     pub fn parse(set: &str) -> Result<Self, OverrideError> {
-        let wrong = |problem: &str| OverrideError { set: set.into(), problem: problem.into() };
+        let wrong = |problem: &str| OverrideError {
+            set: set.into(),
+            problem: problem.into(),
+        };
         let (path, value) = set
             .split_once('=')
             .ok_or_else(|| wrong("no `=`; write it as path=value, for example run.scale=0.25"))?;
         let path: Vec<String> = split(path.trim());
         if path.iter().any(String::is_empty) {
-            return Err(wrong("the path has an empty part; write it as machine.memory_mib=512"));
+            return Err(wrong(
+                "the path has an empty part; write it as machine.memory_mib=512",
+            ));
         }
-        Ok(Self { path, value: value.trim().to_owned() })
+        Ok(Self {
+            path,
+            value: value.trim().to_owned(),
+        })
     }
 
     /// As TOML; what is not TOML is a string, so that words need no quotes.
     fn value(&self) -> Value {
-        self.value.parse().unwrap_or_else(|_| Value::from(self.value.as_str()))
+        self.value
+            .parse()
+            .unwrap_or_else(|_| Value::from(self.value.as_str()))
     }
 }
 
@@ -71,7 +81,10 @@ fn split(path: &str) -> Vec<String> {
         match letter {
             '"' => quoted = !quoted,
             '.' if !quoted => parts.push(String::new()),
-            other => parts.last_mut().expect("there is always a part").push(other),
+            other => parts
+                .last_mut()
+                .expect("there is always a part")
+                .push(other),
         }
     }
     parts
@@ -88,15 +101,22 @@ pub(super) fn apply(source: Source, overrides: &[Override]) -> Result<Source, Lo
     };
     let mut origin = source.origin;
     for set in overrides {
-        put(document.as_table_mut(), &set.path, set)
-            .map_err(|problem| OverrideError { set: set.to_string(), problem })?;
+        put(document.as_table_mut(), &set.path, set).map_err(|problem| OverrideError {
+            set: set.to_string(),
+            problem,
+        })?;
         origin = format!("{origin} --set {set}");
     }
-    Ok(Source { origin, text: document.to_string() })
+    Ok(Source {
+        origin,
+        text: document.to_string(),
+    })
 }
 
 fn put(table: &mut Table, path: &[String], set: &Override) -> Result<(), String> {
-    let [key, rest @ ..] = path else { return Err("the path is empty".into()) };
+    let [key, rest @ ..] = path else {
+        return Err("the path is empty".into());
+    };
     if rest.is_empty() {
         if let Some(Item::Value(old)) = table.get_mut(key) {
             let decor = old.decor().clone();
@@ -129,7 +149,9 @@ fn put(table: &mut Table, path: &[String], set: &Override) -> Result<(), String>
 }
 
 fn called(entry: &Table) -> Option<String> {
-    ["id", "name"].iter().find_map(|key| entry.get(key)?.as_str().map(str::to_owned))
+    ["id", "name"]
+        .iter()
+        .find_map(|key| entry.get(key)?.as_str().map(str::to_owned))
 }
 
 fn is_called(entry: &Table, name: &str) -> bool {

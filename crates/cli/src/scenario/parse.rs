@@ -32,24 +32,39 @@ pub(super) fn parse(source: &Source) -> Result<Scenario, LoadError> {
     toml::from_str(&source.text).map_err(|error| {
         let span = error.span().unwrap_or(0..0);
         let list = vec![explain(error.message(), span, &source.text)];
-        LoadError::Mistakes(Mistakes { source: source.clone(), list })
+        LoadError::Mistakes(Mistakes {
+            source: source.clone(),
+            list,
+        })
     })
 }
 
 fn explain(message: &str, span: core::ops::Range<usize>, text: &str) -> Mistake {
-    let word = text.get(span.clone()).unwrap_or("").trim_matches(['"', '\'']).to_owned();
+    let word = text
+        .get(span.clone())
+        .unwrap_or("")
+        .trim_matches(['"', '\''])
+        .to_owned();
     if message.starts_with("unknown field") {
         return unknown_key(&word, &quoted(message), span);
     }
     if message.starts_with("unknown variant") {
         let allowed = quoted(message);
-        return Mistake::new(format!("unknown value `{word}`"), span, "not one of the known values")
-            .help(choices(&word, allowed[1..].iter().map(String::as_str)));
+        return Mistake::new(
+            format!("unknown value `{word}`"),
+            span,
+            "not one of the known values",
+        )
+        .help(choices(&word, allowed[1..].iter().map(String::as_str)));
     }
     if let Some(field) = message.strip_prefix("missing field ") {
         let name = field.trim_matches('`');
-        return Mistake::new(format!("the key `{name}` is missing"), span, "in this table")
-            .help(format!("add `{name} = ...`"));
+        return Mistake::new(
+            format!("the key `{name}` is missing"),
+            span,
+            "in this table",
+        )
+        .help(format!("add `{name} = ...`"));
     }
     if message.starts_with("invalid type") || message.starts_with("invalid value") {
         return wrong_type(message, &word, span, text);
@@ -59,13 +74,24 @@ fn explain(message: &str, span: core::ops::Range<usize>, text: &str) -> Mistake 
 
 /// The words in backquotes of a message of serde: the culprit, then the allowed ones.
 fn quoted(message: &str) -> Vec<String> {
-    message.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    message
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
 }
 
 fn unknown_key(word: &str, quoted: &[String], span: core::ops::Range<usize>) -> Mistake {
     let allowed = quoted.get(1..).unwrap_or_default();
-    let mistake = Mistake::new(format!("unknown key `{word}`"), span, "not a key of this table");
-    let other_unit = allowed.iter().find(|key| *key != word && stem(key) == stem(word));
+    let mistake = Mistake::new(
+        format!("unknown key `{word}`"),
+        span,
+        "not a key of this table",
+    );
+    let other_unit = allowed
+        .iter()
+        .find(|key| *key != word && stem(key) == stem(word));
     match other_unit {
         Some(key) => mistake.help(format!(
             "the unit here is {}: write `{key}`. Allowed: {}",
@@ -96,9 +122,15 @@ fn key_before(text: &str, at: usize) -> String {
 }
 
 fn unit(key: &str) -> Option<&'static str> {
-    UNITS.iter().find(|(suffix, _)| key.ends_with(suffix)).map(|(_, unit)| *unit)
+    UNITS
+        .iter()
+        .find(|(suffix, _)| key.ends_with(suffix))
+        .map(|(_, unit)| *unit)
 }
 
 fn stem(key: &str) -> &str {
-    UNITS.iter().find_map(|(suffix, _)| key.strip_suffix(suffix)).unwrap_or(key)
+    UNITS
+        .iter()
+        .find_map(|(suffix, _)| key.strip_suffix(suffix))
+        .unwrap_or(key)
 }

@@ -10,9 +10,14 @@ fn mistaken(from: &str, to: &str) -> String {
 }
 
 fn shown(text: &str, overrides: &[&str]) -> String {
-    let source = Source { origin: "my.toml".into(), text: text.into() };
-    let overrides: Vec<Override> =
-        overrides.iter().map(|set| Override::parse(set).unwrap()).collect();
+    let source = Source {
+        origin: "my.toml".into(),
+        text: text.into(),
+    };
+    let overrides: Vec<Override> = overrides
+        .iter()
+        .map(|set| Override::parse(set).unwrap())
+        .collect();
     match Scenario::load(source, &overrides) {
         Ok(_) => "no mistake".into(),
         Err(error) => format!("\n{error}\n"),
@@ -125,12 +130,24 @@ error: unknown preset `linux-2.6.35`
    = help: did you mean `linux-2.6.36`? Allowed: linux-2.6.36, p1, p1-measured, linux-6.12, tidegate
 "
     );
-    let device = mistaken("model = \"sata2010\"", "model = \"stata2010\"\nfs = \"ext5\"");
-    assert!(device.contains("unknown device model `stata2010`"), "{device}");
-    assert!(device.contains("did you mean `sata2010`? Allowed: null, sata2010"), "{device}");
+    let device = mistaken(
+        "model = \"sata2010\"",
+        "model = \"stata2010\"\nfs = \"ext5\"",
+    );
+    assert!(
+        device.contains("unknown device model `stata2010`"),
+        "{device}"
+    );
+    assert!(
+        device.contains("did you mean `sata2010`? Allowed: null, sata2010"),
+        "{device}"
+    );
     assert!(device.contains("unknown file system `ext5`"), "{device}");
     let task = mistaken("kind = \"dd\"", "kind = \"dt\"");
-    assert!(task.contains("unknown value `dt`") && task.contains("light_writer"), "{task}");
+    assert!(
+        task.contains("unknown value `dt`") && task.contains("light_writer"),
+        "{task}"
+    );
 }
 
 #[test]
@@ -177,7 +194,10 @@ fn a_missing_key_and_broken_toml() {
     let text = mistaken("cpus = 2\n", "");
     assert!(text.contains("the key `cpus` is missing"), "{text}");
     let text = mistaken("cpus = 2", "cpus = = 2");
-    assert!(text.contains("this is not valid TOML") && text.contains("my.toml:5:8"), "{text}");
+    assert!(
+        text.contains("this is not valid TOML") && text.contains("my.toml:5:8"),
+        "{text}"
+    );
     assert!(shown("", &[]).contains("is missing"));
 }
 
@@ -186,23 +206,35 @@ fn a_band_that_nothing_meets_and_one_without_its_other_column() {
     let expect = "name = \"tidegate\"\n\n[[expect]]\nid = \"e\"\nsource = \"s\"\nmetric = \"real\"\npolicy = \"tidegate\"\nop = \"ratio\"\nmin = 2\nmax = 1";
     let text = mistaken("name = \"tidegate\"", expect);
     assert!(text.contains("a band that nothing can meet"), "{text}");
-    assert!(text.contains("`ratio` and `change_percent` need `vs"), "{text}");
+    assert!(
+        text.contains("`ratio` and `change_percent` need `vs"),
+        "{text}"
+    );
 }
 
 #[test]
 fn several_mistakes_are_shown_in_order() {
     let text = mistaken("cpus = 2\nmemory_mib = 256", "cpus = 0\nmemory_mib = 1");
-    let (first, second) = (text.find("`cpus`").unwrap(), text.find("`memory_mib`").unwrap());
+    let (first, second) = (
+        text.find("`cpus`").unwrap(),
+        text.find("`memory_mib`").unwrap(),
+    );
     assert!(first < second);
 }
 
 #[test]
 fn an_override_is_checked_like_the_file_and_shown_with_its_origin() {
     let text = shown(GOOD, &["machine.cpus=300"]);
-    assert!(text.contains("my.toml --set machine.cpus=300:5:8"), "{text}");
+    assert!(
+        text.contains("my.toml --set machine.cpus=300:5:8"),
+        "{text}"
+    );
     let text = shown(GOOD, &["machine.cpu=2"]);
     assert!(text.contains("did you mean `cpus`?"), "{text}");
-    assert_eq!(shown(GOOD, &["device.disk.model=ssd", "policy.tidegate.hz=100"]), "no mistake");
+    assert_eq!(
+        shown(GOOD, &["device.disk.model=ssd", "policy.tidegate.hz=100"]),
+        "no mistake"
+    );
     assert_eq!(
         shown(GOOD, &["policy.p9.hz=100"]),
         "\n--set policy.p9.hz=100: there is no policy called `p9`; allowed: tidegate\n"
@@ -212,14 +244,25 @@ fn an_override_is_checked_like_the_file_and_shown_with_its_origin() {
 #[test]
 fn an_override_reaches_the_entry_whose_name_has_dots() {
     let text = GOOD.replace("\"tidegate\"", "\"linux-2.6.36\"");
-    let source = Source { origin: "my.toml".into(), text };
+    let source = Source {
+        origin: "my.toml".into(),
+        text,
+    };
     let set = Override::parse("policy.linux-2.6.36.hz=100").unwrap();
     let (scenario, _) = Scenario::load(source, &[set]).unwrap();
-    assert_eq!(scenario.policies[0].hz.as_ref().map(|hz| *hz.get_ref()), Some(100));
+    assert_eq!(
+        scenario.policies[0].hz.as_ref().map(|hz| *hz.get_ref()),
+        Some(100)
+    );
 }
 
 #[test]
 fn what_is_not_an_override_is_refused() {
-    assert!(Override::parse("machine.cpus").unwrap_err().to_string().contains("no `=`"));
+    assert!(
+        Override::parse("machine.cpus")
+            .unwrap_err()
+            .to_string()
+            .contains("no `=`")
+    );
     assert!(Override::parse("machine..cpus=1").is_err());
 }

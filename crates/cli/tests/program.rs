@@ -1,0 +1,352 @@
+//! The program from outside: exit status, messages, files, interrupts.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const SMALL: &str = r#"schema = "tidegate-exp/1"
+name = "small"
+
+[run]
+replicas = 2
+seed = 7
+
+[machine]
+cpus = 2
+memory_mib = 32
+
+[[device]]
+id = "disk"
+model = "sata2010"
+fs = "ext4"
+
+[[task]]
+id = "dd"
+kind = "dd"
+device = "disk"
+file_mib = 64
+sync = "everything"
+
+[[task]]
+id = "light"
+kind = "light_writer"
+device = "disk"
+every_ms = 10
+run_s = 1
+
+[[policy]]
+name = "linux-2.6.36"
+
+[[policy]]
+name = "tidegate"
+
+[[expect]]
+id = "all-written"
+source = "64 MiB and a little"
+metric = "written_mb"
+policy = "tidegate"
+op = "value"
+min = 67
+max = 68
+"#;
+
+/// A fresh folder.
+fn folder(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("tidegate-cli-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command
+        .current_dir(folder)
+        .args(arguments)
+        .env("NO_COLOR", "1");
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command(folder, arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+fn small(folder: &Path, text: &str) {
+    std::fs::write(folder.join("small.toml"), text).unwrap();
+}
+
+/// The lines of a table that depend on nothing but the seed.
+fn hashes(folder: &Path) -> Vec<String> {
+    let mut reader = csv::Reader::from_path(folder.join("runs.csv")).unwrap();
+    let names = reader.headers().unwrap().clone();
+    let at = names.iter().position(|name| name == "trace_hash").unwrap();
+    reader
+        .records()
+        .map(|row| row.unwrap()[at].to_owned())
+        .collect()
+}
+
+#[test]
+fn a_scenario_runs_and_leaves_its_results() {
+    let folder = folder("results");
+    small(&folder, SMALL);
+    let (status, out, err) = run(&folder, &["run", "small.toml", "--check"]);
+    assert_eq!(status, 0, "{out}{err}");
+    assert!(out.contains("Hmean     mbps-small"), "{out}");
+    assert!(out.contains("holds    all-written"), "{out}");
+    assert!(
+        out.contains("Results: results/small-seed7 (begin with report.html)"),
+        "{out}"
+    );
+    assert!(
+        err.contains("[4/4]"),
+        "progress is lines where there is no terminal: {err}"
+    );
+    let results = folder.join("results/small-seed7");
+    for name in ["runs", "samples", "series", "counters", "events", "compare"] {
+        assert!(
+            results
+                .join(format!("{name}.csv"))
+                .metadata()
+                .unwrap()
+                .len()
+                > 50,
+            "{name}"
+        );
+    }
+    let html = std::fs::read_to_string(results.join("report.html")).unwrap();
+    assert!(html.contains("<svg") && !html.contains("http://cdn") && !html.contains("<script"));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn results_do_not_depend_on_how_many_run_side_by_side_nor_on_the_columns_chosen() {
+    let folder = folder("same");
+    small(&folder, SMALL);
+    assert_eq!(run(&folder, &["run", "small.toml", "--out", "a"]).0, 0);
+    assert_eq!(
+        run(
+            &folder,
+            &["run", "small.toml", "--out", "b", "--policy", "tidegate"]
+        )
+        .0,
+        0
+    );
+    let (all, one) = (hashes(&folder.join("a")), hashes(&folder.join("b")));
+    // Repetitions are outermost: columns 2.6.36, tidegate, 2.6.36, tidegate.
+    assert_eq!((&all[1], &all[3]), (&one[0], &one[1]));
+    assert_ne!(all[0], all[1]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_band_that_does_not_hold_is_named_and_is_status_1() {
+    let folder = folder("band");
+    small(&folder, SMALL);
+    let arguments = [
+        "run",
+        "small.toml",
+        "--check",
+        "--set",
+        "expect.all-written.max=67.0",
+        "--set",
+    ];
+    let more = [
+        "expect.all-written.min=66",
+        "--replicas",
+        "1",
+        "--policy",
+        "tidegate",
+    ];
+    let (status, _, err) = run(&folder, &[&arguments[..], &more[..]].concat());
+    assert_eq!(status, 1, "{err}");
+    assert!(
+        err.contains("FAILS    all-written [small] written_mb of tidegate"),
+        "{err}"
+    );
+    assert!(err.contains("band of: 64 MiB and a little"), "{err}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn mistakes_are_status_2_and_say_what_to_do() {
+    let folder = folder("mistakes");
+    small(&folder, &SMALL.replace("cpus = 2", "cpus = 0"));
+    let cases: [(&[&str], &str); 8] = [
+        (&["run", "small.toml"], "--> small.toml:9:8"),
+        (&["run", "cp-pause"], "did you mean `cp-pauses`?"),
+        (
+            &["run", "not-there.toml"],
+            "cannot read the scenario not-there.toml",
+        ),
+        (&["run", "dd", "--policy", "p2"], "did you mean `p1`?"),
+        (
+            &["run", "dd", "--set", "machine.memory_gib=1"],
+            "write `memory_mib`",
+        ),
+        (
+            &["run", "dd", "--scale", "0.3"],
+            "not one over a whole number",
+        ),
+        (
+            &["run", "dd", "--live", "not-there"],
+            "make the folder first",
+        ),
+        (
+            &["run", "dd", "--live", ".", "--memory", "1M"],
+            "memory limit of 1 MiB is too small",
+        ),
+    ];
+    for (arguments, message) in cases {
+        let (status, _, err) = run(&folder, arguments);
+        assert_eq!(status, 2, "{arguments:?}: {err}");
+        assert!(err.contains(message), "{arguments:?}: {err}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn too_little_space_is_said_before_anything_is_written() {
+    let folder = folder("space");
+    let (status, _, err) = run(
+        &folder,
+        &[
+            "run",
+            "dd",
+            "--live",
+            ".",
+            "--policy",
+            "tidegate",
+            "--replicas",
+            "1",
+            "--scale",
+            "1",
+            "--set",
+            "task.dd.file_mib=16000000",
+        ],
+    );
+    assert_eq!(status, 2, "{err}");
+    assert!(err.contains("MiB are free; free some"), "{err}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn the_same_scenario_runs_on_files_within_its_memory_and_leaves_none() {
+    let folder = folder("live");
+    small(
+        &folder,
+        &SMALL.replace("memory_mib = 32", "memory_mib = 64"),
+    );
+    std::fs::create_dir(folder.join("files")).unwrap();
+    let (status, out, err) = run(
+        &folder,
+        &[
+            "run",
+            "small.toml",
+            "--live",
+            "files",
+            "--check",
+            "--replicas",
+            "1",
+            "--out",
+            "o",
+        ],
+    );
+    assert_eq!(status, 0, "{out}{err}");
+    assert_eq!(std::fs::read_dir(folder.join("files")).unwrap().count(), 0);
+    let mut reader = csv::Reader::from_path(folder.join("o/series.csv")).unwrap();
+    let resident: Vec<f64> = reader
+        .records()
+        .map(|row| row.unwrap())
+        .filter(|row| &row[3] == "resident")
+        .map(|row| row[4].parse().unwrap())
+        .collect();
+    assert!(!resident.is_empty());
+    let most = resident.iter().copied().fold(0.0, f64::max);
+    assert!(
+        most <= 64.0 * 1_048_576.0 * 1.05,
+        "{} MiB",
+        most / 1_048_576.0
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn an_interrupt_stops_cleanly_removes_the_files_and_is_status_130() {
+    let folder = folder("interrupt");
+    small(
+        &folder,
+        &SMALL
+            .replace("file_mib = 64", "file_mib = 8192")
+            .replace("run_s = 1", "run_s = 60"),
+    );
+    std::fs::create_dir(folder.join("files")).unwrap();
+    let arguments = [
+        "run",
+        "small.toml",
+        "--live",
+        "files",
+        "--memory",
+        "64M",
+        "--out",
+        "o",
+    ];
+    let mut child = command(&folder, &arguments)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let files = || std::fs::read_dir(folder.join("files")).unwrap().count();
+    let patience = Instant::now() + Duration::from_secs(20);
+    while files() == 0 && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let status = child.wait().unwrap();
+    let mut err = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut err)
+        .unwrap();
+    assert_eq!(status.code(), Some(130), "{err}");
+    assert!(
+        err.contains("interrupted; the runs that had ended are in the results"),
+        "{err}"
+    );
+    assert_eq!(files(), 0);
+    assert!(folder.join("o/runs.csv").exists());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn whoever_closes_the_pipe_has_seen_enough() {
+    let folder = folder("pipe");
+    small(&folder, SMALL);
+    let mut child = command(
+        &folder,
+        &["run", "small.toml", "--replicas", "1", "--out", "o"],
+    )
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    assert!(!err.contains("panicked"), "{err}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
