@@ -61,7 +61,9 @@ fn devices(text: &mut String) {
     }
     text.push_str("\nWrappers (wrap = \"...\" in a [[device]]; --device with --live)\n");
     text.push_str("  slow:rate=16MB,latency=2ms,depth=1   a rate, a latency, requests at a time\n");
-    text.push_str("  faulty:eio_writes=0.01,seed=1        errors, torn writes, hangs, a full disk\n");
+    text.push_str(
+        "  faulty:eio_writes=0.01,seed=1        errors, torn writes, hangs, a full disk\n",
+    );
     text.push_str("  several are joined by +, the first is the nearest to the cache\n");
 }
 

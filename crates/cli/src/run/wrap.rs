@@ -56,7 +56,10 @@ impl Release {
     /// Watches over the wrappers until dropped.
     pub(super) fn guard(stacks: Vec<Stack>, stop: &Stop) -> Self {
         if stacks.is_empty() {
-            return Self { over: Arc::default(), guard: None };
+            return Self {
+                over: Arc::default(),
+                guard: None,
+            };
         }
         let over = Arc::new(AtomicBool::new(false));
         let (ended, stop) = (Arc::clone(&over), stop.clone());
@@ -67,7 +70,10 @@ impl Release {
             let context = Interrupt::new();
             stacks.iter().for_each(|stack| stack.cancel(&context));
         });
-        Self { over, guard: Some(guard) }
+        Self {
+            over,
+            guard: Some(guard),
+        }
     }
 }
 
