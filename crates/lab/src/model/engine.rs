@@ -104,6 +104,8 @@ pub enum StallKind {
     UnitChange,
     /// Garbage collection.
     GarbageCollection,
+    /// The write buffer is full: nothing is taken in until it has drained to its low mark.
+    BufferFull,
     /// The server writes out by itself.
     ServerBurst,
 }

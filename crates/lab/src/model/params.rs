@@ -234,7 +234,8 @@ parameters! {
 }
 
 parameters! {
-    /// 7200 rpm SATA disk of 2010, without queueing in the drive.
+    /// 7200 rpm SATA disk of 2010: its write buffer takes data in ahead of the media, without queueing
+    /// in the drive.
     Sata2010, "sata2010" {
         /// Rate at which sectors pass the head.
         media_bytes_per_sec: 61_200_000, BytesPerSec, 4096..=RATE_MAX, "A2 DERIVED: ext4 60.1 MB/s end to end, dd 64.0 without its sync; 57-64 (E)";
@@ -252,6 +253,12 @@ parameters! {
         command_us: 100, Micros, 0..=DAY_US, "GUESS";
         /// Largest request.
         request_max_bytes: 512 << 10, RequestBytes, 4096..=1 << 30, "Linux 2.6.36 block/blk-settings.c: BLK_DEF_MAX_SECTORS 1024";
+        /// Rate of the interface, at which the write buffer takes data in.
+        interface_bytes_per_sec: 250_000_000, BytesPerSec, 4096..=RATE_MAX, "SATA 3 Gbit/s less coding and protocol";
+        /// The write buffer, as the time the media need for what it holds; 0: none.
+        write_buffer_us: 260_000, Micros, 0..=DAY_US, "GUESS: half of a 32 MB cache, 16 MB at 61 MB/s";
+        /// A buffer that was full takes nothing in until it has drained to this.
+        write_buffer_low_us: 130_000, Micros, 0..=DAY_US, "GUESS: half of the buffer; the lumps in which such disks complete writes";
         /// Shortest flush.
         flush_min_us: 15_000, Micros, 0..=DAY_US, "E GUESS: 15-30 ms";
         /// Longest flush.

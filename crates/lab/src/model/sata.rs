@@ -9,6 +9,18 @@
 //!   seek(d)       track + (average - track) * sqrt(3 d / span)
 //! ```
 //!
+//! Writes go through a buffer. The interface fills it faster than the media empty it; when it is full
+//! the disk takes nothing in until it has drained to its low mark. So completions of a steady stream
+//! come in lumps, although the media never rest:
+//!
+//! ```text
+//!   buffered  high |     /|  /|  /|
+//!             low  |    / |_/ |_/ |_     _ stall: nothing completes
+//!                  |___/
+//! ```
+//!
+//! A read goes before what is buffered; a flush waits for all of it.
+//!
 //! The square root makes the mean over random places (mean distance a third of the span) come out
 //! at about the published average. One command at a time: what order buys is in the queue's C-SCAN.
 //!
@@ -23,9 +35,9 @@ use super::{params, transfer};
 
 pub(super) struct Disk {
     params: params::Sata2010,
-    /// Block after the last piece.
+    /// Block after the last piece that the media were given.
     head: u64,
-    /// When it ended.
+    /// When they will be done with it: later than now while the buffer holds writes.
     free: Instant,
 }
 
@@ -90,21 +102,51 @@ impl Mechanism for Disk {
     }
 
     fn serve(&mut self, job: &Job, now: Instant, chance: &Chance<'_>) -> Service {
-        let service = match job.kind {
+        match job.kind {
             Kind::Hole => Service::of(Nanos::ZERO),
             Kind::Flush { .. } => {
                 let (min, max) = (self.params.flush_min_us, self.params.flush_max_us);
-                let time = chance.between(Nanos::micros(min), Nanos::micros(max));
+                let settle = chance.between(Nanos::micros(min), Nanos::micros(max));
+                let time = self.free.since(now) + settle;
+                self.free = now + time;
                 Service::stalled(Nanos::ZERO, StallKind::Flush, time)
             }
-            Kind::Read | Kind::Write => {
-                let positioning = self.positioning(job.block, now, chance);
-                self.head = job.block + Pages(u64::from(job.pages)).0;
-                let moved = transfer(job.bytes(), self.params.media_bytes_per_sec);
-                Service::of(positioning + moved)
+            Kind::Read => {
+                let buffered = self.free.since(now);
+                let time = self.media(job, now, chance);
+                self.free = now + time + buffered;
+                Service::of(time)
             }
-        };
-        self.free = now + service.time;
-        service
+            Kind::Write if self.params.write_buffer_us == 0 => {
+                let time = self.media(job, now, chance);
+                self.free = now + time;
+                Service::of(time)
+            }
+            Kind::Write => {
+                let begin = self.free.max(now);
+                self.free = begin + self.media(job, begin, chance);
+                self.take_in(job, now)
+            }
+        }
+    }
+}
+
+impl Disk {
+    /// Time of the media for a piece that they begin with at `begin`.
+    fn media(&mut self, job: &Job, begin: Instant, chance: &Chance<'_>) -> Nanos {
+        let positioning = self.positioning(job.block, begin, chance);
+        self.head = job.block + Pages(u64::from(job.pages)).0;
+        positioning + transfer(job.bytes(), self.params.media_bytes_per_sec)
+    }
+
+    /// Time in which the interface takes a write into the buffer, the wait for room included.
+    fn take_in(&self, job: &Job, now: Instant) -> Service {
+        let time = transfer(job.bytes(), self.params.interface_bytes_per_sec);
+        let buffered = self.free.since(now);
+        if buffered <= Nanos::micros(self.params.write_buffer_us) {
+            return Service::of(time);
+        }
+        let low = Nanos::micros(self.params.write_buffer_low_us);
+        Service::stalled(time, StallKind::BufferFull, buffered.saturating_sub(low))
     }
 }

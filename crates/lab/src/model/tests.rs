@@ -318,7 +318,8 @@ fn sorted_random_writes_of_4_kib_and_64_kib_differ_twentyfold() {
             IoOp::Write,
             32,
             pages,
-            (0..2000).map(|at| (FILE, at * every)),
+            // Many times what the write buffer holds.
+            (0..16_000).map(|at| (FILE, at * every)),
         )
     };
     let (small, large) = (rate(1, 32), rate(16, 20));
