@@ -1,5 +1,6 @@
 //! A file in the cache, and pinned pages of it.
 
+use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, TryLockError};
 
@@ -159,8 +160,8 @@ impl File {
     /// Syncs the file and takes it out of the cache.
     ///
     /// # Errors
-    /// As `sync`, with the file: it is still open and holds everything.
-    pub fn close(self) -> Result<(), (Self, Error)> {
+    /// As `sync`. The error holds the file: it is still open and has lost nothing.
+    pub fn close(self) -> Result<(), CloseError> {
         let closed = {
             let mut task = self.cache.inner.env.enter();
             self.inner.close(&mut task)
@@ -170,7 +171,10 @@ impl File {
                 self.disk.files.close(self.object);
                 Ok(())
             }
-            Err(error) => Err((self, error.into())),
+            Err(error) => Err(CloseError {
+                file: Box::new(self),
+                error: error.into(),
+            }),
         }
     }
 
@@ -186,6 +190,24 @@ impl File {
         }
         self.disk.files.close(self.object);
         Ok(())
+    }
+}
+
+/// A file that could not be closed, with everything it holds.
+#[derive(thiserror::Error)]
+#[error("{error}")]
+pub struct CloseError {
+    /// The file: sync it again, or discard it.
+    pub file: Box<File>,
+    /// Why.
+    pub error: Error,
+}
+
+impl fmt::Debug for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CloseError")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
     }
 }
 

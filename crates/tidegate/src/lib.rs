@@ -49,7 +49,7 @@ mod writer;
 pub use builder::Builder;
 pub use cache::{Cache, OpenOptions};
 pub use error::Error;
-pub use file::{File, Pin};
+pub use file::{CloseError, File, Pin};
 pub use mm::ErrorPolicy;
 pub use policy::dirty::{DeviceTunables, Law, Threshold};
 pub use stats::{Stats, Wait};

@@ -1,5 +1,11 @@
 //! The library on real files: what is written is read, also by others, and the limit holds.
 
+#![expect(clippy::cast_possible_truncation, reason = "patterns of bytes")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -59,7 +65,7 @@ fn a_file_larger_than_the_cache_comes_back_whole() {
         let stats = cache.stats();
         assert!(stats.cached + stats.metadata <= stats.limit);
         assert!(stats.reclaimed_total > 0);
-        file.close().map_err(|(_, error)| error).unwrap();
+        file.close().unwrap();
         cache.close().unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().len(), size as u64);
     }
@@ -147,7 +153,7 @@ fn memory_of_dropped_files_goes_back_to_the_system() {
         file.write_at(&data, 0).unwrap();
         file.sync().unwrap();
         assert!(std::fs::read(&path).unwrap() == data, "round {round}");
-        file.close().map_err(|(_, error)| error).unwrap();
+        file.close().unwrap();
         assert!(cache.trim() >= 24 << 20);
     }
 }
