@@ -196,6 +196,7 @@ impl Device for DiskDevice {
         DeviceInfo {
             alignment: 512,
             stable_writes: false,
+            grows_slowly: false,
         }
     }
 }

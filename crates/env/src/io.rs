@@ -207,6 +207,10 @@ pub struct DeviceInfo {
     pub alignment: u32,
     /// Content must not change while a write is under way.
     pub stable_writes: bool,
+    /// Writes beyond an object's end are slow, even where space is allocated: set its length ahead
+    /// of them. (ext4 lets one writer at a time extend a file, and io_uring hands such writes to
+    /// its workers, which then spin for that lock.)
+    pub grows_slowly: bool,
 }
 
 /// Something that takes requests and completes them.

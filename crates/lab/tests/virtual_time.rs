@@ -55,6 +55,7 @@ impl Device for Disk {
         DeviceInfo {
             alignment: 512,
             stable_writes: false,
+            grows_slowly: false,
         }
     }
 }
@@ -73,6 +74,7 @@ impl Device for Hung {
         DeviceInfo {
             alignment: 512,
             stable_writes: false,
+            grows_slowly: false,
         }
     }
 }

@@ -33,12 +33,16 @@ use crate::cache::{Cache, add, get};
 use crate::device::DeviceState;
 use crate::io::{self, REQUEST_PAGES};
 use crate::mapping::Mapping;
+use crate::sync::set_device_len;
 
 /// A flusher that found only busy pages looks again after this.
 const BUSY_RETRY: Nanos = Nanos::millis(2);
 /// A flusher that found only files that are being synced looks for others after this, or when a
 /// sync ends.
 const SYNC_RETRY: Nanos = Nanos::millis(100);
+
+/// Growing an object ahead of its writes is worth a call from here on.
+const GROW_AHEAD_MIN: u64 = 8 << 20;
 
 /// Which pages of a file to write.
 #[derive(Clone, Copy)]
@@ -323,6 +327,7 @@ fn write_slice<E: Env>(
     mapping: &Arc<Mapping<E>>,
     slice: Pages,
 ) -> Result<Outcome, Error> {
+    grow_ahead(task, mapping);
     let start = mapping.cursor.load(Ordering::Relaxed);
     let class = IoClass::Writeback;
     let mut select = Selection {
@@ -346,6 +351,23 @@ fn write_slice<E: Env>(
         .cursor
         .store(outcome.next.unwrap_or(0), Ordering::Relaxed);
     Ok(outcome)
+}
+
+/// Gives the device's object the length that it has space for, before it is written beyond its
+/// end, where the device wants that. The next sync sets the true length.
+fn grow_ahead<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) {
+    let device_len = mapping.device_len.load(Ordering::Acquire);
+    let allocated = mapping.allocated.load(Ordering::Acquire);
+    let worth_it = device_len < mapping.size() && allocated >= device_len + GROW_AHEAD_MIN;
+    if !mapping.device.info.grows_slowly || !worth_it {
+        return;
+    }
+    // A truncation or a sync that settles the length has the gate: it decides then.
+    if mapping.gate.try_enter() {
+        // Refused: the writes will extend the object themselves.
+        let _ = set_device_len(task, mapping, allocated);
+        mapping.gate.leave();
+    }
 }
 
 /// Writes the selected pages of a file; waits for room in flight, never for the writes themselves.

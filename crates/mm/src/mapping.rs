@@ -177,7 +177,8 @@ impl Gate {
         }
     }
 
-    fn try_enter(&self) -> bool {
+    /// Enters as a writer unless a truncation is inside or waits.
+    pub(crate) fn try_enter(&self) -> bool {
         self.state
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, |state| {
                 (state & TRUNCATING == 0).then_some(state + 1)

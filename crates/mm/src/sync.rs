@@ -263,7 +263,11 @@ pub(crate) fn set_device_len<E: Env>(
         Cause::DeviceMetadata,
     )
     .map_err(|cause| Error::MetadataFailed { cause })?;
-    mapping.device_len.store(len, Ordering::Release);
+    let before = mapping.device_len.swap(len, Ordering::AcqRel);
+    if len < before {
+        // Space beyond a length that was cut may be gone.
+        mapping.allocated.store(len, Ordering::Release);
+    }
     mapping.unflushed.store(true, Ordering::Release);
     Ok(())
 }

@@ -184,6 +184,7 @@ impl Device for FileDevice {
         DeviceInfo {
             alignment,
             stable_writes: false,
+            grows_slowly: true,
         }
     }
 }

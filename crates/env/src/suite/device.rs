@@ -96,6 +96,7 @@ impl Device for TestDevice {
         DeviceInfo {
             alignment: 512,
             stable_writes: false,
+            grows_slowly: false,
         }
     }
 }

@@ -377,6 +377,7 @@ impl Device for Simulated {
         DeviceInfo {
             alignment: ALIGNMENT,
             stable_writes: self.core.stable_writes,
+            grows_slowly: false,
         }
     }
 }

@@ -136,6 +136,7 @@ impl Device for Disk {
         DeviceInfo {
             alignment: 512,
             stable_writes: false,
+            grows_slowly: false,
         }
     }
 }

@@ -195,6 +195,7 @@ impl Device for Loser {
         env::DeviceInfo {
             alignment: 512,
             stable_writes: false,
+            grows_slowly: false,
         }
     }
 }
