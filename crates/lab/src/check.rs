@@ -114,6 +114,10 @@ pub struct Write {
     first: u64,
     end: u64,
     change: LenChange,
+    /// Truncates that had begun when this began, itself included.
+    truncates: u64,
+    /// Another truncate was under way then.
+    beside_truncate: bool,
     crashes: u32,
 }
 
@@ -352,7 +356,9 @@ impl Checker {
         slot.truncates += 1;
         slot.truncates_under_way += 1;
         let end = slot.furthest.max(slot.prefill.0).max(first);
-        self.begin(object, (first, end), true, LenChange::Sets(len))
+        let mut truncate = self.begin(object, (first, end), true, LenChange::Sets(len));
+        truncate.beside_truncate = self.object_mut(object).truncates_under_way > 1;
+        truncate
     }
 
     /// The truncate has returned.
@@ -589,6 +595,8 @@ impl Checker {
             first,
             end,
             change,
+            truncates: slot.truncates,
+            beside_truncate: slot.truncates_under_way > 0,
             crashes: slot.crashes,
         }
     }
@@ -608,6 +616,10 @@ impl Checker {
         record.ended = now;
         record.failed = failed;
         if failed {
+            if let LenChange::Sets(len) = write.change {
+                // It may have cut the object before it failed.
+                slot.len = slot.len.at_most(len);
+            }
             return;
         }
         let marked = write.version | if record.zeroes { ZEROED } else { 0 };
@@ -617,10 +629,14 @@ impl Checker {
                 *latest = marked;
             }
         }
+        // Beside a truncate nobody knows which came last: then the length is at least the least.
+        let alone = slot.truncates == write.truncates && !write.beside_truncate;
         match write.change {
             LenChange::Keeps => {}
-            LenChange::Grows(len) => slot.len = slot.len.at_least(len),
-            LenChange::Sets(len) => slot.len = len,
+            LenChange::Grows(len) if alone => slot.len = slot.len.at_least(len),
+            LenChange::Grows(_) => {}
+            LenChange::Sets(len) if alone => slot.len = len,
+            LenChange::Sets(len) => slot.len = slot.len.at_most(len),
         }
     }
 
@@ -812,6 +828,8 @@ impl Object {
 
     /// Takes what survived for the whole truth.
     fn adopt(&mut self, object: ObjectId, platter: &Platter) {
+        // What a write that failed has left behind counts, too.
+        self.grow(0, self.furthest);
         for sector in 0..self.latest.len() {
             let number = sector as u64;
             let page = platter.read(object, number / SECTORS_PER_PAGE as u64);

@@ -106,8 +106,12 @@ impl<E: Env> Cache<E> {
                     break;
                 };
                 drop(free);
-                self.populate(task, first)?;
-                continue;
+                match self.populate(task, first) {
+                    Ok(()) => continue,
+                    // What was taken before is the caller's.
+                    Err(_) if taken > 0 => break,
+                    Err(error) => return Err(error),
+                }
             }
             drop(free);
             memory.free.fetch_sub(got, Ordering::Relaxed);

@@ -41,6 +41,8 @@ pub(crate) struct DeviceState<E: Env> {
     pub(crate) flusher: Flusher,
     errors: Lock<DeviceErrors>,
     error_seq: AtomicU64,
+    /// Flushes that ever failed; holders compare it with what they were told of.
+    flush_failures: AtomicU64,
     _env: PhantomData<fn(E)>,
 }
 
@@ -69,6 +71,8 @@ struct DeviceErrors {
     last: Option<(Bytes, IoError)>,
     /// A flush failed: nothing can be promised until the device is reopened.
     flush_failed: Option<IoError>,
+    /// Why the last flush that failed did; a reopened device remembers it.
+    flush_cause: Option<IoError>,
     failures_in_a_row: u32,
     retry_at: Instant,
 }
@@ -112,6 +116,7 @@ impl<E: Env> DeviceState<E> {
             },
             errors: Lock::new(LockClass::Device, DeviceErrors::default()),
             error_seq: AtomicU64::new(0),
+            flush_failures: AtomicU64::new(0),
             _env: PhantomData,
         }
     }
@@ -170,7 +175,12 @@ impl<E: Env> DeviceState<E> {
     }
 
     pub(crate) fn on_flush_failed(&self, context: &impl Context, error: IoError) {
-        self.errors.lock(context).flush_failed = Some(error);
+        {
+            let mut errors = self.errors.lock(context);
+            errors.flush_failed = Some(error);
+            errors.flush_cause = Some(error);
+        }
+        self.flush_failures.fetch_add(1, Ordering::AcqRel);
         self.error_seq.fetch_add(1, Ordering::Release);
     }
 
@@ -185,8 +195,30 @@ impl<E: Env> DeviceState<E> {
         }
     }
 
+    pub(crate) fn flush_failures(&self) -> u64 {
+        self.flush_failures.load(Ordering::Acquire)
+    }
+
+    /// An error if a flush has failed since there were `told` failures, reopened or not.
+    pub(crate) fn flush_failure_since(
+        &self,
+        context: &impl Context,
+        told: u64,
+    ) -> Result<(), Error> {
+        if self.flush_failures() == told {
+            return Ok(());
+        }
+        let cause = self.errors.lock(context).flush_cause;
+        let cause = cause.unwrap_or(IoError::Lost);
+        Err(Error::FlushFailed { cause })
+    }
+
     pub(crate) fn reopen(&self, context: &impl Context) {
-        *self.errors.lock(context) = DeviceErrors::default();
+        let mut errors = self.errors.lock(context);
+        *errors = DeviceErrors {
+            flush_cause: errors.flush_cause,
+            ..DeviceErrors::default()
+        };
     }
 
     /// Whether a writer that has seen errors up to `seen` may write; an error told once is noted.

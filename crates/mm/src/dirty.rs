@@ -110,6 +110,8 @@ fn balance_dirty_pages<E: Env>(
                     device.kick();
                 }
                 pause_until(task, why, now + pause)?;
+                // A device that fails meanwhile may not clear anything for a long time.
+                device.admit(task, &mut writer.seen)?;
             }
             Verdict::WriteYourself { pages } => {
                 let wrote = flush::write_some(task, cache, device, pages)?;

@@ -72,6 +72,24 @@ pub enum Error {
     Cancelled,
 }
 
+impl Error {
+    /// A metadata operation that ended with `cause`.
+    pub(crate) fn metadata(cause: IoError) -> Self {
+        match cause {
+            IoError::Cancelled => Self::Cancelled,
+            cause => Self::MetadataFailed { cause },
+        }
+    }
+
+    /// A read at `offset` that ended with `cause`.
+    pub(crate) fn read(offset: Bytes, cause: IoError) -> Self {
+        match cause {
+            IoError::Cancelled => Self::Cancelled,
+            cause => Self::ReadFailed { offset, cause },
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

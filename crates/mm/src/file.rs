@@ -15,16 +15,20 @@ use crate::{Error, Pinned, Reader, Writer, read, sync, truncate, write};
 pub struct File<E: Env> {
     cache: Arc<Cache<E>>,
     mapping: Arc<Mapping<E>>,
-    seen: AtomicU64,
+    /// Errors that this handle was told of (`sync::Told`).
+    told_writes: AtomicU64,
+    told_flushes: AtomicU64,
 }
 
 impl<E: Env> File<E> {
     pub(crate) fn new(cache: Arc<Cache<E>>, mapping: Arc<Mapping<E>>) -> Self {
-        let seen = AtomicU64::new(mapping.error_seq());
+        let told_writes = AtomicU64::new(mapping.error_seq());
+        let told_flushes = AtomicU64::new(mapping.device.flush_failures());
         Self {
             cache,
             mapping,
-            seen,
+            told_writes,
+            told_flushes,
         }
     }
 
@@ -128,12 +132,10 @@ impl<E: Env> File<E> {
     ///
     /// # Errors
     /// `WriteFailed` while bytes are not on the device, and once for an error that has healed;
-    /// `FlushFailed` until the device is reopened; `MetadataFailed`; `Cancelled`.
+    /// `FlushFailed` until the device is reopened, and once afterwards to a handle that was not
+    /// told before; `MetadataFailed`; `Cancelled`.
     pub fn sync(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
-        let mut seen = self.seen.load(Ordering::Acquire);
-        let result = sync::sync_file(task, &self.cache, &self.mapping, &mut seen);
-        self.seen.fetch_max(seen, Ordering::AcqRel);
-        result
+        self.sync_pages(task, 0, u32::MAX)
     }
 
     /// Makes the bytes `from..from + len` durable.
@@ -146,10 +148,17 @@ impl<E: Env> File<E> {
             return Ok(());
         }
         let page = |offset: u64| u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX");
-        let mut seen = self.seen.load(Ordering::Acquire);
-        let (first, last) = (page(from.0), page(end - 1));
-        let result = sync::sync_range(task, &self.cache, &self.mapping, first, last, &mut seen);
-        self.seen.fetch_max(seen, Ordering::AcqRel);
+        self.sync_pages(task, page(from.0), page(end - 1))
+    }
+
+    fn sync_pages(&self, task: &mut Task<'_, E>, from: u32, to: u32) -> Result<(), Error> {
+        let mut told = sync::Told {
+            writes: self.told_writes.load(Ordering::Acquire),
+            flushes: self.told_flushes.load(Ordering::Acquire),
+        };
+        let result = sync::sync_range(task, &self.cache, &self.mapping, from, to, &mut told);
+        self.told_writes.fetch_max(told.writes, Ordering::AcqRel);
+        self.told_flushes.fetch_max(told.flushes, Ordering::AcqRel);
         result
     }
 

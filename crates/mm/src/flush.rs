@@ -106,8 +106,8 @@ pub(crate) fn flusher<E: Env>(
         // A kick that came while it ran was cleared with it.
         if has_work(task, &cache, device) {
             flusher.kicked.store(true, Ordering::Release);
-            if wrote.is_zero() {
-                back_off(task, device);
+            if wrote.is_zero() && back_off(task, device) == Wakeup::Cancelled {
+                return;
             }
         }
     }
@@ -137,17 +137,17 @@ fn has_work<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, device: &DeviceState<E
 }
 
 /// After rounds that wrote nothing: waits out a failed device's back-off, or busy pages.
-fn back_off<E: Env>(task: &mut Task<'_, E>, device: &DeviceState<E>) {
+fn back_off<E: Env>(task: &mut Task<'_, E>, device: &DeviceState<E>) -> Wakeup {
     let retry_at = device.retry_at(task);
     if retry_at > task.now() {
-        task.sleep_until(Cause::RetryBackoff, retry_at);
+        task.sleep_until(Cause::RetryBackoff, retry_at)
     } else if device.syncs.load(Ordering::Acquire) > 0 {
         let deadline = task.now() + SYNC_RETRY;
         task.wait_while(&device.flusher.wait, Cause::Idle, Some(deadline), |_| {
             device.syncs.load(Ordering::Acquire) > 0
-        });
+        })
     } else {
-        task.sleep(Cause::PageBusy, BUSY_RETRY);
+        task.sleep(Cause::PageBusy, BUSY_RETRY)
     }
 }
 
@@ -362,11 +362,15 @@ fn grow_ahead<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) {
     if !mapping.device.info.grows_slowly || !worth_it {
         return;
     }
-    // A truncation or a sync that settles the length has the gate: it decides then.
-    if mapping.gate.try_enter() {
-        // Refused: the writes will extend the object themselves.
-        let _ = set_device_len(task, mapping, allocated);
-        mapping.gate.leave();
+    // With no writer inside, nothing can be written and sent beyond that space meanwhile: what a
+    // late call would cut off. If somebody is inside, the next slice tries again.
+    if mapping.gate.try_shut() {
+        // What has space by now; an error leaves it to the writes to extend the object.
+        let allocated = mapping.allocated.load(Ordering::Acquire);
+        if allocated >= mapping.size() {
+            let _ = set_device_len(task, mapping, allocated);
+        }
+        mapping.gate.open();
     }
 }
 

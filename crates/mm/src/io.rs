@@ -119,16 +119,21 @@ impl<E: Env> Mapping<E> {
     ) {
         let device = &self.device;
         let pages = request.frames.len() as u64;
-        // Counted dirty before the tags say so: whoever sees a tag may count it off at once.
-        if result.is_err() {
-            self.count_dirty(cache, pages);
+        // All of this before the tags say so: whoever sees the writeback ended may look for an
+        // error, take the page for flushed, or count it off at once.
+        match result {
+            // Completed is not durable: the next sync has to flush.
+            Ok(()) => self.note_completed(),
+            Err(error) => {
+                self.count_dirty(cache, pages);
+                self.note_write_error(context, request.offset, error);
+                device.on_write_failed(context, now, request.offset, error);
+            }
         }
         let first = first_page(&request);
         let redirtied = self.end_writeback(cache, context, first, &request.frames, &result);
         match result {
             Ok(()) => {
-                // Completed is not durable: the next sync has to flush.
-                self.unflushed.store(true, Ordering::Release);
                 add(&cache.totals.written, pages);
                 add(&device.written, pages);
                 device.on_write_done(context);
@@ -137,14 +142,12 @@ impl<E: Env> Mapping<E> {
                     .lock(context)
                     .on_written(now, device.index, Pages(pages));
             }
-            Err(error) => {
+            Err(_) => {
                 // The others were written over meanwhile: a newer version is dirty already.
                 let newer = pages - redirtied;
                 self.uncount_dirty(cache, newer);
                 add(&cache.totals.discarded, newer);
                 add(&cache.totals.write_failed, pages);
-                self.note_write_error(context, request.offset, error);
-                device.on_write_failed(context, now, request.offset, error);
                 if let Some(mapping) = cache.mapping(context, self.id) {
                     cache.queue_dirty(context, &mapping);
                 }
@@ -190,13 +193,10 @@ impl<E: Env> Mapping<E> {
         let mut index = self.index.writer(&cache.pool, &mut token);
         for (page, frame) in (first..).zip(frames) {
             let before = cache.table.end_writeback(*frame, failed);
-            if before.has(Flags::ORPHAN) {
-                self.orphan_done();
-                if before.pins() == 0 && cache.table.take_orphan(*frame) {
-                    cache.memory.put(context, &[*frame]);
-                }
-                continue;
-            }
+            debug_assert!(
+                !before.has(Flags::ORPHAN),
+                "nothing is replaced while it is written"
+            );
             index.clear_tag(page, Tag::Writeback);
             if failed && !before.has(Flags::DIRTY) {
                 index.set_tag(page, Tag::Dirty);

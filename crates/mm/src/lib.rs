@@ -16,7 +16,8 @@
 //!
 //! Rules (style guide D2)
 //!   1. Content changes only under the busy bit; it is read only under a pin or by a device under
-//!      writeback. A writer that finds a page pinned puts a fresh frame in its place.
+//!      writeback. A writer that finds a page pinned puts a fresh frame in its place, once the
+//!      page is not under writeback: a page has at most one write in flight.
 //!   2. A cached frame that is not busy is on exactly one LRU list. Only the holder of its busy bit
 //!      takes it off or puts it on.
 //!   3. `DIRTY` and `WRITEBACK` in the state word and the tags of the index change together, under
@@ -41,6 +42,7 @@ mod options;
 mod pin;
 mod read;
 mod reclaim;
+mod replace;
 mod stats;
 mod sync;
 mod truncate;

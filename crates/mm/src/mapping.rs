@@ -11,6 +11,9 @@ use crate::Error;
 use crate::cache::Cache;
 use crate::device::DeviceState;
 
+/// The length of the device's object has to be set before it is known again.
+pub(crate) const LEN_UNKNOWN: u64 = u64::MAX;
+
 /// A file in the cache.
 pub(crate) struct Mapping<E: Env> {
     pub(crate) id: u32,
@@ -22,7 +25,7 @@ pub(crate) struct Mapping<E: Env> {
     /// True length in bytes: what readers see.
     size: AtomicU64,
     /// Length that the device's object has been given by writes (a multiple of the page), or by
-    /// `SetLen`.
+    /// `SetLen`; `LEN_UNKNOWN` after a failure, or where a write under way may have changed it.
     pub(crate) device_len: AtomicU64,
     /// Space asked for ahead on the device.
     pub(crate) allocated: AtomicU64,
@@ -41,10 +44,12 @@ pub(crate) struct Mapping<E: Env> {
     errors: Lock<Errors>,
     /// Bumped by every failed write; compared by holders without the lock.
     error_seq: AtomicU64,
-    /// Written since the last good flush of the device.
-    pub(crate) unflushed: AtomicBool,
-    /// Replaced frames that are still under writeback.
-    orphans: AtomicU32,
+    /// Writes and changes of length that the device has completed, and how many of them the last
+    /// good flush covers.
+    completed: AtomicU64,
+    flushed: AtomicU64,
+    /// A truncation could not cut the device's object: that comes before the file grows again.
+    pub(crate) cut_owed: AtomicBool,
 }
 
 /// What went wrong lately.
@@ -87,8 +92,9 @@ impl<E: Env> Mapping<E> {
                 },
             ),
             error_seq: AtomicU64::new(0),
-            unflushed: AtomicBool::new(false),
-            orphans: AtomicU32::new(0),
+            completed: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
+            cut_owed: AtomicBool::new(false),
         }
     }
 
@@ -98,18 +104,20 @@ impl<E: Env> Mapping<E> {
         self.index.writer(pool, &mut token).get(page)
     }
 
-    pub(crate) fn orphans_in_flight(&self) -> u32 {
-        self.orphans.load(Ordering::Acquire)
+    /// The device has completed something that is not durable before the next flush.
+    pub(crate) fn note_completed(&self) {
+        self.completed.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A frame under writeback was replaced in the index.
-    pub(crate) fn orphaned(&self) {
-        self.orphans.fetch_add(1, Ordering::AcqRel);
+    /// What a flush that begins now will cover; none: the last good one covers it all.
+    pub(crate) fn unflushed(&self) -> Option<u64> {
+        let completed = self.completed.load(Ordering::Acquire);
+        (self.flushed.load(Ordering::Acquire) < completed).then_some(completed)
     }
 
-    /// The write of a replaced frame ended.
-    pub(crate) fn orphan_done(&self) {
-        self.orphans.fetch_sub(1, Ordering::AcqRel);
+    /// A flush that was to cover `completed` went well.
+    pub(crate) fn note_flushed(&self, completed: u64) {
+        self.flushed.fetch_max(completed, Ordering::AcqRel);
     }
 
     pub(crate) fn owner(&self, index: u32) -> Owner {
@@ -177,8 +185,7 @@ impl Gate {
         }
     }
 
-    /// Enters as a writer unless a truncation is inside or waits.
-    pub(crate) fn try_enter(&self) -> bool {
+    fn try_enter(&self) -> bool {
         self.state
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, |state| {
                 (state & TRUNCATING == 0).then_some(state + 1)
@@ -203,6 +210,18 @@ impl Gate {
         if self.state.fetch_sub(1, Ordering::Release) & !TRUNCATING == 1 {
             self.wait.wake_all();
         }
+    }
+
+    /// Whether a truncation, or a sync that settles the length, is inside or wants to be.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.state.load(Ordering::Acquire) & TRUNCATING != 0
+    }
+
+    /// Shuts the gate unless somebody is inside.
+    pub(crate) fn try_shut(&self) -> bool {
+        self.state
+            .compare_exchange(0, TRUNCATING, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Shuts the gate to writers and waits until the last one is out.

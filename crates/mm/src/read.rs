@@ -7,7 +7,8 @@
 //! what cannot be had at once is left out.
 //!
 //! A page whose read failed stays in the index, not up to date, until somebody asks for it: that
-//! caller gets the error and the page is forgotten, so that the next one tries the device again.
+//! caller forgets the page and tries the device again, once; whoever waited for the read that failed
+//! gets the error.
 
 use std::sync::Arc;
 
@@ -169,6 +170,9 @@ fn start_read<E: Env>(
         let mark = mark.and_then(|mark| u32::try_from(mark).ok());
         let request = insert_run(task, cache, mapping, at, last, mark, &mut frames);
         let Some(mut request) = request else {
+            if u64::from(at) >= mapping.size().div_ceil(PAGE_SIZE) {
+                break;
+            }
             // No index node, or the page has come meanwhile.
             if matches!(mapping.lookup(task, &cache.pool, at), Slot::Frame(_)) {
                 page += 1;
@@ -204,7 +208,13 @@ fn insert_run<E: Env>(
     {
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pool, &mut token);
+        // Looked at again under the lock: a truncation sets the size first and then takes out what
+        // it finds, so nothing may come in behind it.
+        let pages_in_file = mapping.size().div_ceil(PAGE_SIZE);
         for (page, frame) in (first..=last).zip(frames.iter()) {
+            if u64::from(page) >= pages_in_file {
+                break;
+            }
             if matches!(index.get(page), Slot::Frame(_)) {
                 break;
             }
@@ -248,6 +258,9 @@ pub(crate) fn pin_page<E: Env>(
     page: u32,
 ) -> Result<Pin, Error> {
     let owner = mapping.owner(page);
+    // Whether the page was read since this call began. If not, a failure is an older one, of
+    // read-ahead perhaps, and the device is asked again.
+    let mut tried = false;
     loop {
         let Slot::Frame(frame) = mapping.index.get(&cache.pool, page) else {
             let run = Run {
@@ -261,6 +274,7 @@ pub(crate) fn pin_page<E: Env>(
                 });
             }
             start_read(task, cache, mapping, run, None, IoClass::Read)?;
+            tried = true;
             continue;
         };
         match cache.table.try_pin(frame, owner) {
@@ -268,15 +282,23 @@ pub(crate) fn pin_page<E: Env>(
                 cache.touch(frame);
                 return Ok(pin);
             }
-            Err(Refusal::Busy) => cache.wait_busy(task, Cause::ReadIo, frame, owner)?,
+            Err(Refusal::Busy) => {
+                cache.wait_busy(task, Cause::ReadIo, frame, owner)?;
+                tried = true;
+            }
             Err(Refusal::NotUptodate) => {
                 if let Ok(busy) = cache.table.try_busy(frame, owner) {
+                    if cache.table.flags(frame).has(Flags::UPTODATE) {
+                        // Overwritten as a whole meanwhile.
+                        cache.release(busy, Flags::NONE, Flags::NONE);
+                        continue;
+                    }
                     forget(task, cache, mapping, page, busy);
+                    if !tried {
+                        continue;
+                    }
                     let offset = Bytes(u64::from(page) << PAGE_SHIFT);
-                    return Err(Error::ReadFailed {
-                        offset,
-                        cause: mapping.read_error(task),
-                    });
+                    return Err(Error::read(offset, mapping.read_error(task)));
                 }
             }
             Err(_) => task.did(Work::Lookup, 1),

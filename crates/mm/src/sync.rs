@@ -19,39 +19,36 @@ use env::{Cause, Env, IoClass, IoOp, Task, Wakeup};
 use frames::{Flags, FrameId, Tag};
 use policy::units::{Bytes, Pages};
 
-use crate::cache::{Cache, get};
+use crate::cache::Cache;
 use crate::flush::{Selection, write_pages};
-use crate::mapping::Mapping;
+use crate::mapping::{LEN_UNKNOWN, Mapping};
 use crate::{Error, io};
 
 /// Pages tagged at a time, so that the index lock is short.
 const TAG_BATCH: u32 = 4096;
+
+/// What the holder of a file has been told of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    /// Failed writes of the file (`Mapping::error_seq`).
+    pub(crate) writes: u64,
+    /// Failed flushes of its device (`DeviceState::flush_failures`).
+    pub(crate) flushes: u64,
+}
 
 /// Syncs every file of the cache; the first error is the answer.
 pub(crate) fn sync_all<E: Env>(task: &mut Task<'_, E>, cache: &Arc<Cache<E>>) -> Result<(), Error> {
     let files: Vec<Arc<Mapping<E>>> = cache.files.lock(task).iter().flatten().cloned().collect();
     let mut answer = Ok(());
     for mapping in files {
-        // Nobody's handle: an error that has healed is left for the holders to be told.
-        let mut seen = u64::MAX;
-        answer = answer.and(sync_file(task, cache, &mapping, &mut seen));
+        // Nobody's handle: what has healed is left for the holders to be told.
+        let mut told = Told {
+            writes: u64::MAX,
+            flushes: mapping.device.flush_failures(),
+        };
+        answer = answer.and(sync_range(task, cache, &mapping, 0, u32::MAX, &mut told));
     }
     answer
-}
-
-/// Syncs all of a file. `seen`: the errors its holder was told of.
-pub(crate) fn sync_file<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
-    seen: &mut u64,
-) -> Result<(), Error> {
-    mapping.device.flush_failure(task)?;
-    let before = mapping.error_seq();
-    write_and_wait(task, cache, mapping, 0, u32::MAX)?;
-    settle_length(task, cache, mapping)?;
-    flush_device(task, mapping)?;
-    tell_healed(task, mapping, before, seen)
 }
 
 /// Syncs the pages `from..=to` of a file.
@@ -61,27 +58,36 @@ pub(crate) fn sync_range<E: Env>(
     mapping: &Arc<Mapping<E>>,
     from: u32,
     to: u32,
-    seen: &mut u64,
+    told: &mut Told,
+) -> Result<(), Error> {
+    let result = make_durable(task, cache, mapping, from, to, told);
+    match result {
+        Err(Error::WriteFailed { .. }) => told.writes = told.writes.max(mapping.error_seq()),
+        Err(Error::FlushFailed { .. }) => told.flushes = mapping.device.flush_failures(),
+        _ => {}
+    }
+    result
+}
+
+fn make_durable<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    from: u32,
+    to: u32,
+    told: &Told,
 ) -> Result<(), Error> {
     mapping.device.flush_failure(task)?;
     let before = mapping.error_seq();
     write_and_wait(task, cache, mapping, from, to)?;
     settle_length(task, cache, mapping)?;
     flush_device(task, mapping)?;
-    tell_healed(task, mapping, before, seen)
-}
-
-fn tell_healed<E: Env>(
-    task: &Task<'_, E>,
-    mapping: &Mapping<E>,
-    before: u64,
-    seen: &mut u64,
-) -> Result<(), Error> {
-    if *seen >= before {
-        return Ok(());
+    // Also one that the device was reopened after: what was written before it may be gone.
+    mapping.device.flush_failure_since(task, told.flushes)?;
+    if told.writes < before {
+        return Err(mapping.write_error(task));
     }
-    *seen = before;
-    Err(mapping.write_error(task))
+    Ok(())
 }
 
 /// Writes what is dirty now in a range and waits until none of it is under way.
@@ -198,15 +204,6 @@ fn wait_for_writeback<E: Env>(
         wait_frame(task, cache, mapping, page, frame)?;
         next = page.checked_add(1).filter(|next| *next <= to);
     }
-    // Replaced frames (pins are snapshots) have no tag any more; they count all the same.
-    if from == 0 && to == u32::MAX && get(&mapping.dirty) == 0 {
-        let wakeup = task.wait_while(&mapping.writeback_wait, Cause::WritebackIo, None, |_| {
-            mapping.orphans_in_flight() > 0
-        });
-        if wakeup == Wakeup::Cancelled {
-            return Err(Error::Cancelled);
-        }
-    }
     Ok(())
 }
 
@@ -235,48 +232,84 @@ fn settle_length<E: Env>(
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
 ) -> Result<(), Error> {
-    if mapping.device_len.load(Ordering::Acquire) == mapping.size() {
+    // A truncation under way may have dropped what this sync was to write: until the device's object
+    // is cut, an older version stands there.
+    if has_settled(mapping) && !mapping.gate.is_shut() {
         return Ok(());
     }
-    // With writers kept out and nothing dirty, no write can be under way behind the new end.
     mapping.gate.shut(task)?;
-    let result = write_and_wait(task, cache, mapping, 0, u32::MAX)
-        .and_then(|()| set_device_len(task, mapping, mapping.size()));
+    let result = if has_settled(mapping) {
+        Ok(())
+    } else {
+        // With writers kept out and nothing dirty, no write can be under way behind the new end.
+        write_and_wait(task, cache, mapping, 0, u32::MAX)
+            .and_then(|()| set_device_len(task, mapping, mapping.size()))
+    };
     mapping.gate.open();
     result
 }
 
-/// Sets the length of the device's object.
+fn has_settled<E: Env>(mapping: &Mapping<E>) -> bool {
+    mapping.device_len.load(Ordering::Acquire) == mapping.size()
+}
+
+/// Cuts the device's object where a truncation could not, before the file grows again: what was cut
+/// off must not come back.
+pub(crate) fn settle_cut<E: Env>(
+    task: &mut Task<'_, E>,
+    mapping: &Mapping<E>,
+) -> Result<(), Error> {
+    if !mapping.cut_owed.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    mapping.gate.shut(task)?;
+    let result = if mapping.cut_owed.load(Ordering::Acquire) {
+        set_device_len(task, mapping, mapping.size())
+    } else {
+        Ok(())
+    };
+    mapping.gate.open();
+    result
+}
+
+/// Sets the length of the device's object. The caller has shut the gate.
 pub(crate) fn set_device_len<E: Env>(
     task: &mut Task<'_, E>,
     mapping: &Mapping<E>,
     len: u64,
 ) -> Result<(), Error> {
+    // Before the call: writes sent from now on raise it again.
+    let before = mapping.device_len.swap(len, Ordering::AcqRel);
+    // A last page under writeback may make the object longer again as it ends.
+    let may_grow = before > len && mapping.writeback.load(Ordering::Acquire) > 0;
     let op = IoOp::SetLen { len: Bytes(len) };
     let device = mapping.device.id;
-    io::call(
+    let result = io::call(
         task,
         device,
         mapping.object,
         op,
         Bytes::ZERO,
         Cause::DeviceMetadata,
-    )
-    .map_err(|cause| Error::MetadataFailed { cause })?;
-    let before = mapping.device_len.swap(len, Ordering::AcqRel);
+    );
+    if may_grow || result.is_err() {
+        mapping.device_len.store(LEN_UNKNOWN, Ordering::Release);
+    }
+    result.map_err(Error::metadata)?;
     if len < before {
         // Space beyond a length that was cut may be gone.
         mapping.allocated.store(len, Ordering::Release);
     }
-    mapping.unflushed.store(true, Ordering::Release);
+    mapping.cut_owed.store(false, Ordering::Release);
+    mapping.note_completed();
     Ok(())
 }
 
 fn flush_device<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) -> Result<(), Error> {
-    if !mapping.unflushed.swap(false, Ordering::AcqRel) {
-        // Flushed since the last write ended; but if that flush failed, this one fails too.
-        return mapping.device.flush_failure(task);
-    }
+    let Some(completed) = mapping.unflushed() else {
+        // Flushed since the last write ended.
+        return Ok(());
+    };
     let device = mapping.device.id;
     let result = io::call(
         task,
@@ -287,13 +320,12 @@ fn flush_device<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) -> Result<
         Cause::DeviceFlush,
     );
     match result {
-        Ok(()) => Ok(()),
-        Err(env::IoError::Cancelled) => {
-            mapping.unflushed.store(true, Ordering::Release);
-            Err(Error::Cancelled)
+        Ok(()) => {
+            mapping.note_flushed(completed);
+            Ok(())
         }
+        Err(env::IoError::Cancelled) => Err(Error::Cancelled),
         Err(cause) => {
-            mapping.unflushed.store(true, Ordering::Release);
             mapping.device.on_flush_failed(task, cause);
             Err(Error::FlushFailed { cause })
         }

@@ -9,13 +9,14 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{Cause, Env, Task};
-use frames::{Content, Flags, FrameId, Refusal, Slot};
-use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
+use frames::{Busy, Content, Flags, FrameId, Refusal, Slot};
+use policy::units::{Bytes, PAGE_SIZE};
 
 use crate::Error;
-use crate::cache::{Cache, FILE_MAX, add, sub};
+use crate::cache::{Cache, FILE_MAX, INACTIVE, add, sub};
 use crate::mapping::Mapping;
-use crate::sync::{set_device_len, wait_frame};
+use crate::replace::replace_pinned;
+use crate::sync::{set_device_len, settle_cut, wait_frame};
 
 /// Sets the true length of a file.
 pub(crate) fn truncate<E: Env>(
@@ -27,6 +28,7 @@ pub(crate) fn truncate<E: Env>(
     if len.0 > FILE_MAX {
         return Err(Error::OutOfRange { end: len });
     }
+    settle_cut(task, mapping)?;
     mapping.gate.shut(task)?;
     let result = truncate_gated(task, cache, mapping, len.0);
     mapping.gate.open();
@@ -51,8 +53,12 @@ fn truncate_gated<E: Env>(
     if tail > 0 {
         zero_tail(task, cache, mapping, first_gone - 1, tail)?;
     }
+    mapping.cut_owed.store(true, Ordering::Release);
     set_device_len(task, mapping, len)?;
-    mapping.allocated.store(len, Ordering::Release);
+    if tail > 0 {
+        // A read that began before the cut may have brought the old tail.
+        zero_tail(task, cache, mapping, first_gone - 1, tail)?;
+    }
     Ok(())
 }
 
@@ -111,6 +117,10 @@ fn drop_page<E: Env>(
                 return Ok(());
             }
             Err(Refusal::Pinned) => {
+                if cache.table.flags(frame).has(Flags::WRITEBACK) {
+                    wait_frame(task, cache, mapping, page, frame)?;
+                    continue;
+                }
                 if unlink_pinned(task, cache, mapping, page, frame) {
                     return Ok(());
                 }
@@ -134,12 +144,11 @@ fn unlink_pinned<E: Env>(
         let mut index = mapping.index.writer(&cache.pool, &mut token);
         let mut lru = cache.lru.lock(task);
         let flags = cache.table.flags(frame);
-        let still = index.get(page) == Slot::Frame(frame) && cache.table.try_orphan(frame);
+        let still = index.get(page) == Slot::Frame(frame)
+            && !flags.has(Flags::WRITEBACK)
+            && cache.table.try_orphan(frame);
         if !still {
             return false;
-        }
-        if flags.has(Flags::WRITEBACK) {
-            mapping.orphaned();
         }
         lru.remove(frame);
         index.remove(page, None);
@@ -165,6 +174,20 @@ fn zero_tail<E: Env>(
     page: u32,
     tail: usize,
 ) -> Result<(), Error> {
+    let mut fresh = Vec::new();
+    let result = zero_tail_with(task, cache, mapping, page, tail, &mut fresh);
+    cache.memory.put(task, &fresh);
+    result
+}
+
+fn zero_tail_with<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+    tail: usize,
+    fresh: &mut Vec<FrameId>,
+) -> Result<(), Error> {
     let owner = mapping.owner(page);
     let whole = usize::try_from(PAGE_SIZE).expect("4096");
     loop {
@@ -182,36 +205,33 @@ fn zero_tail<E: Env>(
                 return Ok(());
             }
             Err(Refusal::Busy) => cache.wait_busy(task, Cause::PageBusy, frame, owner)?,
-            // A pin is a snapshot: the holder keeps the old tail; the file's page is written anew.
-            Err(Refusal::Pinned) => return rewrite_tail(task, cache, mapping, page, tail),
+            Err(Refusal::Pinned) if cache.table.flags(frame).has(Flags::WRITEBACK) => {
+                wait_frame(task, cache, mapping, page, frame)?;
+            }
+            // A pin is a snapshot: its holder keeps the old tail, the file gets a frame of its own.
+            Err(Refusal::Pinned) => {
+                if fresh.is_empty() {
+                    cache.alloc(task, 1, fresh)?;
+                    continue;
+                }
+                let new = fresh.pop().expect("it was just filled");
+                match replace_pinned(task, cache, mapping, page, frame, new) {
+                    Ok((busy, was_dirty)) => {
+                        cache.content().zero(&busy, tail, whole - tail);
+                        show_fresh(task, cache, busy, was_dirty);
+                        return Ok(());
+                    }
+                    Err(new) => fresh.push(new),
+                }
+            }
             Err(_) => {}
         }
     }
 }
 
-/// Writes the kept part of a pinned last page into a fresh frame.
-fn rewrite_tail<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
-    page: u32,
-    tail: usize,
-) -> Result<(), Error> {
-    let start = u64::from(page) << PAGE_SHIFT;
-    let mut kept = E::Content::new_data(tail);
-    let pin = crate::read::pin_page(task, cache, mapping, page)?;
-    cache.content().copy_out(&pin, 0, &mut kept, 0, tail);
-    cache.unpin(pin);
-    if let Slot::Frame(frame) = mapping.lookup(task, &cache.pool, page)
-        && !unlink_pinned(task, cache, mapping, page, frame)
-    {
-        // No longer pinned: it can be zeroed in place.
-        return zero_tail(task, cache, mapping, page, tail);
-    }
-    let mut writer = cache.writer();
-    mapping.gate.open();
-    let wrote = crate::write::write(task, cache, mapping, &mut writer, Bytes(start), &kept);
-    mapping.gate.shut(task)?;
-    cache.retire(task, writer);
-    wrote.map(|_| ())
+/// Puts a frame that replaced another on the lists, with its state, and gives the busy bit back.
+fn show_fresh<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, busy: Busy, was_dirty: bool) {
+    cache.lru.lock(task).push_head(INACTIVE, busy.frame());
+    let dirty = if was_dirty { Flags::DIRTY } else { Flags::NONE };
+    cache.release(busy, Flags::UPTODATE | dirty, Flags::NONE);
 }

@@ -13,18 +13,22 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Env, Event, IoOp, Task, Wakeup, Work};
+use env::{Cause, Env, Event, IoOp, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot, Tag};
 use policy::dirty::WriterState;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX, INACTIVE, add};
 use crate::mapping::Mapping;
+use crate::replace::replace_pinned;
+use crate::sync::{settle_cut, wait_frame};
 use crate::{Error, dirty, io, read, reclaim};
 
 /// Most pages made visible at once.
 const BATCH: u64 = 256;
 const BATCH_FRAMES: usize = 256;
+const PAGE_BYTES: usize = 4096;
+const _: () = assert!(PAGE_BYTES as u64 == PAGE_SIZE);
 /// Space is asked for ahead in steps of an eighth of the file, between these.
 const AHEAD_MIN: u64 = 1 << 20;
 const AHEAD_MAX: u64 = 256 << 20;
@@ -35,7 +39,7 @@ pub struct Writer {
     pub(crate) id: u32,
     pub(crate) state: WriterState,
     /// Device errors it was told of.
-    seen: u64,
+    pub(crate) seen: u64,
     /// Frames taken and not used yet; empty between calls.
     stash: Vec<FrameId>,
     /// Pages put into the index ahead, busy and not filled yet, the next one last; empty between calls.
@@ -131,7 +135,16 @@ pub(crate) fn write<E: Env>(
         let pages = budget.clamp(1, BATCH);
         let stop = end.min(((at >> PAGE_SHIFT) + pages) << PAGE_SHIFT);
         reserve_space(task, mapping, stop)?;
+        settle_cut(task, mapping)?;
         let from = usize::try_from(at - offset.0).expect("an offset into the caller's data");
+        mapping.gate.enter(task)?;
+        if mapping.allocated.load(Ordering::Acquire) < stop
+            || mapping.cut_owed.load(Ordering::Acquire)
+        {
+            // The length was cut meanwhile, and the space with it.
+            mapping.gate.leave();
+            continue;
+        }
         let dirtied = write_batch(task, cache, mapping, writer, at, stop, data, from)?;
         at = stop;
         if dirtied > Pages::ZERO {
@@ -178,10 +191,11 @@ fn reserve_space<E: Env>(
             return Ok(());
         }
     }
-    result.map_err(|cause| Error::MetadataFailed { cause })
+    result.map_err(Error::metadata)
 }
 
-/// Fills and shows the pages of `at..stop`; answers how many became dirty.
+/// Fills and shows the pages of `at..stop`; answers how many became dirty. The caller has entered
+/// the gate; it is left here.
 #[expect(
     clippy::too_many_arguments,
     reason = "the parts of one write; a struct would name them no better"
@@ -196,7 +210,6 @@ fn write_batch<E: Env>(
     data: &<E::Content as Content>::Data,
     from: usize,
 ) -> Result<Pages, Error> {
-    mapping.gate.enter(task)?;
     let mut batch = Batch {
         cache,
         mapping,
@@ -207,9 +220,8 @@ fn write_batch<E: Env>(
         inserted: 0,
     };
     let result = batch.fill(task, at, stop, data, from);
-    batch.show(task);
     // Also after an error: what was taken in before it is part of the file.
-    mapping.extend_to(batch.filled_to);
+    batch.show(task);
     let (dirtied, copied, inserted) = (batch.dirtied, batch.copied, batch.inserted);
     if !writer.stash.is_empty() {
         cache.memory.put(task, &writer.stash);
@@ -345,6 +357,15 @@ impl<E: Env> Batch<'_, E> {
                 if matches!(index.get(page), Slot::Frame(_)) {
                     break;
                 }
+                // Looked at again under the lock: it may have come, grown the file and gone.
+                let (at, len) = match page {
+                    page if page == part.page => (part.at, part.len),
+                    page if page == last_whole => (0, tail),
+                    _ => (0, PAGE_BYTES),
+                };
+                if self.must_read(page, at, len) {
+                    break;
+                }
                 let Some(frame) = self.writer.stash.pop() else {
                     break;
                 };
@@ -395,7 +416,7 @@ impl<E: Env> Batch<'_, E> {
         if self.mapping.device.info.stable_writes && flags.has(Flags::WRITEBACK) {
             cache.release(busy, Flags::NONE, Flags::NONE);
             self.show(task);
-            self.wait_writeback(task, frame)?;
+            wait_frame(task, cache, self.mapping, part.page, frame)?;
             return Ok(false);
         }
         if !flags.has(Flags::UPTODATE) && !part.is_whole() {
@@ -417,42 +438,22 @@ impl<E: Env> Batch<'_, E> {
         data: &<E::Content as Content>::Data,
     ) -> Result<bool, Error> {
         let (cache, mapping) = (self.cache, self.mapping);
+        if cache.table.flags(old).has(Flags::WRITEBACK) {
+            self.show(task);
+            wait_frame(task, cache, mapping, part.page, old)?;
+            return Ok(false);
+        }
         if self.writer.stash.is_empty() && !self.refill(task, 1)? {
             return Ok(false);
         }
-        let owner = mapping.owner(part.page);
-        let Ok(pin) = cache.table.try_pin(old, owner) else {
-            return Ok(false);
-        };
-        let frame = self.writer.stash.pop().expect("the stash was just filled");
-        let busy = cache.table.claim(frame);
-        cache.table.adopt(&busy, owner);
-        cache.content().copy_frame(&busy, &pin);
-        let mut was_dirty = false;
-        let replaced = {
-            let mut token = mapping.token.lock(task);
-            let mut index = mapping.index.writer(&cache.pool, &mut token);
-            let flags = cache.table.flags(old);
-            was_dirty |= flags.has(Flags::DIRTY);
-            // Off the list in the same step: whatever is on a list is cached.
-            let mut lru = cache.lru.lock(task);
-            let still = index.get(part.page) == Slot::Frame(old) && cache.table.try_orphan(old);
-            if still {
-                if flags.has(Flags::WRITEBACK) {
-                    mapping.orphaned();
-                }
-                lru.remove(old);
-                index.replace(part.page, frame);
-                // The new frame is not under writeback, whatever the old one is.
-                index.clear_tag(part.page, Tag::Writeback);
+        let fresh = self.writer.stash.pop().expect("the stash was just filled");
+        let (busy, was_dirty) = match replace_pinned(task, cache, mapping, part.page, old, fresh) {
+            Ok(replaced) => replaced,
+            Err(fresh) => {
+                self.writer.stash.push(fresh);
+                return Ok(false);
             }
-            still
         };
-        cache.unpin(pin);
-        if !replaced {
-            self.writer.stash.push(cache.table.disown(busy));
-            return Ok(false);
-        }
         self.copy_in(busy, part, data, true, was_dirty);
         Ok(true)
     }
@@ -476,19 +477,6 @@ impl<E: Env> Batch<'_, E> {
         });
     }
 
-    fn wait_writeback(&self, task: &mut Task<'_, E>, frame: FrameId) -> Result<(), Error> {
-        let table = &self.cache.table;
-        let queue = &self.mapping.writeback_wait;
-        let wakeup = task.wait_while(queue, Cause::WritebackIo, None, |_| {
-            table.flags(frame).has(Flags::WRITEBACK)
-        });
-        if wakeup == Wakeup::Cancelled {
-            Err(Error::Cancelled)
-        } else {
-            Ok(())
-        }
-    }
-
     /// Makes the batch visible: on the lists, dirty, no longer busy.
     fn show(&mut self, task: &mut Task<'_, E>) {
         debug_assert!(
@@ -507,18 +495,18 @@ impl<E: Env> Batch<'_, E> {
                 lru.push_head(INACTIVE, filled.busy.frame());
             }
         }
+        // Before the pages can be written and reclaimed: whoever then finds one missing must know
+        // that it is part of the file.
+        mapping.extend_to(self.filled_to);
         let newly = self
             .writer
             .batch
             .iter()
             .filter(|filled| !filled.was_dirty)
             .count();
-        let dirtied = newly as u64;
         // Counted before the tags say so: the flusher may count them off at once.
-        self.dirtied += dirtied;
-        add(&cache.totals.dirtied, dirtied);
-        add(&mapping.device.dirtied, dirtied);
-        mapping.count_dirty(cache, dirtied);
+        mapping.count_dirty(cache, newly as u64);
+        let mut dirty_already = 0;
         {
             let mut token = mapping.token.lock(task);
             let mut index = mapping.index.writer(&cache.pool, &mut token);
@@ -526,9 +514,16 @@ impl<E: Env> Batch<'_, E> {
                 shown[at] = filled.busy.frame();
                 index.set_tag(filled.page, Tag::Dirty);
                 let set = Flags::UPTODATE | Flags::DIRTY;
-                cache.table.release(filled.busy, set, Flags::FAILED);
+                let before = cache.table.release(filled.busy, set, Flags::FAILED);
+                // An older write of it has failed since it was filled: counted there.
+                dirty_already += u64::from(!filled.was_dirty && before.has(Flags::DIRTY));
             }
         }
+        mapping.uncount_dirty(cache, dirty_already);
+        let dirtied = newly as u64 - dirty_already;
+        self.dirtied += dirtied;
+        add(&cache.totals.dirtied, dirtied);
+        add(&mapping.device.dirtied, dirtied);
         cache.queue_dirty(task, mapping);
         cache.wake_busy(&shown[..count]);
     }
@@ -537,7 +532,6 @@ impl<E: Env> Batch<'_, E> {
 /// A fresh frame for a part of a page: the rest of it is zero.
 fn zero_around<E: Env>(cache: &Cache<E>, busy: &Busy, part: Part) {
     let end = part.at + part.len;
-    let page = usize::try_from(PAGE_SIZE).expect("4096");
     cache.content().zero(busy, 0, part.at);
-    cache.content().zero(busy, end, page - end);
+    cache.content().zero(busy, end, PAGE_BYTES - end);
 }

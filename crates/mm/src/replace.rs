@@ -1,0 +1,59 @@
+//! A fresh frame in the place of a pinned one: pins are snapshots.
+
+use env::{Env, Task};
+use frames::{Busy, Content, Flags, FrameId, Slot, Tag};
+
+use crate::cache::Cache;
+use crate::mapping::Mapping;
+
+/// Puts `fresh` in the place of the pinned frame `old`, with a copy of its content. The new frame
+/// comes back busy, on no list, with whether the page was dirty.
+///
+/// A frame under writeback is not replaced: its write and the next one of the page could end in
+/// either order. The caller waits for that write first.
+///
+/// # Errors
+/// Gives `fresh` back if `old` is no longer pinned, under writeback, or not at that page any more.
+pub(crate) fn replace_pinned<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    page: u32,
+    old: FrameId,
+    fresh: FrameId,
+) -> Result<(Busy, bool), FrameId> {
+    let owner = mapping.owner(page);
+    let Ok(pin) = cache.table.try_pin(old, owner) else {
+        return Err(fresh);
+    };
+    let busy = cache.table.claim(fresh);
+    cache.table.adopt(&busy, owner);
+    cache.content().copy_frame(&busy, &pin);
+    let mut was_dirty = false;
+    let replaced = {
+        let mut token = mapping.token.lock(task);
+        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        let flags = cache.table.flags(old);
+        was_dirty |= flags.has(Flags::DIRTY);
+        // Off the list in the same step: whatever is on a list is cached.
+        let mut lru = cache.lru.lock(task);
+        let still = index.get(page) == Slot::Frame(old)
+            && !flags.has(Flags::WRITEBACK)
+            && cache.table.try_orphan(old);
+        if still {
+            debug_assert!(
+                !index.has_tag(page, Tag::Writeback),
+                "tags go with the frame"
+            );
+            lru.remove(old);
+            index.replace(page, fresh);
+        }
+        still
+    };
+    cache.unpin(pin);
+    if replaced {
+        Ok((busy, was_dirty))
+    } else {
+        Err(cache.table.disown(busy))
+    }
+}
