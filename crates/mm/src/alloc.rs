@@ -29,6 +29,9 @@ pub(crate) struct Memory {
     lists: Lock<Free>,
     /// Free frames, unpopulated ones included; a copy for looks without the lock.
     free: AtomicU32,
+    /// Chunks on their way to or from the system: on no list, but soon to be had. Changes under the
+    /// lock.
+    moving: AtomicU32,
     frames: u32,
     chunk: u32,
     pub(crate) marks: Watermarks,
@@ -53,6 +56,7 @@ impl Memory {
         Self {
             lists: Lock::new(LockClass::Free, Free { lists, absent }),
             free: AtomicU32::new(frames),
+            moving: AtomicU32::new(0),
             frames,
             chunk,
             marks,
@@ -75,9 +79,34 @@ impl Memory {
         if frames.is_empty() {
             return;
         }
-        self.lists.lock(context).lists.put_batch(frames);
         let count = u32::try_from(frames.len()).expect("fewer frames than a u32 counts");
-        self.free.fetch_add(count, Ordering::Relaxed);
+        {
+            // Counted under the lock: nobody may count off what is not counted yet.
+            let mut free = self.lists.lock(context);
+            free.lists.put_batch(frames);
+            self.free.fetch_add(count, Ordering::Relaxed);
+        }
+        self.wait.wake_all();
+    }
+
+    fn moving(&self) -> u32 {
+        self.moving.load(Ordering::Acquire)
+    }
+
+    /// A chunk without memory, to be given some: ends with `moved`.
+    fn take_absent(&self, free: &mut Free) -> Option<FrameId> {
+        let first = free.absent.pop()?;
+        self.moving.fetch_add(1, Ordering::AcqRel);
+        Some(first)
+    }
+
+    /// A chunk is where `put` puts it: whoever found nothing looks again.
+    fn moved(&self, context: &impl Context, put: impl FnOnce(&mut Free)) {
+        {
+            let mut free = self.lists.lock(context);
+            put(&mut free);
+            self.moving.fetch_sub(1, Ordering::AcqRel);
+        }
         self.wait.wake_all();
     }
 }
@@ -102,7 +131,7 @@ impl<E: Env> Cache<E> {
             let mut free = memory.lists.lock(task);
             let got = free.lists.try_take_batch(room, out);
             if got == 0 {
-                let Some(first) = free.absent.pop() else {
+                let Some(first) = memory.take_absent(&mut free) else {
                     break;
                 };
                 drop(free);
@@ -113,8 +142,8 @@ impl<E: Env> Cache<E> {
                     Err(error) => return Err(error),
                 }
             }
-            drop(free);
             memory.free.fetch_sub(got, Ordering::Relaxed);
+            drop(free);
             taken += got;
         }
         if u64::from(memory.free()) < memory.marks.low.0 {
@@ -141,6 +170,12 @@ impl<E: Env> Cache<E> {
             if taken > 0 {
                 return Ok(taken);
             }
+            if self.memory.moving() > 0 {
+                // Another task is just taking memory from the system, or giving it back.
+                self.wait_for_memory(task, |memory| memory.moving() > 0)?;
+                continue;
+            }
+            let cleaned = get(&self.totals.written);
             if reclaim::direct(task, self, CLUSTER) > Pages::ZERO {
                 hopeless = 0;
                 continue;
@@ -156,15 +191,28 @@ impl<E: Env> Cache<E> {
                     frames: Pages(u64::from(self.options.frames)),
                 });
             }
-            let floor = self.memory.marks.min.0;
-            let deadline = task.now() + LOOK_AGAIN;
-            let wakeup = task.wait_while(&self.memory.wait, Cause::Memory, Some(deadline), |_| {
-                u64::from(self.memory.free()) <= floor
-            });
-            if wakeup == Wakeup::Cancelled {
-                return Err(Error::Cancelled);
-            }
+            // Frames, or pages that can be freed now.
+            self.wait_for_memory(task, |memory| {
+                u64::from(memory.free()) <= memory.marks.min.0
+                    && get(&self.totals.written) == cleaned
+            })?;
         }
+    }
+
+    fn wait_for_memory(
+        &self,
+        task: &mut Task<'_, E>,
+        blocked: impl Fn(&Memory) -> bool,
+    ) -> Result<(), Error> {
+        let deadline = task.now() + LOOK_AGAIN;
+        let memory = &self.memory;
+        let wakeup = task.wait_while(&memory.wait, Cause::Memory, Some(deadline), |_| {
+            blocked(memory)
+        });
+        if wakeup == Wakeup::Cancelled {
+            return Err(Error::Cancelled);
+        }
+        Ok(())
     }
 
     fn ask_reclaim(&self) {
@@ -173,24 +221,25 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    /// Gives the chunk that begins at `first` its memory.
+    /// Gives the chunk that begins at `first` its memory; it came from `Memory::take_absent`.
     fn populate(&self, context: &impl Context, first: FrameId) -> Result<(), Error> {
         let memory = &self.memory;
         let count = memory.chunk.min(memory.frames - first.0);
         match self.content().populate(first) {
             Ok(()) => {
-                memory.lists.lock(context).lists.add_range(first, count);
+                memory.moved(context, |free| free.lists.add_range(first, count));
                 Ok(())
             }
             Err(error) => {
-                memory.lists.lock(context).absent.push(first);
+                memory.moved(context, |free| free.absent.push(first));
                 Err(Error::NoMemory { errno: error.errno })
             }
         }
     }
 
     pub(crate) fn populate_all(&self, context: &impl Context) -> Result<(), Error> {
-        while let Some(first) = { self.memory.lists.lock(context).absent.pop() } {
+        let memory = &self.memory;
+        while let Some(first) = { memory.take_absent(&mut memory.lists.lock(context)) } {
             self.populate(context, first)?;
         }
         Ok(())
@@ -210,10 +259,11 @@ impl<E: Env> Cache<E> {
             if free.absent.contains(&first) || !free.lists.try_remove_range(first, count) {
                 continue;
             }
+            memory.moving.fetch_add(1, Ordering::AcqRel);
             drop(free);
             // On neither list meanwhile, so nobody can have it. The frames still count as free.
             self.content().release(first);
-            memory.lists.lock(task).absent.push(first);
+            memory.moved(task, |free| free.absent.push(first));
             given += u64::from(count);
         }
         Pages(given)
