@@ -304,8 +304,9 @@ fn requeue<E: Env>(
     outcome: Outcome,
 ) {
     if get(&mapping.dirty) == 0 {
-        mapping.queued.store(false, Ordering::Release);
-        // A write between the look and the store saw `queued` and left the file to us.
+        // A write between the look and the swap saw `queued` and left the file to us. A swap, not
+        // a store: what that writer counted is seen below.
+        mapping.queued.swap(false, Ordering::AcqRel);
         if get(&mapping.dirty) == 0 || mapping.queued.swap(true, Ordering::AcqRel) {
             return;
         }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use env::{Cause, Env, IoClass, IoOp, Task, Wakeup};
 use frames::{Flags, FrameId, Tag};
-use policy::units::{Bytes, Pages};
+use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
 use crate::cache::Cache;
 use crate::flush::{Selection, write_pages};
@@ -241,9 +241,11 @@ fn settle_length<E: Env>(
     let result = if has_settled(mapping) {
         Ok(())
     } else {
-        // With writers kept out and nothing dirty, no write can be under way behind the new end.
-        write_and_wait(task, cache, mapping, 0, u32::MAX)
-            .and_then(|()| set_device_len(task, mapping, mapping.size()))
+        // With writers kept out, only a write of the last page can end behind the new end: the
+        // others may be dirty or on their way, and writers need not wait for them.
+        let last = u32::try_from(mapping.size() >> PAGE_SHIFT).expect("below FILE_MAX");
+        write_and_wait(task, cache, mapping, last, u32::MAX)
+            .and_then(|()| set_len(task, mapping, mapping.size(), true))
     };
     mapping.gate.open();
     result
@@ -278,10 +280,20 @@ pub(crate) fn set_device_len<E: Env>(
     mapping: &Mapping<E>,
     len: u64,
 ) -> Result<(), Error> {
+    set_len(task, mapping, len, false)
+}
+
+/// `at_rest`: no write that ends behind `len` is under way or can begin.
+fn set_len<E: Env>(
+    task: &mut Task<'_, E>,
+    mapping: &Mapping<E>,
+    len: u64,
+    at_rest: bool,
+) -> Result<(), Error> {
     // Before the call: writes sent from now on raise it again.
     let before = mapping.device_len.swap(len, Ordering::AcqRel);
     // A last page under writeback may make the object longer again as it ends.
-    let may_grow = before > len && mapping.writeback.load(Ordering::Acquire) > 0;
+    let may_grow = !at_rest && before > len && mapping.writeback.load(Ordering::Acquire) > 0;
     let op = IoOp::SetLen { len: Bytes(len) };
     let device = mapping.device.id;
     let result = io::call(
