@@ -45,6 +45,8 @@ pub struct Cache<E: Env> {
     page_queues: Vec<WaitQueue>,
     /// Tasks in any of `page_queues`; lets a release skip the look.
     page_waiters: AtomicU32,
+    /// No write is taken in any more; what was is still written.
+    pub(crate) closing: AtomicBool,
     pub(crate) stopping: AtomicBool,
     writers: AtomicU32,
 }
@@ -112,6 +114,7 @@ impl<E: Env> Cache<E> {
             totals: Totals::default(),
             page_queues: (0..PAGE_QUEUES).map(|_| WaitQueue::new()).collect(),
             page_waiters: AtomicU32::new(0),
+            closing: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             writers: AtomicU32::new(0),
             env,
@@ -236,12 +239,13 @@ impl<E: Env> Cache<E> {
         crate::sync::sync_all(task, self)
     }
 
-    /// Syncs, stops the flushers and the reclaimer. The cache takes no writes afterwards.
+    /// Takes no more writes, syncs, stops the flushers and the reclaimer.
     ///
     /// # Errors
     /// As `sync`; the tasks are stopped all the same.
     pub fn shutdown(self: &Arc<Self>, task: &mut Task<'_, E>) -> Result<(), Error> {
-        let synced = self.sync(task);
+        self.closing.store(true, Ordering::SeqCst);
+        let synced = self.let_writers_out(task).and_then(|()| self.sync(task));
         self.stopping.store(true, Ordering::Release);
         let devices = self.devices.lock(task).clone();
         for device in devices {
@@ -251,6 +255,16 @@ impl<E: Env> Cache<E> {
         self.memory.reclaim_wait.wake_all();
         self.memory.wait.wake_all();
         synced
+    }
+
+    /// Waits for the writes that came before `closing`: the sync after it is to cover them.
+    fn let_writers_out(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        let files: Vec<_> = self.files.lock(task).iter().flatten().cloned().collect();
+        for mapping in files {
+            mapping.gate.shut(task)?;
+            mapping.gate.open();
+        }
+        Ok(())
     }
 
     /// Levels and totals.

@@ -116,9 +116,6 @@ pub(crate) fn write<E: Env>(
             end: Bytes(offset.0.saturating_add(len)),
         });
     };
-    if cache.stopping.load(Ordering::Acquire) {
-        return Err(Error::Cancelled);
-    }
     mapping.device.admit(task, &mut writer.seen)?;
     let began = task.now();
     task.did(Work::Call, 1);
@@ -138,6 +135,11 @@ pub(crate) fn write<E: Env>(
         settle_cut(task, mapping)?;
         let from = usize::try_from(at - offset.0).expect("an offset into the caller's data");
         mapping.gate.enter(task)?;
+        // Behind the gate: a shutdown waits for whoever went in before.
+        if cache.closing.load(Ordering::SeqCst) {
+            mapping.gate.leave();
+            return Err(Error::Cancelled);
+        }
         if mapping.allocated.load(Ordering::Acquire) < stop
             || mapping.cut_owed.load(Ordering::Acquire)
         {

@@ -1,0 +1,147 @@
+//! What a hostile reader of the code went for: one test for each way in that once worked.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::{Disk, World, data, world};
+use env::{Cause, Event, ObjectId, Wakeup};
+use lab::{CostTable, EventKind, Lab, Options as LabOptions, Record, Sector};
+use mm::{DeviceOptions, Options};
+use policy::dirty::{DeviceIndex, Threshold};
+use policy::units::{Bytes, Nanos, Pages};
+
+const MIB: u64 = 1 << 20;
+
+/// A writer that appends to a file is not kept out of it while somebody else's sync writes back
+/// what is dirty.
+#[test]
+fn a_sync_that_settles_the_length_does_not_keep_writers_out_for_long() {
+    let mut world = world(65536, 16 * MIB).limits(16384, 8192);
+    let longest = world.run(0, |task, cache, file| {
+        let over = Arc::new(AtomicBool::new(false));
+        let writing = {
+            let (file, over) = (Arc::clone(file), Arc::clone(&over));
+            let cache = Arc::clone(cache);
+            env::spawn(task.env(), "appender", move |task| {
+                let mut writer = cache.writer();
+                let chunk = vec![Sector(7); 2047];
+                let mut at = 0;
+                let mut longest = Nanos::ZERO;
+                while !over.load(Ordering::Relaxed) {
+                    let began = task.now();
+                    file.write(task, &mut writer, Bytes(at), &chunk).unwrap();
+                    longest = longest.max(task.now().since(began));
+                    at += 2047 * 512;
+                }
+                longest
+            })
+        };
+        for _ in 0..5 {
+            task.sleep(Cause::Think, Nanos::millis(3_000));
+            file.sync(task).unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+        writing.join(task).unwrap()
+    });
+    assert!(longest <= Nanos::millis(400), "{longest:?}");
+}
+
+/// Whoever waits for memory is woken when pages have become clean, not by its safety net.
+#[test]
+fn a_writer_without_memory_goes_on_as_soon_as_pages_are_clean() {
+    const WRITERS: u32 = 4;
+    let lab = Lab::new(LabOptions {
+        cpus: 2,
+        hz: 1000,
+        seed: 1,
+        frames: 1024,
+        costs: CostTable::zero(),
+        record: Record::NONE.with(EventKind::Waited),
+    });
+    let disk = Disk::new(&lab, 16 * MIB);
+    let mut options = Options::new(1024, 2);
+    options.dirty.dirty = Threshold::Pages(Pages(100_000));
+    options.dirty.background = Threshold::Pages(Pages(50_000));
+    let mut world = World {
+        lab,
+        disk,
+        options,
+        device: DeviceOptions::default(),
+    };
+    world.run(0, |task, cache, file| {
+        let writing: Vec<_> = (0..WRITERS)
+            .map(|number| {
+                let (file, cache) = (Arc::clone(file), Arc::clone(cache));
+                env::spawn(task.env(), "writer", move |task| {
+                    let mut writer = cache.writer();
+                    for round in 0..1000 {
+                        let page = (round * WRITERS + number) * 4;
+                        let offset = Bytes(u64::from(page) * 4096);
+                        file.write(task, &mut writer, offset, &data(page, 4, 1))
+                            .unwrap();
+                    }
+                })
+            })
+            .collect();
+        for writer in writing {
+            writer.join(task).unwrap();
+        }
+    });
+    let mut waits = 0;
+    for recorded in world.lab.take_events() {
+        if let Event::Waited { cause, wakeup, .. } = recorded.event
+            && cause == Cause::Memory
+        {
+            waits += 1;
+            assert_ne!(wakeup, Wakeup::TimedOut, "after {waits} waits");
+        }
+    }
+    assert!(waits > 10, "only {waits} waits: nothing was tried");
+}
+
+/// What a write was told is in the file when the shutdown beside it says Ok.
+#[test]
+fn a_write_beside_a_shutdown_is_written_or_refused() {
+    let mut world = world(16384, 16 * MIB).limits(8192, 8192);
+    let disk = Arc::clone(&world.disk);
+    world.run(0, move |task, cache, file| {
+        // Synced after the first file, for a second.
+        let other = cache
+            .open(task, DeviceIndex(0), ObjectId(2), Bytes(0))
+            .unwrap();
+        let mut writer = cache.writer();
+        for mib in 0..16 {
+            let offset = Bytes(u64::from(mib) * MIB);
+            other
+                .write(task, &mut writer, offset, &data(mib * 256, 256, 1))
+                .unwrap();
+        }
+        let writing = {
+            let (file, cache) = (Arc::clone(file), Arc::clone(cache));
+            env::spawn(task.env(), "writer", move |task| {
+                let mut writer = cache.writer();
+                let mut acknowledged = 0;
+                for page in 0..4000u32 {
+                    let offset = Bytes(u64::from(page) * 4096);
+                    if file
+                        .write(task, &mut writer, offset, &data(page, 1, 1))
+                        .is_err()
+                    {
+                        break;
+                    }
+                    acknowledged += 1;
+                    task.sleep(Cause::Think, Nanos::millis(1));
+                }
+                acknowledged
+            })
+        };
+        task.sleep(Cause::Think, Nanos::millis(50));
+        cache.shutdown(task).unwrap();
+        let acknowledged = writing.join(task).unwrap();
+        let state = disk.state();
+        let written = state.pages.keys().filter(|(object, _)| *object == 1);
+        assert_eq!(written.count(), acknowledged);
+    });
+}
