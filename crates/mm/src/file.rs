@@ -32,6 +32,15 @@ impl<E: Env> File<E> {
         }
     }
 
+    /// Another handle of the same file, told of the errors from now on.
+    #[must_use]
+    pub fn another(&self) -> Arc<Self> {
+        Arc::new(Self::new(
+            Arc::clone(&self.cache),
+            Arc::clone(&self.mapping),
+        ))
+    }
+
     /// Its true length.
     pub fn len(&self) -> Bytes {
         Bytes(self.mapping.size())

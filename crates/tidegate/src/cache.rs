@@ -11,6 +11,7 @@ use os::{FileDevice, ThreadEnv};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Pages};
 
+use crate::opened::{Entry, FileKey, Opened};
 use crate::stats::Waits;
 use crate::{Builder, Error, File, Stats, Writer};
 
@@ -29,6 +30,7 @@ pub(crate) struct Inner {
     /// By the system's number of the file system or block device: a disk of its own, with its own
     /// share of the dirty limit and its own flusher.
     disks: Mutex<BTreeMap<u64, Disk>>,
+    pub(crate) opened: Opened,
 }
 
 #[derive(Clone)]
@@ -116,33 +118,127 @@ impl Cache {
                 limit,
                 device,
                 disks,
+                opened: Opened::default(),
             }),
         })
     }
 
     /// Opens a file or a block device. While it is open, its content belongs to the cache: nobody
-    /// else should write it, and it should be open once.
+    /// else should write it. Opened again, under whatever name, it is the same file with the same
+    /// pages, also after all its handles were dropped.
     ///
     /// # Errors
-    /// `System` (the path, the reason), `Cache` (more files than there is room for).
+    /// `System` (the path, the reason; busy: it is open for reading only), `Cache` (more files than
+    /// there is room for).
     pub fn open(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, Error> {
         let path = path.as_ref();
+        match self.try_open(path, options) {
+            // Files that were dropped hold places, and descriptors of the system.
+            Err(error) if is_out_of_places(&error) && self.end_dropped() > 0 => {
+                self.try_open(path, options)
+            }
+            opened => opened,
+        }
+    }
+
+    fn try_open(&self, path: &Path, options: OpenOptions) -> Result<File, Error> {
+        loop {
+            let key = FileKey::of(path);
+            let mut entries = self.inner.opened.lock(key);
+            let known = key.and_then(|key| Some((key, entries.get_mut(&key)?)));
+            let Some((key, entry)) = known else {
+                let (key, entry) = self.open_new(path, options)?;
+                let file = File::new(self.clone(), key, &entry, Arc::clone(&entry.inner));
+                entries.insert(key, entry);
+                return Ok(file);
+            };
+            if entry.read_only && !options.inner.read_only {
+                let is_free = entry.handles == 0;
+                drop(entries);
+                if is_free && self.end(key) {
+                    continue;
+                }
+                return Err(Error::System(os::OsError::Open {
+                    path: path.into(),
+                    errno: BUSY,
+                }));
+            }
+            let inner = match entry.handles {
+                0 => Arc::clone(&entry.inner),
+                _ => entry.inner.another(),
+            };
+            entry.handles += 1;
+            let file = File::new(self.clone(), key, entry, inner);
+            drop(entries);
+            return Self::opened_again(path, options, file);
+        }
+    }
+
+    fn open_new(&self, path: &Path, options: OpenOptions) -> Result<(FileKey, Entry), Error> {
         let disk = self.disk_of(path)?;
         let (object, len) = disk.files.open(path, options.inner)?;
-        let mut task = self.inner.env.enter();
-        let opened = self.inner.mm.open(&mut task, disk.index, object, len);
-        match opened {
-            Ok(file) => {
-                if let Some(len) = options.inner.preallocate {
-                    file.assume_allocated(len);
-                }
-                Ok(File::new(self.clone(), disk, object, file))
-            }
+        let opened = FileKey::of(path)
+            .ok_or_else(|| {
+                // Removed or renamed at this very moment.
+                Error::System(os::OsError::Open {
+                    path: path.into(),
+                    errno: NO_ENTRY,
+                })
+            })
+            .and_then(|key| {
+                let mut task = self.inner.env.enter();
+                let file = self.inner.mm.open(&mut task, disk.index, object, len)?;
+                Ok((key, file))
+            });
+        let (key, file) = match opened {
+            Ok(opened) => opened,
             Err(error) => {
                 disk.files.close(object);
-                Err(error.into())
+                return Err(error);
             }
+        };
+        if let Some(len) = options.inner.preallocate {
+            file.assume_allocated(len);
         }
+        Ok((key, Entry::new(disk, object, file, options.inner.read_only)))
+    }
+
+    /// What the options ask for beyond opening, of a file that is open.
+    fn opened_again(path: &Path, options: OpenOptions, file: File) -> Result<File, Error> {
+        let options = options.inner;
+        if options.truncate && !options.read_only {
+            file.set_len(0)?;
+        }
+        if options.preallocate.is_some() {
+            let plain = os::OpenOptions {
+                truncate: false,
+                ..options
+            };
+            file.preallocate(path, plain)?;
+        }
+        Ok(file)
+    }
+
+    /// Writes back and closes the files that have no handle; answers how many that were.
+    fn end_dropped(&self) -> usize {
+        let dropped = self.inner.opened.dropped();
+        dropped.into_iter().filter(|key| self.end(*key)).count()
+    }
+
+    /// Writes a file without handles back and closes it.
+    fn end(&self, key: FileKey) -> bool {
+        let opened = &self.inner.opened;
+        let Some(entry) = opened.begin_end(key, 0) else {
+            return false;
+        };
+        let mut task = self.inner.env.enter();
+        let is_closed = entry.inner.close(&mut task).is_ok();
+        if is_closed {
+            opened.end(key);
+        } else {
+            opened.keep(key);
+        }
+        is_closed
     }
 
     /// The disk that a path is on.
@@ -240,6 +336,20 @@ impl Drop for Inner {
             let _ = self.mm.shutdown(&mut task);
         }
         self.env.shutdown();
+    }
+}
+
+/// EBUSY, ENOENT, ENFILE, EMFILE.
+const BUSY: i32 = 16;
+const NO_ENTRY: i32 = 2;
+const NO_DESCRIPTORS: [i32; 2] = [23, 24];
+
+/// Whether files that are closed would help.
+fn is_out_of_places(error: &Error) -> bool {
+    match error {
+        Error::Cache(mm::Error::TooMany { what, .. }) => *what == "files",
+        Error::System(os::OsError::Open { errno, .. }) => NO_DESCRIPTORS.contains(errno),
+        _ => false,
     }
 }
 

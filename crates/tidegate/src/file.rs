@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::{Arc, Mutex, TryLockError};
 
 use env::ObjectId;
@@ -10,6 +11,7 @@ use os::ThreadEnv;
 use policy::units::Bytes;
 
 use crate::cache::Disk;
+use crate::opened::{Entry, FileKey};
 use crate::writer::with_own;
 use crate::{Cache, Error, Writer};
 
@@ -17,6 +19,9 @@ use crate::{Cache, Error, Writer};
 /// written in the background; `close` says whether that worked.
 pub struct File {
     cache: Cache,
+    key: FileKey,
+    /// It is out of the cache: nothing is left to let go.
+    ended: bool,
     disk: Disk,
     object: ObjectId,
     inner: Arc<mm::File<ThreadEnv>>,
@@ -28,14 +33,16 @@ pub struct File {
 impl File {
     pub(crate) fn new(
         cache: Cache,
-        disk: Disk,
-        object: ObjectId,
+        key: FileKey,
+        entry: &Entry,
         inner: Arc<mm::File<ThreadEnv>>,
     ) -> Self {
         Self {
             cache,
-            disk,
-            object,
+            key,
+            ended: false,
+            disk: entry.disk.clone(),
+            object: entry.object,
             inner,
             reader: Mutex::new(Reader::default()),
         }
@@ -157,39 +164,74 @@ impl File {
             .sync_range(&mut task, Bytes(offset), Bytes(len))?)
     }
 
-    /// Syncs the file and takes it out of the cache.
+    /// Takes space for the file at `path`, which is this one.
+    pub(crate) fn preallocate(&self, path: &Path, options: os::OpenOptions) -> Result<(), Error> {
+        let (object, _) = self.disk.files.open(path, options)?;
+        self.disk.files.close(object);
+        if let Some(len) = options.preallocate {
+            self.inner.assume_allocated(len);
+        }
+        Ok(())
+    }
+
+    /// Syncs the file and, with its last handle, takes it out of the cache.
     ///
     /// # Errors
     /// As `sync`. The error holds the file: it is still open and has lost nothing.
-    pub fn close(self) -> Result<(), CloseError> {
+    pub fn close(mut self) -> Result<(), CloseError> {
+        let opened = &self.cache.inner.opened;
         let closed = {
             let mut task = self.cache.inner.env.enter();
-            self.inner.close(&mut task)
-        };
-        match closed {
-            Ok(()) => {
-                self.disk.files.close(self.object);
-                Ok(())
+            if opened.begin_end(self.key, 1).is_some() {
+                let closed = self.inner.close(&mut task);
+                match closed {
+                    Ok(()) => {
+                        opened.end(self.key);
+                        self.ended = true;
+                    }
+                    Err(_) => opened.keep(self.key),
+                }
+                closed
+            } else {
+                self.inner.sync(&mut task)
             }
-            Err(error) => Err(CloseError {
-                file: Box::new(self),
-                error: error.into(),
-            }),
-        }
+        };
+        closed.map_err(|error| CloseError {
+            file: Box::new(self),
+            error: error.into(),
+        })
     }
 
     /// Takes the file out of the cache without writing what is dirty: for a file that is about to
-    /// be removed.
+    /// be removed. While it has other handles, only this one goes.
     ///
     /// # Errors
     /// `Closed`.
-    pub fn discard(self) -> Result<(), Error> {
-        {
-            let mut task = self.cache.inner.env.enter();
-            self.inner.discard(&mut task)?;
+    pub fn discard(mut self) -> Result<(), Error> {
+        let opened = &self.cache.inner.opened;
+        if opened.begin_end(self.key, 1).is_none() {
+            return Ok(());
         }
-        self.disk.files.close(self.object);
-        Ok(())
+        let discarded = {
+            let mut task = self.cache.inner.env.enter();
+            self.inner.discard(&mut task)
+        };
+        match discarded {
+            Ok(()) => {
+                opened.end(self.key);
+                self.ended = true;
+            }
+            Err(_) => opened.keep(self.key),
+        }
+        Ok(discarded?)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.cache.inner.opened.let_go(self.key);
+        }
     }
 }
 

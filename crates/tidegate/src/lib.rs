@@ -43,6 +43,7 @@ mod builder;
 mod cache;
 mod error;
 mod file;
+mod opened;
 mod stats;
 mod writer;
 
