@@ -59,6 +59,20 @@ impl Verdict {
     }
 }
 
+/// Whether any band is of rows and columns that will be run.
+#[must_use]
+pub fn any_applies(scenario: &Scenario, rows: &[String], columns: &[String]) -> bool {
+    scenario.expects.iter().any(|expect| {
+        let ran = |name: &String| columns.contains(name);
+        let row = expect.cases.is_empty()
+            || expect
+                .cases
+                .iter()
+                .any(|case| rows.contains(case.get_ref()));
+        row && ran(expect.policy.get_ref()) && expect.vs.as_ref().is_none_or(|vs| ran(vs.get_ref()))
+    })
+}
+
 /// All bands in all of their rows. `columns`: those that were run.
 #[must_use]
 pub fn judge(scenario: &Scenario, outcomes: &[Outcome], columns: &[String]) -> Vec<Verdict> {
@@ -186,6 +200,21 @@ mod tests {
             mirrored.iter().filter(|verdict| !verdict.holds()).count(),
             5
         );
+    }
+
+    #[test]
+    fn a_band_applies_where_its_row_and_both_of_its_columns_are_run() {
+        let (dd, _) = Scenario::load(experiments::by_name("dd").unwrap(), &[]).unwrap();
+        let names = |names: &[&str]| {
+            names
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect::<Vec<_>>()
+        };
+        let both = names(&["linux-2.6.36", "p1"]);
+        assert!(any_applies(&dd, &names(&["ext4"]), &both));
+        assert!(!any_applies(&dd, &names(&["nfs"]), &both));
+        assert!(!any_applies(&dd, &names(&["ext4"]), &names(&["p1"])));
     }
 
     #[test]

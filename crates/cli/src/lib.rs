@@ -27,3 +27,4 @@ pub mod scenario;
 pub mod stats;
 pub mod table;
 pub mod terminal;
+pub mod trial;

@@ -3,12 +3,15 @@
 //! All are brought back to scale 1: rates and CPU times are divided by the run's scale (fewer pages
 //! at proportionally slower devices take the same time; experiments.md A6).
 //!
-//! Pauses. One pause is one stay in `balance_dirty_pages`, with all its naps: that is what the
-//! published traces print. *Steady state* begins halfway between a run's first and last pause
-//! longer than zero; a stay that ends without sleep counts as a zero pause there. `pause_*` metrics
-//! are of steady state, except `pause_max_ms`, which is of the whole run.
+//! Pauses. One pause is one line of the trace of `balance_dirty_pages` as the original of the law
+//! prints it (`BalanceTrace::line`). 2.6.36 prints a line a call with all its naps together, which is
+//! zero for a call that did not nap. The patch of p1 prints a line where it sleeps: it cannot print
+//! a zero, however many calls went through without a pause. 6.12 prints a line a pause, and one of
+//! zero for a pause too short to take. *Steady state* begins halfway between a run's first and last
+//! pause longer than zero. `pause_*` metrics are of steady state, except `pause_max_ms`, which is of
+//! the whole run.
 
-use crate::outcome::{Outcome, Pause};
+use crate::outcome::{Job, Outcome, Pause};
 use crate::stats::Better;
 
 /// A metric's name, unit and direction.
@@ -43,7 +46,7 @@ const fn metric(
 }
 
 /// All metrics.
-pub const METRICS: [Metric; 22] = [
+pub const METRICS: [Metric; 25] = [
     metric(
         "real",
         "s",
@@ -92,7 +95,7 @@ pub const METRICS: [Metric; 22] = [
         "pauses",
         "",
         Better::Lower,
-        "stays in balance_dirty_pages that slept",
+        "trace lines of balance_dirty_pages with a pause",
         |o| {
             Some(count(
                 o.pauses.iter().filter(|pause| pause.slept_ms > 0.0).count(),
@@ -144,7 +147,7 @@ pub const METRICS: [Metric; 22] = [
         "pause_zero_share",
         "",
         Better::Lower,
-        "stays without sleep in steady state",
+        "trace lines with a pause of zero, in steady state (p1 prints none)",
         zeros,
     ),
     metric(
@@ -237,6 +240,27 @@ pub const METRICS: [Metric; 22] = [
         Better::Lower,
         "dirty + writeback / limit, in steady state",
         level,
+    ),
+    metric(
+        "level_end",
+        "",
+        Better::Lower,
+        "dirty + writeback / limit, in the last third of the time in which all heavy writers write",
+        level_end,
+    ),
+    metric(
+        "newcomer_free_s",
+        "s",
+        Better::Higher,
+        "from the start of the last heavy writer to its first pause",
+        newcomer_free,
+    ),
+    metric(
+        "newcomer_share",
+        "",
+        Better::Higher,
+        "part of all bytes that the last heavy writer writes in its first 5 s",
+        newcomer_share,
     ),
     metric(
         "written_mb",
@@ -334,17 +358,30 @@ fn zeros(outcome: &Outcome) -> Option<f64> {
     (all > 0).then(|| count(zero) / count(all))
 }
 
+fn heavy(outcome: &Outcome) -> impl Iterator<Item = &Job> {
+    outcome.jobs.iter().filter(|job| job.is_heavy)
+}
+
+/// Beginning and end of the time in which all heavy writers write; `None`: there is none.
+fn common_time(outcome: &Outcome) -> Option<(f64, f64)> {
+    let began = largest(heavy(outcome).map(|job| job.began_s))?;
+    let ended = smallest(heavy(outcome).map(|job| job.moved_s))?;
+    (began < ended).then_some((began, ended))
+}
+
+/// The last third of that time.
+fn last_third(outcome: &Outcome) -> Option<core::ops::Range<f64>> {
+    let (began, ended) = common_time(outcome)?;
+    Some(ended - (ended - began) / 3.0..ended)
+}
+
 /// Jain's index over the time in which all heavy writers write, from that part of it on.
 fn fairness(outcome: &Outcome, from: f64) -> Option<f64> {
-    let heavy: Vec<_> = outcome.jobs.iter().filter(|job| job.is_heavy).collect();
+    let heavy: Vec<_> = heavy(outcome).collect();
     if heavy.len() < 2 {
         return None;
     }
-    let began = heavy.iter().map(|job| job.began_s).fold(0.0, f64::max);
-    let ended = heavy
-        .iter()
-        .map(|job| job.moved_s)
-        .fold(f64::INFINITY, f64::min);
+    let (began, ended) = common_time(outcome)?;
     // Whole seconds only: the bytes are counted per second.
     let first = (began + (ended - began) * from).ceil();
     let seconds = (ended.floor() - first).max(0.0);
@@ -369,7 +406,58 @@ fn level(outcome: &Outcome) -> Option<f64> {
         .filter(|level| level.at_s >= from && level.limit > 0.0 && level.dirty > 0.0)
         .map(|level| (level.dirty + level.writeback) / level.limit)
         .collect();
-    (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / count(shares.len()))
+    mean(&shares)
+}
+
+fn level_end(outcome: &Outcome) -> Option<f64> {
+    let time = last_third(outcome)?;
+    let levels = outcome.levels.iter();
+    let levels = levels.filter(|level| time.contains(&level.at_s) && level.limit > 0.0);
+    let shares: Vec<f64> = levels
+        .map(|level| (level.dirty + level.writeback) / level.limit)
+        .collect();
+    mean(&shares)
+}
+
+/// The heavy writer that began last, when another had begun before it.
+fn newcomer(outcome: &Outcome) -> Option<&Job> {
+    let last = heavy(outcome).max_by(|a, b| a.began_s.total_cmp(&b.began_s))?;
+    heavy(outcome)
+        .any(|job| job.began_s < last.began_s)
+        .then_some(last)
+}
+
+/// A newcomer's pauses are those of a writer that had printed nothing before it began.
+fn newcomer_free(outcome: &Outcome) -> Option<f64> {
+    let began = newcomer(outcome)?.began_s;
+    let is_new = |line: &&Pause| {
+        let mut before = outcome.pauses.iter().filter(|old| old.at_s < began);
+        !before.any(|old| old.writer == line.writer)
+    };
+    let paused = |line: &&Pause| line.at_s >= began && line.slept_ms > 0.0;
+    let first = outcome.pauses.iter().filter(paused).find(is_new)?;
+    // 2.6.36 prints after the pause.
+    let asleep_s = if first.printed_after {
+        first.slept_ms / 1e3
+    } else {
+        0.0
+    };
+    Some(first.at_s - asleep_s - began)
+}
+
+fn newcomer_share(outcome: &Outcome) -> Option<f64> {
+    let newcomer = newcomer(outcome)?;
+    let (first, seconds) = (newcomer.began_s.floor(), 5.0);
+    let bytes = |job: &Job| -> f64 {
+        let skipped = job.per_second.iter().skip(index(first));
+        skipped.take(index(seconds)).sum()
+    };
+    let all: f64 = heavy(outcome).map(bytes).sum();
+    (all > 0.0).then(|| bytes(newcomer) / all)
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / count(values.len()))
 }
 
 fn largest(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -397,7 +485,7 @@ fn index(seconds: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Job;
+    use crate::outcome::Level;
 
     fn with_pauses(pauses: &[(f64, f64)]) -> Outcome {
         let pauses = pauses
@@ -477,6 +565,76 @@ mod tests {
         };
         assert_eq!(value("jain", &outcome), Some(1.0));
         assert!((jain(&[1.0, 0.0]) - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_end_of_a_run_is_the_last_third_of_the_common_time() {
+        let job = |began_s, moved_s| Job {
+            is_heavy: true,
+            began_s,
+            moved_s,
+            ..Job::default()
+        };
+        let level = |at_s, dirty| Level {
+            at_s,
+            dirty,
+            writeback: 10.0,
+            limit: 100.0,
+            ..Level::default()
+        };
+        let outcome = Outcome {
+            jobs: vec![job(0.0, 100.0), job(10.0, 40.0)],
+            levels: vec![
+                level(29.0, 90.0),
+                level(31.0, 70.0),
+                level(39.0, 80.0),
+                level(41.0, 0.0),
+            ],
+            ..Outcome::default()
+        };
+        assert!((value("level_end", &outcome).unwrap() - 0.85).abs() < 1e-9);
+        assert_eq!(value("level_end", &with_pauses(&[])), None);
+    }
+
+    #[test]
+    fn a_newcomer_is_free_until_its_own_first_pause() {
+        let job = |began_s, per_second: f64| Job {
+            is_heavy: true,
+            began_s,
+            moved_s: 20.0,
+            per_second: (0..20)
+                .map(|at| {
+                    if f64::from(at) < began_s {
+                        0.0
+                    } else {
+                        per_second
+                    }
+                })
+                .collect(),
+            ..Job::default()
+        };
+        let line = |at_s, writer, slept_ms| Pause {
+            at_s,
+            writer,
+            slept_ms,
+            ..Pause::default()
+        };
+        let mut outcome = Outcome {
+            jobs: vec![job(0.0, 1.0), job(10.0, 3.0)],
+            pauses: vec![
+                line(1.0, 0, 8.0),
+                line(10.5, 0, 8.0),
+                line(11.0, 1, 0.0),
+                line(12.0, 1, 500.0),
+            ],
+            ..Outcome::default()
+        };
+        assert_eq!(value("newcomer_free_s", &outcome), Some(2.0));
+        assert_eq!(value("newcomer_share", &outcome), Some(0.75));
+        outcome.pauses[3].printed_after = true;
+        assert_eq!(value("newcomer_free_s", &outcome), Some(1.5));
+        outcome.jobs[1].began_s = 0.0;
+        assert_eq!(value("newcomer_free_s", &outcome), None);
     }
 
     #[test]

@@ -60,16 +60,17 @@ pub struct Job {
     pub call_lengths: Vec<(f64, u64)>,
 }
 
-/// One stay in `balance_dirty_pages`.
+/// One line of the trace of `balance_dirty_pages`, as the original of the law would print it: a pause
+/// of p1 and 6.12, a whole call of 2.6.36.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pause {
-    /// When it ended its last decision.
+    /// When it was printed: before the sleep under p1 and 6.12, after it under 2.6.36.
     pub at_s: f64,
     /// Which task.
     pub task: u32,
     /// Which writer handle.
     pub writer: u32,
-    /// All its naps together.
+    /// The pause it prints: of 2.6.36 all naps of the call together.
     pub slept_ms: f64,
     /// The longest nap.
     pub longest_ms: f64,
@@ -77,7 +78,7 @@ pub struct Pause {
     pub dirtied: f64,
     /// Pages the writer wrote back itself.
     pub written: f64,
-    /// The device's dirty + writeback pages at the end.
+    /// The device's dirty + writeback pages then.
     pub device_dirty: f64,
     /// The device's limit then.
     pub device_limit: f64,
@@ -85,6 +86,8 @@ pub struct Pause {
     pub task_ratelimit: f64,
     /// It waited for a device without progress.
     pub stalled: bool,
+    /// Its line is printed at its end, not at its beginning.
+    pub printed_after: bool,
 }
 
 /// Levels at one moment, in pages.

@@ -67,6 +67,10 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     let world = world(arguments, &files)?;
     stop_at_interrupt(&stop, &files);
     let cells = cells(&scenario, &columns, &world);
+    let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+    if arguments.check {
+        refuse_empty_check(&scenario, &cells, &names)?;
+    }
     let replicas = *scenario.run.replicas.get_ref();
     let orders = run::orders(&cells, replicas, scenario.run.seed);
     // Made before the work, so that a folder that cannot be made does not cost the results.
@@ -91,7 +95,6 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
             Some(Ok(_)) | None => {}
         }
     }
-    let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
     let about = about(&scenario, &source, &world);
     let verdicts = finish(&scenario, &about, &outcomes, &names, &folder)?;
     if stop.is_raised() {
@@ -135,9 +138,40 @@ fn finish(
     Ok(verdicts)
 }
 
+/// A check that can judge nothing is a mistake, told before the work.
+fn refuse_empty_check(
+    scenario: &Scenario,
+    cells: &[Cell],
+    columns: &[String],
+) -> Result<(), Trouble> {
+    let rows: Vec<String> = cells.iter().map(|cell| cell.case.clone()).collect();
+    if expect::any_applies(scenario, &rows, columns) {
+        return Ok(());
+    }
+    let name = scenario.name.get_ref();
+    Err(Trouble::Usage(if scenario.expects.is_empty() {
+        format!("--check: `{name}` has no [[expect]] bands to judge; add some or leave --check out")
+    } else {
+        format!(
+            "--check: no band of `{name}` is about the rows and columns {}; choose others with \
+             --policy or leave --check out",
+            [rows_once(&rows), columns.to_vec()].concat().join(", ")
+        )
+    }))
+}
+
+fn rows_once(rows: &[String]) -> Vec<String> {
+    let mut once: Vec<String> = Vec::new();
+    for row in rows {
+        if !once.contains(row) {
+            once.push(row.clone());
+        }
+    }
+    once
+}
+
 /// Names every band that does not hold.
 fn check(verdicts: &[Verdict]) -> u8 {
-    let judged = verdicts.iter().filter(|verdict| !verdict.skipped).count();
     let failed: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.holds()).collect();
     for verdict in &failed {
         terminal::complain(&format!(
@@ -145,11 +179,6 @@ fn check(verdicts: &[Verdict]) -> u8 {
             verdict.line(),
             verdict.source
         ));
-    }
-    if judged == 0 {
-        terminal::complain(
-            "tidegate: --check: no band applies to the rows and columns that were run",
-        );
     }
     if failed.is_empty() { OK } else { FAILED }
 }

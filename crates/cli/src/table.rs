@@ -150,7 +150,8 @@ impl Table {
             let _ = write!(line, "{:>FIELD$}{:11}", "NA", "");
             return;
         };
-        let _ = write!(line, "{value:FIELD$.precision$}");
+        let shown = unsigned_zero(value, precision);
+        let _ = write!(line, "{shown:FIELD$.precision$}");
         let Some(base) = base.filter(|base| !base.is_nan()) else {
             let _ = write!(line, "{:11}", "");
             return;
@@ -161,6 +162,16 @@ impl Table {
             " {open}{:7.2}%{close}",
             percent(base, value, direction)
         );
+    }
+}
+
+/// The value, or zero when it would be printed as minus zero.
+fn unsigned_zero(value: f64, precision: usize) -> f64 {
+    let digits = i32::try_from(precision).unwrap_or(i32::MAX);
+    if value.abs() * 10_f64.powi(digits) < 0.5 {
+        0.0
+    } else {
+        value
     }
 }
 
@@ -191,7 +202,7 @@ impl Monitor {
             for value in values {
                 let field = self.field;
                 let _ = match value {
-                    Some(value) => write!(text, "{value:field$.2}"),
+                    Some(value) => write!(text, "{:field$.2}", unsigned_zero(*value, 2)),
                     None => write!(text, "{:>field$}", "NA"),
                 };
             }
@@ -274,6 +285,22 @@ Stddev    mmap-12      1.0000 (   0.00%)      1.0000 (   0.00%)      6.0000 (-50
             duration.render(),
             "Duration System       100.00       11.00\nDuration Elapsed        2.00          NA\n"
         );
+    }
+
+    #[test]
+    fn nothing_is_printed_as_minus_zero() {
+        let rows = vec![(
+            "User".to_owned(),
+            vec![Some(-0.0), Some(-0.004), Some(-0.006)],
+        )];
+        let duration = Monitor {
+            kind: "Duration",
+            field: 8,
+            rows,
+        };
+        assert_eq!(duration.render(), "Duration User    0.00    0.00   -0.01\n");
+        assert_eq!(unsigned_zero(0.5, 0).to_bits(), 0.5_f64.to_bits());
+        assert_eq!(unsigned_zero(-0.0, 4).to_bits(), 0.0_f64.to_bits());
     }
 
     #[test]

@@ -149,6 +149,25 @@ fn results_do_not_depend_on_how_many_run_side_by_side_nor_on_the_columns_chosen(
 }
 
 #[test]
+fn a_check_that_would_judge_nothing_is_refused_before_the_work() {
+    let folder = folder("no-band");
+    small(&folder, SMALL.split("[[expect]]").next().unwrap());
+    let (status, _, err) = run(&folder, &["run", "small.toml", "--check"]);
+    assert_eq!(status, 2, "{err}");
+    assert!(err.contains("`small` has no [[expect]] bands"), "{err}");
+    small(&folder, SMALL);
+    let arguments = ["run", "small.toml", "--check", "--policy", "linux-2.6.36"];
+    let (status, _, err) = run(&folder, &arguments);
+    assert_eq!(status, 2, "{err}");
+    assert!(
+        err.contains("no band of `small` is about the rows and columns small, linux-2.6.36"),
+        "{err}"
+    );
+    assert!(!folder.join("results").exists(), "nothing was run");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn a_band_that_does_not_hold_is_named_and_is_status_1() {
     let folder = folder("band");
     small(&folder, SMALL);

@@ -86,7 +86,7 @@ fn pauses(case: &str, runs: &[&Outcome]) -> Figure {
         y_label: "pause (ms)",
         legend: vec![
             ("slept".into(), PALETTE[0], Key::Dot),
-            ("entered, did not sleep".into(), PALETTE[1], Key::Dot),
+            ("zero in the trace".into(), PALETTE[1], Key::Dot),
         ],
         panels: runs.iter().map(panel).collect(),
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use env::{Event, TaskId};
-use policy::dirty::PauseReason;
+use policy::dirty::{BalanceTrace, Law, PauseReason};
 use policy::units::{Instant, Nanos};
 use workload::Report;
 
@@ -29,7 +29,7 @@ pub(super) fn outcome(cell: &Cell, ended: &Ended, events: &[Seen]) -> Outcome {
         jobs: jobs
             .map(|(report, spec)| job(report, spec.kind, ended.origin))
             .collect(),
-        pauses: pauses(events, ended.origin),
+        pauses: pauses(cell.dirty.law, events, ended.origin),
         levels: ended.levels.clone(),
         counters: counters(ended),
         virtual_s: seconds(ended.elapsed),
@@ -79,8 +79,10 @@ fn job(report: &Report, kind: JobKind, origin: Instant) -> Job {
     }
 }
 
-/// Puts the decisions of each stay together; a stay that was cut off is left out.
-fn pauses(events: &[Seen], origin: Instant) -> Vec<Pause> {
+/// The pauses as the published traces print them: one for each decision that the original prints a
+/// line for (`BalanceTrace::line`). Sleep of decisions without a line belongs to the stay's next line,
+/// and is lost with it when a stay ends without one.
+fn pauses(law: Law, events: &[Seen], origin: Instant) -> Vec<Pause> {
     let mut open: BTreeMap<u32, Pause> = BTreeMap::new();
     let mut pauses = Vec::new();
     for seen in events {
@@ -94,26 +96,37 @@ fn pauses(events: &[Seen], origin: Instant) -> Vec<Pause> {
         else {
             continue;
         };
-        let stay = open.entry(*writer).or_default();
-        let nap = millis(trace.pause);
-        stay.slept_ms += nap;
-        stay.longest_ms = stay.longest_ms.max(nap);
-        stay.dirtied = stay.dirtied.max(number(trace.dirtied.0));
-        stay.written = stay.written.max(number(trace.written.0));
-        stay.stalled |= *why == Some(PauseReason::NoProgress);
-        stay.at_s = seconds(seen.at.since(origin));
-        stay.task = seen.task.0;
-        stay.writer = *writer;
-        stay.device_dirty = number(trace.device_dirty.0);
-        stay.device_limit = number(trace.device_limit.0);
+        let line = open.entry(*writer).or_default();
+        line.longest_ms = line.longest_ms.max(millis(trace.pause));
+        line.dirtied = line.dirtied.max(number(trace.dirtied.0));
+        line.written = line.written.max(number(trace.written.0));
+        line.stalled |= *why == Some(PauseReason::NoProgress);
         if trace.task_ratelimit.0 > 0 {
-            stay.task_ratelimit = number(trace.task_ratelimit.0);
+            line.task_ratelimit = number(trace.task_ratelimit.0);
+        }
+        if trace.line {
+            line.at_s = seconds(seen.at.since(origin));
+            line.task = seen.task.0;
+            line.writer = *writer;
+            line.printed_after = law == Law::ForegroundWriteback;
+            line.slept_ms = millis(printed_pause(law, trace));
+            line.device_dirty = number(trace.device_dirty.0);
+            line.device_limit = number(trace.device_limit.0);
+            pauses.extend(open.remove(writer));
         }
         if *done {
-            pauses.extend(open.remove(writer));
+            open.remove(writer);
         }
     }
     pauses
+}
+
+/// What the original prints as the pause of its line.
+fn printed_pause(law: Law, trace: &BalanceTrace) -> Nanos {
+    match law {
+        Law::ForegroundWriteback => trace.paused,
+        Law::SoftRegion { .. } | Law::RateBased => trace.pause,
+    }
 }
 
 fn counters(ended: &Ended) -> Vec<Counter> {
@@ -146,4 +159,70 @@ fn millis(time: Nanos) -> f64 {
 )]
 pub(super) fn number(value: u64) -> f64 {
     value as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::dirty::DeviceIndex;
+
+    fn seen(at_ms: u64, trace: BalanceTrace, done: bool) -> Seen {
+        Seen {
+            at: Instant(at_ms * 1_000_000),
+            task: TaskId(3),
+            event: Event::BalanceDirtyPages {
+                device: DeviceIndex(0),
+                writer: 1,
+                trace,
+                why: None,
+                done,
+            },
+        }
+    }
+
+    fn trace(pause: u64, paused: u64, line: bool) -> BalanceTrace {
+        BalanceTrace {
+            pause: Nanos::millis(pause),
+            paused: Nanos::millis(paused),
+            line,
+            ..BalanceTrace::default()
+        }
+    }
+
+    fn printed(law: Law, events: &[Seen]) -> Vec<(f64, f64)> {
+        let pauses = pauses(law, events, Instant::ZERO);
+        pauses.iter().map(|p| (p.at_s, p.slept_ms)).collect()
+    }
+
+    #[test]
+    fn the_line_of_2_6_36_is_a_whole_call_and_may_be_zero() {
+        let events = [
+            seen(0, trace(4, 0, false), false),
+            seen(4, trace(8, 4, false), false),
+            seen(12, trace(0, 12, true), true),
+            seen(50, trace(0, 0, true), true),
+        ];
+        let lines = printed(Law::ForegroundWriteback, &events);
+        assert_eq!(lines, [(0.012, 12.0), (0.05, 0.0)]);
+    }
+
+    #[test]
+    fn a_line_of_p1_is_one_pause_and_a_call_without_one_prints_nothing() {
+        let events = [
+            seen(0, trace(8, 0, true), false),
+            seen(8, trace(0, 8, false), true),
+            seen(20, trace(0, 0, false), true),
+            seen(30, trace(200, 0, true), false),
+            seen(230, trace(8, 200, true), false),
+            seen(238, trace(0, 208, false), true),
+        ];
+        let lines = printed(Law::SoftRegion { measured: true }, &events);
+        assert_eq!(lines, [(0.0, 8.0), (0.03, 200.0), (0.23, 8.0)]);
+    }
+
+    #[test]
+    fn a_skipped_pause_of_6_12_is_a_line_of_zero() {
+        let events = [seen(7, trace(0, 0, true), true)];
+        assert_eq!(printed(Law::RateBased, &events), [(0.007, 0.0)]);
+    }
 }
