@@ -111,7 +111,7 @@ fn balance_dirty_pages<E: Env>(
                 }
                 pause_until(task, why, now + pause)?;
                 // A device that fails meanwhile may not clear anything for a long time.
-                device.admit(task, &mut writer.seen)?;
+                device.admit(task, writer.told(device.index))?;
             }
             Verdict::WriteYourself { pages } => {
                 let wrote = flush::write_some(task, cache, device, pages)?;

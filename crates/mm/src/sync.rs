@@ -22,6 +22,7 @@ use policy::units::{Bytes, PAGE_SHIFT, Pages};
 use crate::cache::Cache;
 use crate::flush::{Selection, write_pages};
 use crate::mapping::{LEN_UNKNOWN, Mapping};
+use crate::truncate::zero_behind_end;
 use crate::{Error, io};
 
 /// Pages tagged at a time, so that the index lock is short.
@@ -244,8 +245,13 @@ fn settle_length<E: Env>(
         // With writers kept out, only a write of the last page can end behind the new end: the
         // others may be dirty or on their way, and writers need not wait for them.
         let last = u32::try_from(mapping.size() >> PAGE_SHIFT).expect("below FILE_MAX");
+        let was_owed = mapping.cut_owed.load(Ordering::Acquire);
         write_and_wait(task, cache, mapping, last, u32::MAX)
             .and_then(|()| set_len(task, mapping, mapping.size(), true))
+            .and_then(|()| match was_owed {
+                true => zero_behind_end(task, cache, mapping),
+                false => Ok(()),
+            })
     };
     mapping.gate.open();
     result
@@ -259,14 +265,17 @@ fn has_settled<E: Env>(mapping: &Mapping<E>) -> bool {
 /// off must not come back.
 pub(crate) fn settle_cut<E: Env>(
     task: &mut Task<'_, E>,
-    mapping: &Mapping<E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
 ) -> Result<(), Error> {
     if !mapping.cut_owed.load(Ordering::Acquire) {
         return Ok(());
     }
     mapping.gate.shut(task)?;
     let result = if mapping.cut_owed.load(Ordering::Acquire) {
+        // Reads since then have brought what was cut off in the last page.
         set_device_len(task, mapping, mapping.size())
+            .and_then(|()| zero_behind_end(task, cache, mapping))
     } else {
         Ok(())
     };

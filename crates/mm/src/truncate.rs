@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use env::{Cause, Env, Task};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot};
-use policy::units::{Bytes, PAGE_SIZE};
+use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 
 use crate::Error;
 use crate::cache::{Cache, FILE_MAX, INACTIVE, add, sub};
@@ -28,7 +28,7 @@ pub(crate) fn truncate<E: Env>(
     if len.0 > FILE_MAX {
         return Err(Error::OutOfRange { end: len });
     }
-    settle_cut(task, mapping)?;
+    settle_cut(task, cache, mapping)?;
     mapping.gate.shut(task)?;
     let result = truncate_gated(task, cache, mapping, len.0);
     mapping.gate.open();
@@ -49,17 +49,11 @@ fn truncate_gated<E: Env>(
     }
     let first_gone = u32::try_from(len.div_ceil(PAGE_SIZE)).expect("below FILE_MAX");
     drop_pages(task, cache, mapping, first_gone)?;
-    let tail = usize::try_from(len % PAGE_SIZE).expect("below a page");
-    if tail > 0 {
-        zero_tail(task, cache, mapping, first_gone - 1, tail)?;
-    }
+    zero_behind_end(task, cache, mapping)?;
     mapping.cut_owed.store(true, Ordering::Release);
     set_device_len(task, mapping, len)?;
-    if tail > 0 {
-        // A read that began before the cut may have brought the old tail.
-        zero_tail(task, cache, mapping, first_gone - 1, tail)?;
-    }
-    Ok(())
+    // A read that began before the cut may have brought the old tail.
+    zero_behind_end(task, cache, mapping)
 }
 
 /// Takes every page from `first` on out of the cache, dirty ones too.
@@ -164,6 +158,21 @@ fn gone<E: Env>(cache: &Cache<E>, mapping: &Mapping<E>, was_dirty: bool) {
         mapping.uncount_dirty(cache, 1);
         add(&cache.totals.discarded, 1);
     }
+}
+
+/// Zeroes what a page in the cache holds behind the end: read before the device's object was cut.
+pub(crate) fn zero_behind_end<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+) -> Result<(), Error> {
+    let size = mapping.size();
+    let tail = usize::try_from(size % PAGE_SIZE).expect("below a page");
+    if tail == 0 {
+        return Ok(());
+    }
+    let page = u32::try_from(size >> PAGE_SHIFT).expect("below FILE_MAX");
+    zero_tail(task, cache, mapping, page, tail)
 }
 
 /// Zeroes the page `page` from byte `tail` on, if it is cached.

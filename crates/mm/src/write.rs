@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use env::{Cause, Env, Event, IoOp, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot, Tag};
-use policy::dirty::WriterState;
+use policy::dirty::{DeviceIndex, WriterState};
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX, INACTIVE, add};
@@ -38,8 +38,8 @@ const AHEAD_MAX: u64 = 256 << 20;
 pub struct Writer {
     pub(crate) id: u32,
     pub(crate) state: WriterState,
-    /// Device errors it was told of.
-    pub(crate) seen: u64,
+    /// Errors it was told of or that came before it, by device.
+    told: Vec<u64>,
     /// Frames taken and not used yet; empty between calls.
     stash: Vec<FrameId>,
     /// Pages put into the index ahead, busy and not filled yet, the next one last; empty between calls.
@@ -60,12 +60,13 @@ struct Filled {
 }
 
 impl Writer {
-    pub(crate) fn new(id: u32, state: WriterState) -> Self {
+    /// `told`: errors so far, by device.
+    pub(crate) fn new(id: u32, state: WriterState, told: Vec<u64>) -> Self {
         let room = BATCH_FRAMES;
         Self {
             id,
             state,
-            seen: 0,
+            told,
             stash: Vec::with_capacity(room),
             ahead: Vec::with_capacity(room),
             batch: Vec::with_capacity(room),
@@ -76,6 +77,15 @@ impl Writer {
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// Errors of a device that it was told of. A device younger than the writer had none before.
+    pub(crate) fn told(&mut self, device: DeviceIndex) -> &mut u64 {
+        let at = usize::from(device.0);
+        if at >= self.told.len() {
+            self.told.resize(at + 1, 0);
+        }
+        &mut self.told[at]
     }
 
     pub(crate) fn into_state(self) -> WriterState {
@@ -116,7 +126,8 @@ pub(crate) fn write<E: Env>(
             end: Bytes(offset.0.saturating_add(len)),
         });
     };
-    mapping.device.admit(task, &mut writer.seen)?;
+    let device = &mapping.device;
+    device.admit(task, writer.told(device.index))?;
     let began = task.now();
     task.did(Work::Call, 1);
     let mut at = offset.0;
@@ -132,7 +143,7 @@ pub(crate) fn write<E: Env>(
         let pages = budget.clamp(1, BATCH);
         let stop = end.min(((at >> PAGE_SHIFT) + pages) << PAGE_SHIFT);
         reserve_space(task, mapping, stop)?;
-        settle_cut(task, mapping)?;
+        settle_cut(task, cache, mapping)?;
         let from = usize::try_from(at - offset.0).expect("an offset into the caller's data");
         mapping.gate.enter(task)?;
         // Behind the gate: a shutdown waits for whoever went in before.

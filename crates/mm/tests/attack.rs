@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Disk, World, data, world};
-use env::{Cause, Event, ObjectId, Wakeup};
+use env::{Cause, Device, Event, ObjectId, Wakeup};
 use lab::{CostTable, EventKind, Lab, Options as LabOptions, Record, Sector};
-use mm::{DeviceOptions, Options};
+use mm::{DeviceOptions, Error, Options, Reader};
 use policy::dirty::{DeviceIndex, Threshold};
 use policy::units::{Bytes, Nanos, Pages};
 
@@ -143,5 +143,69 @@ fn a_write_beside_a_shutdown_is_written_or_refused() {
         let state = disk.state();
         let written = state.pages.keys().filter(|(object, _)| *object == 1);
         assert_eq!(written.count(), acknowledged);
+    });
+}
+
+/// An error that has healed before a writer came is none of its business; one of another device
+/// does not hide behind one that it was told of.
+#[test]
+fn a_writer_is_told_of_the_errors_of_its_time() {
+    let mut world = world(1024, 64 * MIB);
+    world.disk.state().fail_writes = 0..2;
+    let other = Disk::new(&world.lab, 64 * MIB);
+    other.state().fail_writes = 0..1;
+    let (info, id) = (other.info(), world.lab.add_device(other));
+    world.run(0, move |task, cache, file| {
+        let device = cache
+            .add_device(task, id, info, DeviceOptions::default())
+            .unwrap();
+        let second = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
+        let mut early = cache.writer();
+        for file in [file, &second] {
+            file.write(task, &mut early, Bytes(0), &data(0, 4, 1))
+                .unwrap();
+            while file.sync(task).is_err() {}
+        }
+        let mut late = cache.writer();
+        for file in [file, &second] {
+            let told = file.write(task, &mut early, Bytes(0), &data(0, 4, 1));
+            assert!(matches!(told, Err(Error::WriteFailed { .. })), "{told:?}");
+            file.write(task, &mut early, Bytes(0), &data(0, 4, 1))
+                .unwrap();
+            file.write(task, &mut late, Bytes(0), &data(0, 4, 1))
+                .unwrap();
+        }
+    });
+}
+
+/// What a cut that failed left behind the end does not come back with the file's growth.
+#[test]
+fn the_tail_of_a_cut_that_failed_stays_cut() {
+    let mut world = world(1024, 64 * MIB);
+    let disk = Arc::clone(&world.disk);
+    world.run(0, move |task, cache, file| {
+        let mut writer = cache.writer();
+        let all = 4096 * 4;
+        file.write(task, &mut writer, Bytes(0), &data(0, 4, 1))
+            .unwrap();
+        file.sync(task).unwrap();
+        // Nothing of it is cached any more.
+        file.write(task, &mut writer, Bytes(MIB), &data(256, 4096, 1))
+            .unwrap();
+        file.sync(task).unwrap();
+        file.truncate(task, Bytes(all)).unwrap();
+        disk.state().fail_lengths = true;
+        file.truncate(task, Bytes(512)).unwrap_err();
+        let mut first = vec![Sector(9); 1];
+        file.read(task, &mut Reader::default(), Bytes(0), &mut first)
+            .unwrap();
+        disk.state().fail_lengths = false;
+        file.truncate(task, Bytes(all)).unwrap();
+        let mut back = vec![Sector(9); 32];
+        file.read(task, &mut Reader::default(), Bytes(0), &mut back)
+            .unwrap();
+        let mut expected = vec![Sector(0); 32];
+        expected[0] = data(0, 1, 1)[0];
+        assert_eq!(back, expected);
     });
 }

@@ -32,6 +32,7 @@ pub struct State {
     /// Writes fail from the first of these to before the second, counted in requests.
     pub fail_writes: std::ops::Range<u64>,
     pub fail_flushes: bool,
+    pub fail_lengths: bool,
     /// Contents are thrown away (for benchmarks).
     pub forget: bool,
 }
@@ -89,6 +90,9 @@ impl Disk {
                 if state.fail_flushes {
                     return Err(IoError::Failed { errno: 5 });
                 }
+            }
+            IoOp::SetLen { .. } if state.fail_lengths => {
+                return Err(IoError::Failed { errno: 5 });
             }
             IoOp::SetLen { len } => {
                 state.len.insert(request.object.0, len.0);
