@@ -143,22 +143,27 @@ impl<E: Env> Cache<E> {
         options: DeviceOptions,
     ) -> Result<DeviceIndex, Error> {
         let limit = self.options.devices_max;
-        if self.devices.lock(task).len() >= usize::from(limit) {
-            return Err(Error::TooMany {
-                what: "devices",
-                limit: u32::from(limit),
-            });
-        }
-        let (index, bandwidth) = {
-            let mut domain = self.domain.lock(task);
-            let index = domain.add_device(task.now(), options.tunables);
-            (index, domain.bandwidth(index).0)
+        let (index, device) = {
+            // Held throughout: a device's place is its number.
+            let mut devices = self.devices.lock(task);
+            if devices.len() >= usize::from(limit) {
+                return Err(Error::TooMany {
+                    what: "devices",
+                    limit: u32::from(limit),
+                });
+            }
+            let (index, bandwidth) = {
+                let mut domain = self.domain.lock(task);
+                let index = domain.add_device(task.now(), options.tunables);
+                (index, domain.bandwidth(index).0)
+            };
+            let files_max = self.options.files_max as usize;
+            let device = Arc::new(DeviceState::new(
+                index, id, info, options, files_max, bandwidth,
+            ));
+            devices.push(Arc::clone(&device));
+            (index, device)
         };
-        let files_max = self.options.files_max as usize;
-        let device = Arc::new(DeviceState::new(
-            index, id, info, options, files_max, bandwidth,
-        ));
-        self.devices.lock(task).push(Arc::clone(&device));
         let cache = Arc::downgrade(self);
         self.env.spawn(
             &format!("flush-{}", index.0),
@@ -209,11 +214,16 @@ impl<E: Env> Cache<E> {
         Ok(Arc::new(File::new(Arc::clone(self), mapping)))
     }
 
-    /// A new writer: whoever writes through it is paced by what *it* has dirtied.
+    /// A new writer: whoever writes through it is paced by what *it* has dirtied, and told of
+    /// errors from now on.
     pub fn writer(&self) -> Writer {
         let context = Interrupt::new();
         let id = self.writers.fetch_add(1, Ordering::Relaxed);
-        Writer::new(id, self.domain.lock(&context).add_writer())
+        let told = {
+            let devices = self.devices.lock(&context);
+            devices.iter().map(|device| device.error_seq()).collect()
+        };
+        Writer::new(id, self.domain.lock(&context).add_writer(), told)
     }
 
     /// A writer is done for good; what it still owes is passed on.

@@ -312,12 +312,20 @@ fn requeue<E: Env>(
         }
     }
     let now = task.now();
-    let mut files = device.files.lock(task);
-    if outcome.skipped.is_zero() && !outcome.wrote.is_zero() {
-        files.more_io.push_back((mapping, since));
-    } else {
-        // Not ready: behind the others, as if dirtied now, so that a round does not spin on it.
-        files.dirty.push_back((mapping, now));
+    let first = {
+        let mut files = device.files.lock(task);
+        if outcome.skipped.is_zero() && !outcome.wrote.is_zero() {
+            files.more_io.push_back((mapping, since));
+        } else {
+            // Not ready: behind the others, as if dirtied now, so that a round does not spin on it.
+            files.dirty.push_back((mapping, now));
+        }
+        files.dirty.len() + files.io.len() + files.more_io.len() == 1
+    };
+    if first {
+        // Taken off by a writer that writes itself, it may have left the flusher without a file to
+        // look at periodically.
+        device.flusher.wait.wake_all();
     }
 }
 
