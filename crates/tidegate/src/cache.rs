@@ -296,6 +296,19 @@ impl Cache {
         Ok(synced?)
     }
 
+    /// The disk that `path` is on works again, and the caller answers for it: a failed flush or the
+    /// policy `Stop` holds it back no longer. What it had taken between its last good flush and the
+    /// failure is unknown; write that again.
+    ///
+    /// # Errors
+    /// `System` if the path's disk cannot be told.
+    pub fn reopen_device(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let disk = self.disk_of(path.as_ref())?;
+        let mut task = self.inner.env.enter();
+        self.inner.mm.reopen_device(&mut task, disk.index);
+        Ok(())
+    }
+
     /// Gives memory that no page needs back to the system; it is taken again when needed. Answers
     /// how many bytes that were.
     pub fn trim(&self) -> u64 {
