@@ -313,7 +313,9 @@ fn set_len<E: Env>(
         Bytes::ZERO,
         Cause::DeviceMetadata,
     );
-    if may_grow || result.is_err() {
+    // A write that was sent meanwhile may have ended before the device did this, or after.
+    let raised = mapping.device_len.load(Ordering::Acquire) != len;
+    if may_grow || raised || result.is_err() {
         mapping.device_len.store(LEN_UNKNOWN, Ordering::Release);
     }
     result.map_err(Error::metadata)?;

@@ -4,11 +4,15 @@
 //! `TIDEGATE_SEEDS=N` runs N seeds (500 if not given), `TIDEGATE_SEED=S` one.
 
 mod campaign;
+mod contract;
 
 use std::time::Instant;
 
-/// Seeds that have found bugs.
-const REGRESSIONS: &[u64] = &[];
+/// Seeds that find bugs which `mm` had, each of them by taking out what mended it: a read that brings
+/// back what a truncation cuts (321), a tail zeroed too early (3) or too late (25), an old error of
+/// read-ahead told to a reader (45). Run always; a change to `campaign::plan` gives seeds another
+/// meaning, and then new ones have to be found.
+const REGRESSIONS: &[u64] = &[3, 25, 45, 321];
 /// Every so many seeds are run twice and must leave the same trace.
 const TWICE: u64 = 16;
 
@@ -57,7 +61,8 @@ fn campaign_over_seeds() {
     let seeds = number("TIDEGATE_SEEDS").unwrap_or(500);
     let began = Instant::now();
     let (mut faults, mut crashes) = (0, 0);
-    for seed in REGRESSIONS.iter().copied().chain(1..=seeds) {
+    let others = (1..=seeds).filter(|seed| !REGRESSIONS.contains(seed));
+    for seed in REGRESSIONS.iter().copied().chain(others) {
         let outcome = run(seed);
         faults += outcome.faults;
         crashes += u64::from(outcome.crashed);

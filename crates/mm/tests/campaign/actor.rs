@@ -1,7 +1,7 @@
 //! Tasks that do a random mix of everything, and tell the checker.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use env::{Cause, ObjectId, Task, Wakeup};
@@ -58,6 +58,8 @@ pub struct Slot {
     /// End of the furthest write that went well, in bytes; none once a truncate or failure made it
     /// uncertain.
     reach: Mutex<Option<u64>>,
+    /// The sector where the file was last cut: many look there.
+    cut: AtomicU64,
 }
 
 impl Slot {
@@ -70,6 +72,7 @@ impl Slot {
             users: AtomicU32::new(0),
             closing: AtomicBool::new(false),
             reach: Mutex::new(Some(len)),
+            cut: AtomicU64::new(0),
         }
     }
 
@@ -205,8 +208,12 @@ impl Actor {
             _ => self.dice.between(1, 600),
         };
         let len = len.min(bound);
-        let mut first = match self.dice.below(4) {
+        let mut first = match self.dice.below(5) {
             0 | 1 => self.at % bound,
+            2 => slot
+                .cut
+                .load(Ordering::Relaxed)
+                .saturating_sub(self.dice.below(4 * SECTORS)),
             _ => self.dice.below(bound),
         };
         if self.dice.one_in(2) {
@@ -371,6 +378,7 @@ impl Actor {
         }
     }
 
+    /// Cuts the file or makes it longer; often both, one after the other.
     fn truncate(
         &mut self,
         task: &mut Task<'_, LabEnv>,
@@ -378,20 +386,42 @@ impl Actor {
         place: &Place,
         file: &File<LabEnv>,
     ) -> Going {
-        let mut len = self.dice.below(slot.pages_max * SECTORS + 1) * SECTOR;
+        let bound = slot.pages_max * SECTORS;
+        let mut len = self.dice.below(bound + 1);
         if self.dice.one_in(2) {
-            len -= len % 4096;
+            len -= len % SECTORS;
         }
+        if self.dice.one_in(2) {
+            // Where the file has something to lose.
+            len = len.min((file.len().0 / SECTOR).saturating_sub(self.dice.below(80)));
+        }
+        slot.cut.store(len, Ordering::Relaxed);
+        self.set_len(task, slot, place, file, len)?;
+        if self.dice.one_in(2) {
+            let longer = self.dice.between(len, bound);
+            self.set_len(task, slot, place, file, longer)?;
+        }
+        Ok(())
+    }
+
+    fn set_len(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        slot: &Slot,
+        place: &Place,
+        file: &File<LabEnv>,
+        sectors: u64,
+    ) -> Going {
+        let len = Bytes(sectors * SECTOR);
         *slot.reach.lock().unwrap() = None;
-        let truncate = place.checker().on_truncate_begin(slot.object, Bytes(len));
+        let truncate = place.checker().on_truncate_begin(slot.object, len);
         say!(
             task,
-            "{} truncate v{} to sector {}",
+            "{} truncate v{} to sector {sectors}",
             slot.object.0,
-            truncate.version(),
-            len / SECTOR
+            truncate.version()
         );
-        let result = file.truncate(task, Bytes(len));
+        let result = file.truncate(task, len);
         say!(
             task,
             "{} truncated v{}: {result:?}",

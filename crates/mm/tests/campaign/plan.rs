@@ -230,7 +230,10 @@ fn device(dice: &mut Dice) -> DevicePlan {
 
 fn tempers(dice: &mut Dice) -> (Temper, Temper) {
     let mut mild = Temper::default();
-    let mut storm = Temper::default();
+    if dice.one_in(2) {
+        mild.lingers = Nanos::micros(dice.between(10, 20_000));
+    }
+    let mut storm = mild;
     if dice.one_in(4) {
         return (mild, storm);
     }
@@ -243,6 +246,7 @@ fn tempers(dice: &mut Dice) -> (Temper, Temper) {
     };
     mild.write_fails = some(dice, 2, 100);
     mild.write_torn = some(dice, 2, 100);
+    mild.fails_after = Nanos::micros(some(dice, 2, 5000));
     mild.read_fails = some(dice, 3, 60);
     mild.hangs = some(dice, 2, 40);
     mild.hang_max = Nanos::millis(dice.between(1, 300));

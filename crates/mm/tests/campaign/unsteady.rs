@@ -13,12 +13,16 @@ use policy::units::{Nanos, PAGE_SIZE};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Temper {
     pub write_fails: u64,
+    /// What fails does so after this, and a little.
+    pub fails_after: Nanos,
     pub write_torn: u64,
     pub read_fails: u64,
     pub hangs: u64,
     /// A hang lasts up to so long.
     pub hang_max: Nanos,
     pub flush_fails: u64,
+    /// Metadata operations and flushes take up to so long more: no fault.
+    pub lingers: Nanos,
     /// Setting the length fails.
     pub length_fails: u64,
     /// Allocations and writes find no space.
@@ -102,6 +106,8 @@ impl Unsteady {
         if happens(temper.hangs) {
             return Fate::Delay(Nanos(1 + self.host.random() % temper.hang_max.0.max(1)));
         }
+        let is_data = matches!(request.op, IoOp::Read | IoOp::Write);
+        let lingers = if is_data { Nanos::ZERO } else { temper.lingers };
         let fails = match request.op {
             IoOp::Read => happens(temper.read_fails),
             IoOp::Write if happens(temper.full) => return Fate::Fail(IoError::NoSpace),
@@ -112,12 +118,19 @@ impl Unsteady {
             IoOp::Allocate { .. } if happens(temper.full) => return Fate::Fail(IoError::NoSpace),
             IoOp::Allocate { .. } | IoOp::Discard { .. } => false,
         };
-        if fails { Fate::Fail(eio) } else { Fate::Pass }
+        if fails {
+            Fate::Fail(eio)
+        } else if lingers > Nanos::ZERO {
+            Fate::Delay(Nanos(1 + self.host.random() % lingers.0))
+        } else {
+            Fate::Pass
+        }
     }
 
     fn fail(&self, request: Box<IoRequest>, error: IoError) {
         let end = move |context: &Interrupt| request.complete(context, Err(error));
-        self.host.after(Nanos::micros(50), Box::new(end));
+        let after = self.state().temper.fails_after + Nanos::micros(50);
+        self.host.after(after, Box::new(end));
     }
 }
 
