@@ -26,7 +26,7 @@ pub mod unsteady;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use env::{Cause, Device, DeviceId, DeviceInfo, JoinHandle, ObjectId, Task};
+use env::{Cause, Device, DeviceId, DeviceInfo, JoinHandle, ObjectId, Task, Wakeup};
 use lab::check::Checker;
 use lab::fs::Layout;
 use lab::model::{self, Surroundings};
@@ -232,7 +232,11 @@ fn first_life(
             return true;
         }
         let next = task.now() + LOOK;
-        task.sleep_until(Cause::Think, crash_at.map_or(next, |at| at.min(next)));
+        let next = crash_at.map_or(next, |at| at.min(next));
+        if task.sleep_until(Cause::Think, next) == Wakeup::Cancelled {
+            // Another task has panicked.
+            return true;
+        }
         let stats = world.cache.stats();
         assert!(
             stats.dirty + stats.writeback <= limit,

@@ -637,3 +637,30 @@ fn a_page_that_fails_while_it_is_overwritten_counts_as_dirty_once() {
         (0..100).for_each(|page| drive.holds(1, page, 2));
     });
 }
+
+#[test]
+fn a_length_set_beside_a_write_of_the_last_page_is_set_again() {
+    bench(1, ErrorPolicy::Retry, |task, bench| {
+        let drive = &bench.drives[0];
+        drive.unsteady.set(Temper {
+            lingers: Nanos::millis(50),
+            ..Temper::default()
+        });
+        for object in 1..=20 {
+            let file = bench.open(task, 0, object);
+            bench.write(task, &file, 0, 7, 1).unwrap();
+            let sync = {
+                let file = Arc::clone(&file);
+                env::spawn(&*bench.env, "sync", move |task| file.sync(task))
+            };
+            // The last page is written as a whole, before the device sets the length or after.
+            let (cut, len) = (Bytes(27 * 1024), Pages(7).bytes());
+            file.truncate(task, cut).unwrap();
+            file.truncate(task, len).unwrap();
+            assert_eq!(sync.join(task), Some(Ok(())));
+            file.sync(task).unwrap();
+            let found = drive.platter.lock().unwrap().len(ObjectId(object));
+            assert_eq!(found, len, "object {object}");
+        }
+    });
+}
