@@ -262,7 +262,8 @@ parameters! {
         /// and 70 to 110 ms for its distance to the low mark (for 150 ms up to 130, for 170 and 190 up
         /// to 150). Lumps shorter than 68 ms, the 4 MiB that a writer of 2.6.36 is charged with at a
         /// time, leave it no call without a nap (row 15); below 130 ms the longest pause of 2.6.36 is too
-        /// short (row 15), from 210 ms on that of p1 too long (row 16). Rows 13 and 17 do not care.
+        /// short (row 15), from 210 ms on that of p1 too long (row 16). Rows 13 and 17 do not care. The table
+        /// is in docs/ablations.md.
         write_buffer_us: 160_000, Micros, 0..=DAY_US, "CALIBRATED on A7 rows 15 and 16; a size of 10 MB of a 32 MB cache";
         /// A buffer that was full takes nothing in until it has drained to this.
         write_buffer_low_us: 70_000, Micros, 0..=DAY_US, "CALIBRATED with write_buffer_us; the lumps in which such disks complete writes";
