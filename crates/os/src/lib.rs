@@ -57,6 +57,17 @@ pub fn resident_bytes() -> u64 {
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
+/// Memory that the system could still give out, in bytes; `u64::MAX` if it does not say.
+#[must_use]
+pub fn available_bytes() -> u64 {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024))
+}
+
 /// User and system CPU time of this process so far, all threads.
 #[must_use]
 pub fn cpu_times() -> (Nanos, Nanos) {

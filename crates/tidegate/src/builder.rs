@@ -117,13 +117,20 @@ impl Builder {
     /// Builds the cache and starts its threads.
     ///
     /// # Errors
-    /// `LimitTooSmall`, or `System` when memory or threads cannot be had.
+    /// `LimitTooSmall`, `LimitTooLarge`, or `System` when memory or threads cannot be had.
     pub fn build(self) -> Result<Cache, Error> {
         let resident = if self.whole_process {
             os::resident_bytes()
         } else {
             0
         };
+        let available = os::available_bytes().saturating_add(resident);
+        if self.memory > available {
+            return Err(Error::LimitTooLarge {
+                limit: self.memory,
+                available,
+            });
+        }
         let frames = budget::frames(self.memory, resident)?;
         let waits = Arc::new(Waits::default());
         let mut options = os::Options::new(frames);

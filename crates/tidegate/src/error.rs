@@ -19,6 +19,17 @@ pub enum Error {
         /// What is not for pages.
         overhead: u64,
     },
+    /// The system does not have that much memory to give.
+    #[error(
+        "a memory limit of {limit} bytes is more than the {available} bytes that the system has left; \
+         lower the limit"
+    )]
+    LimitTooLarge {
+        /// What was asked for.
+        limit: u64,
+        /// What is left.
+        available: u64,
+    },
     /// The environment: memory, threads, io_uring, opening files.
     #[error("{0}")]
     System(os::OsError),
@@ -48,7 +59,9 @@ impl From<mm::Error> for Error {
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
-            Error::LimitTooSmall { .. } => io::ErrorKind::InvalidInput,
+            Error::LimitTooSmall { .. } | Error::LimitTooLarge { .. } => {
+                io::ErrorKind::InvalidInput
+            }
             Error::Cache(mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. }) => {
                 io::ErrorKind::OutOfMemory
             }

@@ -169,6 +169,8 @@ fn mistakes_are_named() {
         Cache::builder().memory(1000).build(),
         Err(Error::LimitTooSmall { .. })
     ));
+    let huge = Cache::builder().memory(1 << 50).build();
+    assert!(matches!(huge, Err(Error::LimitTooLarge { .. })));
     let clone = cache.clone();
     cache.close().unwrap();
     let dir = Dir::new("closed");

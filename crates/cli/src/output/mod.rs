@@ -41,10 +41,18 @@ impl OutputError {
 /// Makes the folder for results: the one asked for, or a new one under `results`.
 ///
 /// # Errors
-/// It cannot be made.
+/// It cannot be made, or it is a folder of something else.
 pub fn folder(asked: Option<&Path>, name: &str, seed: u64) -> Result<PathBuf, OutputError> {
     if let Some(path) = asked {
         std::fs::create_dir_all(path).map_err(|error| OutputError::at(path)(&error))?;
+        let mut inside = path
+            .read_dir()
+            .map_err(|error| OutputError::at(path)(&error))?;
+        if inside.next().is_some() && !path.join("runs.csv").exists() {
+            return Err(OutputError::at(path)(
+                &"it holds files that are not results, and they might be overwritten",
+            ));
+        }
         return Ok(path.to_owned());
     }
     let parent = Path::new("results");

@@ -266,6 +266,8 @@ impl Live {
             ..OpenOptions::default()
         };
         let (object, len) = disk.open(&path, options)?;
+        // It lives on as long as it is open: so it goes however the run ends, by a kill too.
+        let _ = std::fs::remove_file(&path);
         Ok(Placed { object, len })
     }
 }
@@ -280,6 +282,15 @@ fn frames(cell: &Cell, limit: Bytes) -> Result<u32, RunError> {
     };
     let tasks: u64 = cell.jobs.iter().map(|job| block(job) + TASK_BYTES).sum();
     let taken = os::resident_bytes() + tasks + RUNTIME_BYTES;
+    let available = os::available_bytes().saturating_add(os::resident_bytes());
+    if limit.0 > available {
+        return Err(RunError::Impossible(format!(
+            "a memory limit of {} MiB is more than the {} MiB that the system has left; use a smaller \
+             --memory",
+            limit.0 >> 20,
+            available >> 20
+        )));
+    }
     let frames = limit.0.saturating_sub(taken) / (PAGE_SIZE + METADATA_PER_FRAME);
     if frames < FRAMES_LEAST {
         let least = taken + FRAMES_LEAST * (PAGE_SIZE + METADATA_PER_FRAME);

@@ -48,7 +48,7 @@ use crate::cost::CostTable;
 /// global inode lock, the locks of the device's queue and of the file system's allocator, and at the
 /// pages of their chunks. A chunk is 1536 pages, about 3 ms of `WritePage`; how much of that two
 /// walkers spend on each other is not known. MAIL 10675764999 (xfs, 2011) says that without them
-/// system time falls to a tenth with 100 writers; with 2 ms our lab gives 0.16-0.19 (0.84 without
+/// system time falls to a tenth with 100 writers; with 2 ms `dd-many` gives 0.26 at scale 1 and 0.09 at 1/8 (0.84 without
 /// any contention, 0.21 with 1 ms). What was not calibrated: with 10 writers the mail says a half,
 /// we get 0.72; with one and two writers nobody meets. So row 17 of A7 shows that the foreground
 /// walkers are the mechanism, not that the size of the effect was predicted.
