@@ -176,7 +176,7 @@ impl<E: Env> Cache<E> {
                 continue;
             }
             let cleaned = get(&self.totals.written);
-            if reclaim::direct(task, self, CLUSTER) > Pages::ZERO {
+            if reclaim::direct(task, self, Pages(u64::from(want)).at_least(CLUSTER)) > Pages::ZERO {
                 hopeless = 0;
                 continue;
             }

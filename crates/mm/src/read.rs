@@ -161,6 +161,10 @@ fn start_read<E: Env>(
         }
         let want = u32::try_from((end - page).min(REQUEST_PAGES as u64)).expect("small");
         if frames.is_empty() && cache.try_alloc(task, want, &mut frames)? == 0 {
+            // Clean pages make room without a wait; a window cut short would leave the device idle.
+            if !reclaim::direct(task, cache, Pages(u64::from(want))).is_zero() {
+                continue;
+            }
             if page > run.start || class == IoClass::ReadAhead {
                 break;
             }

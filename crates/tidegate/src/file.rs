@@ -119,6 +119,7 @@ impl File {
     /// Pins page `page` (4 KiB each) for reading without a copy, if it is in the cache: a lookup and
     /// a compare-and-swap, no lock.
     #[must_use]
+    #[inline]
     pub fn try_pin(&self, page: u32) -> Option<Pin<'_>> {
         self.inner.try_pin(page).map(|pinned| Pin { pinned })
     }
@@ -262,6 +263,7 @@ pub struct Pin<'a> {
 impl Deref for Pin<'_> {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         self.pinned.content().bytes(self.pinned.pin())
     }

@@ -103,6 +103,7 @@ impl Entry {
         Self(Self::SHADOW | shadow.0)
     }
 
+    #[inline]
     pub(super) fn node(node: u32) -> Self {
         Self(Self::NODE | node)
     }
