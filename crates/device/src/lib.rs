@@ -12,6 +12,7 @@
 //! | `Slow` | serves so many at a time, each with a latency, at a rate; readers first |
 //! | `Faulty` | fails it, tears it, holds it, or answers for a device that is full or gone |
 //! | `Volatile` | takes writes into a cache that a crash empties; a flush makes them durable |
+//! | `Meter` | counts what it moves, and how long the device has something to do |
 //! | `Trace` | writes down when it came, what it was, how long it took and how it ended |
 //!
 //! `Layer::parse_stack` reads the program's `--device slow:rate=16MB,latency=2ms+trace`, `Stack` puts
@@ -30,6 +31,7 @@
 mod chance;
 mod faulty;
 mod link;
+mod meter;
 mod slow;
 mod spec;
 mod stack;
@@ -41,7 +43,8 @@ mod volatile;
 pub use chance::Odds;
 pub use faulty::{FaultPlan, Faulty, FaultyCounts};
 pub use link::BytesPerSec;
-pub use slow::{Slow, SlowOptions};
+pub use meter::{Meter, MeterReading};
+pub use slow::{RateStep, Slow, SlowOptions};
 pub use spec::{Layer, SpecError};
 pub use stack::{Scratch, Stack, StackError};
 pub use trace::{Trace, TraceRecord};

@@ -23,6 +23,9 @@
 //! runs: it takes one action under the lock, does it outside, and looks again. So a completion
 //! that submits again does not recurse.
 //!
+//! The rate may change at given moments (`then=8MiB@40s`), or when told (`set_rate`). At a rate of zero
+//! the device stands still: a hang, which ends with the next change.
+//!
 //! At the end: a timer called before its time (an `Env` that shuts down hurries) opens the device:
 //! everything ends as soon as the inner device has it.
 
@@ -38,7 +41,7 @@ use crate::link::{BytesPerSec, Link};
 use crate::{HELD_MAX, TOO_MANY, complete_later, take_lock};
 
 /// How slow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowOptions {
     /// Bytes a second, reads and writes together. None: as fast as the inner device. Zero: nothing
     /// that moves data ends, until the rate is changed.
@@ -49,11 +52,24 @@ pub struct SlowOptions {
     pub latency: Nanos,
     /// Requests in service at once; at least one, at most `SlowOptions::DEPTH_MAX`.
     pub depth: usize,
+    /// Changes of the rate, each at its moment of the host's clock; at most `SlowOptions::STEPS_MAX`.
+    pub then: Vec<RateStep>,
+}
+
+/// A change of the rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateStep {
+    /// When, on the host's clock.
+    pub at: Instant,
+    /// The rate from then on; zero: nothing that moves data ends.
+    pub rate: BytesPerSec,
 }
 
 impl SlowOptions {
     /// The deepest queue: as NVMe's usual one.
     pub const DEPTH_MAX: usize = 1024;
+    /// Most changes of the rate: each is a timer that is set at the start.
+    pub const STEPS_MAX: usize = 1024;
 }
 
 impl Default for SlowOptions {
@@ -63,6 +79,7 @@ impl Default for SlowOptions {
             burst: Bytes::ZERO,
             latency: Nanos::ZERO,
             depth: 1,
+            then: Vec::new(),
         }
     }
 }
@@ -133,9 +150,9 @@ impl Slow {
     /// Makes `inner` slow.
     ///
     /// # Panics
-    /// If the depth is zero or above `SlowOptions::DEPTH_MAX`.
+    /// If the depth is zero or above `SlowOptions::DEPTH_MAX`, or with more than `STEPS_MAX` changes.
     #[must_use]
-    pub fn new(inner: Arc<dyn Device>, host: Arc<dyn Host>, options: SlowOptions) -> Arc<Self> {
+    pub fn new(inner: Arc<dyn Device>, host: Arc<dyn Host>, options: &SlowOptions) -> Arc<Self> {
         assert!(
             options.depth > 0,
             "a device serves at least one request at a time"
@@ -143,6 +160,10 @@ impl Slow {
         assert!(
             options.depth <= SlowOptions::DEPTH_MAX,
             "a device deeper than DEPTH_MAX"
+        );
+        assert!(
+            options.then.len() <= SlowOptions::STEPS_MAX,
+            "a device with more than STEPS_MAX changes of its rate"
         );
         let state = State {
             waiting: BinaryHeap::new(),
@@ -156,17 +177,38 @@ impl Slow {
             working: false,
             open: false,
         };
-        Arc::new_cyclic(|me| Self {
+        let slow = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             inner,
             host,
             latency: options.latency,
             state: Mutex::new(state),
-        })
+        });
+        for step in &options.then {
+            slow.change_at(*step);
+        }
+        slow
+    }
+
+    /// Changes the rate at a moment to come. A host that shuts down and calls early changes nothing.
+    pub fn change_at(&self, step: RateStep) {
+        let me = Weak::clone(&self.me);
+        let change = move |context: &Interrupt| {
+            if let Some(slow) = me.upgrade()
+                && slow.host.now() >= step.at
+            {
+                slow.change(context, Some(step.rate));
+            }
+        };
+        self.host.at(step.at, Box::new(change));
     }
 
     /// Changes the rate, for the rest of the transfers under way too.
     pub fn set_rate(&self, rate: Option<BytesPerSec>) {
+        self.change(&Interrupt::new(), rate);
+    }
+
+    fn change(&self, context: &Interrupt, rate: Option<BytesPerSec>) {
         let now = self.host.now();
         let mut state = take_lock(&self.state);
         state.finish_transfers(now);
@@ -174,7 +216,7 @@ impl Slow {
             state.link.set_rate(now, rate);
         }
         drop(state);
-        self.work(&Interrupt::new());
+        self.work(context);
     }
 
     /// Requests that wait for service.

@@ -7,21 +7,21 @@
 //!
 //! | layer | keys |
 //! |---|---|
-//! | `slow` | `rate` bytes a second (`/s` may follow), `burst` bytes, `latency` time, `depth` number |
+//! | `slow` | `rate` bytes a second (`/s` may follow), `burst` bytes, `latency` time, `depth` number; `then` `RATE@TIME`, once for each change of the rate; a rate or a latency is needed |
 //! | `faulty` | `seed`; `eio_reads`, `eio_writes`, `torn_writes`, `flush_fails`, `hang`: odds from 0 to 1; `eio_read_at`, `eio_write_at`, `flush_fail_at`: which one, from 1; `eio_range` `FROM..TO` bytes; `full_after` bytes; `hang_at`, `hang_for`, `lost_at`: time |
 //! | `volatile` | `size` bytes, `seed`, `latency` time, `survives` odds |
 //! | `trace` | `records` number |
 //!
 //! Bytes: a decimal number with B, kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB (of 1024);
 //! `KB` is taken as kB. Time: a decimal number with ns, us, ms, s or min. A unit is never guessed.
-//! Times of day (`hang_at`) count from the start of the `Env`.
+//! Times of day (`hang_at`, `then`) count from the start of the `Env`. A rate of `0B` stands still.
 
 use core::fmt;
 use core::ops::Range;
 
 use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE};
 
-use crate::{BytesPerSec, FaultPlan, Odds, SlowOptions, Trace, VolatileOptions};
+use crate::{BytesPerSec, FaultPlan, Odds, RateStep, SlowOptions, Trace, VolatileOptions};
 
 /// One wrapper and its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +91,13 @@ pub enum SpecError {
         /// What would be right.
         expected: String,
     },
+    /// A layer that would do nothing.
+    NoEffect {
+        /// Which.
+        layer: &'static str,
+        /// What it lacks, with an example.
+        lacks: &'static str,
+    },
     /// A key that means nothing without another.
     Needs {
         /// In which layer.
@@ -103,7 +110,9 @@ pub enum SpecError {
 }
 
 const LAYERS: [&str; 4] = ["slow", "faulty", "volatile", "trace"];
-const SLOW_KEYS: &[&str] = &["rate", "burst", "latency", "depth"];
+const SLOW_KEYS: &[&str] = &["rate", "then", "burst", "latency", "depth"];
+/// Keys that may stand more than once in a layer.
+const LIST_KEYS: &[&str] = &["then"];
 const FAULTY_KEYS: &[&str] = &[
     "seed",
     "eio_reads",
@@ -119,6 +128,10 @@ const FAULTY_KEYS: &[&str] = &[
     "lost_at",
     "flush_fails",
     "flush_fail_at",
+    "length_fails",
+    "no_space",
+    "fails_after",
+    "lingers",
 ];
 const VOLATILE_KEYS: &[&str] = &["size", "seed", "latency", "survives"];
 const TRACE_KEYS: &[&str] = &["records"];
@@ -186,26 +199,72 @@ impl Layer {
 
 fn slow(settings: &Settings<'_>) -> Result<Layer, SpecError> {
     let default = SlowOptions::default();
-    let rate = settings.read("rate", BYTES_EXPECTED, |value| {
-        bytes(value.strip_suffix("/s").unwrap_or(value)).map(BytesPerSec)
-    })?;
-    if rate.is_none() && settings.get("burst").is_some() {
-        return Err(SpecError::Needs {
-            layer: "slow",
-            key: "burst",
-            needs: "rate",
-        });
+    let rate = settings.read("rate", BYTES_EXPECTED, a_rate)?;
+    for key in ["burst", "then"] {
+        if rate.is_none() && settings.get(key).is_some() {
+            return Err(SpecError::Needs {
+                layer: "slow",
+                key,
+                needs: "rate",
+            });
+        }
     }
+    let then = steps(settings)?;
     let depth = settings.number("depth", 1, SlowOptions::DEPTH_MAX as u64)?;
     let depth = depth.map_or(default.depth, to_usize);
     let burst = settings.bytes("burst")?.unwrap_or(default.burst);
     let latency = settings.time("latency")?.unwrap_or(default.latency);
+    if rate.is_none() && settings.get("latency").is_none() {
+        return Err(SpecError::NoEffect {
+            layer: "slow",
+            lacks: "a rate or a latency, as in slow:rate=16MB or slow:latency=2ms",
+        });
+    }
     Ok(Layer::Slow(SlowOptions {
         rate,
         burst,
         latency,
         depth,
+        then,
     }))
+}
+
+fn a_rate(value: &str) -> Option<BytesPerSec> {
+    bytes(value.strip_suffix("/s").unwrap_or(value)).map(BytesPerSec)
+}
+
+/// The changes of a slow layer's rate: `8MiB@40s`, each later than the one before it.
+fn steps(settings: &Settings<'_>) -> Result<Vec<RateStep>, SpecError> {
+    let wrong = |value: &str, expected: &str| SpecError::BadValue {
+        layer: "slow",
+        key: "then".into(),
+        value: value.into(),
+        expected: expected.into(),
+    };
+    let mut steps: Vec<RateStep> = Vec::new();
+    for value in settings.all("then") {
+        let read = |value: &str| {
+            let (rate, at) = value.split_once('@')?;
+            let at = Instant::ZERO + Nanos(with_unit(at, TIME_UNITS)?);
+            Some(RateStep {
+                at,
+                rate: a_rate(rate.trim())?,
+            })
+        };
+        let step = read(value)
+            .ok_or_else(|| wrong(value, "a rate, @ and a time, with units, as in 8MiB@40s"))?;
+        if steps.last().is_some_and(|last| last.at >= step.at) {
+            return Err(wrong(
+                value,
+                "a time later than that of the `then` before it",
+            ));
+        }
+        if steps.len() == SlowOptions::STEPS_MAX {
+            return Err(wrong(value, "at most 1024 changes of the rate"));
+        }
+        steps.push(step);
+    }
+    Ok(steps)
 }
 
 fn faulty(settings: &Settings<'_>) -> Result<Layer, SpecError> {
@@ -227,6 +286,10 @@ fn faulty(settings: &Settings<'_>) -> Result<Layer, SpecError> {
         lost_at: moment("lost_at")?,
         flush_fails: odds("flush_fails")?,
         flush_fail_at: nth("flush_fail_at")?,
+        length_fails: odds("length_fails")?,
+        no_space: odds("no_space")?,
+        fails_after: settings.time("fails_after")?.unwrap_or(Nanos::ZERO),
+        lingers: settings.time("lingers")?.unwrap_or(Nanos::ZERO),
     };
     let hangs = plan.hang > Odds::NEVER || plan.hang_at.is_some();
     if plan.hang_for.is_some() && !hangs {
@@ -304,7 +367,8 @@ impl<'t> Settings<'t> {
                     allowed,
                 });
             }
-            if pairs.iter().any(|(other, _)| *other == key) {
+            let again = pairs.iter().any(|(other, _)| *other == key);
+            if again && !LIST_KEYS.contains(&key) {
                 return Err(SpecError::Twice {
                     layer,
                     key: String::from(key),
@@ -319,6 +383,14 @@ impl<'t> Settings<'t> {
         self.pairs
             .iter()
             .find(|(other, _)| *other == key)
+            .map(|(_, value)| *value)
+    }
+
+    /// The values of a key that may stand more than once, in order.
+    fn all(&self, key: &str) -> impl Iterator<Item = &'t str> {
+        let pairs = self.pairs.iter();
+        pairs
+            .filter(move |(other, _)| *other == key)
             .map(|(_, value)| *value)
     }
 
@@ -460,6 +532,12 @@ impl fmt::Display for SpecError {
                 f,
                 "value `{value}` of key `{key}` in device layer `{layer}`: expected {expected}"
             ),
+            Self::NoEffect { layer, lacks } => {
+                write!(
+                    f,
+                    "device layer `{layer}` would do nothing: give it {lacks}"
+                )
+            }
             Self::Needs { layer, key, needs } => {
                 write!(f, "key `{key}` of device layer `{layer}` needs {needs}")
             }
@@ -485,20 +563,50 @@ mod tests {
             ..SlowOptions::default()
         };
         let text = "slow:rate=16MB,latency=2ms,depth=1";
-        assert_eq!(Layer::parse_stack(text), Ok(vec![Layer::Slow(expected)]));
+        assert_eq!(
+            Layer::parse_stack(text),
+            Ok(vec![Layer::Slow(expected.clone())])
+        );
         let text = " slow : rate = 16 MB/s , latency=0.002s ";
         assert_eq!(Layer::parse(text), Ok(Layer::Slow(expected)));
         assert_eq!(
-            Layer::parse("slow"),
-            Ok(Layer::Slow(SlowOptions::default()))
+            message("slow"),
+            "device layer `slow` would do nothing: give it a rate or a latency, as in slow:rate=16MB or \
+             slow:latency=2ms"
         );
+        assert!(Layer::parse("slow:latency=2ms").is_ok());
+    }
+
+    #[test]
+    fn a_rate_that_changes() {
+        let step = |at_s, rate| RateStep {
+            at: Instant::ZERO + Nanos::secs(at_s),
+            rate: BytesPerSec(rate),
+        };
+        let expected = SlowOptions {
+            rate: Some(BytesPerSec(32 << 20)),
+            then: vec![step(20, 0), step(50, 8 << 20)],
+            ..SlowOptions::default()
+        };
+        let text = "slow:rate=32MiB,then=0B@20s,then=8MiB/s@50s";
+        assert_eq!(Layer::parse(text), Ok(Layer::Slow(expected)));
+        for (text, part) in [
+            ("slow:rate=1MB,then=8MiB", "as in 8MiB@40s"),
+            ("slow:rate=1MB,then=8MiB@40", "as in 8MiB@40s"),
+            ("slow:rate=1MB,then=1MB@2s,then=1MB@2s", "a time later than"),
+            ("slow:latency=1ms,then=1MB@2s", "needs rate"),
+            ("slow:rate=1MB,rate=2MB", "given twice"),
+        ] {
+            assert!(message(text).contains(part), "{text}: {}", message(text));
+        }
     }
 
     #[test]
     fn a_whole_stack_with_every_key() {
         let text = "trace:records=10+faulty:seed=7,eio_reads=0.5,eio_writes=1,eio_read_at=3,\
             eio_write_at=4,eio_range=1MiB..2MiB,torn_writes=0.000000001,full_after=1GB,hang=0.25,\
-            hang_at=5s,hang_for=100ms,lost_at=1min,flush_fails=0,flush_fail_at=9\
+            hang_at=5s,hang_for=100ms,lost_at=1min,flush_fails=0,flush_fail_at=9,\
+            length_fails=0.125,no_space=0.5,fails_after=3ms,lingers=50ms\
             +volatile:size=4MiB,seed=3,latency=50us,survives=0.1+slow:rate=1MiB,burst=64KiB,depth=32";
         let plan = FaultPlan {
             seed: 7,
@@ -515,6 +623,10 @@ mod tests {
             lost_at: Some(Instant(60_000_000_000)),
             flush_fails: Odds::NEVER,
             flush_fail_at: Some(9),
+            length_fails: Odds::from_ppb(125_000_000).unwrap(),
+            no_space: Odds::from_ppb(500_000_000).unwrap(),
+            fails_after: Nanos::millis(3),
+            lingers: Nanos::millis(50),
         };
         let volatile = VolatileOptions {
             seed: 3,
@@ -526,6 +638,7 @@ mod tests {
             burst: Bytes(64 << 10),
             latency: Nanos::ZERO,
             depth: 32,
+            ..SlowOptions::default()
         };
         let expected = vec![
             Layer::Trace { records: 10 },
@@ -574,7 +687,7 @@ mod tests {
                 "a device layer is missing; known are slow, faulty, volatile, trace",
             ),
             (
-                "slow+",
+                "slow:rate=1MB+",
                 "a device layer is missing; known are slow, faulty, volatile, trace",
             ),
             (
@@ -583,12 +696,13 @@ mod tests {
             ),
             (
                 "slow:speed=1MB",
-                "unknown key `speed` of device layer `slow`; it has rate, burst, latency, depth",
+                "unknown key `speed` of device layer `slow`; it has rate, then, burst, latency, \
+                 depth",
             ),
             (
                 "slow:16MB",
-                "`16MB` in device layer `slow` is not key=value; it has the keys rate, burst, \
-                 latency, depth",
+                "`16MB` in device layer `slow` is not key=value; it has the keys rate, then, \
+                 burst, latency, depth",
             ),
             (
                 "slow:rate=1MB,rate=2MB",

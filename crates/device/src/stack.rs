@@ -95,7 +95,7 @@ impl Stack {
             let host = Arc::clone(host);
             stack.device = match layer {
                 Layer::Slow(options) => {
-                    stack.slow.insert(0, Slow::new(inner, host, *options));
+                    stack.slow.insert(0, Slow::new(inner, host, options));
                     Arc::<Slow>::clone(&stack.slow[0])
                 }
                 Layer::Faulty(plan) => {

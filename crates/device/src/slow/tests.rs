@@ -8,7 +8,7 @@ use policy::units::SECOND;
 const MIB: u64 = 1 << 20;
 
 fn slow(rig: &Rig, options: SlowOptions) -> Arc<Slow> {
-    Slow::new(rig.disk(), rig.host(), options)
+    Slow::new(rig.disk(), rig.host(), &options)
 }
 
 fn rate(rate: u64) -> SlowOptions {
@@ -347,4 +347,30 @@ fn random_load(seed: u64) {
             }
         }
     }
+}
+
+#[test]
+fn a_rate_changes_at_its_moment_and_a_rate_of_zero_stands_still() {
+    let rig = Rig::new();
+    let at = |s, rate| RateStep {
+        at: Instant(s * SECOND),
+        rate: BytesPerSec(rate),
+    };
+    let options = SlowOptions {
+        then: vec![at(2, 0), at(5, MIB / 2)],
+        ..rate(MIB)
+    };
+    let slow = slow(&rig, options);
+    for number in 0..4 {
+        rig.submit(&*slow, rig.request(IoOp::Write, 1, number * MIB, 256));
+    }
+    rig.run();
+    // Two at 1 MiB/s; nothing from 2 to 5 s; then 2 s each.
+    let expected = [
+        (0, SECOND),
+        (MIB, 2 * SECOND),
+        (2 * MIB, 7 * SECOND),
+        (3 * MIB, 9 * SECOND),
+    ];
+    assert_eq!(ends(&rig), expected);
 }

@@ -1,0 +1,144 @@
+//! How busy a device is and what it moves: counters that change nothing.
+//!
+//! A device is *busy* while it has been given a request that it has not completed (the `%util` of
+//! iostat). A device that stands still with work before it is busy.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use env::{Device, DeviceInfo, Host, Interrupt, IoDone, IoError, IoOp, IoRequest};
+use policy::units::{Bytes, Instant, Nanos};
+
+use crate::take_lock;
+
+/// A device that is counted.
+pub struct Meter {
+    me: Weak<Self>,
+    inner: Arc<dyn Device>,
+    host: Arc<dyn Host>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    outstanding: u64,
+    /// When the device was given something to do; meaningless while it has nothing.
+    since: Instant,
+    total: MeterReading,
+}
+
+/// What a meter shows: since the device was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MeterReading {
+    /// Time with a request under way.
+    pub busy: Nanos,
+    /// Bytes of writes that ended well.
+    pub written: Bytes,
+    /// Writes that ended well.
+    pub writes: u64,
+    /// The longest of them, in bytes.
+    pub longest_write: Bytes,
+}
+
+impl Meter {
+    /// Counts what `inner` does.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Device>, host: Arc<dyn Host>) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            inner,
+            host,
+            state: Mutex::new(State::default()),
+        })
+    }
+
+    /// What it shows now.
+    #[must_use]
+    pub fn reading(&self) -> MeterReading {
+        let now = self.host.now();
+        let state = take_lock(&self.state);
+        let mut reading = state.total;
+        if state.outstanding > 0 {
+            reading.busy += now.since(state.since);
+        }
+        reading
+    }
+}
+
+impl Device for Meter {
+    fn submit(&self, mut request: Box<IoRequest>) {
+        let handler = self
+            .me
+            .upgrade()
+            .expect("a device in use is held by its user");
+        let now = self.host.now();
+        {
+            let mut state = take_lock(&self.state);
+            if state.outstanding == 0 {
+                state.since = now;
+            }
+            state.outstanding += 1;
+        }
+        request.on_done(handler);
+        self.inner.submit(request);
+    }
+
+    fn info(&self) -> DeviceInfo {
+        self.inner.info()
+    }
+}
+
+impl IoDone for Meter {
+    fn io_done(&self, context: &Interrupt, request: Box<IoRequest>, result: Result<(), IoError>) {
+        let now = self.host.now();
+        {
+            let mut state = take_lock(&self.state);
+            state.outstanding -= 1;
+            if state.outstanding == 0 {
+                let busy = now.since(state.since);
+                state.total.busy += busy;
+            }
+            if request.op == IoOp::Write && result.is_ok() {
+                let bytes = request.pages().bytes();
+                let total = &mut state.total;
+                total.writes += 1;
+                total.written += bytes;
+                total.longest_write = total.longest_write.at_least(bytes);
+            }
+        }
+        request.complete(context, result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::EIO;
+    use crate::testing::{Rig, Serve};
+
+    #[test]
+    fn overlapping_requests_make_one_busy_time_and_failed_ones_move_nothing() {
+        let rig = Rig::new();
+        let meter = Meter::new(rig.disk(), rig.host());
+        rig.disk.serve(Serve::After(Nanos(500)));
+        rig.submit(&*meter, rig.request(IoOp::Write, 7, 0, 2));
+        rig.run_until(Instant(300));
+        rig.submit(&*meter, rig.request(IoOp::Write, 7, 8192, 3));
+        rig.run_until(Instant(400));
+        assert_eq!(
+            meter.reading().busy,
+            Nanos(400),
+            "a reading counts up to now"
+        );
+        rig.run_until(Instant(10_000));
+        rig.disk.serve(Serve::Fail(EIO));
+        rig.submit(&*meter, rig.request(IoOp::Write, 7, 0, 8));
+        let expected = MeterReading {
+            busy: Nanos(800),
+            written: Bytes(5 * 4096),
+            writes: 2,
+            longest_write: Bytes(3 * 4096),
+        };
+        assert_eq!(meter.reading(), expected);
+        assert_eq!(rig.results(), [Ok(()), Ok(()), Err(EIO)]);
+    }
+}
