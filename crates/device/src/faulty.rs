@@ -9,14 +9,17 @@
 //! | lost | `Lost`, now and for ever | nothing |
 //! | hung | nothing until the hang is over, then as if it came in then | then the request |
 //! | full | `NoSpace` for a write or allocation that would take more space | nothing |
-//! | failed | `Failed` with EIO | nothing |
+//! | failed | `Failed` with EIO, after `fails_after` | nothing |
+//! | lingering | a flush or metadata operation that takes longer | the request, later |
 //! | torn | `Torn`, some first pages of several written | a shorter write |
 //!
 //! Lost writes (acknowledged, gone after a crash) need the data and are `Volatile`'s.
 //!
+//! The plan may be changed while it runs (`set_plan`): a test makes weather with it.
+//!
 //! Invariants
 //!   1. A write that ended Ok has reached the inner device whole; so has a flush.
-//!   2. The same requests in the same order get the same fates for the same plan.
+//!   2. The same requests in the same order get the same fates for the same plans.
 //!   3. A request is held at most until `release`, the plan's `hang_for`, or `cancel`.
 //!
 //! Source: design.md "Error contract", "Devices and files"; style guide T6.
@@ -63,6 +66,14 @@ pub struct FaultPlan {
     pub flush_fails: Odds,
     /// The flush that fails, counted from 1.
     pub flush_fail_at: Option<u64>,
+    /// Changes of an object's length that fail.
+    pub length_fails: Odds,
+    /// Writes and allocations that find no space, however much is taken.
+    pub no_space: Odds,
+    /// How long a request that fails takes to do so.
+    pub fails_after: Nanos,
+    /// Flushes and metadata operations take up to so much longer. No fault: some are just slow.
+    pub lingers: Nanos,
 }
 
 /// What a `Faulty` has done so far.
@@ -87,11 +98,11 @@ pub struct Faulty {
     me: Weak<Self>,
     inner: Arc<dyn Device>,
     host: Arc<dyn Host>,
-    plan: FaultPlan,
     state: Mutex<State>,
 }
 
 struct State {
+    plan: Arc<FaultPlan>,
     chance: Chance,
     counts: FaultyCounts,
     reads: u64,
@@ -125,6 +136,8 @@ enum Fate {
     Fail(IoError),
     /// The first so many pages arrive.
     Tear(usize),
+    /// Passes after so long.
+    Linger(Nanos),
     Hang,
 }
 
@@ -134,6 +147,7 @@ impl Faulty {
     pub fn new(inner: Arc<dyn Device>, host: Arc<dyn Host>, plan: FaultPlan) -> Arc<Self> {
         let state = State {
             chance: Chance::new(plan.seed),
+            plan: Arc::new(plan),
             counts: FaultyCounts::default(),
             reads: 0,
             writes: 0,
@@ -150,7 +164,6 @@ impl Faulty {
             me: Weak::clone(me),
             inner,
             host,
-            plan,
             state: Mutex::new(state),
         })
     }
@@ -165,6 +178,14 @@ impl Faulty {
     #[must_use]
     pub fn held(&self) -> usize {
         take_lock(&self.state).held.len()
+    }
+
+    /// Requests that come from now on meet this plan. Its chance goes on from where it is, whatever
+    /// `plan.seed`; counts go on; a device that is lost stays lost, and what is held stays held.
+    pub fn set_plan(&self, plan: FaultPlan) {
+        let mut state = take_lock(&self.state);
+        state.plan = Arc::new(plan);
+        state.hang_over = false;
     }
 
     /// From now on the device hangs, until `release`.
@@ -215,18 +236,20 @@ impl Faulty {
     /// Gives a request its fate, after any hang.
     fn go_on(&self, request: Box<IoRequest>) {
         let now = self.host.now();
-        let fate = take_lock(&self.state).fate(&self.plan, &request, now);
+        let fate = take_lock(&self.state).fate(&request, now);
         self.meet(fate, request);
     }
 
     fn meet(&self, fate: Fate, mut request: Box<IoRequest>) {
         match fate {
             Fate::Pass => self.inner.submit(request),
-            Fate::Fail(error) => complete_later(&self.host, Nanos::ZERO, request, Err(error)),
-            Fate::Tear(0) => {
-                let torn = IoError::Torn { done: 0 };
-                complete_later(&self.host, Nanos::ZERO, request, Err(torn));
+            Fate::Fail(error) => self.fail(request, error),
+            Fate::Linger(time) => {
+                let inner = Arc::clone(&self.inner);
+                self.host
+                    .after(time, Box::new(move |_| inner.submit(request)));
             }
+            Fate::Tear(0) => self.fail(request, IoError::Torn { done: 0 }),
             Fate::Tear(pages) => {
                 let cut = request.frames.split_off(pages);
                 let place = take_lock(&self.state).place_for(cut);
@@ -239,6 +262,11 @@ impl Faulty {
             }
             Fate::Hang => self.hang(request),
         }
+    }
+
+    fn fail(&self, request: Box<IoRequest>, error: IoError) {
+        let after = take_lock(&self.state).plan.fails_after;
+        complete_later(&self.host, after, request, Err(error));
     }
 
     fn hang(&self, request: Box<IoRequest>) {
@@ -273,22 +301,23 @@ impl Faulty {
 
     /// When a hang that begins for a request now is over by itself.
     fn hang_end(&self, now: Instant) -> Option<Instant> {
-        if take_lock(&self.state).hanging {
-            return None;
-        }
-        let lasts = self.plan.hang_for?;
-        let whole = self
-            .plan
-            .hang_at
-            .filter(|at| *at <= now)
-            .map(|at| at + lasts);
+        let plan = {
+            let state = take_lock(&self.state);
+            if state.hanging {
+                return None;
+            }
+            Arc::clone(&state.plan)
+        };
+        let lasts = plan.hang_for?;
+        let whole = plan.hang_at.filter(|at| *at <= now).map(|at| at + lasts);
         Some(whole.filter(|end| *end > now).unwrap_or(now + lasts))
     }
 }
 
 impl State {
     /// Whether the request hangs, decided when it comes in.
-    fn hangs(&mut self, plan: &FaultPlan, now: Instant) -> bool {
+    fn hangs(&mut self, now: Instant) -> bool {
+        let plan = Arc::clone(&self.plan);
         let planned = !self.hang_over
             && plan
                 .hang_at
@@ -296,19 +325,22 @@ impl State {
         self.hanging || planned || self.chance.happens(plan.hang)
     }
 
-    fn is_lost(&mut self, plan: &FaultPlan, now: Instant) -> bool {
-        self.lost |= plan.lost_at.is_some_and(|at| at <= now);
+    fn is_lost(&mut self, now: Instant) -> bool {
+        self.lost |= self.plan.lost_at.is_some_and(|at| at <= now);
         self.lost
     }
 
-    fn fate(&mut self, plan: &FaultPlan, request: &IoRequest, now: Instant) -> Fate {
-        if self.is_lost(plan, now) {
+    fn fate(&mut self, request: &IoRequest, now: Instant) -> Fate {
+        if self.is_lost(now) {
             self.counts.lost += 1;
             return Fate::Fail(IoError::Lost);
         }
-        if let Some(limit) = plan.full_after
-            && !self.space.try_take(request, limit.0)
-        {
+        let plan = Arc::clone(&self.plan);
+        let takes_space = matches!(request.op, IoOp::Write | IoOp::Allocate { .. });
+        let is_full = plan
+            .full_after
+            .is_some_and(|limit| !self.space.try_take(request, limit.0));
+        if is_full || takes_space && self.chance.happens(plan.no_space) {
             self.counts.no_space += 1;
             return Fate::Fail(IoError::NoSpace);
         }
@@ -320,8 +352,12 @@ impl State {
             IoOp::Read => (plan.eio_reads, plan.eio_read_at, &mut self.reads),
             IoOp::Write => (plan.eio_writes, plan.eio_write_at, &mut self.writes),
             IoOp::Flush => (plan.flush_fails, plan.flush_fail_at, &mut self.flushes),
+            IoOp::SetLen { .. } if self.chance.happens(plan.length_fails) => {
+                self.counts.failed += 1;
+                return Fate::Fail(EIO);
+            }
             IoOp::SetLen { .. } | IoOp::Allocate { .. } | IoOp::Discard { .. } => {
-                return Fate::Pass;
+                return self.linger(plan.lingers);
             }
         };
         *count += 1;
@@ -335,7 +371,18 @@ impl State {
             let kept = self.chance.below(request.pages().0);
             return Fate::Tear(usize::try_from(kept).expect("fewer pages than the request has"));
         }
+        if request.op == IoOp::Flush {
+            return self.linger(plan.lingers);
+        }
         Fate::Pass
+    }
+
+    fn linger(&mut self, most: Nanos) -> Fate {
+        // Draws only if there is something to draw: a plan without it has the fates it always had.
+        if most.is_zero() {
+            return Fate::Pass;
+        }
+        Fate::Linger(Nanos(1 + self.chance.below(most.0)))
     }
 
     fn place_for(&mut self, cut: Vec<FrameId>) -> usize {
@@ -389,11 +436,11 @@ impl Device for Faulty {
         let fate = {
             let mut state = take_lock(&self.state);
             state.counts.requests += 1;
-            if !state.is_lost(&self.plan, now) && state.hangs(&self.plan, now) {
+            if !state.is_lost(now) && state.hangs(now) {
                 state.counts.hung += 1;
                 Fate::Hang
             } else {
-                state.fate(&self.plan, &request, now)
+                state.fate(&request, now)
             }
         };
         self.meet(fate, request);
