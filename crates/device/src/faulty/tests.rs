@@ -315,3 +315,55 @@ fn a_lost_device_stays_lost() {
         "what hung when the device went"
     );
 }
+
+#[test]
+fn lengths_space_and_slow_failures_are_planned_too() {
+    let rig = Rig::new();
+    let plan = FaultPlan {
+        length_fails: Odds::ALWAYS,
+        no_space: Odds::ALWAYS,
+        flush_fails: Odds::ALWAYS,
+        fails_after: Nanos::millis(7),
+        ..FaultPlan::default()
+    };
+    let faulty = faulty(&rig, plan);
+    for (op, expected) in [
+        (IoOp::SetLen { len: Bytes(9) }, Err(EIO)),
+        (IoOp::Write, Err(IoError::NoSpace)),
+        (IoOp::Allocate { len: Bytes(1) }, Err(IoError::NoSpace)),
+        (IoOp::Flush, Err(EIO)),
+        (IoOp::Read, Ok(())),
+    ] {
+        let before = rig.host().now();
+        assert_eq!(one(&rig, &faulty, op, 0, 1), expected, "{op:?}");
+        let took = rig.host().now().since(before);
+        let expected = if expected.is_err() { 7_000_000 } else { 0 };
+        assert_eq!(took.0, expected, "{op:?}");
+    }
+}
+
+#[test]
+fn another_plan_holds_for_what_comes_after_it() {
+    let rig = Rig::new();
+    let always = FaultPlan {
+        eio_writes: Odds::ALWAYS,
+        lingers: Nanos::millis(50),
+        ..FaultPlan::default()
+    };
+    let faulty = faulty(&rig, always);
+    assert_eq!(one(&rig, &faulty, IoOp::Write, 0, 1), Err(EIO));
+    let before = rig.host().now();
+    for _ in 0..5 {
+        assert_eq!(one(&rig, &faulty, IoOp::Flush, 0, 0), Ok(()));
+    }
+    let took = rig.host().now().since(before);
+    assert!(
+        took > Nanos::ZERO && took <= Nanos::millis(250),
+        "five flushes linger up to 50 ms each: {took:?}"
+    );
+    faulty.set_plan(FaultPlan::default());
+    let before = rig.host().now();
+    assert_eq!(one(&rig, &faulty, IoOp::Write, 0, 1), Ok(()));
+    assert_eq!(one(&rig, &faulty, IoOp::Flush, 0, 0), Ok(()));
+    assert_eq!(rig.host().now(), before);
+}
