@@ -356,7 +356,10 @@ impl State {
                 self.counts.failed += 1;
                 return Fate::Fail(EIO);
             }
-            IoOp::SetLen { .. } | IoOp::Allocate { .. } | IoOp::Discard { .. } => {
+            IoOp::SetLen { .. }
+            | IoOp::Allocate { .. }
+            | IoOp::Discard { .. }
+            | IoOp::Prepare { .. } => {
                 return self.linger(plan.lingers);
             }
         };
@@ -412,7 +415,9 @@ impl Space {
                 }
                 return true;
             }
-            IoOp::Read | IoOp::Flush | IoOp::Discard { .. } => return true,
+            IoOp::Read | IoOp::Flush | IoOp::Discard { .. } | IoOp::Prepare { .. } => {
+                return true;
+            }
         };
         let had = self.ends.get(&request.object).copied().unwrap_or(0);
         let more = end.saturating_sub(had);

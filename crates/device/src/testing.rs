@@ -197,6 +197,7 @@ impl Device for DiskDevice {
             alignment: 512,
             stable_writes: false,
             grows_slowly: false,
+            prepares_writes: false,
         }
     }
 }

@@ -46,6 +46,8 @@ pub enum Cause {
     RequestSlot,
     /// A failed write waits before it is tried again.
     RetryBackoff,
+    /// The file system's journal: a commit is under way, or the journal is full.
+    Journal,
 }
 
 /// How a wait ended.
@@ -153,6 +155,19 @@ pub enum Event {
         device: DeviceIndex,
         /// Smoothed write bandwidth.
         bandwidth: PagesPerSec,
+    },
+    /// A file system's journal committed a transaction.
+    Committed {
+        /// Where.
+        device: DeviceId,
+        /// From the end of the transaction's life to its record on the device.
+        took: Nanos,
+        /// Of that: until every operation under way had let go of the transaction.
+        locked: Nanos,
+        /// Blocks written to the journal.
+        logged: Pages,
+        /// Pages that files were given in the transaction, and that were written before its record.
+        ordered: Pages,
     },
     /// Levels, sampled.
     Levels {

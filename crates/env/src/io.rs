@@ -48,6 +48,12 @@ pub enum IoOp {
         /// Length from the request's offset.
         len: Bytes,
     },
+    /// A write is about to be taken in: whoever keeps the object may hold the writer up. Moves and
+    /// changes nothing; sent only to devices that want it (`DeviceInfo::prepares_writes`).
+    Prepare {
+        /// Length from the request's offset.
+        len: Bytes,
+    },
 }
 
 /// Who waits for the request: queues that choose serve them in this order.
@@ -125,6 +131,8 @@ pub struct IoRequest {
     pub busy: Vec<Busy>,
     /// When it was handed to the `Env`.
     pub submitted: Instant,
+    /// A hint: the next request goes on where this one ends.
+    pub more: bool,
     /// The submitter's own words.
     pub cookie: [u64; 2],
     done: Vec<(Arc<dyn IoDone>, u64)>,
@@ -144,6 +152,7 @@ impl IoRequest {
             frames: Vec::with_capacity(frames),
             busy: Vec::with_capacity(frames),
             submitted: Instant::ZERO,
+            more: false,
             cookie: [0; 2],
             // The submitter and a few wrappers.
             done: Vec::with_capacity(6),
@@ -211,6 +220,8 @@ pub struct DeviceInfo {
     /// of them. (ext4 lets one writer at a time extend a file, and io_uring hands such writes to
     /// its workers, which then spin for that lock.)
     pub grows_slowly: bool,
+    /// May hold writers up: wants an `IoOp::Prepare` before each call that writes.
+    pub prepares_writes: bool,
 }
 
 /// Something that takes requests and completes them.

@@ -37,6 +37,8 @@ pub enum EventKind {
     Bandwidth,
     /// `Event::Levels`.
     Levels,
+    /// `Event::Committed`.
+    Committed,
     /// One that this crate does not know.
     Other,
 }
@@ -57,6 +59,7 @@ impl EventKind {
             Event::Reclaimed { .. } => Self::Reclaimed,
             Event::Bandwidth { .. } => Self::Bandwidth,
             Event::Levels { .. } => Self::Levels,
+            Event::Committed { .. } => Self::Committed,
             _ => Self::Other,
         }
     }
@@ -342,6 +345,7 @@ pub(crate) fn op_code(op: IoOp) -> u64 {
         IoOp::SetLen { len } => hash::mix(3, len.0),
         IoOp::Allocate { len } => hash::mix(4, len.0),
         IoOp::Discard { len } => hash::mix(5, len.0),
+        IoOp::Prepare { len } => hash::mix(6, len.0),
     }
 }
 

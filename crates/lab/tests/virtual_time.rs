@@ -56,6 +56,7 @@ impl Device for Disk {
             alignment: 512,
             stable_writes: false,
             grows_slowly: false,
+            prepares_writes: false,
         }
     }
 }
@@ -75,6 +76,7 @@ impl Device for Hung {
             alignment: 512,
             stable_writes: false,
             grows_slowly: false,
+            prepares_writes: false,
         }
     }
 }

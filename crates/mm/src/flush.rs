@@ -405,6 +405,7 @@ pub(crate) fn write_pages<E: Env>(
         let pages = request.pages();
         task.did(Work::WritePage, pages.0);
         outcome.wrote += pages;
+        request.more &= outcome.wrote < select.max;
         send(task, mapping, request, select.class);
         if next > select.to || next == 0 {
             return Ok(outcome);
@@ -433,6 +434,7 @@ fn gather<E: Env>(
 ) -> Gathered {
     let mut skipped = Pages::ZERO;
     let mut next = None;
+    request.more = false;
     {
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pool, &mut token);
@@ -458,6 +460,9 @@ fn gather<E: Env>(
             }
             from = page.wrapping_add(1);
             if from == 0 || request.pages() >= room {
+                request.more = from != 0
+                    && from <= select.to
+                    && index.next_tagged(from, from, select.tag).is_some();
                 break;
             }
         }

@@ -250,6 +250,21 @@ impl IoDone for Answer {
     }
 }
 
+/// Lets whoever keeps the object hold a writer up before a write of `len` bytes is taken in.
+pub(crate) fn prepare<E: Env>(
+    task: &mut Task<'_, E>,
+    mapping: &Mapping<E>,
+    offset: Bytes,
+    len: Bytes,
+) -> Result<(), Error> {
+    if !mapping.device.info.prepares_writes {
+        return Ok(());
+    }
+    let op = IoOp::Prepare { len };
+    let (device, object) = (mapping.device.id, mapping.object);
+    call(task, device, object, op, offset, Cause::Journal).map_err(Error::metadata)
+}
+
 /// Has a device do `op` and waits for its answer.
 pub(crate) fn call<E: Env>(
     task: &mut Task<'_, E>,

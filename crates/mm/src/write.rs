@@ -130,6 +130,7 @@ pub(crate) fn write<E: Env>(
     device.admit(task, writer.told(device.index))?;
     let began = task.now();
     task.did(Work::Call, 1);
+    io::prepare(task, mapping, offset, Bytes(len))?;
     let mut at = offset.0;
     while at < end {
         let budget = {

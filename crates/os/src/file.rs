@@ -185,6 +185,7 @@ impl Device for FileDevice {
             alignment,
             stable_writes: false,
             grows_slowly: true,
+            prepares_writes: false,
         }
     }
 }

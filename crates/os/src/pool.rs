@@ -202,6 +202,7 @@ fn call(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Result<u64, i32>
             0,
             len.0,
         )),
+        IoOp::Prepare { .. } => Ok(0),
         IoOp::Discard { len } => discard(&job.file, job.request.offset, len).map(|()| 0),
     }
 }

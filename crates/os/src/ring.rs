@@ -626,6 +626,7 @@ impl Owner {
                     .mode(libc::FALLOC_FL_KEEP_SIZE)
                     .build();
             }
+            IoOp::Prepare { .. } => return opcode::Nop::new().build(),
             IoOp::Discard { len } => {
                 let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
                 let offset = job.request.offset.0;

@@ -129,9 +129,9 @@ impl Job {
                 Some(size) if len <= size => Some(Ok(())),
                 _ => Some(Err(IoError::NoSpace)),
             },
-            IoOp::Allocate { len: Bytes::ZERO } | IoOp::Discard { len: Bytes::ZERO } => {
-                Some(Ok(()))
-            }
+            IoOp::Prepare { .. }
+            | IoOp::Allocate { len: Bytes::ZERO }
+            | IoOp::Discard { len: Bytes::ZERO } => Some(Ok(())),
             IoOp::Read
             | IoOp::Write
             | IoOp::Flush
@@ -188,9 +188,11 @@ impl Job {
             Err(errno) => return Step::Done(Err(self.failure(errno))),
         };
         match self.request.op {
-            IoOp::Flush | IoOp::SetLen { .. } | IoOp::Allocate { .. } | IoOp::Discard { .. } => {
-                Step::Done(Ok(()))
-            }
+            IoOp::Flush
+            | IoOp::SetLen { .. }
+            | IoOp::Allocate { .. }
+            | IoOp::Discard { .. }
+            | IoOp::Prepare { .. } => Step::Done(Ok(())),
             IoOp::Read => self.on_read(arena, moved),
             IoOp::Write => self.on_written(moved),
         }

@@ -97,6 +97,7 @@ impl Device for TestDevice {
             alignment: 512,
             stable_writes: false,
             grows_slowly: false,
+            prepares_writes: false,
         }
     }
 }

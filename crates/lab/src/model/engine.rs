@@ -378,6 +378,7 @@ impl Device for Simulated {
             alignment: ALIGNMENT,
             stable_writes: self.core.stable_writes,
             grows_slowly: false,
+            prepares_writes: false,
         }
     }
 }
@@ -420,7 +421,7 @@ impl Core {
             IoOp::Flush => {}
             IoOp::SetLen { len } => state.layout.truncate(object, len.pages_ceil()),
             IoOp::Allocate { len } => state.layout.allocate(object, len.pages_ceil()),
-            IoOp::Discard { .. } => {}
+            IoOp::Discard { .. } | IoOp::Prepare { .. } => {}
         }
         let owner = Owner::Request(slot);
         let count = if extents.is_empty() {
@@ -428,7 +429,7 @@ impl Core {
                 IoOp::Flush => Kind::Flush {
                     unstable: self.platter().volatile_pages(object).bytes(),
                 },
-                IoOp::Read | IoOp::Write => Kind::Hole,
+                IoOp::Read | IoOp::Write | IoOp::Prepare { .. } => Kind::Hole,
                 IoOp::SetLen { .. } | IoOp::Allocate { .. } | IoOp::Discard { .. } => Kind::Write,
             };
             // A metadata operation is a block of the journal that the request waits for.
@@ -572,7 +573,11 @@ impl Core {
                     platter.write(request.object, first_page + at as u64, content);
                 }
             }
-            IoOp::Flush | IoOp::SetLen { .. } | IoOp::Allocate { .. } | IoOp::Discard { .. } => {}
+            IoOp::Flush
+            | IoOp::SetLen { .. }
+            | IoOp::Allocate { .. }
+            | IoOp::Discard { .. }
+            | IoOp::Prepare { .. } => {}
         }
     }
 
@@ -588,7 +593,7 @@ impl Core {
             }
             IoOp::Flush => self.platter().flush(request.object, active.mark),
             IoOp::SetLen { len } => self.platter().set_len(request.object, len),
-            IoOp::Allocate { .. } => {}
+            IoOp::Allocate { .. } | IoOp::Prepare { .. } => {}
             IoOp::Discard { len } => self.platter().discard(request.object, request.offset, len),
         }
         if let Some(mut early) = active.early

@@ -116,7 +116,7 @@ impl Unsteady {
             IoOp::Flush => happens(temper.flush_fails),
             IoOp::SetLen { .. } => happens(temper.length_fails),
             IoOp::Allocate { .. } if happens(temper.full) => return Fate::Fail(IoError::NoSpace),
-            IoOp::Allocate { .. } | IoOp::Discard { .. } => false,
+            IoOp::Allocate { .. } | IoOp::Discard { .. } | IoOp::Prepare { .. } => false,
         };
         if fails {
             Fate::Fail(eio)

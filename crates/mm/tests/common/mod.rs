@@ -107,7 +107,7 @@ impl Disk {
                     }
                 }
             }
-            IoOp::Allocate { .. } | IoOp::Discard { .. } => {}
+            IoOp::Allocate { .. } | IoOp::Discard { .. } | IoOp::Prepare { .. } => {}
         }
         Ok(())
     }
@@ -141,6 +141,7 @@ impl Device for Disk {
             alignment: 512,
             stable_writes: false,
             grows_slowly: false,
+            prepares_writes: false,
         }
     }
 }

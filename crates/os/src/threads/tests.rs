@@ -196,6 +196,7 @@ impl Device for Loser {
             alignment: 512,
             stable_writes: false,
             grows_slowly: false,
+            prepares_writes: false,
         }
     }
 }
