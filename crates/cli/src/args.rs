@@ -18,6 +18,17 @@ Examples:
 Exit status: 0 all well; 1 a band does not hold (--check) or a run failed; 2 a mistake in the
 command line or the scenario, or a folder, space or memory that is not there; 130 interrupted.";
 
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  tidegate compare ../shared/oracle/one-dd            a folder of tables beside the lab
+  tidegate compare recordings/*                       several: errors, constant guesses, differences
+  tidegate compare recordings/one-dd --set vm.dirty_bytes=200M --set vm.dirty_background_bytes=20M
+  tidegate compare recordings/one-dd --set vm.dirty_background_bytes=8M --against recordings/low-background
+  tidegate compare trace.txt --given device.0.rate=16 text of ftrace, perf script, trace-cmd report
+
+Exit status: 0 all well; 1 a run failed, or a band does not hold (--check); 2 a mistake in the command
+line or the recording; 130 interrupted.";
+
 /// Re-runs published writeback experiments on Tidegate's page cache.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, about, max_term_width = 100)]
@@ -33,6 +44,9 @@ pub enum Command {
     /// Run an experiment and compare its columns
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArguments>),
+    /// Hold a recording of a real kernel against the lab, and ask "what if"
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare(Box<CompareArguments>),
     /// Show what there is to choose from
     #[command(after_help = "Examples:\n  tidegate list\n  tidegate list policies")]
     List {
@@ -86,6 +100,35 @@ pub struct RunArguments {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Exit 1 if a band of the scenario does not hold, and name it
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Arguments of `compare`.
+#[derive(Args, Debug)]
+pub struct CompareArguments {
+    /// Folders of tables (as `cargo xtask guest` makes them), or files with the text of a trace
+    #[arg(value_name = "RECORDING", required = true)]
+    pub recordings: Vec<PathBuf>,
+    /// What if: change a value of the setting, for example vm.dirty_bytes=64M; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// State what the recording does not tell or tells wrongly, with the keys of --set
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub given: Vec<String>,
+    /// With --set: a recording of the changed setting, which shows the error of the answer
+    #[arg(long, value_name = "RECORDING", requires = "set")]
+    pub against: Option<PathBuf>,
+    /// Columns of the lab; the first one is judged
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub policy: Vec<String>,
+    /// Seed of the lab
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Folder for the results, instead of results/compare-NAME-seedN
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Exit 1 if the first column is out of the bands, and name the figure
     #[arg(long)]
     pub check: bool,
 }

@@ -13,6 +13,7 @@
 
 pub mod args;
 pub mod catalogue;
+pub mod compare;
 pub mod expect;
 pub mod experiments;
 pub mod list;

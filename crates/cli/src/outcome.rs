@@ -84,6 +84,8 @@ pub struct Pause {
     pub device_limit: f64,
     /// The writer's rate then, pages a second.
     pub task_ratelimit: f64,
+    /// The base rate of all writers of its device then, pages a second.
+    pub dirty_ratelimit: f64,
     /// It waited for a device without progress.
     pub stalled: bool,
     /// Its line is printed at its end, not at its beginning.

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use workload::Stop;
 
 use crate::args::{Arguments, Command, RunArguments};
+use crate::compare::{self, CompareError};
 use crate::expect::{self, Verdict};
 use crate::experiments::{self, EXPERIMENTS};
 use crate::list;
@@ -20,10 +21,10 @@ use crate::run::{self, Cell, Column, Live, LiveFiles, RunError, World};
 use crate::scenario::{LoadError, Override, OverrideError, Scenario, Source, choices};
 use crate::terminal::{self, Progress};
 
-const OK: u8 = 0;
-const FAILED: u8 = 1;
+pub(crate) const OK: u8 = 0;
+pub(crate) const FAILED: u8 = 1;
 const MISTAKE: u8 = 2;
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// The program cannot begin or end its work: always with what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,8 @@ enum Trouble {
     Usage(String),
     #[error(transparent)]
     Output(#[from] OutputError),
+    #[error(transparent)]
+    Compare(#[from] CompareError),
 }
 
 /// Does what the command line says.
@@ -47,11 +50,15 @@ pub fn main(arguments: Arguments) -> ExitCode {
             Ok(OK)
         }
         Command::Run(arguments) => run(&arguments),
+        Command::Compare(arguments) => compare::main(&arguments).map_err(Trouble::from),
     };
     ExitCode::from(ended.unwrap_or_else(|trouble| {
         match &trouble {
             Trouble::Load(LoadError::Mistakes(mistakes)) => {
                 terminal::complain(&mistakes.render(terminal::colour()));
+            }
+            Trouble::Compare(CompareError::Fault(fault)) => {
+                terminal::complain(&fault.render(terminal::colour()));
             }
             other => terminal::complain(&format!("tidegate: {other}")),
         }
@@ -323,7 +330,7 @@ fn cells(scenario: &Scenario, columns: &[Column], world: &World) -> Vec<Cell> {
 }
 
 /// The first interrupt ends the runs that are under way; a second one ends the program.
-fn stop_at_interrupt(stop: &Stop, files: &LiveFiles) {
+pub(crate) fn stop_at_interrupt(stop: &Stop, files: &LiveFiles) {
     let (stop, files) = (stop.clone(), files.clone());
     let handler = ctrlc::set_handler(move || {
         if stop.is_raised() {

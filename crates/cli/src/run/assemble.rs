@@ -112,6 +112,7 @@ fn pauses(law: Law, events: &[Seen], origin: Instant) -> Vec<Pause> {
             line.slept_ms = millis(printed_pause(law, trace));
             line.device_dirty = number(trace.device_dirty.0);
             line.device_limit = number(trace.device_limit.0);
+            line.dirty_ratelimit = number(trace.dirty_ratelimit.0);
             pauses.extend(open.remove(writer));
         }
         if *done {

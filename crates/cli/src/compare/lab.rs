@@ -1,0 +1,230 @@
+//! A recording's setting in the lab: written as a scenario, loaded and checked like any other, and run.
+
+use core::fmt::Write as _;
+
+use lab::model::params::Unit;
+use workload::Stop;
+
+use super::setting::{Origin, Setting};
+use crate::catalogue;
+use crate::outcome::Outcome;
+use crate::presets::{self, PRESETS};
+use crate::run::{self, Cell, Column, Order, RunError, Watcher, World};
+use crate::scenario::{LoadError, SCHEMA, Scenario, Source, choices};
+
+/// Columns of the lab without `--policy`.
+pub const COLUMNS: [&str; 2] = ["linux-6.12", "tidegate"];
+/// Files are given room for this much; no writer comes near it.
+const FILE_MIB: f64 = 1_048_576.0;
+/// The field recordings' device saves up tokens for 50 ms (oracle/README.md).
+const BURST_US: u64 = 50_000;
+/// Levels are sampled as often as the recordings are.
+const SAMPLE_MS: u64 = 100;
+
+/// The scenario of a setting, ready to run.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// Its text.
+    pub source: Source,
+    /// What it was read to.
+    pub scenario: Scenario,
+    /// One run per column.
+    pub cells: Vec<Cell>,
+    /// What of the setting the lab does not have.
+    pub notes: Vec<String>,
+}
+
+/// Why a setting was not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// A column that is not known.
+    #[error("--policy: unknown policy `{name}`; {choices}")]
+    Policy {
+        /// Its name.
+        name: String,
+        /// Those that are.
+        choices: String,
+    },
+    /// The scenario made of it does not load.
+    #[error("the recording does not make a scenario:\n{0}")]
+    Load(#[from] LoadError),
+    /// A run failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Stopped from outside.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Plans the runs of a setting; `columns` are presets.
+///
+/// # Errors
+/// A column that is not known; or a bug of ours, when the scenario does not load.
+pub fn plan(setting: &Setting, columns: &[&str], seed: u64) -> Result<Planned, LabError> {
+    for name in columns {
+        if presets::by_name(name).is_none() {
+            return Err(LabError::Policy {
+                name: (*name).to_owned(),
+                choices: choices(name, PRESETS.iter().map(|preset| preset.name)),
+            });
+        }
+    }
+    let mut notes = Vec::new();
+    let source = Source {
+        origin: format!("{} (made from the recording)", setting.name),
+        text: scenario(setting, columns, seed, &mut notes),
+    };
+    let (scenario, source) = Scenario::load(source, &[])?;
+    let rows = scenario.rows();
+    let row = &rows[0];
+    let cells = scenario
+        .policies
+        .iter()
+        .map(|policy| Cell::resolve(&scenario, row, &Column::of(policy)))
+        .collect();
+    Ok(Planned {
+        source,
+        scenario,
+        cells,
+        notes,
+    })
+}
+
+/// Runs what was planned, several at a time; answers in the order of the cells.
+///
+/// # Errors
+/// The first run that failed.
+pub fn run(
+    planned: &[&Planned],
+    stop: &Stop,
+    watcher: &impl Watcher,
+) -> Result<Vec<Vec<Outcome>>, LabError> {
+    let orders = orders(planned);
+    let mut results = run::run_all(&orders, &World::Lab, stop, watcher).into_iter();
+    let mut all = Vec::with_capacity(planned.len());
+    for plan in planned {
+        let mut outcomes = Vec::with_capacity(plan.cells.len());
+        for _ in &plan.cells {
+            let outcome = results.next().flatten().ok_or(LabError::Interrupted)??;
+            if outcome.interrupted {
+                return Err(LabError::Interrupted);
+            }
+            outcomes.push(outcome);
+        }
+        all.push(outcomes);
+    }
+    Ok(all)
+}
+
+/// All runs of what was planned.
+#[must_use]
+pub fn orders(planned: &[&Planned]) -> Vec<Order> {
+    planned
+        .iter()
+        .flat_map(|plan| run::orders(&plan.cells, 1, plan.scenario.run.seed))
+        .collect()
+}
+
+/// The setting as the text of a scenario.
+fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<String>) -> String {
+    let mut text = format!(
+        "# Made by `tidegate compare` from the recording `{}`.\n\
+         schema = \"{SCHEMA}\"\nname = \"{}\"\ntitle = {}\n\n\
+         [run]\nreplicas = 1\nseed = {seed}\nmax_s = {}\nsample_ms = {SAMPLE_MS}\n\n\
+         [machine]\ncpus = {}\nmemory_mib = {}\ndirty_mib = {}\nbackground_mib = {}\n",
+        setting.name,
+        plain(&setting.name),
+        quoted(&setting.summary()),
+        setting.seconds * 10.0 + 600.0,
+        setting.cpus,
+        setting.memory_mib,
+        setting.dirty_mib,
+        setting.background_mib,
+    );
+    for (index, rate) in setting.devices.iter().enumerate() {
+        device(&mut text, setting, index, *rate, notes);
+    }
+    for (index, writer) in setting.writers.iter().enumerate() {
+        let _ = write!(
+            text,
+            "\n[[task]]\nid = \"writer-{index}\"\ndevice = \"device-{}\"\nblock_kib = {}\nrun_s = {}\n",
+            writer.device,
+            writer.bytes / 1024.0,
+            setting.seconds - writer.start_s,
+        );
+        if writer.start_s > 0.0 {
+            let _ = writeln!(text, "start_s = {}", writer.start_s);
+        }
+        if writer.is_heavy() {
+            let _ = writeln!(text, "kind = \"dd\"\nfile_mib = {FILE_MIB}");
+        } else {
+            let every = writer.sleep_s * 1e3;
+            let _ = writeln!(text, "kind = \"light_writer\"\nevery_ms = {every}");
+        }
+    }
+    for name in columns {
+        let _ = write!(text, "\n[[policy]]\nname = \"{name}\"\n");
+        // The kernel's law counts in the kernel's ticks.
+        if name.starts_with("linux-") {
+            let _ = writeln!(text, "hz = {}", setting.hz);
+        }
+    }
+    text
+}
+
+fn device(text: &mut String, setting: &Setting, index: usize, rate: f64, notes: &mut Vec<String>) {
+    let null_blk = setting.origin == Origin::Guest && catalogue::models().contains(&"null_blk");
+    let model = if null_blk { "null_blk" } else { "token_bucket" };
+    let _ = write!(
+        text,
+        "\n[[device]]\nid = \"device-{index}\"\nmodel = \"{model}\"\n"
+    );
+    if let Some(fs) = &setting.fs {
+        let _ = writeln!(text, "fs = {}", quoted(fs));
+    }
+    let mut params = Vec::new();
+    if let Ok(model) = lab::model::by_name(model) {
+        for field in model.fields() {
+            if field.unit == Unit::BytesPerSec {
+                params.push(format!("{} = {:.0}", field.name, rate * 1_048_576.0));
+            }
+            match (field.name, setting.max_sectors) {
+                ("max_sectors", Some(sectors)) => params.push(format!("max_sectors = {sectors}")),
+                ("request_max_bytes", Some(sectors)) => {
+                    params.push(format!("request_max_bytes = {}", sectors * 512));
+                }
+                ("burst_us", _) if setting.origin == Origin::Chain => {
+                    params.push(format!("burst_us = {BURST_US}"));
+                }
+                _ => {}
+            }
+        }
+    }
+    let _ = writeln!(text, "params = {{ {} }}", params.join(", "));
+    if index == 0 && !setting.changes.is_empty() {
+        notes.push("the lab's device keeps its first rate: changes of rates are not run".into());
+    }
+    if index == 0 && setting.max_ratio.is_some() {
+        notes.push("the lab's device has no strict limit: max_ratio is not run".into());
+    }
+}
+
+/// A name that can be a folder's.
+pub(super) fn plain(name: &str) -> String {
+    let keep = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let plain: String = name
+        .chars()
+        .map(|c| if keep(c) { c } else { '-' })
+        .collect();
+    if plain.is_empty() {
+        "recording".into()
+    } else {
+        plain
+    }
+}
+
+/// A string of TOML.
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}

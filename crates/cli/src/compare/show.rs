@@ -1,0 +1,125 @@
+//! The printed tables of `compare`.
+
+use core::fmt::Write as _;
+
+use super::measure::{Measures, QUANTITIES};
+use super::setting::Setting;
+
+/// Writers that get a row each.
+const WRITERS_MOST: usize = 4;
+/// Width of the first column, of a value, and of a value with its difference.
+const NAME: usize = 28;
+const FIELD: usize = 12;
+const COLUMN: usize = 22;
+
+/// A row of the table: name, unit, digits, and one value per column.
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) unit: &'static str,
+    pub(super) digits: usize,
+    pub(super) values: Vec<Option<f64>>,
+}
+
+/// All rows that any column has a value for.
+pub(super) fn rows(setting: &Setting, columns: &[&Measures]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for quantity in &QUANTITIES {
+        let values: Vec<Option<f64>> = columns.iter().map(|m| (quantity.of)(m)).collect();
+        if values.iter().any(Option::is_some) {
+            rows.push(Row {
+                name: quantity.name.to_owned(),
+                unit: quantity.unit,
+                digits: quantity.digits,
+                values,
+            });
+        }
+        if quantity.name == "throughput" && setting.writers.len() > 1 {
+            rows.extend(writer_rows(setting, columns));
+        }
+    }
+    rows
+}
+
+/// Throughput of single writers; of many, the least and the most.
+fn writer_rows(setting: &Setting, columns: &[&Measures]) -> Vec<Row> {
+    let row = |name: String, values: Vec<Option<f64>>| Row {
+        name,
+        unit: "MiB/s",
+        digits: 2,
+        values,
+    };
+    if setting.writers.len() <= WRITERS_MOST {
+        let one = |index: usize| {
+            let kind = if setting.writers[index].is_heavy() {
+                "writer"
+            } else {
+                "light writer"
+            };
+            let values = columns.iter().map(|m| m.writers.get(index).copied());
+            row(format!("  {kind} {index}"), values.collect())
+        };
+        return (0..setting.writers.len()).map(one).collect();
+    }
+    let extreme = |of: fn(f64, f64) -> f64| {
+        let values = columns.iter().map(|m| m.writers.iter().copied().reduce(of));
+        values.collect::<Vec<_>>()
+    };
+    vec![
+        row("  slowest writer".into(), extreme(f64::min)),
+        row("  fastest writer".into(), extreme(f64::max)),
+    ]
+}
+
+/// A table whose first column is what the others are compared with.
+pub(super) fn table(heads: &[String], rows: &[Row]) -> String {
+    let mut text = format!("{:NAME$}", "");
+    for (index, head) in heads.iter().enumerate() {
+        let _ = if index == 0 {
+            write!(text, "{head:>FIELD$}")
+        } else {
+            write!(text, "{head:>COLUMN$}")
+        };
+    }
+    text.push('\n');
+    for row in rows {
+        let label = if row.unit.is_empty() {
+            row.name.clone()
+        } else {
+            format!("{} ({})", row.name, row.unit)
+        };
+        let _ = write!(text, "{label:NAME$}");
+        let base = row.values.first().copied().flatten();
+        for (index, value) in row.values.iter().enumerate() {
+            let shown = value.map_or("-".to_owned(), |value| format!("{value:.*}", row.digits));
+            if index == 0 {
+                let _ = write!(text, "{shown:>FIELD$}");
+                continue;
+            }
+            let change =
+                percent(base, *value).map_or(String::new(), |change| format!("({change})"));
+            let _ = write!(text, "{shown:>FIELD$} {change:>9}");
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+/// How far a value is from what it is compared with.
+pub(super) fn percent(base: Option<f64>, value: Option<f64>) -> Option<String> {
+    let (base, value) = (base?, value?);
+    if base == 0.0 {
+        return (value == 0.0).then(|| "+0.0%".to_owned());
+    }
+    let percent = 100.0 * (value / base - 1.0);
+    Some(if percent.abs() < 1000.0 {
+        format!("{percent:+.1}%")
+    } else {
+        format!("x{:.0}", value / base)
+    })
+}
+
+/// Notes, one a line.
+pub(super) fn notes(notes: &[String]) -> String {
+    notes.iter().map(|note| format!("note: {note}\n")).collect()
+}
