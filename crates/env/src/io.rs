@@ -131,8 +131,8 @@ pub struct IoRequest {
     pub busy: Vec<Busy>,
     /// When it was handed to the `Env`.
     pub submitted: Instant,
-    /// A hint: the next request goes on where this one ends.
-    pub more: bool,
+    /// A hint: the next request goes on where this one ends, with at most so many pages to come.
+    pub more: Pages,
     /// The submitter's own words.
     pub cookie: [u64; 2],
     done: Vec<(Arc<dyn IoDone>, u64)>,
@@ -152,7 +152,7 @@ impl IoRequest {
             frames: Vec::with_capacity(frames),
             busy: Vec::with_capacity(frames),
             submitted: Instant::ZERO,
-            more: false,
+            more: Pages::ZERO,
             cookie: [0; 2],
             // The submitter and a few wrappers.
             done: Vec::with_capacity(6),

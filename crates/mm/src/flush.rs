@@ -405,7 +405,9 @@ pub(crate) fn write_pages<E: Env>(
         let pages = request.pages();
         task.did(Work::WritePage, pages.0);
         outcome.wrote += pages;
-        request.more &= outcome.wrote < select.max;
+        if !request.more.is_zero() {
+            request.more = select.max.saturating_sub(outcome.wrote);
+        }
         send(task, mapping, request, select.class);
         if next > select.to || next == 0 {
             return Ok(outcome);
@@ -434,7 +436,7 @@ fn gather<E: Env>(
 ) -> Gathered {
     let mut skipped = Pages::ZERO;
     let mut next = None;
-    request.more = false;
+    request.more = Pages::ZERO;
     {
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pool, &mut token);
@@ -460,9 +462,10 @@ fn gather<E: Env>(
             }
             from = page.wrapping_add(1);
             if from == 0 || request.pages() >= room {
-                request.more = from != 0
+                let goes_on = from != 0
                     && from <= select.to
                     && index.next_tagged(from, from, select.tag).is_some();
+                request.more = Pages(u64::from(goes_on));
                 break;
             }
         }
