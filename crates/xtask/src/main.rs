@@ -9,6 +9,7 @@ mod bench;
 mod campaign;
 mod csv;
 mod fio;
+mod guest;
 mod lab;
 mod picture;
 mod sources;
@@ -32,9 +33,13 @@ usage: cargo xtask COMMAND
   tidy                             what a machine can judge of style.md: dependencies, unsafe, links
   lab --twice [NAME]... [--scale S]
                                    runs each experiment twice and compares the trace hashes
+  guest SCENARIO... [--set KEY=VALUE]... [--twice] | --all | --list
+                                   records what a real kernel does, in virtual time
   campaign [--seeds N]             the randomised fault test (default 10000 seeds)
   bench [STEP]... [--dir DIR] [--pairs N]
-                                   the figures of README.md; steps: hit, lab, fio, slow
+                                   the figures of README.md; steps: hit, lab, fio, slow; pacing, when
+                                   it is named: [--row R] [--column C] [--seconds S] [--strict PERCENT]
+                                   [--out DIR]
   picture                          redraws the pauses that README.md shows
   sources                          kernel functions cited in the code, and the tests that name them
 ";
@@ -47,6 +52,7 @@ fn main() -> ExitCode {
         Some("check") => test::check(arguments),
         Some("tidy") => arguments.finish().and_then(|()| tidy::run()),
         Some("lab") => lab::run(arguments),
+        Some("guest") => guest::run(arguments),
         Some("campaign") => campaign::run(arguments),
         Some("bench") => bench::run(arguments),
         Some("picture") => arguments.finish().and_then(|()| picture::run()),

@@ -1,0 +1,256 @@
+//! `cargo xtask guest`: what a real kernel does, recorded in deterministic virtual time.
+//!
+//! Debian's own kernel, unpacked and never installed, runs in QEMU without hardware help, with one
+//! processor whose clock counts instructions: 2 ns each. Time in the guest is thus a function of
+//! what runs in it, and two runs give the same recording, byte for byte (`--twice`), however busy
+//! the host is. The slow device is null_blk, whose rate the kernel limits in ticks of 20 ms.
+//!
+//! ```text
+//! scenarios --> image (busybox, writers, init, plan) --> machine (QEMU) --> record (tables)
+//!                 ^ kernel (package, modules)
+//! ```
+//!
+//! See docs/record-a-guest.md.
+
+mod image;
+mod kernel;
+mod machine;
+mod record;
+mod scenarios;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kernel::Kernel;
+use machine::Machine;
+use record::{Recording, Stream};
+use scenarios::Scenario;
+
+use crate::workspace::{Workspace, cargo, root};
+use crate::{Arguments, Result, steps};
+
+/// Longest time for one guest, by the clock on the wall: ten times what the longest takes on an
+/// idle machine.
+const LIMIT_S: u64 = 20 * 60;
+/// The writers' program is static, so that it needs nothing but the kernel.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+const FLAGS: (&str, &str) = (
+    "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS",
+    "-C target-feature=+crt-static -C strip=symbols",
+);
+
+const USAGE: &str = "\
+usage: cargo xtask guest SCENARIO... [--out DIR] [--set KEY=VALUE]... [--twice]
+       cargo xtask guest --all [--out DIR]
+       cargo xtask guest --list
+
+  --out DIR          puts each recording into DIR/NAME (default: target/guest/recordings)
+  --set KEY=VALUE    turns a setting: dirty, bg, rate, seconds, writers, max_ratio, fs
+  --twice            runs each twice and fails when the recordings differ
+  --kernel PACKAGE   another kernel package than the newest 6.12 (or 6.1) for clouds
+  --limit SECONDS    ends a guest that takes longer than this (default 1200)
+";
+
+/// What the command line asks for.
+struct Options {
+    names: Vec<String>,
+    settings: Vec<String>,
+    out: Option<PathBuf>,
+    kernel: Option<String>,
+    limit: Duration,
+    all: bool,
+    list: bool,
+    twice: bool,
+}
+
+impl Options {
+    fn parse(mut arguments: Arguments) -> Result<Self> {
+        let mut options = Self {
+            names: Vec::new(),
+            settings: Vec::new(),
+            out: None,
+            kernel: None,
+            limit: Duration::from_secs(LIMIT_S),
+            all: false,
+            list: false,
+            twice: false,
+        };
+        while let Some(word) = arguments.next_word() {
+            match word.as_str() {
+                "--all" => options.all = true,
+                "--list" => options.list = true,
+                "--twice" => options.twice = true,
+                "--out" => options.out = Some(arguments.value_of("--out")?.into()),
+                "--set" => options.settings.push(arguments.value_of("--set")?),
+                "--kernel" => options.kernel = Some(arguments.value_of("--kernel")?),
+                "--limit" => {
+                    options.limit = Duration::from_secs(arguments.number_of("--limit")?);
+                }
+                _ if word.starts_with('-') => {
+                    return Err(format!("guest: unexpected '{word}'\n\n{USAGE}"));
+                }
+                _ => options.names.push(word),
+            }
+        }
+        Ok(options)
+    }
+
+    /// The scenarios, with the settings turned, all of them possible.
+    fn scenarios(&self) -> Result<Vec<Scenario>> {
+        let all = scenarios::all();
+        if self.all && self.names.is_empty() {
+            return turned(all, &self.settings);
+        }
+        if self.names.is_empty() || self.all {
+            return Err(format!("guest: name scenarios, or say --all\n\n{USAGE}"));
+        }
+        let find = |name: &String| {
+            let found = all.iter().find(|scenario| scenario.name == *name);
+            found.cloned().ok_or_else(|| {
+                let known: Vec<_> = all.iter().map(|scenario| scenario.name.as_str()).collect();
+                format!(
+                    "there is no scenario '{name}'; there are {}",
+                    known.join(", ")
+                )
+            })
+        };
+        let chosen = self.names.iter().map(find).collect::<Result<Vec<_>>>()?;
+        turned(chosen, &self.settings)
+    }
+}
+
+fn turned(mut scenarios: Vec<Scenario>, settings: &[String]) -> Result<Vec<Scenario>> {
+    for scenario in &mut scenarios {
+        for setting in settings {
+            scenario.set(setting)?;
+        }
+        scenario.judge()?;
+    }
+    Ok(scenarios)
+}
+
+/// Records guests.
+///
+/// # Errors
+/// A scenario is not known or not possible, something is missing, or a guest fails.
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
+    let options = Options::parse(arguments)?;
+    if options.list {
+        for scenario in scenarios::all() {
+            println!("{}", scenario.name);
+        }
+        return Ok(());
+    }
+    let scenarios = options.scenarios()?;
+    let workspace = Workspace::load()?;
+    let base = workspace.target.join("guest");
+    let out = options
+        .out
+        .clone()
+        .unwrap_or_else(|| base.join("recordings"));
+    let out = root().join(out);
+    for scenario in &scenarios {
+        record::replaceable(&out.join(&scenario.name))?;
+    }
+    let workshop = Workshop::open(&base, &options)?;
+    for scenario in &scenarios {
+        let recording = workshop.record(scenario)?;
+        if options.twice {
+            let again = workshop.record(scenario)?;
+            if let Some(difference) = recording.difference(&again) {
+                return Err(format!(
+                    "{}: two runs differ at {difference}",
+                    scenario.name
+                ));
+            }
+            println!("{}: two runs, the same recording", scenario.name);
+        }
+        let folder = out.join(&scenario.name);
+        recording.save(&folder)?;
+        println!(
+            "{}: {}\n    {}",
+            scenario.name,
+            recording.summary,
+            folder.display()
+        );
+    }
+    Ok(())
+}
+
+/// What all guests of a command share.
+struct Workshop {
+    kernel: Kernel,
+    writer: PathBuf,
+    /// For the files of a running guest; removed at the end.
+    folder: PathBuf,
+    limit: Duration,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Workshop {
+    fn open(base: &Path, options: &Options) -> Result<Self> {
+        kernel::provide()?;
+        let cache = base.join("kernels");
+        fs::create_dir_all(&cache).map_err(|error| format!("{}: {error}", cache.display()))?;
+        let kernel = Kernel::fetch(&cache, options.kernel.as_deref())?;
+        let writer = build_writer(base)?;
+        let folder = base.join(format!("run-{}", std::process::id()));
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stopped);
+        ctrlc::set_handler(move || seen.store(true, Ordering::Relaxed))
+            .map_err(|error| format!("interrupts cannot be caught: {error}"))?;
+        Ok(Self {
+            kernel,
+            writer,
+            folder,
+            limit: options.limit,
+            stopped,
+        })
+    }
+
+    fn record(&self, scenario: &Scenario) -> Result<Recording> {
+        let initrd = image::make(scenario, &self.kernel, &self.writer)?;
+        let machine = Machine {
+            scenario,
+            kernel: &self.kernel,
+            folder: &self.folder,
+            limit: self.limit,
+            stopped: &|| self.stopped.load(Ordering::Relaxed),
+        };
+        let stream = Stream::parse(&machine.run(&initrd)?)
+            .map_err(|problem| format!("{}: {problem}", scenario.name))?;
+        Recording::new(scenario, &self.kernel, &stream)
+            .map_err(|problem| format!("{}: {problem}", scenario.name))
+    }
+}
+
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Builds the writers' program, static, in a folder of its own: other flags would make cargo build
+/// everything else anew.
+fn build_writer(base: &Path) -> Result<PathBuf> {
+    let folder = base.join("build");
+    let mut command = cargo(&[
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "tidegate-guest-writer",
+        "--target",
+        TARGET,
+    ]);
+    command
+        .arg("--target-dir")
+        .arg(&folder)
+        .env(FLAGS.0, FLAGS.1);
+    steps::output(&mut command)?;
+    Ok(folder.join(TARGET).join("release/guest-writer"))
+}

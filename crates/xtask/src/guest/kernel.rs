@@ -1,0 +1,208 @@
+//! Debian's kernel package and the other programs that a guest needs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Result, steps};
+
+/// Packages that only name the newest kernel of a line, best first: what 6.12 is called beside
+/// Debian 12's own 6.1, and what each release calls its own.
+const NEWEST: [&str; 2] = ["linux-image-6.12-cloud-amd64", "linux-image-cloud-amd64"];
+
+/// Programs, how one asks for their version, and the package they come in.
+const PROGRAMS: [(&str, &str, &str); 4] = [
+    ("qemu-system-x86_64", "--version", "qemu-system-x86"),
+    (BUSYBOX, "--help", "busybox-static"),
+    ("xz", "--version", "xz-utils"),
+    ("dpkg-deb", "--version", "dpkg"),
+];
+
+/// The one of the package, which is static.
+pub(super) const BUSYBOX: &str = "/bin/busybox";
+
+/// An unpacked kernel package.
+pub(super) struct Kernel {
+    /// As `uname -r` says.
+    pub(super) version: String,
+    folder: PathBuf,
+    /// Ticks of its clock per second.
+    pub(super) hz: u32,
+}
+
+impl Kernel {
+    /// The kernel that was fetched before, or the newest that the package archive has.
+    ///
+    /// # Errors
+    /// It cannot be fetched; the message says what to do.
+    pub(super) fn fetch(cache: &Path, package: Option<&str>) -> Result<Self> {
+        let package = match (package, cached(cache)) {
+            (Some(package), _) => package.to_owned(),
+            (None, Some(package)) => package,
+            (None, None) => newest()?,
+        };
+        let folder = cache.join(&package);
+        if !folder.exists() {
+            unpack(cache, &package, &folder)?;
+        }
+        Self::open(folder)
+    }
+
+    fn open(folder: PathBuf) -> Result<Self> {
+        let boot = folder.join("boot");
+        let version = entries(&boot)?
+            .iter()
+            .find_map(|name| name.strip_prefix("vmlinuz-").map(str::to_owned))
+            .ok_or_else(|| format!("{}: no kernel in it; remove {0}", boot.display()))?;
+        let config = boot.join(format!("config-{version}"));
+        let text = fs::read_to_string(&config)
+            .map_err(|error| format!("{}: {error}", config.display()))?;
+        let hz = text
+            .lines()
+            .find_map(|line| line.strip_prefix("CONFIG_HZ="))
+            .and_then(|hz| hz.parse().ok())
+            .ok_or_else(|| format!("{}: no CONFIG_HZ", config.display()))?;
+        Ok(Self {
+            version,
+            folder,
+            hz,
+        })
+    }
+
+    pub(super) fn image(&self) -> PathBuf {
+        self.folder.join(format!("boot/vmlinuz-{}", self.version))
+    }
+
+    /// A module, unpacked.
+    ///
+    /// # Errors
+    /// The package does not have it.
+    pub(super) fn module(&self, path: &str) -> Result<Vec<u8>> {
+        let modules = format!("lib/modules/{}/kernel", self.version);
+        let path = self.folder.join(modules).join(path);
+        if path.exists() {
+            return fs::read(&path).map_err(|error| format!("{}: {error}", path.display()));
+        }
+        let packed = path.with_extension("ko.xz");
+        let output = Command::new("xz")
+            .arg("-dc")
+            .arg(&packed)
+            .output()
+            .map_err(|error| format!("xz: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("xz -dc {}: {}", packed.display(), output.status));
+        }
+        Ok(output.stdout)
+    }
+}
+
+fn entries(folder: &Path) -> Result<Vec<String>> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut names: Vec<String> = entries
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+fn cached(cache: &Path) -> Option<String> {
+    let names = entries(cache).ok()?;
+    // Unpacked, and of a line that we know: 6.12 comes before 6.1.
+    let unpacked = |line: &str| {
+        let name = names.iter().rfind(|name| name.starts_with(line))?;
+        cache.join(name).join("boot").exists().then(|| name.clone())
+    };
+    unpacked("linux-image-6.12.").or_else(|| unpacked("linux-image-6.1."))
+}
+
+/// The package that the newest kernel is in.
+fn newest() -> Result<String> {
+    if let Some(package) = named_by(&NEWEST) {
+        return Ok(package);
+    }
+    // An image of a container often has no lists at all.
+    install("apt-get", &["update", "-q"])?;
+    named_by(&NEWEST).ok_or_else(|| {
+        format!(
+            "the package archive has no kernel: none of {} leads to one; add Debian's archive, or name a package with --kernel",
+            NEWEST.join(", ")
+        )
+    })
+}
+
+fn named_by(metas: &[&str]) -> Option<String> {
+    metas.iter().find_map(|meta| {
+        let text = steps::output(Command::new("apt-cache").args(["depends", meta])).ok()?;
+        let package = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("Depends: "))?;
+        let known = ["linux-image-6.12.", "linux-image-6.1."];
+        known
+            .iter()
+            .any(|line| package.starts_with(line))
+            .then(|| package.to_owned())
+    })
+}
+
+fn unpack(cache: &Path, package: &str, folder: &Path) -> Result<()> {
+    let download = cache.join("download");
+    let _ = fs::remove_dir_all(&download);
+    fs::create_dir_all(&download).map_err(|error| format!("{}: {error}", download.display()))?;
+    let mut apt = Command::new("apt-get");
+    apt.args(["download", "-q", package]).current_dir(&download);
+    steps::output(&mut apt)?;
+    let file = entries(&download)?
+        .into_iter()
+        .find(|name| name.ends_with(".deb"))
+        .ok_or_else(|| format!("apt-get download {package} left no package"))?;
+    // Whole or not at all: the folder gets its name when it is complete.
+    let unpacked = download.join("unpacked");
+    let mut dpkg = Command::new("dpkg-deb");
+    dpkg.arg("-x").arg(download.join(file)).arg(&unpacked);
+    steps::output(&mut dpkg)?;
+    fs::rename(&unpacked, folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    fs::remove_dir_all(&download).map_err(|error| format!("{}: {error}", download.display()))
+}
+
+/// The packages whose programs are not there.
+pub(super) fn missing() -> Vec<&'static str> {
+    let gone = |program: &str, asked: &str| !steps::is_there(program, &[asked]);
+    PROGRAMS
+        .iter()
+        .filter(|(program, asked, _)| gone(program, asked))
+        .map(|(_, _, package)| *package)
+        .collect()
+}
+
+/// Installs what is missing, or says what to install.
+///
+/// # Errors
+/// It cannot be installed.
+pub(super) fn provide() -> Result<()> {
+    let missing = missing();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut words = vec!["install", "-y", "-q", "--no-install-recommends"];
+    words.extend(&missing);
+    if install("apt-get", &words).is_err() {
+        install("apt-get", &["update", "-q"])?;
+        install("apt-get", &words)?;
+    }
+    Ok(())
+}
+
+fn install(program: &str, words: &[&str]) -> Result<()> {
+    let output = steps::output(
+        Command::new(program)
+            .args(words)
+            .env("DEBIAN_FRONTEND", "noninteractive"),
+    );
+    output.map(drop).map_err(|problem| {
+        format!(
+            "a guest needs programs that are not there. As root: {program} {}\n{problem}",
+            words.join(" ")
+        )
+    })
+}

@@ -1,0 +1,233 @@
+//! The virtual machine: QEMU without hardware help, whose clock counts instructions.
+
+use std::fs::{self, File};
+use std::io::IsTerminal as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::kernel::Kernel;
+use super::scenarios::Scenario;
+use crate::{Result, steps};
+
+/// How often the machine is looked at.
+const POLL: Duration = Duration::from_millis(200);
+/// Lines of the console that are shown when something went wrong.
+const LAST_LINES: usize = 25;
+
+/// Where the host keeps files that are memory.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// A machine about to run.
+pub(super) struct Machine<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) kernel: &'a Kernel,
+    /// A folder of this run alone.
+    pub(super) folder: &'a Path,
+    /// Longest time, by the clock on the wall.
+    pub(super) limit: Duration,
+    /// Whether somebody wants it to end.
+    pub(super) stopped: &'a dyn Fn() -> bool,
+}
+
+impl Machine<'_> {
+    /// Runs the machine to its end, and answers what the guest handed out.
+    ///
+    /// # Errors
+    /// QEMU does not start, the guest hangs or fails, or somebody stopped it.
+    pub(super) fn run(&self, initrd: &[u8]) -> Result<Vec<u8>> {
+        let image = self.folder.join("initrd");
+        fs::write(&image, initrd).map_err(|error| format!("{}: {error}", image.display()))?;
+        let memory = Memory::new(self.scenario)?;
+        let mut command = self.command(&image, &memory)?;
+        println!("    {}", steps::typed(&command));
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("qemu-system-x86_64: {error}"))?;
+        let ended = self.wait(&mut child);
+        if ended.is_err() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let status = ended?;
+        if !status.success() {
+            return Err(self.failed(&format!("QEMU ended with {status}")));
+        }
+        if !self.console().contains("virtual end") {
+            return Err(self.failed("the guest did not get to its end"));
+        }
+        let out = self.folder.join("out");
+        fs::read(&out).map_err(|error| format!("{}: {error}", out.display()))
+    }
+
+    fn command(&self, image: &Path, memory: &Memory) -> Result<Command> {
+        let file = |name: &str| self.folder.join(name).display().to_string();
+        // Were we killed, nobody would end QEMU: the kernel does.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"]);
+        command.args(["-accel", "tcg,thread=single"]);
+        command.args(["-icount", "shift=1,sleep=off"]);
+        command.args(["-rtc", "base=2026-01-01,clock=vm", "-smp", "1"]);
+        command.args(["-nographic", "-no-reboot", "-nodefaults"]);
+        command.args(memory.words());
+        command.args(["-serial", &format!("file:{}", file("console"))]);
+        command.args(["-device", "virtio-serial-pci"]);
+        command.args(["-chardev", &format!("file,id=out,path={}", file("out"))]);
+        command.args(["-device", "virtserialport,chardev=out,name=out"]);
+        command.arg("-kernel").arg(self.kernel.image());
+        command.arg("-initrd").arg(image);
+        command.args(["-append", "console=ttyS0 quiet panic=-1 nokaslr"]);
+        let said = file("qemu");
+        let said = File::create(&said).map_err(|error| format!("{said}: {error}"))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(said);
+        // An interrupt of the terminal is ours to answer.
+        command.process_group(0);
+        Ok(command)
+    }
+
+    fn wait(&self, child: &mut Child) -> Result<ExitStatus> {
+        let began = Instant::now();
+        let progress = Progress::new(self.scenario);
+        loop {
+            let status = child
+                .try_wait()
+                .map_err(|error| format!("waiting for QEMU: {error}"))?;
+            if let Some(status) = status {
+                progress.finish(began.elapsed());
+                return Ok(status);
+            }
+            if (self.stopped)() {
+                return Err("interrupted; nothing is left of this run".to_owned());
+            }
+            if began.elapsed() >= self.limit {
+                let limit = self.limit.as_secs();
+                return Err(self.failed(&format!("not done after {limit} s, ended (--limit)")));
+            }
+            progress.show(&self.console(), began.elapsed());
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn console(&self) -> String {
+        let bytes = fs::read(self.folder.join("console")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The problem, and the last that was heard.
+    fn failed(&self, problem: &str) -> String {
+        let qemu = fs::read_to_string(self.folder.join("qemu")).unwrap_or_default();
+        let console = self.console();
+        let lines: Vec<_> = console.lines().chain(qemu.lines()).collect();
+        let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+        let name = &self.scenario.name;
+        if last.is_empty() {
+            return format!("{name}: {problem}; its console said nothing");
+        }
+        format!(
+            "{name}: {problem}. Its console's last lines:\n{}",
+            last.join("\n")
+        )
+    }
+}
+
+/// The guest's memory; a file with two doors when a rate has to be changed (see `image`).
+struct Memory {
+    mib: u32,
+    file: Option<PathBuf>,
+}
+
+impl Memory {
+    fn new(scenario: &Scenario) -> Result<Self> {
+        let mib = scenario.memory_mib();
+        if scenario.change.is_empty() {
+            return Ok(Self { mib, file: None });
+        }
+        let folder = Path::new(SHARED_MEMORY);
+        if !folder.is_dir() {
+            return Err(format!(
+                "{}: changing a rate needs {SHARED_MEMORY}",
+                scenario.name
+            ));
+        }
+        let file = folder.join(format!("tidegate-guest-{}", std::process::id()));
+        Ok(Self {
+            mib,
+            file: Some(file),
+        })
+    }
+
+    fn words(&self) -> Vec<String> {
+        let mib = self.mib;
+        let Some(file) = &self.file else {
+            return vec!["-m".into(), format!("{mib}M")];
+        };
+        let file = file.display();
+        let backend =
+            |id: &str| format!("memory-backend-file,id={id},size={mib}M,mem-path={file},share=on");
+        let words = [
+            "-m",
+            &format!("{mib}M"),
+            "-machine",
+            "pc,memory-backend=ram",
+            "-object",
+            &backend("ram"),
+            "-object",
+            &backend("door"),
+            "-device",
+            "ivshmem-plain,memdev=door",
+        ];
+        words.map(str::to_owned).to_vec()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+/// One line that tells how far the guest's own time is.
+struct Progress<'a> {
+    scenario: &'a Scenario,
+    terminal: bool,
+}
+
+impl<'a> Progress<'a> {
+    fn new(scenario: &'a Scenario) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        Self { scenario, terminal }
+    }
+
+    fn show(&self, console: &str, took: Duration) {
+        if self.terminal {
+            let at = console
+                .lines()
+                .rev()
+                .find_map(|line| line.strip_prefix("virtual "))
+                .map_or_else(
+                    || "booting".to_owned(),
+                    |at| format!("second {}", at.trim()),
+                );
+            let (name, seconds) = (&self.scenario.name, self.scenario.seconds + 1);
+            eprint!(
+                "\r{name}: {at} of {seconds} (virtual), {} s on the wall ",
+                took.as_secs()
+            );
+        }
+    }
+
+    fn finish(&self, took: Duration) {
+        let (name, seconds) = (&self.scenario.name, self.scenario.seconds);
+        let clear = if self.terminal { "\r\x1b[K" } else { "" };
+        eprintln!(
+            "{clear}{name}: {seconds} virtual seconds in {:.1} s",
+            took.as_secs_f64()
+        );
+    }
+}

@@ -1,0 +1,393 @@
+//! The scenarios of `cargo xtask guest`: plain data, and how one is changed on the command line.
+//!
+//! Three sets: the matrix (rates x limits x writers), named `RATE-DIRTY-BACKGROUND-WRITERS` as in
+//! `16-64-32-four`; those that have the name and the settings of a field recording (`one-dd`); and
+//! single ones that turn one thing the matrix holds still.
+
+use serde_json::{Value, json};
+
+use crate::Result;
+
+/// The matrix, MiB/s and MiB.
+const RATES: [u32; 3] = [4, 16, 64];
+const LIMITS: [(u32, u32); 3] = [(64, 8), (64, 32), (200, 20)];
+const CROWDS: [(&str, u32); 4] = [("one", 1), ("two", 2), ("four", 4), ("sixteen", 16)];
+
+/// How long a scenario runs when it does not say.
+const SECONDS: u32 = 60;
+/// What a heavy writer writes at once, in bytes.
+const HEAVY: u32 = 1 << 20;
+/// What a light one writes at once, and how long it then sleeps.
+const LIGHT: u32 = 4096;
+const LIGHT_SLEEP_MS: u32 = 10;
+
+/// What lies on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fs {
+    /// Nothing: writers write to the device's file, each into its own part.
+    None,
+    /// ext4 with a journal of 16 MiB: a file per writer.
+    Ext4,
+}
+
+/// Somebody who writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Writer {
+    pub(super) device: usize,
+    pub(super) bytes: u32,
+    pub(super) sleep_ms: u32,
+    pub(super) start_s: u32,
+}
+
+/// A device that gets another rate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) device: usize,
+    pub(super) at_s: u32,
+    pub(super) mib: u32,
+}
+
+/// What a guest runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Scenario {
+    pub(super) name: String,
+    /// Rate of each device, MiB/s.
+    pub(super) devices: Vec<u32>,
+    /// `vm.dirty_bytes`, MiB.
+    pub(super) dirty: u32,
+    /// `vm.dirty_background_bytes`, MiB.
+    pub(super) bg: u32,
+    pub(super) writers: Vec<Writer>,
+    pub(super) seconds: u32,
+    pub(super) change: Vec<Change>,
+    /// The devices' share of the limit in per cent, held strictly.
+    pub(super) max_ratio: Option<u32>,
+    pub(super) fs: Fs,
+}
+
+/// Every scenario there is.
+pub(super) fn all() -> Vec<Scenario> {
+    let mut all = named();
+    for rate in RATES {
+        for (dirty, bg) in LIMITS {
+            for (crowd, count) in CROWDS {
+                let name = format!("{rate}-{dirty}-{bg}-{crowd}");
+                all.push(Scenario::new(&name, &[rate], dirty, bg).heavy(count));
+            }
+            let name = format!("{rate}-{dirty}-{bg}-heavy-light");
+            all.push(Scenario::new(&name, &[rate], dirty, bg).heavy(1).light());
+        }
+    }
+    all
+}
+
+fn named() -> Vec<Scenario> {
+    let plain = |name: &str| Scenario::new(name, &[16], 64, 32);
+    vec![
+        // Those of the field recordings.
+        plain("one-dd").heavy(1),
+        plain("two-dd").heavy(1).heavy_from(15),
+        plain("heavy-light").heavy(1).light(),
+        Scenario::new("rate-drop", &[32], 64, 32)
+            .heavy(1)
+            .then(40, 8),
+        plain("one-dd-strict").heavy(1).strict(1),
+        // Two devices under one limit.
+        Scenario::new("two-devices", &[4, 48], 64, 32).heavy(2),
+        Scenario::new("two-devices-even", &[16, 16], 64, 32).heavy(2),
+        Scenario::new("two-devices-200-20", &[4, 48], 200, 20).heavy(2),
+        // A rate that changes.
+        Scenario::new("rate-drop-64-16", &[64], 64, 32)
+            .heavy(1)
+            .then(40, 16),
+        Scenario::new("rate-rise", &[8], 64, 32)
+            .heavy(1)
+            .then(40, 32),
+        Scenario::new("rate-drop-two", &[32], 64, 32)
+            .heavy(2)
+            .then(40, 8),
+        // A file system.
+        plain("ext4-one-dd").heavy(1).on_ext4(),
+        plain("ext4-two-dd").heavy(1).heavy_from(15).on_ext4(),
+        plain("ext4-heavy-light").heavy(1).light().on_ext4(),
+        // One thing turned.
+        plain("light-alone").light(),
+        plain("heavy-light-strict").heavy(1).light().strict(1),
+        plain("one-dd-4k").writer(0, LIGHT, 0, 0),
+        plain("one-dd-64k").writer(0, 64 * 1024, 0, 0),
+        plain("one-dd-8m").writer(0, 8 * HEAVY, 0, 0),
+        // Off the matrix, for whoever fits to it.
+        Scenario::new("8-100-50-three", &[8], 100, 50).heavy(3),
+        Scenario::new("32-128-16-two", &[32], 128, 16).heavy(2),
+        Scenario::new("100-400-100-one", &[100], 400, 100).heavy(1),
+        Scenario::new("1-32-16-one", &[1], 32, 16).heavy(1),
+    ]
+}
+
+impl Scenario {
+    fn new(name: &str, devices: &[u32], dirty: u32, bg: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            devices: devices.to_vec(),
+            dirty,
+            bg,
+            writers: Vec::new(),
+            seconds: SECONDS,
+            change: Vec::new(),
+            max_ratio: None,
+            fs: Fs::None,
+        }
+    }
+
+    /// Heavy writers from the start, dealt out to the devices in turn.
+    fn heavy(mut self, count: u32) -> Self {
+        let devices = self.devices.len();
+        for (_, device) in (0..count).zip((0..devices).cycle()) {
+            self = self.writer(device, HEAVY, 0, 0);
+        }
+        self
+    }
+
+    fn heavy_from(self, start_s: u32) -> Self {
+        self.writer(0, HEAVY, 0, start_s)
+    }
+
+    fn light(self) -> Self {
+        self.writer(0, LIGHT, LIGHT_SLEEP_MS, 0)
+    }
+
+    fn writer(mut self, device: usize, bytes: u32, sleep_ms: u32, start_s: u32) -> Self {
+        self.writers.push(Writer {
+            device,
+            bytes,
+            sleep_ms,
+            start_s,
+        });
+        self
+    }
+
+    /// The first device gets another rate; the run goes on for as long after that as before.
+    fn then(mut self, at_s: u32, mib: u32) -> Self {
+        self.change.push(Change {
+            device: 0,
+            at_s,
+            mib,
+        });
+        self.seconds = 2 * at_s;
+        self
+    }
+
+    fn strict(mut self, per_cent: u32) -> Self {
+        self.max_ratio = Some(per_cent);
+        self
+    }
+
+    fn on_ext4(mut self) -> Self {
+        self.fs = Fs::Ext4;
+        self
+    }
+
+    /// Turns one setting: `dirty=200`, `rate=4,48`, `writers=3`. The name tells.
+    ///
+    /// # Errors
+    /// The setting is not known, or its value is none.
+    pub(super) fn set(&mut self, setting: &str) -> Result<()> {
+        let known = "dirty, bg, rate, seconds, writers, max_ratio, fs";
+        let (key, value) = setting
+            .split_once('=')
+            .ok_or_else(|| format!("--set {setting}: not of the form KEY=VALUE"))?;
+        let number = || {
+            let parsed = value.parse::<u32>().ok().filter(|number| *number > 0);
+            parsed.ok_or_else(|| format!("--set {setting}: '{value}' is not a number above 0"))
+        };
+        match key {
+            "dirty" => self.dirty = number()?,
+            "bg" => self.bg = number()?,
+            "seconds" => self.seconds = number()?,
+            "max_ratio" => self.max_ratio = Some(number()?),
+            "writers" => {
+                self.writers.clear();
+                *self = self.clone().heavy(number()?);
+            }
+            "rate" => {
+                let rates = value
+                    .split(',')
+                    .map(str::parse)
+                    .collect::<std::result::Result<_, _>>();
+                self.devices = rates
+                    .map_err(|_| format!("--set {setting}: rates are MiB/s, one per device"))?;
+            }
+            "fs" => {
+                self.fs = match value {
+                    "none" => Fs::None,
+                    "ext4" => Fs::Ext4,
+                    _ => return Err(format!("--set {setting}: fs is none or ext4")),
+                };
+            }
+            _ => {
+                return Err(format!(
+                    "--set {setting}: no setting '{key}'; there are {known}"
+                ));
+            }
+        }
+        self.name = format!("{}+{key}={value}", self.name);
+        Ok(())
+    }
+
+    /// Whether the kernel and the device can do this.
+    ///
+    /// # Errors
+    /// Two settings contradict each other; the message names both.
+    pub(super) fn judge(&self) -> Result<()> {
+        let name = &self.name;
+        if self.bg >= self.dirty {
+            let (bg, dirty) = (self.bg, self.dirty);
+            return Err(format!(
+                "{name}: bg={bg} is not below dirty={dirty}; the kernel would take half of dirty"
+            ));
+        }
+        if self.devices.contains(&0) {
+            return Err(format!(
+                "{name}: a device of 0 MiB/s is one without a limit"
+            ));
+        }
+        if self.max_ratio.is_some_and(|ratio| ratio > 100) {
+            return Err(format!("{name}: max_ratio is per cent, 1 to 100"));
+        }
+        let devices = self.devices.len();
+        let touched = self.writers.iter().map(|writer| writer.device);
+        let changed = self.change.iter().map(|change| change.device);
+        if let Some(device) = touched.chain(changed).find(|device| *device >= devices) {
+            return Err(format!(
+                "{name}: something happens on device {device}, but there are rates for {devices}"
+            ));
+        }
+        let begins = self.writers.iter().map(|writer| writer.start_s);
+        let changes = self.change.iter().map(|change| change.at_s);
+        if let Some(at) = begins.chain(changes).find(|at| *at >= self.seconds) {
+            let seconds = self.seconds;
+            return Err(format!(
+                "{name}: something happens at second {at}, but seconds={seconds}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// What all devices can take during the run, in MiB.
+    pub(super) fn volume_mib(&self) -> u32 {
+        let device = |number: usize| {
+            let mut rate = self.devices[number];
+            let mut since = 0;
+            let mut volume = 0;
+            for change in self.change.iter().filter(|change| change.device == number) {
+                volume += rate * (change.at_s - since);
+                (rate, since) = (change.mib, change.at_s);
+            }
+            volume + rate * (self.seconds - since)
+        };
+        (0..self.devices.len()).map(device).sum()
+    }
+
+    /// The guest's memory: all that is written stays cached, so that nothing is reclaimed and the
+    /// limits, which are in bytes, are all that matters.
+    pub(super) fn memory_mib(&self) -> u32 {
+        // The device itself keeps what is written when a file system must read it back.
+        let copies = if self.fs == Fs::Ext4 { 2 } else { 1 };
+        let need = self.volume_mib() * copies + 2 * self.dirty + 384;
+        if self.change.is_empty() {
+            need.next_multiple_of(512).max(1024)
+        } else {
+            // The window through which the rate is changed has a size that is a power of two.
+            need.next_power_of_two().max(1024)
+        }
+    }
+
+    /// `scenario.json`, without what only the guest knows.
+    pub(super) fn json(&self) -> Value {
+        let writer = |writer: &Writer| {
+            let sleep_s = f64::from(writer.sleep_ms) / 1000.0;
+            json!([writer.device, writer.bytes, sleep_s, writer.start_s])
+        };
+        let mut json = json!({
+            "name": self.name,
+            "devices": self.devices,
+            "dirty": self.dirty,
+            "bg": self.bg,
+            "writers": self.writers.iter().map(writer).collect::<Vec<_>>(),
+            "seconds": self.seconds,
+            "cpus": 1,
+            "page_size": 4096,
+            "source": "guest",
+            "device_model": "null_blk",
+            "max_sectors": super::image::MAX_SECTORS,
+            "fs": if self.fs == Fs::Ext4 { "ext4" } else { "none" },
+            "memory_mib": self.memory_mib(),
+        });
+        if !self.change.is_empty() {
+            let change = |change: &Change| json!([change.device, change.at_s, change.mib]);
+            json["change"] = self.change.iter().map(change).collect();
+        }
+        if let Some(ratio) = self.max_ratio {
+            json["max_ratio"] = json!(ratio);
+        }
+        json
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn find(name: &str) -> Scenario {
+        all().into_iter().find(|one| one.name == name).unwrap()
+    }
+
+    #[test]
+    fn every_scenario_can_be_run_and_has_its_own_name() {
+        let all = all();
+        let names: BTreeSet<_> = all.iter().map(|one| one.name.clone()).collect();
+        assert_eq!(names.len(), all.len());
+        for one in &all {
+            one.judge().unwrap();
+            assert!(
+                one.memory_mib() <= 8192,
+                "{}: {}",
+                one.name,
+                one.memory_mib()
+            );
+        }
+    }
+
+    #[test]
+    fn a_setting_is_turned_and_shows_in_the_name() {
+        let mut one = find("two-dd");
+        one.set("dirty=200").unwrap();
+        one.set("writers=3").unwrap();
+        assert_eq!((one.dirty, one.writers.len()), (200, 3));
+        assert_eq!(one.name, "two-dd+dirty=200+writers=3");
+        assert!(one.set("drity=1").unwrap_err().contains("bg"));
+        assert!(one.set("dirty=x").is_err() && one.set("dirty").is_err());
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let set = |setting: &str| {
+            let mut one = find("rate-drop");
+            one.set(setting).and_then(|()| one.judge())
+        };
+        assert!(set("bg=64").unwrap_err().contains("bg=64"));
+        assert!(set("seconds=30").unwrap_err().contains("second 40"));
+        assert!(set("rate=0").is_err() && set("max_ratio=101").is_err());
+        let mut two = find("two-devices");
+        two.set("rate=16").unwrap();
+        assert!(two.judge().unwrap_err().contains("device 1"));
+    }
+
+    #[test]
+    fn a_drop_is_taken_into_account() {
+        assert_eq!(find("rate-drop").volume_mib(), 32 * 40 + 8 * 40);
+        assert_eq!(find("rate-drop").json()["change"], json!([[0, 40, 8]]));
+    }
+}
