@@ -302,6 +302,15 @@ impl Layout {
         self.file(object).indirects.clear();
     }
 
+    /// Makes an object of the blocks kept free at the start: the log, and places of metadata.
+    pub fn place_log(&mut self, object: ObjectId) {
+        let run = Run {
+            block: self.journal(),
+            pages: JOURNAL_PAGES,
+        };
+        self.file(object).join(0, run);
+    }
+
     /// Bytes of a block of the file system's own, on a machine of this size.
     #[must_use]
     pub fn side_bytes(&self) -> u64 {

@@ -8,11 +8,13 @@
 
 use core::fmt;
 
+use env::ObjectId;
 use policy::units::Pages;
 
 use crate::cost::CostTable;
 
 pub mod costs;
+pub mod journal;
 mod layout;
 
 pub use layout::{Extent, Layout, LayoutParams, Side};
@@ -41,6 +43,19 @@ impl Model {
     #[must_use]
     pub fn layout(&self, span: Pages, shrink: u64) -> Layout {
         Layout::new(&self.layout.scaled(shrink), span)
+    }
+
+    /// The same under a `journal::Journal`, which commits by itself; its log is an object.
+    ///
+    /// # Panics
+    /// If `shrink` is zero.
+    #[must_use]
+    pub fn layout_under(&self, log: ObjectId, span: Pages, shrink: u64) -> Layout {
+        let mut params = self.layout.scaled(shrink);
+        params.commit_us = 0;
+        let mut layout = Layout::new(&params, span);
+        layout.place_log(log);
+        layout
     }
 }
 
