@@ -1,5 +1,7 @@
 //! Judges the `[[expect]]` bands of a scenario.
 
+use toml::Spanned;
+
 use crate::metrics;
 use crate::outcome::Outcome;
 use crate::scenario::{CompareKind, ExpectEntry, Scenario};
@@ -69,7 +71,10 @@ pub fn any_applies(scenario: &Scenario, rows: &[String], columns: &[String]) -> 
                 .cases
                 .iter()
                 .any(|case| rows.contains(case.get_ref()));
-        row && ran(expect.policy.get_ref()) && expect.vs.as_ref().is_none_or(|vs| ran(vs.get_ref()))
+        let is_there = |case: &Spanned<String>| rows.contains(case.get_ref());
+        row && ran(expect.policy.get_ref())
+            && expect.vs.as_ref().is_none_or(|vs| ran(vs.get_ref()))
+            && expect.vs_case.as_ref().is_none_or(is_there)
     })
 }
 
@@ -104,20 +109,31 @@ fn judge_one(
     let metric = expect.metric.get_ref();
     let policy = expect.policy.get_ref();
     let vs = expect.vs.as_ref().map(|vs| vs.get_ref());
+    let vs_case = expect.vs_case.as_ref().map(|case| case.get_ref().as_str());
+    let of = expect.of.as_ref().map(|of| of.get_ref().as_str());
     let ran = |name: &String| columns.contains(name);
-    let own = mean(outcomes, case, policy, metric);
-    let base = vs.and_then(|vs| mean(outcomes, case, vs, metric));
-    let (value, what) = match (*expect.op.get_ref(), vs) {
-        (CompareKind::Ratio, Some(vs)) => (
-            own.zip(base).map(|(own, base)| own / base),
-            format!("{metric} of {policy} / {vs}"),
-        ),
-        (CompareKind::ChangePercent, Some(vs)) => (
-            own.zip(base).map(|(own, base)| 100.0 * (own / base - 1.0)),
-            format!("{metric} of {policy} against {vs}, change in %"),
-        ),
-        _ => (own, format!("{metric} of {policy}")),
+    let own = mean(outcomes, case, policy, (metric, of));
+    let other = (vs.unwrap_or(policy), vs_case.unwrap_or(case));
+    let base = mean(outcomes, other.1, other.0, (metric, of));
+    let part = of.map_or(String::new(), |of| format!(" ({of})"));
+    let name = match (vs, vs_case) {
+        (Some(vs), Some(case)) => Some(format!("{vs} in {case}")),
+        (Some(vs), None) => Some(vs.clone()),
+        (None, Some(case)) => Some(format!("in {case}")),
+        (None, None) => None,
     };
+    let (value, what) = match (*expect.op.get_ref(), name) {
+        (CompareKind::Ratio, Some(name)) => (
+            own.zip(base).map(|(own, base)| own / base),
+            format!("{metric}{part} of {policy} / {name}"),
+        ),
+        (CompareKind::ChangePercent, Some(name)) => (
+            own.zip(base).map(|(own, base)| 100.0 * (own / base - 1.0)),
+            format!("{metric}{part} of {policy} against {name}, change in %"),
+        ),
+        _ => (own, format!("{metric}{part} of {policy}")),
+    };
+    let missing = |case: &str| outcomes.iter().all(|outcome| outcome.case != case);
     Verdict {
         id: expect.id.get_ref().clone(),
         case: case.to_owned(),
@@ -128,17 +144,25 @@ fn judge_one(
         source: expect.source.clone(),
         skipped: !ran(policy)
             || vs.is_some_and(|vs| !ran(vs))
-            || (!outcomes.is_empty() && outcomes.iter().all(|outcome| outcome.case != case)),
+            || (!outcomes.is_empty() && (missing(case) || vs_case.is_some_and(missing))),
     }
 }
 
-/// Mean of a metric over the repetitions of a cell.
-fn mean(outcomes: &[Outcome], case: &str, policy: &str, metric: &str) -> Option<f64> {
+/// Mean of a metric over the repetitions of a cell, of one task or device or of all.
+fn mean(
+    outcomes: &[Outcome],
+    case: &str,
+    policy: &str,
+    (metric, of): (&str, Option<&str>),
+) -> Option<f64> {
     let metric = metrics::by_name(metric)?;
     let values: Vec<f64> = outcomes
         .iter()
         .filter(|outcome| outcome.case == case && outcome.policy == policy)
-        .filter_map(|outcome| (metric.of)(outcome))
+        .filter_map(|outcome| match of {
+            Some(of) => (metric.of)(&outcome.only(of)),
+            None => (metric.of)(outcome),
+        })
         .collect();
     let samples = crate::stats::Samples::new(values, metric.better);
     (!samples.is_empty()).then(|| samples.amean())

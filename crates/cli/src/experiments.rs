@@ -3,7 +3,7 @@
 use crate::scenario::Source;
 
 /// Name and text of each.
-pub const EXPERIMENTS: [(&str, &str); 4] = [
+pub const EXPERIMENTS: [(&str, &str); 10] = [
     ("dd", include_str!("../../../experiments/dd.toml")),
     (
         "cp-pauses",
@@ -14,6 +14,27 @@ pub const EXPERIMENTS: [(&str, &str); 4] = [
         "two-writers",
         include_str!("../../../experiments/two-writers.toml"),
     ),
+    (
+        "many-writers",
+        include_str!("../../../experiments/many-writers.toml"),
+    ),
+    (
+        "light-writer",
+        include_str!("../../../experiments/light-writer.toml"),
+    ),
+    (
+        "two-devices",
+        include_str!("../../../experiments/two-devices.toml"),
+    ),
+    (
+        "rate-drop",
+        include_str!("../../../experiments/rate-drop.toml"),
+    ),
+    (
+        "hung-device",
+        include_str!("../../../experiments/hung-device.toml"),
+    ),
+    ("burst", include_str!("../../../experiments/burst.toml")),
 ];
 
 /// The built-in experiment of that name.

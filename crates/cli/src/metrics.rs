@@ -11,6 +11,8 @@
 //! pause longer than zero. `pause_*` metrics are of steady state, except `pause_max_ms`, which is of
 //! the whole run.
 
+mod pacing;
+
 use crate::outcome::{Job, Outcome, Pause};
 use crate::stats::Better;
 
@@ -46,7 +48,7 @@ const fn metric(
 }
 
 /// All metrics.
-pub const METRICS: [Metric; 25] = [
+pub const METRICS: [Metric; 47] = [
     metric(
         "real",
         "s",
@@ -268,6 +270,160 @@ pub const METRICS: [Metric; 25] = [
         Better::Higher,
         "bytes written by all jobs",
         |o| Some(written(o) / 1e6 / o.scale),
+    ),
+    metric(
+        "settled_mibps",
+        "MiB/s",
+        Better::Higher,
+        "what all writers dirty a second, from 10 s after the last change",
+        pacing::rate,
+    ),
+    metric(
+        "device_mibps",
+        "MiB/s",
+        Better::Higher,
+        "what the devices complete a second, from 10 s after the last change",
+        pacing::device_rate,
+    ),
+    metric(
+        "device_busy",
+        "",
+        Better::Higher,
+        "part of the time with dirty data that the least busy device has work, from 10 s after the last change",
+        pacing::busy,
+    ),
+    metric(
+        "completion_max_mib",
+        "MiB",
+        Better::Lower,
+        "longest write that a device completes",
+        pacing::longest_completion,
+    ),
+    metric(
+        "writer_cv",
+        "",
+        Better::Lower,
+        "Stddev / mean of the pauses of a heavy writer, from 10 s after the last change; the worst writer",
+        pacing::cv,
+    ),
+    metric(
+        "pause_p50_ms",
+        "ms",
+        Better::Lower,
+        "median pause, from 10 s after the last change",
+        pacing::pause_p50,
+    ),
+    metric(
+        "pause_p99_ms",
+        "ms",
+        Better::Lower,
+        "p99 of the pauses, from 10 s after the last change",
+        pacing::pause_p99,
+    ),
+    metric(
+        "pause_rate",
+        "1/s",
+        Better::Lower,
+        "pauses a second, from 10 s after the last change",
+        pacing::pause_rate,
+    ),
+    metric(
+        "pause_shortest_ms",
+        "ms",
+        Better::Higher,
+        "shortest pause of the run, stalls apart",
+        pacing::shortest,
+    ),
+    metric(
+        "pause_longest_ms",
+        "ms",
+        Better::Lower,
+        "longest pause of the run, stalls apart",
+        pacing::longest,
+    ),
+    metric(
+        "jain_early",
+        "",
+        Better::Higher,
+        "fairness among heavy writers in seconds 2 to 6 of the second one",
+        pacing::early_fairness,
+    ),
+    metric(
+        "jain_settled",
+        "",
+        Better::Higher,
+        "fairness among heavy writers, from 10 s after the last change",
+        pacing::settled_fairness,
+    ),
+    metric(
+        "write_p50_ms",
+        "ms",
+        Better::Lower,
+        "median write call of the heavy jobs",
+        pacing::write_p50,
+    ),
+    metric(
+        "write_p99_ms",
+        "ms",
+        Better::Lower,
+        "p99 of the write calls of the heavy jobs",
+        pacing::write_p99,
+    ),
+    metric(
+        "write_bound",
+        "",
+        Better::Lower,
+        "longest write of a heavy job / max(200 ms, 1.5 x writers x bytes / rate)",
+        pacing::write_bound,
+    ),
+    metric(
+        "light_p50_ms",
+        "ms",
+        Better::Lower,
+        "median of a light writer, from when it was due",
+        pacing::light_p50,
+    ),
+    metric(
+        "level_mib",
+        "MiB",
+        Better::Lower,
+        "dirty + writeback, from 10 s after the last change",
+        pacing::level,
+    ),
+    metric(
+        "level_peak",
+        "",
+        Better::Lower,
+        "highest (dirty + writeback) / limit ever seen",
+        pacing::level_peak,
+    ),
+    metric(
+        "stall_s",
+        "s",
+        Better::Lower,
+        "longest time of one job in stalls: waits for a device without progress",
+        pacing::stall,
+    ),
+    metric(
+        "stall_named",
+        "",
+        Better::Higher,
+        "stalls of a hung device's writers / length of the hang",
+        pacing::stall_named,
+    ),
+    metric(
+        "hang_kept",
+        "",
+        Better::Higher,
+        "rate of the other devices' writers during a hang / before it",
+        pacing::hang_kept,
+    ),
+    metric(
+        "paused_s",
+        "s",
+        Better::Lower,
+        "time of all writers in pauses, stalls apart",
+        pacing::paused,
     ),
 ];
 

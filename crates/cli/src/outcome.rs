@@ -22,6 +22,12 @@ pub struct TaskCpu {
 pub struct Job {
     /// Its name.
     pub name: String,
+    /// Name of the scenario's task that it is one of.
+    pub entry: String,
+    /// Which task it was.
+    pub task: u32,
+    /// Id of the device its file is on.
+    pub device: String,
     /// Name of its kind.
     pub kind: &'static str,
     /// Writes as fast as it may.
@@ -58,6 +64,41 @@ pub struct Job {
     pub per_second: Vec<f64>,
     /// (length in ms, calls): its distribution.
     pub call_lengths: Vec<(f64, u64)>,
+    /// The same from when the call was due; empty without a schedule.
+    pub response_lengths: Vec<(f64, u64)>,
+    /// Bytes that became dirty in each tenth of a second of the run; empty where nobody asked.
+    pub per_tenth: Vec<f64>,
+    /// Its longest call against what an equal share of the device allows, as a factor; `None`: it is
+    /// no heavy writer, or the device never moved anything.
+    pub write_bound: Option<f64>,
+}
+
+/// One device's levels and totals at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceLevel {
+    /// When.
+    pub at_s: f64,
+    /// Dirty pages.
+    pub dirty: f64,
+    /// Pages under writeback.
+    pub writeback: f64,
+    /// Bytes written to it so far.
+    pub written: f64,
+    /// Time for which it has had something to do so far.
+    pub busy_s: f64,
+}
+
+/// What one device did.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceOutcome {
+    /// Its id in the scenario.
+    pub id: String,
+    /// Times in which its rate was zero: (from, to), seconds since the run began.
+    pub hangs: Vec<(f64, f64)>,
+    /// The longest write that it completed, bytes.
+    pub longest_write: f64,
+    /// Its levels, in order of time.
+    pub levels: Vec<DeviceLevel>,
 }
 
 /// One line of the trace of `balance_dirty_pages`, as the original of the law would print it: a pause
@@ -137,6 +178,12 @@ pub struct Outcome {
     pub pauses: Vec<Pause>,
     /// Its levels, in order of time.
     pub levels: Vec<Level>,
+    /// Highest (dirty + writeback) / limit that was seen: in the levels, and by each balance.
+    pub level_peak: f64,
+    /// Its devices.
+    pub devices: Vec<DeviceOutcome>,
+    /// When a writer began or a rate changed, in order; seconds since the run began.
+    pub changes: Vec<f64>,
     /// Its counters.
     pub counters: Vec<Counter>,
     /// Its length in its own time.
@@ -152,6 +199,22 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// What one task or device of the scenario did: its jobs, their pauses, its devices. What is of the
+    /// whole run (levels, changes, counters) stays.
+    #[must_use]
+    pub fn only(&self, of: &str) -> Self {
+        let mut part = self.clone();
+        let of_device = self.devices.iter().any(|device| device.id == of);
+        part.jobs
+            .retain(|job| job.entry == of || (of_device && job.device == of));
+        let devices: Vec<String> = part.jobs.iter().map(|job| job.device.clone()).collect();
+        part.devices
+            .retain(|device| device.id == of || devices.contains(&device.id));
+        let tasks: Vec<u32> = part.jobs.iter().map(|job| job.task).collect();
+        part.pauses.retain(|pause| tasks.contains(&pause.task));
+        part
+    }
+
     /// `case/policy/replica`, the key of all tables.
     #[must_use]
     pub fn run_id(&self) -> String {

@@ -28,7 +28,7 @@ pub fn cp<E: Env>(
     options: &Cp,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.now());
+    let mut report = Report::begin(run.name, task.id(), task.now());
     let mut writer = cache.writer();
     let outcome = copy_all(task, files, options, run, &mut writer, &mut report);
     cache.retire(task, writer);

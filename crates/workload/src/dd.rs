@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task};
+use env::{Cause, Env, Task};
 use frames::Content;
 use mm::{Cache, File};
 use policy::units::{Bytes, Instant, Nanos};
@@ -31,6 +31,8 @@ pub struct Dd {
     pub bytes: Bytes,
     /// Stops writing this long after it began, whatever is left.
     pub for_at_most: Option<Nanos>,
+    /// How long it rests after each call.
+    pub rest: Nanos,
     /// What follows the last write.
     pub sync: SyncAfter,
 }
@@ -45,7 +47,7 @@ pub fn dd<E: Env>(
     options: &Dd,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.now());
+    let mut report = Report::begin(run.name, task.id(), task.now());
     let mut writer = cache.writer();
     let outcome = write_all(task, file, options, run, &mut writer, &mut report);
     cache.retire(task, writer);
@@ -96,6 +98,11 @@ fn write_all<E: Env>(
         };
         report.moved(called, task.now(), run.origin, wrote);
         at += wrote;
+        if !options.rest.is_zero()
+            && task.sleep(Cause::Think, options.rest) == env::Wakeup::Cancelled
+        {
+            return Err(Failure::Cache(mm::Error::Cancelled));
+        }
     }
     Ok(!run.stop.is_raised())
 }

@@ -27,7 +27,7 @@ pub use latency::Latencies;
 pub use light::{LightWriter, light_writer};
 pub use plan::{Job, Plan, Work, dd_many, run, two_writers};
 pub use read::{Pattern, Reader, reader};
-pub use report::{Failure, PerSecond, Report};
+pub use report::{Failure, LongCall, PerSecond, Report};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

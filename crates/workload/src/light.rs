@@ -32,7 +32,7 @@ pub fn light_writer<E: Env>(
     options: &LightWriter,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.now());
+    let mut report = Report::begin(run.name, task.id(), task.now());
     let mut writer = cache.writer();
     let outcome = write_on_schedule(task, file, options, run, &mut writer, &mut report);
     cache.retire(task, writer);

@@ -40,7 +40,7 @@ pub fn reader<E: Env>(
     options: &Reader,
     run: &Run<'_>,
 ) -> Report {
-    let mut report = Report::begin(run.name, task.now());
+    let mut report = Report::begin(run.name, task.id(), task.now());
     let outcome = read_all(task, file, options, run, &mut report);
     report.end(task.now(), outcome)
 }

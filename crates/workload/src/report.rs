@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use env::TaskId;
 use policy::units::{Bytes, Instant, Nanos, SECOND};
 
 use crate::Latencies;
@@ -31,6 +32,17 @@ impl PerSecond {
     pub fn bytes(&self) -> &[u64] {
         &self.0
     }
+}
+
+/// One call that took long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LongCall {
+    /// When it began, since the beginning of the run.
+    pub began: Nanos,
+    /// How long it took.
+    pub took: Nanos,
+    /// What it moved.
+    pub bytes: Bytes,
 }
 
 /// Why a job ended before its work was done.
@@ -73,6 +85,8 @@ impl From<mm::Error> for Failure {
 pub struct Report {
     /// Its name in the plan.
     pub name: String,
+    /// Which task it was.
+    pub task: TaskId,
     /// When it began its work, after any delay.
     pub began: Instant,
     /// From the beginning to the end of its last read or write.
@@ -87,6 +101,9 @@ pub struct Report {
     pub responses: Latencies,
     /// Bytes in each second of the run.
     pub per_second: PerSecond,
+    /// The longest call of those that ended in the same second of the run, in order: at most
+    /// `SECONDS_MAX`.
+    pub long_calls: Vec<LongCall>,
     /// Whether all of its work was done.
     pub complete: bool,
     /// Why not, when the cache failed it.
@@ -96,9 +113,10 @@ pub struct Report {
 impl Report {
     /// A report of a job that begins now.
     #[must_use]
-    pub fn begin(name: &str, now: Instant) -> Self {
+    pub fn begin(name: &str, task: TaskId, now: Instant) -> Self {
         Self {
             name: name.to_owned(),
+            task,
             began: now,
             moving: Nanos::ZERO,
             elapsed: Nanos::ZERO,
@@ -106,6 +124,7 @@ impl Report {
             latencies: Latencies::default(),
             responses: Latencies::default(),
             per_second: PerSecond::default(),
+            long_calls: Vec::new(),
             complete: false,
             failure: None,
         }
@@ -117,6 +136,25 @@ impl Report {
         self.per_second.add(now.since(origin), bytes);
         self.bytes += bytes;
         self.moving = now.since(self.began);
+        self.note_length(LongCall {
+            began: called.since(origin),
+            took: now.since(called),
+            bytes,
+        });
+    }
+
+    /// Keeps the call if it is the longest of its second.
+    fn note_length(&mut self, call: LongCall) {
+        let second = |call: &LongCall| (call.began + call.took).0 / SECOND;
+        let full = self.long_calls.len() >= SECONDS_MAX;
+        match self.long_calls.last_mut() {
+            Some(last) if full || second(last) == second(&call) => {
+                if call.took > last.took {
+                    *last = call;
+                }
+            }
+            _ => self.long_calls.push(call),
+        }
     }
 
     /// Ends the report: `outcome` tells whether all work was done.
@@ -136,7 +174,7 @@ mod tests {
 
     #[test]
     fn seconds_are_counted_from_the_origin_of_the_run() {
-        let mut report = Report::begin("dd", Instant(5 * SECOND));
+        let mut report = Report::begin("dd", TaskId(3), Instant(5 * SECOND));
         report.moved(
             Instant(5 * SECOND),
             Instant(6 * SECOND + 1),
@@ -147,6 +185,17 @@ mod tests {
         assert_eq!(report.moving, Nanos(SECOND + 1));
         let report = report.end(Instant(9 * SECOND), Ok(true));
         assert_eq!((report.elapsed, report.complete), (Nanos::secs(4), true));
+    }
+
+    #[test]
+    fn the_longest_call_of_each_second_is_kept() {
+        let mut report = Report::begin("dd", TaskId(3), Instant(0));
+        for (from, to, bytes) in [(0, 300, 1), (300, 900, 2), (900, 950, 3), (950, 1_100, 4)] {
+            let at = |ms| Instant(Nanos::millis(ms).0);
+            report.moved(at(from), at(to), Instant(0), Bytes(bytes));
+        }
+        let kept: Vec<_> = report.long_calls.iter().map(|call| call.bytes.0).collect();
+        assert_eq!(kept, [2, 4]);
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use env::{Event, TaskId};
 use policy::dirty::{BalanceTrace, Law, PauseReason};
 use policy::units::{Instant, Nanos};
-use workload::Report;
+use workload::{LongCall, Report};
 
-use super::cell::{Cell, JobKind};
+use super::cell::{Cell, JobKind, JobSpec};
 use super::session::Ended;
-use crate::outcome::{Counter, Job, Outcome, Pause};
+use crate::outcome::{Counter, DeviceOutcome, Job, Outcome, Pause};
 
 /// An event with its time and task.
 #[derive(Clone, Debug)]
@@ -19,18 +19,57 @@ pub(super) struct Seen {
     pub(super) event: Event,
 }
 
-/// What is the same in the lab and live.
-pub(super) fn outcome(cell: &Cell, ended: &Ended, events: &[Seen]) -> Outcome {
+/// Tenths of a second that are told apart: a day of them.
+const TENTHS_MAX: usize = 864_000;
+/// A tenth of a second.
+const TENTH: Nanos = Nanos::millis(100);
+/// A write of a heavy writer may take this long, however fast the device is.
+const WRITE_FLOOR_S: f64 = 0.2;
+/// ... and so many times what its equal share of the device needs for it.
+const WRITE_SLACK: f64 = 1.5;
+
+/// Whether it matters what each writer dirtied when: several are compared, or the device has a rate that
+/// it can be held against.
+pub(super) fn counts_dirtied(cell: &Cell) -> bool {
+    let heavy = cell.jobs.iter().filter(|job| is_heavy(job.kind)).count();
+    heavy > 1 || cell.devices.iter().any(|device| device.rate.is_some())
+}
+
+const fn is_heavy(kind: JobKind) -> bool {
+    match kind {
+        // One that rests between its calls writes no faster than it wants to.
+        JobKind::Dd(dd) => dd.rest.is_zero(),
+        JobKind::Cp(_) => true,
+        JobKind::Light(_) | JobKind::Read(_) => false,
+    }
+}
+
+/// What is the same in the lab and live. `shrink`: by how much the devices are slower.
+pub(super) fn outcome(cell: &Cell, shrink: u64, ended: &Ended, events: &[Seen]) -> Outcome {
+    let tenths = tenths(events, ended.origin);
     let jobs = ended.reports.iter().zip(&cell.jobs);
+    let devices = devices(cell, ended);
     Outcome {
         case: cell.case.clone(),
         policy: cell.policy.clone(),
         scale: cell.scale,
         jobs: jobs
-            .map(|(report, spec)| job(report, spec.kind, ended.origin))
+            .map(|(report, spec)| {
+                let mut job = job(report, spec, ended.origin);
+                job.device.clone_from(&cell.devices[spec.device].id);
+                job.per_tenth = tenths.get(&report.task).cloned().unwrap_or_default();
+                job.write_bound = job
+                    .is_heavy
+                    .then(|| write_bound(cell, shrink, ended, report, spec.device))
+                    .flatten();
+                job
+            })
             .collect(),
         pauses: pauses(cell.dirty.law, events, ended.origin),
         levels: ended.levels.clone(),
+        level_peak: level_peak(ended, events),
+        changes: changes(cell, ended),
+        devices,
         counters: counters(ended),
         virtual_s: seconds(ended.elapsed),
         memory_limit: number(cell.memory.bytes().0),
@@ -38,7 +77,125 @@ pub(super) fn outcome(cell: &Cell, ended: &Ended, events: &[Seen]) -> Outcome {
     }
 }
 
-fn job(report: &Report, kind: JobKind, origin: Instant) -> Job {
+/// Bytes that each task dirtied in each tenth of a second.
+fn tenths(events: &[Seen], origin: Instant) -> BTreeMap<TaskId, Vec<f64>> {
+    let mut all: BTreeMap<TaskId, Vec<f64>> = BTreeMap::new();
+    for seen in events {
+        let Event::Dirtied { pages, .. } = seen.event else {
+            continue;
+        };
+        let tenth = seen.at.since(origin).0 / TENTH.0;
+        let tenth = usize::try_from(tenth).map_or(TENTHS_MAX - 1, |at| at.min(TENTHS_MAX - 1));
+        let tenths = all.entry(seen.task).or_default();
+        if tenths.len() <= tenth {
+            tenths.resize(tenth + 1, 0.0);
+        }
+        tenths[tenth] += number(pages.bytes().0);
+    }
+    all
+}
+
+fn devices(cell: &Cell, ended: &Ended) -> Vec<DeviceOutcome> {
+    let all = cell.devices.iter().zip(&ended.meters);
+    all.zip(&ended.device_levels)
+        .map(|((spec, meter), levels)| {
+            let rates = spec.rates(1);
+            let stand = rates.iter().zip(rates.iter().skip(1));
+            DeviceOutcome {
+                id: spec.id.clone(),
+                hangs: stand
+                    .filter(|((_, rate), _)| *rate == 0)
+                    .map(|((from, _), (to, _))| (seconds(*from), seconds(*to)))
+                    .collect(),
+                longest_write: number(meter.longest_write.0),
+                levels: levels.clone(),
+            }
+        })
+        .collect()
+}
+
+/// When something changed: a writer began, a rate was changed.
+fn changes(cell: &Cell, ended: &Ended) -> Vec<f64> {
+    let began = ended.reports.iter().zip(&cell.jobs);
+    let began = began
+        .filter(|(_, job)| !matches!(job.kind, JobKind::Read(_)))
+        .map(|(report, _)| seconds(report.began.since(ended.origin)));
+    let rates = cell.devices.iter().flat_map(|device| &device.changes);
+    let mut all: Vec<f64> = began.chain(rates.map(|(at, _)| seconds(*at))).collect();
+    all.retain(|at| *at < seconds(ended.elapsed));
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+/// The highest level as a part of its limit.
+fn level_peak(ended: &Ended, events: &[Seen]) -> f64 {
+    let part = |level: f64, limit: f64| if limit > 0.0 { level / limit } else { 0.0 };
+    let sampled = ended.levels.iter();
+    let mut peak = sampled
+        .map(|level| part(level.dirty + level.writeback, level.limit))
+        .fold(0.0, f64::max);
+    let mut samples = ended.levels.iter().peekable();
+    let mut limit = ended.levels.first().map_or(0.0, |level| level.limit);
+    for seen in events {
+        let Event::BalanceDirtyPages { trace, .. } = &seen.event else {
+            continue;
+        };
+        let at = seconds(seen.at.since(ended.origin));
+        while let Some(level) = samples.next_if(|level| level.at_s <= at) {
+            limit = level.limit;
+        }
+        peak = peak.max(part(number(trace.dirty.0), limit));
+    }
+    peak
+}
+
+/// The longest call of a heavy writer, as a part of what one of N equal writers may take for S bytes on
+/// a device of rate B: max(200 ms, 1.5 N S / B). N counts the heavy writers that were at work on the
+/// device during the call, B is the lowest rate during it: the scenario's, else the mean of the run. A
+/// call during which the device stood still has no bound.
+fn write_bound(
+    cell: &Cell,
+    shrink: u64,
+    ended: &Ended,
+    report: &Report,
+    device: usize,
+) -> Option<f64> {
+    let rates = cell.devices[device].rates(shrink);
+    let meter = &ended.meters[device];
+    let mean = number(meter.written.0) / seconds(meter.busy);
+    let slowest = |from: f64, to: f64| {
+        let ends = rates.iter().skip(1).map(|(at, _)| seconds(*at));
+        let spans = rates.iter().zip(ends.chain([f64::INFINITY]));
+        spans
+            .filter(|((at, _), end)| seconds(*at) <= to && from < *end)
+            .map(|((_, rate), _)| number(*rate))
+            .min_by(f64::total_cmp)
+            .unwrap_or(mean)
+    };
+    let all = ended.reports.iter().zip(&cell.jobs);
+    let rivals: Vec<(f64, f64)> = all
+        .filter(|(_, job)| job.device == device && is_heavy(job.kind))
+        .map(|(report, _)| {
+            let began = report.began.since(ended.origin);
+            (seconds(began), seconds(began + report.moving))
+        })
+        .collect();
+    let ratio = |call: &LongCall| {
+        let (from, took) = (seconds(call.began), seconds(call.took));
+        let rate = slowest(from, from + took);
+        let writers = rivals
+            .iter()
+            .filter(|(began, ended)| *began <= from + took && from <= *ended)
+            .fold(0.0, |count, _| count + 1.0);
+        let share = WRITE_SLACK * writers * number(call.bytes.0) / rate;
+        (rate > 0.0).then(|| took / share.max(WRITE_FLOOR_S))
+    };
+    let calls = report.long_calls.iter();
+    calls.filter_map(ratio).max_by(f64::total_cmp)
+}
+
+fn job(report: &Report, spec: &JobSpec, origin: Instant) -> Job {
+    let kind = spec.kind;
     let began = report.began.since(origin);
     let rate_share = match kind {
         JobKind::Light(light) => {
@@ -50,8 +207,10 @@ fn job(report: &Report, kind: JobKind, origin: Instant) -> Job {
     let calls = &report.latencies;
     Job {
         name: report.name.clone(),
+        entry: spec.entry.clone(),
+        task: report.task.0,
         kind: kind.name(),
-        is_heavy: matches!(kind, JobKind::Dd(_) | JobKind::Cp(_)),
+        is_heavy: is_heavy(kind),
         is_light: matches!(kind, JobKind::Light(_)),
         is_reader: matches!(kind, JobKind::Read(_)),
         began_s: seconds(began),
@@ -76,6 +235,12 @@ fn job(report: &Report, kind: JobKind, origin: Instant) -> Job {
             .iter()
             .map(|(length, calls)| (millis(length), calls))
             .collect(),
+        response_lengths: report
+            .responses
+            .iter()
+            .map(|(length, calls)| (millis(length), calls))
+            .collect(),
+        ..Job::default()
     }
 }
 

@@ -11,6 +11,8 @@ use workload::{Cp, Dd, LightWriter, Pattern, Reader, SyncAfter};
 use crate::presets::{self, Preset};
 use crate::scenario::{CaseEntry, OrderKind, PolicyEntry, Scenario, SyncKind, TaskEntry, TaskKind};
 
+/// A share of the dirty limit without a bound, in 1/10000.
+const WHOLE_RATIO: u32 = 10_000;
 /// Pages of one mebibyte.
 const PAGES_PER_MIB: f64 = 256.0;
 /// Requests do not shrink below 128 KiB (experiments.md A6).
@@ -37,8 +39,49 @@ pub struct DeviceSpec {
     pub wrap: Option<String>,
     /// Rates times this.
     pub rate_factor: f64,
+    /// Its rate in bytes a second, before scaling; none: its model's.
+    pub rate: Option<u64>,
+    /// Changes of that rate, each so long after the run began.
+    pub changes: Vec<(Nanos, u64)>,
     /// Parameters that differ from the model's, before scaling.
     pub params: Vec<(String, u64)>,
+    /// Its own limits hold even when the global ones are far.
+    pub strict: bool,
+    /// Upper bound of its share of the dirty limit, in 1/10000.
+    pub max_ratio: u32,
+}
+
+impl DeviceSpec {
+    /// A bare device of a model.
+    #[must_use]
+    pub fn plain(id: &str, model: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            model: model.to_owned(),
+            fs: None,
+            wrap: None,
+            rate_factor: 1.0,
+            rate: None,
+            changes: Vec::new(),
+            params: Vec::new(),
+            strict: false,
+            max_ratio: WHOLE_RATIO,
+        }
+    }
+
+    /// The rate from the run's beginning on and its changes: (when, bytes a second), on a machine
+    /// smaller by `shrink`. Nothing where the rate is the model's own.
+    #[must_use]
+    pub fn rates(&self, shrink: u64) -> Vec<(Nanos, u64)> {
+        let scaled = |rate: u64| times(rate, self.rate_factor) / shrink;
+        let Some(rate) = self.rate else {
+            return Vec::new();
+        };
+        let changes = self.changes.iter().map(|(at, rate)| (*at, scaled(*rate)));
+        core::iter::once((Nanos::ZERO, scaled(rate)))
+            .chain(changes)
+            .collect()
+    }
 }
 
 /// What a job does.
@@ -72,6 +115,8 @@ impl JobKind {
 pub struct JobSpec {
     /// Its name.
     pub name: String,
+    /// Name of the scenario's task that it is one of.
+    pub entry: String,
     /// What it does.
     pub kind: JobKind,
     /// Index of the device its file is on.
@@ -122,6 +167,10 @@ pub struct Column {
     pub name: String,
     /// What it is made from.
     pub preset: Preset,
+    /// `strict` of all devices, if it says so.
+    pub strict: Option<bool>,
+    /// `max_ratio` of all devices, if it says so, in 1/10000.
+    pub max_ratio: Option<u32>,
 }
 
 impl Column {
@@ -140,6 +189,8 @@ impl Column {
         Self {
             name: name.clone(),
             preset,
+            strict: entry.strict.as_ref().map(|strict| *strict.get_ref()),
+            max_ratio: ratio(entry.max_percent.as_ref()),
         }
     }
 
@@ -149,6 +200,8 @@ impl Column {
         Self {
             name: preset.name.to_owned(),
             preset: *preset,
+            strict: None,
+            max_ratio: None,
         }
     }
 }
@@ -161,7 +214,7 @@ impl Cell {
         let machine = &scenario.machine;
         let memory = Pages(whole(*machine.memory_mib.get_ref() * PAGES_PER_MIB * scale));
         let limit =
-            |mib: &Option<toml::Spanned<f64>>, percent: &Option<toml::Spanned<u8>>, or| match (
+            |mib: Option<&toml::Spanned<f64>>, percent: &Option<toml::Spanned<u8>>, or| match (
                 mib, percent,
             ) {
                 (Some(mib), _) => Threshold::Pages(
@@ -177,9 +230,22 @@ impl Cell {
             hz: preset.hz,
             cpus,
             memory,
-            dirty: limit(&machine.dirty_mib, &machine.dirty_percent, 20),
-            background: limit(&machine.background_mib, &machine.background_percent, 10),
+            dirty: limit(
+                row.dirty_mib.as_ref().or(machine.dirty_mib.as_ref()),
+                &machine.dirty_percent,
+                20,
+            ),
+            background: limit(
+                row.background_mib
+                    .as_ref()
+                    .or(machine.background_mib.as_ref()),
+                &machine.background_percent,
+                10,
+            ),
         };
+        let mut devices = devices(scenario, row, column);
+        let mut jobs = jobs(scenario, row, scale);
+        keep_used(&mut devices, &mut jobs);
         Self {
             case: row.name.get_ref().clone(),
             policy: column.name.clone(),
@@ -190,8 +256,8 @@ impl Cell {
             dirty,
             flush: shrunk(preset.flush, whole(1.0 / scale)),
             hz: preset.hz,
-            devices: devices(scenario, row),
-            jobs: jobs(scenario, row, scale),
+            devices,
+            jobs,
             sample: millis(*scenario.run.sample_ms.get_ref()),
             longest: seconds(*scenario.run.max_s.get_ref()),
         }
@@ -221,12 +287,42 @@ fn shrunk(mut flush: FlushTunables, shrink: u64) -> FlushTunables {
     flush
 }
 
-fn devices(scenario: &Scenario, row: &CaseEntry) -> Vec<DeviceSpec> {
+/// Leaves out the devices on which no job has a file: a row without their tasks is a machine without
+/// them.
+fn keep_used(devices: &mut Vec<DeviceSpec>, jobs: &mut [JobSpec]) {
+    let used = |at: usize| {
+        jobs.iter()
+            .any(|job| job.device == at || job.from == Some(at))
+    };
+    let kept: Vec<bool> = (0..devices.len()).map(used).collect();
+    let place = |at: usize| kept[..at].iter().filter(|kept| **kept).count();
+    for job in jobs.iter_mut() {
+        job.device = place(job.device);
+        job.from = job.from.map(place);
+    }
+    let mut at = 0;
+    devices.retain(|_| {
+        at += 1;
+        kept[at - 1]
+    });
+}
+
+/// 1/10000 of a bound in per cent.
+fn ratio(percent: Option<&toml::Spanned<f64>>) -> Option<u32> {
+    let ratio = whole(percent?.get_ref() * 100.0);
+    Some(u32::try_from(ratio).expect("a per cent is at most 100 by scenario::check"))
+}
+
+fn devices(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Vec<DeviceSpec> {
     let text = |value: &Option<toml::Spanned<String>>| value.as_ref().map(|v| v.get_ref().clone());
     let spec = |(index, entry): (usize, &crate::scenario::DeviceEntry)| {
         let first = index == 0;
         let model = text(&row.model).filter(|_| first);
         let fs = text(&row.fs).filter(|_| first);
+        let rate = row.rate_mib.as_ref().filter(|_| first);
+        let rate = rate.or(entry.rate_mib.as_ref());
+        let own_ratio = ratio(entry.max_percent.as_ref());
+        let own_strict = entry.strict.as_ref().map(|strict| *strict.get_ref());
         DeviceSpec {
             id: entry.id.get_ref().clone(),
             model: model.unwrap_or_else(|| entry.model.get_ref().clone()),
@@ -236,6 +332,17 @@ fn devices(scenario: &Scenario, row: &CaseEntry) -> Vec<DeviceSpec> {
                 .rate_factor
                 .as_ref()
                 .map_or(1.0, |factor| *factor.get_ref()),
+            rate: rate.map(|rate| mib(*rate.get_ref())),
+            changes: entry
+                .change
+                .iter()
+                .map(|change| {
+                    let at = seconds(*change.at_s.get_ref());
+                    (at, mib(*change.rate_mib.get_ref()))
+                })
+                .collect(),
+            strict: column.strict.or(own_strict).unwrap_or(false),
+            max_ratio: column.max_ratio.or(own_ratio).unwrap_or(WHOLE_RATIO),
             params: entry
                 .params
                 .iter()
@@ -250,6 +357,10 @@ fn jobs(scenario: &Scenario, row: &CaseEntry, scale: f64) -> Vec<JobSpec> {
     let mut jobs = Vec::new();
     for (index, task) in scenario.tasks.iter().enumerate() {
         let first = index == 0;
+        let chosen = |name: &toml::Spanned<String>| name.get_ref() == task.id.get_ref();
+        if !row.tasks.is_empty() && !row.tasks.iter().any(chosen) {
+            continue;
+        }
         let count = row.count.as_ref().filter(|_| first).or(task.count.as_ref());
         let count = count.map_or(1, |count| *count.get_ref());
         let file = row
@@ -288,6 +399,7 @@ fn job(scenario: &Scenario, task: &TaskEntry, file_mib: f64, scale: f64) -> JobS
             offset: Bytes::ZERO,
             bytes,
             for_at_most,
+            rest: every.unwrap_or(Nanos::ZERO),
             sync: match task.sync.as_ref().map(|sync| *sync.get_ref()) {
                 Some(SyncKind::None) | None => SyncAfter::Nothing,
                 Some(SyncKind::File) => SyncAfter::File,
@@ -330,12 +442,26 @@ fn job(scenario: &Scenario, task: &TaskEntry, file_mib: f64, scale: f64) -> JobS
     };
     JobSpec {
         name: task.id.get_ref().clone(),
+        entry: task.id.get_ref().clone(),
         kind,
         device: device(task.device.get_ref()),
         from: task.from.as_ref().map(|from| device(from.get_ref())),
         start_after: number(&task.start_s).map_or(Nanos::ZERO, seconds),
         file_bytes,
     }
+}
+
+fn mib(value: f64) -> u64 {
+    whole(value * 1_048_576.0)
+}
+
+/// A rate times a factor, to the nearest byte.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "rates are below 2^41 and the factor is 0.01 to 100 by scenario::check"
+)]
+pub(super) fn times(rate: u64, factor: f64) -> u64 {
+    whole(rate as f64 * factor)
 }
 
 fn seconds(value: f64) -> Nanos {

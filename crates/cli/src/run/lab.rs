@@ -29,21 +29,27 @@ pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunErr
         seed,
         frames,
         costs: rig::costs(cell)?,
-        record: Record::NONE.with(EventKind::BalanceDirtyPages),
+        record: record(cell),
     });
     lab.set_time_limit(Instant(cell.longest.0));
     let (files, prefilled) = place(cell);
     let mut devices = Vec::with_capacity(cell.devices.len());
+    let mut meters = Vec::with_capacity(cell.devices.len());
+    let mut changes = Vec::new();
     for (spec, prefilled) in cell.devices.iter().zip(&prefilled) {
-        let device = rig::device(&lab, cell, spec, prefilled)?;
-        let info = device.info();
-        devices.push((lab.add_device(device), info));
+        let built = rig::device(&lab, cell, spec, prefilled)?;
+        let info = built.device.info();
+        devices.push((lab.add_device(built.device), info));
+        meters.push(built.meter);
+        changes.extend(built.change);
     }
     let setup = Setup {
         cell: cell.clone(),
         frames,
         populate: Populate::AtStart,
         devices,
+        meters,
+        changes,
         files,
         stop: stop.clone(),
         resident: || 0,
@@ -60,13 +66,23 @@ pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunErr
             event: kept.event,
         })
         .collect();
-    let mut outcome = assemble::outcome(cell, &ended, &seen);
+    let mut outcome = assemble::outcome(cell, cell.shrink, &ended, &seen);
     outcome.tasks = cpu(cell, &lab.tasks(), &lab);
     outcome
         .counters
         .extend(Work::ALL.map(|work| (work.name(), number(lab.units(work)))));
     outcome.trace_hash = lab.trace_hash();
     Ok(outcome)
+}
+
+/// What of the events is kept: what each writer dirtied only where writers are compared.
+fn record(cell: &Cell) -> Record {
+    let record = Record::NONE.with(EventKind::BalanceDirtyPages);
+    if assemble::counts_dirtied(cell) {
+        record.with(EventKind::Dirtied)
+    } else {
+        record
+    }
 }
 
 /// Numbers the files of each device, and says which are there before the run.

@@ -19,7 +19,7 @@ use workload::Stop;
 use super::assemble::{self, Seen, number, seconds};
 use super::cell::{Cell, JobKind};
 use super::session::{self, JobFiles, Placed, RunError, Setup};
-use super::wrap::{Release, wrap};
+use super::wrap::{Release, dress};
 use crate::outcome::{Outcome, TaskCpu};
 
 /// Resident bytes of metadata per frame: frame table, lists, index nodes of dense files.
@@ -101,7 +101,8 @@ impl Live {
         let frames = frames(cell, limit)?;
         let _remove = RemoveAtEnd(&self.files);
         let tape = Arc::new(Tape::default());
-        let env = ThreadEnv::start(options(frames, &tape))?;
+        let dirtied = assemble::counts_dirtied(cell);
+        let env = ThreadEnv::start(options(frames, &tape, dirtied))?;
         let epoch = Instant::now();
         let offset = env.now();
         let made = self.run_in(&env, cell, frames, stop);
@@ -120,7 +121,7 @@ impl Live {
                 }
             })
             .collect();
-        let mut outcome = assemble::outcome(cell, &ended, &seen);
+        let mut outcome = assemble::outcome(cell, 1, &ended, &seen);
         outcome.memory_limit = number(limit.0);
         // Real devices do not shrink with the files.
         outcome.scale = 1.0;
@@ -144,17 +145,18 @@ impl Live {
     ) -> Result<(session::Ended, (Nanos, Nanos)), RunError> {
         let mut devices = Vec::with_capacity(cell.devices.len());
         let mut disks = Vec::with_capacity(cell.devices.len());
+        let mut meters = Vec::with_capacity(cell.devices.len());
+        let mut changes = Vec::new();
         let mut stacks = Vec::new();
         for spec in &cell.devices {
             let disk = FileDevice::new(env)?;
             disks.push(Arc::clone(&disk));
-            let mut device: Arc<dyn env::Device> = disk;
-            for text in spec.wrap.iter().chain(&self.wrap) {
-                let stack = wrap(device, text, &env.host(), 1)?;
-                device = Arc::clone(&stack.device);
-                stacks.push(stack);
-            }
-            devices.push(device);
+            let more = self.wrap.as_deref();
+            let mut built = dress(disk, spec, more, &env.host(), (true, 1))?;
+            stacks.append(&mut built.stacks);
+            devices.push(built.device);
+            meters.push(built.meter);
+            changes.extend(built.change);
         }
         let files = self.place(cell, &disks)?;
         let devices: Vec<(DeviceId, DeviceInfo)> = devices
@@ -171,6 +173,8 @@ impl Live {
             frames,
             populate: Populate::AsUsed,
             devices,
+            meters,
+            changes,
             files,
             stop: stop.clone(),
             resident: os::resident_bytes,
@@ -311,11 +315,16 @@ fn frames(cell: &Cell, limit: Bytes) -> Result<u32, RunError> {
     })
 }
 
-fn options(frames: u32, tape: &Arc<Tape>) -> os::Options {
+fn options(frames: u32, tape: &Arc<Tape>, dirtied: bool) -> os::Options {
     let mut options = os::Options::new(frames);
     let tape = Arc::clone(tape);
     options.sink = Some(Arc::new(move |task, event| {
-        if matches!(event, Event::BalanceDirtyPages { .. }) {
+        let kept = match event {
+            Event::BalanceDirtyPages { .. } => true,
+            Event::Dirtied { .. } => dirtied,
+            _ => false,
+        };
+        if kept {
             let mut kept = tape.0.lock().unwrap_or_else(PoisonError::into_inner);
             if kept.len() < EVENTS_MOST {
                 kept.push((Instant::now(), task, event.clone()));

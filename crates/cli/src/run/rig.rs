@@ -10,9 +10,10 @@ use lab::platter::Platter;
 use lab::{CostTable, Lab, fs};
 use policy::units::Bytes;
 
-use super::cell::{Cell, DeviceSpec};
+use super::cell::{Cell, DeviceSpec, times};
 use super::session::RunError;
-use super::wrap::wrap;
+use super::wrap::{Built, dress};
+use crate::catalogue;
 
 /// Version of what a file holds that was there before the run.
 const BEFORE: u32 = 1;
@@ -33,6 +34,9 @@ pub(super) fn params(cell: &Cell, spec: &DeviceSpec) -> Result<Params, RunError>
     for (name, value) in &spec.params {
         params.set(name, *value).map_err(impossible)?;
     }
+    if let (Some(rate), Some(field)) = (spec.rate, catalogue::rate_field(&params)) {
+        params.set(field, rate).map_err(impossible)?;
+    }
     for (field, value) in params.fields().iter().zip(params.values()) {
         if field.unit == Unit::BytesPerSec {
             params
@@ -49,7 +53,7 @@ pub(super) fn device(
     cell: &Cell,
     spec: &DeviceSpec,
     prefilled: &[(ObjectId, Bytes)],
-) -> Result<Arc<dyn Device>, RunError> {
+) -> Result<Built, RunError> {
     let params = params(cell, spec)?;
     let mut platter = Platter::new(params.volatile_cache());
     for (object, len) in prefilled {
@@ -69,22 +73,10 @@ pub(super) fn device(
         stable_writes: false,
     };
     let device: Arc<dyn Device> = Arc::new(model::build(&params, surroundings));
-    match &spec.wrap {
-        Some(text) => Ok(wrap(device, text, &lab.host(), cell.shrink)?.device),
-        None => Ok(device),
-    }
+    let paced = spec.model == catalogue::WRAPPED;
+    dress(device, spec, None, &lab.host(), (paced, cell.shrink))
 }
 
 fn impossible(error: impl core::fmt::Display) -> RunError {
     RunError::Impossible(error.to_string())
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "rates are below 2^41 and the factor is 0.01 to 100 by scenario::check"
-)]
-fn times(rate: u64, factor: f64) -> u64 {
-    (rate as f64 * factor).round() as u64
 }

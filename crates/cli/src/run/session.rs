@@ -8,13 +8,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use device::{Meter, MeterReading};
 use env::{Cause, DeviceId, DeviceInfo, Env, ObjectId, Task, Wakeup};
-use mm::{Cache, DeviceOptions, File, Stats};
+use mm::{Cache, DeviceOptions, DeviceStats, File, Stats};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 use workload::{Job, Plan, Report, Stop, Work};
 
 use super::cell::{Cell, JobKind, JobSpec};
-use crate::outcome::Level;
+use crate::outcome::{DeviceLevel, Level};
 
 /// A file that is there before the run.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,9 @@ pub(super) struct Placed {
     /// Its length now.
     pub(super) len: Bytes,
 }
+
+/// Sets the changes of one device, counted from the run's beginning.
+pub(super) type Change = Box<dyn Fn(Instant) + Send + Sync>;
 
 /// Where a job's files are.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +46,10 @@ pub(super) struct Setup {
     pub(super) populate: mm::Populate,
     /// In the cell's order.
     pub(super) devices: Vec<(DeviceId, DeviceInfo)>,
+    /// What each of them does, in the same order.
+    pub(super) meters: Vec<Arc<Meter>>,
+    /// Set what is to change in mid run, counted from the moment they are given.
+    pub(super) changes: Vec<Change>,
     /// In the cell's order of jobs.
     pub(super) files: Vec<JobFiles>,
     pub(super) stop: Stop,
@@ -55,6 +63,10 @@ pub(super) struct Ended {
     pub(super) origin: Instant,
     pub(super) reports: Vec<Report>,
     pub(super) levels: Vec<Level>,
+    /// Of each device, in the cell's order.
+    pub(super) device_levels: Vec<Vec<DeviceLevel>>,
+    /// At the end of the jobs, of each device.
+    pub(super) meters: Vec<MeterReading>,
     /// At the end of the jobs.
     pub(super) stats: Stats,
     /// After shutdown.
@@ -116,8 +128,11 @@ pub(super) fn run<E: Env>(
     let cache =
         Cache::new(Arc::clone(env), options(setup)).map_err(failed("building the cache"))?;
     let mut devices = Vec::with_capacity(setup.devices.len());
-    for (id, info) in &setup.devices {
-        let device = cache.add_device(task, *id, *info, DeviceOptions::default());
+    for ((id, info), spec) in setup.devices.iter().zip(&setup.cell.devices) {
+        let mut options = DeviceOptions::default();
+        options.tunables.strict = spec.strict;
+        options.tunables.max_ratio = spec.max_ratio;
+        let device = cache.add_device(task, *id, *info, options);
         devices.push(device.map_err(failed("adding a device"))?);
     }
     let mut files = Vec::new();
@@ -141,11 +156,13 @@ pub(super) fn run<E: Env>(
         });
     }
     let origin = task.now();
+    setup.changes.iter().for_each(|change| change(origin));
     let levels = Levels::watch(task, &cache, setup, origin);
     let reports = workload::run(task, &cache, plan, &setup.stop);
     let stats = cache.stats();
     let elapsed = task.now().since(origin);
-    let levels = levels.end(task);
+    let meters = setup.meters.iter().map(|meter| meter.reading()).collect();
+    let (levels, device_levels) = levels.end(task);
     if setup.stop.is_raised() {
         // Interrupted: what is not written yet is of no use to anybody.
         for file in &files {
@@ -163,6 +180,8 @@ pub(super) fn run<E: Env>(
         origin,
         reports,
         levels,
+        device_levels,
+        meters,
         stats,
         settled,
         elapsed,
@@ -250,9 +269,12 @@ fn check_conservation(reports: &[Report], cell: &Cell, stats: &Stats) -> Result<
     Ok(())
 }
 
+/// Levels of the cache, and of each device.
+type Taken = (Vec<Level>, Vec<Vec<DeviceLevel>>);
+
 /// A task that reads the levels now and then.
 struct Levels {
-    taken: Arc<Mutex<Vec<Level>>>,
+    taken: Arc<Mutex<Taken>>,
     ended: Arc<AtomicBool>,
     watcher: env::JoinHandle<()>,
 }
@@ -264,16 +286,24 @@ impl Levels {
         setup: &Setup,
         origin: Instant,
     ) -> Self {
-        let taken = Arc::new(Mutex::new(Vec::new()));
+        let devices = vec![Vec::new(); setup.meters.len()];
+        let taken = Arc::new(Mutex::new((Vec::new(), devices)));
         let ended = Arc::new(AtomicBool::new(false));
         let (sink, stop, cache) = (Arc::clone(&taken), Arc::clone(&ended), Arc::clone(cache));
         let (every, resident) = (setup.cell.sample, setup.resident);
+        let meters = setup.meters.clone();
         let watcher = env::spawn(task.env(), "levels", move |task| {
             loop {
-                let level = level(&cache.stats(), task.now().since(origin), resident());
-                sink.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(level);
+                let at = task.now().since(origin);
+                let level = level(&cache.stats(), at, resident());
+                let devices = cache.device_stats();
+                {
+                    let mut taken = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                    taken.0.push(level);
+                    for ((list, meter), stats) in taken.1.iter_mut().zip(&meters).zip(&devices) {
+                        list.push(device_level(stats, &meter.reading(), at));
+                    }
+                }
                 if stop.load(Ordering::Relaxed)
                     || task.sleep(Cause::Idle, every) == Wakeup::Cancelled
                 {
@@ -288,7 +318,7 @@ impl Levels {
         }
     }
 
-    fn end<E: Env>(self, task: &mut Task<'_, E>) -> Vec<Level> {
+    fn end<E: Env>(self, task: &mut Task<'_, E>) -> Taken {
         self.ended.store(true, Ordering::Relaxed);
         let _ = self.watcher.join(task);
         core::mem::take(&mut *self.taken.lock().unwrap_or_else(PoisonError::into_inner))
@@ -309,5 +339,19 @@ fn level(stats: &Stats, at: Nanos, resident: u64) -> Level {
         limit: stats.dirty_limit.0 as f64,
         background: stats.background_limit.0 as f64,
         resident: resident as f64,
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "pages, bytes and times are below 2^53"
+)]
+fn device_level(stats: &DeviceStats, meter: &MeterReading, at: Nanos) -> DeviceLevel {
+    DeviceLevel {
+        at_s: at.0 as f64 / 1e9,
+        dirty: stats.dirty.0 as f64,
+        writeback: stats.writeback.0 as f64,
+        written: meter.written.0 as f64,
+        busy_s: meter.busy.0 as f64 / 1e9,
     }
 }

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use toml::Spanned;
 
 use super::diagnose::{Mistake, choices};
-use super::{CompareKind, ExpectEntry, PolicyEntry, SCHEMA, Scenario, TaskEntry, TaskKind};
+use super::{
+    CaseEntry, CompareKind, DeviceEntry, ExpectEntry, PolicyEntry, SCHEMA, Scenario, TaskEntry,
+    TaskKind,
+};
 use crate::catalogue;
 use crate::metrics::METRICS;
 use crate::presets::PRESETS;
@@ -18,6 +21,9 @@ const MEMORY_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
 const FILE_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
 /// Most tasks of one kind: each is a coroutine with a stack.
 const TASKS_MOST: u32 = 4096;
+/// Slowest and fastest device that has a rate.
+const RATE_LEAST_MIB: f64 = 1.0 / 256.0;
+const RATE_MOST_MIB: f64 = 65_536.0;
 /// Most bytes of one call.
 const BLOCK_MOST_KIB: f64 = 64.0 * 1024.0;
 
@@ -207,12 +213,56 @@ impl Checker {
                 self.range(key, limit, 0.0625, MEMORY_MOST_MIB, " MiB");
             }
         }
-        self.background_below_dirty(scenario);
+        for (mib, percent, keys) in [
+            (
+                &machine.dirty_mib,
+                &machine.dirty_percent,
+                ["dirty_mib", "dirty_percent"],
+            ),
+            (
+                &machine.background_mib,
+                &machine.background_percent,
+                ["background_mib", "background_percent"],
+            ),
+        ] {
+            if let (Some(mib), Some(percent)) = (mib, percent) {
+                let [in_mib, in_percent] = keys;
+                self.list.push(
+                    Mistake::new(
+                        format!("`{in_mib}` and `{in_percent}` are both given"),
+                        mib.span(),
+                        "one limit, said twice",
+                    )
+                    .also(percent.span(), "the other")
+                    .help(format!("keep `{in_mib}` or `{in_percent}`, not both")),
+                );
+            }
+        }
+        for row in scenario.rows() {
+            self.background_below_dirty(scenario, &row);
+        }
     }
 
-    fn background_below_dirty(&mut self, scenario: &Scenario) {
+    /// The limits of a row: the scenario's, or its own.
+    fn background_below_dirty(&mut self, scenario: &Scenario, row: &CaseEntry) {
         let machine = &scenario.machine;
         let memory = *machine.memory_mib.get_ref();
+        if let Some(dirty) = &row.dirty_mib
+            && *dirty.get_ref() > memory
+        {
+            self.list.push(
+                Mistake::new(
+                    format!(
+                        "`dirty_mib` exceeds the memory: {} > {memory} MiB",
+                        dirty.get_ref()
+                    ),
+                    dirty.span(),
+                    "more than there is",
+                )
+                .also(machine.memory_mib.span(), "the memory")
+                .help("lower the limit, or raise memory_mib"),
+            );
+        }
         // (MiB, where, as written)
         let limit = |mib: &Option<Spanned<f64>>, percent: &Option<Spanned<u8>>, default: u8| match (
             mib, percent,
@@ -224,9 +274,13 @@ impl Checker {
             ),
             (None, None) => (memory * f64::from(default) / 100.0, None),
         };
-        let (dirty, dirty_at) = limit(&machine.dirty_mib, &machine.dirty_percent, 20);
-        let (background, background_at) =
-            limit(&machine.background_mib, &machine.background_percent, 10);
+        let own = |row: &Option<Spanned<f64>>, machine: &Option<Spanned<f64>>| {
+            row.clone().or_else(|| machine.clone())
+        };
+        let dirty_mib = own(&row.dirty_mib, &machine.dirty_mib);
+        let background_mib = own(&row.background_mib, &machine.background_mib);
+        let (dirty, dirty_at) = limit(&dirty_mib, &machine.dirty_percent, 20);
+        let (background, background_at) = limit(&background_mib, &machine.background_percent, 10);
         if background < dirty {
             return;
         }
@@ -244,7 +298,10 @@ impl Checker {
         if let (Some(_), Some(at)) = (background_at, dirty_at) {
             mistake = mistake.also(at, "the dirty limit");
         }
-        self.list.push(mistake);
+        // Rows that share both limits share the mistake.
+        if !self.list.contains(&mistake) {
+            self.list.push(mistake);
+        }
     }
 
     fn devices(&mut self, scenario: &Scenario) {
@@ -281,6 +338,10 @@ impl Checker {
                 );
             }
         }
+        for device in &scenario.devices {
+            self.rates(scenario, device);
+            self.share(device.max_percent.as_ref());
+        }
         if scenario.devices.is_empty() {
             self.list.push(Mistake::new(
                 "there is no device",
@@ -296,6 +357,83 @@ impl Checker {
             ));
         }
         self.unique("task id", scenario.tasks.iter().map(|task| &task.id));
+    }
+
+    /// A device's rate and its changes.
+    fn rates(&mut self, scenario: &Scenario, device: &DeviceEntry) {
+        let Some(rate) = &device.rate_mib else {
+            if let Some(change) = device.change.first() {
+                self.list.push(
+                    Mistake::new(
+                        "a change of a rate that is not given",
+                        change.at_s.span(),
+                        "from what?",
+                    )
+                    .also(device.id.span(), "this device has no `rate_mib`")
+                    .help("add `rate_mib = ...` to the device"),
+                );
+            }
+            return;
+        };
+        self.range("rate_mib", rate, RATE_LEAST_MIB, RATE_MOST_MIB, " MiB/s");
+        let own = (&device.model, scenario.cases.iter());
+        let models = own.1.filter_map(|case| case.model.as_ref());
+        let first = scenario
+            .devices
+            .first()
+            .is_some_and(|first| first.id == device.id);
+        for model in core::iter::once(own.0).chain(models.filter(|_| first)) {
+            if let Err(problem) = catalogue::check_rate(model.get_ref(), !device.change.is_empty())
+            {
+                self.list.push(
+                    Mistake::new(
+                        format!("the model `{}` does not take this", model.get_ref()),
+                        model.span(),
+                        problem,
+                    )
+                    .also(rate.span(), "the rate")
+                    .help("use the model `null` with `rate_mib`; or `rate_factor` for this model"),
+                );
+            }
+        }
+        let mut before = 0.0;
+        for change in &device.change {
+            let at = *change.at_s.get_ref();
+            self.range("at_s", &change.at_s, 0.001, 1e7, " s");
+            if at <= before {
+                self.list.push(
+                    Mistake::new(
+                        format!("a change at {at} s, not after the one before it"),
+                        change.at_s.span(),
+                        format!("must be later than {before} s"),
+                    )
+                    .help("write the changes in order of time"),
+                );
+            }
+            before = at;
+            if *change.rate_mib.get_ref() != 0.0 {
+                let rate = &change.rate_mib;
+                self.range("rate_mib", rate, RATE_LEAST_MIB, RATE_MOST_MIB, " MiB/s");
+            }
+        }
+        if let Some(last) = device.change.last()
+            && *last.rate_mib.get_ref() == 0.0
+        {
+            self.list.push(
+                Mistake::new(
+                    "the device stands still for ever",
+                    last.rate_mib.span(),
+                    "the last change",
+                )
+                .help("add a change to a rate above zero: a run ends with a sync of all devices"),
+            );
+        }
+    }
+
+    fn share(&mut self, percent: Option<&Spanned<f64>>) {
+        if let Some(percent) = percent {
+            self.range("max_percent", percent, 0.01, 100.0, " %");
+        }
     }
 
     fn task(&mut self, scenario: &Scenario, task: &TaskEntry) {
@@ -376,7 +514,7 @@ impl Checker {
             (
                 "every_ms",
                 task.every_ms.as_ref().map(Spanned::span),
-                matches!(kind, LightWriter | Reader),
+                matches!(kind, LightWriter | Reader | Dd),
                 kind == LightWriter,
             ),
             (
@@ -428,6 +566,38 @@ impl Checker {
             if let Some(file) = &case.file_mib {
                 self.range("file_mib", file, 0.001, FILE_MOST_MIB, " MiB");
             }
+            for (key, limit) in [
+                ("dirty_mib", &case.dirty_mib),
+                ("background_mib", &case.background_mib),
+            ] {
+                if let Some(limit) = limit {
+                    self.range(key, limit, 0.0625, MEMORY_MOST_MIB, " MiB");
+                }
+            }
+            self.rate_of_case(scenario, case);
+            let ids = scenario.tasks.iter().map(|task| task.id.get_ref().as_str());
+            for task in &case.tasks {
+                self.known("task", task, ids.clone());
+            }
+        }
+    }
+
+    /// A row's rate is of the first device, which must have one to be changed.
+    fn rate_of_case(&mut self, scenario: &Scenario, case: &CaseEntry) {
+        let Some(rate) = &case.rate_mib else { return };
+        self.range("rate_mib", rate, RATE_LEAST_MIB, RATE_MOST_MIB, " MiB/s");
+        if let Some(first) = scenario.devices.first()
+            && first.rate_mib.is_none()
+        {
+            self.list.push(
+                Mistake::new(
+                    "the first device has no rate to be changed",
+                    rate.span(),
+                    "`rate_mib` of a row",
+                )
+                .also(first.id.span(), "this device")
+                .help("add `rate_mib = ...` to the device"),
+            );
         }
     }
 
@@ -440,6 +610,7 @@ impl Checker {
                 let value = Spanned::new(hz.span(), f64::from(*hz.get_ref()));
                 self.range("hz", &value, 100.0, 1000.0, " ticks a second");
             }
+            self.share(policy.max_percent.as_ref());
         }
     }
 
@@ -471,10 +642,21 @@ impl Checker {
         if let Some(vs) = &expect.vs {
             self.policy(scenario, vs);
         }
-        if (*expect.op.get_ref() == CompareKind::Value) == expect.vs.is_some() {
+        if let Some(case) = &expect.vs_case {
+            self.case(scenario, case);
+        }
+        if let Some(of) = &expect.of {
+            let tasks = scenario.tasks.iter().map(|task| task.id.get_ref().as_str());
+            let devices = scenario.devices.iter();
+            let devices = devices.map(|device| device.id.get_ref().as_str());
+            self.known("task or device", of, tasks.chain(devices));
+        }
+        let compares = expect.vs.is_some() || expect.vs_case.is_some();
+        if (*expect.op.get_ref() == CompareKind::Value) == compares {
             self.list.push(
                 Mistake::new("this comparison does not fit", expect.op.span(), "`op`").help(
-                    "`value` stands alone; `ratio` and `change_percent` need `vs = \"POLICY\"`",
+                    "`value` stands alone; `ratio` and `change_percent` need `vs = \"POLICY\"` or \
+                     `vs_case = \"CASE\"`",
                 ),
             );
         }

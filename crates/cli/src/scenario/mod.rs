@@ -138,12 +138,35 @@ pub struct DeviceEntry {
     /// Wrappers: `slow:rate=16MB,latency=2ms`.
     #[serde(default)]
     pub wrap: Option<Spanned<String>>,
+    /// Its rate in MiB/s: of the models that have one, and of `null`, which gets a slow wrapper.
+    /// Live, the file gets that wrapper.
+    #[serde(default)]
+    pub rate_mib: Option<Spanned<f64>>,
+    /// Changes of that rate, in order.
+    #[serde(default)]
+    pub change: Vec<ChangeEntry>,
+    /// The device's own limits hold even when the global ones are far (`strict_limit` of a bdi).
+    #[serde(default)]
+    pub strict: Option<Spanned<bool>>,
+    /// Upper bound of its share of the dirty limit (`max_ratio` of a bdi).
+    #[serde(default)]
+    pub max_percent: Option<Spanned<f64>>,
     /// Its rates times this, beside the run's scale: an ablation.
     #[serde(default)]
     pub rate_factor: Option<Spanned<f64>>,
     /// Parameters of the model by name (`tidegate list devices`), before scaling.
     #[serde(default)]
     pub params: BTreeMap<Spanned<String>, Spanned<u64>>,
+}
+
+/// A change of a device's rate.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeEntry {
+    /// How long after the run began.
+    pub at_s: Spanned<f64>,
+    /// The rate from then on, MiB/s; zero: the device stands still.
+    pub rate_mib: Spanned<f64>,
 }
 
 /// What a task does.
@@ -210,7 +233,8 @@ pub struct TaskEntry {
     /// Stops this long after it began.
     #[serde(default)]
     pub run_s: Option<Spanned<f64>>,
-    /// Time between the calls of a light writer, or between a reader's.
+    /// Time between the calls of a light writer, or between a reader's; how long a `dd` rests after
+    /// each call.
     #[serde(default)]
     pub every_ms: Option<Spanned<f64>>,
     /// What a `dd` makes durable at its end.
@@ -239,6 +263,36 @@ pub struct CaseEntry {
     /// `file_mib` of the first task.
     #[serde(default)]
     pub file_mib: Option<Spanned<f64>>,
+    /// `rate_mib` of the first device.
+    #[serde(default)]
+    pub rate_mib: Option<Spanned<f64>>,
+    /// `dirty_mib` of the machine.
+    #[serde(default)]
+    pub dirty_mib: Option<Spanned<f64>>,
+    /// `background_mib` of the machine.
+    #[serde(default)]
+    pub background_mib: Option<Spanned<f64>>,
+    /// The tasks of this row by id; without it, all. Devices that none of them uses are left out.
+    #[serde(default)]
+    pub tasks: Vec<Spanned<String>>,
+}
+
+impl CaseEntry {
+    /// A row that differs in nothing.
+    #[must_use]
+    pub fn plain(name: Spanned<String>) -> Self {
+        Self {
+            name,
+            model: None,
+            fs: None,
+            count: None,
+            file_mib: None,
+            rate_mib: None,
+            dirty_mib: None,
+            background_mib: None,
+            tasks: Vec::new(),
+        }
+    }
 }
 
 /// A column of the table.
@@ -253,6 +307,12 @@ pub struct PolicyEntry {
     /// Ticks per second, instead of the preset's.
     #[serde(default)]
     pub hz: Option<Spanned<u32>>,
+    /// `strict` of all devices, in this column.
+    #[serde(default)]
+    pub strict: Option<Spanned<bool>>,
+    /// `max_percent` of all devices, in this column.
+    #[serde(default)]
+    pub max_percent: Option<Spanned<f64>>,
 }
 
 /// A number that somebody published.
@@ -296,9 +356,15 @@ pub struct ExpectEntry {
     pub cases: Vec<Spanned<String>>,
     /// Which column.
     pub policy: Spanned<String>,
-    /// Compared with which.
+    /// Of which task or device alone, by id; without it, of the whole run.
+    #[serde(default)]
+    pub of: Option<Spanned<String>>,
+    /// Compared with which column.
     #[serde(default)]
     pub vs: Option<Spanned<String>>,
+    /// Compared with which row.
+    #[serde(default)]
+    pub vs_case: Option<Spanned<String>>,
     /// How.
     pub op: Spanned<CompareKind>,
     /// Not below.
@@ -330,13 +396,7 @@ impl Scenario {
         if !self.cases.is_empty() {
             return self.cases.clone();
         }
-        vec![CaseEntry {
-            name: self.name.clone(),
-            model: None,
-            fs: None,
-            count: None,
-            file_mib: None,
-        }]
+        vec![CaseEntry::plain(self.name.clone())]
     }
 }
 

@@ -184,9 +184,9 @@ error: the background limit (64 MiB) is not below the dirty limit (64 MiB)
 
 #[test]
 fn keys_that_a_kind_needs_or_cannot_use() {
-    let text = mistaken("file_mib = 512", "every_ms = 10");
+    let text = mistaken("file_mib = 512", "order = \"random\"");
     assert!(text.contains("a dd needs `file_mib`"), "{text}");
-    assert!(text.contains("`every_ms` means nothing to a dd"), "{text}");
+    assert!(text.contains("`order` means nothing to a dd"), "{text}");
 }
 
 #[test]
