@@ -198,6 +198,7 @@ impl Device for DiskDevice {
             stable_writes: false,
             grows_slowly: false,
             prepares_writes: false,
+            queue: None,
         }
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use frames::{Busy, FrameId};
 use policy::units::{Bytes, Instant, Nanos, Pages};
+use policy::writeback::DeviceQueue;
 
 use crate::Interrupt;
 
@@ -222,6 +223,8 @@ pub struct DeviceInfo {
     pub grows_slowly: bool,
     /// May hold writers up: wants an `IoOp::Prepare` before each call that writes.
     pub prepares_writes: bool,
+    /// The device's own queue, where it is known: Linux's flusher fits its requests to it.
+    pub queue: Option<DeviceQueue>,
 }
 
 /// Something that takes requests and completes them.

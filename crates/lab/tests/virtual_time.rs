@@ -57,6 +57,7 @@ impl Device for Disk {
             stable_writes: false,
             grows_slowly: false,
             prepares_writes: false,
+            queue: None,
         }
     }
 }
@@ -77,6 +78,7 @@ impl Device for Hung {
             stable_writes: false,
             grows_slowly: false,
             prepares_writes: false,
+            queue: None,
         }
     }
 }

@@ -27,6 +27,7 @@ use std::sync::{Arc, Weak};
 use env::{Cause, Env, IoClass, IoDone, IoOp, IoRequest, Task, Wakeup, Work};
 use frames::Tag;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages, PagesPerSec};
+use policy::writeback::InFlight;
 
 use crate::Error;
 use crate::cache::{Cache, add, get};
@@ -509,13 +510,25 @@ fn wait_for_flight<E: Env>(
 ) -> Result<Pages, Error> {
     let flush = &cache.options.flush;
     let bandwidth = PagesPerSec(device.bandwidth.load(Ordering::Relaxed));
+    let queue = device.info.queue;
     let room = flush
-        .request_pages(bandwidth)
+        .request_pages(bandwidth, queue)
         .at_most(Pages(REQUEST_PAGES as u64));
+    let may_submit = |resumes| {
+        let flight = InFlight {
+            bandwidth,
+            queue,
+            requests: device.requests.load(Ordering::Relaxed),
+            pages: Pages(get(&device.in_flight)),
+            next: room,
+        };
+        flush.may_submit(&flight, resumes)
+    };
+    if may_submit(false) {
+        return Ok(room);
+    }
     let wakeup = task.wait_while(&device.flight_wait, Cause::WritebackFlight, None, |_| {
-        let requests = device.requests.load(Ordering::Relaxed);
-        let in_flight = Pages(get(&device.in_flight));
-        !flush.may_submit(bandwidth, requests, in_flight, room)
+        !may_submit(true)
     });
     if wakeup == Wakeup::Cancelled {
         Err(Error::Cancelled)

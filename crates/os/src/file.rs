@@ -186,6 +186,7 @@ impl Device for FileDevice {
             stable_writes: false,
             grows_slowly: true,
             prepares_writes: false,
+            queue: None,
         }
     }
 }

@@ -9,13 +9,30 @@
 //! bounds it by time: what is in flight is at most what the device writes in, say, 40 ms; and a
 //! request is at most half of that, so that there are two and the device never runs dry between them.
 //!
+//! Linux 6.12 keeps writeback below three quarters of the device's queue, so that there is always
+//! room for others (*writeback throttling*), and lets it go on only when that has drained by a good
+//! part. The pages of a throttled writer are thus for the most part dirty and not under
+//! writeback, and the flusher sends them in lumps:
+//!
+//! ```text
+//!  requests in flight    48 |\    |\    |\          queue of 64: up to 48, then not before 18
+//!                           | \   | \   | \
+//!                        18 |  \__|  \__|  \__
+//! ```
+//!
 //! Invariants
 //!   1. A request is never larger than `request_max`, nor, except at `request_max`, smaller than 128 KiB.
 //!   2. With nothing in flight a request may always go, however slow the device is.
 //!   3. A slice is never empty while pages are left.
 //!
 //! Source: mechanisms 6.2 (Linux 6.12 fs/fs-writeback.c, writeback_chunk_size(); 2.6.36 the same
-//! file, MAX_WRITEBACK_PAGES). The flight bound is Tidegate's own (design, decision 9).
+//! file, MAX_WRITEBACK_PAGES). The flight bound is Tidegate's own (design, decision 9). Writeback
+//! throttling: Linux 6.12 block/blk-wbt.c, get_limit(), wbt_rqw_done(), calc_wb_limits(), and
+//! block/blk-rq-qos.c, rq_depth_calc_max_depth(); held against recordings of a guest, whose
+//! nr_writeback runs from 23 requests to 48 in steps of a tick's completions.
+//! Deviation: the throttle is taken as it stands after its first 300 ms of nothing but writes, at its
+//! widest. With readers beside them the kernel narrows it when their latency suffers; and writeback
+//! without a paused writer in the last second is given a quarter of the room only.
 
 use crate::units::{Nanos, Pages, PagesPerSec};
 
@@ -27,6 +44,15 @@ const DIRTY_SCOPE: u64 = 8;
 const REQUEST_MIN: Pages = Pages(32);
 /// A request takes at most this share of the flight bound.
 const REQUESTS_PER_FLIGHT: u64 = 2;
+
+/// What a device's own queue takes, where that is known (kernel: `nr_requests`, `max_sectors`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceQueue {
+    /// Requests in it at once.
+    pub requests: u32,
+    /// The largest request.
+    pub request_max: Pages,
+}
 
 /// How the flusher of a cache works. One value per column of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +83,9 @@ pub enum Slice {
 pub enum Flight {
     /// That many requests (block layer of Linux: 128).
     Requests(u32),
+    /// As Linux 6.12 throttles writeback: three quarters of the device's queue, in lumps; that many
+    /// requests where the device does not tell of its queue.
+    Throttled(u32),
     /// What the device writes in that time, at least one request. Reads wait no longer than this.
     DeviceTime(Nanos),
 }
@@ -86,7 +115,7 @@ impl FlushTunables {
         }
     }
 
-    /// Linux 6.12: slices by bandwidth, a queue of 128 requests.
+    /// Linux 6.12: slices by bandwidth, its writeback throttling, or a queue of 128 requests.
     ///
     /// Its block layer merges up to 1280 KiB; 1 MiB is the most that Tidegate sends at a time.
     #[must_use]
@@ -95,7 +124,7 @@ impl FlushTunables {
             expire: Nanos::secs(30),
             interval: Nanos::secs(5),
             slice: Slice::Bandwidth,
-            flight: Flight::Requests(128),
+            flight: Flight::Throttled(128),
             request_max: Pages(256),
         }
     }
@@ -123,10 +152,17 @@ impl FlushTunables {
     /// share of the flight bound; at least 128 KiB, at most `request_max`.
     ///
     /// Under a bound by time: half of what the device writes in it, rounded down to a power of two.
+    /// Under Linux: no more than the device takes in one.
     #[must_use]
-    pub fn request_pages(&self, bandwidth: PagesPerSec) -> Pages {
+    pub fn request_pages(&self, bandwidth: PagesPerSec, queue: Option<DeviceQueue>) -> Pages {
         match self.flight {
-            Flight::Requests(_) => self.request_max,
+            Flight::Requests(_) | Flight::Throttled(_) => match queue {
+                Some(queue) => self
+                    .request_max
+                    .at_most(queue.request_max)
+                    .at_least(Pages(1)),
+                None => self.request_max,
+            },
             Flight::DeviceTime(bound) => {
                 let half = bandwidth.pages_in(Nanos(bound.0 / REQUESTS_PER_FLIGHT));
                 let power = half.0.checked_ilog2().map_or(0, |log| 1 << log);
@@ -135,20 +171,75 @@ impl FlushTunables {
         }
     }
 
-    /// Whether one more request of `pages` may go out while `requests` with `in_flight` pages are.
+    /// Whether one more request may go out. `resumes`: whoever asks was refused before, and waits.
     #[must_use]
-    pub fn may_submit(
-        &self,
-        bandwidth: PagesPerSec,
-        requests: u32,
-        in_flight: Pages,
-        pages: Pages,
-    ) -> bool {
+    pub fn may_submit(&self, flight: &InFlight, resumes: bool) -> bool {
         match self.flight {
-            Flight::Requests(most) => requests < most.max(1),
-            Flight::DeviceTime(bound) => {
-                requests == 0 || in_flight.saturating_add(pages) <= bandwidth.pages_in(bound)
+            Flight::Requests(most) => flight.requests < most.max(1),
+            Flight::Throttled(most) => {
+                let Some(queue) = flight.queue else {
+                    return flight.requests < most.max(1);
+                };
+                let throttle = Throttle::of(queue);
+                if resumes {
+                    flight.requests <= throttle.resume
+                } else {
+                    flight.requests < throttle.most
+                }
             }
+            Flight::DeviceTime(bound) => {
+                let pages = flight.pages.saturating_add(flight.next);
+                flight.requests == 0 || pages <= flight.bandwidth.pages_in(bound)
+            }
+        }
+    }
+}
+
+/// What is in flight to a device, and what would come on top.
+#[derive(Clone, Copy, Debug)]
+pub struct InFlight {
+    /// Smoothed bandwidth of the device.
+    pub bandwidth: PagesPerSec,
+    /// Its queue, if it is known.
+    pub queue: Option<DeviceQueue>,
+    /// Requests of writeback that it has.
+    pub requests: u32,
+    /// Their pages.
+    pub pages: Pages,
+    /// Pages of the next request.
+    pub next: Pages,
+}
+
+/// Bounds on the requests of writeback in a device's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Throttle {
+    /// No more than these.
+    most: u32,
+    /// Whoever was refused goes on when so few are left.
+    resume: u32,
+}
+
+impl Throttle {
+    /// At its widest: three quarters of the queue. Half of that counts as room for writeback that
+    /// nobody hurries; its half again, less an eighth, is where a sleeper is woken.
+    const fn of(queue: DeviceQueue) -> Self {
+        let most = if queue.requests <= 1 {
+            2
+        } else {
+            let most = queue.requests.saturating_mul(3) / 4;
+            if most == 0 { 1 } else { most }
+        };
+        if most <= 2 {
+            return Self {
+                most,
+                resume: most - 1,
+            };
+        }
+        let normal = most.div_ceil(2);
+        let background = most.div_ceil(4);
+        Self {
+            most,
+            resume: normal - background / 2,
         }
     }
 }
@@ -216,47 +307,100 @@ mod tests {
         ];
         for (mib, pages) in table {
             let bandwidth = PagesPerSec(mib << 8);
-            assert_eq!(flush.request_pages(bandwidth), Pages(pages), "{mib} MiB/s");
+            assert_eq!(
+                flush.request_pages(bandwidth, None),
+                Pages(pages),
+                "{mib} MiB/s"
+            );
         }
         let small = FlushTunables {
             request_max: Pages(8),
             ..flush
         };
-        assert_eq!(small.request_pages(PagesPerSec(25600)), Pages(8));
+        assert_eq!(small.request_pages(PagesPerSec(25600), None), Pages(8));
         assert_eq!(
-            FlushTunables::linux_6_12().request_pages(PagesPerSec(1)),
+            FlushTunables::linux_6_12().request_pages(PagesPerSec(1), None),
             Pages(256)
         );
+    }
+
+    fn flight(bandwidth: PagesPerSec, requests: u32, pages: u64, next: u64) -> InFlight {
+        InFlight {
+            bandwidth,
+            queue: None,
+            requests,
+            pages: Pages(pages),
+            next: Pages(next),
+        }
     }
 
     #[test]
     fn the_flight_is_bounded_by_time_and_one_request_always_goes() {
         let flush = FlushTunables::tidegate();
         let bandwidth = PagesPerSec(4096); // 40 ms are 163 pages.
-        assert!(flush.may_submit(bandwidth, 0, Pages(0), Pages(256)));
-        assert!(flush.may_submit(bandwidth, 1, Pages(64), Pages(64)));
-        assert!(flush.may_submit(bandwidth, 1, Pages(99), Pages(64)));
-        assert!(!flush.may_submit(bandwidth, 1, Pages(100), Pages(64)));
-        assert!(flush.may_submit(PagesPerSec(0), 0, Pages(0), Pages(32)));
-        assert!(!flush.may_submit(PagesPerSec(0), 1, Pages::MAX, Pages::MAX));
+        let may = |requests, pages, next| {
+            flush.may_submit(&flight(bandwidth, requests, pages, next), false)
+        };
+        assert!(may(0, 0, 256));
+        assert!(may(1, 64, 64));
+        assert!(may(1, 99, 64));
+        assert!(!may(1, 100, 64));
+        let hung = PagesPerSec(0);
+        assert!(flush.may_submit(&flight(hung, 0, 0, 32), false));
+        assert!(!flush.may_submit(&flight(hung, 1, u64::MAX, u64::MAX), false));
     }
 
     #[test]
     fn two_requests_of_the_size_given_fit_the_flight() {
         let flush = FlushTunables::tidegate();
         for rate in (1640..200_000).step_by(777) {
-            let request = flush.request_pages(PagesPerSec(rate));
-            assert!(
-                flush.may_submit(PagesPerSec(rate), 1, request, request),
-                "{rate}"
-            );
+            let request = flush.request_pages(PagesPerSec(rate), None).0;
+            let second = flight(PagesPerSec(rate), 1, request, request);
+            assert!(flush.may_submit(&second, false), "{rate}");
         }
     }
 
     #[test]
     fn a_queue_counts_requests_whatever_their_size() {
+        for flush in [FlushTunables::linux_2_6_36(), FlushTunables::linux_6_12()] {
+            assert!(flush.may_submit(&flight(PagesPerSec(1), 127, 1 << 20, 256), true));
+            assert!(!flush.may_submit(&flight(PagesPerSec::MAX, 128, 1, 1), true));
+        }
+    }
+
+    #[test]
+    fn linux_6_12_fills_three_quarters_of_the_queue_and_lets_it_drain() {
+        let queue = |requests| DeviceQueue {
+            requests,
+            request_max: Pages(16),
+        };
+        // Requests in the queue; most; where a sleeper goes on.
+        let table = [
+            (1, 2, 1),
+            (2, 1, 0),
+            (4, 3, 2),
+            (32, 24, 9),
+            (64, 48, 18),
+            (128, 96, 36),
+        ];
+        for (requests, most, resume) in table {
+            let throttle = Throttle::of(queue(requests));
+            assert_eq!(throttle, Throttle { most, resume }, "{requests}");
+        }
         let flush = FlushTunables::linux_6_12();
-        assert!(flush.may_submit(PagesPerSec(1), 127, Pages(1 << 20), Pages(256)));
-        assert!(!flush.may_submit(PagesPerSec::MAX, 128, Pages(1), Pages(1)));
+        let with = |requests, resumes| {
+            let queue = Some(queue(64));
+            let flight = InFlight {
+                queue,
+                ..flight(PagesPerSec(1), requests, 0, 16)
+            };
+            flush.may_submit(&flight, resumes)
+        };
+        assert!(with(47, false) && !with(48, false));
+        assert!(with(18, true) && !with(19, true));
+        assert_eq!(
+            flush.request_pages(PagesPerSec(1), Some(queue(64))),
+            Pages(16)
+        );
     }
 }

@@ -279,11 +279,16 @@ impl Cell {
 fn shrunk(mut flush: FlushTunables, shrink: u64) -> FlushTunables {
     let full = flush.request_max;
     flush.request_max = Pages(full.0 / shrink).at_least(REQUEST_LEAST.at_most(full));
-    if let Flight::Requests(requests) = flush.flight {
+    let fewer = |requests: u32| {
         let pages = u64::from(requests) * full.0 / shrink;
         let requests = (pages / flush.request_max.0).max(FLIGHT_LEAST);
-        flush.flight = Flight::Requests(u32::try_from(requests).unwrap_or(u32::MAX));
-    }
+        u32::try_from(requests).unwrap_or(u32::MAX)
+    };
+    flush.flight = match flush.flight {
+        Flight::Requests(requests) => Flight::Requests(fewer(requests)),
+        Flight::Throttled(requests) => Flight::Throttled(fewer(requests)),
+        Flight::DeviceTime(bound) => Flight::DeviceTime(bound),
+    };
     flush
 }
 

@@ -98,6 +98,7 @@ impl Device for TestDevice {
             stable_writes: false,
             grows_slowly: false,
             prepares_writes: false,
+            queue: None,
         }
     }
 }

@@ -209,6 +209,12 @@ impl Layout {
         Self::new(&NFS, Pages(u64::MAX))
     }
 
+    /// Whether giving space to an object is written anywhere: not by a client or a bare device.
+    #[must_use]
+    pub fn logs_allocation(&self) -> bool {
+        self.params.abstract_blocks == 0
+    }
+
     /// Block where metadata operations are logged.
     #[must_use]
     pub fn journal(&self) -> u64 {

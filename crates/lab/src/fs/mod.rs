@@ -60,7 +60,7 @@ impl Model {
 }
 
 /// Names of all file systems.
-pub const NAMES: [&str; 6] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "nfs"];
+pub const NAMES: [&str; 7] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "nfs", "bare"];
 
 /// There is no such file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl fmt::Display for UnknownFs {
 
 impl std::error::Error for UnknownFs {}
 
-/// The file system of that name, as of Linux 2.6.36.
+/// The file system of that name, as of Linux 2.6.36; `bare` as of 6.12.
 ///
 /// # Errors
 /// There is none; the message lists those there are.
@@ -131,6 +131,14 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             layout: layout::NFS,
             device: "nfs",
         },
+        "bare" => Model {
+            name: "bare",
+            summary: "none: the block device itself, with the CPU of the guest of the recordings",
+            costs: costs::GUEST,
+            // Blocks are numbers only.
+            layout: layout::NFS,
+            device: "null_blk",
+        },
         _ => return Err(UnknownFs { name: name.into() }),
     })
 }
@@ -153,7 +161,7 @@ mod tests {
         let error = by_name("ext5").unwrap_err().to_string();
         assert_eq!(
             error,
-            "no file-system model `ext5`; there are ext2, ext3, ext4, xfs, btrfs, nfs"
+            "no file-system model `ext5`; there are ext2, ext3, ext4, xfs, btrfs, nfs, bare"
         );
     }
 }

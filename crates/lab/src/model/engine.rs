@@ -4,6 +4,9 @@
 //! takes. A mechanism serves up to `depth` pieces at once. A layout may add pieces of its own
 //! (indirect blocks, journal) that nobody waits for and that cost the device time.
 //!
+//! A mechanism may refuse a piece for now: then nothing is served until the time that it says, and
+//! that piece goes first. Its rate may be changed in mid run (`Simulated::set_rate`).
+//!
 //! Held writes (NFS): a mechanism may ask that writes stay under way until a commit. Once half of
 //! the pages under way have been written and wait, a commit piece goes to the device; its end
 //! completes all writes it covered, in one burst.
@@ -16,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use env::{Device, DeviceInfo, Host, Interrupt, IoClass, IoError, IoOp, IoRequest, ObjectId};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, PAGE_SIZE, Pages};
+use policy::writeback::DeviceQueue;
 
 use super::Surroundings;
 use crate::content::Stamps;
@@ -135,6 +139,19 @@ pub(crate) trait Mechanism: Send {
     fn holds_writes(&self) -> bool {
         false
     }
+    /// The device's own queue, if whoever fills it knows of it.
+    fn queue(&self) -> Option<DeviceQueue> {
+        None
+    }
+    /// Whether a piece may be served now; if not, when it is to be asked again (`Instant::MAX`: once
+    /// the rate is changed). Nothing else is served before.
+    fn admit(&mut self, _job: &Job, _now: Instant) -> Result<(), Instant> {
+        Ok(())
+    }
+    /// From now on this rate, in bytes a second; zero: a standstill. False: it has no such rate.
+    fn set_rate(&mut self, _now: Instant, _bytes_per_sec: u64) -> bool {
+        false
+    }
     /// Begins to serve a piece: how long until it ends?
     fn serve(&mut self, job: &Job, now: Instant, chance: &Chance<'_>) -> Service;
 }
@@ -157,6 +174,20 @@ impl Chance<'_> {
         min + Nanos(self.below(max.saturating_sub(min).0 + 1))
     }
 }
+
+/// The model has no single rate that could be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRate;
+
+impl core::fmt::Display for NoRate {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(
+            "this device model has no single rate to be changed; null_blk and token_bucket have",
+        )
+    }
+}
+
+impl std::error::Error for NoRate {}
 
 /// What a device did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,6 +226,7 @@ struct Core {
     stamps: Arc<Stamps>,
     platter: SharedPlatter,
     stable_writes: bool,
+    queue: Option<DeviceQueue>,
     state: Mutex<State>,
 }
 
@@ -204,6 +236,8 @@ struct State {
     requests: Slab,
     queue: Queue,
     in_service: u32,
+    /// The piece that the mechanism has refused, and until when; nothing is served before it.
+    refused: Option<(Piece, Instant)>,
     gate: Gate,
     /// Position after the last piece, for the order of service.
     head: u64,
@@ -282,12 +316,14 @@ impl Simulated {
             layout,
             stable_writes,
         } = surroundings;
+        let device_queue = mechanism.queue();
         let state = State {
             queue: Queue::new(mechanism.order()),
             mechanism,
             layout,
             requests: Slab::default(),
             in_service: 0,
+            refused: None,
             gate: Gate::default(),
             head: 0,
             life: 0,
@@ -302,6 +338,7 @@ impl Simulated {
                 stamps,
                 platter,
                 stable_writes,
+                queue: device_queue,
                 state,
             }),
         }
@@ -316,8 +353,25 @@ impl Simulated {
     /// Pieces that wait or are served now.
     #[must_use]
     pub fn waiting(&self) -> u64 {
-        let state = self.core.lock();
-        state.queue.len + u64::from(state.in_service)
+        self.core.lock().waiting()
+    }
+
+    /// From now on the device has this rate, in bytes a second; zero: it stands still.
+    ///
+    /// # Errors
+    /// The model has no single rate, or it cannot be changed.
+    pub fn set_rate(&self, bytes_per_sec: u64) -> Result<(), NoRate> {
+        let core = &self.core;
+        let mut state = core.lock();
+        let now = core.host.now();
+        if !state.mechanism.set_rate(now, bytes_per_sec) {
+            return Err(NoRate);
+        }
+        if let Some((_, until)) = &mut state.refused {
+            *until = now;
+        }
+        core.pump(&mut state);
+        Ok(())
     }
 
     /// What it stores.
@@ -344,6 +398,7 @@ impl Simulated {
         state.powered = false;
         state.queue = Queue::new(state.queue.order);
         state.in_service = 0;
+        state.refused = None;
         state.gate = Gate::default();
         let lost = core.tear(&mut state);
         drop(state);
@@ -379,6 +434,7 @@ impl Device for Simulated {
             stable_writes: self.core.stable_writes,
             grows_slowly: false,
             prepares_writes: false,
+            queue: self.core.queue,
         }
     }
 }
@@ -430,6 +486,7 @@ impl Core {
                     unstable: self.platter().volatile_pages(object).bytes(),
                 },
                 IoOp::Read | IoOp::Write | IoOp::Prepare { .. } => Kind::Hole,
+                IoOp::Allocate { .. } if !state.layout.logs_allocation() => Kind::Hole,
                 IoOp::SetLen { .. } | IoOp::Allocate { .. } | IoOp::Discard { .. } => Kind::Write,
             };
             // A metadata operation is a block of the journal that the request waits for.
@@ -466,8 +523,7 @@ impl Core {
         sides.clear();
         state.scratch.extents = extents;
         state.scratch.sides = sides;
-        let waiting = state.queue.len + u64::from(state.in_service);
-        state.stats.queue_longest = state.stats.queue_longest.max(waiting);
+        state.stats.queue_longest = state.stats.queue_longest.max(state.waiting());
     }
 
     /// Content of a write taken now, if chance has it so.
@@ -485,9 +541,28 @@ impl Core {
         let now = self.host.now();
         while state.in_service < state.mechanism.depth() {
             let expire = state.mechanism.write_expire();
-            let Some(piece) = state.queue.pop(state.head, now, expire) else {
-                break;
+            let piece = match state.refused.take() {
+                Some((piece, until)) if now < until => {
+                    state.refused = Some((piece, until));
+                    break;
+                }
+                Some((piece, _)) => piece,
+                None => match state.queue.pop(state.head, now, expire) {
+                    Some(piece) => piece,
+                    None => break,
+                },
             };
+            if let Kind::Read | Kind::Write = piece.job.kind
+                && let Err(until) = state.mechanism.admit(&piece.job, now)
+            {
+                debug_assert!(
+                    until > now,
+                    "a piece refused until now would be asked for ever"
+                );
+                state.refused = Some((piece, until));
+                self.pump_at(state.life, until);
+                break;
+            }
             let service = match piece.job.kind {
                 Kind::Hole => Service::of(Nanos::ZERO),
                 Kind::Read | Kind::Write | Kind::Flush { .. } => {
@@ -503,6 +578,21 @@ impl Core {
             let ended = move |context: &Interrupt| core.ended(context, life, &piece);
             self.host.after(service.time, Box::new(ended));
         }
+    }
+
+    /// Has the queue looked at again at `until`, in this life.
+    fn pump_at(self: &Arc<Self>, life: u32, until: Instant) {
+        if until == Instant::MAX {
+            return;
+        }
+        let core = Arc::clone(self);
+        let again = move |_: &Interrupt| {
+            let mut state = core.lock();
+            if life == state.life {
+                core.pump(&mut state);
+            }
+        };
+        self.host.at(until, Box::new(again));
     }
 
     /// A piece has been served.
@@ -662,6 +752,11 @@ impl Active {
 }
 
 impl State {
+    /// Pieces that wait or are served now.
+    fn waiting(&self) -> u64 {
+        self.queue.len + u64::from(self.in_service) + u64::from(self.refused.is_some())
+    }
+
     /// Queues the pieces of a request's extents; answers how many.
     fn queue_extents(
         &mut self,

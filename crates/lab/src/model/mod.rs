@@ -33,13 +33,14 @@ use crate::platter::{SharedPlatter, VolatileCache};
 mod engine;
 mod nfs;
 mod null;
+mod null_blk;
 pub mod params;
 mod sata;
 mod ssd;
 mod token_bucket;
 mod usb;
 
-pub use engine::{Simulated, Stall, StallKind, Stats};
+pub use engine::{NoRate, Simulated, Stall, StallKind, Stats};
 pub use params::{Field, ParamError};
 
 /// A model in the list.
@@ -61,7 +62,7 @@ impl Entry {
 }
 
 /// All models.
-pub const MODELS: [Entry; 6] = [
+pub const MODELS: [Entry; 7] = [
     Entry {
         name: "null",
         summary: "completes after a fixed time, at once by default",
@@ -91,6 +92,11 @@ pub const MODELS: [Entry; 6] = [
         name: "token_bucket",
         summary: "a slow device of a given rate and latency",
         make: || Params::TokenBucket(params::TokenBucket::DEFAULT),
+    },
+    Entry {
+        name: "null_blk",
+        summary: "Linux's null_blk with a bandwidth: whole requests out of a budget every 20 ms",
+        make: || Params::NullBlk(params::NullBlk::DEFAULT),
     },
 ];
 
@@ -137,6 +143,8 @@ pub enum Params {
     Nfs(params::Nfs),
     /// Rate and latency.
     TokenBucket(params::TokenBucket),
+    /// Linux's null device with a bandwidth.
+    NullBlk(params::NullBlk),
 }
 
 macro_rules! each {
@@ -148,6 +156,7 @@ macro_rules! each {
             Params::Ssd($inner) => $answer,
             Params::Nfs($inner) => $answer,
             Params::TokenBucket($inner) => $answer,
+            Params::NullBlk($inner) => $answer,
         }
     };
 }
@@ -163,6 +172,7 @@ impl Params {
             Self::Ssd(_) => "ssd",
             Self::Nfs(_) => "nfs",
             Self::TokenBucket(_) => "token_bucket",
+            Self::NullBlk(_) => "null_blk",
         }
     }
 
@@ -172,6 +182,14 @@ impl Params {
     /// There is none of that name, or the value is out of its range.
     pub fn set(&mut self, name: &str, value: u64) -> Result<(), ParamError> {
         each!(self, inner => inner.set(name, value))
+    }
+
+    /// Sets the rate of a model that has a single one (`Simulated::set_rate` changes it later).
+    ///
+    /// # Errors
+    /// It has none, or the rate is out of its range.
+    pub fn set_rate(&mut self, bytes_per_sec: u64) -> Result<(), ParamError> {
+        self.set("rate_bytes_per_sec", bytes_per_sec)
     }
 
     /// Descriptions of the parameters.
@@ -184,6 +202,7 @@ impl Params {
             Self::Ssd(_) => params::Ssd::FIELDS,
             Self::Nfs(_) => params::Nfs::FIELDS,
             Self::TokenBucket(_) => params::TokenBucket::FIELDS,
+            Self::NullBlk(_) => params::NullBlk::FIELDS,
         }
     }
 
@@ -206,6 +225,7 @@ impl Params {
             Self::Ssd(inner) => Self::Ssd(inner.scaled(shrink)),
             Self::Nfs(inner) => Self::Nfs(inner.scaled(shrink)),
             Self::TokenBucket(inner) => Self::TokenBucket(inner.scaled(shrink)),
+            Self::NullBlk(inner) => Self::NullBlk(inner.scaled(shrink)),
         }
     }
 
@@ -220,6 +240,7 @@ impl Params {
             // What the server has taken and not committed.
             Self::Nfs(inner) => inner.server_burst_bytes,
             Self::TokenBucket(inner) => inner.volatile_cache_bytes,
+            Self::NullBlk(inner) => inner.volatile_cache_bytes,
         };
         match Bytes(bytes).pages_floor() {
             Pages::ZERO => VolatileCache::Off,
@@ -233,7 +254,11 @@ impl Params {
         let bytes = match self {
             Self::Sata2010(inner) => inner.span_bytes,
             Self::UsbStick(inner) => inner.span_bytes,
-            Self::Null(_) | Self::Ssd(_) | Self::Nfs(_) | Self::TokenBucket(_) => 1 << 50,
+            Self::Null(_)
+            | Self::Ssd(_)
+            | Self::Nfs(_)
+            | Self::TokenBucket(_)
+            | Self::NullBlk(_) => 1 << 50,
         };
         Bytes(bytes).pages_floor()
     }
@@ -246,6 +271,7 @@ impl Params {
             Self::Ssd(inner) => Box::new(ssd::Ssd::new(inner)),
             Self::Nfs(inner) => Box::new(nfs::Server::new(inner)),
             Self::TokenBucket(inner) => Box::new(token_bucket::TokenBucket::new(inner)),
+            Self::NullBlk(inner) => Box::new(null_blk::NullBlk::new(inner)),
         }
     }
 }

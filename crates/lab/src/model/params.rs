@@ -390,6 +390,22 @@ parameters! {
     }
 }
 
+parameters! {
+    /// Linux's `null_blk` with `mbps` and `max_sectors`, no scheduler.
+    NullBlk, "null_blk" {
+        /// Rate; whole requests of a 50th of it every 20 ms (`mbps`, there in MiB/s).
+        rate_bytes_per_sec: 16 << 20, BytesPerSec, 4096..=RATE_MAX, "oracle/README.md: 16 MiB/s";
+        /// Largest request (`max_sectors`).
+        request_max_bytes: 64 << 10, RequestBytes, 4096..=1 << 30, "guest: max_sectors=128";
+        /// Requests in its queue (`hw_queue_depth`).
+        queue_depth: 64, Count, 1..=65536, "Linux 6.12 drivers/block/null_blk/main.c: g_hw_queue_depth 64";
+        /// When its ticks are, after each 20 ms.
+        tick_phase_us: 2_000, Micros, 0..=20_000, "the moment at which it was made: any; not on the grid of jiffies, so that nothing coincides";
+        /// Volatile cache; off, it writes through.
+        volatile_cache_bytes: 0, Bytes, 0..=1 << 50, "guest: queue/write_cache says write through";
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,6 +40,20 @@ impl Mechanism for TokenBucket {
         Order::Arrival
     }
 
+    fn admit(&mut self, _job: &Job, _now: Instant) -> Result<(), Instant> {
+        if self.params.rate_bytes_per_sec == 0 {
+            Err(Instant::MAX)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What is in service keeps the time it was given.
+    fn set_rate(&mut self, _now: Instant, bytes_per_sec: u64) -> bool {
+        self.params.rate_bytes_per_sec = bytes_per_sec;
+        true
+    }
+
     fn serve(&mut self, job: &Job, now: Instant, _chance: &Chance<'_>) -> Service {
         match job.kind {
             Kind::Hole => Service::of(Nanos::ZERO),

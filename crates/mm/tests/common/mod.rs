@@ -142,6 +142,7 @@ impl Device for Disk {
             stable_writes: false,
             grows_slowly: false,
             prepares_writes: false,
+            queue: None,
         }
     }
 }

@@ -197,6 +197,7 @@ impl Device for Loser {
             stable_writes: false,
             grows_slowly: false,
             prepares_writes: false,
+            queue: None,
         }
     }
 }
