@@ -1,30 +1,33 @@
-//! The command: load, run, measure, print, write.
+//! The command: load, run, measure, print, write, judge.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest as _, Sha256};
 use workload::Stop;
 
+use super::answer::{self, Answered};
 use super::fault::Fault;
 use super::lab::{self, COLUMNS, LabError, Planned};
 use super::measure::{Measures, measure};
 use super::recording::{COLUMN, Recording};
 use super::setting::{Origin, Setting};
+use super::several::{self, Beside};
 use super::what_if::{Change, ChangeError};
-use super::{several, show};
+use super::{bands, show};
 use crate::args::CompareArguments;
 use crate::outcome::Outcome;
-use crate::output::{self, About, OutputError};
-use crate::program::{INTERRUPTED, OK, stop_at_interrupt};
+use crate::output::{self, About, OutputError, TidyTable};
+use crate::program::{FAILED, INTERRUPTED, OK, stop_at_interrupt};
 use crate::run::LiveFiles;
 use crate::terminal::{self, Progress};
 
 /// Said beside every field recording.
 const CHAIN: &str = "a field recording of a whole chain (loop device on FUSE on NBD, ext4): its journal \
                      holds writers up for seconds that no pause explains, completions come in lumps of \
-                     several MiB, single runs differ by 20 % and more; compare counts, medians and \
-                     differences, not sums (oracle/README.md)";
+                     several MiB, its sustained rate is 13 to 15 MiB/s where 16 were set, single runs \
+                     differ by 20 % and more; compare counts, medians and differences between settings, \
+                     not sums (oracle/README.md)";
 
 /// The comparison cannot be made: always with what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -47,11 +50,19 @@ pub enum CompareError {
 }
 
 /// A recording with its runs.
-pub(super) struct Side {
-    pub(super) recording: Recording,
-    pub(super) recorded: Measures,
+struct Side {
+    recording: Recording,
+    recorded: Measures,
     /// In the order of the columns.
-    pub(super) lab: Vec<Measures>,
+    lab: Vec<Measures>,
+    /// With the changes of `--set`.
+    changed: Option<Changed>,
+}
+
+/// The changed setting, and its runs.
+struct Changed {
+    setting: Setting,
+    lab: Vec<Measures>,
 }
 
 /// Does what the command line says; answers the exit status.
@@ -60,8 +71,12 @@ pub(crate) fn main(arguments: &CompareArguments) -> Result<u8, CompareError> {
     stop_at_interrupt(&stop, &LiveFiles::default());
     match run(arguments, &stop) {
         Err(CompareError::Lab(LabError::Interrupted)) => {
-            terminal::complain("tidegate: interrupted; nothing was written");
+            terminal::complain("tidegate: interrupted before the comparison was complete");
             Ok(INTERRUPTED)
+        }
+        Err(CompareError::Lab(error @ LabError::Run(_))) => {
+            terminal::complain(&format!("tidegate: {error}"));
+            Ok(FAILED)
         }
         other => other,
     }
@@ -70,62 +85,127 @@ pub(crate) fn main(arguments: &CompareArguments) -> Result<u8, CompareError> {
 fn run(arguments: &CompareArguments, stop: &Stop) -> Result<u8, CompareError> {
     let changes = parse(&arguments.set)?;
     let given = parse(&arguments.given)?;
-    let mut recordings = Vec::new();
-    for path in &arguments.recordings {
-        if arguments.recordings.len() > 1 && is_readme(path) {
-            continue;
+    let recordings = load(&arguments.recordings, &given, &changes)?;
+    let against = match &arguments.against {
+        None => None,
+        Some(_) if recordings.len() > 1 => {
+            return Err(CompareError::Usage(
+                "--against is the answer to a change of one recording: name one, not several"
+                    .into(),
+            ));
         }
-        recordings.push(Recording::load_with(path, &given, &changes)?);
-    }
-    if recordings.is_empty() {
-        return Err(CompareError::Usage(
-            "no recording among the names given".into(),
-        ));
-    }
-    tell_apart(&mut recordings);
+        Some(path) => Some(Recording::load_with(path, &given, &changes)?),
+    };
     let columns: Vec<&str> = if arguments.policy.is_empty() {
         COLUMNS.to_vec()
     } else {
         arguments.policy.iter().map(String::as_str).collect()
     };
-    let folder = output::folder(
-        arguments.out.as_deref(),
-        &format!("compare-{}", lab::plain(&recordings[0].setting.name)),
-        arguments.seed,
-    )?;
-    let plans = recordings
-        .iter()
-        .map(|recording| lab::plan(&recording.setting, &columns, arguments.seed))
-        .collect::<Result<Vec<_>, _>>()?;
-    let runs = run_plans(&plans.iter().collect::<Vec<_>>(), stop)?;
+    let mut plans = Vec::new();
+    let mut changed = Vec::new();
+    for recording in &recordings {
+        plans.push(lab::plan(&recording.setting, &columns, arguments.seed)?);
+        changed.push(changed_setting(recording, &changes)?);
+    }
+    for setting in changed.iter().flatten() {
+        plans.push(lab::plan(setting, &columns, arguments.seed)?);
+    }
+    // Made before the work, so that a folder that cannot be made does not cost the results.
+    let name = format!("compare-{}", lab::plain(&recordings[0].setting.name));
+    let folder = output::folder(arguments.out.as_deref(), &name, arguments.seed)?;
+    let mut runs = run_plans(&plans, stop)?.into_iter();
     let mut outcomes = Vec::new();
     let mut sides = Vec::new();
-    for ((recording, plan), runs) in recordings.into_iter().zip(&plans).zip(runs) {
-        let mut recording = recording;
-        recording.notes.extend(plan.notes.iter().cloned());
-        sides.push(side(recording, runs, &mut outcomes));
+    for (recording, plan) in recordings.into_iter().zip(&plans) {
+        let runs = runs.next().unwrap_or_default();
+        sides.push(side(recording, plan, runs, &mut outcomes));
     }
-    let heads: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
-    let mut text = String::new();
-    for side in &sides {
-        text.push_str(&one(side, &heads));
+    for (side, setting) in sides.iter_mut().zip(changed) {
+        let Some(setting) = setting else { continue };
+        if let Some(against) = &against {
+            outcomes.push(relabelled(&against.outcome, &setting.name));
+        }
+        let runs = runs.next().unwrap_or_default();
+        let lab = runs.iter().map(|run| measure(&setting, run)).collect();
+        outcomes.extend(runs.iter().map(|run| relabelled(run, &setting.name)));
+        side.changed = Some(Changed { setting, lab });
     }
-    if sides.len() > 1 {
-        text.push_str(&several::render(&sides, &heads));
-    }
+    let text = render(&sides, &columns, &changes, against.as_ref());
     terminal::print(&text);
-    write(&folder, &plans, &outcomes, &text, arguments.seed)?;
-    Ok(OK)
+    let mut tables = vec![show::tidy(&figures(&sides, &columns))];
+    if sides.len() > 1 {
+        tables.push(several::table(&beside(&sides)));
+    }
+    write(&folder, &plans, tables, &outcomes, &text, arguments.seed)?;
+    Ok(if arguments.check {
+        judge(&sides, columns[0])
+    } else {
+        OK
+    })
 }
 
-/// What `recordings/*` names beside recordings.
-fn is_readme(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| name.to_ascii_uppercase().starts_with("README"))
+fn load(
+    paths: &[std::path::PathBuf],
+    given: &[Change],
+    changes: &[Change],
+) -> Result<Vec<Recording>, CompareError> {
+    let mut recordings = Vec::new();
+    for path in paths {
+        // What `recordings/*` names beside recordings.
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or("");
+        if paths.len() > 1 && name.to_ascii_uppercase().starts_with("README") {
+            continue;
+        }
+        recordings.push(Recording::load_with(path, given, changes)?);
+    }
+    if recordings.is_empty() {
+        let problem = "no recording among the names given; name a folder of tables or a trace";
+        return Err(CompareError::Usage(problem.into()));
+    }
+    tell_apart(&mut recordings);
+    Ok(recordings)
 }
 
 fn parse(sets: &[String]) -> Result<Vec<Change>, ChangeError> {
     sets.iter().map(|set| Change::parse(set)).collect()
+}
+
+/// The setting under the changes that its recording did not need for itself; `None`: there are none.
+fn changed_setting(
+    recording: &Recording,
+    changes: &[Change],
+) -> Result<Option<Setting>, CompareError> {
+    let mut setting = recording.setting.clone();
+    let mut any = false;
+    for change in changes {
+        if recording.filled.contains(&change.key) {
+            continue;
+        }
+        change
+            .put(&mut setting)
+            .map_err(|problem| CompareError::Usage(format!("--set {change}: {problem}")))?;
+        any = true;
+    }
+    if !any {
+        return Ok(None);
+    }
+    setting.check().map_err(|problem| {
+        let sets: Vec<String> = changes
+            .iter()
+            .map(|change| format!("--set {change}"))
+            .collect();
+        CompareError::Usage(format!(
+            "{}: {}; {}",
+            sets.join(" "),
+            problem.title,
+            problem.allowed
+        ))
+    })?;
+    setting.name.push_str("-changed");
+    Ok(Some(setting))
 }
 
 /// Two recordings of one name get a number behind it.
@@ -145,51 +225,157 @@ fn tell_apart(recordings: &mut [Recording]) {
     }
 }
 
-fn run_plans(plans: &[&Planned], stop: &Stop) -> Result<Vec<Vec<Outcome>>, LabError> {
+fn run_plans(plans: &[Planned], stop: &Stop) -> Result<Vec<Vec<Outcome>>, LabError> {
     let progress = Progress::new(lab::orders(plans).len());
     let runs = lab::run(plans, stop, &progress);
     progress.finish();
     runs
 }
 
+fn relabelled(outcome: &Outcome, case: &str) -> Outcome {
+    Outcome {
+        case: case.to_owned(),
+        ..outcome.clone()
+    }
+}
+
 /// Measures a recording and its runs; their outcomes go to the results.
-fn side(recording: Recording, runs: Vec<Outcome>, outcomes: &mut Vec<Outcome>) -> Side {
+fn side(
+    mut recording: Recording,
+    plan: &Planned,
+    runs: Vec<Outcome>,
+    outcomes: &mut Vec<Outcome>,
+) -> Side {
+    recording.notes.extend(plan.notes.iter().cloned());
+    if recording.setting.origin == Origin::Chain {
+        recording.notes.push(CHAIN.into());
+    }
     let setting = &recording.setting;
     let recorded = measure(setting, &recording.outcome);
     let lab = runs.iter().map(|run| measure(setting, run)).collect();
     outcomes.push(recording.outcome.clone());
-    outcomes.extend(runs.into_iter().map(|mut run| {
-        run.case.clone_from(&setting.name);
-        run
-    }));
+    outcomes.extend(runs.iter().map(|run| relabelled(run, &setting.name)));
     Side {
+        recording,
         recorded,
         lab,
-        recording,
+        changed: None,
     }
 }
 
-/// The table of one recording.
-fn one(side: &Side, columns: &[String]) -> String {
-    let setting: &Setting = &side.recording.setting;
-    let mut notes = side.recording.notes.clone();
-    if setting.origin == Origin::Chain {
-        notes.push(CHAIN.into());
+fn render(
+    sides: &[Side],
+    columns: &[&str],
+    changes: &[Change],
+    against: Option<&Recording>,
+) -> String {
+    let mut text = String::new();
+    for side in sides {
+        text.push_str(&one(side, columns));
+        text.push('\n');
+        if let Some(changed) = &side.changed {
+            let against = against
+                .map(|recording| (recording, measure(&recording.setting, &recording.outcome)));
+            text.push_str(&answer::render(&Answered {
+                before: &side.recording.setting,
+                after: &changed.setting,
+                changes,
+                columns,
+                recorded: &side.recorded,
+                lab: &side.lab,
+                changed: &changed.lab,
+                against: against
+                    .as_ref()
+                    .map(|(recording, measures)| (*recording, measures)),
+            }));
+        }
     }
-    let heads: Vec<String> = [COLUMN.to_owned()].iter().chain(columns).cloned().collect();
+    if sides.len() > 1 {
+        text.push_str(&several::render(&beside(sides), columns[0]));
+    }
+    text.push_str(&notes(sides));
+    text
+}
+
+/// All notes; what is said of several recordings is said once.
+fn notes(sides: &[Side]) -> String {
+    let mut seen: Vec<&String> = Vec::new();
+    for note in sides.iter().flat_map(|side| &side.recording.notes) {
+        if !seen.contains(&note) {
+            seen.push(note);
+        }
+    }
+    let line = |note: &String| {
+        let of: Vec<&str> = sides
+            .iter()
+            .filter(|side| side.recording.notes.contains(note))
+            .map(|side| side.recording.setting.name.as_str())
+            .collect();
+        if of.len() == sides.len() {
+            format!("note: {note}\n")
+        } else {
+            format!("note ({}): {note}\n", of.join(", "))
+        }
+    };
+    seen.into_iter().map(line).collect()
+}
+
+fn beside(sides: &[Side]) -> Vec<Beside<'_>> {
+    sides
+        .iter()
+        .filter_map(|side| {
+            Some(Beside {
+                setting: &side.recording.setting,
+                recorded: &side.recorded,
+                lab: side.lab.first()?,
+            })
+        })
+        .collect()
+}
+
+/// The table of one recording.
+fn one(side: &Side, columns: &[&str]) -> String {
+    let setting: &Setting = &side.recording.setting;
+    let heads: Vec<&str> = [COLUMN]
+        .into_iter()
+        .chain(columns.iter().copied())
+        .collect();
     let measures: Vec<&Measures> = [&side.recorded].into_iter().chain(&side.lab).collect();
-    format!(
-        "{}: {}\n{}\n{}\n",
+    let mut text = format!(
+        "{}: {}\n{}",
         setting.name,
         setting.summary(),
         show::table(&heads, &show::rows(setting, &measures)),
-        show::notes(&notes)
-    )
+    );
+    text.push_str(&bands::render(
+        setting,
+        &side.recorded,
+        &side.lab[0],
+        columns[0],
+    ));
+    text
+}
+
+/// Names every band that does not hold.
+fn judge(sides: &[Side], column: &str) -> u8 {
+    let mut code = OK;
+    for side in sides {
+        let setting = &side.recording.setting;
+        for verdict in bands::judge(setting, &side.recorded, &side.lab[0]) {
+            if !verdict.holds {
+                code = FAILED;
+                let name = &setting.name;
+                terminal::complain(&format!("tidegate: {name}, {column}: {}", verdict.line()));
+            }
+        }
+    }
+    code
 }
 
 fn write(
     folder: &Path,
     plans: &[Planned],
+    own: Vec<TidyTable>,
     outcomes: &[Outcome],
     printed: &str,
     seed: u64,
@@ -212,12 +398,16 @@ fn write(
         host: host.trim().to_owned(),
         live: false,
     };
-    let tables = output::tables(&about, outcomes, &[]);
+    let mut tables = output::tables(&about, outcomes, &[]);
+    tables.extend(own);
     output::write(folder, &about, &tables, outcomes, printed)?;
     for plan in plans.iter().skip(1) {
-        let path: PathBuf = folder.join(format!("scenario-{}.toml", plan.scenario.name.get_ref()));
+        let path = folder.join(format!("scenario-{}.toml", plan.scenario.name.get_ref()));
         std::fs::write(&path, &plan.source.text).map_err(|error| {
-            CompareError::Usage(format!("cannot write {}: {error}", path.display()))
+            let path = path.display();
+            CompareError::Usage(format!(
+                "cannot write {path}: {error}; name another folder with --out"
+            ))
         })?;
     }
     terminal::print(&format!(
@@ -225,4 +415,22 @@ fn write(
         folder.display()
     ));
     Ok(())
+}
+
+/// (recording, column, its figures) of everything that was measured.
+fn figures<'a>(sides: &'a [Side], columns: &[&'a str]) -> Vec<(&'a str, &'a str, &'a Measures)> {
+    let mut all = Vec::new();
+    let lab = |all: &mut Vec<_>, setting: &'a Setting, lab: &'a [Measures]| {
+        let columns = columns.iter().zip(lab);
+        all.extend(columns.map(|(column, measures)| (setting.name.as_str(), *column, measures)));
+    };
+    for side in sides {
+        let setting = &side.recording.setting;
+        all.push((setting.name.as_str(), COLUMN, &side.recorded));
+        lab(&mut all, setting, &side.lab);
+        if let Some(changed) = &side.changed {
+            lab(&mut all, &changed.setting, &changed.lab);
+        }
+    }
+    all
 }

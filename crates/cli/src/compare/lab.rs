@@ -96,7 +96,7 @@ pub fn plan(setting: &Setting, columns: &[&str], seed: u64) -> Result<Planned, L
 /// # Errors
 /// The first run that failed.
 pub fn run(
-    planned: &[&Planned],
+    planned: &[Planned],
     stop: &Stop,
     watcher: &impl Watcher,
 ) -> Result<Vec<Vec<Outcome>>, LabError> {
@@ -119,7 +119,7 @@ pub fn run(
 
 /// All runs of what was planned.
 #[must_use]
-pub fn orders(planned: &[&Planned]) -> Vec<Order> {
+pub fn orders(planned: &[Planned]) -> Vec<Order> {
     planned
         .iter()
         .flat_map(|plan| run::orders(&plan.cells, 1, plan.scenario.run.seed))

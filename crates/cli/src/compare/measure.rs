@@ -145,9 +145,8 @@ pub fn measure(setting: &Setting, outcome: &Outcome) -> Measures {
             .filter(move |(_, writer)| writer.is_heavy() == heavy);
         lengths(of.flat_map(|(job, _)| job.call_lengths.iter().copied()))
     };
-    let any_call = outcome.jobs.iter().any(|job| job.calls > 0);
     Measures {
-        throughput: any_call.then(|| bytes / MIB / setting.seconds),
+        throughput: (bytes > 0.0).then(|| bytes / MIB / setting.seconds),
         writers: outcome
             .jobs
             .iter()

@@ -17,9 +17,12 @@
 //!   2. What was assumed, inferred or left out is a note, and every note is printed.
 //!   3. Units: MiB/s for rates, MiB for levels, ms for pauses and writes, seconds for times.
 
+mod answer;
+pub mod bands;
 mod command;
 pub mod fault;
 mod folder;
+mod guess;
 pub mod lab;
 pub mod measure;
 pub mod recording;
@@ -27,6 +30,7 @@ mod rows;
 pub mod setting;
 mod several;
 mod show;
+mod trace;
 pub mod what_if;
 
 pub use command::CompareError;
@@ -35,3 +39,35 @@ pub use fault::Fault;
 pub use measure::{Measures, QUANTITIES, measure};
 pub use recording::Recording;
 pub use setting::Setting;
+
+#[cfg(test)]
+mod tests {
+    use super::setting::{Origin, Setting, WriterSpec};
+
+    /// One writer of 1 MiB on a bare device of 16 MiB/s, 64/32 MiB, for 60 s.
+    pub(crate) fn setting() -> Setting {
+        Setting {
+            name: "one".into(),
+            kernel: "6.12".into(),
+            origin: Origin::Guest,
+            cpus: 1,
+            hz: 250,
+            page_size: 4096,
+            memory_mib: 1024.0,
+            seconds: 60.0,
+            dirty_mib: 64.0,
+            background_mib: 32.0,
+            devices: vec![16.0],
+            writers: vec![WriterSpec {
+                device: 0,
+                bytes: 1_048_576.0,
+                sleep_s: 0.0,
+                start_s: 0.0,
+            }],
+            changes: Vec::new(),
+            max_ratio: None,
+            fs: None,
+            max_sectors: None,
+        }
+    }
+}

@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use super::fault::Fault;
-use super::folder;
 use super::setting::Setting;
 use super::what_if::Change;
+use super::{folder, trace};
 use crate::outcome::{Job, Outcome};
 
 /// Name of the recording's column.
@@ -21,6 +21,8 @@ pub struct Recording {
     pub outcome: Outcome,
     /// What was assumed, inferred, left out or found.
     pub notes: Vec<String>,
+    /// Keys that were asked for and found among `fill`.
+    pub filled: Vec<String>,
 }
 
 impl Recording {
@@ -32,11 +34,11 @@ impl Recording {
         Self::load_with(path, &[], &[])
     }
 
-    /// The same; `given` states parameters that the recording does not hold.
+    /// The same; `given` states parameters, `fill` those that a trace does not tell.
     ///
     /// # Errors
     /// What is missing or wrong, with file and line.
-    pub fn load_with(path: &Path, given: &[Change], _fill: &[Change]) -> Result<Self, Fault> {
+    pub fn load_with(path: &Path, given: &[Change], fill: &[Change]) -> Result<Self, Fault> {
         if path.is_dir() {
             let mut recording = folder::load(path)?;
             for change in given {
@@ -53,11 +55,7 @@ impl Recording {
             }
             return Ok(recording);
         }
-        Err(Fault::of(
-            path,
-            "is not a folder",
-            "name a folder with the tables of a recording",
-        ))
+        trace::load(path, given, fill)
     }
 
     pub(super) fn new(setting: Setting, mut outcome: Outcome, mut notes: Vec<String>) -> Self {
@@ -71,6 +69,7 @@ impl Recording {
             setting,
             outcome,
             notes,
+            filled: Vec::new(),
         }
     }
 }

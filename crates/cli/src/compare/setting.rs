@@ -128,7 +128,9 @@ struct File {
 }
 
 /// Keys that are read.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
+    // Which number of a bdi stands for which device.
+    "bdis",
     "devices",
     "dirty",
     "bg",
@@ -450,6 +452,62 @@ impl Setting {
             }
         }
         Ok(())
+    }
+
+    /// In what it differs from another setting, in words, one per kind of setting.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut differ = |is: bool, words: String| {
+            if is {
+                all.push(words);
+            }
+        };
+        let rates = |setting: &Self| {
+            let rates: Vec<String> = setting.devices.iter().map(f64::to_string).collect();
+            rates.join(" + ")
+        };
+        differ(
+            self.devices != other.devices,
+            format!("{} -> {} MiB/s", rates(self), rates(other)),
+        );
+        let limits = |setting: &Self| (setting.dirty_mib, setting.background_mib);
+        differ(
+            limits(self) != limits(other),
+            format!(
+                "limits {}/{} -> {}/{} MiB",
+                self.dirty_mib, self.background_mib, other.dirty_mib, other.background_mib
+            ),
+        );
+        differ(
+            self.writers != other.writers,
+            format!("{} -> {} writers", self.writers.len(), other.writers.len()),
+        );
+        differ(self.changes != other.changes, "changes of rates".into());
+        let strict = |setting: &Self| {
+            setting
+                .max_ratio
+                .map_or("none".into(), |r| format!("{r} %"))
+        };
+        differ(
+            self.max_ratio != other.max_ratio,
+            format!("strict limit {} -> {}", strict(self), strict(other)),
+        );
+        let fs = |setting: &Self| setting.fs.clone().unwrap_or("none".into());
+        differ(
+            self.fs != other.fs,
+            format!("file system {} -> {}", fs(self), fs(other)),
+        );
+        let machine = |setting: &Self| (setting.hz, setting.cpus, setting.page_size);
+        differ(
+            machine(self) != machine(other) || self.origin != other.origin,
+            "another machine".into(),
+        );
+        differ(
+            (self.seconds - other.seconds).abs() > 1.0,
+            format!("{} -> {} s", self.seconds, other.seconds),
+        );
+        all
     }
 
     /// One line about it.

@@ -4,6 +4,7 @@ use core::fmt::Write as _;
 
 use super::measure::{Measures, QUANTITIES};
 use super::setting::Setting;
+use crate::output::{Column, Data, TidyTable};
 
 /// Writers that get a row each.
 const WRITERS_MOST: usize = 4;
@@ -71,7 +72,7 @@ fn writer_rows(setting: &Setting, columns: &[&Measures]) -> Vec<Row> {
 }
 
 /// A table whose first column is what the others are compared with.
-pub(super) fn table(heads: &[String], rows: &[Row]) -> String {
+pub(super) fn table(heads: &[&str], rows: &[Row]) -> String {
     let mut text = format!("{:NAME$}", "");
     for (index, head) in heads.iter().enumerate() {
         let _ = if index == 0 {
@@ -119,7 +120,36 @@ pub(super) fn percent(base: Option<f64>, value: Option<f64>) -> Option<String> {
     })
 }
 
-/// Notes, one a line.
-pub(super) fn notes(notes: &[String]) -> String {
-    notes.iter().map(|note| format!("note: {note}\n")).collect()
+/// (recording, column, figures) as a table, one figure a row.
+pub(super) fn tidy(figures: &[(&str, &str, &Measures)]) -> TidyTable {
+    let (mut recordings, mut columns) = (Vec::new(), Vec::new());
+    let (mut names, mut units, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    let mut push = |at: (&str, &str), name: String, unit: &str, value: Option<f64>| {
+        recordings.push(at.0.to_owned());
+        columns.push(at.1.to_owned());
+        names.push(name);
+        units.push(unit.to_owned());
+        values.push(value.unwrap_or(f64::NAN));
+    };
+    for (recording, column, measures) in figures {
+        let at = (*recording, *column);
+        for quantity in &QUANTITIES {
+            let name = quantity.name.to_owned();
+            push(at, name, quantity.unit, (quantity.of)(measures));
+        }
+        for (index, rate) in measures.writers.iter().enumerate() {
+            push(at, format!("writer {index}"), "MiB/s", Some(*rate));
+        }
+    }
+    let column = |name, data| Column { name, data };
+    TidyTable::new(
+        "figures",
+        vec![
+            column("recording", Data::Text(recordings)),
+            column("column", Data::Text(columns)),
+            column("figure", Data::Text(names)),
+            column("unit", Data::Text(units)),
+            column("value", Data::Real(values)),
+        ],
+    )
 }

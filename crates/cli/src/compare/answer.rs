@@ -1,0 +1,184 @@
+//! "What if": what the lab says that a change would do, and what it did in a recording of the change.
+//!
+//! The answer for a figure is the recorded value times what the change does to it in the lab: so an
+//! error that the lab makes with and without the change cancels out. Where the recording has nothing
+//! (or the lab zero), the answer is the lab's own value.
+
+use core::fmt::Write as _;
+
+use super::measure::{Measures, QUANTITIES};
+use super::recording::Recording;
+use super::setting::Setting;
+use super::show::percent;
+use super::what_if::Change;
+
+const NAME: usize = 28;
+const FIELD: usize = 12;
+
+/// A change and everything that is known of it.
+pub(super) struct Answered<'a> {
+    pub(super) before: &'a Setting,
+    pub(super) after: &'a Setting,
+    pub(super) changes: &'a [Change],
+    pub(super) columns: &'a [&'a str],
+    pub(super) recorded: &'a Measures,
+    pub(super) lab: &'a [Measures],
+    pub(super) changed: &'a [Measures],
+    pub(super) against: Option<(&'a Recording, &'a Measures)>,
+}
+
+/// The tables of a change: the first column with its answer, the others with what it does to them.
+pub(super) fn render(answered: &Answered<'_>) -> String {
+    let sets: Vec<String> = answered.changes.iter().map(Change::to_string).collect();
+    let mut text = format!(
+        "What if {}? ({})\n",
+        sets.join(", "),
+        answered.before.differences(answered.after).join(", ")
+    );
+    if let Some((against, _)) = answered.against {
+        let other = answered.after.differences(&against.setting);
+        if !other.is_empty() {
+            let _ = writeln!(
+                text,
+                "note: {} is no recording of that change; it also differs by: {}",
+                against.setting.name,
+                other.join(", ")
+            );
+        }
+    }
+    text.push_str(&first(answered));
+    for (index, column) in answered.columns.iter().enumerate().skip(1) {
+        let _ = writeln!(text, "{:NAME$}{column:>FIELD$}{:>FIELD$}", "", "changed");
+        for quantity in &QUANTITIES {
+            let value = |measures: &Measures| (quantity.of)(measures);
+            let (lab, changed) = (value(&answered.lab[index]), value(&answered.changed[index]));
+            if lab.is_none() && changed.is_none() {
+                continue;
+            }
+            let change = percent(lab, changed).unwrap_or_default();
+            let _ = writeln!(
+                text,
+                "{:NAME$}{}{} {change:>9}",
+                label(quantity.name, quantity.unit),
+                field(lab, quantity.digits),
+                field(changed, quantity.digits),
+            );
+        }
+    }
+    text.push('\n');
+    text
+}
+
+/// The first column: its answer, and the error of it.
+fn first(answered: &Answered<'_>) -> String {
+    let mut text = format!(
+        "{:NAME$}{:>FIELD$}{:>FIELD$}{:>FIELD$}{:>FIELD$}{:>FIELD$}",
+        "", "recording", answered.columns[0], "changed", "effect", "answer"
+    );
+    if let Some((against, _)) = answered.against {
+        let name: String = against.setting.name.chars().take(18).collect();
+        let _ = write!(text, "{name:>20}{:>10}{:>16}", "error", "of difference");
+    }
+    text.push('\n');
+    for quantity in &QUANTITIES {
+        let value = |measures: &Measures| (quantity.of)(measures);
+        let recorded = value(answered.recorded);
+        let (lab, changed) = (value(&answered.lab[0]), value(&answered.changed[0]));
+        let other = answered.against.and_then(|(_, measures)| value(measures));
+        if recorded.is_none() && changed.is_none() {
+            continue;
+        }
+        let answer = predict(recorded, lab, changed);
+        let _ = write!(
+            text,
+            "{:NAME$}{}{}{}{:>FIELD$}{}",
+            label(quantity.name, quantity.unit),
+            field(recorded, quantity.digits),
+            field(lab, quantity.digits),
+            field(changed, quantity.digits),
+            percent(lab, changed).unwrap_or_default(),
+            field(answer, quantity.digits),
+        );
+        if answered.against.is_some() {
+            let of_difference = match (recorded, answer, other) {
+                (Some(recorded), Some(answer), Some(other)) => {
+                    error_of_difference(recorded, answer, other)
+                }
+                _ => None,
+            };
+            let _ = write!(
+                text,
+                "{:>20}{:>10}{:>16}",
+                field(other, quantity.digits).trim_start(),
+                percent(other, answer).unwrap_or_default(),
+                of_difference.unwrap_or_default(),
+            );
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+/// The recorded value under the change.
+pub(super) fn predict(
+    recorded: Option<f64>,
+    lab: Option<f64>,
+    changed: Option<f64>,
+) -> Option<f64> {
+    match (recorded, lab, changed) {
+        (Some(recorded), Some(lab), Some(changed)) if lab > 0.0 && recorded > 0.0 => {
+            Some(recorded * changed / lab)
+        }
+        (_, _, changed) => changed,
+    }
+}
+
+/// How far the predicted difference is from the recorded one: "+12%", "wrong sign", or "small" where the
+/// recorded one is below 5 % of the value.
+fn error_of_difference(recorded: f64, answer: f64, other: f64) -> Option<String> {
+    let (predicted, real) = (answer - recorded, other - recorded);
+    if real.abs() <= 0.05 * f64::midpoint(other, recorded) {
+        return Some("small".into());
+    }
+    if predicted * real < 0.0 {
+        return Some("wrong sign".into());
+    }
+    Some(format!("{:+.0}%", 100.0 * (predicted / real - 1.0)))
+}
+
+fn label(name: &str, unit: &str) -> String {
+    if unit.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name} ({unit})")
+    }
+}
+
+fn field(value: Option<f64>, digits: usize) -> String {
+    let shown = value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+    format!("{shown:>FIELD$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_scales_what_was_recorded() {
+        assert_eq!(predict(Some(60.0), Some(50.0), Some(150.0)), Some(180.0));
+        assert_eq!(predict(None, Some(50.0), Some(150.0)), Some(150.0));
+        assert_eq!(predict(Some(60.0), Some(0.0), Some(7.0)), Some(7.0));
+        assert_eq!(predict(Some(60.0), Some(50.0), None), None);
+    }
+
+    #[test]
+    fn errors_are_of_the_difference() {
+        assert_eq!(error_of_difference(60.0, 180.0, 160.0).unwrap(), "+20%");
+        assert_eq!(
+            error_of_difference(60.0, 50.0, 160.0).unwrap(),
+            "wrong sign"
+        );
+        assert_eq!(error_of_difference(60.0, 61.0, 60.5).unwrap(), "small");
+    }
+}

@@ -1,0 +1,274 @@
+//! Lines of a trace in the text form that ftrace, `trace-cmd report` and `perf script` have in common.
+//!
+//! ```text
+//!   dd-4711    [001] .....  9087.123456: balance_dirty_pages: bdi 7:0: limit=16384 ... pause=8 ...
+//!   dd-4711 [001]  9087.123456: balance_dirty_pages:  bdi 7:0: limit=16384 ...        trace-cmd
+//!   dd 4711 [001]  9087.123456: writeback:balance_dirty_pages: bdi 7:0: limit=16384 ...   perf
+//!   task   cpu      time        event                     fields
+//! ```
+//!
+//! A line has a CPU in square brackets, then a time with a point and a colon behind it, then the event.
+//! Everything before the CPU is the task: its name may hold spaces, dashes and brackets, so it is read
+//! from the right. Lines that have no such form are headers, or other text, and are passed over.
+//!
+//! Source: mechanisms.md 5.7; dependencies.md 10 (one parser for the three).
+
+/// One event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Line<'a> {
+    /// Number of the line, from one.
+    pub(super) number: usize,
+    /// The line.
+    pub(super) text: &'a str,
+    /// The task's id.
+    pub(super) pid: u32,
+    /// Its name.
+    pub(super) comm: &'a str,
+    /// On which CPU.
+    pub(super) cpu: u32,
+    /// Seconds of the trace's clock.
+    pub(super) at: f64,
+    /// The event's name, without its system.
+    pub(super) event: &'a str,
+    /// What follows it.
+    pub(super) rest: &'a str,
+}
+
+/// What a line of the file is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind<'a> {
+    /// An event.
+    Event(Line<'a>),
+    /// The tracer lost so many events here; zero: it does not say how many.
+    Lost(u64),
+    /// CPUs of the machine, from a header.
+    Cpus(u32),
+    /// Something else.
+    Other,
+}
+
+/// Reads one line.
+pub(super) fn read(number: usize, text: &str) -> Kind<'_> {
+    if let Some(lost) = lost(text) {
+        return Kind::Lost(lost);
+    }
+    if let Some(cpus) = cpus(text) {
+        return Kind::Cpus(cpus);
+    }
+    event(number, text).map_or(Kind::Other, Kind::Event)
+}
+
+/// "CPU:1 [LOST 12 EVENTS]" of ftrace, "[12 EVENTS DROPPED]" of trace-cmd, "PERF_RECORD_LOST" of perf.
+fn lost(text: &str) -> Option<u64> {
+    let is_lost = text.contains("[LOST ") && text.contains("EVENTS]")
+        || text.contains("EVENTS DROPPED]")
+        || text.contains("PERF_RECORD_LOST");
+    if !is_lost {
+        return None;
+    }
+    let words = text.split(|c: char| c.is_whitespace() || c == '[' || c == ']');
+    // The CPU is "CPU:1": no word of digits alone.
+    let counted = words.rev().find_map(|word| word.parse().ok());
+    Some(counted.unwrap_or(0))
+}
+
+/// "#P:2" of ftrace, "cpus=2" of trace-cmd.
+fn cpus(text: &str) -> Option<u32> {
+    let number = if text.starts_with('#') {
+        text.split("#P:").nth(1)?
+    } else {
+        text.trim().strip_prefix("cpus=")?
+    };
+    number.trim().parse().ok()
+}
+
+fn event(number: usize, text: &str) -> Option<Line<'_>> {
+    let (time_at, time_end, at) = time(text)?;
+    let head = &text[..time_at];
+    let (task, cpu) = task_and_cpu(head)?;
+    let (comm, pid) = pid(task)?;
+    let rest = text[time_end..].trim_start();
+    let (event, rest) = name(rest)?;
+    Some(Line {
+        number,
+        text,
+        pid,
+        comm,
+        cpu,
+        at,
+        event,
+        rest,
+    })
+}
+
+/// The first word of digits, a point, digits and a colon that follows a CPU: beginning, end, value.
+fn time(text: &str) -> Option<(usize, usize, f64)> {
+    let mut from = text.find('[')?;
+    for word in text[from..].split_whitespace() {
+        let at = from + text[from..].find(word)?;
+        from = at + word.len();
+        let Some(digits) = word.strip_suffix(':') else {
+            continue;
+        };
+        let is_time = digits.contains('.')
+            && digits.chars().all(|c| c.is_ascii_digit() || c == '.')
+            && digits.starts_with(|c: char| c.is_ascii_digit())
+            && task_and_cpu(&text[..at]).is_some();
+        if let Some(value) = digits.parse().ok().filter(|_| is_time) {
+            return Some((at, from, value));
+        }
+    }
+    None
+}
+
+/// The last "[digits]" of the head is the CPU; what stands before it is the task.
+fn task_and_cpu(head: &str) -> Option<(&str, u32)> {
+    let mut end = head.len();
+    while let Some(open) = head[..end].rfind('[') {
+        let inside = head[open + 1..].split(']').next().unwrap_or("");
+        if let Ok(cpu) = inside.trim().parse() {
+            return Some((head[..open].trim(), cpu));
+        }
+        end = open;
+    }
+    None
+}
+
+/// "dd-4711", "dd-4711 ( 4711)", "dd 4711" or "dd 4711/4711": name and id.
+fn pid(task: &str) -> Option<(&str, u32)> {
+    let task = match task.rfind('(') {
+        Some(open) if task.ends_with(')') => task[..open].trim_end(),
+        _ => task,
+    };
+    if let Some((comm, id)) = task.rsplit_once(char::is_whitespace) {
+        let last = id.rsplit('/').next().unwrap_or(id);
+        if let Ok(pid) = last.parse() {
+            return Some((comm.trim(), pid));
+        }
+    }
+    let (comm, id) = task.rsplit_once('-')?;
+    Some((comm, id.parse().ok()?))
+}
+
+/// "balance_dirty_pages: ...", "writeback:balance_dirty_pages: ...", "sys_write(fd: ...", "sys_write -> ...".
+fn name(rest: &str) -> Option<(&str, &str)> {
+    let end = rest
+        .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .unwrap_or(rest.len());
+    let (first, after) = rest.split_at(end);
+    if first.is_empty() {
+        return None;
+    }
+    let Some(after_colon) = after.strip_prefix(':') else {
+        return Some((first, after));
+    };
+    // With a system before it.
+    let is_name = after_colon.starts_with(|c: char| c.is_ascii_alphabetic());
+    if is_name && let Some((name, after)) = after_colon.split_once(':') {
+        return Some((name, after));
+    }
+    Some((first, after_colon))
+}
+
+impl<'a> Line<'a> {
+    /// The value behind `key=`.
+    pub(super) fn field(&self, key: &str) -> Option<&'a str> {
+        self.rest
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+    }
+
+    /// "7:0" of "bdi 7:0: limit=...".
+    pub(super) fn bdi(&self) -> &'a str {
+        let mut words = self.rest.split_whitespace();
+        match words.next() {
+            Some("bdi") => words.next().unwrap_or("").trim_end_matches(':'),
+            _ => "",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Line<'_> {
+        match read(1, text) {
+            Kind::Event(line) => line,
+            other => panic!("{other:?} of {text}"),
+        }
+    }
+
+    #[test]
+    fn the_three_forms_say_the_same() {
+        let fields = "bdi 7:0: limit=16384 pause=-4 think=0";
+        for text in [
+            format!("      dd-4711    [001] .....  9087.123456: balance_dirty_pages: {fields}"),
+            format!(
+                "      dd-4711    (   4711) [001] d..2.  9087.123456: balance_dirty_pages: {fields}"
+            ),
+            format!("      dd-4711 [001]  9087.123456: balance_dirty_pages:  {fields}"),
+            format!("      dd  4711 [001]  9087.123456: writeback:balance_dirty_pages: {fields}"),
+            format!("dd 4711/4711 [001]  9087.123456:   writeback:balance_dirty_pages: {fields}"),
+        ] {
+            let line = line(&text);
+            let seen = (line.comm, line.pid, line.cpu, line.at, line.event);
+            assert_eq!(
+                seen,
+                ("dd", 4711, 1, 9_087.123_456, "balance_dirty_pages"),
+                "{text}"
+            );
+            assert_eq!(
+                (line.bdi(), line.field("pause")),
+                ("7:0", Some("-4")),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_of_tasks_may_hold_anything() {
+        let text = "  kworker/u8:2-fl [x] 7.5: a-77  [000] .....    12.000001: global_dirty_state: dirty=1";
+        let seen = line(text);
+        assert_eq!(
+            (seen.pid, seen.at, seen.event),
+            (77, 12.000_001, "global_dirty_state")
+        );
+        let text = "Web Content  901 [003]    12.5: writeback:global_dirty_state: dirty=1";
+        assert_eq!((line(text).comm, line(text).pid), ("Web Content", 901));
+    }
+
+    #[test]
+    fn headers_and_losses() {
+        let header = "# entries-in-buffer/entries-written: 3/3   #P:2";
+        assert_eq!(read(1, header), Kind::Cpus(2));
+        assert_eq!(read(1, "cpus=4"), Kind::Cpus(4));
+        assert_eq!(read(1, "CPU:1 [LOST 1234 EVENTS]"), Kind::Lost(1234));
+        assert_eq!(read(1, "CPU:0 [77 EVENTS DROPPED]"), Kind::Lost(77));
+        assert_eq!(
+            read(
+                1,
+                "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION"
+            ),
+            Kind::Other
+        );
+        assert_eq!(read(1, ""), Kind::Other);
+        assert_eq!(read(1, "[[[: ]]] 1.: : -"), Kind::Other);
+    }
+
+    #[test]
+    fn system_calls_of_both_tools() {
+        let enter = line("dd-1 [000] .....  1.5: sys_write(fd: 1, buf: 7f00, count: 100000)");
+        assert_eq!(
+            (enter.event, enter.rest),
+            ("sys_write", "(fd: 1, buf: 7f00, count: 100000)")
+        );
+        let exit = line("dd-1 [000] .....  1.5: sys_write -> 0x100000");
+        assert_eq!((exit.event, exit.rest.trim()), ("sys_write", "-> 0x100000"));
+        let exit = line("dd 1 [000]  1.5: syscalls:sys_exit_write: 0x100000");
+        assert_eq!(
+            (exit.event, exit.rest.trim()),
+            ("sys_exit_write", "0x100000")
+        );
+    }
+}
