@@ -112,6 +112,12 @@ impl std::error::Error for IoError {}
 pub trait IoDone: Send + Sync {
     /// The request ended. Must not wait; may take locks with `context`.
     fn io_done(&self, context: &Interrupt, request: Box<IoRequest>, result: Result<(), IoError>);
+
+    /// The device is through with the request, though its end is still to come (a file system has
+    /// to make it part of a file first): there is room for others.
+    fn io_moved(&self, context: &Interrupt, request: &IoRequest) {
+        let _ = (context, request);
+    }
 }
 
 /// One request to a device.
@@ -134,6 +140,8 @@ pub struct IoRequest {
     pub submitted: Instant,
     /// A hint: the next request goes on where this one ends, with at most so many pages to come.
     pub more: Pages,
+    /// Its submitter has been told that it was moved; to be cleared before it is used again.
+    pub moved: bool,
     /// The submitter's own words.
     pub cookie: [u64; 2],
     done: Vec<(Arc<dyn IoDone>, u64)>,
@@ -154,6 +162,7 @@ impl IoRequest {
             busy: Vec::with_capacity(frames),
             submitted: Instant::ZERO,
             more: Pages::ZERO,
+            moved: false,
             cookie: [0; 2],
             // The submitter and a few wrappers.
             done: Vec::with_capacity(6),
@@ -182,6 +191,14 @@ impl IoRequest {
     #[must_use]
     pub fn note(&self) -> u64 {
         self.note
+    }
+
+    /// Tells whoever put a handler on that the device is through with it; `complete` follows.
+    pub fn note_moved(&mut self, context: &Interrupt) {
+        self.moved = true;
+        for (handler, _) in self.done.iter().rev() {
+            handler.io_moved(context, self);
+        }
     }
 
     /// Ends the request: the topmost handler gets it. A wrapper's handler calls this again.

@@ -9,6 +9,7 @@ use env::{Context, DeviceId, DeviceInfo, Env, IoError, Lock, LockClass, WaitQueu
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
+use crate::cache::sub;
 use crate::mapping::Mapping;
 use crate::options::{DeviceOptions, ErrorPolicy};
 use crate::{DeviceStats, Error};
@@ -126,6 +127,12 @@ impl<E: Env> DeviceState<E> {
         if !self.flusher.kicked.swap(true, Ordering::AcqRel) {
             self.flusher.wait.wake_all();
         }
+    }
+
+    /// A write of `pages` has left the device's queue. True: it was the last.
+    pub(crate) fn leave_flight(&self, pages: Pages) -> bool {
+        sub(&self.in_flight, pages.0);
+        self.requests.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
     /// Has the flusher write `pages` even below the background threshold.

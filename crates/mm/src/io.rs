@@ -64,6 +64,7 @@ impl Requests {
 
     pub(crate) fn put(&self, context: &impl Context, mut request: Box<IoRequest>) {
         request.frames.clear();
+        request.moved = false;
         self.free.lock(context).push(request);
         self.wait.wake_one();
     }
@@ -105,6 +106,11 @@ impl<E: Env> IoDone for Mapping<E> {
             IoOp::Read => self.read_done(&cache, context, request, result),
             _ => self.write_done(&cache, context, now, request, result),
         }
+    }
+
+    fn io_moved(&self, _: &Interrupt, request: &IoRequest) {
+        self.device.leave_flight(request.pages());
+        self.device.flight_wait.wake_all();
     }
 }
 
@@ -155,8 +161,9 @@ impl<E: Env> Mapping<E> {
         }
         sub(&cache.totals.writeback, pages);
         sub(&device.writeback, pages);
-        device.requests.fetch_sub(1, Ordering::Relaxed);
-        sub(&device.in_flight, pages);
+        if !request.moved {
+            device.leave_flight(request.pages());
+        }
         cache.wake_busy(&request.frames);
         cache.requests.put(context, request);
         let pages = u32::try_from(pages).expect("a request is at most 256 pages");
