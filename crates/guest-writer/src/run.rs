@@ -41,8 +41,6 @@ struct Done {
 pub(crate) fn run(path: &str) -> Result<()> {
     let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let plan = Arc::new(Plan::parse(&text)?);
-    // Opened first: a host that does not listen is better known before than after the run.
-    let mut stream = Stream::open(&plan.out)?;
 
     let base = Instant::now();
     let end = LEAD + plan.length;
@@ -68,6 +66,8 @@ pub(crate) fn run(path: &str) -> Result<()> {
     let samples = join(sampler)?;
     println!("virtual {} done", base.elapsed().as_secs());
 
+    // Opened only now: the host answers this in its own time, and what is measured must not know it.
+    let mut stream = Stream::open(&plan.out)?;
     stream.send("mark", mark_ns.to_string().as_bytes())?;
     stream.send("writes", table(&done).as_bytes())?;
     stream.send("vmstat", samples.vmstat()?.as_bytes())?;

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use image::Programs;
 use kernel::Kernel;
 use machine::Machine;
 use record::{Recording, Stream};
@@ -183,7 +184,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
 /// What all guests of a command share.
 struct Workshop {
     kernel: Kernel,
-    writer: PathBuf,
+    programs: Programs,
     /// For the files of a running guest; removed at the end.
     folder: PathBuf,
     limit: Duration,
@@ -196,7 +197,10 @@ impl Workshop {
         let cache = base.join("kernels");
         fs::create_dir_all(&cache).map_err(|error| format!("{}: {error}", cache.display()))?;
         let kernel = Kernel::fetch(&cache, options.kernel.as_deref())?;
-        let writer = build_writer(base)?;
+        let programs = Programs {
+            busybox: kernel::busybox(&cache)?,
+            writer: build_writer(base)?,
+        };
         let folder = base.join(format!("run-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let stopped = Arc::new(AtomicBool::new(false));
@@ -205,7 +209,7 @@ impl Workshop {
             .map_err(|error| format!("interrupts cannot be caught: {error}"))?;
         Ok(Self {
             kernel,
-            writer,
+            programs,
             folder,
             limit: options.limit,
             stopped,
@@ -213,7 +217,7 @@ impl Workshop {
     }
 
     fn record(&self, scenario: &Scenario) -> Result<Recording> {
-        let initrd = image::make(scenario, &self.kernel, &self.writer)?;
+        let initrd = image::make(scenario, &self.kernel, &self.programs)?;
         let machine = Machine {
             scenario,
             kernel: &self.kernel,
@@ -223,7 +227,7 @@ impl Workshop {
         };
         let stream = Stream::parse(&machine.run(&initrd)?)
             .map_err(|problem| format!("{}: {problem}", scenario.name))?;
-        Recording::new(scenario, &self.kernel, &stream)
+        Recording::new(scenario, self.kernel.hz, &stream)
             .map_err(|problem| format!("{}: {problem}", scenario.name))
     }
 }

@@ -13,10 +13,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::kernel::{BUSYBOX, Kernel};
+use super::kernel::Kernel;
 use super::scenarios::{Fs, Scenario, Writer};
 use crate::{Result, steps};
 
@@ -42,14 +42,20 @@ const MODULES: [(&str, &str); 2] = [
     ("null_blk", "drivers/block/null_blk/null_blk.ko"),
 ];
 
+/// What runs in the guest.
+pub(super) struct Programs {
+    pub(super) busybox: PathBuf,
+    pub(super) writer: PathBuf,
+}
+
 /// Makes the archive.
 ///
 /// # Errors
 /// Something that goes into it is not there.
-pub(super) fn make(scenario: &Scenario, kernel: &Kernel, writer: &Path) -> Result<Vec<u8>> {
+pub(super) fn make(scenario: &Scenario, kernel: &Kernel, programs: &Programs) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
-    archive.file("bin/busybox", 0o755, &read(Path::new(BUSYBOX))?);
-    archive.file("bin/guest-writer", 0o755, &read(writer)?);
+    archive.file("bin/busybox", 0o755, &read(&programs.busybox)?);
+    archive.file("bin/guest-writer", 0o755, &read(&programs.writer)?);
     for (name, path) in MODULES {
         archive.file(&format!("lib/{name}.ko"), 0o644, &kernel.module(path)?);
     }

@@ -11,15 +11,15 @@ use crate::{Result, steps};
 const NEWEST: [&str; 2] = ["linux-image-6.12-cloud-amd64", "linux-image-cloud-amd64"];
 
 /// Programs, how one asks for their version, and the package they come in.
-const PROGRAMS: [(&str, &str, &str); 4] = [
+const PROGRAMS: [(&str, &str, &str); 3] = [
     ("qemu-system-x86_64", "--version", "qemu-system-x86"),
-    (BUSYBOX, "--help", "busybox-static"),
     ("xz", "--version", "xz-utils"),
     ("dpkg-deb", "--version", "dpkg"),
 ];
 
-/// The one of the package, which is static.
-pub(super) const BUSYBOX: &str = "/bin/busybox";
+/// The shell and its tools, in one program that needs no library. Like the kernel it is unpacked
+/// and not installed: its package would drive out `busybox`, which a host may need.
+const BUSYBOX: &str = "busybox-static";
 
 /// An unpacked kernel package.
 pub(super) struct Kernel {
@@ -94,6 +94,28 @@ impl Kernel {
         }
         Ok(output.stdout)
     }
+}
+
+/// A busybox that needs no library: the one installed, or that of the package.
+///
+/// # Errors
+/// It cannot be fetched.
+pub(super) fn busybox(cache: &Path) -> Result<PathBuf> {
+    let installed = Path::new("/bin/busybox");
+    if installed.exists() && !steps::is_there("ldd", &["/bin/busybox"]) {
+        return Ok(installed.to_owned());
+    }
+    let folder = cache.join(BUSYBOX);
+    if !folder.exists() {
+        unpack(cache, BUSYBOX, &folder).or_else(|_| {
+            // An image of a container often has no lists at all.
+            install("apt-get", &["update", "-q"])?;
+            unpack(cache, BUSYBOX, &folder)
+        })?;
+    }
+    let places = ["usr/bin/busybox", "bin/busybox"].map(|place| folder.join(place));
+    let found = places.into_iter().find(|place| place.exists());
+    found.ok_or_else(|| format!("{}: no busybox in it; remove it", folder.display()))
 }
 
 fn entries(folder: &Path) -> Result<Vec<String>> {

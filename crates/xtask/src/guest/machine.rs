@@ -45,7 +45,7 @@ impl Machine<'_> {
         let mut child = command
             .spawn()
             .map_err(|error| format!("qemu-system-x86_64: {error}"))?;
-        let ended = self.wait(&mut child);
+        let ended = self.wait(&mut child, &memory);
         if ended.is_err() {
             let _ = child.kill();
             let _ = child.wait();
@@ -69,10 +69,13 @@ impl Machine<'_> {
         command.args(["-accel", "tcg,thread=single"]);
         command.args(["-icount", "shift=1,sleep=off"]);
         command.args(["-rtc", "base=2026-01-01,clock=vm", "-smp", "1"]);
+        command.args(["-seed", "1"]);
         command.args(["-nographic", "-no-reboot", "-nodefaults"]);
         command.args(memory.words());
         command.args(["-serial", &format!("file:{}", file("console"))]);
-        command.args(["-device", "virtio-serial-pci"]);
+        // Without ioeventfd the guest's writes are answered where it stands, not when the host's main
+        // loop comes round to them.
+        command.args(["-device", "virtio-serial-pci,ioeventfd=off"]);
         command.args(["-chardev", &format!("file,id=out,path={}", file("out"))]);
         command.args(["-device", "virtserialport,chardev=out,name=out"]);
         command.arg("-kernel").arg(self.kernel.image());
@@ -89,7 +92,7 @@ impl Machine<'_> {
         Ok(command)
     }
 
-    fn wait(&self, child: &mut Child) -> Result<ExitStatus> {
+    fn wait(&self, child: &mut Child, memory: &Memory) -> Result<ExitStatus> {
         let began = Instant::now();
         let progress = Progress::new(self.scenario);
         loop {
@@ -107,7 +110,11 @@ impl Machine<'_> {
                 let limit = self.limit.as_secs();
                 return Err(self.failed(&format!("not done after {limit} s, ended (--limit)")));
             }
-            progress.show(&self.console(), began.elapsed());
+            let console = self.console();
+            if !console.is_empty() {
+                memory.forget();
+            }
+            progress.show(&console, began.elapsed());
             std::thread::sleep(POLL);
         }
     }
@@ -182,13 +189,19 @@ impl Memory {
         ];
         words.map(str::to_owned).to_vec()
     }
+
+    /// Takes the file's name away. QEMU keeps what it has open, and nothing stays behind however
+    /// we end.
+    fn forget(&self) {
+        if let Some(file) = &self.file {
+            let _ = fs::remove_file(file);
+        }
+    }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Some(file) = &self.file {
-            let _ = fs::remove_file(file);
-        }
+        self.forget();
     }
 }
 

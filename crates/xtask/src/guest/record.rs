@@ -24,7 +24,6 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::kernel::Kernel;
 use super::scenarios::Scenario;
 use crate::Result;
 
@@ -133,7 +132,7 @@ impl Recording {
     ///
     /// # Errors
     /// Something is missing, torn, or not as the scenario says.
-    pub(super) fn new(scenario: &Scenario, kernel: &Kernel, stream: &Stream) -> Result<Self> {
+    pub(super) fn new(scenario: &Scenario, hz: u32, stream: &Stream) -> Result<Self> {
         all_kept(stream.file("lost")?)?;
         rates(scenario, stream)?;
         let writes = Writes::parse(stream.file("writes")?)?;
@@ -146,7 +145,7 @@ impl Recording {
         let summary = summary(scenario, &writes, &pauses, &vmstat)?;
         let json = |value: &Value| format!("{value:#}\n");
         let files = BTreeMap::from([
-            ("scenario.json", json(&described(scenario, kernel, stream)?)),
+            ("scenario.json", json(&described(scenario, hz, stream)?)),
             ("facts.json", json(&facts(stream, &writes)?)),
             ("writes.csv", writes.table()),
             ("pauses.csv", pauses),
@@ -427,7 +426,8 @@ impl Event {
                     .and_then(|field| field.split_once('='))
                     .ok_or_else(torn)?;
                 // 6.12 says bdi_ where 6.18 says wb_.
-                let same = key == *column || key.strip_prefix("bdi_") == column.strip_prefix("wb_");
+                let other = column.strip_prefix("wb_");
+                let same = key == *column || other.is_some() && key.strip_prefix("bdi_") == other;
                 if !same || value.parse::<i64>().is_err() {
                     return Err(torn());
                 }
@@ -460,10 +460,10 @@ fn samples(text: &str, zero: u64) -> Result<String> {
 }
 
 /// `scenario.json`: what was to be run, and on which kernel it was.
-fn described(scenario: &Scenario, kernel: &Kernel, stream: &Stream) -> Result<Value> {
+fn described(scenario: &Scenario, hz: u32, stream: &Stream) -> Result<Value> {
     let mut json = scenario.json();
     json["kernel"] = json!(stream.fact("kernel")?);
-    json["hz"] = json!(kernel.hz);
+    json["hz"] = json!(hz);
     let bdis = (0..scenario.devices.len())
         .map(|device| stream.fact(&format!("nullb{device}.dev")))
         .collect::<Result<Vec<_>>>()?;
@@ -534,3 +534,6 @@ fn summary(scenario: &Scenario, writes: &Writes, pauses: &str, vmstat: &str) -> 
         longest / 1_000_000,
     ))
 }
+
+#[cfg(test)]
+mod tests;
