@@ -5,7 +5,7 @@ use std::sync::Arc;
 use env::{Cause, DeviceId, Env, Event, ObjectId, Task, Wakeup};
 use policy::units::Pages;
 
-use super::{Core, Page, Record};
+use super::{Core, Data, Page, Record};
 
 /// The `Env` shuts down, or the log cannot be written.
 struct Over;
@@ -56,11 +56,11 @@ fn commit<E: Env>(task: &mut Task<'_, E>, core: &Arc<Core>, device: DeviceId) ->
     let before_the_end = pages.min(size - log);
     core.write_own(log, before_the_end, Page::Log, id);
     core.write_own(0, pages - before_the_end, Page::Log, id);
-    let is_ordered = core.options.ordered;
+    let data = core.options.data;
     // Both at once: pieces of a run may still come while the blocks are on their way.
     wait(task, core, Cause::WritebackIo, || {
         let state = core.lock();
-        state.own_in_flight > 0 || (is_ordered && state.ledger.has_data())
+        state.own_in_flight > 0 || (data == Data::Ordered && state.ledger.has_data())
     })?;
     core.lock().ledger.logged();
     core.retry();
@@ -72,7 +72,7 @@ fn commit<E: Env>(task: &mut Task<'_, E>, core: &Arc<Core>, device: DeviceId) ->
             .ledger
             .committing()
             .map_or(Vec::new(), |tx| tx.given.clone());
-        if is_ordered {
+        if data != Data::Writeback {
             files.extend(given.iter().map(|given| given.object));
         }
         if let Some(records) = &mut state.records {

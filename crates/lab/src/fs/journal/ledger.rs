@@ -7,13 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use env::ObjectId;
 use policy::units::{Instant, Nanos, Pages};
 
-use super::Options;
 use super::ranges::Ranges;
+use super::{Data, Options};
 
 /// Most pages that are given blocks in one handle (Linux: `MAX_WRITEPAGES_EXTENT_LEN`).
-const EXTENT_MAX: u64 = 2_048;
-/// Pages of the last piece of an extent: it is sent after the handle has ended.
-const TAIL: u64 = 256;
+pub(super) const EXTENT_MAX: u64 = 2_048;
 /// Inodes of 256 bytes in a block.
 const INODES_A_BLOCK: u32 = 16;
 /// Blocks that one bitmap block covers.
@@ -89,11 +87,24 @@ fn log_pages(buffers: u64) -> u64 {
 struct Run {
     object: ObjectId,
     transaction: u64,
+    first: u64,
     next: u64,
-    pages: u64,
     in_flight: u32,
-    /// Whoever sends it is inside the transaction until most of it has been sent.
+    /// Whoever sends it is inside the transaction until all but its last bio has been sent.
     in_handle: bool,
+}
+
+impl Run {
+    fn pages(&self) -> u64 {
+        self.next - self.first
+    }
+}
+
+/// A run that was written, and is not part of its file yet.
+#[derive(Clone, Copy, Debug)]
+struct Conversion {
+    serial: u64,
+    given: Given,
 }
 
 /// Where the committing transaction is.
@@ -141,6 +152,8 @@ pub(super) struct Ledger {
     /// The run of a file that may go on.
     going: BTreeMap<ObjectId, u64>,
     next_run: u64,
+    /// In the order in which they were written.
+    conversions: Vec<Conversion>,
     given: BTreeMap<ObjectId, Ranges>,
     /// Blocks given so far: where the next come from.
     given_pages: u64,
@@ -169,6 +182,7 @@ impl Ledger {
             runs: BTreeMap::new(),
             going: BTreeMap::new(),
             next_run: 1,
+            conversions: Vec::new(),
             given: BTreeMap::new(),
             given_pages: 0,
             touched: BTreeMap::new(),
@@ -242,19 +256,21 @@ impl Ledger {
         self.given_pages += fresh;
         let run = self.runs.get_mut(&serial).expect("it was found or begun");
         run.next = end;
-        run.pages += pages;
         run.in_flight += 1;
-        run.in_handle &= more.0 > TAIL && run.pages + TAIL < EXTENT_MAX;
-        if more.is_zero() || run.pages >= EXTENT_MAX {
+        let bio = self.options.bio.0;
+        run.in_handle &= more.0 > bio && run.pages() + bio < EXTENT_MAX;
+        if more.is_zero() || run.pages() >= EXTENT_MAX {
             self.going.remove(&object);
         }
         let id = run.transaction;
         self.last.insert(object, id);
-        self.transaction(id).give(object, first, end);
+        if self.options.data != Data::Unwritten {
+            self.transaction(id).give(object, first, end);
+        }
         Write::Joined(serial)
     }
 
-    /// A write that had joined has ended.
+    /// The device is through with a write that had joined.
     pub(super) fn write_done(&mut self, serial: u64) {
         let run = self
             .runs
@@ -267,7 +283,41 @@ impl Ledger {
             if self.going.get(&run.object) == Some(&serial) {
                 self.going.remove(&run.object);
             }
+            if self.options.data == Data::Unwritten {
+                let given = Given {
+                    object: run.object,
+                    first: run.first,
+                    end: run.next,
+                };
+                self.conversions.push(Conversion { serial, given });
+            }
         }
+    }
+
+    /// Makes runs that were written part of their files; answers their numbers. Their place in the
+    /// running transaction was reserved, so only a block on its way to the log keeps them.
+    pub(super) fn convert(&mut self, now: Instant) -> Vec<u64> {
+        let mut done = Vec::new();
+        for conversion in core::mem::take(&mut self.conversions) {
+            let given = conversion.given;
+            let needs = [inodes(given.object)];
+            if self.is_on_its_way(&needs) {
+                self.conversions.push(conversion);
+                continue;
+            }
+            let running = self.enter(&needs, now);
+            running.give(given.object, given.first, given.end);
+            let id = running.id;
+            self.last.insert(given.object, id);
+            done.push(conversion.serial);
+        }
+        done
+    }
+
+    /// Forgets which runs were written and are not part of their files; answers their numbers.
+    pub(super) fn give_up(&mut self) -> Vec<u64> {
+        let all = self.conversions.drain(..);
+        all.map(|conversion| conversion.serial).collect()
     }
 
     /// The transaction that a flush of the file has to wait for; it is asked for.
@@ -437,14 +487,7 @@ impl Ledger {
 
     /// Enters the running transaction to change those blocks.
     fn join(&mut self, needs: &[Buffer], now: Instant) -> bool {
-        if self.locked {
-            return false;
-        }
-        if let Some((committing, Stage::Logging)) = &self.committing
-            && needs
-                .iter()
-                .any(|buffer| committing.buffers.contains(buffer))
-        {
+        if self.locked || self.is_on_its_way(needs) {
             return false;
         }
         let (mut buffers, share) = (needs.len() as u64, self.options.size.0 / LOG_SHARE);
@@ -460,6 +503,22 @@ impl Ledger {
             self.full = true;
             return false;
         }
+        self.enter(needs, now);
+        true
+    }
+
+    /// Whether one of the blocks stands to be logged: it must not be changed.
+    fn is_on_its_way(&self, needs: &[Buffer]) -> bool {
+        let Some((committing, Stage::Logging)) = &self.committing else {
+            return false;
+        };
+        needs
+            .iter()
+            .any(|buffer| committing.buffers.contains(buffer))
+    }
+
+    /// Adds blocks to the running transaction, which begins with the first.
+    fn enter(&mut self, needs: &[Buffer], now: Instant) -> &mut Transaction {
         let next_id = &mut self.next_id;
         let running = self.running.get_or_insert_with(|| {
             let id = *next_id;
@@ -472,7 +531,7 @@ impl Ledger {
             }
         });
         running.buffers.extend(needs);
-        true
+        running
     }
 
     /// What giving blocks to a file changes.
@@ -490,12 +549,14 @@ impl Ledger {
         let serial = *self.going.get(&object)?;
         let run = self.runs.get(&serial)?;
         let takes_more = match &self.committing {
+            // Its data come before its conversion, whenever it was given blocks.
+            _ if self.options.data == Data::Unwritten => true,
             Some((committing, stage)) if committing.id == run.transaction => {
                 *stage == Stage::Logging
             }
             _ => !self.is_committed(run.transaction),
         };
-        let goes_on = run.next == first && run.pages + pages <= EXTENT_MAX && takes_more;
+        let goes_on = run.next == first && run.pages() + pages <= EXTENT_MAX && takes_more;
         goes_on.then_some(serial)
     }
 
@@ -506,8 +567,8 @@ impl Ledger {
         let run = Run {
             object,
             transaction,
+            first,
             next: first,
-            pages: 0,
             in_flight: 0,
             in_handle: true,
         };

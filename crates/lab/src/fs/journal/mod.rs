@@ -1,4 +1,4 @@
-//! A journal in front of a device: ordered data, a commit every few seconds, and writers held up by it.
+//! A journal in front of a device: a commit every few seconds, and writers held up by it.
 //!
 //! A file system with a journal changes its metadata in *transactions*. Whoever changes metadata
 //! takes a *handle* of the running transaction; every few seconds (`Options::commit`) the
@@ -7,8 +7,8 @@
 //! ```text
 //!   running --due--> locked --no handle left--> logging --> recording --> in the log --> in place
 //!              no new handle |                  | its blocks  | flush, record, flush    (after 30 s, or
-//!                            |                  | go to the log,                         when the log
-//!                            |                  | its data end                           is full)
+//!                            |                  | go to the log                          when the log
+//!                            |                  | (and its data, see below)              is full)
 //!   who waits:  whoever needs a handle   whoever must change     nobody
 //!                                        a block of it
 //! ```
@@ -17,25 +17,31 @@
 //!   - a call that writes, for the file's time, at most once a tick: the block of its inode. It
 //!     holds the handle for no time. That is the only thing that holds a writer up;
 //!   - the flusher, for each run of pages that have no blocks yet, at most 8 MiB: inode, bitmap, group
-//!     descriptor. It holds the handle until all of the run but its last 1 MiB has been sent, and on a
-//!     device whose queue is full that is as long as the device takes;
+//!     descriptor. It holds the handle until all but the last bio of the run has been sent
+//!     (`Options::bio`): where memory is in pieces and the device's queue is full, that is as long as
+//!     the device takes;
+//!   - the end of such a run's writes, to make it part of the file (`Data::Unwritten`): the inode;
 //!   - a change of length.
 //!
 //! So a commit holds writers up twice: while it waits for the flusher's handle, and while the blocks
-//! that they have to change stand to be logged, which lasts until the data that were given blocks
-//! in the transaction have been written. Every file that was written in the last seconds has its
-//! inode among those blocks, and so has its neighbour (16 inodes are one block). Both last longer the
-//! more writeback is in flight, and a writer of a few bytes is held up as long as one that writes
-//! with all its might.
+//! that they have to change stand to be logged. That lasts until the log has been written, behind
+//! whatever the device has in its queue; with `Data::Ordered` also until the data that were given
+//! blocks in the transaction are there. Every file that was written in the last seconds has its
+//! inode among those blocks, and so has its neighbour (16 inodes are one block): a writer of a few
+//! bytes is held up as long as one that writes with all its might.
+//!
+//! And there is a third effect, of which no wait speaks: with `Data::Unwritten` the writeback of a run
+//! ends all at once, when the last of it was written. The cache sees nothing come clean for as long
+//! as the device takes for 8 MiB, then all of it, and paces its writers by that.
 //!
 //! Where it stands: `Journal` is a device around a device. It is told of a write before it is taken
 //! in (`IoOp::Prepare`) and answers when the writer may go on; a request that has to wait is kept
 //! here. The commit itself is a task (`commit`), a procedure that waits. `ledger` keeps book.
 //!
 //! Invariants
-//!   1. A record reaches the device after the data of all pages that were given blocks in its
-//!      transaction, and after its blocks (`Options::ordered`): after a loss of power no file
-//!      that a record speaks of holds what nobody wrote.
+//!   1. A record reaches the device after its blocks and, except with `Data::Writeback`, after the data
+//!      of all pages that it makes part of a file: after a loss of power no file that a record
+//!      speaks of holds what nobody wrote.
 //!   2. Transactions are committed one at a time, in the order in which they began.
 //!   3. Where nothing changed nothing is committed.
 //!   4. A request is held only while a commit or a checkpoint is under way or asked for, and those
@@ -46,8 +52,9 @@
 //! Source: Linux v6.12 fs/jbd2/commit.c (jbd2_journal_commit_transaction: phases and their order),
 //! fs/jbd2/transaction.c (start_this_handle: who waits for a locked transaction;
 //! do_get_write_access: who waits for a block on its way to the log), fs/jbd2/checkpoint.c,
-//! fs/ext4/inode.c (ext4_do_writepages: one handle for an extent of up to 2048 blocks), fs/inode.c
-//! (file_update_time), fs/ext4/ext4_jbd2.h; S. Tweedie, Journaling the Linux ext2fs Filesystem, 1998.
+//! fs/ext4/inode.c (ext4_do_writepages: one handle and one io_end for an extent of up to 2048
+//! blocks), fs/ext4/page-io.c (ext4_end_io_end: conversion, then the end of writeback), fs/ext4/super.c
+//! (DIOREAD_NOLOCK by default), fs/inode.c (file_update_time), fs/ext4/ext4_jbd2.h; S. Tweedie, Journaling the Linux ext2fs Filesystem, 1998.
 //! Deviations: blocks come from one group after another for all files; a file's extents need no
 //! block of their own; data written over while a commit waits are not sent once more; orphans,
 //! barriers left out (`nobarrier`) and fast commits are not modelled.
@@ -60,7 +67,7 @@ mod tests;
 
 pub use ledger::Given;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use env::{
@@ -78,6 +85,19 @@ const REQUEST_PAGES: u64 = 256;
 /// What is written after the journal has failed (Linux: the file system is read-only then).
 const READ_ONLY: IoError = IoError::Failed { errno: 30 };
 
+/// How data and the metadata that speak of them are kept in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Blocks are given as unwritten, and become part of the file when the data of the whole extent
+    /// have been written; its writeback ends then (`dioread_nolock`, ext4's default since 5.6).
+    Unwritten,
+    /// A commit waits for the data that were given blocks in its transaction (`data=ordered` before
+    /// that, and with `dioread_lock`).
+    Ordered,
+    /// Not at all (`data=writeback`).
+    Writeback,
+}
+
 /// How a journal works. The defaults are ext4's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -85,8 +105,11 @@ pub struct Options {
     pub commit: Nanos,
     /// Size of the log; at least `Options::SIZE_MIN`.
     pub size: Pages,
-    /// Data before metadata (`data=ordered`); else `data=writeback`.
-    pub ordered: bool,
+    /// What keeps a file from speaking of what was never written.
+    pub data: Data,
+    /// Pages of the largest bio: as many as lie together in memory. An extent's last bio is sent
+    /// after its handle has ended.
+    pub bio: Pages,
     /// Granularity of a file's times: a tick.
     pub tick: Nanos,
 }
@@ -99,12 +122,13 @@ impl Options {
 }
 
 impl Default for Options {
-    /// 5 s, 16 MiB, ordered, a tick of 250 Hz.
+    /// 5 s, 16 MiB, unwritten extents, an extent a bio, a tick of 250 Hz.
     fn default() -> Self {
         Self {
             commit: Nanos::secs(5),
             size: Pages(4_096),
-            ordered: true,
+            data: Data::Unwritten,
+            bio: Pages(ledger::EXTENT_MAX),
             tick: Nanos::millis(4),
         }
     }
@@ -180,6 +204,8 @@ struct Core {
 struct State {
     ledger: Ledger,
     held: VecDeque<Held>,
+    /// Writes that the device is through with, by run, until the run is part of its file.
+    moved: BTreeMap<u64, Vec<Ended>>,
     /// The task is there: else everything passes.
     is_live: bool,
     aborted: bool,
@@ -197,6 +223,9 @@ struct Held {
     /// A flush: for this transaction.
     until: Option<u64>,
 }
+
+/// A request and how it ended.
+type Ended = (Box<IoRequest>, Result<(), IoError>);
 
 /// What becomes of a request.
 enum Step {
@@ -226,6 +255,7 @@ impl Journal {
         let state = State {
             ledger: Ledger::new(&options),
             held: VecDeque::new(),
+            moved: BTreeMap::new(),
             is_live: false,
             aborted: false,
             own_in_flight: 0,
@@ -359,6 +389,20 @@ impl State {
         }
     }
 
+    /// The writes of runs that are part of their files now, or never will be.
+    fn converted(&mut self, now: Instant) -> Vec<Ended> {
+        let serials = if self.is_live && !self.aborted {
+            self.ledger.convert(now)
+        } else {
+            self.ledger.give_up()
+        };
+        let failed = self.aborted.then_some(READ_ONLY);
+        let runs = serials.iter().filter_map(|run| self.moved.remove(run));
+        runs.flatten()
+            .map(|(request, result)| (request, failed.map_or(result, Err)))
+            .collect()
+    }
+
     fn note_held(&mut self, time: Nanos) {
         self.stats.held += 1;
         self.stats.held_time += time;
@@ -389,8 +433,11 @@ impl Core {
     /// Looks again at all that is held, in the order in which it came.
     fn retry(self: &Arc<Self>) {
         let now = self.host.now();
-        let mut steps = Vec::new();
         let mut state = self.lock();
+        let ended = state.converted(now).into_iter();
+        let mut steps: Vec<Step> = ended
+            .map(|(request, result)| Step::Answer(request, result))
+            .collect();
         for held in core::mem::take(&mut state.held) {
             match state.look(held.request, held.until, now) {
                 Ok(step) => {
@@ -482,11 +529,31 @@ impl Core {
 }
 
 impl IoDone for Core {
-    /// A write that is in a transaction has ended.
-    fn io_done(&self, context: &Interrupt, request: Box<IoRequest>, result: Result<(), IoError>) {
-        self.lock().ledger.write_done(request.note());
+    /// The device is through with a write that is in a transaction.
+    fn io_done(
+        &self,
+        context: &Interrupt,
+        mut request: Box<IoRequest>,
+        result: Result<(), IoError>,
+    ) {
+        let run = request.note();
+        let ends_with_its_run = self.options.data == Data::Unwritten;
+        if ends_with_its_run {
+            request.note_moved(context);
+        }
+        let mut state = self.lock();
+        state.ledger.write_done(run);
+        let ended = if ends_with_its_run {
+            state.moved.entry(run).or_default().push((request, result));
+            state.converted(self.host.now())
+        } else {
+            vec![(request, result)]
+        };
+        drop(state);
         self.wait.wake_all();
-        request.complete(context, result);
+        for (request, result) in ended {
+            request.complete(context, result);
+        }
     }
 }
 
