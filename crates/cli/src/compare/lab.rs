@@ -2,7 +2,6 @@
 
 use core::fmt::Write as _;
 
-use lab::model::params::Unit;
 use workload::Stop;
 
 use super::setting::{Origin, Setting};
@@ -156,11 +155,10 @@ fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<Stri
         if writer.start_s > 0.0 {
             let _ = writeln!(text, "start_s = {}", writer.start_s);
         }
-        if writer.is_heavy() {
-            let _ = writeln!(text, "kind = \"dd\"\nfile_mib = {FILE_MIB}");
-        } else {
-            let every = writer.sleep_s * 1e3;
-            let _ = writeln!(text, "kind = \"light_writer\"\nevery_ms = {every}");
+        let _ = writeln!(text, "kind = \"dd\"\nfile_mib = {FILE_MIB}");
+        if !writer.is_heavy() {
+            // A rest after each call, as the recorded writers take it; what a stall costs is not caught up.
+            let _ = writeln!(text, "every_ms = {}", writer.sleep_s * 1e3);
         }
     }
     for name in columns {
@@ -174,39 +172,50 @@ fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<Stri
 }
 
 fn device(text: &mut String, setting: &Setting, index: usize, rate: f64, notes: &mut Vec<String>) {
-    let null_blk = setting.origin == Origin::Guest && catalogue::models().contains(&"null_blk");
-    let model = if null_blk { "null_blk" } else { "token_bucket" };
+    let model = match setting.origin {
+        Origin::Guest => "null_blk",
+        Origin::Chain | Origin::Trace => "token_bucket",
+    };
     let _ = write!(
         text,
-        "\n[[device]]\nid = \"device-{index}\"\nmodel = \"{model}\"\n"
+        "\n[[device]]\nid = \"device-{index}\"\nmodel = \"{model}\"\nrate_mib = {rate}\n"
     );
-    if let Some(fs) = &setting.fs {
-        let _ = writeln!(text, "fs = {}", quoted(fs));
-    }
-    let mut params = Vec::new();
-    if let Ok(model) = lab::model::by_name(model) {
-        for field in model.fields() {
-            if field.unit == Unit::BytesPerSec {
-                params.push(format!("{} = {:.0}", field.name, rate * 1_048_576.0));
-            }
-            match (field.name, setting.max_sectors) {
-                ("max_sectors", Some(sectors)) => params.push(format!("max_sectors = {sectors}")),
-                ("request_max_bytes", Some(sectors)) => {
-                    params.push(format!("request_max_bytes = {}", sectors * 512));
-                }
-                ("burst_us", _) if setting.origin == Origin::Chain => {
-                    params.push(format!("burst_us = {BURST_US}"));
-                }
-                _ => {}
-            }
+    match (&setting.fs, setting.origin) {
+        (Some(fs), _) => {
+            let _ = writeln!(text, "fs = {}", quoted(fs));
         }
+        // The block device itself, with the guest's CPU.
+        (None, Origin::Guest) => text.push_str("fs = \"bare\"\n"),
+        (None, _) => {}
     }
-    let _ = writeln!(text, "params = {{ {} }}", params.join(", "));
-    if index == 0 && !setting.changes.is_empty() {
-        notes.push("the lab's device keeps its first rate: changes of rates are not run".into());
+    match (setting.origin, setting.max_sectors) {
+        (Origin::Guest, Some(sectors)) => {
+            let _ = writeln!(text, "params = {{ request_max_bytes = {} }}", sectors * 512);
+        }
+        (Origin::Chain, _) => {
+            let _ = writeln!(text, "params = {{ burst_us = {BURST_US} }}");
+        }
+        (Origin::Guest | Origin::Trace, _) => {}
     }
-    if index == 0 && setting.max_ratio.is_some() {
-        notes.push("the lab's device has no strict limit: max_ratio is not run".into());
+    if let Some(percent) = setting.max_ratio {
+        let _ = writeln!(text, "strict = true\nmax_percent = {percent}");
+    }
+    let changes: Vec<String> = setting
+        .changes
+        .iter()
+        .filter(|change| change.device == index)
+        .map(|change| format!("{{ at_s = {}, rate_mib = {} }}", change.at_s, change.rate))
+        .collect();
+    if changes.is_empty() {
+        return;
+    }
+    match catalogue::check_rate(model, true) {
+        Ok(()) => {
+            let _ = writeln!(text, "change = [{}]", changes.join(", "));
+        }
+        Err(problem) => notes.push(format!(
+            "the changes of the rate are not run: {model}: {problem}"
+        )),
     }
 }
 
