@@ -6,13 +6,27 @@
 //! | `lab` | page events a second on one core | 10 million |
 //! | `fio` | sequential write, sequential read | 0.90 of fio |
 //! | `slow` | pauses, longest write, light writer, read miss, on a device of 16 MB/s | 200, 200, 20, 50 ms; lab = live |
+//! | `pacing` | writers on a slow device | Linux, Linux with a strict device limit |
+//! | `agree` | experiments in the lab | the same live: medians 10 %, p99 20 % |
+//!
+//! The last two are run only when they are named: they take ten minutes each, and `pacing` needs root and sets the
+//! dirty limits of the whole machine while it runs.
 //!
 //! Figures are printed, never judged here: a timed test fails on a busy machine. Nothing is kept.
+
+mod agree;
+mod chain;
+mod column;
+mod pacing;
+mod plan;
+mod undo;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use self::plan::percentile;
 use crate::csv::{self, Table};
 use crate::fio::{self, median};
 use crate::steps::{self, End, Steps};
@@ -54,14 +68,23 @@ const SLOW: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-const STEPS: [&str; 4] = ["hit", "lab", "fio", "slow"];
+const STEPS: [&str; 6] = ["hit", "lab", "fio", "slow", PACING, AGREE];
+/// Only when they are named.
+const PACING: &str = "pacing";
+const AGREE: &str = "agree";
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut pairs = PAIRS;
     let mut folder: Option<PathBuf> = None;
     let mut wanted = Vec::new();
+    let mut options = pacing::Options::default();
     while let Some(word) = arguments.next_word() {
+        if options.take(&word, &mut arguments)? {
+            continue;
+        }
         match word.as_str() {
+            // What `undo` starts, not for people.
+            "guard" => return undo::guard(),
             "--pairs" => pairs = arguments.number_of("--pairs")?,
             "--dir" => folder = Some(arguments.value_of("--dir")?.into()),
             word if STEPS.contains(&word) => wanted.push(word.to_owned()),
@@ -83,15 +106,31 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     };
     let mut steps = Steps::new("xtask bench");
     for name in STEPS {
-        if wanted.is_empty() || wanted.iter().any(|word| word == name) {
-            steps.run(name, || step(name, &folder, pairs));
+        if wanted.iter().any(|word| word == name) {
+            steps.run(name, || step(name, &folder, pairs, &options));
+        } else if wanted.is_empty() {
+            steps.run(name, || match name {
+                PACING => End::Skipped("it sets the machine's dirty limits; name it".into()),
+                AGREE => End::Skipped("it takes long; name it".into()),
+                _ => step(name, &folder, pairs, &options),
+            });
         }
     }
     steps.finish()
 }
 
-fn step(name: &str, folder: &Path, pairs: usize) -> End {
+fn step(name: &str, folder: &Path, pairs: usize, options: &pacing::Options) -> End {
     match name {
+        PACING | AGREE => {
+            let files = folder.join(format!("tidegate-{name}-{}", std::process::id()));
+            let end = if name == PACING {
+                pacing::run(options, &files)
+            } else {
+                agree::run(&options.experiments, options.out.as_deref(), &files)
+            };
+            let _ = std::fs::remove_dir_all(&files);
+            end
+        }
         "hit" => hit().into(),
         "lab" => lab().into(),
         "fio" if !steps::is_there("fio", &["--version"]) => {
@@ -256,12 +295,6 @@ impl Figures {
     }
 }
 
-/// The smallest of the sorted values that so many per cent do not exceed.
-fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
-    let rank = (sorted.len() * percent).div_ceil(100);
-    sorted.get(rank.max(1) - 1).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,14 +308,5 @@ mod tests {
             Some(21.5)
         );
         assert_eq!(number_after(line, "kernel"), None);
-    }
-
-    #[test]
-    fn percentiles_are_values_that_occurred() {
-        let values: Vec<f64> = (1..=200).map(f64::from).collect();
-        assert_eq!(percentile(&values, 50), Some(100.0));
-        assert_eq!(percentile(&values, 99), Some(198.0));
-        assert_eq!(percentile(&values[..1], 99), Some(1.0));
-        assert_eq!(percentile(&[], 50), None);
     }
 }

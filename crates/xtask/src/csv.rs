@@ -104,6 +104,16 @@ pub(crate) fn find(folder: &Path, name: &str) -> Vec<PathBuf> {
     found
 }
 
+/// The one file of that name under a folder.
+pub(crate) fn only(folder: &Path, name: &str) -> Result<PathBuf> {
+    let mut found = find(folder, name);
+    match (found.pop(), found.len()) {
+        (Some(path), 0) => Ok(path),
+        (None, _) => Err(format!("no {name} in {}", folder.display())),
+        (Some(_), more) => Err(format!("{} of {name} in {}", more + 1, folder.display())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,11 +35,14 @@ usage: cargo xtask COMMAND
                                    runs each experiment twice and compares the trace hashes
   guest SCENARIO... [--set KEY=VALUE]... [--twice] | --all | --list
                                    records what a real kernel does, in virtual time
-  campaign [--seeds N]             the randomised fault test (default 10000 seeds)
+  campaign [--seeds N] [--from S] [--for 8h] [--jobs J] [--out DIR] [--replay FILE]
+                                   the fault campaign (default 10000 seeds); campaign --help
   bench [STEP]... [--dir DIR] [--pairs N]
-                                   the figures of README.md; steps: hit, lab, fio, slow; pacing, when
-                                   it is named: [--row R] [--column C] [--seconds S] [--strict PERCENT]
-                                   [--out DIR]
+                                   the figures of README.md; steps: hit, lab, fio, slow
+  bench pacing [--row R]... [--column C]... [--seconds S] [--strict PERCENT] [--out DIR]
+                                   writers on a slow device: Linux, strict Linux, Tidegate (root)
+  bench agree [--experiment E]... [--out DIR]
+                                   the lab's figures beside those of live runs
   picture                          redraws the pauses that README.md shows
   sources                          kernel functions cited in the code, and the tests that name them
 ";
