@@ -31,30 +31,26 @@ pub fn check_param(model: &str, name: &str, value: u64) -> Result<(), String> {
 ///
 /// # Errors
 /// Why not, in words.
-pub fn check_rate(model: &str, changes: bool) -> Result<(), String> {
-    let Ok(params) = model::by_name(model) else {
-        return Ok(());
-    };
-    match (rate_field(&params), model, changes) {
-        (_, WRAPPED, _) | (Some(_), _, false) => Ok(()),
-        (Some(_), _, true) => Err("its rate cannot change in mid run".into()),
-        (None, ..) => Err("it has no single rate that could be set".into()),
+pub fn check_rate(model: &str) -> Result<(), String> {
+    match model::by_name(model) {
+        Ok(params) if model != WRAPPED && !has_rate(&params) => {
+            Err("it has no single rate that could be set".into())
+        }
+        _ => Ok(()),
     }
 }
 
 /// The model whose rate is that of a slow wrapper around it.
 pub const WRAPPED: &str = "null";
 
-/// The one parameter of a model that is its rate; `None`: it has none, or several.
-#[must_use]
-pub fn rate_field(params: &model::Params) -> Option<&'static str> {
-    let mut rates = params
-        .fields()
-        .iter()
-        .filter(|field| field.unit == model::params::Unit::BytesPerSec);
-    let only = rates.next()?;
-    rates.next().is_none().then_some(only.name)
+/// Whether a model has a single rate, which can be set and changed.
+fn has_rate(params: &model::Params) -> bool {
+    let mut params = params.clone();
+    params.set_rate(RATE_OF_ANY).is_ok()
 }
+
+/// A rate that every device has that has one: 1 MiB/s.
+const RATE_OF_ANY: u64 = 1 << 20;
 
 /// Whether a wrapper's text can be read; the answer names the problem.
 ///

@@ -5,7 +5,7 @@
 //! Source: mechanisms.md 5.3 (2.6.36), 5.4 (p1), 5.5-5.6 (6.12), 6.2 (flushers); HZ of p1's traces:
 //! experiments.md 0.7 (250 before, 1000 after).
 
-use policy::dirty::Law;
+use policy::dirty::{InitialBandwidth, Law};
 use policy::writeback::FlushTunables;
 
 /// One row of the table.
@@ -21,6 +21,8 @@ pub struct Preset {
     pub hz: u32,
     /// How its flusher works.
     pub flush: FlushTunables,
+    /// What a device is taken for before anything is known of it.
+    pub initial: InitialBandwidth,
 }
 
 /// All presets, in the order of history.
@@ -31,6 +33,7 @@ pub const PRESETS: [Preset; 5] = [
         law: Law::ForegroundWriteback,
         hz: 250,
         flush: FlushTunables::linux_2_6_36(),
+        initial: InitialBandwidth::Assumed,
     },
     Preset {
         name: "p1",
@@ -38,6 +41,7 @@ pub const PRESETS: [Preset; 5] = [
         law: Law::SoftRegion { measured: false },
         hz: 250,
         flush: FlushTunables::linux_2_6_36(),
+        initial: InitialBandwidth::Assumed,
     },
     Preset {
         name: "p1-measured",
@@ -45,6 +49,7 @@ pub const PRESETS: [Preset; 5] = [
         law: Law::SoftRegion { measured: true },
         hz: 1000,
         flush: FlushTunables::linux_2_6_36(),
+        initial: InitialBandwidth::Assumed,
     },
     Preset {
         name: "linux-6.12",
@@ -52,13 +57,15 @@ pub const PRESETS: [Preset; 5] = [
         law: Law::RateBased,
         hz: 250,
         flush: FlushTunables::linux_6_12(),
+        initial: InitialBandwidth::Assumed,
     },
     Preset {
         name: "tidegate",
-        about: "Tidegate's own: rate-based, writeback in flight bounded by device time",
-        law: Law::RateBased,
+        about: "Tidegate's own: a writer owes time at its fair rate; writeback in flight bounded by time",
+        law: Law::TIDEGATE,
         hz: 1000,
         flush: FlushTunables::tidegate(),
+        initial: InitialBandwidth::Learned,
     },
 ];
 

@@ -209,7 +209,7 @@ fn device(text: &mut String, setting: &Setting, index: usize, rate: f64, notes: 
     if changes.is_empty() {
         return;
     }
-    match catalogue::check_rate(model, true) {
+    match catalogue::check_rate(model) {
         Ok(()) => {
             let _ = writeln!(text, "change = [{}]", changes.join(", "));
         }

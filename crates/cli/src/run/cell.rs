@@ -3,16 +3,22 @@
 //! Scaling (experiments.md A6) happens here and nowhere else: memory, files and device rates by the
 //! scale; times, blocks and HZ not.
 
-use policy::dirty::{Threshold, Tunables};
+use lab::fs::journal;
+use policy::dirty::{InitialBandwidth, Threshold, Tunables};
 use policy::units::{Bytes, Nanos, Pages};
 use policy::writeback::{Flight, FlushTunables};
 use workload::{Cp, Dd, LightWriter, Pattern, Reader, SyncAfter};
 
 use crate::presets::{self, Preset};
-use crate::scenario::{CaseEntry, OrderKind, PolicyEntry, Scenario, SyncKind, TaskEntry, TaskKind};
+use crate::scenario::{
+    CaseEntry, JournalData, JournalTable, OrderKind, PolicyEntry, Scenario, SyncKind, TaskEntry,
+    TaskKind,
+};
 
 /// A share of the dirty limit without a bound, in 1/10000.
 const WHOLE_RATIO: u32 = 10_000;
+/// Size of a journal that a scenario does not give (mke2fs, on devices of 1 to 2 GiB).
+const JOURNAL_MIB: f64 = 16.0;
 /// Pages of one mebibyte.
 const PAGES_PER_MIB: f64 = 256.0;
 /// Requests do not shrink below 128 KiB (experiments.md A6).
@@ -35,6 +41,8 @@ pub struct DeviceSpec {
     pub model: String,
     /// File system.
     pub fs: Option<String>,
+    /// Its file system's journal.
+    pub journal: Option<journal::Options>,
     /// Wrappers.
     pub wrap: Option<String>,
     /// Rates times this.
@@ -59,6 +67,7 @@ impl DeviceSpec {
             id: id.to_owned(),
             model: model.to_owned(),
             fs: None,
+            journal: None,
             wrap: None,
             rate_factor: 1.0,
             rate: None,
@@ -148,6 +157,8 @@ pub struct Cell {
     pub dirty: Tunables,
     /// The flusher.
     pub flush: FlushTunables,
+    /// What a device is taken for before anything is known of it.
+    pub initial: InitialBandwidth,
     /// Ticks per second.
     pub hz: u32,
     /// Devices.
@@ -255,6 +266,7 @@ impl Cell {
             memory,
             dirty,
             flush: shrunk(preset.flush, whole(1.0 / scale)),
+            initial: preset.initial,
             hz: preset.hz,
             devices,
             jobs,
@@ -312,6 +324,31 @@ fn keep_used(devices: &mut Vec<DeviceSpec>, jobs: &mut [JobSpec]) {
     });
 }
 
+/// A journal on a machine of this size; a file's times are those of the tick.
+fn journal(table: &JournalTable, hz: u32, scale: f64) -> journal::Options {
+    let mut options = journal::Options::default();
+    let size = table.size_mib.as_ref().map(|size| *size.get_ref());
+    let size = whole(size.unwrap_or(JOURNAL_MIB) * PAGES_PER_MIB * scale);
+    options.size = Pages(size).at_least(journal::Options::SIZE_MIN);
+    if hz > 0 {
+        options.tick = Nanos(1_000_000_000 / u64::from(hz));
+    }
+    if let Some(commit) = &table.commit_ms {
+        options.commit = millis(*commit.get_ref());
+    }
+    if let Some(bio) = &table.bio_mib {
+        options.bio = Pages(whole(*bio.get_ref() * PAGES_PER_MIB)).at_least(Pages(1));
+    }
+    if let Some(data) = &table.data {
+        options.data = match data.get_ref() {
+            JournalData::Unwritten => journal::Data::Unwritten,
+            JournalData::Ordered => journal::Data::Ordered,
+            JournalData::Writeback => journal::Data::Writeback,
+        };
+    }
+    options
+}
+
 /// 1/10000 of a bound in per cent.
 fn ratio(percent: Option<&toml::Spanned<f64>>) -> Option<u32> {
     let ratio = whole(percent?.get_ref() * 100.0);
@@ -332,6 +369,14 @@ fn devices(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Vec<DeviceS
             id: entry.id.get_ref().clone(),
             model: model.unwrap_or_else(|| entry.model.get_ref().clone()),
             fs: fs.or_else(|| text(&entry.fs)),
+            journal: entry.journal.as_ref().and_then(|entry| {
+                let table = entry.get_ref().table()?;
+                Some(journal(
+                    &table,
+                    column.preset.hz,
+                    *scenario.run.scale.get_ref(),
+                ))
+            }),
             wrap: text(&entry.wrap),
             rate_factor: entry
                 .rate_factor

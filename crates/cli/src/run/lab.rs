@@ -8,6 +8,7 @@ use workload::Stop;
 
 use super::assemble::{self, Seen, number, seconds};
 use super::cell::{Cell, JobKind};
+use super::journal::{self, Journals};
 use super::rig;
 use super::session::{self, JobFiles, Placed, RunError, Setup};
 use crate::outcome::{Outcome, TaskCpu};
@@ -27,7 +28,7 @@ pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunErr
         cpus: cell.cpus,
         hz: cell.hz,
         seed,
-        frames,
+        frames: journal::frames_with(cell, frames),
         costs: rig::costs(cell)?,
         record: record(cell),
     });
@@ -36,10 +37,11 @@ pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunErr
     let mut devices = Vec::with_capacity(cell.devices.len());
     let mut meters = Vec::with_capacity(cell.devices.len());
     let mut changes = Vec::new();
+    let mut journals = Journals::default();
     for (spec, prefilled) in cell.devices.iter().zip(&prefilled) {
         let built = rig::device(&lab, cell, spec, prefilled)?;
-        let info = built.device.info();
-        devices.push((lab.add_device(built.device), info));
+        let id = journals.add(&lab, cell, spec, built.device, prefilled)?;
+        devices.push((id, lab.env().device(id).info()));
         meters.push(built.meter);
         changes.extend(built.change);
     }
@@ -71,6 +73,7 @@ pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunErr
     outcome
         .counters
         .extend(Work::ALL.map(|work| (work.name(), number(lab.units(work)))));
+    outcome.counters.extend(journals.counters());
     outcome.trace_hash = lab.trace_hash();
     Ok(outcome)
 }

@@ -6,6 +6,7 @@
 
 mod assemble;
 mod cell;
+mod journal;
 mod lab;
 mod live;
 mod rig;

@@ -132,6 +132,7 @@ pub(super) fn run<E: Env>(
         let mut options = DeviceOptions::default();
         options.tunables.strict = spec.strict;
         options.tunables.max_ratio = spec.max_ratio;
+        options.tunables.initial = setup.cell.initial;
         let device = cache.add_device(task, *id, *info, options);
         devices.push(device.map_err(failed("adding a device"))?);
     }

@@ -21,6 +21,8 @@ const MEMORY_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
 const FILE_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
 /// Most tasks of one kind: each is a coroutine with a stack.
 const TASKS_MOST: u32 = 4096;
+/// The file system that has a journal in the lab.
+const JOURNALLED: &str = "ext4";
 /// Slowest and fastest device that has a rate.
 const RATE_LEAST_MIB: f64 = 1.0 / 256.0;
 const RATE_MOST_MIB: f64 = 65_536.0;
@@ -341,6 +343,7 @@ impl Checker {
         for device in &scenario.devices {
             self.rates(scenario, device);
             self.share(device.max_percent.as_ref());
+            self.journal(scenario, device);
         }
         if scenario.devices.is_empty() {
             self.list.push(Mistake::new(
@@ -383,8 +386,7 @@ impl Checker {
             .first()
             .is_some_and(|first| first.id == device.id);
         for model in core::iter::once(own.0).chain(models.filter(|_| first)) {
-            if let Err(problem) = catalogue::check_rate(model.get_ref(), !device.change.is_empty())
-            {
+            if let Err(problem) = catalogue::check_rate(model.get_ref()) {
                 self.list.push(
                     Mistake::new(
                         format!("the model `{}` does not take this", model.get_ref()),
@@ -392,7 +394,10 @@ impl Checker {
                         problem,
                     )
                     .also(rate.span(), "the rate")
-                    .help("use the model `null` with `rate_mib`; or `rate_factor` for this model"),
+                    .help(
+                        "use null, token_bucket or null_blk with `rate_mib`; or `rate_factor` for this \
+                         model",
+                    ),
                 );
             }
         }
@@ -427,6 +432,47 @@ impl Checker {
                 )
                 .help("add a change to a rate above zero: a run ends with a sync of all devices"),
             );
+        }
+    }
+
+    /// A device's journal: ext4's is the only one there is.
+    fn journal(&mut self, scenario: &Scenario, device: &DeviceEntry) {
+        let Some(entry) = &device.journal else {
+            return;
+        };
+        let Some(table) = entry.get_ref().table() else {
+            return;
+        };
+        let is_first = scenario
+            .devices
+            .first()
+            .is_some_and(|first| first.id.get_ref() == device.id.get_ref());
+        let rows = scenario.cases.iter().filter(|_| is_first);
+        let others = device
+            .fs
+            .iter()
+            .chain(rows.filter_map(|row| row.fs.as_ref()));
+        let wrong = others.clone().find(|fs| fs.get_ref() != JOURNALLED);
+        if device.fs.is_none() || wrong.is_some() {
+            let mut mistake = Mistake::new(
+                "a journal without its file system",
+                entry.span(),
+                "only ext4's is known",
+            );
+            if let Some(wrong) = wrong {
+                mistake = mistake.also(wrong.span(), "this one has none in the lab");
+            }
+            self.list
+                .push(mistake.help("add `fs = \"ext4\"` to the device, or leave `journal` out"));
+        }
+        if let Some(commit) = &table.commit_ms {
+            self.range("commit_ms", commit, 1.0, 3_600_000.0, " ms");
+        }
+        if let Some(size) = &table.size_mib {
+            self.range("size_mib", size, 0.25, 64.0, " MiB");
+        }
+        if let Some(bio) = &table.bio_mib {
+            self.range("bio_mib", bio, 1.0 / 256.0, 8.0, " MiB");
         }
     }
 

@@ -14,12 +14,14 @@
 
 mod check;
 mod diagnose;
+mod journal;
 mod overrides;
 mod parse;
 #[cfg(test)]
 mod tests;
 
 pub use diagnose::{Mistake, Mistakes, Source, choices, nearest};
+pub use journal::{JournalData, JournalEntry, JournalTable};
 pub use overrides::{Override, OverrideError};
 
 use std::collections::BTreeMap;
@@ -135,6 +137,9 @@ pub struct DeviceEntry {
     /// File system on it: allocation and CPU costs.
     #[serde(default)]
     pub fs: Option<Spanned<String>>,
+    /// Its file system's journal: commits, and writers held up by them. In the lab only.
+    #[serde(default)]
+    pub journal: Option<Spanned<JournalEntry>>,
     /// Wrappers: `slow:rate=16MB,latency=2ms`.
     #[serde(default)]
     pub wrap: Option<Spanned<String>>,
@@ -278,6 +283,28 @@ pub struct CaseEntry {
 }
 
 impl CaseEntry {
+    /// Whether two rows differ in nothing but models and names, which files do not have.
+    #[must_use]
+    pub fn is_same_live(&self, other: &Self) -> bool {
+        let number = |value: &Option<Spanned<f64>>| value.as_ref().map(|v| v.get_ref().to_bits());
+        let key = |row: &Self| {
+            (
+                row.count.as_ref().map(|count| *count.get_ref()),
+                [
+                    number(&row.file_mib),
+                    number(&row.rate_mib),
+                    number(&row.dirty_mib),
+                    number(&row.background_mib),
+                ],
+                row.tasks
+                    .iter()
+                    .map(|task| task.get_ref().clone())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        key(self) == key(other)
+    }
+
     /// A row that differs in nothing.
     #[must_use]
     pub fn plain(name: Spanned<String>) -> Self {
