@@ -30,12 +30,15 @@ use machine::Machine;
 use record::{Recording, Stream};
 use scenarios::Scenario;
 
+use crate::steps::{self, End};
 use crate::workspace::{Workspace, cargo, root};
-use crate::{Arguments, Result, steps};
+use crate::{Arguments, Result};
 
 /// Longest time for one guest, by the clock on the wall: ten times what the longest takes on an
 /// idle machine.
 const LIMIT_S: u64 = 20 * 60;
+/// The same for the short one of the tests.
+const SMOKE_MAX: Duration = Duration::from_secs(5 * 60);
 /// The writers' program is static, so that it needs nothing but the kernel.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const FLAGS: (&str, &str) = (
@@ -156,7 +159,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
     for scenario in &scenarios {
         record::replaceable(&out.join(&scenario.name))?;
     }
-    let workshop = Workshop::open(&base, &options)?;
+    let workshop = Workshop::open(&base, options.kernel.as_deref(), options.limit)?;
     for scenario in &scenarios {
         let recording = workshop.record(scenario)?;
         if options.twice {
@@ -181,6 +184,45 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
+/// A short guest from boot to tables: the step of `cargo xtask test`. It installs nothing, and is
+/// skipped where what it needs is not there.
+pub(crate) fn smoke() -> End {
+    let missing = kernel::missing();
+    if !missing.is_empty() {
+        return End::Skipped(format!(
+            "not there: {}; `cargo xtask guest one-dd` installs it",
+            missing.join(", ")
+        ));
+    }
+    let folder = match Workspace::load() {
+        Ok(workspace) => workspace.target.join("guest"),
+        Err(problem) => return End::Failed(problem),
+    };
+    if let Err(problem) = Kernel::fetch(&folder.join("kernels"), None) {
+        let why = problem.lines().next().unwrap_or_default();
+        return End::Skipped(format!("no kernel to boot: {why}"));
+    }
+    smoke_on(&folder).into()
+}
+
+fn smoke_on(folder: &Path) -> Result<()> {
+    let workshop = Workshop::open(folder, None, SMOKE_MAX)?;
+    let all = scenarios::all();
+    let found = all.into_iter().find(|scenario| scenario.name == "one-dd");
+    let mut scenario = found.ok_or("there is no one-dd")?;
+    scenario.set("seconds=4")?;
+    let recording = workshop.record(&scenario)?;
+    println!("{}: {}", scenario.name, recording.summary);
+    if recording.pauses == 0 {
+        return Err("a writer that is faster than its device was never paused".to_owned());
+    }
+    if recording.level_mib_max > f64::from(scenario.dirty) {
+        let (level, dirty) = (recording.level_mib_max, scenario.dirty);
+        return Err(format!("{level} MiB were dirty, over the limit of {dirty}"));
+    }
+    Ok(())
+}
+
 /// What all guests of a command share.
 struct Workshop {
     kernel: Kernel,
@@ -192,11 +234,11 @@ struct Workshop {
 }
 
 impl Workshop {
-    fn open(base: &Path, options: &Options) -> Result<Self> {
+    fn open(base: &Path, package: Option<&str>, limit: Duration) -> Result<Self> {
         kernel::provide()?;
         let cache = base.join("kernels");
         fs::create_dir_all(&cache).map_err(|error| format!("{}: {error}", cache.display()))?;
-        let kernel = Kernel::fetch(&cache, options.kernel.as_deref())?;
+        let kernel = Kernel::fetch(&cache, package)?;
         let programs = Programs {
             busybox: kernel::busybox(&cache)?,
             writer: build_writer(base)?,
@@ -211,7 +253,7 @@ impl Workshop {
             kernel,
             programs,
             folder,
-            limit: options.limit,
+            limit,
             stopped,
         })
     }

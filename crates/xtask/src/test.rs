@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::steps::{self, End, Steps};
 use crate::workspace::{Workspace, cargo, root};
-use crate::{Arguments, Result, campaign, lab, tidy};
+use crate::{Arguments, Result, campaign, guest, lab, tidy};
 
 /// Longest time for a step that builds; the whole stays below half an hour on two cores.
 const BUILD_MAX: Duration = Duration::from_secs(15 * 60);
@@ -25,7 +25,7 @@ const LOOM_PREEMPTIONS: &str = "3";
 
 type Step = (&'static str, fn() -> End);
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     ("format", || {
         cargo_step(&["fmt", "--all", "--check", "--", "-l"])
     }),
@@ -53,6 +53,7 @@ const STEPS: [Step; 11] = [
     ("miri", miri),
     ("faults", || campaign::faults(FAULT_SEEDS, BUILD_MAX).into()),
     ("experiments", || experiments().into()),
+    ("guest", guest::smoke),
     ("lab-twice", || lab::twice(&[], Some(TWICE_SCALE)).into()),
 ];
 

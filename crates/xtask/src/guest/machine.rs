@@ -121,7 +121,7 @@ impl Machine<'_> {
 
     fn console(&self) -> String {
         let bytes = fs::read(self.folder.join("console")).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
+        plain(&String::from_utf8_lossy(&bytes))
     }
 
     /// The problem, and the last that was heard.
@@ -139,6 +139,23 @@ impl Machine<'_> {
             last.join("\n")
         )
     }
+}
+
+/// A text without what moves the cursor: the firmware clears the screen, and ours is not its own.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    let mut chars = text.chars();
+    while let Some(one) = chars.next() {
+        if one == '\x1b' {
+            // A sequence is one character long, or ends with the first letter after a bracket.
+            if chars.next() == Some('[') {
+                chars.find(char::is_ascii_alphabetic);
+            }
+        } else if one == '\n' || !one.is_control() {
+            plain.push(one);
+        }
+    }
+    plain
 }
 
 /// The guest's memory; a file with two doors when a rate has to be changed (see `image`).
@@ -242,5 +259,17 @@ impl<'a> Progress<'a> {
             "{clear}{name}: {seconds} virtual seconds in {:.1} s",
             took.as_secs_f64()
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_firmwares_sequences_are_taken_out() {
+        let text = "\x1bc\x1b[?7l\x1b[2JBooting\r\nvirtual 5\r\n\x1b[0mend";
+        assert_eq!(plain(text), "Booting\nvirtual 5\nend");
+        assert_eq!(plain("half \x1b["), "half ");
     }
 }

@@ -62,6 +62,9 @@ const RATELIMIT: Event = Event {
     ],
 };
 
+/// Levels are averaged from this second on.
+const STEADY_FROM: f64 = 10.0;
+
 /// The trace's only line that is ours.
 const MARK: &str = "tidegate zero";
 
@@ -120,11 +123,15 @@ impl Stream {
 }
 
 /// A recording: the names of its files and what is in them.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Recording {
     files: BTreeMap<&'static str, String>,
     /// One line that says what was seen.
     pub(super) summary: String,
+    /// Pauses above 0.
+    pub(super) pauses: usize,
+    /// Most that was dirty or under writeback at once.
+    pub(super) level_mib_max: f64,
 }
 
 impl Recording {
@@ -142,7 +149,7 @@ impl Recording {
         let ratelimit = RATELIMIT.table(trace, &shift)?;
         let vmstat = samples(stream.file("vmstat")?, writes.zero)?;
         let device = samples(stream.file("device")?, writes.zero)?;
-        let summary = summary(scenario, &writes, &pauses, &vmstat)?;
+        let measures = measure(scenario, &writes, &pauses, &vmstat)?;
         let json = |value: &Value| format!("{value:#}\n");
         let files = BTreeMap::from([
             ("scenario.json", json(&described(scenario, hz, stream)?)),
@@ -153,7 +160,12 @@ impl Recording {
             ("vmstat.csv", vmstat),
             ("device.csv", device),
         ]);
-        Ok(Self { files, summary })
+        Ok(Self {
+            files,
+            summary: measures.line,
+            pauses: measures.pauses,
+            level_mib_max: measures.level_mib_max,
+        })
     }
 
     /// The first file in which two recordings differ.
@@ -496,27 +508,36 @@ fn facts(stream: &Stream, writes: &Writes) -> Result<Value> {
     Ok(json!(facts))
 }
 
+/// What was seen, in numbers.
+struct Measures {
+    line: String,
+    pauses: usize,
+    level_mib_max: f64,
+}
+
 /// Throughput, level and pauses, as comparisons measure them.
-fn summary(scenario: &Scenario, writes: &Writes, pauses: &str, vmstat: &str) -> Result<String> {
+fn measure(scenario: &Scenario, writes: &Writes, pauses: &str, vmstat: &str) -> Result<Measures> {
     let bytes: u64 = writes.rows.iter().map(|row| row[3]).sum();
     let longest = writes.rows.iter().map(|row| row[2]).max().unwrap_or(0);
     let number = |field: Option<&str>| -> Result<f64> {
         let parsed = field.and_then(|field| field.parse().ok());
         parsed.ok_or_else(|| "a table that is not one of numbers".to_owned())
     };
-    let (mut pages, mut samples) = (0.0, 0.0);
+    let mib = |bytes: f64| bytes / f64::from(1 << 20);
+    let (mut sum, mut samples, mut level_mib_max) = (0.0, 0.0, 0.0);
     for line in vmstat.lines().skip(1) {
         let mut fields = line.split(',');
-        if number(fields.next())? >= 10.0 {
-            pages += number(fields.next())? + number(fields.next())?;
+        let t = number(fields.next())?;
+        let level = mib(4096.0 * (number(fields.next())? + number(fields.next())?));
+        level_mib_max = f64::max(level_mib_max, level);
+        if t >= STEADY_FROM {
+            sum += level;
             samples += 1.0;
         }
     }
-    let at = 3 + PAUSES
-        .columns
-        .iter()
-        .take_while(|name| **name != "pause")
-        .count();
+    let before = PAUSES.columns.iter().take_while(|name| **name != "pause");
+    // The columns of an event follow t, writer and bdi.
+    let at = 3 + before.count();
     let mut lengths = Vec::new();
     for line in pauses.lines().skip(1) {
         lengths.push(number(line.split(',').nth(at))?);
@@ -524,15 +545,23 @@ fn summary(scenario: &Scenario, writes: &Writes, pauses: &str, vmstat: &str) -> 
     lengths.retain(|pause| *pause > 0.0);
     lengths.sort_by(f64::total_cmp);
     let median = lengths.get(lengths.len() / 2).copied().unwrap_or(0.0);
-    let mib = |bytes: f64| bytes / f64::from(1 << 20);
     #[expect(clippy::cast_precision_loss, reason = "bytes of a minute fit")]
     let rate = mib(bytes as f64) / f64::from(scenario.seconds);
-    Ok(format!(
-        "{rate:.2} MiB/s, dirty + writeback {:.1} MiB, {} pauses of {median} ms (median), longest write {} ms",
-        mib(pages / f64::max(samples, 1.0) * 4096.0),
+    let level = if samples > 0.0 {
+        format!("{:.1} MiB", sum / samples)
+    } else {
+        "not steady".to_owned()
+    };
+    let line = format!(
+        "{rate:.2} MiB/s, dirty + writeback {level}, {} pauses of {median} ms (median), longest write {} ms",
         lengths.len(),
         longest / 1_000_000,
-    ))
+    );
+    Ok(Measures {
+        line,
+        pauses: lengths.len(),
+        level_mib_max,
+    })
 }
 
 #[cfg(test)]
