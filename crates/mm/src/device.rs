@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use env::{Context, DeviceId, DeviceInfo, Env, IoError, Lock, LockClass, WaitQueue};
-use policy::dirty::DeviceIndex;
+use policy::dirty::{DeviceIndex, Domain};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
 use crate::cache::sub;
@@ -120,6 +120,12 @@ impl<E: Env> DeviceState<E> {
             flush_failures: AtomicU64::new(0),
             _env: PhantomData,
         }
+    }
+
+    /// Copies what the law has measured of the device.
+    pub(crate) fn note_pace(&self, domain: &Domain) {
+        self.bandwidth
+            .store(domain.bandwidth(self.index).0, Ordering::Relaxed);
     }
 
     /// Wakes the flusher for background writeback if it is idle.

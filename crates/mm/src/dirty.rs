@@ -77,9 +77,7 @@ fn balance_dirty_pages<E: Env>(
         let (verdict, trace) = {
             let mut domain = cache.domain.lock(task);
             let answer = episode.decide(now, &mut domain, &mut writer.state, &counts);
-            device
-                .bandwidth
-                .store(domain.bandwidth(device.index).0, Ordering::Relaxed);
+            device.note_pace(&domain);
             answer
         };
         let (why, done) = match verdict {

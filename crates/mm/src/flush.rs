@@ -261,9 +261,7 @@ fn may_go_on<E: Env>(
     let (over, limits) = {
         let mut domain = cache.domain.lock(task);
         domain.update(now, device.index, &counts);
-        device
-            .bandwidth
-            .store(domain.bandwidth(device.index).0, Ordering::Relaxed);
+        device.note_pace(&domain);
         (
             domain.over_background(device.index, &counts),
             domain.limits(counts.dirtyable),

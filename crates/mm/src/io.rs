@@ -12,6 +12,7 @@ use env::{
     Lock, LockClass, ObjectId, Task, TaskId, WaitQueue, Wakeup,
 };
 use frames::{Flags, FrameId, Tag};
+use policy::dirty::Completion;
 use policy::units::{Bytes, Instant, PAGE_SHIFT, Pages};
 
 use crate::Error;
@@ -138,15 +139,19 @@ impl<E: Env> Mapping<E> {
         }
         let first = first_page(&request);
         let redirtied = self.end_writeback(cache, context, first, &request.frames, &result);
+        let last = device.writeback.fetch_sub(pages, Ordering::Relaxed) == pages;
         match result {
             Ok(()) => {
                 add(&cache.totals.written, pages);
                 add(&device.written, pages);
                 device.on_write_done(context);
-                cache
-                    .domain
-                    .lock(context)
-                    .on_written(now, device.index, Pages(pages));
+                let done = Completion {
+                    pages: Pages(pages),
+                    submitted: request.submitted,
+                    last,
+                };
+                let mut domain = cache.domain.lock(context);
+                domain.on_written(now, device.index, &done);
             }
             Err(_) => {
                 // The others were written over meanwhile: a newer version is dirty already.
@@ -160,7 +165,6 @@ impl<E: Env> Mapping<E> {
             }
         }
         sub(&cache.totals.writeback, pages);
-        sub(&device.writeback, pages);
         if !request.moved {
             device.leave_flight(request.pages());
         }

@@ -42,7 +42,7 @@ impl Options {
             frames,
             populate: Populate::AsUsed,
             dirty: Tunables {
-                law: Law::RateBased,
+                law: Law::TIDEGATE,
                 hz: 1000,
                 cpus,
                 memory: Pages(u64::from(frames)),

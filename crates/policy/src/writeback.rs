@@ -21,8 +21,8 @@
 //! ```
 //!
 //! Invariants
-//!   1. A request is never larger than `request_max`, nor, except at `request_max`, smaller than 128 KiB.
-//!   2. With nothing in flight a request may always go, however slow the device is.
+//!   1. A request is never larger than `request_max`, nor, except at `request_max`, smaller than 64 KiB.
+//!   2. Two requests may always be in flight, however slow the device is: it never runs dry.
 //!   3. A slice is never empty while pages are left.
 //!
 //! Source: mechanisms 6.2 (Linux 6.12 fs/fs-writeback.c, writeback_chunk_size(); 2.6.36 the same
@@ -40,8 +40,10 @@ use crate::units::{Nanos, Pages, PagesPerSec};
 const SLICE_UNIT_PAGES: u64 = 1024;
 /// A slice is at most this share of the dirty limit (`DIRTY_SCOPE`).
 const DIRTY_SCOPE: u64 = 8;
-/// The smallest request worth sending while more pages are at hand: 128 KiB.
-const REQUEST_MIN: Pages = Pages(32);
+/// The smallest request worth sending while more pages are at hand: 64 KiB.
+const REQUEST_MIN: Pages = Pages(16);
+/// Requests that may be in flight in any case.
+const REQUESTS_ALWAYS: u32 = 2;
 /// A request takes at most this share of the flight bound.
 const REQUESTS_PER_FLIGHT: u64 = 2;
 
@@ -149,7 +151,7 @@ impl FlushTunables {
     }
 
     /// Pages of one request, so that a single request does not occupy the device for longer than a
-    /// share of the flight bound; at least 128 KiB, at most `request_max`.
+    /// share of the flight bound; at least 64 KiB, at most `request_max`.
     ///
     /// Under a bound by time: half of what the device writes in it, rounded down to a power of two.
     /// Under Linux: no more than the device takes in one.
@@ -189,7 +191,7 @@ impl FlushTunables {
             }
             Flight::DeviceTime(bound) => {
                 let pages = flight.pages.saturating_add(flight.next);
-                flight.requests == 0 || pages <= flight.bandwidth.pages_in(bound)
+                flight.requests < REQUESTS_ALWAYS || pages <= flight.bandwidth.pages_in(bound)
             }
         }
     }
@@ -296,8 +298,9 @@ mod tests {
         let flush = FlushTunables::tidegate();
         // MiB/s of the device, pages of a request: 20 ms of it.
         let table = [
-            (0, 32),
-            (1, 32),
+            (0, 16),
+            (1, 16),
+            (4, 16),
             (8, 32),
             (16, 64),
             (32, 128),
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flight_is_bounded_by_time_and_one_request_always_goes() {
+    fn the_flight_is_bounded_by_time_and_two_requests_always_go() {
         let flush = FlushTunables::tidegate();
         let bandwidth = PagesPerSec(4096); // 40 ms are 163 pages.
         let may = |requests, pages, next| {
@@ -343,11 +346,11 @@ mod tests {
         };
         assert!(may(0, 0, 256));
         assert!(may(1, 64, 64));
-        assert!(may(1, 99, 64));
-        assert!(!may(1, 100, 64));
+        assert!(may(2, 99, 64));
+        assert!(!may(2, 100, 64));
         let hung = PagesPerSec(0);
-        assert!(flush.may_submit(&flight(hung, 0, 0, 32), false));
-        assert!(!flush.may_submit(&flight(hung, 1, u64::MAX, u64::MAX), false));
+        assert!(flush.may_submit(&flight(hung, 1, 32, 32), false));
+        assert!(!flush.may_submit(&flight(hung, 2, u64::MAX, u64::MAX), false));
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Default for Builder {
             memory: 256 << 20,
             whole_process: false,
             prefault: false,
-            law: Law::RateBased,
+            law: Law::TIDEGATE,
             dirty: Threshold::Percent(20),
             background: Threshold::Percent(10),
             readahead: None,

@@ -291,7 +291,7 @@ fn pauses(law: Law, events: &[Seen], origin: Instant) -> Vec<Pause> {
 fn printed_pause(law: Law, trace: &BalanceTrace) -> Nanos {
     match law {
         Law::ForegroundWriteback => trace.paused,
-        Law::SoftRegion { .. } | Law::RateBased => trace.pause,
+        Law::SoftRegion { .. } | Law::RateBased | Law::Tidegate { .. } => trace.pause,
     }
 }
 

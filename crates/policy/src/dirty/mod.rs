@@ -27,6 +27,7 @@
 //! | Linux 2.6.36 | writes pages itself, sleeps in growing naps | `foreground` |
 //! | paper p1 | sleeps once, in proportion to what it dirtied and to the room left | `soft_region` |
 //! | Linux 6.12 | sleeps so as to keep to a rate found by measurement | `rate_based` |
+//! | Tidegate | sleeps off what it owes at its fair rate | `tidegate` |
 //!
 //! They are made of: `limits`, `proportion` (shares), `bandwidth` (estimates), `position` (level to
 //! factor), `ratelimit` (base rate), `pause` (rate to sleep), `shares` (what both older laws have in
@@ -58,12 +59,14 @@ mod soft_region;
 #[cfg(test)]
 mod tests;
 mod ticks;
+mod tidegate;
 
 use self::proportion::Share;
 use self::rate_based::RateBased;
 use self::shares::Shares;
 use self::soft_region::SoftRegion;
 use self::ticks::{TickRate, Ticks};
+use self::tidegate::Tidegate;
 use crate::units::{Instant, Nanos, Pages, PagesPerSec};
 
 /// Index of a device within a `Domain`.
@@ -82,6 +85,30 @@ pub enum Law {
     },
     /// Linux 6.12: rate-based (5.5, 5.6).
     RateBased,
+    /// Tidegate's own: each writer owes time at its fair rate (module `tidegate`).
+    Tidegate {
+        /// No device holds more than it writes in this time.
+        hold: Nanos,
+    },
+}
+
+impl Law {
+    /// Tidegate's own law as it is shipped: no device holds more than it writes in 30 s, the age at
+    /// which data is written in any case (`dirty_expire_centisecs`).
+    pub const TIDEGATE: Self = Self::Tidegate {
+        hold: Nanos::secs(30),
+    };
+}
+
+/// A write that a device completed.
+#[derive(Clone, Copy, Debug)]
+pub struct Completion {
+    /// How much.
+    pub pages: Pages,
+    /// When it was given to the device.
+    pub submitted: Instant,
+    /// No other write is under way on the device.
+    pub last: bool,
 }
 
 /// Tunables of a domain, under the meaning of the kernel's `vm.*`.
@@ -251,6 +278,7 @@ enum Engine {
     Foreground(Shares),
     SoftRegion(SoftRegion),
     RateBased(RateBased),
+    Tidegate(Tidegate),
 }
 
 /// Everything the law remembers of one writer.
@@ -262,6 +290,7 @@ enum Writer {
     /// Laws that count by events: its part of recent dirtying.
     Share(Share),
     RateBased(rate_based::Writer),
+    Tidegate(tidegate::Writer),
 }
 
 /// One stay of a writer in `balance_dirty_pages`.
@@ -275,6 +304,7 @@ enum Stay {
     Foreground(foreground::Stay),
     SoftRegion(soft_region::Stay),
     RateBased(rate_based::Stay),
+    Tidegate(tidegate::Stay),
 }
 
 impl WriterState {
@@ -283,7 +313,9 @@ impl WriterState {
     fn share(&mut self) -> &mut Share {
         match &mut self.0 {
             Writer::Share(share) => share,
-            Writer::RateBased(_) => panic!("the writer belongs to a domain of another law"),
+            Writer::RateBased(_) | Writer::Tidegate(_) => {
+                panic!("the writer belongs to a domain of another law")
+            }
         }
     }
 
@@ -292,7 +324,20 @@ impl WriterState {
     fn rate_based(&mut self) -> &mut rate_based::Writer {
         match &mut self.0 {
             Writer::RateBased(writer) => writer,
-            Writer::Share(_) => panic!("the writer belongs to a domain of another law"),
+            Writer::Share(_) | Writer::Tidegate(_) => {
+                panic!("the writer belongs to a domain of another law")
+            }
+        }
+    }
+
+    /// # Panics
+    /// When the writer belongs to a domain of another law.
+    fn tidegate(&mut self) -> &mut tidegate::Writer {
+        match &mut self.0 {
+            Writer::Tidegate(writer) => writer,
+            Writer::Share(_) | Writer::RateBased(_) => {
+                panic!("the writer belongs to a domain of another law")
+            }
         }
     }
 }
@@ -311,6 +356,7 @@ impl Domain {
                 Engine::SoftRegion(SoftRegion::new(shares, measured, devices))
             }
             Law::RateBased => Engine::RateBased(RateBased::new(&tunables, devices)),
+            Law::Tidegate { hold } => Engine::Tidegate(Tidegate::new(&tunables, hold, devices)),
         };
         Self {
             rate: TickRate::new(tunables.hz),
@@ -342,6 +388,7 @@ impl Domain {
                 law.on_device_added(now);
             }
             Engine::RateBased(law) => law.add_device(now, tunables),
+            Engine::Tidegate(law) => law.add_device(tunables),
         }
         DeviceIndex(index)
     }
@@ -351,6 +398,7 @@ impl Domain {
         WriterState(match self.engine {
             Engine::Foreground(_) | Engine::SoftRegion(_) => Writer::Share(Share::default()),
             Engine::RateBased(_) => Writer::RateBased(rate_based::Writer::new()),
+            Engine::Tidegate(_) => Writer::Tidegate(tidegate::Writer::new()),
         })
     }
 
@@ -363,6 +411,7 @@ impl Domain {
             // What it dirtied is on its CPU's counter already.
             Engine::Foreground(_) | Engine::SoftRegion(_) => {}
             Engine::RateBased(law) => law.remove_writer(writer.rate_based(), cpu),
+            Engine::Tidegate(law) => law.remove_writer(writer.tidegate()),
         }
     }
 
@@ -377,7 +426,8 @@ impl Domain {
             (Engine::Foreground(shares), _) => shares.budget(device, cpu),
             (Engine::SoftRegion(law), _) => law.shares.budget(device, cpu),
             (Engine::RateBased(law), Writer::RateBased(writer)) => law.budget(writer, device, cpu),
-            (Engine::RateBased(_), Writer::Share(_)) => {
+            (Engine::Tidegate(law), Writer::Tidegate(writer)) => law.budget(writer, device),
+            (Engine::RateBased(_) | Engine::Tidegate(_), _) => {
                 panic!("the writer belongs to a domain of another law")
             }
         }
@@ -405,11 +455,13 @@ impl Domain {
             }
             Engine::SoftRegion(law) => law.shares.on_dirtied(writer.share(), device, cpu, pages),
             Engine::RateBased(law) => law.on_dirtied(writer.rate_based(), device, cpu, pages),
+            Engine::Tidegate(law) => law.on_dirtied(writer.tidegate(), device, pages),
         }
     }
 
     /// Writeback of `pages` ended (proportions count it).
-    pub fn on_written(&mut self, now: Instant, device: DeviceIndex, pages: Pages) {
+    pub fn on_written(&mut self, now: Instant, device: DeviceIndex, done: &Completion) {
+        let (at, pages) = (now, done.pages);
         let now = self.rate.tick_at(now);
         match &mut self.engine {
             Engine::Foreground(shares) => shares.on_written(now, device, pages),
@@ -418,6 +470,7 @@ impl Domain {
                 law.on_written(now, device);
             }
             Engine::RateBased(law) => law.on_written(now, device, pages),
+            Engine::Tidegate(law) => law.on_written(device, at, done),
         }
     }
 
@@ -426,6 +479,7 @@ impl Domain {
     /// Once per slice is often enough, and once before the first request after a device was idle,
     /// with the counts of that moment: idle time is then not taken for slowness.
     pub fn update(&mut self, now: Instant, device: DeviceIndex, counts: &Counts) {
+        let at = now;
         let now = self.rate.tick_at(now);
         match &mut self.engine {
             Engine::Foreground(shares) => shares.update(now, device, counts),
@@ -434,6 +488,7 @@ impl Domain {
                 law.update(now, device, counts);
             }
             Engine::RateBased(law) => law.update(now, device, counts),
+            Engine::Tidegate(law) => law.update(device, at, counts),
         }
     }
 
@@ -444,6 +499,7 @@ impl Domain {
             Engine::Foreground(shares) => shares.limits(dirtyable),
             Engine::SoftRegion(law) => law.shares.limits(dirtyable),
             Engine::RateBased(law) => law.limits(dirtyable),
+            Engine::Tidegate(law) => law.limits(dirtyable),
         }
     }
 
@@ -454,6 +510,7 @@ impl Domain {
             Engine::Foreground(shares) => shares.over_background(counts),
             Engine::SoftRegion(law) => law.shares.over_background(counts),
             Engine::RateBased(law) => law.over_background(device, counts),
+            Engine::Tidegate(law) => law.over_background(device, counts),
         }
     }
 
@@ -468,6 +525,7 @@ impl Domain {
                 .measured(device)
                 .unwrap_or_else(|| law.shares.bandwidth(device)),
             Engine::RateBased(law) => law.bandwidth(device),
+            Engine::Tidegate(law) => law.bandwidth(device),
         }
     }
 
@@ -479,6 +537,7 @@ impl Domain {
             Engine::Foreground(shares) => shares.device_limit(device, limit),
             Engine::SoftRegion(law) => law.shares.device_limit(device, limit),
             Engine::RateBased(law) => law.device_limit(device, limit),
+            Engine::Tidegate(law) => law.device_limit(device, counts),
         }
     }
 
@@ -489,6 +548,7 @@ impl Domain {
             Engine::Foreground(_) => Stay::Foreground(foreground::Stay::new(pages)),
             Engine::SoftRegion(_) => Stay::SoftRegion(soft_region::Stay::new(pages)),
             Engine::RateBased(_) => Stay::RateBased(rate_based::Stay::new(pages)),
+            Engine::Tidegate(_) => Stay::Tidegate(tidegate::Stay::new(pages)),
         };
         Episode {
             device,
@@ -510,6 +570,7 @@ impl Episode {
         writer: &mut WriterState,
         counts: &Counts,
     ) -> (Verdict, BalanceTrace) {
+        let at = now;
         let now: Ticks = domain.rate.tick_at(now);
         let (verdict, mut trace) = match (&mut domain.engine, &mut self.stay) {
             (Engine::Foreground(shares), Stay::Foreground(stay)) => {
@@ -521,7 +582,16 @@ impl Episode {
             (Engine::RateBased(law), Stay::RateBased(stay)) => {
                 law.decide(stay, writer.rate_based(), self.device, now, counts)
             }
-            (Engine::Foreground(_) | Engine::SoftRegion(_) | Engine::RateBased(_), _) => {
+            (Engine::Tidegate(law), Stay::Tidegate(stay)) => {
+                law.decide(stay, writer.tidegate(), self.device, at, counts)
+            }
+            (
+                Engine::Foreground(_)
+                | Engine::SoftRegion(_)
+                | Engine::RateBased(_)
+                | Engine::Tidegate(_),
+                _,
+            ) => {
                 panic!("the stay belongs to a domain of another law")
             }
         };
@@ -539,7 +609,7 @@ impl Episode {
     pub fn wrote(&mut self, pages: Pages) {
         match &mut self.stay {
             Stay::Foreground(stay) => stay.wrote(pages),
-            Stay::SoftRegion(_) | Stay::RateBased(_) => {
+            Stay::SoftRegion(_) | Stay::RateBased(_) | Stay::Tidegate(_) => {
                 panic!("wrote() answers WriteYourself only")
             }
         }

@@ -15,12 +15,22 @@ const PLAIN: DeviceTunables = DeviceTunables {
     initial: InitialBandwidth::Assumed,
 };
 
-const LAWS: [Law; 4] = [
+const LAWS: [Law; 5] = [
     Law::ForegroundWriteback,
     Law::SoftRegion { measured: false },
     Law::SoftRegion { measured: true },
     Law::RateBased,
+    Law::TIDEGATE,
 ];
+
+/// A write of that many pages, of which only the end is told.
+fn written(pages: u64) -> Completion {
+    Completion {
+        pages: Pages(pages),
+        submitted: Instant::ZERO,
+        last: true,
+    }
+}
 
 /// Limits of 200000 and 100000 pages, one device.
 fn tunables(law: Law, hz: u32) -> Tunables {
@@ -55,7 +65,9 @@ impl Bench {
     /// Under the older laws all of the limit belongs to the device only after it has written.
     fn seasoned(tunables: Tunables) -> Self {
         let mut bench = Self::new(tunables);
-        bench.domain.on_written(Instant(0), DEVICE, Pages(1 << 24));
+        bench
+            .domain
+            .on_written(Instant(0), DEVICE, &written(1 << 24));
         bench
     }
 
@@ -385,7 +397,7 @@ fn a_strict_device_is_held_by_its_own_limit_far_from_the_global_one() {
     };
     domain.add_device(Instant(0), strict);
     for second in 0..200 {
-        domain.on_written(Instant(second * 10_000_000), DEVICE, Pages(100));
+        domain.on_written(Instant(second * 10_000_000), DEVICE, &written(100));
     }
     let limit = domain.device_limit(DEVICE, &counts(0, 0));
     assert_eq!(limit, Pages(2000));
@@ -420,7 +432,7 @@ fn the_background_limit_starts_the_flusher() {
     bench.domain.add_device(Instant(0), PLAIN);
     bench
         .domain
-        .on_written(Instant(0), DeviceIndex(1), Pages(5000));
+        .on_written(Instant(0), DeviceIndex(1), &written(5000));
     assert!(bench.domain.over_background(DEVICE, &counts(1, 0)));
     assert!(!bench.domain.over_background(DeviceIndex(1), &counts(1, 0)));
 }
@@ -484,7 +496,7 @@ fn exercise(bench: &mut Bench, step: u64, dirty: u64, writeback: u64, other: u64
         flusher_running: step.is_multiple_of(2),
     };
     domain.on_dirtied(now, writer, DEVICE, 1, Pages(dirty));
-    domain.on_written(now, DEVICE, Pages(writeback));
+    domain.on_written(now, DEVICE, &written(writeback));
     domain.update(now, DEVICE, &counts);
     let _ = domain.over_background(DEVICE, &counts);
     assert!(domain.budget(writer, DEVICE, 0) >= Pages(1));

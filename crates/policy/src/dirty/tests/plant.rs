@@ -25,6 +25,8 @@ pub(super) struct Disk {
     updated: Instant,
     /// Pages times nanoseconds per second that the device has worked beyond its last completion.
     credit: u64,
+    /// When it was last given work while it had none.
+    began: Instant,
 }
 
 impl Disk {
@@ -39,6 +41,7 @@ impl Disk {
             flusher_running: false,
             updated: Instant(0),
             credit: 0,
+            began: Instant(0),
         }
     }
 
@@ -58,10 +61,13 @@ impl Disk {
         pages
     }
 
-    fn submit(&mut self, most: u64) -> u64 {
+    fn submit(&mut self, now: Instant, most: u64) -> u64 {
         let pages = most
             .min(self.dirty)
             .min(self.flight.saturating_sub(self.writeback));
+        if self.writeback == 0 {
+            self.began = now;
+        }
         self.dirty -= pages;
         self.writeback += pages;
         pages
@@ -171,7 +177,12 @@ impl Plant {
         let pages = self.disks[device].complete();
         if pages > 0 {
             let index = DeviceIndex(u16::try_from(device).expect("few devices"));
-            self.domain.on_written(self.now, index, Pages(pages));
+            let done = Completion {
+                pages: Pages(pages),
+                submitted: self.disks[device].began,
+                last: self.disks[device].writeback == 0,
+            };
+            self.domain.on_written(self.now, index, &done);
         }
     }
 
@@ -189,7 +200,7 @@ impl Plant {
             self.disks[device].updated = self.now;
             self.domain.update(self.now, index, &counts);
         }
-        self.disks[device].submit(u64::MAX);
+        self.disks[device].submit(self.now, u64::MAX);
     }
 
     fn writer_step(&mut self, number: usize) {
@@ -260,7 +271,7 @@ impl Plant {
                     return false;
                 }
                 Verdict::WriteYourself { pages } => {
-                    let pages = self.disks[device].submit(pages.0);
+                    let pages = self.disks[device].submit(self.now, pages.0);
                     stay.wrote(Pages(pages));
                 }
             }

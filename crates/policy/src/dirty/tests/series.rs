@@ -454,3 +454,169 @@ fn foreground_pauses_are_long_and_irregular() {
     assert!(zeros > 0 && zeros < writer.calls.len());
     recorder.compare("foreground_one_writer");
 }
+
+/// Coefficient of variation of one writer's pauses, in per cent.
+fn variation(writer: &super::plant::Writer) -> u64 {
+    let micros: Vec<_> = writer
+        .pauses
+        .iter()
+        .map(|(_, pause)| pause.0 / 1000)
+        .collect();
+    let count = micros.len() as u64;
+    let mean = micros.iter().sum::<u64>() / count;
+    let squares = micros
+        .iter()
+        .map(|us| us.abs_diff(mean).pow(2))
+        .sum::<u64>();
+    (squares / count).isqrt() * 100 / mean
+}
+
+fn assert_pauses_in_bounds(plant: &Plant) {
+    for (_, pause) in plant.writers.iter().flat_map(|writer| &writer.pauses) {
+        assert!(
+            (Nanos::millis(5)..=Nanos::millis(200)).contains(pause),
+            "{pause:?}"
+        );
+    }
+}
+
+#[test]
+fn tidegate_writers_are_steady_and_equal() {
+    for rate in [4, 16, 64] {
+        for writers in [1, 2, 4, 16] {
+            let mut plant = one_disk(small(Law::TIDEGATE, 1000), 1 << 22, rate * MIB, 256);
+            for _ in 0..writers {
+                plant.writer(0, GREEDY, Nanos::ZERO);
+            }
+            let mut recorder = Recorder::new(plant, 1);
+            recorder.run(20);
+            recorder.settle();
+            let level = mean_level(&mut recorder, 0, 20);
+            assert_within(level, 56 * MIB, 10, "level");
+            for writer in &recorder.plant.writers {
+                assert_within(writer.dirtied / 20, rate * MIB / writers, 3, "share");
+                let variation = variation(writer);
+                assert!(
+                    variation <= 15,
+                    "{variation} % at {rate} MiB/s, {writers} writers"
+                );
+            }
+            assert_pauses_in_bounds(&recorder.plant);
+            if rate == 16 {
+                recorder.compare(&format!("tidegate_{writers}_writers"));
+            }
+        }
+    }
+}
+
+#[test]
+fn tidegate_a_newcomer_has_its_share_after_two_seconds() {
+    let mut plant = one_disk(small(Law::TIDEGATE, 1000), 1 << 22, 16 * MIB, 256);
+    plant.writer(0, GREEDY, Nanos::ZERO);
+    plant.writer(0, GREEDY, Nanos::secs(15));
+    let mut recorder = Recorder::new(plant, 1);
+    recorder.run(17);
+    recorder.settle();
+    recorder.run(4);
+    for writer in &recorder.plant.writers {
+        assert_within(writer.dirtied / 4, 8 * MIB, 3, "share of a writer");
+    }
+    recorder.compare("tidegate_newcomer");
+}
+
+#[test]
+fn tidegate_a_light_writer_never_pauses() {
+    let mut plant = one_disk(small(Law::TIDEGATE, 1000), 1 << 22, 16 * MIB, 256);
+    for _ in 0..4 {
+        plant.writer(0, GREEDY, Nanos::ZERO);
+    }
+    plant.writer(0, 100, Nanos::ZERO);
+    let mut recorder = Recorder::new(plant, 1);
+    recorder.run(60);
+    let light = &recorder.plant.writers[4];
+    assert_within(light.dirtied / 60, 100, 2, "a light writer's rate");
+    assert!(light.pauses.is_empty(), "{:?}", light.pauses);
+    recorder.compare("tidegate_heavy_and_light");
+}
+
+#[test]
+fn tidegate_follows_a_device_that_slows_down() {
+    let mut plant = one_disk(small(Law::TIDEGATE, 1000), 1 << 22, 32 * MIB, 256);
+    plant.writer(0, GREEDY, Nanos::ZERO);
+    let mut recorder = Recorder::new(plant, 1);
+    recorder.run(20);
+    recorder.settle();
+    recorder.plant.disks[0].rate = 8 * MIB;
+    for _ in 0..20 {
+        recorder.run(1);
+        assert!(level(&recorder.plant, 0) <= 64 * MIB);
+    }
+    let writer = &recorder.plant.writers[0];
+    assert_within(writer.dirtied / 20, 8 * MIB, 12, "throughput");
+    assert_pauses_in_bounds(&recorder.plant);
+    recorder.compare("tidegate_rate_drop");
+}
+
+#[test]
+fn tidegate_a_slow_neighbour_does_not_stop_a_fast_device() {
+    let disks = vec![
+        (Disk::new(48 * MIB, 512), PLAIN),
+        (Disk::new(4 * MIB, 512), PLAIN),
+    ];
+    let mut plant = Plant::new(small(Law::TIDEGATE, 1000), 1 << 22, disks);
+    plant.writer(1, GREEDY, Nanos::ZERO);
+    plant.writer(0, GREEDY, Nanos::secs(20));
+    let mut recorder = Recorder::new(plant, 1);
+    recorder.run(22);
+    recorder.settle();
+    recorder.run(40);
+    let (slow, fast) = (&recorder.plant.writers[0], &recorder.plant.writers[1]);
+    assert_within(fast.dirtied / 40, 48 * MIB, 3, "the fast one");
+    // It gives back what it held while it was alone, and no faster than that.
+    assert!(slow.dirtied / 40 >= 3 * MIB, "{}", slow.dirtied / 40);
+    assert_pauses_in_bounds(&recorder.plant);
+    recorder.compare("tidegate_fast_and_slow");
+}
+
+#[test]
+fn tidegate_a_dead_neighbour_takes_only_its_own_writers_with_it() {
+    let disks = vec![
+        (Disk::new(16 * MIB, 256), PLAIN),
+        (Disk::new(16 * MIB, 256), PLAIN),
+    ];
+    let mut plant = Plant::new(small(Law::TIDEGATE, 1000), 1 << 22, disks);
+    plant.writer(0, GREEDY, Nanos::ZERO);
+    let mut recorder = Recorder::new(plant, 1);
+    recorder.run(10);
+    let before = level(&recorder.plant, 0);
+    recorder.plant.disks[0].rate = 0;
+    recorder.run(5);
+    assert!(level(&recorder.plant, 0) <= before + 4 * MIB);
+    recorder.settle();
+    recorder.plant.writer(1, GREEDY, Nanos::ZERO);
+    recorder.before.push(0);
+    recorder.run(20);
+    let dead = &recorder.plant.writers[0];
+    assert_eq!((dead.dirtied, dead.unnamed), (0, 0));
+    let healthy = &recorder.plant.writers[1];
+    assert!(healthy.dirtied / 20 >= 16 * MIB, "{}", healthy.dirtied / 20);
+    assert!(level(&recorder.plant, 0) + level(&recorder.plant, 1) <= 64 * MIB);
+    recorder.plant.disks[0].rate = 16 * MIB;
+    recorder.run(10);
+    recorder.settle();
+    recorder.run(10);
+    for writer in &recorder.plant.writers {
+        assert_within(writer.dirtied / 10, 16 * MIB, 10, "after its return");
+    }
+    recorder.compare("tidegate_dead_neighbour");
+}
+
+#[test]
+fn tidegate_a_burst_that_fits_is_not_paced() {
+    let mut plant = one_disk(small(Law::TIDEGATE, 1000), 1 << 22, 16 * MIB, 256);
+    plant.writer(0, GREEDY, Nanos::ZERO);
+    plant.run(Nanos::millis(40));
+    let writer = &plant.writers[0];
+    assert!(writer.dirtied >= 40 * MIB, "{}", writer.dirtied);
+    assert!(writer.pauses.is_empty());
+}

@@ -1,0 +1,341 @@
+//! What a device can take: its rate, and whether it is at work at all.
+//!
+//! A device tells of itself by its completions only. Between two of them, as long as it has work,
+//! lies time that those pages took; a rate is pages over such time. It is measured in *laps* of at
+//! least `LAP` and `LAP_COMPLETIONS`:
+//!
+//! ```text
+//!   lap 1   lap 2   lap 3 ...        rate
+//!   one lap beside the rate          moves by lap / TAU: noise is averaged away
+//!   two in a row, both > 1/4 beside  is set to their mean: the device has changed
+//! ```
+//!
+//! A device that stops completes nothing, and so says nothing; its silence does. What it may be
+//! given sinks with the time since its last completion, and after `SILENCE_STALL` such gaps as it
+//! usually leaves (and `STALL_MIN`) it *makes no progress*.
+//!
+//! Invariants
+//!   1. Time in which the device had nothing to write is not counted, however it was idle.
+//!   2. Before the first completion nothing is known (`rate` is none); afterwards the rate is at
+//!      least one page a second.
+//!   3. A stall is not taken for slowness: a gap counts for no more than what would be named one.
+//!
+//! Source: ours. The need: Linux's estimator averages over 3 s and moves by an eighth of the distance
+//! (mechanisms 5.5), so that a device at a quarter of its rate is misjudged for some ten seconds.
+
+use super::super::limits::{RATE_MAX, mul_div};
+use crate::units::{Instant, Nanos, Pages, PagesPerSec, SECOND};
+
+/// The shortest lap.
+const LAP: Nanos = Nanos::millis(100);
+/// The fewest completions of a lap.
+const LAP_COMPLETIONS: u32 = 4;
+/// A lap that lasts this long is closed with fewer.
+const LAP_LONGEST: Nanos = Nanos::secs(1);
+/// Time over which single laps are averaged.
+const TAU: Nanos = Nanos::secs(2);
+/// Work that is learned from at the start: the mean of all of it is the rate.
+const LEARN_FOR: Nanos = Nanos::millis(500);
+/// How far back the usual gap is looked for.
+const GAP_WINDOW: Nanos = Nanos::secs(1);
+/// A silence is borne for so many usual gaps, and at least so long.
+const SILENCE_BORNE: u64 = 2;
+const PATIENCE_MIN: Nanos = Nanos::millis(50);
+/// After so many usual gaps, and at least so long, a silent device makes no progress.
+const SILENCE_STALL: u64 = 4;
+const STALL_MIN: Nanos = Nanos::millis(200);
+
+/// A write that a device completed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Completed {
+    pub(super) now: Instant,
+    /// When it was given to the device.
+    pub(super) submitted: Instant,
+    pub(super) pages: Pages,
+    /// Nothing else is under way.
+    pub(super) last: bool,
+}
+
+/// One device's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Capacity {
+    rate: Option<PagesPerSec>,
+    /// All work so far, while the rate is being learned.
+    learned: Work,
+    lap: Work,
+    /// The lap before this one, if it was far beside the rate.
+    astray: Option<Work>,
+    gaps: Gaps,
+    last_completion: Instant,
+    /// Since when the device owes a completion. None: it has nothing to write.
+    owes_since: Option<Instant>,
+}
+
+/// Pages written over time in which the device had work.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work {
+    pages: u64,
+    time: Nanos,
+    completions: u32,
+}
+
+impl Work {
+    fn add(&mut self, pages: Pages, time: Nanos) {
+        self.pages = self.pages.saturating_add(pages.0);
+        self.time = self.time.saturating_add(time);
+        self.completions = self.completions.saturating_add(1);
+    }
+
+    fn rate(&self) -> PagesPerSec {
+        let rate = mul_div(self.pages, SECOND, self.time.0.max(1));
+        PagesPerSec(rate.clamp(1, RATE_MAX))
+    }
+
+    fn and(&self, other: &Self) -> Self {
+        Self {
+            pages: self.pages.saturating_add(other.pages),
+            time: self.time.saturating_add(other.time),
+            completions: self.completions.saturating_add(other.completions),
+        }
+    }
+
+    const fn is_lap(&self) -> bool {
+        self.time.0 >= LAP_LONGEST.0
+            || (self.time.0 >= LAP.0 && self.completions >= LAP_COMPLETIONS)
+    }
+}
+
+/// The longest gap of late: in this window and the one before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gaps {
+    now: Nanos,
+    before: Nanos,
+    window: Nanos,
+}
+
+impl Gaps {
+    const fn longest(&self) -> Nanos {
+        self.now.at_least(self.before)
+    }
+
+    fn add(&mut self, gap: Nanos) {
+        self.now = self.now.at_least(gap);
+        self.window = self.window.saturating_add(gap);
+        if self.window >= GAP_WINDOW {
+            self.before = core::mem::take(&mut self.now);
+            self.window = Nanos::ZERO;
+        }
+    }
+}
+
+impl Capacity {
+    /// Pages per second, once anything is known.
+    pub(super) const fn rate(&self) -> Option<PagesPerSec> {
+        self.rate
+    }
+
+    /// What the device may be given now: its rate, less if it has been silent for long.
+    pub(super) fn rate_now(&self, now: Instant) -> Option<PagesPerSec> {
+        let rate = self.rate?;
+        let borne = Nanos(self.gaps.longest().0.saturating_mul(SILENCE_BORNE));
+        let patience = borne.at_least(PATIENCE_MIN);
+        let silence = self.silence(now);
+        if silence <= patience {
+            return Some(rate);
+        }
+        let rate = mul_div(rate.0, patience.0, silence.0);
+        Some(PagesPerSec(rate).at_least(PagesPerSec(1)))
+    }
+
+    /// Whether the device completes nothing though it has work.
+    pub(super) fn is_stalled(&self, now: Instant) -> bool {
+        self.silence(now) >= self.stall()
+    }
+
+    /// Notes whether the device has work, from the counters.
+    pub(super) fn look(&mut self, now: Instant, under_way: Pages) {
+        if under_way.is_zero() {
+            self.owes_since = None;
+        } else if self.owes_since.is_none() {
+            self.owes_since = Some(now);
+        }
+    }
+
+    pub(super) fn on_completed(&mut self, done: &Completed) {
+        let Completed { now, submitted, .. } = *done;
+        let since = submitted.at_least(self.last_completion);
+        let gap = now.since(since).at_most(self.stall());
+        self.last_completion = now;
+        self.owes_since = if done.last { None } else { Some(now) };
+        self.gaps.add(gap);
+        self.learn(done.pages, gap);
+    }
+
+    fn learn(&mut self, pages: Pages, gap: Nanos) {
+        if self.learned.time < LEARN_FOR {
+            self.learned.add(pages, gap);
+            self.rate = Some(self.learned.rate());
+            return;
+        }
+        self.lap.add(pages, gap);
+        if self.lap.is_lap() {
+            let lap = core::mem::take(&mut self.lap);
+            self.close(&lap);
+        }
+    }
+
+    fn close(&mut self, lap: &Work) {
+        let Some(rate) = self.rate else { return };
+        let mean = self.astray.map(|before| before.and(lap));
+        match mean {
+            Some(mean) if side(lap, rate) != 0 && side(&mean, rate) == side(lap, rate) => {
+                self.rate = Some(mean.rate());
+                self.astray = None;
+            }
+            _ => {
+                let weight = lap.time.at_most(TAU);
+                let kept = mul_div(rate.0, TAU.0 - weight.0, TAU.0);
+                let new = mul_div(lap.rate().0, weight.0, TAU.0);
+                let rate_then = PagesPerSec(kept + new).at_least(PagesPerSec(1));
+                self.astray = (side(lap, rate) != 0).then_some(*lap);
+                self.rate = Some(rate_then);
+            }
+        }
+    }
+
+    fn silence(&self, now: Instant) -> Nanos {
+        self.owes_since
+            .map_or(Nanos::ZERO, |since| now.since(since))
+    }
+
+    fn stall(&self) -> Nanos {
+        Nanos(self.gaps.longest().0.saturating_mul(SILENCE_STALL)).at_least(STALL_MIN)
+    }
+}
+
+/// On which side a lap is far from the rate: -1 slower, 1 faster, 0 neither.
+fn side(lap: &Work, rate: PagesPerSec) -> i8 {
+    let lap = lap.rate().0;
+    if lap < rate.0 - rate.0 / 4 {
+        -1
+    } else if lap > rate.0.saturating_add(rate.0 / 4) {
+        1
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Completes `count` requests of `pages` every `every`, back to back, two in flight.
+    fn work(capacity: &mut Capacity, now: &mut Instant, count: u64, pages: u64, every: Nanos) {
+        for _ in 0..count {
+            let submitted = Instant(now.0.saturating_sub(every.0));
+            *now = *now + every;
+            capacity.on_completed(&Completed {
+                now: *now,
+                submitted,
+                pages: Pages(pages),
+                last: false,
+            });
+        }
+    }
+
+    fn at(rate: u64) -> (Capacity, Instant) {
+        let mut capacity = Capacity::default();
+        let mut now = Instant(SECOND);
+        let every = Nanos(64 * SECOND / rate);
+        work(&mut capacity, &mut now, 4 * rate / 64, 64, every);
+        (capacity, now)
+    }
+
+    fn within(rate: Option<PagesPerSec>, target: u64, per_cent: u64) -> bool {
+        rate.is_some_and(|rate| rate.0.abs_diff(target) * 100 <= target * per_cent)
+    }
+
+    #[test]
+    fn the_first_completion_already_says_how_fast() {
+        let mut capacity = Capacity::default();
+        assert_eq!(capacity.rate(), None);
+        capacity.on_completed(&Completed {
+            now: Instant(SECOND + 15_625_000),
+            submitted: Instant(SECOND),
+            pages: Pages(64),
+            last: true,
+        });
+        assert_eq!(capacity.rate(), Some(PagesPerSec(4096)));
+    }
+
+    #[test]
+    fn idle_time_is_no_slowness() {
+        let (mut capacity, mut now) = at(4096);
+        for _ in 0..50 {
+            now = now + Nanos::secs(60);
+            let submitted = now;
+            now = now + Nanos(15_625_000);
+            let last = true;
+            let pages = Pages(64);
+            capacity.on_completed(&Completed {
+                now,
+                submitted,
+                pages,
+                last,
+            });
+        }
+        assert!(within(capacity.rate(), 4096, 1), "{capacity:?}");
+        assert!(!capacity.is_stalled(now + Nanos::secs(60)));
+    }
+
+    #[test]
+    fn a_device_at_a_quarter_is_known_within_half_a_second() {
+        let (mut capacity, mut now) = at(8192);
+        assert!(within(capacity.rate(), 8192, 1), "{capacity:?}");
+        let began = now;
+        while !within(capacity.rate(), 2048, 15) {
+            work(&mut capacity, &mut now, 1, 64, Nanos(31_250_000));
+            assert!(now.since(began) <= Nanos::millis(700), "{capacity:?}");
+        }
+        work(&mut capacity, &mut now, 64, 64, Nanos(31_250_000));
+        assert!(within(capacity.rate(), 2048, 2), "{capacity:?}");
+    }
+
+    #[test]
+    fn lumps_give_the_mean() {
+        let (mut capacity, mut now) = at(4096);
+        // 16 requests at once every 250 ms.
+        for _ in 0..20 {
+            work(&mut capacity, &mut now, 1, 64, Nanos::millis(250));
+            work(&mut capacity, &mut now, 15, 64, Nanos::ZERO);
+        }
+        assert!(within(capacity.rate(), 4096, 20), "{capacity:?}");
+        // After a gap as usual the device is still taken at its rate.
+        let rate = capacity.rate();
+        assert_eq!(capacity.rate_now(now + Nanos::millis(240)), rate);
+        assert!(!capacity.is_stalled(now + Nanos::millis(500)));
+    }
+
+    #[test]
+    fn silence_counts_only_while_something_is_owed_and_has_its_name_after_a_while() {
+        let (mut capacity, now) = at(4096);
+        let rate = capacity.rate();
+        assert_eq!(capacity.rate_now(now + Nanos::millis(50)), rate);
+        assert!(within(capacity.rate_now(now + Nanos::millis(100)), 2048, 3));
+        assert!(!capacity.is_stalled(now + Nanos::millis(199)));
+        assert!(capacity.is_stalled(now + Nanos::millis(200)));
+        capacity.look(now + Nanos::secs(9), Pages::ZERO);
+        assert!(!capacity.is_stalled(now + Nanos::secs(10)));
+        capacity.look(now + Nanos::secs(10), Pages(1));
+        assert!(!capacity.is_stalled(now + Nanos::secs(10)));
+        assert!(capacity.is_stalled(now + Nanos::secs(11)));
+    }
+
+    #[test]
+    fn a_stall_is_forgotten_by_the_rate() {
+        let (mut capacity, mut now) = at(4096);
+        work(&mut capacity, &mut now, 1, 64, Nanos::secs(30));
+        work(&mut capacity, &mut now, 64, 64, Nanos(15_625_000));
+        assert!(within(capacity.rate(), 4096, 15), "{capacity:?}");
+    }
+}

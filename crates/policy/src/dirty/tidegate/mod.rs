@@ -1,0 +1,479 @@
+//! Tidegate's own law: a writer pays for what it dirties in time, at its fair rate.
+//!
+//! ```text
+//!   R     = rate of the device x factor(level)          `capacity`, `room`
+//!   fair  = (R - what passes without being held) / held `roster`
+//!   debt += pages / fair                                 of the writer, paid off by the clock
+//!   debt >= 5 ms: it pauses until the debt is paid, at most 200 ms at a time; less is carried
+//! ```
+//!
+//! ```text
+//!   factor
+//!    5/4 |.......*.                       below freerun nobody owes anything
+//!      1 |          ` - .*                at the target what comes in is what goes out
+//!        |                 `.
+//!      0 |____________________`*___ level
+//!          freerun    target   cap
+//! ```
+//!
+//! What it answers, by its form and not by its numbers:
+//!
+//!   - Old and new heavy writers have the same fair rate from the newcomer's first pause on: there is
+//!     no rate per writer that would have to be found.
+//!   - A light writer's debt is paid by the time it spends elsewhere, so it never grows to 5 ms.
+//!   - A device counts by its own level, rate and writers; the limit is divided so that what one
+//!     leaves undone is never another's (`room`).
+//!   - The level is bounded in seconds of the device as well as in pages.
+//!   - A burst that stays below freerun is not paced.
+//!
+//! How often a writer comes here follows from its rate: about every `AIM` of debt, and so that all
+//! of a device's writers together never dirty more than a part of what is left without being seen.
+//!
+//! Invariants
+//!   1. A pause is 5..=200 ms, or it has the name `NoProgress`.
+//!   2. The level passes the limit by less than one page for each writer of the device.
+//!   3. Time is in nanoseconds: there is no tick, and no error of a rounded pause adds up, as what
+//!      was slept too long is credited (up to `CREDIT`).
+//!   4. One writer, one debt: who alternates between devices pays at each one's rate.
+//!
+//! Source: ours. In place of a bucket of tokens the time at which it would be empty (ITU-T I.371,
+//! generic cell rate algorithm). What it takes from Linux 6.12 mm/page-writeback.c (mechanisms 5.5,
+//! 5.6): freerun, the control by position, sleeping on one's own behalf only.
+
+mod capacity;
+mod room;
+mod roster;
+
+use self::capacity::{Capacity, Completed};
+use self::room::{Field, Marks, ONE, Target};
+use self::roster::Roster;
+use super::limits::{Level, Thresholds, bounded, mul_div};
+use super::{
+    BalanceTrace, Completion, Counts, DeviceIndex, DeviceTunables, Limits, PauseReason, Tunables,
+    Verdict,
+};
+use crate::units::{Instant, Nanos, Pages, PagesPerSec};
+
+/// The shortest pause; a smaller debt is carried.
+const PAUSE_MIN: Nanos = Nanos::millis(5);
+/// The longest.
+const PAUSE_MAX: Nanos = Nanos::millis(200);
+/// Debt at which a writer comes here.
+const AIM: Nanos = Nanos::millis(20);
+/// Its page count is kept as long as that many pages are worth this much.
+const AIM_LOW: Nanos = Nanos::millis(12);
+const AIM_HIGH: Nanos = Nanos::millis(34);
+/// Time a writer may be ahead: what it slept too long, or did not write.
+const CREDIT: Nanos = Nanos::millis(100);
+/// Until a device's rate is known its writers look again after this.
+const UNKNOWN_PAUSE: Nanos = Nanos::millis(5);
+/// What a device is taken for when somebody asks before anything is known: 16 MiB/s.
+const UNKNOWN: PagesPerSec = PagesPerSec(4096);
+/// Dirty pages of an unknown device from which its flusher works, whatever the limits: to learn of it.
+const LEARN_FROM: Pages = Pages(256);
+/// The factor of a debt is at least this (1/1024); beyond, the cap holds.
+const FACTOR_MIN: u64 = ONE / 16;
+/// Pages a writer dirties before its first balance.
+const BUDGET_FIRST: Pages = Pages(32);
+/// All writers of a device together dirty at most this part of what is left unseen.
+const UNSEEN_SHARE: u64 = 4;
+/// Largest part of a device's rate in a count of pages for one balance: no count grows beyond it.
+const BUDGET_MAX: u64 = 1 << 16;
+/// How often the other devices are looked at.
+const LOOK: Nanos = Nanos::millis(50);
+
+/// One writer.
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// When its debt is paid.
+    paid: Instant,
+    /// Pages dirtied since its last balance, and at how many the next is due.
+    dirtied: Pages,
+    budget: Pages,
+    /// Where those pages are.
+    device: Option<DeviceIndex>,
+    held: roster::Marks,
+}
+
+impl Writer {
+    pub(super) fn new() -> Self {
+        Self {
+            paid: Instant::ZERO,
+            dirtied: Pages::ZERO,
+            budget: BUDGET_FIRST,
+            device: None,
+            held: roster::Marks::default(),
+        }
+    }
+
+    fn debt(&self, now: Instant) -> Nanos {
+        self.paid.since(now)
+    }
+
+    fn owe(&mut self, now: Instant, cost: Nanos) {
+        let credited = Instant(now.0.saturating_sub(CREDIT.0));
+        self.paid = self.paid.at_least(credited) + cost;
+    }
+
+    /// Pages until the next balance of one that dirties `fair` pages a second.
+    fn keep_to(&mut self, fair: PagesPerSec) {
+        let worth = fair.time_for(self.budget);
+        if worth < AIM_LOW || worth > AIM_HIGH {
+            let pages = fair.pages_in(AIM).0;
+            self.budget = Pages(pages.clamp(1, BUDGET_MAX));
+        }
+    }
+}
+
+/// One stay.
+#[derive(Debug)]
+pub(super) struct Stay {
+    dirtied: Pages,
+    charged: bool,
+}
+
+impl Stay {
+    pub(super) const fn new(dirtied: Pages) -> Self {
+        Self {
+            dirtied,
+            charged: false,
+        }
+    }
+}
+
+/// One device.
+struct Device {
+    tunables: DeviceTunables,
+    capacity: Capacity,
+    roster: Roster,
+    target: Target,
+    /// Its level when it was last looked at.
+    level: Pages,
+    /// What is known of the others, and since when.
+    around: Around,
+    looked: Option<Instant>,
+    /// Pages dirtied that no balance has seen yet, and how many of them there may be.
+    unseen: Pages,
+    unseen_max: Pages,
+    /// Pages of writers that went away before a balance.
+    leak: Pages,
+}
+
+/// The other devices.
+#[derive(Clone, Copy, Debug, Default)]
+struct Around {
+    unclaimed: Pages,
+    rates: PagesPerSec,
+}
+
+/// The law.
+pub(super) struct Tidegate {
+    thresholds: Thresholds,
+    /// No device holds more than it writes in this time.
+    hold: Nanos,
+    devices: Vec<Device>,
+}
+
+/// One look at counters, limits and marks.
+struct View {
+    limits: Limits,
+    level: Level,
+    marks: Marks,
+}
+
+impl Tidegate {
+    pub(super) fn new(tunables: &Tunables, hold: Nanos, devices: usize) -> Self {
+        Self {
+            thresholds: Thresholds {
+                dirty: tunables.dirty,
+                background: tunables.background,
+            },
+            hold,
+            devices: Vec::with_capacity(devices),
+        }
+    }
+
+    pub(super) fn add_device(&mut self, tunables: DeviceTunables) {
+        self.devices.push(Device {
+            tunables,
+            capacity: Capacity::default(),
+            roster: Roster::default(),
+            target: Target::default(),
+            level: Pages::ZERO,
+            around: Around::default(),
+            looked: None,
+            unseen: Pages::ZERO,
+            unseen_max: BUDGET_FIRST,
+            leak: Pages::ZERO,
+        });
+    }
+
+    fn device(&self, device: DeviceIndex) -> &Device {
+        &self.devices[usize::from(device.0)]
+    }
+
+    fn device_mut(&mut self, device: DeviceIndex) -> &mut Device {
+        &mut self.devices[usize::from(device.0)]
+    }
+
+    pub(super) fn limits(&self, dirtyable: Pages) -> Limits {
+        self.thresholds.limits(dirtyable)
+    }
+
+    pub(super) fn bandwidth(&self, device: DeviceIndex) -> PagesPerSec {
+        self.device(device).capacity.rate().unwrap_or(UNKNOWN)
+    }
+
+    /// The cap as it stood when the device was last looked at.
+    pub(super) fn device_limit(&self, device: DeviceIndex, counts: &Counts) -> Pages {
+        self.marks(device, counts).cap
+    }
+
+    pub(super) fn over_background(&self, device: DeviceIndex, counts: &Counts) -> bool {
+        let dirty = bounded(counts.device_dirty);
+        let unknown = self.device(device).capacity.rate().is_none();
+        dirty > self.marks(device, counts).background || (unknown && dirty >= LEARN_FROM)
+    }
+
+    /// The marks without moving the target.
+    fn marks(&self, device: DeviceIndex, counts: &Counts) -> Marks {
+        let state = self.device(device);
+        let level = Level::of(counts);
+        let field = self.field(device, &level, self.limits(counts.dirtyable));
+        let mut target = state.target;
+        let at = target.moved().unwrap_or(Instant::ZERO);
+        target.follow(at, &field, level.device_dirty, &state.tunables, self.hold)
+    }
+
+    fn field(&self, device: DeviceIndex, level: &Level, limits: Limits) -> Field {
+        let state = self.device(device);
+        let rate = self.bandwidth(device);
+        Field {
+            limits,
+            dirty: level.dirty,
+            devices: self.devices.len() as u64,
+            unclaimed: state.around.unclaimed,
+            rate,
+            rates: state.around.rates.at_least(rate),
+        }
+    }
+
+    /// Looks at the other devices, now and then.
+    fn look_around(&mut self, device: DeviceIndex, now: Instant, limits: Limits) {
+        let looked = self.device(device).looked;
+        if looked.is_some_and(|at| now.since(at) < LOOK) {
+            return;
+        }
+        let count = self.devices.len() as u64;
+        let mut around = Around::default();
+        for (number, other) in self.devices.iter().enumerate() {
+            let own = number == usize::from(device.0);
+            if own || !other.level.is_zero() {
+                let rate = other.capacity.rate().unwrap_or(UNKNOWN);
+                around.rates = around.rates.saturating_add(rate);
+            }
+            if !own {
+                let reserve = Field::reserve(limits, count, &other.tunables);
+                let unclaimed = reserve.saturating_sub(other.level);
+                around.unclaimed = around.unclaimed.saturating_add(unclaimed);
+            }
+        }
+        let state = self.device_mut(device);
+        state.around = around;
+        state.looked = Some(now);
+    }
+
+    fn view(&mut self, device: DeviceIndex, now: Instant, counts: &Counts) -> View {
+        let limits = self.limits(counts.dirtyable);
+        let level = Level::of(counts);
+        self.look_around(device, now, limits);
+        let field = self.field(device, &level, limits);
+        let hold = self.hold;
+        let state = self.device_mut(device);
+        state.level = level.device_dirty;
+        state.capacity.look(now, bounded(counts.device_writeback));
+        state.roster.turn(now);
+        let tunables = state.tunables;
+        let marks = state
+            .target
+            .follow(now, &field, level.device_dirty, &tunables, hold);
+        let left = marks.left(level.device_dirty, level.dirty);
+        state.unseen_max = Pages(left.0 / UNSEEN_SHARE).at_least(Pages(1));
+        View {
+            limits,
+            level,
+            marks,
+        }
+    }
+
+    pub(super) fn update(&mut self, device: DeviceIndex, now: Instant, counts: &Counts) {
+        self.view(device, now, counts);
+    }
+
+    pub(super) fn on_written(&mut self, device: DeviceIndex, now: Instant, done: &Completion) {
+        let state = self.device_mut(device);
+        let pages = bounded(done.pages);
+        state.level = state.level.saturating_sub(pages);
+        state.capacity.on_completed(&Completed {
+            now,
+            submitted: done.submitted,
+            pages,
+            last: done.last,
+        });
+    }
+
+    pub(super) fn budget(&self, writer: &Writer, device: DeviceIndex) -> Pages {
+        let state = self.device(device);
+        let own = writer.budget.saturating_sub(writer.dirtied);
+        let all = state.unseen_max.saturating_sub(state.unseen);
+        own.at_most(all).at_least(Pages(1))
+    }
+
+    /// Counts pages. `Some`: what the writer has dirtied since its last balance is due.
+    pub(super) fn on_dirtied(
+        &mut self,
+        writer: &mut Writer,
+        device: DeviceIndex,
+        pages: Pages,
+    ) -> Option<Pages> {
+        let pages = bounded(pages);
+        if let Some(before) = writer.device.replace(device)
+            && before != device
+        {
+            // Pages of another device are that one's to see; the debt for them is paid here.
+            let left = self.device_mut(before);
+            left.unseen = left.unseen.saturating_sub(writer.dirtied);
+        }
+        let state = self.device_mut(device);
+        writer.dirtied = bounded(writer.dirtied + pages);
+        let room = writer.budget.saturating_sub(writer.dirtied);
+        let absorbed = state.leak.at_most(room);
+        state.leak -= absorbed;
+        writer.dirtied += absorbed;
+        state.unseen = bounded(state.unseen + pages);
+        if writer.dirtied < writer.budget && state.unseen < state.unseen_max {
+            return None;
+        }
+        let due = core::mem::take(&mut writer.dirtied);
+        state.unseen = state.unseen.saturating_sub(due);
+        Some(due)
+    }
+
+    pub(super) fn remove_writer(&mut self, writer: &Writer) {
+        if let Some(device) = writer.device {
+            let state = self.device_mut(device);
+            state.unseen = state.unseen.saturating_sub(writer.dirtied);
+            state.leak = bounded(state.leak + writer.dirtied);
+        }
+        for device in Roster::devices(&writer.held) {
+            self.device_mut(device).roster.leave(&writer.held, device);
+        }
+    }
+
+    pub(super) fn decide(
+        &mut self,
+        stay: &mut Stay,
+        writer: &mut Writer,
+        device: DeviceIndex,
+        now: Instant,
+        counts: &Counts,
+    ) -> (Verdict, BalanceTrace) {
+        let view = self.view(device, now, counts);
+        let idle = !counts.flusher_running;
+        let (level, dirty) = (view.level.device_dirty, view.level.dirty);
+        let free = view.marks.is_free(level, dirty);
+        let start_background = idle && (!free || self.over_background(device, counts));
+        let state = self.device_mut(device);
+        let mut trace = levels(&view, stay);
+
+        let (pause, why) = if free {
+            writer.paid = writer.paid.at_most(now);
+            // As many pages as take the square root of what is left to freerun.
+            let left = view.marks.freerun.saturating_sub(level).0;
+            let log = left.checked_ilog2().unwrap_or(0) / 2;
+            writer.budget = Pages(1 << log);
+            (None, PauseReason::OverShare)
+        } else if state.capacity.is_stalled(now) {
+            (Some(PAUSE_MAX), PauseReason::NoProgress)
+        } else {
+            (
+                state.charge(stay, writer, device, now, &view, &mut trace),
+                PauseReason::OverShare,
+            )
+        };
+        let Some(pause) = pause else {
+            return (Verdict::Done { start_background }, trace);
+        };
+        state.roster.hold(&mut writer.held, device);
+        trace.pause = pause;
+        trace.line = true;
+        (
+            Verdict::Pause {
+                pause,
+                why,
+                start_background,
+            },
+            trace,
+        )
+    }
+}
+
+impl Device {
+    /// Has the writer owe for what it dirtied, once a stay; answers how long it has to pause.
+    fn charge(
+        &mut self,
+        stay: &mut Stay,
+        writer: &mut Writer,
+        device: DeviceIndex,
+        now: Instant,
+        view: &View,
+        trace: &mut BalanceTrace,
+    ) -> Option<Nanos> {
+        let (level, dirty) = (view.level.device_dirty, view.level.dirty);
+        let Some(rate) = self.capacity.rate_now(now) else {
+            // Its first completion is a moment away, or it fails: up to the target that is no matter.
+            return (level > view.marks.target).then_some(UNKNOWN_PAUSE);
+        };
+        let factor = view.marks.factor(level, dirty).max(FACTOR_MIN);
+        let fair = self.roster.fair(PagesPerSec(mul_div(rate.0, factor, ONE)));
+        trace.dirty_ratelimit = PagesPerSec(rate.0 / self.roster.held());
+        trace.task_ratelimit = fair;
+        trace.dirtied_pause = writer.budget;
+        if !stay.charged {
+            stay.charged = true;
+            let cost = fair.time_for(stay.dirtied);
+            trace.period = cost;
+            trace.think = now.since(writer.paid);
+            trace.line = true;
+            writer.owe(now, cost);
+            writer.keep_to(fair);
+        }
+        let excess = view.marks.excess(level, dirty);
+        if !excess.is_zero() {
+            // One page above the excess has to go for each of the held before it is their turn.
+            let pages = Pages(excess.0.saturating_add(self.roster.held()));
+            let pause = rate.time_for(pages);
+            return Some(pause.at_least(PAUSE_MIN).at_most(PAUSE_MAX));
+        }
+        let debt = writer.debt(now);
+        if debt < PAUSE_MIN {
+            self.roster.pass(&writer.held, device, stay.dirtied);
+            return None;
+        }
+        Some(debt.at_most(PAUSE_MAX))
+    }
+}
+
+/// The part of a trace that every verdict has.
+fn levels(view: &View, stay: &Stay) -> BalanceTrace {
+    BalanceTrace {
+        limit: view.limits.dirty,
+        setpoint: Pages(u64::midpoint(view.limits.freerun().0, view.limits.dirty.0)),
+        dirty: view.level.dirty,
+        device_setpoint: view.marks.target,
+        device_dirty: view.level.device_dirty,
+        device_limit: view.marks.cap,
+        dirtied: stay.dirtied,
+        ..BalanceTrace::default()
+    }
+}

@@ -1,0 +1,323 @@
+//! How much of the dirty limit a device may fill, and how hard its writers are held for it.
+//!
+//! ```text
+//!  0 ...... background ...... freerun ...... target ...... cap      one device's level
+//!    idle    its flusher        free          5/4 .. 1      1 .. 0   what its writers may dirty,
+//!            writes                                                  in parts of the device's rate
+//! ```
+//!
+//! Alone on a cache, a device has the marks of the whole limit: freerun and cap as in Linux, the
+//! target halfway between. Among others:
+//!
+//!   - A quarter of the whole target is *reserved*, in equal parts. Nobody else can take a device's
+//!     reserve, however slow or dead he is.
+//!   - The rest goes by rate to the devices that have something to write, so that all of them
+//!     hold the same *time*; what somebody holds beyond his part is missing there.
+//!   - No device holds more than it writes in `Law::Tidegate`'s time: more would only be older.
+//!
+//! A target that has to shrink does so at a quarter of the device's rate, and its writers go on
+//! at three quarters: a target moves, nobody stops.
+//!
+//! Required
+//!   1. The sum of the targets is at most the whole target, and so that of the caps at most the limit.
+//!   2. At freerun 5/4, at the target 1, at the cap 0; never rising with the level.
+//!   3. Near the whole limit all are held, so that it is not passed.
+//!
+//! Source: ours. Freerun and set point as in mechanisms 5.1, 5.5 (Linux 6.12 mm/page-writeback.c,
+//! wb_position_ratio()); its shares follow completions only, so that a device alone takes all.
+
+use super::super::limits::mul_div;
+use super::super::{DeviceTunables, Limits};
+use crate::units::{Instant, Nanos, Pages, PagesPerSec, SECOND};
+
+/// One: a factor of the device's rate.
+pub(super) const ONE: u64 = 1024;
+/// The factor at freerun.
+const AT_FREERUN: u64 = ONE * 5 / 4;
+/// This part of the whole target is reserved.
+const RESERVED: u64 = 4;
+/// A target shrinks by this part of what the device writes.
+const SHRINK: u64 = 4;
+/// No device's target is below this, if the limit allows: a few requests.
+const TARGET_MIN: Pages = Pages(256);
+/// `DeviceTunables` ratios that mean "all".
+const RATIO_ONE: u64 = 10_000;
+
+/// What the other devices leave, and what all may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field {
+    pub(super) limits: Limits,
+    /// Dirty and under writeback, of all devices.
+    pub(super) dirty: Pages,
+    /// Devices there are.
+    pub(super) devices: u64,
+    /// What the others have reserved and do not hold.
+    pub(super) unclaimed: Pages,
+    /// Of all rates, this device's; and all of them.
+    pub(super) rate: PagesPerSec,
+    pub(super) rates: PagesPerSec,
+}
+
+impl Field {
+    /// The whole target: halfway between freerun and the limit.
+    fn whole(&self) -> Pages {
+        Pages(u64::midpoint(self.limits.freerun().0, self.limits.dirty.0))
+    }
+
+    /// What one of `devices` has for itself, whatever the others do.
+    pub(super) fn reserve(limits: Limits, devices: u64, tunables: &DeviceTunables) -> Pages {
+        let whole = u64::midpoint(limits.freerun().0, limits.dirty.0);
+        let asked = mul_div(whole, u64::from(tunables.min_ratio), RATIO_ONE);
+        let most = mul_div(whole, u64::from(tunables.max_ratio), RATIO_ONE);
+        Pages((whole / RESERVED / devices.max(1)).max(asked).min(most))
+    }
+
+    /// What a device that holds `level` should hold.
+    fn target(&self, level: Pages, tunables: &DeviceTunables, hold: Nanos) -> Pages {
+        let whole = self.whole();
+        let reserve = Self::reserve(self.limits, self.devices, tunables);
+        let by_rate = mul_div(
+            whole.0 - whole.0 / RESERVED,
+            self.rate.0,
+            self.rates.0.max(1),
+        );
+        let most = mul_div(whole.0, u64::from(tunables.max_ratio), RATIO_ONE);
+        let others = self
+            .dirty
+            .saturating_sub(level)
+            .saturating_add(self.unclaimed);
+        let target = whole
+            .saturating_sub(others)
+            .at_most(Pages(reserve.0.saturating_add(by_rate)))
+            .at_least(reserve)
+            .at_most(Pages(most));
+        target.at_most(self.rate.pages_in(hold).at_least(TARGET_MIN))
+    }
+}
+
+/// One device's target, as it moves.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Target {
+    pages: Pages,
+    /// When it was last moved. None: never.
+    moved: Option<Instant>,
+}
+
+impl Target {
+    /// When it was last moved.
+    pub(super) const fn moved(&self) -> Option<Instant> {
+        self.moved
+    }
+
+    /// Brings the target to where it should be: up at once, down no faster than the device can follow.
+    pub(super) fn follow(
+        &mut self,
+        now: Instant,
+        field: &Field,
+        level: Pages,
+        tunables: &DeviceTunables,
+        hold: Nanos,
+    ) -> Marks {
+        let wanted = field.target(level, tunables, hold);
+        let sinking = PagesPerSec(field.rate.0 / SHRINK);
+        let pages = match self.moved {
+            Some(moved) if wanted < self.pages => {
+                let sunk = sinking
+                    .pages_in(now.since(moved))
+                    .at_most(self.pages - wanted);
+                // The time for a part of a page is not lost: it counts with the next.
+                self.moved = Some(moved + Nanos(mul_div(sunk.0, SECOND, sinking.0.max(1))));
+                self.pages - sunk
+            }
+            Some(_) | None => {
+                self.moved = Some(now);
+                wanted
+            }
+        };
+        // A limit that was lowered holds at once.
+        self.pages = pages.at_most(field.whole());
+        let pages = self.pages;
+        Marks::of(field, pages)
+    }
+}
+
+/// Where a device's level stands to what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Marks {
+    pub(super) background: Pages,
+    pub(super) freerun: Pages,
+    pub(super) target: Pages,
+    pub(super) cap: Pages,
+    /// From here to the limit all devices are held.
+    alarm: Pages,
+    limit: Pages,
+}
+
+impl Marks {
+    fn of(field: &Field, target: Pages) -> Self {
+        let whole = field.whole();
+        let part = |of: Pages| Pages(mul_div(of.0, target.0, whole.0.max(1)));
+        let limits = field.limits;
+        Self {
+            background: part(limits.background),
+            freerun: part(limits.freerun()),
+            target,
+            cap: part(limits.dirty),
+            alarm: Pages(u64::midpoint(whole.0, limits.dirty.0)),
+            limit: limits.dirty,
+        }
+    }
+
+    /// Whether nobody is held: `level` of the device, `dirty` of all.
+    pub(super) fn is_free(&self, level: Pages, dirty: Pages) -> bool {
+        level <= self.freerun && dirty <= self.alarm && dirty < self.limit.at_least(Pages(1))
+    }
+
+    /// What the device's writers may dirty together, in 1/1024 of the device's rate.
+    pub(super) fn factor(&self, level: Pages, dirty: Pages) -> u64 {
+        let own = if level <= self.target {
+            let above = level.saturating_sub(self.freerun).0;
+            let span = self.target.saturating_sub(self.freerun).0;
+            AT_FREERUN - mul_div(AT_FREERUN - ONE, above.min(span), span.max(1))
+        } else {
+            falling(level, self.target, self.cap)
+        };
+        own.min(falling(dirty, self.alarm, self.limit).saturating_mul(2))
+    }
+
+    /// Pages that have to go before anybody may dirty another one.
+    pub(super) fn excess(&self, level: Pages, dirty: Pages) -> Pages {
+        let own = level.saturating_sub(self.cap);
+        own.at_least(dirty.saturating_sub(self.limit))
+    }
+
+    /// Pages that may still come.
+    pub(super) fn left(&self, level: Pages, dirty: Pages) -> Pages {
+        let own = self.cap.saturating_sub(level);
+        own.at_most(self.limit.saturating_sub(dirty))
+    }
+}
+
+/// From `ONE` at `from` to zero at `to`.
+fn falling(value: Pages, from: Pages, to: Pages) -> u64 {
+    let span = to.saturating_sub(from).0;
+    if span == 0 {
+        return if value < to { ONE } else { 0 };
+    }
+    let left = to.saturating_sub(value).0.min(span);
+    mul_div(ONE, left, span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::InitialBandwidth;
+    use super::*;
+
+    const MIB: u64 = 256;
+    const HOLD: Nanos = Nanos::secs(30);
+    const PLAIN: DeviceTunables = DeviceTunables {
+        min_ratio: 0,
+        max_ratio: 10_000,
+        strict: false,
+        initial: InitialBandwidth::Assumed,
+    };
+
+    fn field(devices: u64, dirty: u64, unclaimed: u64, rate: u64, rates: u64) -> Field {
+        Field {
+            limits: Limits {
+                dirty: Pages(64 * MIB),
+                background: Pages(32 * MIB),
+            },
+            dirty: Pages(dirty * MIB),
+            devices,
+            unclaimed: Pages(unclaimed * MIB),
+            rate: PagesPerSec(rate * MIB),
+            rates: PagesPerSec(rates * MIB),
+        }
+    }
+
+    fn target(field: &Field, level: u64) -> u64 {
+        field.target(Pages(level * MIB), &PLAIN, HOLD).0 / MIB
+    }
+
+    #[test]
+    fn alone_a_device_has_the_marks_of_the_whole_limit() {
+        let field = field(1, 0, 0, 16, 16);
+        let marks = Target::default().follow(Instant(9), &field, Pages(0), &PLAIN, HOLD);
+        assert_eq!(marks.background, Pages(32 * MIB));
+        assert_eq!(marks.freerun, Pages(48 * MIB));
+        assert_eq!(marks.target, Pages(56 * MIB));
+        assert_eq!(marks.cap, Pages(64 * MIB));
+        let factor = |mib: u64| marks.factor(Pages(mib * MIB), Pages(mib * MIB));
+        assert_eq!([48, 52, 56, 60, 64].map(factor), [1280, 1152, 1024, 512, 0]);
+        assert!(marks.is_free(Pages(48 * MIB), Pages(48 * MIB)));
+        assert!(!marks.is_free(Pages(48 * MIB + 1), Pages(48 * MIB + 1)));
+    }
+
+    #[test]
+    fn the_factor_never_rises_with_the_level() {
+        let field = field(2, 20, 14, 4, 52);
+        let marks = Target::default().follow(Instant(9), &field, Pages(0), &PLAIN, HOLD);
+        let mut before = u64::MAX;
+        for level in 0..=marks.cap.0 + 9 {
+            let factor = marks.factor(Pages(level), Pages(20 * MIB + level));
+            assert!(factor <= before, "{level}");
+            before = factor;
+        }
+        assert_eq!(before, 0);
+    }
+
+    #[test]
+    fn a_reserve_is_there_whatever_the_others_hold() {
+        // Alone at work, one of two has its reserve and all that is dealt out.
+        assert_eq!(target(&field(2, 49, 7, 16, 16), 49), 49);
+        // The other one comes while that is stuck: its reserve is free.
+        assert_eq!(target(&field(2, 49, 0, 48, 64), 0), 7);
+        // Both at work and settled: by rate.
+        assert_eq!(target(&field(2, 56, 0, 4, 52), 10), 10);
+        assert_eq!(target(&field(2, 56, 0, 48, 52), 46), 45);
+    }
+
+    #[test]
+    fn no_device_holds_more_than_it_writes_in_the_time_given() {
+        let field = field(1, 0, 0, 1, 1);
+        assert_eq!(
+            field.target(Pages(0), &PLAIN, Nanos::secs(5)),
+            Pages(5 * MIB)
+        );
+        assert_eq!(target(&field, 0), 30);
+    }
+
+    #[test]
+    fn a_target_rises_at_once_and_sinks_slowly() {
+        let mut moving = Target::default();
+        let alone = field(2, 0, 7, 16, 16);
+        let mut at = |ms: u64, field: &Field| {
+            let now = Instant(ms * 1_000_000);
+            moving.follow(now, field, Pages(0), &PLAIN, HOLD).target.0
+        };
+        assert_eq!(at(1000, &alone), 49 * MIB);
+        let crowded = field(2, 49, 0, 16, 64);
+        assert_eq!(at(2000, &crowded), 45 * MIB);
+        // However often it is looked at.
+        for ms in 2001..=3000 {
+            at(ms, &crowded);
+        }
+        assert_eq!(at(3000, &crowded), 41 * MIB);
+        assert_eq!(at(3001, &alone), 49 * MIB);
+    }
+
+    #[test]
+    fn limits_of_nothing_are_marks_of_nothing() {
+        let mut field = field(3, 0, 0, 1, 1);
+        field.limits = Limits {
+            dirty: Pages(0),
+            background: Pages(0),
+        };
+        let marks = Target::default().follow(Instant(9), &field, Pages(5), &PLAIN, HOLD);
+        assert!(!marks.is_free(Pages(1), Pages(1)));
+        assert_eq!(marks.factor(Pages(1), Pages(1)), 0);
+        assert_eq!(marks.excess(Pages(1), Pages(1)), Pages(1));
+        assert_eq!(marks.excess(Pages(0), Pages(0)), Pages(0));
+    }
+}
