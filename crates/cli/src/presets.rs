@@ -62,7 +62,7 @@ pub const PRESETS: [Preset; 5] = [
     Preset {
         name: "tidegate",
         about: "Tidegate's own: a writer owes time at its fair rate; writeback in flight bounded by time",
-        law: Law::RateBased,
+        law: Law::TIDEGATE,
         hz: 1000,
         flush: FlushTunables::tidegate(),
         initial: InitialBandwidth::Learned,

@@ -116,7 +116,9 @@ fn row_15_fails_with_the_law_of_p1_and_row_16_with_the_law_of_2_6_36() {
     let exchanged = |cell: &mut Cell| {
         let law = match cell.dirty.law {
             Law::ForegroundWriteback => Law::SoftRegion { measured: true },
-            Law::SoftRegion { .. } | Law::RateBased => Law::ForegroundWriteback,
+            Law::SoftRegion { .. } | Law::RateBased | Law::Tidegate { .. } => {
+                Law::ForegroundWriteback
+            }
         };
         // The clock and the flusher of each column stay: it is the law alone that the rows are about.
         with_law(cell, law);
