@@ -533,7 +533,7 @@ impl Setting {
         if light > 0 {
             text.push_str(&format!(" and {light} light"));
         }
-        text.push_str(if self.writers.len() == 1 {
+        text.push_str(if heavy.max(light) == 1 && self.writers.len() == 1 {
             " writer"
         } else {
             " writers"

@@ -1,7 +1,7 @@
-//! Which plots a set of runs gets: dirty levels with their limits, pauses, rates of writers,
-//! resident memory. One figure a row of the table, one panel a column; the first repetition.
+//! Which plots a set of runs gets: pauses over time and their distribution, dirty levels with their
+//! limits, the law's rate, rates of writers, resident memory. One figure a row of the table, one panel a column; the first repetition.
 //!
-//! Source: experiments.md D3, numbers 2, 3 and 14.
+//! Source: experiments.md D3, numbers 2, 3, 5 and 14.
 
 use super::svg::{Figure, Key, Mark, PALETTE, Panel};
 use crate::outcome::{Level, Outcome};
@@ -35,8 +35,15 @@ pub(super) fn figures(outcomes: &[Outcome]) -> Vec<(String, Figure)> {
             .any(|run| run.pauses.iter().any(|pause| pause.slept_ms > 0.0))
         {
             figures.push((format!("pauses-{case}"), pauses(case, &runs)));
+            figures.push((format!("pause-lengths-{case}"), lengths(case, &runs)));
         }
         figures.push((format!("levels-{case}"), levels(case, &runs)));
+        if runs
+            .iter()
+            .any(|run| run.pauses.iter().any(|pause| pause.dirty_ratelimit > 0.0))
+        {
+            figures.push((format!("ratelimit-{case}"), ratelimits(case, &runs)));
+        }
         if runs
             .iter()
             .any(|run| run.jobs.iter().filter(|job| !job.is_reader).count() > 1)
@@ -88,6 +95,97 @@ fn pauses(case: &str, runs: &[&Outcome]) -> Figure {
             ("slept".into(), PALETTE[0], Key::Dot),
             ("zero in the trace".into(), PALETTE[1], Key::Dot),
         ],
+        panels: runs.iter().map(panel).collect(),
+    }
+}
+
+/// Which part of the pauses is no longer than so much: one line a column.
+fn lengths(case: &str, runs: &[&Outcome]) -> Figure {
+    let line = |(run, colour): (&&Outcome, &'static str)| {
+        let slept = run.pauses.iter().map(|pause| pause.slept_ms);
+        let mut lengths: Vec<f64> = slept.filter(|slept| *slept > 0.0).collect();
+        lengths.sort_by(f64::total_cmp);
+        let mut points = vec![(0.0, 0.0)];
+        let (mut passed, mut below) = (0.0, 0.0);
+        let total = lengths.len();
+        for (index, length) in lengths.iter().enumerate() {
+            passed += 1.0;
+            if lengths.get(index + 1) != Some(length) {
+                points.push((*length, below));
+                below = share(passed, total);
+                points.push((*length, below));
+            }
+        }
+        Mark::Line {
+            points,
+            colour,
+            dashed: false,
+        }
+    };
+    let marks = runs.iter().zip(PALETTE).map(line).collect();
+    Figure {
+        title: format!("{case}: lengths of pauses"),
+        x_label: "pause (ms)",
+        y_label: "part of the pauses",
+        legend: runs
+            .iter()
+            .zip(PALETTE)
+            .map(|(run, colour)| (run.policy.clone(), colour, Key::Solid))
+            .collect(),
+        panels: vec![Panel {
+            title: "pauses longer than zero".into(),
+            marks,
+        }],
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a count of pauses")]
+fn share(passed: f64, total: usize) -> f64 {
+    passed / total as f64
+}
+
+/// The base rate of a device's writers as its pauses print it. At a run's beginning it is far from what
+/// it comes to: what is above three times its median is drawn there.
+fn ratelimits(case: &str, runs: &[&Outcome]) -> Figure {
+    let rates = |run: &Outcome| {
+        let known = run
+            .pauses
+            .iter()
+            .filter(|pause| pause.dirty_ratelimit > 0.0);
+        let points = known.map(|pause| (pause.at_s, pause.dirty_ratelimit * MIB_PER_PAGE));
+        points.collect::<Vec<_>>()
+    };
+    let mut all: Vec<f64> = runs
+        .iter()
+        .flat_map(|run| rates(run))
+        .map(|(_, rate)| rate)
+        .collect();
+    all.sort_by(f64::total_cmp);
+    let cut = all
+        .get(all.len() / 2)
+        .map_or(f64::MAX, |median| median * 3.0);
+    let panel = |run: &&Outcome| {
+        let points = rates(run).into_iter().map(|(at, rate)| (at, rate.min(cut)));
+        Panel {
+            title: run.policy.clone(),
+            marks: vec![Mark::Line {
+                points: points.collect(),
+                colour: PALETTE[0],
+                dashed: false,
+            }],
+        }
+    };
+    Figure {
+        title: format!(
+            "{case}: base rate of the law (dirty_ratelimit; higher values cut at {cut:.0})"
+        ),
+        x_label: TIME,
+        y_label: "MiB/s (scaled)",
+        legend: vec![(
+            "dirty_ratelimit, one writer's".into(),
+            PALETTE[0],
+            Key::Solid,
+        )],
         panels: runs.iter().map(panel).collect(),
     }
 }

@@ -176,8 +176,8 @@ impl<'a> Inferred<'a> {
             .unwrap_or("trace");
         let shown: Vec<String> = devices.iter().map(|rate| format!("{rate:.1}")).collect();
         self.notes.push(format!(
-            "inferred: {:.1} s; limits {dirty_mib:.1}/{background_mib:.1} MiB; device {} at {} MiB/s; {} \
-             writers ({}); hz {hz}; {} CPUs; assumed: pages of 4096, memory to spare, no file system",
+            "inferred: {:.1} s; limits {dirty_mib:.1}/{background_mib:.1} MiB; device {} at {} MiB/s; \
+             writers: {} ({}); hz {hz}; CPUs: {}; assumed: pages of 4096, memory to spare, no file system",
             self.seconds,
             self.bdis.join(" and "),
             shown.join(" and "),
