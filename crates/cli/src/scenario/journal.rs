@@ -136,7 +136,7 @@ file_mib = 512
             ("fs = \"ext4\"\njournal = { commit_s = 5 }", "commit_ms"),
             (
                 "fs = \"ext4\"\njournal = { data = \"journal\" }",
-                "`unwritten`, `ordered`",
+                "allowed: unwritten, ordered, writeback",
             ),
             (
                 "fs = \"ext4\"\njournal = { commit_ms = 0 }",
