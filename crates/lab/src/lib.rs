@@ -123,6 +123,7 @@ pub struct Lab {
     time_limit: Instant,
     /// Tasks were given up: this lab cannot run again.
     broken: bool,
+    quiet: bool,
 }
 
 /// Why the loop stopped.
@@ -149,6 +150,7 @@ impl Lab {
             panic: None,
             time_limit: TIME_LIMIT,
             broken: false,
+            quiet: false,
         }
     }
 
@@ -184,6 +186,11 @@ impl Lab {
     /// time; where work costs nothing, much may happen at one moment).
     pub fn set_step_limit(&mut self, steps: u64) {
         self.env.core.scheduler().set_still_max(steps);
+    }
+
+    /// A panic is not reported before it is passed on: who runs labs by the thousand does that.
+    pub const fn set_quiet(&mut self, quiet: bool) {
+        self.quiet = quiet;
     }
 
     /// Runs `root` as a task until it returns, and all that it starts; then cancels what is left,
@@ -349,7 +356,9 @@ impl Lab {
     }
 
     fn panicked(&mut self, who: &str, payload: Box<dyn Any + Send>) -> Stop {
-        eprintln!("lab: {who} panicked at {} ns of virtual time", self.now().0);
+        if !self.quiet {
+            eprintln!("lab: {who} panicked at {} ns of virtual time", self.now().0);
+        }
         self.panic.get_or_insert(payload);
         Stop::Panicked
     }

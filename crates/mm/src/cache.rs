@@ -84,7 +84,7 @@ impl<E: Env> Cache<E> {
     /// Builds a cache over the frames of `env` and starts its background reclaimer.
     ///
     /// # Errors
-    /// `LimitTooSmall`; `NoMemory` when everything is populated at the start and the system refuses.
+    /// `LimitTooSmall`; `BadOption`; `NoMemory` when everything is populated at the start and the system refuses.
     pub fn new(env: Arc<E>, options: Options) -> Result<Arc<Self>, Error> {
         let frames = options.frames;
         if frames < FRAMES_MIN {
@@ -93,6 +93,7 @@ impl<E: Env> Cache<E> {
                 least: Pages(u64::from(FRAMES_MIN)),
             });
         }
+        options.check()?;
         // Dense files need 1/63 of a node a page; scattered ones up to a leaf and its parents a
         // page. A quarter of the frames lets scattered pages fill a good part of the cache; when
         // nodes run out, reclaim frees both.
@@ -134,7 +135,7 @@ impl<E: Env> Cache<E> {
     /// Registers a device that `Env` knows as `id` and starts its flusher.
     ///
     /// # Errors
-    /// `TooMany`.
+    /// `TooMany`; `BadOption`.
     pub fn add_device(
         self: &Arc<Self>,
         task: &mut Task<'_, E>,
@@ -142,6 +143,7 @@ impl<E: Env> Cache<E> {
         info: DeviceInfo,
         options: DeviceOptions,
     ) -> Result<DeviceIndex, Error> {
+        options.check()?;
         let limit = self.options.devices_max;
         let (index, device) = {
             // Held throughout: a device's place is its number.

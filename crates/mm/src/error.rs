@@ -16,6 +16,15 @@ pub enum Error {
         /// The least.
         least: Pages,
     },
+    /// An option that no cache can have, or that contradicts another.
+    BadOption {
+        /// Which, as `Options` and `DeviceOptions` name it.
+        what: &'static str,
+        /// What it is.
+        value: u64,
+        /// The least and the most that it may be.
+        allowed: (u64, u64),
+    },
     /// The system gave no memory for the frames.
     NoMemory {
         /// `errno`.
@@ -99,6 +108,11 @@ impl fmt::Display for Error {
                 frames.bytes().0 >> 10,
                 least.bytes().0 >> 10
             ),
+            Self::BadOption {
+                what,
+                value,
+                allowed: (least, most),
+            } => write!(f, "{what} is {value}; it may be {least} to {most}"),
             Self::NoMemory { errno } => write!(
                 f,
                 "the system gave no memory for the cache ({}); lower the limit",

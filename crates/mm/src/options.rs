@@ -4,6 +4,8 @@ use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold, Tunables};
 use policy::units::{Nanos, Pages};
 use policy::writeback::FlushTunables;
 
+use crate::Error;
+
 /// When frames get their memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Populate {
@@ -56,6 +58,69 @@ impl Options {
             files_max: 4096,
             pins_max: frames / 4,
         }
+    }
+}
+
+/// Least and most ticks a second of a law.
+const HZ: (u64, u64) = (1, 10_000);
+/// Shares are in 1/10000.
+const RATIO_MAX: u64 = 10_000;
+
+/// `BadOption` unless the value is allowed.
+fn check(what: &'static str, value: u64, allowed: (u64, u64)) -> Result<(), Error> {
+    if (allowed.0..=allowed.1).contains(&value) {
+        Ok(())
+    } else {
+        Err(Error::BadOption {
+            what,
+            value,
+            allowed,
+        })
+    }
+}
+
+impl Options {
+    /// What the laws would panic on. A background limit above the dirty one is none of it: it is
+    /// halved, as in the kernel.
+    ///
+    /// # Errors
+    /// `BadOption`.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        for (what, threshold) in [
+            ("dirty.dirty, in per cent,", self.dirty.dirty),
+            ("dirty.background, in per cent,", self.dirty.background),
+        ] {
+            if let Threshold::Percent(percent) = threshold {
+                check(what, u64::from(percent), (0, 100))?;
+            }
+        }
+        check("dirty.hz", u64::from(self.dirty.hz), HZ)?;
+        check(
+            "dirty.cpus",
+            u64::from(self.dirty.cpus),
+            (1, u64::from(u32::MAX)),
+        )?;
+        check(
+            "files_max",
+            u64::from(self.files_max),
+            (1, u64::from(u32::MAX)),
+        )
+    }
+}
+
+impl DeviceOptions {
+    /// What the laws would panic on.
+    ///
+    /// # Errors
+    /// `BadOption`.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let max = u64::from(self.tunables.max_ratio);
+        check("tunables.max_ratio", max, (0, RATIO_MAX))?;
+        check(
+            "tunables.min_ratio",
+            u64::from(self.tunables.min_ratio),
+            (0, max),
+        )
     }
 }
 

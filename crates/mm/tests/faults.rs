@@ -1,75 +1,101 @@
-//! The fault campaign: over many seeds, no read returns a wrong version and nothing acknowledged by
-//! `sync` is lost, whatever the devices do.
+//! The fault campaign in small: every failure of the past passes, some seeds do, and a planted bug is
+//! found and shrunk. `cargo xtask campaign` runs seeds by the million.
 //!
-//! `TIDEGATE_SEEDS=N` runs N seeds (500 if not given), `TIDEGATE_SEED=S` one.
+//! `TIDEGATE_SEED=S` runs one seed.
 
-mod campaign;
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a failure here is a failed test; the numbers are small"
+)]
+
 mod contract;
+mod planted;
 
-use std::time::Instant;
+use std::path::Path;
 
-/// Seeds that find bugs which `mm` had, each of them by taking out what mended it: a read that brings
-/// back what a truncation cuts (46, 179), a tail that such a read keeps (476, 514), an old error of
-/// read-ahead told to a reader (86), a sync that says Ok beside a truncation (3), a sync that does
-/// not wait for the flush of another (2). Run always; a change to `campaign::plan` gives seeds
-/// another meaning, and then new ones have to be found.
-const REGRESSIONS: &[u64] = &[2, 3, 46, 86, 179, 476, 514];
+use campaign::{Plan, Setup, run};
+
+/// Seeds of each test run, spread over all that a campaign begins with.
+const SEEDS: u64 = 60;
 /// Every so many seeds are run twice and must leave the same trace.
 const TWICE: u64 = 16;
 
-fn number(name: &str) -> Option<u64> {
-    let value = std::env::var(name).ok()?;
-    Some(
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}={value} is no number")),
-    )
-}
-
-/// Names the seed if the run panics.
-struct Running(u64);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!(
-                "seed {0} failed; again: TIDEGATE_SEED={0} cargo test -p tidegate-mm --test faults campaign",
-                self.0
-            );
-        }
-    }
-}
-
-fn run(seed: u64) -> campaign::Outcome {
-    let _running = Running(seed);
-    let outcome = campaign::run(seed);
+fn passes(seed: u64) {
+    let plan = Plan::draw(seed);
+    let again = "cargo xtask campaign --seeds 1 --from";
+    let outcome = run(&plan, &Setup::default())
+        .unwrap_or_else(|failure| panic!("seed {seed}: {failure}\nshrink it: {again} {seed}"));
     if seed.is_multiple_of(TWICE) {
-        assert_eq!(
-            outcome,
-            campaign::run(seed),
-            "the same seed ran differently"
-        );
+        let second = run(&plan, &Setup::default()).unwrap();
+        assert_eq!(outcome, second, "seed {seed} ran differently");
     }
-    outcome
 }
 
 #[test]
-fn campaign_over_seeds() {
-    if let Some(seed) = number("TIDEGATE_SEED") {
-        println!("seed {seed}: {:?}", run(seed));
-        return;
+fn seeds_pass() {
+    if let Ok(seed) = std::env::var("TIDEGATE_SEED") {
+        return passes(seed.parse().expect("TIDEGATE_SEED is a number"));
     }
-    let seeds = number("TIDEGATE_SEEDS").unwrap_or(500);
-    let began = Instant::now();
-    let (mut faults, mut crashes) = (0, 0);
-    let others = (1..=seeds).filter(|seed| !REGRESSIONS.contains(seed));
-    for seed in REGRESSIONS.iter().copied().chain(others) {
-        let outcome = run(seed);
-        faults += outcome.faults;
-        crashes += u64::from(outcome.crashed);
+    (1..=SEEDS).map(|seed| seed * 1000).for_each(passes);
+}
+
+#[test]
+fn failures_of_the_past_pass() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/regressions");
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "toml"))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "the regressions are there");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let plan =
+            Plan::from_toml(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        assert!(
+            !plan.note.is_empty(),
+            "{} says what it shows",
+            file.display()
+        );
+        let outcome = run(&plan, &Setup::default())
+            .unwrap_or_else(|failure| panic!("{}: {failure}", file.display()));
+        let again = run(&plan, &Setup::default()).unwrap();
+        assert_eq!(outcome, again, "{} ran differently", file.display());
     }
-    println!(
-        "{seeds} seeds, {faults} faults, {crashes} crashes in {:?}",
-        began.elapsed()
-    );
+}
+
+#[test]
+fn a_plan_is_read_back_as_it_was_written() {
+    for seed in 1..=300 {
+        let plan = Plan::draw(seed);
+        let text = plan.to_toml();
+        assert_eq!(
+            Plan::from_toml(&text).unwrap(),
+            plan,
+            "seed {seed}:\n{text}"
+        );
+    }
+}
+
+#[test]
+fn mistakes_in_a_file_are_named() {
+    let good = Plan::draw(1).to_toml();
+    for (wrong, right, expected) in [
+        ("version = 2", "version = 1", "reads version 1"),
+        (
+            "law = \"none\"",
+            "law = ",
+            "there is no law `none`; there are foreground",
+        ),
+        ("model = \"floppy\"", "model = ", "no device model `floppy`"),
+        ("ops = [\"wriet 0 1+1\"]", "ops = ", "steps are write"),
+        ("frames = -1", "frames = ", "frames"),
+        ("fraems = 1", "frames = ", "fraems"),
+    ] {
+        let line = good.lines().find(|line| line.starts_with(right)).unwrap();
+        let error = Plan::from_toml(&good.replacen(line, wrong, 1)).unwrap_err();
+        assert!(error.contains(expected), "{wrong}: {error}");
+    }
 }

@@ -1,41 +1,52 @@
-//! `cargo xtask campaign`: the randomised fault test, at length.
+//! `cargo xtask campaign`: the fault campaign, at length or a file of it.
 //!
-//! The test itself (`crates/mm/tests/faults.rs`) draws a workload and faults from each seed and has
-//! the checker judge every read and every sync; it prints the seed of a failure and takes it back in
-//! `TIDEGATE_SEED`.
+//! The campaign itself is a program of its own (`crates/campaign`), built optimised and with all
+//! assertions. Here it is built and takes the place of this process, so that Ctrl-C reaches it and
+//! nobody else.
 
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
-use crate::workspace::cargo;
+use crate::workspace::{Workspace, cargo};
 use crate::{Arguments, Result, steps};
 
-/// Seeds of a campaign.
-const SEEDS: u64 = 10_000;
-/// Longest campaign.
-const LIMIT: Duration = Duration::from_secs(6 * 3600);
+/// Longest build.
+const BUILD_MAX: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
-    let mut seeds = SEEDS;
+    let mut words = Vec::new();
     while let Some(word) = arguments.next_word() {
-        match word.as_str() {
-            "--seeds" => seeds = arguments.number_of("--seeds")?,
-            _ => return Err(format!("campaign: unexpected '{word}'")),
-        }
+        words.push(word);
     }
-    faults(seeds, LIMIT)
+    let mut command = Command::new(build()?);
+    if !words.iter().any(|word| word == "--out") {
+        command.arg("--out").arg(out()?);
+    }
+    command.args(&words);
+    println!("    {}", steps::typed(&command));
+    Err(format!("{}: {}", steps::typed(&command), command.exec()))
 }
 
-/// Runs the fault test over so many seeds.
+/// Runs the campaign over so many seeds, as a step.
 ///
 /// # Errors
 /// A seed failed, or the time is over.
 pub(crate) fn faults(seeds: u64, limit: Duration) -> Result<()> {
-    if seeds == 0 {
-        return Err("a campaign needs at least one seed".into());
-    }
-    let mut command = cargo(&["test", "--release", "-p", "tidegate-mm", "--test", "faults"]);
-    command
-        .args(["--", "--nocapture"])
-        .env("TIDEGATE_SEEDS", seeds.to_string());
+    let mut command = Command::new(build()?);
+    command.args(["--seeds", &seeds.to_string(), "--out"]);
+    command.arg(out()?);
     steps::run(&mut command, limit)
+}
+
+fn out() -> Result<PathBuf> {
+    Ok(Workspace::load()?.target.join("xtask/campaign"))
+}
+
+/// Builds the program and answers where it is.
+fn build() -> Result<PathBuf> {
+    let mut command = cargo(&["build", "--profile", "campaign", "-p", "tidegate-campaign"]);
+    steps::run(&mut command, BUILD_MAX)?;
+    Ok(Workspace::load()?.target.join("campaign/campaign"))
 }

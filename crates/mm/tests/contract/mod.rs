@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use device::{FaultPlan, Faulty, Odds};
 use env::{Cause, Device, IoError, ObjectId, Task, Work};
 use lab::fs::Layout;
 use lab::model::{self, Params, Surroundings};
@@ -18,8 +19,6 @@ use mm::{Cache, DeviceOptions, Error, ErrorPolicy, File, Options, Reader};
 use policy::dirty::{DeviceIndex, Threshold};
 use policy::units::{Bytes, Nanos, Pages};
 
-use crate::campaign::unsteady::{Temper, Unsteady};
-
 const EIO: IoError = IoError::Failed { errno: 5 };
 const DIRTY_LIMIT: Pages = Pages(256);
 const BACKGROUND: Pages = Pages(128);
@@ -28,15 +27,20 @@ const SOON: Nanos = Nanos::secs(10);
 
 struct Drive {
     index: DeviceIndex,
-    unsteady: Arc<Unsteady>,
+    faulty: Arc<Faulty>,
     platter: SharedPlatter,
 }
 
 impl Drive {
+    fn heal(&self) {
+        self.faulty.set_plan(FaultPlan::default());
+        self.faulty.release();
+    }
+
     fn fails_writes(&self) {
-        self.unsteady.set(Temper {
-            write_fails: 1024,
-            ..Temper::default()
+        self.faulty.set_plan(FaultPlan {
+            eio_writes: Odds::ALWAYS,
+            ..FaultPlan::default()
         });
     }
 
@@ -140,9 +144,9 @@ fn bench_at<T: Send + 'static>(
             stable_writes: false,
         };
         let model = model::build(&Params::TokenBucket(bucket), surroundings);
-        let unsteady = Unsteady::new(Arc::new(model), lab.host());
-        let id = lab.add_device(Arc::clone(&unsteady) as Arc<dyn Device>);
-        parts.push((id, unsteady, platter));
+        let faulty = Faulty::new(Arc::new(model), lab.host(), FaultPlan::default());
+        let id = lab.add_device(Arc::clone(&faulty) as Arc<dyn Device>);
+        parts.push((id, faulty, platter));
     }
     let env = Arc::clone(lab.env());
     let answer = lab
@@ -156,17 +160,17 @@ fn bench_at<T: Send + 'static>(
                 ..DeviceOptions::default()
             };
             let mut drives = Vec::new();
-            for (id, unsteady, platter) in parts {
-                let index = cache.add_device(task, id, unsteady.info(), device).unwrap();
+            for (id, faulty, platter) in parts {
+                let index = cache.add_device(task, id, faulty.info(), device).unwrap();
                 drives.push(Drive {
                     index,
-                    unsteady,
+                    faulty,
                     platter,
                 });
             }
             let bench = Arc::new(Bench { cache, env, drives });
             let answer = body(task, &bench);
-            bench.drives.iter().for_each(|drive| drive.unsteady.heal());
+            bench.drives.iter().for_each(|drive| drive.heal());
             let stats = bench.cache.stats();
             assert!(stats.is_conserved(), "{stats:?}");
             answer
@@ -198,7 +202,7 @@ fn retry_keeps_the_data_and_only_sync_tells() {
             Err(failed),
             "as long as bytes are not durable"
         );
-        drive.unsteady.heal();
+        drive.heal();
         assert_eq!(file.sync(task), Ok(()), "its holder was told already");
         (0..8).for_each(|page| drive.holds(1, page, 1));
     });
@@ -215,7 +219,7 @@ fn an_error_that_healed_by_itself_is_told_once() {
         bench.write(task, &file, 0, 200, 1).unwrap();
         task.sleep(Cause::Think, Nanos::secs(1));
         assert!(bench.cache.stats().write_failed > Pages::ZERO);
-        drive.unsteady.heal();
+        drive.heal();
         task.sleep(Cause::Think, Nanos::secs(60));
         assert_eq!(
             bench.cache.stats().dirty,
@@ -268,7 +272,7 @@ fn stop_refuses_writes_until_the_device_is_reopened() {
         bench.write(task, &file, 0, 4, 1).unwrap();
         drive.fails_writes();
         assert!(file.sync(task).is_err());
-        drive.unsteady.heal();
+        drive.heal();
         let stopped = Err(Error::DeviceStopped { cause: EIO });
         assert_eq!(bench.write(task, &file, 4, 1, 1), stopped);
         assert_eq!(
@@ -312,9 +316,9 @@ fn a_reader_gets_the_read_error_and_the_next_one_tries_again() {
             .cache
             .open(task, drive.index, ObjectId(1), Pages(64).bytes())
             .unwrap();
-        drive.unsteady.set(Temper {
-            read_fails: 1024,
-            ..Temper::default()
+        drive.faulty.set_plan(FaultPlan {
+            eio_reads: Odds::ALWAYS,
+            ..FaultPlan::default()
         });
         for page in [9, 9, 40] {
             let offset = Pages(u64::from(page)).bytes();
@@ -323,7 +327,7 @@ fn a_reader_gets_the_read_error_and_the_next_one_tries_again() {
                 Err(Error::ReadFailed { offset, cause: EIO })
             );
         }
-        drive.unsteady.heal();
+        drive.heal();
         for page in 0..64 {
             assert_eq!(bench.reads(task, &file, page), Ok(content(page, 1, 1)));
         }
@@ -341,9 +345,9 @@ fn part_of_a_page_that_cannot_be_read_is_not_taken_in() {
             .cache
             .open(task, drive.index, ObjectId(1), Pages(4).bytes())
             .unwrap();
-        drive.unsteady.set(Temper {
-            read_fails: 1024,
-            ..Temper::default()
+        drive.faulty.set_plan(FaultPlan {
+            eio_reads: Odds::ALWAYS,
+            ..FaultPlan::default()
         });
         let mut writer = bench.cache.writer();
         let wrote = file.write(task, &mut writer, Bytes(4096 + 512), &[Sector(7)]);
@@ -355,7 +359,7 @@ fn part_of_a_page_that_cannot_be_read_is_not_taken_in() {
             })
         );
         assert_eq!(bench.cache.stats().dirty, Pages::ZERO);
-        drive.unsteady.heal();
+        drive.heal();
         assert_eq!(bench.reads(task, &file, 1), Ok(content(1, 1, 1)));
     });
 }
@@ -365,9 +369,9 @@ fn a_full_device_refuses_before_a_byte_is_acknowledged() {
     bench(1, ErrorPolicy::Report, |task, bench| {
         let drive = &bench.drives[0];
         let file = bench.open(task, 0, 1);
-        drive.unsteady.set(Temper {
-            full: 1024,
-            ..Temper::default()
+        drive.faulty.set_plan(FaultPlan {
+            no_space: Odds::ALWAYS,
+            ..FaultPlan::default()
         });
         let full = Err(Error::MetadataFailed {
             cause: IoError::NoSpace,
@@ -376,7 +380,7 @@ fn a_full_device_refuses_before_a_byte_is_acknowledged() {
         assert_eq!(file.len(), Bytes::ZERO);
         assert_eq!(bench.cache.stats().dirtied, Pages::ZERO);
         assert_eq!(file.sync(task), Ok(()), "there is nothing to be written");
-        drive.unsteady.heal();
+        drive.heal();
         bench.write(task, &file, 0, 4, 1).unwrap();
         file.sync(task).unwrap();
         drive.holds(1, 3, 1);
@@ -398,10 +402,7 @@ fn a_hung_device_holds_its_own_writers_by_name_and_nobody_else() {
             longest
         };
         let alone = pace(task, bench, 0);
-        bench.drives[0].unsteady.set(Temper {
-            stuck: true,
-            ..Temper::default()
-        });
+        bench.drives[0].faulty.hold();
         let heavy = {
             let bench = Arc::clone(bench);
             env::spawn(&*Arc::clone(&bench.env), "heavy", move |task| {
@@ -416,7 +417,7 @@ fn a_hung_device_holds_its_own_writers_by_name_and_nobody_else() {
         assert!(!heavy.is_done());
         let beside = pace(task, bench, 100);
         light.sync(task).unwrap();
-        bench.drives[0].unsteady.heal();
+        bench.drives[0].heal();
         let file = heavy.join(task).unwrap().unwrap();
         file.sync(task).unwrap();
         (0..600).for_each(|page| bench.drives[0].holds(1, page, 1));
@@ -445,9 +446,9 @@ fn a_torn_write_is_retried_whole() {
         let file = bench.open(task, 0, 1);
         bench.write(task, &file, 0, 64, 1).unwrap();
         file.sync(task).unwrap();
-        drive.unsteady.set(Temper {
-            write_torn: 1024,
-            ..Temper::default()
+        drive.faulty.set_plan(FaultPlan {
+            torn_writes: Odds::ALWAYS,
+            ..FaultPlan::default()
         });
         bench.write(task, &file, 0, 64, 2).unwrap();
         let torn = file.sync(task);
@@ -466,7 +467,7 @@ fn a_torn_write_is_retried_whole() {
             Pages(64),
             "no part of it counts as written"
         );
-        drive.unsteady.heal();
+        drive.heal();
         assert_eq!(file.sync(task), Ok(()));
         (0..64).for_each(|page| drive.holds(1, page, 2));
     });
@@ -478,10 +479,7 @@ fn a_lost_device_fails_everything_and_ends_cleanly() {
         let drive = &bench.drives[0];
         let file = bench.open(task, 0, 1);
         bench.write(task, &file, 0, 4, 1).unwrap();
-        drive.unsteady.set(Temper {
-            lost: true,
-            ..Temper::default()
-        });
+        drive.faulty.lose();
         let lost = IoError::Lost;
         assert!(matches!(file.sync(task), Err(Error::WriteFailed { cause, .. }) if cause == lost));
         assert_eq!(
@@ -506,13 +504,13 @@ fn a_failed_flush_is_told_to_every_holder_once() {
         let (told, other) = (bench.open(task, 0, 1), bench.open(task, 0, 2));
         bench.write(task, &told, 0, 4, 1).unwrap();
         bench.write(task, &other, 0, 4, 1).unwrap();
-        drive.unsteady.set(Temper {
-            flush_fails: 1024,
-            ..Temper::default()
+        drive.faulty.set_plan(FaultPlan {
+            flush_fails: Odds::ALWAYS,
+            ..FaultPlan::default()
         });
         let failed = Error::FlushFailed { cause: EIO };
         assert_eq!(told.sync(task), Err(failed));
-        drive.unsteady.heal();
+        drive.heal();
         assert_eq!(told.sync(task), Err(failed), "until it is reopened");
         assert_eq!(bench.write(task, &told, 0, 1, 2), Err(failed));
         let refused = bench
@@ -561,9 +559,9 @@ fn a_cut_that_failed_comes_before_the_file_grows_again() {
         let file = bench.open(task, 0, 1);
         bench.write(task, &file, 0, 16, 1).unwrap();
         file.sync(task).unwrap();
-        drive.unsteady.set(Temper {
-            length_fails: 1024,
-            ..Temper::default()
+        drive.faulty.set_plan(FaultPlan {
+            length_fails: Odds::ALWAYS,
+            ..FaultPlan::default()
         });
         let failed = Err(Error::MetadataFailed { cause: EIO });
         assert_eq!(file.truncate(task, Bytes(4096)), failed);
@@ -572,7 +570,7 @@ fn a_cut_that_failed_comes_before_the_file_grows_again() {
             failed,
             "old data would come back"
         );
-        drive.unsteady.heal();
+        drive.heal();
         assert_eq!(bench.write(task, &file, 12, 1, 2), Ok(()));
         assert_eq!(bench.reads(task, &file, 5), Ok(vec![Sector::ZERO; 8]));
         assert_eq!(bench.reads(task, &file, 12), Ok(content(12, 1, 2)));
@@ -611,10 +609,10 @@ fn a_page_that_fails_while_it_is_overwritten_counts_as_dirty_once() {
         let drive = &bench.drives[0];
         let file = bench.open(task, 0, 1);
         bench.write(task, &file, 0, 1, 1).unwrap();
-        drive.unsteady.set(Temper {
-            write_fails: 1024,
+        drive.faulty.set_plan(FaultPlan {
+            eio_writes: Odds::ALWAYS,
             fails_after: Nanos::millis(5),
-            ..Temper::default()
+            ..FaultPlan::default()
         });
         let sync = {
             let file = Arc::clone(&file);
@@ -631,7 +629,7 @@ fn a_page_that_fails_while_it_is_overwritten_counts_as_dirty_once() {
             Some(Err(Error::WriteFailed { .. }))
         ));
         assert_eq!(bench.cache.stats().dirty, Pages(100));
-        drive.unsteady.heal();
+        drive.heal();
         file.sync(task).unwrap();
         assert_eq!(bench.cache.stats().dirty, Pages::ZERO);
         (0..100).for_each(|page| drive.holds(1, page, 2));
@@ -642,9 +640,9 @@ fn a_page_that_fails_while_it_is_overwritten_counts_as_dirty_once() {
 fn a_length_set_beside_a_write_of_the_last_page_is_set_again() {
     bench(1, ErrorPolicy::Retry, |task, bench| {
         let drive = &bench.drives[0];
-        drive.unsteady.set(Temper {
+        drive.faulty.set_plan(FaultPlan {
             lingers: Nanos::millis(50),
-            ..Temper::default()
+            ..FaultPlan::default()
         });
         for object in 1..=20 {
             let file = bench.open(task, 0, object);

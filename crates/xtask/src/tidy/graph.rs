@@ -4,7 +4,7 @@ use super::{Findings, text_of};
 use crate::workspace::{Crate, Kind, Source, Workspace};
 
 /// The arrows of ARCHITECTURE.md: what each crate may use in what it ships.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("policy", &[]),
     ("frames", &[]),
     ("env", &["frames", "policy"]),
@@ -24,6 +24,10 @@ const MAY_USE: [(&str, &[&str]); 12] = [
         ],
     ),
     ("guest-writer", &[]),
+    (
+        "campaign",
+        &["device", "env", "frames", "lab", "mm", "policy"],
+    ),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,559 @@
+//! A task of a plan at work: takes its steps, and tells the checker.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{ObjectId, Task};
+use lab::{LabEnv, Sector};
+use mm::{Error, File, Pinned, Reader, Writer};
+use policy::units::{Bytes, Nanos};
+
+use crate::failure::fail;
+use crate::judge;
+use crate::op::Op;
+use crate::plan::{SECTOR, SECTORS};
+use crate::run::{Going, Over};
+use crate::world::{Place, Slot, World, pause};
+
+/// Holds within holds.
+const DEPTH_MAX: u32 = 2;
+/// How often a close looks whether the file is in use, and how often it looks.
+const CLOSE_REST: Nanos = Nanos::millis(2);
+const CLOSE_TRIES: u32 = 20;
+
+/// A pinned page and what it held at first.
+type Held<'a> = (Pinned<'a, LabEnv>, [Sector; 8]);
+
+pub(crate) struct Actor {
+    world: Arc<World>,
+    /// Its place among the gauges; none: nobody looks at how long its calls take.
+    number: Option<usize>,
+    writer: Writer,
+    readers: Vec<Reader>,
+}
+
+impl Actor {
+    pub(crate) fn new(world: &Arc<World>, number: Option<usize>) -> Self {
+        Self {
+            writer: world.cache.writer(),
+            readers: vec![Reader::default(); world.slots.len()],
+            number,
+            world: Arc::clone(world),
+        }
+    }
+
+    /// Takes all steps.
+    pub(crate) fn work(mut self, task: &mut Task<'_, LabEnv>, ops: &[Op]) -> Going {
+        let end = ops.len();
+        let mut at = 0;
+        while at < end {
+            at = self.step(task, ops, at, end, 0)?;
+        }
+        let world = Arc::clone(&self.world);
+        world.cache.retire(task, self.writer);
+        Ok(())
+    }
+
+    /// Takes the step at `at`, and those that belong to it; answers the next.
+    fn step(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        ops: &[Op],
+        at: usize,
+        end: usize,
+        depth: u32,
+    ) -> Result<usize, Over> {
+        let world = Arc::clone(&self.world);
+        let op = ops[at];
+        match op {
+            Op::Trim => {
+                world.cache.trim(task);
+                return Ok(at + 1);
+            }
+            Op::Think { us } => {
+                pause(task, Nanos::micros(us))?;
+                return Ok(at + 1);
+            }
+            Op::SyncAll => {
+                self.timed(task, at, None, 0, Self::sync_all)?;
+                return Ok(at + 1);
+            }
+            _ => {}
+        }
+        let number = op.file().unwrap_or(0);
+        let slot = &world.slots[number];
+        let place = &world.places[slot.place];
+        if place.flush_failed.load(Ordering::Relaxed) {
+            pause(task, Nanos::millis(1))?;
+            return Ok(at + 1);
+        }
+        if let Op::Close { .. } = op {
+            self.timed(task, at, Some(slot.place), 0, |actor, task| {
+                actor.close(task, slot, place)
+            })?;
+            return Ok(at + 1);
+        }
+        let Some(file) = slot.begin() else {
+            pause(task, Nanos::millis(1))?;
+            return Ok(at + 1);
+        };
+        if let Op::Hold {
+            page, pages, steps, ..
+        } = op
+        {
+            slot.end();
+            let until = (at + 1).saturating_add(steps).min(end);
+            if depth < DEPTH_MAX {
+                self.hold(
+                    task,
+                    slot,
+                    &file,
+                    page..page + pages,
+                    (ops, at, until),
+                    depth,
+                )?;
+                return Ok(until);
+            }
+            return Ok(at + 1);
+        }
+        let bound = slot.pages_max * SECTORS;
+        let sectors = file.len().0 / SECTOR;
+        let going = match op {
+            Op::Write { at: first, len, .. } => {
+                let (first, len) = within(first, len, bound);
+                self.timed(task, at, Some(slot.place), len, |actor, task| {
+                    actor.write(task, slot, place, &file, first, len)
+                })
+            }
+            Op::Read { at: first, len, .. } => {
+                let (first, len) = within(first, len, bound);
+                self.timed(task, at, Some(slot.place), len, |actor, task| {
+                    actor.read(task, slot, place, &file, number, first, len)
+                })
+            }
+            Op::SyncRange { at: first, len, .. } => {
+                let (first, len) = within(first, len, bound);
+                self.timed(task, at, Some(slot.place), len, |actor, task| {
+                    actor.sync_range(task, slot, place, &file, first, len)
+                })
+            }
+            Op::Sync { .. } => self.timed(task, at, Some(slot.place), bound, |actor, task| {
+                actor.sync(task, slot, place, &file)
+            }),
+            Op::Truncate { len, .. } => self.timed(task, at, Some(slot.place), 0, |actor, task| {
+                actor.set_len(task, slot, place, &file, len.min(bound))
+            }),
+            Op::Cut { by, .. } => self.timed(task, at, Some(slot.place), 0, |actor, task| {
+                actor.set_len(task, slot, place, &file, sectors.saturating_sub(by))
+            }),
+            Op::Grow { by, .. } => self.timed(task, at, Some(slot.place), 0, |actor, task| {
+                let longer = sectors.saturating_add(by).min(bound.max(sectors));
+                actor.set_len(task, slot, place, &file, longer)
+            }),
+            Op::SyncAll | Op::Close { .. } | Op::Hold { .. } | Op::Trim | Op::Think { .. } => {
+                Ok(())
+            }
+        };
+        slot.end();
+        going?;
+        Ok(at + 1)
+    }
+
+    /// Does a call under its task's gauge.
+    fn timed(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        op: usize,
+        place: Option<usize>,
+        len: u64,
+        call: impl FnOnce(&mut Self, &mut Task<'_, LabEnv>) -> Going,
+    ) -> Going {
+        let Some(number) = self.number else {
+            return call(self, task);
+        };
+        let world = Arc::clone(&self.world);
+        let gauge = &world.gauges[number];
+        let allowed = world.allowed(place, len);
+        let began = task.now();
+        gauge.begin(began, op, allowed);
+        let going = call(self, task);
+        gauge.end();
+        if allowed.steady && going.is_ok() {
+            let took = task.now().since(began).0;
+            let share = took.saturating_mul(1000) / allowed.time.0.max(1);
+            world.longest_share.fetch_max(share, Ordering::Relaxed);
+        }
+        going
+    }
+
+    fn write(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        slot: &Slot,
+        place: &Place,
+        file: &File<LabEnv>,
+        first: u64,
+        len: u64,
+    ) -> Going {
+        let (offset, bytes) = (Bytes(first * SECTOR), Bytes(len * SECTOR));
+        let write = place.checker().on_write_begin(slot.object, offset, bytes);
+        let mut data = junk(len);
+        write.fill(&mut data);
+        match file.write(task, &mut self.writer, offset, &data) {
+            Ok(wrote) => {
+                judge!(
+                    wrote == bytes,
+                    "short-write",
+                    "{wrote:?} of {bytes:?} written"
+                );
+                place.checker().on_write_end(write);
+                slot.reached(offset.0 + bytes.0);
+                Ok(())
+            }
+            Err(error) => {
+                place.checker().on_write_failed(write);
+                slot.forget_reach();
+                self.failed(place, "write", error)
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a file of the run, and a range")]
+    fn read(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        slot: &Slot,
+        place: &Place,
+        file: &File<LabEnv>,
+        number: usize,
+        first: u64,
+        len: u64,
+    ) -> Going {
+        let (offset, bytes) = (Bytes(first * SECTOR), Bytes(len * SECTOR));
+        let reach = slot.reach();
+        let read = place.checker().on_read_begin(slot.object, offset, bytes);
+        let mut data = junk(len);
+        let mut reader = self.readers[number];
+        let result = file.read(task, &mut reader, offset, &mut data);
+        self.readers[number] = reader;
+        match result {
+            Ok(count) => {
+                let sectors = usize::try_from(count.0 / SECTOR).unwrap_or(usize::MAX);
+                let verdict = place.checker().on_read_stamps(read, &data[..sectors]);
+                if let Err(violation) = verdict {
+                    fail(
+                        "wrong-version",
+                        format!("{violation} (read of {len} sectors from {first})"),
+                    );
+                }
+                if let (Some(reach), Some(_)) = (reach, slot.reach()) {
+                    let least = reach.saturating_sub(offset.0).min(bytes.0);
+                    judge!(
+                        count.0 >= least,
+                        "short-read",
+                        "a read of {} bytes where {least} were written",
+                        count.0
+                    );
+                }
+                Ok(())
+            }
+            Err(error) => {
+                place.checker().on_read_failed(read);
+                self.failed(place, "read", error)
+            }
+        }
+    }
+
+    /// Pins pages, goes on with other things, and finds the pages as they were.
+    fn hold(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        slot: &Slot,
+        file: &Arc<File<LabEnv>>,
+        pages: core::ops::Range<u64>,
+        (ops, at, until): (&[Op], usize, usize),
+        depth: u32,
+    ) -> Going {
+        let mut pins: Vec<Held<'_>> = Vec::new();
+        for page in pages.start.min(slot.pages_max)..pages.end.min(slot.pages_max) {
+            if slot.closing.load(Ordering::Relaxed) || slot.begin().is_none() {
+                break;
+            }
+            let mut pinned = None;
+            let going = self.timed(task, at, Some(slot.place), SECTORS, |actor, task| {
+                pinned = actor.pin(task, slot, file, page)?;
+                Ok(())
+            });
+            slot.end();
+            going?;
+            pins.extend(pinned);
+        }
+        let mut next = at + 1;
+        while next < until {
+            next = self.step(task, ops, next, until, depth + 1)?;
+        }
+        for (pin, seen) in &pins {
+            let now = pin.content().load(pin.pin().frame());
+            judge!(
+                now == *seen,
+                "pin-changed",
+                "{seen:?} became {now:?} under a pin"
+            );
+        }
+        Ok(())
+    }
+
+    fn pin<'a>(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        slot: &Slot,
+        file: &'a File<LabEnv>,
+        page: u64,
+    ) -> Result<Option<Held<'a>>, Over> {
+        let world = Arc::clone(&self.world);
+        let place = &world.places[slot.place];
+        let read = place.checker().on_read_begin(
+            slot.object,
+            Bytes(page * SECTORS * SECTOR),
+            Bytes(SECTORS * SECTOR),
+        );
+        let number = u32::try_from(page).unwrap_or(u32::MAX);
+        let at_once = if page.is_multiple_of(2) {
+            file.try_pin(number)
+        } else {
+            None
+        };
+        let pinned = match at_once {
+            Some(pinned) => Ok(pinned),
+            None => file.pin(task, number),
+        };
+        match pinned {
+            Ok(pinned) => {
+                let seen = pinned.content().load(pinned.pin().frame());
+                if let Err(violation) = place.checker().on_read_stamps(read, &seen) {
+                    fail("wrong-version", format!("{violation} (pin of page {page})"));
+                }
+                Ok(Some((pinned, seen)))
+            }
+            Err(error) => {
+                place.checker().on_read_failed(read);
+                if !matches!(error, Error::OutOfRange { .. } | Error::TooMany { .. }) {
+                    self.failed(place, "pin", error)?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn set_len(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        slot: &Slot,
+        place: &Place,
+        file: &File<LabEnv>,
+        sectors: u64,
+    ) -> Going {
+        let len = Bytes(sectors * SECTOR);
+        slot.forget_reach();
+        let truncate = place.checker().on_truncate_begin(slot.object, len);
+        match file.truncate(task, len) {
+            Ok(()) => {
+                place.checker().on_truncate_end(truncate);
+                Ok(())
+            }
+            Err(error) => {
+                place.checker().on_write_failed(truncate);
+                self.failed(place, "truncate", error)
+            }
+        }
+    }
+
+    fn sync(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        slot: &Slot,
+        place: &Place,
+        file: &File<LabEnv>,
+    ) -> Going {
+        let sync = place.checker().on_sync_begin(slot.object);
+        let result = file.sync(task);
+        self.synced(place, sync, "sync", result)
+    }
+
+    fn sync_range(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        slot: &Slot,
+        place: &Place,
+        file: &File<LabEnv>,
+        first: u64,
+        len: u64,
+    ) -> Going {
+        let (offset, bytes) = (Bytes(first * SECTOR), Bytes(len * SECTOR));
+        let sync = place
+            .checker()
+            .on_sync_range_begin(slot.object, offset, bytes);
+        let result = file.sync_range(task, offset, bytes);
+        self.synced(place, sync, "sync_range", result)
+    }
+
+    fn synced(
+        &mut self,
+        place: &Place,
+        sync: lab::check::Sync,
+        what: &str,
+        result: Result<(), Error>,
+    ) -> Going {
+        match result {
+            Ok(()) => {
+                place.checker().on_sync_ok(sync);
+                place.check_durable();
+                Ok(())
+            }
+            Err(error) => self.failed(place, what, error),
+        }
+    }
+
+    fn sync_all(&mut self, task: &mut Task<'_, LabEnv>) -> Going {
+        let world = Arc::clone(&self.world);
+        let failed = |place: &Place| place.flush_failed.load(Ordering::Relaxed);
+        if world.places.iter().any(failed) {
+            return Ok(());
+        }
+        let begin = |slot: &Slot| {
+            world.places[slot.place]
+                .checker()
+                .on_sync_begin(slot.object)
+        };
+        let syncs: Vec<_> = world.slots.iter().map(begin).collect();
+        match world.cache.sync(task) {
+            Ok(()) => {
+                // A file may be closed meanwhile: then its own close has acknowledged it, or failed.
+                for (slot, sync) in world.slots.iter().zip(syncs) {
+                    if !slot.closing.load(Ordering::Relaxed) {
+                        world.places[slot.place].checker().on_sync_ok(sync);
+                    }
+                }
+                world.places.iter().for_each(Place::check_durable);
+                Ok(())
+            }
+            Err(Error::Cancelled) => Err(Over),
+            Err(_) if world.is_dark() => Err(Over),
+            // Which device it was is found out by whoever syncs a file of it.
+            Err(error) => {
+                let all_calm = world.places.iter().all(|place| place.calm);
+                judge!(!all_calm, "unexpected-error", "sync of all: {error}");
+                Ok(())
+            }
+        }
+    }
+
+    fn close(&mut self, task: &mut Task<'_, LabEnv>, slot: &Slot, place: &Place) -> Going {
+        if slot.closing.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        for _ in 0..CLOSE_TRIES {
+            if slot.is_unused() {
+                break;
+            }
+            pause(task, CLOSE_REST)?;
+        }
+        let mut going = Ok(());
+        if slot.is_unused() {
+            going = self.close_alone(task, slot, place);
+        }
+        slot.closing.store(false, Ordering::Relaxed);
+        going
+    }
+
+    fn close_alone(&mut self, task: &mut Task<'_, LabEnv>, slot: &Slot, place: &Place) -> Going {
+        let file = slot.open_file();
+        let sync = place.checker().on_sync_begin(slot.object);
+        if let Err(error) = file.close(task) {
+            return self.failed(place, "close", error);
+        }
+        place.checker().on_sync_ok(sync);
+        place.check_durable();
+        let len = place.platter().len(slot.object);
+        judge!(
+            len == file.len() || self.world.is_dark(),
+            "length",
+            "object {} has {len:?}, its closed file {:?}",
+            slot.object.0,
+            file.len()
+        );
+        match self.world.cache.open(task, place.index, slot.object, len) {
+            Ok(file) => *slot.file_cell() = Some(file),
+            Err(Error::FlushFailed { .. }) => {
+                *slot.file_cell() = None;
+                place.flush_failed.store(true, Ordering::Relaxed);
+            }
+            Err(error) => fail("unexpected-error", format!("open: {error}")),
+        }
+        Ok(())
+    }
+
+    /// An operation has failed: that may be, unless everything is well.
+    fn failed(&self, place: &Place, what: &str, error: Error) -> Going {
+        if error == Error::Cancelled || self.world.is_dark() {
+            return Err(Over);
+        }
+        if matches!(error, Error::FlushFailed { .. }) {
+            place.flush_failed.store(true, Ordering::Relaxed);
+        }
+        judge!(
+            !place.calm,
+            "unexpected-error",
+            "{what} failed on a device without faults: {error}"
+        );
+        let of_device = !matches!(
+            error,
+            Error::OutOfMemory { .. } | Error::TooMany { .. } | Error::OutOfRange { .. }
+        );
+        judge!(of_device, "unexpected-error", "{what}: {error}");
+        Ok(())
+    }
+}
+
+/// The range, cut so that it lies in the file's bound; plans may be changed by hand.
+fn within(first: u64, len: u64, bound: u64) -> (u64, u64) {
+    let len = len.clamp(1, bound);
+    (first.min(bound - len), len)
+}
+
+fn junk(sectors: u64) -> Vec<Sector> {
+    vec![Sector::JUNK; usize::try_from(sectors).unwrap_or(0)]
+}
+
+/// Reads the whole file in pieces, and beyond its end.
+pub(crate) fn read_all(task: &mut Task<'_, LabEnv>, place: &Place, slot: &Slot) {
+    const PIECE: u64 = 64 * SECTORS;
+    let file = slot.open_file();
+    let mut reader = Reader::default();
+    let len = file.len().0;
+    let ObjectId(object) = slot.object;
+    for offset in (0..=len).step_by(64 * 4096) {
+        let bytes = Bytes(PIECE * SECTOR);
+        let read = place
+            .checker()
+            .on_read_begin(slot.object, Bytes(offset), bytes);
+        let mut data = junk(PIECE);
+        let count = match file.read(task, &mut reader, Bytes(offset), &mut data) {
+            Ok(count) => count,
+            Err(error) => fail(
+                "unexpected-error",
+                format!("the last read of {object}: {error}"),
+            ),
+        };
+        let least = (len - offset).min(bytes.0);
+        judge!(
+            count.0 == least,
+            "short-read",
+            "{count:?} of {least} bytes at the end"
+        );
+        let sectors = usize::try_from(count.0 / SECTOR).unwrap_or(usize::MAX);
+        if let Err(violation) = place.checker().on_read_stamps(read, &data[..sectors]) {
+            fail("wrong-version", format!("at the end: {violation}"));
+        }
+    }
+}

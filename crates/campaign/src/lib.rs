@@ -1,0 +1,44 @@
+//! The fault campaign: random machines, workloads and faults, run in virtual time and judged.
+//!
+//! ```text
+//!   seed --draw--> Plan --run--> Outcome, or Failure --shrink--> small Plan --> TOML file --> test
+//! ```
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `plan`, `op` | a run as plain data, and its file |
+//! | `draw` | from a seed to a plan: what is tried |
+//! | `world`, `actor`, `run` | the run and its checks |
+//! | `verdicts` | pauses and waits against their bounds |
+//! | `failure`, `figures` | what comes of it |
+//! | `shrink` | a failing plan, made small |
+//!
+//! The program `campaign` (`cargo xtask campaign`) does so by the million; `crates/mm/tests/faults.rs`
+//! replays the files of past failures. What is wrong with a device is a wrapper of `device` around a
+//! model of `lab`, never an `if` in the code under test.
+//!
+//! Source: style guide T5, T6; docs/campaign.md.
+#![forbid(unsafe_code)]
+
+mod actor;
+mod dice;
+mod draw;
+mod failure;
+mod figures;
+mod op;
+mod plan;
+mod run;
+mod shrink;
+mod verdicts;
+mod world;
+
+pub use failure::Failure;
+pub use figures::Figures;
+pub use op::Op;
+pub use plan::{
+    CachePlan, Contradiction, DevicePlan, FailedAs, FilePlan, FlushPlan, LAWS, Limit, Machine,
+    OnError, Phase, Plan, SlowPlan, TaskPlan, VERSION, VolatilePlan,
+};
+pub use run::{Outcome, Setup, run};
+pub use shrink::{Shrunk, shrink};
+pub use world::Plant;

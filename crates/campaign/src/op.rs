@@ -1,0 +1,269 @@
+//! What a task of a plan does, one step at a time, and how it is written in a scenario file.
+//!
+//! | in the file | what it does |
+//! |---|---|
+//! | `write F A+N` | writes N sectors of file F from sector A |
+//! | `read F A+N` | reads them, and has the checker judge what it got |
+//! | `truncate F N` | sets the length to N sectors |
+//! | `cut F N` | makes the file N sectors shorter than it is |
+//! | `grow F N` | makes it N sectors longer, up to its bound |
+//! | `sync F`, `sync-range F A+N`, `sync-all` | as they say |
+//! | `close F` | closes the file, when nobody is inside, and opens it again |
+//! | `hold F P+N for K` | pins N pages from page P while it takes the next K steps |
+//! | `trim` | gives free memory back |
+//! | `think US` | does nothing for US microseconds |
+
+use core::fmt;
+use core::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// One step of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+#[allow(missing_docs, reason = "the fields are those of the table above")]
+pub enum Op {
+    /// `write F A+N`
+    Write { file: usize, at: u64, len: u64 },
+    /// `read F A+N`
+    Read { file: usize, at: u64, len: u64 },
+    /// `truncate F N`
+    Truncate { file: usize, len: u64 },
+    /// `cut F N`
+    Cut { file: usize, by: u64 },
+    /// `grow F N`
+    Grow { file: usize, by: u64 },
+    /// `sync F`
+    Sync { file: usize },
+    /// `sync-range F A+N`
+    SyncRange { file: usize, at: u64, len: u64 },
+    /// `sync-all`
+    SyncAll,
+    /// `close F`
+    Close { file: usize },
+    /// `hold F P+N for K`
+    Hold {
+        file: usize,
+        page: u64,
+        pages: u64,
+        steps: usize,
+    },
+    /// `trim`
+    Trim,
+    /// `think US`
+    Think { us: u64 },
+}
+
+impl Op {
+    /// The word that begins it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Write { .. } => "write",
+            Self::Read { .. } => "read",
+            Self::Truncate { .. } => "truncate",
+            Self::Cut { .. } => "cut",
+            Self::Grow { .. } => "grow",
+            Self::Sync { .. } => "sync",
+            Self::SyncRange { .. } => "sync-range",
+            Self::SyncAll => "sync-all",
+            Self::Close { .. } => "close",
+            Self::Hold { .. } => "hold",
+            Self::Trim => "trim",
+            Self::Think { .. } => "think",
+        }
+    }
+
+    /// The file that it is about.
+    #[must_use]
+    pub const fn file(&self) -> Option<usize> {
+        match *self {
+            Self::Write { file, .. }
+            | Self::Read { file, .. }
+            | Self::Truncate { file, .. }
+            | Self::Cut { file, .. }
+            | Self::Grow { file, .. }
+            | Self::Sync { file }
+            | Self::SyncRange { file, .. }
+            | Self::Close { file }
+            | Self::Hold { file, .. } => Some(file),
+            Self::SyncAll | Self::Trim | Self::Think { .. } => None,
+        }
+    }
+
+    /// The file that it is about, to be changed.
+    pub(crate) const fn file_mut(&mut self) -> Option<&mut usize> {
+        match self {
+            Self::Write { file, .. }
+            | Self::Read { file, .. }
+            | Self::Truncate { file, .. }
+            | Self::Cut { file, .. }
+            | Self::Grow { file, .. }
+            | Self::Sync { file }
+            | Self::SyncRange { file, .. }
+            | Self::Close { file }
+            | Self::Hold { file, .. } => Some(file),
+            Self::SyncAll | Self::Trim | Self::Think { .. } => None,
+        }
+    }
+
+    /// The numbers that shrinking may make smaller, lengths first.
+    pub(crate) fn numbers_mut(&mut self) -> Vec<&mut u64> {
+        match self {
+            Self::Write { at, len, .. }
+            | Self::Read { at, len, .. }
+            | Self::SyncRange { at, len, .. } => vec![len, at],
+            Self::Truncate { len, .. } => vec![len],
+            Self::Cut { by, .. } | Self::Grow { by, .. } => vec![by],
+            Self::Hold { page, pages, .. } => vec![pages, page],
+            Self::Think { us } => vec![us],
+            Self::Sync { .. } | Self::SyncAll | Self::Close { .. } | Self::Trim => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match *self {
+            Self::Write { file, at, len }
+            | Self::Read { file, at, len }
+            | Self::SyncRange { file, at, len } => write!(f, " {file} {at}+{len}"),
+            Self::Truncate { file, len } => write!(f, " {file} {len}"),
+            Self::Cut { file, by } | Self::Grow { file, by } => write!(f, " {file} {by}"),
+            Self::Sync { file } | Self::Close { file } => write!(f, " {file}"),
+            Self::Hold {
+                file,
+                page,
+                pages,
+                steps,
+            } => write!(f, " {file} {page}+{pages} for {steps}"),
+            Self::Think { us } => write!(f, " {us}"),
+            Self::SyncAll | Self::Trim => Ok(()),
+        }
+    }
+}
+
+impl From<Op> for String {
+    fn from(op: Op) -> Self {
+        op.to_string()
+    }
+}
+
+impl TryFrom<String> for Op {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for Op {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let wrong = |shape: &str| format!("`{text}` is no step; it is written `{shape}`");
+        let number = |word: &str, shape: &str| word.parse::<u64>().map_err(|_| wrong(shape));
+        let place = |word: &str, shape: &str| word.parse::<usize>().map_err(|_| wrong(shape));
+        let range = |word: &str, shape: &str| {
+            let (at, len) = word.split_once('+').ok_or_else(|| wrong(shape))?;
+            Ok::<_, String>((number(at, shape)?, number(len, shape)?))
+        };
+        match words[..] {
+            ["write", file, part] => {
+                let (at, len) = range(part, "write FILE FIRST+SECTORS")?;
+                let file = place(file, "write FILE FIRST+SECTORS")?;
+                Ok(Self::Write { file, at, len })
+            }
+            ["read", file, part] => {
+                let (at, len) = range(part, "read FILE FIRST+SECTORS")?;
+                let file = place(file, "read FILE FIRST+SECTORS")?;
+                Ok(Self::Read { file, at, len })
+            }
+            ["sync-range", file, part] => {
+                let (at, len) = range(part, "sync-range FILE FIRST+SECTORS")?;
+                let file = place(file, "sync-range FILE FIRST+SECTORS")?;
+                Ok(Self::SyncRange { file, at, len })
+            }
+            ["truncate", file, len] => Ok(Self::Truncate {
+                file: place(file, "truncate FILE SECTORS")?,
+                len: number(len, "truncate FILE SECTORS")?,
+            }),
+            ["cut", file, by] => Ok(Self::Cut {
+                file: place(file, "cut FILE SECTORS")?,
+                by: number(by, "cut FILE SECTORS")?,
+            }),
+            ["grow", file, by] => Ok(Self::Grow {
+                file: place(file, "grow FILE SECTORS")?,
+                by: number(by, "grow FILE SECTORS")?,
+            }),
+            ["sync", file] => Ok(Self::Sync {
+                file: place(file, "sync FILE")?,
+            }),
+            ["close", file] => Ok(Self::Close {
+                file: place(file, "close FILE")?,
+            }),
+            ["hold", file, part, "for", steps] => {
+                let (page, pages) = range(part, "hold FILE PAGE+PAGES for STEPS")?;
+                Ok(Self::Hold {
+                    file: place(file, "hold FILE PAGE+PAGES for STEPS")?,
+                    page,
+                    pages,
+                    steps: place(steps, "hold FILE PAGE+PAGES for STEPS")?,
+                })
+            }
+            ["think", us] => Ok(Self::Think {
+                us: number(us, "think MICROSECONDS")?,
+            }),
+            ["sync-all"] => Ok(Self::SyncAll),
+            ["trim"] => Ok(Self::Trim),
+            _ => Err(format!(
+                "`{text}` is no step; steps are write, read, truncate, cut, grow, sync, sync-range, \
+                 sync-all, close, hold, trim, think, with their numbers"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_reads_as_it_is_written() {
+        for text in [
+            "write 0 12+8",
+            "read 1 0+1",
+            "truncate 2 100",
+            "cut 0 20",
+            "grow 0 30",
+            "sync 0",
+            "sync-range 0 3+4",
+            "sync-all",
+            "close 3",
+            "hold 0 3+2 for 5",
+            "trim",
+            "think 300",
+        ] {
+            let op: Op = text.parse().unwrap();
+            assert_eq!(op.to_string(), text);
+            assert!(text.starts_with(op.name()));
+        }
+    }
+
+    #[test]
+    fn a_mistake_names_the_text_and_the_right_form() {
+        let error = "write 0 12-8".parse::<Op>().unwrap_err();
+        assert_eq!(
+            error,
+            "`write 0 12-8` is no step; it is written `write FILE FIRST+SECTORS`"
+        );
+        assert!(
+            "wriet 0 1+1"
+                .parse::<Op>()
+                .unwrap_err()
+                .contains("steps are write")
+        );
+    }
+}

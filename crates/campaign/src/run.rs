@@ -1,0 +1,446 @@
+//! One run of a plan: its tasks at work while its devices have their weather, and the judgement.
+//!
+//! ```text
+//!   first life: tasks, weather, a look every 7 ms  ---all done---> heal, sync, add up, shut down
+//!        |                                                              |
+//!        +--- crash_at: the power fails ---+                            |
+//!                                          v                            v
+//!   second life:  what survived is legal; a fresh cache reads it, goes on, and is judged as well
+//! ```
+//!
+//! What is checked
+//!   1. Every read and every pinned page: no wrong version, no change under a pin.
+//!   2. After each sync that says Ok, and at a random moment of the run: all that was acknowledged
+//!      would survive the loss of everything volatile.
+//!   3. The dirty level stays within its limit and a batch per writer, the pages within memory.
+//!   4. Every call ends in a bounded time (`world`: starvation, stuck), every task after its steps,
+//!      every lab (deadlock, no progress).
+//!   5. Pauses are within the bounds of the law, and end when they should (`verdicts`).
+//!   6. After the run, with the devices healed: syncs go through, pages add up by cache and by
+//!      device, frames add up, the objects have the files' lengths.
+//!   7. After a loss of power: what survived is legal, a fresh cache reads it and goes on.
+//!   8. Options that contradict each other are refused by a typed error.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{Cause, JoinHandle, ObjectId, Task, Wakeup};
+use lab::platter::SharedPlatter;
+use lab::{Lab, LabEnv, Recorded};
+use mm::Error;
+use policy::units::{Bytes, Instant, Nanos, Pages};
+
+use crate::actor::{Actor, read_all};
+use crate::failure::{Failure, catch, fail};
+use crate::figures::Figures;
+use crate::judge;
+use crate::op::Op;
+use crate::plan::Plan;
+use crate::verdicts;
+use crate::world::{self, Place, Plant, World, open, pause};
+
+/// How often the levels are looked at.
+const LOOK: Nanos = Nanos::millis(7);
+/// Syncs until a healed file syncs well: it tells of the errors that it has seen first.
+const SYNCS_MAX: u32 = 4;
+/// A file that nobody opens.
+const PROBE: ObjectId = ObjectId(15);
+
+/// The run is over.
+pub(crate) struct Over;
+
+pub(crate) type Going = Result<(), Over>;
+
+/// What a test adds to a run.
+#[derive(Clone, Default)]
+pub struct Setup {
+    /// Wraps the model of each device, within all other layers: a planted bug.
+    pub plant: Option<Plant>,
+}
+
+/// What a run shows of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Of everything that happened.
+    pub hash: u64,
+    /// What there was.
+    pub figures: Figures,
+}
+
+/// Runs a plan.
+///
+/// # Errors
+/// The first check that did not hold, or the panic of the code under test.
+pub fn run(plan: &Plan, setup: &Setup) -> Result<Outcome, Failure> {
+    plan.check().map_err(|error| Failure::new("plan", error))?;
+    catch(|| lives(&Arc::new(plan.clone()), setup))
+}
+
+fn lives(plan: &Arc<Plan>, setup: &Setup) -> Outcome {
+    let mut lab = world::lab(plan);
+    let parts = world::parts(&lab, plan, setup, None);
+    let env = Arc::clone(lab.env());
+    let root_plan = Arc::clone(plan);
+    let (world, crashed) = ended(lab.run(move |task| {
+        let plan = root_plan;
+        world::check_refusals(task, &env, &plan, &parts[0]);
+        let world = world::world(task, &env, &plan, parts, true);
+        let crashed = first_life(task, &env, &plan, &world);
+        world.fair.store(true, Ordering::Relaxed);
+        world.dark.store(crashed, Ordering::Relaxed);
+        for place in &world.places {
+            place.layers.heal();
+        }
+        if crashed {
+            for place in &world.places {
+                place.layers.lose_power(task, false);
+            }
+        } else {
+            finish(task, &world);
+        }
+        (world, crashed)
+    }));
+    let mut figures = Figures::default();
+    describe(&mut figures, plan, &world, &lab, crashed);
+    verdicts::judge(&mut figures, plan, &events_of_tasks(&lab));
+    let hash = lab.trace_hash();
+    drop(lab);
+    if let Some(ops) = &plan.after_power_loss {
+        second_life(plan, setup, &world, ops);
+    }
+    Outcome { hash, figures }
+}
+
+fn ended<T>(result: Result<T, lab::LabError>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => {
+            let Failure { kind, message } = Failure::of_lab(&error);
+            fail(&kind, message)
+        }
+    }
+}
+
+/// The events of the plan's tasks: what the flusher waits for is its own business.
+fn events_of_tasks(lab: &Lab) -> Vec<Recorded> {
+    let actors: Vec<_> = lab
+        .tasks()
+        .iter()
+        .map(|task| task.name.starts_with("actor"))
+        .collect();
+    let mut events = lab.take_events();
+    events.retain(|event| actors.get(event.task.0 as usize).is_some_and(|is| *is));
+    events
+}
+
+fn describe(figures: &mut Figures, plan: &Plan, world: &World, lab: &Lab, crashed: bool) {
+    figures.add("runs", "runs", 1);
+    figures.add("runs", "tasks", plan.tasks.len() as u64);
+    figures.add("runs", "files", plan.files.len() as u64);
+    figures.add("runs", "virtual time, ms", lab.now().0 / 1_000_000);
+    figures.add("runs", "contradictions refused", plan.refused.len() as u64);
+    figures.add("runs", "losses of power within", u64::from(crashed));
+    let second = u64::from(plan.after_power_loss.is_some());
+    figures.add("runs", "losses of power at the end", second);
+    figures.add("law", &plan.cache.law, 1);
+    for op in plan.tasks.iter().flat_map(|task| &task.ops) {
+        figures.add("steps", op.name(), 1);
+    }
+    for (place, device) in world.places.iter().zip(&plan.devices) {
+        figures.add("devices", &device.model, 1);
+        figures.add("layers", "slow", u64::from(device.slow.is_some()));
+        figures.add("layers", "volatile", u64::from(device.volatile.is_some()));
+        let counts = place.layers.faulty.counts();
+        figures.add("faults", "failed", counts.failed);
+        figures.add("faults", "torn", counts.torn);
+        figures.add("faults", "no space", counts.no_space);
+        figures.add("faults", "hung", counts.hung);
+        figures.add("requests", "to devices", counts.requests);
+        let lost = place.layers.pages_lost.load(Ordering::Relaxed);
+        figures.add("faults", "pages lost with the power", lost);
+        for phase in &device.phases {
+            figures.add("weather", "phases", 1);
+            figures.add("weather", "device hangs", u64::from(phase.hung));
+            figures.add(
+                "weather",
+                "another rate",
+                u64::from(phase.rate_kib.is_some()),
+            );
+            figures.add(
+                "weather",
+                "little space",
+                u64::from(phase.space_kib.is_some()),
+            );
+        }
+    }
+    let stats = world.cache.stats();
+    figures.add("pages", "dirtied", stats.dirtied.0);
+    figures.add("pages", "written", stats.written.0);
+    figures.add("pages", "read", stats.read_in.0);
+    figures.add("pages", "reclaimed", stats.reclaimed.0);
+    let share = world.longest_share.load(Ordering::Relaxed);
+    figures.share(
+        "longest call on a steady device, of what it may take",
+        &plan.cache.law,
+        share,
+    );
+}
+
+/// Tasks, weather, and a look at the levels; true: broken off.
+fn first_life(
+    task: &mut Task<'_, LabEnv>,
+    env: &Arc<LabEnv>,
+    plan: &Arc<Plan>,
+    world: &Arc<World>,
+) -> bool {
+    let mut actors: Vec<JoinHandle<bool>> = Vec::new();
+    for number in 0..plan.tasks.len() {
+        let (plan, world) = (Arc::clone(plan), Arc::clone(world));
+        let body = move |task: &mut Task<'_, LabEnv>| {
+            let own = &plan.tasks[number];
+            if own.start_us > 0 && pause(task, Nanos::micros(own.start_us)).is_err() {
+                return false;
+            }
+            Actor::new(&world, Some(number))
+                .work(task, &own.ops)
+                .is_ok()
+        };
+        actors.push(env::spawn(&**env, &format!("actor-{number}"), body));
+    }
+    for (number, device) in plan.devices.iter().enumerate() {
+        if !device.phases.is_empty() {
+            let (plan, world) = (Arc::clone(plan), Arc::clone(world));
+            env::spawn(&**env, &format!("weather-{number}"), move |task| {
+                weather(task, &plan, &world, number);
+            });
+        }
+    }
+    let frames = Pages(u64::from(plan.cache.frames));
+    let limit = world.cache.stats().dirty_limit + plan.batch_slack();
+    let crash_at = plan.crash_at_us.map(|us| Instant::ZERO + Nanos::micros(us));
+    while actors.iter().any(|actor| !actor.is_done()) {
+        let now = task.now();
+        if crash_at.is_some_and(|at| now >= at) {
+            world.places.iter().for_each(Place::check_durable);
+            return true;
+        }
+        let next = crash_at.map_or(now + LOOK, |at| at.min(now + LOOK));
+        if task.sleep_until(Cause::Think, next) == Wakeup::Cancelled {
+            // Another task has panicked.
+            return true;
+        }
+        look(task, plan, world, limit, frames);
+    }
+    for actor in actors {
+        judge!(
+            actor.try_join() == Some(true),
+            "unfinished",
+            "a task did not end after all its steps"
+        );
+    }
+    false
+}
+
+fn look(task: &Task<'_, LabEnv>, plan: &Plan, world: &World, limit: Pages, frames: Pages) {
+    let stats = world.cache.stats();
+    let level = stats.dirty + stats.writeback;
+    judge!(
+        level <= limit,
+        "dirty-limit",
+        "{level:?} dirty, with batches at most {limit:?}: {stats:?}"
+    );
+    let held = stats.cached + stats.free;
+    judge!(
+        held <= frames,
+        "memory",
+        "{held:?} of {frames:?}: {stats:?}"
+    );
+    for (number, (gauge, own)) in world.gauges.iter().zip(&plan.tasks).enumerate() {
+        if let Some((kind, what)) = gauge.overdue(task.now(), &own.ops) {
+            let devices = world.cache.device_stats();
+            fail(
+                kind,
+                format!("task {number} is {what}\n{stats:?}\n{devices:?}"),
+            );
+        }
+    }
+}
+
+/// The phases of a device, again and again, until the run ends.
+fn weather(task: &mut Task<'_, LabEnv>, plan: &Plan, world: &World, number: usize) {
+    let place = &world.places[number];
+    for phase in plan.devices[number].phases.iter().cycle() {
+        if world.fair.load(Ordering::Relaxed) {
+            return;
+        }
+        place.layers.set(phase);
+        if pause(task, Nanos::micros(phase.for_us.max(100))).is_err()
+            || world.fair.load(Ordering::Relaxed)
+        {
+            return;
+        }
+        if phase.hung {
+            place.layers.faulty.release();
+        }
+        let failed = place.flush_failed.load(Ordering::Relaxed);
+        if phase.reopen && !failed && !is_failed(task, world, place) {
+            // Ends a stop after an error; a failed flush needs more.
+            world.cache.reopen_device(task, place.index);
+        }
+    }
+}
+
+/// Whether a flush of the device has failed: then it opens no file.
+fn is_failed(task: &mut Task<'_, LabEnv>, world: &World, place: &Place) -> bool {
+    match world.cache.open(task, place.index, PROBE, Bytes::ZERO) {
+        Ok(probe) => probe.discard(task) == Err(Error::Cancelled),
+        Err(Error::FlushFailed { .. }) => true,
+        Err(error) => fail(
+            "unexpected-error",
+            format!("a probe of the device: {error}"),
+        ),
+    }
+}
+
+/// With everything healed: all syncs go through and everything adds up.
+fn finish(task: &mut Task<'_, LabEnv>, world: &World) {
+    for place in &world.places {
+        if place.flush_failed.load(Ordering::Relaxed) || is_failed(task, world, place) {
+            revive(task, world, place);
+        } else {
+            world.cache.reopen_device(task, place.index);
+        }
+    }
+    for slot in &world.slots {
+        let place = &world.places[slot.place];
+        let file = slot.open_file();
+        let mut tries = 0;
+        loop {
+            let sync = place.checker().on_sync_begin(slot.object);
+            let Err(error) = file.sync(task) else {
+                place.checker().on_sync_ok(sync);
+                break;
+            };
+            tries += 1;
+            judge!(
+                !place.calm && tries < SYNCS_MAX,
+                "unexpected-error",
+                "sync of a healed device: {error}"
+            );
+        }
+        let (len, reach) = (place.platter().len(slot.object), slot.reach());
+        judge!(
+            len == file.len() && reach.is_none_or(|reach| len.0 >= reach),
+            "length",
+            "object {} has {len:?}, its file {:?}, and {reach:?} bytes were written",
+            slot.object.0,
+            file.len()
+        );
+        read_all(task, place, slot);
+    }
+    world.places.iter().for_each(Place::check_durable);
+    add_up(world);
+    let shut = world.cache.shutdown(task);
+    judge!(
+        shut == Ok(()),
+        "unexpected-error",
+        "shutting down: {shut:?}"
+    );
+}
+
+/// Pages and frames, of the cache and of its devices.
+fn add_up(world: &World) {
+    let stats = world.cache.stats();
+    let devices = world.cache.device_stats();
+    judge!(
+        stats.is_conserved(),
+        "accounting",
+        "pages do not add up: {stats:?}"
+    );
+    let busy = stats.dirty + stats.writeback + stats.pinned;
+    judge!(
+        busy.is_zero(),
+        "accounting",
+        "all is synced and unpinned, and: {stats:?}"
+    );
+    judge!(
+        stats.free + stats.cached == stats.frames,
+        "accounting",
+        "frames do not add up: {stats:?}"
+    );
+    let sum = |of: fn(&mm::DeviceStats) -> Pages| devices.iter().map(of).sum::<Pages>();
+    let agree = sum(|device| device.dirtied) == stats.dirtied
+        && sum(|device| device.written) == stats.written
+        && (sum(|device| device.dirty) + sum(|device| device.writeback)).is_zero();
+    judge!(
+        agree,
+        "accounting",
+        "devices {devices:?} do not add up to {stats:?}"
+    );
+}
+
+/// After a failed flush: the device has forgotten what it had not made durable, and is opened again.
+fn revive(task: &mut Task<'_, LabEnv>, world: &World, place: &Place) {
+    let own = |slot: &&world::Slot| world.places[slot.place].index == place.index;
+    for slot in world.slots.iter().filter(own) {
+        let file = slot.file_cell().take();
+        if let Some(file) = file {
+            let discarded = file.discard(task);
+            judge!(
+                discarded == Ok(()),
+                "unexpected-error",
+                "discard: {discarded:?}"
+            );
+        }
+    }
+    // No write is under way once the files are discarded.
+    place.layers.lose_power(task, true);
+    place.crash_platter(task.random());
+    world.cache.reopen_device(task, place.index);
+    for slot in world.slots.iter().filter(own) {
+        let len = place.platter().len(slot.object);
+        let file = open(task, &world.cache, place, slot.object, len);
+        *slot.file_cell() = Some(file);
+        slot.forget_reach();
+    }
+}
+
+/// The power fails, and another cache begins with what has survived.
+fn second_life(plan: &Arc<Plan>, setup: &Setup, first: &Arc<World>, ops: &[Op]) {
+    let mut lab = world::lab(plan);
+    let platters: Vec<SharedPlatter> = first
+        .places
+        .iter()
+        .map(|place| Arc::clone(&place.platter))
+        .collect();
+    for place in &first.places {
+        place.crash_platter(plan.seed ^ 0xdead);
+    }
+    let parts = world::parts(&lab, plan, setup, Some(&platters));
+    let (env, plan, first) = (Arc::clone(lab.env()), Arc::clone(plan), Arc::clone(first));
+    let ops = ops.to_vec();
+    ended(lab.run(move |task| {
+        let second = world::world(task, &env, &plan, parts, false);
+        for (place, old) in second.places.iter().zip(&first.places) {
+            // The checker is the first life's: it knows every version.
+            *place.checker() = std::mem::take(&mut *old.checker());
+        }
+        for slot in &second.slots {
+            let place = &second.places[slot.place];
+            let len = place.platter().len(slot.object);
+            let discarded = slot.open_file().discard(task);
+            judge!(
+                discarded == Ok(()),
+                "unexpected-error",
+                "discard: {discarded:?}"
+            );
+            *slot.file_cell() = Some(open(task, &second.cache, place, slot.object, len));
+            slot.forget_reach();
+            read_all(task, place, slot);
+        }
+        // Not to its end: the lab has given up, and says why.
+        if Actor::new(&second, None).work(task, &ops).is_ok() {
+            finish(task, &second);
+        }
+    }));
+}

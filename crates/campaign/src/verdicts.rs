@@ -1,0 +1,113 @@
+//! Judges a run's pauses and waits from its events, and keeps the longest.
+//!
+//! | checked | bound |
+//! |---|---|
+//! | a pause of any law | 200 ms, or a tick of the law where that is longer |
+//! | a pause of Tidegate's law, unless the device stands still | 5 to 200 ms |
+//! | a sleep for a pause | the pause, a tick of the law and of the machine, and a CPU's queue |
+//! | timeouts where an event should have come | `TIMEOUTS_MAX` a run without any fault |
+
+use env::{Cause, Event, Wakeup};
+use lab::Recorded;
+use policy::dirty::PauseReason;
+use policy::units::{Nanos, SECOND};
+
+use crate::figures::Figures;
+use crate::judge;
+use crate::plan::{DevicePlan, Plan};
+
+/// No law pauses longer at a time.
+const PAUSE_MAX: Nanos = Nanos::millis(200);
+/// Tidegate's law carries what is less.
+const TIDEGATE_MIN: Nanos = Nanos::millis(5);
+/// A task that is woken may wait for a CPU.
+const CPU_QUEUE: Nanos = Nanos::millis(60);
+/// Timeouts of a run in which nothing is wrong with any device.
+const TIMEOUTS_MAX: u64 = 20;
+
+/// Whether a wait ends by an event, so that its deadline is only a safety net.
+const fn is_awaited(cause: Cause) -> bool {
+    match cause {
+        Cause::PageBusy
+        | Cause::ReadIo
+        | Cause::WritebackIo
+        | Cause::WritebackFlight
+        | Cause::DeviceFlush
+        | Cause::DeviceMetadata
+        | Cause::Memory
+        | Cause::RequestSlot => true,
+        _ => false,
+    }
+}
+
+pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
+    let law = plan.cache.law.as_str();
+    let law_tick = Nanos(SECOND / u64::from(plan.cache.law_hz));
+    let tick = SECOND.checked_div(u64::from(plan.machine.hz)).unwrap_or(0);
+    let longest = PAUSE_MAX.max(law_tick);
+    let slept_max = Nanos(longest.0 + law_tick.0 + tick + CPU_QUEUE.0);
+    let (mut pauses, mut timeouts) = (0, 0);
+    for Recorded { at, event, .. } in events {
+        match event {
+            Event::BalanceDirtyPages {
+                trace,
+                why: Some(why),
+                ..
+            } => {
+                pauses += 1;
+                let pause = trace.pause;
+                let (group, stalled) = match why {
+                    PauseReason::OverShare => ("longest pause", false),
+                    PauseReason::NoProgress => ("longest pause, no progress", true),
+                };
+                figures.time(group, law, pause);
+                judge!(
+                    pause <= longest,
+                    "pause",
+                    "{law} pauses for {pause:?} at {at:?}; {longest:?} is the most ({trace:?})"
+                );
+                judge!(
+                    law != "tidegate" || stalled || pause >= TIDEGATE_MIN,
+                    "pause",
+                    "{law} pauses for {pause:?} at {at:?}; {TIDEGATE_MIN:?} is the least ({trace:?})"
+                );
+            }
+            Event::Waited {
+                cause,
+                waited,
+                wakeup,
+            } => {
+                if !matches!(cause, Cause::Think | Cause::Idle) {
+                    figures.time("longest wait", &format!("{cause:?}"), *waited);
+                }
+                if matches!(cause, Cause::DirtyPause | Cause::DeviceStalled) {
+                    judge!(
+                        *waited <= slept_max,
+                        "pause",
+                        "a pause at {at:?} lasted {waited:?}; {slept_max:?} is the most"
+                    );
+                }
+                if *wakeup == Wakeup::TimedOut && is_awaited(*cause) {
+                    timeouts += 1;
+                    figures.add("timeouts of safety nets", &format!("{cause:?}"), 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    figures.add("pauses", law, pauses);
+    figures.add("runs", "events judged", events.len() as u64);
+    let all_steady = plan.devices.iter().all(DevicePlan::is_steady);
+    if all_steady {
+        figures.share(
+            "timeouts without a fault, of what is allowed",
+            "all",
+            timeouts * 1000 / TIMEOUTS_MAX,
+        );
+        judge!(
+            timeouts <= TIMEOUTS_MAX,
+            "lost-wake-up",
+            "{timeouts} waits ended by their safety net with nothing wrong; {TIMEOUTS_MAX} are allowed"
+        );
+    }
+}

@@ -1,0 +1,615 @@
+//! What a run is made of: the lab's devices with their wrappers, the cache over them, files, and
+//! the gauges that say which call takes how long.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use device::{BytesPerSec, FaultPlan, Faulty, FrameCopy, Odds, Slow, Volatile, VolatileOptions};
+use env::{Cause, Device, DeviceId, DeviceInfo, Host, ObjectId, Task, Wakeup};
+use frames::{Content as _, FrameId};
+use lab::check::Checker;
+use lab::fs::Layout;
+use lab::model::{self, Surroundings};
+use lab::platter::{Platter, SharedPlatter, VolatileCache};
+use lab::{EventKind, Lab, LabEnv, Options as LabOptions, Record, Stamps};
+use mm::{Cache, Error, File, Populate};
+use policy::dirty::DeviceIndex;
+use policy::units::{Bytes, Instant, Nanos, Pages};
+
+use crate::dice::Dice;
+use crate::failure::fail;
+use crate::judge;
+use crate::op::Op;
+use crate::plan::{Contradiction, Phase, Plan, SECTOR, SECTORS};
+use crate::run::{Going, Over, Setup};
+
+/// Virtual time that a run may take.
+const LONGEST: Instant = Instant(20_000_000_000_000);
+/// Steps at one moment of virtual time: far more than a run that gets on ever takes.
+const STEPS_MAX: u64 = 1_000_000;
+/// Frames that the lab gives memory to together.
+const CHUNK: u32 = 512;
+/// A call on a device that fails, hangs or changes may take that long; then it is stuck.
+const STUCK: Nanos = Nanos::secs(3600);
+/// What any call on a steady device may take, and how many times what the data before it is worth.
+const CALL_LEAST: Nanos = Nanos::secs(2);
+const CALL_TIMES: u64 = 4;
+/// A law may pause after every page where its limits are tiny.
+const PAUSE_MAX: Nanos = Nanos::millis(200);
+/// Tidegate's law may where a device may hold fewer pages than that.
+const TINY: u64 = 64;
+/// After a loss of power the survivors reach the device within this.
+const SETTLE_MAX: Nanos = Nanos::secs(600);
+
+/// A device of a run.
+pub(crate) struct Place {
+    pub(crate) index: DeviceIndex,
+    pub(crate) layers: Layers,
+    pub(crate) platter: SharedPlatter,
+    pub(crate) checker: Mutex<Checker>,
+    /// Nothing may fail on it.
+    pub(crate) calm: bool,
+    /// And it is as fast as ever.
+    steady: bool,
+    /// Bytes a second that it writes at least.
+    floor: u64,
+    /// Largest share of the limit, in 1/10000.
+    max_ratio: u32,
+    /// A flush has failed: nobody uses it until it is opened again.
+    pub(crate) flush_failed: AtomicBool,
+}
+
+/// The wrappers around a device.
+pub(crate) struct Layers {
+    pub(crate) faulty: Arc<Faulty>,
+    slow: Option<Arc<Slow>>,
+    volatile: Option<Arc<Volatile>>,
+    rate: Option<BytesPerSec>,
+    /// Unflushed pages that losses of power took.
+    pub(crate) pages_lost: AtomicU64,
+}
+
+impl Layers {
+    /// What the phase says, from now on.
+    pub(crate) fn set(&self, phase: &Phase) {
+        self.faulty.set_plan(phase.faults());
+        if phase.hung {
+            self.faulty.hold();
+        }
+        if let Some(slow) = &self.slow {
+            let other = phase.rate_kib.map(|kib| BytesPerSec(kib.max(1) << 10));
+            slow.set_rate(other.or(self.rate));
+        }
+    }
+
+    /// Nothing goes wrong any more.
+    pub(crate) fn heal(&self) {
+        self.faulty.set_plan(FaultPlan::default());
+        self.faulty.release();
+        if let Some(slow) = &self.slow {
+            slow.set_rate(self.rate);
+        }
+    }
+
+    /// The power of a volatile layer fails; ends when its survivors are on the device. `again`: and
+    /// comes back.
+    pub(crate) fn lose_power(&self, task: &mut Task<'_, LabEnv>, again: bool) {
+        let Some(volatile) = &self.volatile else {
+            return;
+        };
+        let lost = volatile.crash() as u64;
+        self.pages_lost.fetch_add(lost, Ordering::Relaxed);
+        let end = task.now() + SETTLE_MAX;
+        while !volatile.is_settled() {
+            judge!(
+                task.now() < end,
+                "stuck",
+                "survivors of a loss of power do not reach the device"
+            );
+            if task.sleep(Cause::Think, Nanos::millis(1)) == Wakeup::Cancelled {
+                return;
+            }
+        }
+        if again {
+            volatile.restart();
+        }
+    }
+}
+
+impl Place {
+    pub(crate) fn checker(&self) -> MutexGuard<'_, Checker> {
+        self.checker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn platter(&self) -> MutexGuard<'_, Platter> {
+        self.platter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a sync has acknowledged would survive the loss of all that is volatile.
+    pub(crate) fn check_durable(&self) {
+        let verdict = self.checker().check_durable(&self.platter());
+        if let Err(violation) = verdict {
+            fail("not-durable", violation.to_string());
+        }
+    }
+
+    /// The power fails: what survives is for the checker to judge.
+    pub(crate) fn crash_platter(&self, seed: u64) {
+        let mut platter = self.platter();
+        let mut dice = Dice::new(seed);
+        platter.crash(|| dice.roll());
+        if let Err(violation) = self.checker().on_crash(&platter) {
+            fail("lost-in-crash", violation.to_string());
+        }
+    }
+}
+
+/// A file of a run.
+pub(crate) struct Slot {
+    pub(crate) place: usize,
+    pub(crate) object: ObjectId,
+    pub(crate) pages_max: u64,
+    pub(crate) file: Mutex<Option<Arc<File<LabEnv>>>>,
+    /// Tasks inside a call on it, which a close waits for.
+    users: AtomicU32,
+    pub(crate) closing: AtomicBool,
+    /// End of the furthest write that went well, in bytes; none once a truncate or failure made it
+    /// uncertain.
+    reach: Mutex<Option<u64>>,
+}
+
+impl Slot {
+    fn new(place: usize, object: ObjectId, pages_max: u64, len: u64) -> Self {
+        Self {
+            place,
+            object,
+            pages_max,
+            file: Mutex::new(None),
+            users: AtomicU32::new(0),
+            closing: AtomicBool::new(false),
+            reach: Mutex::new(Some(len)),
+        }
+    }
+
+    fn reach_cell(&self) -> MutexGuard<'_, Option<u64>> {
+        self.reach.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn reach(&self) -> Option<u64> {
+        *self.reach_cell()
+    }
+
+    pub(crate) fn reached(&self, end: u64) {
+        if let Some(reach) = self.reach_cell().as_mut() {
+            *reach = (*reach).max(end);
+        }
+    }
+
+    /// What stands in it is known from elsewhere from now on.
+    pub(crate) fn forget_reach(&self) {
+        *self.reach_cell() = None;
+    }
+
+    pub(crate) fn file_cell(&self) -> MutexGuard<'_, Option<Arc<File<LabEnv>>>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// # Panics
+    /// If it is closed: a failure of the run.
+    pub(crate) fn open_file(&self) -> Arc<File<LabEnv>> {
+        let file = self.file_cell().clone();
+        file.unwrap_or_else(|| fail("lab", "a file that should be open is closed"))
+    }
+
+    pub(crate) fn begin(&self) -> Option<Arc<File<LabEnv>>> {
+        if self.closing.load(Ordering::Relaxed) {
+            return None;
+        }
+        let file = self.file_cell().clone()?;
+        self.users.fetch_add(1, Ordering::Relaxed);
+        Some(file)
+    }
+
+    pub(crate) fn end(&self) {
+        self.users.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_unused(&self) -> bool {
+        self.users.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// Which call a task is in, since when, and how long it may take.
+#[derive(Default)]
+pub(crate) struct Gauge {
+    /// In nanoseconds and one more; 0: in none.
+    began: AtomicU64,
+    allowed: AtomicU64,
+    op: AtomicUsize,
+    steady: AtomicBool,
+}
+
+/// What a call may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Allowed {
+    pub(crate) time: Nanos,
+    pub(crate) steady: bool,
+}
+
+impl Gauge {
+    pub(crate) fn begin(&self, now: Instant, op: usize, allowed: Allowed) {
+        self.allowed.store(allowed.time.0, Ordering::Relaxed);
+        self.op.store(op, Ordering::Relaxed);
+        self.steady.store(allowed.steady, Ordering::Relaxed);
+        self.began.store(now.0 + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.began.store(0, Ordering::Relaxed);
+    }
+
+    /// What is wrong if the call has taken longer than it may: the kind of failure, and the words.
+    pub(crate) fn overdue(&self, now: Instant, ops: &[Op]) -> Option<(&'static str, String)> {
+        let began = self.began.load(Ordering::Relaxed);
+        let allowed = self.allowed.load(Ordering::Relaxed);
+        if began == 0 || now.0.saturating_sub(began - 1) <= allowed {
+            return None;
+        }
+        let op = ops[self.op.load(Ordering::Relaxed)];
+        let steady = self.steady.load(Ordering::Relaxed);
+        let kind = match op {
+            Op::Write { .. } if steady => "starvation",
+            _ => "stuck",
+        };
+        let millis = allowed / 1_000_000;
+        Some((
+            kind,
+            format!("in `{op}` for more than the {millis} ms that it may take"),
+        ))
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) cache: Arc<Cache<LabEnv>>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) gauges: Vec<Gauge>,
+    /// The devices stay healed.
+    pub(crate) fair: AtomicBool,
+    /// The power has failed: whatever ends in an error from now on may.
+    pub(crate) dark: AtomicBool,
+    /// Longest call on a steady device, in thousandths of what it may take.
+    pub(crate) longest_share: AtomicU64,
+    dirty_limit: Pages,
+    writers: u64,
+    /// Only under some laws does a device that stands still leave the writers of others alone.
+    isolates: bool,
+    law: String,
+    /// Until the periodic flush has written what is dirty now.
+    expires: Nanos,
+}
+
+impl World {
+    /// How long a writer may pause for a single page, whenever it is its turn. The laws of 2.6.36 and of the paper hold a
+    /// writer at its limit without starting the flusher: it waits for the periodic one.
+    fn pause_a_page(&self, place: Option<usize>) -> Nanos {
+        let places = match place {
+            Some(at) => &self.places[at..=at],
+            None => &self.places,
+        };
+        let share = places
+            .iter()
+            .map(|place| place.max_ratio)
+            .min()
+            .unwrap_or(0);
+        let least = self.dirty_limit.0 * u64::from(share) / 10_000;
+        match self.law.as_str() {
+            "tidegate" if least >= TINY => Nanos::ZERO,
+            "tidegate" | "rate-based" => PAUSE_MAX,
+            _ => self.expires + PAUSE_MAX,
+        }
+    }
+
+    pub(crate) fn is_dark(&self) -> bool {
+        self.dark.load(Ordering::Relaxed)
+    }
+
+    /// What a call that moves `len` sectors of a device's data may take; no device: of all.
+    ///
+    /// On a steady device: the data that stands before it (a full dirty limit, a batch of every
+    /// writer, as much of every other writer's as of its own) at the least rate of the device, a few
+    /// times over, and a constant for all that is no transfer.
+    pub(crate) fn allowed(&self, place: Option<usize>, len: u64) -> Allowed {
+        let others_steady = self.places.iter().all(|place| place.steady);
+        let (steady, floor) = match place {
+            Some(at) => {
+                let own = &self.places[at];
+                (own.steady && (others_steady || self.isolates), own.floor)
+            }
+            None => {
+                let floors = self.places.iter().map(|place| place.floor);
+                (others_steady, floors.min().unwrap_or(1))
+            }
+        };
+        if !steady {
+            return Allowed {
+                time: STUCK,
+                steady,
+            };
+        }
+        let before = self.dirty_limit.bytes().0 + self.writers * ((1 << 20) + len * SECTOR);
+        let worth = u128::from(before) * 1_000_000_000 / u128::from(floor.max(1));
+        let worth = u64::try_from(worth).unwrap_or(u64::MAX);
+        let pauses = self
+            .pause_a_page(place)
+            .0
+            .saturating_mul(len.div_ceil(SECTORS));
+        let time = CALL_LEAST
+            .0
+            .saturating_add(pauses)
+            .saturating_add(worth.saturating_mul(CALL_TIMES));
+        Allowed {
+            time: Nanos(time.min(STUCK.0)),
+            steady,
+        }
+    }
+}
+
+/// A device of the lab before it has a place in a cache.
+pub(crate) struct Part {
+    id: DeviceId,
+    info: DeviceInfo,
+    layers: Layers,
+    platter: SharedPlatter,
+}
+
+pub(crate) fn lab(plan: &Plan) -> Lab {
+    let volatile = plan.devices.iter().flat_map(|device| &device.volatile);
+    let volatile: u32 = volatile.map(|volatile| volatile.pages).sum();
+    let frames = plan.cache.frames.next_multiple_of(CHUNK);
+    let record = Record::NONE
+        .with(EventKind::BalanceDirtyPages)
+        .with(EventKind::Waited);
+    let mut lab = Lab::new(LabOptions {
+        cpus: plan.machine.cpus,
+        hz: plan.machine.hz,
+        seed: plan.seed,
+        frames: frames + volatile,
+        costs: plan
+            .machine
+            .costs()
+            .unwrap_or_else(|error| fail("lab", error)),
+        record,
+    });
+    for first in (frames..frames + volatile).step_by(CHUNK as usize) {
+        let populated = lab.stamps().populate(FrameId(first));
+        populated.unwrap_or_else(|error| fail("lab", format!("{error:?}")));
+    }
+    lab.set_time_limit(LONGEST);
+    lab.set_step_limit(STEPS_MAX);
+    lab.set_quiet(true);
+    lab
+}
+
+struct Copier(Arc<Stamps>);
+
+impl FrameCopy for Copier {
+    fn copy_frame(&self, to: FrameId, from: FrameId) {
+        self.0.store(to, self.0.load(from));
+    }
+}
+
+/// The devices; `platters`: what they hold from an earlier life.
+pub(crate) fn parts(
+    lab: &Lab,
+    plan: &Plan,
+    setup: &Setup,
+    platters: Option<&[SharedPlatter]>,
+) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut frames = plan.cache.frames.next_multiple_of(CHUNK);
+    for (number, device) in plan.devices.iter().enumerate() {
+        let platter = match platters {
+            Some(platters) => Arc::clone(&platters[number]),
+            None if device.write_cache => Platter::shared(VolatileCache::Pages(Pages(1 << 20))),
+            None => Platter::shared(VolatileCache::Off),
+        };
+        let surroundings = Surroundings {
+            host: lab.host(),
+            stamps: lab.stamps(),
+            platter: Arc::clone(&platter),
+            layout: Layout::plain(),
+            stable_writes: device.stable_writes,
+        };
+        let params = device.params().unwrap_or_else(|error| fail("lab", error));
+        let model = model::build(&params, surroundings);
+        if platters.is_none() {
+            for (object, file) in (0..).map(ObjectId).zip(&plan.files) {
+                if file.device == number && file.prefill_pages > 0 {
+                    model.prefill(object, Pages(file.prefill_pages), 1);
+                }
+            }
+        }
+        let mut outermost: Arc<dyn Device> = Arc::new(model);
+        if let Some(plant) = &setup.plant {
+            outermost = plant(number, outermost, lab.host());
+        }
+        let seed = plan.seed ^ (number as u64 + 1) << 48;
+        let volatile = device.volatile.as_ref().map(|volatile| {
+            let own = (frames..frames + volatile.pages).map(FrameId).collect();
+            frames += volatile.pages;
+            let options = VolatileOptions {
+                seed,
+                survives: Odds::from_ppb(volatile.survives_permille.min(1000) * 1_000_000)
+                    .unwrap_or(Odds::ALWAYS),
+                ..VolatileOptions::default()
+            };
+            let copier = Arc::new(Copier(lab.stamps()));
+            Volatile::new(Arc::clone(&outermost), lab.host(), copier, own, options)
+        });
+        if let Some(volatile) = &volatile {
+            outermost = Arc::<Volatile>::clone(volatile);
+        }
+        let no_faults = FaultPlan {
+            seed,
+            ..FaultPlan::default()
+        };
+        let faulty = Faulty::new(outermost, lab.host(), no_faults);
+        let mut outermost: Arc<dyn Device> = Arc::<Faulty>::clone(&faulty);
+        let slow_options = device.slow_options();
+        let slow = slow_options
+            .as_ref()
+            .map(|options| Slow::new(Arc::clone(&outermost), lab.host(), options));
+        if let Some(slow) = &slow {
+            outermost = Arc::<Slow>::clone(slow);
+        }
+        parts.push(Part {
+            info: outermost.info(),
+            id: lab.add_device(outermost),
+            layers: Layers {
+                faulty,
+                slow,
+                volatile,
+                rate: slow_options.and_then(|options| options.rate),
+                pages_lost: AtomicU64::new(0),
+            },
+            platter,
+        });
+    }
+    parts
+}
+
+fn checker(plan: &Plan, device: usize) -> Checker {
+    let mut checker = Checker::new();
+    for (object, file) in (0..).map(ObjectId).zip(&plan.files) {
+        if file.device != device {
+            continue;
+        }
+        if file.prefill_pages > 0 {
+            checker.prefilled(object, Pages(file.prefill_pages), 1);
+        }
+        // A truncate covers whatever is written beside it, up to the bound of the file.
+        let all = checker.on_write_begin(object, Bytes::ZERO, Pages(file.pages_max).bytes());
+        checker.on_write_failed(all);
+    }
+    checker
+}
+
+/// The cache with everything in it; `prefilled`: the files have what the plan gives them.
+pub(crate) fn world(
+    task: &mut Task<'_, LabEnv>,
+    env: &Arc<LabEnv>,
+    plan: &Plan,
+    parts: Vec<Part>,
+    prefilled: bool,
+) -> Arc<World> {
+    let cache = Cache::new(Arc::clone(env), plan.options())
+        .unwrap_or_else(|error| fail("unexpected-error", format!("building the cache: {error}")));
+    let mut places = Vec::new();
+    for (number, (part, device)) in parts.into_iter().zip(&plan.devices).enumerate() {
+        let index = cache
+            .add_device(task, part.id, part.info, device.options())
+            .unwrap_or_else(|error| fail("unexpected-error", format!("adding a device: {error}")));
+        places.push(Place {
+            index,
+            layers: part.layers,
+            platter: part.platter,
+            checker: Mutex::new(checker(plan, number)),
+            calm: device.is_calm(),
+            steady: device.is_steady(),
+            floor: device.rate_floor(),
+            max_ratio: device.max_ratio,
+            flush_failed: false.into(),
+        });
+    }
+    let mut slots = Vec::new();
+    for (object, file) in (0..).map(ObjectId).zip(&plan.files) {
+        let len = Pages(if prefilled { file.prefill_pages } else { 0 }).bytes();
+        let slot = Slot::new(file.device, object, file.pages_max, len.0);
+        let opened = open(task, &cache, &places[file.device], object, len);
+        *slot.file_cell() = Some(opened);
+        slots.push(slot);
+    }
+    let dirty_limit = cache.stats().dirty_limit;
+    Arc::new(World {
+        cache,
+        places,
+        slots,
+        gauges: plan.tasks.iter().map(|_| Gauge::default()).collect(),
+        fair: false.into(),
+        dark: false.into(),
+        longest_share: AtomicU64::new(0),
+        dirty_limit,
+        writers: plan.tasks.len() as u64,
+        isolates: plan.cache.law == "tidegate",
+        law: plan.cache.law.clone(),
+        expires: Nanos::micros(plan.cache.flush.expire_us + 2 * plan.cache.flush.interval_us),
+    })
+}
+
+pub(crate) fn open(
+    task: &mut Task<'_, LabEnv>,
+    cache: &Arc<Cache<LabEnv>>,
+    place: &Place,
+    object: ObjectId,
+    len: Bytes,
+) -> Arc<File<LabEnv>> {
+    cache
+        .open(task, place.index, object, len)
+        .unwrap_or_else(|error| fail("unexpected-error", format!("open: {error}")))
+}
+
+/// Every contradiction of the plan is refused by a typed error.
+pub(crate) fn check_refusals(
+    task: &mut Task<'_, LabEnv>,
+    env: &Arc<LabEnv>,
+    plan: &Plan,
+    part: &Part,
+) {
+    for contradiction in &plan.refused {
+        let mut options = plan.options();
+        // The real cache is to find the lab's frames as they were.
+        options.populate = Populate::AsUsed;
+        let mut device = plan.devices[0].options();
+        match *contradiction {
+            Contradiction::Frames(frames) => options.frames = frames,
+            Contradiction::DirtyPercent(percent) => {
+                options.dirty.dirty = policy::dirty::Threshold::Percent(percent);
+            }
+            Contradiction::BackgroundPercent(percent) => {
+                options.dirty.background = policy::dirty::Threshold::Percent(percent);
+            }
+            Contradiction::LawHz(hz) => options.dirty.hz = hz,
+            Contradiction::Cpus(cpus) => options.dirty.cpus = cpus,
+            Contradiction::MinRatioAbove(max) => {
+                device.tunables.max_ratio = max;
+                device.tunables.min_ratio = max + 1;
+            }
+            Contradiction::MaxRatio(ratio) => device.tunables.max_ratio = ratio,
+        }
+        let refused = match Cache::new(Arc::clone(env), options) {
+            Err(error) => Err(error),
+            Ok(cache) => {
+                let added = cache.add_device(task, part.id, part.info, device);
+                let _ = cache.shutdown(task);
+                added
+            }
+        };
+        let typed = matches!(
+            refused,
+            Err(Error::LimitTooSmall { .. } | Error::BadOption { .. })
+        );
+        judge!(typed, "refusal", "{contradiction:?} got {refused:?}");
+    }
+}
+
+pub(crate) fn pause(task: &mut Task<'_, LabEnv>, time: Nanos) -> Going {
+    match task.sleep(Cause::Think, time) {
+        Wakeup::Cancelled => Err(Over),
+        Wakeup::Ready | Wakeup::TimedOut => Ok(()),
+    }
+}
+
+/// The plants of tests are made with a host of their own.
+pub type Plant =
+    Arc<dyn Fn(usize, Arc<dyn Device>, Arc<dyn Host>) -> Arc<dyn Device> + Send + Sync>;
