@@ -18,7 +18,7 @@ use crate::output::{self, About, OutputError};
 use crate::presets::{self, PRESETS};
 use crate::report::Report;
 use crate::run::{self, Cell, Column, Live, LiveFiles, RunError, World};
-use crate::scenario::{LoadError, Override, OverrideError, Scenario, Source, choices};
+use crate::scenario::{CaseEntry, LoadError, Override, OverrideError, Scenario, Source, choices};
 use crate::terminal::{self, Progress};
 
 pub(crate) const OK: u8 = 0;
@@ -292,34 +292,11 @@ fn world(arguments: &RunArguments, files: &LiveFiles) -> Result<World, Trouble> 
 }
 
 /// Every row with every column. On files there are no models: rows that differ in nothing else are
-/// one.
+/// one, which is then called `live`, with its count if it has one.
 fn cells(scenario: &Scenario, columns: &[Column], world: &World) -> Vec<Cell> {
     let mut rows = scenario.rows();
     if matches!(world, World::Live(_)) {
-        let key = |row: &crate::scenario::CaseEntry| {
-            let count = row.count.as_ref().map(|count| *count.get_ref());
-            (
-                count,
-                row.file_mib.as_ref().map(|file| file.get_ref().to_bits()),
-            )
-        };
-        let mut seen = Vec::new();
-        let before = rows.len();
-        rows.retain(|row| {
-            let new = !seen.contains(&key(row));
-            seen.push(key(row));
-            new
-        });
-        if rows.len() < before {
-            for row in &mut rows {
-                let span = row.name.span();
-                let name = match key(row).0 {
-                    Some(count) => format!("live-{count}"),
-                    None => "live".to_owned(),
-                };
-                row.name = toml::Spanned::new(span, name);
-            }
-        }
+        rows = without_models(rows);
     }
     let pairs = rows
         .iter()
@@ -327,6 +304,27 @@ fn cells(scenario: &Scenario, columns: &[Column], world: &World) -> Vec<Cell> {
     pairs
         .map(|(row, column)| Cell::resolve(scenario, row, column))
         .collect()
+}
+
+fn without_models(rows: Vec<CaseEntry>) -> Vec<CaseEntry> {
+    let mut kept: Vec<(CaseEntry, bool)> = Vec::new();
+    for row in rows {
+        match kept.iter_mut().find(|(other, _)| other.is_same_live(&row)) {
+            Some((_, merged)) => *merged = true,
+            None => kept.push((row, false)),
+        }
+    }
+    let name = |(mut row, merged): (CaseEntry, bool)| {
+        if merged {
+            let name = match &row.count {
+                Some(count) => format!("live-{}", count.get_ref()),
+                None => "live".to_owned(),
+            };
+            row.name = toml::Spanned::new(row.name.span(), name);
+        }
+        row
+    };
+    kept.into_iter().map(name).collect()
 }
 
 /// The first interrupt ends the runs that are under way; a second one ends the program.
