@@ -36,10 +36,17 @@ const EXT4_SPARE_MIB: u32 = 512;
 const HOLE_FROM_MIB: u32 = 3584;
 const LOW_MIB: u32 = 3072;
 
-/// The modules, as the package names them, in the order in which they are loaded.
-const MODULES: [(&str, &str); 2] = [
-    ("configfs", "fs/configfs/configfs.ko"),
-    ("null_blk", "drivers/block/null_blk/null_blk.ko"),
+/// What of the kernel has to be there, in the order in which it is loaded where it is a module: the
+/// way out to the host, and the slow disk.
+const DRIVERS: [&str; 8] = [
+    "drivers/virtio/virtio_ring.ko",
+    "drivers/virtio/virtio.ko",
+    "drivers/virtio/virtio_pci_legacy_dev.ko",
+    "drivers/virtio/virtio_pci_modern_dev.ko",
+    "drivers/virtio/virtio_pci.ko",
+    "drivers/char/virtio_console.ko",
+    "fs/configfs/configfs.ko",
+    "drivers/block/null_blk/null_blk.ko",
 ];
 
 /// What runs in the guest.
@@ -56,8 +63,13 @@ pub(super) fn make(scenario: &Scenario, kernel: &Kernel, programs: &Programs) ->
     let mut archive = Archive::default();
     archive.file("bin/busybox", 0o755, &read(&programs.busybox)?);
     archive.file("bin/guest-writer", 0o755, &read(&programs.writer)?);
-    for (name, path) in MODULES {
-        archive.file(&format!("lib/{name}.ko"), 0o644, &kernel.module(path)?);
+    let mut modules = Vec::new();
+    for path in DRIVERS {
+        if let Some(module) = kernel.module(path)? {
+            let (_, name) = path.rsplit_once('/').unwrap_or(("", path));
+            archive.file(&format!("lib/{name}"), 0o644, &module);
+            modules.push(name);
+        }
     }
     if scenario.fs == Fs::Ext4 {
         for (name, content) in mke2fs()? {
@@ -67,7 +79,7 @@ pub(super) fn make(scenario: &Scenario, kernel: &Kernel, programs: &Programs) ->
     for folder in ["dev", "mnt", "proc", "sys"] {
         archive.folder(folder);
     }
-    archive.file("init", 0o755, init(scenario).as_bytes());
+    archive.file("init", 0o755, init(scenario, &modules).as_bytes());
     Ok(archive.finish())
 }
 
@@ -90,8 +102,18 @@ fn mke2fs() -> Result<BTreeMap<String, Vec<u8>>> {
 }
 
 /// The shell script that the kernel starts.
-fn init(scenario: &Scenario) -> String {
+fn init(scenario: &Scenario, modules: &[&str]) -> String {
     let mut text = BEGIN.to_owned();
+    for module in modules {
+        // Without parameter null_blk would make a device of its own.
+        let parameters = if module.starts_with("null_blk") {
+            " nr_devices=0"
+        } else {
+            ""
+        };
+        let _ = writeln!(text, "insmod /lib/{module}{parameters}");
+    }
+    text.push_str("mount -t configfs config /sys/kernel/config\n");
     let (dirty, bg) = (
         u64::from(scenario.dirty) << 20,
         u64::from(scenario.bg) << 20,
@@ -189,7 +211,10 @@ fn plan(scenario: &Scenario) -> String {
     text
 }
 
+/// Whatever fails ends the guest before its last line, and the host shows what was said.
 const BEGIN: &str = r"#!/bin/busybox sh
+set -e
+trap 'poweroff -f' EXIT
 /bin/busybox --install -s /bin
 export PATH=/bin
 mount -t devtmpfs dev /dev
@@ -199,9 +224,6 @@ mount -t sysfs sys /sys
 mount -t debugfs debug /sys/kernel/debug
 T=/sys/kernel/tracing
 mount -t tracefs trace $T
-insmod /lib/configfs.ko
-insmod /lib/null_blk.ko nr_devices=0
-mount -t configfs config /sys/kernel/config
 ";
 
 /// Where the second door to memory is: `door DEVICE RATE LOW` prints the address of the rate.
@@ -231,7 +253,7 @@ const FACTS: &str = r#"{
         for F in scheduler nr_requests wbt_lat_usec max_sectors_kb max_segments rotational write_cache nomerges io_timeout; do
             echo "$D.queue.$F=$(cat $B/queue/$F)"
         done
-        for F in min_ratio max_ratio strict_limit; do echo "$D.bdi.$F=$(cat $B/bdi/$F)"; done
+        for F in min_ratio max_ratio strict_limit; do echo "$D.bdi.$F=$(cat $B/bdi/$F 2> /dev/null)"; done
         for F in wb_background wb_normal; do
             echo "$D.wbt.$F=$(cat /sys/kernel/debug/block/$D/rqos/wbt/$F)"
         done
@@ -248,9 +270,9 @@ for E in balance_dirty_pages bdi_dirty_ratelimit; do
 done
 "#;
 
-const FINISH: &str = r#"guest-writer run /plan && echo "virtual end"
-poweroff -f
-"#;
+const FINISH: &str = r"guest-writer run /plan
+echo virtual end
+";
 
 /// A cpio archive of the form `newc`, which the kernel unpacks at its start.
 #[derive(Default)]
@@ -359,12 +381,12 @@ mod tests {
     #[test]
     fn the_script_sets_what_the_scenario_says() {
         let find = |name: &str| all().into_iter().find(|one| one.name == name).unwrap();
-        let drop = init(&find("rate-drop"));
+        let drop = init(&find("rate-drop"), &["null_blk.ko"]);
         assert!(drop.contains("echo 67108864 > /proc/sys/vm/dirty_bytes"));
         let change = "change 40000 /bin/busybox devmem $(door 0 32 3072) 32 8\n";
         assert!(drop.contains(change), "{drop}");
-        let strict = init(&find("one-dd-strict"));
+        let strict = init(&find("one-dd-strict"), &[]);
         assert!(strict.contains("bdi/strict_limit") && !strict.contains("devmem"));
-        assert!(init(&find("ext4-one-dd")).contains("mke2fs"));
+        assert!(init(&find("ext4-one-dd"), &[]).contains("mke2fs"));
     }
 }

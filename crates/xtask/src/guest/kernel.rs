@@ -73,26 +73,38 @@ impl Kernel {
         self.folder.join(format!("boot/vmlinuz-{}", self.version))
     }
 
-    /// A module, unpacked.
+    /// A module, unpacked; nothing if it is built into the kernel.
     ///
     /// # Errors
-    /// The package does not have it.
-    pub(super) fn module(&self, path: &str) -> Result<Vec<u8>> {
-        let modules = format!("lib/modules/{}/kernel", self.version);
-        let path = self.folder.join(modules).join(path);
-        if path.exists() {
-            return fs::read(&path).map_err(|error| format!("{}: {error}", path.display()));
+    /// The kernel does not have it.
+    pub(super) fn module(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        let modules = self.folder.join("lib/modules").join(&self.version);
+        let file = modules.join("kernel").join(path);
+        if file.exists() {
+            let content =
+                fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            return Ok(Some(content));
         }
-        let packed = path.with_extension("ko.xz");
-        let output = Command::new("xz")
-            .arg("-dc")
-            .arg(&packed)
-            .output()
-            .map_err(|error| format!("xz: {error}"))?;
-        if !output.status.success() {
-            return Err(format!("xz -dc {}: {}", packed.display(), output.status));
+        let packed = file.with_extension("ko.xz");
+        if packed.exists() {
+            let output = Command::new("xz")
+                .arg("-dc")
+                .arg(&packed)
+                .output()
+                .map_err(|error| format!("xz: {error}"))?;
+            if !output.status.success() {
+                return Err(format!("xz -dc {}: {}", packed.display(), output.status));
+            }
+            return Ok(Some(output.stdout));
         }
-        Ok(output.stdout)
+        let list = modules.join("modules.builtin");
+        let builtin =
+            fs::read_to_string(&list).map_err(|error| format!("{}: {error}", list.display()))?;
+        if builtin.lines().any(|line| line == format!("kernel/{path}")) {
+            Ok(None)
+        } else {
+            Err(format!("Linux {} has no {path}", self.version))
+        }
     }
 }
 

@@ -16,6 +16,9 @@ const POLL: Duration = Duration::from_millis(200);
 /// Lines of the console that are shown when something went wrong.
 const LAST_LINES: usize = 25;
 
+/// What a guest says when all of it went well.
+const LAST_WORDS: &str = "virtual end";
+
 /// Where the host keeps files that are memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
@@ -54,7 +57,7 @@ impl Machine<'_> {
         if !status.success() {
             return Err(self.failed(&format!("QEMU ended with {status}")));
         }
-        if !self.console().contains("virtual end") {
+        if !self.console().contains(LAST_WORDS) {
             return Err(self.failed("the guest did not get to its end"));
         }
         let out = self.folder.join("out");
@@ -100,13 +103,16 @@ impl Machine<'_> {
                 .try_wait()
                 .map_err(|error| format!("waiting for QEMU: {error}"))?;
             if let Some(status) = status {
-                progress.finish(began.elapsed());
+                let ended = self.console().contains(LAST_WORDS);
+                progress.finish(ended.then(|| began.elapsed()));
                 return Ok(status);
             }
             if (self.stopped)() {
+                progress.finish(None);
                 return Err("interrupted; nothing is left of this run".to_owned());
             }
             if began.elapsed() >= self.limit {
+                progress.finish(None);
                 let limit = self.limit.as_secs();
                 return Err(self.failed(&format!("not done after {limit} s, ended (--limit)")));
             }
@@ -252,13 +258,16 @@ impl<'a> Progress<'a> {
         }
     }
 
-    fn finish(&self, took: Duration) {
-        let (name, seconds) = (&self.scenario.name, self.scenario.seconds);
-        let clear = if self.terminal { "\r\x1b[K" } else { "" };
-        eprintln!(
-            "{clear}{name}: {seconds} virtual seconds in {:.1} s",
-            took.as_secs_f64()
-        );
+    /// Leaves the line to others; `took` is the time of a guest that got to its end.
+    fn finish(&self, took: Option<Duration>) {
+        if self.terminal {
+            eprint!("\r\x1b[K");
+        }
+        if let Some(took) = took {
+            let (name, seconds) = (&self.scenario.name, self.scenario.seconds);
+            let took = took.as_secs_f64();
+            eprintln!("{name}: {seconds} virtual seconds in {took:.1} s");
+        }
     }
 }
 
