@@ -447,6 +447,12 @@ impl Scheduler {
             .collect()
     }
 
+    /// Whether the task on `cpu` waits for a timer of its own: user space's are exact.
+    pub(crate) fn waits_exactly(&mut self, cpu: usize) -> bool {
+        let task = self.cpus[cpu].task;
+        self.slot(task).account.cause == Some(Cause::Think)
+    }
+
     /// The task is about to wait on `cause`.
     pub(crate) fn begin_wait(&mut self, task: TaskId, cause: Cause) {
         if let Some(slot) = self.slots.get_mut(task.0 as usize) {

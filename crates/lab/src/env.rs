@@ -375,11 +375,10 @@ impl Env for LabEnv {
         let core = &*self.core;
         let deadline = deadline.and_then(|deadline| {
             // One that has passed is not moved to the next tick.
-            let hz = if deadline.0 <= core.clock.now() {
-                0
-            } else {
-                core.hz
-            };
+            let exact = core.hz == 0
+                || deadline.0 <= core.clock.now()
+                || core.scheduler().waits_exactly(local.cpu as usize);
+            let hz = if exact { 0 } else { core.hz };
             tick_up(deadline.0, hz)
         });
         let parked = core

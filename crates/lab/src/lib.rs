@@ -85,7 +85,8 @@ const DRAIN_MAX: Nanos = Nanos::secs(600);
 pub struct Options {
     /// CPUs, 1 to 128.
     pub cpus: u32,
-    /// Waits with a deadline end on the next tick of `1/hz` seconds, as with jiffies; 0: exactly.
+    /// Waits with a deadline end on the next tick of `1/hz` seconds, as with jiffies; 0: exactly. A
+    /// program's own sleep (`Cause::Think`) ends exactly in any case, as with `nanosleep`.
     pub hz: u32,
     /// Of all chance.
     pub seed: u64,

@@ -628,6 +628,24 @@ fn time_never_goes_back_for_tasks_that_compute_side_by_side() {
 }
 
 #[test]
+fn a_programs_own_sleep_is_exact_where_others_end_at_ticks() {
+    let mut lab = Lab::new(Options {
+        hz: 250,
+        ..options(1)
+    });
+    let woke = lab.run(|task| {
+        [Cause::Think, Cause::DirtyPause].map(|cause| {
+            task.sleep_until(
+                cause,
+                Instant(task.now().0.next_multiple_of(4_000_000) + 10_000_000),
+            );
+            task.now().0 % 4_000_000
+        })
+    });
+    assert_eq!(woke.unwrap(), [2_000_000, 0]);
+}
+
+#[test]
 #[should_panic(expected = "on purpose")]
 fn a_panic_of_a_task_is_the_panic_of_the_run() {
     let mut lab = Lab::new(options(2));

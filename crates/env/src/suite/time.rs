@@ -33,31 +33,41 @@ pub fn a_sleep_is_never_shorter_than_asked<H: Harness>(harness: &H) {
     });
 }
 
-/// In virtual time a sleep ends at the tick at or after its deadline, and never later.
+/// In virtual time a sleep ends at the tick at or after its deadline, and never later; a program's own
+/// may end at its deadline.
 pub fn a_sleep_ends_exactly_at_its_tick_in_virtual_time<H: Harness>(harness: &H) {
     let timing = harness.timing();
     let Some(wakes_at) = timing.wakes_at else {
         return;
     };
     run_root(harness, move |task| {
-        for pause in PAUSES {
+        let causes = [Cause::Idle, Cause::Think];
+        for (cause, pause) in causes
+            .iter()
+            .flat_map(|cause| PAUSES.map(|pause| (*cause, pause)))
+        {
             let began = task.now();
             let deadline = began + pause;
             // A deadline that has passed is no reason to wait for the next tick.
-            let exact = if pause.is_zero() {
-                began
+            let latest = if pause.is_zero() {
+                deadline
             } else {
                 wakes_at(deadline)
             };
-            task.sleep_until(Cause::Think, deadline);
+            let earliest = if cause == Cause::Think {
+                deadline
+            } else {
+                latest
+            };
+            task.sleep_until(cause, deadline);
             let now = task.now();
             assert!(
-                now >= exact,
+                now >= earliest,
                 "a sleep of {pause:?} from {began:?} ended early, at {now:?}"
             );
             assert!(
-                now <= exact + timing.slack,
-                "a sleep of {pause:?} from {began:?} ended at {now:?}, not at {exact:?}"
+                now <= latest + timing.slack,
+                "a sleep of {pause:?} from {began:?} ended at {now:?}, not at {latest:?}"
             );
         }
     });
