@@ -4,7 +4,7 @@
 //! scale; times, blocks and HZ not.
 
 use lab::fs::journal;
-use policy::dirty::{Threshold, Tunables};
+use policy::dirty::{InitialBandwidth, Threshold, Tunables};
 use policy::units::{Bytes, Nanos, Pages};
 use policy::writeback::{Flight, FlushTunables};
 use workload::{Cp, Dd, LightWriter, Pattern, Reader, SyncAfter};
@@ -157,6 +157,8 @@ pub struct Cell {
     pub dirty: Tunables,
     /// The flusher.
     pub flush: FlushTunables,
+    /// What a device is taken for before anything is known of it.
+    pub initial: InitialBandwidth,
     /// Ticks per second.
     pub hz: u32,
     /// Devices.
@@ -264,6 +266,7 @@ impl Cell {
             memory,
             dirty,
             flush: shrunk(preset.flush, whole(1.0 / scale)),
+            initial: preset.initial,
             hz: preset.hz,
             devices,
             jobs,

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use env::{Device, ObjectId};
+use env::{Host, Interrupt, ObjectId};
 use lab::fs::Layout;
 use lab::model::params::Unit;
-use lab::model::{self, Params, Surroundings};
+use lab::model::{self, Params, Simulated, Surroundings};
 use lab::platter::Platter;
 use lab::{CostTable, Lab, fs};
-use policy::units::Bytes;
+use policy::units::{Bytes, Nanos};
 
 use super::cell::{Cell, DeviceSpec, times};
 use super::journal::log_of;
-use super::session::RunError;
+use super::session::{Change, RunError};
 use super::wrap::{Built, dress};
-use crate::catalogue;
+use crate::catalogue::WRAPPED;
 
 /// Version of what a file holds that was there before the run.
 const BEFORE: u32 = 1;
@@ -35,8 +35,10 @@ pub(super) fn params(cell: &Cell, spec: &DeviceSpec) -> Result<Params, RunError>
     for (name, value) in &spec.params {
         params.set(name, *value).map_err(impossible)?;
     }
-    if let (Some(rate), Some(field)) = (spec.rate, catalogue::rate_field(&params)) {
-        params.set(field, rate).map_err(impossible)?;
+    if let Some(rate) = spec.rate
+        && spec.model != WRAPPED
+    {
+        params.set_rate(rate).map_err(impossible)?;
     }
     for (field, value) in params.fields().iter().zip(params.values()) {
         if field.unit == Unit::BytesPerSec {
@@ -77,9 +79,34 @@ pub(super) fn device(
         layout,
         stable_writes: false,
     };
-    let device: Arc<dyn Device> = Arc::new(model::build(&params, surroundings));
-    let paced = spec.model == catalogue::WRAPPED;
-    dress(device, spec, None, &lab.host(), (paced, cell.shrink))
+    let simulated = Arc::new(model::build(&params, surroundings));
+    let device = Arc::<Simulated>::clone(&simulated);
+    let (paced, host) = (spec.model == WRAPPED, lab.host());
+    let mut built = dress(device, spec, None, &host, (paced, cell.shrink))?;
+    let later = spec.rates(cell.shrink).into_iter().skip(1).collect();
+    if !paced {
+        built.change = Some(changes_of(simulated, later, host));
+    }
+    Ok(built)
+}
+
+/// Sets the changes of a model's own rate.
+fn changes_of(device: Arc<Simulated>, later: Vec<(Nanos, u64)>, host: Arc<dyn Host>) -> Change {
+    Box::new(move |origin| {
+        for (at, rate) in &later {
+            let (device, own, rate) = (Arc::clone(&device), Arc::clone(&host), *rate);
+            let when = origin + *at;
+            let change = move |_: &Interrupt| {
+                // A lab that shuts down calls early: nothing is to change any more.
+                if own.now() >= when {
+                    device
+                        .set_rate(rate)
+                        .expect("a loaded scenario changes only what has a rate");
+                }
+            };
+            host.at(when, Box::new(change));
+        }
+    })
 }
 
 fn impossible(error: impl core::fmt::Display) -> RunError {

@@ -386,8 +386,7 @@ impl Checker {
             .first()
             .is_some_and(|first| first.id == device.id);
         for model in core::iter::once(own.0).chain(models.filter(|_| first)) {
-            if let Err(problem) = catalogue::check_rate(model.get_ref(), !device.change.is_empty())
-            {
+            if let Err(problem) = catalogue::check_rate(model.get_ref()) {
                 self.list.push(
                     Mistake::new(
                         format!("the model `{}` does not take this", model.get_ref()),
@@ -395,7 +394,10 @@ impl Checker {
                         problem,
                     )
                     .also(rate.span(), "the rate")
-                    .help("use the model `null` with `rate_mib`; or `rate_factor` for this model"),
+                    .help(
+                        "use null, token_bucket or null_blk with `rate_mib`; or `rate_factor` for this \
+                         model",
+                    ),
                 );
             }
         }

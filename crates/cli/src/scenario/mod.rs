@@ -283,6 +283,28 @@ pub struct CaseEntry {
 }
 
 impl CaseEntry {
+    /// Whether two rows differ in nothing but models and names, which files do not have.
+    #[must_use]
+    pub fn is_same_live(&self, other: &Self) -> bool {
+        let number = |value: &Option<Spanned<f64>>| value.as_ref().map(|v| v.get_ref().to_bits());
+        let key = |row: &Self| {
+            (
+                row.count.as_ref().map(|count| *count.get_ref()),
+                [
+                    number(&row.file_mib),
+                    number(&row.rate_mib),
+                    number(&row.dirty_mib),
+                    number(&row.background_mib),
+                ],
+                row.tasks
+                    .iter()
+                    .map(|task| task.get_ref().clone())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        key(self) == key(other)
+    }
+
     /// A row that differs in nothing.
     #[must_use]
     pub fn plain(name: Spanned<String>) -> Self {
