@@ -97,17 +97,15 @@ impl<T> Link<T> {
         }
     }
 
-    /// The next transfer that has ended by `now`.
-    pub(crate) fn pop_finished(&mut self, now: Instant) -> Option<T> {
-        let Some(eta) = self.eta().filter(|eta| *eta <= now) else {
-            self.settle(now);
-            return None;
-        };
+    /// The next transfer that has ended by `now`, and when it did.
+    pub(crate) fn pop_finished(&mut self, now: Instant) -> Option<(T, Instant)> {
+        let eta = self.eta().filter(|eta| *eta <= now)?;
         let head = self.queue.pop_front()?;
         let start = self.clock.max(head.ready);
         self.credit = self.credit_at(start).saturating_sub(head.work);
+        // Not `now`: a transfer that was ready before this look begins where this one ended.
         self.clock = self.clock.max(eta);
-        Some(head.item)
+        Some((head.item, eta))
     }
 
     /// Does the work that falls before `now`, none of which ends a transfer.
@@ -164,7 +162,9 @@ mod tests {
                 None,
                 "before {eta:?}"
             );
-            log.push((link.pop_finished(eta).unwrap(), eta.0));
+            let (item, ended) = link.pop_finished(eta).unwrap();
+            assert_eq!(ended, eta);
+            log.push((item, eta.0));
         }
         log
     }
@@ -207,6 +207,17 @@ mod tests {
         assert_eq!(link.eta(), None);
         link.set_rate(Instant(7_000_000_000), Some(BytesPerSec(500)));
         assert_eq!(link.eta(), Some(Instant(7_500_000_000)));
+    }
+
+    #[test]
+    fn a_transfer_that_was_ready_before_a_late_look_begins_when_it_was() {
+        let mut link = link(1_000, 0);
+        link.push(0, Instant(0), Bytes(100));
+        let late = Instant(130_000_000);
+        assert_eq!(link.pop_finished(late), Some((0, Instant(100_000_000))));
+        assert_eq!(link.pop_finished(late), None);
+        link.push(1, Instant(110_000_000), Bytes(100));
+        assert_eq!(link.eta(), Some(Instant(210_000_000)));
     }
 
     #[test]

@@ -14,7 +14,9 @@
 //! Invariants
 //!   1. At most `depth` requests are in service.
 //!   2. No request enters service while one of an earlier class waits, or an earlier one of its own.
-//!   3. Bytes of requests that end in a window are at most rate * window + burst + one request.
+//!   3. Bytes of requests that end in a window are at most rate * window + burst + one request. This
+//!      is of the device's own time: a timer that comes late delays an end, and what was waiting then
+//!      still begins when its turn was. So a busy machine shifts ends, and does not slow the device.
 //!
 //! A reader waits for what is in service, at most `depth` requests: bound their size, not their
 //! number. Readers can starve writers; a cache's readers are bounded by its misses.
@@ -97,7 +99,8 @@ struct State {
     waiting: BinaryHeap<Waiting>,
     sequence: u64,
     service: Vec<Service>,
-    free: Vec<usize>,
+    /// Places and since when they are free, the longest first.
+    free: VecDeque<(usize, Instant)>,
     /// Services that have ended and whose request is still to be completed.
     ended: VecDeque<usize>,
     link: Link<usize>,
@@ -112,14 +115,22 @@ struct State {
 /// A place in service.
 #[derive(Default)]
 struct Service {
-    link_done: bool,
-    inner_done: Option<(Box<IoRequest>, Result<(), IoError>)>,
+    link_done: Option<Instant>,
+    inner_done: Option<InnerDone>,
+}
+
+/// What the inner device answered, and when.
+struct InnerDone {
+    request: Box<IoRequest>,
+    result: Result<(), IoError>,
+    at: Instant,
 }
 
 /// The greatest is served next.
 struct Waiting {
     key: Reverse<(IoClass, u64)>,
     request: Box<IoRequest>,
+    arrived: Instant,
 }
 
 impl PartialEq for Waiting {
@@ -169,7 +180,9 @@ impl Slow {
             waiting: BinaryHeap::new(),
             sequence: 0,
             service: (0..options.depth).map(|_| Service::default()).collect(),
-            free: (0..options.depth).rev().collect(),
+            free: (0..options.depth)
+                .map(|place| (place, host.now()))
+                .collect(),
             ended: VecDeque::with_capacity(options.depth),
             link: Link::new(options.rate, options.burst, host.now()),
             timer: None,
@@ -312,19 +325,22 @@ impl State {
         self.finish_transfers(now);
         if let Some(place) = self.ended.pop_front() {
             let service = core::mem::take(&mut self.service[place]);
-            self.free.push(place);
-            let (request, result) = service
-                .inner_done
-                .expect("an ended service has its request");
-            return Some(Action::End(request, result));
+            let (link, inner) = service
+                .link_done
+                .zip(service.inner_done)
+                .expect("an ended service is done on both sides");
+            self.free.push_back((place, link.max(inner.at)));
+            return Some(Action::End(inner.request, inner.result));
         }
         if !self.waiting.is_empty()
-            && let Some(place) = self.free.pop()
+            && let Some((place, since)) = self.free.pop_front()
         {
-            let request = self.waiting.pop().expect("somebody waits").request;
+            let waiting = self.waiting.pop().expect("somebody waits");
             let latency = if self.open { Nanos::ZERO } else { latency };
+            let begins = waiting.arrived.max(since).min(now);
+            let request = waiting.request;
             self.link
-                .push(place, now + latency, transfer_bytes(&request));
+                .push(place, begins + latency, transfer_bytes(&request));
             return Some(Action::Begin(place, request));
         }
         let eta = self.link.eta();
@@ -338,15 +354,15 @@ impl State {
 
     /// Notes the transfers that have ended by `now`.
     fn finish_transfers(&mut self, now: Instant) {
-        while let Some(place) = self.link.pop_finished(now) {
-            self.service[place].link_done = true;
+        while let Some((place, at)) = self.link.pop_finished(now) {
+            self.service[place].link_done = Some(at);
             self.note_end(place);
         }
     }
 
     fn note_end(&mut self, place: usize) {
         let service = &self.service[place];
-        if service.link_done && service.inner_done.is_some() {
+        if service.link_done.is_some() && service.inner_done.is_some() {
             self.ended.push_back(place);
         }
     }
@@ -359,6 +375,7 @@ impl State {
 
 impl Device for Slow {
     fn submit(&self, request: Box<IoRequest>) {
+        let arrived = self.host.now();
         {
             let mut state = take_lock(&self.state);
             if state.waiting.len() >= HELD_MAX {
@@ -368,7 +385,11 @@ impl Device for Slow {
             }
             let key = Reverse((request.class, state.sequence));
             state.sequence += 1;
-            state.waiting.push(Waiting { key, request });
+            state.waiting.push(Waiting {
+                key,
+                request,
+                arrived,
+            });
         }
         self.work(&Interrupt::new());
     }
@@ -381,9 +402,14 @@ impl Device for Slow {
 impl IoDone for Slow {
     fn io_done(&self, context: &Interrupt, request: Box<IoRequest>, result: Result<(), IoError>) {
         let place = usize::try_from(request.note()).expect("a note of `work` is a place");
+        let at = self.host.now();
         {
             let mut state = take_lock(&self.state);
-            state.service[place].inner_done = Some((request, result));
+            state.service[place].inner_done = Some(InnerDone {
+                request,
+                result,
+                at,
+            });
             state.note_end(place);
         }
         self.work(context);
