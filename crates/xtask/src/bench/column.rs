@@ -280,26 +280,20 @@ fn read_results(plan: &Plan, out: &Path) -> Result<Measured> {
     let series = Table::read(&csv::only(out, "series.csv")?)?;
     let mut measured = Measured::default();
     for writer in &plan.writers {
-        let mut met = Met::default();
+        // A light writer's from when a call was due.
+        let wanted = if writer.is_light {
+            "response_ms"
+        } else {
+            "call_ms"
+        };
         let mut lengths: Vec<(f64, f64)> = Vec::new();
         for row in samples.select(&["task_id", "metric", "value", "weight"])? {
-            let value: f64 = row[2].parse().unwrap_or(f64::NAN);
-            match (row[0], row[1]) {
-                (task, "call_ms") if task == writer.name => {
-                    lengths.push((value, row[3].parse().unwrap_or(f64::NAN)));
-                }
-                // From when a call was due; there is one light writer at most.
-                ("", "light_p99_ms") if writer.is_light => met.p99_ms = value,
-                ("", "light_max_ms") if writer.is_light => met.max_ms = value,
-                _ => {}
+            if (row[0], row[1]) == (writer.name, wanted) {
+                let number = |at: usize| row[at].parse().unwrap_or(f64::NAN);
+                lengths.push((number(2), number(3)));
             }
         }
-        lengths.sort_by(|a, b| a.0.total_cmp(&b.0));
-        met.p50_ms = weighted(&lengths, 0.50);
-        if !writer.is_light {
-            met.p99_ms = weighted(&lengths, 0.99);
-            met.max_ms = lengths.last().map_or(f64::NAN, |(length, _)| *length);
-        }
+        let mut met = Met::of_lengths(lengths);
         let scope = format!("task:{}", writer.name);
         for row in series.select(&["scope", "metric", "t_virt_s", "value"])? {
             if row[0] == scope && row[1] == "bytes" {
@@ -340,19 +334,6 @@ fn level_max(series: &Table) -> Result<f64> {
     Ok(highest)
 }
 
-/// The smallest length that so much of the weight does not exceed.
-fn weighted(lengths: &[(f64, f64)], part: f64) -> f64 {
-    let all: f64 = lengths.iter().map(|(_, weight)| weight).sum();
-    let mut below = 0.0;
-    for (length, weight) in lengths {
-        below += weight;
-        if below >= all * part {
-            return *length;
-        }
-    }
-    f64::NAN
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -388,9 +369,9 @@ mod tests {
     fn results_of_the_program_are_read() {
         let out = std::env::temp_dir().join(format!("tidegate-results-{}", std::process::id()));
         std::fs::create_dir_all(&out).unwrap();
-        let samples = "task_id,metric,value,weight\n,light_p99_ms,7,1\n,light_max_ms,9,1\n\
-                       ,pause_max_ms,14,1\nheavy,call_ms,60,98\nheavy,call_ms,80,2\n\
-                       light,call_ms,0.5,10\n";
+        let samples = "task_id,metric,value,weight\n,pause_max_ms,14,1\nheavy,call_ms,80,2\n\
+                       heavy,call_ms,60,98\nlight,call_ms,0.1,10\nlight,response_ms,0.5,9\n\
+                       light,response_ms,12,1\n";
         let series = "t_virt_s,scope,metric,value\n0.5,global,nr_dirty,10\n\
                       0.5,global,nr_writeback,20\n0.5,global,nr_dirty_threshold,40\n\
                       1.0,global,nr_dirty_threshold,40\n1,task:heavy,bytes,100\n\
@@ -407,7 +388,11 @@ mod tests {
             (heavy.p50_ms, heavy.p99_ms, heavy.max_ms),
             (60.0, 80.0, 80.0)
         );
-        assert_eq!((light.p50_ms, light.p99_ms, light.max_ms), (0.5, 7.0, 9.0));
+        assert_eq!(
+            (light.p50_ms, light.p99_ms, light.max_ms),
+            (0.5, 12.0, 12.0)
+        );
+        assert_eq!(light.late, 0.1);
         assert_eq!(heavy.per_second, [100.0, 300.0]);
         assert_eq!(measured.level_max, Some(0.75));
         assert_eq!(measured.pause_max_ms, Some(14.0));

@@ -25,7 +25,7 @@ use super::undo::Undo;
 use super::watch::Watch;
 use crate::steps::End;
 use crate::test::build_program;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo, root};
 use crate::{Arguments, Result, steps};
 
 /// Seconds of a run.
@@ -134,6 +134,7 @@ const ROWS: &[Row] = &[
             ("write max, ms", "<= 200"),
             ("longest pause, ms", "<= 200"),
             ("level max / limit", "<= 1"),
+            ("dirty of other programs, mean MiB", ""),
         ],
         measure: alone,
     },
@@ -141,6 +142,7 @@ const ROWS: &[Row] = &[
         name: "light",
         figures: &[
             ("light rate, of its full", "1"),
+            ("light writes later than 10 ms, %", ""),
             ("light p50, ms", ""),
             ("light p99, ms", "<= 5"),
             ("light max, ms", ""),
@@ -202,6 +204,7 @@ fn alone(bench: &Bench<'_>, column: Column, seconds: u64) -> Result<Vec<f64>> {
         met.max_ms,
         measured.pause_max_ms.unwrap_or(f64::NAN),
         measured.level_max.unwrap_or(f64::NAN),
+        measured.others_mib.unwrap_or(f64::NAN),
     ])
 }
 
@@ -223,6 +226,7 @@ fn light(bench: &Bench<'_>, column: Column, seconds: u64) -> Result<Vec<f64>> {
     let full = (seconds * 1000 / every * bytes) as f64;
     Ok(vec![
         light.bytes(0, u64::MAX) / full,
+        light.late * 100.0,
         light.p50_ms,
         light.p99_ms,
         light.max_ms,
@@ -354,6 +358,7 @@ fn measure(options: &Options, files: &Path) -> Result<Vec<String>> {
         files: files.to_owned(),
         strict_percent: options.strict_percent,
     };
+    let heading = heading(options);
     let mut table = TableOfFigures::new(&columns);
     let mut failed = Vec::new();
     for row in &options.rows {
@@ -368,7 +373,7 @@ fn measure(options: &Options, files: &Path) -> Result<Vec<String>> {
         }
         table.add(row, &values);
     }
-    let text = format!("{}\n{}", heading(options), table.markdown());
+    let text = format!("{heading}\n{}", table.markdown());
     println!("\n{text}");
     for (name, text) in [("pacing.md", &text), ("pacing.csv", &table.csv())] {
         let path = out.join(name);
@@ -408,9 +413,16 @@ fn load() -> String {
 
 fn heading(options: &Options) -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut git = std::process::Command::new("git");
+    git.args(["log", "-1", "--format=%h"]).current_dir(root());
+    let commit = steps::output(&mut git).unwrap_or_else(|_| "unknown".into());
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     format!(
-        "Runs of {} s; dirty limits {DIRTY_MIB} / {BACKGROUND_MIB} MiB; Linux {}; strict device limit {} %; \
-         durability of every figure: written to cache, not durable.\n",
+        "Commit {}, {cpus} CPUs, load at the start {}; runs of {} s; dirty limits {DIRTY_MIB} / \
+         {BACKGROUND_MIB} MiB; Linux {}, strict device limit {} % of them. Durability of every figure: \
+         written to cache, not durable.\n",
+        commit.trim(),
+        load(),
         options.seconds,
         kernel.trim(),
         options.strict_percent

@@ -12,6 +12,8 @@ pub(crate) const DIRTY_MIB: u64 = 64;
 pub(crate) const BACKGROUND_MIB: u64 = 32;
 /// Memory of the cache, MiB. The dirty limits are fixed, so it only has to be enough.
 pub(crate) const MEMORY_MIB: u64 = 256;
+/// A light writer's period, ms.
+const LIGHT_MS: f64 = 10.0;
 /// Where the second writer of a device without a file system begins.
 const REGION: u64 = 2 << 30;
 
@@ -152,6 +154,8 @@ pub(crate) struct Met {
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) max_ms: f64,
+    /// Part of the calls that were longer than a light writer's period.
+    pub(crate) late: f64,
     /// Bytes of the calls that ended in each second of the run.
     pub(crate) per_second: Vec<f64>,
 }
@@ -159,18 +163,26 @@ pub(crate) struct Met {
 impl Met {
     /// From calls of (end in seconds, length in ms, bytes).
     pub(crate) fn of(calls: &[(f64, f64, f64)]) -> Self {
-        let mut lengths: Vec<f64> = calls.iter().map(|(_, length, _)| *length).collect();
-        lengths.sort_by(f64::total_cmp);
-        let mut met = Self {
-            p50_ms: percentile(&lengths, 50).unwrap_or(f64::NAN),
-            p99_ms: percentile(&lengths, 99).unwrap_or(f64::NAN),
-            max_ms: lengths.last().copied().unwrap_or(f64::NAN),
-            per_second: Vec::new(),
-        };
+        let lengths = calls.iter().map(|(_, length, _)| (*length, 1.0));
+        let mut met = Self::of_lengths(lengths.collect());
         for (end, _, bytes) in calls {
             met.add(*end, *bytes);
         }
         met
+    }
+
+    /// From lengths in ms and how often they occurred.
+    pub(crate) fn of_lengths(mut lengths: Vec<(f64, f64)>) -> Self {
+        lengths.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let weight = |lengths: &[(f64, f64)]| lengths.iter().map(|(_, weight)| weight).sum::<f64>();
+        let late = lengths.partition_point(|(length, _)| *length <= LIGHT_MS);
+        Self {
+            p50_ms: weighted(&lengths, 0.50),
+            p99_ms: weighted(&lengths, 0.99),
+            max_ms: lengths.last().map_or(f64::NAN, |(length, _)| *length),
+            late: weight(&lengths[late..]) / weight(&lengths),
+            per_second: Vec::new(),
+        }
     }
 
     /// Counts bytes of a call that ended at this second.
@@ -217,6 +229,19 @@ pub(crate) struct Measured {
 pub(crate) fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.max(1) - 1).copied()
+}
+
+/// The smallest of the sorted lengths that so much of their weight does not exceed.
+fn weighted(lengths: &[(f64, f64)], part: f64) -> f64 {
+    let all: f64 = lengths.iter().map(|(_, weight)| weight).sum();
+    let mut below = 0.0;
+    for (length, weight) in lengths {
+        below += weight;
+        if below >= all * part {
+            return *length;
+        }
+    }
+    f64::NAN
 }
 
 /// Jain's index of fairness: 1 when all are equal.
