@@ -170,10 +170,9 @@ impl<'a> Inferred<'a> {
             .collect();
         let writers = self.writer_specs();
         let hz = self.hz();
-        let stem = path
-            .file_stem()
-            .and_then(|name| name.to_str())
-            .unwrap_or("trace");
+        let stem = path.file_name().and_then(|name| name.to_str());
+        let stem = stem.and_then(|name| name.split('.').next());
+        let stem = stem.filter(|name| !name.is_empty()).unwrap_or("trace");
         let shown: Vec<String> = devices.iter().map(|rate| format!("{rate:.1}")).collect();
         self.notes.push(format!(
             "inferred: {:.1} s; limits {dirty_mib:.1}/{background_mib:.1} MiB; device {} at {} MiB/s; \
