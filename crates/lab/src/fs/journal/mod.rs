@@ -478,7 +478,7 @@ impl Core {
         self.inner.submit(request);
     }
 
-    /// A request of the journal's own; writes to the places of metadata are in nobody's way.
+    /// A request of the journal's own; no commit waits for writes to the places of metadata.
     fn own_request(self: &Arc<Self>, object: ObjectId, op: IoOp, what: Page) -> Box<IoRequest> {
         let is_home = matches!(what, Page::Home);
         if !is_home {
@@ -487,10 +487,11 @@ impl Core {
         let mut request = IoRequest::with_room(0);
         request.object = object;
         request.op = op;
-        request.class = if is_home {
-            IoClass::Writeback
-        } else {
-            IoClass::Sync
+        // Linux's schedulers (none, mq-deadline) put no write before another, whoever waits for it;
+        // a flush goes past them.
+        request.class = match op {
+            IoOp::Flush => IoClass::Sync,
+            _ => IoClass::Writeback,
         };
         let done: Arc<dyn IoDone> = Arc::new(Own {
             core: Arc::clone(self),

