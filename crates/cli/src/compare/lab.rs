@@ -183,6 +183,9 @@ fn device(text: &mut String, setting: &Setting, index: usize, rate: f64, notes: 
     match (&setting.fs, setting.origin) {
         (Some(fs), _) => {
             let _ = writeln!(text, "fs = {}", quoted(fs));
+            if fs == "ext4" {
+                text.push_str("journal = true\n");
+            }
         }
         // The block device itself, with the guest's CPU.
         (None, Origin::Guest) => text.push_str("fs = \"bare\"\n"),
