@@ -315,7 +315,7 @@ fn phases(dice: &mut Dice, slow: Option<&SlowPlan>) -> Vec<Phase> {
         })
         .collect();
     if !phases.iter().any(Phase::gets_on) {
-        mild.for_us = lasts(dice);
+        mild.for_us = dice.between(1000, 400_000);
         phases.push(mild);
     }
     phases

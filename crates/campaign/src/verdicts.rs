@@ -27,17 +27,17 @@ const TIMEOUTS_MAX: u64 = 20;
 
 /// Whether a wait ends by an event, so that its deadline is only a safety net.
 const fn is_awaited(cause: Cause) -> bool {
-    match cause {
+    matches!(
+        cause,
         Cause::PageBusy
-        | Cause::ReadIo
-        | Cause::WritebackIo
-        | Cause::WritebackFlight
-        | Cause::DeviceFlush
-        | Cause::DeviceMetadata
-        | Cause::Memory
-        | Cause::RequestSlot => true,
-        _ => false,
-    }
+            | Cause::ReadIo
+            | Cause::WritebackIo
+            | Cause::WritebackFlight
+            | Cause::DeviceFlush
+            | Cause::DeviceMetadata
+            | Cause::Memory
+            | Cause::RequestSlot
+    )
 }
 
 pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {

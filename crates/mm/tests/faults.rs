@@ -5,6 +5,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::vec_box,
     clippy::cast_possible_truncation,
     reason = "a failure here is a failed test; the numbers are small"
 )]
