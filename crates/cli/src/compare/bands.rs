@@ -3,7 +3,7 @@
 //! Source: issue 3, "Must reach".
 
 use super::measure::{Measures, by_name};
-use super::setting::Setting;
+use super::setting::{Origin, Setting};
 
 /// Figure and band: the lab's value may be off by this part of the recorded one.
 const BANDS: [(&str, f64); 4] = [
@@ -86,6 +86,10 @@ pub(super) fn render(
         .filter(|verdict| !verdict.holds)
         .map(|verdict| format!("{} ({})", verdict.name, verdict.band))
         .collect();
+    let column = match setting.origin {
+        Origin::Guest => column.to_owned(),
+        Origin::Chain | Origin::Trace => format!("{column}, by the bands of a guest"),
+    };
     if missed.is_empty() {
         format!("{column}: all {} bands hold\n", verdicts.len())
     } else {

@@ -113,7 +113,11 @@ fn run(arguments: &CompareArguments, stop: &Stop) -> Result<u8, CompareError> {
     // Made before the work, so that a folder that cannot be made does not cost the results.
     let name = format!("compare-{}", lab::plain(&recordings[0].setting.name));
     let folder = output::folder(arguments.out.as_deref(), &name, arguments.seed)?;
-    let mut runs = run_plans(&plans, stop)?.into_iter();
+    let runs = run_plans(&plans, stop).inspect_err(|_| {
+        // Not with anything in it, which was there before or is somebody's.
+        let _ = std::fs::remove_dir(&folder);
+    });
+    let mut runs = runs?.into_iter();
     let mut outcomes = Vec::new();
     let mut sides = Vec::new();
     for (recording, plan) in recordings.into_iter().zip(&plans) {

@@ -17,6 +17,8 @@ pub const COLUMNS: [&str; 2] = ["linux-6.12", "tidegate"];
 const FILE_MIB: f64 = 1_048_576.0;
 /// The field recordings' device saves up tokens for 50 ms (oracle/README.md).
 const BURST_US: u64 = 50_000;
+/// ... and their ext4 a journal of this size (oracle/README.md).
+const JOURNAL_MIB: u64 = 16;
 /// Levels are sampled as often as the recordings are.
 const SAMPLE_MS: u64 = 100;
 
@@ -181,10 +183,15 @@ fn device(text: &mut String, setting: &Setting, index: usize, rate: f64, notes: 
         "\n[[device]]\nid = \"device-{index}\"\nmodel = \"{model}\"\nrate_mib = {rate}\n"
     );
     match (&setting.fs, setting.origin) {
-        (Some(fs), _) => {
+        (Some(fs), origin) => {
             let _ = writeln!(text, "fs = {}", quoted(fs));
-            if fs == "ext4" {
-                text.push_str("journal = true\n");
+            // ext4 is never without one here; that of the field recordings is small.
+            match origin {
+                Origin::Guest if fs == "ext4" => text.push_str("journal = true\n"),
+                Origin::Chain if fs == "ext4" => {
+                    let _ = writeln!(text, "journal = {{ size_mib = {JOURNAL_MIB} }}");
+                }
+                Origin::Guest | Origin::Chain | Origin::Trace => {}
             }
         }
         // The block device itself, with the guest's CPU.

@@ -49,6 +49,8 @@ pub struct Measures {
     pub level: Option<f64>,
     /// Pauses; `None`: there was none.
     pub pauses: Option<Lengths>,
+    /// Pauses of each writer.
+    pub writer_pauses: Vec<Option<Lengths>>,
     /// Calls of the heavy writers.
     pub writes: Option<Lengths>,
     /// Calls of the light writers.
@@ -163,6 +165,15 @@ pub fn measure(setting: &Setting, outcome: &Outcome) -> Measures {
                 .filter(|pause| pause.slept_ms > 0.0)
                 .map(|pause| (pause.slept_ms, 1)),
         ),
+        writer_pauses: outcome
+            .jobs
+            .iter()
+            .map(|job| {
+                let own = outcome.pauses.iter().filter(|pause| pause.task == job.task);
+                let slept = own.map(|pause| pause.slept_ms);
+                lengths(slept.filter(|slept| *slept > 0.0).map(|slept| (slept, 1)))
+            })
+            .collect(),
         writes: calls(true),
         light: calls(false),
     }

@@ -131,6 +131,7 @@ pub(super) fn jobs(setting: &Setting, calls: &[(usize, f64, f64, f64)]) -> Vec<J
         .enumerate()
         .map(|(index, writer)| Job {
             name: format!("writer-{index}"),
+            task: u32::try_from(index).unwrap_or(u32::MAX),
             kind: if writer.is_heavy() {
                 "dd"
             } else {

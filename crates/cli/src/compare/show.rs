@@ -2,7 +2,7 @@
 
 use core::fmt::Write as _;
 
-use super::measure::{Measures, QUANTITIES};
+use super::measure::{Lengths, Measures, QUANTITIES};
 use super::setting::Setting;
 use crate::output::{Column, Data, TidyTable};
 
@@ -34,11 +34,40 @@ pub(super) fn rows(setting: &Setting, columns: &[&Measures]) -> Vec<Row> {
                 values,
             });
         }
-        if quantity.name == "throughput" && setting.writers.len() > 1 {
+        let several = setting.writers.len() > 1;
+        if quantity.name == "throughput" && several {
             rows.extend(writer_rows(setting, columns));
+        }
+        if quantity.name == "pauses: sum" && several {
+            rows.extend(pause_rows(setting, columns));
         }
     }
     rows
+}
+
+/// Pauses of single writers, if they are few.
+fn pause_rows(setting: &Setting, columns: &[&Measures]) -> Vec<Row> {
+    if setting.writers.len() > WRITERS_MOST {
+        return Vec::new();
+    }
+    let row = |index: usize, name: &str, unit, of: fn(&Lengths) -> f64| Row {
+        name: format!("  writer {index}: {name}"),
+        unit,
+        digits: usize::from(unit == "ms"),
+        values: columns
+            .iter()
+            .map(|m| m.writer_pauses.get(index)?.as_ref().map(of))
+            .collect(),
+    };
+    (0..setting.writers.len())
+        .flat_map(|index| {
+            [
+                row(index, "count", "", |pauses| pauses.count),
+                row(index, "median", "ms", |pauses| pauses.median),
+            ]
+        })
+        .filter(|row| row.values.iter().any(Option::is_some))
+        .collect()
 }
 
 /// Throughput of single writers; of many, the least and the most.
