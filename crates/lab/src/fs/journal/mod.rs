@@ -417,8 +417,12 @@ impl Core {
 
     fn carry_out(self: &Arc<Self>, step: Step) {
         match step {
-            Step::Pass(request) => self.inner.submit(request),
+            Step::Pass(mut request) => {
+                level(&mut request);
+                self.inner.submit(request);
+            }
             Step::Join(mut request, serial) => {
+                level(&mut request);
                 request.on_done_noted(Arc::clone(self) as Arc<dyn IoDone>, serial);
                 self.inner.submit(request);
             }
@@ -487,12 +491,8 @@ impl Core {
         let mut request = IoRequest::with_room(0);
         request.object = object;
         request.op = op;
-        // Linux's schedulers (none, mq-deadline) put no write before another, whoever waits for it;
-        // a flush goes past them.
-        request.class = match op {
-            IoOp::Flush => IoClass::Sync,
-            _ => IoClass::Writeback,
-        };
+        request.class = IoClass::Sync;
+        level(&mut request);
         let done: Arc<dyn IoDone> = Arc::new(Own {
             core: Arc::clone(self),
             is_home,
@@ -526,6 +526,14 @@ impl Core {
             state.ledger.abort();
         }
         self.retry();
+    }
+}
+
+/// Linux's schedulers (none, mq-deadline) put no write before another, whoever waits for it; a flush
+/// goes past them.
+fn level(request: &mut IoRequest) {
+    if request.op == IoOp::Write {
+        request.class = IoClass::Writeback;
     }
 }
 
