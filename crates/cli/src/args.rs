@@ -133,7 +133,7 @@ pub struct CompareArguments {
     pub check: bool,
 }
 
-/// A size: a number and K, M or G (1024s).
+/// A size: a number and K, M or G (1024s). A bare number is refused: nobody means so many bytes.
 fn size(text: &str) -> Result<u64, String> {
     let help = || format!("`{text}` is not a size; write for example 256M or 2G");
     let split = text
@@ -142,6 +142,9 @@ fn size(text: &str) -> Result<u64, String> {
     let (number, unit) = text.split_at(split);
     let number: u64 = number.parse().map_err(|_| help())?;
     let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
+        "" if unit.is_empty() => {
+            return Err(format!("`{text}` has no unit; write {text}M or {text}G"));
+        }
         "" => 0,
         "K" | "k" => 10,
         "M" => 20,
@@ -168,8 +171,9 @@ mod tests {
     fn sizes() {
         assert_eq!(size("256M"), Ok(256 << 20));
         assert_eq!(size("2GiB"), Ok(2 << 30));
-        assert_eq!(size("4096"), Ok(4096));
-        for wrong in ["", "M", "1.5G", "12X", "0", "99999999999G"] {
+        assert_eq!(size("4096B"), Ok(4096));
+        assert_eq!(size("5"), Err("`5` has no unit; write 5M or 5G".to_owned()));
+        for wrong in ["5", "", "M", "1.5G", "12X", "0", "99999999999G"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
     }

@@ -103,7 +103,13 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
         }
     }
     let about = about(&scenario, &source, &world);
-    let verdicts = finish(&scenario, &about, &outcomes, &names, &folder)?;
+    let ended = Ended {
+        outcomes: &outcomes,
+        columns: &names,
+        cut_short: stop.is_raised().then_some(orders.len()),
+        checked: arguments.check,
+    };
+    let verdicts = finish(&scenario, &about, &ended, &folder)?;
     if stop.is_raised() {
         terminal::complain("tidegate: interrupted; the runs that had ended are in the results");
         return Ok(INTERRUPTED);
@@ -114,32 +120,56 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     Ok(code)
 }
 
+/// What came of all runs.
+struct Ended<'a> {
+    outcomes: &'a [Outcome],
+    columns: &'a [String],
+    /// Interrupted: how many runs there were to be.
+    cut_short: Option<usize>,
+    /// Bands are wanted, those of what was not run too.
+    checked: bool,
+}
+
 /// Prints the comparison and writes the results.
 fn finish(
     scenario: &Scenario,
     about: &About,
-    outcomes: &[Outcome],
-    columns: &[String],
+    ended: &Ended<'_>,
     folder: &Path,
 ) -> Result<Vec<Verdict>, Trouble> {
-    let report = Report::new(scenario, outcomes, columns.to_vec());
-    let verdicts = expect::judge(scenario, outcomes, columns);
-    let mut text = if outcomes.is_empty() {
-        String::new()
-    } else {
-        report.render()
+    let outcomes = ended.outcomes;
+    let report = Report::new(scenario, outcomes, ended.columns.to_vec());
+    let verdicts = expect::judge(scenario, outcomes, ended.columns);
+    let mut text = match ended.cut_short {
+        Some(all) => format!(
+            "INTERRUPTED after {} of {all} runs: what follows is of these alone\n\n",
+            outcomes.len()
+        ),
+        None => String::new(),
     };
-    if !verdicts.is_empty() && !outcomes.is_empty() {
+    if !outcomes.is_empty() {
+        text.push_str(&report.render());
+    }
+    let mut shown = verdicts
+        .iter()
+        .filter(|verdict| ended.checked || !verdict.skipped)
+        .peekable();
+    if shown.peek().is_some() && !outcomes.is_empty() {
         text.push_str("\nExpectations\n");
-        for verdict in &verdicts {
+        for verdict in shown {
             text.push_str(&format!("  {}\n", verdict.line()));
         }
     }
     terminal::print(&text);
     let tables = output::tables(about, outcomes, &report.comparisons());
     output::write(folder, about, &tables, outcomes, &text)?;
+    let what = if ended.cut_short.is_some() {
+        "Results (partial: interrupted)"
+    } else {
+        "Results"
+    };
     terminal::print(&format!(
-        "\nResults: {} (begin with report.html)\n",
+        "\n{what}: {} (begin with report.html)\n",
         folder.display()
     ));
     Ok(verdicts)

@@ -105,8 +105,25 @@ pub fn write(
         }
     }
     let figures = plots::figures(outcomes);
+    remove_old_plots(folder);
     for (name, figure) in &figures {
         text(&format!("{name}.svg"), &figure.render())?;
     }
     text("report.html", &html::page(about, printed, &figures))
+}
+
+/// Removes the plots of an earlier run into the same folder: those that its report names, and no other
+/// file. Tables and report are written over.
+fn remove_old_plots(folder: &Path) {
+    let Ok(report) = std::fs::read_to_string(folder.join("report.html")) else {
+        return;
+    };
+    let named = report.split("<figure id=\"").skip(1);
+    for name in named.filter_map(|rest| rest.split('"').next()) {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.chars().all(plain) {
+            // One that is gone already is not in the way.
+            let _ = std::fs::remove_file(folder.join(format!("{name}.svg")));
+        }
+    }
 }

@@ -180,6 +180,25 @@ fn series(outcomes: &[Outcome]) -> TidyTable {
                     }),
             );
         }
+        for device in &outcome.devices {
+            for level in &device.levels {
+                let values = [
+                    ("nr_dirty", level.dirty, "pages", "level"),
+                    ("nr_writeback", level.writeback, "pages", "level"),
+                    ("bytes_written", level.written, "bytes", "total"),
+                    ("busy", level.busy_s, "s", "total"),
+                ];
+                rows.extend(values.map(|(metric, value, unit, kind)| Point {
+                    run: run.clone(),
+                    at: level.at_s,
+                    scope: format!("device:{}", device.id),
+                    metric,
+                    value,
+                    unit,
+                    kind,
+                }));
+            }
+        }
         for job in &outcome.jobs {
             for (second, bytes) in (1_u32..).zip(&job.per_second) {
                 rows.push(Point {

@@ -670,7 +670,16 @@ impl Checker {
         self.known("case", case, names.iter().copied());
     }
 
+    /// A column that a band or a published value is of. Where a column itself is misspelt, that is
+    /// the mistake.
     fn policy(&mut self, scenario: &Scenario, policy: &Spanned<String>) {
+        let misspelt = scenario.policies.iter().any(|own| {
+            let preset = own.preset.as_ref().unwrap_or(&own.name);
+            crate::presets::by_name(preset.get_ref()).is_none()
+        });
+        if misspelt {
+            return;
+        }
         let names: Vec<&str> = scenario
             .policies
             .iter()

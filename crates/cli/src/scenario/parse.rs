@@ -104,7 +104,11 @@ fn unknown_key(word: &str, quoted: &[String], span: core::ops::Range<usize>) -> 
 
 fn wrong_type(message: &str, word: &str, span: core::ops::Range<usize>, text: &str) -> Mistake {
     let key = key_before(text, span.start);
-    let mistake = Mistake::new(format!("wrong type of value for `{key}`"), span, message);
+    let mistake = Mistake::new(
+        format!("wrong type of value for `{key}`"),
+        span,
+        plain(message),
+    );
     let has_number = word.starts_with(|c: char| c.is_ascii_digit());
     match unit(&key) {
         Some(unit) if has_number && message.contains("string") => mistake.help(format!(
@@ -115,10 +119,55 @@ fn wrong_type(message: &str, word: &str, span: core::ops::Range<usize>, text: &s
     }
 }
 
-/// The key of the line on which the value at `at` stands.
+/// A complaint about a type in the words of TOML, not of Rust: "this is a string, a number belongs here".
+fn plain(message: &str) -> String {
+    let message = message.trim_start_matches("invalid type: ");
+    let message = message.trim_start_matches("invalid value: ");
+    let Some((found, expected)) = message.split_once(", expected ") else {
+        return message.to_owned();
+    };
+    let found = KINDS.iter().find(|(name, _)| found.starts_with(name));
+    let bare = expected.trim_matches('`');
+    let types = TYPES.iter().find(|(name, _)| bare.starts_with(name));
+    let found = found.map_or("something else", |(_, words)| words);
+    let expected = types.map_or(expected, |(_, words)| words);
+    format!("this is {found}; {expected} belongs here")
+}
+
+/// Kinds of values by serde's names for them.
+const KINDS: [(&str, &str); 8] = [
+    ("string", "a string"),
+    ("integer", "a whole number"),
+    ("floating point", "a number with a fraction"),
+    ("boolean", "true or false"),
+    ("sequence", "a list"),
+    ("map", "a table"),
+    ("unit", "nothing"),
+    ("datetime", "a date"),
+];
+
+/// Types by their names in Rust, or serde's words for them.
+const TYPES: [(&str, &str); 11] = [
+    ("f64", "a number"),
+    ("u8", "a whole number up to 255"),
+    ("u32", "a whole number"),
+    ("u64", "a whole number"),
+    ("i64", "a whole number"),
+    ("a string", "a string"),
+    ("a boolean", "true or false"),
+    ("a sequence", "a list"),
+    ("a map", "a table"),
+    ("struct", "a table"),
+    ("a spanned", "a value"),
+];
+
+/// The key of the value at `at`: the word before the `=` that is nearest before it in its line.
 fn key_before(text: &str, at: usize) -> String {
     let line = text[..at.min(text.len())].rsplit('\n').next().unwrap_or("");
-    line.split('=').next().unwrap_or("").trim().to_owned()
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let before = line.rsplit_once('=').map_or(line, |(before, _)| before);
+    let key = before.trim_end().rsplit(|c| !is_word(c)).next();
+    key.unwrap_or("").to_owned()
 }
 
 fn unit(key: &str) -> Option<&'static str> {

@@ -93,7 +93,7 @@ error: wrong type of value for `memory_mib`
  --> my.toml:6:14
   |
 6 | memory_mib = \"256MB\"
-  |              ^^^^^^^ invalid type: string \"256MB\", expected f64
+  |              ^^^^^^^ this is a string; a number belongs here
   |
   = help: write a bare number of mebibytes: the unit is in the key's name, `memory_mib`
 "
