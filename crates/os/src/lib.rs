@@ -25,6 +25,7 @@
 
 #[expect(unsafe_code, reason = "raw memory of frames")]
 mod arena;
+mod budget;
 mod engine;
 mod error;
 mod file;
@@ -40,6 +41,7 @@ mod timer;
 mod transfer;
 
 pub use arena::Arena;
+pub use budget::{Budget, BudgetError};
 pub use error::OsError;
 pub use file::{FileDevice, OpenOptions, Registration};
 pub use threads::{Backend, Local, Options, Sink, ThreadEnv};

@@ -124,13 +124,6 @@ impl Builder {
         } else {
             0
         };
-        let available = os::available_bytes().saturating_add(resident);
-        if self.memory > available {
-            return Err(Error::LimitTooLarge {
-                limit: self.memory,
-                available,
-            });
-        }
         let frames = budget::frames(self.memory, resident)?;
         let waits = Arc::new(Waits::default());
         let mut options = os::Options::new(frames);

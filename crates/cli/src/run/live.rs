@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use env::{DeviceId, DeviceInfo, Env as _, Event};
 use mm::Populate;
-use os::{FileDevice, OpenOptions, ThreadEnv};
-use policy::units::{Bytes, Nanos, PAGE_SIZE};
+use os::{Budget, BudgetError, FileDevice, OpenOptions, ThreadEnv};
+use policy::units::{Bytes, Nanos};
 use workload::Stop;
 
 use super::assemble::{self, Seen, number, seconds};
@@ -285,33 +285,31 @@ fn frames(cell: &Cell, limit: Bytes) -> Result<u32, RunError> {
         JobKind::Read(read) => read.block.0,
     };
     let tasks: u64 = cell.jobs.iter().map(|job| block(job) + TASK_BYTES).sum();
-    let taken = os::resident_bytes() + tasks + RUNTIME_BYTES;
-    let available = os::available_bytes().saturating_add(os::resident_bytes());
-    if limit.0 > available {
-        return Err(RunError::Impossible(format!(
-            "a memory limit of {} MiB is more than the {} MiB that the system has left; use a smaller \
-             --memory",
-            limit.0 >> 20,
-            available >> 20
-        )));
-    }
-    let frames = limit.0.saturating_sub(taken) / (PAGE_SIZE + METADATA_PER_FRAME);
-    if frames < FRAMES_LEAST {
-        let least = taken + FRAMES_LEAST * (PAGE_SIZE + METADATA_PER_FRAME);
-        return Err(RunError::Impossible(format!(
-            "a memory limit of {} MiB is too small: the program itself takes {} MiB; use at least \
-             --memory {}M",
-            limit.0 >> 20,
-            taken >> 20,
-            least.div_ceil(1 << 20)
-        )));
-    }
-    u32::try_from(frames).map_err(|_| {
-        let text = format!(
-            "a memory limit of {} MiB is more than 2^32 pages",
-            limit.0 >> 20
-        );
-        RunError::Impossible(text)
+    let budget = Budget {
+        limit: limit.0,
+        resident: os::resident_bytes(),
+        fixed: tasks + RUNTIME_BYTES,
+        per_frame: METADATA_PER_FRAME,
+        frames_least: FRAMES_LEAST,
+    };
+    budget.frames().map_err(|error| {
+        let limit = limit.0 >> 20;
+        RunError::Impossible(match error {
+            BudgetError::TooLarge { available } => format!(
+                "a memory limit of {limit} MiB is more than the {} MiB that the system has left; use \
+                 a smaller --memory",
+                available >> 20
+            ),
+            BudgetError::TooSmall { least, overhead } => format!(
+                "a memory limit of {limit} MiB is too small: the program itself takes {} MiB; use at \
+                 least --memory {}M",
+                overhead >> 20,
+                least.div_ceil(1 << 20)
+            ),
+            BudgetError::TooMany => {
+                format!("a memory limit of {limit} MiB is more than 2^32 pages")
+            }
+        })
     })
 }
 
