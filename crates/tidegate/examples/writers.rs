@@ -134,7 +134,9 @@ fn run(through: Through, seconds: Duration, writers: &[Writer]) -> Result<(), Pr
             )
         }
     };
-    let targets = writers.iter().map(|writer| open(&writer.path, cache.as_ref()));
+    let targets = writers
+        .iter()
+        .map(|writer| open(&writer.path, cache.as_ref()));
     let targets = targets.collect::<Result<Vec<_>, _>>()?;
     println!("begin");
     let began = Instant::now();
@@ -145,7 +147,10 @@ fn run(through: Through, seconds: Duration, writers: &[Writer]) -> Result<(), Pr
         let started = started
             .map(|(writer, target)| scope.spawn(move || write(writer, target, began, seconds)));
         let started: Vec<_> = started.collect();
-        let calls: Vec<_> = started.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        let calls: Vec<_> = started
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
         over.store(true, Ordering::Relaxed);
         (calls, levels.join())
     });
@@ -218,7 +223,11 @@ fn write(
         }
         calls.push(Call {
             started,
-            late: if is_scheduled { started.saturating_sub(due) } else { Duration::ZERO },
+            late: if is_scheduled {
+                started.saturating_sub(due)
+            } else {
+                Duration::ZERO
+            },
             took: began.elapsed() - started,
         });
         at += writer.bytes as u64;
