@@ -540,6 +540,8 @@ pub(crate) fn read_all(task: &mut Task<'_, LabEnv>, place: &Place, slot: &Slot) 
         let mut data = junk(PIECE);
         let count = match file.read(task, &mut reader, Bytes(offset), &mut data) {
             Ok(count) => count,
+            // The lab has given up, and says why.
+            Err(Error::Cancelled) => return,
             Err(error) => fail(
                 "unexpected-error",
                 format!("the last read of {object}: {error}"),

@@ -39,9 +39,14 @@ impl Plan {
         let devices: Vec<_> = (0..dice.pick(&[1, 1, 2, 2, 3]))
             .map(|_| device(dice))
             .collect();
-        let files: Vec<_> = (0..dice.between(1, 4))
-            .map(|_| file(dice, devices.len()))
-            .collect();
+        // All tasks on one small file now and then: they meet.
+        let files: Vec<_> = if dice.one_in(4) {
+            vec![small_file(dice, devices.len())]
+        } else {
+            (0..dice.between(1, 4))
+                .map(|_| file(dice, devices.len()))
+                .collect()
+        };
         let tasks = (0..dice.between(1, 6))
             .map(|_| task(dice, &files))
             .collect();
@@ -351,6 +356,14 @@ fn file(dice: &mut Dice, devices: usize) -> FilePlan {
         device: dice.index(devices),
         prefill_pages,
         pages_max,
+    }
+}
+
+fn small_file(dice: &mut Dice, devices: usize) -> FilePlan {
+    FilePlan {
+        pages_max: dice.pick(&[4, 16, 40]),
+        prefill_pages: dice.pick(&[0, 4]),
+        ..file(dice, devices)
     }
 }
 

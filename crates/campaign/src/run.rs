@@ -321,6 +321,10 @@ fn finish(task: &mut Task<'_, LabEnv>, world: &World) {
                 place.checker().on_sync_ok(sync);
                 break;
             };
+            if error == Error::Cancelled {
+                // The lab has given up, and says why.
+                return;
+            }
             tries += 1;
             judge!(
                 !place.calm && tries < SYNCS_MAX,
@@ -341,11 +345,8 @@ fn finish(task: &mut Task<'_, LabEnv>, world: &World) {
     world.places.iter().for_each(Place::check_durable);
     add_up(world);
     let shut = world.cache.shutdown(task);
-    judge!(
-        shut == Ok(()),
-        "unexpected-error",
-        "shutting down: {shut:?}"
-    );
+    let is_well = matches!(shut, Ok(()) | Err(Error::Cancelled));
+    judge!(is_well, "unexpected-error", "shutting down: {shut:?}");
 }
 
 /// Pages and frames, of the cache and of its devices.
@@ -385,12 +386,7 @@ fn revive(task: &mut Task<'_, LabEnv>, world: &World, place: &Place) {
     for slot in world.slots.iter().filter(own) {
         let file = slot.file_cell().take();
         if let Some(file) = file {
-            let discarded = file.discard(task);
-            judge!(
-                discarded == Ok(()),
-                "unexpected-error",
-                "discard: {discarded:?}"
-            );
+            check_discard(file.discard(task));
         }
     }
     // No write is under way once the files are discarded.
@@ -403,6 +399,12 @@ fn revive(task: &mut Task<'_, LabEnv>, world: &World, place: &Place) {
         *slot.file_cell() = Some(file);
         slot.forget_reach();
     }
+}
+
+/// A discard goes well, unless the lab has given up.
+fn check_discard(discarded: Result<(), Error>) {
+    let is_well = matches!(discarded, Ok(()) | Err(Error::Cancelled));
+    judge!(is_well, "unexpected-error", "discard: {discarded:?}");
 }
 
 /// The power fails, and another cache begins with what has survived.
@@ -428,12 +430,7 @@ fn second_life(plan: &Arc<Plan>, setup: &Setup, first: &Arc<World>, ops: &[Op]) 
         for slot in &second.slots {
             let place = &second.places[slot.place];
             let len = place.platter().len(slot.object);
-            let discarded = slot.open_file().discard(task);
-            judge!(
-                discarded == Ok(()),
-                "unexpected-error",
-                "discard: {discarded:?}"
-            );
+            check_discard(slot.open_file().discard(task));
             *slot.file_cell() = Some(open(task, &second.cache, place, slot.object, len));
             slot.forget_reach();
             read_all(task, place, slot);

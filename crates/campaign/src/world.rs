@@ -24,7 +24,7 @@ use crate::plan::{Contradiction, Phase, Plan, SECTOR, SECTORS};
 use crate::run::{Going, Over, Setup};
 
 /// Virtual time that a run may take.
-const LONGEST: Instant = Instant(20_000_000_000_000);
+const LONGEST: Instant = Instant(8_000_000_000_000);
 /// Steps at one moment of virtual time: far more than a run that gets on ever takes.
 const STEPS_MAX: u64 = 1_000_000;
 /// Frames that the lab gives memory to together.
