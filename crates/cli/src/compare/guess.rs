@@ -39,7 +39,7 @@ const GUESSES: [Guess; 7] = [
 ];
 
 /// Names of the figures that are judged over recordings, in order.
-pub(super) const JUDGED: [&str; 5] = [
+pub const JUDGED: [&str; 5] = [
     "throughput",
     "level",
     "pauses: count",
@@ -78,17 +78,18 @@ fn heavy_time(setting: &Setting) -> f64 {
 }
 
 /// A guess that was fitted.
-pub(super) struct Fitted {
+pub struct Fitted {
     /// A share of what.
-    pub(super) of: &'static str,
+    pub of: &'static str,
     /// The best share.
-    pub(super) share: f64,
+    pub share: f64,
     /// Mean of |error|, as a part.
-    pub(super) error: f64,
+    pub error: f64,
 }
 
 /// The best constant for the figure of that name over (setting, recorded value).
-pub(super) fn best(figure: &str, recorded: &[(&Setting, f64)]) -> Option<Fitted> {
+#[must_use]
+pub fn best(figure: &str, recorded: &[(&Setting, f64)]) -> Option<Fitted> {
     let mut best: Option<Fitted> = None;
     for guess in GUESSES.iter().filter(|guess| guess.figure == figure) {
         let points: Vec<(f64, f64)> = recorded

@@ -18,25 +18,35 @@ const SIZE: f64 = 0.3;
 const PAIRS_MOST: usize = 24;
 
 /// A recording and the first column's run of it.
-pub(super) struct Beside<'a> {
-    pub(super) setting: &'a Setting,
-    pub(super) recorded: &'a Measures,
-    pub(super) lab: &'a Measures,
+pub struct Beside<'a> {
+    /// Under what it was made.
+    pub setting: &'a Setting,
+    /// What it shows.
+    pub recorded: &'a Measures,
+    /// The lab's run.
+    pub lab: &'a Measures,
 }
 
 /// How the lab answers to the change from one recording to another.
-pub(super) struct Pair<'a> {
-    from: &'a Setting,
-    to: &'a Setting,
-    quantity: &'static Quantity,
-    recorded: f64,
-    lab: f64,
+pub struct Pair<'a> {
+    /// One of them.
+    pub from: &'a Setting,
+    /// The other.
+    pub to: &'a Setting,
+    /// Of which figure.
+    pub quantity: &'static Quantity,
+    /// The recorded difference.
+    pub recorded: f64,
+    /// The lab's.
+    pub lab: f64,
     /// Too small to be judged.
-    small: bool,
+    pub small: bool,
 }
 
 impl Pair<'_> {
-    fn sign_is_right(&self) -> bool {
+    /// Whether the lab's goes the same way.
+    #[must_use]
+    pub fn sign_is_right(&self) -> bool {
         self.recorded.signum().total_cmp(&self.lab.signum()).is_eq()
     }
 
@@ -45,13 +55,16 @@ impl Pair<'_> {
         self.lab / self.recorded - 1.0
     }
 
-    fn size_is_right(&self) -> bool {
+    /// Whether it goes the same way, and as far within 30 %.
+    #[must_use]
+    pub fn size_is_right(&self) -> bool {
         self.sign_is_right() && (self.lab.abs() / self.recorded.abs() - 1.0).abs() <= SIZE
     }
 }
 
 /// The tables over all recordings; `column` is the name of the judged one.
-pub(super) fn render(sides: &[Beside<'_>], column: &str) -> String {
+#[must_use]
+pub fn render(sides: &[Beside<'_>], column: &str) -> String {
     let mut text = format!(
         "All {} recordings: recorded, {column}, difference\n",
         sides.len()
@@ -162,7 +175,8 @@ fn error(quantity: &Quantity, side: &Beside<'_>) -> Option<f64> {
 }
 
 /// All pairs of recordings that differ in one setting, figure by figure.
-fn pairs<'a>(sides: &'a [Beside<'a>]) -> Vec<Pair<'a>> {
+#[must_use]
+pub fn pairs<'a>(sides: &'a [Beside<'a>]) -> Vec<Pair<'a>> {
     let mut pairs = Vec::new();
     for (index, from) in sides.iter().enumerate() {
         for to in &sides[index + 1..] {

@@ -1,0 +1,247 @@
+//! Does the lab's `linux-6.12` do what the real kernel did? Over the recordings of guests on a bare
+//! device that are checked in, and none of them with a constant of its own.
+//!
+//! Three questions, those of issue 3: is every figure within its band; is the mean error at most half of
+//! that of the best constant guess; and does the lab answer to a change of one setting as the kernel did?
+//! What is out of its band and known to be stands in `EXCEPTIONS`, with its cause; the bands are not
+//! widened for it. docs/fidelity.md has the figures.
+//!
+//! ```text
+//! cargo test -p tidegate-cli --test fidelity -- --nocapture
+//! ```
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use cli::compare::bands::{self, Verdict};
+use cli::compare::guess::{self, JUDGED};
+use cli::compare::measure::by_name;
+use cli::compare::setting::{Origin, Setting};
+use cli::compare::several::{self, Beside};
+use cli::compare::{Measures, Recording, lab, measure};
+use cli::outcome::Outcome;
+use cli::run::{Order, RunError, Watcher};
+use workload::Stop;
+
+/// The column that is judged.
+const COLUMN: &str = "linux-6.12";
+/// The error of the lab is at most this part of the best constant guess's.
+const OF_THE_GUESS: f64 = 0.5;
+/// Figures that issue 3 has a band for.
+const BANDED: usize = 4;
+/// Fewer recordings, or fewer differences between them, would show little.
+const RECORDINGS_MIN: usize = 10;
+const DIFFERENCES_MIN: usize = 20;
+
+/// A miss that is known: recording, figure, cause.
+struct Exception(&'static str, &'static str, &'static str);
+
+const EXCEPTIONS: [Exception; 1] = [Exception(
+    "one-dd-strict",
+    "level",
+    "a strict limit of 1 % is 163 pages, two ticks of the device: the level is what it holds within one \
+     tick of 20 ms, and depends on how its ticks lie to those of the clock. The guest's lie at the moment \
+     the device was made, which no recording tells",
+)];
+
+/// The same for differences: a recording on either side, figure, cause.
+const DIFFERENCES: [Exception; 1] = [Exception(
+    "one-dd-strict",
+    "throughput",
+    "for the same reason the device has nothing to do at times: 3 % of the throughput, which is within its \
+     band, but a third of the small difference to a run without the strict limit",
+)];
+
+struct Quiet;
+
+impl Watcher for Quiet {
+    fn began(&self, _order: &Order) {}
+    fn ended(&self, _order: &Order, _result: &Result<Outcome, RunError>) {}
+}
+
+/// A recording beside the lab's run of its setting.
+struct Compared {
+    setting: Setting,
+    recorded: Measures,
+    lab: Measures,
+}
+
+impl Compared {
+    fn verdicts(&self) -> Vec<Verdict> {
+        bands::judge(&self.setting, &self.recorded, &self.lab)
+    }
+}
+
+fn recordings() -> Vec<Recording> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings");
+    let entries = std::fs::read_dir(&folder).expect("the recordings are checked in");
+    let mut folders: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("a folder can be listed").path())
+        .filter(|path| path.join("scenario.json").is_file())
+        .collect();
+    folders.sort();
+    folders
+        .iter()
+        .map(|path| Recording::load(path).expect("a recording that is checked in loads"))
+        .filter(|recording| {
+            recording.setting.origin == Origin::Guest && recording.setting.fs.is_none()
+        })
+        .collect()
+}
+
+/// Runs all settings in the lab.
+fn compared() -> Vec<Compared> {
+    let recordings = recordings();
+    let planned: Vec<_> = recordings
+        .iter()
+        .map(|recording| lab::plan(&recording.setting, &[COLUMN], 1).expect("a setting can be run"))
+        .collect();
+    let outcomes = lab::run(&planned, &Stop::default(), &Quiet).expect("the runs end");
+    recordings
+        .into_iter()
+        .zip(outcomes)
+        .map(|(recording, outcomes)| Compared {
+            recorded: measure(&recording.setting, &recording.outcome),
+            lab: measure(&recording.setting, &outcomes[0]),
+            setting: recording.setting,
+        })
+        .collect()
+}
+
+/// Every figure within its band, but for the exceptions; and no exception without need.
+fn out_of_band(all: &[Compared], text: &mut String) -> Vec<String> {
+    let mut misses = Vec::new();
+    let mut needed = BTreeSet::new();
+    for side in all {
+        let verdicts = side.verdicts();
+        let judged: Vec<_> = verdicts.iter().take(BANDED).collect();
+        let mut line = format!("{:22}", side.setting.name);
+        for verdict in &judged {
+            let mark = if verdict.holds { ' ' } else { '!' };
+            let _ = write!(
+                line,
+                " {:>17} {:+6.1}%{mark}",
+                verdict.name,
+                verdict.error * 100.0
+            );
+        }
+        let _ = writeln!(text, "{line}");
+        for verdict in judged.iter().filter(|verdict| !verdict.holds) {
+            let known = EXCEPTIONS
+                .iter()
+                .find(|known| known.0 == side.setting.name && known.1 == verdict.name);
+            match known {
+                Some(known) => {
+                    needed.insert((known.0, known.1));
+                    let _ = writeln!(text, "  known: {}: {}", verdict.line(), known.2);
+                }
+                None => misses.push(format!("{}: {}", side.setting.name, verdict.line())),
+            }
+        }
+    }
+    for known in &EXCEPTIONS {
+        if !needed.contains(&(known.0, known.1)) {
+            misses.push(format!(
+                "{}: {} is within its band: no exception any more",
+                known.0, known.1
+            ));
+        }
+    }
+    misses
+}
+
+/// The mean error of each figure beside that of the best constant.
+fn no_better_than_a_guess(all: &[Compared], text: &mut String) -> Vec<String> {
+    let mut misses = Vec::new();
+    for name in JUDGED.iter().take(BANDED) {
+        let of = by_name(name).expect("a judged figure is a figure").of;
+        let known = |side: &&Compared| {
+            !EXCEPTIONS
+                .iter()
+                .any(|known| known.0 == side.setting.name && known.1 == *name)
+        };
+        let points: Vec<(&Setting, f64, f64)> = all
+            .iter()
+            .filter(known)
+            .filter_map(|side| Some((&side.setting, of(&side.recorded)?, of(&side.lab)?)))
+            .filter(|(_, recorded, _)| *recorded > 0.0)
+            .collect();
+        let errors = points
+            .iter()
+            .map(|(_, recorded, lab)| (lab / recorded - 1.0).abs());
+        #[expect(clippy::cast_precision_loss, reason = "a few recordings")]
+        let own = errors.sum::<f64>() / points.len() as f64;
+        let recorded: Vec<_> = points
+            .iter()
+            .map(|(setting, recorded, _)| (*setting, *recorded))
+            .collect();
+        let guess = guess::best(name, &recorded).expect("there are recordings to guess");
+        let _ = writeln!(
+            text,
+            "{name:17} mean error {:.2} %; best constant ({:.3} {}): {:.2} %",
+            own * 100.0,
+            guess.share,
+            guess.of,
+            guess.error * 100.0,
+        );
+        if own > OF_THE_GUESS * guess.error {
+            misses.push(format!("{name}: a constant is nearly as good"));
+        }
+    }
+    misses
+}
+
+/// Pairs of recordings that differ in one setting: sign, and size within 30 %.
+fn wrong_answers(all: &[Compared], text: &mut String) -> Vec<String> {
+    let sides: Vec<Beside<'_>> = all
+        .iter()
+        .map(|side| Beside {
+            setting: &side.setting,
+            recorded: &side.recorded,
+            lab: &side.lab,
+        })
+        .collect();
+    let pairs = several::pairs(&sides);
+    let judged: Vec<_> = pairs.iter().filter(|pair| !pair.small).collect();
+    let right = judged.iter().filter(|pair| pair.size_is_right()).count();
+    let _ = writeln!(
+        text,
+        "{right} of {} differences are right in sign and size",
+        judged.len()
+    );
+    assert!(
+        judged.len() >= DIFFERENCES_MIN,
+        "only {} differences to judge",
+        judged.len()
+    );
+    let mut misses = Vec::new();
+    for pair in judged.iter().filter(|pair| !pair.size_is_right()) {
+        let line = format!(
+            "{} -> {}: {} changed by {:+.2}, in the lab by {:+.2}",
+            pair.from.name, pair.to.name, pair.quantity.name, pair.recorded, pair.lab
+        );
+        let known = DIFFERENCES.iter().find(|known| {
+            (pair.from.name == known.0 || pair.to.name == known.0) && known.1 == pair.quantity.name
+        });
+        match known {
+            Some(known) => {
+                let _ = writeln!(text, "  known: {line}: {}", known.2);
+            }
+            None => misses.push(line),
+        }
+    }
+    misses
+}
+
+#[test]
+fn the_lab_does_what_the_kernel_did() {
+    let all = compared();
+    assert!(all.len() >= RECORDINGS_MIN, "only {} recordings", all.len());
+    let mut text = String::new();
+    let mut misses = out_of_band(&all, &mut text);
+    misses.extend(no_better_than_a_guess(&all, &mut text));
+    misses.extend(wrong_answers(&all, &mut text));
+    println!("{text}");
+    assert!(misses.is_empty(), "{text}\n{}", misses.join("\n"));
+}
