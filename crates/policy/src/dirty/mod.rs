@@ -442,7 +442,7 @@ impl Domain {
     /// When `cpu` is not below the domain's count of CPUs.
     pub fn on_dirtied(
         &mut self,
-        _now: Instant,
+        now: Instant,
         writer: &mut WriterState,
         device: DeviceIndex,
         cpu: usize,
@@ -455,7 +455,7 @@ impl Domain {
             }
             Engine::SoftRegion(law) => law.shares.on_dirtied(writer.share(), device, cpu, pages),
             Engine::RateBased(law) => law.on_dirtied(writer.rate_based(), device, cpu, pages),
-            Engine::Tidegate(law) => law.on_dirtied(writer.tidegate(), device, pages),
+            Engine::Tidegate(law) => law.on_dirtied(writer.tidegate(), device, now, pages),
         }
     }
 

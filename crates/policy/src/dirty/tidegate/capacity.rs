@@ -5,10 +5,14 @@
 //! least `LAP` and `LAP_COMPLETIONS`:
 //!
 //! ```text
-//!   lap 1   lap 2   lap 3 ...        rate
-//!   one lap beside the rate          moves by lap / TAU: noise is averaged away
-//!   two in a row, both > 1/4 beside  is set to their mean: the device has changed
+//!   laps                                         rate
+//!   those of the first LEARN_FOR, shorter ones   the mean of the last two
+//!   one a little beside the rate                 moves by lap / TAU: noise is averaged away
+//!   two in a row, both > 1/4 beside it           is set to their mean: the device has changed
 //! ```
+//!
+//! What a device takes at once before any time has passed is not counted: that is room in a
+//! buffer, not a rate.
 //!
 //! A device that stops completes nothing, and so says nothing; its silence does. What it may be
 //! given sinks with the time since its last completion, and after `SILENCE_STALL` such gaps as it
@@ -34,8 +38,11 @@ const LAP_COMPLETIONS: u32 = 4;
 const LAP_LONGEST: Nanos = Nanos::secs(1);
 /// Time over which single laps are averaged.
 const TAU: Nanos = Nanos::secs(2);
-/// Work that is learned from at the start: the mean of all of it is the rate.
+/// Work that is learned from at the start, in laps of at least this.
 const LEARN_FOR: Nanos = Nanos::millis(500);
+const LEARN_LAP: Nanos = Nanos::millis(20);
+/// Completions closer than this to the start come at once.
+const AT_ONCE: Nanos = Nanos::micros(100);
 /// How far back the usual gap is looked for.
 const GAP_WINDOW: Nanos = Nanos::secs(1);
 /// A silence is borne for so many usual gaps, and at least so long.
@@ -60,11 +67,11 @@ pub(super) struct Completed {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Capacity {
     rate: Option<PagesPerSec>,
-    /// All work so far, while the rate is being learned.
-    learned: Work,
+    /// Time learned from so far.
+    learned: Nanos,
     lap: Work,
-    /// The lap before this one, if it was far beside the rate.
-    astray: Option<Work>,
+    /// The lap before this one: while learning, or if it was far beside the rate.
+    before: Option<Work>,
     gaps: Gaps,
     last_completion: Instant,
     /// Since when the device owes a completion. None: it has nothing to write.
@@ -99,9 +106,9 @@ impl Work {
         }
     }
 
-    const fn is_lap(&self) -> bool {
+    const fn is_lap(&self, least: Nanos) -> bool {
         self.time.0 >= LAP_LONGEST.0
-            || (self.time.0 >= LAP.0 && self.completions >= LAP_COMPLETIONS)
+            || (self.time.0 >= least.0 && self.completions >= LAP_COMPLETIONS)
     }
 }
 
@@ -172,32 +179,41 @@ impl Capacity {
     }
 
     fn learn(&mut self, pages: Pages, gap: Nanos) {
-        if self.learned.time < LEARN_FOR {
-            self.learned.add(pages, gap);
-            self.rate = Some(self.learned.rate());
+        if self.learned.is_zero() && self.lap.time.is_zero() && gap < AT_ONCE {
             return;
         }
         self.lap.add(pages, gap);
-        if self.lap.is_lap() {
+        if self.learned >= LEARN_FOR {
+            if self.lap.is_lap(LAP) {
+                let lap = core::mem::take(&mut self.lap);
+                self.close(&lap);
+            }
+        } else if self.lap.is_lap(LEARN_LAP) {
             let lap = core::mem::take(&mut self.lap);
-            self.close(&lap);
+            self.learned = self.learned.saturating_add(lap.time);
+            let both = self.before.map_or(lap, |before| before.and(&lap));
+            self.rate = Some(both.rate());
+            self.before = (self.learned < LEARN_FOR).then_some(lap);
+        } else if self.rate.is_none() && self.lap.time >= LEARN_LAP {
+            // A slow device: better than nothing is what a request or two say.
+            self.rate = Some(self.lap.rate());
         }
     }
 
     fn close(&mut self, lap: &Work) {
         let Some(rate) = self.rate else { return };
-        let mean = self.astray.map(|before| before.and(lap));
+        let mean = self.before.map(|before| before.and(lap));
         match mean {
             Some(mean) if side(lap, rate) != 0 && side(&mean, rate) == side(lap, rate) => {
                 self.rate = Some(mean.rate());
-                self.astray = None;
+                self.before = None;
             }
             _ => {
                 let weight = lap.time.at_most(TAU);
                 let kept = mul_div(rate.0, TAU.0 - weight.0, TAU.0);
                 let new = mul_div(lap.rate().0, weight.0, TAU.0);
                 let rate_then = PagesPerSec(kept + new).at_least(PagesPerSec(1));
-                self.astray = (side(lap, rate) != 0).then_some(*lap);
+                self.before = (side(lap, rate) != 0).then_some(*lap);
                 self.rate = Some(rate_then);
             }
         }
@@ -256,16 +272,42 @@ mod tests {
     }
 
     #[test]
-    fn the_first_completion_already_says_how_fast() {
+    fn the_first_request_of_a_slow_device_already_says_how_fast() {
         let mut capacity = Capacity::default();
         assert_eq!(capacity.rate(), None);
         capacity.on_completed(&Completed {
-            now: Instant(SECOND + 15_625_000),
+            now: Instant(SECOND + 31_250_000),
             submitted: Instant(SECOND),
-            pages: Pages(64),
+            pages: Pages(32),
             last: true,
         });
-        assert_eq!(capacity.rate(), Some(PagesPerSec(4096)));
+        assert_eq!(capacity.rate(), Some(PagesPerSec(1024)));
+    }
+
+    #[test]
+    fn what_is_taken_at_once_is_no_rate() {
+        let mut capacity = Capacity::default();
+        let mut now = Instant(SECOND);
+        // Five requests at once every 20 ms, the first five after no time.
+        for tick in 0..10 {
+            for _ in 0..5 {
+                capacity.on_completed(&Completed {
+                    now,
+                    submitted: Instant(SECOND),
+                    pages: Pages(16),
+                    last: false,
+                });
+            }
+            if let Some(rate) = capacity.rate() {
+                assert_eq!(
+                    rate.0.abs_diff(4000) / 1000,
+                    0,
+                    "{rate:?} after {tick} ticks"
+                );
+            }
+            now = now + Nanos::millis(20);
+        }
+        assert!(capacity.rate().is_some());
     }
 
     #[test]

@@ -32,8 +32,8 @@
 //! Invariants
 //!   1. A pause is 5..=200 ms, or it has the name `NoProgress`.
 //!   2. The level passes the limit by less than one page for each writer of the device.
-//!   3. Time is in nanoseconds: there is no tick, and no error of a rounded pause adds up, as what
-//!      was slept too long is credited (up to `CREDIT`).
+//!   3. Time is in nanoseconds: there is no tick, and what was slept too long shortens the next
+//!      pause.
 //!   4. One writer, one debt: who alternates between devices pays at each one's rate.
 //!
 //! Source: ours. In place of a bucket of tokens the time at which it would be empty (ITU-T I.371,
@@ -60,10 +60,9 @@ const PAUSE_MIN: Nanos = Nanos::millis(5);
 const PAUSE_MAX: Nanos = Nanos::millis(200);
 /// Debt at which a writer comes here.
 const AIM: Nanos = Nanos::millis(20);
-/// Its page count is kept as long as that many pages are worth this much.
-const AIM_LOW: Nanos = Nanos::millis(12);
-const AIM_HIGH: Nanos = Nanos::millis(34);
-/// Time a writer may be ahead: what it slept too long, or did not write.
+/// Its page count is kept while it is no more than so many pages beside that.
+const AIM_SLACK: u64 = 1;
+/// Time a writer may be ahead when it begins to dirty, as long as the level is below the target.
 const CREDIT: Nanos = Nanos::millis(100);
 /// Until a device's rate is known its writers look again after this.
 const UNKNOWN_PAUSE: Nanos = Nanos::millis(5);
@@ -71,8 +70,9 @@ const UNKNOWN_PAUSE: Nanos = Nanos::millis(5);
 const UNKNOWN: PagesPerSec = PagesPerSec(4096);
 /// Dirty pages of an unknown device from which its flusher works, whatever the limits: to learn of it.
 const LEARN_FROM: Pages = Pages(256);
-/// The factor of a debt is at least this (1/1024); beyond, the cap holds.
-const FACTOR_MIN: u64 = ONE / 16;
+/// The factor of a debt is at least this (1/1024), so that no writer is held for much longer than its
+/// share of the device would take. Where that is too much the cap holds.
+const FACTOR_MIN: u64 = ONE * 13 / 16;
 /// Pages a writer dirties before its first balance.
 const BUDGET_FIRST: Pages = Pages(32);
 /// All writers of a device together dirty at most this part of what is left unseen.
@@ -87,6 +87,8 @@ const LOOK: Nanos = Nanos::millis(50);
 pub(super) struct Writer {
     /// When its debt is paid.
     paid: Instant,
+    /// Since when it has dirtied those pages that no balance has seen: the time of the last one.
+    since: Instant,
     /// Pages dirtied since its last balance, and at how many the next is due.
     dirtied: Pages,
     budget: Pages,
@@ -99,6 +101,7 @@ impl Writer {
     pub(super) fn new() -> Self {
         Self {
             paid: Instant::ZERO,
+            since: Instant::ZERO,
             dirtied: Pages::ZERO,
             budget: BUDGET_FIRST,
             device: None,
@@ -106,21 +109,28 @@ impl Writer {
         }
     }
 
+    /// It owes nothing.
+    const fn start(&mut self, now: Instant) {
+        self.paid = Instant(now.0.saturating_sub(CREDIT.0));
+        self.since = now;
+    }
+
     fn debt(&self, now: Instant) -> Nanos {
         self.paid.since(now)
     }
 
-    fn owe(&mut self, now: Instant, cost: Nanos) {
-        let credited = Instant(now.0.saturating_sub(CREDIT.0));
-        self.paid = self.paid.at_least(credited) + cost;
+    /// It has dirtied pages worth `cost`. `credit`: how far it may have been ahead before.
+    fn owe(&mut self, now: Instant, cost: Nanos, credit: Nanos) {
+        let from = Instant(self.since.0.saturating_sub(credit.0));
+        self.paid = self.paid.at_least(from) + cost;
+        self.since = now;
     }
 
     /// Pages until the next balance of one that dirties `fair` pages a second.
     fn keep_to(&mut self, fair: PagesPerSec) {
-        let worth = fair.time_for(self.budget);
-        if worth < AIM_LOW || worth > AIM_HIGH {
-            let pages = fair.pages_in(AIM).0;
-            self.budget = Pages(pages.clamp(1, BUDGET_MAX));
+        let aim = fair.pages_in(AIM).0.clamp(1, BUDGET_MAX);
+        if self.budget.0.abs_diff(aim) > AIM_SLACK {
+            self.budget = Pages(aim);
         }
     }
 }
@@ -130,6 +140,8 @@ impl Writer {
 pub(super) struct Stay {
     dirtied: Pages,
     charged: bool,
+    /// Of those, what it might dirty in the time it took.
+    in_time: Pages,
 }
 
 impl Stay {
@@ -137,6 +149,7 @@ impl Stay {
         Self {
             dirtied,
             charged: false,
+            in_time: Pages::ZERO,
         }
     }
 }
@@ -334,9 +347,13 @@ impl Tidegate {
         &mut self,
         writer: &mut Writer,
         device: DeviceIndex,
+        now: Instant,
         pages: Pages,
     ) -> Option<Pages> {
         let pages = bounded(pages);
+        if writer.device.is_none() {
+            writer.start(now);
+        }
         if let Some(before) = writer.device.replace(device)
             && before != device
         {
@@ -387,7 +404,7 @@ impl Tidegate {
         let mut trace = levels(&view, stay);
 
         let (pause, why) = if free {
-            writer.paid = writer.paid.at_most(now);
+            writer.start(now);
             // As many pages as take the square root of what is left to freerun.
             let left = view.marks.freerun.saturating_sub(level).0;
             let log = left.checked_ilog2().unwrap_or(0) / 2;
@@ -442,10 +459,17 @@ impl Device {
         if !stay.charged {
             stay.charged = true;
             let cost = fair.time_for(stay.dirtied);
+            // The rest is on credit, which does not last.
+            stay.in_time = fair.pages_in(now.since(writer.since)).at_most(stay.dirtied);
             trace.period = cost;
             trace.think = now.since(writer.paid);
             trace.line = true;
-            writer.owe(now, cost);
+            let credit = if level < view.marks.target {
+                CREDIT
+            } else {
+                Nanos::ZERO
+            };
+            writer.owe(now, cost, credit);
             writer.keep_to(fair);
         }
         let excess = view.marks.excess(level, dirty);
@@ -457,7 +481,7 @@ impl Device {
         }
         let debt = writer.debt(now);
         if debt < PAUSE_MIN {
-            self.roster.pass(&writer.held, device, stay.dirtied);
+            self.roster.pass(&writer.held, device, stay.in_time);
             return None;
         }
         Some(debt.at_most(PAUSE_MAX))

@@ -15,8 +15,8 @@
 //!     hold the same *time*; what somebody holds beyond his part is missing there.
 //!   - No device holds more than it writes in `Law::Tidegate`'s time: more would only be older.
 //!
-//! A target that has to shrink does so at a quarter of the device's rate, and its writers go on
-//! at three quarters: a target moves, nobody stops.
+//! A target that has to shrink does so at an eighth of the device's rate, and its writers go on
+//! at seven eighths: a target moves, nobody stops.
 //!
 //! Required
 //!   1. The sum of the targets is at most the whole target, and so that of the caps at most the limit.
@@ -37,7 +37,7 @@ const AT_FREERUN: u64 = ONE * 5 / 4;
 /// This part of the whole target is reserved.
 const RESERVED: u64 = 4;
 /// A target shrinks by this part of what the device writes.
-const SHRINK: u64 = 4;
+const SHRINK: u64 = 8;
 /// No device's target is below this, if the limit allows: a few requests.
 const TARGET_MIN: Pages = Pages(256);
 /// `DeviceTunables` ratios that mean "all".
@@ -298,12 +298,12 @@ mod tests {
         };
         assert_eq!(at(1000, &alone), 49 * MIB);
         let crowded = field(2, 49, 0, 16, 64);
-        assert_eq!(at(2000, &crowded), 45 * MIB);
+        assert_eq!(at(2000, &crowded), 47 * MIB);
         // However often it is looked at.
         for ms in 2001..=3000 {
             at(ms, &crowded);
         }
-        assert_eq!(at(3000, &crowded), 41 * MIB);
+        assert_eq!(at(3000, &crowded), 45 * MIB);
         assert_eq!(at(3001, &alone), 49 * MIB);
     }
 
