@@ -472,7 +472,7 @@ impl Device {
             writer.owe(now, cost, credit);
             writer.keep_to(fair);
         }
-        let excess = view.marks.excess(level, dirty);
+        let excess = view.marks.excess(level, dirty, self.roster.held());
         if !excess.is_zero() {
             // One page above the excess has to go for each of the held before it is their turn.
             let pages = Pages(excess.0.saturating_add(self.roster.held()));

@@ -36,6 +36,8 @@ pub(super) const ONE: u64 = 1024;
 const AT_FREERUN: u64 = ONE * 5 / 4;
 /// This part of the whole target is reserved.
 const RESERVED: u64 = 4;
+/// At most this part of a limit is kept free for writers that are on their way.
+const MARGIN_SHARE: u64 = 8;
 /// A target shrinks by this part of what the device writes.
 const SHRINK: u64 = 8;
 /// No device's target is below this, if the limit allows: a few requests.
@@ -185,10 +187,14 @@ impl Marks {
         own.min(falling(dirty, self.alarm, self.limit).saturating_mul(2))
     }
 
-    /// Pages that have to go before anybody may dirty another one.
-    pub(super) fn excess(&self, level: Pages, dirty: Pages) -> Pages {
-        let own = level.saturating_sub(self.cap);
-        own.at_least(dirty.saturating_sub(self.limit))
+    /// Pages that have to go before `writers` may dirty one page each.
+    pub(super) fn excess(&self, level: Pages, dirty: Pages, writers: u64) -> Pages {
+        let over = |level: Pages, most: Pages| {
+            // Of a limit of a few pages a part has to be left, or nobody would ever write.
+            let kept = Pages(writers.min(most.0 / MARGIN_SHARE));
+            level.saturating_sub(most.saturating_sub(kept))
+        };
+        over(level, self.cap).at_least(over(dirty, self.limit))
     }
 
     /// Pages that may still come.
@@ -317,7 +323,7 @@ mod tests {
         let marks = Target::default().follow(Instant(9), &field, Pages(5), &PLAIN, HOLD);
         assert!(!marks.is_free(Pages(1), Pages(1)));
         assert_eq!(marks.factor(Pages(1), Pages(1)), 0);
-        assert_eq!(marks.excess(Pages(1), Pages(1)), Pages(1));
-        assert_eq!(marks.excess(Pages(0), Pages(0)), Pages(0));
+        assert_eq!(marks.excess(Pages(1), Pages(1), 3), Pages(1));
+        assert_eq!(marks.excess(Pages(0), Pages(0), 3), Pages(0));
     }
 }
