@@ -18,6 +18,9 @@
 //!      is of the device's own time: a timer that comes late delays an end, and what was waiting then
 //!      still begins when its turn was. So a busy machine shifts ends, and does not slow the device.
 //!
+//! Allocating space and setting a length are work of the file system, in memory: they are no requests of
+//! a disk, so they pass at once, whatever waits.
+//!
 //! A reader waits for what is in service, at most `depth` requests: bound their size, not their
 //! number. Readers can starve writers; a cache's readers are bounded by its misses.
 //!
@@ -50,7 +53,7 @@ pub struct SlowOptions {
     pub rate: Option<BytesPerSec>,
     /// What an idle device saves for later, in bytes. It starts full.
     pub burst: Bytes,
-    /// Time before a request's transfer begins; of every request, flushes too.
+    /// Time before a request's transfer begins; of every request of the disk, flushes too.
     pub latency: Nanos,
     /// Requests in service at once; at least one, at most `SlowOptions::DEPTH_MAX`.
     pub depth: usize,
@@ -375,6 +378,10 @@ impl State {
 
 impl Device for Slow {
     fn submit(&self, request: Box<IoRequest>) {
+        if matches!(request.op, IoOp::Allocate { .. } | IoOp::SetLen { .. }) {
+            self.inner.submit(request);
+            return;
+        }
         let arrived = self.host.now();
         {
             let mut state = take_lock(&self.state);

@@ -61,6 +61,18 @@ fn latency_and_transfer_add_up_at_depth_one() {
 }
 
 #[test]
+fn work_of_the_file_system_does_not_queue_for_the_disk() {
+    let rig = Rig::new();
+    let slow = slow(&rig, rate(MIB));
+    rig.submit(&*slow, rig.request(IoOp::Write, 1, 0, 256));
+    let len = Bytes(8 * MIB);
+    rig.submit(&*slow, rig.request(IoOp::Allocate { len }, 1, 1, 0));
+    rig.submit(&*slow, rig.request(IoOp::SetLen { len }, 1, 2, 0));
+    rig.run();
+    assert_eq!(ends(&rig), [(1, 0), (2, 0), (0, SECOND)]);
+}
+
+#[test]
 fn a_deeper_queue_overlaps_latencies_and_shares_the_rate() {
     let rig = Rig::new();
     let options = SlowOptions {
