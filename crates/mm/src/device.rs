@@ -34,6 +34,8 @@ pub(crate) struct DeviceState<E: Env> {
     pub(crate) flight_wait: WaitQueue,
     /// Smoothed bandwidth, kept here so that completions and submitters need no lock.
     pub(crate) bandwidth: AtomicU64,
+    /// When a writer last began a pause, in nanoseconds; zero: never.
+    paused_at: AtomicU64,
     pub(crate) files: Lock<DirtyFiles<E>>,
     /// Syncs that are writing files of it.
     pub(crate) syncs: AtomicU32,
@@ -106,6 +108,7 @@ impl<E: Env> DeviceState<E> {
             in_flight: AtomicU64::new(0),
             flight_wait: WaitQueue::new(),
             bandwidth: AtomicU64::new(bandwidth),
+            paused_at: AtomicU64::new(0),
             files: Lock::new(LockClass::DirtyFiles, files),
             syncs: AtomicU32::new(0),
             walkers: AtomicU32::new(0),
@@ -126,6 +129,17 @@ impl<E: Env> DeviceState<E> {
     pub(crate) fn note_pace(&self, domain: &Domain) {
         self.bandwidth
             .store(domain.bandwidth(self.index).0, Ordering::Relaxed);
+    }
+
+    /// A writer of it begins a pause.
+    pub(crate) fn note_pause(&self, now: Instant) {
+        self.paused_at.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Whether a writer began a pause less than `time` ago.
+    pub(crate) fn paused_within(&self, now: Instant, time: Nanos) -> bool {
+        let paused_at = self.paused_at.load(Ordering::Relaxed);
+        paused_at > 0 && now.since(Instant(paused_at)) < time
     }
 
     /// Wakes the flusher for background writeback if it is idle.

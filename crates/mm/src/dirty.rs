@@ -110,6 +110,7 @@ fn balance_dirty_pages<E: Env>(
                 if counts.dirty > counts.device_dirty {
                     kick_others(task, cache, device);
                 }
+                device.note_pause(now);
                 pause_until(task, why, now + pause)?;
                 // A device that fails meanwhile may not clear anything for a long time.
                 device.admit(task, writer.told(device.index))?;

@@ -42,6 +42,9 @@ const BUSY_RETRY: Nanos = Nanos::millis(2);
 /// sync ends.
 const SYNC_RETRY: Nanos = Nanos::millis(100);
 
+/// Writeback is in a hurry for so long after a writer paused (kernel: `wb_recent_wait`).
+const HURRIED: Nanos = Nanos::secs(1);
+
 /// Growing an object ahead of its writes is worth a call from here on.
 const GROW_AHEAD_MIN: u64 = 8 << 20;
 
@@ -512,21 +515,22 @@ fn wait_for_flight<E: Env>(
     let room = flush
         .request_pages(bandwidth, queue)
         .at_most(Pages(REQUEST_PAGES as u64));
-    let may_submit = |resumes| {
+    let may_submit = |now, resumes| {
         let flight = InFlight {
             bandwidth,
             queue,
+            hurried: device.paused_within(now, HURRIED),
             requests: device.requests.load(Ordering::Relaxed),
             pages: Pages(get(&device.in_flight)),
             next: room,
         };
         flush.may_submit(&flight, resumes)
     };
-    if may_submit(false) {
+    if may_submit(task.now(), false) {
         return Ok(room);
     }
-    let wakeup = task.wait_while(&device.flight_wait, Cause::WritebackFlight, None, |_| {
-        !may_submit(true)
+    let wakeup = task.wait_while(&device.flight_wait, Cause::WritebackFlight, None, |task| {
+        !may_submit(task.now(), true)
     });
     if wakeup == Wakeup::Cancelled {
         Err(Error::Cancelled)
