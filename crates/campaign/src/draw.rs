@@ -275,7 +275,12 @@ fn phases(dice: &mut Dice, slow: Option<&SlowPlan>) -> Vec<Phase> {
                     hung: true,
                     ..Phase::default()
                 };
-                vec![calm, hung]
+                // Once: a device that hangs most of the time holds its writers for ever.
+                let after = Phase {
+                    for_us: 100_000_000_000,
+                    ..calm.clone()
+                };
+                vec![calm, hung, after]
             }
             2 | 3 if lingers_us > 0 => vec![calm],
             _ => Vec::new(),

@@ -39,8 +39,13 @@ use crate::plan::Plan;
 use crate::verdicts;
 use crate::world::{self, Place, Plant, World, open, pause};
 
-/// How often the levels are looked at.
+/// How often the levels are looked at, at first and in a run that takes long.
 const LOOK: Nanos = Nanos::millis(7);
+const LOOK_LATER: Nanos = Nanos::millis(100);
+/// A run that takes longer waits for a sick device most of the time.
+const LONG: Instant = Instant(60_000_000_000);
+/// Phases grow up to this: longer than any back-off.
+const PHASE_MAX: Nanos = Nanos::secs(20);
 /// Syncs until a healed file syncs well: it tells of the errors that it has seen first.
 const SYNCS_MAX: u32 = 4;
 /// A file that nobody opens.
@@ -224,7 +229,8 @@ fn first_life(
             world.places.iter().for_each(Place::check_durable);
             return true;
         }
-        let next = crash_at.map_or(now + LOOK, |at| at.min(now + LOOK));
+        let regular = now + if now < LONG { LOOK } else { LOOK_LATER };
+        let next = crash_at.map_or(regular, |at| at.min(regular));
         if task.sleep_until(Cause::Think, next) == Wakeup::Cancelled {
             // Another task has panicked.
             return true;
@@ -266,17 +272,18 @@ fn look(task: &Task<'_, LabEnv>, plan: &Plan, world: &World, limit: Pages, frame
     }
 }
 
-/// The phases of a device, again and again, until the run ends.
+/// The phases of a device, again and again, until the run ends. Each time round they last an eighth
+/// longer: otherwise a back-off could meet nothing but foul weather for ever, by its period alone.
 fn weather(task: &mut Task<'_, LabEnv>, plan: &Plan, world: &World, number: usize) {
     let place = &world.places[number];
-    for phase in plan.devices[number].phases.iter().cycle() {
+    let phases = &plan.devices[number].phases;
+    for (at, phase) in phases.iter().cycle().enumerate() {
         if world.fair.load(Ordering::Relaxed) {
             return;
         }
         place.layers.set(phase);
-        if pause(task, Nanos::micros(phase.for_us.max(100))).is_err()
-            || world.fair.load(Ordering::Relaxed)
-        {
+        let lasts = stretched(Nanos::micros(phase.for_us.max(100)), at / phases.len());
+        if pause(task, lasts).is_err() || world.fair.load(Ordering::Relaxed) {
             return;
         }
         if phase.hung {
@@ -288,6 +295,17 @@ fn weather(task: &mut Task<'_, LabEnv>, plan: &Plan, world: &World, number: usiz
             world.cache.reopen_device(task, place.index);
         }
     }
+}
+
+/// The time after so many rounds, an eighth more for each, up to `PHASE_MAX`.
+fn stretched(mut time: Nanos, rounds: usize) -> Nanos {
+    for _ in 0..rounds {
+        if time >= PHASE_MAX {
+            break;
+        }
+        time = time + Nanos(time.0 / 8);
+    }
+    time
 }
 
 /// Whether a flush of the device has failed: then it opens no file.
