@@ -20,14 +20,20 @@ command line or the scenario, or a folder, space or memory that is not there; 13
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:
-  tidegate compare ../shared/oracle/one-dd            a folder of tables beside the lab
-  tidegate compare recordings/*                       several: errors, constant guesses, differences
-  tidegate compare recordings/one-dd --set vm.dirty_bytes=200M --set vm.dirty_background_bytes=20M
-  tidegate compare recordings/one-dd --set vm.dirty_background_bytes=8M --against recordings/low-background
-  tidegate compare trace.txt --given device.0.rate=16 text of ftrace, perf script, trace-cmd report
+  tidegate compare recordings/one-dd              a folder of tables beside the lab
+  tidegate compare recordings/*                   several: errors, constant guesses, differences
+  tidegate compare trace.txt                      text of ftrace, perf script, trace-cmd report
+  tidegate compare trace.txt --given device.0.rate=16
+  tidegate compare recordings/one-dd --set vm.dirty_bytes=200M     what would that change?
+  tidegate compare recordings/one-dd --set vm.dirty_background_bytes=8M \\
+      --against recordings/16-64-8-one            and how wrong is the answer?
 
-Exit status: 0 all well; 1 a run failed, or a band does not hold (--check); 2 a mistake in the command
-line or the recording; 130 interrupted.";
+Keys of --set and --given: vm.dirty_bytes, vm.dirty_background_bytes, device.N.rate (MiB/s),
+device.N.max_ratio (%), writers, writer.N.bytes, writer.N.sleep_ms, writer.N.start_s, hz, cpus,
+memory_mib, page_size.
+
+Exit status: 0 all well; 1 a run failed, or a band does not hold (--check); 2 a mistake in the
+command line or the recording; 130 interrupted.";
 
 /// Re-runs published writeback experiments on Tidegate's page cache.
 #[derive(Debug, Parser)]
@@ -123,7 +129,7 @@ pub struct CompareArguments {
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub policy: Vec<String>,
     /// Seed of the lab
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..1 << 62))]
     pub seed: u64,
     /// Folder for the results, instead of results/compare-NAME-seedN
     #[arg(long, value_name = "DIR")]

@@ -6,6 +6,7 @@
 //!                   -> outcome  (plain data) -> metrics -> stats -> table, report
 //!                                            -> expect  (bands)
 //!                                            -> output  (CSV, Parquet, SVG, HTML)
+//!                -> compare  (a recording of a real kernel -> outcome; its setting -> scenario -> run)
 //! ```
 //!
 //! Everything heavy that Tidegate uses is a dependency of this crate alone.

@@ -438,7 +438,17 @@ fn another_clock_and_another_page_size_are_converted_and_said() {
         text.replace("\"hz\": 250", "\"hz\": 1000")
     });
     let recording = Recording::load(&path).unwrap();
-    assert!(recording.notes[0].starts_with("HZ is 1000: pauses are whole ticks of 1.000 ms"));
+    let notes = recording.notes.join("\n");
+    assert!(
+        notes.contains("HZ is 1000: pauses are whole ticks of 1.000 ms"),
+        "{notes}"
+    );
+    // These were recorded at 250, and it shows.
+    assert!(
+        notes.contains("all pauses are whole ticks at HZ 250")
+            && notes.contains("scenario.json:9 says 1000"),
+        "{notes}"
+    );
     let plan = lab::plan(&recording.setting, &["linux-6.12", "tidegate"], 1).unwrap();
     assert_eq!(plan.cells[0].hz, 1000);
     std::fs::remove_dir_all(path).unwrap();
@@ -455,7 +465,13 @@ fn another_clock_and_another_page_size_are_converted_and_said() {
     );
     // The tables were made with pages of 4096: the limit in them gives the mistake away.
     assert!(
-        notes.contains("the tables show a dirty limit of 256.0 MiB, the scenario says 64 MiB"),
+        notes.contains("vmstat.csv:")
+            && notes
+                .contains("a dirty limit of 256.0 MiB (nr_dirty_threshold 16384 pages of 16384)"),
+        "{notes}"
+    );
+    assert!(
+        notes.contains("scenario.json:7 says 64 MiB") && notes.contains("page_size=4096 would fit"),
         "{notes}"
     );
     let level = |recording: &Recording| {
@@ -464,6 +480,46 @@ fn another_clock_and_another_page_size_are_converted_and_said() {
             .unwrap()
     };
     close(Some(level(&recording)), level(&plain) * 4.0);
+    std::fs::remove_dir_all(path).unwrap();
+}
+
+/// Pauses are whole ticks: a clock that is not told is read from them, one that is told wrongly is noticed.
+#[test]
+fn a_clock_that_the_pauses_contradict_is_said_with_both_places() {
+    let path = changed("untold", "scenario.json", |text| {
+        text.replace(" \"hz\": 250,\n", "")
+    });
+    let recording = Recording::load(&path).unwrap();
+    assert_eq!(recording.setting.hz, 250);
+    let notes = recording.notes.join("\n");
+    assert!(
+        notes.contains("so assumed: hz = 250 (the pauses are whole ticks of it)"),
+        "{notes}"
+    );
+    std::fs::remove_dir_all(path).unwrap();
+    let path = changed("wrong", "scenario.json", |text| {
+        text.replace("\"hz\": 250", "\"hz\": 100")
+    });
+    let notes = Recording::load(&path).unwrap().notes.join("\n");
+    for part in [
+        "pauses.csv:",
+        "is no whole number of ticks at HZ 100",
+        "scenario.json:9 says",
+        "hz=250 would fit",
+    ] {
+        assert!(notes.contains(part), "{part} in {notes}");
+    }
+    let given = [Change::parse("hz=250").unwrap()];
+    let recording = Recording::load_with(&path, &given, &[]).unwrap();
+    assert_eq!(recording.notes, ["given on the command line: hz=250"]);
+    let given = [Change::parse("hz=7").unwrap()];
+    let said = Recording::load_with(&path, &given, &[])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.contains("--given hz=7: `hz` is out of range"),
+        "{said}"
+    );
     std::fs::remove_dir_all(path).unwrap();
 }
 

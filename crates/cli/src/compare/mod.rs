@@ -30,6 +30,7 @@ mod rows;
 pub mod setting;
 pub mod several;
 mod show;
+mod ticks;
 mod trace;
 pub mod what_if;
 

@@ -40,20 +40,7 @@ impl Recording {
     /// What is missing or wrong, with file and line.
     pub fn load_with(path: &Path, given: &[Change], fill: &[Change]) -> Result<Self, Fault> {
         if path.is_dir() {
-            let mut recording = folder::load(path)?;
-            for change in given {
-                change.apply(&mut recording.setting).map_err(|problem| {
-                    Fault::of(
-                        path,
-                        format!("--given {change}: {problem}"),
-                        "state something that can be",
-                    )
-                })?;
-                recording
-                    .notes
-                    .push(format!("given on the command line: {change}"));
-            }
-            return Ok(recording);
+            return folder::load(path, given);
         }
         trace::load(path, given, fill)
     }
@@ -78,7 +65,8 @@ impl Recording {
 fn findings(setting: &Setting, outcome: &Outcome, notes: &mut Vec<String>) {
     if !outcome.pauses.iter().any(|pause| pause.slept_ms > 0.0) {
         notes.push(
-            "no pauses: no writer was held by balance_dirty_pages (the figures about pauses are empty)"
+            "no pauses: no line has a pause above zero, so no writer was held by balance_dirty_pages; the \
+             figures about pauses are empty"
                 .into(),
         );
     }
@@ -93,22 +81,6 @@ fn findings(setting: &Setting, outcome: &Outcome, notes: &mut Vec<String>) {
             "HZ is {}: pauses are whole ticks of {:.3} ms; the linux columns run with it",
             setting.hz,
             1000.0 / f64::from(setting.hz)
-        ));
-    }
-    let shown = outcome
-        .levels
-        .last()
-        .map(|level| level.limit / 256.0)
-        .filter(|limit| *limit > 0.0);
-    if let Some(shown) = shown
-        && (shown / setting.dirty_mib - 1.0).abs() > 0.02
-        // Limits are shared with what else is dirtyable: a small machine has less than it was given.
-        && (shown > setting.dirty_mib || shown < setting.dirty_mib * 0.9)
-    {
-        notes.push(format!(
-            "the tables show a dirty limit of {shown:.1} MiB, the scenario says {} MiB: is the page \
-             size, or the limit, another one?",
-            setting.dirty_mib
         ));
     }
     let strangers = outcome

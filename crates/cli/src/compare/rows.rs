@@ -38,6 +38,8 @@ pub(super) const fn column(name: &'static str, unit: &'static str) -> Wanted {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
     pub(super) rows: Vec<Vec<f64>>,
+    /// On which line each stands.
+    pub(super) lines: Vec<usize>,
     /// What was left out, and why.
     pub(super) notes: Vec<String>,
 }
@@ -154,6 +156,7 @@ impl Reader<'_> {
                 ));
             }
             kept.rows.push(values);
+            kept.lines.push(line);
         }
         if !torn.is_empty() {
             kept.notes.push(format!(

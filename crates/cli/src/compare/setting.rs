@@ -155,12 +155,17 @@ const FORM: &str = "keys: devices [MiB/s, ...], dirty and bg (MiB), writers [[de
                     memory_mib, change [[device, at_s, MiB/s], ...], max_ratio (%), source, \
                     device_model, max_sectors, fs";
 
-/// Reads `scenario.json`; answers with what had to be assumed.
-///
-/// # Errors
-/// What is wrong with it, and where.
-pub fn read(path: &Path, text: &str) -> Result<(Setting, Vec<String>), Fault> {
-    let file: File = serde_json::from_str(text).map_err(|error| {
+/// What was read of a `scenario.json`.
+pub(super) struct Read {
+    pub(super) setting: Setting,
+    /// What was not understood.
+    pub(super) notes: Vec<String>,
+    /// Keys that it does not have, and what was assumed.
+    pub(super) assumed: Vec<(&'static str, String)>,
+}
+
+fn parse(path: &Path, text: &str) -> Result<File, Fault> {
+    serde_json::from_str(text).map_err(|error| {
         let line = error.line().max(1);
         let shown = text.lines().nth(line - 1).unwrap_or("");
         let message = error.to_string();
@@ -171,30 +176,44 @@ pub fn read(path: &Path, text: &str) -> Result<(Setting, Vec<String>), Fault> {
             FORM,
         )
         .at(Place::whole(line, shown))
-    })?;
+    })
+}
+
+/// Reads `scenario.json`.
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub(super) fn read(path: &Path, text: &str) -> Result<Read, Fault> {
+    let file = parse(path, text)?;
     let mut notes = Vec::new();
     unknown_keys(text, &mut notes);
-    let origin = match file.source.as_deref() {
-        Some("guest") => Origin::Guest,
+    let origin = match (file.source.as_deref(), file.device_model.as_deref()) {
+        (Some("guest"), None | Some("null_blk")) => Origin::Guest,
+        (Some("guest"), Some(model)) => {
+            notes.push(format!(
+                "device_model `{model}` is not known (null_blk is): the lab has a token bucket of that rate"
+            ));
+            Origin::Trace
+        }
         _ => Origin::Chain,
     };
     let mut assumed = Vec::new();
-    let mut assume = |what: String| assumed.push(what);
+    let mut assume = |key: &'static str, value: String| assumed.push((key, value));
     let hz = file.hz.unwrap_or_else(|| {
-        assume("hz = 250".into());
+        assume("hz", "250".into());
         250
     });
     let page_size = file.page_size.unwrap_or_else(|| {
-        assume("page_size = 4096".into());
+        assume("page_size", "4096".into());
         4096
     });
     let memory_mib = file.memory_mib.unwrap_or_else(|| {
         let memory = MEMORY_MIB.max(file.dirty * 8.0);
-        assume(format!("memory_mib = {memory}"));
+        assume("memory_mib", memory.to_string());
         memory
     });
     let cpus = file.cpus.unwrap_or_else(|| {
-        assume("cpus = 1".into());
+        assume("cpus", "1".into());
         1
     });
     let fs = match (file.fs.as_deref(), origin) {
@@ -202,24 +221,23 @@ pub fn read(path: &Path, text: &str) -> Result<(Setting, Vec<String>), Fault> {
         (Some(fs), _) => Some(fs.to_owned()),
         // The field recordings are of ext4 (oracle/README.md).
         (None, _) => {
-            assume("fs = ext4".into());
+            assume("fs", "ext4".into());
             Some("ext4".to_owned())
         }
     };
-    if let Some(model) = file.device_model.as_deref()
-        && model != "null_blk"
-    {
-        notes.push(format!(
-            "device_model `{model}` is not known; null_blk is, so the device is a token bucket here"
-        ));
-    }
-    if !assumed.is_empty() {
-        notes.push(format!(
-            "not in scenario.json, so assumed: {}",
-            assumed.join(", ")
-        ));
-    }
     let index = |device: f64| index(device).unwrap_or(usize::MAX);
+    let writer = |(device, bytes, sleep_s, start_s)| WriterSpec {
+        device: index(device),
+        bytes,
+        sleep_s,
+        start_s,
+    };
+    let change = |(device, at_s, rate)| RateChange {
+        device: index(device),
+        at_s,
+        rate,
+    };
+    let changes = file.change.unwrap_or_default();
     let setting = Setting {
         name: file.name,
         kernel: file.kernel.unwrap_or_else(|| "unknown".into()),
@@ -232,26 +250,8 @@ pub fn read(path: &Path, text: &str) -> Result<(Setting, Vec<String>), Fault> {
         dirty_mib: file.dirty,
         background_mib: file.bg,
         devices: file.devices,
-        writers: file
-            .writers
-            .into_iter()
-            .map(|(device, bytes, sleep_s, start_s)| WriterSpec {
-                device: index(device),
-                bytes,
-                sleep_s,
-                start_s,
-            })
-            .collect(),
-        changes: file
-            .change
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(device, at_s, rate)| RateChange {
-                device: index(device),
-                at_s,
-                rate,
-            })
-            .collect(),
+        writers: file.writers.into_iter().map(writer).collect(),
+        changes: changes.into_iter().map(change).collect(),
         max_ratio: file.max_ratio,
         fs,
         max_sectors: file.max_sectors,
@@ -260,11 +260,15 @@ pub fn read(path: &Path, text: &str) -> Result<(Setting, Vec<String>), Fault> {
         let fault = Fault::of(path, problem.title, problem.allowed);
         return Err(fault.at(key_place(text, problem.key)));
     }
-    Ok((setting, notes))
+    Ok(Read {
+        setting,
+        notes,
+        assumed,
+    })
 }
 
-/// The line on which a key stands, and the key.
-fn key_place(text: &str, key: &str) -> Place {
+/// The line on which a key stands, and the key; without it, the first line.
+pub(super) fn key_place(text: &str, key: &str) -> Place {
     let quoted = format!("\"{key}\"");
     for (number, line) in (1..).zip(text.lines()) {
         if let Some(start) = line.find(&quoted) {
@@ -414,7 +418,9 @@ impl Setting {
                 let allowed = format!("allowed: device 0 to {}", self.devices.len() - 1);
                 return problem("change", title, &allowed);
             }
-            if !is_rate(*rate) || !at_s.is_finite() || *at_s < 0.0 {
+            // Zero: it stands still.
+            let is_change = is_rate(*rate) || *rate == 0.0;
+            if !is_change || !at_s.is_finite() || *at_s < 0.0 {
                 let title = format!("a change to {rate} MiB/s at {at_s} s cannot be");
                 return problem("change", title, allowed);
             }
@@ -481,7 +487,7 @@ impl Setting {
         );
         differ(
             self.writers != other.writers,
-            format!("{} -> {} writers", self.writers.len(), other.writers.len()),
+            format!("writers {} -> {}", self.crowd(), other.crowd()),
         );
         differ(self.changes != other.changes, "changes of rates".into());
         let strict = |setting: &Self| {
@@ -510,6 +516,31 @@ impl Setting {
         all
     }
 
+    fn light(&self) -> usize {
+        self.writers
+            .iter()
+            .filter(|writer| !writer.is_heavy())
+            .count()
+    }
+
+    /// "2 heavy", "1 heavy and 1 light"; from when they write, if not all at once.
+    fn crowd(&self) -> String {
+        let (heavy, light) = (self.writers.len() - self.light(), self.light());
+        let mut text = format!("{heavy} heavy");
+        if light > 0 {
+            text.push_str(&format!(" and {light} light"));
+        }
+        let last = self
+            .writers
+            .iter()
+            .map(|writer| writer.start_s)
+            .fold(0.0, f64::max);
+        if last > 0.0 {
+            text.push_str(&format!(" (the last from {last} s)"));
+        }
+        text
+    }
+
     /// One line about it.
     #[must_use]
     pub fn summary(&self) -> String {
@@ -523,21 +554,7 @@ impl Setting {
             self.dirty_mib,
             self.background_mib
         );
-        let heavy = self
-            .writers
-            .iter()
-            .filter(|writer| writer.is_heavy())
-            .count();
-        let light = self.writers.len() - heavy;
-        text.push_str(&format!("{heavy} heavy"));
-        if light > 0 {
-            text.push_str(&format!(" and {light} light"));
-        }
-        text.push_str(if heavy.max(light) == 1 && self.writers.len() == 1 {
-            " writer"
-        } else {
-            " writers"
-        });
+        text.push_str(&format!("writers: {}", self.crowd()));
         for change in &self.changes {
             text.push_str(&format!(
                 ", device {} {} MiB/s from {} s",

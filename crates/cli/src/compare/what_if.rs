@@ -8,7 +8,7 @@ use crate::scenario::choices;
 const MIB: f64 = 1_048_576.0;
 
 /// What can be changed, and in which unit it is written.
-const KEYS: [(&str, &str); 11] = [
+const KEYS: [(&str, &str); 12] = [
     ("vm.dirty_bytes", "bytes, or a size such as 64M"),
     ("vm.dirty_background_bytes", "bytes, or a size such as 32M"),
     ("device.N.rate", "MiB/s"),
@@ -20,6 +20,7 @@ const KEYS: [(&str, &str); 11] = [
     ("hz", "ticks per second"),
     ("cpus", "a count"),
     ("memory_mib", "MiB"),
+    ("page_size", "bytes, with --given only"),
 ];
 
 /// One change.
@@ -156,6 +157,7 @@ impl Change {
             }
             "hz" => setting.hz = count(10_000)?,
             "cpus" => setting.cpus = count(256)?,
+            "page_size" => setting.page_size = count(65_536)?,
             _ => setting.memory_mib = self.value,
         }
         Ok(())

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::super::fault::Fault;
 use super::super::recording::{Recording, jobs};
 use super::super::setting::{Origin, Setting, WriterSpec};
+use super::super::ticks;
 use super::super::what_if::Change;
 use super::{Balance, Events};
 use crate::outcome::{Level, Outcome, Pause};
@@ -20,8 +21,6 @@ const LIGHT_BYTES: f64 = 4096.0;
 const HEAVY_BYTES: f64 = MIB;
 /// Levels are held against the lab's at this distance, seconds.
 const SAMPLE_S: f64 = 0.1;
-/// Pauses that a guess of HZ needs.
-const TICKS_LEAST: usize = 8;
 
 /// A writer, as the trace shows it.
 struct Seen {
@@ -331,19 +330,7 @@ impl<'a> Inferred<'a> {
     /// Ticks per second: the grid of pauses and periods, ms.
     fn hz(&mut self) -> u32 {
         let balances = self.events.balances.iter();
-        let ticks: Vec<f64> = balances
-            .flat_map(|line| [line.pause, line.period])
-            .filter(|ms| *ms > 0.0)
-            .collect();
-        let all = |test: fn(f64) -> bool| ticks.iter().all(|ms| test(*ms));
-        let hz = match () {
-            () if ticks.len() < TICKS_LEAST => None,
-            () if all(|ms| ms % 10.0 == 0.0) => Some(100),
-            () if all(|ms| ms % 4.0 == 0.0) => Some(250),
-            // Thirds of 10 ms, rounded down.
-            () if all(|ms| [0.0, 3.0, 6.0].contains(&(ms % 10.0))) => Some(300),
-            () => Some(1000),
-        };
+        let hz = ticks::guess(balances.flat_map(|line| [line.pause, line.period]));
         hz.unwrap_or_else(|| {
             self.notes
                 .push("too few pauses to tell HZ: 250 assumed".into());
