@@ -110,6 +110,9 @@ fn named() -> Vec<Scenario> {
         plain("ext4-one-dd").heavy(1).on_ext4(),
         plain("ext4-two-dd").heavy(1).heavy_from(15).on_ext4(),
         plain("ext4-heavy-light").heavy(1).light().on_ext4(),
+        Scenario::new("ext4-4-64-32-one", &[4], 64, 32)
+            .heavy(1)
+            .on_ext4(),
         // One thing turned.
         plain("light-alone").light(),
         plain("heavy-light-strict").heavy(1).light().strict(1),
