@@ -36,6 +36,8 @@ pub(crate) struct DeviceState<E: Env> {
     pub(crate) bandwidth: AtomicU64,
     /// When a writer last began a pause, in nanoseconds; zero: never.
     paused_at: AtomicU64,
+    /// Likewise how often its usual flight is doubled.
+    pub(crate) reach: AtomicU32,
     pub(crate) files: Lock<DirtyFiles<E>>,
     /// Syncs that are writing files of it.
     pub(crate) syncs: AtomicU32,
@@ -109,6 +111,7 @@ impl<E: Env> DeviceState<E> {
             flight_wait: WaitQueue::new(),
             bandwidth: AtomicU64::new(bandwidth),
             paused_at: AtomicU64::new(0),
+            reach: AtomicU32::new(0),
             files: Lock::new(LockClass::DirtyFiles, files),
             syncs: AtomicU32::new(0),
             walkers: AtomicU32::new(0),
@@ -129,6 +132,8 @@ impl<E: Env> DeviceState<E> {
     pub(crate) fn note_pace(&self, domain: &Domain) {
         self.bandwidth
             .store(domain.bandwidth(self.index).0, Ordering::Relaxed);
+        self.reach
+            .store(domain.reach(self.index), Ordering::Relaxed);
     }
 
     /// A writer of it begins a pause.

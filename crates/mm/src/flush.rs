@@ -518,6 +518,7 @@ fn wait_for_flight<E: Env>(
     let may_submit = |now, resumes| {
         let flight = InFlight {
             bandwidth,
+            reach: device.reach.load(Ordering::Relaxed),
             queue,
             hurried: device.paused_within(now, HURRIED),
             requests: device.requests.load(Ordering::Relaxed),

@@ -8,6 +8,8 @@
 //! requests (a queue of 128), which is nothing on a fast device and seconds on a slow one. Tidegate
 //! bounds it by time: what is in flight is at most what the device writes in, say, 40 ms; and a
 //! request is at most half of that, so that there are two and the device never runs dry between them.
+//! For a device that turns out to do more with more (a file server, an object store) the bound is
+//! doubled as often as it does (`Domain::reach`).
 //!
 //! Linux 6.12 keeps writeback below three quarters of the device's queue, so that there is always
 //! room for others (*writeback throttling*), and lets it go on only when that has drained by a good
@@ -193,7 +195,9 @@ impl FlushTunables {
             }
             Flight::DeviceTime(bound) => {
                 let pages = flight.pages.saturating_add(flight.next);
-                flight.requests < REQUESTS_ALWAYS || pages <= flight.bandwidth.pages_in(bound)
+                let bound = Nanos(bound.0.saturating_mul(1 << flight.reach));
+                flight.requests < REQUESTS_ALWAYS << flight.reach
+                    || pages <= flight.bandwidth.pages_in(bound)
             }
         }
     }
@@ -204,6 +208,8 @@ impl FlushTunables {
 pub struct InFlight {
     /// Smoothed bandwidth of the device.
     pub bandwidth: PagesPerSec,
+    /// How often the bound by time is doubled for it, at most 16 times (`Domain::reach`).
+    pub reach: u32,
     /// Its queue, if it is known.
     pub queue: Option<DeviceQueue>,
     /// A writer of the device paused in the last second.
@@ -338,6 +344,7 @@ mod tests {
     fn flight(bandwidth: PagesPerSec, requests: u32, pages: u64, next: u64) -> InFlight {
         InFlight {
             bandwidth,
+            reach: 0,
             queue: None,
             hurried: false,
             requests,
@@ -360,6 +367,15 @@ mod tests {
         let hung = PagesPerSec(0);
         assert!(flush.may_submit(&flight(hung, 1, 32, 32), false));
         assert!(!flush.may_submit(&flight(hung, 2, u64::MAX, u64::MAX), false));
+        let far = |requests, pages| {
+            let flight = InFlight {
+                reach: 2,
+                ..flight(bandwidth, requests, pages, 64)
+            };
+            flush.may_submit(&flight, false)
+        };
+        // 160 ms are 655 pages.
+        assert!(far(9, 591) && !far(9, 592) && far(7, 592));
     }
 
     #[test]

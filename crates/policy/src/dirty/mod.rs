@@ -529,6 +529,16 @@ impl Domain {
         }
     }
 
+    /// How often the usual flight of writeback is to be doubled for the device, because it makes use
+    /// of more (see `writeback::Flight::DeviceTime`). Zero under laws that do not measure it.
+    #[must_use]
+    pub fn reach(&self, device: DeviceIndex) -> u32 {
+        match &self.engine {
+            Engine::Tidegate(law) => law.reach(device),
+            Engine::Foreground(_) | Engine::SoftRegion(_) | Engine::RateBased(_) => 0,
+        }
+    }
+
     /// The device's share of the dirty limit.
     #[must_use]
     pub fn device_limit(&self, device: DeviceIndex, counts: &Counts) -> Pages {

@@ -28,6 +28,7 @@
 //! (mechanisms 5.5), so that a device at a quarter of its rate is misjudged for some ten seconds.
 
 use super::super::limits::{RATE_MAX, mul_div};
+use super::reach::Reach;
 use crate::units::{Instant, Nanos, Pages, PagesPerSec, SECOND};
 
 /// The shortest lap.
@@ -41,8 +42,8 @@ const TAU: Nanos = Nanos::secs(2);
 /// Work that is learned from at the start, in laps of at least this.
 const LEARN_FOR: Nanos = Nanos::millis(500);
 const LEARN_LAP: Nanos = Nanos::millis(20);
-/// Completions closer than this to the start come at once.
-const AT_ONCE: Nanos = Nanos::micros(100);
+/// Completions this soon after the first one come at once.
+const AT_ONCE: Nanos = Nanos::millis(1);
 /// How far back the usual gap is looked for.
 const GAP_WINDOW: Nanos = Nanos::secs(1);
 /// A silence is borne for so many usual gaps, and at least so long.
@@ -67,12 +68,15 @@ pub(super) struct Completed {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Capacity {
     rate: Option<PagesPerSec>,
+    /// When it completed something for the first time.
+    first: Option<Instant>,
     /// Time learned from so far.
     learned: Nanos,
     lap: Work,
     /// The lap before this one: while learning, or if it was far beside the rate.
     before: Option<Work>,
     gaps: Gaps,
+    reach: Reach,
     last_completion: Instant,
     /// Since when the device owes a completion. None: it has nothing to write.
     owes_since: Option<Instant>,
@@ -80,25 +84,29 @@ pub(super) struct Capacity {
 
 /// Pages written over time in which the device had work.
 #[derive(Clone, Copy, Debug, Default)]
-struct Work {
+pub(super) struct Work {
     pages: u64,
     time: Nanos,
     completions: u32,
 }
 
 impl Work {
-    fn add(&mut self, pages: Pages, time: Nanos) {
+    pub(super) fn add(&mut self, pages: Pages, time: Nanos) {
         self.pages = self.pages.saturating_add(pages.0);
         self.time = self.time.saturating_add(time);
         self.completions = self.completions.saturating_add(1);
     }
 
-    fn rate(&self) -> PagesPerSec {
+    pub(super) const fn time(&self) -> Nanos {
+        self.time
+    }
+
+    pub(super) fn rate(&self) -> PagesPerSec {
         let rate = mul_div(self.pages, SECOND, self.time.0.max(1));
         PagesPerSec(rate.clamp(1, RATE_MAX))
     }
 
-    fn and(&self, other: &Self) -> Self {
+    pub(super) fn and(&self, other: &Self) -> Self {
         Self {
             pages: self.pages.saturating_add(other.pages),
             time: self.time.saturating_add(other.time),
@@ -141,6 +149,11 @@ impl Capacity {
         self.rate
     }
 
+    /// How often the usual flight is doubled for this device.
+    pub(super) const fn reach(&self) -> u32 {
+        self.reach.doublings()
+    }
+
     /// What the device may be given now: its rate, less if it has been silent for long.
     pub(super) fn rate_now(&self, now: Instant) -> Option<PagesPerSec> {
         let rate = self.rate?;
@@ -179,7 +192,8 @@ impl Capacity {
     }
 
     fn learn(&mut self, pages: Pages, gap: Nanos) {
-        if self.learned.is_zero() && self.lap.time.is_zero() && gap < AT_ONCE {
+        let first = *self.first.get_or_insert(self.last_completion);
+        if self.lap.time.is_zero() && self.last_completion.since(first) < AT_ONCE && gap < AT_ONCE {
             return;
         }
         self.lap.add(pages, gap);
@@ -202,6 +216,7 @@ impl Capacity {
 
     fn close(&mut self, lap: &Work) {
         let Some(rate) = self.rate else { return };
+        self.reach.on_lap(lap, rate);
         let mean = self.before.map(|before| before.and(lap));
         match mean {
             Some(mean) if side(lap, rate) != 0 && side(&mean, rate) == side(lap, rate) => {

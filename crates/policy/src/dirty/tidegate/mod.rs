@@ -41,6 +41,7 @@
 //! 5.6): freerun, the control by position, sleeping on one's own behalf only.
 
 mod capacity;
+mod reach;
 mod room;
 mod roster;
 
@@ -62,8 +63,9 @@ const PAUSE_MAX: Nanos = Nanos::millis(200);
 const AIM: Nanos = Nanos::millis(20);
 /// Its page count is kept while it is no more than so many pages beside that.
 const AIM_SLACK: u64 = 1;
-/// Time a writer may be ahead when it begins to dirty, as long as the level is below the target.
-const CREDIT: Nanos = Nanos::millis(100);
+/// Time a writer may be ahead when it begins to dirty, as long as the level is below the target: a burst
+/// of one who was quiet goes on up to there.
+const CREDIT: Nanos = Nanos::secs(1);
 /// Until a device's rate is known its writers look again after this.
 const UNKNOWN_PAUSE: Nanos = Nanos::millis(5);
 /// What a device is taken for when somebody asks before anything is known: 16 MiB/s.
@@ -235,6 +237,10 @@ impl Tidegate {
 
     pub(super) fn bandwidth(&self, device: DeviceIndex) -> PagesPerSec {
         self.device(device).capacity.rate().unwrap_or(UNKNOWN)
+    }
+
+    pub(super) fn reach(&self, device: DeviceIndex) -> u32 {
+        self.device(device).capacity.reach()
     }
 
     /// The cap as it stood when the device was last looked at.
