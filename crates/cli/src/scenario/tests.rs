@@ -266,3 +266,68 @@ fn what_is_not_an_override_is_refused() {
     );
     assert!(Override::parse("machine..cpus=1").is_err());
 }
+
+#[test]
+fn rates_and_their_changes() {
+    let device = "model = \"null\"\nrate_mib = 16\nchange = [{ at_s = 20, rate_mib = 0 }, { at_s = 50, rate_mib = 8 }]\n";
+    let good = GOOD.replace("model = \"sata2010\"\n", device);
+    assert_eq!(shown(&good, &[]), "no mistake");
+    for (from, to, part) in [
+        (
+            "rate_mib = 16\n",
+            "",
+            "a change of a rate that is not given",
+        ),
+        (
+            "at_s = 50",
+            "at_s = 20",
+            "a change at 20 s, not after the one before it",
+        ),
+        (
+            "rate_mib = 8 }",
+            "rate_mib = 0 }",
+            "the device stands still for ever",
+        ),
+        (
+            "\"null\"",
+            "\"sata2010\"",
+            "the model `sata2010` does not take this",
+        ),
+        (
+            "rate_mib = 8 }",
+            "rate_mib = \"8MB\" }",
+            "a bare number of mebibytes",
+        ),
+        ("at_s = 50", "at_ms = 50", "write `at_s`"),
+    ] {
+        let text = good.replace(from, to);
+        assert_ne!(text, good, "`{from}` is in the scenario");
+        assert!(
+            shown(&text, &[]).contains(part),
+            "{part}: {}",
+            shown(&text, &[])
+        );
+    }
+}
+
+#[test]
+fn limits_said_twice_or_contradicting_each_other_in_a_row() {
+    let text = mistaken("dirty_mib = 64\n", "dirty_mib = 64\ndirty_percent = 20\n");
+    assert!(
+        text.contains("`dirty_mib` and `dirty_percent` are both given"),
+        "{text}"
+    );
+    let row = "name = \"tidegate\"\n\n[[case]]\nname = \"low\"\ndirty_mib = 20";
+    let text = mistaken("name = \"tidegate\"", row);
+    assert!(
+        text.contains("the background limit (32 MiB) is not below the dirty limit (20 MiB)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_misspelt_column_is_one_mistake() {
+    let expect = "name = \"tidgate\"\n\n[[expect]]\nid = \"e\"\nsource = \"s\"\nmetric = \"real\"\npolicy = \"tidegate\"\nop = \"value\"\nmax = 1";
+    let text = mistaken("name = \"tidegate\"", expect);
+    assert_eq!(text.matches("error:").count(), 1, "{text}");
+}
