@@ -10,8 +10,8 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::chain::{self, Disk};
-use super::plan::{BACKGROUND_MIB, DIRTY_MIB, MEMORY_MIB, Measured, Met, Plan};
+use super::chain::Disk;
+use super::plan::{BACKGROUND_MIB, Call, DIRTY_MIB, MEMORY_MIB, Measured, Met, Plan};
 use super::undo::{Process, Undo};
 use super::watch::{Seen, Watch};
 use crate::csv::{self, Table};
@@ -78,7 +78,8 @@ impl Column {
         !matches!(self, Self::Live | Self::Lab)
     }
 
-    fn is_kernel(self) -> bool {
+    /// Whether the machine's dirty limits are those of the column.
+    pub(crate) fn is_kernel(self) -> bool {
         matches!(self, Self::Linux | Self::Strict | Self::Bare)
     }
 }
@@ -126,9 +127,6 @@ impl Bench<'_> {
             for disk in &disks {
                 disk.set_strict(undo, self.strict_percent)?;
             }
-        }
-        if column.is_kernel() {
-            chain::set_dirty_limits(undo, DIRTY_MIB << 20, BACKGROUND_MIB << 20)?;
         }
         let through = if column.is_kernel() {
             "kernel".to_owned()
@@ -257,7 +255,12 @@ fn read_lines(plan: &Plan, lines: &[String]) -> Result<Measured> {
                     .and_then(|writer| calls.get_mut(writer))
                     .ok_or_else(wrong)?;
                 let (started, late, took) = (number(2)?, number(3)?, number(4)?);
-                calls.push((started + took, (late + took) * 1e3, number(5)?));
+                calls.push(Call {
+                    end_s: started + took,
+                    late_ms: late * 1e3,
+                    took_ms: took * 1e3,
+                    bytes: number(5)?,
+                });
             }
             "level" => {
                 let level = number(2)? / number(3)?;
@@ -280,20 +283,24 @@ fn read_results(plan: &Plan, out: &Path) -> Result<Measured> {
     let series = Table::read(&csv::only(out, "series.csv")?)?;
     let mut measured = Measured::default();
     for writer in &plan.writers {
-        // A light writer's from when a call was due.
-        let wanted = if writer.is_light {
-            "response_ms"
-        } else {
-            "call_ms"
-        };
-        let mut lengths: Vec<(f64, f64)> = Vec::new();
+        let mut lengths = Vec::new();
+        let mut took = Vec::new();
         for row in samples.select(&["task_id", "metric", "value", "weight"])? {
-            if (row[0], row[1]) == (writer.name, wanted) {
-                let number = |at: usize| row[at].parse().unwrap_or(f64::NAN);
-                lengths.push((number(2), number(3)));
+            if row[0] != writer.name {
+                continue;
+            }
+            let number = |at: usize| row[at].parse().unwrap_or(f64::NAN);
+            match row[1] {
+                "call_ms" => took.push((number(2), number(3))),
+                // From when a call was due.
+                "response_ms" => lengths.push((number(2), number(3))),
+                _ => {}
             }
         }
-        let mut met = Met::of_lengths(lengths);
+        if !writer.is_light {
+            lengths.clone_from(&took);
+        }
+        let mut met = Met::of_lengths(lengths, took);
         let scope = format!("task:{}", writer.name);
         for row in series.select(&["scope", "metric", "t_virt_s", "value"])? {
             if row[0] == scope && row[1] == "bytes" {

@@ -148,12 +148,26 @@ impl Plan {
     }
 }
 
+/// One call of a writer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    /// When it ended, seconds of the run.
+    pub(crate) end_s: f64,
+    /// From when it was due to its beginning.
+    pub(crate) late_ms: f64,
+    pub(crate) took_ms: f64,
+    pub(crate) bytes: f64,
+}
+
 /// What one writer met. Lengths of calls in ms; of a light writer from when a call was due.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Met {
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) max_ms: f64,
+    /// Of the calls alone, without how late they began: a thread that is woken late is not held up by a cache.
+    pub(crate) call_p99_ms: f64,
+    pub(crate) call_max_ms: f64,
     /// Part of the calls that were longer than a light writer's period.
     pub(crate) late: f64,
     /// Bytes of the calls that ended in each second of the run.
@@ -161,26 +175,34 @@ pub(crate) struct Met {
 }
 
 impl Met {
-    /// From calls of (end in seconds, length in ms, bytes).
-    pub(crate) fn of(calls: &[(f64, f64, f64)]) -> Self {
-        let lengths = calls.iter().map(|(_, length, _)| (*length, 1.0));
-        let mut met = Self::of_lengths(lengths.collect());
-        for (end, _, bytes) in calls {
-            met.add(*end, *bytes);
+    /// From calls.
+    pub(crate) fn of(calls: &[Call]) -> Self {
+        let lengths = calls.iter().map(|call| (call.late_ms + call.took_ms, 1.0));
+        let took = calls.iter().map(|call| (call.took_ms, 1.0));
+        let mut met = Self::of_lengths(lengths.collect(), took.collect());
+        for call in calls {
+            met.add(call.end_s, call.bytes);
         }
         met
     }
 
-    /// From lengths in ms and how often they occurred.
-    pub(crate) fn of_lengths(mut lengths: Vec<(f64, f64)>) -> Self {
-        lengths.sort_by(|a, b| a.0.total_cmp(&b.0));
+    /// From lengths in ms and how often they occurred: with how late the calls began, and without.
+    pub(crate) fn of_lengths(mut lengths: Vec<(f64, f64)>, mut took: Vec<(f64, f64)>) -> Self {
+        for list in [&mut lengths, &mut took] {
+            list.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
         let weight = |lengths: &[(f64, f64)]| lengths.iter().map(|(_, weight)| weight).sum::<f64>();
+        let longest =
+            |lengths: &[(f64, f64)]| lengths.last().map_or(f64::NAN, |(length, _)| *length);
         let late = lengths.partition_point(|(length, _)| *length <= LIGHT_MS);
         Self {
             p50_ms: weighted(&lengths, 0.50),
             p99_ms: weighted(&lengths, 0.99),
-            max_ms: lengths.last().map_or(f64::NAN, |(length, _)| *length),
-            late: weight(&lengths[late..]) / weight(&lengths),
+            max_ms: longest(&lengths),
+            call_p99_ms: weighted(&took, 0.99),
+            call_max_ms: longest(&took),
+            // Not `-0`, as a sum of nothing is.
+            late: weight(&lengths[late..]).max(0.0) / weight(&lengths),
             per_second: Vec::new(),
         }
     }
@@ -296,7 +318,21 @@ mod tests {
 
     #[test]
     fn seconds_hold_the_calls_that_ended_in_them() {
-        let met = Met::of(&[(0.5, 2.0, MIB), (1.0, 4.0, MIB), (2.9, 6.0, 2.0 * MIB)]);
+        let call = |end_s, late_ms, took_ms, bytes| Call {
+            end_s,
+            late_ms,
+            took_ms,
+            bytes,
+        };
+        let met = Met::of(&[
+            call(0.5, 0.0, 2.0, MIB),
+            call(1.0, 1.0, 3.0, MIB),
+            call(2.9, 5.0, 1.0, 2.0 * MIB),
+        ]);
+        assert_eq!(
+            (met.call_p99_ms, met.call_max_ms, met.late),
+            (3.0, 3.0, 0.0)
+        );
         assert_eq!(met.per_second, [MIB, MIB, 2.0 * MIB]);
         assert_eq!((met.p50_ms, met.p99_ms, met.max_ms), (4.0, 6.0, 6.0));
         assert_eq!(met.mib_s(1, 3), 1.5);
