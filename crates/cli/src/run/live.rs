@@ -4,13 +4,14 @@
 //! The limit is the process's: what it already occupies, the threads' stacks and the cache's
 //! metadata are taken off before the rest becomes frames.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use env::{DeviceId, DeviceInfo, Env as _, Event};
+use env::{Cause, DeviceId, DeviceInfo, Env as _, Event};
 use mm::Populate;
 use os::{Budget, BudgetError, FileDevice, OpenOptions, ThreadEnv};
 use policy::units::{Bytes, Nanos};
@@ -85,9 +86,15 @@ impl Drop for RemoveAtEnd<'_> {
     }
 }
 
-/// Events with the environment's time.
+/// Events with the environment's time, and how long each task waited for what.
 #[derive(Default)]
-struct Tape(Mutex<Vec<(Instant, env::TaskId, Event)>>);
+struct Tape {
+    events: Mutex<Vec<(Instant, env::TaskId, Event)>>,
+    waits: Mutex<Waits>,
+}
+
+/// Time by task and cause.
+type Waits = BTreeMap<(env::TaskId, Cause), Nanos>;
 
 impl Live {
     /// Runs a cell on files.
@@ -108,7 +115,8 @@ impl Live {
         let made = self.run_in(&env, cell, frames, stop);
         env.shutdown();
         let (ended, (user, system)) = made?;
-        let kept = core::mem::take(&mut *tape.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let kept = take(&tape.events);
+        let waits = take(&tape.waits);
         let seen: Vec<Seen> = kept
             .into_iter()
             .map(|(at, task, event)| {
@@ -133,6 +141,12 @@ impl Live {
             system_s: seconds(system),
             waits: Vec::new(),
         }];
+        // CPU time is the process's; waits are each task's own.
+        outcome.tasks.extend(outcome.jobs.iter().map(|job| TaskCpu {
+            name: job.name.clone(),
+            waits: waits_of(&waits, job.task),
+            ..TaskCpu::default()
+        }));
         Ok(outcome)
     }
 
@@ -320,16 +334,31 @@ fn options(frames: u32, tape: &Arc<Tape>, dirtied: bool) -> os::Options {
         let kept = match event {
             Event::BalanceDirtyPages { .. } => true,
             Event::Dirtied { .. } => dirtied,
+            Event::Waited { cause, waited, .. } => {
+                let mut waits = tape.waits.lock().unwrap_or_else(PoisonError::into_inner);
+                *waits.entry((task, *cause)).or_default() += *waited;
+                false
+            }
             _ => false,
         };
         if kept {
-            let mut kept = tape.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = tape.events.lock().unwrap_or_else(PoisonError::into_inner);
             if kept.len() < EVENTS_MOST {
                 kept.push((Instant::now(), task, event.clone()));
             }
         }
     }));
     options
+}
+
+fn take<T: Default>(from: &Mutex<T>) -> T {
+    core::mem::take(&mut *from.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn waits_of(waits: &Waits, task: u32) -> Vec<(String, f64)> {
+    let own = waits.iter().filter(|((id, _), _)| id.0 == task);
+    own.map(|((_, cause), time)| (format!("{cause:?}"), seconds(*time)))
+        .collect()
 }
 
 /// Writes a file of zeroes and brings it to the disk.
