@@ -17,7 +17,7 @@ use policy::units::{Bytes, Instant, PAGE_SHIFT, Pages};
 
 use crate::Error;
 use crate::cache::{Cache, add, sub};
-use crate::mapping::Mapping;
+use crate::mapping::{LEN_UNKNOWN, Mapping};
 
 /// Pages of the largest request: 1 MiB.
 pub(crate) const REQUEST_PAGES: usize = 256;
@@ -133,6 +133,8 @@ impl<E: Env> Mapping<E> {
             Ok(()) => self.note_completed(),
             Err(error) => {
                 self.count_dirty(cache, pages);
+                // It was to make the object so long, and has not.
+                self.device_len.store(LEN_UNKNOWN, Ordering::Release);
                 self.note_write_error(context, request.offset, error);
                 device.on_write_failed(context, now, request.offset, error);
             }

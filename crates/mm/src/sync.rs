@@ -236,25 +236,49 @@ fn settle_length<E: Env>(
     // A truncation under way may have dropped what this sync was to write: until the device's object
     // is cut, an older version stands there.
     if has_settled(mapping) && !mapping.gate.is_shut() {
-        return Ok(());
+        wait_for_length(task, cache, mapping)?;
+        if has_settled(mapping) && !mapping.gate.is_shut() {
+            return Ok(());
+        }
     }
     mapping.gate.shut(task)?;
-    let result = if has_settled(mapping) {
-        Ok(())
-    } else {
-        // With writers kept out, only a write of the last page can end behind the new end: the
-        // others may be dirty or on their way, and writers need not wait for them.
-        let last = u32::try_from(mapping.size() >> PAGE_SHIFT).expect("below FILE_MAX");
-        let was_owed = mapping.cut_owed.load(Ordering::Acquire);
-        write_and_wait(task, cache, mapping, last, u32::MAX)
-            .and_then(|()| set_len(task, mapping, mapping.size(), true))
-            .and_then(|()| match was_owed {
-                true => zero_behind_end(task, cache, mapping),
-                false => Ok(()),
-            })
-    };
+    let result = settle_gated(task, cache, mapping);
     mapping.gate.open();
     result
+}
+
+/// The caller has shut the gate.
+fn settle_gated<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+) -> Result<(), Error> {
+    wait_for_length(task, cache, mapping)?;
+    if has_settled(mapping) {
+        return Ok(());
+    }
+    // With writers kept out, only a write of the last page can end behind the new end: the others
+    // may be dirty or on their way, and writers need not wait for them.
+    let last = u32::try_from(mapping.size() >> PAGE_SHIFT).expect("below FILE_MAX");
+    let was_owed = mapping.cut_owed.load(Ordering::Acquire);
+    write_and_wait(task, cache, mapping, last, u32::MAX)?;
+    set_len(task, mapping, mapping.size(), true)?;
+    if was_owed {
+        zero_behind_end(task, cache, mapping)?;
+    }
+    Ok(())
+}
+
+/// Waits for the write that makes the object as long as it is to be: a flush before its end would
+/// not cover the length. If it fails, the length is unknown again.
+fn wait_for_length<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+) -> Result<(), Error> {
+    let last = mapping.size().saturating_sub(1) >> PAGE_SHIFT;
+    let last = u32::try_from(last).expect("below FILE_MAX");
+    wait_for_writeback(task, cache, mapping, last, u32::MAX)
 }
 
 fn has_settled<E: Env>(mapping: &Mapping<E>) -> bool {
