@@ -43,7 +43,7 @@ usage: cargo xtask COMMAND
                                    writers on a slow device: Linux, strict Linux, Tidegate (root)
   bench agree [--experiment E]... [--out DIR]
                                    the lab's figures beside those of live runs
-  picture                          redraws the pauses that README.md shows
+  picture                          redraws the plots that README.md and docs/ show
   sources                          kernel functions cited in the code, and the tests that name them
 ";
 

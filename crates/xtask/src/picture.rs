@@ -1,4 +1,4 @@
-//! `cargo xtask picture`: draws the pauses that README.md shows, by running the experiment.
+//! `cargo xtask picture`: draws the plots that README.md and docs/ show, by running the experiments.
 
 use std::fs;
 use std::process::Command;
@@ -8,34 +8,62 @@ use crate::test::build_program;
 use crate::workspace::{Workspace, root};
 use crate::{Result, steps};
 
-/// Before, and after.
-const COLUMNS: &str = "linux-2.6.36,tidegate";
-/// What `tidegate run cp-pauses` draws, and where README.md has it.
-const DRAWN: &str = "pauses-cp.svg";
-const SHOWN: &str = "docs/img/pauses.svg";
-/// Longest time for the run.
+/// A plot of an experiment, and where it is shown.
+struct Picture {
+    experiment: &'static str,
+    /// Before, and after.
+    columns: &'static str,
+    /// What `tidegate run` calls it.
+    drawn: &'static str,
+    shown: &'static str,
+}
+
+const PICTURES: [Picture; 4] = [
+    Picture {
+        experiment: "cp-pauses",
+        columns: "linux-2.6.36,tidegate",
+        drawn: "pauses-cp.svg",
+        shown: "docs/img/pauses.svg",
+    },
+    Picture {
+        experiment: "many-writers",
+        columns: "linux-6.12,tidegate",
+        drawn: "pauses-4.svg",
+        shown: "docs/img/four-writers.svg",
+    },
+    Picture {
+        experiment: "rate-drop",
+        columns: "linux-6.12,tidegate",
+        drawn: "levels-1.svg",
+        shown: "docs/img/rate-drop.svg",
+    },
+    Picture {
+        experiment: "hung-device",
+        columns: "linux-6.12,tidegate",
+        drawn: "rates-hung.svg",
+        shown: "docs/img/hung-device.svg",
+    },
+];
+
+/// Longest time for one experiment.
 const RUN_MAX: Duration = Duration::from_secs(5 * 60);
 
 pub(crate) fn run() -> Result<()> {
     let workspace = Workspace::load()?;
     build_program()?;
-    let out = workspace.target.join("xtask/picture");
-    let mut command = Command::new(workspace.program());
-    command
-        .args([
-            "run",
-            "cp-pauses",
-            "--replicas",
-            "1",
-            "--policy",
-            COLUMNS,
-            "--out",
-        ])
-        .arg(&out)
-        .current_dir(root());
-    steps::run(&mut command, RUN_MAX)?;
-    let (from, to) = (out.join(DRAWN), root().join(SHOWN));
-    fs::copy(&from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
-    println!("drawn: {SHOWN}");
+    for picture in &PICTURES {
+        let out = workspace.target.join("xtask/picture").join(picture.experiment);
+        let mut command = Command::new(workspace.program());
+        command
+            .args(["run", picture.experiment, "--replicas", "1", "--policy"])
+            .arg(picture.columns)
+            .arg("--out")
+            .arg(&out)
+            .current_dir(root());
+        steps::run(&mut command, RUN_MAX)?;
+        let (from, to) = (out.join(picture.drawn), root().join(picture.shown));
+        fs::copy(&from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
+        println!("drawn: {}", picture.shown);
+    }
     Ok(())
 }

@@ -25,6 +25,8 @@
 //!     leaves undone is never another's (`room`).
 //!   - The level is bounded in seconds of the device as well as in pages.
 //!   - A burst that stays below freerun is not paced.
+//!   - A device that makes no progress stops those who would have to pause; what a light writer adds
+//!     while a device catches its breath is no matter.
 //!
 //! How often a writer comes here follows from its rate: about every `AIM` of debt, and so that all
 //! of a device's writers together never dirty more than a part of what is left without being seen.
@@ -59,6 +61,8 @@ use crate::units::{Instant, Nanos, Pages, PagesPerSec};
 const PAUSE_MIN: Nanos = Nanos::millis(5);
 /// The longest.
 const PAUSE_MAX: Nanos = Nanos::millis(200);
+/// A writer of a device that makes no progress looks again after this.
+const STALL_PAUSE: Nanos = Nanos::millis(50);
 /// Debt at which a writer comes here.
 const AIM: Nanos = Nanos::millis(20);
 /// Its page count is kept while it is no more than so many pages beside that.
@@ -142,6 +146,8 @@ impl Writer {
 pub(super) struct Stay {
     dirtied: Pages,
     charged: bool,
+    /// It waits for the device to complete something, whatever it owes.
+    stalled: bool,
     /// Of those, what it might dirty in the time it took.
     in_time: Pages,
 }
@@ -151,6 +157,7 @@ impl Stay {
         Self {
             dirtied,
             charged: false,
+            stalled: false,
             in_time: Pages::ZERO,
         }
     }
@@ -409,20 +416,24 @@ impl Tidegate {
         let state = self.device_mut(device);
         let mut trace = levels(&view, stay);
 
-        let (pause, why) = if free {
+        let mut why = PauseReason::OverShare;
+        let pause = if free {
             writer.start(now);
             // As many pages as take the square root of what is left to freerun.
             let left = view.marks.freerun.saturating_sub(level).0;
             let log = left.checked_ilog2().unwrap_or(0) / 2;
             writer.budget = Pages(1 << log);
-            (None, PauseReason::OverShare)
-        } else if state.capacity.is_stalled(now) {
-            (Some(PAUSE_MAX), PauseReason::NoProgress)
+            None
         } else {
-            (
-                state.charge(stay, writer, device, now, &view, &mut trace),
-                PauseReason::OverShare,
-            )
+            let stalled = state.capacity.is_stalled(now);
+            let pause = state.charge(stay, writer, device, now, &view, &mut trace);
+            stay.stalled = stalled && (stay.stalled || pause.is_some());
+            if stay.stalled {
+                why = PauseReason::NoProgress;
+                Some(STALL_PAUSE)
+            } else {
+                pause
+            }
         };
         let Some(pause) = pause else {
             return (Verdict::Done { start_background }, trace);
