@@ -21,6 +21,15 @@ const DEPTH_MAX: u32 = 2;
 const CLOSE_REST: Nanos = Nanos::millis(2);
 const CLOSE_TRIES: u32 = 20;
 
+/// Says what is done, for a look at a run that fails.
+macro_rules! say {
+    ($actor:expr, $task:expr, $($what:tt)*) => {
+        if $actor.world.say {
+            println!("{:>12} ns  task {:?}  {}", $task.now().0, $task.id().0, format_args!($($what)*));
+        }
+    };
+}
+
 /// A pinned page and what it held at first.
 type Held<'a> = (Pinned<'a, LabEnv>, [Sector; 8]);
 
@@ -199,7 +208,21 @@ impl Actor {
         let write = place.checker().on_write_begin(slot.object, offset, bytes);
         let mut data = junk(len);
         write.fill(&mut data);
-        match file.write(task, &mut self.writer, offset, &data) {
+        let version = write.version();
+        say!(
+            self,
+            task,
+            "writes {}: {first}+{len}, version {version}",
+            slot.object.0
+        );
+        let result = file.write(task, &mut self.writer, offset, &data);
+        say!(
+            self,
+            task,
+            "wrote {}: version {version}: {result:?}",
+            slot.object.0
+        );
+        match result {
             Ok(wrote) => {
                 judge!(
                     wrote == bytes,
@@ -236,6 +259,12 @@ impl Actor {
         let mut reader = self.readers[number];
         let result = file.read(task, &mut reader, offset, &mut data);
         self.readers[number] = reader;
+        say!(
+            self,
+            task,
+            "has read {}: {first}+{len}: {result:?}",
+            slot.object.0
+        );
         match result {
             Ok(count) => {
                 let sectors = usize::try_from(count.0 / SECTOR).unwrap_or(usize::MAX);
@@ -356,7 +385,21 @@ impl Actor {
         let len = Bytes(sectors * SECTOR);
         slot.forget_reach();
         let truncate = place.checker().on_truncate_begin(slot.object, len);
-        match file.truncate(task, len) {
+        let version = truncate.version();
+        say!(
+            self,
+            task,
+            "cuts {} to {sectors}, version {version}",
+            slot.object.0
+        );
+        let result = file.truncate(task, len);
+        say!(
+            self,
+            task,
+            "has cut {}: version {version}: {result:?}",
+            slot.object.0
+        );
+        match result {
             Ok(()) => {
                 place.checker().on_truncate_end(truncate);
                 Ok(())
@@ -376,7 +419,9 @@ impl Actor {
         file: &File<LabEnv>,
     ) -> Going {
         let sync = place.checker().on_sync_begin(slot.object);
+        say!(self, task, "syncs {}", slot.object.0);
         let result = file.sync(task);
+        say!(self, task, "has synced {}: {result:?}", slot.object.0);
         self.synced(place, sync, "sync", result)
     }
 
@@ -393,7 +438,14 @@ impl Actor {
         let sync = place
             .checker()
             .on_sync_range_begin(slot.object, offset, bytes);
+        say!(self, task, "syncs {}: {first}+{len}", slot.object.0);
         let result = file.sync_range(task, offset, bytes);
+        say!(
+            self,
+            task,
+            "has synced {}: {first}+{len}: {result:?}",
+            slot.object.0
+        );
         self.synced(place, sync, "sync_range", result)
     }
 
@@ -426,7 +478,10 @@ impl Actor {
                 .on_sync_begin(slot.object)
         };
         let syncs: Vec<_> = world.slots.iter().map(begin).collect();
-        match world.cache.sync(task) {
+        say!(self, task, "syncs all");
+        let result = world.cache.sync(task);
+        say!(self, task, "has synced all: {result:?}");
+        match result {
             Ok(()) => {
                 // A file may be closed meanwhile: then its own close has acknowledged it, or failed.
                 for (slot, sync) in world.slots.iter().zip(syncs) {
@@ -469,7 +524,10 @@ impl Actor {
     fn close_alone(&mut self, task: &mut Task<'_, LabEnv>, slot: &Slot, place: &Place) -> Going {
         let file = slot.open_file();
         let sync = place.checker().on_sync_begin(slot.object);
-        if let Err(error) = file.close(task) {
+        say!(self, task, "closes {}", slot.object.0);
+        let closed = file.close(task);
+        say!(self, task, "has closed {}: {closed:?}", slot.object.0);
+        if let Err(error) = closed {
             return self.failed(place, "close", error);
         }
         place.checker().on_sync_ok(sync);

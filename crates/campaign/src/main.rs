@@ -15,7 +15,7 @@ const USAGE: &str = "\
 The fault campaign: random machines, workloads and faults in virtual time.
 
 usage: campaign [--seeds N] [--from S] [--for TIME] [--jobs J] [--out DIR]
-       campaign --replay FILE [--shrink]
+       campaign --replay FILE [--shrink] [--say]
        campaign --plan SEED
 
   --seeds N      so many seeds; without it and without --for: 10000
@@ -23,7 +23,8 @@ usage: campaign [--seeds N] [--from S] [--for TIME] [--jobs J] [--out DIR]
   --for TIME     for so long, as 90s, 20min, 8h; a seed that has begun is finished
   --jobs J       so many at a time (default: one for each CPU)
   --out DIR      figures.txt, and a scenario file for each kind of failure (default: campaign-out)
-  --replay FILE  runs a scenario file; --shrink makes it smaller if it fails
+  --replay FILE  runs a scenario file; --shrink makes it smaller if it fails, --say has its tasks
+                 print what they do
   --plan SEED    prints the plan that a seed stands for, as a scenario file
 
 Ctrl-C ends it after the seeds under way, with the figures so far and the command that goes on.
@@ -35,8 +36,14 @@ pub(crate) const SHRINK_MAX: Duration = Duration::from_secs(60);
 /// What to do.
 enum Task {
     Run(runner::Options),
-    Replay { file: PathBuf, shrink: bool },
-    Print { seed: u64 },
+    Replay {
+        file: PathBuf,
+        shrink: bool,
+        say: bool,
+    },
+    Print {
+        seed: u64,
+    },
     Help,
 }
 
@@ -44,7 +51,7 @@ fn main() -> ExitCode {
     let words = std::env::args().skip(1);
     let done = parse(words).and_then(|task| match task {
         Task::Run(options) => runner::run(&options),
-        Task::Replay { file, shrink } => replay(&file, shrink),
+        Task::Replay { file, shrink, say } => replay(&file, shrink, say),
         Task::Print { seed } => {
             print!("{}", Plan::draw(seed).to_toml());
             Ok(())
@@ -65,7 +72,7 @@ fn main() -> ExitCode {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Task, String> {
     let mut options = runner::Options::default();
-    let (mut file, mut seed, mut shrinks) = (None, None, false);
+    let (mut file, mut seed, mut shrinks, mut say) = (None, None, false, false);
     while let Some(word) = words.next() {
         let mut value = || {
             words
@@ -83,6 +90,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Task, String> {
             "--out" => options.out = value()?.into(),
             "--replay" => file = Some(PathBuf::from(value()?)),
             "--shrink" => shrinks = true,
+            "--say" => say = true,
             "--plan" => seed = Some(number(&word, &value()?, 0)?),
             "--help" | "-h" => return Ok(Task::Help),
             _ => return Err(format!("unexpected '{word}'; see --help")),
@@ -96,6 +104,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Task, String> {
         (Some(file), _) => Task::Replay {
             file,
             shrink: shrinks,
+            say,
         },
         (None, Some(seed)) => Task::Print { seed },
         (None, None) => Task::Run(options),
@@ -123,11 +132,14 @@ fn time(word: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("--for: '{word}' is no time as 90s, 20min or 8h"))
 }
 
-fn replay(file: &Path, shrinks: bool) -> Result<(), String> {
+fn replay(file: &Path, shrinks: bool, say: bool) -> Result<(), String> {
     let named = |problem: String| format!("{}: {problem}", file.display());
     let text = std::fs::read_to_string(file).map_err(|error| named(error.to_string()))?;
     let plan = Plan::from_toml(&text).map_err(named)?;
-    let setup = Setup::default();
+    let setup = Setup {
+        say,
+        ..Setup::default()
+    };
     match campaign::run(&plan, &setup) {
         Ok(outcome) => {
             print!("{}", outcome.figures.table());
@@ -136,7 +148,7 @@ fn replay(file: &Path, shrinks: bool) -> Result<(), String> {
         }
         Err(failure) => {
             if shrinks {
-                let shrunk = shrink(&plan, &setup, SHRINK_MAX)?;
+                let shrunk = shrink(&plan, &Setup::default(), SHRINK_MAX)?;
                 print!("{}", shrunk.plan.to_toml());
             }
             Err(named(failure.to_string()))

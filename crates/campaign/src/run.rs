@@ -61,6 +61,8 @@ pub(crate) type Going = Result<(), Over>;
 pub struct Setup {
     /// Wraps the model of each device, within all other layers: a planted bug.
     pub plant: Option<Plant>,
+    /// Tasks print what they do.
+    pub say: bool,
 }
 
 /// What a run shows of itself.
@@ -86,10 +88,11 @@ fn lives(plan: &Arc<Plan>, setup: &Setup) -> Outcome {
     let parts = world::parts(&lab, plan, setup, None);
     let env = Arc::clone(lab.env());
     let root_plan = Arc::clone(plan);
+    let say = setup.say;
     let (world, crashed) = ended(lab.run(move |task| {
         let plan = root_plan;
         world::check_refusals(task, &env, &plan, &parts[0]);
-        let world = world::world(task, &env, &plan, parts, true);
+        let world = world::world(task, &env, &plan, parts, (true, say));
         let crashed = first_life(task, &env, &plan, &world);
         world.fair.store(true, Ordering::Relaxed);
         world.dark.store(crashed, Ordering::Relaxed);
@@ -438,9 +441,9 @@ fn second_life(plan: &Arc<Plan>, setup: &Setup, first: &Arc<World>, ops: &[Op]) 
     }
     let parts = world::parts(&lab, plan, setup, Some(&platters));
     let (env, plan, first) = (Arc::clone(lab.env()), Arc::clone(plan), Arc::clone(first));
-    let ops = ops.to_vec();
+    let (ops, say) = (ops.to_vec(), setup.say);
     ended(lab.run(move |task| {
-        let second = world::world(task, &env, &plan, parts, false);
+        let second = world::world(task, &env, &plan, parts, (false, say));
         for (place, old) in second.places.iter().zip(&first.places) {
             // The checker is the first life's: it knows every version.
             *place.checker() = std::mem::take(&mut *old.checker());

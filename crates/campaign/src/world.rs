@@ -36,7 +36,7 @@ const CALL_LEAST: Nanos = Nanos::secs(2);
 const CALL_TIMES: u64 = 4;
 /// A law may pause after every page where its limits are tiny.
 const PAUSE_MAX: Nanos = Nanos::millis(200);
-/// Tidegate's law may where a device may hold fewer pages than that.
+/// Where a device may hold fewer pages than that, its writers' turns have no bound.
 const TINY: u64 = 64;
 /// After a loss of power the survivors reach the device within this.
 const SETTLE_MAX: Nanos = Nanos::secs(600);
@@ -280,6 +280,8 @@ pub(crate) struct World {
     pub(crate) dark: AtomicBool,
     /// Longest call on a steady device, in thousandths of what it may take.
     pub(crate) longest_share: AtomicU64,
+    /// Tasks say what they do.
+    pub(crate) say: bool,
     dirty_limit: Pages,
     writers: u64,
     /// Only under some laws does a device that stands still leave the writers of others alone.
@@ -300,8 +302,8 @@ impl World {
         }
     }
 
-    /// Under Tidegate's law the writers of a device that may hold next to nothing look again every
-    /// 200 ms, and whoever looks first goes: nothing bounds the turns of a single one.
+    /// Under the laws that only pause, the writers of a device that may hold next to nothing look
+    /// again every 200 ms, and whoever looks first goes: nothing bounds the turns of a single one.
     fn has_no_room(&self, place: Option<usize>) -> bool {
         let places = match place {
             Some(at) => &self.places[at..=at],
@@ -313,7 +315,7 @@ impl World {
             .min()
             .unwrap_or(0);
         let least = self.dirty_limit.0 * u64::from(share) / 10_000;
-        self.law == "tidegate" && least < TINY
+        matches!(self.law.as_str(), "tidegate" | "rate-based") && least < TINY
     }
 
     pub(crate) fn is_dark(&self) -> bool {
@@ -499,13 +501,14 @@ fn checker(plan: &Plan, device: usize) -> Checker {
     checker
 }
 
-/// The cache with everything in it; `prefilled`: the files have what the plan gives them.
+/// The cache with everything in it; `prefilled`: the files have what the plan gives them; `say`: its
+/// tasks say what they do.
 pub(crate) fn world(
     task: &mut Task<'_, LabEnv>,
     env: &Arc<LabEnv>,
     plan: &Plan,
     parts: Vec<Part>,
-    prefilled: bool,
+    (prefilled, say): (bool, bool),
 ) -> Arc<World> {
     let cache = Cache::new(Arc::clone(env), plan.options())
         .unwrap_or_else(|error| fail("unexpected-error", format!("building the cache: {error}")));
@@ -543,6 +546,7 @@ pub(crate) fn world(
         fair: false.into(),
         dark: false.into(),
         longest_share: AtomicU64::new(0),
+        say,
         dirty_limit,
         writers: plan.tasks.len() as u64,
         isolates: plan.cache.law == "tidegate",

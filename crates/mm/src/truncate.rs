@@ -28,8 +28,15 @@ pub(crate) fn truncate<E: Env>(
     if len.0 > FILE_MAX {
         return Err(Error::OutOfRange { end: len });
     }
-    settle_cut(task, cache, mapping)?;
-    mapping.gate.shut(task)?;
+    loop {
+        settle_cut(task, cache, mapping)?;
+        mapping.gate.shut(task)?;
+        if !mapping.cut_owed.load(Ordering::Acquire) {
+            break;
+        }
+        // Another truncation has failed while this one waited for the gate.
+        mapping.gate.open();
+    }
     let result = truncate_gated(task, cache, mapping, len.0);
     mapping.gate.open();
     result

@@ -93,7 +93,10 @@ fn planted(wrong: Wrong) -> Setup {
             state: Mutex::default(),
         })
     });
-    Setup { plant: Some(plant) }
+    Setup {
+        plant: Some(plant),
+        ..Setup::default()
+    }
 }
 
 /// The first seed that meets the bug.
