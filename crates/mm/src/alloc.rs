@@ -24,6 +24,12 @@ const WANTED: Pages = Pages(1024);
 /// Rounds without progress, with nothing dirty or under writeback, before a caller is refused.
 const HOPELESS_ROUNDS: u32 = 20;
 
+/// Who takes this many frames at a time takes many.
+const MANY: u32 = 64;
+/// Frames with memory that whoever takes many leaves behind, as long as the limit allows: two of the
+/// largest batches, so that one is there while the next chunk gets its memory.
+const READY: u32 = 512;
+
 /// The frames that hold no page.
 pub(crate) struct Memory {
     lists: Lock<Free>,
@@ -149,8 +155,28 @@ impl<E: Env> Cache<E> {
         if u64::from(memory.free()) < memory.marks.low.0 {
             self.ask_reclaim();
         }
+        if want >= MANY {
+            self.populate_ahead(task);
+        }
         task.did(Work::Alloc, u64::from(taken));
         Ok(taken)
+    }
+
+    /// Leaves frames with memory behind. Giving a chunk its memory takes milliseconds; whoever takes
+    /// many frames at a time spends them, so that one who takes a few finds them there.
+    fn populate_ahead(&self, task: &Task<'_, E>) {
+        let memory = &self.memory;
+        let absent = {
+            let mut free = memory.lists.lock(task);
+            if free.lists.free() >= READY {
+                return;
+            }
+            memory.take_absent(&mut free)
+        };
+        if let Some(first) = absent {
+            // Who needs the memory hears that the system refuses it.
+            let _ = self.populate(task, first);
+        }
     }
 
     /// Takes between one and `want` frames, reclaiming and waiting as it must. The caller holds no
