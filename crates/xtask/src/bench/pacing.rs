@@ -538,6 +538,8 @@ impl TableOfFigures {
 
 /// Three digits that count; nothing for what was not measured.
 fn shown(value: f64) -> String {
+    // A zero has no sign.
+    let value = value + 0.0;
     match value.abs() {
         _ if value.is_nan() => "-".into(),
         size if size >= 100.0 => format!("{value:.0}"),
