@@ -52,7 +52,10 @@ pub(crate) fn run() -> Result<()> {
     let workspace = Workspace::load()?;
     build_program()?;
     for picture in &PICTURES {
-        let out = workspace.target.join("xtask/picture").join(picture.experiment);
+        let out = workspace
+            .target
+            .join("xtask/picture")
+            .join(picture.experiment);
         let mut command = Command::new(workspace.program());
         command
             .args(["run", picture.experiment, "--replicas", "1", "--policy"])

@@ -93,7 +93,27 @@ pub(super) struct Writer {
     /// Longest time without a page, though it wanted to dirty one.
     pub(super) longest_stall: Nanos,
     last_page: Instant,
+    /// Where it writes, in turn: device and pages at a time. Empty: always to `device`.
+    pub(super) route: Vec<(usize, u64)>,
+    leg: usize,
+    gone: u64,
     pub(super) trace: BalanceTrace,
+}
+
+impl Writer {
+    /// Goes on to the next device of its route if it has done its pages here; pages left here.
+    fn turn(&mut self) -> u64 {
+        let Some((_, pages)) = self.route.get(self.leg) else {
+            return u64::MAX;
+        };
+        if self.gone >= *pages {
+            self.gone = 0;
+            self.leg = (self.leg + 1) % self.route.len();
+        }
+        let (device, pages) = self.route[self.leg];
+        self.device = device;
+        pages - self.gone
+    }
 }
 
 pub(super) struct Plant {
@@ -141,6 +161,9 @@ impl Plant {
             unnamed: 0,
             longest_stall: Nanos::ZERO,
             last_page: Instant(0) + starts,
+            route: Vec::new(),
+            leg: 0,
+            gone: 0,
             trace: BalanceTrace::default(),
         });
     }
@@ -215,13 +238,15 @@ impl Plant {
                 return;
             }
             let writer = &mut self.writers[number];
+            let left = writer.turn();
             let index = DeviceIndex(u16::try_from(writer.device).expect("few devices"));
             let budget = self.domain.budget(&writer.state, index, number % 2);
-            let pages = budget.0.min(writer.owed / 1000);
+            let pages = budget.0.min(writer.owed / 1000).min(left);
             if pages == 0 {
                 return;
             }
             writer.owed -= pages * 1000;
+            writer.gone += pages;
             writer.longest_stall = writer
                 .longest_stall
                 .at_least(self.now.since(writer.last_page));

@@ -620,3 +620,78 @@ fn tidegate_a_burst_that_fits_is_not_paced() {
     assert!(writer.dirtied >= 40 * MIB, "{}", writer.dirtied);
     assert!(writer.pauses.is_empty());
 }
+
+#[test]
+fn tidegate_a_thousand_writers_share_a_slow_device() {
+    let mut plant = one_disk(small(Law::TIDEGATE, 1000), 1 << 22, 4 * MIB, 256);
+    for _ in 0..1000 {
+        plant.writer(0, GREEDY, Nanos::ZERO);
+    }
+    plant.run(Nanos::secs(40));
+    let before: Vec<_> = plant.writers.iter().map(|writer| writer.dirtied).collect();
+    plant.run(Nanos::secs(30));
+    // A page a second each: less than any whole rate.
+    let grown: Vec<_> = (plant.writers.iter().zip(before))
+        .map(|(writer, before)| writer.dirtied - before)
+        .collect();
+    let (least, most) = (grown.iter().min(), grown.iter().max());
+    assert!(
+        least >= Some(&28) && most <= Some(&34),
+        "{least:?} {most:?}"
+    );
+    assert_pauses_in_bounds(&plant);
+}
+
+#[test]
+fn tidegate_a_writer_owes_at_each_device_for_what_it_wrote_there() {
+    for (slow, fast) in [(63, 1), (15, 1), (1, 1)] {
+        let disks = vec![
+            (Disk::new(4 * MIB, 256), PLAIN),
+            (Disk::new(256 * MIB, 2048), PLAIN),
+        ];
+        let mut plant = Plant::new(small(Law::TIDEGATE, 1000), 1 << 22, disks);
+        for _ in 0..3 {
+            plant.writer(0, GREEDY, Nanos::ZERO);
+        }
+        plant.writers[2].route = vec![(0, slow), (1, fast)];
+        plant.run(Nanos::secs(10));
+        for writer in &mut plant.writers {
+            writer.dirtied = 0;
+        }
+        plant.run(Nanos::secs(20));
+        let honest = plant.writers[0].dirtied;
+        let there = plant.writers[2].dirtied * slow / (slow + fast);
+        assert_within(there, honest, 5, "pages to the slow device");
+    }
+}
+
+#[test]
+fn tidegate_pages_of_writers_that_alternate_are_seen() {
+    for second in [0, 1] {
+        let mut domain = Domain::new(small(Law::TIDEGATE, 1000), 2);
+        let devices = [0, 1].map(|_| domain.add_device(Instant(0), PLAIN));
+        let now = Instant(1 << 30);
+        let mut writers: Vec<_> = (0..1000).map(|_| (domain.add_writer(), false)).collect();
+        let mut dirty = [0; 2];
+        for step in 0..2000 {
+            let at = if step % 2 == 0 { 0 } else { second };
+            for (writer, held) in writers.iter_mut().filter(|(_, held)| !held) {
+                dirty[at] += 1;
+                let due = domain.on_dirtied(now, writer, devices[at], 0, Pages(1));
+                let Some(due) = due else { continue };
+                let counts = Counts {
+                    dirtyable: Pages(1 << 22),
+                    dirty: Pages(dirty[0] + dirty[1]),
+                    device_dirty: Pages(dirty[at]),
+                    ..Counts::default()
+                };
+                let mut stay = domain.begin(devices[at], due);
+                let (verdict, _) = stay.decide(now, &mut domain, writer, &counts);
+                *held = matches!(verdict, Verdict::Pause { .. });
+            }
+        }
+        // A page each beyond the limit, and what the other device has not been told of yet.
+        assert!(dirty[0] + dirty[1] <= 64 * MIB + 1000 + 64, "{dirty:?}");
+        assert!(writers.iter().all(|(_, held)| *held));
+    }
+}

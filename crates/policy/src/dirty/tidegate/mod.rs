@@ -36,7 +36,7 @@
 //!   2. The level passes the limit by less than one page for each writer of the device.
 //!   3. Time is in nanoseconds: there is no tick, and what was slept too long shortens the next
 //!      pause.
-//!   4. One writer, one debt: who alternates between devices pays at each one's rate.
+//!   4. One writer, one debt: who alternates between devices owes at each one's rate.
 //!
 //! Source: ours. In place of a bucket of tokens the time at which it would be empty (ITU-T I.371,
 //! generic cell rate algorithm). What it takes from Linux 6.12 mm/page-writeback.c (mechanisms 5.5,
@@ -49,7 +49,7 @@ mod roster;
 
 use self::capacity::{Capacity, Completed};
 use self::room::{Field, Marks, ONE, Target};
-use self::roster::Roster;
+use self::roster::{Fair, Roster};
 use super::limits::{Level, Thresholds, bounded, mul_div};
 use super::{
     BalanceTrace, Completion, Counts, DeviceIndex, DeviceTunables, Limits, PauseReason, Tunables,
@@ -115,9 +115,10 @@ impl Writer {
         }
     }
 
-    /// It owes nothing.
+    /// It was free here: nothing is added to what it may owe elsewhere.
     const fn start(&mut self, now: Instant) {
-        self.paid = Instant(now.0.saturating_sub(CREDIT.0));
+        let credited = Instant(now.0.saturating_sub(CREDIT.0));
+        self.paid = self.paid.at_least(credited);
         self.since = now;
     }
 
@@ -133,7 +134,7 @@ impl Writer {
     }
 
     /// Pages until the next balance of one that dirties `fair` pages a second.
-    fn keep_to(&mut self, fair: PagesPerSec) {
+    fn keep_to(&mut self, fair: Fair) {
         let aim = fair.pages_in(AIM).0.clamp(1, BUDGET_MAX);
         if self.budget.0.abs_diff(aim) > AIM_SLACK {
             self.budget = Pages(aim);
@@ -145,7 +146,8 @@ impl Writer {
 #[derive(Debug)]
 pub(super) struct Stay {
     dirtied: Pages,
-    charged: bool,
+    /// What it owes for them, once charged.
+    cost: Option<Nanos>,
     /// It waits for the device to complete something, whatever it owes.
     stalled: bool,
     /// Of those, what it might dirty in the time it took.
@@ -156,7 +158,7 @@ impl Stay {
     pub(super) const fn new(dirtied: Pages) -> Self {
         Self {
             dirtied,
-            charged: false,
+            cost: None,
             stalled: false,
             in_time: Pages::ZERO,
         }
@@ -174,11 +176,13 @@ struct Device {
     /// What is known of the others, and since when.
     around: Around,
     looked: Option<Instant>,
-    /// Pages dirtied that no balance has seen yet, and how many of them there may be.
+    /// Pages dirtied since the counters were last read, and how many of them there may be.
     unseen: Pages,
     unseen_max: Pages,
     /// Pages of writers that went away before a balance.
     leak: Pages,
+    /// The fair rate at the last balance. None: there was none, or it was free.
+    fair: Option<Fair>,
 }
 
 /// The other devices.
@@ -186,6 +190,8 @@ struct Device {
 struct Around {
     unclaimed: Pages,
     rates: PagesPerSec,
+    /// Devices that hold something, this one included.
+    active: u64,
 }
 
 /// The law.
@@ -227,6 +233,7 @@ impl Tidegate {
             unseen: Pages::ZERO,
             unseen_max: BUDGET_FIRST,
             leak: Pages::ZERO,
+            fair: None,
         });
     }
 
@@ -297,6 +304,7 @@ impl Tidegate {
             if own || !other.level.is_zero() {
                 let rate = other.capacity.rate().unwrap_or(UNKNOWN);
                 around.rates = around.rates.saturating_add(rate);
+                around.active += 1;
             }
             if !own {
                 let reserve = Field::reserve(limits, count, &other.tunables);
@@ -324,7 +332,9 @@ impl Tidegate {
             .target
             .follow(now, &field, level.device_dirty, &tunables, hold);
         let left = marks.left(level.device_dirty, level.dirty);
-        state.unseen_max = Pages(left.0 / UNSEEN_SHARE).at_least(Pages(1));
+        state.unseen = Pages::ZERO;
+        let shares = UNSEEN_SHARE * state.around.active.max(1);
+        state.unseen_max = Pages(left.0 / shares).at_least(Pages(1));
         View {
             limits,
             level,
@@ -370,9 +380,11 @@ impl Tidegate {
         if let Some(before) = writer.device.replace(device)
             && before != device
         {
-            // Pages of another device are that one's to see; the debt for them is paid here.
-            let left = self.device_mut(before);
-            left.unseen = left.unseen.saturating_sub(writer.dirtied);
+            // What it dirtied there it owes at that device's rate.
+            let dirtied = core::mem::take(&mut writer.dirtied);
+            if let Some(fair) = self.device(before).fair {
+                writer.owe(now, fair.time_for(dirtied), Nanos::ZERO);
+            }
         }
         let state = self.device_mut(device);
         writer.dirtied = bounded(writer.dirtied + pages);
@@ -381,18 +393,16 @@ impl Tidegate {
         state.leak -= absorbed;
         writer.dirtied += absorbed;
         state.unseen = bounded(state.unseen + pages);
-        if writer.dirtied < writer.budget && state.unseen < state.unseen_max {
+        let seen = writer.dirtied < writer.budget && state.unseen < state.unseen_max;
+        if seen && writer.debt(now) < AIM {
             return None;
         }
-        let due = core::mem::take(&mut writer.dirtied);
-        state.unseen = state.unseen.saturating_sub(due);
-        Some(due)
+        Some(core::mem::take(&mut writer.dirtied))
     }
 
     pub(super) fn remove_writer(&mut self, writer: &Writer) {
         if let Some(device) = writer.device {
             let state = self.device_mut(device);
-            state.unseen = state.unseen.saturating_sub(writer.dirtied);
             state.leak = bounded(state.leak + writer.dirtied);
         }
         for device in Roster::devices(&writer.held) {
@@ -419,6 +429,8 @@ impl Tidegate {
         let mut why = PauseReason::OverShare;
         let pause = if free {
             writer.start(now);
+            state.fair = None;
+            state.leak = Pages::ZERO;
             // As many pages as take the square root of what is left to freerun.
             let left = view.marks.freerun.saturating_sub(level).0;
             let log = left.checked_ilog2().unwrap_or(0) / 2;
@@ -466,16 +478,27 @@ impl Device {
         let (level, dirty) = (view.level.device_dirty, view.level.dirty);
         let Some(rate) = self.capacity.rate_now(now) else {
             // Its first completion is a moment away, or it fails: up to the target that is no matter.
-            return (level > view.marks.target).then_some(UNKNOWN_PAUSE);
+            let full = !view
+                .marks
+                .excess(level, dirty, self.roster.held())
+                .is_zero();
+            return (full || level > view.marks.target).then_some(UNKNOWN_PAUSE);
         };
         let factor = view.marks.factor(level, dirty).max(FACTOR_MIN);
         let fair = self.roster.fair(PagesPerSec(mul_div(rate.0, factor, ONE)));
         trace.dirty_ratelimit = PagesPerSec(rate.0 / self.roster.held());
-        trace.task_ratelimit = fair;
+        trace.task_ratelimit = fair.rate();
         trace.dirtied_pause = writer.budget;
-        if !stay.charged {
-            stay.charged = true;
-            let cost = fair.time_for(stay.dirtied);
+        self.fair = Some(fair);
+        let cost = fair.time_for(stay.dirtied);
+        if let Some(before) = stay.cost {
+            // The device has become much faster: what it owes is worth less time now.
+            if cost < Nanos(before.0 / 2) {
+                writer.paid = Instant(writer.paid.0.saturating_sub(before.0 - cost.0));
+                stay.cost = Some(cost);
+            }
+        } else {
+            stay.cost = Some(cost);
             // The rest is on credit, which does not last.
             stay.in_time = fair.pages_in(now.since(writer.since)).at_most(stay.dirtied);
             trace.period = cost;

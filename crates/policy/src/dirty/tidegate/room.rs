@@ -121,14 +121,14 @@ impl Target {
         hold: Nanos,
     ) -> Marks {
         let wanted = field.target(level, tunables, hold);
-        let sinking = PagesPerSec(field.rate.0 / SHRINK);
         let pages = match self.moved {
             Some(moved) if wanted < self.pages => {
-                let sunk = sinking
-                    .pages_in(now.since(moved))
-                    .at_most(self.pages - wanted);
+                // Divided last: a device of a few pages a second sinks, too.
+                let written = field.rate.pages_in(now.since(moved));
+                let sunk = Pages(written.0 / SHRINK).at_most(self.pages - wanted);
                 // The time for a part of a page is not lost: it counts with the next.
-                self.moved = Some(moved + Nanos(mul_div(sunk.0, SECOND, sinking.0.max(1))));
+                let time = mul_div(sunk.0, SHRINK * SECOND, field.rate.0.max(1));
+                self.moved = Some(moved + Nanos(time));
                 self.pages - sunk
             }
             Some(_) | None => {
@@ -311,6 +311,22 @@ mod tests {
         }
         assert_eq!(at(3000, &crowded), 45 * MIB);
         assert_eq!(at(3001, &alone), 49 * MIB);
+    }
+
+    #[test]
+    fn the_target_of_a_device_of_a_few_pages_a_second_sinks_too() {
+        let mut moving = Target::default();
+        let mut field = field(1, 0, 0, 16, 16);
+        let start = moving.follow(Instant(1), &field, Pages(0), &PLAIN, HOLD);
+        field.rate = PagesPerSec(7);
+        let mut now = Instant(1);
+        for _ in 0..6000 {
+            now = now + Nanos::millis(100);
+            moving.follow(now, &field, Pages(0), &PLAIN, HOLD);
+        }
+        let sunk = start.target - moving.follow(now, &field, Pages(0), &PLAIN, HOLD).target;
+        // An eighth of 7 pages a second for ten minutes.
+        assert_eq!(sunk.0.abs_diff(7 * 600 / 8), 0, "{sunk:?}");
     }
 
     #[test]

@@ -60,6 +60,31 @@ impl Marks {
     }
 }
 
+/// What each of the held may dirty: what is left for all of them, and how many they are. Kept apart, as
+/// a part of a page a second is no small thing where there are a thousand writers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fair {
+    left: PagesPerSec,
+    held: u64,
+}
+
+impl Fair {
+    /// In whole pages a second, at least one: for a trace.
+    pub(super) const fn rate(self) -> PagesPerSec {
+        PagesPerSec(self.left.0 / self.held).at_least(PagesPerSec(1))
+    }
+
+    /// What it takes one writer to be allowed so many pages.
+    pub(super) const fn time_for(self, pages: Pages) -> Nanos {
+        self.left.time_for(Pages(pages.0.saturating_mul(self.held)))
+    }
+
+    /// What one writer is allowed in a time, rounded down.
+    pub(super) const fn pages_in(self, time: Nanos) -> Pages {
+        Pages(self.left.pages_in(time).0 / self.held)
+    }
+}
+
 /// One device's.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Roster {
@@ -83,10 +108,13 @@ impl Roster {
     }
 
     /// What each of the held may dirty where all together dirty `rate`.
-    pub(super) fn fair(&self, rate: PagesPerSec) -> PagesPerSec {
+    pub(super) fn fair(&self, rate: PagesPerSec) -> Fair {
         let passing = mul_div(self.passing.0, SECOND, WINDOW.0);
         let left = rate.0.saturating_sub(passing);
-        PagesPerSec((left.max(rate.0 / HELD_SHARE_MIN) / self.held()).max(1))
+        Fair {
+            left: PagesPerSec(left.max(rate.0 / HELD_SHARE_MIN).max(1)),
+            held: self.held(),
+        }
     }
 
     /// Moves on to the window of `now`.
@@ -184,7 +212,7 @@ mod tests {
         assert_eq!(roster.held(), 2, "b has joined, a is known from before");
         roster.hold(&mut a, DEVICE);
         assert_eq!(roster.held(), 2);
-        assert_eq!(roster.fair(RATE), PagesPerSec(2048));
+        assert_eq!(roster.fair(RATE).rate(), PagesPerSec(2048));
         roster.turn(at(9));
         roster.hold(&mut a, DEVICE);
         assert_eq!(roster.held(), 2, "b may come yet");
@@ -242,12 +270,12 @@ mod tests {
             roster.pass(&free, DEVICE, Pages(50));
         }
         // 50 pages in half a second.
-        assert_eq!(roster.fair(RATE).0.abs_diff(4096 - 100), 2);
+        assert_eq!(roster.fair(RATE).rate().0.abs_diff(4096 - 100), 2);
         // However much passes, the held are not starved.
         for window in 12..20 {
             roster.turn(at(window));
             roster.pass(&free, DEVICE, Pages(1 << 20));
         }
-        assert_eq!(roster.fair(RATE), PagesPerSec(1024));
+        assert_eq!(roster.fair(RATE).rate(), PagesPerSec(1024));
     }
 }
