@@ -634,11 +634,9 @@ fn tidegate_a_thousand_writers_share_a_slow_device() {
     let grown: Vec<_> = (plant.writers.iter().zip(before))
         .map(|(writer, before)| writer.dirtied - before)
         .collect();
-    let (least, most) = (grown.iter().min(), grown.iter().max());
-    assert!(
-        least >= Some(&28) && most <= Some(&34),
-        "{least:?} {most:?}"
-    );
+    let least = grown.iter().min().expect("a thousand writers");
+    let most = grown.iter().max().expect("a thousand writers");
+    assert!(least * 3 >= most * 2, "{least} to {most}");
     assert_pauses_in_bounds(&plant);
 }
 
