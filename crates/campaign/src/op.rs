@@ -76,19 +76,8 @@ impl Op {
 
     /// The file that it is about.
     #[must_use]
-    pub const fn file(&self) -> Option<usize> {
-        match *self {
-            Self::Write { file, .. }
-            | Self::Read { file, .. }
-            | Self::Truncate { file, .. }
-            | Self::Cut { file, .. }
-            | Self::Grow { file, .. }
-            | Self::Sync { file }
-            | Self::SyncRange { file, .. }
-            | Self::Close { file }
-            | Self::Hold { file, .. } => Some(file),
-            Self::SyncAll | Self::Trim | Self::Think { .. } => None,
-        }
+    pub fn file(mut self) -> Option<usize> {
+        self.file_mut().copied()
     }
 
     /// The file that it is about, to be changed.

@@ -2,10 +2,8 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use policy::units::Bytes;
-use sha2::{Digest as _, Sha256};
 use workload::Stop;
 
 use crate::args::{Arguments, Command, RunArguments};
@@ -102,7 +100,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
             Some(Ok(_)) | None => {}
         }
     }
-    let about = about(&scenario, &source, &world);
+    let about = About::of(&scenario, &source, matches!(world, World::Live(_)));
     let ended = Ended {
         outcomes: &outcomes,
         columns: &names,
@@ -377,24 +375,5 @@ fn status(error: &RunError) -> u8 {
     match error {
         RunError::Impossible(_) | RunError::Os(_) => MISTAKE,
         _ => FAILED,
-    }
-}
-
-fn about(scenario: &Scenario, source: &Source, world: &World) -> About {
-    let digest = Sha256::digest(source.text.as_bytes());
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    About {
-        experiment: scenario.name.get_ref().clone(),
-        title: scenario.title.clone(),
-        scenario_id: source.origin.clone(),
-        scenario_text: source.text.clone(),
-        scenario_sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
-        master_seed: scenario.run.seed,
-        started: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        host: host.trim().to_owned(),
-        live: matches!(world, World::Live(_)),
     }
 }

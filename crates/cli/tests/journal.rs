@@ -8,13 +8,13 @@
 //! cargo test -p tidegate-cli --test journal -- --nocapture
 //! ```
 
-use std::path::{Path, PathBuf};
+mod common;
 
 use cli::compare::bands;
 use cli::compare::{Measures, Recording, lab, measure};
-use cli::outcome::Outcome;
-use cli::run::{Order, RunError, Watcher};
 use workload::Stop;
+
+use common::Quiet;
 
 /// The column that is judged.
 const COLUMN: &str = "linux-6.12";
@@ -23,24 +23,9 @@ const FACTOR: f64 = 2.0;
 /// Fewer recordings would show little.
 const RECORDINGS_MIN: usize = 3;
 
-struct Quiet;
-
-impl Watcher for Quiet {
-    fn began(&self, _order: &Order) {}
-    fn ended(&self, _order: &Order, _result: &Result<Outcome, RunError>) {}
-}
-
 fn recordings() -> Vec<Recording> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings");
-    let entries = std::fs::read_dir(&folder).expect("the recordings are checked in");
-    let mut folders: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("a folder can be listed").path())
-        .filter(|path| path.join("scenario.json").is_file())
-        .collect();
-    folders.sort();
-    folders
-        .iter()
-        .map(|path| Recording::load(path).expect("a recording that is checked in loads"))
+    common::recordings()
+        .into_iter()
         .filter(|recording| recording.setting.fs.as_deref() == Some("ext4"))
         .collect()
 }

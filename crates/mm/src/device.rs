@@ -154,10 +154,10 @@ impl<E: Env> DeviceState<E> {
         }
     }
 
-    /// A write of `pages` has left the device's queue. True: it was the last.
-    pub(crate) fn leave_flight(&self, pages: Pages) -> bool {
+    /// A write of `pages` has left the device's queue.
+    pub(crate) fn leave_flight(&self, pages: Pages) {
         sub(&self.in_flight, pages.0);
-        self.requests.fetch_sub(1, Ordering::Relaxed) == 1
+        self.requests.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Has the flusher write `pages` even below the background threshold.

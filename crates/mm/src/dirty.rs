@@ -11,7 +11,7 @@ use std::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use env::{Cause, Context, Env, Event, Task, Wakeup, Work};
-use policy::dirty::{Law, PauseReason, Verdict};
+use policy::dirty::{PauseReason, Verdict};
 use policy::units::{Instant, Pages};
 
 use crate::cache::Cache;
@@ -107,7 +107,8 @@ fn balance_dirty_pages<E: Env>(
                 if start_background {
                     device.kick();
                 }
-                if counts.dirty > counts.device_dirty {
+                let law = cache.options.dirty.law;
+                if law.wakes_other_flushers() && counts.dirty > counts.device_dirty {
                     kick_others(task, cache, device);
                 }
                 device.note_pause(now);
@@ -123,12 +124,8 @@ fn balance_dirty_pages<E: Env>(
     }
 }
 
-/// What other devices hold is a part of the level, and the writers that made it dirty may never have
-/// come to a balance: whoever is held has it written. Linux leaves that to the periodic flush.
+/// Has the flushers of the other devices write what is dirty there.
 fn kick_others<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, own: &DeviceState<E>) {
-    if !matches!(cache.options.dirty.law, Law::Tidegate { .. }) {
-        return;
-    }
     for other in cache.devices.lock(task).iter() {
         let has_dirty = other.dirty.load(Ordering::Relaxed) > 0;
         if other.index != own.index && has_dirty {

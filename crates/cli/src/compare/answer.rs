@@ -9,6 +9,7 @@ use core::fmt::Write as _;
 use super::measure::{Measures, QUANTITIES};
 use super::recording::Recording;
 use super::setting::Setting;
+use super::several::NOTICEABLE;
 use super::show::percent;
 use super::what_if::Change;
 
@@ -138,7 +139,7 @@ pub(super) fn predict(
 /// recorded one is below 5 % of the value.
 fn error_of_difference(recorded: f64, answer: f64, other: f64) -> Option<String> {
     let (predicted, real) = (answer - recorded, other - recorded);
-    if real.abs() <= 0.05 * f64::midpoint(other, recorded) {
+    if real.abs() <= NOTICEABLE * f64::midpoint(other, recorded) {
         return Some("small".into());
     }
     if predicted * real < 0.0 {

@@ -1,9 +1,7 @@
 //! The command: load, run, measure, print, write, judge.
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use sha2::{Digest as _, Sha256};
 use workload::Stop;
 
 use super::answer::{self, Answered};
@@ -385,22 +383,10 @@ fn write(
     seed: u64,
 ) -> Result<(), CompareError> {
     let first = &plans[0];
-    let text = &first.source.text;
-    let digest = Sha256::digest(text.as_bytes());
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let about = About {
-        experiment: first.scenario.name.get_ref().clone(),
         title: "a recording beside the lab".into(),
-        scenario_id: first.source.origin.clone(),
-        scenario_text: text.clone(),
-        scenario_sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
         master_seed: seed,
-        started: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        host: host.trim().to_owned(),
-        live: false,
+        ..About::of(&first.scenario, &first.source, false)
     };
     let mut tables = output::tables(&about, outcomes, &[]);
     tables.extend(own);

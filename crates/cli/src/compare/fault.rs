@@ -4,7 +4,9 @@ use core::fmt;
 use core::ops::Range;
 use std::path::{Path, PathBuf};
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Snippet};
+
+use crate::scenario::renderer;
 
 /// A line of a file, and the part of it that matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,11 +80,7 @@ impl Fault {
     /// The fault as text; `colour` adds terminal colours.
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
-        let renderer = if colour {
-            Renderer::styled()
-        } else {
-            Renderer::plain()
-        };
+        let renderer = renderer(colour);
         let path = self.path.display().to_string();
         let title = Level::ERROR.primary_title(&self.title);
         let group: Group<'_> = match &self.place {

@@ -11,12 +11,9 @@ use crate::output::{Column, Data, TidyTable};
 
 /// Differences below this part of the value are not judged: they are within what one run differs from
 /// another.
-const NOTICEABLE: f64 = 0.05;
+pub(super) const NOTICEABLE: f64 = 0.05;
 /// The size of a difference is right within this (issue 3).
 const SIZE: f64 = 0.3;
-/// Or within this part of the value: two guests of one setting, made with different images, differ by 2 % in
-/// their pauses, so that the difference of two settings is not known better.
-const SCATTER: f64 = 0.03;
 /// Pairs that are printed one by one.
 const PAIRS_MOST: usize = 24;
 
@@ -42,8 +39,6 @@ pub struct Pair<'a> {
     pub recorded: f64,
     /// The lab's.
     pub lab: f64,
-    /// The size of the value itself.
-    pub middle: f64,
     /// Too small to be judged.
     pub small: bool,
 }
@@ -60,11 +55,10 @@ impl Pair<'_> {
         self.lab / self.recorded - 1.0
     }
 
-    /// Whether it goes the same way, and as far within 30 %, or as well as the recordings tell.
+    /// Whether it goes the same way, and as far within 30 %.
     #[must_use]
     pub fn size_is_right(&self) -> bool {
-        let off = (self.lab - self.recorded).abs();
-        self.sign_is_right() && (off <= SIZE * self.recorded.abs() || off <= SCATTER * self.middle)
+        self.sign_is_right() && (self.lab.abs() / self.recorded.abs() - 1.0).abs() <= SIZE
     }
 }
 
@@ -204,7 +198,6 @@ pub fn pairs<'a>(sides: &'a [Beside<'a>]) -> Vec<Pair<'a>> {
                     quantity,
                     recorded,
                     lab: to_value.1 - from_value.1,
-                    middle,
                     small: recorded.abs() <= NOTICEABLE * middle,
                 });
             }

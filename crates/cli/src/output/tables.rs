@@ -1,9 +1,14 @@
 //! Outcomes as the tidy tables of experiments.md D2.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sha2::{Digest as _, Sha256};
+
 use super::columns::{Column, Data, TidyTable};
 use crate::metrics::METRICS;
 use crate::outcome::Outcome;
 use crate::report::Comparison;
+use crate::scenario::{Scenario, Source};
 
 /// What all runs have in common.
 #[derive(Clone, Debug)]
@@ -26,6 +31,29 @@ pub struct About {
     pub host: String,
     /// On files, not in the lab.
     pub live: bool,
+}
+
+impl About {
+    /// Of the runs of a scenario that begin now.
+    #[must_use]
+    pub fn of(scenario: &Scenario, source: &Source, live: bool) -> Self {
+        let digest = Sha256::digest(source.text.as_bytes());
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self {
+            experiment: scenario.name.get_ref().clone(),
+            title: scenario.title.clone(),
+            scenario_id: source.origin.clone(),
+            scenario_text: source.text.clone(),
+            scenario_sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            master_seed: scenario.run.seed,
+            started: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+            host: host.trim().to_owned(),
+            live,
+        }
+    }
 }
 
 /// All tables.

@@ -65,15 +65,20 @@ pub struct Mistakes {
     pub list: Vec<Mistake>,
 }
 
+/// What draws mistakes; `colour` adds terminal colours.
+pub(crate) fn renderer(colour: bool) -> Renderer {
+    if colour {
+        Renderer::styled()
+    } else {
+        Renderer::plain()
+    }
+}
+
 impl Mistakes {
     /// The mistakes as text; `colour` adds terminal colours.
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
-        let renderer = if colour {
-            Renderer::styled()
-        } else {
-            Renderer::plain()
-        };
+        let renderer = renderer(colour);
         let shown: Vec<String> = self
             .list
             .iter()

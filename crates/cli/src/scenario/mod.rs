@@ -20,6 +20,7 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use diagnose::renderer;
 pub use diagnose::{Mistake, Mistakes, Source, choices, nearest};
 pub use journal::{JournalData, JournalEntry, JournalTable};
 pub use overrides::{Override, OverrideError};

@@ -98,6 +98,14 @@ impl Law {
     pub const TIDEGATE: Self = Self::Tidegate {
         hold: Nanos::secs(30),
     };
+
+    /// Whether a writer that is held has the dirty pages of other devices written too: they are a part
+    /// of the level, and those who made them dirty may never come to a balance. Linux leaves them
+    /// to the periodic flush.
+    #[must_use]
+    pub const fn wakes_other_flushers(self) -> bool {
+        matches!(self, Self::Tidegate { .. })
+    }
 }
 
 /// A write that a device completed.

@@ -502,20 +502,30 @@ fn the_writes_of_an_extent_end_together_and_leave_the_queue_one_by_one() {
     assert!(ended[8..].iter().all(|at| *at == moved[9]), "{ended:?}");
 }
 
+/// A write now and then, while the flusher writes 4 MiB at a time.
+fn write_beside_a_flusher(
+    task: &mut Task<'_, LabEnv>,
+    device: DeviceId,
+    until: Instant,
+    every: Nanos,
+) {
+    let flushes = spawn(task.env(), "flusher", move |task| {
+        flusher(task, device, 0, 8, 4, until);
+    });
+    while task.now() < until {
+        prepare(task, device, 1);
+        task.sleep(Cause::Think, every);
+    }
+    flushes.join(task);
+}
+
 #[test]
 fn with_unwritten_extents_a_commit_waits_for_its_own_writes_only() {
     let mut rig = rig(Options::default(), 1);
     let device = rig.device;
     let until = Instant(12 * policy::units::SECOND);
     let ended = rig.lab.run(move |task| {
-        let flushes = spawn(task.env(), "flusher", move |task| {
-            flusher(task, device, 0, 8, 4, until);
-        });
-        while task.now() < until {
-            prepare(task, device, 1);
-            task.sleep(Cause::Think, Nanos::millis(10));
-        }
-        flushes.join(task);
+        write_beside_a_flusher(task, device, until, Nanos::millis(10));
     });
     ended.unwrap();
     let stats = rig.journal.stats();
@@ -559,14 +569,7 @@ fn a_run_can_be_repeated() {
         let device = rig.device;
         let until = Instant(7 * policy::units::SECOND);
         let ended = rig.lab.run(move |task| {
-            let flushes = spawn(task.env(), "flusher", move |task| {
-                flusher(task, device, 0, 8, 4, until);
-            });
-            while task.now() < until {
-                prepare(task, device, 1);
-                task.sleep(Cause::Think, Nanos::millis(3));
-            }
-            flushes.join(task);
+            write_beside_a_flusher(task, device, until, Nanos::millis(3));
         });
         ended.unwrap();
         (rig.lab.trace_hash(), rig.journal.stats())

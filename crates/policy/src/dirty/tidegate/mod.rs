@@ -81,9 +81,9 @@ const LEARN_FROM: Pages = Pages(256);
 const FACTOR_MIN: u64 = ONE * 13 / 16;
 /// Pages a writer dirties before its first balance.
 const BUDGET_FIRST: Pages = Pages(32);
-/// All writers of a device together dirty at most this part of what is left unseen.
+/// The writers of all devices together dirty at most this part of what is left unseen.
 const UNSEEN_SHARE: u64 = 4;
-/// Largest part of a device's rate in a count of pages for one balance: no count grows beyond it.
+/// Pages a writer dirties between two balances, at most: 256 MiB.
 const BUDGET_MAX: u64 = 1 << 16;
 /// How often the other devices are looked at.
 const LOOK: Nanos = Nanos::millis(50);
@@ -263,9 +263,8 @@ impl Tidegate {
     }
 
     pub(super) fn over_background(&self, device: DeviceIndex, counts: &Counts) -> bool {
-        let dirty = bounded(counts.device_dirty);
-        let unknown = self.device(device).capacity.rate().is_none();
-        dirty > self.marks(device, counts).background || (unknown && dirty >= LEARN_FROM)
+        let marks = self.marks(device, counts);
+        self.device(device).is_over_background(&marks, counts)
     }
 
     /// The marks without moving the target.
@@ -405,7 +404,7 @@ impl Tidegate {
             let state = self.device_mut(device);
             state.leak = bounded(state.leak + writer.dirtied);
         }
-        for device in Roster::devices(&writer.held) {
+        for device in writer.held.devices() {
             self.device_mut(device).roster.leave(&writer.held, device);
         }
     }
@@ -419,11 +418,11 @@ impl Tidegate {
         counts: &Counts,
     ) -> (Verdict, BalanceTrace) {
         let view = self.view(device, now, counts);
-        let idle = !counts.flusher_running;
         let (level, dirty) = (view.level.device_dirty, view.level.dirty);
         let free = view.marks.is_free(level, dirty);
-        let start_background = idle && (!free || self.over_background(device, counts));
         let state = self.device_mut(device);
+        let has_work = !free || state.is_over_background(&view.marks, counts);
+        let start_background = has_work && !counts.flusher_running;
         let mut trace = levels(&view, stay);
 
         let mut why = PauseReason::OverShare;
@@ -465,6 +464,13 @@ impl Tidegate {
 }
 
 impl Device {
+    /// Whether its flusher has work: above its mark, or to learn what the device does.
+    fn is_over_background(&self, marks: &Marks, counts: &Counts) -> bool {
+        let dirty = bounded(counts.device_dirty);
+        let unknown = self.capacity.rate().is_none();
+        dirty > marks.background || (unknown && dirty >= LEARN_FROM)
+    }
+
     /// Has the writer owe for what it dirtied, once a stay; answers how long it has to pause.
     fn charge(
         &mut self,
@@ -532,7 +538,7 @@ impl Device {
 fn levels(view: &View, stay: &Stay) -> BalanceTrace {
     BalanceTrace {
         limit: view.limits.dirty,
-        setpoint: Pages(u64::midpoint(view.limits.freerun().0, view.limits.dirty.0)),
+        setpoint: view.limits.setpoint(),
         dirty: view.level.dirty,
         device_setpoint: view.marks.target,
         device_dirty: view.level.device_dirty,

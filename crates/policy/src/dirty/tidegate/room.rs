@@ -61,14 +61,14 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// The whole target: halfway between freerun and the limit.
-    fn whole(&self) -> Pages {
-        Pages(u64::midpoint(self.limits.freerun().0, self.limits.dirty.0))
+    /// The target of all devices together.
+    const fn whole(&self) -> Pages {
+        self.limits.setpoint()
     }
 
     /// What one of `devices` has for itself, whatever the others do.
     pub(super) fn reserve(limits: Limits, devices: u64, tunables: &DeviceTunables) -> Pages {
-        let whole = u64::midpoint(limits.freerun().0, limits.dirty.0);
+        let whole = limits.setpoint().0;
         let asked = mul_div(whole, u64::from(tunables.min_ratio), RATIO_ONE);
         let most = mul_div(whole, u64::from(tunables.max_ratio), RATIO_ONE);
         Pages((whole / RESERVED / devices.max(1)).max(asked).min(most))

@@ -44,6 +44,11 @@ struct Mark {
 }
 
 impl Marks {
+    /// The devices at which the writer may count.
+    pub(super) fn devices(&self) -> impl Iterator<Item = DeviceIndex> {
+        self.0.iter().flatten().map(|mark| mark.device)
+    }
+
     fn of(&self, device: DeviceIndex) -> Option<Mark> {
         let mut marks = self.0.iter().flatten();
         marks.find(|mark| mark.device == device).copied()
@@ -179,11 +184,6 @@ impl Roster {
         } else if mark.last + 1 >= self.window {
             self.held_before = self.held_before.saturating_sub(1);
         }
-    }
-
-    /// The devices at which a writer may count.
-    pub(super) fn devices(marks: &Marks) -> impl Iterator<Item = DeviceIndex> {
-        marks.0.iter().flatten().map(|mark| mark.device)
     }
 }
 
