@@ -1,7 +1,8 @@
 //! What happened, as typed events. The library counts them, the lab records and plots them.
 
 use policy::dirty::{BalanceTrace, DeviceIndex, PauseReason};
-use policy::units::{Bytes, Nanos, Pages, PagesPerSec};
+use policy::reclaim::Reason;
+use policy::units::{Bytes, Nanos, Pages};
 
 use crate::{DeviceId, IoOp};
 
@@ -42,6 +43,18 @@ pub enum Cause {
     DeviceMetadata,
     /// Free memory: nothing could be reclaimed yet.
     Memory,
+    /// Reclaim found too much under writeback (`VMSCAN_THROTTLE_WRITEBACK`).
+    ReclaimWriteback,
+    /// Too many pages are isolated by others who reclaim (`VMSCAN_THROTTLE_ISOLATED`).
+    ReclaimIsolated,
+    /// Reclaim made no progress (`VMSCAN_THROTTLE_NOPROGRESS`).
+    ReclaimNoProgress,
+    /// Reclaim met only pages that cycle faster than they are written (`VMSCAN_THROTTLE_CONGESTED`).
+    ReclaimCongested,
+    /// Before 5.16: `congestion_wait` and `wait_iff_congested`.
+    CongestionWait,
+    /// A page on its way to the swap file or back.
+    SwapIo,
     /// A request slot.
     RequestSlot,
     /// A failed write waits before it is tried again.
@@ -149,13 +162,6 @@ pub enum Event {
         /// Pages freed.
         freed: Pages,
     },
-    /// A device's bandwidth estimate moved (kernel: `bdi_dirty_ratelimit`).
-    Bandwidth {
-        /// Whose.
-        device: DeviceIndex,
-        /// Smoothed write bandwidth.
-        bandwidth: PagesPerSec,
-    },
     /// A file system's journal committed a transaction.
     Committed {
         /// Where.
@@ -169,17 +175,41 @@ pub enum Event {
         /// Pages that files were given in the transaction, and that were written before its record.
         ordered: Pages,
     },
-    /// Levels, sampled.
-    Levels {
-        /// Dirty pages, all devices.
-        dirty: Pages,
-        /// Pages under writeback, all devices.
-        writeback: Pages,
-        /// Free frames.
-        free: Pages,
-        /// Dirty limit.
-        limit: Pages,
-        /// Background limit.
-        background: Pages,
+    /// A reclaimer was throttled, or was to be and was not (kernel tracepoint `mm_vmscan_throttled`;
+    /// for the variants before 5.16 `writeback_congestion_wait`, `writeback_wait_iff_congested`).
+    Throttled {
+        /// By the background reclaimer.
+        background: bool,
+        /// Why.
+        reason: Reason,
+        /// How long at most.
+        timeout: Nanos,
+        /// How long it was, in whole ticks.
+        delayed: Nanos,
+        /// How the sleep ended; `None`: it did not sleep.
+        wakeup: Option<Wakeup>,
+    },
+    /// A task begins to reclaim on its own behalf (`mm_vmscan_direct_reclaim_begin`).
+    DirectReclaim,
+    /// The background reclaimer was woken (`mm_vmscan_kswapd_wake`), or has reached its mark and
+    /// goes to sleep.
+    Background {
+        /// It works now.
+        awake: bool,
+    },
+    /// A page of anonymous memory was touched that was not there.
+    Faulted {
+        /// It had to be read from the swap file.
+        major: bool,
+        /// How long the fault took.
+        took: Nanos,
+    },
+    /// One pass through a job's own measured operation ended: a mapping touched and unmapped, a walk
+    /// over a hog's memory.
+    Sampled {
+        /// How many pages.
+        pages: Pages,
+        /// How long it took.
+        took: Nanos,
     },
 }

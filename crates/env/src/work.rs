@@ -39,11 +39,20 @@ pub enum Work {
     Free,
     /// One sleep and wake-up of a task (two context switches).
     Switch,
+    /// A page of anonymous memory touched that is there (user time).
+    Touch,
+    /// A fault on a page of anonymous memory: entry, tables, accounting; its frame, zeroing and I/O
+    /// apart.
+    Fault,
+    /// A page taken off an active list and put elsewhere (`pgrefill`).
+    Deactivate,
+    /// A page unmapped by reclaim, or given back by its owner.
+    Unmap,
 }
 
 impl Work {
     /// How many kinds there are.
-    pub const COUNT: usize = 17;
+    pub const COUNT: usize = 21;
     /// All kinds, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::User,
@@ -63,6 +72,10 @@ impl Work {
         Self::Scan,
         Self::Free,
         Self::Switch,
+        Self::Touch,
+        Self::Fault,
+        Self::Deactivate,
+        Self::Unmap,
     ];
 
     /// Name in tables.
@@ -86,6 +99,10 @@ impl Work {
             Self::Scan => "scan",
             Self::Free => "free",
             Self::Switch => "switch",
+            Self::Touch => "touch",
+            Self::Fault => "fault",
+            Self::Deactivate => "deactivate",
+            Self::Unmap => "unmap",
         }
     }
 }

@@ -61,13 +61,16 @@ pub struct Owner {
 /// The low half of the state word: flags and pins (a `u32` bit set; combine with `|`).
 ///
 /// ```text
-///   63                              32 31  28 27            16 15              0
+///   63                              32 31  31 30            16 15              0
 ///  +----------------------------------+------+----------------+-----------------+
 ///  |            generation            |  0   |     flags      |      pins       |
 ///  +----------------------------------+------+----------------+-----------------+
-///                                             27 RECLAIM        0 ..= PINS_MAX
-///   generation: how often claimed,            26 FREE
-///   wraps; not part of `Flags`                25 FAILED
+///                                             30 WORKINGSET     0 ..= PINS_MAX
+///   generation: how often claimed,            29 YOUNG
+///   wraps; not part of `Flags`                28 ANON
+///                                             27 RECLAIM
+///                                             26 FREE
+///                                             25 FAILED
 ///                                             24 MARK
 ///                                             23 ORPHAN
 ///                                             22 CACHED
@@ -158,6 +161,12 @@ impl Flags {
     pub const FREE: Self = Self(1 << 26);
     /// Rotate to the inactive tail when the write ends.
     pub const RECLAIM: Self = Self(1 << 27);
+    /// A page of anonymous memory: kept by a region and a swap file, not by a file.
+    pub const ANON: Self = Self(1 << 28);
+    /// Touched through its region since the last look: what a page table's accessed bit is.
+    pub const YOUNG: Self = Self(1 << 29);
+    /// Was on the active list before; its refault says that the working set does not fit.
+    pub const WORKINGSET: Self = Self(1 << 30);
     /// No flag.
     pub const NONE: Self = Self(0);
 
@@ -171,7 +180,10 @@ impl Flags {
             | Self::ACTIVE.0
             | Self::MARK.0
             | Self::FAILED.0
-            | Self::RECLAIM.0,
+            | Self::RECLAIM.0
+            | Self::ANON.0
+            | Self::YOUNG.0
+            | Self::WORKINGSET.0,
     );
 
     /// Whether all of `other` are set.

@@ -33,12 +33,18 @@ pub enum EventKind {
     Completed,
     /// `Event::Reclaimed`.
     Reclaimed,
-    /// `Event::Bandwidth`.
-    Bandwidth,
-    /// `Event::Levels`.
-    Levels,
     /// `Event::Committed`.
     Committed,
+    /// `Event::Throttled`.
+    Throttled,
+    /// `Event::DirectReclaim`.
+    DirectReclaim,
+    /// `Event::Background`.
+    Background,
+    /// `Event::Faulted`.
+    Faulted,
+    /// `Event::Sampled`.
+    Sampled,
     /// One that this crate does not know.
     Other,
 }
@@ -57,9 +63,12 @@ impl EventKind {
             Event::Submitted { .. } => Self::Submitted,
             Event::Completed { .. } => Self::Completed,
             Event::Reclaimed { .. } => Self::Reclaimed,
-            Event::Bandwidth { .. } => Self::Bandwidth,
-            Event::Levels { .. } => Self::Levels,
             Event::Committed { .. } => Self::Committed,
+            Event::Throttled { .. } => Self::Throttled,
+            Event::DirectReclaim => Self::DirectReclaim,
+            Event::Background { .. } => Self::Background,
+            Event::Faulted { .. } => Self::Faulted,
+            Event::Sampled { .. } => Self::Sampled,
             _ => Self::Other,
         }
     }
@@ -67,13 +76,13 @@ impl EventKind {
 
 /// Which kinds of events to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Record(u16);
+pub struct Record(u32);
 
 impl Record {
     /// None.
     pub const NONE: Self = Self(0);
     /// All of them.
-    pub const ALL: Self = Self(u16::MAX);
+    pub const ALL: Self = Self(u32::MAX);
 
     /// These and `kind`.
     #[must_use]
@@ -311,26 +320,21 @@ pub(crate) fn hash_event(into: &TraceHash, at: Instant, task: TaskId, event: &Ev
         } => {
             into.add([at.0, head, u64::from(*background), scanned.0, freed.0]);
         }
-        Event::Bandwidth { device, bandwidth } => {
-            into.add([at.0, head, u64::from(device.0), bandwidth.0]);
-        }
-        Event::Levels {
-            dirty,
-            writeback,
-            free,
-            limit,
+        Event::Throttled {
             background,
+            reason,
+            timeout,
+            delayed,
+            wakeup,
         } => {
-            into.add([
-                at.0,
-                head,
-                dirty.0,
-                writeback.0,
-                free.0,
-                limit.0,
-                background.0,
-            ]);
+            let wakeup = wakeup.map_or(0, |wakeup| 1 + wakeup_code(wakeup));
+            let what = u64::from(*background) << 8 | *reason as u64;
+            into.add([at.0, head, what, timeout.0, delayed.0, wakeup]);
         }
+        Event::DirectReclaim => into.add([at.0, head]),
+        Event::Background { awake } => into.add([at.0, head, u64::from(*awake)]),
+        Event::Faulted { major, took } => into.add([at.0, head, u64::from(*major), took.0]),
+        Event::Sampled { pages, took } => into.add([at.0, head, pages.0, took.0]),
         // Slow, and right for whatever is added.
         other => into.add([at.0, head, hash::name(&format!("{other:?}"))]),
     }
@@ -384,8 +388,10 @@ mod tests {
 
     #[test]
     fn kinds_are_chosen_one_by_one() {
-        let record = Record::NONE.with(EventKind::Wrote).with(EventKind::Levels);
-        assert!(record.has(EventKind::Wrote) && record.has(EventKind::Levels));
+        let record = Record::NONE
+            .with(EventKind::Wrote)
+            .with(EventKind::Throttled);
+        assert!(record.has(EventKind::Wrote) && record.has(EventKind::Throttled));
         assert!(!record.has(EventKind::Waited));
         assert!(!record.without(EventKind::Wrote).has(EventKind::Wrote));
         assert!(Record::ALL.has(EventKind::Other));

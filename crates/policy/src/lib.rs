@@ -9,6 +9,7 @@
 
 pub mod dirty;
 pub mod readahead;
+pub mod reclaim;
 pub mod scan;
 pub mod units;
 pub mod watermark;

@@ -1,0 +1,126 @@
+//! Reclaim: what to scan, what to do with each page, when to stop, when to sleep and whom to wake.
+//!
+//! Everything here decides from a snapshot; `mm` isolates, waits, writes and frees.
+//!
+//! Source: mechanisms 1.2, 1.3, 2, 3, 4, 9; paper p0.
+
+use crate::units::Nanos;
+
+/// The variant of throttling in reclaim (mechanisms 4). The scan, the tables and the loops around it are
+/// those of Linux 5.15 in all of them; what a variant changes besides is said at its own module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReclaimLaw {
+    /// 5.15: `congestion_wait`, `wait_iff_congested` (mechanisms 4.1).
+    CongestionWait,
+    /// 5.15 and p0's own diff alone: WRITEBACK only, every sleep counted (mechanisms 4.3, last paragraph).
+    WritebackOnly,
+    /// 5.16-rc1, the paper's series: WRITEBACK 100 ms, ISOLATED 20 ms, NOPROGRESS 500 ms.
+    Reasons,
+    /// 5.16 to 6.12: NOPROGRESS and CONGESTED last a tick, and are skipped near out-of-memory.
+    Mild,
+    /// Ours: waiters ranked by net growth, as many woken as the event can serve, every wait bounded.
+    Tidegate,
+}
+
+/// Why a reclaimer is throttled. Names are the kernel's (`enum vmscan_throttle_state`), and those of the two
+/// functions that came before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Reason {
+    /// Too much under writeback.
+    Writeback,
+    /// Too many pages isolated.
+    Isolated,
+    /// No progress.
+    NoProgress,
+    /// All dirty pages met are congested.
+    Congested,
+    /// `congestion_wait`.
+    CongestionWait,
+    /// `wait_iff_congested`.
+    WaitIffCongested,
+    /// Ours: memory is handed out in turn.
+    Turn,
+}
+
+impl Reason {
+    /// How many there are.
+    pub const COUNT: usize = 7;
+    /// All of them, in order.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Writeback,
+        Self::Isolated,
+        Self::NoProgress,
+        Self::Congested,
+        Self::CongestionWait,
+        Self::WaitIffCongested,
+        Self::Turn,
+    ];
+
+    /// The name in traces.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Writeback => "VMSCAN_THROTTLE_WRITEBACK",
+            Self::Isolated => "VMSCAN_THROTTLE_ISOLATED",
+            Self::NoProgress => "VMSCAN_THROTTLE_NOPROGRESS",
+            Self::Congested => "VMSCAN_THROTTLE_CONGESTED",
+            Self::CongestionWait => "congestion_wait",
+            Self::WaitIffCongested => "wait_iff_congested",
+            Self::Turn => "TURN",
+        }
+    }
+}
+
+/// A set of reasons.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reasons(u8);
+
+impl Reasons {
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// These and `reason`.
+    #[must_use]
+    pub const fn with(self, reason: Reason) -> Self {
+        Self(self.0 | 1 << reason as u8)
+    }
+
+    /// Whether `reason` is one of them.
+    #[must_use]
+    pub const fn has(self, reason: Reason) -> bool {
+        self.0 & 1 << reason as u8 != 0
+    }
+}
+
+/// How reclaim works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunables {
+    /// The variant of throttling.
+    pub law: ReclaimLaw,
+    /// Ticks per second: sleeps are whole ticks.
+    pub hz: u32,
+    /// `vm.swappiness`, 0 to 200: 100 takes a page of a file and an anonymous one for equally dear.
+    pub swappiness: u8,
+    /// Reasons that never throttle (an ablation).
+    pub off: Reasons,
+    /// Whether events wake sleepers; without, only timeouts do (an ablation).
+    pub wakes: bool,
+    /// Timeout of WRITEBACK and of the two functions before it instead of 100 ms (an ablation).
+    pub writeback_timeout: Option<Nanos>,
+}
+
+impl Tunables {
+    /// The defaults of a variant.
+    #[must_use]
+    pub const fn of(law: ReclaimLaw, hz: u32) -> Self {
+        Self {
+            law,
+            hz,
+            swappiness: 60,
+            off: Reasons::NONE,
+            wakes: true,
+            writeback_timeout: None,
+        }
+    }
+}
