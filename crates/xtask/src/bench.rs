@@ -8,9 +8,10 @@
 //! | `slow` | pauses, longest write, light writer, read miss, on a device of 16 MB/s | 200, 200, 20, 50 ms; lab = live |
 //! | `pacing` | writers on a slow device | Linux, Linux with a strict device limit |
 //! | `agree` | experiments in the lab | the same live: medians 10 %, p99 20 % |
+//! | `stutterp` | latency of memory under pressure | the kernel's memory under the same limit |
 //!
-//! The last two are run only when they are named: they take ten minutes each, and `pacing` needs root and sets the
-//! dirty limits of the whole machine while it runs.
+//! The last three are run only when they are named: they take minutes, and `pacing` and `stutterp` need root and set
+//! dirty limits (and swap) of the whole machine while they run.
 //!
 //! Figures are printed, never judged here: a timed test fails on a busy machine. Nothing is kept.
 
@@ -19,6 +20,7 @@ mod chain;
 mod column;
 mod pacing;
 mod plan;
+mod stutterp;
 mod undo;
 mod watch;
 
@@ -68,10 +70,11 @@ const SLOW: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-const STEPS: [&str; 6] = ["hit", "lab", "fio", "slow", PACING, AGREE];
+const STEPS: [&str; 7] = ["hit", "lab", "fio", "slow", PACING, AGREE, STUTTERP];
 /// Only when they are named.
 const PACING: &str = "pacing";
 const AGREE: &str = "agree";
+const STUTTERP: &str = "stutterp";
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut pairs = PAIRS;
@@ -85,6 +88,8 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
         match word.as_str() {
             // What `undo` starts, not for people.
             "guard" => return undo::guard(),
+            // What `stutterp` starts.
+            "stutterp-worker" => return stutterp::worker::run(arguments),
             "--pairs" => pairs = arguments.number_of("--pairs")?,
             "--dir" => folder = Some(arguments.value_of("--dir")?.into()),
             word if STEPS.contains(&word) => wanted.push(word.to_owned()),
@@ -111,6 +116,9 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
         } else if wanted.is_empty() {
             steps.run(name, || match name {
                 PACING => End::Skipped("it sets the machine's dirty limits; name it".into()),
+                STUTTERP => {
+                    End::Skipped("it sets the machine's dirty limits and swap; name it".into())
+                }
                 AGREE => End::Skipped("it takes long; name it".into()),
                 _ => step(name, &folder, pairs, &options),
             });
@@ -121,12 +129,12 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
 
 fn step(name: &str, folder: &Path, pairs: usize, options: &pacing::Options) -> End {
     match name {
-        PACING | AGREE => {
+        PACING | AGREE | STUTTERP => {
             let files = folder.join(format!("tidegate-{name}-{}", std::process::id()));
-            let end = if name == PACING {
-                pacing::run(options, &files)
-            } else {
-                agree::run(&options.experiments, options.out.as_deref(), &files)
+            let end = match name {
+                PACING => pacing::run(options, &files),
+                AGREE => agree::run(&options.experiments, options.out.as_deref(), &files),
+                _ => stutterp::run(stutterp::Options::default(), &files),
             };
             let _ = std::fs::remove_dir_all(&files);
             end

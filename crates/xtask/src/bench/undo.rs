@@ -48,6 +48,8 @@ pub(crate) enum Deed {
     MadeFile(PathBuf),
     /// A folder was made.
     MadeFolder(PathBuf),
+    /// The kernel swaps to this file.
+    SwappedOn(PathBuf),
 }
 
 impl Deed {
@@ -61,6 +63,7 @@ impl Deed {
             Self::Started(process, at) => format!("started\t{process}\t{at}"),
             Self::MadeFile(file) => format!("made-file\t{}", path(file)),
             Self::MadeFolder(folder) => format!("made-folder\t{}", path(folder)),
+            Self::SwappedOn(file) => format!("swapped-on\t{}", path(file)),
         }
     }
 
@@ -76,6 +79,7 @@ impl Deed {
             "started" => Self::Started(first.parse().ok()?, words.next()?.parse().ok()?),
             "made-file" => Self::MadeFile(path()),
             "made-folder" => Self::MadeFolder(path()),
+            "swapped-on" => Self::SwappedOn(path()),
             _ => return None,
         })
     }
@@ -93,11 +97,21 @@ impl Deed {
             }
             Self::MadeFile(file) => remove(fs::remove_file(file)),
             Self::MadeFolder(folder) => remove(fs::remove_dir(folder)),
+            Self::SwappedOn(file) => swap_off(file),
         };
         if let Some(problem) = failed {
             eprintln!("xtask: could not undo '{}': {problem}", self.line());
         }
     }
+}
+
+fn swap_off(file: &Path) -> Option<String> {
+    let place = file.display().to_string();
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let is_on = swaps
+        .lines()
+        .any(|line| line.split_whitespace().next() == Some(&place));
+    (is_on && !quiet(Command::new("swapoff").arg(file))).then(|| "swapoff refuses".into())
 }
 
 fn remove(result: std::io::Result<()>) -> Option<String> {
@@ -221,6 +235,11 @@ impl Process {
             drop(child);
             std::thread::sleep(PATIENCE / 10);
         }
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> u32 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).id()
     }
 
     /// Takes what it writes to its standard output.
@@ -424,6 +443,7 @@ mod tests {
             Deed::Started(1, 2),
             Deed::MadeFile("/run/x".into()),
             Deed::MadeFolder("/run/y".into()),
+            Deed::SwappedOn("/var/swap".into()),
         ];
         for deed in deeds {
             assert_eq!(Deed::parse(&deed.line()), Some(deed));

@@ -1,0 +1,210 @@
+//! `cargo xtask bench stutterp`: the latency worker of p0's stutterp beside writers and hogs, in the kernel's memory and in
+//! ours, under one limit, on this machine's disk.
+//!
+//! | column | memory | bound by |
+//! |---|---|---|
+//! | `kernel` | page cache, anonymous memory, a swap file | a cgroup (v1) of that limit around all its processes; `vm.dirty_bytes` 20 % of it, half of that in the background |
+//! | `Tidegate` | `tidegate run stutterp --live` | its own limit; 20 % and 10 % |
+//!
+//! What is the same: the number of workers, their files and shares of memory, 1 MiB random writes, a word written into
+//! every page, 5 ms between two mappings, the disk, the time. What is not: a cgroup of version 1 knows nothing of
+//! dirty limits (the machine's are set instead, and the kernel counts them over all memory), its writers reclaim from
+//! inside the group, and its processes' own text and tables are in the limit too. The hogs of the kernel are processes, ours threads.
+//!
+//! Figures are printed, not judged: the machine is noisy. Nothing is durable: no one syncs.
+
+mod kernel;
+pub(crate) mod worker;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::plan::percentile;
+use super::undo::Undo;
+use crate::csv::{self, Table};
+use crate::steps::End;
+use crate::test::build_program;
+use crate::workspace::{Workspace, root};
+use crate::{Result, steps};
+
+/// Worker counts of the table; p0's first and third.
+const WORKERS: [u32; 2] = [4, 12];
+/// Measured seconds of a run.
+pub(crate) const SECONDS: u64 = 60;
+/// Seconds that writers have alone before.
+const WARM_UP: u64 = 10;
+/// The limit, MiB.
+pub(crate) const MEMORY_MIB: u64 = 1024;
+/// Memory of p0's machine as the scenario assumes it, MiB: shares of it are taken of the limit.
+const FULL_MIB: u64 = 8192;
+/// Pages of the latency worker's mapping on that machine.
+const MAPPING_PAGES: u64 = 32_768;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    pub(crate) seconds: u64,
+    pub(crate) memory_mib: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            seconds: SECONDS,
+            memory_mib: MEMORY_MIB,
+        }
+    }
+}
+
+/// One run's shape, the same for both columns (experiments.md A1, B1).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) workers: u32,
+    pub(crate) seconds: u64,
+    pub(crate) warm_up: u64,
+    pub(crate) memory: u64,
+}
+
+impl Shape {
+    pub(crate) fn writers(&self) -> u32 {
+        (self.workers - 1) / 2
+    }
+
+    pub(crate) fn hogs(&self) -> u32 {
+        self.workers - 1 - self.writers()
+    }
+
+    /// Bytes of one file; each writer has as many files as there are writers.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.memory * 24 / 100 / u64::from(self.writers())
+    }
+
+    /// Bytes of one hog.
+    pub(crate) fn hog_bytes(&self) -> u64 {
+        self.memory * 96 / 100 / u64::from(self.hogs())
+    }
+
+    /// Pages of the latency worker's mapping.
+    pub(crate) fn mapping_pages(&self) -> u64 {
+        MAPPING_PAGES * (self.memory >> 20) / FULL_MIB
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Measured {
+    /// Samples of the latency worker, ms.
+    pub(crate) samples_ms: Vec<f64>,
+    /// Pages touched by all hogs.
+    pub(crate) touched: f64,
+    /// MiB written by all writers.
+    pub(crate) written_mib: f64,
+    /// System CPU seconds.
+    pub(crate) system_s: f64,
+}
+
+pub(crate) fn run(options: Options, folder: &Path) -> End {
+    match compare(options, folder) {
+        Ok(None) => End::Passed,
+        Ok(Some(missing)) => End::Skipped(missing),
+        Err(problem) => End::Failed(problem),
+    }
+}
+
+fn compare(options: Options, folder: &Path) -> Result<Option<String>> {
+    build_program()?;
+    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let missing = kernel::missing();
+    if let Some(missing) = &missing {
+        println!("SKIPPED: column kernel: {missing}");
+    }
+    println!(
+        "{:>3} {:<9} {:>8} {:>8} {:>8} {:>8} {:>9} {:>11} {:>9} {:>8}",
+        "N", "column", "samples", "p50", "p90", "p99.9", "max ms", "hog pages/s", "MiB/s", "sys s"
+    );
+    for workers in WORKERS {
+        let shape = Shape {
+            workers,
+            seconds: options.seconds,
+            warm_up: WARM_UP,
+            memory: options.memory_mib << 20,
+        };
+        if missing.is_none() {
+            let undo = Undo::begin()?;
+            line(&shape, "kernel", kernel::run(&undo, &shape, folder)?);
+        }
+        line(&shape, "Tidegate", ours(&shape, folder)?);
+    }
+    Ok(missing.map(|missing| format!("the kernel's column: {missing}")))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds are few")]
+fn line(shape: &Shape, column: &str, mut measured: Measured) {
+    let samples = &mut measured.samples_ms;
+    samples.sort_by(f64::total_cmp);
+    let at = |percent| percentile(samples, percent).unwrap_or(f64::NAN);
+    // One in a thousand: the sample that 99.9 % do not exceed.
+    let rank = (samples.len() * 999).div_ceil(1000);
+    let rare = rank.checked_sub(1).map_or(f64::NAN, |rank| samples[rank]);
+    let seconds = shape.seconds as f64;
+    println!(
+        "{:>3} {column:<9} {:>8} {:>8.2} {:>8.2} {:>8.2} {:>9.2} {:>11.0} {:>9.1} {:>8.2}",
+        shape.workers,
+        samples.len(),
+        at(50),
+        at(90),
+        rare,
+        samples.last().copied().unwrap_or(f64::NAN),
+        measured.touched / seconds,
+        measured.written_mib / (seconds + shape.warm_up as f64),
+        measured.system_s,
+    );
+}
+
+/// Our column: the built-in experiment, on files.
+fn ours(shape: &Shape, folder: &Path) -> Result<Measured> {
+    let workspace = Workspace::load()?;
+    let out = workspace.target.join("xtask/stutterp");
+    let _ = std::fs::remove_dir_all(&out);
+    let files = folder.join("ours");
+    std::fs::create_dir_all(&files).map_err(|error| format!("{}: {error}", files.display()))?;
+    let mut command = Command::new(workspace.program());
+    command
+        .args(["run", "stutterp", "--policy", "tidegate", "--replicas", "1"])
+        .args(["--row", &shape.workers.to_string()])
+        .args(["--memory", &format!("{}MiB", shape.memory >> 20)])
+        .args(["--set", &format!("run.warmup_s={}", shape.warm_up)])
+        .args(["--set", &format!("run.measured_s={}", shape.seconds)])
+        .arg("--out")
+        .arg(&out)
+        .arg("--live")
+        .arg(&files)
+        .current_dir(root());
+    let limit = Duration::from_secs((shape.seconds + shape.warm_up) * 3 + 60);
+    steps::run(&mut command, limit)?;
+    let _ = std::fs::remove_dir_all(&files);
+    read_results(&out)
+}
+
+/// What a run has left behind.
+fn read_results(out: &Path) -> Result<Measured> {
+    let table = |name: &str| -> Result<Table> {
+        let found: Option<PathBuf> = csv::find(out, name).pop();
+        Table::read(&found.ok_or_else(|| format!("no {name} in {}", out.display()))?)
+    };
+    let mut measured = Measured::default();
+    for row in table("samples.csv")?.select(&["metric", "value"])? {
+        let Ok(value) = row[1].parse::<f64>() else {
+            continue;
+        };
+        match row[0] {
+            "latency_ms" => measured.samples_ms.push(value),
+            "hog_pages" => measured.touched += value,
+            "written_mib" => measured.written_mib += value,
+            "system" => measured.system_s += value,
+            _ => {}
+        }
+    }
+    Ok(measured)
+}
