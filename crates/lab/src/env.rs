@@ -38,7 +38,7 @@ use crate::coroutine::{Resume, Suspender};
 use crate::cost::CostTable;
 use crate::cpu::{Scheduler, Spent};
 use crate::hash::{self, TraceHash};
-use crate::record::{EventKind, Record, Recorded, hash_event, op_code};
+use crate::record::{EventKind, Record, Recorded, Watch, hash_event, op_code};
 
 /// Words that begin an entry of the trace hash, apart from steps and events.
 const HASH_SUBMIT: u64 = 0x5355_424d;
@@ -56,6 +56,8 @@ pub(crate) struct Core {
     seed: u64,
     record: Record,
     recorded: Confined<Vec<Recorded>>,
+    /// Told of every event, whether it is kept or not.
+    pub(crate) watch: Confined<Option<Watch>>,
     /// Units reported, by kind of work.
     units: [AtomicU64; Work::COUNT],
     /// CPU time of interrupts, in nanoseconds.
@@ -256,6 +258,7 @@ impl LabEnv {
             seed: options.seed,
             record: options.record,
             recorded: Confined::new(Vec::new()),
+            watch: Confined::new(None),
             units: [const { AtomicU64::new(0) }; Work::COUNT],
             interrupt_time: AtomicU64::new(0),
             interrupt_rest: AtomicU64::new(0),
@@ -467,6 +470,9 @@ impl Env for LabEnv {
                 event: event.clone(),
             };
             core.recorded.borrow().push(recorded);
+        }
+        if let Some(watch) = core.watch.borrow().as_mut() {
+            watch.event(at, task, event);
         }
     }
 

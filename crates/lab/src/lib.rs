@@ -61,7 +61,7 @@ pub mod record;
 pub use crate::env::{LabEnv, Local};
 pub use content::{SECTOR_SIZE, SECTORS_PER_FRAME, Sector, Stamps};
 pub use cost::CostTable;
-pub use record::{Blocked, EventKind, LabError, Record, Recorded, TaskReport};
+pub use record::{Blocked, EventKind, LabError, Record, Recorded, TaskReport, Watch, Watcher};
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -181,6 +181,11 @@ impl Lab {
     /// Runs are given up at `limit`.
     pub fn set_time_limit(&mut self, limit: Instant) {
         self.time_limit = limit;
+    }
+
+    /// Tells `watch` of every event from now on; nothing else changes, the trace hash included.
+    pub fn set_watch(&mut self, watch: Watch) {
+        *self.env.core.watch.borrow() = Some(watch);
     }
 
     /// Runs are given up after `steps` steps at one moment (first: 200 million, ten seconds of our
@@ -323,6 +328,9 @@ impl Lab {
             .take()
             .expect("it was there a moment ago");
         self.stacks.give_back(coroutine.into_stack());
+        if let Some(watch) = self.env.core.watch.borrow().as_mut() {
+            watch.ended(self.now(), task);
+        }
         if let Err(payload) = ended {
             let name = format!("task '{}'", self.env.core.scheduler().name(task));
             return Some(self.panicked(&name, payload));

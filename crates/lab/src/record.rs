@@ -114,6 +114,19 @@ pub struct Recorded {
     pub event: Event,
 }
 
+/// Somebody who is told of every event as it happens and keeps what he wants of it: for runs with
+/// more events than memory. He sees a task's events in order, and those of different tasks nearly so:
+/// each stands at its task's clock.
+pub trait Watcher: Send {
+    /// Something happened.
+    fn event(&mut self, at: Instant, task: TaskId, event: &Event);
+    /// A task's body returned.
+    fn ended(&mut self, at: Instant, task: TaskId);
+}
+
+/// A watcher as a lab holds it.
+pub type Watch = Box<dyn Watcher>;
+
 /// Account of one task. `user + system + asleep + unnamed + ready + stolen` is the time from
 /// `started` to `ended` (or to now), to the nanosecond.
 #[derive(Clone, Debug)]
