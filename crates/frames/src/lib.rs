@@ -33,7 +33,7 @@ pub use counters::Counter;
 pub use free::FreeLists;
 pub use index::{IndexWriter, NoNodes, NodePool, PageIndex, Shadow, Slot, Tag, WriteToken};
 pub use list::Lists;
-pub use table::{Busy, Flags, FrameTable, Owner, PINS_MAX, Pin, Refusal};
+pub use table::{Busy, Flags, FrameTable, Generation, Owner, PINS_MAX, Pin, Refusal};
 
 /// Number of a frame of the arena: its place times 4 KiB is its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

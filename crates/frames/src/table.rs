@@ -104,6 +104,10 @@ pub struct Busy {
     pub(crate) frame: FrameId,
 }
 
+/// One life of a frame, from a claim to the next; wraps after 2^32 of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Generation(u32);
+
 /// Why a pin or the busy bit was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -446,6 +450,71 @@ impl FrameTable {
             }
             if entry.try_step(word, word | u64::from(Flags::BUSY.0), Ordering::Acquire) {
                 return Ok(Busy { frame });
+            }
+        }
+    }
+
+    /// State word now and the generation it is of: enough to know later whether the frame still holds
+    /// the page that it holds now. Says something about a page only while the frame is cached.
+    #[inline]
+    #[must_use]
+    pub fn look(&self, frame: FrameId) -> (Flags, Generation) {
+        let word = self.frame(frame).word.load(Ordering::Acquire);
+        (flags_of(word), Generation(high_half(word)))
+    }
+
+    /// Takes the busy bit of the page that the frame held in `generation`, if it is unpinned and has
+    /// none of the flags `unless`.
+    ///
+    /// # Errors
+    /// `Gone` (another generation, or not cached any more), `Busy`, `Pinned`, `NotClean` (one of `unless`).
+    pub fn try_busy_of(
+        &self,
+        frame: FrameId,
+        generation: Generation,
+        unless: Flags,
+    ) -> Result<Busy, Refusal> {
+        let entry = self.frame(frame);
+        loop {
+            let word = entry.word.load(Ordering::Acquire);
+            let flags = flags_of(word);
+            if high_half(word) != generation.0 || !flags.has(Flags::CACHED) {
+                return Err(Refusal::Gone);
+            }
+            busy_refusal(flags)?;
+            if flags.any(unless) {
+                return Err(Refusal::NotClean);
+            }
+            // Acquire: as in `try_busy`. The generation is part of the word, so it still stands.
+            if entry.try_step(word, word | u64::from(Flags::BUSY.0), Ordering::Acquire) {
+                return Ok(Busy { frame });
+            }
+        }
+    }
+
+    /// Sets and clears flags of the page that the frame held in `generation`; answers the flags before,
+    /// `None` if it holds it no more.
+    ///
+    /// # Panics
+    /// For a flag that is not the caller's.
+    pub fn update_of(
+        &self,
+        frame: FrameId,
+        generation: Generation,
+        set: Flags,
+        clear: Flags,
+    ) -> Option<Flags> {
+        assert_changeable(set, clear);
+        let entry = self.frame(frame);
+        loop {
+            let word = entry.word.load(Ordering::Acquire);
+            let flags = flags_of(word);
+            if high_half(word) != generation.0 || !flags.has(Flags::CACHED) {
+                return None;
+            }
+            let after = flags.changed(set, clear);
+            if after == flags || entry.try_step(word, with_flags(word, after), Ordering::AcqRel) {
+                return Some(flags);
             }
         }
     }

@@ -98,6 +98,31 @@ fn reclaim_gets_only_clean_pages() {
 }
 
 #[test]
+fn a_page_is_known_again_by_its_generation() {
+    let (table, frame) = page(Flags::UPTODATE | Flags::DIRTY);
+    let (flags, life) = table.look(frame);
+    assert!(flags.has(Flags::DIRTY | Flags::CACHED));
+    let refused = table.try_busy_of(frame, life, Flags::DIRTY).unwrap_err();
+    assert_eq!(refused, Refusal::NotClean);
+    let before = table.update_of(frame, life, Flags::ACTIVE, Flags::DIRTY);
+    assert!(before.unwrap().has(Flags::DIRTY));
+    let busy = table.try_busy_of(frame, life, Flags::DIRTY).unwrap();
+    let refused = table.try_busy_of(frame, life, Flags::NONE).unwrap_err();
+    assert_eq!(refused, Refusal::Busy);
+    table.disown(busy);
+    let gone = table.try_busy_of(frame, life, Flags::NONE).unwrap_err();
+    assert_eq!(gone, Refusal::Gone, "free");
+    cached(&table, frame, PAGE, Flags::UPTODATE);
+    let gone = table.try_busy_of(frame, life, Flags::NONE).unwrap_err();
+    assert_eq!(gone, Refusal::Gone, "the same page again, in another life");
+    assert_eq!(
+        table.update_of(frame, life, Flags::ACTIVE, Flags::NONE),
+        None
+    );
+    assert!(!table.flags(frame).any(Flags::ACTIVE));
+}
+
+#[test]
 fn writeback_begins_only_on_dirty_idle_pages() {
     let (table, frame) = page(Flags::UPTODATE);
     assert!(!table.try_begin_writeback(frame), "clean");
