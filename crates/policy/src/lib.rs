@@ -10,7 +10,7 @@
 pub mod dirty;
 pub mod readahead;
 pub mod reclaim;
-pub mod scan;
+mod ticks;
 pub mod units;
 pub mod watermark;
 pub mod writeback;

@@ -1,7 +1,7 @@
 //! When reclaim starts and stops.
 //!
-//! Source: mechanisms 1.2; Linux 6.12 mm/page_alloc.c, calculate_min_free_kbytes(),
-//! __setup_per_zone_wmarks(); Linux 3.2, the same file.
+//! Source: mechanisms 1.2, 1.3; Linux 6.12 mm/page_alloc.c, calculate_min_free_kbytes(),
+//! __setup_per_zone_wmarks(), __zone_watermark_ok(); Linux 3.2, the same file.
 
 use crate::units::Pages;
 
@@ -53,12 +53,71 @@ impl Watermarks {
         }
     }
 
+    /// Marks of a machine that stands for one `scale` times larger: the larger one's, divided.
+    ///
+    /// The root in MIN makes a small machine's marks larger in proportion; with these, the proportions of the
+    /// machine that is stood for are kept. Marks stay apart, however large the scale.
+    ///
+    /// # Panics
+    /// On a scale of 0.
+    #[must_use]
+    pub fn of_scaled_zone(pages: Pages, scale: u64) -> Self {
+        let whole = Self::of_zone(Pages(pages.0.saturating_mul(scale)));
+        let min = (whole.min.0 / scale).max(1);
+        let low = (whole.low.0 / scale).max(min + 1);
+        let high = (whole.high.0 / scale).max(low + 1);
+        Self {
+            min: Pages(min),
+            low: Pages(low),
+            high: Pages(high),
+        }
+    }
+
     /// The mark above HIGH up to which a node is kept free for promotion (5.17+, PROMO), one more
     /// gap away.
     #[must_use]
     pub fn promotion(&self) -> Pages {
         self.high + (self.high - self.low)
     }
+}
+
+/// How deep below a mark an allocation may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AllocRight {
+    /// Not at all.
+    Normal,
+    /// Down to half of it: others depend on it (`__GFP_HIGH`).
+    High,
+    /// Down to three eighths: it cannot wait either (`GFP_ATOMIC`).
+    Atomic,
+    /// To the last frame: it is reclaiming, and gives back more than it takes (`PF_MEMALLOC`).
+    Reclaimer,
+}
+
+impl AllocRight {
+    /// What a mark is to it.
+    #[must_use]
+    pub const fn lowered(self, mark: Pages) -> Pages {
+        let half = mark.0 - mark.0 / 2;
+        Pages(match self {
+            Self::Normal => mark.0,
+            Self::High => half,
+            Self::Atomic => half - half / 4,
+            Self::Reclaimer => 0,
+        })
+    }
+}
+
+/// Whether a single page may be taken while `free` pages are free: more must be free than the mark says.
+#[must_use]
+pub const fn is_ok(free: Pages, mark: Pages, right: AllocRight) -> bool {
+    free.0 > right.lowered(mark).0
+}
+
+/// How many pages may be taken, one by one, before the mark stops it.
+#[must_use]
+pub const fn room(free: Pages, mark: Pages, right: AllocRight) -> Pages {
+    free.saturating_sub(right.lowered(mark))
 }
 
 /// `min_free_kbytes` of a machine that is one zone, in pages: the root of 16 times its KiB.
@@ -114,6 +173,47 @@ mod tests {
             Watermarks::of_zone_before_4_6(Pages(1 << 34)).min,
             Pages(16384)
         );
+    }
+
+    #[test]
+    fn a_scaled_machine_has_the_marks_of_the_one_it_stands_for() {
+        // 16 GiB for which 1 GiB stands.
+        assert_eq!(
+            Watermarks::of_scaled_zone(Pages(262_144), 16),
+            marks(256, 518, 780)
+        );
+        assert_eq!(
+            Watermarks::of_scaled_zone(Pages(4_194_304), 1),
+            Watermarks::of_zone(Pages(4_194_304))
+        );
+        // So small that the marks meet: they stay apart.
+        assert_eq!(
+            Watermarks::of_scaled_zone(Pages(4), 1 << 20),
+            marks(1, 2, 3)
+        );
+    }
+
+    #[test]
+    fn rights_reach_below_a_mark() {
+        // mark, right, the fewest free pages with which one may be taken
+        let table = [
+            (4096, AllocRight::Normal, 4097),
+            (4096, AllocRight::High, 2049),
+            (4096, AllocRight::Atomic, 1537),
+            (4096, AllocRight::Reclaimer, 1),
+            (33, AllocRight::High, 18),
+            (33, AllocRight::Atomic, 14),
+            (0, AllocRight::Normal, 1),
+        ];
+        for (mark, right, least) in table {
+            assert!(is_ok(Pages(least), Pages(mark), right), "{mark} {right:?}");
+            assert!(
+                !is_ok(Pages(least - 1), Pages(mark), right),
+                "{mark} {right:?}"
+            );
+            assert_eq!(room(Pages(least + 6), Pages(mark), right), Pages(7));
+            assert_eq!(room(Pages(least - 1), Pages(mark), right), Pages(0));
+        }
     }
 
     #[test]

@@ -4,6 +4,11 @@
 //!
 //! Source: mechanisms 1.2, 1.3, 2, 3, 4, 9; paper p0.
 
+pub mod page;
+pub mod scan;
+pub mod swap;
+pub mod workingset;
+
 use crate::units::Nanos;
 
 /// The variant of throttling in reclaim (mechanisms 4). The scan, the tables and the loops around it are

@@ -1,0 +1,494 @@
+//! What reclaim does with a page that it has isolated, and what follows from a cluster and from a pass.
+//!
+//! A page is isolated (its busy bit taken, off its list), *seen*, *judged*, and then freed, written or put
+//! back. What was judged is *tallied*: a cluster in which nothing but dirty pages was met wakes the flushers;
+//! a whole pass may mark the node, and may tell the reclaimer to pause before it goes on.
+//!
+//! ```text
+//!                       under writeback --------------------> put aside, marked R
+//!                      |
+//!  Seen -> accessed? --+- yes ------------------------------> kept, or active
+//!                      |
+//!                      +- no -- anon without a slot --------> slot, write (no slot left: active)
+//!                           |-- dirty, of a file -----------> put aside, marked R (background: may write)
+//!                           |-- dirty, with a slot ---------> write
+//!                           `-- clean ----------------------> freed
+//! ```
+//!
+//! Vocabulary: *R* (`Flags::RECLAIM` in `mm`; PageReclaim): move this page to the old end of the inactive list when its
+//! write ends. *Unqueued dirty*: dirty and not under writeback. *Immediate*: a page that is still under writeback when the
+//! background comes by a second time, with R set, on a node that is known for it: it waits for the device,
+//! not for a flusher. *Aside* (ours): on a list that no pass scans, until the page is clean.
+//!
+//! Invariants
+//!   1. Only a clean page is freed; an anonymous one only if a slot holds it.
+//!   2. A direct reclaimer never writes a page of a file.
+//!   3. A page under writeback is neither freed nor written, whoever asks.
+//!   4. Pages of anonymous memory never count as dirty, unqueued or congested: no flusher writes them.
+//!   5. R is set only on a page that is dirty or under writeback, or whose write the verdict starts.
+//!   6. With `PageRule::aside`, a page that is dirty or under writeback for a file is judged at most once per write.
+//!
+//! Source: mechanisms 2.5, 2.6, 2.8; Linux 5.15 mm/vmscan.c, shrink_page_list(), page_check_references(),
+//! shrink_inactive_list(), shrink_node(); mm/swap.c, rotate_reclaimable_page(). `aside` is after Linux patch
+//! "mm: vmscan: introduce LRU_IMMEDIATE" (p4, number 11, never merged), with a list that each page knows.
+//! Deviations: no cgroups, no executable mappings, no huge pages; a page is mapped once at most.
+
+use super::ReclaimLaw;
+use crate::units::Pages;
+
+#[cfg(test)]
+mod tests;
+
+/// Where the tables of the versions differ, and ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRule {
+    /// A page to be written counts as congested if its device says that it is (5.15; no device has said so since 5.18).
+    pub asks_device: bool,
+    /// The node is flagged DIRTY only if the pass met a dirty page (6.18; before, a pass over anonymous pages alone
+    /// flags it too).
+    pub dirty_needs_a_page: bool,
+    /// Dirty pages of files and those under writeback leave the lists that are scanned until they are clean (ours).
+    pub aside: bool,
+}
+
+impl PageRule {
+    /// Linux 5.15.
+    pub const LINUX_5_15: Self = Self {
+        asks_device: true,
+        dirty_needs_a_page: false,
+        aside: false,
+    };
+    /// Linux 6.12.
+    pub const LINUX_6_12: Self = Self {
+        asks_device: false,
+        dirty_needs_a_page: false,
+        aside: false,
+    };
+    /// Ours: 6.12's table with 6.18's flag, and what waits for its write out of the way.
+    pub const TIDEGATE: Self = Self {
+        asks_device: false,
+        dirty_needs_a_page: true,
+        aside: true,
+    };
+
+    /// The table of a variant. The variants of Linux throttle differently over one and the same table, that of
+    /// 5.15, so that what they differ in is the throttling.
+    #[must_use]
+    pub const fn of(law: ReclaimLaw) -> Self {
+        match law {
+            ReclaimLaw::CongestionWait
+            | ReclaimLaw::WritebackOnly
+            | ReclaimLaw::Reasons
+            | ReclaimLaw::Mild => Self::LINUX_5_15,
+            ReclaimLaw::Tidegate => Self::TIDEGATE,
+        }
+    }
+}
+
+/// What a reclaimer sees of an isolated page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Anonymous, not of a file.
+    pub anon: bool,
+    /// Its content is nowhere else. An anonymous page without a slot is taken for dirty in any case.
+    pub dirty: bool,
+    /// Being written.
+    pub writeback: bool,
+    /// R.
+    pub reclaim: bool,
+    /// Accessed through its region since it was last looked at (kernel: the accessed bit of a page table).
+    pub young: bool,
+    /// Accessed once before (kernel: PageReferenced).
+    pub referenced: bool,
+    /// Anonymous: a slot of the swap file is its own.
+    pub has_slot: bool,
+    /// The device it belongs to says that it is congested.
+    pub device_congested: bool,
+}
+
+/// Marks of a node, made by the background reclaimer and taken away when it finds the node balanced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeFlags {
+    /// All pages of a pass were under writeback: pages go round the lists faster than they are written.
+    pub writeback: bool,
+    /// All pages of files of a pass were dirty and no flusher had them: the background may write.
+    pub dirty: bool,
+    /// All dirty pages of a pass belonged to congested devices.
+    pub congested: bool,
+}
+
+impl NodeFlags {
+    /// These and those.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self {
+            writeback: self.writeback || other.writeback,
+            dirty: self.dirty || other.dirty,
+            congested: self.congested || other.congested,
+        }
+    }
+}
+
+/// Who is reclaiming, and what it may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scanner {
+    /// The background reclaimer.
+    pub background: bool,
+    /// The node's marks.
+    pub node: NodeFlags,
+    /// Writes may be started at all (`may_writepage`).
+    pub may_write: bool,
+    /// Writes to the swap file may be started (the caller may wait for I/O).
+    pub may_swap_out: bool,
+    /// The swap file has a free slot.
+    pub slot_free: bool,
+    /// The table.
+    pub rule: PageRule,
+}
+
+/// What is to be done with a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageVerdict {
+    /// Back to the young end of its inactive list.
+    Keep,
+    /// The same, because it was accessed.
+    KeepReferenced,
+    /// To the active list. A clean swap slot may be given up (`swap::releases`).
+    Activate,
+    /// R is set; out of the way: to the active list, or with `PageRule::aside` to the list that is not
+    /// scanned. When its write ends it goes to the old end of the inactive list.
+    AwaitWrite,
+    /// Freed; what it was leaves a shadow. An anonymous page's slot stays.
+    Reclaim,
+    /// A slot is taken, R is set, its write is started, it is kept until that ends. If there is no slot after all,
+    /// `Judgement::without_slot`.
+    SwapOut,
+    /// The same, for a page that has its place on the device.
+    PageOut,
+}
+
+/// A verdict and what goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// What is to be done.
+    pub verdict: PageVerdict,
+    /// Whether it was looked for accesses: its accessed bits are then to be cleared.
+    pub tested: bool,
+    /// What PageReferenced is to be then; meaningful if `tested`.
+    pub referenced: bool,
+    /// The page was under writeback, had R, and the node is known for it (row 6a).
+    pub immediate: bool,
+}
+
+impl Judgement {
+    const fn untested(verdict: PageVerdict) -> Self {
+        Self {
+            verdict,
+            tested: false,
+            referenced: false,
+            immediate: false,
+        }
+    }
+
+    /// Whether R is to be set.
+    #[must_use]
+    pub const fn sets_reclaim(&self) -> bool {
+        matches!(
+            self.verdict,
+            PageVerdict::AwaitWrite | PageVerdict::SwapOut | PageVerdict::PageOut
+        )
+    }
+
+    /// Whether a write is to be started.
+    #[must_use]
+    pub const fn writes(&self) -> bool {
+        matches!(self.verdict, PageVerdict::SwapOut | PageVerdict::PageOut)
+    }
+
+    /// Of a page for which no slot was left after all.
+    #[must_use]
+    pub const fn without_slot(self) -> Self {
+        Self {
+            verdict: PageVerdict::Activate,
+            ..self
+        }
+    }
+}
+
+/// Judges one page.
+///
+/// # Source
+/// mechanisms 2.5, rows 6 to 13; row 1 (busy) is the caller's, who then tells `Tally::note_refused`.
+#[must_use]
+pub fn judge(seen: &Seen, scanner: &Scanner) -> Judgement {
+    if seen.writeback {
+        let immediate = seen.reclaim && scanner.background && scanner.node.writeback;
+        return Judgement {
+            immediate,
+            ..Judgement::untested(PageVerdict::AwaitWrite)
+        };
+    }
+    let found = references(seen);
+    let judged = |verdict| Judgement {
+        verdict,
+        tested: true,
+        referenced: seen.young,
+        immediate: false,
+    };
+    match found {
+        References::Activate => return judged(PageVerdict::Activate),
+        References::Keep => return judged(PageVerdict::KeepReferenced),
+        References::ReclaimClean | References::Reclaim => {}
+    }
+    if seen.anon && !seen.has_slot {
+        return judged(if !scanner.may_swap_out || !scanner.may_write {
+            PageVerdict::Keep
+        } else if scanner.slot_free {
+            PageVerdict::SwapOut
+        } else {
+            PageVerdict::Activate
+        });
+    }
+    if !seen.dirty {
+        return judged(PageVerdict::Reclaim);
+    }
+    let flushers_business = !scanner.background || !seen.reclaim || !scanner.node.dirty;
+    if !seen.anon && (flushers_business || scanner.rule.aside) {
+        return judged(PageVerdict::AwaitWrite);
+    }
+    let may_write = scanner.may_write && (!seen.anon || scanner.may_swap_out);
+    if found == References::ReclaimClean || !may_write {
+        return judged(PageVerdict::Keep);
+    }
+    judged(PageVerdict::PageOut)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum References {
+    Activate,
+    Keep,
+    /// A file's page, read or written once through a call: not worth a write.
+    ReclaimClean,
+    Reclaim,
+}
+
+/// Second chance (mechanisms 2.6): accessed through a region, it goes round once more, and the second time
+/// becomes active.
+fn references(seen: &Seen) -> References {
+    match (seen.young, seen.referenced) {
+        (true, true) => References::Activate,
+        (true, false) => References::Keep,
+        (false, true) if !seen.anon => References::ReclaimClean,
+        (false, _) => References::Reclaim,
+    }
+}
+
+/// What a cluster or a pass has met; clusters add up to a pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Pages looked at, those included that could not be isolated.
+    pub scanned: Pages,
+    /// Pages isolated.
+    pub taken: Pages,
+    /// Those of files.
+    pub file_taken: Pages,
+    /// Pages of files that are dirty or under writeback.
+    pub dirty: Pages,
+    /// Pages of files that are dirty and not under writeback.
+    pub unqueued_dirty: Pages,
+    /// Dirty pages that wait for a congested device.
+    pub congested: Pages,
+    /// Pages under writeback that were put out of the way.
+    pub writeback: Pages,
+    /// Pages under writeback that came round again.
+    pub immediate: Pages,
+    /// Dirty pages of files left to the flusher (counter nr_vmscan_immediate_reclaim).
+    pub left_to_flusher: Pages,
+    /// Pages to the active list because they were accessed, or could not be swapped (counter pgactivate; those
+    /// out of the way for their write count there too).
+    pub activated: Pages,
+    /// Pages kept because they were accessed.
+    pub kept_referenced: Pages,
+    /// Writes started (counter nr_vmscan_write).
+    pub written: Pages,
+    /// Pages freed.
+    pub reclaimed: Pages,
+}
+
+impl Tally {
+    /// A page that was isolated, and judged like that.
+    pub fn note(&mut self, seen: &Seen, judged: &Judgement, rule: PageRule) {
+        let one = Pages(1);
+        self.note_refused(seen.anon);
+        if !seen.anon && (seen.dirty || seen.writeback) {
+            self.dirty += one;
+            if !seen.writeback {
+                self.unqueued_dirty += one;
+            }
+            let waits = seen.writeback && seen.reclaim;
+            if waits || rule.asks_device && seen.device_congested {
+                self.congested += one;
+            }
+        }
+        match judged.verdict {
+            PageVerdict::Keep => {}
+            PageVerdict::KeepReferenced => self.kept_referenced += one,
+            PageVerdict::Activate => self.activated += one,
+            PageVerdict::AwaitWrite => {
+                if judged.immediate {
+                    self.immediate += one;
+                } else if seen.writeback {
+                    self.writeback += one;
+                } else {
+                    self.left_to_flusher += one;
+                }
+                if seen.anon || !rule.aside {
+                    self.activated += one;
+                }
+            }
+            PageVerdict::Reclaim => self.reclaimed += one,
+            PageVerdict::SwapOut | PageVerdict::PageOut => self.written += one,
+        }
+    }
+
+    /// A page that was isolated but could not be locked (row 1): it is kept.
+    pub fn note_refused(&mut self, anon: bool) {
+        self.scanned += Pages(1);
+        self.taken += Pages(1);
+        if !anon {
+            self.file_taken += Pages(1);
+        }
+    }
+
+    /// Takes a cluster's in.
+    pub fn absorb(&mut self, cluster: &Self) {
+        let Self {
+            scanned,
+            taken,
+            file_taken,
+            dirty,
+            unqueued_dirty,
+            congested,
+            writeback,
+            immediate,
+            left_to_flusher,
+            activated,
+            kept_referenced,
+            written,
+            reclaimed,
+        } = cluster;
+        self.scanned += *scanned;
+        self.taken += *taken;
+        self.file_taken += *file_taken;
+        self.dirty += *dirty;
+        self.unqueued_dirty += *unqueued_dirty;
+        self.congested += *congested;
+        self.writeback += *writeback;
+        self.immediate += *immediate;
+        self.left_to_flusher += *left_to_flusher;
+        self.activated += *activated;
+        self.kept_referenced += *kept_referenced;
+        self.written += *written;
+        self.reclaimed += *reclaimed;
+    }
+
+    /// Whether the flushers are to be woken after this cluster: all that was met is dirty, and nobody is
+    /// writing it.
+    #[must_use]
+    pub fn wants_flushers(&self) -> bool {
+        !self.taken.is_zero() && self.unqueued_dirty == self.taken
+    }
+}
+
+/// Why a reclaimer is to pause after a pass over a node. What kind of pause that is, is the law's matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassStall {
+    /// The background: pages under writeback come round again, or nothing else is left.
+    Immediate,
+    /// A direct reclaimer: the node is marked as congested.
+    Congested,
+}
+
+/// What follows from a pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeChange {
+    /// Marks to be set; none is taken away here.
+    pub set: NodeFlags,
+    /// Whether to pause.
+    pub stall: Option<PassStall>,
+}
+
+/// Who made the pass, and over what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// The background reclaimer.
+    pub background: bool,
+    /// A direct reclaimer that is not itself a part of writing (kernel: PF_LOCAL_THROTTLE) and may be held up.
+    pub may_throttle: bool,
+    /// The node's marks before.
+    pub node: NodeFlags,
+    /// Pages of the node aside, after the pass (`PageRule::aside`).
+    pub aside: Pages,
+    /// The table.
+    pub rule: PageRule,
+}
+
+/// Decides what follows from a pass over a node.
+///
+/// With `PageRule::aside` no page under writeback comes round again, so *immediate* hardly happens. What stands for
+/// it: the background freed nothing, and pages that wait for their write are aside.
+///
+/// # Source
+/// mechanisms 2.5, below the table; Linux 5.15 mm/vmscan.c, shrink_node().
+#[must_use]
+pub fn after_pass(tally: &Tally, pass: &Pass) -> NodeChange {
+    let mut set = NodeFlags::default();
+    let mut stall = None;
+    let congested = !tally.dirty.is_zero() && tally.dirty == tally.congested;
+    if pass.background {
+        set.writeback = !tally.writeback.is_zero() && tally.writeback == tally.taken;
+        set.dirty = tally.unqueued_dirty == tally.file_taken
+            && !(pass.rule.dirty_needs_a_page && tally.unqueued_dirty.is_zero());
+        set.congested = congested;
+        let waits = pass.rule.aside && tally.reclaimed.is_zero() && !pass.aside.is_zero();
+        if !tally.immediate.is_zero() || waits {
+            stall = Some(PassStall::Immediate);
+        }
+    } else if pass.may_throttle && pass.node.congested {
+        stall = Some(PassStall::Congested);
+    }
+    NodeChange { set, stall }
+}
+
+/// Where a page with R, or one aside, goes when its write has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterWrite {
+    /// It stays where it is. R is cleared.
+    Stays,
+    /// To the old end of the inactive list; R and ACTIVE are cleared (counter pgrotated).
+    Rotates,
+    /// Still dirty (again): it stays aside, and comes out when a later write leaves it clean.
+    StaysAside,
+}
+
+/// Decides where a page goes whose write has ended. `busy`: somebody holds it, who will put it where it belongs.
+///
+/// Asked under the lock of the lists, after the page's flags have changed, so that a page is not put aside when its last
+/// write has just ended.
+///
+/// # Source
+/// mechanisms 2.8; Linux 5.15 mm/swap.c, rotate_reclaimable_page().
+#[must_use]
+pub const fn after_write(reclaim: bool, aside: bool, dirty: bool, busy: bool) -> AfterWrite {
+    if aside {
+        if dirty {
+            AfterWrite::StaysAside
+        } else {
+            AfterWrite::Rotates
+        }
+    } else if reclaim && !dirty && !busy {
+        AfterWrite::Rotates
+    } else {
+        AfterWrite::Stays
+    }
+}

@@ -1,0 +1,534 @@
+//! How many pages of which list one pass of reclaim looks at, and in which order.
+//!
+//! A node has four lists: anonymous pages and pages of files, each *inactive* or *active*. A pass at
+//! *priority* p looks at `size >> p` pages of each, in clusters of 32 pages, from the old end. The two
+//! kinds share the pass by *cost*: the kind whose reclaim caused the more I/O of late is scanned less.
+//! When as much was reclaimed as was wanted, the rest of the pass is cut so that both kinds have been
+//! scanned in the proportion that was planned.
+//!
+//! ```text
+//!   plan()              sizes, free, costs, priority  ->  pages to scan of each list
+//!   Turns::next()       (inactive anon, 32) (active anon, 32) (inactive file, 32) ... until nothing is left
+//!        | reclaimed >= target: the kind with less left stops, the other goes on up to
+//!        v                      the same share of its target
+//! ```
+//!
+//! Invariants
+//!   1. `Turns` never hands out more pages of a list than were planned for it, nor more than 32 at a time.
+//!   2. `Turns` ends: each turn takes at least one page off what is left, and nothing adds to it.
+//!   3. Without free swap no anonymous page is planned.
+//!   4. A pass at priority 0 plans the whole of each list it may touch, unless swappiness is 0.
+//!
+//! Source: mechanisms 2.1 to 2.3; Linux 5.15 and 6.12 mm/vmscan.c, inactive_is_low(), get_scan_count(),
+//! shrink_lruvec(), shrink_node(); mm/swap.c, lru_note_cost().
+
+use crate::units::Pages;
+
+#[cfg(test)]
+mod tests;
+
+/// Pages in a GiB, as a shift.
+const GIB_SHIFT: u32 = 18;
+/// What swappiness is out of.
+const SWAPPINESS_MAX: u8 = 200;
+/// How dear a page of I/O is beside a page that was scanned in vain (6.4 and later).
+const IO_WEIGHT: u64 = 32;
+/// Costs are halved when their sum is above this share of the pages on the lists.
+const COST_SHARE: u64 = 4;
+
+/// Scan priority: 12 is the gentlest, 0 the most desperate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Priority(pub u8);
+
+impl Priority {
+    /// Where every pass starts.
+    pub const GENTLEST: Self = Self(12);
+    /// The end of all passes.
+    pub const DESPERATE: Self = Self(0);
+
+    /// The next more desperate one, `None` after 0.
+    #[must_use]
+    pub fn raised(self) -> Option<Self> {
+        self.0.checked_sub(1).map(Self)
+    }
+}
+
+/// Pages isolated from a list at a time (`SWAP_CLUSTER_MAX`).
+pub const CLUSTER: Pages = Pages(32);
+
+/// What a page belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Anonymous memory: swap stands behind it.
+    Anon = 0,
+    /// A file.
+    File = 1,
+}
+
+impl Kind {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Anon, Self::File];
+
+    /// 0 or 1.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Anon => Self::File,
+            Self::File => Self::Anon,
+        }
+    }
+
+    /// Its inactive list.
+    #[must_use]
+    pub const fn inactive(self) -> Lru {
+        match self {
+            Self::Anon => Lru::InactiveAnon,
+            Self::File => Lru::InactiveFile,
+        }
+    }
+
+    /// Its active list.
+    #[must_use]
+    pub const fn active(self) -> Lru {
+        match self {
+            Self::Anon => Lru::ActiveAnon,
+            Self::File => Lru::ActiveFile,
+        }
+    }
+}
+
+/// A list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Lru {
+    /// Anonymous pages that may go.
+    InactiveAnon = 0,
+    /// Anonymous pages in use.
+    ActiveAnon = 1,
+    /// Pages of files that may go.
+    InactiveFile = 2,
+    /// Pages of files in use.
+    ActiveFile = 3,
+}
+
+impl Lru {
+    /// All of them, in the order in which a round takes its turns.
+    pub const ALL: [Self; 4] = [
+        Self::InactiveAnon,
+        Self::ActiveAnon,
+        Self::InactiveFile,
+        Self::ActiveFile,
+    ];
+
+    /// Whose pages are on it.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::InactiveAnon | Self::ActiveAnon => Kind::Anon,
+            Self::InactiveFile | Self::ActiveFile => Kind::File,
+        }
+    }
+
+    /// Whether its pages are in use.
+    #[must_use]
+    pub const fn is_active(self) -> bool {
+        matches!(self, Self::ActiveAnon | Self::ActiveFile)
+    }
+
+    /// 0 to 3.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Pages by list: what is on it, or what is to be scanned of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes(pub [Pages; 4]);
+
+impl Sizes {
+    /// Of that list.
+    #[must_use]
+    pub const fn of(&self, list: Lru) -> Pages {
+        self.0[list.index()]
+    }
+
+    /// Of both lists of that kind.
+    #[must_use]
+    pub const fn kind(&self, kind: Kind) -> Pages {
+        self.of(kind.inactive())
+            .saturating_add(self.of(kind.active()))
+    }
+
+    /// Of all four.
+    #[must_use]
+    pub const fn total(&self) -> Pages {
+        self.kind(Kind::Anon).saturating_add(self.kind(Kind::File))
+    }
+
+    /// Whether the active list of that kind should feed the inactive one.
+    #[must_use]
+    pub fn inactive_is_low(&self, kind: Kind) -> bool {
+        inactive_is_low(self.of(kind.inactive()), self.of(kind.active()))
+    }
+
+    /// The pages that reclaim may hope for: without free swap, those of files.
+    #[must_use]
+    pub const fn reclaimable(&self, may_swap: bool) -> Pages {
+        if may_swap {
+            self.total()
+        } else {
+            self.kind(Kind::File)
+        }
+    }
+}
+
+/// How many pages of a list of `size` to look at: `size >> priority`.
+#[must_use]
+pub fn scan_count(size: Pages, priority: Priority) -> Pages {
+    Pages(size.0.checked_shr(u32::from(priority.0)).unwrap_or(0))
+}
+
+/// Whether the active list should feed the inactive one: `inactive * ratio < active` (mechanisms 2.1).
+///
+/// The ratio grows with the root of the lists' size in GiB, so that a large list keeps a
+/// smaller share of inactive pages: 1 up to one GiB, 3 at one, 31 at 100.
+#[must_use]
+pub fn inactive_is_low(inactive: Pages, active: Pages) -> bool {
+    let ratio = inactive_ratio(inactive.saturating_add(active));
+    inactive.0.saturating_mul(ratio) < active.0
+}
+
+/// How many times larger than the inactive list the active one may be.
+fn inactive_ratio(both: Pages) -> u64 {
+    let gib = both.0 >> GIB_SHIFT;
+    // At most 2^46 GiB: ten times that fits.
+    if gib == 0 { 1 } else { (10 * gib).isqrt() }
+}
+
+/// Whether a pass may move pages of one kind from its active list to the inactive one.
+///
+/// `activated` and `activated_before`: refaults that went to the active list, now and at the end of the last
+/// cycle of reclaim. If there were any, the active list holds pages that lost against them and is aged.
+///
+/// # Source
+/// Linux 5.15 mm/vmscan.c, shrink_node(); snapshot_refaults() keeps the second number.
+#[must_use]
+pub fn may_deactivate(
+    sizes: &Sizes,
+    kind: Kind,
+    force: bool,
+    activated: u64,
+    activated_before: u64,
+) -> bool {
+    force || activated != activated_before || sizes.inactive_is_low(kind)
+}
+
+/// Whether a cluster of the active list of anonymous pages is to be aged: at the end of each pass over a
+/// node, and before each of the background's.
+#[must_use]
+pub fn ages_anon(sizes: &Sizes, has_swap: bool) -> bool {
+    has_swap && sizes.inactive_is_low(Kind::Anon)
+}
+
+/// What counts as the cost of reclaiming a kind of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CostRule {
+    /// 5.8 to 6.3: pages written by reclaim and pages of the working set that came back.
+    WritesOnly,
+    /// 6.4 and later: those 32-fold, and pages scanned that could not be reclaimed, once.
+    WritesAndFailures,
+}
+
+/// What reclaiming each kind has cost lately.
+///
+/// The sum stays below a quarter of the pages on the lists, by halving both: so old costs are forgotten
+/// at the pace at which new ones come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    rule: CostRule,
+    of: [u64; 2],
+}
+
+impl Costs {
+    /// No costs yet.
+    #[must_use]
+    pub const fn new(rule: CostRule) -> Self {
+        Self { rule, of: [0; 2] }
+    }
+
+    /// The cost of a kind, in the rule's own unit: only the ratio of two means anything.
+    #[must_use]
+    pub const fn of(&self, kind: Kind) -> u64 {
+        self.of[kind.index()]
+    }
+
+    /// A cluster of an inactive list was scanned. `listed`: pages on all lists.
+    pub fn note_shrunk(&mut self, kind: Kind, shrunk: Shrunk, listed: Pages) {
+        let failed = shrunk.scanned.saturating_sub(shrunk.reclaimed);
+        self.note(kind, shrunk.written, failed, listed);
+    }
+
+    /// Pages of the working set were read again (`RefaultVerdict::restore`).
+    pub fn note_refault(&mut self, kind: Kind, pages: Pages, listed: Pages) {
+        self.note(kind, pages, Pages::ZERO, listed);
+    }
+
+    /// Pages met on the active list were found in use and stayed there.
+    pub fn note_rotated(&mut self, kind: Kind, pages: Pages, listed: Pages) {
+        self.note(kind, Pages::ZERO, pages, listed);
+    }
+
+    fn note(&mut self, kind: Kind, io: Pages, vain: Pages, listed: Pages) {
+        let cost = match self.rule {
+            CostRule::WritesOnly => io.0,
+            CostRule::WritesAndFailures => io.0.saturating_mul(IO_WEIGHT).saturating_add(vain.0),
+        };
+        let sum = &mut self.of[kind.index()];
+        *sum = sum.saturating_add(cost);
+        if self.of[0].saturating_add(self.of[1]) > listed.0 / COST_SHARE {
+            self.of = self.of.map(|cost| cost / 2);
+        }
+    }
+}
+
+/// What became of a cluster of an inactive list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shrunk {
+    /// Pages looked at.
+    pub scanned: Pages,
+    /// Pages freed.
+    pub reclaimed: Pages,
+    /// Pages whose write was started.
+    pub written: Pages,
+}
+
+/// What a pass over a node starts from.
+#[derive(Clone, Copy, Debug)]
+pub struct CountInput<'a> {
+    /// The lists.
+    pub sizes: &'a Sizes,
+    /// Free frames of the node.
+    pub free: Pages,
+    /// Sum of the HIGH marks of the node's zones.
+    pub high_mark_sum: Pages,
+    /// How desperate.
+    pub priority: Priority,
+    /// `vm.swappiness`, 0 to 200.
+    pub swappiness: u8,
+    /// The caller may swap, and there is a free slot.
+    pub may_swap: bool,
+    /// What reclaim has cost lately.
+    pub costs: &'a Costs,
+    /// By kind: `may_deactivate`.
+    pub may_deactivate: [bool; 2],
+}
+
+/// How a pass divides itself between the kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// Files alone: no swap, or inactive pages of files in plenty (`cache_trim`).
+    FilesOnly,
+    /// Anonymous pages alone: hardly any page of a file is left.
+    AnonOnly,
+    /// Both lists as they are.
+    Equal,
+    /// By swappiness and cost: these parts of their sum.
+    Shares {
+        /// Of anonymous pages.
+        anon: u64,
+        /// Of pages of files.
+        file: u64,
+    },
+}
+
+/// What a pass over a node will look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanPlan {
+    /// Why.
+    pub balance: Balance,
+    /// Pages of each list.
+    pub counts: Sizes,
+    /// By kind: whether active pages may be moved to the inactive list.
+    pub may_deactivate: [bool; 2],
+}
+
+/// Decides how many pages of each list a pass looks at.
+///
+/// # Source
+/// mechanisms 2.2; Linux 5.15 mm/vmscan.c, get_scan_count(), and shrink_node() for the two shortcuts.
+///
+/// # Panics
+/// On a caller's bug: a swappiness above 200.
+#[must_use]
+pub fn plan(input: &CountInput<'_>) -> ScanPlan {
+    let balance = balance(input);
+    let mut counts = Sizes::default();
+    for list in Lru::ALL {
+        let full = scan_count(input.sizes.of(list), input.priority);
+        counts.0[list.index()] = share(full, list.kind(), balance);
+    }
+    ScanPlan {
+        balance,
+        counts,
+        may_deactivate: input.may_deactivate,
+    }
+}
+
+fn balance(input: &CountInput<'_>) -> Balance {
+    assert!(input.swappiness <= SWAPPINESS_MAX);
+    let [may_deactivate_anon, may_deactivate_file] = input.may_deactivate;
+    if !input.may_swap {
+        return Balance::FilesOnly;
+    }
+    if input.priority == Priority::DESPERATE && input.swappiness > 0 {
+        return Balance::Equal;
+    }
+    let at_hand = |list| !scan_count(input.sizes.of(list), input.priority).is_zero();
+    let files = input.sizes.kind(Kind::File).saturating_add(input.free);
+    let file_is_tiny = files <= input.high_mark_sum;
+    if file_is_tiny && !may_deactivate_anon && at_hand(Lru::InactiveAnon) {
+        return Balance::AnonOnly;
+    }
+    if at_hand(Lru::InactiveFile) && !may_deactivate_file {
+        return Balance::FilesOnly;
+    }
+    let costs = Kind::ALL.map(|kind| u128::from(input.costs.of(kind)));
+    let total = costs[0] + costs[1];
+    // The total is in both, so that costs weigh two to one at most. Each part is 600 at most.
+    let both = 3 * total + 1;
+    let swappiness = u128::from(input.swappiness);
+    let inverse = u128::from(SWAPPINESS_MAX) - swappiness;
+    Balance::Shares {
+        anon: part(swappiness * both, total + costs[0]),
+        file: part(inverse * both, total + costs[1]),
+    }
+}
+
+fn part(weighted: u128, cost: u128) -> u64 {
+    u64::try_from(weighted / (cost + 1)).expect("at most three times swappiness")
+}
+
+fn share(full: Pages, kind: Kind, balance: Balance) -> Pages {
+    match (balance, kind) {
+        (Balance::FilesOnly, Kind::Anon) | (Balance::AnonOnly, Kind::File) => Pages::ZERO,
+        (Balance::FilesOnly | Balance::AnonOnly | Balance::Equal, _) => full,
+        (Balance::Shares { anon, file }, kind) => {
+            let part = match kind {
+                Kind::Anon => anon,
+                Kind::File => file,
+            };
+            let pages = u128::from(full.0) * u128::from(part) / u128::from(anon + file);
+            Pages(u64::try_from(pages).expect("a share is no larger than the whole"))
+        }
+    }
+}
+
+/// A turn: that many pages of that list are to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Of which list: of an inactive one pages are reclaimed, of an active one they are deactivated.
+    pub list: Lru,
+    /// How many, 1 to 32.
+    pub pages: Pages,
+}
+
+/// Walks through a plan, cluster by cluster.
+///
+/// Lists that may not be aged are passed over: their share of the plan is used up without a turn.
+#[derive(Clone, Debug)]
+pub struct Turns {
+    plan: ScanPlan,
+    left: Sizes,
+    target: Pages,
+    /// Whether the plan is never cut (any more).
+    uncut: bool,
+    /// The list that is next in this round; 0 between two rounds.
+    next: usize,
+    began: bool,
+    skipped_deactivate: bool,
+}
+
+impl Turns {
+    /// Starts. `target`: pages after which the pass may end early. `never_early`: it may not; so for direct
+    /// reclaim of the whole system at the gentlest priority, where the plan is small and its proportions matter more.
+    #[must_use]
+    pub const fn new(plan: ScanPlan, target: Pages, never_early: bool) -> Self {
+        Self {
+            plan,
+            left: plan.counts,
+            target,
+            uncut: never_early,
+            next: 0,
+            began: false,
+            skipped_deactivate: false,
+        }
+    }
+
+    /// The next turn. `reclaimed`: pages reclaimed since the pass (not the turn) began.
+    pub fn next(&mut self, reclaimed: Pages) -> Option<Turn> {
+        loop {
+            if self.next == 0 {
+                if self.began && reclaimed >= self.target && !self.uncut {
+                    self.cut();
+                }
+                self.began = true;
+                // What is left of the active anonymous list alone is not worth a round.
+                let worth = [Lru::InactiveAnon, Lru::ActiveFile, Lru::InactiveFile];
+                if worth.iter().all(|list| self.left.of(*list).is_zero()) {
+                    return None;
+                }
+            }
+            let list = Lru::ALL[self.next];
+            self.next = (self.next + 1) % Lru::ALL.len();
+            let left = &mut self.left.0[list.index()];
+            let pages = left.at_most(CLUSTER);
+            *left -= pages;
+            if pages.is_zero() {
+                continue;
+            }
+            if list.is_active() && !self.plan.may_deactivate[list.kind().index()] {
+                self.skipped_deactivate = true;
+                continue;
+            }
+            return Some(Turn { list, pages });
+        }
+    }
+
+    /// Whether an active list was passed over that a desperate caller could have aged.
+    #[must_use]
+    pub const fn skipped_deactivate(&self) -> bool {
+        self.skipped_deactivate
+    }
+
+    /// Enough was reclaimed: the kind with less left stops here, the other goes on to the same share.
+    fn cut(&mut self) {
+        self.uncut = true;
+        let [anon, file] = Kind::ALL.map(|kind| self.left.kind(kind));
+        if anon.is_zero() || file.is_zero() {
+            self.left = Sizes::default();
+            return;
+        }
+        let stopped = if file > anon { Kind::Anon } else { Kind::File };
+        let target = self.plan.counts.kind(stopped);
+        // Per cent of the stopped kind's plan that is not scanned; below 100.
+        let unscanned = self.left.kind(stopped).0.saturating_mul(100) / (target.0 + 1);
+        for list in [stopped.inactive(), stopped.active()] {
+            self.left.0[list.index()] = Pages::ZERO;
+        }
+        let other = stopped.other();
+        for list in [other.inactive(), other.active()] {
+            let planned = self.plan.counts.of(list);
+            let scanned = planned - self.left.of(list);
+            let keep = Pages(planned.0.saturating_mul(100 - unscanned) / 100);
+            self.left.0[list.index()] = keep.saturating_sub(scanned);
+        }
+    }
+}
