@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use env::{Cause, Context, Env, Lock, LockClass, Task, WaitQueue, Wakeup, Work};
 use frames::{Content, FrameId, FreeLists};
-use policy::scan::CLUSTER;
+use policy::reclaim::scan::CLUSTER;
 use policy::units::{Nanos, Pages};
 use policy::watermark::Watermarks;
 

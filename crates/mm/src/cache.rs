@@ -7,7 +7,7 @@ use env::{
     Cause, Context, DeviceId, DeviceInfo, Env, Interrupt, Lock, LockClass, ObjectId, Task,
     WaitQueue,
 };
-use frames::{Content, FrameId, FrameTable, FreeLists, Lists, NodePool};
+use frames::{Content, FrameId, FrameTable, FreeLists, NodePool};
 use policy::dirty::{Counts, DeviceIndex, Domain};
 use policy::units::{Bytes, Pages};
 use policy::watermark::Watermarks;
@@ -17,6 +17,8 @@ use crate::device::DeviceState;
 use crate::io::Requests;
 use crate::mapping::Mapping;
 use crate::options::{DeviceOptions, Options, Populate};
+use crate::reclaim::node::Node;
+use crate::vmstat::Counters;
 use crate::{Error, File, Stats, Writer, flush, reclaim};
 
 /// Frames below which a cache cannot work: room for a request, a read-ahead window and the marks.
@@ -25,9 +27,6 @@ const FRAMES_MIN: u32 = 256;
 pub(crate) const FILE_MAX: u64 = (u32::MAX as u64) << 12;
 /// Queues for waiters on busy pages, picked by frame.
 const PAGE_QUEUES: usize = 64;
-/// LRU list numbers.
-pub(crate) const INACTIVE: u8 = 0;
-pub(crate) const ACTIVE: u8 = 1;
 
 /// A page cache under one memory limit.
 pub struct Cache<E: Env> {
@@ -36,12 +35,13 @@ pub struct Cache<E: Env> {
     pub(crate) table: FrameTable,
     pub(crate) pool: NodePool,
     pub(crate) memory: Memory,
-    pub(crate) lru: Lock<Lists>,
+    pub(crate) node: Node,
     pub(crate) files: Lock<Vec<Option<Arc<Mapping<E>>>>>,
     pub(crate) devices: Lock<Vec<Arc<DeviceState<E>>>>,
     pub(crate) domain: Lock<Domain>,
     pub(crate) requests: Requests,
     pub(crate) totals: Totals,
+    pub(crate) counters: Counters,
     page_queues: Vec<WaitQueue>,
     /// Tasks in any of `page_queues`; lets a release skip the look.
     page_waiters: AtomicU32,
@@ -63,7 +63,10 @@ pub(crate) struct Totals {
     pub(crate) read_in: AtomicU64,
     pub(crate) scanned: AtomicU64,
     pub(crate) reclaimed: AtomicU64,
+    /// Pages of files.
     pub(crate) cached: AtomicU64,
+    /// Pages of anonymous memory in frames.
+    pub(crate) anon: AtomicU64,
     pub(crate) pinned: AtomicU32,
 }
 
@@ -98,13 +101,14 @@ impl<E: Env> Cache<E> {
         // page. A quarter of the frames lets scattered pages fill a good part of the cache; when
         // nodes run out, reclaim frees both.
         let nodes = NodePool::nodes_for(u64::from(frames)) + frames / 4 + options.files_max / 4;
-        let marks = Watermarks::of_zone(Pages(u64::from(frames)));
+        let of_zone = Watermarks::of_zone(Pages(u64::from(frames)));
+        let marks = options.marks.unwrap_or(of_zone);
         let chunk = env.content().chunk_frames();
         let cache = Arc::new(Self {
             table: FrameTable::new(frames),
             pool: NodePool::new(nodes),
             memory: Memory::new(FreeLists::new(frames), frames, chunk, marks),
-            lru: Lock::new(LockClass::Lru, Lists::new(frames, 2)),
+            node: Node::new(frames),
             files: Lock::new(LockClass::Registry, Vec::new()),
             devices: Lock::new(LockClass::Registry, Vec::new()),
             domain: Lock::new(
@@ -113,6 +117,7 @@ impl<E: Env> Cache<E> {
             ),
             requests: Requests::new(options.devices_max),
             totals: Totals::default(),
+            counters: Counters::new(),
             page_queues: (0..PAGE_QUEUES).map(|_| WaitQueue::new()).collect(),
             page_waiters: AtomicU32::new(0),
             closing: AtomicBool::new(false),
@@ -317,15 +322,17 @@ impl<E: Env> Cache<E> {
     }
 
     fn metadata_bytes(&self, context: &impl Context) -> u64 {
-        let lru = self.lru.lock(context).bytes();
+        let lru = self.node.lru.lock(context).bytes();
         self.table.bytes() + self.pool.bytes() + lru + self.memory.bytes(context)
     }
 
-    /// Memory that may become dirty: free frames and pages of files, less the reserve.
+    /// Memory that may become dirty: free frames and pages of files, less the reserve. The limits shrink when
+    /// anonymous memory takes the frames.
     pub(crate) fn dirtyable(&self) -> Pages {
         let frames = u64::from(self.options.frames);
         let pinned = u64::from(self.totals.pinned.load(Ordering::Relaxed));
-        Pages(frames.saturating_sub(self.memory.marks.high.0 + pinned))
+        let others = get(&self.totals.anon) + pinned;
+        Pages(frames.saturating_sub(self.memory.marks.high.0 + others))
     }
 
     /// One reading of the counters for a decision about `device`.

@@ -140,7 +140,9 @@ impl<E: Env> Mapping<E> {
             }
         }
         let first = first_page(&request);
-        let redirtied = self.end_writeback(cache, context, first, &request.frames, &result);
+        let mut rotate = Rotate::new();
+        let redirtied =
+            self.end_writeback(cache, context, first, &request.frames, &result, &mut rotate);
         let last = device.writeback.fetch_sub(pages, Ordering::Relaxed) == pages;
         match result {
             Ok(()) => {
@@ -176,7 +178,7 @@ impl<E: Env> Mapping<E> {
         self.writeback.fetch_sub(pages, Ordering::Release);
         self.writeback_wait.wake_all();
         device.flight_wait.wake_all();
-        cache.memory.wait.wake_all();
+        cache.wrote_back(context, u64::from(pages), rotate.frames());
     }
 
     pub(crate) fn count_dirty(&self, cache: &Cache<E>, pages: u64) {
@@ -199,6 +201,7 @@ impl<E: Env> Mapping<E> {
         first: u32,
         frames: &[FrameId],
         result: &Result<(), IoError>,
+        rotate: &mut Rotate,
     ) -> u64 {
         let failed = result.is_err();
         let mut redirtied = 0;
@@ -211,6 +214,7 @@ impl<E: Env> Mapping<E> {
                 "nothing is replaced while it is written"
             );
             index.clear_tag(page, Tag::Writeback);
+            rotate.note(*frame, before, failed);
             if failed && !before.has(Flags::DIRTY) {
                 index.set_tag(page, Tag::Dirty);
                 redirtied += 1;
@@ -242,6 +246,34 @@ impl<E: Env> Mapping<E> {
             cache.table.release(busy, set, Flags::NONE);
         }
         cache.wake_busy(&request.frames);
+    }
+}
+
+/// The pages of a request that reclaim wants to find at the old end when their write has ended.
+pub(crate) struct Rotate {
+    frames: [FrameId; REQUEST_PAGES],
+    count: usize,
+}
+
+impl Rotate {
+    pub(crate) fn new() -> Self {
+        Self {
+            frames: [FrameId(0); REQUEST_PAGES],
+            count: 0,
+        }
+    }
+
+    /// Takes note of a page whose write has ended; `before`: its flags before.
+    pub(crate) fn note(&mut self, frame: FrameId, before: Flags, failed: bool) {
+        let clean = !failed && !before.has(Flags::DIRTY);
+        if clean && before.has(Flags::RECLAIM) && self.count < self.frames.len() {
+            self.frames[self.count] = frame;
+            self.count += 1;
+        }
+    }
+
+    pub(crate) fn frames(&self) -> &[FrameId] {
+        &self.frames[..self.count]
     }
 }
 

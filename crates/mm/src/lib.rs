@@ -46,6 +46,7 @@ mod replace;
 mod stats;
 mod sync;
 mod truncate;
+mod vmstat;
 mod write;
 
 pub use cache::Cache;
@@ -55,4 +56,5 @@ pub use options::{DeviceOptions, ErrorPolicy, Options, Populate};
 pub use pin::Pinned;
 pub use read::Reader;
 pub use stats::{DeviceStats, Stats};
+pub use vmstat::{Item, Vmstat};
 pub use write::Writer;

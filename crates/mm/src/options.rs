@@ -1,7 +1,9 @@
 //! How a cache is built: sizes, laws, error policies. Plain data.
 
 use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold, Tunables};
+use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
 use policy::units::{Nanos, Pages};
+use policy::watermark::Watermarks;
 use policy::writeback::FlushTunables;
 
 use crate::Error;
@@ -26,6 +28,10 @@ pub struct Options {
     pub dirty: Tunables,
     /// How the flusher works.
     pub flush: FlushTunables,
+    /// How reclaim works, and how it throttles.
+    pub reclaim: ReclaimTunables,
+    /// When reclaim starts and stops; `None`: as for a zone of `frames` pages.
+    pub marks: Option<Watermarks>,
     /// Largest read-ahead window; zero turns it off.
     pub readahead_max: Pages,
     /// Devices the cache has room for.
@@ -52,6 +58,8 @@ impl Options {
                 background: Threshold::Percent(10),
             },
             flush: FlushTunables::tidegate(),
+            reclaim: ReclaimTunables::of(ReclaimLaw::Tidegate, 1000),
+            marks: None,
             // Several requests deep, so that a fast device is kept busy; a small part of memory.
             readahead_max: Pages(u64::from(frames / 16)).at_most(Pages(2048)),
             devices_max: 16,
@@ -65,6 +73,8 @@ impl Options {
 const HZ: (u64, u64) = (1, 10_000);
 /// Shares are in 1/10000.
 const RATIO_MAX: u64 = 10_000;
+/// Swappiness is out of this.
+const SWAPPINESS_MAX: u64 = 200;
 
 /// `BadOption` unless the value is allowed.
 fn check(what: &'static str, value: u64, allowed: (u64, u64)) -> Result<(), Error> {
@@ -100,6 +110,18 @@ impl Options {
             u64::from(self.dirty.cpus),
             (1, u64::from(u32::MAX)),
         )?;
+        check("reclaim.hz", u64::from(self.reclaim.hz), HZ)?;
+        check(
+            "reclaim.swappiness",
+            u64::from(self.reclaim.swappiness),
+            (0, SWAPPINESS_MAX),
+        )?;
+        if let Some(marks) = self.marks {
+            let frames = u64::from(self.frames);
+            check("marks.min", marks.min.0, (1, frames / 2))?;
+            check("marks.low", marks.low.0, (marks.min.0, frames / 2))?;
+            check("marks.high", marks.high.0, (marks.low.0, frames / 2))?;
+        }
         check(
             "files_max",
             u64::from(self.files_max),

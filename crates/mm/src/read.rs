@@ -17,9 +17,10 @@ use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, Slot};
 use policy::readahead::{Readahead, Run, Window};
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
-use crate::cache::{Cache, INACTIVE, add, sub};
+use crate::cache::{Cache, add, sub};
 use crate::io::{self, REQUEST_PAGES};
 use crate::mapping::Mapping;
+use crate::reclaim::node::INACTIVE_FILE;
 use crate::{Error, reclaim};
 
 /// What one reader of one file remembers, so that the cache can read ahead of it.
@@ -242,9 +243,9 @@ fn insert_run<E: Env>(
     frames.drain(..count);
     add(&cache.totals.cached, count as u64);
     {
-        let mut lru = cache.lru.lock(task);
+        let mut lru = cache.node.lru.lock(task);
         for frame in &request.frames {
-            lru.push_head(INACTIVE, *frame);
+            lru.push_head(INACTIVE_FILE, *frame);
         }
     }
     request.device = mapping.device.id;
@@ -335,7 +336,8 @@ pub(crate) fn forget<E: Env>(
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pool, &mut token);
         index.remove(page, None);
-        cache.lru.lock(task).remove(frame);
+        let mut lru = cache.node.lru.lock(task);
+        lru.remove(frame);
         cache.table.disown(busy);
     }
     sub(&cache.totals.cached, 1);

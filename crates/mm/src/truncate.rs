@@ -13,8 +13,9 @@ use frames::{Busy, Content, Flags, FrameId, Refusal, Slot};
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 
 use crate::Error;
-use crate::cache::{Cache, FILE_MAX, INACTIVE, add, sub};
+use crate::cache::{Cache, FILE_MAX, add, sub};
 use crate::mapping::Mapping;
+use crate::reclaim::node::INACTIVE_FILE;
 use crate::replace::replace_pinned;
 use crate::sync::{set_device_len, settle_cut, wait_frame};
 
@@ -107,7 +108,8 @@ fn drop_page<E: Env>(
                     let mut token = mapping.token.lock(task);
                     let mut index = mapping.index.writer(&cache.pool, &mut token);
                     index.remove(page, None);
-                    cache.lru.lock(task).remove(frame);
+                    let mut lru = cache.node.lru.lock(task);
+                    lru.remove(frame);
                     let before = cache.table.update(frame, Flags::NONE, Flags::DIRTY);
                     cache.table.disown(busy);
                     before.has(Flags::DIRTY)
@@ -143,7 +145,7 @@ fn unlink_pinned<E: Env>(
     let was_dirty = {
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pool, &mut token);
-        let mut lru = cache.lru.lock(task);
+        let mut lru = cache.node.lru.lock(task);
         let flags = cache.table.flags(frame);
         let still = index.get(page) == Slot::Frame(frame)
             && !flags.has(Flags::WRITEBACK)
@@ -247,7 +249,11 @@ fn zero_tail_with<E: Env>(
 
 /// Puts a frame that replaced another on the lists, with its state, and gives the busy bit back.
 fn show_fresh<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, busy: Busy, was_dirty: bool) {
-    cache.lru.lock(task).push_head(INACTIVE, busy.frame());
+    cache
+        .node
+        .lru
+        .lock(task)
+        .push_head(INACTIVE_FILE, busy.frame());
     let dirty = if was_dirty { Flags::DIRTY } else { Flags::NONE };
     cache.release(busy, Flags::UPTODATE | dirty, Flags::NONE);
 }

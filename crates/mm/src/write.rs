@@ -18,8 +18,9 @@ use frames::{Busy, Content, Flags, FrameId, Refusal, Slot, Tag};
 use policy::dirty::{DeviceIndex, WriterState};
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
-use crate::cache::{Cache, FILE_MAX, INACTIVE, add};
+use crate::cache::{Cache, FILE_MAX, add};
 use crate::mapping::Mapping;
+use crate::reclaim::node::INACTIVE_FILE;
 use crate::replace::replace_pinned;
 use crate::sync::{settle_cut, wait_frame};
 use crate::{Error, dirty, io, read, reclaim};
@@ -504,9 +505,9 @@ impl<E: Env> Batch<'_, E> {
         let mut shown = [FrameId(0); BATCH_FRAMES];
         let count = self.writer.batch.len();
         if self.writer.batch.iter().any(|filled| filled.fresh) {
-            let mut lru = cache.lru.lock(task);
+            let mut lru = cache.node.lru.lock(task);
             for filled in self.writer.batch.iter().filter(|filled| filled.fresh) {
-                lru.push_head(INACTIVE, filled.busy.frame());
+                lru.push_head(INACTIVE_FILE, filled.busy.frame());
             }
         }
         // Before the pages can be written and reclaimed: whoever then finds one missing must know
@@ -528,8 +529,11 @@ impl<E: Env> Batch<'_, E> {
                 shown[at] = filled.busy.frame();
                 index.set_tag(filled.page, Tag::Dirty);
                 let set = Flags::UPTODATE | Flags::DIRTY;
-                let before = cache.table.release(filled.busy, set, Flags::FAILED);
-                // An older write of it has failed since it was filled: counted there.
+                let before = cache
+                    .table
+                    .release(filled.busy, set, Flags::FAILED | Flags::RECLAIM);
+                // Written to again, it need not be freed when its write ends. An older write of it may have
+                // failed since it was filled: counted there.
                 dirty_already += u64::from(!filled.was_dirty && before.has(Flags::DIRTY));
             }
         }

@@ -14,11 +14,16 @@ use std::sync::Weak;
 
 use env::{Cause, Env, Event, Task, Wakeup, Work};
 use frames::{Busy, Flags, FrameId, Refusal};
-use policy::scan::{CLUSTER, Priority, inactive_is_low, scan_count};
+use policy::reclaim::scan::{CLUSTER, Priority, inactive_is_low, scan_count};
 use policy::units::{Nanos, Pages};
 
 use crate::Error;
-use crate::cache::{ACTIVE, Cache, INACTIVE, add, sub};
+use crate::cache::{Cache, add, sub};
+
+pub(crate) mod isolate;
+pub(crate) mod node;
+
+use node::{ACTIVE_FILE as ACTIVE, INACTIVE_FILE as INACTIVE};
 
 const CLUSTER_FRAMES: usize = 32;
 const _: () = assert!(CLUSTER_FRAMES as u64 == CLUSTER.0);
@@ -106,7 +111,7 @@ fn shrink<E: Env>(
         if freed >= target {
             break;
         }
-        let size = Pages(u64::from(cache.lru.lock(task).len(INACTIVE)));
+        let size = Pages(u64::from(cache.node.lru.lock(task).len(INACTIVE)));
         let mut left = scan_count(size, now);
         while left > Pages::ZERO && freed < target {
             let pass = shrink_cluster(task, cache, left.at_most(CLUSTER));
@@ -185,7 +190,7 @@ fn isolate<E: Env>(
     count: Pages,
     isolated: &mut [Option<Busy>; CLUSTER_FRAMES],
 ) -> Pages {
-    let mut lru = cache.lru.lock(task);
+    let mut lru = cache.node.lru.lock(task);
     let sizes = (lru.len(INACTIVE), lru.len(ACTIVE));
     if inactive_is_low(Pages(u64::from(sizes.0)), Pages(u64::from(sizes.1))) {
         for _ in 0..CLUSTER_FRAMES {

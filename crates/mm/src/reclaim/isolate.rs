@@ -1,0 +1,138 @@
+//! Taking pages off a list to look at them, and putting back those that stay.
+//!
+//! Isolation needs no right to a page but the hold of the LRU lock: an isolated page may be read, written
+//! and given back meanwhile. Reclaim looks at it again, by its generation, when it acts on it.
+//!
+//! Source: mechanisms 2.4; Linux v6.12 mm/vmscan.c, isolate_lru_folios(), move_folios_to_lru().
+
+use core::sync::atomic::Ordering;
+
+use env::{Context, Env};
+use frames::{Busy, Flags, FrameId, Generation};
+use policy::reclaim::scan::{CLUSTER, Lru};
+
+use super::node::list_of;
+use crate::cache::Cache;
+use crate::vmstat::Item;
+
+pub(crate) const CLUSTER_FRAMES: usize = 32;
+const _: () = assert!(CLUSTER_FRAMES as u64 == CLUSTER.0);
+
+/// A page that is off its list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page {
+    pub(crate) frame: FrameId,
+    pub(crate) generation: Generation,
+}
+
+/// The pages of one turn.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pages: [Page; CLUSTER_FRAMES],
+    count: usize,
+}
+
+impl Batch {
+    pub(crate) fn new() -> Self {
+        let none = Page {
+            frame: FrameId(0),
+            generation: Generation::default(),
+        };
+        Self {
+            pages: [none; CLUSTER_FRAMES],
+            count: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, page: Page) {
+        self.pages[self.count] = page;
+        self.count += 1;
+    }
+
+    pub(crate) fn pages(&self) -> &[Page] {
+        &self.pages[..self.count]
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.count as u64
+    }
+}
+
+impl<E: Env> Cache<E> {
+    /// Takes up to `count` pages from the old end of a list.
+    ///
+    /// A page of an inactive list that was accessed twice stands there only because a hit takes no lock: it goes to the
+    /// active list now and was not looked at.
+    pub(crate) fn isolate(&self, context: &impl Context, list: Lru, count: u64) -> Batch {
+        let mut batch = Batch::new();
+        let number = list.number();
+        let mut moved = 0;
+        {
+            let mut lru = self.node.lru.lock(context);
+            while batch.len() < count && moved < CLUSTER.0 {
+                let Some(frame) = lru.pop_tail(number) else {
+                    break;
+                };
+                let (flags, generation) = self.table.look(frame);
+                if flags.has(Flags::ACTIVE) && !list.is_active() {
+                    lru.push_head(list_of(flags), frame);
+                    moved += 1;
+                    continue;
+                }
+                batch.push(Page { frame, generation });
+            }
+            self.node.isolated[list.kind().index()].fetch_add(batch.len(), Ordering::Relaxed);
+        }
+        self.counters.add(Item::Pgactivate, moved);
+        batch
+    }
+
+    /// Puts pages back at the heads of the lists that their flags say; those that are gone are counted.
+    /// Answers how many came back.
+    pub(crate) fn put_back(&self, context: &impl Context, pages: &[Page]) -> u64 {
+        let mut back = 0;
+        let mut lru = self.node.lru.lock(context);
+        for page in pages {
+            let (flags, generation) = self.table.look(page.frame);
+            // Whoever takes a page out of the cache does so under this lock too.
+            if generation == page.generation && flags.has(Flags::CACHED) {
+                lru.push_head(list_of(flags), page.frame);
+                back += 1;
+            }
+        }
+        back
+    }
+
+    /// New pages onto the lists that their flags say.
+    pub(crate) fn lru_add(&self, context: &impl Context, frames: &[FrameId]) {
+        let mut lru = self.node.lru.lock(context);
+        for frame in frames {
+            lru.push_head(list_of(self.table.flags(*frame)), *frame);
+        }
+    }
+
+    /// Pages leave the cache: off their lists and free, in one hold of the lock.
+    pub(crate) fn lru_disown(
+        &self,
+        context: &impl Context,
+        busies: impl Iterator<Item = Busy>,
+        freed: &mut Vec<FrameId>,
+    ) {
+        let mut lru = self.node.lru.lock(context);
+        for busy in busies {
+            lru.remove(busy.frame());
+            freed.push(self.table.disown(busy));
+        }
+    }
+}
+
+/// The number of a list among `frames::Lists`.
+pub(crate) trait Number {
+    fn number(self) -> u8;
+}
+
+impl Number for Lru {
+    fn number(self) -> u8 {
+        self as u8
+    }
+}

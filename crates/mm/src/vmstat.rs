@@ -1,0 +1,247 @@
+//! Counters under the names that the kernel gives them in `/proc/vmstat`.
+//!
+//! Events are totals since the cache was built and change where the thing happens, a batch at a time; levels
+//! are read when somebody asks. The sums that have to hold are `Vmstat::check`'s.
+//!
+//! Source: mechanisms 10.1; Linux v6.12 mm/vmstat.c, `vmstat_text`.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! items {
+    ($($(#[$doc:meta])* $item:ident = $name:literal,)*) => {
+        /// One of the counters.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Item {
+            $($(#[$doc])* $item,)*
+        }
+
+        impl Item {
+            /// All of them, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$item),*];
+
+            /// The name in tables.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$item => $name,)*
+                }
+            }
+        }
+    };
+}
+
+items! {
+    /// Level: free frames.
+    NrFreePages = "nr_free_pages",
+    /// Level.
+    NrInactiveAnon = "nr_inactive_anon",
+    /// Level.
+    NrActiveAnon = "nr_active_anon",
+    /// Level.
+    NrInactiveFile = "nr_inactive_file",
+    /// Level.
+    NrActiveFile = "nr_active_file",
+    /// Level: anonymous pages that a reclaimer has off its lists.
+    NrIsolatedAnon = "nr_isolated_anon",
+    /// Level: pages of files that a reclaimer has off their lists.
+    NrIsolatedFile = "nr_isolated_file",
+    /// Level.
+    NrDirty = "nr_dirty",
+    /// Level: pages under writeback, of files and of the swap file.
+    NrWriteback = "nr_writeback",
+    /// Level: frames pinned by callers.
+    NrPinned = "nr_pinned",
+    /// Level: frames that a lowered limit has taken out of use.
+    NrWithheld = "nr_withheld",
+    /// Level: free slots of the swap file.
+    SwapFree = "swap_free",
+    /// Level: slots of the swap file.
+    SwapTotal = "swap_total",
+    /// Frames given out.
+    Pgalloc = "pgalloc_normal",
+    /// Frames given back.
+    Pgfree = "pgfree",
+    /// Pages moved to an active list.
+    Pgactivate = "pgactivate",
+    /// Pages moved from an active list to an inactive one.
+    Pgdeactivate = "pgdeactivate",
+    /// Pages of active lists looked at.
+    Pgrefill = "pgrefill",
+    /// Pages that went to the inactive tail when their write ended.
+    Pgrotated = "pgrotated",
+    /// Pages looked at by the background reclaimer.
+    PgscanKswapd = "pgscan_kswapd",
+    /// Pages looked at by whoever needed memory.
+    PgscanDirect = "pgscan_direct",
+    /// Of these: anonymous.
+    PgscanAnon = "pgscan_anon",
+    /// Of these: of files.
+    PgscanFile = "pgscan_file",
+    /// Pages freed by the background reclaimer.
+    PgstealKswapd = "pgsteal_kswapd",
+    /// Pages freed by whoever needed memory.
+    PgstealDirect = "pgsteal_direct",
+    /// Of these: anonymous.
+    PgstealAnon = "pgsteal_anon",
+    /// Of these: of files.
+    PgstealFile = "pgsteal_file",
+    /// Direct reclaims that began below half the reserve and waited for the background reclaimer.
+    PgscanDirectThrottle = "pgscan_direct_throttle",
+    /// Pages that reclaim took off a list to look at. Ours.
+    Pgisolated = "pgisolated",
+    /// Of these: put back on a list. Ours.
+    Pgputback = "pgputback",
+    /// Of these: given back by their owner meanwhile. Ours.
+    Pgisolatedgone = "pgisolated_gone",
+    /// Direct reclaims begun (and begun again).
+    Allocstall = "allocstall_normal",
+    /// Passes of the background reclaimer.
+    Pageoutrun = "pageoutrun",
+    /// Pages that reclaim itself wrote.
+    NrVmscanWrite = "nr_vmscan_write",
+    /// Dirty pages of files that reclaim met and left to the flusher.
+    NrVmscanImmediateReclaim = "nr_vmscan_immediate_reclaim",
+    /// Pages whose write ended while somebody slept for writeback.
+    NrThrottledWritten = "nr_throttled_written",
+    /// Evicted anonymous pages that came back.
+    WorkingsetRefaultAnon = "workingset_refault_anon",
+    /// Evicted pages of files that came back.
+    WorkingsetRefaultFile = "workingset_refault_file",
+    /// Of these: soon enough to be active at once.
+    WorkingsetActivateAnon = "workingset_activate_anon",
+    /// Of these: soon enough to be active at once.
+    WorkingsetActivateFile = "workingset_activate_file",
+    /// Of those: had been active before they were evicted.
+    WorkingsetRestoreAnon = "workingset_restore_anon",
+    /// Of those: had been active before they were evicted.
+    WorkingsetRestoreFile = "workingset_restore_file",
+    /// Pages read from the swap file.
+    Pswpin = "pswpin",
+    /// Pages written to the swap file.
+    Pswpout = "pswpout",
+    /// KiB read from devices.
+    Pgpgin = "pgpgin",
+    /// KiB written to devices.
+    Pgpgout = "pgpgout",
+    /// Faults on anonymous memory.
+    Pgfault = "pgfault",
+    /// Of these: the page had to be read.
+    Pgmajfault = "pgmajfault",
+}
+
+/// The counters that are written to.
+pub(crate) struct Counters {
+    cells: [AtomicU64; Item::ALL.len()],
+}
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        Self {
+            cells: [const { AtomicU64::new(0) }; Item::ALL.len()],
+        }
+    }
+
+    pub(crate) fn add(&self, item: Item, by: u64) {
+        if by > 0 {
+            self.cells[item as usize].fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn get(&self, item: Item) -> u64 {
+        self.cells[item as usize].load(Ordering::Relaxed)
+    }
+
+    /// A reading, without the levels.
+    pub(crate) fn read(&self) -> Vmstat {
+        Vmstat {
+            values: core::array::from_fn(|at| self.cells[at].load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// A reading of all counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vmstat {
+    values: [u64; Item::ALL.len()],
+}
+
+impl Vmstat {
+    /// One counter.
+    #[must_use]
+    pub fn get(&self, item: Item) -> u64 {
+        self.values[item as usize]
+    }
+
+    pub(crate) fn set(&mut self, item: Item, value: u64) {
+        self.values[item as usize] = value;
+    }
+
+    /// Names and values, in the order of `Item`.
+    pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        Item::ALL.iter().map(|item| (item.name(), self.get(*item)))
+    }
+
+    /// The first sum that does not hold, by name. All hold when no reclaimer is at work.
+    ///
+    /// Pages scanned are those of the two kinds and those of the two sorts of reclaimer; likewise pages freed; what was
+    /// isolated was freed, put back, or gone meanwhile.
+    #[must_use]
+    pub fn broken_sum(&self) -> Option<&'static str> {
+        use Item as I;
+        let sum = |items: &[Item]| items.iter().map(|item| self.get(*item)).sum::<u64>();
+        let scanned = sum(&[I::PgscanKswapd, I::PgscanDirect]);
+        let freed = sum(&[I::PgstealKswapd, I::PgstealDirect]);
+        let isolated = self.get(I::Pgisolated);
+        if scanned != sum(&[I::PgscanAnon, I::PgscanFile]) {
+            return Some("pgscan_kswapd + pgscan_direct = pgscan_anon + pgscan_file");
+        }
+        if freed != sum(&[I::PgstealAnon, I::PgstealFile]) {
+            return Some("pgsteal_kswapd + pgsteal_direct = pgsteal_anon + pgsteal_file");
+        }
+        if isolated != freed + sum(&[I::Pgputback, I::Pgisolatedgone]) {
+            return Some("pgisolated = pgsteal + pgputback + pgisolated_gone");
+        }
+        if scanned != isolated {
+            return Some("pgscan = pgisolated");
+        }
+        if sum(&[I::NrIsolatedAnon, I::NrIsolatedFile]) != 0 {
+            return Some("nr_isolated = 0");
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_there_once() {
+        let mut names: Vec<_> = Item::ALL.iter().map(|item| item.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Item::ALL.len());
+        for (at, item) in Item::ALL.iter().enumerate() {
+            assert_eq!(at, *item as usize);
+        }
+    }
+
+    #[test]
+    fn a_page_that_nobody_put_back_shows() {
+        let counters = Counters::new();
+        assert_eq!(counters.read().broken_sum(), None);
+        for item in [Item::PgscanDirect, Item::PgscanFile, Item::Pgisolated] {
+            counters.add(item, 32);
+        }
+        counters.add(Item::Pgputback, 31);
+        assert_eq!(
+            counters.read().broken_sum(),
+            Some("pgisolated = pgsteal + pgputback + pgisolated_gone")
+        );
+        counters.add(Item::Pgputback, 1);
+        assert_eq!(counters.read().broken_sum(), None);
+        counters.add(Item::PgstealFile, 1);
+        assert!(counters.read().broken_sum().is_some());
+    }
+}
