@@ -11,6 +11,8 @@
 //! | [`stack`] | free nodes of the index pool | lock-free |
 //! | [`free`] | free frames, a buddy system | one lock of `mm` |
 //! | [`list`] | LRU and other lists of frames | one lock of `mm` |
+//! | [`region`] | where each page of anonymous memory is | atomics, busy bits |
+//! | [`slots`] | which slots of a swap file are in use | one lock of `mm` |
 //! | [`counters`] | totals | relaxed atomics |
 //! | [`content`] | what the frames hold (a trait) | by `Pin` and `Busy` |
 //!
@@ -24,6 +26,8 @@ pub mod counters;
 pub mod free;
 pub mod index;
 pub mod list;
+pub mod region;
+pub mod slots;
 pub mod stack;
 mod sync;
 pub mod table;
@@ -33,6 +37,8 @@ pub use counters::Counter;
 pub use free::FreeLists;
 pub use index::{IndexWriter, NoNodes, NodePool, PageIndex, Shadow, Slot, Tag, WriteToken};
 pub use list::Lists;
+pub use region::Region;
+pub use slots::SlotMap;
 pub use table::{Busy, Flags, FrameTable, Generation, Owner, PINS_MAX, Pin, Refusal};
 
 /// Number of a frame of the arena: its place times 4 KiB is its address.

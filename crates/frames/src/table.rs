@@ -599,6 +599,46 @@ impl FrameTable {
             .is_ok()
     }
 
+    /// The page, of which the caller has the busy bit, goes out: dirty -> not dirty, under writeback, with
+    /// `set` in the same step. The caller keeps the busy bit.
+    ///
+    /// # Panics
+    /// If the page is not dirty, or under writeback already.
+    pub fn begin_writeback(&self, busy: &Busy, set: Flags) {
+        assert_changeable(set, Flags::NONE);
+        // Release: the content is complete before the device reads it.
+        self.frame(busy.frame).always(Ordering::Release, |before| {
+            assert!(
+                before.has(Flags::BUSY | Flags::CACHED | Flags::DIRTY),
+                "only a dirty page goes out: {before:x?}"
+            );
+            assert!(
+                !before.has(Flags::WRITEBACK),
+                "a page has one write in flight: {before:x?}"
+            );
+            before.changed(set | Flags::WRITEBACK, Flags::DIRTY)
+        });
+    }
+
+    /// The page left its index while it was written, and the caller has its busy bit: the end of the
+    /// write frees the frame.
+    ///
+    /// # Errors
+    /// The busy bit, if no writeback is under way (any more).
+    pub fn try_orphan_busy(&self, busy: Busy) -> Result<(), Busy> {
+        let change = |before: Flags| {
+            let gone = Flags::CACHED | Flags::DIRTY | Flags::BUSY;
+            before
+                .has(Flags::WRITEBACK)
+                .then_some(before.changed(Flags::ORPHAN, gone))
+        };
+        // AcqRel: as in `try_orphan`.
+        match self.frame(busy.frame).try_change(Ordering::AcqRel, change) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(busy),
+        }
+    }
+
     /// Ends writeback (and clears `RECLAIM`; `FAILED` too, unless `failed`). `failed`: sets `FAILED | DIRTY`
     /// (not for an orphan, whose content has been replaced). Answers the flags *before*.
     /// If they hold `ORPHAN` and no pins, the caller must free the frame (`take_orphan`).

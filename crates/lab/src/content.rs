@@ -165,6 +165,11 @@ impl Content for Stamps {
         }
     }
 
+    fn mark(&self, frame: &Busy, word: u64) {
+        let version = (word & u64::from(u32::MAX)) as u32;
+        self.frame(frame.frame())[0].store(version, Ordering::Relaxed);
+    }
+
     fn copy_frame(&self, to: &Busy, from: &Pin) {
         self.store(to.frame(), self.load(from.frame()));
     }

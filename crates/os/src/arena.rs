@@ -355,6 +355,10 @@ impl Content for Arena {
         data[to..to + len].copy_from_slice(&self.bytes(frame)[offset..offset + len]);
     }
 
+    fn mark(&self, frame: &Busy, word: u64) {
+        self.copy_in(frame, 0, &word.to_le_bytes(), 0, size_of::<u64>());
+    }
+
     fn copy_frame(&self, to: &Busy, from: &Pin) {
         self.copy_in(to, 0, self.bytes(from), 0, FRAME);
     }

@@ -98,6 +98,10 @@ impl Content for TestContent {
         }
     }
 
+    fn mark(&self, frame: &Busy, word: u64) {
+        self.frame(frame.frame())[0].store(word, Ordering::Relaxed);
+    }
+
     fn copy_frame(&self, to: &Busy, from: &Pin) {
         self.copy(to.frame(), from.frame());
     }

@@ -323,3 +323,27 @@ fn threads_never_read_a_strangers_or_half_written_page() {
     assert!(reused.load(Ordering::Relaxed) > 0);
     assert!(seen.load(Ordering::Relaxed) > 0);
 }
+
+#[test]
+fn a_page_goes_out_under_its_busy_bit_and_its_end_frees_an_orphan() {
+    let table = FrameTable::new(1);
+    let frame = FrameId(0);
+    let busy = table.claim(frame);
+    table.adopt(&busy, Owner { file: 1, index: 2 });
+    table.release(busy, Flags::UPTODATE | Flags::DIRTY, Flags::NONE);
+    let busy = table.try_busy(frame, Owner { file: 1, index: 2 }).unwrap();
+    let busy = table
+        .try_orphan_busy(busy)
+        .expect_err("nothing is under way");
+    table.begin_writeback(&busy, Flags::RECLAIM);
+    let flags = table.flags(frame);
+    assert!(flags.has(Flags::WRITEBACK | Flags::BUSY | Flags::RECLAIM));
+    assert!(!flags.has(Flags::DIRTY));
+    table.try_orphan_busy(busy).unwrap();
+    assert!(!table.take_orphan(frame), "the device reads it still");
+    let before = table.end_writeback(frame, true);
+    assert!(before.has(Flags::ORPHAN));
+    assert!(!table.flags(frame).has(Flags::DIRTY), "nobody wants it");
+    assert!(table.take_orphan(frame));
+    assert!(table.flags(frame).has(Flags::FREE));
+}

@@ -1,0 +1,269 @@
+//! The pages of one region of anonymous memory: what a page table is to a process.
+//!
+//! A word for each page says where it is; two bits for each page are what a processor keeps: *mapped*
+//! (a store needs no fault) and *young* (used since somebody looked). So a run over pages that are
+//! there is a look at one word for 64 of them.
+//!
+//! ```text
+//!   entry:  0           1 ....... 2^31 - 1        1 << 31 | slot
+//!           nothing     frame number + 1          in the swap file
+//! ```
+//!
+//! Invariants
+//!   1. An entry that holds a frame changes only by whoever has that frame's busy bit; one that holds
+//!      nothing, or a slot, changes by a compare-and-swap.
+//!   2. A mapped page is there, up to date and dirty. The bit is set and cleared under the page's busy
+//!      bit; the young bit is a hint that anybody may set and clear.
+//!
+//! Concurrency: everything takes `&self`. A reader with a stale entry gets a wrong answer that the
+//! owner comparison of [`crate::FrameTable::try_busy`] catches.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::{FrameId, Shadow, Slot};
+
+const SWAPPED: u32 = 1 << 31;
+const WORD: u32 = u64::BITS;
+
+/// Where each page of a region is.
+pub struct Region {
+    entries: Box<[AtomicU32]>,
+    mapped: Box<[AtomicU64]>,
+    young: Box<[AtomicU64]>,
+}
+
+impl Region {
+    /// A region of `pages` pages that hold nothing.
+    #[must_use]
+    pub fn new(pages: u32) -> Self {
+        let bits = || {
+            (0..pages.div_ceil(WORD))
+                .map(|_| AtomicU64::new(0))
+                .collect()
+        };
+        Self {
+            entries: (0..pages).map(|_| AtomicU32::new(0)).collect(),
+            mapped: bits(),
+            young: bits(),
+        }
+    }
+
+    /// How many pages.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.entries.len()).expect("the region was made from a u32")
+    }
+
+    /// Whether it has no pages at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Where a page is: pin its frame, or take its busy bit, and compare the owner.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, page: u32) -> Slot {
+        // Acquire: the frame was adopted for the page before it was put here.
+        slot_of(self.entries[page as usize].load(Ordering::Acquire))
+    }
+
+    /// Puts a frame where `expected`, nothing or a slot, still stands. False: it does not any more.
+    ///
+    /// # Panics
+    /// If `expected` is a frame: that changes by `replace`.
+    #[must_use]
+    pub fn try_insert(&self, page: u32, expected: Slot, frame: FrameId) -> bool {
+        self.try_change(page, expected, Slot::Frame(frame))
+    }
+
+    /// Takes a slot out. False: it does not stand there any more.
+    ///
+    /// # Panics
+    /// If `expected` is a frame: that changes by `replace`.
+    #[must_use]
+    pub fn try_clear(&self, page: u32, expected: Slot) -> bool {
+        self.try_change(page, expected, Slot::Empty)
+    }
+
+    /// Puts something else in the place of a frame, of which the caller has the busy bit; the page is
+    /// neither mapped nor young after it.
+    ///
+    /// # Panics
+    /// If that frame does not stand there.
+    pub fn replace(&self, page: u32, frame: FrameId, by: Slot) {
+        self.unmap(page);
+        self.test_and_clear_young(page);
+        // Release: what was done to the page is over before somebody puts another frame here.
+        let before = self.entries[page as usize].swap(entry_of(by), Ordering::AcqRel);
+        assert!(
+            before == entry_of(Slot::Frame(frame)),
+            "page {page} holds {before:#x} and not frame {}",
+            frame.0
+        );
+    }
+
+    /// The first pages of `from..to` that are mapped, marked young: a store to each that changes
+    /// nothing. Answers the first page that is not mapped, `to` if there is none.
+    #[inline]
+    #[must_use]
+    pub fn touch_mapped(&self, from: u32, to: u32) -> u32 {
+        let mut at = from;
+        while at < to {
+            let word = (at / WORD) as usize;
+            let end = to.min((at / WORD + 1) * WORD);
+            let mask = (u64::MAX >> (WORD - (end - at))) << (at % WORD);
+            let missing = !self.mapped[word].load(Ordering::Acquire) & mask;
+            let there = if missing == 0 {
+                mask
+            } else {
+                mask & ((1 << missing.trailing_zeros()) - 1)
+            };
+            // A look first: the line is shared while nothing changes.
+            if self.young[word].load(Ordering::Relaxed) & there != there {
+                self.young[word].fetch_or(there, Ordering::Relaxed);
+            }
+            if missing != 0 {
+                return at / WORD * WORD + missing.trailing_zeros();
+            }
+            at = end;
+        }
+        to
+    }
+
+    /// The page may be stored to without a fault; the caller has its busy bit, and it is dirty.
+    pub fn map(&self, page: u32) {
+        // Release: content and state are complete before somebody relies on them.
+        self.mapped[(page / WORD) as usize].fetch_or(1 << (page % WORD), Ordering::Release);
+        self.set_young(page);
+    }
+
+    /// The page may not be stored to without a fault; the caller has its busy bit.
+    pub fn unmap(&self, page: u32) {
+        self.mapped[(page / WORD) as usize].fetch_and(!(1 << (page % WORD)), Ordering::AcqRel);
+    }
+
+    /// Whether the page may be stored to without a fault.
+    #[must_use]
+    pub fn is_mapped(&self, page: u32) -> bool {
+        self.mapped[(page / WORD) as usize].load(Ordering::Acquire) >> (page % WORD) & 1 == 1
+    }
+
+    /// The page is used.
+    pub fn set_young(&self, page: u32) {
+        let (word, bit) = (&self.young[(page / WORD) as usize], 1 << (page % WORD));
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the page was used since the last look.
+    pub fn test_and_clear_young(&self, page: u32) -> bool {
+        let (word, bit) = (&self.young[(page / WORD) as usize], 1 << (page % WORD));
+        word.load(Ordering::Relaxed) & bit != 0
+            && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
+    }
+
+    /// Bytes of metadata.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        (size_of_val(&*self.entries) + size_of_val(&*self.mapped) + size_of_val(&*self.young))
+            as u64
+    }
+
+    fn try_change(&self, page: u32, expected: Slot, new: Slot) -> bool {
+        assert!(
+            !matches!(expected, Slot::Frame(_)),
+            "page {page}: a frame's place changes under its busy bit"
+        );
+        // Release: the frame is adopted before a reader sees it. Acquire: the caller goes on with
+        // what was evicted from here.
+        self.entries[page as usize]
+            .compare_exchange(
+                entry_of(expected),
+                entry_of(new),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+    }
+}
+
+fn slot_of(entry: u32) -> Slot {
+    match entry {
+        0 => Slot::Empty,
+        entry if entry & SWAPPED != 0 => Slot::Shadow(Shadow(entry & !SWAPPED)),
+        entry => Slot::Frame(FrameId(entry - 1)),
+    }
+}
+
+fn entry_of(slot: Slot) -> u32 {
+    match slot {
+        Slot::Empty => 0,
+        Slot::Frame(frame) => frame.0 + 1,
+        Slot::Shadow(shadow) => shadow.0 | SWAPPED,
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_says_where_a_page_is() {
+        let region = Region::new(3);
+        assert_eq!(region.get(1), Slot::Empty);
+        assert!(region.try_insert(1, Slot::Empty, FrameId(0)));
+        assert!(
+            !region.try_insert(1, Slot::Empty, FrameId(7)),
+            "it is taken"
+        );
+        assert_eq!(region.get(1), Slot::Frame(FrameId(0)));
+        region.replace(1, FrameId(0), Slot::Shadow(Shadow(0)));
+        assert_eq!(region.get(1), Slot::Shadow(Shadow(0)));
+        assert!(!region.try_insert(1, Slot::Shadow(Shadow(4)), FrameId(7)));
+        assert!(region.try_insert(1, Slot::Shadow(Shadow(0)), FrameId(7)));
+        assert!(!region.try_clear(1, Slot::Shadow(Shadow(0))));
+        region.replace(1, FrameId(7), Slot::Shadow(Shadow(9)));
+        assert!(region.try_clear(1, Slot::Shadow(Shadow(9))));
+        assert_eq!(region.get(1), Slot::Empty);
+        assert_eq!(region.get(0), Slot::Empty);
+    }
+
+    #[test]
+    fn a_run_stops_at_the_first_page_that_is_not_mapped() {
+        let region = Region::new(200);
+        for page in (0..200).filter(|page| *page != 130) {
+            region.map(page);
+            region.test_and_clear_young(page);
+        }
+        assert_eq!(region.touch_mapped(3, 60), 60);
+        assert_eq!(region.touch_mapped(60, 200), 130);
+        assert_eq!(region.touch_mapped(130, 200), 130);
+        assert_eq!(region.touch_mapped(131, 131), 131);
+        let young: Vec<_> = (0..200)
+            .filter(|page| region.test_and_clear_young(*page))
+            .collect();
+        assert_eq!(young, (3..130).collect::<Vec<_>>(), "exactly those touched");
+        region.unmap(64);
+        assert_eq!(region.touch_mapped(0, 128), 64);
+    }
+
+    #[test]
+    fn what_is_replaced_is_neither_mapped_nor_young() {
+        let region = Region::new(1);
+        assert!(region.try_insert(0, Slot::Empty, FrameId(3)));
+        region.map(0);
+        assert!(region.is_mapped(0));
+        region.replace(0, FrameId(3), Slot::Empty);
+        assert!(!region.is_mapped(0));
+        assert!(!region.test_and_clear_young(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "and not frame 4")]
+    fn a_stranger_is_not_replaced() {
+        let region = Region::new(1);
+        assert!(region.try_insert(0, Slot::Empty, FrameId(3)));
+        region.replace(0, FrameId(4), Slot::Empty);
+    }
+}
