@@ -48,11 +48,14 @@ pub enum Work {
     Deactivate,
     /// A page unmapped by reclaim, or given back by its owner.
     Unmap,
+    /// Another task, on a CPU, that was shrinking the same node during a batch of reclaim (unit: one such
+    /// task): they meet at the lock of its lists.
+    ContendLru,
 }
 
 impl Work {
     /// How many kinds there are.
-    pub const COUNT: usize = 21;
+    pub const COUNT: usize = 22;
     /// All kinds, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::User,
@@ -76,6 +79,7 @@ impl Work {
         Self::Fault,
         Self::Deactivate,
         Self::Unmap,
+        Self::ContendLru,
     ];
 
     /// Name in tables.
@@ -103,6 +107,7 @@ impl Work {
             Self::Fault => "fault",
             Self::Deactivate => "deactivate",
             Self::Unmap => "unmap",
+            Self::ContendLru => "contend_lru",
         }
     }
 }

@@ -57,6 +57,24 @@ impl CostTable {
         self
     }
 
+    /// The same on a machine smaller by `shrink`, on which one page stands for that many: what is done
+    /// page by page, call by call, request by request or scan by scan costs `shrink` times as much, so
+    /// that the same share of memory takes the same time. What comes with time does not: a switch, a
+    /// pass of balancing, a visit of the flusher.
+    #[must_use]
+    pub fn shrunk(mut self, shrink: u32) -> Self {
+        for work in Work::ALL {
+            if !matches!(
+                work,
+                Work::User | Work::Switch | Work::Balance | Work::VisitFile
+            ) {
+                let cost = &mut self.picos[work as usize];
+                *cost = cost.saturating_mul(u64::from(shrink));
+            }
+        }
+        self
+    }
+
     /// Picoseconds per unit.
     #[must_use]
     pub const fn picos(&self, work: Work) -> u64 {
@@ -81,6 +99,17 @@ impl CostTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn on_a_smaller_machine_pages_cost_more_and_switches_do_not() {
+        let table = CostTable::zero()
+            .with(Work::Scan, Nanos(500))
+            .with(Work::Switch, Nanos(2_000))
+            .shrunk(32);
+        assert_eq!(table.picos(Work::Scan), 32 * 500_000);
+        assert_eq!(table.picos(Work::Switch), 2_000_000);
+        assert_eq!(table.picos(Work::User), PICOS);
+    }
 
     #[test]
     fn user_time_is_what_it_says_and_the_rest_is_set_by_kind() {

@@ -406,7 +406,7 @@ impl Env for LabEnv {
         let core = &*self.core;
         core.count(work, units);
         let time = core.costs.charge(work, units, &mut local.picos);
-        if work == Work::User {
+        if matches!(work, Work::User | Work::Touch) {
             local.spent.user += time;
         } else {
             local.spent.system += time;

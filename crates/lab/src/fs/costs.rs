@@ -42,6 +42,10 @@ use policy::units::Nanos;
 
 use crate::cost::CostTable;
 
+pub mod p0;
+
+pub use p0::P0;
+
 /// What every other task that is writing back at the same time adds to one `VisitFile`.
 ///
 /// CALIBRATED, on one published number. Writers of 2.6.36 that write back themselves meet at the

@@ -60,7 +60,7 @@ impl Model {
 }
 
 /// Names of all file systems.
-pub const NAMES: [&str; 7] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "nfs", "bare"];
+pub const NAMES: [&str; 8] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "nfs", "bare", "p0"];
 
 /// There is no such file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl fmt::Display for UnknownFs {
 
 impl std::error::Error for UnknownFs {}
 
-/// The file system of that name, as of Linux 2.6.36; `bare` as of 6.12.
+/// The file system of that name, as of Linux 2.6.36; `bare` as of 6.12, `p0` as of 5.15.
 ///
 /// # Errors
 /// There is none; the message lists those there are.
@@ -139,6 +139,13 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             layout: layout::NFS,
             device: "null_blk",
         },
+        "p0" => Model {
+            name: "p0",
+            summary: "xfs of 5.15 on the machine of p0, with its CPU",
+            costs: costs::P0,
+            layout: layout::XFS,
+            device: "p0_ssd",
+        },
         _ => return Err(UnknownFs { name: name.into() }),
     })
 }
@@ -161,7 +168,7 @@ mod tests {
         let error = by_name("ext5").unwrap_err().to_string();
         assert_eq!(
             error,
-            "no file-system model `ext5`; there are ext2, ext3, ext4, xfs, btrfs, nfs, bare"
+            "no file-system model `ext5`; there are ext2, ext3, ext4, xfs, btrfs, nfs, bare, p0"
         );
     }
 }

@@ -62,7 +62,7 @@ impl Entry {
 }
 
 /// All models.
-pub const MODELS: [Entry; 7] = [
+pub const MODELS: [Entry; 9] = [
     Entry {
         name: "null",
         summary: "completes after a fixed time, at once by default",
@@ -82,6 +82,16 @@ pub const MODELS: [Entry; 7] = [
         name: "ssd",
         summary: "NVMe SSD of 2016: depth, IOPS, fast and slow cells, garbage collection",
         make: || Params::Ssd(params::Ssd::DEFAULT),
+    },
+    Entry {
+        name: "p0_ssd",
+        summary: "p0's disk as a SATA SSD: 170 MB/s, nearly so at random; parameters of `ssd`",
+        make: || Params::Ssd(params::Ssd::P0),
+    },
+    Entry {
+        name: "p0_disk",
+        summary: "p0's disk as one that seeks: 170 MB/s, 57 at random 1 MiB; parameters of `sata2010`",
+        make: || Params::Sata2010(params::Sata2010::P0),
     },
     Entry {
         name: "nfs",
@@ -226,6 +236,23 @@ impl Params {
             Self::Nfs(inner) => Self::Nfs(inner.scaled(shrink)),
             Self::TokenBucket(inner) => Self::TokenBucket(inner.scaled(shrink)),
             Self::NullBlk(inner) => Self::NullBlk(inner.scaled(shrink)),
+        }
+    }
+
+    /// The same on a machine smaller by `shrink` whose requests keep their size (`params`, second way).
+    ///
+    /// # Panics
+    /// If `shrink` is zero.
+    #[must_use]
+    pub fn scaled_whole(&self, shrink: u64) -> Self {
+        match self {
+            Self::Null(inner) => Self::Null(inner.scaled_whole(shrink)),
+            Self::Sata2010(inner) => Self::Sata2010(inner.scaled_whole(shrink)),
+            Self::UsbStick(inner) => Self::UsbStick(inner.scaled_whole(shrink)),
+            Self::Ssd(inner) => Self::Ssd(inner.scaled_whole(shrink)),
+            Self::Nfs(inner) => Self::Nfs(inner.scaled_whole(shrink)),
+            Self::TokenBucket(inner) => Self::TokenBucket(inner.scaled_whole(shrink)),
+            Self::NullBlk(inner) => Self::NullBlk(inner.scaled_whole(shrink)),
         }
     }
 

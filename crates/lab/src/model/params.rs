@@ -7,6 +7,13 @@
 //! shrinks with it and what is a time stays; sizes of requests shrink down to 128 KiB, below which
 //! the per-request times would rule. The `Unit` of a parameter says what happens to it.
 //!
+//! There is a second way (`scaled_whole`), for machines on which one page stands for `s` pages and costs
+//! `s` times the CPU time (`CostTable::shrunk`): requests keep their size, and what each takes beside its
+//! bytes grows by `s`. Then every stream, of many requests or of one at a time, moves the same share of
+//! memory a second as at full size, at any size of its requests. What is not kept is the time of a single
+//! request: with `s = 32` a random access of 0.1 ms takes 3 ms, one of 12.4 ms 0.4 s, which is no longer
+//! short against a timeout of 100 ms. So disks that seek want a scale near 1/8, or the first way.
+//!
 //! Evidence is cited as in experiments.md: A2, A5, MAIL and so on are its sections and tags; GUESS
 //! is a guess of ours, a free parameter.
 
@@ -27,6 +34,8 @@ pub enum Unit {
     Pages,
     /// A time: stays.
     Micros,
+    /// A time of every request beside its bytes: stays, or grows where requests keep their size.
+    RequestMicros,
     /// A number of things: stays.
     Count,
     /// Requests a second: stays, as the requests shrink.
@@ -45,7 +54,7 @@ impl Unit {
             Self::BytesPerSec => "B/s",
             Self::RequestBytes | Self::Bytes | Self::Transfer => "B",
             Self::Pages => "pages of 4 KiB",
-            Self::Micros => "us",
+            Self::Micros | Self::RequestMicros => "us",
             Self::Count => "",
             Self::PerSec => "1/s",
             Self::PerTib => "per TiB",
@@ -62,8 +71,25 @@ impl Unit {
             Self::RequestBytes => (value / shrink).max(REQUEST_FLOOR_BYTES.min(value)),
             Self::Bytes => (value / shrink).next_multiple_of(4096),
             Self::Pages => (value / shrink).max((REQUEST_FLOOR_BYTES / 4096).min(value)),
-            Self::Micros | Self::Count | Self::PerSec | Self::Flag => value,
+            Self::Micros | Self::RequestMicros | Self::Count | Self::PerSec | Self::Flag => value,
             Self::PerTib => value.saturating_mul(shrink),
+        }
+    }
+
+    /// The value on a machine smaller by `shrink` whose requests keep their size.
+    #[must_use]
+    pub fn scaled_whole(self, value: u64, shrink: u64) -> u64 {
+        match self {
+            Self::RequestBytes | Self::Pages => value,
+            Self::RequestMicros => value.saturating_mul(shrink),
+            Self::PerSec => (value / shrink).max(1),
+            Self::BytesPerSec
+            | Self::Bytes
+            | Self::Transfer
+            | Self::Micros
+            | Self::Count
+            | Self::PerTib
+            | Self::Flag => self.scaled(value, shrink),
         }
     }
 }
@@ -209,6 +235,18 @@ macro_rules! parameters {
                 assert!(shrink > 0, "a machine shrunk to nothing");
                 Self { $($field: $crate::model::params::Unit::$unit.scaled(self.$field, shrink),)* }
             }
+
+            /// The same on a machine smaller by `shrink` whose requests keep their size.
+            ///
+            /// # Panics
+            /// If `shrink` is zero.
+            #[must_use]
+            pub fn scaled_whole(&self, shrink: u64) -> Self {
+                assert!(shrink > 0, "a machine shrunk to nothing");
+                Self {
+                    $($field: $crate::model::params::Unit::$unit.scaled_whole(self.$field, shrink),)*
+                }
+            }
         }
     };
 }
@@ -223,7 +261,7 @@ parameters! {
     /// A device that only takes time, or none.
     Null, "null" {
         /// From submission to completion.
-        latency_us: 0, Micros, 0..=DAY_US, "none: a device that is never the bottleneck";
+        latency_us: 0, RequestMicros, 0..=DAY_US, "none: a device that is never the bottleneck";
         /// Requests under way at once.
         depth: 1024, Count, 1..=65536, "none";
         /// Largest request; longer ones are split.
@@ -240,17 +278,17 @@ parameters! {
         /// Rate at which sectors pass the head.
         media_bytes_per_sec: 61_200_000, BytesPerSec, 4096..=RATE_MAX, "A2 DERIVED: ext4 60.1 MB/s end to end, dd 64.0 without its sync; 57-64 (E)";
         /// Seek to the next track.
-        seek_track_us: 800, Micros, 0..=DAY_US, "GUESS: usual for the class";
+        seek_track_us: 800, RequestMicros, 0..=DAY_US, "GUESS: usual for the class";
         /// Mean seek over random places.
-        seek_average_us: 8_200, Micros, 0..=DAY_US, "E: HGST Ultrastar 7K4000, Barracuda XT";
+        seek_average_us: 8_200, RequestMicros, 0..=DAY_US, "E: HGST Ultrastar 7K4000, Barracuda XT";
         /// One revolution.
-        rotation_us: 8_333, Micros, 0..=DAY_US, "E: 7200 rpm, 4.16 ms mean";
+        rotation_us: 8_333, RequestMicros, 0..=DAY_US, "E: 7200 rpm, 4.16 ms mean";
         /// Places on the disk.
         span_bytes: 500_000_000_000, Bytes, 1 << 20..=1 << 50, "GUESS: usual size in 2010";
         /// Longest gap between two commands after which the drive still streams.
         stream_gap_us: 1_000, Micros, 0..=DAY_US, "GUESS: the drive's buffer holds the next command's data";
         /// From an idle drive to the start of the command.
-        command_us: 100, Micros, 0..=DAY_US, "GUESS";
+        command_us: 100, RequestMicros, 0..=DAY_US, "GUESS";
         /// Largest request.
         request_max_bytes: 512 << 10, RequestBytes, 4096..=1 << 30, "Linux 2.6.36 block/blk-settings.c: BLK_DEF_MAX_SECTORS 1024";
         /// Rate of the interface, at which the write buffer takes data in.
@@ -286,9 +324,9 @@ parameters! {
         /// Rate of reading.
         read_bytes_per_sec: 20_000_000, BytesPerSec, 4096..=RATE_MAX, "E GUESS: 15-25 MB/s";
         /// Time of every command.
-        command_us: 500, Micros, 0..=DAY_US, "E: 0.5-0.9 ms a random read (flashbench)";
+        command_us: 500, RequestMicros, 0..=DAY_US, "E: 0.5-0.9 ms a random read (flashbench)";
         /// A write that does not continue the last one in its unit takes that much longer.
-        small_write_us: 2_500, Micros, 0..=DAY_US, "E: 2-4 ms (sami-lehtinen.net)";
+        small_write_us: 2_500, RequestMicros, 0..=DAY_US, "E: 2-4 ms (sami-lehtinen.net)";
         /// Erase unit.
         unit_bytes: 4 << 20, Bytes, 4096..=1 << 30, "E: 4-8 MiB";
         /// Units that may be open at once.
@@ -322,9 +360,9 @@ parameters! {
         /// Rate of writing once the fast cells are full, and of emptying them when idle.
         slow_bytes_per_sec: 300_000_000, BytesPerSec, 4096..=RATE_MAX, "E GUESS: 300 MB/s";
         /// Time of a read beside its transfer.
-        read_us: 70, Micros, 0..=DAY_US, "E: 14 k IOPS at depth 1, 71 us";
+        read_us: 70, RequestMicros, 0..=DAY_US, "E: 14 k IOPS at depth 1, 71 us";
         /// Time of a write beside its transfer.
-        write_us: 17, Micros, 0..=DAY_US, "E: 50 k IOPS at depth 1, 20 us";
+        write_us: 17, RequestMicros, 0..=DAY_US, "E: 50 k IOPS at depth 1, 20 us";
         /// Commands a second at most.
         iops_max: 300_000, PerSec, 1..=100_000_000, "E: 4 KiB at depth 32, 300 k";
         /// Commands under way at once.
@@ -344,6 +382,39 @@ parameters! {
     }
 }
 
+impl Ssd {
+    /// The disk of p0's machine, taken for a SATA SSD: linear, and nearly so at random blocks of 1 MiB.
+    ///
+    /// Rate: INFERRED at 160 MB/s or more (A1: 2093 s hold six runs of 300 s and their warm-ups of as long
+    /// as 5 GiB take), DERIVED at 170 (E). Reading, latencies and IOPS: GUESS, usual for SATA at 6 Gbit/s.
+    /// Fast cells: none apart, the rate is the sustained one. GC: as in E.
+    pub const P0: Self = Self {
+        read_bytes_per_sec: 500_000_000,
+        write_bytes_per_sec: 170_000_000,
+        fast_bytes: 0,
+        slow_bytes_per_sec: 170_000_000,
+        read_us: 100,
+        write_us: 50,
+        iops_max: 80_000,
+        flush_us: 3_000,
+        ..Self::DEFAULT
+    };
+}
+
+impl Sata2010 {
+    /// The disk of p0's machine, taken for one that seeks: 170 MB/s linear, 12.4 ms and the transfer for a
+    /// random block (E, DERIVED), so 57 MB/s at 1 MiB.
+    ///
+    /// Media rate as `Ssd::P0`; size and interface: GUESS, usual for 2015.
+    pub const P0: Self = Self {
+        media_bytes_per_sec: 170_000_000,
+        interface_bytes_per_sec: 500_000_000,
+        span_bytes: 2_000_000_000_000,
+        request_max_bytes: 1280 << 10,
+        ..Self::DEFAULT
+    };
+}
+
 parameters! {
     /// NFS client and server over a LAN.
     Nfs, "nfs" {
@@ -352,7 +423,7 @@ parameters! {
         /// Rate of reading from the server.
         read_bytes_per_sec: 50_000_000, BytesPerSec, 4096..=RATE_MAX, "E: client throughput up to 58 MB/s";
         /// Round trip of a small call.
-        round_trip_us: 1_000, Micros, 0..=DAY_US, "GUESS: LAN with a busy server";
+        round_trip_us: 1_000, RequestMicros, 0..=DAY_US, "GUESS: LAN with a busy server";
         /// Calls under way at once.
         slots: 16, Count, 1..=65536, "Linux 2.6.36 include/linux/sunrpc/xprt.h: RPC_DEF_SLOT_TABLE 16";
         /// Bytes of one WRITE or READ.
@@ -378,7 +449,7 @@ parameters! {
         /// How long unused rate is saved up.
         burst_us: 50_000, Micros, 0..=DAY_US, "oracle/README.md: 50 ms of burst";
         /// Time of every request beside its tokens.
-        latency_us: 0, Micros, 0..=DAY_US, "issue 2: slow:rate=16MB,latency=2ms sets 2000";
+        latency_us: 0, RequestMicros, 0..=DAY_US, "issue 2: slow:rate=16MB,latency=2ms sets 2000";
         /// Requests whose latencies overlap.
         depth: 1, Count, 1..=65536, "design.md: 2 ms per request gives 500 IOPS";
         /// Largest request.
@@ -461,5 +532,33 @@ mod tests {
         );
         assert_eq!(Ssd::DEFAULT.scaled(4).gc_per_tib, 440);
         assert_eq!(Sata2010::DEFAULT.scaled(1), Sata2010::DEFAULT);
+    }
+
+    #[test]
+    fn where_requests_keep_their_size_a_random_access_moves_the_same_share_of_memory() {
+        // Bytes a second of random requests, one at a time, times the scale.
+        let random = |disk: &Sata2010, request: u64, shrink: u64| {
+            let fixed = disk.seek_average_us + disk.rotation_us / 2;
+            let moving = request * 1_000_000 / disk.media_bytes_per_sec;
+            request * 1_000_000 / (fixed + moving) * shrink
+        };
+        for request in [4 << 10, 32 << 10, 1 << 20] {
+            let full = random(&Sata2010::P0, request, 1);
+            let small = random(&Sata2010::P0.scaled_whole(32), request, 32);
+            assert!(
+                full.abs_diff(small) * 100 <= full,
+                "{request} B: {full} {small}"
+            );
+        }
+        let mib = random(&Sata2010::P0, 1 << 20, 1);
+        assert!(
+            (55_000_000..59_000_000).contains(&mib),
+            "{mib}: E has 57 MB/s"
+        );
+        let ssd = Ssd::P0.scaled_whole(32);
+        assert_eq!((ssd.read_us, ssd.iops_max), (3_200, 2_500));
+        assert_eq!(ssd.request_max_bytes, Ssd::P0.request_max_bytes);
+        assert_eq!((ssd.gc_min_us, ssd.gc_per_tib), (100_000, 32 * 110));
+        assert_eq!(Ssd::P0.scaled_whole(1), Ssd::P0);
     }
 }

@@ -732,6 +732,6 @@ fn an_unknown_device_lists_the_known() {
     let error = by_name("floppy").unwrap_err().to_string();
     assert_eq!(
         error,
-        "no device model `floppy`; there are null, sata2010, usb_stick, ssd, nfs, token_bucket, null_blk"
+        "no device model `floppy`; there are null, sata2010, usb_stick, ssd, p0_ssd, p0_disk, nfs, token_bucket, null_blk"
     );
 }
