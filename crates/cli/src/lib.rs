@@ -30,3 +30,4 @@ pub mod stats;
 pub mod table;
 pub mod terminal;
 pub mod trial;
+pub mod watch;

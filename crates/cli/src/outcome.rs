@@ -1,5 +1,11 @@
 //! What one run came to: plain data that metrics, tables, files and plots are made from.
 
+use std::collections::BTreeMap;
+
+use policy::reclaim::Reason;
+
+use crate::watch::Timeline;
+
 /// CPU time of one task.
 #[derive(Clone, Debug, Default)]
 pub struct TaskCpu {
@@ -68,6 +74,22 @@ pub struct Job {
     pub response_lengths: Vec<(f64, u64)>,
     /// Bytes that became dirty in each tenth of a second of the run; empty where nobody asked.
     pub per_tenth: Vec<f64>,
+    /// (when it ended, its length in ms) of each measured pass: a mapping, a bystander's allocation.
+    pub samples: Vec<(f64, f64)>,
+    /// Walks over all of its memory.
+    pub passes: f64,
+    /// Pages of its memory written to.
+    pub touched: f64,
+    /// Of these: the page was not there.
+    pub faults: f64,
+    /// Of these: it had to be read.
+    pub major: f64,
+    /// Has memory and writes to it as fast as it may.
+    pub is_hog: bool,
+    /// Takes a little memory on a schedule.
+    pub is_bystander: bool,
+    /// Maps, touches and unmaps.
+    pub is_mapper: bool,
     /// Its longest call against what an equal share of the device allows, as a factor; `None`: it is
     /// no heavy writer, or the device never moved anything.
     pub write_bound: Option<f64>,
@@ -154,6 +176,137 @@ pub struct Level {
     pub resident: f64,
 }
 
+/// How a throttling of reclaim ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ThrottleEnd {
+    /// It did not sleep.
+    NoSleep,
+    /// What it waited for happened.
+    Event,
+    /// Its timeout passed.
+    Timeout,
+}
+
+impl ThrottleEnd {
+    /// Its name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoSleep => "no_sleep",
+            Self::Event => "event",
+            Self::Timeout => "timeout",
+        }
+    }
+}
+
+/// One throttling of reclaim (kernel tracepoint `mm_vmscan_throttled`, and the two before it).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throttle {
+    /// When it ended.
+    pub at_s: f64,
+    /// Which task.
+    pub task: u32,
+    /// By the background reclaimer.
+    pub background: bool,
+    /// Why.
+    pub reason: Reason,
+    /// How long at most.
+    pub timeout_ms: f64,
+    /// How long it was, in whole ticks.
+    pub delayed_ms: f64,
+    /// How it ended.
+    pub ended: ThrottleEnd,
+}
+
+/// How many throttlings were alike. A run's list is complete and sorted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ThrottleCount {
+    /// By the background reclaimer.
+    pub background: bool,
+    /// Why.
+    pub reason: Reason,
+    /// How long at most.
+    pub timeout_ms: f64,
+    /// How long it was, in whole ticks.
+    pub delayed_ms: f64,
+    /// How they ended.
+    pub ended: ThrottleEnd,
+    /// How many.
+    pub count: u64,
+}
+
+/// All waits of one cause, idling and think time apart.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WaitLengths {
+    /// Its name.
+    pub cause: String,
+    /// How many.
+    pub count: u64,
+    /// How many ended by a deadline: of pauses the normal end.
+    pub timed_out: u64,
+    /// All of them, task-seconds.
+    pub total_s: f64,
+    /// Half are no longer; within an eighth.
+    pub p50_ms: f64,
+    /// 99 % are no longer; within an eighth.
+    pub p99_ms: f64,
+    /// The longest, exactly.
+    pub max_ms: f64,
+    /// (no longer than so many ms, waits), ascending: every class that is not empty.
+    pub lengths: Vec<(f64, u64)>,
+}
+
+/// For how long tasks were stalled, as PSI counts it (`/proc/pressure`), seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pressure {
+    /// How long was looked.
+    pub over_s: f64,
+    /// Somebody was stalled for memory.
+    pub memory_some_s: f64,
+    /// Somebody was, and nobody else ran.
+    pub memory_full_s: f64,
+    /// Somebody waited for I/O.
+    pub io_some_s: f64,
+    /// Somebody did, and nobody ran.
+    pub io_full_s: f64,
+}
+
+/// What happened in equal slots of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Slots {
+    /// Length of a slot.
+    pub slot_s: f64,
+    /// Mean number of tasks asleep, by cause; idling and think time apart.
+    pub asleep: Vec<(String, Vec<f64>)>,
+    /// Pages scanned a second by callers.
+    pub scanned_direct: Vec<f64>,
+    /// Pages scanned a second by the background reclaimer.
+    pub scanned_background: Vec<f64>,
+    /// Pages freed a second by callers.
+    pub freed_direct: Vec<f64>,
+    /// Pages freed a second by the background reclaimer.
+    pub freed_background: Vec<f64>,
+}
+
+/// Levels and counters of the cache over time, under the kernel's names; raw pages.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VmSeries {
+    /// Names.
+    pub names: Vec<&'static str>,
+    /// (time in s, values in the order of the names).
+    pub rows: Vec<(f64, Vec<f64>)>,
+}
+
+impl VmSeries {
+    /// One value over time; `None`: there is none of that name.
+    #[must_use]
+    pub fn of(&self, name: &str) -> Option<Vec<(f64, f64)>> {
+        let at = self.names.iter().position(|other| *other == name)?;
+        let rows = self.rows.iter();
+        Some(rows.filter_map(|(t, row)| Some((*t, *row.get(at)?))).collect())
+    }
+}
+
 /// A counter's difference over the run.
 pub type Counter = (&'static str, f64);
 
@@ -170,6 +323,12 @@ pub struct Outcome {
     pub seed: u64,
     /// Its scale.
     pub scale: f64,
+    /// CPU times divided by this are those of the full size.
+    pub cpu_scale: f64,
+    /// Left out of what is summed over rows.
+    pub apart: bool,
+    /// Length of a tick, ms.
+    pub tick_ms: f64,
     /// Its jobs.
     pub jobs: Vec<Job>,
     /// Its tasks; live: the process as one.
@@ -186,6 +345,20 @@ pub struct Outcome {
     pub changes: Vec<f64>,
     /// Its counters.
     pub counters: Vec<Counter>,
+    /// Its throttlings by kind, all of them.
+    pub throttles: Vec<ThrottleCount>,
+    /// Its throttlings one by one, of the first repetition and at most so many.
+    pub throttled: Vec<Throttle>,
+    /// Its waits by cause.
+    pub waits: Vec<WaitLengths>,
+    /// Its pressure totals.
+    pub pressure: Pressure,
+    /// Who slept and what was scanned, over time.
+    pub slots: Slots,
+    /// Its levels and counters over time, of the first repetition.
+    pub vmstat: VmSeries,
+    /// What each task and device did when, where it was asked for.
+    pub timeline: Option<Timeline>,
     /// Its length in its own time.
     pub virtual_s: f64,
     /// Its length in ours.
@@ -213,6 +386,27 @@ impl Outcome {
         let tasks: Vec<u32> = part.jobs.iter().map(|job| job.task).collect();
         part.pauses.retain(|pause| tasks.contains(&pause.task));
         part
+    }
+
+    /// Gives the tasks and devices of its timeline their names.
+    pub(crate) fn name_timeline(
+        &mut self,
+        tasks: BTreeMap<u32, String>,
+        devices: impl IntoIterator<Item = (u16, String)>,
+    ) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.tasks = tasks;
+            timeline.devices = devices.into_iter().collect();
+        }
+    }
+
+    /// Drops what only the plots and the long tables of a first repetition need: a table of a hundred
+    /// runs is held in memory at once.
+    pub fn forget_details(&mut self) {
+        self.throttled = Vec::new();
+        self.vmstat = VmSeries::default();
+        self.slots = Slots::default();
+        self.timeline = None;
     }
 
     /// `case/policy/replica`, the key of all tables.
