@@ -1,8 +1,8 @@
-//! Writers and readers of files, written once over `E: Env` and run in the lab and live.
+//! Writers and readers of files, and users of anonymous memory, written once over `E: Env` and run in the lab and live.
 //!
 //! A *job* is one task: what it does with which files, and when. A *plan* is all jobs of a run.
-//! `run` starts the plan's jobs, waits for them and answers with one `Report` each. Jobs emit no
-//! events of their own: what the cache does for them is seen in what the cache emits.
+//! `run` starts the plan's jobs, waits for them and answers with one `Report` each. What the cache does
+//! for them is seen in what the cache emits; of their own they emit `Event::Sampled` alone.
 //!
 //! Invariants
 //!   1. A report counts only bytes that the cache accepted.
@@ -10,24 +10,36 @@
 //!      cache answers with an error; the bytes until then are counted.
 //!   3. Latencies are of single calls, in a histogram of bounded size; the longest call is exact.
 //!
-//! Source: experiments.md A2 (dd, cp), C (N writers, light writer), D1 (task kinds).
+//! Source: experiments.md A1, B1 (hog, mapper, random writers and readers), A2 (dd, cp), C (N writers,
+//! light writer), D1 (task kinds).
 #![forbid(unsafe_code)]
 
+mod bystander;
 mod copy;
 mod dd;
+mod hog;
 mod latency;
 mod light;
+mod mapper;
+mod phases;
 mod plan;
+mod random;
 mod read;
 mod report;
+mod stub;
 
+pub use bystander::{Bystander, bystander};
 pub use copy::{Cp, cp};
 pub use dd::{Dd, Run, SyncAfter, dd};
+pub use hog::{Hog, hog};
 pub use latency::Latencies;
 pub use light::{LightWriter, light_writer};
+pub use mapper::{Mapper, mapper};
+pub use phases::{Phase, Phases, phases};
 pub use plan::{Job, Plan, Work, dd_many, run, two_writers};
+pub use random::{RandRead, RandWrite, rand_read, rand_write};
 pub use read::{Pattern, Reader, reader};
-pub use report::{Failure, LongCall, PerSecond, Report};
+pub use report::{Failure, LongCall, PerSecond, Report, Sample};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -7,7 +7,11 @@ use mm::{Cache, File};
 use policy::units::Nanos;
 
 use crate::dd::Run;
-use crate::{Cp, Dd, Failure, LightWriter, Reader, Report, Stop, cp, dd, light_writer, reader};
+use crate::{
+    Bystander, Cp, Dd, Failure, Hog, LightWriter, Mapper, Phases, RandRead, RandWrite, Reader,
+    Report, Stop, bystander, cp, dd, hog, light_writer, mapper, phases, rand_read, rand_write,
+    reader,
+};
 
 /// What a job does, and with which files.
 pub enum Work<E: Env> {
@@ -19,6 +23,18 @@ pub enum Work<E: Env> {
     Light(LightWriter, Arc<File<E>>),
     /// Reads a file.
     Read(Reader, Arc<File<E>>),
+    /// Touches a region of anonymous memory for ever.
+    Hog(Hog),
+    /// Maps fresh memory, touches it and unmaps it, again and again: the latency worker.
+    Mapper(Mapper),
+    /// Writes blocks at random places of its files, each in turn.
+    RandWrite(RandWrite, Vec<Arc<File<E>>>),
+    /// Reads blocks at random places of its files.
+    RandRead(RandRead, Vec<Arc<File<E>>>),
+    /// Allocates a page now and then.
+    Bystander(Bystander),
+    /// Changes between anonymous, file and pinned load.
+    Phases(Phases, Arc<File<E>>),
 }
 
 /// One task of a run.
@@ -98,6 +114,12 @@ fn work<E: Env>(
         Work::Cp(options, from, to) => cp(task, cache, (from, to), options, run),
         Work::Light(options, file) => light_writer(task, cache, file, options, run),
         Work::Read(options, file) => reader(task, file, options, run),
+        Work::Hog(options) => hog(task, cache, options, run),
+        Work::Mapper(options) => mapper(task, cache, options, run),
+        Work::RandWrite(options, files) => rand_write(task, cache, files, options, run),
+        Work::RandRead(options, files) => rand_read(task, files, options, run),
+        Work::Bystander(options) => bystander(task, cache, options, run),
+        Work::Phases(options, file) => phases(task, cache, file, options, run),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use core::fmt;
 
+use crate::stub::Touched;
 use env::TaskId;
-use policy::units::{Bytes, Instant, Nanos, SECOND};
+use policy::units::{Bytes, Instant, Nanos, Pages, SECOND};
 
 use crate::Latencies;
 
@@ -33,6 +34,18 @@ impl PerSecond {
         &self.0
     }
 }
+
+/// One measured operation of a job: a mapping touched and unmapped, an allocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// When it ended, since the beginning of the run.
+    pub at: Nanos,
+    /// How long it took, by the job's own rule.
+    pub took: Nanos,
+}
+
+/// Samples of one job that are kept at most: half a day of the busiest job there is.
+const SAMPLES_MAX: usize = 4_000_000;
 
 /// One call that took long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,6 +117,18 @@ pub struct Report {
     /// The longest call of those that ended in the same second of the run, in order: at most
     /// `SECONDS_MAX`.
     pub long_calls: Vec<LongCall>,
+    /// Every measured operation, in order: at most `SAMPLES_MAX`.
+    pub samples: Vec<Sample>,
+    /// Whole rounds over the job's own memory.
+    pub passes: u64,
+    /// Pages of anonymous memory touched.
+    pub touched: Pages,
+    /// Of these, pages that were not there.
+    pub faults: Pages,
+    /// Of these, pages that had to be read from the swap file.
+    pub major: Pages,
+    /// Requests for memory that the cache refused, and that the job went on without.
+    pub refused: u64,
     /// Whether all of its work was done.
     pub complete: bool,
     /// Why not, when the cache failed it.
@@ -125,6 +150,12 @@ impl Report {
             responses: Latencies::default(),
             per_second: PerSecond::default(),
             long_calls: Vec::new(),
+            samples: Vec::new(),
+            passes: 0,
+            touched: Pages::ZERO,
+            faults: Pages::ZERO,
+            major: Pages::ZERO,
+            refused: 0,
             complete: false,
             failure: None,
         }
@@ -141,6 +172,25 @@ impl Report {
             took: now.since(called),
             bytes,
         });
+    }
+
+    /// Counts pages that were touched.
+    pub(crate) fn touched(&mut self, touched: &Touched) {
+        self.touched += touched.pages;
+        self.faults += touched.faults;
+        self.major += touched.major;
+    }
+
+    /// Keeps a measured operation that ended at `now`.
+    pub(crate) fn sampled(&mut self, now: Instant, origin: Instant, took: Nanos) {
+        self.latencies.record(took);
+        self.moving = now.since(self.began);
+        if self.samples.len() < SAMPLES_MAX {
+            self.samples.push(Sample {
+                at: now.since(origin),
+                took,
+            });
+        }
     }
 
     /// Keeps the call if it is the longest of its second.

@@ -1,0 +1,90 @@
+//! An innocent bystander: a program that allocates a page now and then, and gives one back for it.
+//!
+//! Pages are due at fixed times, as the blocks of a light writer are: one that is late does not move
+//! those after it. `latencies` and `samples` are of the allocations alone, `responses` from when they
+//! were due.
+
+use std::sync::Arc;
+
+use crate::stub::Spills as _;
+use env::{Cause, Env, Task, Wakeup};
+use mm::Cache;
+use policy::units::{Nanos, Pages};
+
+use crate::dd::Run;
+use crate::hog::count_of;
+use crate::{Failure, Report};
+
+/// One bystander.
+#[derive(Clone, Copy, Debug)]
+pub struct Bystander {
+    /// Pages of the region that it goes round: as many as it keeps.
+    pub pages: Pages,
+    /// Time between two allocations.
+    pub every: Nanos,
+    /// Ends this long after it began.
+    pub for_at_most: Option<Nanos>,
+}
+
+impl Bystander {
+    /// One page every 10 ms, `pages` of them kept.
+    #[must_use]
+    pub const fn every_10_ms(pages: Pages) -> Self {
+        Self {
+            pages,
+            every: Nanos::millis(10),
+            for_at_most: None,
+        }
+    }
+}
+
+/// Allocates until it is stopped.
+///
+/// # Panics
+/// If the region has no pages, or allocations are due all the time: the plan is wrong.
+pub fn bystander<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    options: &Bystander,
+    run: &Run<'_>,
+) -> Report {
+    assert!(
+        !options.pages.is_zero() && !options.every.is_zero(),
+        "{options:?}"
+    );
+    let mut report = Report::begin(run.name, task.id(), task.now());
+    let outcome = allocate_on_schedule(task, cache, options, run, &mut report);
+    report.end(task.now(), outcome)
+}
+
+fn allocate_on_schedule<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    options: &Bystander,
+    run: &Run<'_>,
+    report: &mut Report,
+) -> Result<bool, Failure> {
+    let until = options.for_at_most.map(|limit| report.began + limit);
+    let region = cache.spill(task, options.pages)?;
+    let mut due = report.began;
+    for page in (0..count_of(options.pages)).cycle() {
+        if until.is_some_and(|until| due >= until || task.now() >= until) {
+            break;
+        }
+        if run.stop.is_raised() {
+            return Ok(false);
+        }
+        if task.now() < due && task.sleep_until(Cause::Think, due) == Wakeup::Cancelled {
+            return Err(Failure::Cache(mm::Error::Cancelled));
+        }
+        region.discard(task, page, 1)?;
+        let called = task.now();
+        let touched = region.touch(task, page, 1)?;
+        let now = task.now();
+        report.touched(&touched);
+        report.sampled(now, run.origin, now.since(called));
+        report.responses.record(now.since(due));
+        due = due + options.every;
+    }
+    Ok(true)
+}

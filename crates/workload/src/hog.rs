@@ -1,0 +1,123 @@
+//! An anonymous hog: one region of memory, of which it writes one word a page in address order, for ever.
+//!
+//! Where all of its region fits, it does nothing but use its CPU; where it does not, each page that it
+//! comes to is the one that went longest ago.
+//!
+//! Source: experiments.md B1 (memory hog of stutterp).
+
+use std::sync::Arc;
+
+use crate::stub::{Spill, Spills as _};
+use env::{Cause, Env, Event, Task, Wakeup};
+use mm::Cache;
+use policy::units::{Nanos, Pages};
+
+use crate::dd::Run;
+use crate::{Failure, Report};
+
+/// One hog.
+#[derive(Clone, Copy, Debug)]
+pub struct Hog {
+    /// Pages of its region.
+    pub pages: Pages,
+    /// Ends this long after it began.
+    pub for_at_most: Option<Nanos>,
+}
+
+impl Hog {
+    /// A hog over `pages`, until it is stopped.
+    #[must_use]
+    pub const fn of(pages: Pages) -> Self {
+        Self {
+            pages,
+            for_at_most: None,
+        }
+    }
+}
+
+/// Touches its region until it is stopped. `latencies` are of whole rounds.
+pub fn hog<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    options: &Hog,
+    run: &Run<'_>,
+) -> Report {
+    let mut report = Report::begin(run.name, task.id(), task.now());
+    let outcome = touch_for_ever(task, cache, options, run, &mut report);
+    report.end(task.now(), outcome)
+}
+
+fn touch_for_ever<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    options: &Hog,
+    run: &Run<'_>,
+    report: &mut Report,
+) -> Result<bool, Failure> {
+    let until = options.for_at_most.map(|limit| report.began + limit);
+    let region = cache.spill(task, options.pages)?;
+    let pages = count_of(options.pages);
+    let mut stride = Stride::FIRST;
+    loop {
+        let began = task.now();
+        let mut next = 0;
+        while next < pages {
+            if run.stop.is_raised() {
+                return Ok(false);
+            }
+            if until.is_some_and(|until| task.now() >= until) {
+                return Ok(true);
+            }
+            let count = stride.pages.min(pages - next);
+            stride.touch(task, &region, (next, count), report)?;
+            next += count;
+        }
+        let took = task.now().since(began);
+        report.passes += 1;
+        report.latencies.record(took);
+        report.moving = task.now().since(report.began);
+        task.emit(&Event::Sampled {
+            pages: options.pages,
+            took,
+        });
+        // Where touching costs nothing, a round takes no time, and none would ever pass.
+        if took.is_zero() && task.sleep(Cause::Think, Nanos::micros(1)) == Wakeup::Cancelled {
+            return Err(Failure::Cache(mm::Error::Cancelled));
+        }
+    }
+}
+
+/// Pages of a region that was made.
+pub(crate) fn count_of(pages: Pages) -> u32 {
+    u32::try_from(pages.0).expect("the pages of a region are numbered by 32 bits")
+}
+
+/// How many pages are touched between two looks at the clock: few while they fault, since each fault
+/// may be held up for long, many while all are there.
+pub(crate) struct Stride {
+    pub(crate) pages: u32,
+}
+
+impl Stride {
+    const LEAST: u32 = 8;
+    const MOST: u32 = 512;
+    pub(crate) const FIRST: Self = Self { pages: Self::LEAST };
+
+    /// Touches `count` pages from `first`.
+    pub(crate) fn touch<E: Env>(
+        &mut self,
+        task: &mut Task<'_, E>,
+        region: &Spill<E>,
+        (first, count): (u32, u32),
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        let touched = region.touch(task, first, count)?;
+        report.touched(&touched);
+        self.pages = if touched.faults.is_zero() {
+            (self.pages * 2).min(Self::MOST)
+        } else {
+            Self::LEAST
+        };
+        Ok(())
+    }
+}

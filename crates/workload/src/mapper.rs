@@ -1,0 +1,98 @@
+//! The latency worker of stutterp: rests, maps fresh memory, writes one word a page, unmaps it.
+//!
+//! Its sample is that of October 2021: from the end of one round to the end of the next, less the rest,
+//! and not below zero. So what is late about the rest counts too. A round that is under way when its
+//! time is over is finished and counted, as there.
+//!
+//! Source: experiments.md B1; mechanisms 10.4.
+
+use std::sync::Arc;
+
+use crate::stub::Spills as _;
+use env::{Cause, Env, Event, Task, Wakeup};
+use mm::Cache;
+use policy::units::{Nanos, Pages};
+
+use crate::dd::Run;
+use crate::hog::count_of;
+use crate::{Failure, Report};
+
+/// Pages touched between two looks at whether to stop.
+const STRIDE: u32 = 32;
+
+/// One latency worker.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapper {
+    /// Pages that it maps.
+    pub pages: Pages,
+    /// How long it rests before each round.
+    pub think: Nanos,
+    /// Begins no round later than this after it began.
+    pub for_at_most: Option<Nanos>,
+}
+
+impl Mapper {
+    /// Pages of the worker of stutterp: 128 MiB.
+    pub const PAGES: Pages = Pages(32_768);
+
+    /// That of stutterp, with a mapping of `pages`: it rests 5 ms.
+    #[must_use]
+    pub const fn stutterp(pages: Pages) -> Self {
+        Self {
+            pages,
+            think: Nanos::millis(5),
+            for_at_most: None,
+        }
+    }
+}
+
+/// Maps, touches and unmaps until it is stopped. One sample a round.
+pub fn mapper<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    options: &Mapper,
+    run: &Run<'_>,
+) -> Report {
+    let mut report = Report::begin(run.name, task.id(), task.now());
+    let outcome = map_for_ever(task, cache, options, run, &mut report);
+    report.end(task.now(), outcome)
+}
+
+fn map_for_ever<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    options: &Mapper,
+    run: &Run<'_>,
+    report: &mut Report,
+) -> Result<bool, Failure> {
+    let until = options.for_at_most.map(|limit| report.began + limit);
+    let region = cache.spill(task, options.pages)?;
+    let pages = count_of(options.pages);
+    let mut before = report.began;
+    while until.is_none_or(|until| task.now() < until) {
+        if task.sleep(Cause::Think, options.think) == Wakeup::Cancelled {
+            return Err(Failure::Cache(mm::Error::Cancelled));
+        }
+        let mut next = 0;
+        while next < pages {
+            if run.stop.is_raised() {
+                return Ok(false);
+            }
+            let count = STRIDE.min(pages - next);
+            let touched = region.touch(task, next, count)?;
+            report.touched(&touched);
+            next += count;
+        }
+        region.discard(task, 0, pages)?;
+        let now = task.now();
+        let took = now.since(before).saturating_sub(options.think);
+        before = now;
+        report.passes += 1;
+        report.sampled(now, run.origin, took);
+        task.emit(&Event::Sampled {
+            pages: options.pages,
+            took,
+        });
+    }
+    Ok(true)
+}

@@ -1,0 +1,208 @@
+//! A load that changes: anonymous memory, a file, pinned pages, each for some seconds, round and round.
+//!
+//! Whatever a phase took it gives back at its end, but for what the file left in the cache. A page that
+//! cannot be pinned because there is no memory or no pin left counts as refused, and the phase holds
+//! what it has.
+
+use std::sync::Arc;
+
+use crate::stub::Spills as _;
+use env::{Cause, Env, Task, Wakeup};
+use mm::{Cache, File};
+use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
+
+use crate::dd::{Run, buffer};
+use crate::hog::{Stride, count_of};
+use crate::{Failure, Report};
+
+/// How long a holder of pins sleeps between two looks at whether to stop.
+const LOOK: Nanos = Nanos::millis(100);
+
+/// What a phase loads the machine with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Touches a region of anonymous memory, round and round.
+    Anonymous,
+    /// Writes a file, round and round.
+    File,
+    /// Pins pages of the file and holds them.
+    Pinned,
+}
+
+impl Phase {
+    const fn next(self) -> Self {
+        match self {
+            Self::Anonymous => Self::File,
+            Self::File => Self::Pinned,
+            Self::Pinned => Self::Anonymous,
+        }
+    }
+}
+
+/// One load that changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Phases {
+    /// With which phase it begins.
+    pub first: Phase,
+    /// How long each lasts.
+    pub each: Nanos,
+    /// Pages of anonymous memory.
+    pub anon: Pages,
+    /// Bytes of the file.
+    pub file: Bytes,
+    /// Pages that it pins.
+    pub pinned: Pages,
+    /// Bytes of one write call.
+    pub block: Bytes,
+    /// Ends this long after it began.
+    pub for_at_most: Option<Nanos>,
+}
+
+/// Goes round the phases until it is stopped; `passes` counts phases.
+pub fn phases<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    file: &Arc<File<E>>,
+    options: &Phases,
+    run: &Run<'_>,
+) -> Report {
+    let mut report = Report::begin(run.name, task.id(), task.now());
+    let mut writer = cache.writer();
+    let mut load = Load {
+        cache,
+        file,
+        options,
+        run,
+        writer: &mut writer,
+    };
+    let outcome = load.change_for_ever(task, &mut report);
+    cache.retire(task, writer);
+    report.end(task.now(), outcome)
+}
+
+/// What all phases need.
+struct Load<'a, E: Env> {
+    cache: &'a Arc<Cache<E>>,
+    file: &'a Arc<File<E>>,
+    options: &'a Phases,
+    run: &'a Run<'a>,
+    writer: &'a mut mm::Writer,
+}
+
+impl<E: Env> Load<'_, E> {
+    fn change_for_ever(
+        &mut self,
+        task: &mut Task<'_, E>,
+        report: &mut Report,
+    ) -> Result<bool, Failure> {
+        let limit = self.options.for_at_most;
+        let until = limit.map_or(Instant::MAX, |limit| report.began + limit);
+        if self.file.len() < self.options.file {
+            self.file.truncate(task, self.options.file)?;
+        }
+        let mut phase = self.options.first;
+        while task.now() < until {
+            let end = (task.now() + self.options.each).min(until);
+            match phase {
+                Phase::Anonymous => self.anonymous(task, end, report)?,
+                Phase::File => self.write(task, end, report)?,
+                Phase::Pinned => self.pin(task, end, report)?,
+            }
+            if self.run.stop.is_raised() {
+                return Ok(false);
+            }
+            report.passes += 1;
+            phase = phase.next();
+        }
+        Ok(true)
+    }
+
+    fn goes_on(&self, task: &Task<'_, E>, end: Instant) -> bool {
+        task.now() < end && !self.run.stop.is_raised()
+    }
+
+    fn anonymous(
+        &self,
+        task: &mut Task<'_, E>,
+        end: Instant,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        let region = self.cache.spill(task, self.options.anon)?;
+        let pages = count_of(self.options.anon);
+        let mut stride = Stride::FIRST;
+        while self.goes_on(task, end) {
+            let began = task.now();
+            let mut next = 0;
+            while next < pages && self.goes_on(task, end) {
+                let count = stride.pages.min(pages - next);
+                stride.touch(task, &region, (next, count), report)?;
+                next += count;
+            }
+            if task.now() == began {
+                // Touching costs nothing here, or there is nothing to touch.
+                rest(task, LOOK.at_most(end.since(began)))?;
+            }
+        }
+        region.discard(task, 0, pages)?;
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        task: &mut Task<'_, E>,
+        end: Instant,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        let block = buffer::<E>(self.options.block);
+        let blocks = (self.options.file.0 / self.options.block.0).max(1);
+        for index in (0..blocks).cycle() {
+            if !self.goes_on(task, end) {
+                break;
+            }
+            let called = task.now();
+            let at = Bytes(index * self.options.block.0);
+            let wrote = self.file.write(task, self.writer, at, &block)?;
+            report.moved(called, task.now(), self.run.origin, wrote);
+            if task.now() == called {
+                rest(task, Nanos::micros(1))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pin(
+        &self,
+        task: &mut Task<'_, E>,
+        end: Instant,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        let pages = Pages(self.file.len().0 >> PAGE_SHIFT).at_most(self.options.pinned);
+        let mut held = Vec::new();
+        for page in 0..pages.0 {
+            if !self.goes_on(task, end) {
+                break;
+            }
+            let page = u32::try_from(page).expect("a file's pages are numbered by 32 bits");
+            match self.file.pin(task, page) {
+                Ok(pinned) => held.push(pinned),
+                Err(mm::Error::OutOfMemory { .. } | mm::Error::TooMany { .. }) => {
+                    report.refused += 1;
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        while self.goes_on(task, end) {
+            rest(task, LOOK.at_most(end.since(task.now())))?;
+        }
+        drop(held);
+        Ok(())
+    }
+}
+
+fn rest<E: Env>(task: &mut Task<'_, E>, pause: Nanos) -> Result<(), Failure> {
+    match task.sleep(Cause::Think, pause) {
+        Wakeup::Cancelled => Err(Failure::Cache(mm::Error::Cancelled)),
+        Wakeup::Ready | Wakeup::TimedOut => Ok(()),
+    }
+}
