@@ -34,6 +34,7 @@
 //! Deviations: no cgroups, no executable mappings, no huge pages; a page is mapped once at most.
 
 use super::ReclaimLaw;
+use super::scan::CLUSTER;
 use crate::units::Pages;
 
 #[cfg(test)]
@@ -429,14 +430,17 @@ pub struct Pass {
     pub node: NodeFlags,
     /// Pages of the node aside, after the pass (`PageRule::aside`).
     pub aside: Pages,
+    /// Pages of files on the inactive list, after the pass.
+    pub inactive_file: Pages,
     /// The table.
     pub rule: PageRule,
 }
 
 /// Decides what follows from a pass over a node.
 ///
-/// With `PageRule::aside` no page under writeback comes round again, so *immediate* hardly happens. What stands for
-/// it: the background freed nothing, and pages that wait for their write are aside.
+/// With `PageRule::aside` no page of a file comes round again under writeback, so *immediate* hardly happens. What stands
+/// for it: the background freed nothing, less than a cluster is left to look at, and pages that wait for their
+/// write are aside. As long as more is left, looking on is the better thing: each page is in the way only once.
 ///
 /// # Source
 /// mechanisms 2.5, below the table; Linux 5.15 mm/vmscan.c, shrink_node().
@@ -450,7 +454,8 @@ pub fn after_pass(tally: &Tally, pass: &Pass) -> NodeChange {
         set.dirty = tally.unqueued_dirty == tally.file_taken
             && !(pass.rule.dirty_needs_a_page && tally.unqueued_dirty.is_zero());
         set.congested = congested;
-        let waits = pass.rule.aside && tally.reclaimed.is_zero() && !pass.aside.is_zero();
+        let nothing_left = tally.reclaimed.is_zero() && pass.inactive_file < CLUSTER;
+        let waits = pass.rule.aside && nothing_left && !pass.aside.is_zero();
         if !tally.immediate.is_zero() || waits {
             stall = Some(PassStall::Immediate);
         }

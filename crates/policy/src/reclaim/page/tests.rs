@@ -1,1 +1,550 @@
 use super::*;
+
+mod series;
+
+use PageVerdict::{Activate, AwaitWrite, Keep, KeepReferenced, PageOut, Reclaim, SwapOut};
+
+const FILE: Seen = Seen {
+    anon: false,
+    dirty: false,
+    writeback: false,
+    reclaim: false,
+    young: false,
+    referenced: false,
+    has_slot: false,
+    device_congested: false,
+};
+const DIRTY: Seen = Seen {
+    dirty: true,
+    ..FILE
+};
+const WRITEBACK: Seen = Seen {
+    writeback: true,
+    ..FILE
+};
+const ANON: Seen = Seen {
+    anon: true,
+    dirty: true,
+    ..FILE
+};
+const SWAP_CACHE: Seen = Seen {
+    anon: true,
+    has_slot: true,
+    ..FILE
+};
+
+const DIRECT: Scanner = Scanner {
+    background: false,
+    node: NodeFlags {
+        writeback: false,
+        dirty: false,
+        congested: false,
+    },
+    may_write: true,
+    may_swap_out: true,
+    slot_free: true,
+    rule: PageRule::LINUX_5_15,
+};
+const BACKGROUND: Scanner = Scanner {
+    background: true,
+    ..DIRECT
+};
+
+fn with_r(seen: Seen) -> Seen {
+    Seen {
+        reclaim: true,
+        ..seen
+    }
+}
+
+fn accessed(seen: Seen, young: bool, referenced: bool) -> Seen {
+    Seen {
+        young,
+        referenced,
+        ..seen
+    }
+}
+
+fn on(scanner: Scanner, node: NodeFlags) -> Scanner {
+    Scanner { node, ..scanner }
+}
+
+const ALL_WRITEBACK: NodeFlags = NodeFlags {
+    writeback: true,
+    dirty: false,
+    congested: false,
+};
+const ALL_DIRTY: NodeFlags = NodeFlags {
+    writeback: false,
+    dirty: true,
+    congested: false,
+};
+
+#[test]
+fn the_table() {
+    let no_slot = Scanner {
+        slot_free: false,
+        ..DIRECT
+    };
+    let no_io = Scanner {
+        may_swap_out: false,
+        ..DIRECT
+    };
+    let no_write = Scanner {
+        may_write: false,
+        ..on(BACKGROUND, ALL_DIRTY)
+    };
+    let dirty_cache = Seen {
+        dirty: true,
+        ..SWAP_CACHE
+    };
+    let writer = on(BACKGROUND, ALL_DIRTY);
+    let ours = Scanner {
+        rule: PageRule::TIDEGATE,
+        ..writer
+    };
+    let anon_writeback = Seen {
+        anon: true,
+        has_slot: true,
+        ..WRITEBACK
+    };
+    let rows = [
+        ("6b", WRITEBACK, DIRECT, AwaitWrite),
+        ("6b", with_r(WRITEBACK), BACKGROUND, AwaitWrite),
+        (
+            "6b even if it was accessed",
+            accessed(WRITEBACK, true, true),
+            DIRECT,
+            AwaitWrite,
+        ),
+        ("6b anon", anon_writeback, DIRECT, AwaitWrite),
+        (
+            "7 once",
+            accessed(FILE, true, false),
+            DIRECT,
+            KeepReferenced,
+        ),
+        ("7 twice", accessed(FILE, true, true), DIRECT, Activate),
+        (
+            "7 once, dirty",
+            accessed(DIRTY, true, false),
+            DIRECT,
+            KeepReferenced,
+        ),
+        (
+            "7 anon once",
+            accessed(ANON, true, false),
+            DIRECT,
+            KeepReferenced,
+        ),
+        ("7 anon twice", accessed(ANON, true, true), DIRECT, Activate),
+        (
+            "7 by a call, clean",
+            accessed(FILE, false, true),
+            DIRECT,
+            Reclaim,
+        ),
+        (
+            "7 by a call, dirty: not worth a write",
+            accessed(with_r(DIRTY), false, true),
+            writer,
+            Keep,
+        ),
+        (
+            "7 by a call, anon",
+            accessed(ANON, false, true),
+            DIRECT,
+            SwapOut,
+        ),
+        ("8", ANON, DIRECT, SwapOut),
+        ("8", ANON, BACKGROUND, SwapOut),
+        (
+            "8 clean, never written to",
+            Seen {
+                dirty: false,
+                ..ANON
+            },
+            DIRECT,
+            SwapOut,
+        ),
+        ("8 full", ANON, no_slot, Activate),
+        ("8 no I/O", ANON, no_io, Keep),
+        ("10 direct", DIRTY, DIRECT, AwaitWrite),
+        (
+            "10 direct, whatever the node",
+            with_r(DIRTY),
+            on(DIRECT, ALL_DIRTY),
+            AwaitWrite,
+        ),
+        ("10 first time", DIRTY, writer, AwaitWrite),
+        ("10 node not known", with_r(DIRTY), BACKGROUND, AwaitWrite),
+        ("11", with_r(DIRTY), no_write, Keep),
+        ("12", with_r(DIRTY), writer, PageOut),
+        (
+            "12 ours leaves it to the flusher",
+            with_r(DIRTY),
+            ours,
+            AwaitWrite,
+        ),
+        ("12 anon", dirty_cache, DIRECT, PageOut),
+        ("11 anon", dirty_cache, no_io, Keep),
+        ("12 anon needs no new slot", dirty_cache, no_slot, PageOut),
+        ("13", FILE, DIRECT, Reclaim),
+        ("13", with_r(FILE), BACKGROUND, Reclaim),
+        ("13 anon", SWAP_CACHE, no_io, Reclaim),
+    ];
+    for (row, seen, scanner, verdict) in rows {
+        let found = judge(&seen, &scanner);
+        assert_eq!(found.verdict, verdict, "{row}: {seen:?}");
+        assert!(!found.immediate, "{row}");
+        assert_eq!(found.tested, !seen.writeback, "{row}");
+    }
+}
+
+#[test]
+fn immediate_is_writeback_again_for_the_background_on_a_node_known_for_it() {
+    for (seen, scanner, immediate) in [
+        (with_r(WRITEBACK), on(BACKGROUND, ALL_WRITEBACK), true),
+        (with_r(WRITEBACK), on(BACKGROUND, ALL_DIRTY), false),
+        (with_r(WRITEBACK), on(DIRECT, ALL_WRITEBACK), false),
+        (WRITEBACK, on(BACKGROUND, ALL_WRITEBACK), false),
+        (with_r(DIRTY), on(BACKGROUND, ALL_WRITEBACK), false),
+    ] {
+        assert_eq!(judge(&seen, &scanner).immediate, immediate, "{seen:?}");
+    }
+}
+
+/// Every page that can be seen by every reclaimer that can look: 2^16 cases.
+fn each_case(mut check: impl FnMut(&Seen, &Scanner)) {
+    for case in 0..1_u32 << 16 {
+        let bit = |at: u32| case >> at & 1 != 0;
+        let seen = Seen {
+            anon: bit(0),
+            dirty: bit(1),
+            writeback: bit(2),
+            reclaim: bit(3),
+            young: bit(4),
+            referenced: bit(5),
+            has_slot: bit(0) && bit(6),
+            device_congested: bit(7),
+        };
+        let scanner = Scanner {
+            background: bit(8),
+            node: NodeFlags {
+                writeback: bit(9),
+                dirty: bit(10),
+                congested: bit(11),
+            },
+            may_write: bit(12),
+            may_swap_out: bit(13),
+            slot_free: bit(14),
+            rule: if bit(15) {
+                PageRule::TIDEGATE
+            } else {
+                PageRule::LINUX_5_15
+            },
+        };
+        check(&seen, &scanner);
+    }
+}
+
+#[test]
+fn the_invariants_hold_in_every_case() {
+    let mut met = [0_u32; 7];
+    each_case(|seen, scanner| {
+        let found = judge(seen, scanner);
+        let what = format!("{seen:?} {scanner:?} {found:?}");
+        met[found.verdict as usize] += 1;
+        if found.verdict == Reclaim {
+            assert!(!seen.dirty && !seen.writeback, "1: {what}");
+            assert!(!seen.anon || seen.has_slot, "1: {what}");
+        }
+        if found.writes() {
+            assert!(seen.anon || scanner.background, "2: {what}");
+            assert!(!seen.writeback, "3: {what}");
+            assert!(scanner.may_write, "{what}");
+            assert!(!seen.anon || scanner.may_swap_out, "{what}");
+        }
+        if found.sets_reclaim() {
+            let waits = seen.dirty || seen.writeback || found.verdict == SwapOut;
+            assert!(waits, "5: {what}");
+        }
+        if scanner.rule.aside && !seen.anon && seen.writeback {
+            assert_eq!(found.verdict, AwaitWrite, "6: {what}");
+        }
+        assert_eq!(
+            found.verdict == SwapOut,
+            found.writes() && !seen.has_slot && seen.anon
+        );
+        assert!(!found.tested || found.referenced == seen.young, "{what}");
+    });
+    assert!(met.iter().all(|count| *count > 0), "{met:?}");
+}
+
+#[test]
+fn a_tally_counts_every_page_once() {
+    each_case(|seen, scanner| {
+        let found = judge(seen, scanner);
+        let mut tally = Tally::default();
+        tally.note(seen, &found, scanner.rule);
+        let what = format!("{seen:?} {scanner:?} {found:?} {tally:?}");
+        let one = Pages(1);
+        assert_eq!((tally.scanned, tally.taken), (one, one), "{what}");
+        let outcomes = tally.activated
+            + tally.kept_referenced
+            + tally.written
+            + tally.reclaimed
+            + if scanner.rule.aside && !seen.anon {
+                tally.writeback + tally.left_to_flusher + tally.immediate
+            } else {
+                Pages::ZERO
+            };
+        assert_eq!(outcomes == one, found.verdict != Keep, "{what}");
+        if seen.anon {
+            let of_files = tally.dirty + tally.unqueued_dirty + tally.congested + tally.file_taken;
+            assert_eq!(of_files, Pages::ZERO, "4: {what}");
+        }
+        assert!(tally.unqueued_dirty <= tally.dirty, "{what}");
+        assert!(tally.congested <= tally.dirty, "{what}");
+        assert!(tally.left_to_flusher <= tally.unqueued_dirty, "{what}");
+        // Twice is twice.
+        let mut twice = tally;
+        twice.absorb(&tally);
+        let mut again = tally;
+        again.note(seen, &found, scanner.rule);
+        assert_eq!(twice, again);
+    });
+}
+
+#[test]
+fn a_congested_device_counts_where_the_version_asks_it() {
+    let waits = Seen {
+        device_congested: true,
+        ..DIRTY
+    };
+    // seen, rule, congested
+    let table = [
+        (waits, PageRule::LINUX_5_15, 1),
+        (waits, PageRule::LINUX_6_12, 0),
+        (with_r(WRITEBACK), PageRule::LINUX_6_12, 1),
+        (WRITEBACK, PageRule::LINUX_6_12, 0),
+        (with_r(DIRTY), PageRule::LINUX_5_15, 0),
+    ];
+    for (seen, rule, congested) in table {
+        let scanner = Scanner { rule, ..DIRECT };
+        let mut tally = Tally::default();
+        tally.note(&seen, &judge(&seen, &scanner), rule);
+        assert_eq!(tally.congested, Pages(congested), "{seen:?} {rule:?}");
+    }
+}
+
+#[test]
+fn the_flushers_are_woken_by_a_cluster_of_nothing_but_dirty_pages() {
+    let tally = |pages: &[Seen]| {
+        let mut tally = Tally::default();
+        for seen in pages {
+            tally.note(seen, &judge(seen, &DIRECT), DIRECT.rule);
+        }
+        tally
+    };
+    assert!(tally(&[DIRTY, DIRTY]).wants_flushers());
+    assert!(!tally(&[DIRTY, FILE]).wants_flushers());
+    assert!(!tally(&[DIRTY, WRITEBACK]).wants_flushers());
+    assert!(!tally(&[DIRTY, ANON]).wants_flushers());
+    assert!(!tally(&[]).wants_flushers());
+    let mut with_busy = tally(&[DIRTY]);
+    with_busy.note_refused(false);
+    assert!(!with_busy.wants_flushers());
+}
+
+#[test]
+fn what_follows_from_a_pass() {
+    let none = NodeFlags::default();
+    let background = Pass {
+        background: true,
+        may_throttle: false,
+        node: none,
+        aside: Pages::ZERO,
+        inactive_file: Pages(31),
+        rule: PageRule::LINUX_6_12,
+    };
+    let direct = Pass {
+        background: false,
+        may_throttle: true,
+        node: NodeFlags {
+            congested: true,
+            ..none
+        },
+        ..background
+    };
+    let ours = Pass {
+        rule: PageRule::TIDEGATE,
+        ..background
+    };
+    let one = Pages(1);
+    let taken = Tally {
+        taken: Pages(2),
+        file_taken: Pages(2),
+        ..Tally::default()
+    };
+    let all_writeback = Tally {
+        writeback: Pages(2),
+        ..taken
+    };
+    let all_dirty = Tally {
+        dirty: Pages(2),
+        unqueued_dirty: Pages(2),
+        ..taken
+    };
+    let all_congested = Tally {
+        dirty: Pages(2),
+        congested: Pages(2),
+        ..taken
+    };
+    let again = Tally {
+        immediate: one,
+        ..taken
+    };
+    let only_anon = Tally {
+        file_taken: Pages::ZERO,
+        ..taken
+    };
+    let freed = Tally {
+        reclaimed: one,
+        ..taken
+    };
+    let congested = NodeFlags {
+        congested: true,
+        ..none
+    };
+    let immediate = Some(PassStall::Immediate);
+    let waiting = Pass { aside: one, ..ours };
+    let table = [
+        ("clean", taken, background, none, None),
+        (
+            "all under writeback",
+            all_writeback,
+            background,
+            ALL_WRITEBACK,
+            None,
+        ),
+        (
+            "one of two",
+            Tally {
+                writeback: one,
+                ..taken
+            },
+            background,
+            none,
+            None,
+        ),
+        ("all dirty", all_dirty, background, ALL_DIRTY, None),
+        (
+            "one of two",
+            Tally {
+                unqueued_dirty: one,
+                ..all_dirty
+            },
+            background,
+            none,
+            None,
+        ),
+        (
+            "no page of a file: the kernel's quirk",
+            only_anon,
+            background,
+            ALL_DIRTY,
+            None,
+        ),
+        ("no page of a file: 6.18", only_anon, ours, none, None),
+        ("all congested", all_congested, background, congested, None),
+        ("round again", again, background, none, immediate),
+        (
+            "round again, direct",
+            again,
+            direct,
+            none,
+            Some(PassStall::Congested),
+        ),
+        (
+            "direct marks nothing",
+            all_congested,
+            Pass {
+                node: none,
+                ..direct
+            },
+            none,
+            None,
+        ),
+        (
+            "direct, congested, a part of writing itself",
+            taken,
+            Pass {
+                may_throttle: false,
+                ..direct
+            },
+            none,
+            None,
+        ),
+        (
+            "ours: nothing freed, pages aside",
+            taken,
+            waiting,
+            none,
+            immediate,
+        ),
+        (
+            "ours: nothing met, pages aside",
+            Tally::default(),
+            waiting,
+            none,
+            immediate,
+        ),
+        ("ours: something freed", freed, waiting, none, None),
+        (
+            "ours: nothing freed, but more to look at",
+            taken,
+            Pass {
+                inactive_file: Pages(32),
+                ..waiting
+            },
+            none,
+            None,
+        ),
+        ("ours: none aside", taken, ours, none, None),
+    ];
+    for (what, tally, pass, set, stall) in table {
+        assert_eq!(
+            after_pass(&tally, &pass),
+            NodeChange { set, stall },
+            "{what}"
+        );
+    }
+    assert_eq!(
+        none.with(ALL_DIRTY).with(ALL_WRITEBACK).with(none),
+        NodeFlags {
+            writeback: true,
+            dirty: true,
+            congested: false
+        }
+    );
+}
+
+#[test]
+fn where_a_page_goes_when_its_write_ends() {
+    use AfterWrite::{Rotates, Stays, StaysAside};
+    // R, aside, dirty, busy
+    let table = [
+        (true, false, false, false, Rotates),
+        (false, false, false, false, Stays),
+        (true, false, true, false, Stays),
+        (true, false, false, true, Stays),
+        (true, true, false, false, Rotates),
+        (false, true, false, false, Rotates),
+        (false, true, false, true, Rotates),
+        (true, true, true, false, StaysAside),
+    ];
+    for (reclaim, aside, dirty, busy, goes) in table {
+        assert_eq!(after_write(reclaim, aside, dirty, busy), goes);
+    }
+}

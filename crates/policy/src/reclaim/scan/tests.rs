@@ -38,3 +38,450 @@ fn scans_double_from_turn_to_turn_up_to_the_whole_list() {
     assert_eq!(scan_count(Pages(4095), Priority::GENTLEST), Pages(0));
     assert_eq!(scan_count(Pages::MAX, Priority(200)), Pages(0));
 }
+
+use proptest::prelude::*;
+
+const MIB: u64 = 256;
+const GIB: u64 = 1 << GIB_SHIFT;
+
+fn sizes(of: [u64; 4]) -> Sizes {
+    Sizes(of.map(Pages))
+}
+
+fn counts(of: [u64; 4]) -> Sizes {
+    sizes(of)
+}
+
+/// Costs of the 6.4 rule that are just these.
+fn costs(anon: u64, file: u64) -> Costs {
+    Costs {
+        rule: CostRule::WritesAndFailures,
+        of: [anon, file],
+    }
+}
+
+/// A node of 8 GiB, half anonymous, nothing free above the marks, swap there.
+fn input<'a>(sizes: &'a Sizes, costs: &'a Costs) -> CountInput<'a> {
+    CountInput {
+        sizes,
+        free: Pages(2 * MIB),
+        high_mark_sum: Pages(8 * MIB),
+        priority: Priority(6),
+        swappiness: 60,
+        may_swap: true,
+        costs,
+        may_deactivate: [true, true],
+    }
+}
+
+const LISTS: [u64; 4] = [GIB, GIB, GIB, GIB];
+
+#[test]
+fn what_decides_how_a_pass_divides_itself() {
+    let lists = sizes(LISTS);
+    let none = costs(0, 0);
+    let base = input(&lists, &none);
+    let no_files = sizes([GIB, GIB, MIB, MIB]);
+    let tiny = CountInput {
+        sizes: &no_files,
+        may_deactivate: [false, false],
+        ..base
+    };
+    let few_inactive_anon = sizes([63, GIB, MIB, MIB]);
+    let few_inactive_file = sizes([GIB, GIB, 63, GIB]);
+    let by_swappiness = Balance::Shares {
+        anon: 60,
+        file: 140,
+    };
+    let desperate = Priority::DESPERATE;
+    let table = [
+        (
+            "costs and swappiness",
+            base,
+            by_swappiness,
+            [1228, 1228, 2867, 2867],
+        ),
+        (
+            "no swap",
+            CountInput {
+                may_swap: false,
+                ..base
+            },
+            Balance::FilesOnly,
+            [0, 0, 4096, 4096],
+        ),
+        (
+            "no swap, and desperate",
+            CountInput {
+                may_swap: false,
+                priority: desperate,
+                ..base
+            },
+            Balance::FilesOnly,
+            [0, 0, GIB, GIB],
+        ),
+        (
+            "desperate",
+            CountInput {
+                priority: desperate,
+                ..base
+            },
+            Balance::Equal,
+            LISTS,
+        ),
+        (
+            "desperate, and told never to swap",
+            CountInput {
+                priority: desperate,
+                swappiness: 0,
+                ..base
+            },
+            Balance::Shares { anon: 0, file: 200 },
+            [0, 0, GIB, GIB],
+        ),
+        (
+            "hardly a file left",
+            tiny,
+            Balance::AnonOnly,
+            [4096, 4096, 0, 0],
+        ),
+        (
+            "hardly a file left, but free memory",
+            CountInput {
+                free: Pages(8 * MIB),
+                ..tiny
+            },
+            Balance::FilesOnly,
+            [0, 0, 4, 4],
+        ),
+        (
+            "hardly a file left, and active anonymous pages to age",
+            CountInput {
+                may_deactivate: [true, true],
+                ..tiny
+            },
+            by_swappiness,
+            [1228, 1228, 2, 2],
+        ),
+        (
+            "hardly a file left, and no inactive anonymous page",
+            CountInput {
+                sizes: &few_inactive_anon,
+                ..tiny
+            },
+            Balance::FilesOnly,
+            [0, 0, 4, 4],
+        ),
+        (
+            "inactive files in plenty",
+            CountInput {
+                may_deactivate: [true, false],
+                ..base
+            },
+            Balance::FilesOnly,
+            [0, 0, 4096, 4096],
+        ),
+        (
+            "few inactive files",
+            CountInput {
+                sizes: &few_inactive_file,
+                may_deactivate: [true, false],
+                ..base
+            },
+            by_swappiness,
+            [1228, 1228, 0, 2867],
+        ),
+        (
+            "swap is as dear as files",
+            CountInput {
+                swappiness: 100,
+                ..base
+            },
+            Balance::Shares {
+                anon: 100,
+                file: 100,
+            },
+            [2048, 2048, 2048, 2048],
+        ),
+        (
+            "files cost nothing",
+            CountInput {
+                swappiness: 200,
+                ..base
+            },
+            Balance::Shares { anon: 200, file: 0 },
+            [4096, 4096, 0, 0],
+        ),
+    ];
+    for (what, input, balance, scan) in table {
+        let found = plan(&input);
+        assert_eq!(found.balance, balance, "{what}");
+        assert_eq!(found.counts, counts(scan), "{what}");
+        assert_eq!(found.may_deactivate, input.may_deactivate, "{what}");
+    }
+}
+
+#[test]
+fn the_dearer_kind_is_scanned_less_by_half_at_most() {
+    let lists = sizes(LISTS);
+    // Costs of both kinds, share of anonymous pages in the pass in per mille, at swappiness 100.
+    let table = [
+        (0, 0, 500),
+        (1000, 1000, 500),
+        (1000, 0, 333),
+        (0, 1000, 666),
+        (3000, 1000, 416),
+        (1 << 40, 0, 333),
+    ];
+    for (anon, file, per_mille) in table {
+        let costs = costs(anon, file);
+        let found = plan(&CountInput {
+            swappiness: 100,
+            ..input(&lists, &costs)
+        });
+        let share = found.counts.kind(Kind::Anon).0 * 1000 / found.counts.total().0;
+        assert!(share.abs_diff(per_mille) <= 1, "{anon} {file}: {share}");
+    }
+}
+
+#[test]
+fn each_rule_counts_its_own_costs() {
+    let listed = Pages(GIB);
+    let shrunk = Shrunk {
+        scanned: Pages(32),
+        reclaimed: Pages(12),
+        written: Pages(5),
+    };
+    let table = [
+        (CostRule::WritesOnly, [5, 7, 0]),
+        (
+            CostRule::WritesAndFailures,
+            [5 * IO_WEIGHT + 20, 7 * IO_WEIGHT, 9],
+        ),
+    ];
+    for (rule, [for_shrunk, for_refault, for_rotated]) in table {
+        let mut costs = Costs::new(rule);
+        costs.note_shrunk(Kind::Anon, shrunk, listed);
+        assert_eq!(costs.of, [for_shrunk, 0]);
+        costs.note_refault(Kind::File, Pages(7), listed);
+        assert_eq!(costs.of, [for_shrunk, for_refault]);
+        costs.note_rotated(Kind::File, Pages(9), listed);
+        assert_eq!(costs.of, [for_shrunk, for_refault + for_rotated]);
+    }
+}
+
+#[test]
+fn costs_are_forgotten_as_new_ones_come() {
+    let listed = Pages(4000);
+    let mut costs = Costs::new(CostRule::WritesOnly);
+    costs.note_refault(Kind::Anon, Pages(1000), listed);
+    assert_eq!(costs.of, [1000, 0]);
+    costs.note_refault(Kind::File, Pages(1), listed);
+    assert_eq!(costs.of, [500, 0]);
+    // From then on only files are dear: the other cost fades.
+    for _ in 0..100 {
+        costs.note_refault(Kind::File, Pages(100), listed);
+    }
+    assert_eq!(costs.of(Kind::Anon), 0);
+    assert!(costs.of(Kind::File) >= 500);
+}
+
+#[test]
+fn active_lists_are_aged_when_short_of_inactive_pages_or_after_a_refault() {
+    let even = sizes([100, 100, 100, 100]);
+    let low = sizes([100, 101, 100, 100]);
+    // lists, forced, refaults since, may age anonymous pages
+    let table = [
+        (&even, false, 0, false),
+        (&even, true, 0, true),
+        (&even, false, 1, true),
+        (&low, false, 0, true),
+    ];
+    for (lists, force, since, may) in table {
+        assert_eq!(may_deactivate(lists, Kind::Anon, force, 7 + since, 7), may);
+    }
+    assert!(!may_deactivate(&low, Kind::File, false, 7, 7));
+    assert!(ages_anon(&low, true));
+    assert!(!ages_anon(&low, false));
+    assert!(!ages_anon(&even, true));
+}
+
+fn planned(of: [u64; 4], may_deactivate: [bool; 2]) -> ScanPlan {
+    ScanPlan {
+        balance: Balance::Equal,
+        counts: counts(of),
+        may_deactivate,
+    }
+}
+
+/// Runs a pass in which each turn on an inactive list reclaims one page of `one_in`; answers what was scanned, by
+/// list, and what was reclaimed.
+fn run(mut turns: Turns, one_in: u64) -> ([u64; 4], u64) {
+    let mut scanned = [0; 4];
+    let mut reclaimed = 0;
+    while let Some(turn) = turns.next(Pages(reclaimed)) {
+        assert!(!turn.pages.is_zero() && turn.pages <= CLUSTER);
+        scanned[turn.list.index()] += turn.pages.0;
+        if !turn.list.is_active() {
+            reclaimed += turn.pages.0 / one_in;
+        }
+    }
+    assert_eq!(turns.next(Pages(reclaimed)), None, "the end is the end");
+    (scanned, reclaimed)
+}
+
+#[test]
+fn a_round_takes_a_cluster_of_each_list() {
+    let plan = planned([40, 32, 33, 1], [true, true]);
+    let mut turns = Turns::new(plan, Pages(1000), false);
+    let mut found = Vec::new();
+    while let Some(turn) = turns.next(Pages(0)) {
+        found.push((turn.list, turn.pages.0));
+    }
+    let expected = [
+        (Lru::InactiveAnon, 32),
+        (Lru::ActiveAnon, 32),
+        (Lru::InactiveFile, 32),
+        (Lru::ActiveFile, 1),
+        (Lru::InactiveAnon, 8),
+        (Lru::InactiveFile, 1),
+    ];
+    assert_eq!(found, expected);
+    assert!(!turns.skipped_deactivate());
+}
+
+#[test]
+fn a_pass_ends_in_proportion_when_enough_was_reclaimed() {
+    let all = u64::MAX;
+    // planned, one page reclaimed in, target, never early, scanned
+    let table = [
+        // Nothing is ever enough.
+        ([640, 0, 320, 0], 1, all, false, [640, 0, 320, 0]),
+        // Reached in the first round, 64 pages: anonymous pages have 608 left of 640, files 288 of 320. Files stop,
+        // having scanned 10 % (288 * 100 / 321 = 89 left): the other goes on to 11 % of 640.
+        ([640, 0, 320, 0], 1, 64, false, [70, 0, 32, 0]),
+        // The same, the other way round.
+        ([320, 0, 640, 0], 1, 64, false, [32, 0, 70, 0]),
+        // At the gentlest priority direct reclaim goes to the end.
+        ([640, 0, 320, 0], 1, 64, true, [640, 0, 320, 0]),
+        // One kind alone: no proportion to keep.
+        ([640, 0, 0, 0], 1, 64, false, [64, 0, 0, 0]),
+        // One kind is through when the target is reached: the pass is over.
+        ([640, 0, 32, 0], 1, 64, false, [32, 0, 32, 0]),
+        // Equal plans: per cent are rounded, so the other goes on for one more.
+        ([640, 0, 640, 0], 1, 64, false, [38, 0, 32, 0]),
+        // Half is reclaimed: two rounds.
+        ([640, 0, 320, 0], 2, 64, false, [134, 0, 64, 0]),
+        // The active list alone is no reason to go on.
+        ([32, 640, 0, 0], 1, all, false, [32, 32, 0, 0]),
+        // Of files it is.
+        ([32, 0, 0, 640], 1, all, false, [32, 0, 0, 640]),
+        ([0; 4], 1, 0, false, [0; 4]),
+    ];
+    for (plan, one_in, target, never_early, scanned) in table {
+        let turns = Turns::new(planned(plan, [true, true]), Pages(target), never_early);
+        let what = format!("{plan:?} {one_in} {target} {never_early}");
+        assert_eq!(run(turns, one_in).0, scanned, "{what}");
+    }
+}
+
+#[test]
+fn an_active_list_that_may_not_be_aged_is_passed_over_and_remembered() {
+    let plan = planned([64, 64, 64, 64], [false, true]);
+    let mut turns = Turns::new(plan, Pages::MAX, false);
+    let mut lists = Vec::new();
+    while let Some(turn) = turns.next(Pages(0)) {
+        lists.push(turn.list.index());
+    }
+    assert_eq!(lists, [0, 2, 3, 0, 2, 3]);
+    assert!(turns.skipped_deactivate());
+}
+
+proptest! {
+    #[test]
+    fn a_pass_scans_no_more_than_was_planned_and_ends(
+        plan in prop::array::uniform4(0..5_000_u64),
+        may_deactivate in prop::array::uniform2(any::<bool>()),
+        target in 0..3_000_u64,
+        never_early: bool,
+        one_in in 1..40_u64,
+    ) {
+        let turns = Turns::new(planned(plan, may_deactivate), Pages(target), never_early);
+        let (scanned, reclaimed) = run(turns, one_in);
+        for list in Lru::ALL {
+            let at = list.index();
+            prop_assert!(scanned[at] <= plan[at]);
+            let all = reclaimed < target || never_early;
+            if all && !list.is_active() {
+                prop_assert_eq!(scanned[at], plan[at], "nothing may cut it short");
+            }
+            if list.is_active() && !may_deactivate[list.kind().index()] {
+                prop_assert_eq!(scanned[at], 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_pass_keeps_the_proportion_of_its_plan(
+        anon in 1_000..100_000_u64,
+        file in 1_000..100_000_u64,
+        target in 1..500_u64,
+    ) {
+        let turns = Turns::new(planned([anon, 0, file, 0], [true; 2]), Pages(target), false);
+        let (scanned, _) = run(turns, 1);
+        // Both to the same share, up to a cluster a round, and the truncation to whole per cent.
+        let shares = [scanned[0] * 10_000 / anon, scanned[2] * 10_000 / file];
+        let cluster = CLUSTER.0 * 10_000 / anon.min(file);
+        prop_assert!(shares[0].abs_diff(shares[1]) <= 100 + cluster, "{:?}", shares);
+    }
+
+    #[test]
+    fn a_plan_is_within_its_lists_whatever_the_input(
+        lists in prop::array::uniform4(0..1_u64 << 52),
+        of in prop::array::uniform2(any::<u64>()),
+        free: u32,
+        priority in 0..=12_u8,
+        swappiness in 0..=200_u8,
+        may_swap: bool,
+        may_deactivate in prop::array::uniform2(any::<bool>()),
+    ) {
+        let lists = sizes(lists);
+        let costs = costs(of[0], of[1]);
+        let found = plan(&CountInput {
+            sizes: &lists,
+            free: Pages(u64::from(free)),
+            high_mark_sum: Pages(1 << 20),
+            priority: Priority(priority),
+            swappiness,
+            may_swap,
+            costs: &costs,
+            may_deactivate,
+        });
+        for list in Lru::ALL {
+            let full = scan_count(lists.of(list), Priority(priority));
+            prop_assert!(found.counts.of(list) <= full);
+            if list.kind() == Kind::Anon && (!may_swap || swappiness == 0 && found.balance != Balance::AnonOnly) {
+                prop_assert_eq!(found.counts.of(list), Pages::ZERO);
+            }
+            if priority == 0 && may_swap && swappiness > 0 {
+                prop_assert_eq!(found.counts.of(list), full);
+            }
+        }
+    }
+
+    #[test]
+    fn costs_stay_below_a_quarter_of_the_lists_or_halve(
+        notes in prop::collection::vec((any::<bool>(), 0..10_000_u64), 1..100),
+        listed in 0..1_u64 << 30,
+    ) {
+        let mut costs = Costs::new(CostRule::WritesAndFailures);
+        for (anon, pages) in notes {
+            let before = costs.of[0] + costs.of[1];
+            let kind = if anon { Kind::Anon } else { Kind::File };
+            costs.note_refault(kind, Pages(pages), Pages(listed));
+            let (after, added) = (costs.of[0] + costs.of[1], pages * IO_WEIGHT);
+            prop_assert!(after <= listed / 4 || after <= (before + added) / 2);
+            prop_assert!(after == before + added || before + added > listed / 4);
+        }
+    }
+}
