@@ -22,7 +22,7 @@
 
 use super::Counts;
 use super::limits::{RATE_MAX, bounded, bounded_rate};
-use super::ticks::{TickRate, Ticks};
+use crate::ticks::{TickRate, Ticks};
 use crate::units::{Pages, PagesPerSec};
 
 /// What a device is taken for before anything is known: 100 MiB/s.

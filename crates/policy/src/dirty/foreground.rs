@@ -22,8 +22,8 @@
 use super::limits::bounded;
 use super::proportion::Share;
 use super::shares::{Shares, Standing};
-use super::ticks::Ticks;
 use super::{BalanceTrace, Counts, DeviceIndex, Verdict};
+use crate::ticks::Ticks;
 use crate::units::{Nanos, Pages};
 
 /// A writer's limit is up to one eighth below its device's.

@@ -22,7 +22,7 @@
 //! (initial values of Linux 6.12 mm/page-writeback.c, wb_init()).
 
 use super::limits::bounded_rate;
-use super::ticks::{TickRate, Ticks};
+use crate::ticks::{TickRate, Ticks};
 use crate::units::{Pages, PagesPerSec};
 
 /// What an unknown device is taken for: 16 MiB/s.

@@ -31,7 +31,7 @@
 //!
 //! They are made of: `limits`, `proportion` (shares), `bandwidth` (estimates), `position` (level to
 //! factor), `ratelimit` (base rate), `pause` (rate to sleep), `shares` (what both older laws have in
-//! common), `progress` (the name of a wait), `ticks`.
+//! common), `progress` (the name of a wait).
 //!
 //! Invariants
 //!   1. A single pause is at most 200 ms (one tick where a tick is longer), under every law.
@@ -58,15 +58,14 @@ mod shares;
 mod soft_region;
 #[cfg(test)]
 mod tests;
-mod ticks;
 mod tidegate;
 
 use self::proportion::Share;
 use self::rate_based::RateBased;
 use self::shares::Shares;
 use self::soft_region::SoftRegion;
-use self::ticks::{TickRate, Ticks};
 use self::tidegate::Tidegate;
+use crate::ticks::{TickRate, Ticks};
 use crate::units::{Instant, Nanos, Pages, PagesPerSec};
 
 /// Index of a device within a `Domain`.

@@ -21,7 +21,7 @@
 //! Source: mechanisms 5.6; Linux 6.12 mm/page-writeback.c, wb_max_pause(), wb_min_pause(),
 //! balance_dirty_pages().
 
-use super::ticks::{TickRate, Ticks};
+use crate::ticks::{TickRate, Ticks};
 use crate::units::{Pages, PagesPerSec};
 
 /// The longest pause of all is a fifth of a second.

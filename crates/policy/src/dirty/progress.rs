@@ -5,7 +5,7 @@
 //! different name, because another cause has to be looked for.
 
 use super::PauseReason;
-use super::ticks::{TickRate, Ticks};
+use crate::ticks::{TickRate, Ticks};
 use crate::units::Pages;
 
 /// A device that completes nothing for a fifth of a second makes no progress.

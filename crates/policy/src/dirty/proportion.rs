@@ -21,7 +21,7 @@
 //! always on time (the kernel's may be deferred on an idle CPU); events that come together are
 //! tested against an upper bound once per run of events that ends no period (event form).
 
-use super::ticks::{TickRate, Ticks};
+use crate::ticks::{TickRate, Ticks};
 use crate::units::Pages;
 
 /// Length of a timed period, seconds (`VM_COMPLETIONS_PERIOD_LEN`).

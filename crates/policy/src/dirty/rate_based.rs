@@ -33,10 +33,10 @@ use super::position::{PosRatio, Position};
 use super::progress::Progress;
 use super::proportion::{Share, TimedPeriod};
 use super::ratelimit::BaseRate;
-use super::ticks::{TickRate, Ticks};
 use super::{
     BalanceTrace, Counts, DeviceIndex, DeviceTunables, InitialBandwidth, Limits, Tunables, Verdict,
 };
+use crate::ticks::{TickRate, Ticks};
 use crate::units::{Nanos, Pages, PagesPerSec};
 
 /// A writer's interval while its device is over its share: 32 KiB.

@@ -21,7 +21,7 @@
 use super::bandwidth::{INITIAL_BANDWIDTH, Interval};
 use super::limits::RATE_MAX;
 use super::position::{PosRatio, Position, STRICT_RAMP_UP};
-use super::ticks::TickRate;
+use crate::ticks::TickRate;
 use crate::units::{Pages, PagesPerSec};
 
 /// Base rate of one device.
@@ -117,8 +117,8 @@ fn is_below_setpoint(position: &Position) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::Limits;
-    use super::super::ticks::Ticks;
     use super::*;
+    use crate::ticks::Ticks;
 
     fn at(dirty: u64, bandwidth: u64) -> Position {
         Position {

@@ -18,8 +18,8 @@ use super::bandwidth::{Stopwatch, WriteBandwidth};
 use super::limits::{self, Level, Thresholds, bounded, mul_div};
 use super::progress::Progress;
 use super::proportion::{EventPeriod, Fraction, Share};
-use super::ticks::{TickRate, Ticks};
 use super::{Counts, DeviceIndex, DeviceTunables, Limits, Tunables};
+use crate::ticks::{TickRate, Ticks};
 use crate::units::{Pages, PagesPerSec};
 
 /// `vm.dirty_ratio` was taken as at least this.

@@ -30,8 +30,8 @@ use super::bandwidth::{Stopwatch, WeightedBandwidth};
 use super::limits::{bounded, mul_div};
 use super::proportion::Share;
 use super::shares::{Shares, Standing};
-use super::ticks::{TickRate, Ticks};
 use super::{BalanceTrace, Counts, DeviceIndex, Verdict};
+use crate::ticks::{TickRate, Ticks};
 use crate::units::{PAGE_SHIFT, Pages, PagesPerSec};
 
 /// The soft region is one 16th of the limit, and so is a writer's weight.

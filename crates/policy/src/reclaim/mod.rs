@@ -4,9 +4,15 @@
 //!
 //! Source: mechanisms 1.2, 1.3, 2, 3, 4, 9; paper p0.
 
+pub mod background;
+pub mod direct;
+pub mod growth;
 pub mod page;
+pub mod retry;
 pub mod scan;
 pub mod swap;
+pub mod throttle;
+pub mod turn;
 pub mod workingset;
 
 use crate::units::Nanos;

@@ -1,0 +1,254 @@
+//! The background reclaimer (kswapd): when it is woken, what it does, when it sleeps.
+//!
+//! ```text
+//!   wants_wake() -> balance: Balance::begin, step, shrunk ... -> rest() -> nap of 100 ms -> rest() -> sleep
+//!                       ^                                          |            | woken
+//!                       '------------ not balanced ---------------'<-----------'
+//! ```
+//!
+//! Invariants
+//!   1. One balance makes at most 12 passes that raise the priority, and ends at priority 1: it never
+//!      scans a whole list.
+//!   2. A pass that freed something and scanned less than was wanted does not raise it; each such pass
+//!      frees at least one page, so a balance ends.
+//!   3. After 16 balances in a row that freed nothing it rests until somebody frees a page.
+//!
+//! Source: mechanisms 3.1 to 3.3; Linux 5.15 and 6.12 mm/vmscan.c: wakeup_kswapd(), kswapd(),
+//! kswapd_try_to_sleep(), prepare_kswapd_sleep(), balance_pgdat(), kswapd_shrink_node().
+//! Deviations: one node of one zone, order 0, no boost.
+
+use super::scan::{CLUSTER, Priority};
+use crate::ticks::TickRate;
+use crate::units::{Nanos, Pages};
+
+/// Balances without a page after which the background reclaimer gives up (`MAX_RECLAIM_RETRIES`).
+const FAILURES: u32 = 16;
+/// The last priority of a balance.
+const LAST: Priority = Priority(1);
+/// The nap before it sleeps for good is `HZ / NAP`.
+const NAP: u64 = 10;
+
+/// Balances in a row that freed nothing (`kswapd_failures`), one for a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Failures(u32);
+
+impl Failures {
+    /// A balance has ended.
+    pub fn balanced(&mut self, reclaimed: Pages) {
+        if reclaimed.is_zero() {
+            self.0 = self.0.saturating_add(1);
+        }
+    }
+
+    /// Anybody's pass over the node has reclaimed pages.
+    pub fn reclaimed(&mut self, pages: Pages) {
+        if !pages.is_zero() {
+            self.0 = 0;
+        }
+    }
+
+    /// The background reclaimer has given up: direct reclaim has to do.
+    #[must_use]
+    pub fn hopeless(&self) -> bool {
+        self.0 >= FAILURES
+    }
+}
+
+/// Whether the node needs no reclaim in the background: free pages are above HIGH.
+#[must_use]
+pub fn is_balanced(free: Pages, high: Pages) -> bool {
+    free > high
+}
+
+/// Whether an allocator that found free pages below LOW wakes a sleeping background reclaimer.
+#[must_use]
+pub fn wants_wake(free: Pages, high: Pages, failures: Failures) -> bool {
+    !failures.hopeless() && !is_balanced(free, high)
+}
+
+/// What the background reclaimer does after a balance, and again after its nap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Balances again.
+    Work,
+    /// Naps for that long; if it was woken meanwhile, it works, else it asks again.
+    Nap(Nanos),
+    /// Sleeps until it is woken. The flags of the node are cleared: see `clears_flags`.
+    Sleep,
+}
+
+/// Whether it may rest. `napped`: it has just napped all through.
+///
+/// # Panics
+/// Unless `hz` lies in 1..=10000.
+#[must_use]
+pub fn rest(free: Pages, high: Pages, failures: Failures, napped: bool, hz: u32) -> Rest {
+    if !failures.hopeless() && !is_balanced(free, high) {
+        return Rest::Work;
+    }
+    if napped {
+        return Rest::Sleep;
+    }
+    let rate = TickRate::new(hz);
+    Rest::Nap(rate.nanos(rate.second_over(NAP)))
+}
+
+/// Whether the node's flags (WRITEBACK, DIRTY, CONGESTED) are cleared when it prepares to rest: it is
+/// balanced, and has not merely given up.
+#[must_use]
+pub fn clears_flags(free: Pages, high: Pages, failures: Failures) -> bool {
+    !failures.hopeless() && is_balanced(free, high)
+}
+
+/// What the owner of a `Balance` does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BalanceStep {
+    /// Shrink the node, having aged its anonymous pages (32 of the active list, if the inactive one is
+    /// low); then `Balance::shrunk`.
+    Shrink {
+        /// Share of each list to look at.
+        priority: Priority,
+        /// Pages wanted.
+        target: Pages,
+    },
+    /// Over: that many pages were reclaimed. `Failures::balanced` is due.
+    Done(Pages),
+}
+
+/// One balance of the node (`balance_pgdat`; `pageoutrun` counts them).
+#[derive(Clone, Debug)]
+pub struct Balance {
+    high: Pages,
+    priority: Option<Priority>,
+    reclaimed: Pages,
+}
+
+impl Balance {
+    /// A balance up to the mark `high`.
+    #[must_use]
+    pub fn begin(high: Pages) -> Self {
+        Self {
+            high,
+            priority: Some(Priority::GENTLEST),
+            reclaimed: Pages::ZERO,
+        }
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn step(&mut self, free: Pages) -> BalanceStep {
+        match self.priority {
+            Some(priority) if !is_balanced(free, self.high) => BalanceStep::Shrink {
+                priority,
+                target: self.target(),
+            },
+            Some(_) | None => BalanceStep::Done(self.reclaimed),
+        }
+    }
+
+    /// The pass is over.
+    pub fn shrunk(&mut self, reclaimed: Pages, scanned: Pages) {
+        self.reclaimed += reclaimed;
+        let enough = scanned.at_least(reclaimed) >= self.target();
+        if enough && !reclaimed.is_zero() {
+            return;
+        }
+        self.priority = self
+            .priority
+            .filter(|priority| *priority > LAST)
+            .and_then(Priority::raised);
+    }
+
+    /// A fatal end: the next step is `Done`.
+    pub fn stop(&mut self) {
+        self.priority = None;
+    }
+
+    fn target(&self) -> Pages {
+        self.high.at_least(CLUSTER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HIGH: Pages = Pages(1000);
+
+    fn run(mut pass: impl FnMut(Priority) -> (u64, u64)) -> (Vec<u8>, Pages) {
+        let mut balance = Balance::begin(HIGH);
+        let mut free = Pages(0);
+        let mut passes = Vec::new();
+        loop {
+            match balance.step(free) {
+                BalanceStep::Shrink { priority, target } => {
+                    assert_eq!(target, HIGH);
+                    passes.push(priority.0);
+                    let (reclaimed, scanned) = pass(priority);
+                    free += Pages(reclaimed);
+                    balance.shrunk(Pages(reclaimed), Pages(scanned));
+                }
+                BalanceStep::Done(reclaimed) => return (passes, reclaimed),
+            }
+        }
+    }
+
+    #[test]
+    fn it_ends_at_priority_one() {
+        let down: Vec<u8> = (1..=12).rev().collect();
+        assert_eq!(run(|_| (0, 5000)), (down.clone(), Pages(0)), "nothing came");
+        assert_eq!(
+            run(|_| (10, 20)),
+            (down, Pages(120)),
+            "too little was scanned"
+        );
+    }
+
+    #[test]
+    fn enough_scanned_and_something_freed_keeps_the_priority() {
+        let (passes, reclaimed) = run(|_| (100, 1000));
+        assert_eq!(passes, [12; 11], "until more than 1000 are free");
+        assert_eq!(reclaimed, Pages(1100));
+        let (passes, _) = run(|priority| if priority.0 > 10 { (0, 0) } else { (2000, 10) });
+        assert_eq!(passes, [12, 11, 10]);
+    }
+
+    #[test]
+    fn sixteen_balances_for_nothing_and_it_gives_up() {
+        let mut failures = Failures::default();
+        for _ in 0..15 {
+            failures.balanced(Pages(0));
+        }
+        assert!(!failures.hopeless());
+        failures.balanced(Pages(1));
+        assert!(!failures.hopeless());
+        failures.balanced(Pages(0));
+        assert!(failures.hopeless());
+        assert!(!wants_wake(Pages(0), HIGH, failures));
+        assert_eq!(rest(Pages(0), HIGH, failures, true, 250), Rest::Sleep);
+        assert!(!clears_flags(Pages(0), HIGH, failures));
+        failures.reclaimed(Pages(0));
+        assert!(failures.hopeless());
+        failures.reclaimed(Pages(1));
+        assert!(!failures.hopeless());
+        assert!(wants_wake(Pages(0), HIGH, failures));
+    }
+
+    #[test]
+    fn it_naps_before_it_sleeps() {
+        let none = Failures::default();
+        assert_eq!(
+            rest(HIGH, HIGH, none, false, 250),
+            Rest::Work,
+            "at the mark is not above it"
+        );
+        let above = Pages(1001);
+        assert_eq!(
+            rest(above, HIGH, none, false, 250),
+            Rest::Nap(Nanos::millis(100))
+        );
+        assert_eq!(rest(above, HIGH, none, true, 250), Rest::Sleep);
+        assert!(clears_flags(above, HIGH, none));
+        assert!(!wants_wake(above, HIGH, none));
+    }
+}

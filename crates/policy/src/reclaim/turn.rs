@@ -1,0 +1,458 @@
+//! Tidegate's own: memory that is short is handed out in turn.
+//!
+//! Who finds too few free pages does not reclaim: it takes a *ticket* and waits. The background
+//! reclaimer frees; what it has freed above the reserve is *granted* to tickets, and as many are woken
+//! as were granted.
+//!
+//! ```text
+//!   free |//////////////|                                 who may take down to where, unasked
+//!   high |              |
+//!    low |- - - - - - - |  the background reclaimer wakes
+//!    min |--------------|  ordinary: below, take a ticket     .--> ranked by growth: 3 pages in 4
+//!  min/2 |--------------|  small                      tickets +
+//!      0 |______________|  exempt: flushers, I/O              '--> overdue, by age: 1 page in 4
+//! ```
+//!
+//! Ranked by *growth* (module `growth`), in classes a factor of 1.5 wide on the average, first come first
+//! served within a class. So one who gives back what it takes goes first, and hogs of like growth take
+//! turns. A ticket older than `OVERDUE` also stands in a second line, by age, that gets one page in four: no
+//! one can be passed for ever, and as those who grow little still get three in four, many hogs
+//! that are all overdue do not take their rank from them.
+//!
+//! A grant is a *promise*: those pages stay free but are not for others until the ticket is given back.
+//!
+//! Invariants
+//!   1. A ticket gets at least a page and at most a cluster; never more than it asked for.
+//!   2. Pages granted by one call are at most its `room`; `promised` is the sum of grants not given back.
+//!   3. While a ticket is overdue, at least a quarter of the pages granted go to the overdue, the
+//!      oldest first (to within a cluster).
+//!   4. A ticket is granted once; a stale one does nothing.
+//!   5. `join`, `leave` and each grant are O(1); memory is taken by `new`.
+//!
+//! Concurrency: plain data behind a short lock of `mm`; whoever frees pages calls `grant`, unlocks, and
+//! wakes those that it names.
+//!
+//! Source: ours; mechanisms 4.7; docs/adr/0014.
+
+use super::growth::Growth;
+use super::scan::CLUSTER;
+use crate::ticks::TickRate;
+use crate::units::{Instant, Nanos, Pages};
+
+#[cfg(test)]
+mod tests;
+
+/// A ticket of this age is overdue.
+pub const OVERDUE: Nanos = Nanos::millis(100);
+/// A wait for a turn lasts at most this, a tick more or less; then the waiter looks itself what is wrong.
+pub const BOUND: Nanos = Nanos::millis(200);
+/// Pages granted by rank for each page granted by age while a ticket is overdue.
+const RANKED_PER_OVERDUE: u64 = 3;
+/// A small allocator may draw this part of the reserve a second.
+const SMALL_SHARE: u64 = 8;
+/// Classes of growth: two for each power of two.
+const CLASSES: usize = 64;
+/// No ticket.
+const NONE: u32 = u32::MAX;
+
+/// How far down a task may take free pages without a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// Others need it to get on: to the last page. It never waits for a turn.
+    Exempt,
+    /// It has drawn little of late and needs little: half the reserve.
+    Small,
+    /// The reserve is not for it.
+    Ordinary,
+}
+
+impl Standing {
+    /// Of a task that needs `need` pages now, in a node whose reserve is `min`.
+    #[must_use]
+    pub fn of(growth: &mut Growth, now: Instant, need: Pages, min: Pages) -> Self {
+        let most = Pages(min.0 / SMALL_SHARE).at_least(Pages(1));
+        if growth.swing(now).saturating_add(need) <= most {
+            Self::Small
+        } else {
+            Self::Ordinary
+        }
+    }
+
+    /// Free pages, promised ones not counted, that it leaves behind.
+    #[must_use]
+    pub fn floor(self, min: Pages) -> Pages {
+        match self {
+            Self::Exempt => Pages::ZERO,
+            Self::Small => Pages(min.0 / 2),
+            Self::Ordinary => min,
+        }
+    }
+}
+
+/// A place among those who wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket {
+    slot: u32,
+    serial: u32,
+}
+
+impl Ticket {
+    /// Small and unique among the tickets that are out: names a wait queue.
+    #[must_use]
+    pub fn slot(self) -> u32 {
+        self.slot
+    }
+}
+
+/// What to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Pages it can use, at least one.
+    pub need: Pages,
+    /// Its growth.
+    pub growth: Pages,
+    /// When it first asked for these pages: one that waits again keeps its age.
+    pub since: Instant,
+}
+
+/// What a waiter does whose wait has reached its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overdue {
+    /// Pages are being freed, others were before it: it waits on, with its age.
+    Again,
+    /// Nothing was freed all the while: it reclaims itself, then asks `retry`.
+    Reclaim,
+}
+
+/// What a waiter does at its bound, if `freed` pages were freed during the wait.
+#[must_use]
+pub fn at_bound(freed: Pages) -> Overdue {
+    if freed.is_zero() {
+        Overdue::Reclaim
+    } else {
+        Overdue::Again
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// On no list.
+    Vacant,
+    Waiting,
+    Granted(Pages),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    serial: u32,
+    state: State,
+    need: Pages,
+    since: Instant,
+    class: u8,
+    /// Neighbours in its class; `next` of a vacant slot is the next vacant one.
+    class_links: Links,
+    /// Neighbours in the line by age.
+    age_links: Links,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Links {
+    previous: u32,
+    next: u32,
+}
+
+const UNLINKED: Links = Links {
+    previous: NONE,
+    next: NONE,
+};
+
+/// Ends of a list through the slots.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    first: u32,
+    last: u32,
+}
+
+const EMPTY: Ends = Ends {
+    first: NONE,
+    last: NONE,
+};
+
+/// Those who wait for memory of one node.
+#[derive(Clone, Debug)]
+pub struct Turns {
+    rate: TickRate,
+    slots: Vec<Slot>,
+    vacant: u32,
+    classes: [Ends; CLASSES],
+    /// Which classes are not empty.
+    occupied: u64,
+    by_age: Ends,
+    waiting: u32,
+    wanted: Pages,
+    promised: Pages,
+    /// Pages granted by rank, less `RANKED_PER_OVERDUE` times those by age, while a ticket was overdue.
+    owed: u64,
+}
+
+impl Turns {
+    /// For up to `capacity` tickets at a time. `hz`: bounds are whole ticks.
+    ///
+    /// # Panics
+    /// Unless `hz` lies in 1..=10000.
+    #[must_use]
+    pub fn new(capacity: u32, hz: u32) -> Self {
+        let slot = |next| Slot {
+            serial: 0,
+            state: State::Vacant,
+            need: Pages::ZERO,
+            since: Instant(0),
+            class: 0,
+            class_links: Links {
+                previous: NONE,
+                next,
+            },
+            age_links: UNLINKED,
+        };
+        let next = |at| if at + 1 < capacity { at + 1 } else { NONE };
+        Self {
+            rate: TickRate::new(hz),
+            slots: (0..capacity).map(|at| slot(next(at))).collect(),
+            vacant: if capacity > 0 { 0 } else { NONE },
+            classes: [EMPTY; CLASSES],
+            occupied: 0,
+            by_age: EMPTY,
+            waiting: 0,
+            wanted: Pages::ZERO,
+            promised: Pages::ZERO,
+            owed: 0,
+        }
+    }
+
+    /// Takes a ticket; `None`: all are out. Then the task waits for anything to change, and tries again.
+    #[must_use]
+    pub fn join(&mut self, request: &Request) -> Option<Ticket> {
+        let at = self.vacant;
+        let slot = self.slots.get_mut(at as usize)?;
+        self.vacant = slot.class_links.next;
+        slot.serial = slot.serial.wrapping_add(1);
+        slot.state = State::Waiting;
+        slot.need = request.need.at_least(Pages(1)).at_most(CLUSTER);
+        slot.since = request.since;
+        slot.class = class_of(request.growth);
+        let ticket = Ticket {
+            slot: at,
+            serial: slot.serial,
+        };
+        self.waiting += 1;
+        self.wanted += slot.need;
+        self.link_class(at);
+        self.link_age(at);
+        Some(ticket)
+    }
+
+    /// The pages granted to a ticket, if they have been.
+    #[must_use]
+    pub fn granted(&self, ticket: Ticket) -> Option<Pages> {
+        match self.slot(ticket)?.state {
+            State::Granted(pages) => Some(pages),
+            State::Vacant | State::Waiting => None,
+        }
+    }
+
+    /// Gives a ticket back, granted or not; what was promised to it is so no more. Its holder takes the
+    /// pages first. Answers what had been granted.
+    pub fn leave(&mut self, ticket: Ticket) -> Pages {
+        let Some(slot) = self.slot(ticket) else {
+            return Pages::ZERO;
+        };
+        let granted = match slot.state {
+            State::Vacant => return Pages::ZERO,
+            State::Waiting => {
+                self.unlink(ticket.slot);
+                Pages::ZERO
+            }
+            State::Granted(pages) => {
+                self.promised -= pages;
+                pages
+            }
+        };
+        let vacant = self.vacant;
+        let slot = &mut self.slots[ticket.slot as usize];
+        slot.state = State::Vacant;
+        slot.class_links.next = vacant;
+        self.vacant = ticket.slot;
+        granted
+    }
+
+    /// Hands out up to `room` pages: those that are free above the reserve and not promised. Names the
+    /// tickets that got some, in the order of the grants; answers how many pages they got.
+    pub fn grant(&mut self, now: Instant, room: Pages, mut woken: impl FnMut(Ticket)) -> Pages {
+        let mut left = room;
+        while !left.is_zero() {
+            let Some((at, by_age)) = self.choose(now) else {
+                break;
+            };
+            let pages = self.slots[at as usize].need.at_most(left);
+            self.account(now, pages, by_age);
+            self.unlink(at);
+            let slot = &mut self.slots[at as usize];
+            slot.state = State::Granted(pages);
+            let serial = slot.serial;
+            self.promised += pages;
+            left = left.saturating_sub(pages);
+            woken(Ticket { slot: at, serial });
+        }
+        room - left
+    }
+
+    /// When a wait that begins now reaches its bound: the beginning of a tick.
+    #[must_use]
+    pub fn deadline(&self, now: Instant) -> Instant {
+        let rate = self.rate;
+        let fires = rate.fires(rate.tick_at(now), rate.ticks_of(BOUND));
+        rate.instant_of(fires)
+    }
+
+    /// The bound in whole ticks: the timeout that a trace line prints.
+    #[must_use]
+    pub fn bound(&self) -> Nanos {
+        self.rate.nanos(self.rate.ticks_of(BOUND))
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    /// Pages that those who wait have asked for.
+    #[must_use]
+    pub fn wanted(&self) -> Pages {
+        self.wanted
+    }
+
+    /// Pages granted and not taken yet: they are free, but not to be had.
+    #[must_use]
+    pub fn promised(&self) -> Pages {
+        self.promised
+    }
+
+    fn slot(&self, ticket: Ticket) -> Option<&Slot> {
+        self.slots
+            .get(ticket.slot as usize)
+            .filter(|slot| slot.serial == ticket.serial)
+    }
+
+    /// Who is next, and whether it is so by its age.
+    fn choose(&self, now: Instant) -> Option<(u32, bool)> {
+        if self.waiting == 0 {
+            return None;
+        }
+        if self.is_overdue(now) && self.owed >= RANKED_PER_OVERDUE {
+            return Some((self.by_age.first, true));
+        }
+        let class = self.occupied.trailing_zeros() as usize;
+        Some((self.classes[class].first, false))
+    }
+
+    fn is_overdue(&self, now: Instant) -> bool {
+        self.slots
+            .get(self.by_age.first as usize)
+            .is_some_and(|oldest| now.since(oldest.since) >= OVERDUE)
+    }
+
+    fn account(&mut self, now: Instant, pages: Pages, by_age: bool) {
+        self.owed = if by_age {
+            self.owed.saturating_sub(RANKED_PER_OVERDUE * pages.0)
+        } else if self.is_overdue(now) {
+            // What is owed for longer than a cluster's worth of turns is forgotten.
+            (self.owed + pages.0).min(2 * RANKED_PER_OVERDUE * CLUSTER.0)
+        } else {
+            0
+        };
+    }
+
+    fn link_class(&mut self, at: u32) {
+        let class = usize::from(self.slots[at as usize].class);
+        let last = self.classes[class].last;
+        self.slots[at as usize].class_links = Links {
+            previous: last,
+            next: NONE,
+        };
+        match self.slots.get_mut(last as usize) {
+            Some(slot) => slot.class_links.next = at,
+            None => self.classes[class].first = at,
+        }
+        self.classes[class].last = at;
+        self.occupied |= 1 << class;
+    }
+
+    /// Into the line by age: mostly at its end; one that waits again goes back to where it was.
+    fn link_age(&mut self, at: u32) {
+        let since = self.slots[at as usize].since;
+        let mut previous = self.by_age.last;
+        while let Some(slot) = self.slots.get(previous as usize) {
+            if slot.since <= since {
+                break;
+            }
+            previous = slot.age_links.previous;
+        }
+        let next = match self.slots.get_mut(previous as usize) {
+            Some(slot) => core::mem::replace(&mut slot.age_links.next, at),
+            None => core::mem::replace(&mut self.by_age.first, at),
+        };
+        match self.slots.get_mut(next as usize) {
+            Some(slot) => slot.age_links.previous = at,
+            None => self.by_age.last = at,
+        }
+        self.slots[at as usize].age_links = Links { previous, next };
+    }
+
+    /// Takes a waiting ticket off both lines.
+    fn unlink(&mut self, at: u32) {
+        let Slot {
+            class_links,
+            age_links,
+            class,
+            need,
+            ..
+        } = self.slots[at as usize];
+        let class = usize::from(class);
+        match self.slots.get_mut(class_links.previous as usize) {
+            Some(slot) => slot.class_links.next = class_links.next,
+            None => self.classes[class].first = class_links.next,
+        }
+        match self.slots.get_mut(class_links.next as usize) {
+            Some(slot) => slot.class_links.previous = class_links.previous,
+            None => self.classes[class].last = class_links.previous,
+        }
+        if self.classes[class].first == NONE {
+            self.occupied &= !(1 << class);
+        }
+        match self.slots.get_mut(age_links.previous as usize) {
+            Some(slot) => slot.age_links.next = age_links.next,
+            None => self.by_age.first = age_links.next,
+        }
+        match self.slots.get_mut(age_links.next as usize) {
+            Some(slot) => slot.age_links.previous = age_links.previous,
+            None => self.by_age.last = age_links.previous,
+        }
+        self.waiting -= 1;
+        self.wanted -= need;
+    }
+}
+
+/// Two classes for each power of two, those of 2^31 pages and more in the last.
+fn class_of(growth: Pages) -> u8 {
+    let Some(log) = growth.0.checked_ilog2() else {
+        return 0;
+    };
+    let half = if log == 0 {
+        0
+    } else {
+        growth.0 >> (log - 1) & 1
+    };
+    let class = 2 * u64::from(log) + half + 1;
+    u8::try_from(class.min(CLASSES as u64 - 1)).unwrap_or(0)
+}
