@@ -63,6 +63,38 @@ pub enum Cause {
     Journal,
 }
 
+impl Cause {
+    /// Whether the wait is for a device.
+    #[must_use]
+    pub const fn is_io(self) -> bool {
+        matches!(
+            self,
+            Self::ReadIo
+                | Self::WritebackIo
+                | Self::WritebackFlight
+                | Self::DeviceFlush
+                | Self::DeviceMetadata
+                | Self::RequestSlot
+                | Self::Journal
+                | Self::SwapIo
+        )
+    }
+
+    /// Whether the wait is a reclaimer's, or for memory that reclaim is to free.
+    #[must_use]
+    pub const fn is_reclaim(self) -> bool {
+        matches!(
+            self,
+            Self::Memory
+                | Self::ReclaimWriteback
+                | Self::ReclaimIsolated
+                | Self::ReclaimNoProgress
+                | Self::ReclaimCongested
+                | Self::CongestionWait
+        )
+    }
+}
+
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakeup {

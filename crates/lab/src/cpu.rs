@@ -33,7 +33,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ::env::{Body, Cause, Interrupt, TaskId, Unparked};
+use ::env::{Body, Cause, Interrupt, TaskId, Unparked, Wakeup};
 use policy::units::{Instant, Nanos};
 
 use crate::clock::Clock;
@@ -41,7 +41,7 @@ use crate::coroutine::Resume;
 use crate::env::LabEnv;
 use crate::event_queue::{EventQueue, Place};
 use crate::hash::TraceHash;
-use crate::record::{Blocked, TaskReport};
+use crate::record::{Blocked, TaskReport, Wakes};
 
 /// How far a computation may run ahead of one on another CPU. Long against a switch (tens of
 /// nanoseconds of our own time), short against any device or pause that is studied.
@@ -141,7 +141,7 @@ struct Account {
     ready: u64,
     stolen: u64,
     sleeps: u64,
-    asleep: Vec<(Cause, Nanos)>,
+    asleep: Vec<(Cause, Nanos, Wakes)>,
     /// Asleep, and not named by an event yet.
     unnamed: u64,
     /// Of the wait that it is in.
@@ -461,17 +461,21 @@ impl Scheduler {
     }
 
     /// A wait of the task on `cause` has ended: what it slept has a name.
-    pub(crate) fn end_wait(&mut self, task: TaskId, cause: Cause) {
+    pub(crate) fn end_wait(&mut self, task: TaskId, cause: Cause, wakeup: Wakeup) {
         let Some(slot) = self.slots.get_mut(task.0 as usize) else {
             return;
         };
         let account = &mut slot.account;
         account.cause = None;
         let time = Nanos(core::mem::take(&mut account.unnamed));
-        match account.asleep.iter_mut().find(|(other, _)| *other == cause) {
-            Some((_, total)) => *total += time,
-            None => account.asleep.push((cause, time)),
-        }
+        let known = account.asleep.iter().position(|entry| entry.0 == cause);
+        let at = known.unwrap_or_else(|| {
+            account.asleep.push((cause, Nanos::ZERO, Wakes::default()));
+            account.asleep.len() - 1
+        });
+        let (_, total, wakes) = &mut account.asleep[at];
+        *total += time;
+        wakes.count(wakeup);
     }
 
     pub(crate) fn name(&self, task: TaskId) -> &str {
@@ -498,8 +502,8 @@ impl Scheduler {
     pub(crate) fn reports(&self) -> Vec<TaskReport> {
         let report = |(id, slot): (usize, &Slot)| {
             let account = &slot.account;
-            let mut asleep = account.asleep.clone();
-            asleep.sort_unstable();
+            let mut causes = account.asleep.clone();
+            causes.sort_unstable_by_key(|entry| entry.0);
             TaskReport {
                 id: TaskId(u32::try_from(id).expect("ids are 32 bits")),
                 name: slot.name.to_string(),
@@ -507,7 +511,8 @@ impl Scheduler {
                 ended: account.ended.map(Instant),
                 user: Nanos(account.spent.user),
                 system: Nanos(account.spent.system),
-                asleep,
+                asleep: causes.iter().map(|entry| (entry.0, entry.1)).collect(),
+                wakes: causes.iter().map(|entry| (entry.0, entry.2)).collect(),
                 unnamed: Nanos(account.unnamed),
                 ready: Nanos(account.ready),
                 stolen: Nanos(account.stolen),

@@ -460,7 +460,9 @@ impl Env for LabEnv {
         hash_event(&core.hash, at, task, event);
         match event {
             Event::Waiting { cause } => core.scheduler().begin_wait(task, *cause),
-            Event::Waited { cause, .. } => core.scheduler().end_wait(task, *cause),
+            Event::Waited { cause, wakeup, .. } => {
+                core.scheduler().end_wait(task, *cause, *wakeup);
+            }
             _ => {}
         }
         if core.record != Record::NONE && core.record.has(EventKind::of(event)) {

@@ -25,8 +25,8 @@
 //!
 //! Modules of the machine: `env` (the `Env`, hosts), `cpu` (who runs, what is next), `event_queue`,
 //! `clock`, `coroutine` (the context switch), `confined` (state of one thread), `cost`, `content`,
-//! `record` and `hash` (what is kept of a run). Of what is plugged into it: `platter` (what a device
-//! stores), `check` (every version ever written), `model` (devices), `fs` (file systems).
+//! `record`, `throttles` and `hash` (what is kept of a run). Of what is plugged into it: `platter`
+//! (what a device stores), `check` (every version ever written), `model` (devices), `fs` (file systems).
 //!
 //! Invariants
 //!   1. Same options, same program: same `trace_hash`. Nothing depends on addresses, on our own
@@ -57,6 +57,7 @@ mod hash;
 pub mod model;
 pub mod platter;
 pub mod record;
+mod throttles;
 
 pub use crate::env::{LabEnv, Local};
 pub use content::{SECTOR_SIZE, SECTORS_PER_FRAME, Sector, Stamps};

@@ -127,6 +127,33 @@ pub trait Watcher: Send {
 /// A watcher as a lab holds it.
 pub type Watch = Box<dyn Watcher>;
 
+/// How the waits of one cause ended: each by what it waited for, or by its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wakes {
+    /// By the event.
+    pub ready: u64,
+    /// By the deadline. A sleep (`Task::sleep`) always.
+    pub timed_out: u64,
+    /// By the end of the world.
+    pub cancelled: u64,
+}
+
+impl Wakes {
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.ready + self.timed_out + self.cancelled
+    }
+
+    pub(crate) const fn count(&mut self, wakeup: Wakeup) {
+        match wakeup {
+            Wakeup::Ready => self.ready += 1,
+            Wakeup::TimedOut => self.timed_out += 1,
+            Wakeup::Cancelled => self.cancelled += 1,
+        }
+    }
+}
+
 /// Account of one task. `user + system + asleep + unnamed + ready + stolen` is the time from
 /// `started` to `ended` (or to now), to the nanosecond.
 #[derive(Clone, Debug)]
@@ -145,6 +172,8 @@ pub struct TaskReport {
     pub system: Nanos,
     /// Time blocked, by cause; the causes in order.
     pub asleep: Vec<(Cause, Nanos)>,
+    /// How the waits ended, by cause: as many entries as `asleep`.
+    pub wakes: Vec<(Cause, Wakes)>,
     /// Time blocked in a park that no `Event::Waited` named: a wait that has not ended.
     pub unnamed: Nanos,
     /// Time runnable without a CPU.
@@ -176,6 +205,27 @@ impl TaskReport {
             .filter(|(other, _)| *other == cause)
             .map(|(_, time)| *time)
             .sum()
+    }
+
+    /// Time blocked on input and output.
+    #[must_use]
+    pub fn io(&self) -> Nanos {
+        let io = self.asleep.iter().filter(|(cause, _)| cause.is_io());
+        io.map(|(_, time)| *time).sum()
+    }
+
+    /// Time asleep in reclaim, whatever the reason.
+    #[must_use]
+    pub fn throttled(&self) -> Nanos {
+        let asleep = self.asleep.iter().filter(|(cause, _)| cause.is_reclaim());
+        asleep.map(|(_, time)| *time).sum()
+    }
+
+    /// How the waits on `cause` ended.
+    #[must_use]
+    pub fn wakes_on(&self, cause: Cause) -> Wakes {
+        let found = self.wakes.iter().find(|(other, _)| *other == cause);
+        found.map_or_else(Wakes::default, |(_, wakes)| *wakes)
     }
 
     /// All of it: the time the task has existed.

@@ -525,6 +525,119 @@ fn sleep_is_accounted_by_cause() {
     assert_eq!(reports[0].asleep_on(Cause::DirtyPause), Nanos::millis(3));
     assert_eq!(reports[0].system, Nanos::micros(3));
     assert_eq!(reports[0].sleeps, 3);
+    assert_eq!(reports[0].wakes_on(Cause::Think).timed_out, 2);
+    check_accounts(&lab);
+}
+
+#[test]
+fn every_wake_names_its_event_or_its_timeout() {
+    let mut lab = Lab::new(options(2));
+    lab.run(|task| {
+        let queue = Arc::new(WaitQueue::new());
+        let free = Arc::new(AtomicBool::new(false));
+        let (other, seen) = (Arc::clone(&queue), Arc::clone(&free));
+        let waiter = spawn(task.env(), "waiter", move |task| {
+            let first = task.now() + Nanos::millis(2);
+            for deadline in [Some(first), None] {
+                task.wait_while(&other, Cause::ReclaimWriteback, deadline, |_| {
+                    !seen.load(Ordering::Relaxed)
+                });
+            }
+            task.wait_while(&other, Cause::SwapIo, None, |_| true);
+        });
+        task.sleep(Cause::Think, Nanos::millis(5));
+        free.store(true, Ordering::Relaxed);
+        queue.wake_all();
+        task.sleep(Cause::Think, Nanos::millis(5));
+        drop(waiter);
+    })
+    .unwrap();
+    let reports = lab.tasks();
+    let waiter = report(&reports, "waiter");
+    let wakes = waiter.wakes_on(Cause::ReclaimWriteback);
+    assert_eq!((wakes.ready, wakes.timed_out, wakes.cancelled), (1, 1, 0));
+    assert_eq!(waiter.wakes_on(Cause::SwapIo).cancelled, 1);
+    assert_eq!(waiter.wakes.len(), waiter.asleep.len());
+    let waits: u64 = waiter.wakes.iter().map(|(_, wakes)| wakes.total()).sum();
+    assert_eq!((waits, waiter.sleeps), (3, 3));
+    assert_eq!(waiter.throttled() + waiter.io(), waiter.asleep_total());
+    check_accounts(&lab);
+}
+
+#[test]
+fn a_timeout_of_100_ms_at_250_hz_is_a_tick_too_long_and_two_where_the_cpu_is_busy() {
+    // As p0 prints it: 104 and 108 ms, the difference of the ticks before and after.
+    const TICK: u64 = 4_000_000;
+    let mut lab = Lab::new(Options {
+        hz: 250,
+        ..options(1)
+    });
+    lab.run(|task| {
+        for offset in [1, 1_500_000, TICK - 1] {
+            task.sleep_until(
+                Cause::Think,
+                Instant(task.now().0.next_multiple_of(TICK) + offset),
+            );
+            let before = task.now();
+            task.sleep(Cause::CongestionWait, Nanos::millis(100));
+            let slept = task.now().since(before).0 - 1_000;
+            assert!((100_000_000..=104_000_000).contains(&slept), "{slept}");
+            assert_eq!((task.now().0 - 1_000) % TICK, 0);
+            assert_eq!(task.now().0 / TICK - before.0 / TICK, 26);
+        }
+        let before = task.now();
+        let hogs =
+            [(); 3].map(|()| spawn(task.env(), "hog", |task| task.did(Work::User, 200_000_000)));
+        task.sleep(Cause::CongestionWait, Nanos::millis(100));
+        assert_eq!(task.now().0 / TICK - before.0 / TICK, 27);
+        for hog in hogs {
+            hog.join(task).unwrap();
+        }
+    })
+    .unwrap();
+    check_accounts(&lab);
+}
+
+#[test]
+fn one_that_sleeps_now_and_then_is_not_starved_by_four_hogs_a_cpu() {
+    // Each charge is much longer than a slice. 48 hogs on 12 CPUs leave the worker, which wants 30 ms
+    // after each 5 ms of rest, a fifth of a CPU at worst; and nobody waits for longer than three slices
+    // of others before each of its own.
+    let mut lab = Lab::new(options(12));
+    lab.run(|task| {
+        let hogs: Vec<_> = (0..48)
+            .map(|_| {
+                spawn(task.env(), "hog", |task| {
+                    for _ in 0..20 {
+                        task.did(Work::User, 50_000_000);
+                    }
+                })
+            })
+            .collect();
+        let worker = spawn(task.env(), "worker", |task| {
+            (0..10)
+                .map(|_| {
+                    task.sleep(Cause::Think, Nanos::millis(5));
+                    let before = task.now();
+                    task.did(Work::User, 30_000_000);
+                    task.now().since(before)
+                })
+                .max()
+        });
+        let longest = worker.join(task).unwrap().unwrap();
+        assert!(longest <= Nanos::millis(30 + 10 * 15), "{longest:?}");
+        for hog in hogs {
+            hog.join(task).unwrap();
+        }
+    })
+    .unwrap();
+    let reports = lab.tasks();
+    let ended = |report: &TaskReport| report.ended.unwrap().0;
+    let hogs = || reports.iter().filter(|report| report.name == "hog");
+    let (first, last) = (hogs().map(ended).min(), hogs().map(ended).max());
+    // Each has a second of computing; together they need four and the worker's share.
+    assert!(last.unwrap() <= 4_050_000_000, "{last:?}");
+    assert!(first.unwrap() >= 3_800_000_000, "{first:?}: shared fairly");
     check_accounts(&lab);
 }
 
