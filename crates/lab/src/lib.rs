@@ -62,7 +62,10 @@ mod throttles;
 pub use crate::env::{LabEnv, Local};
 pub use content::{SECTOR_SIZE, SECTORS_PER_FRAME, Sector, Stamps};
 pub use cost::CostTable;
-pub use record::{Blocked, EventKind, LabError, Record, Recorded, TaskReport, Watch, Watcher};
+pub use record::{
+    Blocked, EventKind, LabError, Record, Recorded, TaskReport, Wakes, Watch, Watcher,
+};
+pub use throttles::{Throttles, throttles};
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
