@@ -7,6 +7,7 @@
 mod columnar;
 mod columns;
 mod html;
+mod perfetto;
 mod plots;
 mod svg;
 mod tables;
@@ -109,7 +110,25 @@ pub fn write(
     for (name, figure) in &figures {
         text(&format!("{name}.svg"), &figure.render())?;
     }
+    for outcome in outcomes {
+        if let Some(trace) = perfetto::trace(outcome) {
+            let path = folder.join(trace_name(outcome));
+            std::fs::write(&path, trace).map_err(|error| OutputError::at(&path)(&error))?;
+        }
+    }
     text("report.html", &html::page(about, printed, &figures))
+}
+
+/// Name of the file with a run's trace: what is no letter, digit or sign of a plain name becomes `_`.
+#[must_use]
+pub fn trace_name(outcome: &Outcome) -> String {
+    let plain = |c: char| {
+        let fits = c.is_ascii_alphanumeric() || "-_.+".contains(c);
+        if fits { c } else { '_' }
+    };
+    let name = format!("{}-{}", outcome.case, outcome.policy);
+    let name: String = name.chars().map(plain).collect();
+    format!("{name}.perfetto-trace")
 }
 
 /// Removes the plots of an earlier run into the same folder: those that its report names, and no other
