@@ -35,9 +35,9 @@ pub enum Error {
         /// Frames of the cache.
         frames: Pages,
     },
-    /// More devices or files than the cache was built for.
+    /// More devices, files, regions or swap files than the cache has room for.
     TooMany {
-        /// Of what: "devices", "files".
+        /// Of what: "devices", "files", "regions", "swap files".
         what: &'static str,
         /// How many fit.
         limit: u32,
@@ -45,6 +45,14 @@ pub enum Error {
     /// A read failed.
     ReadFailed {
         /// Where in the file.
+        offset: Bytes,
+        /// Why.
+        cause: IoError,
+    },
+    /// A page of anonymous memory could not be read from the swap file. It is still there; the next access tries
+    /// again.
+    SwapReadFailed {
+        /// Where in the region.
         offset: Bytes,
         /// Why.
         cause: IoError,
@@ -87,6 +95,14 @@ impl Error {
         match cause {
             IoError::Cancelled => Self::Cancelled,
             cause => Self::MetadataFailed { cause },
+        }
+    }
+
+    /// A read of the swap file, for the page at `offset` of a region, that ended with `cause`.
+    pub(crate) fn swap_read(offset: Bytes, cause: IoError) -> Self {
+        match cause {
+            IoError::Cancelled => Self::Cancelled,
+            cause => Self::SwapReadFailed { offset, cause },
         }
     }
 
@@ -133,6 +149,12 @@ impl fmt::Display for Error {
             Self::ReadFailed { offset, cause } => {
                 write!(f, "reading at byte {} failed: {cause}", offset.0)
             }
+            Self::SwapReadFailed { offset, cause } => write!(
+                f,
+                "reading the page at byte {} back from the swap file failed: {cause}; the next access \
+                 tries again",
+                offset.0
+            ),
             Self::WriteFailed { offset, cause } => write!(
                 f,
                 "writing back the data at byte {} failed: {cause}; the data is kept in memory, and \

@@ -1,0 +1,202 @@
+//! Giving pages of a region back: their frames and their slots, at once.
+//!
+//! A page under writeback leaves the region at once too; its frame and its slot follow when the device is done with
+//! them. Only a page that somebody reads in or looks at this very moment is waited for, and whoever has no task
+//! to wait with (the last handle is dropped) leaves those to a task of their own.
+
+use std::sync::Arc;
+
+use env::{Cause, Context, Env, Interrupt, Task, Wakeup, Work};
+use frames::{Busy, Flags, FrameId, Owner, Refusal, Shadow, Slot};
+use policy::units::Nanos;
+
+use super::Anon;
+use crate::Error;
+use crate::cache::{Cache, sub};
+
+/// Pages that are given back together.
+const BATCH: usize = 32;
+/// A page that a reader has pinned for the time of a copy is looked at again after this.
+const COPY: Nanos = Nanos::micros(20);
+
+/// What is given back in one go.
+struct Batch {
+    busies: [Option<Busy>; BATCH],
+    frames: usize,
+    slots: [u32; BATCH],
+    taken: usize,
+}
+
+/// A page that cannot be given back yet.
+struct Blocked {
+    page: u32,
+    frame: FrameId,
+    pinned: bool,
+}
+
+/// Gives the pages `first..end` back; waits for those that are being read in.
+pub(super) fn discard<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    anon: &Arc<Anon>,
+    first: u32,
+    end: u32,
+) -> Result<(), Error> {
+    let mut at = first;
+    while at < end {
+        let mut batch = Batch::new();
+        let (next, blocked) = batch.fill(cache, task, anon, at, end);
+        let count = batch.give_back(cache, task);
+        task.did(Work::Unmap, count);
+        task.did(Work::Free, count);
+        at = next;
+        let Some(blocked) = blocked else { continue };
+        if blocked.pinned {
+            if task.sleep(Cause::PageBusy, COPY) == Wakeup::Cancelled {
+                return Err(Error::Cancelled);
+            }
+        } else {
+            let owner = anon.owner(blocked.page);
+            cache.wait_busy(task, Cause::PageBusy, blocked.frame, owner)?;
+        }
+    }
+    Ok(())
+}
+
+/// The last handle is gone: everything goes back, what is busy as soon as it is not.
+pub(super) fn drop_region<E: Env>(cache: &Arc<Cache<E>>, anon: &Arc<Anon>) {
+    let context = Interrupt::new();
+    let end = anon.pages.len();
+    let (mut at, mut left) = (0, None);
+    while at < end {
+        let mut batch = Batch::new();
+        let (next, blocked) = batch.fill(cache, &context, anon, at, end);
+        batch.give_back(cache, &context);
+        at = next;
+        if let Some(blocked) = blocked {
+            left = left.or(Some(blocked.page));
+            at = blocked.page + 1;
+        }
+    }
+    let Some(first) = left else {
+        cache.forget_region(anon);
+        return;
+    };
+    let (keep, anon) = (Arc::downgrade(cache), Arc::clone(anon));
+    cache.env.spawn(
+        "spill-end",
+        Box::new(move |task| {
+            let Some(cache) = keep.upgrade() else { return };
+            // Cancelled: the cache goes with everything in it.
+            if discard(task, &cache, &anon, first, end).is_ok() {
+                cache.forget_region(&anon);
+            }
+        }),
+    );
+}
+
+impl Anon {
+    fn owner(&self, page: u32) -> Owner {
+        Owner {
+            file: self.id,
+            index: page,
+        }
+    }
+}
+
+impl Batch {
+    fn new() -> Self {
+        Self {
+            busies: [const { None }; BATCH],
+            frames: 0,
+            slots: [0; BATCH],
+            taken: 0,
+        }
+    }
+
+    /// Takes pages out of the region until it is full; answers where to go on, and the page that is in the way.
+    fn fill<E: Env>(
+        &mut self,
+        cache: &Cache<E>,
+        context: &impl Context,
+        anon: &Anon,
+        first: u32,
+        end: u32,
+    ) -> (u32, Option<Blocked>) {
+        for page in first..end {
+            if self.frames == BATCH || self.taken == BATCH {
+                return (page, None);
+            }
+            // An entry that changes under the look is looked at again.
+            loop {
+                match anon.pages.get(page) {
+                    Slot::Empty => {}
+                    Slot::Shadow(Shadow(slot)) => {
+                        if !anon.pages.try_clear(page, Slot::Shadow(Shadow(slot))) {
+                            continue;
+                        }
+                        self.slots[self.taken] = slot;
+                        self.taken += 1;
+                    }
+                    Slot::Frame(frame) => match cache.table.try_busy(frame, anon.owner(page)) {
+                        Ok(busy) => self.take(cache, context, anon, page, busy),
+                        Err(Refusal::Gone) => continue,
+                        Err(refusal) => {
+                            let pinned = refusal == Refusal::Pinned;
+                            let blocked = Blocked {
+                                page,
+                                frame,
+                                pinned,
+                            };
+                            return (page, Some(blocked));
+                        }
+                    },
+                }
+                break;
+            }
+        }
+        (end, None)
+    }
+
+    fn take<E: Env>(
+        &mut self,
+        cache: &Cache<E>,
+        context: &impl Context,
+        anon: &Anon,
+        page: u32,
+        busy: Busy,
+    ) {
+        let frame = busy.frame();
+        anon.pages.replace(page, frame, Slot::Empty);
+        let mut busy = Some(busy);
+        if cache.table.flags(frame).has(Flags::WRITEBACK) {
+            let mut lru = cache.node.lru.lock(context);
+            let was_listed = lru.remove(frame);
+            busy = busy.and_then(|busy| cache.table.try_orphan_busy(busy).err());
+            if busy.is_some() && was_listed {
+                // Its write has ended meanwhile: it goes the way of the others.
+                lru.push_head(crate::reclaim::node::INACTIVE_ANON, frame);
+            }
+        }
+        let Some(busy) = busy else {
+            sub(&cache.totals.anon, 1);
+            cache.wake_busy(&[frame]);
+            return;
+        };
+        if let Some(slot) = cache.take_slot_from(&busy) {
+            self.slots[self.taken] = slot;
+            self.taken += 1;
+        }
+        self.busies[self.frames] = Some(busy);
+        self.frames += 1;
+    }
+
+    /// Frees what was taken; answers how many frames.
+    fn give_back<E: Env>(mut self, cache: &Cache<E>, context: &impl Context) -> u64 {
+        if let Some(area) = cache.swap.area() {
+            area.put(context, &self.slots[..self.taken]);
+        }
+        cache.remove_anon(context, &mut self.busies[..self.frames]);
+        self.frames as u64
+    }
+}

@@ -1,0 +1,363 @@
+//! Touching, reading and writing pages of a region, and what happens when one is not there.
+//!
+//! A *minor* fault needs no I/O: the page is fresh, or in a frame and not mapped (it was read back or ahead, or is on
+//! its way out). A *major* one reads the page from its slot and waits for that. A page that was written to gives
+//! its slot up: the slot's copy is old.
+
+use std::sync::Arc;
+
+use env::{Cause, Context, Env, Event, Task, Work};
+use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, Shadow, Slot};
+use policy::reclaim::swap::SlotMoment;
+use policy::units::{Bytes, Nanos, PAGE_SHIFT, PAGE_SIZE, Pages};
+
+use super::{Anon, Touched};
+use crate::Error;
+use crate::cache::{Cache, add};
+use crate::vmstat::Item;
+
+/// Fresh pages that get frames together: as many as one hold of the free lists is worth.
+const FRESH: usize = 16;
+/// Pages that are there, after which a task reports its work.
+const RUN: u32 = 512;
+/// A page that a reader has pinned for the time of a copy is looked at again after this.
+const COPY: Nanos = Nanos::micros(20);
+
+/// What a call has found so far.
+#[derive(Default)]
+struct Tally {
+    faults: u64,
+    major: u64,
+}
+
+/// One call's way through the pages of a region.
+struct Walk<'a, E: Env> {
+    cache: &'a Arc<Cache<E>>,
+    anon: &'a Arc<Anon>,
+    /// Frames for fresh pages.
+    frames: Vec<FrameId>,
+    tally: Tally,
+}
+
+/// Touches the pages `first..end`.
+pub(super) fn touch<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    anon: &Arc<Anon>,
+    first: u32,
+    end: u32,
+) -> Result<Touched, Error> {
+    let mut walk = Walk::new(cache, anon);
+    let touched = walk.touch(task, first, end);
+    let tally = walk.finish(task);
+    touched?;
+    Ok(Touched {
+        pages: Pages(u64::from(end - first)),
+        faults: Pages(tally.faults),
+        major: Pages(tally.major),
+    })
+}
+
+/// Writes all of `data` at `offset`.
+pub(super) fn write<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    anon: &Arc<Anon>,
+    offset: Bytes,
+    data: &<E::Content as Content>::Data,
+) -> Result<(), Error> {
+    let len = E::Content::data_len(data);
+    let mut walk = Walk::new(cache, anon);
+    let written = by_page(offset, len, |page, within, at, count| {
+        let busy = walk.page_for_write(task, page)?;
+        cache.content().copy_in(&busy, within, data, at, count);
+        walk.wrote(task, page, busy);
+        task.did(Work::Copy, 1);
+        Ok(())
+    });
+    walk.finish(task);
+    written
+}
+
+/// Fills all of `data` from `offset`.
+pub(super) fn read<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    anon: &Arc<Anon>,
+    offset: Bytes,
+    data: &mut <E::Content as Content>::Data,
+) -> Result<(), Error> {
+    let len = E::Content::data_len(data);
+    let mut walk = Walk::new(cache, anon);
+    let read = by_page(offset, len, |page, within, at, count| {
+        let pin = walk.page_for_read(task, page)?;
+        cache.content().copy_out(&pin, within, data, at, count);
+        cache.unpin(pin);
+        task.did(Work::Copy, 1);
+        Ok(())
+    });
+    walk.finish(task);
+    read
+}
+
+/// Calls `each` with the page, the offset in it, the offset in the caller's data and the length of every part.
+fn by_page(
+    offset: Bytes,
+    len: usize,
+    mut each: impl FnMut(u32, usize, usize, usize) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let whole = usize::try_from(PAGE_SIZE).expect("4096");
+    let mut page = u32::try_from(offset.0 >> PAGE_SHIFT).expect("the range was checked");
+    let mut within = usize::try_from(offset.0 % PAGE_SIZE).expect("below a page");
+    let mut at = 0;
+    while at < len {
+        let count = (len - at).min(whole - within);
+        each(page, within, at, count)?;
+        at += count;
+        page += 1;
+        within = 0;
+    }
+    Ok(())
+}
+
+impl<'a, E: Env> Walk<'a, E> {
+    fn new(cache: &'a Arc<Cache<E>>, anon: &'a Arc<Anon>) -> Self {
+        Self {
+            cache,
+            anon,
+            frames: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Gives back what is left over.
+    fn finish(self, task: &Task<'_, E>) -> Tally {
+        self.cache.memory.put(task, &self.frames);
+        let counters = &self.cache.counters;
+        counters.add(Item::Pgfault, self.tally.faults);
+        counters.add(Item::Pgmajfault, self.tally.major);
+        self.tally
+    }
+
+    fn owner(&self, page: u32) -> Owner {
+        Owner {
+            file: self.anon.id,
+            index: page,
+        }
+    }
+
+    fn touch(&mut self, task: &mut Task<'_, E>, first: u32, end: u32) -> Result<(), Error> {
+        let mut at = first;
+        while at < end {
+            let until = end.min(at.saturating_add(RUN));
+            let next = self.anon.pages.touch_mapped(at, until);
+            task.did(Work::Touch, u64::from(next - at));
+            at = next;
+            if at == until {
+                continue;
+            }
+            if self.anon.pages.get(at) == Slot::Empty {
+                at += self.fresh(task, at, until)?;
+            } else {
+                let busy = self.page_for_write(task, at)?;
+                self.wrote(task, at, busy);
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives fresh pages to as many of `from..until` as have none, a few at a time; answers how many.
+    fn fresh(&mut self, task: &mut Task<'_, E>, from: u32, until: u32) -> Result<u32, Error> {
+        let most = until.min(from.saturating_add(FRESH as u32));
+        let empty = |page: &u32| self.anon.pages.get(*page) == Slot::Empty;
+        let want = (from..most).take_while(empty).count() as u32;
+        let cache = self.cache;
+        if self.frames.is_empty() && cache.try_alloc(task, want.max(1), &mut self.frames)? == 0 {
+            let began = task.now();
+            cache.alloc(task, 1, &mut self.frames)?;
+            let took = task.now().since(began);
+            task.emit(&Event::Faulted { major: false, took });
+        }
+        let mut busies: [Option<Busy>; FRESH] = [const { None }; FRESH];
+        let mut added = [FrameId(0); FRESH];
+        let mut count = 0;
+        for page in from..from + want {
+            let Some(frame) = self.frames.last().copied() else {
+                break;
+            };
+            let busy = cache.table.claim(frame);
+            cache.table.adopt(&busy, self.owner(page));
+            cache.table.update(frame, Flags::ANON, Flags::NONE);
+            if !self.anon.pages.try_insert(page, Slot::Empty, frame) {
+                cache.table.disown(busy);
+                break;
+            }
+            self.frames.pop();
+            cache.content().zero(&busy, 0, PAGE_SIZE as usize);
+            let stamp = u64::from(self.anon.id) << 32 | (u64::from(page) + 1);
+            cache.content().mark(&busy, stamp);
+            busies[count] = Some(busy);
+            added[count] = frame;
+            count += 1;
+        }
+        let added = &added[..count];
+        add(&cache.totals.anon, count as u64);
+        cache.lru_add(task, added);
+        for (page, busy) in (from..).zip(busies.into_iter().flatten()) {
+            self.anon.pages.map(page);
+            cache
+                .table
+                .release(busy, Flags::UPTODATE | Flags::DIRTY, Flags::NONE);
+        }
+        cache.wake_busy(added);
+        self.tally.faults += count as u64;
+        task.did(Work::Fault, count as u64);
+        task.did(Work::Zero, count as u64);
+        Ok(count as u32)
+    }
+
+    /// The exclusive right to a page that is there and up to date.
+    fn page_for_write(&mut self, task: &mut Task<'_, E>, page: u32) -> Result<Busy, Error> {
+        let cache = self.cache;
+        // A read that failed before this call began is tried again.
+        let mut tried = false;
+        loop {
+            let Some(frame) = self.frame(task, page, &mut tried)? else {
+                continue;
+            };
+            match cache.table.try_busy(frame, self.owner(page)) {
+                Ok(busy) if cache.table.flags(frame).has(Flags::UPTODATE) => return Ok(busy),
+                Ok(busy) => self.failed(task, page, busy, tried)?,
+                Err(refusal) => self.refused(task, page, frame, refusal, &mut tried)?,
+            }
+        }
+    }
+
+    /// The right to read a page that is there and up to date; it counts as used.
+    fn page_for_read(&mut self, task: &mut Task<'_, E>, page: u32) -> Result<Pin, Error> {
+        let cache = self.cache;
+        let mut tried = false;
+        loop {
+            let Some(frame) = self.frame(task, page, &mut tried)? else {
+                continue;
+            };
+            match cache.table.try_pin(frame, self.owner(page)) {
+                Ok(pin) => {
+                    if cache.table.flags(frame).has(Flags::MARK) {
+                        self.hit(task, frame);
+                    }
+                    self.anon.pages.set_young(page);
+                    return Ok(pin);
+                }
+                Err(Refusal::NotUptodate) => {
+                    if let Ok(busy) = cache.table.try_busy(frame, self.owner(page)) {
+                        if cache.table.flags(frame).has(Flags::UPTODATE) {
+                            cache.release(busy, Flags::NONE, Flags::NONE);
+                        } else {
+                            self.failed(task, page, busy, tried)?;
+                        }
+                    }
+                }
+                Err(refusal) => self.refused(task, page, frame, refusal, &mut tried)?,
+            }
+        }
+    }
+
+    /// The frame that a page stands in, brought in if there is none; `None`: look again.
+    fn frame(
+        &mut self,
+        task: &mut Task<'_, E>,
+        page: u32,
+        tried: &mut bool,
+    ) -> Result<Option<FrameId>, Error> {
+        match self.anon.pages.get(page) {
+            Slot::Frame(frame) => Ok(Some(frame)),
+            Slot::Empty => {
+                self.fresh(task, page, page + 1)?;
+                Ok(None)
+            }
+            Slot::Shadow(Shadow(slot)) => {
+                self.swap_in(task, page, slot)?;
+                *tried = true;
+                Ok(None)
+            }
+        }
+    }
+
+    fn swap_in(&mut self, task: &mut Task<'_, E>, page: u32, slot: u32) -> Result<(), Error> {
+        let began = task.now();
+        let cache = self.cache;
+        let Some(frame) = cache.start_swap_in(task, self.anon, page, slot)? else {
+            return Ok(());
+        };
+        cache.wait_busy(task, Cause::SwapIo, frame, self.owner(page))?;
+        self.tally.faults += 1;
+        self.tally.major += 1;
+        task.did(Work::Fault, 1);
+        let took = task.now().since(began);
+        task.emit(&Event::Faulted { major: true, took });
+        Ok(())
+    }
+
+    /// Waits until a refusal may have an end.
+    fn refused(
+        &self,
+        task: &mut Task<'_, E>,
+        page: u32,
+        frame: FrameId,
+        refusal: Refusal,
+        tried: &mut bool,
+    ) -> Result<(), Error> {
+        match refusal {
+            Refusal::Busy => {
+                self.cache
+                    .wait_busy(task, Cause::SwapIo, frame, self.owner(page))?;
+                *tried = true;
+            }
+            // Another task copies out of the page.
+            Refusal::Pinned | Refusal::TooManyPins => {
+                if task.sleep(Cause::PageBusy, COPY) == env::Wakeup::Cancelled {
+                    return Err(Error::Cancelled);
+                }
+            }
+            _ => task.did(Work::Lookup, 1),
+        }
+        Ok(())
+    }
+
+    /// A page whose read failed goes back to its slot. Its reader is told; whoever finds an older failure tries again.
+    fn failed(&self, task: &Task<'_, E>, page: u32, busy: Busy, tried: bool) -> Result<(), Error> {
+        self.cache.undo_swap_in(task, self.anon, page, busy);
+        if !tried {
+            return Ok(());
+        }
+        let offset = Bytes(u64::from(page) << PAGE_SHIFT);
+        Err(Error::swap_read(offset, self.cache.swap_read_error(task)))
+    }
+
+    /// A page was stored to: it is dirty and mapped, and its slot, which holds something older, is given up, unless the
+    /// page is just being written there.
+    fn wrote(&mut self, task: &mut Task<'_, E>, page: u32, busy: Busy) {
+        let cache = self.cache;
+        let frame = busy.frame();
+        if self.anon.pages.is_mapped(page) {
+            self.anon.pages.set_young(page);
+            cache.release(busy, Flags::NONE, Flags::NONE);
+            return;
+        }
+        if cache.table.flags(frame).has(Flags::MARK) {
+            self.hit(task, frame);
+        }
+        cache.give_slot_up(task, &busy, SlotMoment::Written);
+        self.anon.pages.map(page);
+        cache.release(busy, Flags::DIRTY, Flags::NONE);
+        self.tally.faults += 1;
+        task.did(Work::Fault, 1);
+    }
+
+    fn hit(&self, context: &impl Context, frame: FrameId) {
+        self.cache.table.update(frame, Flags::NONE, Flags::MARK);
+        self.cache.swap_readahead_hit(context);
+    }
+}

@@ -1,0 +1,247 @@
+//! On the way back: a page is read from its slot, and its neighbours ahead of being wanted.
+//!
+//! The pages that lie beside it in the swap file went out together with it. Those of the window that are still
+//! out, of whatever region, get frames that can be had at once and come along; their busy bits travel with the
+//! request. A page whose read failed stands in its region, not up to date, until somebody asks for it.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{Context, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Task};
+use frames::{Busy, Flags, FrameId, Owner, Shadow, Slot};
+use policy::units::{Bytes, PAGE_SHIFT};
+
+use super::{Area, NONE, unpacked};
+use crate::Error;
+use crate::cache::{Cache, add, sub};
+use crate::io;
+use crate::spill::{Anon, Cursor};
+use crate::vmstat::Item;
+
+/// Longest window; see `policy::reclaim::swap`.
+const WINDOW_MAX: usize = 8;
+
+impl<E: Env> Cache<E> {
+    /// Starts reading a page from its slot, with its neighbours. Does not wait for the read, but for memory if it
+    /// must. Answers the frame; `None`: somebody else was faster.
+    pub(crate) fn start_swap_in(
+        &self,
+        task: &mut Task<'_, E>,
+        anon: &Arc<Anon>,
+        page: u32,
+        slot: u32,
+    ) -> Result<Option<FrameId>, Error> {
+        let area = self
+            .swap
+            .area()
+            .expect("whoever has a slot has it of a swap file");
+        let mut frames = Vec::with_capacity(WINDOW_MAX);
+        self.alloc(task, 1, &mut frames)?;
+        let Some(wanted) = self.install(area, task, anon, page, slot, frames[0], Flags::NONE)
+        else {
+            self.memory.put(task, &frames);
+            return Ok(None);
+        };
+        frames.clear();
+        let frame = wanted.frame();
+        let mut busies: [Option<(u32, Busy)>; WINDOW_MAX] = [const { None }; WINDOW_MAX];
+        let mut count = 0;
+        let window = area.readahead.lock(task).window(slot, area.total);
+        let others = window.end - window.start - 1;
+        if others > 0 && self.try_alloc(task, others, &mut frames).is_err() {
+            frames.clear();
+        }
+        let mut wanted = Some(wanted);
+        let mut cursor = Cursor::new();
+        for at in window {
+            if at == slot {
+                busies[count] = wanted.take().map(|busy| (at, busy));
+                count += 1;
+                continue;
+            }
+            let Some(ahead) = frames.last() else { continue };
+            if let Some(busy) = self.install_ahead(area, task, &mut cursor, at, *ahead) {
+                frames.pop();
+                busies[count] = Some((at, busy));
+                count += 1;
+            }
+        }
+        self.memory.put(task, &frames);
+        let busies = busies.into_iter().flatten();
+        self.send_reads(area, task, slot, busies);
+        Ok(Some(frame))
+    }
+
+    /// Merges neighbouring slots into requests and sends them.
+    fn send_reads(
+        &self,
+        area: &Arc<Area<E>>,
+        task: &mut Task<'_, E>,
+        wanted: u32,
+        busies: impl Iterator<Item = (u32, Busy)>,
+    ) {
+        let mut request: Option<(u32, Box<IoRequest>)> = None;
+        for (slot, busy) in busies {
+            if let Some((end, full)) = request.take_if(|(end, _)| *end != slot) {
+                area.send_read(task, end, wanted, full);
+            }
+            let (end, open) =
+                request.get_or_insert_with(|| (slot, IoRequest::with_room(WINDOW_MAX)));
+            open.frames.push(busy.frame());
+            open.busy.push(busy);
+            *end += 1;
+        }
+        if let Some((end, full)) = request {
+            area.send_read(task, end, wanted, full);
+        }
+    }
+
+    /// Puts a neighbour's frame where its slot stands, if that page is still out.
+    fn install_ahead(
+        &self,
+        area: &Area<E>,
+        task: &Task<'_, E>,
+        cursor: &mut Cursor,
+        slot: u32,
+        frame: FrameId,
+    ) -> Option<Busy> {
+        let owner = unpacked(area.owners[slot as usize].load(Ordering::Relaxed))?;
+        let anon = cursor.region(self, task, owner.file)?;
+        let out = owner.index < anon.pages.len()
+            && anon.pages.get(owner.index) == Slot::Shadow(Shadow(slot));
+        if !out {
+            return None;
+        }
+        self.install(area, task, anon, owner.index, slot, frame, Flags::MARK)
+    }
+
+    /// Puts a frame where a slot stands, busy, and onto a list. The frame is still free if that fails.
+    #[expect(clippy::too_many_arguments, reason = "what a page is, and where")]
+    fn install(
+        &self,
+        area: &Area<E>,
+        task: &Task<'_, E>,
+        anon: &Anon,
+        page: u32,
+        slot: u32,
+        frame: FrameId,
+        set: Flags,
+    ) -> Option<Busy> {
+        let busy = self.table.claim(frame);
+        let owner = Owner {
+            file: anon.id,
+            index: page,
+        };
+        self.table.adopt(&busy, owner);
+        self.table.update(frame, Flags::ANON | set, Flags::NONE);
+        if !anon
+            .pages
+            .try_insert(page, Slot::Shadow(Shadow(slot)), frame)
+        {
+            self.table.disown(busy);
+            return None;
+        }
+        self.swap.slot(frame).store(slot, Ordering::Relaxed);
+        add(&self.totals.anon, 1);
+        let shadow = area.shadows[slot as usize].load(Ordering::Relaxed);
+        self.refaulted(task, frame, shadow);
+        self.lru_add(task, &[frame]);
+        Some(busy)
+    }
+
+    /// Undoes a read that failed: the page is out again. The caller holds its busy bit.
+    pub(crate) fn undo_swap_in(&self, task: &Task<'_, E>, anon: &Anon, page: u32, busy: Busy) {
+        let frame = busy.frame();
+        let slot = self.swap.slot(frame).swap(NONE, Ordering::Relaxed);
+        assert!(slot != NONE, "a page that was to be read has its slot");
+        anon.pages.replace(page, frame, Slot::Shadow(Shadow(slot)));
+        self.remove_anon(task, &mut [Some(busy)]);
+    }
+
+    /// Frees pages that stand in no region any more: off their lists and disowned in one hold of the lock.
+    pub(crate) fn remove_anon(&self, context: &impl Context, busies: &mut [Option<Busy>]) {
+        const MOST: usize = 32;
+        for part in busies.chunks_mut(MOST) {
+            let mut freed = [FrameId(0); MOST];
+            let mut count = 0;
+            {
+                let mut lru = self.node.lru.lock(context);
+                for busy in part.iter_mut().filter_map(Option::take) {
+                    lru.remove(busy.frame());
+                    self.table.update(busy.frame(), Flags::NONE, Flags::DIRTY);
+                    freed[count] = self.table.disown(busy);
+                    count += 1;
+                }
+            }
+            sub(&self.totals.anon, count as u64);
+            self.wake_busy(&freed[..count]);
+            self.memory.put(context, &freed[..count]);
+        }
+    }
+
+    /// Why the last read of the swap file failed.
+    pub(crate) fn swap_read_error(&self, context: &impl Context) -> IoError {
+        let area = self.swap.area();
+        area.map_or(IoError::Lost, |area| area.errors.lock(context).last_read)
+    }
+
+    /// A page that was read ahead is used for the first time.
+    pub(crate) fn swap_readahead_hit(&self, context: &impl Context) {
+        if let Some(area) = self.swap.area() {
+            area.readahead.lock(context).on_hit();
+        }
+    }
+}
+
+impl<E: Env> Area<E> {
+    /// `end`: the slot behind its last.
+    fn send_read(
+        self: &Arc<Self>,
+        task: &mut Task<'_, E>,
+        end: u32,
+        wanted: u32,
+        mut request: Box<IoRequest>,
+    ) {
+        let pages = request.pages().0;
+        let first = u64::from(end) - pages;
+        request.device = self.device;
+        request.object = self.object;
+        request.op = IoOp::Read;
+        request.class = if (first..u64::from(end)).contains(&u64::from(wanted)) {
+            IoClass::Read
+        } else {
+            IoClass::ReadAhead
+        };
+        request.offset = Bytes(first << PAGE_SHIFT);
+        request.on_done(Arc::clone(self) as Arc<dyn IoDone>);
+        if let Some(cache) = self.cache.upgrade() {
+            cache.counters.add(Item::Pswpin, pages);
+        }
+        io::submit(task, request);
+    }
+
+    #[expect(
+        clippy::boxed_local,
+        reason = "the box is the request's, and ends here"
+    )]
+    pub(super) fn read_done(
+        &self,
+        cache: &Cache<E>,
+        context: &Interrupt,
+        mut request: Box<IoRequest>,
+        result: Result<(), IoError>,
+    ) {
+        let set = match result {
+            Ok(()) => Flags::UPTODATE,
+            Err(error) => {
+                add(&self.read_failed, request.pages().0);
+                self.errors.lock(context).last_read = error;
+                Flags::FAILED
+            }
+        };
+        for busy in request.busy.drain(..) {
+            cache.table.release(busy, set, Flags::NONE);
+        }
+        cache.wake_busy(&request.frames);
+    }
+}

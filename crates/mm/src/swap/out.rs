@@ -1,0 +1,174 @@
+//! On the way out: a batch of pages to the swap file.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{Context, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Task};
+use frames::{Busy, Flags, FrameId};
+use policy::units::{Bytes, Nanos, PAGE_SHIFT};
+
+use super::{Area, BACKOFF_DOUBLINGS, NONE, RETRY_AFTER};
+use crate::cache::{Cache, add, sub};
+use crate::io::{self, Rotate};
+use crate::spill::Cursor;
+use crate::vmstat::Item;
+
+/// Most pages of a batch: what reclaim looks at in one turn.
+pub(crate) const BATCH: usize = 32;
+
+/// Pages that are under writeback and not sent yet.
+pub(crate) struct SwapOut {
+    /// Slot and frame.
+    pages: [(u32, FrameId); BATCH],
+    count: usize,
+    cursor: Cursor,
+}
+
+impl SwapOut {
+    pub(crate) fn new() -> Self {
+        Self {
+            pages: [(NONE, FrameId(0)); BATCH],
+            count: 0,
+            cursor: Cursor::new(),
+        }
+    }
+}
+
+impl<E: Env> Cache<E> {
+    /// A dirty page that has a slot goes out: it is unmapped and under writeback from now on, and on its way once the
+    /// caller, who gives the busy bit back first, calls `submit_swap_out`.
+    ///
+    /// # Panics
+    /// If the page has no slot, or `out` holds a whole batch.
+    pub(crate) fn begin_swap_out(&self, context: &impl Context, busy: &Busy, out: &mut SwapOut) {
+        let frame = busy.frame();
+        let slot = self.swap.slot(frame).load(Ordering::Relaxed);
+        assert!(slot != NONE, "a page goes out to its slot");
+        let owner = self.table.owner(frame);
+        let anon = out.cursor.region(self, context, owner.file);
+        let anon = anon.expect("a region ends after its pages");
+        anon.pages.unmap(owner.index);
+        self.table.begin_writeback(busy, Flags::RECLAIM);
+        if let Some(area) = self.swap.area() {
+            add(&area.writeback, 1);
+        }
+        out.pages[out.count] = (slot, frame);
+        out.count += 1;
+    }
+
+    /// Sends what `out` holds; pages in neighbouring slots go together. Waits for a request slot if it must.
+    pub(crate) fn submit_swap_out(&self, task: &mut Task<'_, E>, out: &mut SwapOut) {
+        let Some(area) = self.swap.area() else {
+            return;
+        };
+        let mut pages = &mut out.pages[..core::mem::take(&mut out.count)];
+        pages.sort_unstable_by_key(|(slot, _)| *slot);
+        self.counters.add(Item::Pswpout, pages.len() as u64);
+        while let Some((first, _)) = pages.first().copied() {
+            let neighbours = |(at, (slot, _)): (usize, &(u32, FrameId))| {
+                Some(*slot) == u32::try_from(at).ok().and_then(|at| first.checked_add(at))
+            };
+            let count = pages
+                .iter()
+                .enumerate()
+                .take_while(|page| neighbours(*page))
+                .count();
+            let (run, rest) = pages.split_at_mut(count);
+            pages = rest;
+            match area.requests.take(task) {
+                Ok(mut request) => {
+                    request.frames.extend(run.iter().map(|(_, frame)| *frame));
+                    request.device = area.device;
+                    request.object = area.object;
+                    request.op = IoOp::Write;
+                    request.class = IoClass::Writeback;
+                    request.offset = Bytes(u64::from(first) << PAGE_SHIFT);
+                    request.on_done(Arc::clone(area) as Arc<dyn IoDone>);
+                    io::submit(task, request);
+                }
+                // The end of the world: what was not sent is dirty again.
+                Err(_) => {
+                    let context = Interrupt::new();
+                    for (_, frame) in &*run {
+                        area.end_page(self, &context, *frame, true, &mut Rotate::new());
+                    }
+                    sub(&area.writeback, run.len() as u64);
+                }
+            }
+        }
+    }
+}
+
+impl<E: Env> IoDone for Area<E> {
+    fn io_done(&self, context: &Interrupt, request: Box<IoRequest>, result: Result<(), IoError>) {
+        let Some(cache) = self.cache.upgrade() else {
+            return;
+        };
+        io::emit_completed(&cache, cache.env.now(), &request, result.is_err());
+        match request.op {
+            IoOp::Read => self.read_done(&cache, context, request, result),
+            _ => self.write_done(&cache, context, request, result),
+        }
+    }
+}
+
+impl<E: Env> Area<E> {
+    fn write_done(
+        &self,
+        cache: &Cache<E>,
+        context: &Interrupt,
+        request: Box<IoRequest>,
+        result: Result<(), IoError>,
+    ) {
+        let pages = request.frames.len() as u64;
+        match result {
+            Ok(()) => self.failures.store(0, Ordering::Relaxed),
+            Err(_) => {
+                add(&self.write_failed, pages);
+                let doublings = self.failures.fetch_add(1, Ordering::Relaxed);
+                let pause = Nanos(RETRY_AFTER.0 << doublings.min(BACKOFF_DOUBLINGS));
+                self.errors.lock(context).retry_at = cache.env.now() + pause;
+            }
+        }
+        let mut rotate = Rotate::new();
+        for frame in &request.frames {
+            self.end_page(cache, context, *frame, result.is_err(), &mut rotate);
+        }
+        sub(&self.writeback, pages);
+        cache.wake_busy(&request.frames);
+        cache.wrote_back(context, &request.frames, rotate.frames());
+        self.requests.put(context, request);
+    }
+
+    /// The write of a page has ended.
+    fn end_page(
+        &self,
+        cache: &Cache<E>,
+        context: &Interrupt,
+        frame: FrameId,
+        failed: bool,
+        rotate: &mut Rotate,
+    ) {
+        // While it is under writeback, the slot is ours to give up.
+        if failed {
+            self.put_slot_of(cache, context, frame);
+        }
+        let before = cache.table.end_writeback(frame, failed);
+        if before.has(Flags::ORPHAN) {
+            // Given back by its owner meanwhile.
+            self.put_slot_of(cache, context, frame);
+            if cache.table.take_orphan(frame) {
+                cache.memory.put(context, &[frame]);
+            }
+            return;
+        }
+        rotate.note(frame, before, failed);
+    }
+
+    fn put_slot_of(&self, cache: &Cache<E>, context: &Interrupt, frame: FrameId) {
+        let slot = cache.swap.slot(frame).swap(NONE, Ordering::Relaxed);
+        if slot != NONE {
+            self.put(context, &[slot]);
+        }
+    }
+}

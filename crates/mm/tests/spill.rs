@@ -1,0 +1,219 @@
+//! Anonymous memory in the lab: what was written comes back after any number of trips to the swap file, and what
+//! goes wrong has a name.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
+mod common;
+
+use std::sync::Arc;
+
+use env::{Device, ObjectId, Task};
+use lab::{LabEnv, Sector};
+use mm::{Cache, Error, Item, Spill};
+use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
+
+use common::{World, data, world};
+
+/// The swap file is another object of the same disk.
+const SWAP: ObjectId = ObjectId(9);
+
+fn spill(
+    world: &mut World,
+    swap: u64,
+    pages: u64,
+    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &Arc<Spill<LabEnv>>) + Send + 'static,
+) {
+    let env = Arc::clone(world.lab.env());
+    let (options, device) = (world.options.clone(), world.device);
+    let info = world.disk.info();
+    let id = world
+        .lab
+        .add_device(Arc::clone(&world.disk) as Arc<dyn Device>);
+    world
+        .lab
+        .run(move |task| {
+            let cache = Cache::new(env, options).unwrap();
+            let device = cache.add_device(task, id, info, device).unwrap();
+            if swap > 0 {
+                cache.add_swap(task, device, SWAP, Pages(swap)).unwrap();
+            }
+            let region = cache.spill(task, Pages(pages)).unwrap();
+            body(task, &cache, &region);
+            drop(region);
+            // What was on its way out still gives its slot back when it ends.
+            task.sleep(env::Cause::Idle, Nanos::secs(5));
+            let swap = cache.swap_stats();
+            assert_eq!(swap.free, swap.total, "slots were lost");
+            assert_eq!(swap.writeback, Pages::ZERO);
+            let stats = cache.vmstat();
+            assert_eq!(
+                stats.get(Item::NrInactiveAnon) + stats.get(Item::NrActiveAnon),
+                0
+            );
+            let free = stats.get(Item::NrFreePages);
+            let cached = cache.stats().cached.0;
+            assert_eq!(free + cached, cache.stats().frames.0, "frames were lost");
+            let _ = cache.shutdown(task);
+        })
+        .unwrap();
+}
+
+fn write(task: &mut Task<'_, LabEnv>, region: &Spill<LabEnv>, page: u32, version: u32) {
+    let offset = Bytes(u64::from(page) * PAGE_SIZE);
+    region.write(task, offset, &data(page, 1, version)).unwrap();
+}
+
+fn check(task: &mut Task<'_, LabEnv>, region: &Spill<LabEnv>, page: u32, version: u32) {
+    let mut back = vec![Sector::JUNK; 8];
+    let offset = Bytes(u64::from(page) * PAGE_SIZE);
+    region.read(task, offset, &mut back).unwrap();
+    assert_eq!(back, data(page, 1, version), "page {page}");
+}
+
+#[test]
+fn what_was_written_comes_back_after_many_trips() {
+    let mut world = world(1024, 200 << 20);
+    spill(&mut world, 4096, 3000, |task, cache, region| {
+        for version in 1..=6 {
+            for page in 0..3000 {
+                write(task, region, page, version);
+            }
+            for page in 0..3000 {
+                check(task, region, page, version);
+            }
+        }
+        let stats = cache.vmstat();
+        assert!(
+            stats.get(Item::Pswpout) > 10_000,
+            "{}",
+            stats.get(Item::Pswpout)
+        );
+        assert!(
+            stats.get(Item::Pswpin) > 10_000,
+            "{}",
+            stats.get(Item::Pswpin)
+        );
+        assert!(
+            stats.get(Item::Pgmajfault) < stats.get(Item::Pswpin),
+            "neighbours come along"
+        );
+        assert!(region.resident() < Pages(1024));
+    });
+}
+
+#[test]
+fn a_page_that_was_only_read_goes_again_without_a_write() {
+    let mut world = world(1024, 200 << 20);
+    spill(&mut world, 4096, 2000, |task, cache, region| {
+        for page in 0..2000 {
+            write(task, region, page, 1);
+        }
+        for page in 0..2000 {
+            check(task, region, page, 1);
+        }
+        let out = cache.vmstat().get(Item::Pswpout);
+        for _ in 0..4 {
+            for page in 0..2000 {
+                check(task, region, page, 1);
+            }
+        }
+        let again = cache.vmstat().get(Item::Pswpout) - out;
+        assert!(again < 1000, "{again} pages were written again");
+    });
+}
+
+#[test]
+fn touched_pages_are_stamped_and_zero() {
+    let mut world = world(1024, 200 << 20);
+    spill(&mut world, 4096, 3000, |task, _, region| {
+        for pass in 0..3 {
+            let touched = region.touch(task, 0, 3000).unwrap();
+            assert_eq!(touched.pages, Pages(3000));
+            if pass == 0 {
+                assert_eq!((touched.faults, touched.major), (Pages(3000), Pages::ZERO));
+            } else {
+                assert!(touched.major > Pages::ZERO);
+            }
+        }
+        for page in 0..3000_u32 {
+            let mut back = vec![Sector::JUNK; 8];
+            region
+                .read(task, Bytes(u64::from(page) * PAGE_SIZE), &mut back)
+                .unwrap();
+            assert_eq!(back[0], Sector(page + 1));
+            assert_eq!(back[1..], [Sector::ZERO; 7]);
+        }
+        // Those in memory cost no fault; the last page read is one.
+        assert_eq!(region.touch(task, 2999, 1).unwrap().major, Pages::ZERO);
+        assert_eq!(region.touch(task, 2999, 1).unwrap().faults, Pages::ZERO);
+    });
+}
+
+#[test]
+fn what_is_discarded_reads_as_fresh() {
+    let mut world = world(1024, 20 << 20);
+    spill(&mut world, 4096, 2000, |task, cache, region| {
+        for page in 0..2000 {
+            write(task, region, page, 1);
+        }
+        // Many are under writeback right now, many are out.
+        region.discard(task, 0, 2000).unwrap();
+        assert_eq!(region.resident(), Pages::ZERO);
+        let stats = cache.vmstat();
+        assert_eq!(
+            stats.get(Item::NrInactiveAnon) + stats.get(Item::NrActiveAnon),
+            0
+        );
+        for page in 0..2000_u32 {
+            let mut back = vec![Sector::JUNK; 8];
+            region
+                .read(task, Bytes(u64::from(page) * PAGE_SIZE), &mut back)
+                .unwrap();
+            assert_eq!(back[1..], [Sector::ZERO; 7]);
+        }
+    });
+}
+
+#[test]
+fn two_regions_keep_apart() {
+    let mut world = world(1024, 200 << 20);
+    spill(&mut world, 8192, 1500, |task, cache, region| {
+        let other = cache.spill(task, Pages(1500)).unwrap();
+        for page in 0..1500 {
+            write(task, region, page, 1);
+            write(task, &other, page, 2);
+        }
+        for page in 0..1500 {
+            check(task, region, page, 1);
+            check(task, &other, page, 2);
+        }
+        drop(other);
+        let third = cache.spill(task, Pages(1500)).unwrap();
+        assert_eq!(third.touch(task, 0, 1500).unwrap().major, Pages::ZERO);
+    });
+}
+
+#[test]
+fn beyond_the_end_is_refused() {
+    let mut world = world(1024, 200 << 20);
+    spill(&mut world, 0, 10, |task, cache, region| {
+        let beyond = Err(Error::OutOfRange {
+            end: Bytes(11 * PAGE_SIZE),
+        });
+        assert_eq!(region.touch(task, 8, 3), beyond.map(|()| unreachable!()));
+        assert!(region.discard(task, 10, 1).is_err());
+        assert!(
+            region
+                .write(task, Bytes(10 * PAGE_SIZE), &data(0, 1, 1))
+                .is_err()
+        );
+        assert!(region.discard(task, 10, 0).is_ok());
+        assert!(matches!(
+            cache.spill(task, Pages::ZERO).map(|_| ()),
+            Err(Error::BadOption { .. })
+        ));
+    });
+}
