@@ -166,7 +166,7 @@ impl Content for Stamps {
     }
 
     fn mark(&self, frame: &Busy, word: u64) {
-        let version = (word & u64::from(u32::MAX)) as u32;
+        let version = u32::try_from(word & u64::from(u32::MAX)).expect("the upper half is zero");
         self.frame(frame.frame())[0].store(version, Ordering::Relaxed);
     }
 
