@@ -6,16 +6,22 @@
 //! pass of reclaim, an unpin. It gives up with a typed error only when nothing can change any
 //! more: no page is under writeback or dirty, and none could be freed.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use env::{Cause, Context, Env, Lock, LockClass, Task, WaitQueue, Wakeup, Work};
 use frames::{Content, FrameId, FreeLists};
+use policy::reclaim::ReclaimLaw;
+use policy::reclaim::retry::{Retry, RetryVerdict, RetryView};
 use policy::reclaim::scan::CLUSTER;
+use policy::reclaim::throttle::Who;
 use policy::units::{Nanos, Pages};
-use policy::watermark::Watermarks;
+use policy::watermark::{AllocRight, Watermarks, room};
 
+use crate::Error;
 use crate::cache::{Cache, get};
-use crate::{Error, reclaim};
+use crate::reclaim::direct::direct;
+use crate::reclaim::throttle;
+use crate::vmstat::Item;
 
 /// A sleeper for memory looks again after this even if nobody woke it (a safety net).
 const LOOK_AGAIN: Nanos = Nanos::millis(100);
@@ -38,6 +44,8 @@ pub(crate) struct Memory {
     /// Chunks on their way to or from the system: on no list, but soon to be had. Changes under the
     /// lock.
     moving: AtomicU32,
+    /// Frames given back, ever.
+    given_back: AtomicU64,
     frames: u32,
     chunk: u32,
     pub(crate) marks: Watermarks,
@@ -63,6 +71,7 @@ impl Memory {
             lists: Lock::new(LockClass::Free, Free { lists, absent }),
             free: AtomicU32::new(frames),
             moving: AtomicU32::new(0),
+            given_back: AtomicU64::new(0),
             frames,
             chunk,
             marks,
@@ -92,7 +101,21 @@ impl Memory {
             free.lists.put_batch(frames);
             self.free.fetch_add(count, Ordering::Relaxed);
         }
+        self.given_back
+            .fetch_add(u64::from(count), Ordering::Relaxed);
         self.wait.wake_all();
+    }
+
+    /// Frames that may be taken with that right.
+    fn room(&self, right: AllocRight) -> u32 {
+        let free = Pages(u64::from(self.free()));
+        let room = room(free, self.marks.min, right);
+        u32::try_from(room.0).expect("no more than are free")
+    }
+
+    /// Frames given back, ever.
+    pub(crate) fn given_back(&self) -> u64 {
+        get(&self.given_back)
     }
 
     fn moving(&self) -> u32 {
@@ -127,10 +150,12 @@ impl<E: Env> Cache<E> {
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
-        let floor = u32::try_from(memory.marks.min.0).expect("marks are below the frame count");
         let mut taken = 0;
         while taken < want {
-            let room = memory.free().saturating_sub(floor).min(want - taken);
+            let mut room = memory.room(AllocRight::Normal).min(want - taken);
+            if room == 0 && taken == 0 && self.who(task).exempt {
+                room = memory.room(AllocRight::High).min(want);
+            }
             if room == 0 {
                 break;
             }
@@ -153,11 +178,12 @@ impl<E: Env> Cache<E> {
             taken += got;
         }
         if u64::from(memory.free()) < memory.marks.low.0 {
-            self.ask_reclaim();
+            self.ask_reclaim(task);
         }
         if want >= MANY {
             self.populate_ahead(task);
         }
+        self.counters.add(Item::Pgalloc, u64::from(taken));
         task.did(Work::Alloc, u64::from(taken));
         Ok(taken)
     }
@@ -190,6 +216,8 @@ impl<E: Env> Cache<E> {
         want: u32,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
+        let who = self.who(task);
+        let mut retry = Retry::default();
         let mut hopeless = 0;
         loop {
             let taken = self.try_alloc(task, want, out)?;
@@ -201,16 +229,30 @@ impl<E: Env> Cache<E> {
                 self.wait_for_memory(task, |memory| memory.moving() > 0)?;
                 continue;
             }
-            let cleaned = get(&self.totals.written);
-            if reclaim::direct(task, self, Pages(u64::from(want)).at_least(CLUSTER)) > Pages::ZERO {
+            let cleaned = self.cleaned();
+            let target = self.target(want);
+            let reclaimed = direct(task, self, target, who);
+            let verdict = retry.decide(&self.retry_view(task, reclaimed));
+            if !reclaimed.is_zero() {
                 hopeless = 0;
                 continue;
+            }
+            if self.stopping.load(Ordering::Acquire) {
+                return Err(Error::Cancelled);
+            }
+            match verdict {
+                RetryVerdict::Retry if !self.is_tidegate() => continue,
+                RetryVerdict::RetryAfter(finding) if !self.is_tidegate() => {
+                    throttle::found(task, self, finding, who);
+                    continue;
+                }
+                _ => {}
             }
             // Nothing clean: what is dirty has to be written first.
             for device in self.devices.lock(task).iter() {
                 device.want(WANTED);
             }
-            let pending = get(&self.totals.dirty) + get(&self.totals.writeback) > 0;
+            let pending = !self.write_pending().is_zero();
             hopeless = if pending { 0 } else { hopeless + 1 };
             if hopeless > HOPELESS_ROUNDS {
                 return Err(Error::OutOfMemory {
@@ -219,9 +261,54 @@ impl<E: Env> Cache<E> {
             }
             // Frames, or pages that can be freed now.
             self.wait_for_memory(task, |memory| {
-                u64::from(memory.free()) <= memory.marks.min.0
-                    && get(&self.totals.written) == cleaned
+                u64::from(memory.free()) <= memory.marks.min.0 && self.cleaned() == cleaned
             })?;
+        }
+    }
+
+    /// Pages that were ever written back: more of them means that something may be clean now.
+    fn cleaned(&self) -> u64 {
+        get(&self.totals.written) + self.counters.get(Item::Pswpout)
+    }
+
+    /// Pages that a task which wants `want` frames reclaims: in Linux a cluster, whatever is wanted.
+    fn target(&self, want: u32) -> Pages {
+        if self.is_tidegate() {
+            Pages(u64::from(want)).at_least(CLUSTER)
+        } else {
+            CLUSTER
+        }
+    }
+
+    fn is_tidegate(&self) -> bool {
+        self.options.reclaim.law == ReclaimLaw::Tidegate
+    }
+
+    /// The node after a round of reclaim that gave `reclaimed`.
+    fn retry_view(&self, context: &impl Context, reclaimed: Pages) -> RetryView {
+        RetryView {
+            reclaimed,
+            free: Pages(u64::from(self.memory.free())),
+            reclaimable: self.reclaimable(context),
+            write_pending: self.write_pending(),
+            min: self.memory.marks.min,
+        }
+    }
+
+    /// Who the task is to reclaim.
+    pub(crate) fn who(&self, task: &Task<'_, E>) -> Who {
+        Who {
+            background: false,
+            exempt: self.exempt.lock(task).contains(&task.id()),
+        }
+    }
+
+    /// From now on the task is one of those that others need to get on: a thread of I/O that allocates. It may take
+    /// from the reserve and is never throttled when it has to reclaim (kernel: `PF_MEMALLOC_NOIO` and the like).
+    pub fn exempt(&self, task: &Task<'_, E>) {
+        let mut exempt = self.exempt.lock(task);
+        if !exempt.contains(&task.id()) {
+            exempt.push(task.id());
         }
     }
 
@@ -239,12 +326,6 @@ impl<E: Env> Cache<E> {
             return Err(Error::Cancelled);
         }
         Ok(())
-    }
-
-    fn ask_reclaim(&self) {
-        if !self.memory.reclaim_asked.swap(true, Ordering::AcqRel) {
-            self.memory.reclaim_wait.wake_all();
-        }
     }
 
     /// Gives the chunk that begins at `first` its memory; it came from `Memory::take_absent`.

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use env::{
-    Cause, Context, DeviceId, DeviceInfo, Env, Interrupt, Lock, LockClass, ObjectId, Task,
+    Cause, Context, DeviceId, DeviceInfo, Env, Interrupt, Lock, LockClass, ObjectId, Task, TaskId,
     WaitQueue,
 };
 use frames::{Content, FrameId, FrameTable, FreeLists, NodePool};
@@ -18,8 +18,8 @@ use crate::io::Requests;
 use crate::mapping::Mapping;
 use crate::options::{DeviceOptions, Options, Populate};
 use crate::reclaim::node::Node;
-use crate::vmstat::Counters;
-use crate::{Error, File, Stats, Writer, flush, reclaim};
+use crate::vmstat::{Counters, Item};
+use crate::{Error, File, Stats, Writer, flush, reclaim, swap};
 
 /// Frames below which a cache cannot work: room for a request, a read-ahead window and the marks.
 const FRAMES_MIN: u32 = 256;
@@ -40,7 +40,12 @@ pub struct Cache<E: Env> {
     pub(crate) devices: Lock<Vec<Arc<DeviceState<E>>>>,
     pub(crate) domain: Lock<Domain>,
     pub(crate) requests: Requests,
+    pub(crate) swap: swap::State<E>,
     pub(crate) totals: Totals,
+    /// Index nodes that are left to pages: below, evicted pages leave no shadows.
+    pub(crate) shadow_floor: u32,
+    /// Tasks that are never throttled in reclaim.
+    pub(crate) exempt: Lock<Vec<TaskId>>,
     pub(crate) counters: Counters,
     page_queues: Vec<WaitQueue>,
     /// Tasks in any of `page_queues`; lets a release skip the look.
@@ -61,8 +66,6 @@ pub(crate) struct Totals {
     pub(crate) discarded: AtomicU64,
     pub(crate) write_failed: AtomicU64,
     pub(crate) read_in: AtomicU64,
-    pub(crate) scanned: AtomicU64,
-    pub(crate) reclaimed: AtomicU64,
     /// Pages of files.
     pub(crate) cached: AtomicU64,
     /// Pages of anonymous memory in frames.
@@ -108,7 +111,7 @@ impl<E: Env> Cache<E> {
             table: FrameTable::new(frames),
             pool: NodePool::new(nodes),
             memory: Memory::new(FreeLists::new(frames), frames, chunk, marks),
-            node: Node::new(frames),
+            node: Node::new(frames, &options.reclaim),
             files: Lock::new(LockClass::Registry, Vec::new()),
             devices: Lock::new(LockClass::Registry, Vec::new()),
             domain: Lock::new(
@@ -116,7 +119,10 @@ impl<E: Env> Cache<E> {
                 Domain::new(options.dirty, usize::from(options.devices_max)),
             ),
             requests: Requests::new(options.devices_max),
+            swap: swap::State::new(frames),
             totals: Totals::default(),
+            shadow_floor: nodes / 2,
+            exempt: Lock::new(LockClass::Leaf, Vec::new()),
             counters: Counters::new(),
             page_queues: (0..PAGE_QUEUES).map(|_| WaitQueue::new()).collect(),
             page_waiters: AtomicU32::new(0),
@@ -132,7 +138,7 @@ impl<E: Env> Cache<E> {
         let reclaimer = Arc::downgrade(&cache);
         cache.env.spawn(
             "reclaimer",
-            Box::new(move |task| reclaim::background(task, &reclaimer)),
+            Box::new(move |task| reclaim::background::background(task, &reclaimer)),
         );
         Ok(cache)
     }
@@ -305,8 +311,8 @@ impl<E: Env> Cache<E> {
             discarded: pages(&totals.discarded),
             write_failed: pages(&totals.write_failed),
             read_in: pages(&totals.read_in),
-            scanned: pages(&totals.scanned),
-            reclaimed: pages(&totals.reclaimed),
+            scanned: self.total([Item::PgscanKswapd, Item::PgscanDirect]),
+            reclaimed: self.total([Item::PgstealKswapd, Item::PgstealDirect]),
             metadata_bytes: self.metadata_bytes(&context),
         }
     }
@@ -321,9 +327,14 @@ impl<E: Env> Cache<E> {
             .collect()
     }
 
+    fn total(&self, items: [Item; 2]) -> Pages {
+        Pages(items.map(|item| self.counters.get(item)).iter().sum())
+    }
+
     fn metadata_bytes(&self, context: &impl Context) -> u64 {
         let lru = self.node.lru.lock(context).bytes();
-        self.table.bytes() + self.pool.bytes() + lru + self.memory.bytes(context)
+        let memory = self.memory.bytes(context) + self.swap.bytes(context);
+        self.table.bytes() + self.pool.bytes() + lru + memory
     }
 
     /// Memory that may become dirty: free frames and pages of files, less the reserve. The limits shrink when

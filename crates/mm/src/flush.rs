@@ -420,6 +420,37 @@ pub(crate) fn write_pages<E: Env>(
     Ok(outcome)
 }
 
+/// The background reclaimer writes one page itself, if there is room for a request at once. False: there is not, or
+/// the page is not to be had.
+pub(crate) fn try_write_page<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+) -> bool {
+    if mapping.device.retry_at(task) > task.now() {
+        return false;
+    }
+    let Some(mut request) = cache.requests.try_take(task) else {
+        return false;
+    };
+    let select = Selection {
+        from: page,
+        to: page,
+        tag: Tag::Dirty,
+        max: Pages(1),
+        class: IoClass::Writeback,
+    };
+    let gathered = gather(task, cache, mapping, &select, page, Pages(1), &mut request);
+    if gathered.next.is_none() {
+        cache.requests.put(task, request);
+        return false;
+    }
+    task.did(Work::WritePage, 1);
+    send(task, mapping, request, select.class);
+    true
+}
+
 struct Gathered {
     skipped: Pages,
     /// The page after the request; `None`: no page was found.

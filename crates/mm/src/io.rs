@@ -39,13 +39,21 @@ pub(crate) struct Requests {
 impl Requests {
     pub(crate) fn new(devices: u16) -> Self {
         let count = (usize::from(devices) * SLOTS_PER_DEVICE).max(SLOTS_MIN);
-        let free = (0..count)
-            .map(|_| IoRequest::with_room(REQUEST_PAGES))
-            .collect();
+        Self::with_room(count, REQUEST_PAGES)
+    }
+
+    /// `count` slots for `pages` pages each.
+    pub(crate) fn with_room(count: usize, pages: usize) -> Self {
+        let free = (0..count).map(|_| IoRequest::with_room(pages)).collect();
         Self {
             free: Lock::new(LockClass::Leaf, free),
             wait: WaitQueue::new(),
         }
+    }
+
+    /// A slot for a write, if one is free.
+    pub(crate) fn try_take(&self, context: &impl Context) -> Option<Box<IoRequest>> {
+        self.free.lock(context).pop()
     }
 
     /// A slot for a write; waits while all are in use.
@@ -83,7 +91,12 @@ pub(crate) fn submit<E: Env>(task: &mut Task<'_, E>, mut request: Box<IoRequest>
     task.env().submit(request);
 }
 
-fn emit_completed<E: Env>(cache: &Cache<E>, now: Instant, request: &IoRequest, failed: bool) {
+pub(crate) fn emit_completed<E: Env>(
+    cache: &Cache<E>,
+    now: Instant,
+    request: &IoRequest,
+    failed: bool,
+) {
     cache.env.emit(
         TaskId::NONE,
         &Event::Completed {
@@ -173,12 +186,12 @@ impl<E: Env> Mapping<E> {
             device.leave_flight(request.pages());
         }
         cache.wake_busy(&request.frames);
+        cache.wrote_back(context, &request.frames, rotate.frames());
         cache.requests.put(context, request);
         let pages = u32::try_from(pages).expect("a request is at most 256 pages");
         self.writeback.fetch_sub(pages, Ordering::Release);
         self.writeback_wait.wake_all();
         device.flight_wait.wake_all();
-        cache.wrote_back(context, u64::from(pages), rotate.frames());
     }
 
     pub(crate) fn count_dirty(&self, cache: &Cache<E>, pages: u64) {

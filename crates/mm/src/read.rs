@@ -15,13 +15,14 @@ use std::sync::Arc;
 use env::{Cause, Env, Event, IoClass, IoDone, IoOp, IoRequest, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, Slot};
 use policy::readahead::{Readahead, Run, Window};
+use policy::reclaim::throttle::Who;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
+use crate::Error;
 use crate::cache::{Cache, add, sub};
 use crate::io::{self, REQUEST_PAGES};
 use crate::mapping::Mapping;
-use crate::reclaim::node::INACTIVE_FILE;
-use crate::{Error, reclaim};
+use crate::reclaim::direct::{direct, nodes};
 
 /// What one reader of one file remembers, so that the cache can read ahead of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -163,7 +164,11 @@ fn start_read<E: Env>(
         let want = u32::try_from((end - page).min(REQUEST_PAGES as u64)).expect("small");
         if frames.is_empty() && cache.try_alloc(task, want, &mut frames)? == 0 {
             // Clean pages make room without a wait; a window cut short would leave the device idle.
-            if !reclaim::direct(task, cache, Pages(u64::from(want))).is_zero() {
+            let who = Who {
+                exempt: class == IoClass::ReadAhead,
+                ..cache.who(task)
+            };
+            if !direct(task, cache, Pages(u64::from(want)), who).is_zero() {
                 continue;
             }
             if page > run.start || class == IoClass::ReadAhead {
@@ -185,7 +190,7 @@ fn start_read<E: Env>(
             }
             cache.memory.put(task, &frames);
             frames.clear();
-            reclaim::nodes(task, cache)?;
+            nodes(task, cache)?;
             continue;
         };
         page += request.pages().0;
@@ -225,9 +230,13 @@ fn insert_run<E: Env>(
             }
             let busy = cache.table.claim(*frame);
             cache.table.adopt(&busy, mapping.owner(page));
-            if index.insert(page, *frame).is_err() {
-                cache.table.disown(busy);
-                break;
+            match index.insert(page, *frame) {
+                Ok(Slot::Shadow(shadow)) => cache.refaulted(task, *frame, shadow.0),
+                Ok(_) => {}
+                Err(_) => {
+                    cache.table.disown(busy);
+                    break;
+                }
             }
             if mark == Some(page) {
                 cache.table.update(*frame, Flags::MARK, Flags::NONE);
@@ -242,12 +251,7 @@ fn insert_run<E: Env>(
     }
     frames.drain(..count);
     add(&cache.totals.cached, count as u64);
-    {
-        let mut lru = cache.node.lru.lock(task);
-        for frame in &request.frames {
-            lru.push_head(INACTIVE_FILE, *frame);
-        }
-    }
+    cache.lru_add(task, &request.frames);
     request.device = mapping.device.id;
     request.object = mapping.object;
     request.op = IoOp::Read;

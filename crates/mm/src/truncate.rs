@@ -19,6 +19,9 @@ use crate::reclaim::node::INACTIVE_FILE;
 use crate::replace::replace_pinned;
 use crate::sync::{set_device_len, settle_cut, wait_frame};
 
+/// Shadows removed in one hold of an index lock.
+const SHADOWS_AT_ONCE: u32 = 1024;
+
 /// Sets the true length of a file.
 pub(crate) fn truncate<E: Env>(
     task: &mut Task<'_, E>,
@@ -84,7 +87,14 @@ pub(crate) fn drop_pages<E: Env>(
         drop_page(task, cache, mapping, page, frame)?;
         next = page.checked_add(1);
     }
-    Ok(())
+    // What was evicted from there.
+    loop {
+        let mut token = mapping.token.lock(task);
+        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        if index.remove_shadows(first, u32::MAX, SHADOWS_AT_ONCE) < SHADOWS_AT_ONCE {
+            return Ok(());
+        }
+    }
 }
 
 fn drop_page<E: Env>(

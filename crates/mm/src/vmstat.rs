@@ -42,6 +42,8 @@ items! {
     NrInactiveFile = "nr_inactive_file",
     /// Level.
     NrActiveFile = "nr_active_file",
+    /// Level: pages of files that wait for their write, out of the way of every scan. Ours.
+    NrAside = "nr_aside",
     /// Level: anonymous pages that a reclaimer has off its lists.
     NrIsolatedAnon = "nr_isolated_anon",
     /// Level: pages of files that a reclaimer has off their lists.

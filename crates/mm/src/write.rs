@@ -20,10 +20,11 @@ use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX, add};
 use crate::mapping::Mapping;
+use crate::reclaim::direct::nodes;
 use crate::reclaim::node::INACTIVE_FILE;
 use crate::replace::replace_pinned;
 use crate::sync::{settle_cut, wait_frame};
-use crate::{Error, dirty, io, read, reclaim};
+use crate::{Error, dirty, io, read};
 
 /// Most pages made visible at once.
 const BATCH: u64 = 256;
@@ -400,7 +401,7 @@ impl<E: Env> Batch<'_, E> {
         add(&cache.totals.cached, count);
         if full && count == 0 {
             self.show(task);
-            reclaim::nodes(task, cache)?;
+            nodes(task, cache)?;
         }
         Ok(())
     }

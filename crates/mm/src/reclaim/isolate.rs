@@ -8,10 +8,10 @@
 use core::sync::atomic::Ordering;
 
 use env::{Context, Env};
-use frames::{Busy, Flags, FrameId, Generation};
+use frames::{Flags, FrameId, Generation};
 use policy::reclaim::scan::{CLUSTER, Lru};
 
-use super::node::list_of;
+use super::node::{ASIDE, list_of};
 use crate::cache::Cache;
 use crate::vmstat::Item;
 
@@ -87,18 +87,30 @@ impl<E: Env> Cache<E> {
         batch
     }
 
-    /// Puts pages back at the heads of the lists that their flags say; those that are gone are counted.
+    /// Puts pages back at the heads of the lists that their flags say; those that are gone are left out.
     /// Answers how many came back.
-    pub(crate) fn put_back(&self, context: &impl Context, pages: &[Page]) -> u64 {
+    ///
+    /// With `aside`, what is dirty or under writeback goes where no pass scans until it is clean; if its write has just
+    /// ended, to the old end.
+    pub(crate) fn put_back(&self, context: &impl Context, pages: &[Page], aside: bool) -> u64 {
         let mut back = 0;
         let mut lru = self.node.lru.lock(context);
         for page in pages {
             let (flags, generation) = self.table.look(page.frame);
             // Whoever takes a page out of the cache does so under this lock too.
-            if generation == page.generation && flags.has(Flags::CACHED) {
-                lru.push_head(list_of(flags), page.frame);
-                back += 1;
+            if generation != page.generation || !flags.has(Flags::CACHED) {
+                continue;
             }
+            let waits = flags.any(Flags::DIRTY | Flags::WRITEBACK);
+            if aside && waits && !flags.has(Flags::ACTIVE) {
+                lru.push_head(ASIDE, page.frame);
+            } else if aside && !waits && flags.has(Flags::RECLAIM) {
+                self.table.update(page.frame, Flags::NONE, Flags::RECLAIM);
+                lru.push_tail(list_of(flags), page.frame);
+            } else {
+                lru.push_head(list_of(flags), page.frame);
+            }
+            back += 1;
         }
         back
     }
@@ -108,20 +120,6 @@ impl<E: Env> Cache<E> {
         let mut lru = self.node.lru.lock(context);
         for frame in frames {
             lru.push_head(list_of(self.table.flags(*frame)), *frame);
-        }
-    }
-
-    /// Pages leave the cache: off their lists and free, in one hold of the lock.
-    pub(crate) fn lru_disown(
-        &self,
-        context: &impl Context,
-        busies: impl Iterator<Item = Busy>,
-        freed: &mut Vec<FrameId>,
-    ) {
-        let mut lru = self.node.lru.lock(context);
-        for busy in busies {
-            lru.remove(busy.frame());
-            freed.push(self.table.disown(busy));
         }
     }
 }

@@ -1,229 +1,160 @@
-//! A first reclaimer: clean pages from the old end of the inactive list.
+//! Reclaim: freeing pages by scanning the LRU lists, in the background and by those who need memory.
 //!
-//! Both sides of memory pressure use one pass: the background reclaimer, woken below the low mark
-//! and working up to the high one, and a caller that found the free frames at the floor. A pass
-//! isolates a cluster from the tail of the inactive list by taking busy bits under the list's
-//! lock, so an isolated page belongs to this pass alone. Pages that were accessed twice move to
-//! the active list; dirty, pinned and busy ones go back to the young end. When the active list has
-//! outgrown the inactive one, its old end is moved over.
+//! ```text
+//!   background (kswapd) --.                        .--> shrink: inactive pages are judged, freed, written, put back
+//!                         +--> shrink_node --turns-+
+//!   direct (an allocator) -'   one pass at a        '--> active: pages are aged
+//!                              priority
+//!                                 '--> throttle: what a pass found may be a reason to sleep
+//! ```
 //!
-//! Source: mechanisms 2 and 3 in outline; the complete machinery is a later capability.
+//! | module | does |
+//! |---|---|
+//! | `node` | holds the lists, marks and counters; what ends a write |
+//! | `isolate` | takes pages off a list and puts them back |
+//! | `shrink`, `active` | a turn on an inactive, on an active list |
+//! | `background`, `direct` | when to make passes, and when to stop |
+//! | `throttle` | sleeps for a reason, and wakes |
+//! | `workingset` | knows evicted pages again |
+//!
+//! All decisions are `policy::reclaim`'s.
+//!
+//! Source: mechanisms 1 to 4; Linux 5.15 mm/vmscan.c, shrink_node(), shrink_lruvec().
 
-use core::sync::atomic::Ordering;
-use std::sync::Weak;
-
-use env::{Cause, Env, Event, Task, Wakeup, Work};
-use frames::{Busy, Flags, FrameId, Refusal};
-use policy::reclaim::scan::{CLUSTER, Priority, inactive_is_low, scan_count};
-use policy::units::{Nanos, Pages};
-
-use crate::Error;
-use crate::cache::{Cache, add, sub};
-
+mod active;
+pub(crate) mod background;
+pub(crate) mod direct;
 pub(crate) mod isolate;
 pub(crate) mod node;
+mod shrink;
+pub(crate) mod throttle;
+mod workingset;
 
-use node::{ACTIVE_FILE as ACTIVE, INACTIVE_FILE as INACTIVE};
+use core::sync::atomic::Ordering;
 
-const CLUSTER_FRAMES: usize = 32;
-const _: () = assert!(CLUSTER_FRAMES as u64 == CLUSTER.0);
-/// The background reclaimer rests this long after a pass that freed nothing.
-const REST: Nanos = Nanos::millis(10);
-/// Rounds of reclaim for index nodes before a caller is refused.
-const NODE_ROUNDS: u32 = 64;
+use env::{Context, Env, Task, Work};
+use policy::reclaim::direct::Got;
+use policy::reclaim::page::{PageRule, Pass, PassStall, Tally, after_pass};
+use policy::reclaim::scan::{
+    CLUSTER, CountInput, Kind, Lru, Priority, Turn, Turns, ages_anon, may_deactivate, plan,
+};
+use policy::reclaim::throttle::{Finding, Who};
+use policy::units::Pages;
 
-/// The background reclaimer of a cache.
-pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
-    loop {
-        {
-            let Some(cache) = cache.upgrade() else { return };
-            let memory = &cache.memory;
-            let wakeup = task.wait_while(&memory.reclaim_wait, Cause::Idle, None, |_| {
-                !memory.reclaim_asked.load(Ordering::Acquire)
-                    && !cache.stopping.load(Ordering::Acquire)
-            });
-            if wakeup == Wakeup::Cancelled || cache.stopping.load(Ordering::Acquire) {
-                return;
-            }
-            memory.reclaim_asked.store(false, Ordering::Release);
-            balance(task, &cache);
-        }
-    }
+use crate::cache::Cache;
+
+/// How a pass over the node is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Control {
+    pub(crate) who: Who,
+    pub(crate) priority: Priority,
+    /// Pages wanted.
+    pub(crate) target: Pages,
+    pub(crate) force_deactivate: bool,
+    /// Writes may be started at all.
+    pub(crate) may_write: bool,
+    /// Also to the swap file.
+    pub(crate) may_swap: bool,
+    pub(crate) rule: PageRule,
 }
 
-/// Frees pages until the high mark is reached or a whole round of priorities freed nothing.
-fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
-    let memory = &cache.memory;
-    loop {
-        let high = memory.marks.high.0;
-        let free = u64::from(memory.free());
-        if free >= high {
-            return;
-        }
-        let freed = shrink(task, cache, Pages(high - free), true);
-        if freed.is_zero() {
-            // Dirty pages are the flusher's business; it wakes whoever waits for memory.
-            if task.sleep(Cause::Idle, REST) == Wakeup::Cancelled {
-                return;
-            }
-            return;
-        }
-    }
-}
-
-/// Reclaims on behalf of a caller that needs frames now; answers how many pages were freed.
-pub(crate) fn direct<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, target: Pages) -> Pages {
-    shrink(task, cache, target, false)
-}
-
-/// Frees index nodes by freeing the pages that they hold.
-pub(crate) fn nodes<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<(), Error> {
-    let before = cache.pool.free();
-    for _ in 0..NODE_ROUNDS {
-        let freed = shrink(task, cache, CLUSTER, false);
-        if cache.pool.free() > before {
-            return Ok(());
-        }
-        if freed.is_zero() {
-            for device in cache.devices.lock(task).iter() {
-                device.want(CLUSTER);
-            }
-            if task.sleep(Cause::Memory, REST) == Wakeup::Cancelled {
-                return Err(Error::Cancelled);
-            }
-        }
-    }
-    Err(Error::OutOfMemory {
-        frames: Pages(u64::from(cache.options.frames)),
-    })
-}
-
-/// One pass from the gentlest priority to the most desperate, until `target` pages are free.
-fn shrink<E: Env>(
+/// One pass over the node at one priority.
+pub(crate) fn shrink_node<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
-    target: Pages,
-    background: bool,
-) -> Pages {
-    let (mut scanned, mut freed) = (Pages::ZERO, Pages::ZERO);
-    let mut priority = Some(Priority::GENTLEST);
-    while let Some(now) = priority {
-        if freed >= target {
+    control: &Control,
+) -> Got {
+    throttle::enter_work(cache);
+    let node = &cache.node;
+    let sizes = node.sizes(task);
+    let has_swap = !cache.swap_free().is_zero();
+    let scan = {
+        let balance = node.balance.lock(task);
+        let deactivate = |kind: Kind| {
+            let (now, before) = (balance.activated, balance.activated_before);
+            let at = kind.index();
+            may_deactivate(&sizes, kind, control.force_deactivate, now[at], before[at])
+        };
+        plan(&CountInput {
+            sizes: &sizes,
+            free: Pages(u64::from(cache.memory.free())),
+            high_mark_sum: cache.memory.marks.high,
+            priority: control.priority,
+            swappiness: cache.options.reclaim.swappiness,
+            may_swap: control.may_swap && has_swap,
+            costs: &balance.costs,
+            may_deactivate: Kind::ALL.map(deactivate),
+        })
+    };
+    let patient = !control.who.background && control.priority == Priority::GENTLEST;
+    let mut turns = Turns::new(scan, control.target, patient);
+    let mut tally = Tally::default();
+    let mut reclaimed = Pages::ZERO;
+    while let Some(turn) = turns.next(reclaimed) {
+        if turn.list.is_active() {
+            active::shrink_active(task, cache, turn);
+        } else {
+            reclaimed += shrink::shrink_inactive(task, cache, turn, control, &mut tally);
+        }
+        if cache.stopping.load(Ordering::Relaxed) {
             break;
         }
-        let size = Pages(u64::from(cache.node.lru.lock(task).len(INACTIVE)));
-        let mut left = scan_count(size, now);
-        while left > Pages::ZERO && freed < target {
-            let pass = shrink_cluster(task, cache, left.at_most(CLUSTER));
-            if pass.scanned.is_zero() {
-                break;
-            }
-            scanned += pass.scanned;
-            freed += pass.freed;
-            left = left.saturating_sub(pass.scanned);
-        }
-        priority = now.raised();
     }
-    add(&cache.totals.scanned, scanned.0);
-    add(&cache.totals.reclaimed, freed.0);
-    task.emit(&Event::Reclaimed {
-        background,
-        scanned,
-        freed,
-    });
-    freed
-}
-
-struct Pass {
-    scanned: Pages,
-    freed: Pages,
-}
-
-fn shrink_cluster<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, count: Pages) -> Pass {
-    let mut isolated: [Option<Busy>; CLUSTER_FRAMES] = [const { None }; CLUSTER_FRAMES];
-    let scanned = isolate(task, cache, count, &mut isolated);
-    task.did(Work::Scan, scanned.0);
-    let mut freed = [FrameId(0); CLUSTER_FRAMES];
-    let mut count = 0;
-    let mut next = 0;
-    while next < CLUSTER_FRAMES {
-        let Some(busy) = isolated[next].as_ref() else {
-            break;
+    age_anon(task, cache);
+    let (sizes, aside) = node.sizes_and_aside(task);
+    let pass = Pass {
+        background: control.who.background,
+        may_throttle: !control.who.exempt,
+        node: node.flags(),
+        aside,
+        inactive_file: sizes.of(Lru::InactiveFile),
+        rule: control.rule,
+    };
+    let change = after_pass(&tally, &pass);
+    node.set_flags(change.set);
+    if let Some(stall) = change.stall {
+        let finding = match stall {
+            PassStall::Immediate => Finding::Immediate,
+            PassStall::Congested => Finding::Congested,
         };
-        let file = cache.table.owner(busy.frame()).file;
-        let Some(mapping) = cache.mapping(task, file) else {
-            unreachable!("a cached page belongs to an open file");
-        };
-        // Neighbours on the list are mostly of one file: one lock for all of them.
-        let mut token = mapping.token.lock(task);
-        let mut index = mapping.index.writer(&cache.pool, &mut token);
-        while next < CLUSTER_FRAMES {
-            let same = |busy: &Busy| cache.table.owner(busy.frame()).file == file;
-            if !isolated[next].as_ref().is_some_and(same) {
-                break;
-            }
-            let Some(busy) = isolated[next].take() else {
-                break;
-            };
-            index.remove(cache.table.owner(busy.frame()).index, None);
-            freed[count] = cache.table.disown(busy);
-            count += 1;
-            next += 1;
-        }
+        throttle::found(task, cache, finding, control.who);
     }
-    let freed = &freed[..count];
-    sub(&cache.totals.cached, count as u64);
-    cache.wake_busy(freed);
-    cache.memory.put(task, freed);
-    task.did(Work::Free, count as u64);
-    Pass {
-        scanned,
-        freed: Pages(count as u64),
+    node.balance.lock(task).failures.reclaimed(reclaimed);
+    throttle::leave_work(cache);
+    Got {
+        reclaimed,
+        scanned: tally.scanned,
+        skipped_deactivate: turns.skipped_deactivate(),
     }
 }
 
-/// Takes up to `count` pages from the tail of the inactive list; those that can be freed come out
-/// busy, the others go where they belong. Answers how many were looked at.
-fn isolate<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    count: Pages,
-    isolated: &mut [Option<Busy>; CLUSTER_FRAMES],
-) -> Pages {
-    let mut lru = cache.node.lru.lock(task);
-    let sizes = (lru.len(INACTIVE), lru.len(ACTIVE));
-    if inactive_is_low(Pages(u64::from(sizes.0)), Pages(u64::from(sizes.1))) {
-        for _ in 0..CLUSTER_FRAMES {
-            let Some(frame) = lru.pop_tail(ACTIVE) else {
-                break;
-            };
-            // It has to be accessed again to come back.
-            let accessed = Flags::ACTIVE | Flags::REFERENCED;
-            cache.table.update(frame, Flags::NONE, accessed);
-            lru.push_head(INACTIVE, frame);
-        }
-    }
-    let mut scanned = Pages::ZERO;
-    let mut taken = 0;
-    while scanned < count && taken < CLUSTER_FRAMES {
-        let Some(frame) = lru.pop_tail(INACTIVE) else {
-            break;
+/// Ages a cluster of active anonymous pages if the inactive ones are few.
+fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
+    let sizes = cache.node.sizes(task);
+    if ages_anon(&sizes, !cache.swap_total().is_zero()) {
+        let turn = Turn {
+            list: Lru::ActiveAnon,
+            pages: CLUSTER,
         };
-        scanned += Pages(1);
-        if cache.table.flags(frame).has(Flags::ACTIVE) {
-            lru.push_head(ACTIVE, frame);
-            continue;
-        }
-        match cache.table.try_busy_clean(frame) {
-            Ok(busy) => {
-                isolated[taken] = Some(busy);
-                taken += 1;
+        active::shrink_active(task, cache, turn);
+    }
+}
+
+impl<E: Env> Cache<E> {
+    /// Reclaimers meet at the lock of the lists, once a cluster.
+    fn contend(&self, task: &mut Task<'_, E>) {
+        let at_work = self.node.shrinkers.load(Ordering::Relaxed);
+        let others = at_work.min(self.options.dirty.cpus).saturating_sub(1);
+        task.did(Work::ContendLru, u64::from(others));
+    }
+
+    /// The memory is full of dirty pages that nobody is writing: the flushers are to write them.
+    pub(crate) fn wake_flushers(&self, context: &impl Context) {
+        for device in self.devices.lock(context).iter() {
+            let dirty = device.dirty.load(Ordering::Relaxed);
+            if dirty > 0 {
+                device.want(Pages(dirty));
             }
-            Err(Refusal::Gone) => {
-                unreachable!("a frame on an LRU list is cached: only its busy holder unlists it")
-            }
-            Err(_) => lru.push_head(INACTIVE, frame),
         }
     }
-    scanned
 }

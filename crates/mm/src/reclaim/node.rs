@@ -1,6 +1,7 @@
 //! What one reclaimer looks after: its LRU lists, what is off them, who sleeps and why.
 //!
-//! A node has four lists (anonymous and file, inactive and active). A reclaimer that takes pages off a
+//! A node has four lists (anonymous and file, inactive and active), and under Tidegate's law a fifth for pages of
+//! files that wait for their write. A reclaimer that takes pages off a
 //! list *isolates* them: they stay cached, may be pinned, written and even given back by their owner, but are on
 //! no list; the reclaimer knows each again by its generation. What it does not free it puts back.
 //!
@@ -14,12 +15,20 @@
 //!
 //! Source: mechanisms 2.1, 2.4, 2.8, 4.2; Linux v6.12 mm/vmscan.c, mm/swap.c folio_rotate_reclaimable().
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use env::{Context, Env, Lock, LockClass};
+use env::{Context, Env, Lock, LockClass, WaitQueue};
 use frames::{Flags, FrameId, Lists};
+use policy::reclaim::background::Failures;
+use policy::reclaim::page::{AfterWrite, NodeFlags, PageRule, after_write};
+use policy::reclaim::scan::{CostRule, Costs, Sizes};
+use policy::reclaim::throttle::Throttle;
+use policy::reclaim::workingset::Age;
+use policy::reclaim::{Reason, Tunables};
+use policy::units::Pages;
 
-use crate::cache::Cache;
+use super::throttle::Sleepers;
+use crate::cache::{Cache, get};
 use crate::vmstat::Item;
 
 /// List numbers (`policy::reclaim::Lru::index`).
@@ -27,77 +36,165 @@ pub(crate) const INACTIVE_ANON: u8 = 0;
 pub(crate) const ACTIVE_ANON: u8 = 1;
 pub(crate) const INACTIVE_FILE: u8 = 2;
 pub(crate) const ACTIVE_FILE: u8 = 3;
+/// Pages of files that wait for their write, out of every scan's way (`PageRule::aside`).
+pub(crate) const ASIDE: u8 = 4;
 /// How many lists.
-pub(crate) const LISTS: u8 = 4;
+const LISTS: u8 = 5;
+/// The lists that are scanned, in order of `Lru`.
+const SCANNED: [u8; 4] = [INACTIVE_ANON, ACTIVE_ANON, INACTIVE_FILE, ACTIVE_FILE];
 
 /// See the module.
 pub(crate) struct Node {
     pub(crate) lru: Lock<Lists>,
     /// Pages off the lists: anonymous, of files.
     pub(crate) isolated: [AtomicU64; 2],
-    /// Passes of the background reclaimer in a row that freed nothing.
-    pub(crate) failures: AtomicU32,
+    pub(crate) balance: Lock<Balance>,
+    /// The node's marks: WRITEBACK, DIRTY, CONGESTED.
+    flags: AtomicU8,
+    /// Reclaimers that are at work on it, asleep ones apart.
+    pub(crate) shrinkers: AtomicU32,
+    pub(crate) throttle: Lock<Throttle>,
+    /// How many sleep for WRITEBACK; a copy for looks without the lock.
+    pub(crate) written_matters: AtomicU32,
+    pub(crate) sleepers: [Sleepers; Reason::COUNT],
+    /// Who found less than half of the reserve.
+    pub(crate) reserve_wait: WaitQueue,
+    pub(crate) rule: PageRule,
+}
+
+/// What the pressure on the two kinds of pages is.
+pub(crate) struct Balance {
+    pub(crate) costs: Costs,
+    pub(crate) age: Age,
+    /// Refaults that went to the active list, by kind, and what they were when the last cycle of reclaim ended.
+    pub(crate) activated: [u64; 2],
+    pub(crate) activated_before: [u64; 2],
+    pub(crate) failures: Failures,
 }
 
 impl Node {
-    pub(crate) fn new(frames: u32) -> Self {
+    pub(crate) fn new(frames: u32, tunables: &Tunables) -> Self {
+        let law = tunables.law;
         Self {
             lru: Lock::new(LockClass::Lru, Lists::new(frames, LISTS)),
             isolated: [const { AtomicU64::new(0) }; 2],
-            failures: AtomicU32::new(0),
+            balance: Lock::new(
+                LockClass::Leaf,
+                Balance {
+                    costs: Costs::new(CostRule::of(law)),
+                    age: Age::new(Pages(u64::from(frames))),
+                    activated: [0; 2],
+                    activated_before: [0; 2],
+                    failures: Failures::default(),
+                },
+            ),
+            flags: AtomicU8::new(0),
+            shrinkers: AtomicU32::new(0),
+            throttle: Lock::new(LockClass::Leaf, Throttle::new(*tunables)),
+            written_matters: AtomicU32::new(0),
+            sleepers: core::array::from_fn(|_| Sleepers::new()),
+            reserve_wait: WaitQueue::new(),
+            rule: PageRule::of(law),
         }
     }
 
-    /// Lengths of the four lists.
-    pub(crate) fn sizes(&self, context: &impl Context) -> [u64; LISTS as usize] {
+    /// Lengths of the lists that are scanned.
+    pub(crate) fn sizes(&self, context: &impl Context) -> Sizes {
+        self.sizes_and_aside(context).0
+    }
+
+    pub(crate) fn sizes_and_aside(&self, context: &impl Context) -> (Sizes, Pages) {
         let lru = self.lru.lock(context);
-        [INACTIVE_ANON, ACTIVE_ANON, INACTIVE_FILE, ACTIVE_FILE]
-            .map(|list| u64::from(lru.len(list)))
+        let len = |list| Pages(u64::from(lru.len(list)));
+        (Sizes(SCANNED.map(len)), len(ASIDE))
+    }
+
+    /// Pages on all lists.
+    pub(crate) fn listed(&self, context: &impl Context) -> Pages {
+        let (sizes, aside) = self.sizes_and_aside(context);
+        sizes.total() + aside
+    }
+
+    pub(crate) fn flags(&self) -> NodeFlags {
+        let bits = self.flags.load(Ordering::Relaxed);
+        NodeFlags {
+            writeback: bits & 1 != 0,
+            dirty: bits & 2 != 0,
+            congested: bits & 4 != 0,
+        }
+    }
+
+    pub(crate) fn set_flags(&self, set: NodeFlags) {
+        let bits =
+            u8::from(set.writeback) | u8::from(set.dirty) << 1 | u8::from(set.congested) << 2;
+        if bits != 0 {
+            self.flags.fetch_or(bits, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn clear_flags(&self) {
+        self.flags.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the background reclaimer has given up.
+    pub(crate) fn is_hopeless(&self, context: &impl Context) -> bool {
+        self.balance.lock(context).failures.hopeless()
     }
 }
 
-/// Index of a page's kind in `Node::isolated`: anonymous 0, of a file 1.
-pub(crate) fn kind_of(flags: Flags) -> usize {
-    usize::from(!flags.has(Flags::ANON))
+/// The inactive list of a page's kind.
+pub(crate) fn inactive_of(flags: Flags) -> u8 {
+    if flags.has(Flags::ANON) {
+        INACTIVE_ANON
+    } else {
+        INACTIVE_FILE
+    }
 }
 
 /// The list that a page's flags say.
 pub(crate) fn list_of(flags: Flags) -> u8 {
-    let active = u8::from(flags.has(Flags::ACTIVE));
-    if flags.has(Flags::ANON) {
-        INACTIVE_ANON + active
-    } else {
-        INACTIVE_FILE + active
-    }
+    inactive_of(flags) + u8::from(flags.has(Flags::ACTIVE))
 }
 
 impl<E: Env> Cache<E> {
-    /// The writes of `pages` pages have ended; all locks are released. Those in `rotate` had the flag
-    /// `RECLAIM` and were not dirty again: they go to the inactive tail, to be freed next.
-    pub(crate) fn wrote_back(&self, context: &impl Context, pages: u64, rotate: &[FrameId]) {
-        if !rotate.is_empty() {
-            self.rotate(context, rotate);
+    /// The writes of these pages have ended; all locks are released. Those in `rotate` had the flag
+    /// `RECLAIM`: they go to the inactive tail, to be freed next, unless they are dirty again.
+    pub(crate) fn wrote_back(
+        &self,
+        context: &impl Context,
+        written: &[FrameId],
+        rotate: &[FrameId],
+    ) {
+        if !rotate.is_empty() || self.node.rule.aside {
+            self.rotate(context, written, rotate);
         }
-        let _ = pages;
+        self.on_written(context, Pages(written.len() as u64));
         self.memory.wait.wake_all();
     }
 
-    fn rotate(&self, context: &impl Context, frames: &[FrameId]) {
+    fn rotate(&self, context: &impl Context, written: &[FrameId], rotate: &[FrameId]) {
         let mut rotated = 0;
         {
             let mut lru = self.node.lru.lock(context);
-            for frame in frames {
+            // Whatever waits for its write may wait for any of its writes.
+            let all = lru.len(ASIDE) > 0;
+            let candidates = if all { written } else { rotate };
+            for frame in candidates {
                 let flags = self.table.flags(*frame);
-                // Isolated, gone, or dirty again: the mark is lost, as in the kernel.
-                let still = flags.has(Flags::CACHED)
-                    && !flags.any(Flags::BUSY | Flags::DIRTY | Flags::WRITEBACK);
-                if !still || lru.list_of(*frame).is_none() {
+                // Not on a list: isolated, or gone. The mark is lost then, as in the kernel.
+                let Some(list) = lru.list_of(*frame) else {
+                    continue;
+                };
+                let aside = list == ASIDE;
+                let marked = !aside && (!all || rotate.contains(frame));
+                let dirty = flags.any(Flags::DIRTY | Flags::WRITEBACK);
+                let busy = flags.any(Flags::BUSY);
+                if after_write(marked, aside, dirty, busy) != AfterWrite::Rotates {
                     continue;
                 }
                 self.table.update(*frame, Flags::NONE, Flags::ACTIVE);
                 lru.remove(*frame);
-                let active = Flags::ACTIVE.0;
-                lru.push_tail(list_of(Flags(flags.0 & !active)), *frame);
+                lru.push_tail(inactive_of(flags), *frame);
                 rotated += 1;
             }
         }
@@ -108,24 +205,36 @@ impl<E: Env> Cache<E> {
     pub fn vmstat(&self) -> crate::Vmstat {
         let context = env::Interrupt::new();
         let mut read = self.counters.read();
-        let sizes = self.node.sizes(&context);
+        let (sizes, aside) = self.node.sizes_and_aside(&context);
         let levels = [
             Item::NrInactiveAnon,
             Item::NrActiveAnon,
             Item::NrInactiveFile,
             Item::NrActiveFile,
         ];
-        for (item, size) in levels.into_iter().zip(sizes) {
-            read.set(item, size);
+        for (item, size) in levels.into_iter().zip(sizes.0) {
+            read.set(item, size.0);
         }
-        let isolated = |kind: usize| self.node.isolated[kind].load(Ordering::Relaxed);
+        read.set(Item::NrAside, aside.0);
+        let isolated = |kind: usize| get(&self.node.isolated[kind]);
         read.set(Item::NrIsolatedAnon, isolated(0));
         read.set(Item::NrIsolatedFile, isolated(1));
         read.set(Item::NrFreePages, u64::from(self.memory.free()));
-        read.set(Item::NrDirty, crate::cache::get(&self.totals.dirty));
-        read.set(Item::NrWriteback, crate::cache::get(&self.totals.writeback));
+        read.set(Item::NrDirty, get(&self.totals.dirty));
+        let writeback = get(&self.totals.writeback) + self.swap_writeback().0;
+        read.set(Item::NrWriteback, writeback);
         let pinned = u64::from(self.totals.pinned.load(Ordering::Relaxed));
         read.set(Item::NrPinned, pinned);
+        read.set(Item::SwapFree, self.swap_free().0);
+        read.set(Item::SwapTotal, self.swap_total().0);
+        read.set(Item::Pgfree, self.memory.given_back());
+        let throttle = self.node.throttle.lock(&context);
+        read.set(Item::NrThrottledWritten, throttle.throttled_written().0);
+        let kib = |pages: u64| pages << 2;
+        let swapped_in = self.counters.get(Item::Pswpin);
+        read.set(Item::Pgpgin, kib(get(&self.totals.read_in) + swapped_in));
+        let swapped_out = self.counters.get(Item::Pswpout);
+        read.set(Item::Pgpgout, kib(get(&self.totals.written) + swapped_out));
         read
     }
 }

@@ -1,0 +1,44 @@
+//! Ageing: pages of an active list go to the inactive one, where they have to be used again to come back.
+//!
+//! Source: mechanisms 2.6; Linux 5.15 mm/vmscan.c, shrink_active_list(). Deviation: nothing is executable here, so every
+//! page goes.
+
+use core::sync::atomic::Ordering;
+
+use env::{Env, Task, Work};
+use frames::Flags;
+use policy::reclaim::scan::{Kind, Turn};
+
+use super::isolate::Page;
+use crate::cache::Cache;
+use crate::spill::Cursor;
+use crate::vmstat::Item;
+
+/// One turn on an active list.
+pub(super) fn shrink_active<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, turn: Turn) {
+    let kind = turn.list.kind();
+    let batch = cache.isolate(task, turn.list, turn.pages.0);
+    let taken = batch.len();
+    if taken == 0 {
+        return;
+    }
+    cache.contend(task);
+    task.did(Work::Deactivate, taken);
+    let mut regions = Cursor::new();
+    let mut deactivated = 0;
+    for page in batch.pages() {
+        let Page { frame, generation } = *page;
+        if kind == Kind::Anon {
+            // Used or not: it has to be used again.
+            let _ = regions.test_and_clear_young(cache, task, cache.table.owner(frame));
+        }
+        let used = Flags::ACTIVE | Flags::REFERENCED;
+        let set = Flags::WORKINGSET;
+        let done = cache.table.update_of(frame, generation, set, used);
+        deactivated += u64::from(done.is_some());
+    }
+    cache.put_back(task, batch.pages(), false);
+    cache.node.isolated[kind.index()].fetch_sub(taken, Ordering::Relaxed);
+    cache.counters.add(Item::Pgrefill, taken);
+    cache.counters.add(Item::Pgdeactivate, deactivated);
+}

@@ -1,0 +1,143 @@
+//! The background reclaimer: woken below LOW, it works until HIGH is passed.
+//!
+//! Source: mechanisms 3.1 to 3.3; Linux 5.15 mm/vmscan.c, kswapd(), balance_pgdat().
+
+use core::sync::atomic::Ordering;
+use std::sync::Weak;
+
+use env::{Cause, Env, Event, Task, Wakeup};
+use policy::reclaim::background::{Balance, BalanceStep, Rest, clears_flags, rest, wants_wake};
+use policy::reclaim::direct::may_begin;
+use policy::reclaim::throttle::Who;
+use policy::units::{Nanos, Pages};
+
+use super::{Control, age_anon, shrink_node};
+use crate::cache::Cache;
+use crate::vmstat::Item;
+
+/// The task.
+pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
+    if let Some(cache) = cache.upgrade() {
+        cache.node.throttle.lock(task).background_starts();
+    }
+    while let Some(cache) = cache.upgrade() {
+        if !sleep(task, &cache, None) {
+            return;
+        }
+        task.emit(&Event::Background { awake: true });
+        let goes_on = work(task, &cache);
+        task.emit(&Event::Background { awake: false });
+        if !goes_on {
+            return;
+        }
+    }
+}
+
+/// Sleeps until it is asked, at most for `nap`; false at the end of the world.
+fn sleep<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, nap: Option<Nanos>) -> bool {
+    let memory = &cache.memory;
+    let deadline = nap.map(|nap| task.now() + nap);
+    let wakeup = task.wait_while(&memory.reclaim_wait, Cause::Idle, deadline, |_| {
+        !memory.reclaim_asked.load(Ordering::Acquire) && !cache.stopping.load(Ordering::Acquire)
+    });
+    wakeup != Wakeup::Cancelled && !cache.stopping.load(Ordering::Acquire)
+}
+
+/// Balances until it may rest; false at the end of the world.
+fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> bool {
+    let memory = &cache.memory;
+    let high = memory.marks.high;
+    let hz = cache.options.reclaim.hz;
+    let mut napped = false;
+    loop {
+        if !napped {
+            memory.reclaim_asked.store(false, Ordering::Release);
+            balance(task, cache);
+        }
+        if cache.stopping.load(Ordering::Acquire) {
+            return false;
+        }
+        let free = Pages(u64::from(memory.free()));
+        let failures = cache.node.balance.lock(task).failures;
+        // Whoever waits for the reserve looks again: at the failures too.
+        cache.node.reserve_wait.wake_all();
+        if clears_flags(free, high, failures) {
+            cache.node.clear_flags();
+        }
+        match rest(free, high, failures, napped, hz) {
+            Rest::Work => napped = false,
+            Rest::Sleep => return true,
+            Rest::Nap(nap) => {
+                if !sleep(task, cache, Some(nap)) {
+                    return false;
+                }
+                napped = !memory.reclaim_asked.load(Ordering::Acquire);
+            }
+        }
+    }
+}
+
+/// One balance of the node.
+fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
+    let memory = &cache.memory;
+    let free = || Pages(u64::from(memory.free()));
+    let mut balance = Balance::begin(memory.marks.high);
+    let mut scanned = Pages::ZERO;
+    let mut passes = 0;
+    cache.counters.add(Item::Pageoutrun, 1);
+    let reclaimed = loop {
+        match balance.step(free()) {
+            BalanceStep::Done(reclaimed) => break reclaimed,
+            BalanceStep::Shrink { priority, target } => {
+                age_anon(task, cache);
+                let control = Control {
+                    who: Who::BACKGROUND,
+                    priority,
+                    target,
+                    force_deactivate: false,
+                    may_write: true,
+                    may_swap: true,
+                    rule: cache.node.rule,
+                };
+                let got = shrink_node(task, cache, &control);
+                scanned += got.scanned;
+                passes += 1;
+                balance.shrunk(got.reclaimed, got.scanned);
+                if may_begin(free(), memory.marks.min, cache.node.is_hopeless(task)) {
+                    cache.node.reserve_wait.wake_all();
+                }
+                if cache.stopping.load(Ordering::Acquire) {
+                    balance.stop();
+                }
+            }
+        }
+    };
+    if passes > 0 {
+        cache.node.balance.lock(task).failures.balanced(reclaimed);
+        cache.snapshot_refaults(task);
+    }
+    task.emit(&Event::Reclaimed {
+        background: true,
+        scanned,
+        freed: reclaimed,
+    });
+    // Others may find what this pass has freed, or that it freed nothing.
+    memory.wait.wake_all();
+}
+
+impl<E: Env> Cache<E> {
+    /// Memory is below LOW: the background reclaimer is to work, unless it has given up.
+    pub(crate) fn ask_reclaim(&self, context: &impl env::Context) {
+        let memory = &self.memory;
+        if memory.reclaim_asked.load(Ordering::Acquire) {
+            return;
+        }
+        let free = Pages(u64::from(memory.free()));
+        let failures = self.node.balance.lock(context).failures;
+        if wants_wake(free, memory.marks.high, failures)
+            && !memory.reclaim_asked.swap(true, Ordering::AcqRel)
+        {
+            memory.reclaim_wait.wake_all();
+        }
+    }
+}

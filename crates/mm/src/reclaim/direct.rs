@@ -1,0 +1,134 @@
+//! Reclaim by a task on its own behalf.
+//!
+//! Source: mechanisms 3.6; Linux 5.15 mm/vmscan.c, try_to_free_pages(), throttle_direct_reclaim().
+
+use core::sync::atomic::Ordering;
+
+use env::{Cause, Env, Event, Task, Wakeup};
+use policy::reclaim::Reason;
+use policy::reclaim::direct::{Direct, DirectStep, may_begin};
+use policy::reclaim::scan::CLUSTER;
+use policy::reclaim::throttle::Who;
+use policy::units::{Nanos, Pages};
+
+use super::{Control, shrink_node, throttle};
+use crate::Error;
+use crate::cache::Cache;
+use crate::vmstat::Item;
+
+/// Whoever needs index nodes and can free none rests this long.
+const REST: Nanos = Nanos::millis(10);
+/// Rounds of reclaim for index nodes before a caller is refused.
+const NODE_ROUNDS: u32 = 64;
+
+/// Reclaims at least `target` pages, or as many as 13 passes give; answers how many.
+pub(crate) fn direct<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    target: Pages,
+    who: Who,
+) -> Pages {
+    task.emit(&Event::DirectReclaim);
+    if !who.exempt {
+        leave_reserve(task, cache);
+    }
+    let mut direct = Direct::begin(target);
+    let mut scanned = Pages::ZERO;
+    let freed = loop {
+        match direct.step() {
+            DirectStep::Begin => cache.counters.add(Item::Allocstall, 1),
+            DirectStep::Done(freed) => break freed,
+            DirectStep::Shrink(sweep) => {
+                let control = Control {
+                    who,
+                    priority: sweep.priority,
+                    target: sweep.wanted,
+                    force_deactivate: sweep.force_deactivate,
+                    may_write: true,
+                    may_swap: true,
+                    rule: cache.node.rule,
+                };
+                let got = shrink_node(task, cache, &control);
+                scanned += got.scanned;
+                direct.shrunk(got);
+                consider(task, cache, &direct, who);
+                if cache.stopping.load(Ordering::Acquire) {
+                    direct.stop();
+                }
+            }
+        }
+    };
+    cache.snapshot_refaults(task);
+    task.emit(&Event::Reclaimed {
+        background: false,
+        scanned,
+        freed,
+    });
+    freed
+}
+
+/// After a pass: wakes those who made no progress, or joins them.
+fn consider<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, direct: &Direct, who: Who) {
+    let progress = direct.progress();
+    let after = {
+        let throttle = cache.node.throttle.lock(task);
+        [
+            throttle.after_node(&progress),
+            throttle.after_nodes(&progress),
+        ]
+    };
+    for after in after {
+        cache.node.sleepers[Reason::NoProgress as usize].wake(task, after.wake);
+        if let Some(reason) = after.throttle {
+            throttle::pause(task, cache, reason, who);
+        }
+    }
+}
+
+/// Half of the reserve is for those who free memory: others wait for the background reclaimer.
+fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
+    let memory = &cache.memory;
+    let may = |hopeless| may_begin(Pages(u64::from(memory.free())), memory.marks.min, hopeless);
+    if may(cache.node.is_hopeless(task)) {
+        return;
+    }
+    cache.ask_reclaim(task);
+    cache.counters.add(Item::PgscanDirectThrottle, 1);
+    let deadline = task.now() + RESERVE;
+    task.wait_while(
+        &cache.node.reserve_wait,
+        Cause::Memory,
+        Some(deadline),
+        |task| !may(cache.node.is_hopeless(task)) && !cache.stopping.load(Ordering::Acquire),
+    );
+}
+
+/// A task that waits for the reserve goes on after this in any case (in the kernel only one that may not enter
+/// the file system: `HZ`).
+const RESERVE: Nanos = Nanos::secs(1);
+
+/// Frees index nodes by freeing shadows and the pages that they hold.
+pub(crate) fn nodes<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<(), Error> {
+    let before = cache.pool.free();
+    if cache.drop_shadows(task) {
+        return Ok(());
+    }
+    for _ in 0..NODE_ROUNDS {
+        let freed = direct(task, cache, CLUSTER, Who::DIRECT);
+        // What was freed may have left shadows in the nodes.
+        if cache.drop_shadows(task) || cache.pool.free() > before {
+            return Ok(());
+        }
+        if freed.is_zero() {
+            for device in cache.devices.lock(task).iter() {
+                device.want(CLUSTER);
+            }
+            if task.sleep(Cause::Memory, REST) == Wakeup::Cancelled {
+                return Err(Error::Cancelled);
+            }
+        }
+    }
+    Err(Error::OutOfMemory {
+        frames: Pages(u64::from(cache.options.frames)),
+    })
+}

@@ -1,0 +1,404 @@
+//! Shrinking the inactive lists: a cluster of pages is isolated, each is looked at, judged and dealt with, and what
+//! stays is put back.
+//!
+//! ```text
+//!   isolate 32 --> judge each --.--> freed: out of its index, leaving a shadow
+//!                               |--> written: its slot or its file, kept until the write ends
+//!                               '--> put back: where its flags say, or aside
+//! ```
+//!
+//! Nothing is locked or busy while a write is submitted, CPU time is charged, or the reclaimer is throttled; the pages are
+//! only isolated then, which others see in `Node::isolated`. A page that is pinned or busy is kept.
+//!
+//! Source: mechanisms 2.5, 2.6, 2.8; Linux 5.15 mm/vmscan.c, shrink_inactive_list(), shrink_page_list().
+
+use core::sync::atomic::Ordering;
+
+use env::{Env, Task, Work};
+use frames::{Busy, Flags, FrameId};
+use policy::reclaim::page::{Judgement, PageRule, PageVerdict, Scanner, Seen, Tally, judge};
+use policy::reclaim::scan::{Kind, Shrunk, Turn};
+use policy::units::Pages;
+
+use super::isolate::{Batch, CLUSTER_FRAMES, Page};
+use super::{Control, throttle};
+use crate::cache::{Cache, sub};
+use crate::flush;
+use crate::spill::Cursor;
+use crate::swap::SwapOut;
+use crate::vmstat::Item;
+
+/// What became of the pages of a turn.
+struct Sorted {
+    /// Busy and clean: to be freed, with whether each was of the working set.
+    free: [Option<(Busy, bool)>; CLUSTER_FRAMES],
+    freeing: usize,
+    /// Anonymous pages put under writeback.
+    swap_out: SwapOut,
+    swapping: u64,
+    /// Pages of files that the background is to write itself.
+    page_out: Batch,
+    /// Still isolated at the end.
+    kept: Batch,
+}
+
+impl Sorted {
+    fn new() -> Self {
+        Self {
+            free: [const { None }; CLUSTER_FRAMES],
+            freeing: 0,
+            swap_out: SwapOut::new(),
+            swapping: 0,
+            page_out: Batch::new(),
+            kept: Batch::new(),
+        }
+    }
+}
+
+/// One turn on an inactive list. Answers how many pages were freed.
+pub(super) fn shrink_inactive<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    turn: Turn,
+    control: &Control,
+    pass: &mut Tally,
+) -> Pages {
+    let kind = turn.list.kind();
+    if !throttle::may_isolate(task, cache, kind, control) {
+        return Pages::ZERO;
+    }
+    let batch = cache.isolate(task, turn.list, turn.pages.0);
+    let taken = batch.len();
+    if taken == 0 {
+        return Pages::ZERO;
+    }
+    let by = if control.who.background {
+        (Item::PgscanKswapd, Item::PgstealKswapd)
+    } else {
+        (Item::PgscanDirect, Item::PgstealDirect)
+    };
+    let of = match kind {
+        Kind::Anon => (Item::PgscanAnon, Item::PgstealAnon),
+        Kind::File => (Item::PgscanFile, Item::PgstealFile),
+    };
+    for item in [Item::Pgisolated, by.0, of.0] {
+        cache.counters.add(item, taken);
+    }
+    task.did(Work::Scan, taken);
+    cache.contend(task);
+    let mut tally = Tally::default();
+    let mut sorted = Sorted::new();
+    judge_all(task, cache, kind, &batch, control, &mut tally, &mut sorted);
+    let unmapped = match kind {
+        Kind::Anon => sorted.freeing as u64 + sorted.swapping,
+        Kind::File => 0,
+    };
+    let freed = free_all(task, cache, kind, &mut sorted);
+    for item in [by.1, of.1] {
+        cache.counters.add(item, freed.0);
+    }
+    put_back(task, cache, kind, taken - freed.0, &sorted, control.rule);
+    let mut written = sorted.swapping;
+    if sorted.swapping > 0 {
+        cache.submit_swap_out(task, &mut sorted.swap_out);
+    }
+    for page in sorted.page_out.pages() {
+        written += u64::from(write_page(task, cache, *page));
+    }
+    task.did(Work::Unmap, unmapped);
+    task.did(Work::Free, freed.0);
+
+    cache.counters.add(Item::NrVmscanWrite, written);
+    let left = tally.left_to_flusher.0;
+    cache.counters.add(Item::NrVmscanImmediateReclaim, left);
+    cache.counters.add(Item::Pgactivate, tally.activated.0);
+    // What was judged to go and was taken by its owner, or pinned, in that moment.
+    tally.reclaimed = freed;
+    tally.written = Pages(written);
+    let listed = cache.node.listed(task);
+    {
+        let mut balance = cache.node.balance.lock(task);
+        let shrunk = Shrunk {
+            scanned: Pages(taken),
+            reclaimed: freed,
+            written: tally.written,
+        };
+        balance.costs.note_shrunk(kind, shrunk, listed);
+        balance.age.advance(tally.activated);
+    }
+    if tally.wants_flushers() {
+        cache.wake_flushers(task);
+    }
+    pass.absorb(&tally);
+    freed
+}
+
+/// Judges the pages of a turn and sorts them.
+fn judge_all<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    kind: Kind,
+    batch: &Batch,
+    control: &Control,
+    tally: &mut Tally,
+    sorted: &mut Sorted,
+) {
+    let anon = kind == Kind::Anon;
+    let mut regions = Cursor::new();
+    let mut scanner = Scanner {
+        background: control.who.background,
+        node: cache.node.flags(),
+        may_write: control.may_write,
+        may_swap_out: control.may_swap,
+        slot_free: anon && !cache.swap_free().is_zero(),
+        rule: control.rule,
+    };
+    for page in batch.pages() {
+        let Page { frame, generation } = *page;
+        let (flags, now) = cache.table.look(frame);
+        if now != generation || !flags.has(Flags::CACHED) {
+            // Given back by its owner meanwhile.
+            tally.note_refused(anon);
+            sorted.kept.push(*page);
+            continue;
+        }
+        if flags.any(Flags::BUSY) || flags.pins() > 0 {
+            tally.note_refused(anon);
+            sorted.kept.push(*page);
+            continue;
+        }
+        let young = anon && regions.test_and_clear_young(cache, task, cache.table.owner(frame));
+        let seen = Seen {
+            anon,
+            dirty: flags.has(Flags::DIRTY),
+            writeback: flags.has(Flags::WRITEBACK),
+            reclaim: flags.has(Flags::RECLAIM),
+            young,
+            referenced: flags.has(Flags::REFERENCED),
+            has_slot: anon && cache.swap_has_slot(frame),
+            device_congested: false,
+        };
+        let mut judged = judge(&seen, &scanner);
+        if act(task, cache, *page, anon, &mut judged, sorted, scanner.rule) == Acted::Full {
+            scanner.slot_free = false;
+        }
+        tally.note(&seen, &judged, control.rule);
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Acted {
+    Done,
+    /// The swap file has no slot left.
+    Full,
+}
+
+/// Does with a page what was judged, as far as it can be done before the batch is put back. Whatever cannot be
+/// (somebody took the page in that moment) is kept.
+fn act<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    page: Page,
+    anon: bool,
+    judged: &mut Judgement,
+    sorted: &mut Sorted,
+    rule: PageRule,
+) -> Acted {
+    let Page { frame, generation } = page;
+    let mut acted = Acted::Done;
+    match judged.verdict {
+        PageVerdict::Reclaim => {
+            let unless = Flags::DIRTY | Flags::WRITEBACK;
+            match cache.table.try_busy_of(frame, generation, unless) {
+                Ok(busy) => {
+                    let workingset = cache.table.flags(frame).has(Flags::WORKINGSET);
+                    sorted.free[sorted.freeing] = Some((busy, workingset));
+                    sorted.freeing += 1;
+                    return acted;
+                }
+                Err(_) => judged.verdict = PageVerdict::Keep,
+            }
+        }
+        PageVerdict::SwapOut | PageVerdict::PageOut if anon => {
+            match swap_out(task, cache, page, sorted) {
+                Swapped::Begun => {
+                    sorted.kept.push(page);
+                    return acted;
+                }
+                Swapped::Full => {
+                    acted = Acted::Full;
+                    *judged = judged.without_slot();
+                }
+                Swapped::Refused => judged.verdict = PageVerdict::Keep,
+            }
+        }
+        PageVerdict::SwapOut | PageVerdict::PageOut => sorted.page_out.push(page),
+        PageVerdict::Keep
+        | PageVerdict::KeepReferenced
+        | PageVerdict::Activate
+        | PageVerdict::AwaitWrite => {}
+    }
+    let (mut set, mut clear) = (Flags::NONE, Flags::NONE);
+    if judged.tested {
+        if judged.referenced {
+            set = set | Flags::REFERENCED;
+        } else {
+            clear = clear | Flags::REFERENCED;
+        }
+    }
+    if judged.sets_reclaim() {
+        set = set | Flags::RECLAIM;
+    }
+    match judged.verdict {
+        PageVerdict::Activate => {
+            set = set | Flags::ACTIVE;
+            if anon && let Ok(busy) = cache.table.try_busy_of(frame, generation, Flags::WRITEBACK) {
+                cache.drop_slot_if_full(task, &busy);
+                cache.release(busy, Flags::NONE, Flags::NONE);
+            }
+        }
+        PageVerdict::AwaitWrite if anon || !rule.aside => set = set | Flags::ACTIVE,
+        _ => {}
+    }
+    cache.table.update_of(frame, generation, set, clear);
+    sorted.kept.push(page);
+    acted
+}
+
+enum Swapped {
+    /// It is under writeback.
+    Begun,
+    /// There is no slot for it.
+    Full,
+    /// Somebody took the page in this moment.
+    Refused,
+}
+
+/// Gives an anonymous page a slot and puts it under writeback; its request goes out when the batch is put back.
+fn swap_out<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    page: Page,
+    sorted: &mut Sorted,
+) -> Swapped {
+    let unless = Flags::WRITEBACK;
+    let Ok(busy) = cache.table.try_busy_of(page.frame, page.generation, unless) else {
+        return Swapped::Refused;
+    };
+    let has_slot = cache.take_slot(task, &busy);
+    if has_slot {
+        cache.begin_swap_out(task, &busy, &mut sorted.swap_out);
+        sorted.swapping += 1;
+    }
+    cache.release(busy, Flags::NONE, Flags::NONE);
+    if has_slot {
+        Swapped::Begun
+    } else {
+        Swapped::Full
+    }
+}
+
+/// Takes the pages to be freed out of their indices, leaving shadows, and frees them.
+fn free_all<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    kind: Kind,
+    sorted: &mut Sorted,
+) -> Pages {
+    if sorted.freeing == 0 {
+        return Pages::ZERO;
+    }
+    let mut shadows = [0; CLUSTER_FRAMES];
+    {
+        let mut balance = cache.node.balance.lock(task);
+        for (shadow, free) in shadows.iter_mut().zip(&sorted.free[..sorted.freeing]) {
+            let workingset = free.as_ref().is_some_and(|(_, workingset)| *workingset);
+            *shadow = balance.age.evict(workingset).bits();
+        }
+    }
+    let mut freed = [FrameId(0); CLUSTER_FRAMES];
+    let mut count = 0;
+    let going = &mut sorted.free[..sorted.freeing];
+    let mut note = |frame| {
+        freed[count] = frame;
+        count += 1;
+    };
+    match kind {
+        Kind::Anon => {
+            for (free, shadow) in going.iter_mut().zip(shadows) {
+                let Some((busy, _)) = free.take() else { break };
+                note(cache.evict_anon(task, busy, shadow));
+            }
+        }
+        Kind::File => {
+            evict_files(task, cache, going, &shadows, &mut note);
+            sub(&cache.totals.cached, count as u64);
+        }
+    }
+    let freed = &freed[..count];
+    cache.node.isolated[kind.index()].fetch_sub(count as u64, Ordering::Relaxed);
+    cache.wake_busy(freed);
+    cache.memory.put(task, freed);
+    Pages(count as u64)
+}
+
+fn evict_files<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    going: &mut [Option<(Busy, bool)>],
+    shadows: &[u32; CLUSTER_FRAMES],
+    mut note: impl FnMut(FrameId),
+) {
+    let mut next = 0;
+    while let Some((busy, _)) = going.get(next).and_then(Option::as_ref) {
+        let file = cache.table.owner(busy.frame()).file;
+        let Some(mapping) = cache.mapping(task, file) else {
+            unreachable!("a cached page belongs to an open file");
+        };
+        // Neighbours on the list are mostly of one file: one lock for all of them.
+        let mut token = mapping.token.lock(task);
+        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        let leave = cache.leaves_shadows(&mut index);
+        while let Some(free) = going.get_mut(next) {
+            let same = |busy: &Busy| cache.table.owner(busy.frame()).file == file;
+            if !free.as_ref().is_some_and(|(busy, _)| same(busy)) {
+                break;
+            }
+            let Some((busy, _)) = free.take() else { break };
+            let shadow = leave.then(|| frames::Shadow(shadows[next]));
+            index.remove(cache.table.owner(busy.frame()).index, shadow);
+            // On no list: nobody else can put it on one.
+            note(cache.table.disown(busy));
+            next += 1;
+        }
+    }
+}
+
+/// The background writes a page of a file itself (table row 12). False: it could not be now.
+fn write_page<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, page: Page) -> bool {
+    let owner = cache.table.owner(page.frame);
+    if cache.table.look(page.frame).1 != page.generation {
+        return false;
+    }
+    let Some(mapping) = cache.mapping(task, owner.file) else {
+        return false;
+    };
+    flush::try_write_page(task, cache, &mapping, owner.index)
+}
+
+/// Puts back what stays, where its flags say; with the law's `aside`, pages that wait for their write
+/// where no pass scans.
+fn put_back<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    kind: Kind,
+    staying: u64,
+    sorted: &Sorted,
+    rule: PageRule,
+) {
+    let back = cache.put_back(task, sorted.kept.pages(), rule.aside && kind == Kind::File);
+    debug_assert_eq!(staying, sorted.kept.len(), "isolated = freed + kept");
+    cache.node.isolated[kind.index()].fetch_sub(staying, Ordering::Relaxed);
+    cache.counters.add(Item::Pgputback, back);
+    cache.counters.add(Item::Pgisolatedgone, staying - back);
+}

@@ -1,0 +1,218 @@
+//! Sleeping for a reason, and waking those who do. The law decides (`policy::reclaim::throttle`); here are the queues.
+//!
+//! Whoever sleeps has a ticket. An event takes tickets out, the oldest first, under the lock; a sleeper whose
+//! ticket is gone was woken, one that finds it there at its deadline takes it out itself. So no wake is lost between
+//! the look and the sleep, none goes to one who has left, and each sleep ends by an event or a counted timeout.
+//!
+//! Source: mechanisms 4; Linux 5.16 mm/vmscan.c, reclaim_throttle().
+
+use core::sync::atomic::Ordering;
+use std::collections::VecDeque;
+
+use env::{Cause, Context, Env, Event, Lock, LockClass, Task, WaitQueue};
+use policy::reclaim::Reason;
+use policy::reclaim::direct::{isolated_limit, too_many_isolated};
+use policy::reclaim::scan::Kind;
+use policy::reclaim::throttle::{Facts, Finding, Verdict, Wake, Who};
+use policy::units::{Nanos, Pages};
+
+use super::Control;
+use crate::cache::{Cache, get};
+
+/// Sleepers that a reason has room for before it has to allocate.
+const ROOM: usize = 256;
+
+/// Who sleeps for one reason.
+pub(crate) struct Sleepers {
+    tickets: Lock<Tickets>,
+    queue: WaitQueue,
+}
+
+struct Tickets {
+    next: u64,
+    out: VecDeque<u64>,
+}
+
+impl Sleepers {
+    pub(crate) fn new() -> Self {
+        let out = VecDeque::with_capacity(ROOM);
+        Self {
+            tickets: Lock::new(LockClass::Leaf, Tickets { next: 0, out }),
+            queue: WaitQueue::new(),
+        }
+    }
+
+    fn join(&self, context: &impl Context) -> u64 {
+        let mut tickets = self.tickets.lock(context);
+        let ticket = tickets.next;
+        tickets.next += 1;
+        tickets.out.push_back(ticket);
+        ticket
+    }
+
+    fn is_waiting(&self, context: &impl Context, ticket: u64) -> bool {
+        self.tickets.lock(context).out.contains(&ticket)
+    }
+
+    fn leave(&self, context: &impl Context, ticket: u64) {
+        self.tickets.lock(context).out.retain(|out| *out != ticket);
+    }
+
+    /// Lets those go whom the event can serve.
+    pub(super) fn wake(&self, context: &impl Context, wake: Wake) {
+        let count = match wake {
+            Wake::None => return,
+            Wake::All => usize::MAX,
+            Wake::Some(count) => count as usize,
+        };
+        {
+            let mut tickets = self.tickets.lock(context);
+            let count = count.min(tickets.out.len());
+            if count == 0 {
+                return;
+            }
+            tickets.out.drain(..count);
+        }
+        // The queue's order may differ from that of the tickets: each looks whether its own is gone.
+        self.queue.wake_all();
+    }
+}
+
+/// The cause that waits for a reason have.
+fn cause_of(reason: Reason) -> Cause {
+    match reason {
+        Reason::Writeback => Cause::ReclaimWriteback,
+        Reason::Isolated => Cause::ReclaimIsolated,
+        Reason::NoProgress => Cause::ReclaimNoProgress,
+        Reason::Congested => Cause::ReclaimCongested,
+        Reason::CongestionWait | Reason::WaitIffCongested => Cause::CongestionWait,
+        Reason::Turn => Cause::Memory,
+    }
+}
+
+/// Throttles the reclaimer for what it found, if the law makes a reason of it.
+pub(crate) fn found<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, finding: Finding, who: Who) {
+    let reason = cache.node.throttle.lock(task).reason_of(finding);
+    if let Some(reason) = reason {
+        pause(task, cache, reason, who);
+    }
+}
+
+/// Throttles the reclaimer for a reason, as long as the law says. One event for each, also if it does not sleep.
+pub(crate) fn pause<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, reason: Reason, who: Who) {
+    let facts = cache.facts(task);
+    let began = task.now();
+    let node = &cache.node;
+    let verdict = {
+        let mut throttle = node.throttle.lock(task);
+        let verdict = throttle.begin(began, reason, who, &facts);
+        note_sleepers(cache, throttle.writeback_sleepers());
+        verdict
+    };
+    let (timeout, delayed, wakeup) = match verdict {
+        Verdict::Go | Verdict::Yield { traced: None } => return,
+        Verdict::Yield {
+            traced: Some(timeout),
+        } => (timeout, Nanos::ZERO, None),
+        Verdict::Sleep { timeout, deadline } => {
+            let sleepers = &node.sleepers[reason as usize];
+            let ticket = sleepers.join(task);
+            leave_work(cache);
+            let cause = cause_of(reason);
+            let wakeup = task.wait_while(&sleepers.queue, cause, Some(deadline), |task| {
+                sleepers.is_waiting(task, ticket)
+            });
+            enter_work(cache);
+            sleepers.leave(task, ticket);
+            let now = task.now();
+            let mut throttle = node.throttle.lock(task);
+            let delayed = throttle.end(reason, timeout, began, now);
+            note_sleepers(cache, throttle.writeback_sleepers());
+            (timeout, delayed, Some(wakeup))
+        }
+    };
+    task.emit(&Event::Throttled {
+        background: who.background,
+        reason,
+        timeout,
+        delayed,
+        wakeup,
+    });
+}
+
+fn note_sleepers<E: Env>(cache: &Cache<E>, sleepers: u32) {
+    cache
+        .node
+        .written_matters
+        .store(sleepers, Ordering::Relaxed);
+}
+
+/// A reclaimer is at work on the node.
+pub(super) fn enter_work<E: Env>(cache: &Cache<E>) {
+    cache.node.shrinkers.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(super) fn leave_work<E: Env>(cache: &Cache<E>) {
+    cache.node.shrinkers.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Whether the reclaimer may isolate pages of a kind; if too many are, it is throttled once and looks again.
+pub(super) fn may_isolate<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    kind: Kind,
+    control: &Control,
+) -> bool {
+    if control.who.background {
+        return true;
+    }
+    let mut stalled = false;
+    loop {
+        let inactive = cache.node.sizes(task).of(kind.inactive());
+        let isolated = Pages(get(&cache.node.isolated[kind.index()]));
+        if !too_many_isolated(isolated, inactive, true) {
+            let room = isolated_limit(inactive, true).saturating_sub(isolated);
+            let wake = cache.node.throttle.lock(task).on_checked(room);
+            cache.node.sleepers[Reason::Isolated as usize].wake(task, wake);
+            return true;
+        }
+        if stalled || control.who.exempt {
+            return false;
+        }
+        stalled = true;
+        found(task, cache, Finding::Isolated, control.who);
+    }
+}
+
+impl<E: Env> Cache<E> {
+    /// Pages have been written: whoever sleeps for writeback may go on.
+    pub(super) fn on_written(&self, context: &impl Context, pages: Pages) {
+        if self.node.written_matters.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let wake = self.node.throttle.lock(context).on_written(pages);
+        self.node.sleepers[Reason::Writeback as usize].wake(context, wake);
+    }
+
+    /// The node at one look.
+    pub(super) fn facts(&self, context: &impl Context) -> Facts {
+        Facts {
+            reclaimable: self.reclaimable(context),
+            write_pending: self.write_pending(),
+            device_congested: false,
+            hopeless: self.node.is_hopeless(context),
+        }
+    }
+
+    /// Pages that reclaim may hope for.
+    pub(crate) fn reclaimable(&self, context: &impl Context) -> Pages {
+        let (sizes, aside) = self.node.sizes_and_aside(context);
+        sizes.reclaimable(!self.swap_free().is_zero()) + aside
+    }
+
+    /// Pages dirty or under writeback.
+    pub(crate) fn write_pending(&self) -> Pages {
+        let files = get(&self.totals.dirty) + get(&self.totals.writeback);
+        Pages(files) + self.swap_writeback()
+    }
+}

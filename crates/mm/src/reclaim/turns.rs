@@ -1,0 +1,265 @@
+//! Waiting for memory in turn: tickets, grants, and what each task has taken of late.
+//!
+//! `policy::reclaim::turn` decides who is next; here are the queues. Under the other laws the line is
+//! closed: nobody stands in it, and each call costs a look at a flag.
+//!
+//! ```text
+//!   alloc finds too little -> ticket -> hand_out (what has become free meanwhile) -> wait
+//!   frames put back -> hand_out: grants -> wakes those -> they take what was promised -> ticket back
+//!   bound reached: pages were freed -> wait on, the place is kept; none were -> reclaim yourself
+//! ```
+//!
+//! Invariants
+//!   1. Pages promised are free and nobody else takes them: `alloc` leaves `promised` behind. A grant is made
+//!      from what is free above the reserve and not promised.
+//!   2. Whoever puts frames back hands out, and so does whoever has just queued: no free page above the
+//!      reserve stays while somebody waits.
+//!   3. A ticket is given back by its holder whatever ends the wait; what it did not take is handed on.
+//!   4. Nothing allocates after the start; no lock is held across a wake or a wait.
+//!
+//! Source: docs/adr/0014; mechanisms 4.7.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use env::{Cause, Context, Event, Lock, LockClass, Task, TaskId, WaitQueue, Wakeup};
+use policy::reclaim::growth::Growth;
+use policy::reclaim::turn::{Request, Standing, Ticket, Turns};
+use policy::reclaim::{Reason, ReclaimLaw, Tunables};
+use policy::units::{Instant, Pages};
+
+/// Tickets that can be out at a time; who finds none waits for any change.
+const TICKETS: u32 = 1024;
+/// Queues of waiters, picked by ticket: few of those awake that were not meant.
+const QUEUES: usize = 64;
+/// Tasks whose growth is known. Tasks are numbered in the order of their start, so that two share an
+/// account only if more than this are alive; then the one that was here last is known.
+const ACCOUNTS: usize = 1024;
+/// Grants that one hand-out wakes without looking again: its memory for them.
+const AT_ONCE: usize = 32;
+
+/// Those who wait for memory, and what tasks took of late.
+pub(crate) struct Line {
+    turns: Lock<Turns>,
+    /// Copies for looks without the lock; changed under it.
+    waiting: AtomicU32,
+    wanted: AtomicU32,
+    promised: AtomicU32,
+    queues: Vec<WaitQueue>,
+    accounts: Vec<Lock<Account>>,
+    wakes: bool,
+}
+
+/// What a task has taken. No owner: nobody has yet.
+struct Account {
+    owner: TaskId,
+    growth: Growth,
+}
+
+impl Line {
+    pub(crate) fn new(tunables: &Tunables) -> Self {
+        let open = tunables.law == ReclaimLaw::Tidegate && !tunables.off.has(Reason::Turn);
+        let account = || {
+            let growth = Growth::new(Instant(0));
+            Lock::new(
+                LockClass::Leaf,
+                Account {
+                    owner: TaskId::NONE,
+                    growth,
+                },
+            )
+        };
+        let count = |most: usize| if open { most } else { 0 };
+        Self {
+            turns: Lock::new(
+                LockClass::Leaf,
+                Turns::new(if open { TICKETS } else { 0 }, tunables.hz),
+            ),
+            waiting: AtomicU32::new(0),
+            wanted: AtomicU32::new(0),
+            promised: AtomicU32::new(0),
+            queues: (0..count(QUEUES)).map(|_| WaitQueue::new()).collect(),
+            accounts: (0..count(ACCOUNTS)).map(|_| account()).collect(),
+            wakes: tunables.wakes,
+        }
+    }
+
+    /// Whether memory is handed out in turn.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.queues.is_empty()
+    }
+
+    /// Bytes of its own.
+    pub(crate) fn bytes(&self) -> u64 {
+        let tickets = if self.is_open() { u64::from(TICKETS) } else { 0 };
+        let accounts = size_of::<Lock<Account>>() * self.accounts.len();
+        tickets * Turns::BYTES_PER_TICKET
+            + (accounts + size_of::<WaitQueue>() * self.queues.len()) as u64
+    }
+
+    /// Free pages that are promised.
+    pub(crate) fn promised(&self) -> u32 {
+        self.promised.load(Ordering::Acquire)
+    }
+
+    /// Pages that waiters still want: the background reclaimer frees them besides what its mark says.
+    pub(crate) fn wanted(&self) -> u32 {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// How far down the task may take free pages unasked.
+    pub(crate) fn standing(
+        &self,
+        context: &impl Context,
+        task: TaskId,
+        now: Instant,
+        need: Pages,
+        min: Pages,
+    ) -> Standing {
+        match self.account(task) {
+            Some(account) => {
+                let mut account = account.lock(context);
+                Standing::of(account.growth_of(task, now), now, need, min)
+            }
+            None => Standing::Ordinary,
+        }
+    }
+
+    /// The task took pages, and gave pages back itself.
+    pub(crate) fn note(
+        &self,
+        context: &impl Context,
+        task: TaskId,
+        now: Instant,
+        taken: Pages,
+        given_back: Pages,
+    ) {
+        if let Some(account) = self.account(task) {
+            let mut account = account.lock(context);
+            account.growth_of(task, now).note(now, taken, given_back);
+        }
+    }
+
+    /// Takes a place.
+    pub(crate) fn join(
+        &self,
+        context: &impl Context,
+        task: TaskId,
+        now: Instant,
+        need: Pages,
+    ) -> Option<Ticket> {
+        let growth = self
+            .account(task)?
+            .lock(context)
+            .growth_of(task, now)
+            .growth(now);
+        let mut turns = self.turns.lock(context);
+        let ticket = turns.join(&Request {
+            need,
+            growth,
+            since: now,
+        });
+        self.publish(&turns);
+        ticket
+    }
+
+    /// Gives a place back, after what was granted has been taken. The caller hands out again if it
+    /// took less.
+    pub(crate) fn leave(&self, context: &impl Context, ticket: Ticket) -> Pages {
+        let mut turns = self.turns.lock(context);
+        let granted = turns.leave(ticket);
+        self.publish(&turns);
+        granted
+    }
+
+    /// What has been granted to the ticket.
+    pub(crate) fn granted(&self, context: &impl Context, ticket: Ticket) -> Option<Pages> {
+        self.turns.lock(context).granted(ticket)
+    }
+
+    /// Hands out free pages: `room` looks how many are free above the reserve, promised ones included.
+    /// Called after the frames were put back, under no lock.
+    pub(crate) fn hand_out(
+        &self,
+        context: &impl Context,
+        now: Instant,
+        room: impl Fn() -> Pages,
+    ) {
+        // Pairs with the publication in `join`: frames first, then this look; place first, then the look
+        // for frames that `join`'s caller takes.
+        core::sync::atomic::fence(Ordering::SeqCst);
+        while self.waiting.load(Ordering::Relaxed) > 0 {
+            let mut woken = [0; AT_ONCE];
+            let mut count = 0;
+            let more = {
+                let mut turns = self.turns.lock(context);
+                let free = room().saturating_sub(turns.promised());
+                let left = turns.grant(now, free, AT_ONCE as u32, |ticket| {
+                    woken[count] = ticket.slot();
+                    count += 1;
+                });
+                self.publish(&turns);
+                !left.is_zero() && count == AT_ONCE
+            };
+            if self.wakes {
+                for slot in &woken[..count] {
+                    self.queue(*slot).wake_all();
+                }
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Waits until something was granted to the ticket, at most the bound.
+    pub(crate) fn wait<E: env::Env>(&self, task: &mut Task<'_, E>, ticket: Ticket) -> Wakeup {
+        let began = task.now();
+        let (deadline, timeout) = {
+            let turns = self.turns.lock(task);
+            (turns.deadline(began), turns.bound())
+        };
+        let queue = self.queue(ticket.slot());
+        let wakeup = task.wait_while(queue, Cause::Memory, Some(deadline), |task| {
+            self.granted(task, ticket).is_none()
+        });
+        let delayed = self.turns.lock(task).delayed(began, task.now());
+        task.emit(&Event::Throttled {
+            background: false,
+            reason: Reason::Turn,
+            timeout,
+            delayed,
+            wakeup: Some(wakeup),
+        });
+        wakeup
+    }
+
+    fn queue(&self, slot: u32) -> &WaitQueue {
+        &self.queues[slot as usize % self.queues.len()]
+    }
+
+    fn account(&self, task: TaskId) -> Option<&Lock<Account>> {
+        let at = (task.0 as usize).checked_rem(self.accounts.len())?;
+        self.accounts.get(at)
+    }
+
+    fn publish(&self, turns: &Turns) {
+        let saturated = |pages: Pages| u32::try_from(pages.0).unwrap_or(u32::MAX);
+        self.promised
+            .store(saturated(turns.promised()), Ordering::Release);
+        self.wanted
+            .store(saturated(turns.wanted()), Ordering::Relaxed);
+        self.waiting.store(turns.waiting(), Ordering::SeqCst);
+        core::sync::atomic::fence(Ordering::SeqCst);
+    }
+}
+
+impl Account {
+    /// The growth of `task`; another's is forgotten.
+    fn growth_of(&mut self, task: TaskId, now: Instant) -> &mut Growth {
+        if self.owner != task {
+            self.owner = task;
+            self.growth = Growth::new(now);
+        }
+        &mut self.growth
+    }
+}
