@@ -1,6 +1,6 @@
 //! Names of what the lab has: device models, file systems, wrappers; and how to check their values.
 
-use lab::{fs, model};
+use lab::{CostTable, fs, model};
 
 /// Names of all device models.
 #[must_use]
@@ -12,6 +12,22 @@ pub fn models() -> Vec<&'static str> {
 #[must_use]
 pub fn file_systems() -> Vec<&'static str> {
     fs::NAMES.to_vec()
+}
+
+/// Machines whose costs are known, by name.
+const MACHINES: [(&str, CostTable); 1] = [("p0", fs::costs::P0)];
+
+/// Names of the machines whose costs are known.
+#[must_use]
+pub fn machines() -> Vec<&'static str> {
+    MACHINES.iter().map(|(name, _)| *name).collect()
+}
+
+/// What work costs on a machine.
+#[must_use]
+pub fn costs(machine: &str) -> Option<CostTable> {
+    let found = MACHINES.iter().find(|(name, _)| *name == machine);
+    found.map(|(_, costs)| costs.clone())
 }
 
 /// Whether a parameter fits a model; the answer names the problem. An unknown model fits: that is

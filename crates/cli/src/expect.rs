@@ -4,6 +4,7 @@ use toml::Spanned;
 
 use crate::metrics;
 use crate::outcome::Outcome;
+use crate::pool;
 use crate::scenario::{CompareKind, ExpectEntry, Scenario};
 
 /// How one band came out in one row.
@@ -156,14 +157,15 @@ fn mean(
     (metric, of): (&str, Option<&str>),
 ) -> Option<f64> {
     let metric = metrics::by_name(metric)?;
-    let values: Vec<f64> = outcomes
+    let own: Vec<Outcome> = outcomes
         .iter()
         .filter(|outcome| outcome.case == case && outcome.policy == policy)
-        .filter_map(|outcome| match of {
-            Some(of) => (metric.of)(&outcome.only(of)),
-            None => (metric.of)(outcome),
-        })
+        .map(|outcome| of.map_or_else(|| outcome.clone(), |of| outcome.only(of)))
         .collect();
+    if metric.pooled && own.len() > 1 {
+        return (metric.of)(&pool::together(&own.iter().collect::<Vec<_>>()));
+    }
+    let values = own.iter().filter_map(metric.of);
     let samples = crate::stats::Samples::new(values, metric.better);
     (!samples.is_empty()).then(|| samples.amean())
 }

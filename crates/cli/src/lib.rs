@@ -21,6 +21,7 @@ pub mod list;
 pub mod metrics;
 pub mod outcome;
 pub mod output;
+pub mod pool;
 pub mod presets;
 pub mod program;
 pub mod report;

@@ -1,11 +1,14 @@
-//! Presets: which law, which clock and which flusher a column of an experiment stands for.
+//! Presets: which laws, which clock and which flusher a column of an experiment stands for.
 //!
 //! One table. A column of a scenario names a preset and may change single keys of it.
 //!
 //! Source: mechanisms.md 5.3 (2.6.36), 5.4 (p1), 5.5-5.6 (6.12), 6.2 (flushers); HZ of p1's traces:
-//! experiments.md 0.7 (250 before, 1000 after).
+//! experiments.md 0.7 (250 before, 1000 after). Reclaim: mechanisms 4; 5.15 stands for all that came
+//! before it, whose `congestion_wait` it still has. HZ of p0's histograms: experiments.md A1 (all delays
+//! are multiples of 4 ms).
 
 use policy::dirty::{InitialBandwidth, Law};
+use policy::reclaim::{Reason, ReclaimLaw};
 use policy::writeback::FlushTunables;
 
 /// One row of the table.
@@ -23,10 +26,12 @@ pub struct Preset {
     pub flush: FlushTunables,
     /// What a device is taken for before anything is known of it.
     pub initial: InitialBandwidth,
+    /// How reclaim is throttled.
+    pub reclaim: ReclaimLaw,
 }
 
 /// All presets, in the order of history.
-pub const PRESETS: [Preset; 5] = [
+pub const PRESETS: [Preset; 8] = [
     Preset {
         name: "linux-2.6.36",
         about: "a throttled writer writes pages back itself, then naps",
@@ -34,6 +39,7 @@ pub const PRESETS: [Preset; 5] = [
         hz: 250,
         flush: FlushTunables::linux_2_6_36(),
         initial: InitialBandwidth::Assumed,
+        reclaim: ReclaimLaw::CongestionWait,
     },
     Preset {
         name: "p1",
@@ -42,6 +48,7 @@ pub const PRESETS: [Preset; 5] = [
         hz: 250,
         flush: FlushTunables::linux_2_6_36(),
         initial: InitialBandwidth::Assumed,
+        reclaim: ReclaimLaw::CongestionWait,
     },
     Preset {
         name: "p1-measured",
@@ -50,6 +57,34 @@ pub const PRESETS: [Preset; 5] = [
         hz: 1000,
         flush: FlushTunables::linux_2_6_36(),
         initial: InitialBandwidth::Assumed,
+        reclaim: ReclaimLaw::CongestionWait,
+    },
+    Preset {
+        name: "linux-5.15",
+        about: "the same; reclaim waits for congestion that no device reports (congestion_wait)",
+        law: Law::RateBased,
+        hz: 250,
+        flush: FlushTunables::linux_6_12(),
+        initial: InitialBandwidth::Assumed,
+        reclaim: ReclaimLaw::CongestionWait,
+    },
+    Preset {
+        name: "linux-5.15+patch1",
+        about: "the same with p0's own diff alone: reclaim waits for writeback, 100 ms at most",
+        law: Law::RateBased,
+        hz: 250,
+        flush: FlushTunables::linux_6_12(),
+        initial: InitialBandwidth::Assumed,
+        reclaim: ReclaimLaw::WritebackOnly,
+    },
+    Preset {
+        name: "linux-5.16-rc1",
+        about: "paper p0's series: reclaim waits by reason: writeback 100 ms, isolated 20 ms, no progress 500 ms",
+        law: Law::RateBased,
+        hz: 250,
+        flush: FlushTunables::linux_6_12(),
+        initial: InitialBandwidth::Assumed,
+        reclaim: ReclaimLaw::Reasons,
     },
     Preset {
         name: "linux-6.12",
@@ -58,6 +93,7 @@ pub const PRESETS: [Preset; 5] = [
         hz: 250,
         flush: FlushTunables::linux_6_12(),
         initial: InitialBandwidth::Assumed,
+        reclaim: ReclaimLaw::Mild,
     },
     Preset {
         name: "tidegate",
@@ -66,6 +102,7 @@ pub const PRESETS: [Preset; 5] = [
         hz: 1000,
         flush: FlushTunables::tidegate(),
         initial: InitialBandwidth::Learned,
+        reclaim: ReclaimLaw::Tidegate,
     },
 ];
 
@@ -73,4 +110,38 @@ pub const PRESETS: [Preset; 5] = [
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
+}
+
+/// The variants of throttling in reclaim by the names that scenarios give them.
+pub const RECLAIM_LAWS: [(&str, ReclaimLaw); 5] = [
+    ("congestion_wait", ReclaimLaw::CongestionWait),
+    ("writeback_only", ReclaimLaw::WritebackOnly),
+    ("reasons", ReclaimLaw::Reasons),
+    ("mild", ReclaimLaw::Mild),
+    ("tidegate", ReclaimLaw::Tidegate),
+];
+
+/// The variant of that name.
+#[must_use]
+pub fn reclaim_law(name: &str) -> Option<ReclaimLaw> {
+    let found = RECLAIM_LAWS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, law)| *law)
+}
+
+/// Reasons to throttle by the names that scenarios give them.
+pub const REASONS: [(&str, Reason); Reason::COUNT] = [
+    ("writeback", Reason::Writeback),
+    ("isolated", Reason::Isolated),
+    ("noprogress", Reason::NoProgress),
+    ("congested", Reason::Congested),
+    ("congestion_wait", Reason::CongestionWait),
+    ("wait_iff_congested", Reason::WaitIffCongested),
+    ("turn", Reason::Turn),
+];
+
+/// The reason of that name.
+#[must_use]
+pub fn reason(name: &str) -> Option<Reason> {
+    let found = REASONS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, reason)| *reason)
 }

@@ -7,7 +7,8 @@ use policy::dirty::{BalanceTrace, Law, PauseReason};
 use policy::units::{Instant, Nanos};
 use workload::{LongCall, Report};
 
-use super::cell::{Cell, JobKind, JobSpec};
+use super::cell::Cell;
+use super::jobs::{JobKind, JobSpec};
 use super::session::Ended;
 use crate::outcome::{Counter, DeviceOutcome, Job, Outcome, Pause};
 
@@ -31,16 +32,22 @@ const WRITE_SLACK: f64 = 1.5;
 /// Whether it matters what each writer dirtied when: several are compared, or the device has a rate that
 /// it can be held against.
 pub(super) fn counts_dirtied(cell: &Cell) -> bool {
-    let heavy = cell.jobs.iter().filter(|job| is_heavy(job.kind)).count();
+    let heavy = cell.jobs.iter().filter(|job| is_heavy(&job.kind)).count();
     heavy > 1 || cell.devices.iter().any(|device| device.rate.is_some())
 }
 
-const fn is_heavy(kind: JobKind) -> bool {
+const fn is_heavy(kind: &JobKind) -> bool {
     match kind {
         // One that rests between its calls writes no faster than it wants to.
         JobKind::Dd(dd) => dd.rest.is_zero(),
-        JobKind::Cp(_) => true,
-        JobKind::Light(_) | JobKind::Read(_) => false,
+        JobKind::Cp(_) | JobKind::RandWrite(_) => true,
+        JobKind::Light(_)
+        | JobKind::Read(_)
+        | JobKind::Hog(_)
+        | JobKind::Map(_)
+        | JobKind::RandRead(_)
+        | JobKind::Bystander(_)
+        | JobKind::Phases(_) => false,
     }
 }
 
@@ -53,14 +60,20 @@ pub(super) fn outcome(cell: &Cell, shrink: u64, ended: &Ended, events: &[Seen]) 
         case: cell.case.clone(),
         policy: cell.policy.clone(),
         scale: cell.scale,
+        // Where a page costs more the fewer there are, CPU times are those of the full size already.
+        cpu_scale: if cell.scale_costs { 1.0 } else { cell.scale },
+        apart: cell.apart,
+        tick_ms: 1e3 / f64::from(cell.hz.max(1)),
         jobs: jobs
             .map(|(report, spec)| {
                 let mut job = job(report, spec, ended.origin);
-                job.device.clone_from(&cell.devices[spec.device].id);
+                if let Some(device) = spec.device {
+                    job.device.clone_from(&cell.devices[device].id);
+                }
                 job.per_tenth = tenths.get(&report.task).cloned().unwrap_or_default();
                 job.write_bound = job
                     .is_heavy
-                    .then(|| write_bound(cell, shrink, ended, report, spec.device))
+                    .then(|| write_bound(cell, shrink, ended, report, spec.device?))
                     .flatten();
                 job
             })
@@ -71,6 +84,7 @@ pub(super) fn outcome(cell: &Cell, shrink: u64, ended: &Ended, events: &[Seen]) 
         changes: changes(cell, ended),
         devices,
         counters: counters(ended),
+        vmstat: ended.vmstat.clone(),
         virtual_s: seconds(ended.elapsed),
         memory_limit: number(cell.memory.bytes().0),
         ..Outcome::default()
@@ -118,7 +132,7 @@ fn devices(cell: &Cell, ended: &Ended) -> Vec<DeviceOutcome> {
 fn changes(cell: &Cell, ended: &Ended) -> Vec<f64> {
     let began = ended.reports.iter().zip(&cell.jobs);
     let began = began
-        .filter(|(_, job)| !matches!(job.kind, JobKind::Read(_)))
+        .filter(|(_, job)| job.kind.writes())
         .map(|(report, _)| seconds(report.began.since(ended.origin)));
     let rates = cell.devices.iter().flat_map(|device| &device.changes);
     let mut all: Vec<f64> = began.chain(rates.map(|(at, _)| seconds(*at))).collect();
@@ -174,7 +188,7 @@ fn write_bound(
     };
     let all = ended.reports.iter().zip(&cell.jobs);
     let rivals: Vec<(f64, f64)> = all
-        .filter(|(_, job)| job.device == device && is_heavy(job.kind))
+        .filter(|(_, job)| job.device == Some(device) && is_heavy(&job.kind))
         .map(|(report, _)| {
             let began = report.began.since(ended.origin);
             (seconds(began), seconds(began + report.moving))
@@ -195,14 +209,14 @@ fn write_bound(
 }
 
 fn job(report: &Report, spec: &JobSpec, origin: Instant) -> Job {
-    let kind = spec.kind;
+    let kind = &spec.kind;
     let began = report.began.since(origin);
     let rate_share = match kind {
         JobKind::Light(light) => {
             let due = light.lasting.0 / light.every.0.max(1);
             number(report.bytes.0) / number((due * light.block.0).max(1))
         }
-        JobKind::Dd(_) | JobKind::Cp(_) | JobKind::Read(_) => 1.0,
+        _ => 1.0,
     };
     let calls = &report.latencies;
     Job {
@@ -212,7 +226,19 @@ fn job(report: &Report, spec: &JobSpec, origin: Instant) -> Job {
         kind: kind.name(),
         is_heavy: is_heavy(kind),
         is_light: matches!(kind, JobKind::Light(_)),
-        is_reader: matches!(kind, JobKind::Read(_)),
+        is_reader: matches!(kind, JobKind::Read(_) | JobKind::RandRead(_)),
+        is_hog: matches!(kind, JobKind::Hog(_)),
+        is_mapper: matches!(kind, JobKind::Map(_)),
+        is_bystander: matches!(kind, JobKind::Bystander(_)),
+        samples: report
+            .samples
+            .iter()
+            .map(|sample| (seconds(sample.at), millis(sample.took)))
+            .collect(),
+        passes: number(report.passes),
+        touched: number(report.touched.0),
+        faults: number(report.faults.0),
+        major: number(report.major.0),
         began_s: seconds(began),
         moved_s: seconds(began + report.moving),
         ended_s: seconds(began + report.elapsed),
@@ -297,7 +323,7 @@ fn printed_pause(law: Law, trace: &BalanceTrace) -> Nanos {
 
 fn counters(ended: &Ended) -> Vec<Counter> {
     let stats = &ended.settled;
-    vec![
+    let own = [
         ("nr_dirtied", number(stats.dirtied.0)),
         ("nr_written", number(stats.written.0)),
         ("pages_discarded", number(stats.discarded.0)),
@@ -308,7 +334,12 @@ fn counters(ended: &Ended) -> Vec<Counter> {
         ("nr_dirty_at_end", number(ended.stats.dirty.0)),
         ("nr_writeback_at_end", number(ended.stats.writeback.0)),
         ("metadata_bytes", number(stats.metadata_bytes)),
-    ]
+    ];
+    let vmstat = ended.vmstat_end.entries();
+    let vmstat = vmstat.map(|(name, value)| (name, number(value)));
+    let refused = ended.reports.iter().map(|report| report.refused).sum();
+    let own = own.into_iter().chain([("refused", number(refused))]);
+    own.chain(vmstat).collect()
 }
 
 pub(super) fn seconds(time: Nanos) -> f64 {

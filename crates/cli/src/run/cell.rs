@@ -1,36 +1,35 @@
 //! One cell of the table, resolved: a row and a column of a scenario as numbers that a run needs.
 //!
-//! Scaling (experiments.md A6) happens here and nowhere else: memory, files and device rates by the
-//! scale; times, blocks and HZ not.
+//! Scaling (experiments.md A6) happens here and in `jobs`, and nowhere else: memory, files and device
+//! rates by the scale; times and HZ not; requests and random blocks down to 128 KiB, other blocks not.
+//! Watermarks are those of the full size, scaled, and MIN at least 128 pages: the kernel's grow as the
+//! root of the memory, and clusters of 32 pages must stay small against them.
 
 use lab::fs::journal;
 use policy::dirty::{InitialBandwidth, Threshold, Tunables};
+use policy::reclaim;
 use policy::units::{Bytes, Nanos, Pages};
+use policy::watermark::Watermarks;
 use policy::writeback::{Flight, FlushTunables};
-use workload::{Cp, Dd, LightWriter, Pattern, Reader, SyncAfter};
 
+use super::jobs::{self, JobSpec};
 use crate::presets::{self, Preset};
-use crate::scenario::{
-    CaseEntry, JournalData, JournalTable, OrderKind, PolicyEntry, Scenario, SyncKind, TaskEntry,
-    TaskKind,
-};
+use crate::scenario::{CaseEntry, JournalData, JournalTable, Machine, PolicyEntry, Scenario};
 
 /// A share of the dirty limit without a bound, in 1/10000.
 const WHOLE_RATIO: u32 = 10_000;
 /// Size of a journal that a scenario does not give (mke2fs, on devices of 1 to 2 GiB).
 const JOURNAL_MIB: f64 = 16.0;
 /// Pages of one mebibyte.
-const PAGES_PER_MIB: f64 = 256.0;
+pub(super) const PAGES_PER_MIB: f64 = 256.0;
 /// Requests do not shrink below 128 KiB (experiments.md A6).
-const REQUEST_LEAST: Pages = Pages(32);
+pub(super) const REQUEST_LEAST: Pages = Pages(32);
+/// KiB of a page.
+const KIB_PER_PAGE: f64 = 4.0;
+/// MIN does not shrink below 128 pages, four clusters of reclaim: experiments.md A6.
+const MIN_MARK_LEAST: u64 = 128;
 /// Requests in flight, however small the machine: the device is not to run dry.
 const FLIGHT_LEAST: u64 = 4;
-/// Block of a light writer.
-const LIGHT_BLOCK_KIB: f64 = 4.0;
-/// Block of all others.
-const BLOCK_KIB: f64 = 1024.0;
-/// Block of `cp`: coreutils of 2010.
-const CP_BLOCK_KIB: f64 = 32.0;
 
 /// A device of a cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,51 +92,6 @@ impl DeviceSpec {
     }
 }
 
-/// What a job does.
-#[derive(Clone, Copy, Debug)]
-pub enum JobKind {
-    /// Writes a file.
-    Dd(Dd),
-    /// Copies a file.
-    Cp(Cp),
-    /// Writes a little on a schedule.
-    Light(LightWriter),
-    /// Reads a file.
-    Read(Reader),
-}
-
-impl JobKind {
-    /// Name in tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Dd(_) => "dd",
-            Self::Cp(_) => "cp",
-            Self::Light(_) => "light_writer",
-            Self::Read(_) => "reader",
-        }
-    }
-}
-
-/// A job of a cell: one task and its file.
-#[derive(Clone, Debug)]
-pub struct JobSpec {
-    /// Its name.
-    pub name: String,
-    /// Name of the scenario's task that it is one of.
-    pub entry: String,
-    /// What it does.
-    pub kind: JobKind,
-    /// Index of the device its file is on.
-    pub device: usize,
-    /// Index of the device that `cp` reads from.
-    pub from: Option<usize>,
-    /// How long after the beginning it starts.
-    pub start_after: Nanos,
-    /// Bytes its file will have at most.
-    pub file_bytes: Bytes,
-}
-
 /// One cell.
 #[derive(Clone, Debug)]
 pub struct Cell {
@@ -159,6 +113,18 @@ pub struct Cell {
     pub flush: FlushTunables,
     /// What a device is taken for before anything is known of it.
     pub initial: InitialBandwidth,
+    /// How reclaim works.
+    pub reclaim: reclaim::Tunables,
+    /// When reclaim starts and stops; none: as the memory has it.
+    pub marks: Option<Watermarks>,
+    /// Where anonymous pages go.
+    pub swap: Option<SwapSpec>,
+    /// The machine whose costs work has; none: by the first device's file system.
+    pub costs: Option<String>,
+    /// Pages cost `shrink` times as much.
+    pub scale_costs: bool,
+    /// Left out of what is summed over rows.
+    pub apart: bool,
     /// Ticks per second.
     pub hz: u32,
     /// Devices.
@@ -169,6 +135,15 @@ pub struct Cell {
     pub sample: Nanos,
     /// Longest run.
     pub longest: Nanos,
+}
+
+/// A swap file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapSpec {
+    /// Index of its device.
+    pub device: usize,
+    /// Its size.
+    pub pages: Pages,
 }
 
 /// A column, resolved.
@@ -182,6 +157,10 @@ pub struct Column {
     pub strict: Option<bool>,
     /// `max_ratio` of all devices, if it says so, in 1/10000.
     pub max_ratio: Option<u32>,
+    /// How reclaim works; its swappiness is the machine's, unless `swappiness` is said.
+    pub reclaim: reclaim::Tunables,
+    /// `vm.swappiness`, if it says so.
+    pub swappiness: Option<u8>,
 }
 
 impl Column {
@@ -202,6 +181,8 @@ impl Column {
             preset,
             strict: entry.strict.as_ref().map(|strict| *strict.get_ref()),
             max_ratio: ratio(entry.max_percent.as_ref()),
+            reclaim: reclaim_of(entry, &preset),
+            swappiness: entry.swappiness.as_ref().map(|value| *value.get_ref()),
         }
     }
 
@@ -213,6 +194,8 @@ impl Column {
             preset: *preset,
             strict: None,
             max_ratio: None,
+            reclaim: reclaim::Tunables::of(preset.reclaim, preset.hz),
+            swappiness: None,
         }
     }
 }
@@ -223,7 +206,8 @@ impl Cell {
     pub fn resolve(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Self {
         let scale = *scenario.run.scale.get_ref();
         let machine = &scenario.machine;
-        let memory = Pages(whole(*machine.memory_mib.get_ref() * PAGES_PER_MIB * scale));
+        let memory_mib = jobs::memory_mib(scenario, row);
+        let memory = Pages(whole(memory_mib * PAGES_PER_MIB * scale));
         let limit =
             |mib: Option<&toml::Spanned<f64>>, percent: &Option<toml::Spanned<u8>>, or| match (
                 mib, percent,
@@ -255,8 +239,12 @@ impl Cell {
             ),
         };
         let mut devices = devices(scenario, row, column);
-        let mut jobs = jobs(scenario, row, scale);
-        keep_used(&mut devices, &mut jobs);
+        let mut jobs = jobs::of_row(scenario, row);
+        let mut swap = swap(scenario, scale);
+        keep_used(&mut devices, &mut jobs, swap.as_mut());
+        let mut reclaim = column.reclaim;
+        let own = machine.swappiness.as_ref().map(|value| *value.get_ref());
+        reclaim.swappiness = column.swappiness.or(own).unwrap_or(reclaim.swappiness);
         Self {
             case: row.name.get_ref().clone(),
             policy: column.name.clone(),
@@ -267,6 +255,12 @@ impl Cell {
             dirty,
             flush: shrunk(preset.flush, whole(1.0 / scale)),
             initial: preset.initial,
+            reclaim,
+            marks: marks(machine, memory_mib, whole(1.0 / scale)),
+            swap,
+            costs: machine.costs.as_ref().map(|name| name.get_ref().clone()),
+            scale_costs: machine.scale_costs,
+            apart: row.apart,
             hz: preset.hz,
             devices,
             jobs,
@@ -279,8 +273,12 @@ impl Cell {
     #[must_use]
     pub fn bytes_on_disk(&self) -> Bytes {
         let sources = self.jobs.iter().filter(|job| job.from.is_some());
-        let own: Bytes = self.jobs.iter().map(|job| job.file_bytes).sum();
-        own + sources.map(|job| job.file_bytes).sum::<Bytes>()
+        let own = self.jobs.iter();
+        let own: Bytes = own
+            .map(|job| Bytes(job.file_bytes.0 * u64::from(job.files)))
+            .sum();
+        let swap = self.swap.map_or(Bytes::ZERO, |swap| swap.pages.bytes());
+        own + swap + sources.map(|job| job.file_bytes).sum::<Bytes>()
     }
 }
 
@@ -304,24 +302,87 @@ fn shrunk(mut flush: FlushTunables, shrink: u64) -> FlushTunables {
     flush
 }
 
-/// Leaves out the devices on which no job has a file: a row without their tasks is a machine without
-/// them.
-fn keep_used(devices: &mut Vec<DeviceSpec>, jobs: &mut [JobSpec]) {
+/// Leaves out the devices on which no job has a file, nor the swap file is: a row without their tasks is
+/// a machine without them.
+fn keep_used(devices: &mut Vec<DeviceSpec>, jobs: &mut [JobSpec], swap: Option<&mut SwapSpec>) {
+    let swap_at = swap.as_ref().map(|swap| swap.device);
     let used = |at: usize| {
-        jobs.iter()
-            .any(|job| job.device == at || job.from == Some(at))
+        swap_at == Some(at)
+            || jobs
+                .iter()
+                .any(|job| job.device == Some(at) || job.from == Some(at))
     };
     let kept: Vec<bool> = (0..devices.len()).map(used).collect();
     let place = |at: usize| kept[..at].iter().filter(|kept| **kept).count();
     for job in jobs.iter_mut() {
-        job.device = place(job.device);
+        job.device = job.device.map(place);
         job.from = job.from.map(place);
+    }
+    if let Some(swap) = swap {
+        swap.device = place(swap.device);
     }
     let mut at = 0;
     devices.retain(|_| {
         at += 1;
         kept[at - 1]
     });
+}
+
+/// How reclaim works in a column.
+fn reclaim_of(entry: &PolicyEntry, preset: &Preset) -> reclaim::Tunables {
+    let law = entry.reclaim.as_ref().map(|name| {
+        presets::reclaim_law(name.get_ref()).expect("a loaded scenario names known laws")
+    });
+    let mut tunables = reclaim::Tunables::of(law.unwrap_or(preset.reclaim), preset.hz);
+    for name in &entry.reclaim_off {
+        let reason = presets::reason(name.get_ref());
+        let reason = reason.expect("a loaded scenario names known reasons");
+        tunables.off = tunables.off.with(reason);
+    }
+    if let Some(wakes) = &entry.wakes {
+        tunables.wakes = *wakes.get_ref();
+    }
+    let timeout = entry.writeback_timeout_ms.as_ref();
+    tunables.writeback_timeout = timeout.map(|timeout| millis(*timeout.get_ref()));
+    tunables
+}
+
+/// The swap file on a machine of this scale.
+fn swap(scenario: &Scenario, scale: f64) -> Option<SwapSpec> {
+    let entry = scenario.machine.swap.as_ref()?;
+    let pages = whole(*entry.mib.get_ref() * PAGES_PER_MIB * scale);
+    Some(SwapSpec {
+        device: device(scenario, entry.device.get_ref()),
+        pages: Pages(pages).at_least(Pages(1)),
+    })
+}
+
+/// Index of a device of a checked scenario.
+pub(super) fn device(scenario: &Scenario, id: &str) -> usize {
+    let mut devices = scenario.devices.iter();
+    let at = devices.position(|device| device.id.get_ref() == id);
+    at.expect("a loaded scenario names its own devices")
+}
+
+/// The marks of a machine of `memory_mib` before scaling, made smaller by `shrink`; nothing where both
+/// size and reserve are those of the memory itself.
+fn marks(machine: &Machine, memory_mib: f64, shrink: u64) -> Option<Watermarks> {
+    if shrink == 1 && machine.min_free_kib.is_none() {
+        return None;
+    }
+    let full = Watermarks::of_zone(Pages(whole(memory_mib * PAGES_PER_MIB)));
+    let (mut min, mut gap) = (full.min.0, full.low.0 - full.min.0);
+    if let Some(reserve) = &machine.min_free_kib {
+        min = whole(*reserve.get_ref() / KIB_PER_PAGE);
+        gap = gap.max(min / 4);
+    }
+    let min = (min / shrink).max(MIN_MARK_LEAST);
+    let gap = (gap / shrink).max(min / 4);
+    Some(Watermarks {
+        min: Pages(min),
+        low: Pages(min + gap),
+        high: Pages(min + 2 * gap),
+    })
 }
 
 /// A journal on a machine of this size; a file's times are those of the tick.
@@ -403,105 +464,7 @@ fn devices(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Vec<DeviceS
     scenario.devices.iter().enumerate().map(spec).collect()
 }
 
-fn jobs(scenario: &Scenario, row: &CaseEntry, scale: f64) -> Vec<JobSpec> {
-    let mut jobs = Vec::new();
-    for (index, task) in scenario.tasks.iter().enumerate() {
-        let first = index == 0;
-        let chosen = |name: &toml::Spanned<String>| name.get_ref() == task.id.get_ref();
-        if !row.tasks.is_empty() && !row.tasks.iter().any(chosen) {
-            continue;
-        }
-        let count = row.count.as_ref().filter(|_| first).or(task.count.as_ref());
-        let count = count.map_or(1, |count| *count.get_ref());
-        let file = row
-            .file_mib
-            .as_ref()
-            .filter(|_| first)
-            .or(task.file_mib.as_ref());
-        let file = file.map_or(0.0, |file| *file.get_ref());
-        for number in 0..count {
-            let mut job = job(scenario, task, file, scale);
-            if count > 1 {
-                job.name = format!("{}-{number}", job.name);
-            }
-            jobs.push(job);
-        }
-    }
-    jobs
-}
-
-fn job(scenario: &Scenario, task: &TaskEntry, file_mib: f64, scale: f64) -> JobSpec {
-    let number = |value: &Option<toml::Spanned<f64>>| value.as_ref().map(|v| *v.get_ref());
-    let kind = *task.kind.get_ref();
-    let block = number(&task.block_kib).unwrap_or(match kind {
-        TaskKind::LightWriter => LIGHT_BLOCK_KIB,
-        TaskKind::Cp => CP_BLOCK_KIB,
-        TaskKind::Dd | TaskKind::Reader => BLOCK_KIB,
-    });
-    let block = Bytes(whole(block * 1024.0));
-    // Whole sectors, and at least one block, however small the scale.
-    let bytes = Bytes(whole(file_mib * scale * 2048.0) * 512).at_least(block);
-    let for_at_most = number(&task.run_s).map(seconds);
-    let every = number(&task.every_ms).map(millis);
-    let kind = match kind {
-        TaskKind::Dd => JobKind::Dd(Dd {
-            block,
-            offset: Bytes::ZERO,
-            bytes,
-            for_at_most,
-            rest: every.unwrap_or(Nanos::ZERO),
-            sync: match task.sync.as_ref().map(|sync| *sync.get_ref()) {
-                Some(SyncKind::None) | None => SyncAfter::Nothing,
-                Some(SyncKind::File) => SyncAfter::File,
-                Some(SyncKind::Everything) => SyncAfter::Everything,
-            },
-        }),
-        TaskKind::Cp => JobKind::Cp(Cp {
-            block,
-            bytes,
-            for_at_most,
-        }),
-        TaskKind::LightWriter => JobKind::Light(LightWriter {
-            block,
-            every: every.expect("a loaded light writer has its period"),
-            lasting: for_at_most.expect("a loaded light writer has its length"),
-        }),
-        TaskKind::Reader => JobKind::Read(Reader {
-            block,
-            bytes,
-            pattern: match task.order.as_ref().map(|order| *order.get_ref()) {
-                Some(OrderKind::Random) => Pattern::Random,
-                Some(OrderKind::Sequential) | None => Pattern::Sequential,
-            },
-            think: every.unwrap_or(Nanos::ZERO),
-            for_at_most,
-        }),
-    };
-    let file_bytes = match kind {
-        JobKind::Light(light) => {
-            Bytes(light.block.0 * (light.lasting.0 / light.every.0.max(1) + 1))
-        }
-        JobKind::Dd(_) | JobKind::Cp(_) | JobKind::Read(_) => bytes,
-    };
-    let device = |id: &str| {
-        let at = scenario
-            .devices
-            .iter()
-            .position(|device| device.id.get_ref() == id);
-        at.expect("a loaded scenario names its own devices")
-    };
-    JobSpec {
-        name: task.id.get_ref().clone(),
-        entry: task.id.get_ref().clone(),
-        kind,
-        device: device(task.device.get_ref()),
-        from: task.from.as_ref().map(|from| device(from.get_ref())),
-        start_after: number(&task.start_s).map_or(Nanos::ZERO, seconds),
-        file_bytes,
-    }
-}
-
-fn mib(value: f64) -> u64 {
+pub(super) fn mib(value: f64) -> u64 {
     whole(value * 1_048_576.0)
 }
 
@@ -514,11 +477,11 @@ pub(super) fn times(rate: u64, factor: f64) -> u64 {
     whole(rate as f64 * factor)
 }
 
-fn seconds(value: f64) -> Nanos {
+pub(super) fn seconds(value: f64) -> Nanos {
     Nanos(whole(value * 1e9))
 }
 
-fn millis(value: f64) -> Nanos {
+pub(super) fn millis(value: f64) -> Nanos {
     Nanos(whole(value * 1e6))
 }
 
@@ -528,6 +491,6 @@ fn millis(value: f64) -> Nanos {
     clippy::cast_sign_loss,
     reason = "not negative and below 2^53 by the ranges of scenario::check"
 )]
-fn whole(value: f64) -> u64 {
+pub(super) fn whole(value: f64) -> u64 {
     value.round() as u64
 }

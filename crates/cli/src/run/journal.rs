@@ -11,9 +11,12 @@ use policy::units::Bytes;
 use super::cell::{Cell, DeviceSpec};
 use super::session::RunError;
 
-/// The object that is the log: behind the files, of which each job has two at most.
+/// The object that is the log: behind the files, of which each job has its own and one to read from, and
+/// behind the swap file.
 pub(super) fn log_of(cell: &Cell) -> ObjectId {
-    ObjectId(u32::try_from(2 * cell.jobs.len()).expect("the count of jobs is checked"))
+    let own: u32 = cell.jobs.iter().map(|job| job.files.max(1)).sum();
+    let jobs = u32::try_from(cell.jobs.len()).expect("the count of jobs is checked");
+    ObjectId(own + jobs + u32::from(cell.swap.is_some()))
 }
 
 /// Frames of a lab with `frames` of memory: what the journals write from lies in a chunk behind them.

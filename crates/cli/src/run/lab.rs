@@ -2,15 +2,15 @@
 
 use env::{ObjectId, Work};
 use lab::{EventKind, Lab, Options, Record, TaskReport};
-use mm::Populate;
+use mm::{Item, Populate};
 use policy::units::{Bytes, Instant, Pages};
 use workload::Stop;
 
 use super::assemble::{self, Seen, number, seconds};
-use super::cell::{Cell, JobKind};
+use super::cell::Cell;
 use super::journal::{self, Journals};
 use super::rig;
-use super::session::{self, JobFiles, Placed, RunError, Setup};
+use super::session::{self, Ended, JobFiles, Placed, RunError, Setup};
 use crate::outcome::{Outcome, TaskCpu};
 
 /// Runs a cell in a lab of its own.
@@ -33,7 +33,11 @@ pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunErr
         record: record(cell),
     });
     lab.set_time_limit(Instant(cell.longest.0));
-    let (files, prefilled) = place(cell);
+    let Files {
+        jobs: files,
+        swap,
+        prefilled,
+    } = place(cell);
     let mut devices = Vec::with_capacity(cell.devices.len());
     let mut meters = Vec::with_capacity(cell.devices.len());
     let mut changes = Vec::new();
@@ -53,12 +57,13 @@ pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunErr
         meters,
         changes,
         files,
+        swap,
         stop: stop.clone(),
         resident: || 0,
     };
     let env = std::sync::Arc::clone(lab.env());
     let ended = lab.run(move |task| session::run(task, &env, &setup))??;
-    check_completions(&lab, &ended.settled)?;
+    check_completions(&lab, &ended)?;
     let seen: Vec<Seen> = lab
         .take_events()
         .into_iter()
@@ -88,8 +93,18 @@ fn record(cell: &Cell) -> Record {
     }
 }
 
-/// Numbers the files of each device, and says which are there before the run.
-fn place(cell: &Cell) -> (Vec<JobFiles>, Vec<Vec<(ObjectId, Bytes)>>) {
+/// The files of a cell.
+struct Files {
+    /// In the order of the jobs.
+    jobs: Vec<JobFiles>,
+    swap: Option<ObjectId>,
+    /// Of each device: those that are there before the run.
+    prefilled: Vec<Vec<(ObjectId, Bytes)>>,
+}
+
+/// Numbers the files of each device, and says which are there before the run. The swap file is its
+/// device's last.
+fn place(cell: &Cell) -> Files {
     let mut next = vec![0_u32; cell.devices.len()];
     let mut prefilled = vec![Vec::new(); cell.devices.len()];
     let mut placed = |device: usize, len: Bytes| {
@@ -100,34 +115,46 @@ fn place(cell: &Cell) -> (Vec<JobFiles>, Vec<Vec<(ObjectId, Bytes)>>) {
         }
         Placed { object, len }
     };
-    let files = cell
+    let jobs = cell
         .jobs
         .iter()
         .map(|job| {
-            let is_reader = matches!(job.kind, JobKind::Read(_));
-            let len = if is_reader {
+            let len = if job.kind.finds_files() {
                 job.file_bytes
             } else {
                 Bytes::ZERO
             };
-            let main = placed(job.device, len);
+            let own = job.device.map(|device| (device, job.files));
+            let own = own
+                .iter()
+                .flat_map(|(device, files)| (0..*files).map(|_| *device).collect::<Vec<usize>>());
+            let own = own.map(|device| placed(device, len)).collect();
             let from = job.from.map(|device| placed(device, job.file_bytes));
-            JobFiles { main, from }
+            JobFiles { own, from }
         })
         .collect();
-    (files, prefilled)
+    let swap = cell
+        .swap
+        .map(|swap| placed(swap.device, Bytes::ZERO).object);
+    Files {
+        jobs,
+        swap,
+        prefilled,
+    }
 }
 
 /// Every page that a device moved was written or read by the cache, and the other way round.
-fn check_completions(lab: &Lab, stats: &mm::Stats) -> Result<(), RunError> {
+fn check_completions(lab: &Lab, ended: &Ended) -> Result<(), RunError> {
     let moved = Pages(lab.units(Work::EndPage));
-    let counted = stats.written + stats.read_in + stats.write_failed;
+    let (stats, vmstat) = (&ended.settled, &ended.vmstat_settled);
+    let swapped = Pages(vmstat.get(Item::Pswpin) + vmstat.get(Item::Pswpout));
+    let counted = stats.written + stats.read_in + stats.write_failed + swapped;
     if moved == counted {
         return Ok(());
     }
     Err(RunError::NotConserved {
         what: format!("the devices moved {} pages", moved.0),
-        stats: format!("{stats:?}"),
+        stats: format!("{} pages swapped, {stats:?}", swapped.0),
     })
 }
 

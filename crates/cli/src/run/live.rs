@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use env::{Cause, DeviceId, DeviceInfo, Env as _, Event};
+use env::{Cause, DeviceId, DeviceInfo, Env as _, Event, ObjectId};
 use mm::Populate;
 use os::{Budget, BudgetError, FileDevice, OpenOptions, ThreadEnv};
 use policy::units::{Bytes, Nanos};
 use workload::Stop;
 
 use super::assemble::{self, Seen, number, seconds};
-use super::cell::{Cell, JobKind};
+use super::cell::Cell;
 use super::session::{self, JobFiles, Placed, RunError, Setup};
 use super::wrap::{Release, dress};
 use crate::outcome::{Outcome, TaskCpu};
@@ -133,6 +133,7 @@ impl Live {
         outcome.memory_limit = number(limit.0);
         // Real devices do not shrink with the files.
         outcome.scale = 1.0;
+        outcome.cpu_scale = 1.0;
         outcome.tasks = vec![TaskCpu {
             name: "process".into(),
             is_job: true,
@@ -172,7 +173,7 @@ impl Live {
             meters.push(built.meter);
             changes.extend(built.change);
         }
-        let files = self.place(cell, &disks)?;
+        let (files, swap) = self.place(cell, &disks)?;
         let devices: Vec<(DeviceId, DeviceInfo)> = devices
             .into_iter()
             .map(|device| {
@@ -190,6 +191,7 @@ impl Live {
             meters,
             changes,
             files,
+            swap,
             stop: stop.clone(),
             resident: os::resident_bytes,
         };
@@ -243,14 +245,24 @@ impl Live {
         Ok(())
     }
 
-    /// Makes the files of all jobs.
-    fn place(&self, cell: &Cell, disks: &[Arc<FileDevice>]) -> Result<Vec<JobFiles>, RunError> {
+    /// Makes the files of all jobs, and the swap file.
+    fn place(
+        &self,
+        cell: &Cell,
+        disks: &[Arc<FileDevice>],
+    ) -> Result<(Vec<JobFiles>, Option<ObjectId>), RunError> {
         let pid = std::process::id();
         let mut files = Vec::with_capacity(cell.jobs.len());
         for (index, job) in cell.jobs.iter().enumerate() {
-            let path = self.dir.join(format!("tidegate-{pid}-{index}.dat"));
-            let is_reader = matches!(job.kind, JobKind::Read(_));
-            let main = self.open(&disks[job.device], path, job.file_bytes, is_reader)?;
+            let filled = job.kind.finds_files();
+            let mut own = Vec::new();
+            for number in 0..job.files {
+                let device = job.device.expect("a job with files has their device");
+                let path = self
+                    .dir
+                    .join(format!("tidegate-{pid}-{index}-{number}.dat"));
+                own.push(self.open(&disks[device], path, job.file_bytes, filled)?);
+            }
             let from = match job.from {
                 Some(device) => {
                     let path = self.dir.join(format!("tidegate-{pid}-{index}-source.dat"));
@@ -258,9 +270,14 @@ impl Live {
                 }
                 None => None,
             };
-            files.push(JobFiles { main, from });
+            files.push(JobFiles { own, from });
         }
-        Ok(files)
+        let Some(swap) = cell.swap else {
+            return Ok((files, None));
+        };
+        let path = self.dir.join(format!("tidegate-{pid}-swap.dat"));
+        let placed = self.open(&disks[swap.device], path, swap.pages.bytes(), false)?;
+        Ok((files, Some(placed.object)))
     }
 
     fn open(
@@ -292,13 +309,8 @@ impl Live {
 
 /// How many frames are left of the limit.
 fn frames(cell: &Cell, limit: Bytes) -> Result<u32, RunError> {
-    let block = |job: &super::cell::JobSpec| match job.kind {
-        JobKind::Dd(dd) => dd.block.0,
-        JobKind::Cp(cp) => cp.block.0,
-        JobKind::Light(light) => light.block.0,
-        JobKind::Read(read) => read.block.0,
-    };
-    let tasks: u64 = cell.jobs.iter().map(|job| block(job) + TASK_BYTES).sum();
+    let jobs = cell.jobs.iter();
+    let tasks: u64 = jobs.map(|job| job.kind.block().0 + TASK_BYTES).sum();
     let budget = Budget {
         limit: limit.0,
         resident: os::resident_bytes(),

@@ -6,6 +6,7 @@
 
 mod assemble;
 mod cell;
+mod jobs;
 mod journal;
 mod lab;
 mod live;
@@ -13,7 +14,8 @@ mod rig;
 mod session;
 mod wrap;
 
-pub use cell::{Cell, Column, DeviceSpec, JobKind, JobSpec};
+pub use cell::{Cell, Column, DeviceSpec, SwapSpec};
+pub use jobs::{JobKind, JobSpec};
 pub use live::{Live, LiveFiles};
 pub use session::RunError;
 pub(crate) use wrap::parse as parse_wrap;

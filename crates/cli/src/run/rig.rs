@@ -14,13 +14,27 @@ use super::cell::{Cell, DeviceSpec, times};
 use super::journal::log_of;
 use super::session::{Change, RunError};
 use super::wrap::{Built, dress};
-use crate::catalogue::WRAPPED;
+use crate::catalogue::{self, WRAPPED};
 
 /// Version of what a file holds that was there before the run.
 const BEFORE: u32 = 1;
 
-/// What work costs: by the file system of the first device; without one, ext4's.
+/// What work costs: by the machine that the scenario names, else by the file system of the first device,
+/// else ext4's.
 pub(super) fn costs(cell: &Cell) -> Result<CostTable, RunError> {
+    let table = named_costs(cell)?;
+    if !cell.scale_costs {
+        return Ok(table);
+    }
+    let shrink = u32::try_from(cell.shrink).map_err(impossible)?;
+    Ok(table.shrunk(shrink))
+}
+
+fn named_costs(cell: &Cell) -> Result<CostTable, RunError> {
+    if let Some(machine) = &cell.costs {
+        let found = catalogue::costs(machine);
+        return found.ok_or_else(|| impossible(format!("no machine `{machine}`")));
+    }
     let name = cell
         .devices
         .first()
@@ -47,7 +61,11 @@ pub(super) fn params(cell: &Cell, spec: &DeviceSpec) -> Result<Params, RunError>
                 .map_err(impossible)?;
         }
     }
-    Ok(params.scaled(cell.shrink))
+    Ok(if cell.scale_costs {
+        params.scaled_whole(cell.shrink)
+    } else {
+        params.scaled(cell.shrink)
+    })
 }
 
 /// A device in the lab, its files filled, its wrappers around it.

@@ -10,12 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use device::{Meter, MeterReading};
 use env::{Cause, DeviceId, DeviceInfo, Env, ObjectId, Task, Wakeup};
-use mm::{Cache, DeviceOptions, DeviceStats, File, Stats};
+use mm::{Cache, DeviceOptions, DeviceStats, File, Stats, Vmstat};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 use workload::{Job, Plan, Report, Stop, Work};
 
-use super::cell::{Cell, JobKind, JobSpec};
-use crate::outcome::{DeviceLevel, Level};
+use super::assemble::{number, seconds};
+use super::cell::Cell;
+use super::jobs::{JobKind, JobSpec};
+use crate::outcome::{DeviceLevel, Level, VmSeries};
 
 /// A file that is there before the run.
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +32,10 @@ pub(super) struct Placed {
 pub(super) type Change = Box<dyn Fn(Instant) + Send + Sync>;
 
 /// Where a job's files are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct JobFiles {
-    /// The file it writes or reads.
-    pub(super) main: Placed,
+    /// The files it writes or reads.
+    pub(super) own: Vec<Placed>,
     /// What `cp` reads from.
     pub(super) from: Option<Placed>,
 }
@@ -52,6 +54,8 @@ pub(super) struct Setup {
     pub(super) changes: Vec<Change>,
     /// In the cell's order of jobs.
     pub(super) files: Vec<JobFiles>,
+    /// The swap file on its device, if the cell has one.
+    pub(super) swap: Option<ObjectId>,
     pub(super) stop: Stop,
     /// Resident memory of the process, bytes; zero in the lab.
     pub(super) resident: fn() -> u64,
@@ -67,6 +71,12 @@ pub(super) struct Ended {
     pub(super) device_levels: Vec<Vec<DeviceLevel>>,
     /// At the end of the jobs, of each device.
     pub(super) meters: Vec<MeterReading>,
+    /// Levels and counters of the cache over time.
+    pub(super) vmstat: VmSeries,
+    /// At the end of the jobs.
+    pub(super) vmstat_end: Vmstat,
+    /// After shutdown.
+    pub(super) vmstat_settled: Vmstat,
     /// At the end of the jobs.
     pub(super) stats: Stats,
     /// After shutdown.
@@ -145,7 +155,11 @@ pub(super) fn run<E: Env>(
             files.push(Arc::clone(&file));
             Ok::<_, RunError>(file)
         };
-        let main = open(task, job.device, placed.main)?;
+        let own = placed.own.iter().map(|placed| {
+            let device = job.device.expect("a job with files has their device");
+            open(task, device, *placed)
+        });
+        let own = own.collect::<Result<Vec<_>, _>>()?;
         let from = match (job.from, placed.from) {
             (Some(device), Some(placed)) => Some(open(task, device, placed)?),
             _ => None,
@@ -153,17 +167,22 @@ pub(super) fn run<E: Env>(
         plan.push(Job {
             name: job.name.clone(),
             start_after: job.start_after,
-            work: work(job, main, from),
+            work: work(job, own, from),
         });
+    }
+    if let (Some(swap), Some(object)) = (setup.cell.swap, setup.swap) {
+        let added = cache.add_swap(task, devices[swap.device], object, swap.pages);
+        added.map_err(failed("adding the swap file"))?;
     }
     let origin = task.now();
     setup.changes.iter().for_each(|change| change(origin));
     let levels = Levels::watch(task, &cache, setup, origin);
     let reports = workload::run(task, &cache, plan, &setup.stop);
     let stats = cache.stats();
+    let vmstat_end = cache.vmstat();
     let elapsed = task.now().since(origin);
     let meters = setup.meters.iter().map(|meter| meter.reading()).collect();
-    let (levels, device_levels) = levels.end(task);
+    let taken = levels.end(task);
     if setup.stop.is_raised() {
         // Interrupted: what is not written yet is of no use to anybody.
         for file in &files {
@@ -172,16 +191,21 @@ pub(super) fn run<E: Env>(
     }
     let shut = cache.shutdown(task);
     let settled = cache.stats();
+    let vmstat_settled = cache.vmstat();
     first_failure(&reports, &setup.stop)?;
     if !setup.stop.is_raised() {
         shut.map_err(failed("the last sync"))?;
         check_conservation(&reports, &setup.cell, &settled)?;
+        check_reclaim(&vmstat_settled, &settled)?;
     }
     Ok(Ended {
         origin,
         reports,
-        levels,
-        device_levels,
+        levels: taken.levels,
+        device_levels: taken.devices,
+        vmstat: taken.vmstat,
+        vmstat_end,
+        vmstat_settled,
         meters,
         stats,
         settled,
@@ -191,12 +215,15 @@ pub(super) fn run<E: Env>(
 
 fn options(setup: &Setup) -> mm::Options {
     let cell = &setup.cell;
-    let files = u32::try_from(cell.jobs.len() * 2 + 2).expect("the count of jobs is checked");
+    let files = setup.files.iter().map(|files| files.own.len() + 1);
+    let files = u32::try_from(files.sum::<usize>() + 2).expect("the count of files is checked");
     let mut options = mm::Options::new(setup.frames, cell.cpus);
     options.populate = setup.populate;
     options.dirty = cell.dirty;
     options.dirty.memory = Pages(u64::from(setup.frames));
     options.flush = cell.flush;
+    options.reclaim = cell.reclaim;
+    options.marks = cell.marks;
     options.devices_max = u16::try_from(setup.devices.len())
         .expect("devices are few")
         .max(1);
@@ -204,16 +231,27 @@ fn options(setup: &Setup) -> mm::Options {
     options
 }
 
-fn work<E: Env>(job: &JobSpec, main: Arc<File<E>>, from: Option<Arc<File<E>>>) -> Work<E> {
-    match job.kind {
-        JobKind::Dd(options) => Work::Dd(options, main),
+fn work<E: Env>(
+    job: &JobSpec,
+    mut files: Vec<Arc<File<E>>>,
+    from: Option<Arc<File<E>>>,
+) -> Work<E> {
+    let mut one = || files.pop().expect("a job has the files of its kind");
+    match &job.kind {
+        JobKind::Dd(options) => Work::Dd(*options, one()),
         JobKind::Cp(options) => Work::Cp(
-            options,
+            *options,
             from.expect("a loaded cp reads from somewhere"),
-            main,
+            one(),
         ),
-        JobKind::Light(options) => Work::Light(options, main),
-        JobKind::Read(options) => Work::Read(options, main),
+        JobKind::Light(options) => Work::Light(*options, one()),
+        JobKind::Read(options) => Work::Read(*options, one()),
+        JobKind::Hog(options) => Work::Hog(options.clone()),
+        JobKind::Map(options) => Work::Mapper(options.clone()),
+        JobKind::RandWrite(options) => Work::RandWrite(options.clone(), files),
+        JobKind::RandRead(options) => Work::RandRead(options.clone(), files),
+        JobKind::Bystander(options) => Work::Bystander(options.clone()),
+        JobKind::Phases(options) => Work::Phases(options.clone(), one()),
     }
 }
 
@@ -251,11 +289,12 @@ fn check_conservation(reports: &[Report], cell: &Cell, stats: &Stats) -> Result<
         reports
             .iter()
             .zip(&cell.jobs)
-            .filter(|(_, job)| !matches!(job.kind, JobKind::Read(_)))
+            .filter(|(_, job)| job.kind.writes())
     };
-    // Every job writes its own file front to back, so each page is dirtied at least once, and at
-    // most once for each call that touched it.
+    // Most jobs write their own file front to back, so each page is dirtied at least once; all, at most
+    // once for each call that touched it. One that overwrites may meet pages that are dirty already.
     let least: Pages = writers()
+        .filter(|(_, job)| job.kind.writes_once())
         .map(|(report, _)| report.bytes.pages_floor())
         .sum();
     let most: Pages = writers()
@@ -270,8 +309,24 @@ fn check_conservation(reports: &[Report], cell: &Cell, stats: &Stats) -> Result<
     Ok(())
 }
 
+/// Pages scanned, isolated, put back, written and freed add up.
+fn check_reclaim(vmstat: &Vmstat, stats: &Stats) -> Result<(), RunError> {
+    match vmstat.broken_sum() {
+        None => Ok(()),
+        Some(sum) => Err(RunError::NotConserved {
+            what: sum.to_owned(),
+            stats: format!("{:?} {stats:?}", vmstat.entries().collect::<Vec<_>>()),
+        }),
+    }
+}
+
 /// Levels of the cache, and of each device.
-type Taken = (Vec<Level>, Vec<Vec<DeviceLevel>>);
+#[derive(Default)]
+struct Taken {
+    levels: Vec<Level>,
+    devices: Vec<Vec<DeviceLevel>>,
+    vmstat: VmSeries,
+}
 
 /// A task that reads the levels now and then.
 struct Levels {
@@ -287,8 +342,14 @@ impl Levels {
         setup: &Setup,
         origin: Instant,
     ) -> Self {
-        let devices = vec![Vec::new(); setup.meters.len()];
-        let taken = Arc::new(Mutex::new((Vec::new(), devices)));
+        let taken = Arc::new(Mutex::new(Taken {
+            devices: vec![Vec::new(); setup.meters.len()],
+            vmstat: VmSeries {
+                names: cache.vmstat().entries().map(|(name, _)| name).collect(),
+                rows: Vec::new(),
+            },
+            ..Taken::default()
+        }));
         let ended = Arc::new(AtomicBool::new(false));
         let (sink, stop, cache) = (Arc::clone(&taken), Arc::clone(&ended), Arc::clone(cache));
         let (every, resident) = (setup.cell.sample, setup.resident);
@@ -298,12 +359,16 @@ impl Levels {
                 let at = task.now().since(origin);
                 let level = level(&cache.stats(), at, resident());
                 let devices = cache.device_stats();
+                let vmstat = cache.vmstat();
                 {
                     let mut taken = sink.lock().unwrap_or_else(PoisonError::into_inner);
-                    taken.0.push(level);
-                    for ((list, meter), stats) in taken.1.iter_mut().zip(&meters).zip(&devices) {
+                    taken.levels.push(level);
+                    let lists = taken.devices.iter_mut().zip(&meters);
+                    for ((list, meter), stats) in lists.zip(&devices) {
                         list.push(device_level(stats, &meter.reading(), at));
                     }
+                    let row = vmstat.entries().map(|(_, value)| number(value)).collect();
+                    taken.vmstat.rows.push((seconds(at), row));
                 }
                 if stop.load(Ordering::Relaxed)
                     || task.sleep(Cause::Idle, every) == Wakeup::Cancelled

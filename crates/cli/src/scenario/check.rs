@@ -1,5 +1,7 @@
 //! What types cannot say: ranges, names that must exist, sizes that must fit.
 
+mod memory;
+
 use std::collections::BTreeSet;
 
 use toml::Spanned;
@@ -7,10 +9,10 @@ use toml::Spanned;
 use super::diagnose::{Mistake, choices};
 use super::{
     CaseEntry, CompareKind, DeviceEntry, ExpectEntry, PolicyEntry, SCHEMA, Scenario, TaskEntry,
-    TaskKind,
 };
 use crate::catalogue;
 use crate::metrics::METRICS;
+use crate::pool::ALL;
 use crate::presets::PRESETS;
 
 /// Least memory for pages that any run can do with, after scaling.
@@ -47,6 +49,10 @@ pub(super) fn check(scenario: &Scenario) -> Vec<Mistake> {
         checker.metric(&entry.metric);
         checker.case(scenario, &entry.case);
         checker.policy(scenario, &entry.policy);
+    }
+    for delays in &scenario.delays {
+        checker.policy(scenario, &delays.policy);
+        checker.reason(&delays.reason);
     }
     for expect in &scenario.expects {
         checker.expect(scenario, expect);
@@ -240,6 +246,7 @@ impl Checker {
                 );
             }
         }
+        self.reclaim_of_machine(scenario);
         for row in scenario.rows() {
             self.background_below_dirty(scenario, &row);
         }
@@ -488,7 +495,9 @@ impl Checker {
             .iter()
             .map(|device| device.id.get_ref().as_str())
             .collect();
-        self.known("device", &task.device, ids.iter().copied());
+        if let Some(device) = &task.device {
+            self.known("device", device, ids.iter().copied());
+        }
         if let Some(from) = &task.from {
             self.known("device", from, ids.iter().copied());
         }
@@ -518,82 +527,8 @@ impl Checker {
         if let Some(every) = &task.every_ms {
             self.range("every_ms", every, 0.001, 1e7, " ms");
         }
+        self.sizes_in_memory(scenario, task);
         self.keys_of_kind(task);
-    }
-
-    /// Which keys a kind of task needs, and which mean nothing to it.
-    fn keys_of_kind(&mut self, task: &TaskEntry) {
-        use TaskKind::{Cp, Dd, LightWriter, Reader};
-        let kind = *task.kind.get_ref();
-        let name = match kind {
-            Dd => "dd",
-            Cp => "cp",
-            LightWriter => "light_writer",
-            Reader => "reader",
-        };
-        let span = |value: Option<core::ops::Range<usize>>| value;
-        let keys = [
-            (
-                "from",
-                span(task.from.as_ref().map(Spanned::span)),
-                kind == Cp,
-                kind == Cp,
-            ),
-            (
-                "block_kib",
-                task.block_kib.as_ref().map(Spanned::span),
-                true,
-                false,
-            ),
-            (
-                "file_mib",
-                task.file_mib.as_ref().map(Spanned::span),
-                kind != LightWriter,
-                kind != LightWriter,
-            ),
-            (
-                "run_s",
-                task.run_s.as_ref().map(Spanned::span),
-                true,
-                kind == LightWriter,
-            ),
-            (
-                "every_ms",
-                task.every_ms.as_ref().map(Spanned::span),
-                matches!(kind, LightWriter | Reader | Dd),
-                kind == LightWriter,
-            ),
-            (
-                "sync",
-                task.sync.as_ref().map(Spanned::span),
-                kind == Dd,
-                false,
-            ),
-            (
-                "order",
-                task.order.as_ref().map(Spanned::span),
-                kind == Reader,
-                false,
-            ),
-        ];
-        for (key, at, used, needed) in keys {
-            match at {
-                Some(at) if !used => self.list.push(
-                    Mistake::new(format!("`{key}` means nothing to a {name}"), at, "not used")
-                        .also(task.kind.span(), "the kind")
-                        .help(format!("leave `{key}` out")),
-                ),
-                None if needed => self.list.push(
-                    Mistake::new(
-                        format!("a {name} needs `{key}`"),
-                        task.kind.span(),
-                        format!("`{key}` is missing"),
-                    )
-                    .help(format!("add `{key} = ...` to this task")),
-                ),
-                _ => {}
-            }
-        }
     }
 
     fn cases(&mut self, scenario: &Scenario) {
@@ -621,6 +556,7 @@ impl Checker {
                 }
             }
             self.rate_of_case(scenario, case);
+            self.numbers_of_case(scenario, case);
             let ids = scenario.tasks.iter().map(|task| task.id.get_ref().as_str());
             for task in &case.tasks {
                 self.known("task", task, ids.clone());
@@ -657,6 +593,7 @@ impl Checker {
                 self.range("hz", &value, 100.0, 1000.0, " ticks a second");
             }
             self.share(policy.max_percent.as_ref());
+            self.reclaim_of_column(policy);
         }
     }
 
@@ -666,7 +603,8 @@ impl Checker {
 
     fn case(&mut self, scenario: &Scenario, case: &Spanned<String>) {
         let rows = scenario.rows();
-        let names: Vec<&str> = rows.iter().map(|row| row.name.get_ref().as_str()).collect();
+        let names = rows.iter().map(|row| row.name.get_ref().as_str());
+        let names: Vec<&str> = names.chain((rows.len() > 1).then_some(ALL)).collect();
         self.known("case", case, names.iter().copied());
     }
 

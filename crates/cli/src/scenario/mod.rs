@@ -70,6 +70,9 @@ pub struct Scenario {
     /// Published values.
     #[serde(default)]
     pub published: Vec<PublishedEntry>,
+    /// Published delays of throttled reclaimers.
+    #[serde(default)]
+    pub delays: Vec<DelaysEntry>,
     /// What must come out.
     #[serde(rename = "expect", default)]
     pub expects: Vec<ExpectEntry>,
@@ -125,6 +128,33 @@ pub struct Machine {
     /// `vm.dirty_background_bytes`; replaces the percentage.
     #[serde(default)]
     pub background_mib: Option<Spanned<f64>>,
+    /// Where anonymous pages go; without it they stay.
+    #[serde(default)]
+    pub swap: Option<SwapEntry>,
+    /// `vm.swappiness`.
+    #[serde(default)]
+    pub swappiness: Option<Spanned<u8>>,
+    /// `vm.min_free_kbytes` of the full size; without it, what the kernel computes from the memory.
+    #[serde(default)]
+    pub min_free_kib: Option<Spanned<f64>>,
+    /// What work costs, by the machine's name; without it, by the file system of the first device.
+    #[serde(default)]
+    pub costs: Option<Spanned<String>>,
+    /// Scaled down, a page costs as much more CPU time as there are fewer of them, so that CPUs are as
+    /// busy as at full size. Without it, pages cost the same and CPU times are brought back to full
+    /// size afterwards.
+    #[serde(default)]
+    pub scale_costs: bool,
+}
+
+/// The swap file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwapEntry {
+    /// Where it is.
+    pub device: Spanned<String>,
+    /// Its size, before scaling.
+    pub mib: Spanned<f64>,
 }
 
 /// A device of the machine.
@@ -187,6 +217,52 @@ pub enum TaskKind {
     LightWriter,
     /// Reads a file that is there.
     Reader,
+    /// Writes to each page of its memory, over and over (p0's anonymous hog).
+    Hog,
+    /// Maps memory, writes to each page of it, unmaps it (p0's latency worker).
+    Mapper,
+    /// Overwrites blocks of its files at random (p0's writers, fio).
+    RandWrite,
+    /// Reads blocks of its files at random (p0's readers, fio).
+    RandRead,
+    /// Takes a little memory on a schedule and gives it back.
+    Bystander,
+    /// Goes through phases: memory, file, pinned file, rest.
+    Phases,
+}
+
+impl TaskKind {
+    /// Its name in scenarios.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dd => "dd",
+            Self::Cp => "cp",
+            Self::LightWriter => "light_writer",
+            Self::Reader => "reader",
+            Self::Hog => "hog",
+            Self::Mapper => "mapper",
+            Self::RandWrite => "rand_write",
+            Self::RandRead => "rand_read",
+            Self::Bystander => "bystander",
+            Self::Phases => "phases",
+        }
+    }
+
+    /// It has files.
+    #[must_use]
+    pub const fn has_files(self) -> bool {
+        !matches!(self, Self::Hog | Self::Mapper | Self::Bystander)
+    }
+
+    /// It has anonymous memory.
+    #[must_use]
+    pub const fn has_memory(self) -> bool {
+        matches!(
+            self,
+            Self::Hog | Self::Mapper | Self::Bystander | Self::Phases
+        )
+    }
 }
 
 /// What a `dd` syncs at its end.
@@ -219,8 +295,9 @@ pub struct TaskEntry {
     pub id: Spanned<String>,
     /// What it does.
     pub kind: Spanned<TaskKind>,
-    /// Where its file is.
-    pub device: Spanned<String>,
+    /// Where its files are; not of a task that has memory alone.
+    #[serde(default)]
+    pub device: Option<Spanned<String>>,
     /// Where `cp` reads from.
     #[serde(default)]
     pub from: Option<Spanned<String>>,
@@ -233,6 +310,27 @@ pub struct TaskEntry {
     /// Bytes in all, each; scaled.
     #[serde(default)]
     pub file_mib: Option<Spanned<f64>>,
+    /// Files of one task; `file_mib` and `memory_part` are of all of them together.
+    #[serde(default)]
+    pub files: Option<Spanned<u32>>,
+    /// Its memory; scaled.
+    #[serde(default)]
+    pub region_mib: Option<Spanned<f64>>,
+    /// The memory, or the files, of all tasks of this entry together, as a part of the machine's memory.
+    #[serde(default)]
+    pub memory_part: Option<Spanned<f64>>,
+    /// The same of each of them.
+    #[serde(default)]
+    pub memory_part_each: Option<Spanned<f64>>,
+    /// Pages that it holds pinned in its pinned phase; scaled.
+    #[serde(default)]
+    pub pinned_mib: Option<Spanned<f64>>,
+    /// How long a phase lasts.
+    #[serde(default)]
+    pub phase_s: Option<Spanned<f64>>,
+    /// Calls before it takes another of its files.
+    #[serde(default)]
+    pub switch_every: Option<Spanned<u32>>,
     /// Starts this long after the run began.
     #[serde(default)]
     pub start_s: Option<Spanned<f64>>,
@@ -278,9 +376,21 @@ pub struct CaseEntry {
     /// `background_mib` of the machine.
     #[serde(default)]
     pub background_mib: Option<Spanned<f64>>,
+    /// `memory_mib` of the machine.
+    #[serde(default)]
+    pub memory_mib: Option<Spanned<f64>>,
+    /// Counts of tasks by their ids.
+    #[serde(default)]
+    pub counts: BTreeMap<Spanned<String>, Spanned<u32>>,
+    /// `files` of tasks by their ids.
+    #[serde(default)]
+    pub files: BTreeMap<Spanned<String>, Spanned<u32>>,
     /// The tasks of this row by id; without it, all. Devices that none of them uses are left out.
     #[serde(default)]
     pub tasks: Vec<Spanned<String>>,
+    /// Left out of what is summed over rows (`Duration`, `Ops`, delays).
+    #[serde(default)]
+    pub apart: bool,
 }
 
 impl CaseEntry {
@@ -288,6 +398,11 @@ impl CaseEntry {
     #[must_use]
     pub fn is_same_live(&self, other: &Self) -> bool {
         let number = |value: &Option<Spanned<f64>>| value.as_ref().map(|v| v.get_ref().to_bits());
+        let by_id = |numbers: &BTreeMap<Spanned<String>, Spanned<u32>>| {
+            let pairs = numbers.iter();
+            let pairs = pairs.map(|(id, number)| (id.get_ref().clone(), *number.get_ref()));
+            pairs.collect::<Vec<_>>()
+        };
         let key = |row: &Self| {
             (
                 row.count.as_ref().map(|count| *count.get_ref()),
@@ -296,7 +411,11 @@ impl CaseEntry {
                     number(&row.rate_mib),
                     number(&row.dirty_mib),
                     number(&row.background_mib),
+                    number(&row.memory_mib),
                 ],
+                by_id(&row.counts),
+                by_id(&row.files),
+                row.apart,
                 row.tasks
                     .iter()
                     .map(|task| task.get_ref().clone())
@@ -318,7 +437,11 @@ impl CaseEntry {
             rate_mib: None,
             dirty_mib: None,
             background_mib: None,
+            memory_mib: None,
+            counts: BTreeMap::new(),
+            files: BTreeMap::new(),
             tasks: Vec::new(),
+            apart: false,
         }
     }
 }
@@ -341,6 +464,21 @@ pub struct PolicyEntry {
     /// `max_percent` of all devices, in this column.
     #[serde(default)]
     pub max_percent: Option<Spanned<f64>>,
+    /// How reclaim is throttled, instead of the preset's way.
+    #[serde(default)]
+    pub reclaim: Option<Spanned<String>>,
+    /// Reasons that never throttle: an ablation.
+    #[serde(default)]
+    pub reclaim_off: Vec<Spanned<String>>,
+    /// Whether events end a reclaimer's sleep; without, timeouts alone do: an ablation.
+    #[serde(default)]
+    pub wakes: Option<Spanned<bool>>,
+    /// Timeout of WRITEBACK, and of what was before it, instead of 100 ms: an ablation.
+    #[serde(default)]
+    pub writeback_timeout_ms: Option<Spanned<f64>>,
+    /// `vm.swappiness`, in this column.
+    #[serde(default)]
+    pub swappiness: Option<Spanned<u8>>,
 }
 
 /// A number that somebody published.
@@ -355,6 +493,38 @@ pub struct PublishedEntry {
     pub policy: Spanned<String>,
     /// The number.
     pub value: f64,
+}
+
+/// Whose delays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ByKind {
+    /// Of tasks that need memory.
+    Direct,
+    /// Of the background reclaimer.
+    Kswapd,
+    /// Of all: not told apart.
+    Any,
+}
+
+/// The delays of one reason that somebody published, of the whole test.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DelaysEntry {
+    /// Which column.
+    pub policy: Spanned<String>,
+    /// Whose.
+    pub by: ByKind,
+    /// For which reason.
+    pub reason: Spanned<String>,
+    /// How many.
+    pub n: u64,
+    /// Of these: no sleep of a tick.
+    pub zero: u64,
+    /// Of these: the whole timeout or more.
+    pub timeout: u64,
+    /// Mean of all.
+    pub mean_ms: f64,
 }
 
 /// How two values are compared.

@@ -63,7 +63,7 @@ error: unknown key `cpu`
 5 | cpu = 2
   | ^^^ not a key of this table
   |
-  = help: did you mean `cpus`? Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib
+  = help: did you mean `cpus`? Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, costs, scale_costs
 "
     );
 }
@@ -79,7 +79,7 @@ error: unknown key `memory_gb`
 6 | memory_gb = 1
   | ^^^^^^^^^ not a key of this table
   |
-  = help: the unit here is mebibytes: write `memory_mib`. Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib
+  = help: the unit here is mebibytes: write `memory_mib`. Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, costs, scale_costs
 "
     );
 }
@@ -127,7 +127,7 @@ error: unknown preset `linux-2.6.35`
 21 | name = \"linux-2.6.35\"
    |        ^^^^^^^^^^^^^^ not known
    |
-   = help: did you mean `linux-2.6.36`? Allowed: linux-2.6.36, p1, p1-measured, linux-6.12, tidegate
+   = help: did you mean `linux-2.6.36`? Allowed: linux-2.6.36, p1, p1-measured, linux-5.15, linux-5.15+patch1, linux-5.16-rc1, linux-6.12, tidegate
 "
     );
     let device = mistaken(
@@ -330,4 +330,106 @@ fn a_misspelt_column_is_one_mistake() {
     let expect = "name = \"tidgate\"\n\n[[expect]]\nid = \"e\"\nsource = \"s\"\nmetric = \"real\"\npolicy = \"tidegate\"\nop = \"value\"\nmax = 1";
     let text = mistaken("name = \"tidegate\"", expect);
     assert_eq!(text.matches("error:").count(), 1, "{text}");
+}
+
+/// A scenario of memory without mistakes; `from` and `to` put one in.
+fn mistaken_memory(from: &str, to: &str) -> String {
+    let text = MEMORY.replace(from, to);
+    assert_ne!(text, MEMORY, "`{from}` is in the scenario");
+    shown(&text, &[])
+}
+
+const MEMORY: &str = r#"schema = "tidegate-exp/1"
+name = "mine"
+
+[machine]
+cpus = 2
+memory_mib = 256
+swap = { device = "disk", mib = 512 }
+costs = "p0"
+
+[[device]]
+id = "disk"
+model = "p0_ssd"
+
+[[task]]
+id = "hog"
+kind = "hog"
+memory_part = 1.5
+run_s = 10
+
+[[task]]
+id = "writer"
+kind = "rand_write"
+device = "disk"
+memory_part_each = 0.24
+run_s = 10
+
+[[case]]
+name = "one"
+counts = { hog = 2 }
+
+[[policy]]
+name = "linux-5.16-rc1"
+reclaim_off = ["noprogress"]
+"#;
+
+#[test]
+fn the_scenario_of_memory_without_a_mistake_has_none() {
+    assert_eq!(shown(MEMORY, &[]), "no mistake");
+}
+
+#[test]
+fn more_memory_than_there_is_needs_a_swap_file() {
+    assert_eq!(
+        mistaken_memory("swap = { device = \"disk\", mib = 512 }\n", ""),
+        "
+error: more anonymous memory than there is, and no swap file
+  --> my.toml:14:6
+   |
+ 6 | memory_mib = 256
+   |              --- the memory
+...
+14 | id = \"hog\"
+   |      ^^^^^ it would run out of memory
+   |
+   = help: add `swap = { device = \"...\", mib = ... }` to the machine
+"
+    );
+}
+
+#[test]
+fn a_size_said_twice_and_keys_of_another_kind_are_shown() {
+    let twice = mistaken_memory("memory_part = 1.5", "memory_part = 1.5\nregion_mib = 3");
+    assert!(
+        twice.contains("`region_mib` and `memory_part` are both given"),
+        "{twice}"
+    );
+    let device = mistaken_memory("kind = \"hog\"", "kind = \"hog\"\ndevice = \"disk\"");
+    assert!(
+        device.contains("`device` means nothing to a hog"),
+        "{device}"
+    );
+    let none = mistaken_memory("device = \"disk\"\nmemory_part_each", "memory_part_each");
+    assert!(none.contains("a rand_write needs `device`"), "{none}");
+    let size = mistaken_memory("memory_part_each = 0.24\n", "");
+    assert!(size.contains("a rand_write needs `file_mib`"), "{size}");
+}
+
+#[test]
+fn names_of_reclaim_are_known_ones() {
+    let reason = mistaken_memory("\"noprogress\"", "\"no-progress\"");
+    assert!(
+        reason.contains("unknown reason to throttle `no-progress`")
+            && reason.contains("did you mean `noprogress`?"),
+        "{reason}"
+    );
+    let law = mistaken_memory("reclaim_off = [\"noprogress\"]", "reclaim = \"reason\"");
+    assert!(law.contains("did you mean `reasons`?"), "{law}");
+    let task = mistaken_memory("counts = { hog = 2 }", "counts = { hogs = 2 }");
+    assert!(task.contains("unknown task `hogs`"), "{task}");
+    let swap = mistaken_memory("swap = { device = \"disk\"", "swap = { device = \"disc\"");
+    assert!(swap.contains("unknown device `disc`"), "{swap}");
+    let costs = mistaken_memory("costs = \"p0\"", "costs = \"p9\"");
+    assert!(costs.contains("unknown machine `p9`"), "{costs}");
 }

@@ -1,0 +1,269 @@
+//! Checks of what has to do with memory: swap, the keys of the columns about reclaim, the sizes of tasks
+//! as parts of the memory, and which keys a kind of task takes.
+
+use toml::Spanned;
+
+use super::{Checker, FILE_MOST_MIB, MEMORY_MOST_MIB, TASKS_MOST};
+use crate::catalogue;
+use crate::presets::{REASONS, RECLAIM_LAWS};
+use crate::scenario::diagnose::Mistake;
+use crate::scenario::{CaseEntry, PolicyEntry, Scenario, TaskEntry, TaskKind};
+
+/// Most memory or files of all tasks of one entry, as a part of the machine's memory.
+const PART_MOST: f64 = 1000.0;
+/// Most files of one task.
+const FILES_MOST: f64 = 4096.0;
+/// Highest `vm.swappiness`.
+const SWAPPINESS_MOST: f64 = 200.0;
+
+impl Checker {
+    /// Swap, swappiness, the reserve, the costs.
+    pub(super) fn reclaim_of_machine(&mut self, scenario: &Scenario) {
+        let machine = &scenario.machine;
+        if let Some(swap) = &machine.swap {
+            let ids = scenario.devices.iter();
+            let ids = ids.map(|device| device.id.get_ref().as_str());
+            self.known("device", &swap.device, ids);
+            self.range("mib", &swap.mib, 1.0, FILE_MOST_MIB, " MiB");
+        }
+        self.swappiness(machine.swappiness.as_ref());
+        if let Some(reserve) = &machine.min_free_kib {
+            let most = machine.memory_mib.get_ref() * 1024.0 / 4.0;
+            self.range("min_free_kib", reserve, 128.0, most.max(128.0), " KiB");
+        }
+        if let Some(costs) = &machine.costs {
+            self.known("machine", costs, catalogue::machines());
+        }
+    }
+
+    fn swappiness(&mut self, swappiness: Option<&Spanned<u8>>) {
+        if let Some(swappiness) = swappiness {
+            let value = Spanned::new(swappiness.span(), f64::from(*swappiness.get_ref()));
+            self.range("swappiness", &value, 0.0, SWAPPINESS_MOST, "");
+        }
+    }
+
+    /// What a column says about reclaim.
+    pub(super) fn reclaim_of_column(&mut self, policy: &PolicyEntry) {
+        if let Some(law) = &policy.reclaim {
+            let laws = RECLAIM_LAWS.iter().map(|(name, _)| *name);
+            self.known("way to throttle reclaim", law, laws);
+        }
+        for reason in &policy.reclaim_off {
+            self.reason(reason);
+        }
+        if let Some(timeout) = &policy.writeback_timeout_ms {
+            self.range("writeback_timeout_ms", timeout, 1.0, 60_000.0, " ms");
+        }
+        self.swappiness(policy.swappiness.as_ref());
+    }
+
+    pub(super) fn reason(&mut self, reason: &Spanned<String>) {
+        let reasons = REASONS.iter().map(|(name, _)| *name);
+        self.known("reason to throttle", reason, reasons);
+    }
+
+    /// Sizes of a task that are parts of the memory.
+    pub(super) fn sizes_in_memory(&mut self, scenario: &Scenario, task: &TaskEntry) {
+        for (key, part) in [
+            ("memory_part", &task.memory_part),
+            ("memory_part_each", &task.memory_part_each),
+        ] {
+            if let Some(part) = part {
+                self.range(key, part, 0.0001, PART_MOST, " of the memory");
+            }
+        }
+        for (key, size) in [
+            ("region_mib", &task.region_mib),
+            ("pinned_mib", &task.pinned_mib),
+        ] {
+            if let Some(size) = size {
+                self.range(key, size, 1.0 / 256.0, MEMORY_MOST_MIB, " MiB");
+            }
+        }
+        if let Some(phase) = &task.phase_s {
+            self.range("phase_s", phase, 0.001, 1e7, " s");
+        }
+        for (key, number) in [("files", &task.files), ("switch_every", &task.switch_every)] {
+            if let Some(number) = number {
+                let value = Spanned::new(number.span(), f64::from(*number.get_ref()));
+                self.range(key, &value, 1.0, FILES_MOST, "");
+            }
+        }
+        let kind = *task.kind.get_ref();
+        let grows = matches!(kind, TaskKind::Hog | TaskKind::Mapper);
+        if grows && scenario.machine.swap.is_none() && self.exceeds_memory(scenario, task) {
+            self.list.push(
+                Mistake::new(
+                    "more anonymous memory than there is, and no swap file",
+                    task.id.span(),
+                    "it would run out of memory",
+                )
+                .also(scenario.machine.memory_mib.span(), "the memory")
+                .help("add `swap = { device = \"...\", mib = ... }` to the machine"),
+            );
+        }
+        let sizes = [
+            ("file_mib", task.file_mib.as_ref().map(Spanned::span)),
+            ("region_mib", task.region_mib.as_ref().map(Spanned::span)),
+            ("memory_part", task.memory_part.as_ref().map(Spanned::span)),
+            (
+                "memory_part_each",
+                task.memory_part_each.as_ref().map(Spanned::span),
+            ),
+        ];
+        // A task of phases has both files and memory.
+        let mut given = sizes
+            .into_iter()
+            .filter_map(|(key, at)| at.map(|at| (key, at)))
+            .filter(|(key, _)| kind != TaskKind::Phases || *key != "file_mib");
+        if let (Some((one, at)), Some((other, other_at))) = (given.next(), given.next()) {
+            self.list.push(
+                Mistake::new(
+                    format!("`{one}` and `{other}` are both given"),
+                    other_at,
+                    "one size, said twice",
+                )
+                .also(at, "the other")
+                .help(format!("keep `{one}` or `{other}`, not both")),
+            );
+        }
+    }
+
+    fn exceeds_memory(&self, scenario: &Scenario, task: &TaskEntry) -> bool {
+        let memory = *scenario.machine.memory_mib.get_ref();
+        let count = task.count.as_ref().map_or(1, |count| *count.get_ref());
+        let number = |value: &Option<Spanned<f64>>| value.as_ref().map_or(0.0, |v| *v.get_ref());
+        let each = number(&task.region_mib) / memory + number(&task.memory_part_each);
+        each * f64::from(count) + number(&task.memory_part) > 1.0
+    }
+
+    /// Counts and files that a row gives to tasks by their ids.
+    pub(super) fn numbers_of_case(&mut self, scenario: &Scenario, case: &CaseEntry) {
+        let ids = scenario.tasks.iter().map(|task| task.id.get_ref().as_str());
+        for (key, numbers, most) in [
+            ("count", &case.counts, f64::from(TASKS_MOST)),
+            ("files", &case.files, FILES_MOST),
+        ] {
+            for (id, number) in numbers {
+                self.known("task", id, ids.clone());
+                let value = Spanned::new(number.span(), f64::from(*number.get_ref()));
+                self.range(key, &value, 1.0, most, "");
+            }
+        }
+        if let Some(memory) = &case.memory_mib {
+            let scale = *scenario.run.scale.get_ref();
+            let least = super::MEMORY_LEAST_MIB / scale.clamp(1.0 / 64.0, 1.0);
+            self.range("memory_mib", memory, least, MEMORY_MOST_MIB, " MiB");
+        }
+    }
+
+    /// Which keys a kind of task needs, and which mean nothing to it.
+    pub(super) fn keys_of_kind(&mut self, task: &TaskEntry) {
+        use TaskKind::{
+            Bystander, Cp, Dd, Hog, LightWriter, Mapper, Phases, RandRead, RandWrite, Reader,
+        };
+        let kind = *task.kind.get_ref();
+        let name = kind.name();
+        let span = |value: &Option<Spanned<f64>>| value.as_ref().map(Spanned::span);
+        let size = span(&task.memory_part).or(span(&task.memory_part_each));
+        let in_parts = matches!(kind, Hog | Mapper | RandWrite | RandRead | Phases);
+        // (key, where it is given, it is used, it is needed)
+        let keys = [
+            (
+                "device",
+                task.device.as_ref().map(Spanned::span),
+                kind.has_files(),
+                kind.has_files(),
+            ),
+            (
+                "from",
+                task.from.as_ref().map(Spanned::span),
+                kind == Cp,
+                kind == Cp,
+            ),
+            ("block_kib", span(&task.block_kib), kind.has_files(), false),
+            (
+                "file_mib",
+                span(&task.file_mib),
+                kind.has_files() && kind != LightWriter,
+                matches!(kind, Dd | Cp | Reader | Phases)
+                    || (matches!(kind, RandWrite | RandRead) && size.is_none()),
+            ),
+            (
+                "region_mib",
+                span(&task.region_mib),
+                kind.has_memory(),
+                kind.has_memory() && size.is_none(),
+            ),
+            ("memory_part", span(&task.memory_part), in_parts, false),
+            (
+                "memory_part_each",
+                span(&task.memory_part_each),
+                in_parts,
+                false,
+            ),
+            ("pinned_mib", span(&task.pinned_mib), kind == Phases, false),
+            (
+                "phase_s",
+                span(&task.phase_s),
+                kind == Phases,
+                kind == Phases,
+            ),
+            (
+                "files",
+                task.files.as_ref().map(Spanned::span),
+                matches!(kind, RandWrite | RandRead),
+                false,
+            ),
+            (
+                "switch_every",
+                task.switch_every.as_ref().map(Spanned::span),
+                kind == RandRead,
+                false,
+            ),
+            (
+                "run_s",
+                span(&task.run_s),
+                true,
+                matches!(kind, LightWriter | RandWrite | RandRead | Phases) || kind.has_memory(),
+            ),
+            (
+                "every_ms",
+                span(&task.every_ms),
+                matches!(kind, LightWriter | Reader | Dd | Mapper | Bystander),
+                matches!(kind, LightWriter | Bystander),
+            ),
+            (
+                "sync",
+                task.sync.as_ref().map(Spanned::span),
+                kind == Dd,
+                false,
+            ),
+            (
+                "order",
+                task.order.as_ref().map(Spanned::span),
+                kind == Reader,
+                false,
+            ),
+        ];
+        for (key, at, used, needed) in keys {
+            match at {
+                Some(at) if !used => self.list.push(
+                    Mistake::new(format!("`{key}` means nothing to a {name}"), at, "not used")
+                        .also(task.kind.span(), "the kind")
+                        .help(format!("leave `{key}` out")),
+                ),
+                None if needed => self.list.push(
+                    Mistake::new(
+                        format!("a {name} needs `{key}`"),
+                        task.kind.span(),
+                        format!("`{key}` is missing"),
+                    )
+                    .help(format!("add `{key} = ...` to this task")),
+                ),
+                _ => {}
+            }
+        }
+    }
+}
