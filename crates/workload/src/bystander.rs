@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use crate::stub::Spills as _;
 use env::{Cause, Env, Task, Wakeup};
 use mm::Cache;
 use policy::units::{Nanos, Pages};

@@ -7,9 +7,8 @@
 
 use std::sync::Arc;
 
-use crate::stub::{Spill, Spills as _};
 use env::{Cause, Env, Event, Task, Wakeup};
-use mm::Cache;
+use mm::{Cache, Spill};
 use policy::units::{Nanos, Pages};
 
 use crate::dd::Run;

@@ -26,7 +26,6 @@ mod plan;
 mod random;
 mod read;
 mod report;
-mod stub;
 
 pub use bystander::{Bystander, bystander};
 pub use copy::{Cp, cp};

@@ -8,7 +8,6 @@
 
 use std::sync::Arc;
 
-use crate::stub::Spills as _;
 use env::{Cause, Env, Event, Task, Wakeup};
 use mm::Cache;
 use policy::units::{Nanos, Pages};

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use crate::stub::Touched;
 use env::TaskId;
+use mm::Touched;
 use policy::units::{Bytes, Instant, Nanos, Pages, SECOND};
 
 use crate::Latencies;
