@@ -217,3 +217,182 @@ fn beyond_the_end_is_refused() {
         ));
     });
 }
+
+/// Bounded memory and no way out: a typed error, and everything works again once memory is given back.
+#[test]
+fn without_a_swap_file_memory_runs_out_with_a_name() {
+    let mut world = world(1024, 200 << 20);
+    spill(&mut world, 0, 3000, |task, cache, region| {
+        let refused = region.touch(task, 0, 3000).unwrap_err();
+        assert!(matches!(refused, Error::OutOfMemory { .. }), "{refused}");
+        assert!(region.resident() > Pages(900), "what there is was used");
+        let stats = cache.vmstat();
+        assert_eq!(stats.get(Item::PgscanAnon), 0, "there is nowhere to go to");
+        region.discard(task, 0, 3000).unwrap();
+        region.touch(task, 2000, 500).unwrap();
+    });
+}
+
+#[test]
+fn a_full_swap_file_refuses_and_keeps_what_it_has() {
+    let mut world = world(1024, 200 << 20);
+    spill(&mut world, 500, 3000, |task, cache, region| {
+        let mut taken = 0;
+        let refused = loop {
+            match region.write(
+                task,
+                Bytes(u64::from(taken) * PAGE_SIZE),
+                &data(taken, 1, 1),
+            ) {
+                Ok(()) => taken += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, Error::OutOfMemory { .. }), "{refused}");
+        assert!((1400..=1524).contains(&taken), "{taken}");
+        assert_eq!(cache.swap_stats().free, Pages::ZERO);
+        for page in 0..taken {
+            // Reading needs frames too: the slots of what was read back go around.
+            let mut back = vec![Sector::JUNK; 8];
+            match region.read(task, Bytes(u64::from(page) * PAGE_SIZE), &mut back) {
+                Ok(()) => assert_eq!(back, data(page, 1, 1), "page {page}"),
+                Err(error) => assert!(matches!(error, Error::OutOfMemory { .. }), "{error}"),
+            }
+        }
+        region.discard(task, 0, 600).unwrap();
+        for page in 600..taken {
+            check(task, region, page, 1);
+        }
+    });
+}
+
+#[test]
+fn a_write_that_fails_keeps_the_page_and_tries_again() {
+    let mut world = world(1024, 200 << 20);
+    world.disk.state().fail_writes = 0..30;
+    spill(&mut world, 4096, 2500, |task, cache, region| {
+        for page in 0..2500 {
+            // While nothing can go out, memory is short for a while.
+            while let Err(error) =
+                region.write(task, Bytes(u64::from(page) * PAGE_SIZE), &data(page, 1, 1))
+            {
+                assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+                task.sleep(env::Cause::Idle, Nanos::secs(1));
+            }
+        }
+        assert!(cache.swap_stats().write_failed > Pages::ZERO);
+        for page in 0..2500 {
+            check(task, region, page, 1);
+        }
+    });
+}
+
+#[test]
+fn a_swap_file_that_never_takes_a_write_is_like_none() {
+    let mut world = world(1024, 200 << 20);
+    world.disk.state().fail_writes = 0..u64::MAX;
+    spill(&mut world, 4096, 3000, |task, cache, region| {
+        let refused = region.touch(task, 0, 3000).unwrap_err();
+        assert!(matches!(refused, Error::OutOfMemory { .. }), "{refused}");
+        let swap = cache.swap_stats();
+        assert!(swap.write_failed > Pages::ZERO);
+        let there = u32::try_from(region.resident().0).unwrap();
+        for page in 0..there {
+            let mut back = vec![Sector::JUNK; 8];
+            let offset = Bytes(u64::from(page) * PAGE_SIZE);
+            region.read(task, offset, &mut back).unwrap();
+            assert_eq!(back[0], Sector(page + 1));
+        }
+    });
+}
+
+#[test]
+fn a_read_that_fails_has_a_name_and_is_tried_again() {
+    let mut world = world(1024, 200 << 20);
+    let disk = Arc::clone(&world.disk);
+    spill(&mut world, 4096, 3000, move |task, cache, region| {
+        for page in 0..3000 {
+            write(task, region, page, 1);
+        }
+        let next = disk.state().reads;
+        disk.state().fail_reads = next..u64::MAX;
+        let mut back = vec![Sector::JUNK; 8];
+        let mut failed = Vec::new();
+        for page in 0..200_u32 {
+            let offset = Bytes(u64::from(page) * PAGE_SIZE);
+            match region.read(task, offset, &mut back) {
+                Ok(()) => {}
+                Err(Error::SwapReadFailed { offset: at, .. }) => {
+                    assert_eq!(at, offset);
+                    failed.push(page);
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(failed.len() > 100, "the oldest pages are out: {failed:?}");
+        let touched = region.touch(task, failed[0], 1);
+        assert!(matches!(touched, Err(Error::SwapReadFailed { .. })));
+        assert!(cache.swap_stats().read_failed >= Pages(failed.len() as u64));
+        disk.state().fail_reads = 0..0;
+        for page in 0..3000 {
+            check(task, region, page, 1);
+        }
+    });
+}
+
+#[test]
+fn whoever_is_cancelled_in_a_fault_leaves_nothing_behind() {
+    let mut world = world(1024, 200 << 20);
+    let answers = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let told = Arc::clone(&answers);
+    // The swap file is read at one page a second: the tasks sleep in their faults when the root ends.
+    let env = Arc::clone(world.lab.env());
+    let (options, device) = (world.options.clone(), world.device);
+    let info = world.disk.info();
+    let disk = Arc::clone(&world.disk);
+    let id = world.lab.add_device(disk as Arc<dyn Device>);
+    let ended = world.lab.run(move |task| {
+        let cache = Cache::new(Arc::clone(&env), options).unwrap();
+        let device = cache.add_device(task, id, info, device).unwrap();
+        cache.add_swap(task, device, SWAP, Pages(4096)).unwrap();
+        let region = cache.spill(task, Pages(3000)).unwrap();
+        region.touch(task, 0, 3000).unwrap();
+        for first in [0, 1, 500] {
+            let (region, told) = (Arc::clone(&region), Arc::clone(&told));
+            env::spawn(&*env, "toucher", move |task| {
+                for page in first..first + 400 {
+                    if let Err(error) = region.touch(task, page, 1) {
+                        told.lock().unwrap().push(error);
+                        return;
+                    }
+                }
+            });
+        }
+        task.sleep(env::Cause::Idle, Nanos::micros(30));
+    });
+    assert!(ended.is_ok());
+    assert_eq!(*answers.lock().unwrap(), [Error::Cancelled; 3]);
+}
+
+#[test]
+fn a_region_that_is_dropped_on_its_way_gives_all_back() {
+    // 4 MB/s: what is on its way out or back stays there for a while.
+    let mut world = world(1024, 4 << 20);
+    spill(&mut world, 4096, 1500, |task, cache, region| {
+        region.touch(task, 0, 1500).unwrap();
+        assert!(cache.swap_stats().writeback > Pages::ZERO);
+        let other = cache.spill(task, Pages(1500)).unwrap();
+        other.touch(task, 0, 700).unwrap();
+        let reader = Arc::clone(region);
+        let busy = env::spawn(task.env(), "reader", move |task| {
+            reader.touch(task, 0, 300).map(|touched| touched.major)
+        });
+        task.sleep(env::Cause::Idle, Nanos::millis(1));
+        drop(other);
+        // Its pages are being read in at this moment: the discard waits for those.
+        region.discard(task, 0, 1500).unwrap();
+        let major = busy.join(task).unwrap().unwrap();
+        assert!(major > Pages::ZERO);
+        region.discard(task, 0, 1500).unwrap();
+    });
+}

@@ -31,6 +31,9 @@ pub struct State {
     pub len: BTreeMap<u32, u64>,
     /// Writes fail from the first of these to before the second, counted in requests.
     pub fail_writes: std::ops::Range<u64>,
+    /// Likewise reads.
+    pub fail_reads: std::ops::Range<u64>,
+    pub reads: u64,
     pub fail_flushes: bool,
     pub fail_lengths: bool,
     /// Contents are thrown away (for benchmarks).
@@ -63,6 +66,11 @@ impl Disk {
         let first = request.offset.0 >> PAGE_SHIFT;
         match request.op {
             IoOp::Read => {
+                let nth = state.reads;
+                state.reads += 1;
+                if state.fail_reads.contains(&nth) {
+                    return Err(IoError::Failed { errno: 5 });
+                }
                 if state.forget {
                     return Ok(());
                 }

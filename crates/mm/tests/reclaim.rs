@@ -1,0 +1,326 @@
+//! Reclaim in the lab: anonymous memory and pages of files compete, under each law of throttling. The sums hold, every
+//! sleep ends by an event or a counted timeout, and whoever must not be held up is not.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use common::{Disk, data};
+use env::{Cause, Device, Env as _, Event, ObjectId, Task, TaskId, Wakeup};
+use lab::fs::costs::P0;
+use lab::record::EventKind;
+use lab::{Lab, LabEnv, Options as LabOptions, Record, Recorded, throttles};
+use mm::{Cache, DeviceOptions, Error, Item, Options, Vmstat};
+use policy::dirty::Law;
+use policy::reclaim::{Reason, ReclaimLaw, Reasons, Tunables};
+use policy::units::{Bytes, Instant, Nanos, Pages};
+
+const LAWS: [ReclaimLaw; 5] = [
+    ReclaimLaw::CongestionWait,
+    ReclaimLaw::WritebackOnly,
+    ReclaimLaw::Reasons,
+    ReclaimLaw::Mild,
+    ReclaimLaw::Tidegate,
+];
+const HZ: u32 = 250;
+/// 64 MiB; one page stands for 256.
+const FRAMES: u32 = 16384;
+const SHRINK: u32 = 256;
+
+/// A small stutterp: hogs over more memory than there is, writers of files, one who allocates now and then.
+struct Pressure {
+    reclaim: Tunables,
+    hogs: u32,
+    writers: u32,
+    /// Pages of the hogs in all, and of the files.
+    anon: u32,
+    file: u32,
+    /// The one who allocates now and then is exempt.
+    exempt: bool,
+    seconds: u64,
+}
+
+struct Seen {
+    vmstat: Vmstat,
+    events: Vec<Recorded>,
+    bystander: TaskId,
+    /// The longest time that its allocation of 16 pages took.
+    longest: Nanos,
+    touched: u64,
+}
+
+impl Pressure {
+    fn of(law: ReclaimLaw) -> Self {
+        Self {
+            reclaim: Tunables::of(law, HZ),
+            hogs: 4,
+            writers: 3,
+            anon: FRAMES,
+            file: FRAMES / 5,
+            exempt: false,
+            seconds: 20,
+        }
+    }
+
+    fn run(self) -> Seen {
+        let record = Record::NONE
+            .with(EventKind::Throttled)
+            .with(EventKind::Waited)
+            .with(EventKind::DirectReclaim)
+            .with(EventKind::Reclaimed)
+            .with(EventKind::Background);
+        let mut lab = Lab::new(LabOptions {
+            cpus: 4,
+            hz: HZ,
+            seed: 7,
+            frames: FRAMES,
+            costs: P0.shrunk(SHRINK),
+            record,
+        });
+        let rate = (200 << 20) / u64::from(SHRINK);
+        let disk = Disk::new(&lab, rate);
+        disk.keep(false);
+        let info = disk.info();
+        let id = lab.add_device(disk as Arc<dyn Device>);
+        let env = Arc::clone(lab.env());
+        let mut options = Options::new(FRAMES, 4);
+        options.dirty.law = Law::RateBased;
+        options.dirty.hz = HZ;
+        options.reclaim = self.reclaim;
+        let end = Instant::ZERO + Nanos::secs(self.seconds);
+        let (vmstat, bystander, longest, touched) = lab
+            .run(move |task| self.body(task, env, options, id, info, end))
+            .unwrap();
+        Seen {
+            vmstat,
+            events: lab.take_events(),
+            bystander,
+            longest,
+            touched,
+        }
+    }
+
+    fn body(
+        self,
+        task: &mut Task<'_, LabEnv>,
+        env: Arc<LabEnv>,
+        options: Options,
+        id: env::DeviceId,
+        info: env::DeviceInfo,
+        end: Instant,
+    ) -> (Vmstat, TaskId, Nanos, u64) {
+        let cache = Cache::new(Arc::clone(&env), options).unwrap();
+        let device = cache
+            .add_device(task, id, info, DeviceOptions::default())
+            .unwrap();
+        cache
+            .add_swap(task, device, ObjectId(99), Pages(u64::from(FRAMES) * 4))
+            .unwrap();
+        let mut jobs = Vec::new();
+        for hog in 0..self.hogs {
+            let cache = Arc::clone(&cache);
+            let pages = self.anon / self.hogs;
+            let job = env::spawn(&*env, &format!("hog-{hog}"), move |task| {
+                let region = cache.spill(task, Pages(u64::from(pages))).unwrap();
+                let mut touched = 0;
+                while task.now() < end {
+                    for first in (0..pages).step_by(64) {
+                        let count = (pages - first).min(64);
+                        match region.touch(task, first, count) {
+                            Ok(run) => touched += run.pages.0,
+                            Err(Error::OutOfMemory { .. }) => panic!("out of memory"),
+                            Err(error) => panic!("{error}"),
+                        }
+                        task.did(env::Work::User, 10_000);
+                        if task.now() >= end {
+                            break;
+                        }
+                    }
+                }
+                touched
+            });
+            jobs.push(job);
+        }
+        for writer in 0..self.writers {
+            let len = u64::from(self.file / self.writers) << 12;
+            let file = cache
+                .open(task, device, ObjectId(1 + writer), Bytes(len))
+                .unwrap();
+            file.assume_allocated(Bytes(len));
+            let cache = Arc::clone(&cache);
+            let job = env::spawn(&*env, &format!("writer-{writer}"), move |task| {
+                let mut writer = cache.writer();
+                let blocks = len >> 16;
+                while task.now() < end {
+                    let block = task.random() % blocks;
+                    let first = u32::try_from(block << 4).unwrap();
+                    let offset = Bytes(block << 16);
+                    file.write(task, &mut writer, offset, &data(first, 16, 1))
+                        .unwrap();
+                }
+                0
+            });
+            jobs.push(job);
+        }
+        let exempt = self.exempt;
+        let own = Arc::clone(&cache);
+        let bystander = env::spawn(&*env, "bystander", move |task| {
+            if exempt {
+                own.exempt(task);
+            }
+            let region = own.spill(task, Pages(16)).unwrap();
+            let mut longest = Nanos::ZERO;
+            while task.now() < end {
+                task.sleep(Cause::Think, Nanos::millis(20));
+                let began = task.now();
+                region.touch(task, 0, 16).unwrap();
+                longest = longest.max(task.now().since(began));
+                region.discard(task, 0, 16).unwrap();
+            }
+            (task.id(), longest)
+        });
+        let mut touched = 0;
+        for job in jobs {
+            touched += job.join(task).unwrap();
+        }
+        let (id, longest) = bystander.join(task).unwrap();
+        // What is on its way out ends.
+        task.sleep(Cause::Idle, Nanos::secs(20));
+        let vmstat = cache.vmstat();
+        let _ = cache.shutdown(task);
+        (vmstat, id, longest, touched)
+    }
+}
+
+fn check_sums(law: ReclaimLaw, seen: &Seen) {
+    let stat = |item| seen.vmstat.get(item);
+    assert_eq!(seen.vmstat.broken_sum(), None, "{law:?}");
+    let (mut scanned, mut freed) = ([0; 2], [0; 2]);
+    let mut begun: BTreeMap<TaskId, u32> = BTreeMap::new();
+    let mut awake = false;
+    for recorded in &seen.events {
+        match &recorded.event {
+            Event::DirectReclaim => {
+                let open = begun.entry(recorded.task).or_default();
+                *open += 1;
+                assert_eq!(*open, 1, "one after the other");
+            }
+            Event::Reclaimed {
+                background,
+                scanned: pages,
+                freed: got,
+            } => {
+                scanned[usize::from(*background)] += pages.0;
+                freed[usize::from(*background)] += got.0;
+                if !background {
+                    let open = begun.get_mut(&recorded.task).unwrap();
+                    *open -= 1;
+                }
+            }
+            Event::Background { awake: now } => {
+                assert_ne!(awake, *now, "{law:?}");
+                awake = *now;
+            }
+            Event::Throttled {
+                reason,
+                timeout,
+                delayed,
+                wakeup,
+                ..
+            } => {
+                let slept = wakeup.is_some();
+                assert!(slept || delayed.is_zero(), "{reason:?}");
+                assert_ne!(*wakeup, Some(Wakeup::Cancelled));
+                if *wakeup == Some(Wakeup::TimedOut) {
+                    assert!(delayed >= timeout, "{reason:?} {delayed:?} {timeout:?}");
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(begun.values().all(|open| *open == 0), "{law:?}");
+    assert_eq!(stat(Item::PgscanDirect), scanned[0], "{law:?}");
+    assert_eq!(stat(Item::PgscanKswapd), scanned[1], "{law:?}");
+    assert_eq!(stat(Item::PgstealDirect), freed[0], "{law:?}");
+    assert_eq!(stat(Item::PgstealKswapd), freed[1], "{law:?}");
+    assert!(stat(Item::Pswpin) > 0 && stat(Item::Pswpout) > 0, "{law:?}");
+}
+
+fn print(law: ReclaimLaw, seen: &Seen) {
+    println!("{law:?}: touched {}, longest {:?}", seen.touched, seen.longest);
+    for (name, value) in seen.vmstat.entries().filter(|(_, value)| *value > 0) {
+        print!("{name}={value} ");
+    }
+    println!();
+    for ((background, reason), sum) in throttles(&seen.events) {
+        println!(
+            "  {} {}: {} events, {} zero, {} full, {} woken, {} timed out, {:?} in all",
+            if background { "background" } else { "direct" },
+            reason.name(),
+            sum.events,
+            sum.zero,
+            sum.full,
+            sum.woken,
+            sum.timed_out,
+            sum.delayed
+        );
+    }
+}
+
+#[test]
+fn under_every_law_pages_add_up_and_every_sleep_ends() {
+    for law in LAWS {
+        let seen = Pressure::of(law).run();
+        print(law, &seen);
+        check_sums(law, &seen);
+    }
+}
+
+#[test]
+fn an_exempt_task_is_never_throttled() {
+    for law in [ReclaimLaw::Reasons, ReclaimLaw::Mild, ReclaimLaw::Tidegate] {
+        for exempt in [false, true] {
+            let seen = Pressure {
+                exempt,
+                ..Pressure::of(law)
+            }
+            .run();
+            let throttled = seen.events.iter().filter(|recorded| {
+                recorded.task == seen.bystander
+                    && matches!(recorded.event, Event::Throttled { .. })
+            });
+            let throttled = throttled.count();
+            println!("{law:?} exempt {exempt}: {throttled}, {:?}", seen.longest);
+            if exempt {
+                assert_eq!(throttled, 0, "{law:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reason_that_is_off_holds_nobody() {
+    let mut pressure = Pressure::of(ReclaimLaw::Reasons);
+    pressure.reclaim.off = Reasons::NONE.with(Reason::NoProgress);
+    let seen = pressure.run();
+    let sums = throttles(&seen.events);
+    assert!(!sums.contains_key(&(false, Reason::NoProgress)));
+    check_sums(ReclaimLaw::Reasons, &seen);
+}
+
+#[test]
+fn without_wakes_only_timeouts_end_sleeps() {
+    let mut pressure = Pressure::of(ReclaimLaw::Reasons);
+    pressure.reclaim.wakes = false;
+    let seen = pressure.run();
+    for (which, sum) in throttles(&seen.events) {
+        assert_eq!(sum.woken, 0, "{which:?}");
+    }
+    check_sums(ReclaimLaw::Reasons, &seen);
+}
