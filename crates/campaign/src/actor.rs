@@ -51,6 +51,10 @@ impl Actor {
         }
     }
 
+    pub(crate) fn world(&self) -> Arc<World> {
+        Arc::clone(&self.world)
+    }
+
     /// Takes all steps.
     pub(crate) fn work(mut self, task: &mut Task<'_, LabEnv>, ops: &[Op]) -> Going {
         let end = ops.len();
@@ -88,6 +92,12 @@ impl Actor {
                 return Ok(at + 1);
             }
             _ => {}
+        }
+        if let Some(region) = op.region() {
+            self.timed(task, at, world.swap_place, 0, |actor, task| {
+                actor.in_memory(task, region, op)
+            })?;
+            return Ok(at + 1);
         }
         let number = op.file().unwrap_or(0);
         let slot = &world.slots[number];
@@ -159,9 +169,8 @@ impl Actor {
                 let longer = sectors.saturating_add(by).min(bound.max(sectors));
                 actor.set_len(task, slot, place, &file, longer)
             }),
-            Op::SyncAll | Op::Close { .. } | Op::Hold { .. } | Op::Trim | Op::Think { .. } => {
-                Ok(())
-            }
+            // Dealt with above.
+            _ => Ok(()),
         };
         slot.end();
         going?;
@@ -366,6 +375,7 @@ impl Actor {
             }
             Err(error) => {
                 place.checker().on_read_failed(read);
+                // A page beyond the end, or more pins than may be.
                 if !matches!(error, Error::OutOfRange { .. } | Error::TooMany { .. }) {
                     self.failed(place, "pin", error)?;
                 }
@@ -559,11 +569,18 @@ impl Actor {
         if matches!(error, Error::FlushFailed { .. }) {
             place.flush_failed.store(true, Ordering::Relaxed);
         }
+        let refused = matches!(error, Error::OutOfMemory { .. });
         judge!(
-            !place.calm,
+            !place.calm || refused,
             "unexpected-error",
             "{what} failed on a device without faults: {error}"
         );
+        if let Error::OutOfMemory { .. } = error
+            && !self.world.memory_suffices
+        {
+            self.world.refusals.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
         let of_device = !matches!(
             error,
             Error::OutOfMemory { .. } | Error::TooMany { .. } | Error::OutOfRange { .. }

@@ -7,7 +7,10 @@
 //! tiny to nearly all memory, in per cent and in pages, and now and then options that contradict
 //! each other; flushers of three eras with their times shortened; 1 to 3 devices of every model, slow,
 //! volatile, and with a weather of their own: mild faults, storms, hangs, rate drops, shrinking space;
-//! 1 to 4 files; 1 to 6 tasks that come and go, each a writer, reader, syncer or a bit of all.
+//! 1 to 4 files; 1 to 6 tasks that come and go, each a writer, reader, syncer or a bit of all. Every other
+//! plan has anonymous memory: regions from an eighth to half as much again as all memory, a swap file that has room for
+//! all of it, for half, or is not there, on a device with the weather of the others, and 1 to 4 tasks more that
+//! touch, write, read and discard, with reclaim throttled by any of the variants.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +21,8 @@ use crate::dice::Dice;
 use crate::op::Op;
 use crate::plan::{
     CachePlan, Contradiction, DevicePlan, FilePlan, FlushPlan, LAWS, Limit, Machine, OnError,
-    Phase, Plan, SECTORS, SlowPlan, TaskPlan, VERSION, VolatilePlan, work_name,
+    Phase, Plan, RECLAIM_LAWS, RegionPlan, SECTORS, SlowPlan, SwapPlan, TaskPlan, VERSION,
+    VolatilePlan, work_name,
 };
 
 /// Seeds of labs and devices fit a TOML integer.
@@ -47,9 +51,13 @@ impl Plan {
                 .map(|_| file(dice, devices.len()))
                 .collect()
         };
-        let tasks = (0..dice.between(1, 6))
+        let mut tasks: Vec<_> = (0..dice.between(1, 6))
             .map(|_| task(dice, &files))
             .collect();
+        let (swap, regions) = memory(dice, u64::from(cache.frames), devices.len());
+        if !regions.is_empty() {
+            tasks.extend((0..dice.between(1, 4)).map(|_| anon_task(dice, &regions, &files)));
+        }
         let crash_at_us = dice.one_in(3).then(|| dice.between(100, 2_000_000));
         let mut walk = Walk::new(&files);
         let after = (0..20).map(|_| walk.mixed(dice)).collect();
@@ -63,8 +71,10 @@ impl Plan {
             refused: refused(dice),
             machine,
             cache,
+            swap,
             devices,
             files,
+            regions,
             tasks,
         }
     }
@@ -129,6 +139,8 @@ fn cache(dice: &mut Dice) -> CachePlan {
         law_hz: dice.pick(&[100, 250, 1000]),
         dirty,
         background,
+        reclaim: dice.pick(RECLAIM_LAWS).0.into(),
+        swappiness: dice.pick(&[60, 60, 60, 0, 1, 100, 200]),
         readahead_pages: dice.pick(&[0, 4, u64::from(frames) / 16, u64::from(frames) / 16]),
         populate_at_start: dice.one_in(2),
         flush,
@@ -369,6 +381,103 @@ fn small_file(dice: &mut Dice, devices: usize) -> FilePlan {
         pages_max: dice.pick(&[4, 16, 40]),
         prefill_pages: dice.pick(&[0, 4]),
         ..file(dice, devices)
+    }
+}
+
+/// Anonymous memory in every other plan, and where it may go.
+fn memory(dice: &mut Dice, frames: u64, devices: usize) -> (Option<SwapPlan>, Vec<RegionPlan>) {
+    if dice.one_in(2) {
+        return (None, Vec::new());
+    }
+    let regions: Vec<_> = (0..dice.pick(&[1, 1, 2, 3]))
+        .map(|_| RegionPlan {
+            pages: dice.pick(&[frames / 8, frames / 2, frames, frames * 3 / 2]) + dice.below(40),
+        })
+        .collect();
+    let all: u64 = regions.iter().map(|region| region.pages).sum();
+    let pages = dice.pick(&[0, all / 2, all, all, all, 2 * all, 3 * all]);
+    let swap = (pages > 0).then(|| SwapPlan {
+        device: dice.index(devices),
+        pages,
+    });
+    (swap, regions)
+}
+
+/// A task with memory of its own: a hog, one that maps and unmaps, one that writes and reads here and there.
+fn anon_task(dice: &mut Dice, regions: &[RegionPlan], files: &[FilePlan]) -> TaskPlan {
+    let start_us = if dice.one_in(3) {
+        dice.between(1, 1_000_000)
+    } else {
+        0
+    };
+    let region = dice.index(regions.len());
+    let all = regions[region].pages;
+    let steps = dice.between(8, 50);
+    let piece = all.div_ceil(dice.pick(&[1, 4, 16])).max(1);
+    let kind = dice.below(4);
+    let mut walk = Walk::new(files);
+    let mut at = 0;
+    let mut ops = Vec::new();
+    for _ in 0..steps {
+        match kind {
+            // Round and round.
+            0 => {
+                let page = at % all;
+                let pages = piece.min(all - page);
+                at = page + pages;
+                ops.push(Op::Touch {
+                    region,
+                    page,
+                    pages,
+                });
+            }
+            // All, and back.
+            1 if dice.one_in(2) => ops.push(Op::Think {
+                us: dice.pick(&[100, 5000, 50_000]),
+            }),
+            1 => {
+                let page = dice.below(all);
+                let pages = piece.min(all - page);
+                ops.push(Op::Touch {
+                    region,
+                    page,
+                    pages,
+                });
+                ops.push(Op::Discard {
+                    region,
+                    page,
+                    pages,
+                });
+            }
+            // A bit of everything, files as well.
+            _ if dice.one_in(6) => ops.push(walk.mixed(dice)),
+            _ => ops.push(anon_mixed(dice, region, all)),
+        }
+    }
+    TaskPlan { start_us, ops }
+}
+
+fn anon_mixed(dice: &mut Dice, region: usize, all: u64) -> Op {
+    let page = dice.below(all);
+    let pages = dice.pick(&[1, 1, 3, 16, 200]).min(all - page);
+    let (at, len) = if dice.one_in(2) {
+        (page * SECTORS, pages * SECTORS)
+    } else {
+        (page * SECTORS + dice.below(SECTORS), dice.between(1, 20))
+    };
+    match dice.below(10) {
+        0..=3 => Op::Put { region, at, len },
+        4..=6 => Op::Get { region, at, len },
+        7 | 8 => Op::Touch {
+            region,
+            page,
+            pages,
+        },
+        _ => Op::Discard {
+            region,
+            page,
+            pages,
+        },
     }
 }
 

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `plan`, `op` | a run as plain data, and its file |
 //! | `draw` | from a seed to a plan: what is tried |
-//! | `world`, `actor`, `run` | the run and its checks |
+//! | `world`, `actor`, `memory`, `run` | the run and its checks |
 //! | `verdicts` | pauses and waits against their bounds |
 //! | `failure`, `figures` | what comes of it |
 //! | `shrink` | a failing plan, made small |
@@ -25,6 +25,7 @@ mod dice;
 mod draw;
 mod failure;
 mod figures;
+mod memory;
 mod op;
 mod plan;
 mod run;
@@ -37,7 +38,8 @@ pub use figures::Figures;
 pub use op::Op;
 pub use plan::{
     CachePlan, Contradiction, DevicePlan, FailedAs, FilePlan, FlushPlan, LAWS, Limit, Machine,
-    OnError, Phase, Plan, SlowPlan, TaskPlan, VERSION, VolatilePlan,
+    OnError, Phase, Plan, RECLAIM_LAWS, RegionPlan, SlowPlan, SwapPlan, TaskPlan, VERSION,
+    VolatilePlan,
 };
 pub use run::{Outcome, Setup, run};
 pub use shrink::{Shrunk, shrink};

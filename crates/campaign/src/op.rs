@@ -11,6 +11,10 @@
 //! | `close F` | closes the file, when nobody is inside, and opens it again |
 //! | `hold F P+N for K` | pins N pages from page P while it takes the next K steps |
 //! | `trim` | gives free memory back |
+//! | `touch R P+N` | touches N pages of region R from page P |
+//! | `put R A+N` | writes N sectors of region R from sector A |
+//! | `get R A+N` | reads them, and has the checker judge what it got |
+//! | `discard R P+N` | gives N pages of region R from page P back |
 //! | `think US` | does nothing for US microseconds |
 
 use core::fmt;
@@ -48,6 +52,22 @@ pub enum Op {
         pages: u64,
         steps: usize,
     },
+    /// `touch R P+N`
+    Touch {
+        region: usize,
+        page: u64,
+        pages: u64,
+    },
+    /// `put R A+N`
+    Put { region: usize, at: u64, len: u64 },
+    /// `get R A+N`
+    Get { region: usize, at: u64, len: u64 },
+    /// `discard R P+N`
+    Discard {
+        region: usize,
+        page: u64,
+        pages: u64,
+    },
     /// `trim`
     Trim,
     /// `think US`
@@ -69,6 +89,10 @@ impl Op {
             Self::SyncAll => "sync-all",
             Self::Close { .. } => "close",
             Self::Hold { .. } => "hold",
+            Self::Touch { .. } => "touch",
+            Self::Put { .. } => "put",
+            Self::Get { .. } => "get",
+            Self::Discard { .. } => "discard",
             Self::Trim => "trim",
             Self::Think { .. } => "think",
         }
@@ -92,7 +116,30 @@ impl Op {
             | Self::SyncRange { file, .. }
             | Self::Close { file }
             | Self::Hold { file, .. } => Some(file),
-            Self::SyncAll | Self::Trim | Self::Think { .. } => None,
+            Self::Touch { .. }
+            | Self::Put { .. }
+            | Self::Get { .. }
+            | Self::Discard { .. }
+            | Self::SyncAll
+            | Self::Trim
+            | Self::Think { .. } => None,
+        }
+    }
+
+    /// The region of anonymous memory that it is about.
+    #[must_use]
+    pub fn region(mut self) -> Option<usize> {
+        self.region_mut().copied()
+    }
+
+    /// The region that it is about, to be changed.
+    pub(crate) const fn region_mut(&mut self) -> Option<&mut usize> {
+        match self {
+            Self::Touch { region, .. }
+            | Self::Put { region, .. }
+            | Self::Get { region, .. }
+            | Self::Discard { region, .. } => Some(region),
+            _ => None,
         }
     }
 
@@ -101,10 +148,14 @@ impl Op {
         match self {
             Self::Write { at, len, .. }
             | Self::Read { at, len, .. }
-            | Self::SyncRange { at, len, .. } => vec![len, at],
+            | Self::SyncRange { at, len, .. }
+            | Self::Put { at, len, .. }
+            | Self::Get { at, len, .. } => vec![len, at],
             Self::Truncate { len, .. } => vec![len],
             Self::Cut { by, .. } | Self::Grow { by, .. } => vec![by],
-            Self::Hold { page, pages, .. } => vec![pages, page],
+            Self::Hold { page, pages, .. }
+            | Self::Touch { page, pages, .. }
+            | Self::Discard { page, pages, .. } => vec![pages, page],
             Self::Think { us } => vec![us],
             Self::Sync { .. } | Self::SyncAll | Self::Close { .. } | Self::Trim => Vec::new(),
         }
@@ -118,6 +169,19 @@ impl fmt::Display for Op {
             Self::Write { file, at, len }
             | Self::Read { file, at, len }
             | Self::SyncRange { file, at, len } => write!(f, " {file} {at}+{len}"),
+            Self::Put { region, at, len } | Self::Get { region, at, len } => {
+                write!(f, " {region} {at}+{len}")
+            }
+            Self::Touch {
+                region,
+                page,
+                pages,
+            }
+            | Self::Discard {
+                region,
+                page,
+                pages,
+            } => write!(f, " {region} {page}+{pages}"),
             Self::Truncate { file, len } => write!(f, " {file} {len}"),
             Self::Cut { file, by } | Self::Grow { file, by } => write!(f, " {file} {by}"),
             Self::Sync { file } | Self::Close { file } => write!(f, " {file}"),
@@ -175,6 +239,34 @@ impl FromStr for Op {
                 let file = place(file, "sync-range FILE FIRST+SECTORS")?;
                 Ok(Self::SyncRange { file, at, len })
             }
+            [word @ ("put" | "get"), region, part] => {
+                let shape = format!("{word} REGION FIRST+SECTORS");
+                let (at, len) = range(part, &shape)?;
+                let region = place(region, &shape)?;
+                Ok(if word == "put" {
+                    Self::Put { region, at, len }
+                } else {
+                    Self::Get { region, at, len }
+                })
+            }
+            [word @ ("touch" | "discard"), region, part] => {
+                let shape = format!("{word} REGION PAGE+PAGES");
+                let (page, pages) = range(part, &shape)?;
+                let region = place(region, &shape)?;
+                Ok(if word == "touch" {
+                    Self::Touch {
+                        region,
+                        page,
+                        pages,
+                    }
+                } else {
+                    Self::Discard {
+                        region,
+                        page,
+                        pages,
+                    }
+                })
+            }
             ["truncate", file, len] => Ok(Self::Truncate {
                 file: place(file, "truncate FILE SECTORS")?,
                 len: number(len, "truncate FILE SECTORS")?,
@@ -209,7 +301,7 @@ impl FromStr for Op {
             ["trim"] => Ok(Self::Trim),
             _ => Err(format!(
                 "`{text}` is no step; steps are write, read, truncate, cut, grow, sync, sync-range, \
-                 sync-all, close, hold, trim, think, with their numbers"
+                 sync-all, close, hold, touch, put, get, discard, trim, think, with their numbers"
             )),
         }
     }
@@ -232,6 +324,10 @@ mod tests {
             "sync-all",
             "close 3",
             "hold 0 3+2 for 5",
+            "touch 0 0+700",
+            "put 1 12+8",
+            "get 1 9+1",
+            "discard 0 3+4",
             "trim",
             "think 300",
         ] {

@@ -1,4 +1,4 @@
-//! A run of the campaign as plain data: machine, cache, devices with their weather, files, tasks.
+//! A run of the campaign as plain data: machine, cache, devices with their weather, files, anonymous memory, tasks.
 //!
 //! A seed is drawn into a plan (`draw`), a plan is run (`run`), a failing plan is made smaller
 //! (`shrink`) and written as a TOML file that a person can read and a test replays. A plan holds
@@ -20,6 +20,7 @@ use lab::CostTable;
 use lab::model::{self, Params};
 use mm::{DeviceOptions, ErrorPolicy, Options, Populate};
 use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold};
+use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Nanos, Pages};
 use policy::writeback::{Flight, FlushTunables, Slice};
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,15 @@ pub const LAWS: &[(&str, Law)] = &[
     ("soft-region-measured", Law::SoftRegion { measured: true }),
     ("rate-based", Law::RateBased),
     ("tidegate", Law::TIDEGATE),
+];
+
+/// The variants of throttling in reclaim that a run may use, by the name that a file gives them.
+pub const RECLAIM_LAWS: &[(&str, ReclaimLaw)] = &[
+    ("congestion-wait", ReclaimLaw::CongestionWait),
+    ("writeback-only", ReclaimLaw::WritebackOnly),
+    ("reasons", ReclaimLaw::Reasons),
+    ("mild", ReclaimLaw::Mild),
+    ("tidegate", ReclaimLaw::Tidegate),
 ];
 
 /// A run.
@@ -70,12 +80,18 @@ pub struct Plan {
     pub machine: Machine,
     /// The cache.
     pub cache: CachePlan,
+    /// The swap file; none: anonymous memory has nowhere to go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swap: Option<SwapPlan>,
     /// Devices.
     #[serde(rename = "device")]
     pub devices: Vec<DevicePlan>,
     /// Files.
     #[serde(rename = "file")]
     pub files: Vec<FilePlan>,
+    /// Regions of anonymous memory.
+    #[serde(default, rename = "region", skip_serializing_if = "Vec::is_empty")]
+    pub regions: Vec<RegionPlan>,
     /// Tasks.
     #[serde(default, rename = "task", skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskPlan>,
@@ -120,6 +136,18 @@ pub struct CachePlan {
     pub background: Limit,
     /// Largest read-ahead window, in pages.
     pub readahead_pages: u64,
+    /// Name of the variant of throttling in reclaim.
+    #[serde(
+        default = "reclaim_default",
+        skip_serializing_if = "is_reclaim_default"
+    )]
+    pub reclaim: String,
+    /// `vm.swappiness`.
+    #[serde(
+        default = "swappiness_default",
+        skip_serializing_if = "is_swappiness_default"
+    )]
+    pub swappiness: u8,
     /// Frames get their memory when the cache is built.
     pub populate_at_start: bool,
     /// The flusher.
@@ -292,6 +320,24 @@ pub struct FilePlan {
     pub pages_max: u64,
 }
 
+/// The swap file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwapPlan {
+    /// Number of its device.
+    pub device: usize,
+    /// Slots.
+    pub pages: u64,
+}
+
+/// A region of anonymous memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegionPlan {
+    /// How long it is.
+    pub pages: u64,
+}
+
 /// A task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -326,6 +372,24 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
+/// Files that say nothing use the cache's own.
+fn reclaim_default() -> String {
+    "tidegate".into()
+}
+
+fn is_reclaim_default(name: &str) -> bool {
+    name == "tidegate"
+}
+
+const fn swappiness_default() -> u8 {
+    60
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+const fn is_swappiness_default(value: &u8) -> bool {
+    *value == 60
+}
+
 impl Plan {
     /// The text of its file.
     ///
@@ -358,6 +422,7 @@ impl Plan {
             ));
         }
         self.cache.law()?;
+        self.cache.reclaim_law()?;
         self.machine.costs()?;
         for (number, device) in self.devices.iter().enumerate() {
             device
@@ -392,12 +457,32 @@ impl Plan {
                 ));
             }
         }
+        if let Some(swap) = self.swap {
+            if swap.device >= self.devices.len() {
+                return bad("device", swap.device, self.devices.len());
+            }
+            if !(1..=1 << 24).contains(&swap.pages) {
+                return Err(format!("a swap file of {} pages: 1 to 2^24", swap.pages));
+            }
+        }
+        if let Some(region) = self
+            .regions
+            .iter()
+            .find(|region| !(1..=1 << 24).contains(&region.pages))
+        {
+            return Err(format!("a region of {} pages: 1 to 2^24", region.pages));
+        }
         let ops = self.tasks.iter().flat_map(|task| &task.ops);
         for op in ops.chain(self.after_power_loss.iter().flatten()) {
             if let Some(file) = op.file()
                 && file >= self.files.len()
             {
                 return bad("file", file, self.files.len());
+            }
+            if let Some(region) = op.region()
+                && region >= self.regions.len()
+            {
+                return bad("region", region, self.regions.len());
             }
         }
         Ok(())
@@ -408,6 +493,21 @@ impl Plan {
         Pages(256 * (self.tasks.len() as u64 + 1))
     }
 
+    /// Pages of anonymous memory, if all of it is used.
+    pub(crate) fn anon_pages(&self) -> u64 {
+        self.regions.iter().map(|region| region.pages).sum()
+    }
+
+    /// Whether nobody may be refused memory: what the regions hold fits the swap file and its device never fails, or it
+    /// fits a small part of memory.
+    pub(crate) fn memory_suffices(&self) -> bool {
+        let anon = self.anon_pages();
+        let fits_swap = self
+            .swap
+            .is_some_and(|swap| swap.pages >= anon && self.devices[swap.device].is_calm());
+        fits_swap || anon <= u64::from(self.cache.frames) / 8
+    }
+
     pub(crate) fn options(&self) -> Options {
         let cache = &self.cache;
         let mut options = Options::new(cache.frames, self.machine.cpus);
@@ -416,6 +516,15 @@ impl Plan {
         options.dirty.dirty = cache.dirty.threshold();
         options.dirty.background = cache.background.threshold();
         options.flush = cache.flush.tunables();
+        options.reclaim = Tunables {
+            swappiness: cache.swappiness,
+            ..Tunables::of(
+                cache
+                    .reclaim_law()
+                    .expect("a plan is checked before it is run"),
+                cache.law_hz,
+            )
+        };
         options.readahead_max = Pages(cache.readahead_pages);
         options.populate = if cache.populate_at_start {
             Populate::AtStart
@@ -462,6 +571,24 @@ impl CachePlan {
             format!(
                 "there is no law `{}`; there are {}",
                 self.law,
+                known.join(", ")
+            )
+        })
+    }
+}
+
+impl CachePlan {
+    /// The variant of throttling in reclaim of that name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn reclaim_law(&self) -> Result<ReclaimLaw, String> {
+        let found = RECLAIM_LAWS.iter().find(|(name, _)| *name == self.reclaim);
+        found.map(|(_, law)| *law).ok_or_else(|| {
+            let known: Vec<_> = RECLAIM_LAWS.iter().map(|(name, _)| *name).collect();
+            format!(
+                "there is no throttling `{}` in reclaim; there are {}",
+                self.reclaim,
                 known.join(", ")
             )
         })

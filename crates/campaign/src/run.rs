@@ -13,11 +13,13 @@
 //!   2. After each sync that says Ok, and at a random moment of the run: all that was acknowledged
 //!      would survive the loss of everything volatile.
 //!   3. The dirty level stays within its limit and a batch per writer, the pages within memory.
+//!      No page of anonymous memory is lost or old, whatever became of it: swapped out, in, kept, discarded.
 //!   4. Every call ends in a bounded time (`world`: starvation, stuck), every task after its steps,
 //!      every lab (deadlock, no progress).
 //!   5. Pauses are within the bounds of the law, and end when they should (`verdicts`).
 //!   6. After the run, with the devices healed: syncs go through, pages add up by cache and by
-//!      device, frames add up, the objects have the files' lengths.
+//!      device, frames add up, the objects have the files' lengths; all slots of the swap file are free once the
+//!      regions are gone, and every page that reclaim looked at was freed or put back.
 //!   7. After a loss of power: what survived is legal, a fresh cache reads it and goes on.
 //!   8. Options that contradict each other are refused by a typed error.
 
@@ -34,6 +36,7 @@ use crate::actor::{Actor, read_all};
 use crate::failure::{Failure, catch, fail};
 use crate::figures::Figures;
 use crate::judge;
+use crate::memory;
 use crate::op::Op;
 use crate::plan::Plan;
 use crate::verdicts;
@@ -186,6 +189,20 @@ fn describe(figures: &mut Figures, plan: &Plan, world: &World, lab: &Lab, crashe
     figures.add("pages", "written", stats.written.0);
     figures.add("pages", "read", stats.read_in.0);
     figures.add("pages", "reclaimed", stats.reclaimed.0);
+    if !plan.regions.is_empty() {
+        figures.add("runs", "with anonymous memory", 1);
+        figures.add("reclaim", &plan.cache.reclaim, 1);
+        for (name, value) in world.cache.vmstat().entries() {
+            if !name.starts_with("nr_") && !name.starts_with("swap_") {
+                figures.add("vmstat", name, value);
+            }
+        }
+        figures.add(
+            "runs",
+            "calls refused memory",
+            world.refusals.load(Ordering::Relaxed),
+        );
+    }
     let share = world.longest_share.load(Ordering::Relaxed);
     figures.share(
         "longest call on a steady device, of what it may take",
@@ -258,11 +275,14 @@ fn look(task: &Task<'_, LabEnv>, plan: &Plan, world: &World, limit: Pages, frame
         "dirty-limit",
         "{level:?} dirty, with batches at most {limit:?}: {stats:?}"
     );
-    let held = stats.cached + stats.free;
+    let vmstat = world.cache.vmstat();
+    let anon = vmstat.get(mm::Item::NrInactiveAnon) + vmstat.get(mm::Item::NrActiveAnon);
+    let held = stats.cached + stats.free + Pages(anon);
     judge!(
         held <= frames,
         "memory",
-        "{held:?} of {frames:?}: {stats:?}"
+        "{held:?} of {frames:?}: {}",
+        memory::reading(world)
     );
     for (number, (gauge, own)) in world.gauges.iter().zip(&plan.tasks).enumerate() {
         if let Some((kind, what)) = gauge.overdue(task.now(), &own.ops) {
@@ -324,7 +344,11 @@ fn is_failed(task: &mut Task<'_, LabEnv>, world: &World, place: &Place) -> bool 
 }
 
 /// With everything healed: all syncs go through and everything adds up.
-fn finish(task: &mut Task<'_, LabEnv>, world: &World) {
+fn finish(task: &mut Task<'_, LabEnv>, world: &Arc<World>) {
+    // First: a device that is opened again after a failed flush has lost what was not durable, and no swap file is.
+    if !memory::finish(task, world) {
+        return;
+    }
     for place in &world.places {
         if place.flush_failed.load(Ordering::Relaxed) || is_failed(task, world, place) {
             revive(task, world, place);
@@ -364,6 +388,9 @@ fn finish(task: &mut Task<'_, LabEnv>, world: &World) {
         read_all(task, place, slot);
     }
     world.places.iter().for_each(Place::check_durable);
+    if !memory::add_up(task, world) {
+        return;
+    }
     add_up(world);
     let shut = world.cache.shutdown(task);
     let is_well = matches!(shut, Ok(()) | Err(Error::Cancelled));

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::op::Op;
-use crate::plan::{DevicePlan, FailedAs, FlushPlan, Limit, Phase, Plan};
+use crate::plan::{DevicePlan, FailedAs, FlushPlan, Limit, Phase, Plan, SwapPlan};
 use crate::run::{Setup, run};
 
 /// What shrinking came to.
@@ -35,9 +35,10 @@ pub struct Shrunk {
 /// A pass: simpler plans than the one given, in the order in which to try them.
 type Pass = fn(&Plan) -> Vec<Plan>;
 
-const PASSES: [Pass; 12] = [
+const PASSES: [Pass; 13] = [
     fewer_tasks,
     no_extras,
+    less_memory,
     fewer_devices,
     fewer_files,
     fewer_steps,
@@ -178,6 +179,40 @@ fn no_extras(plan: &Plan) -> Vec<Plan> {
     plans
 }
 
+/// Without a region, with smaller ones, without a swap file or with a smaller one.
+fn less_memory(plan: &Plan) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    for gone in (0..plan.regions.len()).rev() {
+        plans.push(with(plan, |plan| {
+            plan.regions.remove(gone);
+            for op in plan.tasks.iter_mut().map(|task| &mut task.ops) {
+                op.retain(|op| op.region() != Some(gone));
+                for region in op.iter_mut().filter_map(Op::region_mut) {
+                    *region -= usize::from(*region > gone);
+                }
+            }
+        }));
+        let pages = plan.regions[gone].pages;
+        for smaller in [pages / 8, pages / 2, pages.saturating_sub(1)] {
+            if (1..pages).contains(&smaller) {
+                plans.push(with(plan, |plan| plan.regions[gone].pages = smaller));
+            }
+        }
+    }
+    if let Some(swap) = plan.swap {
+        plans.push(with(plan, |plan| plan.swap = None));
+        if swap.pages > 1 {
+            plans.push(with(plan, |plan| {
+                plan.swap = Some(SwapPlan {
+                    pages: swap.pages / 2,
+                    ..swap
+                });
+            }));
+        }
+    }
+    plans
+}
+
 /// Without a device: its files move to another, or go with it.
 fn fewer_devices(plan: &Plan) -> Vec<Plan> {
     if plan.devices.len() < 2 {
@@ -191,6 +226,10 @@ fn fewer_devices(plan: &Plan) -> Vec<Plan> {
             file.device -= usize::from(file.device > gone);
             file.device = file.device.min(moved.devices.len() - 1);
         }
+        if let Some(swap) = &mut moved.swap {
+            swap.device -= usize::from(swap.device > gone);
+            swap.device = swap.device.min(moved.devices.len() - 1);
+        }
         let mut without = plan.clone();
         for file in (0..plan.files.len()).rev() {
             if plan.files[file].device == gone {
@@ -198,6 +237,7 @@ fn fewer_devices(plan: &Plan) -> Vec<Plan> {
             }
         }
         without.devices.remove(gone);
+        without.swap = moved.swap;
         for file in &mut without.files {
             file.device -= usize::from(file.device > gone);
         }
@@ -323,7 +363,9 @@ fn fewer_faults(plan: &Plan) -> Vec<Plan> {
 }
 
 fn simpler_machine(plan: &Plan) -> Vec<Plan> {
-    let changes: [fn(&mut Plan); 11] = [
+    let changes: [fn(&mut Plan); 13] = [
+        |plan| plan.cache.reclaim = "tidegate".into(),
+        |plan| plan.cache.swappiness = 60,
         |plan| plan.machine.costs_ns.clear(),
         |plan| plan.machine.hz = 0,
         |plan| plan.machine.cpus = 1,

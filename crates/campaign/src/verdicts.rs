@@ -6,6 +6,7 @@
 //! | a pause of Tidegate's law, unless the device stands still | 5 to 200 ms |
 //! | a sleep for a pause | the pause, a tick of the law and of the machine, and a CPU's queue |
 //! | timeouts where an event should have come | `TIMEOUTS_MAX` a run without any fault |
+//! | a sleep in reclaim | the longest of any variant, ticks, and a CPU's queue |
 
 use env::{Cause, Event, Wakeup};
 use lab::Recorded;
@@ -25,6 +26,22 @@ const CPU_QUEUE: Nanos = Nanos::millis(60);
 /// Timeouts of a run in which nothing is wrong with any device.
 const TIMEOUTS_MAX: u64 = 20;
 
+/// No variant throttles longer at a time (5.16-rc1: no progress).
+const THROTTLE_MAX: Nanos = Nanos::millis(500);
+
+/// Whether a task is held up by reclaim: it is woken by an event, or the time is over; both are as it should be.
+const fn is_throttled(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::ReclaimWriteback
+            | Cause::ReclaimIsolated
+            | Cause::ReclaimNoProgress
+            | Cause::ReclaimCongested
+            | Cause::CongestionWait
+            | Cause::Memory
+    )
+}
+
 /// Whether a wait ends by an event, so that its deadline is only a safety net.
 const fn is_awaited(cause: Cause) -> bool {
     matches!(
@@ -37,6 +54,7 @@ const fn is_awaited(cause: Cause) -> bool {
             | Cause::DeviceMetadata
             | Cause::Memory
             | Cause::RequestSlot
+            | Cause::SwapIo
     )
 }
 
@@ -87,7 +105,22 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
                         "a pause at {at:?} lasted {waited:?}; {slept_max:?} is the most"
                     );
                 }
-                if *wakeup == Wakeup::TimedOut && is_awaited(*cause) {
+                if is_throttled(*cause) {
+                    let most = Nanos(THROTTLE_MAX.0 + law_tick.0 + tick + CPU_QUEUE.0);
+                    judge!(
+                        *waited <= most,
+                        "throttled",
+                        "{cause:?} at {at:?} lasted {waited:?}; {most:?} is the most"
+                    );
+                    let ended = match wakeup {
+                        Wakeup::TimedOut => "timed out",
+                        Wakeup::Ready | Wakeup::Cancelled => "woken",
+                    };
+                    figures.add("throttled in reclaim", &format!("{cause:?}, {ended}"), 1);
+                }
+                // With anonymous memory, a turn for memory may well not come in time.
+                let in_turn = *cause == Cause::Memory && !plan.regions.is_empty();
+                if *wakeup == Wakeup::TimedOut && is_awaited(*cause) && !in_turn {
                     timeouts += 1;
                     figures.add("timeouts of safety nets", &format!("{cause:?}"), 1);
                 }

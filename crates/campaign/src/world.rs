@@ -12,7 +12,7 @@ use lab::fs::Layout;
 use lab::model::{self, Surroundings};
 use lab::platter::{Platter, SharedPlatter, VolatileCache};
 use lab::{EventKind, Lab, LabEnv, Options as LabOptions, Record, Stamps};
-use mm::{Cache, Error, File, Populate};
+use mm::{Cache, Error, File, Populate, Spill};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
@@ -40,6 +40,36 @@ const PAUSE_MAX: Nanos = Nanos::millis(200);
 const TINY: u64 = 64;
 /// After a loss of power the survivors reach the device within this.
 const SETTLE_MAX: Nanos = Nanos::secs(600);
+
+/// The object of the swap file, on a device where files have the first numbers.
+const SWAP_OBJECT: ObjectId = ObjectId(14);
+/// Regions have numbers of their own for the checker, beyond those of files: a page of one found in the other is not
+/// taken for its own.
+const REGION_OBJECTS: u32 = 16;
+
+/// A region of anonymous memory of a run.
+pub(crate) struct Memory {
+    /// Its number for the checker.
+    pub(crate) object: ObjectId,
+    pub(crate) pages: u64,
+    spill: Mutex<Option<Arc<Spill<LabEnv>>>>,
+}
+
+impl Memory {
+    /// # Panics
+    /// If it is over: a failure of the run.
+    pub(crate) fn spill(&self) -> Arc<Spill<LabEnv>> {
+        let spill = self.spill.lock().unwrap_or_else(PoisonError::into_inner);
+        spill
+            .clone()
+            .unwrap_or_else(|| fail("lab", "a region that should be there is gone"))
+    }
+
+    /// Drops the handle.
+    pub(crate) fn end(&self) {
+        *self.spill.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
 
 /// A device of a run.
 pub(crate) struct Place {
@@ -273,6 +303,15 @@ pub(crate) struct World {
     pub(crate) cache: Arc<Cache<LabEnv>>,
     pub(crate) places: Vec<Place>,
     pub(crate) slots: Vec<Slot>,
+    pub(crate) regions: Vec<Memory>,
+    /// Of the regions.
+    pub(crate) anon_checker: Mutex<Checker>,
+    /// The swap file's device.
+    pub(crate) swap_place: Option<usize>,
+    /// Nobody may be refused memory.
+    pub(crate) memory_suffices: bool,
+    /// Calls that were refused memory.
+    pub(crate) refusals: AtomicU64,
     pub(crate) gauges: Vec<Gauge>,
     /// The devices stay healed.
     pub(crate) fair: AtomicBool,
@@ -318,6 +357,11 @@ impl World {
         matches!(self.law.as_str(), "tidegate" | "rate-based") && least < TINY
     }
 
+    pub(crate) fn anon_checker(&self) -> MutexGuard<'_, Checker> {
+        let checker = self.anon_checker.lock();
+        checker.unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn is_dark(&self) -> bool {
         self.dark.load(Ordering::Relaxed)
     }
@@ -339,7 +383,8 @@ impl World {
                 (others_steady, floors.min().unwrap_or(1))
             }
         };
-        let steady = steady && !self.has_no_room(place);
+        // Whoever needs memory waits for others' pages to be swapped out: for their device, and in reclaim.
+        let steady = steady && !self.has_no_room(place) && self.regions.is_empty();
         if !steady {
             return Allowed {
                 time: STUCK,
@@ -538,7 +583,33 @@ pub(crate) fn world(
         slots.push(slot);
     }
     let dirty_limit = cache.stats().dirty_limit;
+    let mut regions = Vec::new();
+    if prefilled {
+        if let Some(swap) = plan.swap {
+            let device = places[swap.device].index;
+            cache
+                .add_swap(task, device, SWAP_OBJECT, Pages(swap.pages))
+                .unwrap_or_else(|error| {
+                    fail("unexpected-error", format!("adding the swap file: {error}"))
+                });
+        }
+        for (object, region) in (REGION_OBJECTS..).zip(&plan.regions) {
+            let spill = cache
+                .spill(task, Pages(region.pages))
+                .unwrap_or_else(|error| fail("unexpected-error", format!("a region: {error}")));
+            regions.push(Memory {
+                object: ObjectId(object),
+                pages: region.pages,
+                spill: Mutex::new(Some(spill)),
+            });
+        }
+    }
     Arc::new(World {
+        regions,
+        anon_checker: Mutex::new(Checker::new()),
+        swap_place: plan.swap.map(|swap| swap.device),
+        memory_suffices: plan.memory_suffices(),
+        refusals: AtomicU64::new(0),
         cache,
         places,
         slots,

@@ -1,0 +1,331 @@
+//! Anonymous memory of a run: what its tasks do with regions, and the judgement of what they find there.
+//!
+//! A page that nobody wrote to since it was given back reads as zeroes, but for the word that a fault puts at the
+//! start of a page of the lab (`Content::mark`): the page's number and one. That word is taken for zeroes; so
+//! a page whose content was lost and that was then faulted in afresh is found out by the version that it lost.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{Cause, Task, Wakeup};
+use lab::check::Write;
+use lab::{LabEnv, Sector};
+use mm::Error;
+use policy::units::{Bytes, Nanos, Pages};
+
+use crate::actor::Actor;
+use crate::failure::fail;
+use crate::judge;
+use crate::op::Op;
+use crate::plan::{SECTOR, SECTORS};
+use crate::run::{Going, Over};
+use crate::world::{Memory, World};
+
+/// A region is read in pieces of so many pages at the end.
+const PIECE: u64 = 32;
+const PIECE_STEP: usize = 32;
+/// How often, and after which rests, the last read of a region is tried: a swap file that has failed backs off.
+const TRIES: u32 = 120;
+const REST: Nanos = Nanos::millis(500);
+
+impl Actor {
+    /// Takes a step in anonymous memory.
+    pub(crate) fn in_memory(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        number: usize,
+        op: Op,
+    ) -> Going {
+        let world = self.world();
+        let Some(memory) = world.regions.get(number) else {
+            return Ok(());
+        };
+        match op {
+            Op::Touch { page, pages, .. } => touch(task, &world, memory, page, pages),
+            Op::Put { at, len, .. } => put(task, &world, memory, at, len),
+            Op::Get { at, len, .. } => get(task, &world, memory, at, len),
+            Op::Discard { page, pages, .. } => discard(task, &world, memory, page, pages),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Plans may be changed by hand: the range, cut so that it lies in the region.
+fn within(first: u64, len: u64, bound: u64) -> (u64, u64) {
+    let len = len.clamp(1, bound);
+    (first.min(bound - len), len)
+}
+
+fn pages_within(memory: &Memory, page: u64, pages: u64) -> (u32, u32) {
+    let (page, pages) = within(page, pages, memory.pages);
+    let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    (small(page), small(pages))
+}
+
+fn touch(
+    task: &mut Task<'_, LabEnv>,
+    world: &World,
+    memory: &Memory,
+    page: u64,
+    pages: u64,
+) -> Going {
+    let (page, pages) = pages_within(memory, page, pages);
+    let result = memory.spill().touch(task, page, pages);
+    match result {
+        Ok(touched) => {
+            judge!(
+                touched.pages == Pages(u64::from(pages))
+                    && touched.faults <= touched.pages
+                    && touched.major <= touched.faults,
+                "touched",
+                "{touched:?} of {pages} pages"
+            );
+            Ok(())
+        }
+        Err(error) => failed(world, "touch", error),
+    }
+}
+
+fn put(task: &mut Task<'_, LabEnv>, world: &World, memory: &Memory, at: u64, len: u64) -> Going {
+    let (at, len) = within(at, len, memory.pages * SECTORS);
+    let (offset, bytes) = (Bytes(at * SECTOR), Bytes(len * SECTOR));
+    let write = world
+        .anon_checker()
+        .on_write_begin(memory.object, offset, bytes);
+    let mut data = junk(len);
+    write.fill(&mut data);
+    let result = memory.spill().write(task, offset, &data);
+    ended(world, memory, write, "write", result)
+}
+
+fn discard(
+    task: &mut Task<'_, LabEnv>,
+    world: &World,
+    memory: &Memory,
+    page: u64,
+    pages: u64,
+) -> Going {
+    let (page, pages) = pages_within(memory, page, pages);
+    let (offset, bytes) = (
+        Pages(u64::from(page)).bytes(),
+        Pages(u64::from(pages)).bytes(),
+    );
+    let write = world
+        .anon_checker()
+        .on_discard_begin(memory.object, offset, bytes);
+    let result = memory.spill().discard(task, page, pages);
+    ended(world, memory, write, "discard", result)
+}
+
+fn ended(
+    world: &World,
+    memory: &Memory,
+    write: Write,
+    what: &str,
+    result: Result<(), Error>,
+) -> Going {
+    let mut checker = world.anon_checker();
+    match result {
+        Ok(()) => {
+            checker.on_write_end(write);
+            // Nothing of it need survive a loss of power; this keeps the checker's memory short.
+            let sync = checker.on_sync_begin(memory.object);
+            checker.on_sync_ok(sync);
+            Ok(())
+        }
+        Err(error) => {
+            checker.on_write_failed(write);
+            drop(checker);
+            failed(world, what, error)
+        }
+    }
+}
+
+fn get(task: &mut Task<'_, LabEnv>, world: &World, memory: &Memory, at: u64, len: u64) -> Going {
+    let (at, len) = within(at, len, memory.pages * SECTORS);
+    let (offset, bytes) = (Bytes(at * SECTOR), Bytes(len * SECTOR));
+    let read = world
+        .anon_checker()
+        .on_read_begin(memory.object, offset, bytes);
+    let mut data = junk(len);
+    match memory.spill().read(task, offset, &mut data) {
+        Ok(()) => {
+            without_marks(at, &mut data);
+            if let Err(violation) = world.anon_checker().on_read_stamps(read, &data) {
+                fail(
+                    "wrong-version",
+                    format!("anonymous: {violation} (read of {len} sectors from {at})"),
+                );
+            }
+            Ok(())
+        }
+        Err(error) => {
+            world.anon_checker().on_read_failed(read);
+            failed(world, "read", error)
+        }
+    }
+}
+
+/// Takes the marks of fresh pages for the zeroes around them.
+fn without_marks(first: u64, data: &mut [Sector]) {
+    for (number, sector) in (first..).zip(data) {
+        let page = number / SECTORS;
+        if number.is_multiple_of(SECTORS) && u64::from(sector.0) == page + 1 {
+            *sector = Sector(0);
+        }
+    }
+}
+
+/// An operation has failed: that may be, where memory is short or the swap file's device is sick.
+fn failed(world: &World, what: &str, error: Error) -> Going {
+    if error == Error::Cancelled || world.is_dark() {
+        return Err(Over);
+    }
+    match error {
+        Error::OutOfMemory { .. } => {
+            judge!(
+                !world.memory_suffices,
+                "unexpected-error",
+                "{what} in anonymous memory, for which there is room: {error}\n{}",
+                reading(world)
+            );
+            world.refusals.fetch_add(1, Ordering::Relaxed);
+        }
+        Error::SwapReadFailed { .. } => {
+            let calm = world
+                .swap_place
+                .is_none_or(|place| world.places[place].calm);
+            judge!(
+                !calm,
+                "unexpected-error",
+                "{what} in anonymous memory, on a device without faults: {error}"
+            );
+        }
+        _ => fail(
+            "unexpected-error",
+            format!("{what} in anonymous memory: {error}"),
+        ),
+    }
+    Ok(())
+}
+
+/// All counters, for the message of a failure.
+pub(crate) fn reading(world: &World) -> String {
+    let stats = world.cache.stats();
+    let vmstat = world.cache.vmstat();
+    let counters: Vec<_> = vmstat
+        .entries()
+        .filter(|(_, value)| *value > 0)
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    format!("{stats:?}\n{}", counters.join(", "))
+}
+
+/// With everything healed: no page of any region is lost or old; then all of it is given back. Answers whether the lab
+/// goes on.
+pub(crate) fn finish(task: &mut Task<'_, LabEnv>, world: &World) -> bool {
+    for memory in &world.regions {
+        for page in (0..memory.pages).step_by(PIECE_STEP) {
+            let pages = PIECE.min(memory.pages - page);
+            if !read_at_last(task, world, memory, page * SECTORS, pages * SECTORS) {
+                return false;
+            }
+        }
+    }
+    for memory in &world.regions {
+        memory.end();
+    }
+    true
+}
+
+fn read_at_last(
+    task: &mut Task<'_, LabEnv>,
+    world: &World,
+    memory: &Memory,
+    at: u64,
+    len: u64,
+) -> bool {
+    let mut tries = 0;
+    loop {
+        let refused = world.refusals.load(Ordering::Relaxed);
+        let (offset, bytes) = (Bytes(at * SECTOR), Bytes(len * SECTOR));
+        let read = world
+            .anon_checker()
+            .on_read_begin(memory.object, offset, bytes);
+        let mut data = junk(len);
+        let error = match memory.spill().read(task, offset, &mut data) {
+            Ok(()) => {
+                without_marks(at, &mut data);
+                if let Err(violation) = world.anon_checker().on_read_stamps(read, &data) {
+                    fail(
+                        "wrong-version",
+                        format!("anonymous, at the end: {violation}"),
+                    );
+                }
+                return true;
+            }
+            Err(Error::Cancelled) => return false,
+            Err(error) => error,
+        };
+        world.anon_checker().on_read_failed(read);
+        world.refusals.store(refused, Ordering::Relaxed);
+        // Where there is no room for all of it, what cannot be had now never can.
+        if matches!(error, Error::OutOfMemory { .. }) && !world.memory_suffices {
+            return true;
+        }
+        tries += 1;
+        judge!(
+            tries < TRIES,
+            "unexpected-error",
+            "the last read of anonymous memory: {error}\n{}",
+            reading(world)
+        );
+        if task.sleep(Cause::Think, REST) == Wakeup::Cancelled {
+            return false;
+        }
+    }
+}
+
+/// After the regions are gone and all is written: nothing of them is left, and every page that was looked at is
+/// accounted for.
+pub(crate) fn add_up(task: &mut Task<'_, LabEnv>, world: &Arc<World>) -> bool {
+    let mut tries = 0;
+    while let Some(broken) = broken(world) {
+        tries += 1;
+        judge!(
+            tries < TRIES,
+            "accounting",
+            "{broken} does not hold: {}",
+            reading(world)
+        );
+        if task.sleep(Cause::Think, REST) == Wakeup::Cancelled {
+            return false;
+        }
+    }
+    true
+}
+
+/// What does not add up (yet).
+fn broken(world: &World) -> Option<&'static str> {
+    use mm::Item;
+    let vmstat = world.cache.vmstat();
+    let of = |item| vmstat.get(item);
+    if let Some(sum) = vmstat.broken_sum() {
+        return Some(sum);
+    }
+    if of(Item::SwapFree) != of(Item::SwapTotal) {
+        return Some("swap_free = swap_total");
+    }
+    if of(Item::NrInactiveAnon) + of(Item::NrActiveAnon) > 0 {
+        return Some("nr_inactive_anon + nr_active_anon = 0");
+    }
+    let listed = of(Item::NrInactiveFile) + of(Item::NrActiveFile) + of(Item::NrAside);
+    if Pages(listed) != world.cache.stats().cached {
+        return Some("nr_inactive_file + nr_active_file + nr_aside = cached");
+    }
+    None
+}
+
+fn junk(sectors: u64) -> Vec<Sector> {
+    vec![Sector::JUNK; usize::try_from(sectors).unwrap_or(0)]
+}
