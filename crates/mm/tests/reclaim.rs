@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::{Disk, data};
-use env::{Cause, Device, Env as _, Event, ObjectId, Task, TaskId, Wakeup};
+use env::{Cause, Device, Event, ObjectId, Task, TaskId, Wakeup};
 use lab::fs::costs::P0;
 use lab::record::EventKind;
 use lab::{Lab, LabEnv, Options as LabOptions, Record, Recorded, throttles};
 use mm::{Cache, DeviceOptions, Error, Item, Options, Vmstat};
 use policy::dirty::Law;
-use policy::reclaim::{Reason, ReclaimLaw, Reasons, Tunables};
+use policy::reclaim::{Reason, Reasons, ReclaimLaw, Tunables};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
 const LAWS: [ReclaimLaw; 5] = [
@@ -29,9 +29,9 @@ const LAWS: [ReclaimLaw; 5] = [
     ReclaimLaw::Tidegate,
 ];
 const HZ: u32 = 250;
-/// 64 MiB; one page stands for 256.
+/// 64 MiB; one page stands for 32.
 const FRAMES: u32 = 16384;
-const SHRINK: u32 = 256;
+const SHRINK: u32 = 32;
 
 /// A small stutterp: hogs over more memory than there is, writers of files, one who allocates now and then.
 struct Pressure {
@@ -64,7 +64,7 @@ impl Pressure {
             anon: FRAMES,
             file: FRAMES / 5,
             exempt: false,
-            seconds: 20,
+            seconds: 40,
         }
     }
 
@@ -253,7 +253,10 @@ fn check_sums(law: ReclaimLaw, seen: &Seen) {
 }
 
 fn print(law: ReclaimLaw, seen: &Seen) {
-    println!("{law:?}: touched {}, longest {:?}", seen.touched, seen.longest);
+    println!(
+        "{law:?}: touched {}, longest {:?}",
+        seen.touched, seen.longest
+    );
     for (name, value) in seen.vmstat.entries().filter(|(_, value)| *value > 0) {
         print!("{name}={value} ");
     }
@@ -292,8 +295,7 @@ fn an_exempt_task_is_never_throttled() {
             }
             .run();
             let throttled = seen.events.iter().filter(|recorded| {
-                recorded.task == seen.bystander
-                    && matches!(recorded.event, Event::Throttled { .. })
+                recorded.task == seen.bystander && matches!(recorded.event, Event::Throttled { .. })
             });
             let throttled = throttled.count();
             println!("{law:?} exempt {exempt}: {throttled}, {:?}", seen.longest);
