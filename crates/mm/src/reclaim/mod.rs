@@ -15,6 +15,7 @@
 //! | `shrink`, `active` | a turn on an inactive, on an active list |
 //! | `background`, `direct` | when to make passes, and when to stop |
 //! | `throttle` | sleeps for a reason, and wakes |
+//! | `turns` | hands memory out in turn (Tidegate) |
 //! | `workingset` | knows evicted pages again |
 //!
 //! All decisions are `policy::reclaim`'s.
@@ -28,6 +29,7 @@ pub(crate) mod isolate;
 pub(crate) mod node;
 mod shrink;
 pub(crate) mod throttle;
+pub(crate) mod turns;
 mod workingset;
 
 use core::sync::atomic::Ordering;
@@ -67,7 +69,7 @@ pub(crate) fn shrink_node<E: Env>(
     throttle::enter_work(cache);
     let node = &cache.node;
     let sizes = node.sizes(task);
-    let has_swap = !cache.swap_free().is_zero();
+    let has_swap = cache.can_swap();
     let scan = {
         let balance = node.balance.lock(task);
         let deactivate = |kind: Kind| {

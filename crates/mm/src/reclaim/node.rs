@@ -225,7 +225,7 @@ impl<E: Env> Cache<E> {
         read.set(Item::NrWriteback, writeback);
         let pinned = u64::from(self.totals.pinned.load(Ordering::Relaxed));
         read.set(Item::NrPinned, pinned);
-        read.set(Item::SwapFree, self.swap_free().0);
+        read.set(Item::SwapFree, self.swap_stats().free.0);
         read.set(Item::SwapTotal, self.swap_total().0);
         read.set(Item::Pgfree, self.memory.given_back());
         let throttle = self.node.throttle.lock(&context);

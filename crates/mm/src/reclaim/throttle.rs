@@ -207,7 +207,7 @@ impl<E: Env> Cache<E> {
     /// Pages that reclaim may hope for.
     pub(crate) fn reclaimable(&self, context: &impl Context) -> Pages {
         let (sizes, aside) = self.node.sizes_and_aside(context);
-        sizes.reclaimable(!self.swap_free().is_zero()) + aside
+        sizes.reclaimable(self.can_swap()) + aside
     }
 
     /// Pages dirty or under writeback.

@@ -11,7 +11,7 @@ use env::{Context, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Ta
 use frames::{Busy, Flags, FrameId, Owner, Shadow, Slot};
 use policy::units::{Bytes, PAGE_SHIFT};
 
-use super::{Area, NONE, unpacked};
+use super::{Area, unpacked};
 use crate::Error;
 use crate::cache::{Cache, add, sub};
 use crate::io;
@@ -142,6 +142,7 @@ impl<E: Env> Cache<E> {
             return None;
         }
         self.swap.slot(frame).store(slot, Ordering::Relaxed);
+        add(&area.kept, 1);
         add(&self.totals.anon, 1);
         let shadow = area.shadows[slot as usize].load(Ordering::Relaxed);
         self.refaulted(task, frame, shadow);
@@ -152,8 +153,9 @@ impl<E: Env> Cache<E> {
     /// Undoes a read that failed: the page is out again. The caller holds its busy bit.
     pub(crate) fn undo_swap_in(&self, task: &Task<'_, E>, anon: &Anon, page: u32, busy: Busy) {
         let frame = busy.frame();
-        let slot = self.swap.slot(frame).swap(NONE, Ordering::Relaxed);
-        assert!(slot != NONE, "a page that was to be read has its slot");
+        let slot = self
+            .take_slot_from(&busy)
+            .expect("a page that was to be read has its slot");
         anon.pages.replace(page, frame, Slot::Shadow(Shadow(slot)));
         self.remove_anon(task, &mut [Some(busy)]);
     }

@@ -37,7 +37,7 @@ use policy::reclaim::swap::{SlotMoment, SwapReadahead, releases, window_max};
 use policy::units::{Instant, Nanos, Pages};
 
 use crate::Error;
-use crate::cache::{Cache, get, sub};
+use crate::cache::{Cache, add, get, sub};
 use crate::io::Requests;
 use crate::spill::Anon;
 
@@ -82,6 +82,8 @@ pub(crate) struct Area<E: Env> {
     shadows: Box<[AtomicU32]>,
     readahead: Lock<SwapReadahead>,
     requests: Requests,
+    /// Pages in frames that have a slot: what is clean among them can go although no slot is free.
+    kept: AtomicU64,
     /// Pages on their way out.
     writeback: AtomicU64,
     write_failed: AtomicU64,
@@ -216,6 +218,7 @@ impl<E: Env> Cache<E> {
             shadows: (0..total).map(|_| AtomicU32::new(0)).collect(),
             readahead: Lock::new(LockClass::Leaf, SwapReadahead::new(window_max(memory))),
             requests: Requests::with_room(REQUESTS, out::BATCH),
+            kept: AtomicU64::new(0),
             writeback: AtomicU64::new(0),
             write_failed: AtomicU64::new(0),
             read_failed: AtomicU64::new(0),
@@ -260,6 +263,12 @@ impl<E: Env> Cache<E> {
         }
     }
 
+    /// Whether anonymous pages can go at all: there is a slot for one, or one that has its slot.
+    pub(crate) fn can_swap(&self) -> bool {
+        let kept = |area: &Arc<Area<E>>| get(&area.kept) > 0;
+        self.swap.area().is_some_and(kept) || !self.swap_free().is_zero()
+    }
+
     /// Pages on their way to the swap file.
     pub(crate) fn swap_writeback(&self) -> Pages {
         let area = self.swap.area();
@@ -276,18 +285,25 @@ impl<E: Env> Cache<E> {
         self.swap.slot(frame).load(Ordering::Relaxed) != NONE
     }
 
-    /// Gives a page a slot if it has none. False: none is free.
+    /// Gives a page that is to go out a slot if it has none. False: none is free, or the swap file rests after a
+    /// failed write.
     pub(crate) fn take_slot(&self, task: &Task<'_, E>, busy: &Busy) -> bool {
+        let Some(area) = self.swap.area() else {
+            return false;
+        };
+        if area.is_backing_off(task, task.now()) {
+            return false;
+        }
         let slot = self.swap.slot(busy.frame());
         if slot.load(Ordering::Relaxed) != NONE {
             return true;
         }
-        let owner = self.table.owner(busy.frame());
-        let taken = self.swap.area().and_then(|area| area.take(task, owner));
-        taken.is_some_and(|taken| {
-            slot.store(taken, Ordering::Relaxed);
-            true
-        })
+        let Some(taken) = area.take(task, self.table.owner(busy.frame())) else {
+            return false;
+        };
+        slot.store(taken, Ordering::Relaxed);
+        add(&area.kept, 1);
+        true
     }
 
     /// A page that is in use may give its slot up, if slots are scarce; it is dirty then.
@@ -312,6 +328,7 @@ impl<E: Env> Cache<E> {
             return false;
         }
         self.swap.slot(frame).store(NONE, Ordering::Relaxed);
+        sub(&area.kept, 1);
         self.table.update(frame, Flags::DIRTY, Flags::NONE);
         area.put(context, &[slot]);
         true
@@ -320,7 +337,13 @@ impl<E: Env> Cache<E> {
     /// Takes a page's slot from it: the caller gives it back. The page is not under writeback.
     pub(crate) fn take_slot_from(&self, busy: &Busy) -> Option<u32> {
         let slot = self.swap.slot(busy.frame()).swap(NONE, Ordering::Relaxed);
-        (slot != NONE).then_some(slot)
+        if slot == NONE {
+            return None;
+        }
+        if let Some(area) = self.swap.area() {
+            sub(&area.kept, 1);
+        }
+        Some(slot)
     }
 
     /// Takes a clean page that has a slot out of its region; the slot stays there, and `shadow` beside it. The frame
@@ -337,6 +360,7 @@ impl<E: Env> Cache<E> {
             .area()
             .expect("whoever has a slot has it of a swap file");
         assert!(slot != NONE, "an anonymous page without a slot is dirty");
+        sub(&area.kept, 1);
         area.shadows[slot as usize].store(shadow, Ordering::Relaxed);
         let anon = self
             .region(context, owner.file)

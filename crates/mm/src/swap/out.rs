@@ -168,6 +168,7 @@ impl<E: Env> Area<E> {
     fn put_slot_of(&self, cache: &Cache<E>, context: &Interrupt, frame: FrameId) {
         let slot = cache.swap.slot(frame).swap(NONE, Ordering::Relaxed);
         if slot != NONE {
+            sub(&self.kept, 1);
             self.put(context, &[slot]);
         }
     }
