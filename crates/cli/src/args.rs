@@ -11,6 +11,7 @@ Examples:
   tidegate run cp-pauses --check                judge the bands; exit 1 if one does not hold
   tidegate run dd --set policy.p1.hz=100        change one value of the scenario
   tidegate run dd --set device.disk.rate_factor=2 --scale 0.0625
+  tidegate run cp-pauses --trace                write traces that ui.perfetto.dev opens
   tidegate run my-scenario.toml --out there     a scenario of your own
   tidegate run dd --live /mnt/scratch           the same workload on real files
   tidegate run dd --live /mnt/scratch --policy tidegate --device slow:rate=16MB,latency=2ms
@@ -108,6 +109,15 @@ pub struct RunArguments {
     /// Exit 1 if a band of the scenario does not hold, and name it
     #[arg(long)]
     pub check: bool,
+    /// Write a trace for ui.perfetto.dev: of these runs' first repetition, or of the first row
+    #[arg(
+        long,
+        value_name = "ROW[/COLUMN],..",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = ""
+    )]
+    pub trace: Option<String>,
 }
 
 /// Arguments of `compare`.

@@ -12,12 +12,13 @@ use super::journal::{self, Journals};
 use super::rig;
 use super::session::{self, Ended, JobFiles, Placed, RunError, Setup};
 use crate::outcome::{Outcome, TaskCpu};
+use crate::watch::Shared;
 
 /// Runs a cell in a lab of its own.
 ///
 /// # Errors
 /// Whatever kept it from its end, a broken conservation law included.
-pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunError> {
+pub(super) fn run(cell: &Cell, seed: u64, trace: bool, stop: &Stop) -> Result<Outcome, RunError> {
     let frames = u32::try_from(cell.memory.0).map_err(|_| {
         RunError::Impossible(format!(
             "{} pages of memory are more than the lab has",
@@ -33,6 +34,8 @@ pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunErr
         record: record(cell),
     });
     lab.set_time_limit(Instant(cell.longest.0));
+    let watch = Shared::new(trace);
+    lab.set_watch(Box::new(watch.clone()));
     let Files {
         jobs: files,
         swap,
@@ -49,6 +52,9 @@ pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunErr
         meters.push(built.meter);
         changes.extend(built.change);
     }
+    let ids = devices.iter().zip(&cell.devices);
+    let device_names: Vec<(u16, String)> =
+        ids.map(|((id, _), spec)| (id.0, spec.id.clone())).collect();
     let setup = Setup {
         cell: cell.clone(),
         frames,
@@ -60,6 +66,7 @@ pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunErr
         swap,
         stop: stop.clone(),
         resident: || 0,
+        watch: watch.clone(),
     };
     let env = std::sync::Arc::clone(lab.env());
     let ended = lab.run(move |task| session::run(task, &env, &setup))??;
@@ -75,6 +82,9 @@ pub(super) fn run(cell: &Cell, seed: u64, stop: &Stop) -> Result<Outcome, RunErr
         .collect();
     let mut outcome = assemble::outcome(cell, cell.shrink, &ended, &seen);
     outcome.tasks = cpu(cell, &lab.tasks(), &lab);
+    watch.lock().finish(ended.origin, &mut outcome);
+    let names = lab.tasks().into_iter().map(|task| (task.id.0, task.name));
+    outcome.name_timeline(names.collect(), device_names);
     outcome
         .counters
         .extend(Work::ALL.map(|work| (work.name(), number(lab.units(work)))));

@@ -4,11 +4,12 @@
 //! The limit is the process's: what it already occupies, the threads' stacks and the cache's
 //! metadata are taken off before the rest becomes frames.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
 use env::{Cause, DeviceId, DeviceInfo, Env as _, Event, ObjectId};
@@ -22,6 +23,7 @@ use super::cell::Cell;
 use super::session::{self, JobFiles, Placed, RunError, Setup};
 use super::wrap::{Release, dress};
 use crate::outcome::{Outcome, TaskCpu};
+use crate::watch::Shared;
 
 /// Resident bytes of metadata per frame: frame table, lists, index nodes of dense files.
 const METADATA_PER_FRAME: u64 = 112;
@@ -87,10 +89,72 @@ impl Drop for RemoveAtEnd<'_> {
 }
 
 /// Events with the environment's time, and how long each task waited for what.
-#[derive(Default)]
 struct Tape {
     events: Mutex<Vec<(Instant, env::TaskId, Event)>>,
     waits: Mutex<Waits>,
+    /// Where the watch's times come from, as soon as it runs.
+    env: OnceLock<Weak<ThreadEnv>>,
+    watch: Shared,
+    names: Mutex<BTreeMap<u32, String>>,
+}
+
+/// Tells the watch of a task's end: lives as long as its thread.
+struct Ends {
+    tape: Arc<Tape>,
+    task: env::TaskId,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if let Some(env) = self.tape.env.get().and_then(Weak::upgrade) {
+            let mut watch = self.tape.watch.lock();
+            watch.ended(env.now(), self.task);
+        }
+    }
+}
+
+thread_local! {
+    static ENDS: RefCell<Option<Ends>> = const { RefCell::new(None) };
+}
+
+impl Tape {
+    fn new(watch: Shared) -> Self {
+        Self {
+            events: Mutex::default(),
+            waits: Mutex::default(),
+            env: OnceLock::new(),
+            watch,
+            names: Mutex::default(),
+        }
+    }
+
+    /// Lets the watch see an event; a thread's first one tells its name, and that its end is to be told.
+    fn watched(self: &Arc<Self>, task: env::TaskId, event: &Event) {
+        let Some(env) = self.env.get().and_then(Weak::upgrade) else {
+            return;
+        };
+        {
+            let mut watch = self.watch.lock();
+            watch.event(env.now(), task, event);
+        }
+        if task == env::TaskId::NONE {
+            return;
+        }
+        let met = ENDS.try_with(|ends| {
+            let mut ends = ends.borrow_mut();
+            ends.is_some() || {
+                let tape = Arc::clone(self);
+                *ends = Some(Ends { tape, task });
+                false
+            }
+        });
+        if met == Ok(false) {
+            let thread = std::thread::current();
+            let name = thread.name().unwrap_or("a thread").to_owned();
+            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+            names.insert(task.0, name);
+        }
+    }
 }
 
 /// Time by task and cause.
@@ -101,18 +165,20 @@ impl Live {
     ///
     /// # Errors
     /// A folder that cannot be used, too little space or memory, and whatever the run meets.
-    pub fn run(&self, cell: &Cell, stop: &Stop) -> Result<Outcome, RunError> {
+    pub fn run(&self, cell: &Cell, trace: bool, stop: &Stop) -> Result<Outcome, RunError> {
         self.check_dir()?;
         self.check_space(cell)?;
         let limit = self.memory.unwrap_or(cell.memory.bytes());
         let frames = frames(cell, limit)?;
         let _remove = RemoveAtEnd(&self.files);
-        let tape = Arc::new(Tape::default());
+        let watch = Shared::new(trace);
+        let tape = Arc::new(Tape::new(watch.clone()));
         let dirtied = assemble::counts_dirtied(cell);
         let env = ThreadEnv::start(options(frames, &tape, dirtied))?;
         let epoch = Instant::now();
         let offset = env.now();
-        let made = self.run_in(&env, cell, frames, stop);
+        let _ = tape.env.set(Arc::downgrade(&env));
+        let made = self.run_in(&env, cell, frames, &watch, stop);
         env.shutdown();
         let (ended, (user, system)) = made?;
         let kept = take(&tape.events);
@@ -142,6 +208,12 @@ impl Live {
             system_s: seconds(system),
             waits: Vec::new(),
         }];
+        watch.lock().finish(ended.origin, &mut outcome);
+        // Devices are numbered as they were added.
+        let devices = (0..)
+            .zip(&cell.devices)
+            .map(|(id, spec)| (id, spec.id.clone()));
+        outcome.name_timeline(take(&tape.names), devices);
         // CPU time is the process's; waits are each task's own.
         outcome.tasks.extend(outcome.jobs.iter().map(|job| TaskCpu {
             name: job.name.clone(),
@@ -156,6 +228,7 @@ impl Live {
         env: &Arc<ThreadEnv>,
         cell: &Cell,
         frames: u32,
+        watch: &Shared,
         stop: &Stop,
     ) -> Result<(session::Ended, (Nanos, Nanos)), RunError> {
         let mut devices = Vec::with_capacity(cell.devices.len());
@@ -194,6 +267,7 @@ impl Live {
             swap,
             stop: stop.clone(),
             resident: os::resident_bytes,
+            watch: watch.clone(),
         };
         let _release = Release::guard(stacks, stop);
         let (user, system) = os::cpu_times();
@@ -343,6 +417,7 @@ fn options(frames: u32, tape: &Arc<Tape>, dirtied: bool) -> os::Options {
     let mut options = os::Options::new(frames);
     let tape = Arc::clone(tape);
     options.sink = Some(Arc::new(move |task, event| {
+        tape.watched(task, event);
         let kept = match event {
             Event::BalanceDirtyPages { .. } => true,
             Event::Dirtied { .. } => dirtied,

@@ -39,6 +39,8 @@ pub struct Order {
     pub replica: u32,
     /// Its seed.
     pub seed: u64,
+    /// A trace is made of it.
+    pub trace: bool,
 }
 
 /// Where runs are made.
@@ -67,6 +69,7 @@ pub fn orders(cells: &[Cell], replicas: u32, master: u64) -> Vec<Order> {
                 cell: cell.clone(),
                 replica,
                 seed: seed(master, &cell.case, replica),
+                trace: false,
             })
         })
         .collect()
@@ -107,8 +110,8 @@ pub fn run_all(
 fn run_one(order: &Order, world: &World, stop: &Stop) -> Result<Outcome, RunError> {
     let began = Instant::now();
     let made = catch_unwind(AssertUnwindSafe(|| match world {
-        World::Lab => lab::run(&order.cell, order.seed, stop),
-        World::Live(live) => live.run(&order.cell, stop),
+        World::Lab => lab::run(&order.cell, order.seed, order.trace, stop),
+        World::Live(live) => live.run(&order.cell, order.trace, stop),
     }));
     let mut outcome = made.unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
@@ -117,6 +120,9 @@ fn run_one(order: &Order, world: &World, stop: &Stop) -> Result<Outcome, RunErro
             text.unwrap_or("without a message").to_owned(),
         ))
     })?;
+    if order.replica > 0 {
+        outcome.forget_details();
+    }
     outcome.replica = order.replica;
     outcome.seed = order.seed;
     outcome.wall_s = began.elapsed().as_secs_f64();

@@ -18,6 +18,7 @@ use super::assemble::{number, seconds};
 use super::cell::Cell;
 use super::jobs::{JobKind, JobSpec};
 use crate::outcome::{DeviceLevel, Level, VmSeries};
+use crate::watch::Shared;
 
 /// A file that is there before the run.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +60,8 @@ pub(super) struct Setup {
     pub(super) stop: Stop,
     /// Resident memory of the process, bytes; zero in the lab.
     pub(super) resident: fn() -> u64,
+    /// Told when the jobs begin and end.
+    pub(super) watch: Shared,
 }
 
 /// What came of it.
@@ -176,11 +179,13 @@ pub(super) fn run<E: Env>(
     }
     let origin = task.now();
     setup.changes.iter().for_each(|change| change(origin));
+    setup.watch.lock().opens(origin);
     let levels = Levels::watch(task, &cache, setup, origin);
     let reports = workload::run(task, &cache, plan, &setup.stop);
     let stats = cache.stats();
     let vmstat_end = cache.vmstat();
     let elapsed = task.now().since(origin);
+    setup.watch.lock().closes(task.now());
     let meters = setup.meters.iter().map(|meter| meter.reading()).collect();
     let taken = levels.end(task);
     if setup.stop.is_raised() {

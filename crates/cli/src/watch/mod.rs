@@ -19,11 +19,13 @@
 //!
 //! Source: experiments.md D2, D3; Linux v6.12 kernel/sched/psi.c (what counts as a stall: `pressure`).
 
+mod chosen;
 mod lengths;
 mod pressure;
 mod slots;
 mod timeline;
 
+pub(crate) use chosen::choose;
 pub use timeline::{Item, Timeline, What};
 
 use std::collections::BTreeMap;
