@@ -136,6 +136,8 @@ fn touched_pages_are_stamped_and_zero() {
                 assert_eq!((touched.faults, touched.major), (Pages(3000), Pages::ZERO));
             } else {
                 assert!(touched.major > Pages::ZERO);
+                assert!(touched.faults >= touched.major);
+                assert!(touched.faults <= touched.pages, "a page faults once");
             }
         }
         for page in 0..3000_u32 {

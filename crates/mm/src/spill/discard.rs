@@ -47,6 +47,7 @@ pub(super) fn discard<E: Env>(
         let mut batch = Batch::new();
         let (next, blocked) = batch.fill(cache, task, anon, at, end);
         let count = batch.give_back(cache, task);
+        cache.gave_back(task, count);
         task.did(Work::Unmap, count);
         task.did(Work::Free, count);
         at = next;

@@ -18,6 +18,10 @@ use crate::vmstat::Item;
 
 /// Fresh pages that get frames together: as many as one hold of the free lists is worth.
 const FRESH: usize = 16;
+const FRESH_PAGES: u32 = 16;
+const _: () = assert!(FRESH_PAGES as usize == FRESH);
+const WHOLE: usize = 4096;
+const _: () = assert!(WHOLE as u64 == PAGE_SIZE);
 /// Pages that are there, after which a task reports its work.
 const RUN: u32 = 512;
 /// A page that a reader has pinned for the time of a copy is looked at again after this.
@@ -37,6 +41,8 @@ struct Walk<'a, E: Env> {
     /// Frames for fresh pages.
     frames: Vec<FrameId>,
     tally: Tally,
+    /// The page at hand was read for this access: that was its fault.
+    counted: bool,
 }
 
 /// Touches the pages `first..end`.
@@ -106,12 +112,11 @@ fn by_page(
     len: usize,
     mut each: impl FnMut(u32, usize, usize, usize) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let whole = usize::try_from(PAGE_SIZE).expect("4096");
     let mut page = u32::try_from(offset.0 >> PAGE_SHIFT).expect("the range was checked");
     let mut within = usize::try_from(offset.0 % PAGE_SIZE).expect("below a page");
     let mut at = 0;
     while at < len {
-        let count = (len - at).min(whole - within);
+        let count = (len - at).min(WHOLE - within);
         each(page, within, at, count)?;
         at += count;
         page += 1;
@@ -127,12 +132,14 @@ impl<'a, E: Env> Walk<'a, E> {
             anon,
             frames: Vec::new(),
             tally: Tally::default(),
+            counted: false,
         }
     }
 
     /// Gives back what is left over.
     fn finish(self, task: &Task<'_, E>) -> Tally {
         self.cache.memory.put(task, &self.frames);
+        self.cache.gave_back(task, self.frames.len() as u64);
         let counters = &self.cache.counters;
         counters.add(Item::Pgfault, self.tally.faults);
         counters.add(Item::Pgmajfault, self.tally.major);
@@ -169,20 +176,21 @@ impl<'a, E: Env> Walk<'a, E> {
 
     /// Gives fresh pages to as many of `from..until` as have none, a few at a time; answers how many.
     fn fresh(&mut self, task: &mut Task<'_, E>, from: u32, until: u32) -> Result<u32, Error> {
-        let most = until.min(from.saturating_add(FRESH as u32));
+        let most = until.min(from.saturating_add(FRESH_PAGES));
         let empty = |page: &u32| self.anon.pages.get(*page) == Slot::Empty;
-        let want = (from..most).take_while(empty).count() as u32;
+        let end = (from..most).find(|page| !empty(page)).unwrap_or(most);
+        let want = end - from;
         let cache = self.cache;
         if self.frames.is_empty() && cache.try_alloc(task, want.max(1), &mut self.frames)? == 0 {
             let began = task.now();
-            cache.alloc(task, 1, &mut self.frames)?;
+            cache.alloc(task, cache.asks_for(want), &mut self.frames)?;
             let took = task.now().since(began);
             task.emit(&Event::Faulted { major: false, took });
         }
         let mut busies: [Option<Busy>; FRESH] = [const { None }; FRESH];
         let mut added = [FrameId(0); FRESH];
-        let mut count = 0;
-        for page in from..from + want {
+        let (mut count, mut next) = (0, from);
+        for page in from..end {
             let Some(frame) = self.frames.last().copied() else {
                 break;
             };
@@ -194,12 +202,13 @@ impl<'a, E: Env> Walk<'a, E> {
                 break;
             }
             self.frames.pop();
-            cache.content().zero(&busy, 0, PAGE_SIZE as usize);
+            cache.content().zero(&busy, 0, WHOLE);
             let stamp = u64::from(self.anon.id) << 32 | (u64::from(page) + 1);
             cache.content().mark(&busy, stamp);
             busies[count] = Some(busy);
             added[count] = frame;
             count += 1;
+            next += 1;
         }
         let added = &added[..count];
         add(&cache.totals.anon, count as u64);
@@ -214,12 +223,13 @@ impl<'a, E: Env> Walk<'a, E> {
         self.tally.faults += count as u64;
         task.did(Work::Fault, count as u64);
         task.did(Work::Zero, count as u64);
-        Ok(count as u32)
+        Ok(next - from)
     }
 
     /// The exclusive right to a page that is there and up to date.
     fn page_for_write(&mut self, task: &mut Task<'_, E>, page: u32) -> Result<Busy, Error> {
         let cache = self.cache;
+        self.counted = false;
         // A read that failed before this call began is tried again.
         let mut tried = false;
         loop {
@@ -244,10 +254,11 @@ impl<'a, E: Env> Walk<'a, E> {
             };
             match cache.table.try_pin(frame, self.owner(page)) {
                 Ok(pin) => {
+                    self.anon.pages.set_young(page);
                     if cache.table.flags(frame).has(Flags::MARK) {
                         self.hit(task, frame);
+                        self.tally.faults += 1;
                     }
-                    self.anon.pages.set_young(page);
                     return Ok(pin);
                 }
                 Err(Refusal::NotUptodate) => {
@@ -292,6 +303,7 @@ impl<'a, E: Env> Walk<'a, E> {
             return Ok(());
         };
         cache.wait_busy(task, Cause::SwapIo, frame, self.owner(page))?;
+        self.counted = true;
         self.tally.faults += 1;
         self.tally.major += 1;
         task.did(Work::Fault, 1);
@@ -352,8 +364,15 @@ impl<'a, E: Env> Walk<'a, E> {
         cache.give_slot_up(task, &busy, SlotMoment::Written);
         self.anon.pages.map(page);
         cache.release(busy, Flags::DIRTY, Flags::NONE);
-        self.tally.faults += 1;
-        task.did(Work::Fault, 1);
+        self.minor(task);
+    }
+
+    /// The page at hand was there, but not mapped.
+    fn minor(&mut self, task: &mut Task<'_, E>) {
+        if !core::mem::take(&mut self.counted) {
+            self.tally.faults += 1;
+            task.did(Work::Fault, 1);
+        }
     }
 
     fn hit(&self, context: &impl Context, frame: FrameId) {
