@@ -31,6 +31,9 @@
 
 use crate::units::{Instant, Pages, SECOND};
 
+#[cfg(test)]
+mod tests;
+
 /// Parts of the second that are told apart.
 const PARTS: usize = 8;
 /// Length of a part, ns.

@@ -47,7 +47,9 @@ pub const OVERDUE: Nanos = Nanos::millis(100);
 /// A wait for a turn lasts at most this, a tick more or less; then the waiter looks itself what is wrong.
 pub const BOUND: Nanos = Nanos::millis(200);
 /// Pages granted by rank for each page granted by age while a ticket is overdue.
-const RANKED_PER_OVERDUE: u64 = 3;
+const RANKED_PER_OVERDUE: i64 = 3;
+/// What is owed beyond a few grants by age is forgotten: none comes in bursts.
+const OWED_MOST: i64 = 2 * RANKED_PER_OVERDUE * 32;
 /// A small allocator may draw this part of the reserve a second.
 const SMALL_SHARE: u64 = 8;
 /// Classes of growth: two for each power of two.
@@ -192,10 +194,13 @@ pub struct Turns {
     wanted: Pages,
     promised: Pages,
     /// Pages granted by rank, less `RANKED_PER_OVERDUE` times those by age, while a ticket was overdue.
-    owed: u64,
+    owed: i64,
 }
 
 impl Turns {
+    /// Memory that a ticket takes.
+    pub const BYTES_PER_TICKET: u64 = size_of::<Slot>() as u64;
+
     /// For up to `capacity` tickets at a time. `hz`: bounds are whole ticks.
     ///
     /// # Panics
@@ -285,11 +290,20 @@ impl Turns {
         granted
     }
 
-    /// Hands out up to `room` pages: those that are free above the reserve and not promised. Names the
-    /// tickets that got some, in the order of the grants; answers how many pages they got.
-    pub fn grant(&mut self, now: Instant, room: Pages, mut woken: impl FnMut(Ticket)) -> Pages {
+    /// Hands out up to `room` pages, those that are free above the reserve and not promised, to at most
+    /// `most` tickets. Names these in the order of the grants; answers how many pages are left.
+    pub fn grant(
+        &mut self,
+        now: Instant,
+        room: Pages,
+        most: u32,
+        mut woken: impl FnMut(Ticket),
+    ) -> Pages {
         let mut left = room;
-        while !left.is_zero() {
+        for _ in 0..most {
+            if left.is_zero() {
+                break;
+            }
             let Some((at, by_age)) = self.choose(now) else {
                 break;
             };
@@ -303,7 +317,7 @@ impl Turns {
             left = left.saturating_sub(pages);
             woken(Ticket { slot: at, serial });
         }
-        room - left
+        left
     }
 
     /// When a wait that begins now reaches its bound: the beginning of a tick.
@@ -318,6 +332,14 @@ impl Turns {
     #[must_use]
     pub fn bound(&self) -> Nanos {
         self.rate.nanos(self.rate.ticks_of(BOUND))
+    }
+
+    /// How long a wait from `began` to `now` was, as a trace line prints it: whole ticks, at most the bound.
+    #[must_use]
+    pub fn delayed(&self, began: Instant, now: Instant) -> Nanos {
+        let rate = self.rate;
+        let ticks = rate.tick_at(now).since(rate.tick_at(began));
+        rate.nanos(ticks).at_most(self.bound())
     }
 
     /// How many wait.
@@ -363,11 +385,11 @@ impl Turns {
     }
 
     fn account(&mut self, now: Instant, pages: Pages, by_age: bool) {
+        let pages = i64::try_from(pages.0).unwrap_or(OWED_MOST);
         self.owed = if by_age {
-            self.owed.saturating_sub(RANKED_PER_OVERDUE * pages.0)
+            self.owed - RANKED_PER_OVERDUE * pages
         } else if self.is_overdue(now) {
-            // What is owed for longer than a cluster's worth of turns is forgotten.
-            (self.owed + pages.0).min(2 * RANKED_PER_OVERDUE * CLUSTER.0)
+            (self.owed + pages).min(OWED_MOST)
         } else {
             0
         };

@@ -1,0 +1,106 @@
+//! Who grows and who does not, over time.
+
+use super::*;
+use crate::units::Nanos;
+
+fn at(ms: u64) -> Instant {
+    Instant(0) + Nanos::millis(ms)
+}
+
+fn take(growth: &mut Growth, ms: u64, pages: u64) {
+    growth.note(at(ms), Pages(pages), Pages::ZERO);
+}
+
+fn give(growth: &mut Growth, ms: u64, pages: u64) {
+    growth.note(at(ms), Pages::ZERO, Pages(pages));
+}
+
+#[test]
+fn one_who_only_takes_grows_by_what_it_took_in_the_last_second() {
+    let mut growth = Growth::new(at(0));
+    for ms in 0..5000 {
+        take(&mut growth, ms, 2);
+        let last_second = 2 * ms.min(1000);
+        let found = growth.growth(at(ms)).0;
+        let eighth = 2 * 125;
+        assert!(
+            (last_second.saturating_sub(eighth)..=last_second + eighth).contains(&found),
+            "{ms}: {found}"
+        );
+    }
+    assert_eq!(
+        growth.growth(at(7000)),
+        Pages::ZERO,
+        "and not if it has stopped"
+    );
+}
+
+#[test]
+fn one_who_gives_back_what_it_takes_does_not_grow_however_slow_its_rounds() {
+    for round in [40, 400, 1500, 3000, 7000] {
+        let mut growth = Growth::new(at(0));
+        for ms in 0..60_000u64 {
+            let place = ms % round;
+            let upto = |place: u64| 32_768 * place / round;
+            if place == round - 1 {
+                give(&mut growth, ms, upto(place));
+            } else {
+                take(&mut growth, ms, upto(place + 1) - upto(place));
+            }
+            // The first round is growth: nobody knows yet that it will give back.
+            if ms > round + 1500 {
+                let found = growth.growth(at(ms));
+                assert!(
+                    found <= Pages(32_768 * 2 / round),
+                    "{round} {ms}: {found:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_it_held_before_is_forgotten_in_the_end() {
+    let mut growth = Growth::new(at(0));
+    take(&mut growth, 0, 1000);
+    give(&mut growth, 2000, 1000);
+    take(&mut growth, 6000, 500);
+    assert_eq!(
+        growth.growth(at(6000)),
+        Pages::ZERO,
+        "it had twice that before"
+    );
+    give(&mut growth, 6100, 500);
+    take(&mut growth, 40_000, 500);
+    assert_eq!(growth.growth(at(40_000)), Pages(500), "long ago");
+}
+
+#[test]
+fn swing_is_what_is_drawn_and_not_given_back() {
+    let mut growth = Growth::new(at(0));
+    for ms in 0..3000 {
+        take(&mut growth, ms, 8);
+        assert_eq!(growth.swing(at(ms)), Pages(8), "{ms}");
+        give(&mut growth, ms, 8);
+    }
+    assert_eq!(growth.swing(at(3000)), Pages::ZERO);
+    give(&mut growth, 3100, 100);
+    take(&mut growth, 3200, 100);
+    assert_eq!(growth.swing(at(3200)), Pages(100));
+    assert_eq!(growth.growth(at(3200)), Pages::ZERO);
+    assert_eq!(growth.swing(at(4300)), Pages::ZERO);
+}
+
+#[test]
+fn time_that_jumps_or_stands_and_counts_without_end_do_no_harm() {
+    let mut growth = Growth::new(Instant(u64::MAX - 5));
+    growth.note(Instant(0), Pages::MAX, Pages::ZERO);
+    growth.note(Instant(u64::MAX), Pages::MAX, Pages::ZERO);
+    assert!(growth.growth(Instant(u64::MAX)) > Pages::ZERO);
+    growth.note(Instant(u64::MAX), Pages::ZERO, Pages::MAX);
+    growth.note(Instant(3), Pages::ZERO, Pages::MAX);
+    assert_eq!(growth.growth(Instant(7)), Pages::ZERO);
+    let mut growth = Growth::new(at(0));
+    take(&mut growth, 10, 77);
+    assert_eq!(growth.growth(at(u64::MAX / 2_000_000)), Pages::ZERO);
+}
