@@ -7,20 +7,24 @@
 //! more: no page is under writeback or dirty, and none could be freed.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
 
 use env::{Cause, Context, Env, Lock, LockClass, Task, WaitQueue, Wakeup, Work};
 use frames::{Content, FrameId, FreeLists};
-use policy::reclaim::ReclaimLaw;
 use policy::reclaim::retry::{Retry, RetryVerdict, RetryView};
 use policy::reclaim::scan::CLUSTER;
 use policy::reclaim::throttle::Who;
+use policy::reclaim::turn::{Overdue, Standing, Ticket, at_bound};
+use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Nanos, Pages};
 use policy::watermark::{AllocRight, Watermarks, room};
 
 use crate::Error;
 use crate::cache::{Cache, get};
+use crate::limit::{Limit, Withheld};
 use crate::reclaim::direct::direct;
 use crate::reclaim::throttle;
+use crate::reclaim::turns::Line;
 use crate::vmstat::Item;
 
 /// A sleeper for memory looks again after this even if nobody woke it (a safety net).
@@ -37,7 +41,8 @@ const MANY: u32 = 64;
 const READY: u32 = 512;
 
 /// The frames that hold no page.
-pub(crate) struct Memory {
+pub(crate) struct Memory<E: Env> {
+    env: Arc<E>,
     lists: Lock<Free>,
     /// Free frames, unpopulated ones included; a copy for looks without the lock.
     free: AtomicU32,
@@ -46,14 +51,25 @@ pub(crate) struct Memory {
     moving: AtomicU32,
     /// Frames given back, ever.
     given_back: AtomicU64,
+    /// Frames from this one on are out of use, or on their way there.
+    limit: AtomicU32,
     frames: u32,
     chunk: u32,
     pub(crate) marks: Watermarks,
     /// Callers that found nothing to reclaim.
     pub(crate) wait: WaitQueue,
+    /// Those who wait for their turn.
+    pub(crate) line: Line,
     /// The idle background reclaimer.
     pub(crate) reclaim_wait: WaitQueue,
     pub(crate) reclaim_asked: AtomicBool,
+}
+
+/// What a waiter has seen of the chances to get memory at all.
+#[derive(Default)]
+struct Outlook {
+    retry: Retry,
+    hopeless: u32,
 }
 
 struct Free {
@@ -61,14 +77,83 @@ struct Free {
     /// First frames of the chunks without memory, the next to be used last. Room for all is taken
     /// at the start.
     absent: Vec<FrameId>,
+    /// Frames beyond a limit that was lowered.
+    withheld: Withheld,
 }
 
-impl Memory {
-    pub(crate) fn new(lists: FreeLists, frames: u32, chunk: u32, marks: Watermarks) -> Self {
+impl Free {
+    /// Puts frames back, those beyond the limit out of use; answers how many are free.
+    fn give(&mut self, frames: &[FrameId]) -> u32 {
+        let count = |frames: usize| u32::try_from(frames).expect("fewer frames than a u32 counts");
+        if !frames.iter().any(|frame| self.withheld.wants(*frame)) {
+            self.lists.put_batch(frames);
+            return count(frames.len());
+        }
+        let mut given = 0;
+        for frame in frames {
+            if self.withheld.wants(*frame) {
+                self.withheld.hold(*frame);
+            } else {
+                self.lists.put_batch(&[*frame]);
+                given += 1;
+            }
+        }
+        given
+    }
+
+    /// A chunk has got its memory; answers how many of its frames, which counted as free, are beyond the limit.
+    fn give_chunk(&mut self, first: FrameId, count: u32) -> u32 {
+        if !self.withheld.wants(first) {
+            self.lists.add_range(first, count);
+            return 0;
+        }
+        for frame in first.0..first.0 + count {
+            self.withheld.hold(FrameId(frame));
+        }
+        count
+    }
+
+    /// A chunk has no memory; answers as `give_chunk`.
+    fn give_absent(&mut self, first: FrameId, count: u32) -> u32 {
+        if !self.withheld.wants(first) {
+            self.absent.push(first);
+            return 0;
+        }
+        self.withheld.hold_absent(first);
+        count
+    }
+}
+
+/// How much memory there is, and how it is given out.
+pub(crate) struct Shape {
+    pub(crate) frames: u32,
+    pub(crate) chunk: u32,
+    pub(crate) marks: Watermarks,
+    pub(crate) tunables: Tunables,
+}
+
+impl<E: Env> Memory<E> {
+    pub(crate) fn new(env: Arc<E>, shape: &Shape) -> Self {
+        let Shape {
+            frames,
+            chunk,
+            marks,
+            ..
+        } = *shape;
+        let lists = FreeLists::new(frames);
         let firsts = (0..frames).step_by(chunk as usize).map(FrameId);
         let absent = firsts.rev().collect();
         Self {
-            lists: Lock::new(LockClass::Free, Free { lists, absent }),
+            env,
+            lists: Lock::new(
+                LockClass::Free,
+                Free {
+                    lists,
+                    absent,
+                    withheld: Withheld::new(frames, chunk),
+                },
+            ),
+            limit: AtomicU32::new(frames),
             free: AtomicU32::new(frames),
             moving: AtomicU32::new(0),
             given_back: AtomicU64::new(0),
@@ -76,6 +161,7 @@ impl Memory {
             chunk,
             marks,
             wait: WaitQueue::new(),
+            line: Line::new(&shape.tunables),
             reclaim_wait: WaitQueue::new(),
             reclaim_asked: AtomicBool::new(false),
         }
@@ -86,7 +172,7 @@ impl Memory {
     }
 
     pub(crate) fn bytes(&self, context: &impl Context) -> u64 {
-        self.lists.lock(context).lists.bytes()
+        self.lists.lock(context).lists.bytes() + self.line.bytes()
     }
 
     /// Gives frames back and wakes whoever waits for memory.
@@ -98,12 +184,25 @@ impl Memory {
         {
             // Counted under the lock: nobody may count off what is not counted yet.
             let mut free = self.lists.lock(context);
-            free.lists.put_batch(frames);
-            self.free.fetch_add(count, Ordering::Relaxed);
+            let given = free.give(frames);
+            self.free.fetch_add(given, Ordering::Relaxed);
         }
         self.given_back
             .fetch_add(u64::from(count), Ordering::Relaxed);
+        self.hand_out(context);
         self.wait.wake_all();
+    }
+
+    /// Gives those who wait for their turn what is free above the reserve.
+    fn hand_out(&self, context: &impl Context) {
+        let above = || Pages(u64::from(self.free())).saturating_sub(self.marks.min);
+        self.line.hand_out(context, || self.env.now(), above);
+    }
+
+    /// Free frames as the background reclaimer counts them: less what is promised and asked for.
+    pub(crate) fn spare(&self) -> Pages {
+        let spoken_for = self.line.promised().saturating_add(self.line.wanted());
+        Pages(u64::from(self.free().saturating_sub(spoken_for)))
     }
 
     /// Frames that may be taken with that right.
@@ -111,6 +210,103 @@ impl Memory {
         let free = Pages(u64::from(self.free()));
         let room = room(free, self.marks.min, right);
         u32::try_from(room.0).expect("no more than are free")
+    }
+
+    /// Frames that may be taken where memory is handed out in turn. How little a task takes matters
+    /// below the mark alone.
+    fn room_in_turn(&self, task: &Task<'_, E>, want: u32, exempt: bool) -> u32 {
+        let free = self.free().saturating_sub(self.line.promised());
+        let min = self.marks.min;
+        let left = |floor: Pages| Pages(u64::from(free)).saturating_sub(floor);
+        let above = left(min);
+        let need = Pages(u64::from(want));
+        let room = if above >= need {
+            above
+        } else {
+            let standing = if exempt {
+                Standing::Exempt
+            } else {
+                let now = self.env.now();
+                self.line.standing(task, task.id(), now, need, min)
+            };
+            left(standing.floor(min))
+        };
+        u32::try_from(room.0).expect("no more than are free")
+    }
+
+    /// Frames from this one on may not be used.
+    pub(crate) fn limit_frames(&self) -> u32 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// The limit, and how far it is from being kept.
+    pub(crate) fn limit(&self, context: &impl Context) -> Limit {
+        let free = self.lists.lock(context);
+        let limit = self.limit_frames();
+        let over = (self.frames - limit).saturating_sub(free.withheld.count());
+        Limit {
+            limit: Pages(u64::from(limit)),
+            over: Pages(u64::from(over)),
+        }
+    }
+
+    /// Moves the limit to `frames`, rounded up to a whole chunk: what is free beyond it is withheld at once, what was
+    /// withheld below it is given back. Answers whether it went down.
+    pub(crate) fn move_limit(&self, context: &impl Context, frames: u32) -> bool {
+        let frames = frames.next_multiple_of(self.chunk).min(self.frames);
+        let lowered = {
+            let mut free = self.lists.lock(context);
+            let free = &mut *free;
+            let before = self.limit.swap(frames, Ordering::Relaxed);
+            if frames < before {
+                let mut withheld = 0;
+                for (first, count) in free.withheld.lower(frames) {
+                    if let Some(at) = free.absent.iter().position(|absent| *absent == first) {
+                        free.absent.swap_remove(at);
+                        free.withheld.hold_absent(first);
+                        withheld += count;
+                        continue;
+                    }
+                    for frame in (first.0..first.0 + count).map(FrameId) {
+                        if free.lists.try_remove_range(frame, 1) {
+                            free.withheld.hold(frame);
+                            withheld += 1;
+                        }
+                    }
+                }
+                self.free.fetch_sub(withheld, Ordering::Relaxed);
+            } else {
+                let (lists, absent) = (&mut free.lists, &mut free.absent);
+                let given = free.withheld.raise(
+                    frames,
+                    |frame| lists.put_batch(&[frame]),
+                    |first| absent.push(first),
+                );
+                self.free.fetch_add(given, Ordering::Relaxed);
+            }
+            frames < before
+        };
+        self.hand_out(context);
+        self.wait.wake_all();
+        lowered
+    }
+
+    /// A chunk out of use whose memory is to be given back to the system: ends with `released`.
+    pub(crate) fn take_to_release(&self, context: &impl Context) -> Option<FrameId> {
+        let mut free = self.lists.lock(context);
+        let first = free.withheld.next_to_release()?;
+        self.moving.fetch_add(1, Ordering::AcqRel);
+        Some(first)
+    }
+
+    /// The memory of a chunk that was out of use is the system's. The limit may have been raised meanwhile.
+    pub(crate) fn released(&self, context: &impl Context, first: FrameId) {
+        let count = self.chunk.min(self.frames - first.0);
+        self.moved(context, |free| {
+            // It did not count as free.
+            self.free.fetch_add(count, Ordering::Relaxed);
+            free.give_absent(first, count)
+        });
     }
 
     /// Frames given back, ever.
@@ -130,12 +326,14 @@ impl Memory {
     }
 
     /// A chunk is where `put` puts it: whoever found nothing looks again.
-    fn moved(&self, context: &impl Context, put: impl FnOnce(&mut Free)) {
+    fn moved(&self, context: &impl Context, put: impl FnOnce(&mut Free) -> u32) {
         {
             let mut free = self.lists.lock(context);
-            put(&mut free);
+            let withheld = put(&mut free);
+            self.free.fetch_sub(withheld, Ordering::Relaxed);
             self.moving.fetch_sub(1, Ordering::AcqRel);
         }
+        self.hand_out(context);
         self.wait.wake_all();
     }
 }
@@ -150,12 +348,40 @@ impl<E: Env> Cache<E> {
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
+        let exempt = self.who(task).exempt;
+        let in_turn = memory.line.is_open();
+        let taken = self.take(task, want, out, |task, taken| {
+            let left = want - taken;
+            if in_turn {
+                return memory.room_in_turn(task, left, exempt);
+            }
+            let room = memory.room(AllocRight::Normal);
+            if room == 0 && taken == 0 && exempt {
+                return memory.room(AllocRight::High);
+            }
+            room
+        })?;
+        if memory.spare() < memory.marks.low {
+            self.ask_reclaim(task);
+        }
+        if want >= MANY {
+            self.populate_ahead(task);
+        }
+        Ok(taken)
+    }
+
+    /// Takes up to `want` frames, as many at a time as `room` allows, which is told how many have been taken.
+    fn take(
+        &self,
+        task: &mut Task<'_, E>,
+        want: u32,
+        out: &mut Vec<FrameId>,
+        room: impl Fn(&Task<'_, E>, u32) -> u32,
+    ) -> Result<u32, Error> {
+        let memory = &self.memory;
         let mut taken = 0;
         while taken < want {
-            let mut room = memory.room(AllocRight::Normal).min(want - taken);
-            if room == 0 && taken == 0 && self.who(task).exempt {
-                room = memory.room(AllocRight::High).min(want);
-            }
+            let room = room(task, taken).min(want - taken);
             if room == 0 {
                 break;
             }
@@ -177,15 +403,33 @@ impl<E: Env> Cache<E> {
             drop(free);
             taken += got;
         }
-        if u64::from(memory.free()) < memory.marks.low.0 {
-            self.ask_reclaim(task);
-        }
-        if want >= MANY {
-            self.populate_ahead(task);
-        }
         self.counters.add(Item::Pgalloc, u64::from(taken));
+        if memory.line.is_open() && taken > 0 {
+            let (now, taken) = (task.now(), Pages(u64::from(taken)));
+            memory.line.note(task, task.id(), now, taken, Pages::ZERO);
+        }
         task.did(Work::Alloc, u64::from(taken));
         Ok(taken)
+    }
+
+    /// How many frames a task that found none waits for, if it can use `want`: one page at a time in Linux, a batch
+    /// where each wait is a turn.
+    pub(crate) fn asks_for(&self, want: u32) -> u32 {
+        if self.memory.line.is_open() {
+            want.max(1)
+        } else {
+            1
+        }
+    }
+
+    /// The task has given back pages of its own.
+    pub(crate) fn gave_back(&self, task: &Task<'_, E>, pages: u64) {
+        if self.memory.line.is_open() {
+            let now = task.now();
+            self.memory
+                .line
+                .note(task, task.id(), now, Pages::ZERO, Pages(pages));
+        }
     }
 
     /// Leaves frames with memory behind. Giving a chunk its memory takes milliseconds; whoever takes
@@ -217,6 +461,9 @@ impl<E: Env> Cache<E> {
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let who = self.who(task);
+        if self.memory.line.is_open() && !who.exempt {
+            return self.alloc_in_turn(task, want, out);
+        }
         let mut retry = Retry::default();
         let mut hopeless = 0;
         loop {
@@ -264,6 +511,109 @@ impl<E: Env> Cache<E> {
                 u64::from(memory.free()) <= memory.marks.min.0 && self.cleaned() == cleaned
             })?;
         }
+    }
+
+    /// The same where memory is handed out in turn: takes a place in the line instead of reclaiming.
+    fn alloc_in_turn(
+        &self,
+        task: &mut Task<'_, E>,
+        want: u32,
+        out: &mut Vec<FrameId>,
+    ) -> Result<u32, Error> {
+        let memory = &self.memory;
+        let mut outlook = Outlook::default();
+        loop {
+            let taken = self.try_alloc(task, want, out)?;
+            if taken > 0 {
+                return Ok(taken);
+            }
+            if memory.moving() > 0 {
+                self.wait_for_memory(task, |memory| memory.moving() > 0)?;
+                continue;
+            }
+            let now = task.now();
+            let need = Pages(u64::from(want));
+            let Some(ticket) = memory.line.join(task, task.id(), now, need) else {
+                let given_back = memory.given_back();
+                self.wait_for_memory(task, |memory| memory.given_back() == given_back)?;
+                continue;
+            };
+            self.ask_reclaim(task);
+            // What has become free between the look and the ticket.
+            memory.hand_out(task);
+            let taken = self.wait_for_turn(task, ticket, want, out, &mut outlook);
+            memory.line.leave(task, ticket);
+            memory.hand_out(task);
+            match taken {
+                Ok(0) => {}
+                taken => return taken,
+            }
+        }
+    }
+
+    /// Waits until the ticket's turn has come, and takes what was granted. `Ok(0)`: what was granted could not be
+    /// had, to be asked for again.
+    fn wait_for_turn(
+        &self,
+        task: &mut Task<'_, E>,
+        ticket: Ticket,
+        want: u32,
+        out: &mut Vec<FrameId>,
+        outlook: &mut Outlook,
+    ) -> Result<u32, Error> {
+        let memory = &self.memory;
+        loop {
+            let given_back = memory.given_back();
+            let wakeup = memory.line.wait(task, ticket);
+            if let Some(granted) = memory.line.granted(task, ticket) {
+                let granted = u32::try_from(granted.0).unwrap_or(u32::MAX);
+                return self.take(task, want.min(granted), out, |_, taken| {
+                    memory.free().min(granted - taken)
+                });
+            }
+            if wakeup == Wakeup::Cancelled || self.stopping.load(Ordering::Acquire) {
+                return Err(Error::Cancelled);
+            }
+            self.ask_reclaim(task);
+            if at_bound(Pages(memory.given_back() - given_back)) == Overdue::Reclaim {
+                self.reclaim_in_turn(task, want, outlook)?;
+            }
+        }
+    }
+
+    /// Nothing has become free for as long as a turn may take: the waiter reclaims itself, and finds out whether there
+    /// is anything to hope for.
+    fn reclaim_in_turn(
+        &self,
+        task: &mut Task<'_, E>,
+        want: u32,
+        outlook: &mut Outlook,
+    ) -> Result<(), Error> {
+        let reclaimed = direct(task, self, self.target(want), Who::DIRECT);
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(Error::Cancelled);
+        }
+        let verdict = outlook.retry.decide(&self.retry_view(task, reclaimed));
+        let pending = !self.write_pending().is_zero();
+        if !reclaimed.is_zero() || pending {
+            outlook.hopeless = 0;
+        } else {
+            outlook.hopeless += 1;
+        }
+        if !pending && verdict == RetryVerdict::OutOfMemory && reclaimed.is_zero()
+            || outlook.hopeless > HOPELESS_ROUNDS
+        {
+            return Err(Error::OutOfMemory {
+                frames: Pages(u64::from(self.options.frames)),
+            });
+        }
+        // Nothing clean: what is dirty has to be written first.
+        if reclaimed.is_zero() {
+            for device in self.devices.lock(task).iter() {
+                device.want(WANTED);
+            }
+        }
+        Ok(())
     }
 
     /// Pages that were ever written back: more of them means that something may be clean now.
@@ -315,7 +665,7 @@ impl<E: Env> Cache<E> {
     fn wait_for_memory(
         &self,
         task: &mut Task<'_, E>,
-        blocked: impl Fn(&Memory) -> bool,
+        blocked: impl Fn(&Memory<E>) -> bool,
     ) -> Result<(), Error> {
         let deadline = task.now() + LOOK_AGAIN;
         let memory = &self.memory;
@@ -334,11 +684,11 @@ impl<E: Env> Cache<E> {
         let count = memory.chunk.min(memory.frames - first.0);
         match self.content().populate(first) {
             Ok(()) => {
-                memory.moved(context, |free| free.lists.add_range(first, count));
+                memory.moved(context, |free| free.give_chunk(first, count));
                 Ok(())
             }
             Err(error) => {
-                memory.moved(context, |free| free.absent.push(first));
+                memory.moved(context, |free| free.give_absent(first, count));
                 Err(Error::NoMemory { errno: error.errno })
             }
         }
@@ -370,7 +720,7 @@ impl<E: Env> Cache<E> {
             drop(free);
             // On neither list meanwhile, so nobody can have it. The frames still count as free.
             self.content().release(first);
-            memory.moved(task, |free| free.absent.push(first));
+            memory.moved(task, |free| free.give_absent(first, count));
             given += u64::from(count);
         }
         Pages(given)

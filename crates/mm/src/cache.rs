@@ -7,12 +7,12 @@ use env::{
     Cause, Context, DeviceId, DeviceInfo, Env, Interrupt, Lock, LockClass, ObjectId, Task, TaskId,
     WaitQueue,
 };
-use frames::{Content, FrameId, FrameTable, FreeLists, NodePool};
+use frames::{Content, FrameId, FrameTable, NodePool};
 use policy::dirty::{Counts, DeviceIndex, Domain};
 use policy::units::{Bytes, Pages};
 use policy::watermark::Watermarks;
 
-use crate::alloc::Memory;
+use crate::alloc::{Memory, Shape};
 use crate::device::DeviceState;
 use crate::io::Requests;
 use crate::mapping::Mapping;
@@ -22,7 +22,7 @@ use crate::vmstat::{Counters, Item};
 use crate::{Error, File, Stats, Writer, flush, reclaim, swap};
 
 /// Frames below which a cache cannot work: room for a request, a read-ahead window and the marks.
-const FRAMES_MIN: u32 = 256;
+pub(crate) const FRAMES_MIN: u32 = 256;
 /// Largest file: page numbers are 32 bits.
 pub(crate) const FILE_MAX: u64 = (u32::MAX as u64) << 12;
 /// Queues for waiters on busy pages, picked by frame.
@@ -34,7 +34,7 @@ pub struct Cache<E: Env> {
     pub(crate) options: Options,
     pub(crate) table: FrameTable,
     pub(crate) pool: NodePool,
-    pub(crate) memory: Memory,
+    pub(crate) memory: Memory<E>,
     pub(crate) node: Node,
     pub(crate) files: Lock<Vec<Option<Arc<Mapping<E>>>>>,
     pub(crate) devices: Lock<Vec<Arc<DeviceState<E>>>>,
@@ -46,6 +46,8 @@ pub struct Cache<E: Env> {
     pub(crate) shadow_floor: u32,
     /// Tasks that are never throttled in reclaim.
     pub(crate) exempt: Lock<Vec<TaskId>>,
+    /// A task is clearing frames beyond the limit.
+    pub(crate) clearing: AtomicBool,
     pub(crate) counters: Counters,
     page_queues: Vec<WaitQueue>,
     /// Tasks in any of `page_queues`; lets a release skip the look.
@@ -106,11 +108,16 @@ impl<E: Env> Cache<E> {
         let nodes = NodePool::nodes_for(u64::from(frames)) + frames / 4 + options.files_max / 4;
         let of_zone = Watermarks::of_zone(Pages(u64::from(frames)));
         let marks = options.marks.unwrap_or(of_zone);
-        let chunk = env.content().chunk_frames();
+        let shape = Shape {
+            frames,
+            chunk: env.content().chunk_frames(),
+            marks,
+            tunables: options.reclaim,
+        };
         let cache = Arc::new(Self {
             table: FrameTable::new(frames),
             pool: NodePool::new(nodes),
-            memory: Memory::new(FreeLists::new(frames), frames, chunk, marks),
+            memory: Memory::new(Arc::clone(&env), &shape),
             node: Node::new(frames, &options.reclaim),
             files: Lock::new(LockClass::Registry, Vec::new()),
             devices: Lock::new(LockClass::Registry, Vec::new()),
@@ -123,6 +130,7 @@ impl<E: Env> Cache<E> {
             totals: Totals::default(),
             shadow_floor: nodes / 2,
             exempt: Lock::new(LockClass::Leaf, Vec::new()),
+            clearing: AtomicBool::new(false),
             counters: Counters::new(),
             page_queues: (0..PAGE_QUEUES).map(|_| WaitQueue::new()).collect(),
             page_waiters: AtomicU32::new(0),
@@ -301,6 +309,7 @@ impl<E: Env> Cache<E> {
             frames: Pages(u64::from(self.options.frames)),
             free,
             cached: pages(&totals.cached),
+            anon: pages(&totals.anon),
             pinned: Pages(u64::from(totals.pinned.load(Ordering::Relaxed))),
             dirty: pages(&totals.dirty),
             writeback: pages(&totals.writeback),
@@ -340,7 +349,7 @@ impl<E: Env> Cache<E> {
     /// Memory that may become dirty: free frames and pages of files, less the reserve. The limits shrink when
     /// anonymous memory takes the frames.
     pub(crate) fn dirtyable(&self) -> Pages {
-        let frames = u64::from(self.options.frames);
+        let frames = u64::from(self.memory.limit_frames());
         let pinned = u64::from(self.totals.pinned.load(Ordering::Relaxed));
         let others = get(&self.totals.anon) + pinned;
         Pages(frames.saturating_sub(self.memory.marks.high.0 + others))

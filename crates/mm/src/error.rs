@@ -16,6 +16,13 @@ pub enum Error {
         /// The least.
         least: Pages,
     },
+    /// Callers hold more pages pinned than the limit would leave.
+    PinnedAboveLimit {
+        /// The limit asked for.
+        limit: Pages,
+        /// Pages pinned.
+        pinned: Pages,
+    },
     /// An option that no cache can have, or that contradicts another.
     BadOption {
         /// Which, as `Options` and `DeviceOptions` name it.
@@ -123,6 +130,13 @@ impl fmt::Display for Error {
                 "a memory limit of {} KiB is too small: at least {} KiB are needed; raise the limit",
                 frames.bytes().0 >> 10,
                 least.bytes().0 >> 10
+            ),
+            Self::PinnedAboveLimit { limit, pinned } => write!(
+                f,
+                "a memory limit of {} KiB is not to be had while {} KiB are pinned, and a reserve beside them; \
+                 release pins, or raise the limit",
+                limit.bytes().0 >> 10,
+                pinned.bytes().0 >> 10
             ),
             Self::BadOption {
                 what,

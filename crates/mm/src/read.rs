@@ -189,6 +189,7 @@ fn start_read<E: Env>(
                 continue;
             }
             cache.memory.put(task, &frames);
+            cache.gave_back(task, frames.len() as u64);
             frames.clear();
             nodes(task, cache)?;
             continue;
@@ -200,6 +201,7 @@ fn start_read<E: Env>(
         io::submit(task, request);
     }
     cache.memory.put(task, &frames);
+    cache.gave_back(task, frames.len() as u64);
     Ok(())
 }
 

@@ -10,8 +10,10 @@ pub struct Stats {
     pub frames: Pages,
     /// Free frames, those without memory yet included.
     pub free: Pages,
-    /// Pages in the cache.
+    /// Pages of files in the cache.
     pub cached: Pages,
+    /// Pages of anonymous memory in frames.
+    pub anon: Pages,
     /// Frames pinned by callers.
     pub pinned: Pages,
     /// Dirty pages.

@@ -127,6 +127,7 @@ fn drop_page<E: Env>(
                 gone(cache, mapping, was_dirty);
                 cache.wake_busy(&[frame]);
                 cache.memory.put(task, &[frame]);
+                cache.gave_back(task, 1);
                 return Ok(());
             }
             Err(Refusal::Pinned) => {
@@ -205,6 +206,7 @@ fn zero_tail<E: Env>(
     let mut fresh = Vec::new();
     let result = zero_tail_with(task, cache, mapping, page, tail, &mut fresh);
     cache.memory.put(task, &fresh);
+    cache.gave_back(task, fresh.len() as u64);
     result
 }
 

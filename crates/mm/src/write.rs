@@ -241,6 +241,7 @@ fn write_batch<E: Env>(
     let (dirtied, copied, inserted) = (batch.dirtied, batch.copied, batch.inserted);
     if !writer.stash.is_empty() {
         cache.memory.put(task, &writer.stash);
+        cache.gave_back(task, writer.stash.len() as u64);
         writer.stash.clear();
     }
     mapping.gate.leave();

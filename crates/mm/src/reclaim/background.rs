@@ -57,7 +57,7 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> bool {
         if cache.stopping.load(Ordering::Acquire) {
             return false;
         }
-        let free = Pages(u64::from(memory.free()));
+        let free = memory.spare();
         let failures = cache.node.balance.lock(task).failures;
         // Whoever waits for the reserve looks again: at the failures too.
         cache.node.reserve_wait.wake_all();
@@ -86,7 +86,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     let mut passes = 0;
     cache.counters.add(Item::Pageoutrun, 1);
     let reclaimed = loop {
-        match balance.step(free()) {
+        match balance.step(memory.spare()) {
             BalanceStep::Done(reclaimed) => break reclaimed,
             BalanceStep::Shrink { priority, target } => {
                 age_anon(task, cache);
@@ -132,7 +132,7 @@ impl<E: Env> Cache<E> {
         if memory.reclaim_asked.load(Ordering::Acquire) {
             return;
         }
-        let free = Pages(u64::from(memory.free()));
+        let free = memory.spare();
         let failures = self.node.balance.lock(context).failures;
         if wants_wake(free, memory.marks.high, failures)
             && !memory.reclaim_asked.swap(true, Ordering::AcqRel)

@@ -27,7 +27,9 @@ pub(crate) mod background;
 pub(crate) mod direct;
 pub(crate) mod isolate;
 pub(crate) mod node;
-mod shrink;
+pub(crate) mod shrink;
+#[cfg(test)]
+mod tests;
 pub(crate) mod throttle;
 pub(crate) mod turns;
 mod workingset;

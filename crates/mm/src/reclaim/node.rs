@@ -177,16 +177,17 @@ impl<E: Env> Cache<E> {
         {
             let mut lru = self.node.lru.lock(context);
             // Whatever waits for its write may wait for any of its writes.
-            let all = lru.len(ASIDE) > 0;
-            let candidates = if all { written } else { rotate };
+            let candidates = if lru.len(ASIDE) > 0 { written } else { rotate };
+            // In the order of `written`.
+            let mut marks = rotate.iter().peekable();
             for frame in candidates {
+                let marked = marks.next_if_eq(&frame).is_some();
                 let flags = self.table.flags(*frame);
                 // Not on a list: isolated, or gone. The mark is lost then, as in the kernel.
                 let Some(list) = lru.list_of(*frame) else {
                     continue;
                 };
                 let aside = list == ASIDE;
-                let marked = !aside && (!all || rotate.contains(frame));
                 let dirty = flags.any(Flags::DIRTY | Flags::WRITEBACK);
                 let busy = flags.any(Flags::BUSY);
                 if after_write(marked, aside, dirty, busy) != AfterWrite::Rotates {
@@ -225,6 +226,9 @@ impl<E: Env> Cache<E> {
         read.set(Item::NrWriteback, writeback);
         let pinned = u64::from(self.totals.pinned.load(Ordering::Relaxed));
         read.set(Item::NrPinned, pinned);
+        let limit = self.memory.limit(&context);
+        let withheld = u64::from(self.options.frames) - limit.limit.0 - limit.over.0;
+        read.set(Item::NrWithheld, withheld);
         read.set(Item::SwapFree, self.swap_stats().free.0);
         read.set(Item::SwapTotal, self.swap_total().0);
         read.set(Item::Pgfree, self.memory.given_back());

@@ -97,7 +97,10 @@ pub(super) fn shrink_inactive<E: Env>(
     for item in [by.1, of.1] {
         cache.counters.add(item, freed.0);
     }
-    put_back(task, cache, kind, taken - freed.0, &sorted, control.rule);
+    let staying = taken - freed.0;
+    let back = put_back(task, cache, kind, staying, &sorted, control.rule);
+    cache.counters.add(Item::Pgputback, back);
+    cache.counters.add(Item::Pgisolatedgone, staying - back);
     let mut written = sorted.swapping;
     if sorted.swapping > 0 {
         cache.submit_swap_out(task, &mut sorted.swap_out);
@@ -131,6 +134,39 @@ pub(super) fn shrink_inactive<E: Env>(
     }
     pass.absorb(&tally);
     freed
+}
+
+/// Clears out pages that were taken off their lists because of where they are: what is clean is freed, anonymous pages
+/// are written; the others go back. Nothing of it counts as scanned.
+pub(crate) fn clear_out<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    kind: Kind,
+    batch: &Batch,
+) {
+    let mut sorted = Sorted::new();
+    for page in batch.pages() {
+        let Page { frame, generation } = *page;
+        let unless = Flags::DIRTY | Flags::WRITEBACK;
+        let clean = kind == Kind::File || cache.swap_has_slot(frame);
+        if clean && let Ok(busy) = cache.table.try_busy_of(frame, generation, unless) {
+            sorted.free[sorted.freeing] = Some((busy, false));
+            sorted.freeing += 1;
+            continue;
+        }
+        if kind == Kind::Anon {
+            // Without a slot it stays: the limit waits for one.
+            let _ = swap_out(task, cache, *page, &mut sorted);
+        }
+        sorted.kept.push(*page);
+    }
+    let freed = free_all(task, cache, kind, &mut sorted);
+    put_back(task, cache, kind, batch.len() - freed.0, &sorted, cache.node.rule);
+    if sorted.swapping > 0 {
+        cache.submit_swap_out(task, &mut sorted.swap_out);
+    }
+    task.did(Work::Scan, batch.len());
+    task.did(Work::Free, freed.0);
 }
 
 /// Judges the pages of a turn and sorts them.
@@ -387,7 +423,7 @@ fn write_page<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, page: Page) -> b
 }
 
 /// Puts back what stays, where its flags say; with the law's `aside`, pages that wait for their write
-/// where no pass scans.
+/// where no pass scans. Answers how many came back.
 fn put_back<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,
@@ -395,10 +431,13 @@ fn put_back<E: Env>(
     staying: u64,
     sorted: &Sorted,
     rule: PageRule,
-) {
-    let back = cache.put_back(task, sorted.kept.pages(), rule.aside && kind == Kind::File);
+) -> u64 {
+    let back = cache.put_back(
+        task,
+        sorted.kept.pages(),
+        rule.aside && kind == Kind::File,
+    );
     debug_assert_eq!(staying, sorted.kept.len(), "isolated = freed + kept");
     cache.node.isolated[kind.index()].fetch_sub(staying, Ordering::Relaxed);
-    cache.counters.add(Item::Pgputback, back);
-    cache.counters.add(Item::Pgisolatedgone, staying - back);
+    back
 }

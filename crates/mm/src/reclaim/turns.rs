@@ -90,7 +90,11 @@ impl Line {
 
     /// Bytes of its own.
     pub(crate) fn bytes(&self) -> u64 {
-        let tickets = if self.is_open() { u64::from(TICKETS) } else { 0 };
+        let tickets = if self.is_open() {
+            u64::from(TICKETS)
+        } else {
+            0
+        };
         let accounts = size_of::<Lock<Account>>() * self.accounts.len();
         tickets * Turns::BYTES_PER_TICKET
             + (accounts + size_of::<WaitQueue>() * self.queues.len()) as u64
@@ -181,11 +185,14 @@ impl Line {
     pub(crate) fn hand_out(
         &self,
         context: &impl Context,
-        now: Instant,
+        now: impl Fn() -> Instant,
         room: impl Fn() -> Pages,
     ) {
         // Pairs with the publication in `join`: frames first, then this look; place first, then the look
         // for frames that `join`'s caller takes.
+        if !self.is_open() {
+            return;
+        }
         core::sync::atomic::fence(Ordering::SeqCst);
         while self.waiting.load(Ordering::Relaxed) > 0 {
             let mut woken = [0; AT_ONCE];
@@ -193,7 +200,7 @@ impl Line {
             let more = {
                 let mut turns = self.turns.lock(context);
                 let free = room().saturating_sub(turns.promised());
-                let left = turns.grant(now, free, AT_ONCE as u32, |ticket| {
+                let left = turns.grant(now(), free, AT_ONCE as u32, |ticket| {
                     woken[count] = ticket.slot();
                     count += 1;
                 });

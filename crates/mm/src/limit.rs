@@ -1,0 +1,272 @@
+//! A limit lowered while the cache runs: the last chunks of the arena go out of use, one page after the other.
+//!
+//! Frames from the limit on are withheld as they come free: those that are free at once, the others when their pages
+//! have left. A task takes care of that: it frees what is clean, has written what is dirty, and leaves what is pinned
+//! until it is let go. A chunk of which all frames are withheld gives its memory back to the system. Raising the limit
+//! gives the frames back.
+//!
+//! Which chunks go is said by their number alone, so no page has to be moved, and pages in them go whether they are in
+//! use or not: a limit is changed rarely.
+
+use core::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use env::{Cause, Env, Task, Wakeup};
+use frames::{Content, Flags, FrameId};
+use policy::reclaim::scan::Kind;
+use policy::units::{Nanos, Pages};
+
+use crate::Error;
+use crate::cache::{Cache, FRAMES_MIN};
+use crate::reclaim::isolate::{Batch, CLUSTER_FRAMES, Page};
+use crate::reclaim::shrink::clear_out;
+
+/// The task looks again after this at what it could not free.
+const AGAIN: Nanos = Nanos::millis(20);
+
+/// How far a change of the limit has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Frames that the cache may use.
+    pub limit: Pages,
+    /// Frames beyond it that are still in use. Zero: the limit holds.
+    pub over: Pages,
+}
+
+/// Frames that are out of use.
+pub(crate) struct Withheld {
+    /// Frames from here on; a multiple of the chunk, or all.
+    from: u32,
+    frames: u32,
+    chunk: u32,
+    /// One bit a frame: withheld, with its memory.
+    held: Vec<u64>,
+    /// By chunk: withheld, and its memory is the system's.
+    released: Vec<bool>,
+    count: u32,
+}
+
+impl Withheld {
+    pub(crate) fn new(frames: u32, chunk: u32) -> Self {
+        Self {
+            from: frames,
+            frames,
+            chunk,
+            held: vec![0; frames.div_ceil(u64::BITS) as usize],
+            released: vec![false; frames.div_ceil(chunk) as usize],
+            count: 0,
+        }
+    }
+
+    pub(crate) fn wants(&self, frame: FrameId) -> bool {
+        frame.0 >= self.from
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) fn hold(&mut self, frame: FrameId) {
+        self.held[(frame.0 / u64::BITS) as usize] |= 1 << (frame.0 % u64::BITS);
+        self.count += 1;
+    }
+
+    fn has(&self, frame: u32) -> bool {
+        self.held[(frame / u64::BITS) as usize] & 1 << (frame % u64::BITS) != 0
+    }
+
+    fn drop_bit(&mut self, frame: u32) {
+        self.held[(frame / u64::BITS) as usize] &= !(1 << (frame % u64::BITS));
+    }
+
+    /// The chunk has no memory.
+    pub(crate) fn hold_absent(&mut self, first: FrameId) {
+        self.released[(first.0 / self.chunk) as usize] = true;
+        self.count += self.len(first.0);
+    }
+
+    fn len(&self, first: u32) -> u32 {
+        self.chunk.min(self.frames - first)
+    }
+
+    /// A chunk all of whose frames are withheld with their memory. They are not any more: the caller comes back with
+    /// the chunk.
+    pub(crate) fn next_to_release(&mut self) -> Option<FrameId> {
+        let mut first = self.from;
+        while first < self.frames {
+            let end = first + self.len(first);
+            if (first..end).all(|frame| self.has(frame)) {
+                for frame in first..end {
+                    self.drop_bit(frame);
+                }
+                self.count -= end - first;
+                return Some(FrameId(first));
+            }
+            first = end;
+        }
+        None
+    }
+
+    /// Moves the limit down to `from`; the chunks that it comes to, in turn.
+    pub(crate) fn lower(&mut self, from: u32) -> impl Iterator<Item = (FrameId, u32)> + use<> {
+        let (old, chunk, frames) = (self.from, self.chunk, self.frames);
+        self.from = from;
+        let firsts = (from..old).step_by(chunk as usize);
+        firsts.map(move |first| (FrameId(first), chunk.min(frames - first)))
+    }
+
+    /// Moves the limit up to `from` and gives back what was withheld below it: single frames, and chunks without memory.
+    /// Answers how many frames.
+    pub(crate) fn raise(
+        &mut self,
+        from: u32,
+        mut frame: impl FnMut(FrameId),
+        mut absent: impl FnMut(FrameId),
+    ) -> u32 {
+        let before = self.count;
+        let mut first = self.from;
+        self.from = from;
+        while first < from {
+            let end = first + self.len(first);
+            if core::mem::take(&mut self.released[(first / self.chunk) as usize]) {
+                absent(FrameId(first));
+                self.count -= end - first;
+            }
+            for at in first..end {
+                if self.has(at) {
+                    self.drop_bit(at);
+                    frame(FrameId(at));
+                    self.count -= 1;
+                }
+            }
+            first = end;
+        }
+        before - self.count
+    }
+}
+
+impl<E: Env> Cache<E> {
+    /// Changes how many frames the cache may use, up to those it was built with; rounded up to whole chunks. Lower than what is
+    /// in use, it is reached in the background: `limit` says how far it is.
+    ///
+    /// # Errors
+    /// `BadOption` (more than the cache was built with), `LimitTooSmall`, `PinnedAboveLimit` (callers hold more).
+    pub fn set_limit(self: &Arc<Self>, task: &mut Task<'_, E>, limit: Pages) -> Result<(), Error> {
+        let frames = u64::from(self.options.frames);
+        let least = (4 * self.memory.marks.high.0).max(u64::from(FRAMES_MIN)).min(frames);
+        if limit.0 > frames {
+            return Err(Error::BadOption {
+                what: "limit, in pages,",
+                value: limit.0,
+                allowed: (least, frames),
+            });
+        }
+        if limit.0 < least {
+            return Err(Error::LimitTooSmall {
+                frames: limit,
+                least: Pages(least),
+            });
+        }
+        let pinned = Pages(u64::from(self.totals.pinned.load(Ordering::Relaxed)));
+        if pinned + self.memory.marks.high > limit {
+            return Err(Error::PinnedAboveLimit { limit, pinned });
+        }
+        let limit = u32::try_from(limit.0).expect("no more than the frames");
+        if self.memory.move_limit(task, limit) && !self.clearing.swap(true, Ordering::AcqRel) {
+            let cache = Arc::downgrade(self);
+            let body = move |task: &mut Task<'_, E>| clear(task, &cache);
+            self.env.spawn("limit", Box::new(body));
+        }
+        Ok(())
+    }
+
+    /// The limit, and how far the cache is from it.
+    pub fn limit(&self) -> Limit {
+        self.memory.limit(&env::Interrupt::new())
+    }
+}
+
+/// Clears the frames beyond the limit until none is in use.
+fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
+    loop {
+        {
+            let Some(cache) = cache.upgrade() else { return };
+            if cache.stopping.load(Ordering::Acquire) {
+                return;
+            }
+            pass(task, &cache);
+            while let Some(first) = cache.memory.take_to_release(task) {
+                cache.content().release(first);
+                cache.memory.released(task, first);
+            }
+            if cache.limit().over.is_zero() {
+                cache.clearing.store(false, Ordering::Release);
+                // Lowered again between the two?
+                if cache.limit().over.is_zero() || cache.clearing.swap(true, Ordering::AcqRel) {
+                    return;
+                }
+            }
+        }
+        if task.sleep(Cause::Idle, AGAIN) == Wakeup::Cancelled {
+            return;
+        }
+    }
+}
+
+/// Looks at every frame beyond the limit once.
+fn pass<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
+    let from = cache.memory.limit_frames();
+    let mut dirty = false;
+    let mut next = from;
+    while next < cache.options.frames && cache.memory.limit_frames() == from {
+        let end = next.saturating_add(256).min(cache.options.frames);
+        for kind in Kind::ALL {
+            let mut first = next;
+            while first < end {
+                let (batch, stopped, met_dirty) = gather(task, cache, kind, first, end);
+                dirty |= met_dirty;
+                clear_out(task, cache, kind, &batch);
+                first = stopped;
+            }
+        }
+        next = end;
+    }
+    if dirty {
+        cache.wake_flushers(task);
+    }
+}
+
+/// Takes up to a cluster of pages of a kind in frames `first..end` off their lists; answers where it stopped, and whether it met
+/// dirty pages of files.
+fn gather<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    kind: Kind,
+    first: u32,
+    end: u32,
+) -> (Batch, u32, bool) {
+    let mut batch = Batch::new();
+    let mut dirty = false;
+    let mut at = first;
+    let mut lru = cache.node.lru.lock(task);
+    while at < end && batch.pages().len() < CLUSTER_FRAMES {
+        let frame = FrameId(at);
+        at += 1;
+        let (flags, generation) = cache.table.look(frame);
+        let anon = flags.has(Flags::ANON);
+        let in_use = flags.any(Flags::BUSY | Flags::WRITEBACK) || flags.pins() > 0;
+        if !flags.has(Flags::CACHED) || in_use || anon != (kind == Kind::Anon) {
+            continue;
+        }
+        if !anon && flags.has(Flags::DIRTY) {
+            dirty = true;
+            continue;
+        }
+        // Isolated by somebody else: next time.
+        if lru.remove(frame) {
+            batch.push(Page { frame, generation });
+        }
+    }
+    cache.node.isolated[kind.index()].fetch_add(batch.len(), Ordering::Relaxed);
+    (batch, at, dirty)
+}
