@@ -1,7 +1,9 @@
 //! Which plots a set of runs gets: pauses over time and their distribution, dirty levels with their
-//! limits, the law's rate, rates of writers, resident memory. One figure a row of the table, one panel a column; the first repetition.
+//! limits, the law's rate, rates of writers, resident memory; `reclaim`: memory under pressure. One figure a row of the table, one panel a column; the first repetition.
 //!
 //! Source: experiments.md D3, numbers 2, 3, 5 and 14.
+
+mod reclaim;
 
 use super::svg::{Figure, Key, Mark, PALETTE, Panel};
 use crate::outcome::{Level, Outcome};
@@ -56,6 +58,7 @@ pub(super) fn figures(outcomes: &[Outcome]) -> Vec<(String, Figure)> {
         {
             figures.push((format!("memory-{case}"), memory(case, &runs)));
         }
+        reclaim::add(case, &runs, &mut figures);
     }
     figures
 }
@@ -96,6 +99,7 @@ fn pauses(case: &str, runs: &[&Outcome]) -> Figure {
             ("zero in the trace".into(), PALETTE[1], Key::Dot),
         ],
         panels: runs.iter().map(panel).collect(),
+        ..Figure::default()
     }
 }
 
@@ -136,6 +140,7 @@ fn lengths(case: &str, runs: &[&Outcome]) -> Figure {
             title: "pauses longer than zero".into(),
             marks,
         }],
+        ..Figure::default()
     }
 }
 
@@ -187,6 +192,7 @@ fn ratelimits(case: &str, runs: &[&Outcome]) -> Figure {
             Key::Solid,
         )],
         panels: runs.iter().map(panel).collect(),
+        ..Figure::default()
     }
 }
 
@@ -223,6 +229,7 @@ fn levels(case: &str, runs: &[&Outcome]) -> Figure {
             ("writeback".into(), PALETTE[2], Key::Solid),
         ],
         panels: runs.iter().map(panel).collect(),
+        ..Figure::default()
     }
 }
 
@@ -271,6 +278,7 @@ fn rates(case: &str, runs: &[&Outcome]) -> Figure {
             .map(|(n, colour)| (n, colour, Key::Solid))
             .collect(),
         panels: runs.iter().map(panel).collect(),
+        ..Figure::default()
     }
 }
 
@@ -319,5 +327,6 @@ fn memory(case: &str, runs: &[&Outcome]) -> Figure {
             ("resident (pinned included)".into(), PALETTE[0], Key::Solid),
         ],
         panels: runs.iter().map(panel).collect(),
+        ..Figure::default()
     }
 }

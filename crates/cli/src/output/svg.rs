@@ -1,5 +1,5 @@
-//! Small plots as SVG text: panels with axes, lines, dots and horizontal rules. No library, no
-//! script; readable on paper and by the colour-blind (colours of Okabe and Ito).
+//! Small plots as SVG text: panels with axes, lines, dots, stacked areas, stems and vertical rules. No
+//! library, no script; readable on paper and by the colour-blind (colours of Okabe and Ito).
 
 use std::fmt::Write as _;
 
@@ -15,8 +15,9 @@ const LEFT: f64 = 62.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 42.0;
-/// Room for the figure's title and legend.
-const HEAD: f64 = 56.0;
+/// Room for the figure's title, and for a row of its legend.
+const TITLE: f64 = 32.0;
+const LEGEND_ROW: f64 = 20.0;
 /// Panels in a row.
 const PER_ROW: usize = 3;
 /// Marks of a series that are drawn at most; more are thinned by extremes.
@@ -34,6 +35,29 @@ pub(super) enum Mark {
         points: Vec<(f64, f64)>,
         colour: &'static str,
     },
+    /// What lies between two lines: (x, lower, upper).
+    Area {
+        points: Vec<(f64, f64, f64)>,
+        colour: &'static str,
+    },
+    /// Bars from the bottom of the panel.
+    Stems {
+        points: Vec<(f64, f64)>,
+        colour: &'static str,
+    },
+    /// A vertical line over the whole height.
+    Rule { x: f64, colour: &'static str },
+}
+
+/// How values become places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Scales {
+    /// The vertical axis is logarithmic.
+    pub(super) log_y: bool,
+    /// Each panel has a horizontal axis of its own.
+    pub(super) own_x: bool,
+    /// Each panel has a vertical axis of its own.
+    pub(super) own_y: bool,
 }
 
 /// One pair of axes.
@@ -43,14 +67,15 @@ pub(super) struct Panel {
     pub(super) marks: Vec<Mark>,
 }
 
-/// Panels that share their axes.
-#[derive(Clone, Debug)]
+/// Panels that share their axes, unless `scales` says otherwise.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Figure {
     pub(super) title: String,
     pub(super) x_label: &'static str,
     pub(super) y_label: &'static str,
     pub(super) legend: Vec<(String, &'static str, Key)>,
     pub(super) panels: Vec<Panel>,
+    pub(super) scales: Scales,
 }
 
 /// How a legend's key looks.
@@ -59,12 +84,19 @@ pub(super) enum Key {
     Solid,
     Dashed,
     Dot,
+    Box,
 }
 
 impl Mark {
-    fn points(&self) -> &[(f64, f64)] {
+    /// What the axes have to reach.
+    fn extent(&self) -> Vec<(f64, f64)> {
         match self {
-            Self::Line { points, .. } | Self::Dots { points, .. } => points,
+            Self::Line { points, .. } | Self::Dots { points, .. } | Self::Stems { points, .. } => {
+                points.clone()
+            }
+            Self::Area { points, .. } => points.iter().map(|(x, _, high)| (*x, *high)).collect(),
+            // A rule is drawn where the axis reaches anyway.
+            Self::Rule { x, .. } => vec![(*x, f64::NAN)],
         }
     }
 }
@@ -74,9 +106,28 @@ struct Axis {
     low: f64,
     high: f64,
     step: f64,
+    log: bool,
 }
 
 impl Axis {
+    /// Powers of ten, from below the least value to above the greatest.
+    fn logarithmic(values: impl Iterator<Item = f64>) -> Self {
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for value in values.filter(|value| value.is_finite() && *value > 0.0) {
+            low = low.min(value);
+            high = high.max(value);
+        }
+        if low > high {
+            (low, high) = (1.0, 10.0);
+        }
+        Self {
+            low: low * 0.6,
+            high: high * 1.8,
+            step: 1.0,
+            log: true,
+        }
+    }
+
     /// From zero, or from the least value if that is far away, to a round number.
     fn over(values: impl Iterator<Item = f64>) -> Self {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -98,10 +149,16 @@ impl Axis {
             low: (low / step).floor() * step,
             high: (high / step).ceil() * step,
             step,
+            log: false,
         }
     }
 
     fn ticks(&self) -> Vec<f64> {
+        if self.log {
+            let powers = (-12..=15).map(|power| 10.0_f64.powi(power));
+            let within = |tick: &f64| (self.low..=self.high).contains(tick);
+            return powers.filter(within).collect();
+        }
         let mut ticks = Vec::new();
         let mut at = self.low;
         // Bounded: the step is at least a tenth of the range.
@@ -113,6 +170,15 @@ impl Axis {
     }
 
     fn label(&self, value: f64) -> String {
+        let unit = if self.log { value } else { self.step };
+        for (size, letter) in [(1e6, "M"), (1e3, "k")] {
+            if unit >= size && (self.log || self.high >= 1e5) {
+                return format!("{}{letter}", value / size);
+            }
+        }
+        if self.log {
+            return format!("{value}");
+        }
         let decimals = if self.step >= 1.0 {
             0
         } else {
@@ -122,6 +188,15 @@ impl Axis {
     }
 
     fn place(&self, value: f64) -> f64 {
+        if self.log {
+            let part = (value / self.low).ln() / (self.high / self.low).ln();
+            // What is not above zero has no place: it lies at the bottom.
+            return if part.is_nan() {
+                0.0
+            } else {
+                part.clamp(0.0, 1.0)
+            };
+        }
         ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 }
@@ -148,7 +223,10 @@ impl Figure {
     pub(super) fn render(&self) -> String {
         let columns = self.panels.len().clamp(1, PER_ROW);
         let rows = self.panels.len().div_ceil(columns).max(1);
-        let (width, height) = (WIDTH * count(columns), HEAD + HEIGHT * count(rows));
+        let keys = self.placed_keys(WIDTH * count(columns));
+        let legend_rows = keys.last().map_or(0, |(_, row)| row + 1);
+        let head = TITLE + LEGEND_ROW * count(legend_rows) + 4.0;
+        let (width, height) = (WIDTH * count(columns), head + HEIGHT * count(rows));
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
              width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"11\">\n\
@@ -156,32 +234,63 @@ impl Figure {
              <text x=\"12\" y=\"20\" font-size=\"15\" font-weight=\"bold\" fill=\"#222\">{}</text>\n",
             escape(&self.title)
         );
-        self.render_legend(&mut svg);
-        let values = || {
-            self.panels
-                .iter()
-                .flat_map(|panel| &panel.marks)
-                .flat_map(Mark::points)
+        self.render_legend(&mut svg, &keys);
+        let of = |panels: &[Panel]| {
+            let marks = panels.iter().flat_map(|panel| &panel.marks);
+            marks.flat_map(Mark::extent).collect::<Vec<_>>()
         };
-        let x = Axis::over(values().map(|point| point.0));
-        let y = Axis::over(values().map(|point| point.1));
+        let x_over = |panels| Axis::over(of(panels).into_iter().map(|point| point.0));
+        let y_over = |panels| {
+            let values = of(panels).into_iter().map(|point| point.1);
+            if self.scales.log_y {
+                Axis::logarithmic(values)
+            } else {
+                Axis::over(values)
+            }
+        };
+        let (x, y) = (x_over(&self.panels), y_over(&self.panels));
         for (index, panel) in self.panels.iter().enumerate() {
             let left = WIDTH * count(index % columns);
-            let top = HEAD + HEIGHT * count(index / columns);
-            self.render_panel(&mut svg, panel, (left, top), &x, &y);
+            let top = head + HEIGHT * count(index / columns);
+            let alone = core::slice::from_ref(panel);
+            let own_x = self.scales.own_x.then(|| x_over(alone));
+            let own_y = self.scales.own_y.then(|| y_over(alone));
+            let (x, y) = (own_x.as_ref().unwrap_or(&x), own_y.as_ref().unwrap_or(&y));
+            self.render_panel(&mut svg, panel, (left, top), x, y);
         }
         svg.push_str("</svg>\n");
         svg
     }
 
-    fn render_legend(&self, svg: &mut String) {
-        let mut x = 12.0;
-        for (label, colour, key) in &self.legend {
+    /// (x, row) of each key of the legend; rows are wrapped at `width`.
+    fn placed_keys(&self, width: f64) -> Vec<(f64, usize)> {
+        let (mut x, mut row) = (12.0, 0);
+        let mut placed = Vec::new();
+        for (label, ..) in &self.legend {
+            let needed = 48.0 + 6.4 * count(label.chars().count());
+            if x > 12.0 && x + needed > width {
+                (x, row) = (12.0, row + 1);
+            }
+            placed.push((x, row));
+            x += needed;
+        }
+        placed
+    }
+
+    fn render_legend(&self, svg: &mut String, keys: &[(f64, usize)]) {
+        for ((label, colour, key), (x, row)) in self.legend.iter().zip(keys) {
+            let y = TITLE + 5.0 + LEGEND_ROW * count(*row);
             let _ = match key {
                 Key::Dot => writeln!(
                     svg,
-                    "<circle cx=\"{}\" cy=\"37\" r=\"4\" fill=\"{colour}\"/>",
+                    "<circle cx=\"{}\" cy=\"{y}\" r=\"4\" fill=\"{colour}\"/>",
                     x + 11.0
+                ),
+                Key::Box => writeln!(
+                    svg,
+                    "<rect x=\"{}\" y=\"{}\" width=\"14\" height=\"10\" fill=\"{colour}\"/>",
+                    x + 6.0,
+                    y - 5.0
                 ),
                 Key::Solid | Key::Dashed => {
                     let dash = if *key == Key::Dashed {
@@ -191,7 +300,7 @@ impl Figure {
                     };
                     writeln!(
                         svg,
-                        "<line x1=\"{x}\" y1=\"37\" x2=\"{}\" y2=\"37\" stroke=\"{colour}\" \
+                        "<line x1=\"{x}\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\" stroke=\"{colour}\" \
                          stroke-width=\"2\"{dash}/>",
                         x + 22.0
                     )
@@ -199,11 +308,11 @@ impl Figure {
             };
             let _ = writeln!(
                 svg,
-                "<text x=\"{}\" y=\"41\" fill=\"#222\">{}</text>",
+                "<text x=\"{}\" y=\"{}\" fill=\"#222\">{}</text>",
                 x + 28.0,
+                y + 4.0,
                 escape(label)
             );
-            x += 48.0 + 6.4 * count(label.chars().count());
         }
     }
 
@@ -252,7 +361,7 @@ impl Figure {
             );
         }
         for mark in &panel.marks {
-            render_mark(svg, mark, at);
+            render_mark(svg, mark, (y1, y0), at);
         }
         let (middle_x, middle_y) = (f64::midpoint(x0, x1), f64::midpoint(y0, y1));
         let (far_left, low) = (left + 14.0, y0 + 33.0);
@@ -268,12 +377,21 @@ impl Figure {
     }
 }
 
-fn render_mark(svg: &mut String, mark: &Mark, at: impl Fn((f64, f64)) -> (f64, f64)) {
-    let points: Vec<(f64, f64)> = thinned(mark.points()).into_iter().map(at).collect();
-    match mark {
-        Mark::Line { colour, dashed, .. } => {
-            let mut path = String::new();
-            for (index, (x, y)) in points.iter().enumerate() {
+fn render_mark(
+    svg: &mut String,
+    mark: &Mark,
+    (top, bottom): (f64, f64),
+    at: impl Fn((f64, f64)) -> (f64, f64),
+) {
+    let placed = |points: &[(f64, f64)]| thinned(points).into_iter().map(&at).collect::<Vec<_>>();
+    let mut path = String::new();
+    let _ = match mark {
+        Mark::Line {
+            points,
+            colour,
+            dashed,
+        } => {
+            for (index, (x, y)) in placed(points).iter().enumerate() {
                 let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { 'M' } else { 'L' });
             }
             let dash = if *dashed {
@@ -281,24 +399,51 @@ fn render_mark(svg: &mut String, mark: &Mark, at: impl Fn((f64, f64)) -> (f64, f
             } else {
                 ""
             };
-            let _ = writeln!(
+            writeln!(
                 svg,
                 "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\"{dash}/>"
-            );
+            )
         }
-        Mark::Dots { colour, .. } => {
+        Mark::Dots { points, colour } => {
             // One path of round points: smaller than a circle each.
-            let mut path = String::new();
-            for (x, y) in &points {
+            for (x, y) in placed(points) {
                 let _ = write!(path, "M{x:.1} {y:.1}h0");
             }
-            let _ = writeln!(
+            writeln!(
                 svg,
                 "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"3.4\" \
                  stroke-linecap=\"round\" stroke-opacity=\"0.55\"/>"
-            );
+            )
         }
-    }
+        Mark::Stems { points, colour } => {
+            for (x, y) in points.iter().copied().map(&at) {
+                let _ = write!(path, "M{x:.1} {bottom:.1}V{y:.1}");
+            }
+            writeln!(
+                svg,
+                "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.2\"/>"
+            )
+        }
+        Mark::Area { points, colour } => {
+            let upper = points.iter().map(|(x, _, high)| at((*x, *high)));
+            let lower = points.iter().rev().map(|(x, low, _)| at((*x, *low)));
+            for (index, (x, y)) in upper.chain(lower).enumerate() {
+                let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { 'M' } else { 'L' });
+            }
+            writeln!(
+                svg,
+                "<path d=\"{path}Z\" fill=\"{colour}\" stroke=\"none\"/>"
+            )
+        }
+        Mark::Rule { x, colour } => {
+            let (x, _) = at((*x, 0.0));
+            writeln!(
+                svg,
+                "<path d=\"M{x:.1} {bottom:.1}V{top:.1}\" fill=\"none\" stroke=\"{colour}\" \
+                 stroke-dasharray=\"3 3\"/>"
+            )
+        }
+    };
 }
 
 /// At most `MARKS_MOST` of the points: of each stretch the least and the greatest, in order.
@@ -342,6 +487,35 @@ mod tests {
     }
 
     #[test]
+    fn a_logarithmic_axis_has_its_ticks_at_powers_of_ten() {
+        let axis = Axis::logarithmic([0.0, 1.0, 50_000.0].into_iter());
+        assert_eq!(axis.ticks(), [1.0, 10.0, 100.0, 1e3, 1e4]);
+        let labels: Vec<_> = axis.ticks().iter().map(|tick| axis.label(*tick)).collect();
+        assert_eq!(labels, ["1", "10", "100", "1k", "10k"]);
+        assert_eq!(axis.place(0.0), 0.0);
+        let (ten, hundred) = (axis.place(10.0), axis.place(100.0));
+        assert!((axis.place(1e3) - hundred - (hundred - ten)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_long_legend_is_wrapped_and_the_panels_move_down() {
+        let long = |key: usize| (format!("a cause with a long name {key}"), "#000", Key::Box);
+        let figure = Figure {
+            legend: (0..8).map(long).collect(),
+            panels: vec![Panel {
+                title: "p".into(),
+                marks: Vec::new(),
+            }],
+            ..Figure::default()
+        };
+        let placed = figure.placed_keys(WIDTH);
+        assert!(placed.iter().all(|(x, _)| *x + 28.0 < WIDTH));
+        assert_eq!(placed.last().map(|(_, row)| *row), Some(7));
+        let height = TITLE + 8.0 * LEGEND_ROW + 4.0 + HEIGHT;
+        assert!(figure.render().contains(&format!("height=\"{height}\"")));
+    }
+
+    #[test]
     fn thinning_keeps_the_extremes() {
         let points: Vec<(f64, f64)> = (0..100_000)
             .map(|i| (f64::from(i), if i == 54_321 { 9.0 } else { 1.0 }))
@@ -362,6 +536,7 @@ mod tests {
                 title: "a & b".into(),
                 marks: Vec::new(),
             }],
+            ..Figure::default()
         };
         let svg = figure.render();
         assert!(!svg.contains("<script>") && svg.contains("a &amp; b"));

@@ -93,7 +93,7 @@ pub(super) type Counters = Vec<(String, &'static str, Vec<(u64, f64)>)>;
 
 /// The levels of a run that a trace shows, up to where its timeline ends.
 pub(super) fn counters(outcome: &Outcome, timeline: &Timeline) -> Counters {
-    const SHOWN: [&str; 16] = [
+    const SHOWN: [&str; 15] = [
         "nr_free_pages",
         "nr_inactive_anon",
         "nr_active_anon",
@@ -103,7 +103,6 @@ pub(super) fn counters(outcome: &Outcome, timeline: &Timeline) -> Counters {
         "nr_isolated_file",
         "nr_dirty",
         "nr_writeback",
-        "swap_used",
         "swap_free",
         "pgscan_direct",
         "pgscan_kswapd",
