@@ -47,7 +47,7 @@ fn ticks(law: ReclaimLaw, hz: u32, reason: Reason, who: Who) -> u64 {
 fn asleep(throttle: &mut Throttle, reason: Reason) -> Instant {
     match begin(throttle, reason, Who::DIRECT) {
         Verdict::Sleep { deadline, .. } => deadline,
-        other => panic!("{reason:?} does not sleep: {other:?}"),
+        Verdict::Go | Verdict::Yield { .. } => panic!("it does not sleep for {reason:?}"),
     }
 }
 
