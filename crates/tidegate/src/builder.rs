@@ -1,13 +1,18 @@
 //! How a cache is asked for.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use mm::{DeviceOptions, ErrorPolicy, Populate};
 use policy::dirty::{DeviceTunables, Law, Threshold};
+use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
 use policy::units::Pages;
 
 use crate::stats::Waits;
 use crate::{Cache, Error, budget};
+
+/// Anonymous memory alone is reclaimed as long as there is any.
+const SWAPPINESS_MAX: u8 = 200;
 
 /// Settings of a cache; made by `Cache::builder`.
 #[derive(Clone, Debug)]
@@ -22,6 +27,9 @@ pub struct Builder {
     on_error: ErrorPolicy,
     tunables: DeviceTunables,
     io_uring: bool,
+    swap: Option<(PathBuf, u64)>,
+    swappiness: u8,
+    reclaim: ReclaimLaw,
 }
 
 impl Default for Builder {
@@ -38,6 +46,9 @@ impl Default for Builder {
             on_error: device.on_error,
             tunables: device.tunables,
             io_uring: true,
+            swap: None,
+            swappiness: 60,
+            reclaim: ReclaimLaw::Tidegate,
         }
     }
 }
@@ -114,10 +125,35 @@ impl Builder {
         self
     }
 
+    /// A new file of `bytes` bytes to which anonymous memory ([`crate::Spill`]) spills. Its space is taken now. Its name
+    /// is removed as soon as it is open: nobody else can open it, and however the process ends, its space is free
+    /// again. Without a swap file anonymous memory stays in memory.
+    #[must_use]
+    pub fn swap_file(mut self, path: impl Into<PathBuf>, bytes: u64) -> Self {
+        self.swap = Some((path.into(), bytes));
+        self
+    }
+
+    /// How dear a page of a file is beside an anonymous one, 0 to 200: 100 takes them for equally dear, less spares
+    /// anonymous memory (60 if not set).
+    #[must_use]
+    pub fn swappiness(mut self, swappiness: u8) -> Self {
+        self.swappiness = swappiness;
+        self
+    }
+
+    /// How whoever needs memory is held up while none can be freed (Tidegate's own law if not set).
+    #[must_use]
+    pub fn reclaim(mut self, law: ReclaimLaw) -> Self {
+        self.reclaim = law;
+        self
+    }
+
     /// Builds the cache and starts its threads.
     ///
     /// # Errors
-    /// `LimitTooSmall`, `LimitTooLarge`, or `System` when memory or threads cannot be had.
+    /// `LimitTooSmall`, `LimitTooLarge`, `Cache` with `BadOption`, or `System` when memory or threads cannot be had, or
+    /// the swap file (its path is taken, or its disk has no space).
     pub fn build(self) -> Result<Cache, Error> {
         let resident = if self.whole_process {
             os::resident_bytes()
@@ -136,6 +172,10 @@ impl Builder {
         let env = os::ThreadEnv::start(options)?;
         let cpus = u32::try_from(env.cpus()).expect("a machine has fewer CPUs");
         let mut options = mm::Options::new(frames, cpus);
+        options.reclaim = ReclaimTunables {
+            swappiness: self.swappiness.min(SWAPPINESS_MAX),
+            ..ReclaimTunables::of(self.reclaim, options.reclaim.hz)
+        };
         options.dirty.law = self.law;
         options.dirty.dirty = self.dirty;
         options.dirty.background = self.background;
@@ -152,6 +192,10 @@ impl Builder {
             on_error: self.on_error,
             ..DeviceOptions::default()
         };
-        Cache::new(env, options, device, waits, self.memory)
+        let cache = Cache::new(env, options, device, waits, self.memory)?;
+        if let Some((path, bytes)) = &self.swap {
+            cache.add_swap_file(path, *bytes)?;
+        }
+        Ok(cache)
     }
 }

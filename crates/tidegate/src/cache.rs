@@ -5,15 +5,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use env::Device;
+use env::{Device, Task};
 use mm::DeviceOptions;
 use os::{FileDevice, ThreadEnv};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Pages};
 
 use crate::opened::{Entry, FileKey, Opened};
-use crate::stats::Waits;
-use crate::{Builder, Error, File, Stats, Writer};
+use crate::stats::{Swap, Waits};
+use crate::{Builder, Error, File, PAGE_SIZE, Spill, Stats, Writer};
 
 /// A page cache. Cheap to clone: all clones are the same cache.
 #[derive(Clone)]
@@ -266,6 +266,51 @@ impl Cache {
         Ok(disk)
     }
 
+    /// Makes the swap file and lets go of its name.
+    pub(crate) fn add_swap_file(&self, path: &Path, bytes: u64) -> Result<(), Error> {
+        let pages = Pages(bytes / PAGE_SIZE as u64);
+        let made = std::fs::File::create_new(path);
+        let made = made.map_err(|error| {
+            Error::System(os::OsError::Open {
+                path: path.into(),
+                errno: error.raw_os_error().unwrap_or(0),
+            })
+        });
+        drop(made?);
+        let opened = self.disk_of(path).and_then(|disk| {
+            let options = OpenOptions::new().preallocate(pages.bytes().0);
+            let (object, _) = disk.files.open(path, options.inner)?;
+            Ok((disk, object))
+        });
+        // The descriptor keeps it.
+        let _ = std::fs::remove_file(path);
+        let (disk, object) = opened?;
+        let mut task = self.enter();
+        let added = self.inner.mm.add_swap(&mut task, disk.index, object, pages);
+        if added.is_err() {
+            disk.files.close(object);
+        }
+        Ok(added?)
+    }
+
+    /// A region of `bytes` bytes of anonymous memory: it takes memory as it is written, and shares the limit. With a
+    /// swap file it may be much larger than the limit. Its own table, four and a quarter bytes for each 4 KiB, comes
+    /// on top of the limit.
+    ///
+    /// # Errors
+    /// `Cache`: no bytes, or more than 2^31 pages; more than 65536 regions. `Closed`.
+    pub fn spill(&self, bytes: u64) -> Result<Spill, Error> {
+        let mut task = self.enter();
+        let pages = Pages(bytes.div_ceil(PAGE_SIZE as u64));
+        let inner = self.inner.mm.spill(&mut task, pages)?;
+        Ok(Spill::new(self.clone(), inner, bytes))
+    }
+
+    /// A task for one call.
+    pub(crate) fn enter(&self) -> Task<'_, ThreadEnv> {
+        self.inner.env.enter()
+    }
+
     /// A writer of its own: what is written through it is paced by itself.
     #[must_use]
     pub fn writer(&self) -> Writer {
@@ -319,7 +364,7 @@ impl Cache {
     /// Levels, totals, waits.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let stats = self.inner.mm.stats();
+        let (stats, swap) = (self.inner.mm.stats(), self.inner.mm.swap_stats());
         let bytes = |pages: Pages| pages.bytes().0;
         Stats {
             limit: self.inner.limit,
@@ -336,7 +381,17 @@ impl Cache {
             reclaimed_total: bytes(stats.reclaimed),
             failed_total: bytes(stats.write_failed),
             metadata: stats.metadata_bytes,
+            anonymous: bytes(stats.anon),
+            swap: Swap {
+                total: bytes(swap.total),
+                free: bytes(swap.free),
+                writeback: bytes(swap.writeback),
+                write_failed_total: bytes(swap.write_failed),
+                read_failed_total: bytes(swap.read_failed),
+            },
             waits: self.inner.waits.read(),
+            pressure: self.inner.waits.pressure(),
+            vmstat: self.inner.mm.vmstat().entries().collect(),
         }
     }
 }

@@ -44,6 +44,8 @@ mod cache;
 mod error;
 mod file;
 mod opened;
+mod pressure;
+mod spill;
 mod stats;
 mod writer;
 
@@ -53,7 +55,10 @@ pub use error::Error;
 pub use file::{CloseError, File, Pin};
 pub use mm::ErrorPolicy;
 pub use policy::dirty::{DeviceTunables, Law, Threshold};
-pub use stats::{Stats, Wait};
+pub use policy::reclaim::ReclaimLaw;
+pub use pressure::Pressure;
+pub use spill::{Spill, Touched};
+pub use stats::{Stats, Swap, Wait};
 pub use writer::Writer;
 
 /// Bytes in a page.

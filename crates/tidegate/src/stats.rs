@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use env::{Cause, Event, TaskId, Wakeup};
 
+use crate::pressure::{Meter, Pressure};
+
 /// A reading of a cache. Sizes in bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
@@ -37,8 +39,31 @@ pub struct Stats {
     pub failed_total: u64,
     /// Metadata: frame table, lists, index nodes.
     pub metadata: u64,
+    /// Anonymous memory that is in memory.
+    pub anonymous: u64,
+    /// The swap file; all zero without one.
+    pub swap: Swap,
     /// What was waited for, by cause; causes without a wait are left out.
     pub waits: Vec<Wait>,
+    /// For how long callers were stalled for memory.
+    pub pressure: Pressure,
+    /// Counters and levels under their names in Linux' `/proc/vmstat`, in pages.
+    pub vmstat: Vec<(&'static str, u64)>,
+}
+
+/// The swap file. Sizes in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swap {
+    /// Its size.
+    pub total: u64,
+    /// Not in use.
+    pub free: u64,
+    /// On its way there.
+    pub writeback: u64,
+    /// Ever failed to be written (each try counts); it is still in memory.
+    pub write_failed_total: u64,
+    /// Ever failed to be read back; the next access tries again.
+    pub read_failed_total: u64,
 }
 
 /// All waits of one cause. Of callers and of the cache's own tasks, idling apart.
@@ -54,11 +79,40 @@ pub struct Wait {
     pub max: Duration,
     /// How many ended by a timeout that was only a safety net.
     pub timed_out: u64,
+    /// How many were how long: the first counts waits below a microsecond, each next one those below twice as long, the
+    /// last all from 35 minutes on.
+    pub histogram: [u64; BUCKETS],
+}
+
+/// Buckets of a histogram of waits.
+pub(crate) const BUCKETS: usize = 32;
+
+impl Wait {
+    /// Where a bucket of the histogram ends; `None`: the last one has no end.
+    #[must_use]
+    pub fn bucket_end(bucket: usize) -> Option<Duration> {
+        let exponent = u32::try_from(bucket).ok()?;
+        (bucket + 1 < BUCKETS).then(|| Duration::from_micros(1 << exponent))
+    }
+
+    /// A bound for the longest of all but `1 - share` of the waits, from the histogram: at most twice the true value.
+    #[must_use]
+    pub fn quantile(&self, permille: u64) -> Duration {
+        let rank = (self.count * permille).div_ceil(1000);
+        let mut seen = 0;
+        for (bucket, count) in self.histogram.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return Self::bucket_end(bucket).map_or(self.max, |end| end.min(self.max));
+            }
+        }
+        self.max
+    }
 }
 
 /// Causes of waits, in the order of `Waits::cells`, with their names and whether a timeout is how
 /// they normally end (a pause, a sleep).
-const CAUSES: [(Cause, &str, bool); 11] = [
+const CAUSES: [(Cause, &str, bool); 17] = [
     (Cause::DirtyPause, "dirty pause", true),
     (Cause::DeviceStalled, "device stalled", true),
     (Cause::PageBusy, "page busy", false),
@@ -68,6 +122,12 @@ const CAUSES: [(Cause, &str, bool); 11] = [
     (Cause::DeviceFlush, "device flush", false),
     (Cause::DeviceMetadata, "device metadata", false),
     (Cause::Memory, "memory", false),
+    (Cause::ReclaimWriteback, "reclaim: writeback", true),
+    (Cause::ReclaimIsolated, "reclaim: isolated", true),
+    (Cause::ReclaimNoProgress, "reclaim: no progress", true),
+    (Cause::ReclaimCongested, "reclaim: congested", true),
+    (Cause::CongestionWait, "congestion", true),
+    (Cause::SwapIo, "swap", false),
     (Cause::RequestSlot, "request slot", false),
     (Cause::RetryBackoff, "retry back-off", true),
 ];
@@ -78,19 +138,21 @@ struct Cell {
     total: AtomicU64,
     max: AtomicU64,
     timed_out: AtomicU64,
+    histogram: [AtomicU64; BUCKETS],
 }
 
 /// Counts waits as events bring them.
 #[derive(Default)]
 pub(crate) struct Waits {
     cells: [Cell; CAUSES.len()],
+    pressure: Meter,
 }
 
 impl Waits {
     /// What `os` calls for every event.
     pub(crate) fn sink(self: &Arc<Self>) -> os::Sink {
         let waits = Arc::clone(self);
-        Arc::new(move |_: TaskId, event: &Event| {
+        Arc::new(move |task: TaskId, event: &Event| {
             if let Event::Waited {
                 cause,
                 waited,
@@ -99,7 +161,13 @@ impl Waits {
             {
                 waits.note(*cause, waited.0, *wakeup);
             }
+            waits.pressure.note(task, event);
         })
+    }
+
+    /// For how long callers were stalled for memory.
+    pub(crate) fn pressure(&self) -> Pressure {
+        self.pressure.read()
     }
 
     fn note(&self, cause: Cause, waited: u64, wakeup: Wakeup) {
@@ -110,6 +178,7 @@ impl Waits {
         cell.count.fetch_add(1, Ordering::Relaxed);
         cell.total.fetch_add(waited, Ordering::Relaxed);
         cell.max.fetch_max(waited, Ordering::Relaxed);
+        cell.histogram[bucket_of(waited)].fetch_add(1, Ordering::Relaxed);
         if wakeup == Wakeup::TimedOut && !CAUSES[at].2 {
             cell.timed_out.fetch_add(1, Ordering::Relaxed);
         }
@@ -126,8 +195,52 @@ impl Waits {
                 total: Duration::from_nanos(load(&cell.total)),
                 max: Duration::from_nanos(load(&cell.max)),
                 timed_out: load(&cell.timed_out),
+                histogram: core::array::from_fn(|at| load(&cell.histogram[at])),
             })
             .filter(|wait| wait.count > 0)
             .collect()
+    }
+}
+
+/// The bucket of a wait of that many nanoseconds.
+fn bucket_of(nanos: u64) -> usize {
+    let micros = nanos / 1000;
+    let doublings = micros.checked_ilog2().map_or(0, |log| log as usize + 1);
+    doublings.min(BUCKETS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_falls_into_the_bucket_that_ends_above_it() {
+        assert_eq!(bucket_of(0), 0);
+        assert_eq!(bucket_of(999), 0);
+        assert_eq!(bucket_of(1000), 1);
+        assert_eq!(bucket_of(2000), 2);
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+        for nanos in [1, 1_500, 77_000, 5_000_000, 3_000_000_000] {
+            let bucket = bucket_of(nanos);
+            let end = Wait::bucket_end(bucket).unwrap();
+            assert!(Duration::from_nanos(nanos) < end);
+            let before = bucket.checked_sub(1).and_then(Wait::bucket_end);
+            assert!(before.is_none_or(|before| Duration::from_nanos(nanos) >= before));
+        }
+    }
+
+    #[test]
+    fn a_quantile_is_read_from_the_histogram() {
+        let waits = Waits::default();
+        for _ in 0..98 {
+            waits.note(Cause::Memory, 10_000, Wakeup::Ready);
+        }
+        waits.note(Cause::Memory, 50_000_000, Wakeup::Ready);
+        waits.note(Cause::Memory, 90_000_000, Wakeup::TimedOut);
+        let wait = waits.read()[0];
+        assert_eq!((wait.count, wait.timed_out), (100, 1));
+        assert_eq!(wait.quantile(500), Duration::from_micros(16));
+        assert_eq!(wait.quantile(990), Duration::from_micros(65_536));
+        assert_eq!(wait.quantile(1000), Duration::from_millis(90));
     }
 }

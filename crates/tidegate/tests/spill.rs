@@ -1,0 +1,241 @@
+//! Anonymous memory on real memory and a real swap file: bytes come back, the limit holds, nothing is left behind.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tidegate::{Cache, Error, OpenOptions, ReclaimLaw};
+
+const PAGE: u64 = 4096;
+const PAGE_BYTES: usize = 4096;
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("tidegate-spill-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Bytes of a page that differ from those of any other page and version.
+fn page(number: u64, version: u64) -> Vec<u8> {
+    (0..PAGE / 16)
+        .flat_map(|at| [number * 512 + at, version ^ at.rotate_left(32)])
+        .flat_map(u64::to_le_bytes)
+        .collect()
+}
+
+#[test]
+fn a_region_four_times_the_limit_comes_back_whole() {
+    for uring in [true, false] {
+        let dir = Dir::new(if uring { "uring" } else { "pool" });
+        let cache = Cache::builder()
+            .memory(16 << 20)
+            .io_uring(uring)
+            .swap_file(dir.0.join("swap"), 80 << 20)
+            .build()
+            .unwrap();
+        assert_eq!(
+            std::fs::read_dir(&dir.0).unwrap().count(),
+            0,
+            "its name is gone"
+        );
+        let region = cache.spill(64 << 20).unwrap();
+        let pages = region.len() / PAGE;
+        for version in 1..=3 {
+            for number in 0..pages {
+                region
+                    .write_at(&page(number, version), number * PAGE)
+                    .unwrap();
+            }
+            for number in 0..pages {
+                let mut back = vec![0; PAGE_BYTES];
+                region.read_at(&mut back, number * PAGE).unwrap();
+                assert!(back == page(number, version), "page {number} of {version}");
+            }
+        }
+        let stats = cache.stats();
+        assert!(stats.anonymous + stats.cached <= stats.limit);
+        assert!(region.resident() <= stats.limit);
+        let count = |name| {
+            stats
+                .vmstat
+                .iter()
+                .find(|(other, _)| *other == name)
+                .unwrap()
+                .1
+        };
+        assert!(count("pswpout") > pages, "{}", count("pswpout"));
+        assert!(count("pswpin") > pages, "{}", count("pswpin"));
+        assert!(stats.pressure.some >= stats.pressure.full);
+        assert!(stats.waits.iter().any(|wait| wait.cause == "swap"));
+        for wait in &stats.waits {
+            assert_eq!(
+                wait.histogram.iter().sum::<u64>(),
+                wait.count,
+                "{}",
+                wait.cause
+            );
+        }
+        drop(region);
+        cache.close().unwrap();
+    }
+}
+
+#[test]
+fn many_threads_share_regions_and_files_under_one_limit() {
+    for law in [
+        ReclaimLaw::Tidegate,
+        ReclaimLaw::Reasons,
+        ReclaimLaw::CongestionWait,
+    ] {
+        let dir = Dir::new(&format!("share-{law:?}"));
+        let cache = Cache::builder()
+            .memory(24 << 20)
+            .reclaim(law)
+            .swap_file(dir.0.join("swap"), 128 << 20)
+            .build()
+            .unwrap();
+        let file = cache
+            .open(dir.0.join("data"), OpenOptions::new().create(true))
+            .unwrap();
+        let file = Arc::new(file);
+        let region = Arc::new(cache.spill(64 << 20).unwrap());
+        let mut threads = Vec::new();
+        for own in 0..3_u64 {
+            let (region, cache) = (Arc::clone(&region), cache.clone());
+            threads.push(std::thread::spawn(move || {
+                // A part of the shared region, and a region of its own that comes and goes.
+                let first = own * 5120;
+                for version in 1..=3 {
+                    for at in first..first + 4000 {
+                        region.write_at(&page(at, version), at * PAGE).unwrap();
+                    }
+                    let mine = cache.spill(4 << 20).unwrap();
+                    let touched = mine.touch(0, 4 << 20).unwrap();
+                    assert_eq!(touched.bytes, 4 << 20);
+                    for at in (first..first + 5120).step_by(7) {
+                        let mut back = vec![0; PAGE_BYTES];
+                        region.read_at(&mut back, at * PAGE).unwrap();
+                        let written = at < first + 4000;
+                        let expected = if written {
+                            page(at, version)
+                        } else {
+                            back.clone()
+                        };
+                        assert!(back == expected, "page {at} of {version}");
+                        assert!(written || back[8..].iter().all(|byte| *byte == 0));
+                    }
+                }
+            }));
+        }
+        for own in 0..2_u64 {
+            let file = Arc::clone(&file);
+            threads.push(std::thread::spawn(move || {
+                for at in 0..8000_u64 {
+                    let offset = (at * 2 + own) * PAGE;
+                    file.write_at(&page(at, own), offset).unwrap();
+                }
+            }));
+        }
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        for at in 0..8000_u64 {
+            for own in 0..2 {
+                let mut back = vec![0; PAGE_BYTES];
+                file.read_at(&mut back, (at * 2 + own) * PAGE).unwrap();
+                assert!(back == page(at, own), "page {at} of the file");
+            }
+        }
+        let stats = cache.stats();
+        assert!(stats.anonymous + stats.cached + stats.metadata <= stats.limit);
+        drop(region);
+        let after = cache.stats();
+        assert_eq!(after.anonymous, 0, "the region gave all back");
+        // What was on its way out gives its slot back when it arrives.
+        for _ in 0..500 {
+            if cache.stats().swap.free == cache.stats().swap.total {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert_eq!(cache.stats().swap.free, cache.stats().swap.total);
+        cache.close().unwrap();
+    }
+}
+
+#[test]
+fn without_a_swap_file_memory_runs_out_with_a_name() {
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let region = cache.spill(64 << 20).unwrap();
+    let refused = region.touch(0, 64 << 20).unwrap_err();
+    assert!(
+        matches!(refused, Error::Cache(ref error) if error.to_string().contains("can be freed")),
+        "{refused}"
+    );
+    region.discard(0, 64 << 20).unwrap();
+    region.write_at(b"again", 12_345).unwrap();
+    let mut back = [0; 5];
+    region.read_at(&mut back, 12_345).unwrap();
+    assert_eq!(&back, b"again");
+}
+
+#[test]
+fn a_swap_file_does_not_overwrite_anything() {
+    let dir = Dir::new("taken");
+    let path = dir.0.join("precious");
+    std::fs::write(&path, b"do not lose").unwrap();
+    let refused = Cache::builder()
+        .memory(16 << 20)
+        .swap_file(&path, 16 << 20)
+        .build();
+    let refused = refused.err().unwrap();
+    assert!(matches!(refused, Error::System(_)), "{refused}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"do not lose");
+    let nowhere = Cache::builder()
+        .memory(16 << 20)
+        .swap_file(dir.0.join("no/such/dir"), 16 << 20)
+        .build();
+    assert!(matches!(nowhere.err().unwrap(), Error::System(_)));
+    let empty = Cache::builder()
+        .memory(16 << 20)
+        .swap_file(dir.0.join("empty"), 100)
+        .build();
+    assert!(matches!(empty.err().unwrap(), Error::Cache(_)));
+    assert!(!dir.0.join("empty").exists(), "what was made is removed");
+}
+
+#[test]
+fn odd_ranges_are_refused_and_odd_bytes_are_not() {
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let region = cache.spill(10_000).unwrap();
+    assert!(region.touch(100, 4096).is_err());
+    assert!(region.touch(0, 4000).is_err());
+    assert!(region.touch(8192, 10_000 - 8192).is_ok(), "up to the end");
+    assert!(region.write_at(&[1; 2], 9_999).is_err());
+    region.write_at(&[7; 5000], 3000).unwrap();
+    let mut back = vec![0; 10_000];
+    region.read_at(&mut back, 0).unwrap();
+    assert!(back[3000..8000].iter().all(|byte| *byte == 7));
+    assert!(back[8200..].iter().all(|byte| *byte == 0));
+    assert!(cache.spill(0).is_err());
+    cache.close().unwrap();
+    assert!(matches!(
+        region.write_at(&[1], 0),
+        Ok(()) | Err(Error::Closed)
+    ));
+}
