@@ -27,6 +27,7 @@ pub mod program;
 pub mod report;
 pub mod run;
 pub mod scenario;
+mod stalls;
 pub mod stats;
 pub mod table;
 pub mod terminal;

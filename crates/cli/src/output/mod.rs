@@ -116,7 +116,10 @@ pub fn write(
             std::fs::write(&path, trace).map_err(|error| OutputError::at(&path)(&error))?;
         }
     }
-    text("report.html", &html::page(about, printed, &figures))
+    text(
+        "report.html",
+        &html::page(about, printed, outcomes, &figures),
+    )
 }
 
 /// Name of the file with a run's trace: what is no letter, digit or sign of a plain name becomes `_`.

@@ -2,11 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use policy::reclaim::Reason;
 use sha2::{Digest as _, Sha256};
 
 use super::columns::{Column, Data, TidyTable};
 use crate::metrics::METRICS;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, ThrottleCount, WaitLengths};
 use crate::report::Comparison;
 use crate::scenario::{Scenario, Source};
 
@@ -65,6 +66,9 @@ pub fn tables(about: &About, outcomes: &[Outcome], compared: &[Comparison]) -> V
         series(outcomes),
         counters(outcomes),
         events(outcomes),
+        throttles(outcomes),
+        waits(outcomes),
+        wait_lengths(outcomes),
         compare(about, compared),
     ]
 }
@@ -227,6 +231,8 @@ fn series(outcomes: &[Outcome]) -> TidyTable {
                 }));
             }
         }
+        kernel_series(outcome, &mut rows);
+        slot_series(outcome, &mut rows);
         for job in &outcome.jobs {
             for (second, bytes) in (1_u32..).zip(&job.per_second) {
                 rows.push(Point {
@@ -252,12 +258,89 @@ fn series(outcomes: &[Outcome]) -> TidyTable {
     })
 }
 
+/// The kernel's names that `series` has of its own, from the levels.
+const KNOWN: [&str; 3] = ["nr_dirty", "nr_writeback", "nr_free_pages"];
+
+/// Levels and running totals under the kernel's names; nothing of one that is always zero.
+fn kernel_series(outcome: &Outcome, rows: &mut Vec<Point>) {
+    let run = outcome.run_id();
+    let series = &outcome.vmstat;
+    for (index, name) in series.names.iter().enumerate() {
+        let values = || {
+            series
+                .rows
+                .iter()
+                .filter_map(|(at, row)| Some((*at, *row.get(index)?)))
+        };
+        if KNOWN.contains(name) || values().all(|(_, value)| value.abs() == 0.0) {
+            continue;
+        }
+        let is_level =
+            name.starts_with("nr_") && !name.contains("vmscan") && !name.contains("throttled");
+        let is_level = is_level || name.starts_with("swap_");
+        rows.extend(values().map(|(at, value)| Point {
+            run: run.clone(),
+            at,
+            scope: "global".into(),
+            metric: name,
+            value,
+            unit: "pages",
+            kind: if is_level { "level" } else { "total" },
+        }));
+    }
+}
+
+/// Who slept and what was scanned, slot by slot; the time is a slot's end.
+fn slot_series(outcome: &Outcome, rows: &mut Vec<Point>) {
+    let run = outcome.run_id();
+    let slots = &outcome.slots;
+    let mut add = |scope: String, metric: &'static str, unit: &'static str, values: &[f64]| {
+        let ends = (1_u32..).map(|slot| slots.slot_s * f64::from(slot));
+        rows.extend(ends.zip(values).map(|(at, value)| Point {
+            run: run.clone(),
+            at,
+            scope: scope.clone(),
+            metric,
+            value: *value,
+            unit,
+            kind: "mean",
+        }));
+    };
+    for (cause, means) in &slots.asleep {
+        add(format!("cause:{cause}"), "asleep", "tasks", means);
+    }
+    let all = [
+        ("direct", "scanned", &slots.scanned_direct),
+        ("kswapd", "scanned", &slots.scanned_background),
+        ("direct", "freed", &slots.freed_direct),
+        ("kswapd", "freed", &slots.freed_background),
+    ];
+    for (scope, metric, rates) in all {
+        if rates.iter().any(|rate| *rate > 0.0) {
+            add(scope.into(), metric, "pages/s", rates);
+        }
+    }
+}
+
 fn counters(outcomes: &[Outcome]) -> TidyTable {
     let mut rows: Vec<(String, String, String, f64)> = Vec::new();
     for outcome in outcomes {
         let run = outcome.run_id();
         for (counter, delta) in &outcome.counters {
             rows.push((run.clone(), "global".into(), (*counter).to_owned(), *delta));
+        }
+        let pressure = &outcome.pressure;
+        if pressure.over_s > 0.0 {
+            let totals = [
+                ("psi_memory_some_us", pressure.memory_some_s),
+                ("psi_memory_full_us", pressure.memory_full_s),
+                ("psi_io_some_us", pressure.io_some_s),
+                ("psi_io_full_us", pressure.io_full_s),
+                ("psi_over_us", pressure.over_s),
+            ];
+            for (name, total_s) in totals {
+                rows.push((run.clone(), "global".into(), name.into(), total_s * 1e6));
+            }
         }
         for task in &outcome.tasks {
             let scope = format!("task:{}", task.name);
@@ -301,31 +384,156 @@ fn counters(outcomes: &[Outcome]) -> TidyTable {
     })
 }
 
+/// One pause of a writer, or one throttling of a reclaimer. What the other kind has is empty.
+#[derive(Default)]
+struct Stall {
+    run: String,
+    at: f64,
+    task: u32,
+    writer: f64,
+    kind: &'static str,
+    reason: &'static str,
+    context: &'static str,
+    ended: &'static str,
+    timeout_ms: f64,
+    delay_ms: f64,
+    longest_ms: f64,
+    pages: f64,
+    written: f64,
+    device_dirty: f64,
+    device_limit: f64,
+    ratelimit: f64,
+}
+
 fn events(outcomes: &[Outcome]) -> TidyTable {
-    let rows: Vec<_> = outcomes
+    let mut rows = Vec::new();
+    for outcome in outcomes {
+        let run = outcome.run_id();
+        rows.extend(outcome.pauses.iter().map(|pause| Stall {
+            run: run.clone(),
+            at: pause.at_s,
+            task: pause.task,
+            writer: f64::from(pause.writer),
+            kind: "bdp_pause",
+            reason: if pause.stalled {
+                "NOPROGRESS"
+            } else {
+                "OVERSHARE"
+            },
+            timeout_ms: f64::NAN,
+            delay_ms: pause.slept_ms,
+            longest_ms: pause.longest_ms,
+            pages: pause.dirtied,
+            written: pause.written,
+            device_dirty: pause.device_dirty,
+            device_limit: pause.device_limit,
+            ratelimit: pause.task_ratelimit,
+            ..Stall::default()
+        }));
+        rows.extend(outcome.throttled.iter().map(|throttle| Stall {
+            run: run.clone(),
+            at: throttle.at_s,
+            task: throttle.task,
+            writer: f64::NAN,
+            kind: "throttle",
+            reason: reason_name(throttle.reason),
+            context: context(throttle.background),
+            ended: throttle.ended.name(),
+            timeout_ms: throttle.timeout_ms,
+            delay_ms: throttle.delayed_ms,
+            longest_ms: f64::NAN,
+            pages: f64::NAN,
+            written: f64::NAN,
+            device_dirty: f64::NAN,
+            device_limit: f64::NAN,
+            ratelimit: f64::NAN,
+        }));
+    }
+    table!("events", rows, {
+        "run_id": Text = |row| row.run.clone(),
+        "t_virt_s": Real = |row| row.at,
+        "task_id": Whole = |row| i64::from(row.task),
+        "writer": Real = |row| row.writer,
+        "kind": Text = |row| row.kind.to_owned(),
+        "reason": Text = |row| row.reason.to_owned(),
+        "context": Text = |row| row.context.to_owned(),
+        "ended": Text = |row| row.ended.to_owned(),
+        "timeout_us": Real = |row| row.timeout_ms * 1e3,
+        "delay_us": Real = |row| row.delay_ms * 1e3,
+        "longest_nap_us": Real = |row| row.longest_ms * 1e3,
+        "pages": Real = |row| row.pages,
+        "pages_written": Real = |row| row.written,
+        "device_dirty_pages": Real = |row| row.device_dirty,
+        "device_limit_pages": Real = |row| row.device_limit,
+        "task_ratelimit_pages_per_s": Real = |row| row.ratelimit,
+    })
+}
+
+const fn context(background: bool) -> &'static str {
+    if background { "kswapd" } else { "direct" }
+}
+
+fn reason_name(reason: Reason) -> &'static str {
+    reason.name().trim_start_matches("VMSCAN_THROTTLE_")
+}
+
+/// Every throttling of every run, those that were alike in one row.
+fn throttles(outcomes: &[Outcome]) -> TidyTable {
+    let rows: Vec<(String, ThrottleCount)> = outcomes
         .iter()
         .flat_map(|outcome| {
             let run = outcome.run_id();
-            outcome
-                .pauses
-                .iter()
-                .map(move |pause| (run.clone(), *pause))
+            let kinds = outcome.throttles.iter();
+            kinds.map(move |kind| (run.clone(), *kind))
         })
         .collect();
-    table!("events", rows, {
+    table!("throttles", rows, {
         "run_id": Text = |row| row.0.clone(),
-        "t_virt_s": Real = |row| row.1.at_s,
-        "task_id": Whole = |row| i64::from(row.1.task),
-        "writer": Whole = |row| i64::from(row.1.writer),
-        "kind": Text = |_| "bdp_pause".to_owned(),
-        "reason": Text = |row| if row.1.stalled { "NOPROGRESS" } else { "OVERSHARE" }.to_owned(),
-        "delay_us": Real = |row| row.1.slept_ms * 1e3,
-        "longest_nap_us": Real = |row| row.1.longest_ms * 1e3,
-        "pages": Real = |row| row.1.dirtied,
-        "pages_written": Real = |row| row.1.written,
-        "device_dirty_pages": Real = |row| row.1.device_dirty,
-        "device_limit_pages": Real = |row| row.1.device_limit,
-        "task_ratelimit_pages_per_s": Real = |row| row.1.task_ratelimit,
+        "context": Text = |row| context(row.1.background).to_owned(),
+        "reason": Text = |row| reason_name(row.1.reason).to_owned(),
+        "timeout_us": Real = |row| row.1.timeout_ms * 1e3,
+        "delay_us": Real = |row| row.1.delayed_ms * 1e3,
+        "ended": Text = |row| row.1.ended.name().to_owned(),
+        "count": Whole = |row| i64::try_from(row.1.count).unwrap_or(i64::MAX),
+    })
+}
+
+fn waits_of(outcomes: &[Outcome]) -> Vec<(String, &WaitLengths)> {
+    let runs = outcomes.iter().map(|outcome| (outcome.run_id(), outcome));
+    runs.flat_map(|(run, outcome)| outcome.waits.iter().map(move |waits| (run.clone(), waits)))
+        .collect()
+}
+
+/// Waits by cause.
+fn waits(outcomes: &[Outcome]) -> TidyTable {
+    let rows = waits_of(outcomes);
+    table!("waits", rows, {
+        "run_id": Text = |row| row.0.clone(),
+        "cause": Text = |row| row.1.cause.clone(),
+        "waits": Whole = |row| i64::try_from(row.1.count).unwrap_or(i64::MAX),
+        "timed_out": Whole = |row| i64::try_from(row.1.timed_out).unwrap_or(i64::MAX),
+        "total_s": Real = |row| row.1.total_s,
+        "p50_ms": Real = |row| row.1.p50_ms,
+        "p99_ms": Real = |row| row.1.p99_ms,
+        "max_ms": Real = |row| row.1.max_ms,
+    })
+}
+
+/// The histogram of each cause: waits no longer than `at_most_ms` and longer than the class before.
+fn wait_lengths(outcomes: &[Outcome]) -> TidyTable {
+    let waits = waits_of(outcomes);
+    let rows: Vec<(&str, &str, f64, u64)> = waits
+        .iter()
+        .flat_map(|(run, waits)| {
+            let classes = waits.lengths.iter();
+            classes.map(move |(most, count)| (run.as_str(), waits.cause.as_str(), *most, *count))
+        })
+        .collect();
+    table!("wait_lengths", rows, {
+        "run_id": Text = |row| row.0.to_owned(),
+        "cause": Text = |row| row.1.to_owned(),
+        "at_most_ms": Real = |row| row.2,
+        "waits": Whole = |row| i64::try_from(row.3).unwrap_or(i64::MAX),
     })
 }
 
