@@ -18,8 +18,9 @@
 //!   1. Content changes only under the busy bit; it is read only under a pin or by a device under
 //!      writeback. A writer that finds a page pinned puts a fresh frame in its place, once the
 //!      page is not under writeback: a page has at most one write in flight.
-//!   2. A cached frame that is not busy is on exactly one LRU list. Only the holder of its busy bit
-//!      takes it off or puts it on.
+//!   2. A cached frame that is not busy is on exactly one LRU list, or isolated by exactly one reclaimer, which
+//!      knows it again by its generation. Whoever takes a page out of an index takes it off its list and disowns
+//!      or orphans it in one hold of the LRU lock.
 //!   3. `DIRTY` and `WRITEBACK` in the state word and the tags of the index change together, under
 //!      the file's index lock.
 //!   4. Nobody waits for anything while holding busy bits, except for the read that fills them.

@@ -1,0 +1,164 @@
+//! A limit changed while the cache runs: it is reached in the background, and nothing is lost on the way.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{data, world};
+use env::{Cause, Task};
+use frames::Content;
+use lab::{LabEnv, Sector};
+use mm::{Cache, Error, Item, Reader};
+use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
+
+const MIB: u64 = 1 << 20;
+const FRAMES: u32 = 4096;
+
+/// Waits until the limit holds; answers how long it took.
+fn settle(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>) -> Nanos {
+    let began = task.now();
+    let mut over = cache.limit().over;
+    while !over.is_zero() {
+        task.sleep(Cause::Idle, Nanos::millis(10));
+        assert!(cache.limit().over <= over, "it gets there and not back");
+        over = cache.limit().over;
+        assert!(task.now().since(began) < Nanos::secs(100), "{over:?}");
+    }
+    task.now().since(began)
+}
+
+fn in_use(cache: &Cache<LabEnv>) -> u64 {
+    let stat = cache.vmstat();
+    u64::from(FRAMES) - stat.get(Item::NrFreePages) - stat.get(Item::NrWithheld)
+}
+
+#[test]
+fn pages_of_files_and_of_regions_leave_and_come_back() {
+    let mut world = world(FRAMES, 100 * MIB);
+    world.run(0, |task, cache, file| {
+        let swap = cache
+            .add_swap(
+                task,
+                policy::dirty::DeviceIndex(0),
+                env::ObjectId(9),
+                Pages(4096),
+            )
+            .is_ok();
+        assert!(swap);
+        let region = cache.spill(task, Pages(1500)).unwrap();
+        for page in 0..1500 {
+            let offset = Bytes(u64::from(page) * PAGE_SIZE);
+            region.write(task, offset, &data(page, 1, 3)).unwrap();
+        }
+        let mut writer = cache.writer();
+        for mib in 0..8u32 {
+            let offset = Bytes(u64::from(mib) * MIB);
+            file.write(task, &mut writer, offset, &data(mib * 256, 256, 1))
+                .unwrap();
+        }
+        for limit in [1024, 3000, 1024, u64::from(FRAMES)] {
+            cache.set_limit(task, Pages(limit)).unwrap();
+            let took = settle(task, cache);
+            println!("limit {limit}: {took:?}");
+            assert!(in_use(cache) <= cache.limit().limit.0);
+            let mut reader = Reader::default();
+            for mib in 0..8u32 {
+                let mut back = vec![Sector(0); 2048];
+                let offset = Bytes(u64::from(mib) * MIB);
+                file.read(task, &mut reader, offset, &mut back).unwrap();
+                assert_eq!(back, data(mib * 256, 256, 1), "MiB {mib}");
+            }
+            for page in (0..1500).step_by(7) {
+                let mut back = vec![Sector::JUNK; 8];
+                let offset = Bytes(u64::from(page) * PAGE_SIZE);
+                region.read(task, offset, &mut back).unwrap();
+                assert_eq!(back, data(page, 1, 3), "page {page}");
+            }
+            assert!(in_use(cache) <= cache.limit().limit.0, "it stays there");
+        }
+        assert_eq!(cache.vmstat().get(Item::NrWithheld), 0);
+        drop(region);
+        file.truncate(task, Bytes(0)).unwrap();
+        task.sleep(Cause::Idle, Nanos::secs(1));
+        assert_eq!(in_use(cache), 0, "all frames are back");
+    });
+}
+
+#[test]
+fn a_limit_is_lowered_while_others_allocate() {
+    let mut world = world(FRAMES, 100 * MIB);
+    world.run(64 * MIB, |task, cache, file| {
+        let stop = task.now() + Nanos::secs(10);
+        let (own, other) = (Arc::clone(cache), Arc::clone(file));
+        let job = env::spawn(task.env(), "writer", move |task| {
+            let mut writer = own.writer();
+            while task.now() < stop {
+                let mib = u32::try_from(task.random() % 64).unwrap();
+                let offset = Bytes(u64::from(mib) * MIB);
+                other
+                    .write(task, &mut writer, offset, &data(mib * 256, 256, 1))
+                    .unwrap();
+            }
+        });
+        while task.now() < stop {
+            let limit = Pages(600 + task.random() % 3400);
+            cache.set_limit(task, limit).unwrap();
+            task.sleep(Cause::Idle, Nanos::millis(300));
+        }
+        job.join(task).unwrap();
+        cache.set_limit(task, Pages(1024)).unwrap();
+        settle(task, cache);
+        assert!(in_use(cache) <= 1024);
+    });
+}
+
+#[test]
+fn what_is_pinned_is_waited_for_and_what_cannot_be_is_refused() {
+    let mut world = world(FRAMES, 100 * MIB);
+    world.options.pins_max = FRAMES;
+    world.run(0, |task, cache, file| {
+        let frames = Pages(u64::from(FRAMES));
+        assert!(matches!(
+            cache.set_limit(task, frames + Pages(1)),
+            Err(Error::BadOption { .. })
+        ));
+        assert!(matches!(
+            cache.set_limit(task, Pages(100)),
+            Err(Error::LimitTooSmall { .. })
+        ));
+        let mut writer = cache.writer();
+        for mib in 0..12u32 {
+            let offset = Bytes(u64::from(mib) * MIB);
+            file.write(task, &mut writer, offset, &data(mib * 256, 256, 1))
+                .unwrap();
+        }
+        file.sync(task).unwrap();
+        let pins: Vec<_> = (0..1800)
+            .map(|page| file.pin(task, page).unwrap())
+            .collect();
+        assert_eq!(
+            cache.set_limit(task, Pages(1800)),
+            Err(Error::PinnedAboveLimit {
+                limit: Pages(1800),
+                pinned: Pages(1800)
+            })
+        );
+        assert_eq!(cache.limit().limit, frames, "a refusal changes nothing");
+        cache.set_limit(task, Pages(2048)).unwrap();
+        task.sleep(Cause::Idle, Nanos::secs(2));
+        let over = cache.limit().over;
+        assert!(over > Pages::ZERO, "some are pinned beyond the limit");
+        for (page, pin) in (1272..).zip(&pins) {
+            let mut back = vec![Sector(0); 8];
+            pin.content().copy_out(pin.pin(), 0, &mut back, 0, 4096);
+            assert_eq!(back, data(page, 1, 1));
+        }
+        drop(pins);
+        settle(task, cache);
+    });
+}
