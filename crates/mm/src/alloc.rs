@@ -618,7 +618,7 @@ impl<E: Env> Cache<E> {
 
     /// Pages that were ever written back: more of them means that something may be clean now.
     fn cleaned(&self) -> u64 {
-        get(&self.totals.written) + self.counters.get(Item::Pswpout)
+        get(&self.totals.written) + self.swap_written()
     }
 
     /// Pages that a task which wants `want` frames reclaims: in Linux a cluster, whatever is wanted.

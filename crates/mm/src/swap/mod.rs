@@ -87,6 +87,8 @@ pub(crate) struct Area<E: Env> {
     /// Pages on their way out.
     writeback: AtomicU64,
     write_failed: AtomicU64,
+    /// Pages whose write ended well.
+    written: AtomicU64,
     read_failed: AtomicU64,
     /// Failed writes since the last good one: read without the lock.
     failures: AtomicU32,
@@ -221,6 +223,7 @@ impl<E: Env> Cache<E> {
             kept: AtomicU64::new(0),
             writeback: AtomicU64::new(0),
             write_failed: AtomicU64::new(0),
+            written: AtomicU64::new(0),
             read_failed: AtomicU64::new(0),
             failures: AtomicU32::new(0),
             errors: Lock::new(
@@ -273,6 +276,11 @@ impl<E: Env> Cache<E> {
     pub(crate) fn swap_writeback(&self) -> Pages {
         let area = self.swap.area();
         area.map_or(Pages::ZERO, |area| Pages(get(&area.writeback)))
+    }
+
+    /// Pages that were ever brought to the swap file.
+    pub(crate) fn swap_written(&self) -> u64 {
+        self.swap.area().map_or(0, |area| get(&area.written))
     }
 
     /// Slots of the swap file.

@@ -122,7 +122,10 @@ impl<E: Env> Area<E> {
     ) {
         let pages = request.frames.len() as u64;
         match result {
-            Ok(()) => self.failures.store(0, Ordering::Relaxed),
+            Ok(()) => {
+                self.failures.store(0, Ordering::Relaxed);
+                add(&self.written, pages);
+            }
             Err(_) => {
                 add(&self.write_failed, pages);
                 let doublings = self.failures.fetch_add(1, Ordering::Relaxed);
