@@ -3,7 +3,7 @@
 use crate::scenario::Source;
 
 /// Name and text of each.
-pub const EXPERIMENTS: [(&str, &str); 10] = [
+pub const EXPERIMENTS: [(&str, &str); 15] = [
     ("dd", include_str!("../../../experiments/dd.toml")),
     (
         "cp-pauses",
@@ -35,6 +35,26 @@ pub const EXPERIMENTS: [(&str, &str); 10] = [
         include_str!("../../../experiments/hung-device.toml"),
     ),
     ("burst", include_str!("../../../experiments/burst.toml")),
+    (
+        "stutterp",
+        include_str!("../../../experiments/stutterp.toml"),
+    ),
+    (
+        "stutterp-readers",
+        include_str!("../../../experiments/stutterp-readers.toml"),
+    ),
+    (
+        "small-limit",
+        include_str!("../../../experiments/small-limit.toml"),
+    ),
+    (
+        "two-devices-one-hung",
+        include_str!("../../../experiments/two-devices-one-hung.toml"),
+    ),
+    (
+        "competing-phases",
+        include_str!("../../../experiments/competing-phases.toml"),
+    ),
 ];
 
 /// The built-in experiment of that name.

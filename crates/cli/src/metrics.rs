@@ -61,7 +61,7 @@ const fn metric(
 }
 
 /// All metrics.
-pub static METRICS: [Metric; 87] = join(WRITING, reclaim::METRICS);
+pub static METRICS: [Metric; 88] = join(WRITING, reclaim::METRICS);
 
 /// One list behind the other.
 const fn join<const A: usize, const B: usize, const C: usize>(
@@ -656,7 +656,7 @@ fn smallest(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-fn count(n: usize) -> f64 {
+pub(crate) fn count(n: usize) -> f64 {
     n as f64
 }
 

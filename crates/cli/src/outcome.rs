@@ -303,7 +303,10 @@ impl VmSeries {
     pub fn of(&self, name: &str) -> Option<Vec<(f64, f64)>> {
         let at = self.names.iter().position(|other| *other == name)?;
         let rows = self.rows.iter();
-        Some(rows.filter_map(|(t, row)| Some((*t, *row.get(at)?))).collect())
+        Some(
+            rows.filter_map(|(t, row)| Some((*t, *row.get(at)?)))
+                .collect(),
+        )
     }
 }
 

@@ -21,6 +21,16 @@ pub fn is_asked(scenario: &Scenario) -> bool {
     cases.any(|case| case.get_ref() == ALL) || !scenario.delays.is_empty()
 }
 
+/// The outcomes, and behind them the row of all rows where the scenario asks for it.
+#[must_use]
+pub fn with_all(scenario: &Scenario, outcomes: &[Outcome]) -> Vec<Outcome> {
+    let mut all = outcomes.to_vec();
+    if is_asked(scenario) {
+        all.extend(rows_together(outcomes));
+    }
+    all
+}
+
 /// The row `all` of each column and repetition that has all its rows; rows that stand apart are left
 /// out.
 #[must_use]

@@ -13,11 +13,13 @@ use crate::experiments::{self, EXPERIMENTS};
 use crate::list;
 use crate::outcome::Outcome;
 use crate::output::{self, About, OutputError};
+use crate::pool;
 use crate::presets::{self, PRESETS};
 use crate::report::Report;
 use crate::run::{self, Cell, Column, Live, LiveFiles, RunError, World};
 use crate::scenario::{CaseEntry, LoadError, Override, OverrideError, Scenario, Source, choices};
 use crate::terminal::{self, Progress};
+use crate::watch;
 
 pub(crate) const OK: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
@@ -77,7 +79,10 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
         refuse_empty_check(&scenario, &cells, &names)?;
     }
     let replicas = *scenario.run.replicas.get_ref();
-    let orders = run::orders(&cells, replicas, scenario.run.seed);
+    let mut orders = run::orders(&cells, replicas, scenario.run.seed);
+    if let Some(chosen) = &arguments.trace {
+        watch::choose(&mut orders, chosen).map_err(Trouble::Usage)?;
+    }
     // Made before the work, so that a folder that cannot be made does not cost the results.
     let name = scenario.name.get_ref();
     let folder = output::folder(arguments.out.as_deref(), name, scenario.run.seed)?;
@@ -136,8 +141,9 @@ fn finish(
     folder: &Path,
 ) -> Result<Vec<Verdict>, Trouble> {
     let outcomes = ended.outcomes;
-    let report = Report::new(scenario, outcomes, ended.columns.to_vec());
-    let verdicts = expect::judge(scenario, outcomes, ended.columns);
+    let compared = pool::with_all(scenario, outcomes);
+    let report = Report::new(scenario, &compared, ended.columns.to_vec());
+    let verdicts = expect::judge(scenario, &compared, ended.columns);
     let mut text = match ended.cut_short {
         Some(all) => format!(
             "INTERRUPTED after {} of {all} runs: what follows is of these alone\n\n",
@@ -179,7 +185,10 @@ fn refuse_empty_check(
     cells: &[Cell],
     columns: &[String],
 ) -> Result<(), Trouble> {
-    let rows: Vec<String> = cells.iter().map(|cell| cell.case.clone()).collect();
+    let mut rows: Vec<String> = cells.iter().map(|cell| cell.case.clone()).collect();
+    if pool::is_asked(scenario) {
+        rows.push(pool::ALL.to_owned());
+    }
     if expect::any_applies(scenario, &rows, columns) {
         return Ok(());
     }

@@ -1,10 +1,15 @@
 //! From outcomes to the printed comparison and the `compare` table.
 
+mod mmtests;
+
 use crate::metrics::{self, METRICS, Metric};
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
+use crate::stalls;
 use crate::stats::{Samples, Stat, percent};
-use crate::table::{Monitor, Operation, Table, head};
+use crate::table::{Monitor, Operation, Published, Table, head};
+
+use mmtests::Mmtests;
 
 /// Statistics of the tables, in order.
 const STATS: [Stat; 2] = [Stat::Mean, Stat::Stddev];
@@ -82,7 +87,18 @@ impl<'a> Report<'a> {
             text.push_str(&self.table(metric).render());
             text.push('\n');
         }
-        text.push_str(&self.durations().render());
+        let mmtests = Mmtests {
+            scenario: self.scenario,
+            outcomes: self.outcomes,
+            rows: &self.rows,
+            columns: &self.columns,
+        };
+        text.push_str(&if mmtests.applies() {
+            mmtests.render()
+        } else {
+            self.durations().render()
+        });
+        text.push_str(&stalls::render(self.outcomes, &self.columns));
         text
     }
 
@@ -171,7 +187,7 @@ impl<'a> Report<'a> {
                 .collect(),
             published: published
                 .iter()
-                .map(|policy| self.published(metric, row, policy))
+                .map(|policy| Published::mean(self.published(metric, row, policy)))
                 .collect(),
             better: metric.better,
         });

@@ -31,10 +31,27 @@ pub struct Operation {
     pub name: String,
     /// Samples per column; empty: not measured.
     pub samples: Vec<Samples>,
-    /// Published means, one per published column.
-    pub published: Vec<Option<f64>>,
+    /// Published values, one per published column.
+    pub published: Vec<Published>,
     /// Direction.
     pub better: Better,
+}
+
+/// What was published of one operation in one column.
+#[derive(Clone, Debug, Default)]
+pub struct Published(pub Vec<(Stat, f64)>);
+
+impl Published {
+    /// A mean alone, if there is one.
+    #[must_use]
+    pub fn mean(value: Option<f64>) -> Self {
+        Self(value.map(|value| (Stat::Mean, value)).into_iter().collect())
+    }
+
+    fn value(&self, stat: Stat) -> Option<f64> {
+        let found = self.0.iter().find(|(known, _)| *known == stat);
+        found.map(|(_, value)| *value)
+    }
 }
 
 /// A block of rows over the same columns.
@@ -129,10 +146,11 @@ impl Table {
                 && base.is_some_and(|base| samples.is_significant(base));
             self.cell(line, base_value, samples.value(stat), direction, star);
         }
-        if stat == Stat::Mean {
-            let base = operation.published.first().copied().flatten();
-            for value in &operation.published {
-                self.cell(line, base, *value, direction, false);
+        let published = || operation.published.iter().map(|column| column.value(stat));
+        if published().any(|value| value.is_some()) || stat == Stat::Mean {
+            let base = published().next().flatten();
+            for value in published() {
+                self.cell(line, base, value, direction, false);
             }
         }
     }
@@ -315,10 +333,10 @@ Stddev    mmap-12      1.0000 (   0.00%)      1.0000 (   0.00%)      6.0000 (-50
     }
 
     #[test]
-    fn what_was_not_measured_is_na_and_published_values_stand_on_the_mean_alone() {
+    fn what_was_not_measured_is_na_and_published_values_stand_on_their_statistic_alone() {
         let mut real = operation("real", &[(10.0, 1.0), (11.0, 1.0)]);
         real.samples[1] = Samples::new([], Better::Lower);
-        real.published = vec![Some(8.0), Some(6.0)];
+        real.published = [8.0, 6.0].map(|value| Published::mean(Some(value))).into();
         let table = Table {
             heads: vec![head("a"), head("b")],
             published_heads: vec![head("paper-a"), head("paper-b")],

@@ -9,6 +9,7 @@ use workload::Stop;
 use crate::expect::{self, Verdict};
 use crate::experiments;
 use crate::outcome::Outcome;
+use crate::pool;
 use crate::run::{self, Cell, Column, Order, RunError, Watcher, World};
 use crate::scenario::{LoadError, Override, OverrideError, Scenario};
 
@@ -96,7 +97,8 @@ impl Trial {
     #[must_use]
     pub fn judge(&self, outcomes: &[Outcome]) -> Vec<Verdict> {
         let columns: Vec<String> = self.columns.iter().map(|c| c.name.clone()).collect();
-        let mut verdicts = expect::judge(&self.scenario, outcomes, &columns);
+        let outcomes = pool::with_all(&self.scenario, outcomes);
+        let mut verdicts = expect::judge(&self.scenario, &outcomes, &columns);
         verdicts.retain(|verdict| !verdict.skipped);
         verdicts
     }

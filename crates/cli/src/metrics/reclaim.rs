@@ -19,7 +19,7 @@ use crate::stats::{Better, Samples, Stat};
 const PAGES_PER_GIB: f64 = 262_144.0;
 
 /// The metrics of reclaim.
-pub(super) const METRICS: [Metric; 40] = [
+pub(super) const METRICS: [Metric; 41] = [
     metric(
         "lat_amean_ms",
         "ms",
@@ -81,6 +81,13 @@ pub(super) const METRICS: [Metric; 40] = [
         Better::Higher,
         "memory that the hogs wrote to",
         hogs,
+    ),
+    metric(
+        "read_mbps",
+        "MB/s",
+        Better::Higher,
+        "bytes read by all readers / the longest reader's time",
+        read_rate,
     ),
     metric(
         "asleep",
@@ -336,6 +343,13 @@ fn hogs(outcome: &Outcome) -> Option<f64> {
     (!touched.is_empty()).then(|| sum / PAGES_PER_GIB / outcome.scale)
 }
 
+fn read_rate(outcome: &Outcome) -> Option<f64> {
+    let readers = || outcome.jobs.iter().filter(|job| job.is_reader);
+    let time = super::largest(readers().map(|job| job.moved_s - job.began_s))?;
+    let bytes: f64 = readers().map(|job| job.bytes).sum();
+    (time > 0.0).then(|| bytes / 1e6 / time / outcome.scale)
+}
+
 fn asleep(outcome: &Outcome) -> Option<f64> {
     let slept = outcome.throttles.iter();
     let slept = slept.filter(|throttle| !throttle.background);
@@ -500,7 +514,8 @@ fn resident_peak(outcome: &Outcome) -> Option<f64> {
     clippy::cast_precision_loss,
     reason = "counts of throttlings are below 2^53"
 )]
-fn real(count: u64) -> f64 {
+#[must_use]
+pub fn real(count: u64) -> f64 {
     count as f64
 }
 
