@@ -25,7 +25,8 @@ pub(crate) struct Inner {
     pub(crate) env: Arc<ThreadEnv>,
     pub(crate) mm: Arc<mm::Cache<ThreadEnv>>,
     waits: Arc<Waits>,
-    limit: u64,
+    /// The limit it was built with.
+    built: u64,
     device: DeviceOptions,
     /// By the system's number of the file system or block device: a disk of its own, with its own
     /// share of the dirty limit and its own flusher.
@@ -115,7 +116,7 @@ impl Cache {
                 env,
                 mm,
                 waits,
-                limit,
+                built: limit,
                 device,
                 disks,
                 opened: Opened::default(),
@@ -306,6 +307,28 @@ impl Cache {
         Ok(Spill::new(self.clone(), inner, bytes))
     }
 
+    /// Changes the memory limit while the cache runs, up to the one it was built with. A lower one is reached in the
+    /// background, as pages are written and let go; [`Stats::over_limit`] says how far it is. Metadata stays that of
+    /// the limit it was built with, and the limit moves in steps of 4 MiB (more in caches above 4 GiB).
+    ///
+    /// # Errors
+    /// `LimitTooSmall`; `Cache`: with `BadOption` for more than it was built with, with `PinnedAboveLimit` while callers
+    /// have more pinned.
+    pub fn set_limit(&self, bytes: u64) -> Result<(), Error> {
+        let pages = self.inner.mm.stats().frames;
+        let overhead = self.inner.built.saturating_sub(pages.bytes().0);
+        let wanted = Pages(bytes.saturating_sub(overhead) / PAGE_SIZE as u64);
+        let mut task = self.enter();
+        match self.inner.mm.set_limit(&mut task, wanted) {
+            Err(mm::Error::LimitTooSmall { least, .. }) => Err(Error::LimitTooSmall {
+                limit: bytes,
+                least: overhead + least.bytes().0,
+                overhead,
+            }),
+            changed => Ok(changed?),
+        }
+    }
+
     /// A task for one call.
     pub(crate) fn enter(&self) -> Task<'_, ThreadEnv> {
         self.inner.env.enter()
@@ -366,8 +389,10 @@ impl Cache {
     pub fn stats(&self) -> Stats {
         let (stats, swap) = (self.inner.mm.stats(), self.inner.mm.swap_stats());
         let bytes = |pages: Pages| pages.bytes().0;
+        let limit = self.inner.mm.limit();
         Stats {
-            limit: self.inner.limit,
+            limit: self.inner.built - bytes(stats.frames.saturating_sub(limit.limit)),
+            over_limit: bytes(limit.over),
             cached: bytes(stats.cached),
             free: bytes(stats.free),
             pinned: bytes(stats.pinned),

@@ -11,8 +11,10 @@ use crate::pressure::{Meter, Pressure};
 /// A reading of a cache. Sizes in bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
-    /// The memory limit.
+    /// The memory limit now.
     pub limit: u64,
+    /// What is still in use beyond a limit that was lowered; zero: it holds.
+    pub over_limit: u64,
     /// Pages in the cache.
     pub cached: u64,
     /// Memory for pages that is not in use.

@@ -239,3 +239,56 @@ fn odd_ranges_are_refused_and_odd_bytes_are_not() {
         Ok(()) | Err(Error::Closed)
     ));
 }
+
+#[test]
+fn a_limit_is_lowered_and_raised_while_running() {
+    let dir = Dir::new("lower");
+    let cache = Cache::builder()
+        .memory(48 << 20)
+        .swap_file(dir.0.join("swap"), 128 << 20)
+        .build()
+        .unwrap();
+    let file = cache
+        .open(dir.0.join("data"), OpenOptions::new().create(true))
+        .unwrap();
+    let region = cache.spill(32 << 20).unwrap();
+    let pages = region.len() / PAGE;
+    for number in 0..pages {
+        region.write_at(&page(number, 1), number * PAGE).unwrap();
+    }
+    for number in 0..1000 {
+        file.write_at(&page(number, 2), number * PAGE).unwrap();
+    }
+    let pin = file.pin(7).unwrap();
+    let lower = 20 << 20;
+    cache.set_limit(lower).unwrap();
+    assert!(cache.stats().limit <= lower + (4 << 20), "whole chunks");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    // The pinned page may be among those that have to go.
+    while cache.stats().over_limit > PAGE {
+        assert!(std::time::Instant::now() < deadline, "{:?}", cache.stats());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let stats = cache.stats();
+    assert!(stats.anonymous + stats.cached <= stats.limit, "{stats:?}");
+    assert!(pin[..] == page(7, 2)[..]);
+    drop(pin);
+    for number in 0..pages {
+        let mut back = vec![0; PAGE_BYTES];
+        region.read_at(&mut back, number * PAGE).unwrap();
+        assert!(back == page(number, 1), "page {number}");
+    }
+    let too_small = cache.set_limit(1 << 20).unwrap_err();
+    assert!(
+        matches!(too_small, Error::LimitTooSmall { .. }),
+        "{too_small}"
+    );
+    assert!(
+        cache.set_limit(96 << 20).is_err(),
+        "more than it was built with"
+    );
+    cache.set_limit(48 << 20).unwrap();
+    assert_eq!(cache.stats().limit, 48 << 20);
+    region.touch(0, region.len()).unwrap();
+    assert!(cache.stats().anonymous > 30 << 20, "it may be used again");
+}

@@ -25,6 +25,8 @@ struct Batch {
     frames: usize,
     slots: [u32; BATCH],
     taken: usize,
+    /// Pages under writeback: their frames follow.
+    written: u64,
 }
 
 /// A page that cannot be given back yet.
@@ -112,6 +114,7 @@ impl Batch {
             frames: 0,
             slots: [0; BATCH],
             taken: 0,
+            written: 0,
         }
     }
 
@@ -180,6 +183,7 @@ impl Batch {
             }
         }
         let Some(busy) = busy else {
+            self.written += 1;
             sub(&cache.totals.anon, 1);
             cache.wake_busy(&[frame]);
             return;
@@ -192,12 +196,12 @@ impl Batch {
         self.frames += 1;
     }
 
-    /// Frees what was taken; answers how many frames.
+    /// Frees what was taken; answers how many frames that are, or will be.
     fn give_back<E: Env>(mut self, cache: &Cache<E>, context: &impl Context) -> u64 {
         if let Some(area) = cache.swap.area() {
             area.put(context, &self.slots[..self.taken]);
         }
         cache.remove_anon(context, &mut self.busies[..self.frames]);
-        self.frames as u64
+        self.frames as u64 + self.written
     }
 }
