@@ -40,6 +40,9 @@ pub struct Options {
     pub files_max: u32,
     /// Most frames that callers may keep pinned at once.
     pub pins_max: u32,
+    /// Requests of up to 32 pages that may be on their way to the swap file at once. Whoever has more to send waits for one
+    /// of them to end (`Cause::RequestSlot`).
+    pub swap_requests: u32,
 }
 
 impl Options {
@@ -65,6 +68,8 @@ impl Options {
             devices_max: 16,
             files_max: 4096,
             pins_max: frames / 4,
+            // What a queue of Linux' block layer takes (`nr_requests`).
+            swap_requests: 256,
         }
     }
 }

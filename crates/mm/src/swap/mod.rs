@@ -55,8 +55,6 @@ const RETRY_AFTER: Nanos = Nanos::millis(100);
 const BACKOFF_DOUBLINGS: u32 = 6;
 /// Largest number of slots: they stand in shadows of 27 bits (512 GiB).
 const SLOTS_MAX: u64 = 1 << 27;
-/// Requests for writes to the swap file: as many as a queue of a disk has.
-const REQUESTS: usize = 128;
 
 /// What a cache keeps for its anonymous memory.
 pub(crate) struct State<E: Env> {
@@ -209,6 +207,7 @@ impl<E: Env> Cache<E> {
         let total = u32::try_from(pages.0).expect("at most 2^27");
         let cursors = self.options.dirty.cpus.clamp(1, 64) as usize;
         let memory = Pages(u64::from(self.options.frames));
+        let requests = self.options.swap_requests.max(1) as usize;
         let area = Area {
             cache: Arc::downgrade(self),
             device: self.device(task, device).id,
@@ -219,7 +218,7 @@ impl<E: Env> Cache<E> {
             owners: (0..total).map(|_| AtomicU64::new(NOBODY)).collect(),
             shadows: (0..total).map(|_| AtomicU32::new(0)).collect(),
             readahead: Lock::new(LockClass::Leaf, SwapReadahead::new(window_max(memory))),
-            requests: Requests::with_room(REQUESTS, out::BATCH),
+            requests: Requests::with_room(requests, out::BATCH),
             kept: AtomicU64::new(0),
             writeback: AtomicU64::new(0),
             write_failed: AtomicU64::new(0),
