@@ -18,6 +18,8 @@ const BOTTOM: f64 = 42.0;
 /// Room for the figure's title, and for a row of its legend.
 const TITLE: f64 = 32.0;
 const LEGEND_ROW: f64 = 20.0;
+/// Width of a letter of the title.
+const TITLE_LETTER: f64 = 8.0;
 /// Panels in a row.
 const PER_ROW: usize = 3;
 /// Marks of a series that are drawn at most; more are thinned by extremes.
@@ -52,6 +54,8 @@ pub(super) enum Mark {
 /// How values become places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scales {
+    /// The horizontal axis is logarithmic.
+    pub(super) log_x: bool,
     /// The vertical axis is logarithmic.
     pub(super) log_y: bool,
     /// Each panel has a horizontal axis of its own.
@@ -95,8 +99,8 @@ impl Mark {
                 points.clone()
             }
             Self::Area { points, .. } => points.iter().map(|(x, _, high)| (*x, *high)).collect(),
-            // A rule is drawn where the axis reaches anyway.
-            Self::Rule { x, .. } => vec![(*x, f64::NAN)],
+            // It has no height, and the axis shows how far it is from zero.
+            Self::Rule { x, .. } => vec![(0.0, f64::NAN), (*x, f64::NAN)],
         }
     }
 }
@@ -223,10 +227,12 @@ impl Figure {
     pub(super) fn render(&self) -> String {
         let columns = self.panels.len().clamp(1, PER_ROW);
         let rows = self.panels.len().div_ceil(columns).max(1);
-        let keys = self.placed_keys(WIDTH * count(columns));
+        let titled = 24.0 + TITLE_LETTER * count(self.title.chars().count());
+        let width = titled.max(WIDTH * count(columns));
+        let keys = self.placed_keys(width);
         let legend_rows = keys.last().map_or(0, |(_, row)| row + 1);
         let head = TITLE + LEGEND_ROW * count(legend_rows) + 4.0;
-        let (width, height) = (WIDTH * count(columns), head + HEIGHT * count(rows));
+        let height = head + HEIGHT * count(rows);
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
              width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"11\">\n\
@@ -239,14 +245,20 @@ impl Figure {
             let marks = panels.iter().flat_map(|panel| &panel.marks);
             marks.flat_map(Mark::extent).collect::<Vec<_>>()
         };
-        let x_over = |panels| Axis::over(of(panels).into_iter().map(|point| point.0));
+        let over = |log: bool, values: Vec<f64>| {
+            if log {
+                Axis::logarithmic(values.into_iter())
+            } else {
+                Axis::over(values.into_iter())
+            }
+        };
+        let x_over = |panels| {
+            let values = of(panels).into_iter().map(|point| point.0);
+            over(self.scales.log_x, values.collect())
+        };
         let y_over = |panels| {
             let values = of(panels).into_iter().map(|point| point.1);
-            if self.scales.log_y {
-                Axis::logarithmic(values)
-            } else {
-                Axis::over(values)
-            }
+            over(self.scales.log_y, values.collect())
         };
         let (x, y) = (x_over(&self.panels), y_over(&self.panels));
         for (index, panel) in self.panels.iter().enumerate() {
@@ -360,6 +372,10 @@ impl Figure {
                 x.label(tick)
             );
         }
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{x0} {y1}V{y0}H{x1}\" fill=\"none\" stroke=\"#888\"/>"
+        );
         for mark in &panel.marks {
             render_mark(svg, mark, (y1, y0), at);
         }
@@ -367,8 +383,7 @@ impl Figure {
         let (far_left, low) = (left + 14.0, y0 + 33.0);
         let _ = writeln!(
             svg,
-            "<path d=\"M{x0} {y1}V{y0}H{x1}\" fill=\"none\" stroke=\"#888\"/>\
-             <text x=\"{middle_x}\" y=\"{low}\" text-anchor=\"middle\" fill=\"#222\">{}</text>\
+            "<text x=\"{middle_x}\" y=\"{low}\" text-anchor=\"middle\" fill=\"#222\">{}</text>\
              <text x=\"{far_left}\" y=\"{middle_y}\" text-anchor=\"middle\" fill=\"#222\" \
              transform=\"rotate(-90 {far_left} {middle_y})\">{}</text>",
             escape(self.x_label),

@@ -14,7 +14,7 @@
 use env::Cause;
 use policy::units::{Instant, Nanos};
 
-use super::{Doing, seconds};
+use super::{Doing, is_idle, seconds};
 use crate::outcome::Pressure;
 
 /// Counts tasks by state, and adds up the time in which conditions hold.
@@ -58,7 +58,8 @@ impl Meter {
                 (true, false) => *count -= 1,
             };
             let runs = doing.asleep.is_none();
-            let stalled = doing.reclaims || doing.asleep.is_some_and(is_memory);
+            let naps = doing.asleep.is_some_and(is_idle);
+            let stalled = doing.reclaims && !naps || doing.asleep.is_some_and(is_memory);
             step(&mut self.memory, stalled);
             step(&mut self.io, doing.asleep.is_some_and(is_io));
             step(&mut self.running, runs);

@@ -67,6 +67,18 @@ fn some_is_one_and_full_is_all_who_are_not_idle() {
     assert_eq!((pressure.io_some_s, pressure.io_full_s), (0.0, 0.0));
 }
 
+/// Between two balances the background reclaimer naps, although it counts as awake.
+#[test]
+fn a_nap_of_the_background_reclaimer_is_no_stall() {
+    let events = [
+        (0, 1, Event::Background { awake: true }),
+        (10, 1, waits(Cause::Idle)),
+        (30, 1, waited(Cause::Idle, 20, Wakeup::TimedOut)),
+        (35, 1, Event::Background { awake: false }),
+    ];
+    assert_eq!(watch(&events, 0, 50).pressure.memory_some_s, 0.015);
+}
+
 #[test]
 fn io_is_full_while_nobody_runs() {
     let events = [

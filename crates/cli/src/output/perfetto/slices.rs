@@ -454,9 +454,11 @@ impl Builder<'_> {
             (self.names.arg("delayed ms"), Value::Real(millis(delayed))),
         ];
         let name = self.names.event(reason);
+        let runs = self.names.events.get("runs").copied();
         let waits = self.slices.get_mut(&uuid(THREAD, u64::from(task)));
         let wait = waits.and_then(|slices| slices.last_mut());
-        match wait.filter(|wait| slept && wait.end == at) {
+        // The event follows its wait, with nothing between but the cost of waking.
+        match wait.filter(|wait| slept && Some(wait.name) != runs) {
             Some(wait) => {
                 wait.name = name;
                 wait.args.append(&mut args);

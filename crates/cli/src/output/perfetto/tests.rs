@@ -209,7 +209,8 @@ fn example() -> Timeline {
                 4,
                 What::Waited(wait, Nanos::millis(104), Wakeup::Ready),
             ),
-            item(124, 4, throttled),
+            // A wake-up costs time: the event stands a little after its wait.
+            item(125, 4, throttled),
             item(130, 4, reclaimed(false)),
             item(150, 4, What::Sampled(Pages(8), Nanos::millis(145))),
             item(160, 4, What::Ended),

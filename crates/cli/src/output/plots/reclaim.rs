@@ -300,7 +300,7 @@ fn throttle_delays(case: &str, runs: &[&Outcome]) -> Option<Figure> {
         scales: Scales {
             log_y: true,
             own_x: true,
-            own_y: false,
+            ..Scales::default()
         },
     })
 }
@@ -399,6 +399,7 @@ fn latency(case: &str, runs: &[&Outcome]) -> Option<Figure> {
             marks: runs.iter().zip(COLOURS).map(line).collect(),
         }],
         scales: Scales {
+            log_x: true,
             log_y: true,
             ..Scales::default()
         },
