@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariants
-//!   1. `background < dirty`, unless both are zero.
+//!   1. `background < dirty`, and `dirty` is not zero.
 //!   2. A share lies between the device's bounds, and never above its limit.
 //!   3. A count is at most `PAGES_MAX`: everything behind this door calculates in 64 bits.
 //!
@@ -23,6 +23,9 @@ use crate::units::{Pages, PagesPerSec};
 pub(super) const PAGES_MAX: u64 = 1 << 44;
 /// No bandwidth is taken for larger than this (256 TiB/s).
 pub(super) const RATE_MAX: u64 = 1 << 36;
+/// No dirty limit is lower, however little memory may become dirty (anonymous memory may have it all): under a limit of
+/// nothing no law lets a writer go, for a level of nothing is not below it.
+const DIRTY_LEAST: Pages = Pages(2);
 /// `DeviceTunables` ratios that mean "all".
 const RATIO_ONE: u64 = 10_000;
 
@@ -79,7 +82,7 @@ impl Thresholds {
     /// The limits for that much dirtyable memory; a background limit that is not below the dirty
     /// limit is half of it.
     pub(super) fn limits(self, dirtyable: Pages) -> Limits {
-        let dirty = self.dirty.pages_of(dirtyable);
+        let dirty = self.dirty.pages_of(dirtyable).at_least(DIRTY_LEAST);
         let background = self.background.pages_of(dirtyable);
         let background = if background >= dirty {
             Pages(dirty.0 / 2)
@@ -178,11 +181,11 @@ mod tests {
         assert_eq!(
             limits(0, 0),
             Limits {
-                dirty: Pages(0),
+                dirty: DIRTY_LEAST,
                 background: Pages(0)
             }
         );
-        assert_eq!(limits(1, 1).background, Pages(0));
+        assert_eq!(limits(1, 1).background, Pages(1));
         assert_eq!(limits(200_000, 100_000).freerun(), Pages(150_000));
     }
 
