@@ -10,6 +10,7 @@ use policy::units::{Bytes, Nanos};
 
 use crate::failure::fail;
 use crate::judge;
+use crate::memory;
 use crate::op::Op;
 use crate::plan::{SECTOR, SECTORS};
 use crate::run::{Going, Over};
@@ -81,6 +82,10 @@ impl Actor {
         match op {
             Op::Trim => {
                 world.cache.trim(task);
+                return Ok(at + 1);
+            }
+            Op::Limit { frames } => {
+                memory::set_limit(task, &world, frames);
                 return Ok(at + 1);
             }
             Op::Think { us } => {

@@ -451,6 +451,10 @@ fn anon_task(dice: &mut Dice, regions: &[RegionPlan], files: &[FilePlan]) -> Tas
             }
             // A bit of everything, files as well.
             _ if dice.one_in(6) => ops.push(walk.mixed(dice)),
+            // Chunks of the lab are of 512 frames: below 1024 a limit cannot move.
+            _ if dice.one_in(20) => ops.push(Op::Limit {
+                frames: dice.pick(&[256, 512, 1024, 2048, 4096]),
+            }),
             _ => ops.push(anon_mixed(dice, region, all)),
         }
     }

@@ -62,6 +62,17 @@ fn pages_within(memory: &Memory, page: u64, pages: u64) -> (u32, u32) {
     (small(page), small(pages))
 }
 
+/// Sets the limit, as far as it may be set.
+pub(crate) fn set_limit(task: &mut Task<'_, LabEnv>, world: &World, frames: u64) {
+    match world.cache.set_limit(task, Pages(frames)) {
+        Ok(())
+        | Err(
+            Error::BadOption { .. } | Error::LimitTooSmall { .. } | Error::PinnedAboveLimit { .. },
+        ) => {}
+        Err(error) => fail("unexpected-error", format!("a limit of {frames}: {error}")),
+    }
+}
+
 fn touch(
     task: &mut Task<'_, LabEnv>,
     world: &World,
@@ -73,10 +84,9 @@ fn touch(
     let result = memory.spill().touch(task, page, pages);
     match result {
         Ok(touched) => {
+            // A page that goes again before it was stored to faults again.
             judge!(
-                touched.pages == Pages(u64::from(pages))
-                    && touched.faults <= touched.pages
-                    && touched.major <= touched.faults,
+                touched.pages == Pages(u64::from(pages)) && touched.major <= touched.faults,
                 "touched",
                 "{touched:?} of {pages} pages"
             );
@@ -302,6 +312,14 @@ pub(crate) fn add_up(task: &mut Task<'_, LabEnv>, world: &Arc<World>) -> bool {
             return false;
         }
     }
+    // The rest of the accounts are of all frames.
+    let frames = world.cache.stats().frames;
+    if let Err(error) = world.cache.set_limit(task, frames) {
+        fail(
+            "unexpected-error",
+            format!("raising the limit to all frames: {error}"),
+        );
+    }
     true
 }
 
@@ -310,6 +328,10 @@ fn broken(world: &World) -> Option<&'static str> {
     use mm::Item;
     let vmstat = world.cache.vmstat();
     let of = |item| vmstat.get(item);
+    let limit = world.cache.limit();
+    if !limit.over.is_zero() {
+        return Some("frames in use <= limit");
+    }
     if let Some(sum) = vmstat.broken_sum() {
         return Some(sum);
     }

@@ -15,6 +15,7 @@
 //! | `put R A+N` | writes N sectors of region R from sector A |
 //! | `get R A+N` | reads them, and has the checker judge what it got |
 //! | `discard R P+N` | gives N pages of region R from page P back |
+//! | `limit N` | sets the limit to N frames, where that may be |
 //! | `think US` | does nothing for US microseconds |
 
 use core::fmt;
@@ -68,6 +69,8 @@ pub enum Op {
         page: u64,
         pages: u64,
     },
+    /// `limit N`
+    Limit { frames: u64 },
     /// `trim`
     Trim,
     /// `think US`
@@ -93,6 +96,7 @@ impl Op {
             Self::Put { .. } => "put",
             Self::Get { .. } => "get",
             Self::Discard { .. } => "discard",
+            Self::Limit { .. } => "limit",
             Self::Trim => "trim",
             Self::Think { .. } => "think",
         }
@@ -120,6 +124,7 @@ impl Op {
             | Self::Put { .. }
             | Self::Get { .. }
             | Self::Discard { .. }
+            | Self::Limit { .. }
             | Self::SyncAll
             | Self::Trim
             | Self::Think { .. } => None,
@@ -152,6 +157,8 @@ impl Op {
             | Self::Put { at, len, .. }
             | Self::Get { at, len, .. } => vec![len, at],
             Self::Truncate { len, .. } => vec![len],
+            // A smaller limit is no simpler one.
+            Self::Limit { .. } => Vec::new(),
             Self::Cut { by, .. } | Self::Grow { by, .. } => vec![by],
             Self::Hold { page, pages, .. }
             | Self::Touch { page, pages, .. }
@@ -192,6 +199,7 @@ impl fmt::Display for Op {
                 steps,
             } => write!(f, " {file} {page}+{pages} for {steps}"),
             Self::Think { us } => write!(f, " {us}"),
+            Self::Limit { frames } => write!(f, " {frames}"),
             Self::SyncAll | Self::Trim => Ok(()),
         }
     }
@@ -294,6 +302,9 @@ impl FromStr for Op {
                     steps: place(steps, "hold FILE PAGE+PAGES for STEPS")?,
                 })
             }
+            ["limit", frames] => Ok(Self::Limit {
+                frames: number(frames, "limit FRAMES")?,
+            }),
             ["think", us] => Ok(Self::Think {
                 us: number(us, "think MICROSECONDS")?,
             }),
@@ -301,7 +312,7 @@ impl FromStr for Op {
             ["trim"] => Ok(Self::Trim),
             _ => Err(format!(
                 "`{text}` is no step; steps are write, read, truncate, cut, grow, sync, sync-range, \
-                 sync-all, close, hold, touch, put, get, discard, trim, think, with their numbers"
+                 sync-all, close, hold, touch, put, get, discard, limit, trim, think, with their numbers"
             )),
         }
     }
@@ -328,6 +339,7 @@ mod tests {
             "put 1 12+8",
             "get 1 9+1",
             "discard 0 3+4",
+            "limit 512",
             "trim",
             "think 300",
         ] {

@@ -29,6 +29,8 @@ use crate::op::Op;
 
 /// Version of the files.
 pub const VERSION: u32 = 1;
+/// Frames of the smallest limit.
+const LIMIT_LEAST: u64 = 256;
 /// Sectors of a page.
 pub(crate) const SECTORS: u64 = 8;
 /// Bytes of a sector.
@@ -505,7 +507,7 @@ impl Plan {
         let fits_swap = self
             .swap
             .is_some_and(|swap| swap.pages >= anon && self.devices[swap.device].is_calm());
-        fits_swap || anon <= u64::from(self.cache.frames) / 8
+        fits_swap || anon <= LIMIT_LEAST / 8
     }
 
     pub(crate) fn options(&self) -> Options {

@@ -276,7 +276,12 @@ fn look(task: &Task<'_, LabEnv>, plan: &Plan, world: &World, limit: Pages, frame
         "{level:?} dirty, with batches at most {limit:?}: {stats:?}"
     );
     let vmstat = world.cache.vmstat();
-    let anon = vmstat.get(mm::Item::NrInactiveAnon) + vmstat.get(mm::Item::NrActiveAnon);
+    let anon = [
+        mm::Item::NrInactiveAnon,
+        mm::Item::NrActiveAnon,
+        mm::Item::NrWithheld,
+    ];
+    let anon: u64 = anon.iter().map(|item| vmstat.get(*item)).sum();
     let held = stats.cached + stats.free + Pages(anon);
     judge!(
         held <= frames,

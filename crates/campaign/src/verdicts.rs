@@ -29,6 +29,9 @@ const TIMEOUTS_MAX: u64 = 20;
 /// No variant throttles longer at a time (5.16-rc1: no progress).
 const THROTTLE_MAX: Nanos = Nanos::millis(500);
 
+/// Whoever waits for the reserve looks again after this.
+const RESERVE_MAX: Nanos = Nanos::secs(1);
+
 /// Whether a task is held up by reclaim: it is woken by an event, or the time is over; both are as it should be.
 const fn is_throttled(cause: Cause) -> bool {
     matches!(
@@ -106,7 +109,12 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
                     );
                 }
                 if is_throttled(*cause) {
-                    let most = Nanos(THROTTLE_MAX.0 + law_tick.0 + tick + CPU_QUEUE.0);
+                    let of_reason = if *cause == Cause::Memory {
+                        RESERVE_MAX
+                    } else {
+                        THROTTLE_MAX
+                    };
+                    let most = Nanos(of_reason.0 + law_tick.0 + tick + CPU_QUEUE.0);
                     judge!(
                         *waited <= most,
                         "throttled",
