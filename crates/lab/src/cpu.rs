@@ -38,6 +38,7 @@ use policy::units::{Instant, Nanos};
 
 use crate::clock::Clock;
 use crate::coroutine::Resume;
+use crate::ends::Ends;
 use crate::env::LabEnv;
 use crate::event_queue::{EventQueue, Place};
 use crate::hash::TraceHash;
@@ -151,10 +152,6 @@ struct Account {
 struct Cpu {
     /// `TaskId::NONE` when idle.
     task: TaskId,
-    /// When the computation of `task` ends.
-    until: Place,
-    /// `task` was just put here: it is hard for others.
-    fresh: bool,
     slice_end: u64,
     /// Time that interrupts took from `task`, not yet added to `until`.
     stolen: u64,
@@ -173,6 +170,7 @@ pub(crate) struct Scheduler {
     due: EventQueue<Due>,
     slots: Vec<Slot>,
     cpus: Vec<Cpu>,
+    ends: Ends,
     idle: u128,
     ready: VecDeque<TaskId>,
     /// When slices are looked at; `NEVER` when nobody waits for a CPU.
@@ -197,8 +195,6 @@ impl Scheduler {
         );
         let cpu = || Cpu {
             task: TaskId::NONE,
-            until: Place::NEVER,
-            fresh: false,
             slice_end: 0,
             stolen: 0,
             free_at: 0,
@@ -207,6 +203,7 @@ impl Scheduler {
             due: EventQueue::new(),
             slots: Vec::new(),
             cpus: (0..cpus).map(|_| cpu()).collect(),
+            ends: Ends::new(cpus),
             idle: u128::MAX >> (CPUS_MAX - cpus),
             ready: VecDeque::new(),
             slice: Place::NEVER,
@@ -293,8 +290,8 @@ impl Scheduler {
         clock.raise_floor(before);
         let task = self.cpus[cpu].task;
         self.slot(task).account.spent = spent;
-        self.cpus[cpu].until = self.due.place(after);
-        self.cpus[cpu].fresh = false;
+        let until = self.due.place(after);
+        self.ends.set(cpu, until, false);
         true
     }
 
@@ -391,7 +388,9 @@ impl Scheduler {
                 Source::Cpu(cpu) => {
                     let stolen = self.pay_stolen(cpu);
                     if stolen > 0 {
-                        self.cpus[cpu].until = self.due.place(place.time + stolen);
+                        let fresh = self.ends.is_fresh(cpu);
+                        let until = self.due.place(place.time + stolen);
+                        self.ends.set(cpu, until, fresh);
                     } else {
                         return self.resume(cpu, clock, hash);
                     }
@@ -537,31 +536,22 @@ impl Scheduler {
     }
 
     /// The least place of all, and whose it is.
-    fn first(&self) -> (Place, Source) {
+    fn first(&mut self) -> (Place, Source) {
         let mut first = (self.due.first(), Source::Queue);
         if self.slice < first.0 {
             first = (self.slice, Source::Slice);
         }
-        for cpu in self.busy() {
-            if self.cpus[cpu].until < first.0 {
-                first = (self.cpus[cpu].until, Source::Cpu(cpu));
-            }
+        let (until, cpu) = self.ends.least();
+        if until < first.0 {
+            first = (until, Source::Cpu(cpu));
         }
         first
     }
 
     /// How far the task that executes from `now` may compute before it must settle.
-    fn limit(&self, now: u64) -> u64 {
-        let mut hard = self.due.first().time.min(self.slice.time);
-        let mut soft = u64::MAX;
-        for cpu in self.busy() {
-            let cpu = &self.cpus[cpu];
-            if cpu.fresh {
-                hard = hard.min(cpu.until.time);
-            } else {
-                soft = soft.min(cpu.until.time);
-            }
-        }
+    fn limit(&mut self, now: u64) -> u64 {
+        let (hard, soft) = self.ends.hard_and_soft();
+        let hard = hard.min(self.due.first().time).min(self.slice.time);
         hard.min(soft.max(now.saturating_add(QUANTUM)))
     }
 
@@ -641,18 +631,18 @@ impl Scheduler {
         self.idle &= !(1 << at);
         let cpu = &mut self.cpus[at];
         cpu.task = id;
-        cpu.fresh = debt == 0;
         cpu.slice_end = now + SLICE;
-        cpu.until = self.due.place(now + debt);
-        clock.lower_limit(cpu.until.time);
+        let until = self.due.place(now + debt);
+        self.ends.set(at, until, debt == 0);
+        clock.lower_limit(until.time);
     }
 
     /// The task on the CPU leaves it at `now`: the next one gets it.
     fn leave(&mut self, at: usize, now: u64, clock: &Clock) {
         let cpu = &mut self.cpus[at];
         cpu.task = TaskId::NONE;
-        cpu.until = Place::NEVER;
         cpu.free_at = now;
+        self.ends.set(at, Place::NEVER, false);
         if let Some(next) = self.ready.pop_front() {
             if self.ready.is_empty() {
                 self.slice = Place::NEVER;
@@ -690,8 +680,8 @@ impl Scheduler {
         slot.ready_since = now;
         clock.raise_floor(now);
         if self.ready.is_empty() {
-            self.cpus[at].until = self.due.place(now);
-            self.cpus[at].fresh = false;
+            let until = self.due.place(now);
+            self.ends.set(at, until, false);
         } else {
             self.ready.push_back(task);
             self.leave(at, now, clock);
@@ -705,7 +695,8 @@ impl Scheduler {
         if self.still <= self.still_max {
             return Some(unparked);
         }
-        self.cpus[at].until = self.due.place(clock.local());
+        let until = self.due.place(clock.local());
+        self.ends.set(at, until, false);
         None
     }
 
@@ -730,7 +721,7 @@ impl Scheduler {
                 continue;
             }
             let stolen = self.pay_stolen(at);
-            let (task, until) = (self.cpus[at].task, self.cpus[at].until.time);
+            let (task, until) = (self.cpus[at].task, self.ends.of(at).time);
             hash.add([now, u64::from(task.0) << 1 | 1]);
             let slot = self.slot(task);
             slot.debt = until - now + stolen;
@@ -755,8 +746,7 @@ impl Scheduler {
 
     /// The computation on the CPU has ended: its task executes.
     fn resume(&mut self, at: usize, clock: &Clock, hash: &TraceHash) -> Step {
-        self.cpus[at].until = Place::NEVER;
-        self.cpus[at].fresh = false;
+        self.ends.set(at, Place::NEVER, false);
         clock.set_limit(self.limit(clock.local()));
         let task = self.cpus[at].task;
         hash.add([clock.local(), u64::from(task.0) << 32 | at as u64]);

@@ -23,7 +23,7 @@
 //! assert_eq!(took.unwrap(), Nanos(5_300_000));
 //! ```
 //!
-//! Modules of the machine: `env` (the `Env`, hosts), `cpu` (who runs, what is next), `event_queue`,
+//! Modules of the machine: `env` (the `Env`, hosts), `cpu` and `ends` (who runs, what is next), `event_queue`,
 //! `clock`, `coroutine` (the context switch), `confined` (state of one thread), `cost`, `content`,
 //! `record`, `throttles` and `hash` (what is kept of a run). Of what is plugged into it: `platter`
 //! (what a device stores), `check` (every version ever written), `model` (devices), `fs` (file systems).
@@ -50,6 +50,7 @@ pub mod content;
 mod coroutine;
 pub mod cost;
 mod cpu;
+mod ends;
 mod env;
 mod event_queue;
 pub mod fs;
