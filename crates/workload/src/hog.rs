@@ -99,7 +99,7 @@ pub(crate) struct Stride {
 
 impl Stride {
     const LEAST: u32 = 8;
-    const MOST: u32 = 512;
+    const MOST: u32 = 2048;
     pub(crate) const FIRST: Self = Self { pages: Self::LEAST };
 
     /// Touches `count` pages from `first`.

@@ -23,7 +23,7 @@ const _: () = assert!(FRESH_PAGES as usize == FRESH);
 const WHOLE: usize = 4096;
 const _: () = assert!(WHOLE as u64 == PAGE_SIZE);
 /// Pages that are there, after which a task reports its work.
-const RUN: u32 = 512;
+const RUN: u32 = 2048;
 /// A page that a reader has pinned for the time of a copy is looked at again after this.
 const COPY: Nanos = Nanos::micros(20);
 
