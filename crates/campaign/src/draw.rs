@@ -56,7 +56,10 @@ impl Plan {
             .collect();
         let (swap, regions) = memory(dice, u64::from(cache.frames), devices.len());
         if !regions.is_empty() {
-            tasks.extend((0..dice.between(1, 4)).map(|_| anon_task(dice, &regions, &files)));
+            let moves = swap
+                .is_some_and(|swap| swap.pages >= regions.iter().map(|region| region.pages).sum());
+            let more = dice.between(1, 4);
+            tasks.extend((0..more).map(|_| anon_task(dice, &regions, &files, moves)));
         }
         let crash_at_us = dice.one_in(3).then(|| dice.between(100, 2_000_000));
         let mut walk = Walk::new(&files);
@@ -403,8 +406,13 @@ fn memory(dice: &mut Dice, frames: u64, devices: usize) -> (Option<SwapPlan>, Ve
     (swap, regions)
 }
 
-/// A task with memory of its own: a hog, one that maps and unmaps, one that writes and reads here and there.
-fn anon_task(dice: &mut Dice, regions: &[RegionPlan], files: &[FilePlan]) -> TaskPlan {
+/// A task with memory of its own (`limits`: that may move the limit, where it can be reached): a hog, one that maps and unmaps, one that writes and reads here and there.
+fn anon_task(
+    dice: &mut Dice,
+    regions: &[RegionPlan],
+    files: &[FilePlan],
+    limits: bool,
+) -> TaskPlan {
     let start_us = if dice.one_in(3) {
         dice.between(1, 1_000_000)
     } else {
@@ -452,7 +460,7 @@ fn anon_task(dice: &mut Dice, regions: &[RegionPlan], files: &[FilePlan]) -> Tas
             // A bit of everything, files as well.
             _ if dice.one_in(6) => ops.push(walk.mixed(dice)),
             // Chunks of the lab are of 512 frames: below 1024 a limit cannot move.
-            _ if dice.one_in(20) => ops.push(Op::Limit {
+            _ if limits && dice.one_in(20) => ops.push(Op::Limit {
                 frames: dice.pick(&[256, 512, 1024, 2048, 4096]),
             }),
             _ => ops.push(anon_mixed(dice, region, all)),

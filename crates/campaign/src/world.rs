@@ -36,6 +36,8 @@ const CALL_LEAST: Nanos = Nanos::secs(2);
 const CALL_TIMES: u64 = 4;
 /// A law may pause after every page where its limits are tiny.
 const PAUSE_MAX: Nanos = Nanos::millis(200);
+/// Sectors of a cluster of reclaim.
+const CLUSTER_SECTORS: u64 = 32 * SECTORS;
 /// Where a device may hold fewer pages than that, its writers' turns have no bound.
 const TINY: u64 = 64;
 /// After a loss of power the survivors reach the device within this.
@@ -326,6 +328,8 @@ pub(crate) struct World {
     /// Only under some laws does a device that stands still leave the writers of others alone.
     isolates: bool,
     law: String,
+    /// How long reclaim may hold a writer up for each cluster of pages that it needs.
+    throttled_a_cluster: Nanos,
     /// Until the periodic flush has written what is dirty now.
     expires: Nanos,
 }
@@ -354,7 +358,7 @@ impl World {
             .min()
             .unwrap_or(0);
         let least = self.dirty_limit.0 * u64::from(share) / 10_000;
-        matches!(self.law.as_str(), "tidegate" | "rate-based") && least < TINY
+        self.law != "foreground" && least < TINY
     }
 
     pub(crate) fn anon_checker(&self) -> MutexGuard<'_, Checker> {
@@ -398,6 +402,11 @@ impl World {
         let time = CALL_LEAST
             .0
             .saturating_add(pauses)
+            .saturating_add(
+                self.throttled_a_cluster
+                    .0
+                    .saturating_mul(1 + len / CLUSTER_SECTORS),
+            )
             .saturating_add(worth.saturating_mul(CALL_TIMES));
         Allowed {
             time: Nanos(time.min(STUCK.0)),
@@ -622,8 +631,19 @@ pub(crate) fn world(
         writers: plan.tasks.len() as u64,
         isolates: plan.cache.law == "tidegate",
         law: plan.cache.law.clone(),
+        throttled_a_cluster: throttled_a_cluster(&plan.cache.reclaim),
         expires: Nanos::micros(plan.cache.flush.expire_us + 2 * plan.cache.flush.interval_us),
     })
+}
+
+/// A reclaimer may sleep at each of thirteen priorities, in 5.16-rc1 for half a second each from the fourth on, before
+/// it has a cluster. Ours is to get on without.
+fn throttled_a_cluster(reclaim: &str) -> Nanos {
+    match reclaim {
+        "tidegate" => Nanos::ZERO,
+        "reasons" => Nanos::millis(10 * 500),
+        _ => Nanos::millis(13 * 100),
+    }
 }
 
 pub(crate) fn open(

@@ -27,7 +27,12 @@ enum Wrong {
     ForgetsToComplete,
     /// Flushes end well and do nothing.
     NeverFlushes,
+    /// Every third write to the swap file ends well and is dropped.
+    ForgetsMemory,
 }
+
+/// The object of the swap file.
+const SWAP: ObjectId = ObjectId(14);
 
 struct WrongDevice {
     wrong: Wrong,
@@ -39,6 +44,7 @@ struct WrongDevice {
 #[derive(Default)]
 struct State {
     writes: u64,
+    swapped: u64,
     flushed: BTreeSet<ObjectId>,
     /// What is never completed. It goes with the device.
     forgotten: Vec<Box<IoRequest>>,
@@ -58,12 +64,18 @@ impl Device for WrongDevice {
         let mut state = self.state.lock().unwrap();
         let is_write = request.op == IoOp::Write;
         state.writes += u64::from(is_write);
+        let to_swap = is_write && request.object == SWAP;
+        state.swapped += u64::from(to_swap);
         let third = is_write && state.writes == 3;
         match self.wrong {
             Wrong::DropsAfterFlush if request.op == IoOp::Flush => {
                 state.flushed.insert(request.object);
             }
             Wrong::DropsAfterFlush if is_write && state.flushed.remove(&request.object) => {
+                drop(state);
+                return self.ends_well(request);
+            }
+            Wrong::ForgetsMemory if to_swap && state.swapped % 3 == 0 => {
                 drop(state);
                 return self.ends_well(request);
             }
@@ -170,4 +182,9 @@ fn a_completion_that_never_comes_is_found_and_shrunk() {
 fn a_flush_that_does_nothing_is_found_and_shrunk() {
     let kinds = ["not-durable", "lost-in-crash"];
     is_found_and_shrunk(Wrong::NeverFlushes, &kinds, 2);
+}
+
+#[test]
+fn anonymous_memory_that_does_not_come_back_is_found_and_shrunk() {
+    is_found_and_shrunk(Wrong::ForgetsMemory, &["wrong-version"], 8);
 }
