@@ -6,8 +6,13 @@ use env::{Cause, TaskId, Wakeup};
 use policy::reclaim::Reason;
 use policy::units::{Instant, Nanos, Pages};
 
+use workload::Stop;
+
 use super::proto::{Field, fields};
 use super::*;
+use crate::experiments;
+use crate::run::{self, Cell, Column, Order, RunError, Watcher, World};
+use crate::scenario::{Override, Scenario};
 use crate::watch::{Item, What};
 
 /// A trace as a reader has it.
@@ -358,4 +363,111 @@ fn slices_that_would_cross_are_cut_to_nest() {
             ("major fault", 35 * MS, 40 * MS, 1)
         ]
     );
+}
+
+struct Silent;
+
+impl Watcher for Silent {
+    fn began(&self, _order: &Order) {}
+    fn ended(&self, _order: &Order, _result: &Result<Outcome, RunError>) {}
+}
+
+/// A cell of a built-in experiment, run in the lab with a trace.
+fn traced(experiment: &str, row: &str, column: &str, sets: &[&str]) -> Outcome {
+    let overrides = sets.iter().map(|set| Override::parse(set).unwrap());
+    let source = experiments::by_name(experiment).unwrap();
+    let (scenario, _) = Scenario::load(source, &overrides.collect::<Vec<_>>()).unwrap();
+    let rows = scenario.rows();
+    let row = rows.iter().find(|of| of.name.get_ref() == row).unwrap();
+    let mut columns = scenario.policies.iter().map(Column::of);
+    let column = columns.find(|of| of.name == column).unwrap();
+    let mut orders = run::orders(&[Cell::resolve(&scenario, row, &column)], 1, 1);
+    orders[0].trace = true;
+    let results = run::run_all(&orders, &World::Lab, &Stop::default(), &Silent);
+    results.into_iter().flatten().next().unwrap().unwrap()
+}
+
+/// Every job's slices follow each other without a gap from its first to its last, and add up by cause to the
+/// lab's own account of it.
+fn holds_the_account(outcome: &Outcome, read: &Read) {
+    for job in &outcome.jobs {
+        let own = read.on(read.track(&job.name));
+        assert!(
+            own.windows(2).all(|pair| pair[0].2 == pair[1].1),
+            "{}: gaps",
+            job.name
+        );
+        let account = outcome
+            .tasks
+            .iter()
+            .find(|task| task.name == job.name)
+            .unwrap();
+        let mut waits: BTreeMap<&str, u64> = BTreeMap::new();
+        for (name, begin, end, depth) in &own {
+            assert_eq!(*depth, 0);
+            *waits.entry(name).or_default() += end - begin;
+        }
+        for (cause, asleep_s) in &account.waits {
+            // Throttlings stand under the reason's name.
+            let known = waits.get(cause.as_str()).copied().unwrap_or(0);
+            let throttled = cause.starts_with("Reclaim") || cause == "CongestionWait";
+            let drawn = known as f64 / 1e9;
+            // A wake-up on a busy CPU waits for its turn there, which the account calls ready.
+            assert!(
+                throttled || drawn >= asleep_s - 1e-6,
+                "{}: {cause} {drawn} {asleep_s}",
+                job.name
+            );
+        }
+    }
+}
+
+#[test]
+fn the_trace_of_a_run_holds_the_account_of_its_tasks() {
+    let outcome = traced("two-devices", "both", "tidegate", &[]);
+    let read = read(&trace(&outcome).unwrap());
+    holds_the_account(&outcome, &read);
+    assert!(!outcome.timeline.as_ref().unwrap().is_full);
+    for device in &outcome.devices {
+        let flying = &read.counts[&read.track(&format!("{}: requests in flight", device.id))];
+        assert!(flying.iter().any(|(_, requests)| *requests > 1.0));
+    }
+}
+
+#[test]
+fn every_throttling_of_a_run_is_in_its_trace() {
+    let sets = [
+        "run.scale=0.015625",
+        "task.writer.run_s=14",
+        "task.hog.start_s=4",
+        "task.hog.run_s=10",
+        "task.mmap.start_s=4",
+        "task.mmap.run_s=10",
+    ];
+    let outcome = traced("stutterp", "12", "linux-5.16-rc1", &sets);
+    let read = read(&trace(&outcome).unwrap());
+    holds_the_account(&outcome, &read);
+    let is_throttle = |name: &str| name.starts_with("VMSCAN_THROTTLE_");
+    let slept = read
+        .slices
+        .iter()
+        .filter(|slice| is_throttle(&slice.1))
+        .count();
+    let not = read
+        .instants
+        .iter()
+        .filter(|instant| is_throttle(&instant.1))
+        .count();
+    assert!(slept > 0, "the load presses");
+    assert_eq!(slept + not, outcome.throttled.len());
+    let counted: u64 = outcome.throttles.iter().map(|kind| kind.count).sum();
+    assert_eq!(counted, outcome.throttled.len() as u64);
+    let reclaims = read
+        .slices
+        .iter()
+        .filter(|slice| slice.1 == "direct reclaim")
+        .count();
+    assert!(reclaims > 0);
+    assert!(outcome.pressure.memory_some_s >= outcome.pressure.memory_full_s);
+    assert!(outcome.pressure.memory_some_s > 0.0 && outcome.pressure.over_s > 13.0);
 }
