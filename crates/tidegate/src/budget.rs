@@ -4,15 +4,23 @@
 
 use os::{Budget, BudgetError};
 
-use crate::Error;
+use crate::{Error, PAGE_SIZE};
 
-/// Metadata of a frame: table, lists, free lists, and its share of index nodes (measured by the
+/// Metadata of a frame: table, lists, free lists, its slot, and its share of index nodes (measured by the
 /// test of `frames`; `Stats::metadata_bytes` says what it is).
-const METADATA_PER_FRAME: u64 = 72;
+const METADATA_PER_FRAME: u64 = 76;
+/// Metadata of a slot of the swap file: whose page it holds, what reclaim noted of it, whether it is in use (checked by
+/// `tests/spill.rs`).
+const METADATA_PER_SLOT: u64 = 13;
 /// Request slots (160 of 3 KiB), rings and their buffers, stacks of the few threads, allocator.
 const FIXED: u64 = 3 << 20;
 /// Frames below which a cache is no use.
 const FRAMES_MIN: u64 = 1024;
+
+/// What is kept of a swap file of that size.
+pub(crate) const fn of_swap(bytes: u64) -> u64 {
+    bytes / PAGE_SIZE as u64 * METADATA_PER_SLOT
+}
 
 /// Frames for a limit of `limit` bytes, `resident` of which are taken already.
 pub(crate) fn frames(limit: u64, resident: u64) -> Result<u32, Error> {

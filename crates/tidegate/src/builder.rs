@@ -127,7 +127,8 @@ impl Builder {
 
     /// A new file of `bytes` bytes to which anonymous memory ([`crate::Spill`]) spills. Its space is taken now. Its name
     /// is removed as soon as it is open: nobody else can open it, and however the process ends, its space is free
-    /// again. Without a swap file anonymous memory stays in memory.
+    /// again. Without a swap file anonymous memory stays in memory. What is kept of its slots, 0.3 % of its size, counts
+    /// against the limit.
     #[must_use]
     pub fn swap_file(mut self, path: impl Into<PathBuf>, bytes: u64) -> Self {
         self.swap = Some((path.into(), bytes));
@@ -160,7 +161,8 @@ impl Builder {
         } else {
             0
         };
-        let frames = budget::frames(self.memory, resident)?;
+        let swap = self.swap.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let frames = budget::frames(self.memory, resident + budget::of_swap(swap))?;
         let waits = Arc::new(Waits::default());
         let mut options = os::Options::new(frames);
         options.backend = if self.io_uring {

@@ -292,3 +292,100 @@ fn a_limit_is_lowered_and_raised_while_running() {
     region.touch(0, region.len()).unwrap();
     assert!(cache.stats().anonymous > 30 << 20, "it may be used again");
 }
+
+/// A page is written and read as a whole: whoever reads it sees one version of it, or zeroes.
+fn is_whole(number: u64, bytes: &[u8]) -> bool {
+    let word = |at: usize| u64::from_le_bytes(bytes[at * 8..][..8].try_into().unwrap());
+    let version = word(1);
+    // Fresh: zeroes, but for the stamp at the start.
+    let fresh = version == 0 && (1..512).all(|at| word(at) == 0);
+    let written = (0..256_u32).all(|at| {
+        let (place, at) = (2 * at as usize, u64::from(at));
+        word(place) == number * 512 + at && word(place + 1) == version ^ at.rotate_left(32)
+    });
+    fresh || written
+}
+
+#[test]
+fn threads_meet_on_the_same_pages() {
+    let dir = Dir::new("meet");
+    let cache = Cache::builder()
+        .memory(8 << 20)
+        .swap_file(dir.0.join("swap"), 64 << 20)
+        .build()
+        .unwrap();
+    let region = cache.spill(32 << 20).unwrap();
+    let pages = region.len() / PAGE;
+    std::thread::scope(|scope| {
+        for own in 1..=6_u64 {
+            let region = &region;
+            scope.spawn(move || {
+                let mut chance = own.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let mut back = vec![0; PAGE_BYTES];
+                for step in 0..12_000_u64 {
+                    chance ^= chance << 13;
+                    chance ^= chance >> 7;
+                    chance ^= chance << 17;
+                    // Some pages are met far more often than others.
+                    let reach = if chance & 1 << 40 == 0 { pages } else { 64 };
+                    let number = chance % reach;
+                    let at = number * PAGE;
+                    match chance >> 50 & 15 {
+                        0 => region.discard(at, PAGE * (pages - number).min(6)).unwrap(),
+                        1..=6 => region
+                            .write_at(&page(number, own << 40 | step), at)
+                            .unwrap(),
+                        7 => {
+                            region.touch(at, PAGE).unwrap();
+                        }
+                        _ => {
+                            region.read_at(&mut back, at).unwrap();
+                            assert!(is_whole(number, &back), "page {number} is torn");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let count = |name| {
+        let vmstat = cache.stats().vmstat;
+        vmstat.iter().find(|(other, _)| *other == name).unwrap().1
+    };
+    assert!(count("pswpin") > 0 && count("pswpout") > 0);
+    assert!(count("pgmajfault") <= count("pgfault"));
+    drop(region);
+    for _ in 0..500 {
+        if cache.stats().swap.free == cache.stats().swap.total {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let stats = cache.stats();
+    assert_eq!(stats.swap.free, stats.swap.total, "slots were lost");
+    assert_eq!(stats.anonymous, 0);
+    assert_eq!(stats.cached, 0);
+    cache.close().unwrap();
+}
+
+#[test]
+fn what_is_kept_of_slots_counts_against_the_limit() {
+    let dir = Dir::new("slots");
+    let build = |swap: u64| {
+        let builder = Cache::builder().memory(64 << 20);
+        let builder = match swap {
+            0 => builder,
+            bytes => builder.swap_file(dir.0.join("swap"), bytes),
+        };
+        builder.build().unwrap().stats()
+    };
+    let (without, with) = (build(0), build(1 << 30));
+    let slots = (1 << 30) / PAGE;
+    // Fewer frames, so less for those: the difference is a little less than the slots'.
+    assert!(with.metadata - without.metadata <= 13 * slots);
+    assert!(with.metadata + 100_000 > without.metadata + 12 * slots);
+    assert!(with.free + with.metadata <= with.limit);
+    assert!(
+        without.free - with.free >= 12 * slots,
+        "it comes off the pages"
+    );
+}
