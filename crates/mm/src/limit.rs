@@ -153,7 +153,9 @@ impl<E: Env> Cache<E> {
     /// `BadOption` (more than the cache was built with), `LimitTooSmall`, `PinnedAboveLimit` (callers hold more).
     pub fn set_limit(self: &Arc<Self>, task: &mut Task<'_, E>, limit: Pages) -> Result<(), Error> {
         let frames = u64::from(self.options.frames);
-        let least = (4 * self.memory.marks.high.0).max(u64::from(FRAMES_MIN)).min(frames);
+        let least = (4 * self.memory.marks.high.0)
+            .max(u64::from(FRAMES_MIN))
+            .min(frames);
         if limit.0 > frames {
             return Err(Error::BadOption {
                 what: "limit, in pages,",
@@ -177,6 +179,8 @@ impl<E: Env> Cache<E> {
             let body = move |task: &mut Task<'_, E>| clear(task, &cache);
             self.env.spawn("limit", Box::new(body));
         }
+        // Less is free than was.
+        self.ask_reclaim(task);
         Ok(())
     }
 

@@ -161,7 +161,14 @@ pub(crate) fn clear_out<E: Env>(
         sorted.kept.push(*page);
     }
     let freed = free_all(task, cache, kind, &mut sorted);
-    put_back(task, cache, kind, batch.len() - freed.0, &sorted, cache.node.rule);
+    put_back(
+        task,
+        cache,
+        kind,
+        batch.len() - freed.0,
+        &sorted,
+        cache.node.rule,
+    );
     if sorted.swapping > 0 {
         cache.submit_swap_out(task, &mut sorted.swap_out);
     }
@@ -432,11 +439,7 @@ fn put_back<E: Env>(
     sorted: &Sorted,
     rule: PageRule,
 ) -> u64 {
-    let back = cache.put_back(
-        task,
-        sorted.kept.pages(),
-        rule.aside && kind == Kind::File,
-    );
+    let back = cache.put_back(task, sorted.kept.pages(), rule.aside && kind == Kind::File);
     debug_assert_eq!(staying, sorted.kept.len(), "isolated = freed + kept");
     cache.node.isolated[kind.index()].fetch_sub(staying, Ordering::Relaxed);
     back
