@@ -1,0 +1,153 @@
+//! The same loads on threads, real memory and files.
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use env::Device;
+use mm::{Cache, DeviceOptions, Item};
+use os::{FileDevice, OpenOptions, ThreadEnv};
+use policy::reclaim::{ReclaimLaw, Tunables};
+use policy::units::{Bytes, Nanos, Pages};
+use workload::{Bystander, Hog, Job, Mapper, Phase, Phases, RandWrite, Report, Stop, Work};
+
+/// Frames: 16 MiB.
+const FRAMES: u32 = 4_096;
+/// How long each job runs.
+const LASTS: Option<Nanos> = Some(Nanos::millis(1_500));
+/// Beyond that, for what is under way: far above what any law lets one wait.
+const OVERRUN: Nanos = Nanos::secs(20);
+
+/// Removes its files at the end.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(law: ReclaimLaw) -> (Vec<Report>, mm::Vmstat) {
+    let dir = Dir::new(&format!("loads-{law:?}"));
+    let env = ThreadEnv::start(os::Options::new(FRAMES)).unwrap();
+    let files = FileDevice::new(&env).unwrap();
+    let id = env.add_device(Arc::clone(&files) as Arc<dyn Device>);
+    let mut options = mm::Options::new(FRAMES, 4);
+    options.reclaim = Tunables::of(law, 250);
+    options.pins_max = 256;
+    let cache = Cache::new(Arc::clone(&env), options).unwrap();
+    let mut task = env.enter();
+    let task = &mut task;
+    let device = cache
+        .add_device(task, id, files.info(), DeviceOptions::default())
+        .unwrap();
+    let open = |name: &str| {
+        let path = dir.0.join(name);
+        drop(std::fs::File::create_new(&path).unwrap());
+        files.open(&path, OpenOptions::default()).unwrap().0
+    };
+    let swap = open("swap");
+    let pages = Pages(4 * u64::from(FRAMES));
+    cache.add_swap(task, device, swap, pages).unwrap();
+    let written: Vec<_> = (0..3)
+        .map(|at| {
+            let object = open(&format!("file-{at}"));
+            cache.open(task, device, object, Bytes::ZERO).unwrap()
+        })
+        .collect();
+    let hog = || {
+        Work::Hog(Hog {
+            for_at_most: LASTS,
+            ..Hog::of(Pages(2_200))
+        })
+    };
+    let writer = RandWrite {
+        block: Bytes(128 << 10),
+        for_at_most: LASTS,
+        ..RandWrite::stutterp(Bytes(4 << 20))
+    };
+    let phases = Phases {
+        first: Phase::Pinned,
+        each: Nanos::millis(200),
+        anon: Pages(512),
+        file: Bytes(2 << 20),
+        pinned: Pages(128),
+        block: Bytes(128 << 10),
+        for_at_most: LASTS,
+    };
+    let mapper = Mapper {
+        for_at_most: LASTS,
+        ..Mapper::stutterp(Pages(512))
+    };
+    let bystander = Bystander {
+        for_at_most: LASTS,
+        ..Bystander::every_10_ms(Pages(16))
+    };
+    let plan = [
+        ("hog", hog()),
+        ("hog", hog()),
+        ("mapper", Work::Mapper(mapper)),
+        ("bystander", Work::Bystander(bystander)),
+        ("writer", Work::RandWrite(writer, written[..2].to_vec())),
+        ("phases", Work::Phases(phases, Arc::clone(&written[2]))),
+    ];
+    let plan = plan.map(|(name, work)| Job {
+        name: name.to_owned(),
+        start_after: Nanos::ZERO,
+        work,
+    });
+    let reports = workload::run(task, &cache, plan.into(), &Stop::default());
+    let vmstat = cache.vmstat();
+    cache.shutdown(task).unwrap();
+    env.shutdown();
+    assert_eq!(env.panics(), 0);
+    (reports, vmstat)
+}
+
+fn check(law: ReclaimLaw) {
+    let (reports, vmstat) = run(law);
+    for report in &reports {
+        assert!(
+            report.failure.is_none() && report.complete,
+            "{law:?}: {report:?}"
+        );
+        assert!(
+            report.elapsed < LASTS.unwrap() + OVERRUN,
+            "{law:?}: {report:?}"
+        );
+    }
+    let [first, second, mapper, bystander, writer, phases] = &reports[..] else {
+        unreachable!("six jobs were planned")
+    };
+    assert!(first.touched + second.touched > Pages(u64::from(FRAMES)));
+    assert_eq!(mapper.samples.len() as u64, mapper.passes);
+    assert!(mapper.passes > 0 && bystander.samples.len() > 5 && phases.passes > 0);
+    assert!(writer.bytes > Bytes::ZERO && phases.bytes > Bytes::ZERO);
+    assert!(
+        vmstat.get(Item::Pswpout) > 0,
+        "more than there is room for was touched"
+    );
+    assert_eq!(vmstat.get(Item::NrPinned), 0);
+}
+
+#[test]
+fn the_loads_run_on_threads_under_the_law_of_the_paper() {
+    check(ReclaimLaw::Reasons);
+}
+
+#[test]
+fn the_loads_run_on_threads_under_ours() {
+    check(ReclaimLaw::Tidegate);
+}
