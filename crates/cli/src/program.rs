@@ -237,7 +237,7 @@ fn load(arguments: &RunArguments) -> Result<(Scenario, Source), Trouble> {
     for set in &arguments.set {
         overrides.push(Override::parse(set)?);
     }
-    if let Some(scale) = arguments.scale {
+    if let Some(scale) = arguments.scale.or(live_scale(arguments, &source, &overrides)?) {
         // As a float: TOML tells 1 from 1.0, and so does the schema's message.
         overrides.push(Override::new(&["run", "scale"], format!("{scale:?}")));
     }
@@ -248,6 +248,29 @@ fn load(arguments: &RunArguments) -> Result<(Scenario, Source), Trouble> {
         overrides.push(Override::new(&["run", "seed"], seed));
     }
     Ok(Scenario::load(source, &overrides)?)
+}
+
+/// Live, a scenario of anonymous memory shrinks with the limit that is given: to the nearest part of its own
+/// memory that is one over a whole number.
+fn live_scale(
+    arguments: &RunArguments,
+    source: &Source,
+    overrides: &[Override],
+) -> Result<Option<f64>, Trouble> {
+    let (Some(limit), true) = (arguments.memory, arguments.live.is_some()) else {
+        return Ok(None);
+    };
+    let (scenario, _) = Scenario::load(source.clone(), overrides)?;
+    if scenario.machine.swap.is_none() {
+        return Ok(None);
+    }
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a limit of memory is below 2^53 bytes"
+    )]
+    let limit_mib = limit as f64 / 1_048_576.0;
+    let parts = scenario.machine.memory_mib.get_ref() / limit_mib;
+    Ok(Some(1.0 / parts.round().clamp(1.0, 64.0)))
 }
 
 fn file(name: &str) -> Result<Source, Trouble> {

@@ -510,6 +510,7 @@ fn resident_peak(outcome: &Outcome) -> Option<f64> {
     (outcome.memory_limit > 0.0).then(|| peak / outcome.memory_limit)
 }
 
+/// A count as a number.
 #[expect(
     clippy::cast_precision_loss,
     reason = "counts of throttlings are below 2^53"

@@ -207,7 +207,9 @@ impl Cell {
         let scale = *scenario.run.scale.get_ref();
         let machine = &scenario.machine;
         let memory_mib = jobs::memory_mib(scenario, row);
-        let memory = Pages(whole(memory_mib * PAGES_PER_MIB * scale));
+        let reserved = machine.reserved_percent.as_ref();
+        let left = 1.0 - reserved.map_or(0.0, |percent| *percent.get_ref()) / 100.0;
+        let memory = Pages(whole(memory_mib * left * PAGES_PER_MIB * scale));
         let limit =
             |mib: Option<&toml::Spanned<f64>>, percent: &Option<toml::Spanned<u8>>, or| match (
                 mib, percent,
@@ -244,6 +246,7 @@ impl Cell {
         keep_used(&mut devices, &mut jobs, swap.as_mut());
         let mut reclaim = column.reclaim;
         let own = machine.swappiness.as_ref().map(|value| *value.get_ref());
+        reclaim.stands_for = u32::try_from(whole(1.0 / scale)).expect("a scale is checked");
         reclaim.swappiness = column.swappiness.or(own).unwrap_or(reclaim.swappiness);
         Self {
             case: row.name.get_ref().clone(),

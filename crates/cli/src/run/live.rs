@@ -166,6 +166,15 @@ impl Live {
     /// # Errors
     /// A folder that cannot be used, too little space or memory, and whatever the run meets.
     pub fn run(&self, cell: &Cell, trace: bool, stop: &Stop) -> Result<Outcome, RunError> {
+        // Memory and files are what they are: they stand for themselves.
+        let cell = &Cell {
+            marks: None,
+            reclaim: policy::reclaim::Tunables {
+                stands_for: 1,
+                ..cell.reclaim
+            },
+            ..cell.clone()
+        };
         self.check_dir()?;
         self.check_space(cell)?;
         let limit = self.memory.unwrap_or(cell.memory.bytes());

@@ -137,6 +137,10 @@ pub struct Machine {
     /// `vm.min_free_kbytes` of the full size; without it, what the kernel computes from the memory.
     #[serde(default)]
     pub min_free_kib: Option<Spanned<f64>>,
+    /// What of the memory holds neither pages of files nor anonymous ones: the kernel's tables, slabs,
+    /// programs. Sizes that are parts of the memory are of all of it.
+    #[serde(default)]
+    pub reserved_percent: Option<Spanned<f64>>,
     /// What work costs, by the machine's name; without it, by the file system of the first device.
     #[serde(default)]
     pub costs: Option<Spanned<String>>,

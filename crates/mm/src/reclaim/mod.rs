@@ -70,9 +70,11 @@ pub(crate) fn shrink_node<E: Env>(
 ) -> Got {
     throttle::enter_work(cache);
     let node = &cache.node;
-    let sizes = node.sizes(task);
+    let factor = cache.options.reclaim.stands_for;
+    let times = |pages: Pages| Pages(pages.0.saturating_mul(u64::from(factor)));
+    let sizes = node.sizes(task).times(factor);
     let has_swap = cache.can_swap();
-    let scan = {
+    let mut scan = {
         let balance = node.balance.lock(task);
         let deactivate = |kind: Kind| {
             let (now, before) = (balance.activated, balance.activated_before);
@@ -81,8 +83,8 @@ pub(crate) fn shrink_node<E: Env>(
         };
         plan(&CountInput {
             sizes: &sizes,
-            free: Pages(u64::from(cache.memory.free())),
-            high_mark_sum: cache.memory.marks.high,
+            free: times(Pages(u64::from(cache.memory.free()))),
+            high_mark_sum: times(cache.memory.marks.high),
             priority: control.priority,
             swappiness: cache.options.reclaim.swappiness,
             may_swap: control.may_swap && has_swap,
@@ -90,6 +92,7 @@ pub(crate) fn shrink_node<E: Env>(
             may_deactivate: Kind::ALL.map(deactivate),
         })
     };
+    scan.counts = scan.counts.part(factor);
     let patient = !control.who.background && control.priority == Priority::GENTLEST;
     let mut turns = Turns::new(scan, control.target, patient);
     let mut tally = Tally::default();
@@ -135,6 +138,7 @@ pub(crate) fn shrink_node<E: Env>(
 /// Ages a cluster of active anonymous pages if the inactive ones are few.
 fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     let sizes = cache.node.sizes(task);
+    let sizes = sizes.times(cache.options.reclaim.stands_for);
     if ages_anon(&sizes, !cache.swap_total().is_zero()) {
         let turn = Turn {
             list: Lru::ActiveAnon,

@@ -167,8 +167,9 @@ pub(super) fn may_isolate<E: Env>(
         return true;
     }
     let mut stalled = false;
+    let factor = cache.options.reclaim.stands_for;
     loop {
-        let inactive = cache.node.sizes(task).of(kind.inactive());
+        let inactive = cache.node.sizes(task).times(factor).of(kind.inactive());
         let isolated = Pages(get(&cache.node.isolated[kind.index()]));
         if !too_many_isolated(isolated, inactive, true) {
             let room = isolated_limit(inactive, true).saturating_sub(isolated);

@@ -12,6 +12,7 @@ pub mod retry;
 pub mod scan;
 pub mod swap;
 pub mod throttle;
+pub mod token;
 pub mod turn;
 pub mod workingset;
 
@@ -119,6 +120,10 @@ pub struct Tunables {
     pub wakes: bool,
     /// Timeout of WRITEBACK and of the two functions before it instead of 100 ms (an ablation).
     pub writeback_timeout: Option<Nanos>,
+    /// The memory stands for one so many times as large, as in a scaled experiment: what rules compare with
+    /// numbers of pages (a list shifted by a priority, the root of its GiB, clusters isolated) is taken for
+    /// so many times as long. 1: it stands for itself.
+    pub stands_for: u32,
 }
 
 impl Tunables {
@@ -132,6 +137,7 @@ impl Tunables {
             off: Reasons::NONE,
             wakes: true,
             writeback_timeout: None,
+            stands_for: 1,
         }
     }
 }

@@ -174,6 +174,24 @@ impl Sizes {
         self.kind(Kind::Anon).saturating_add(self.kind(Kind::File))
     }
 
+    /// Lists so many times as long.
+    #[must_use]
+    pub fn times(&self, factor: u32) -> Self {
+        Self(
+            self.0
+                .map(|pages| Pages(pages.0.saturating_mul(u64::from(factor)))),
+        )
+    }
+
+    /// One `factor`-th of each, and at least a page of what is not empty.
+    #[must_use]
+    pub fn part(&self, factor: u32) -> Self {
+        Self(
+            self.0
+                .map(|pages| Pages(pages.0.div_ceil(u64::from(factor.max(1))))),
+        )
+    }
+
     /// Whether the active list of that kind should feed the inactive one.
     #[must_use]
     pub fn inactive_is_low(&self, kind: Kind) -> bool {

@@ -31,6 +31,9 @@ impl Checker {
             let most = machine.memory_mib.get_ref() * 1024.0 / 4.0;
             self.range("min_free_kib", reserve, 128.0, most.max(128.0), " KiB");
         }
+        if let Some(reserved) = &machine.reserved_percent {
+            self.range("reserved_percent", reserved, 0.0, 50.0, " %");
+        }
         if let Some(costs) = &machine.costs {
             self.known("machine", costs, catalogue::machines());
         }

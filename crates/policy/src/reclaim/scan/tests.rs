@@ -485,3 +485,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_list_taken_for_longer_is_planned_like_a_long_one_and_scanned_in_part() {
+    let costs = Costs::new(CostRule::WritesOnly);
+    let small = sizes([40_000, 10_000, 3_000, 1_000]);
+    let full = small.times(32);
+    let gentle = |sizes: &Sizes| {
+        plan(&CountInput {
+            priority: Priority::GENTLEST,
+            may_deactivate: [false, false],
+            ..input(sizes, &costs)
+        })
+    };
+    // 3000 pages shifted by twelve are none: the files that are at hand would be overlooked.
+    assert!(gentle(&small).counts.of(Lru::InactiveFile).is_zero());
+    let long = gentle(&full);
+    assert_eq!(long.balance, Balance::FilesOnly);
+    assert_eq!(long.counts.of(Lru::InactiveFile), Pages(23));
+    let part = long.counts.part(32);
+    assert_eq!(part.of(Lru::InactiveFile), Pages(1));
+    assert!(part.of(Lru::InactiveAnon).is_zero());
+    assert_eq!(small.times(1), small);
+    assert_eq!(small.part(1), small);
+}
