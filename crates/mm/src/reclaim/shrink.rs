@@ -88,7 +88,16 @@ pub(super) fn shrink_inactive<E: Env>(
     cache.contend(task);
     let mut tally = Tally::default();
     let mut sorted = Sorted::new();
-    judge_all(task, cache, kind, &batch, control, &mut tally, &mut sorted);
+    let scanner = Scanner {
+        background: control.who.background,
+        node: cache.node.flags(),
+        may_write: control.may_write,
+        may_swap_out: control.may_swap,
+        slot_free: kind == Kind::Anon && !cache.swap_free().is_zero(),
+        insists: control.rule.insists && pass.is_in_vain(),
+        rule: control.rule,
+    };
+    judge_all(task, cache, kind, &batch, scanner, &mut tally, &mut sorted);
     let unmapped = match kind {
         Kind::Anon => sorted.freeing as u64 + sorted.swapping,
         Kind::File => 0,
@@ -182,20 +191,12 @@ fn judge_all<E: Env>(
     cache: &Cache<E>,
     kind: Kind,
     batch: &Batch,
-    control: &Control,
+    mut scanner: Scanner,
     tally: &mut Tally,
     sorted: &mut Sorted,
 ) {
     let anon = kind == Kind::Anon;
     let mut regions = Cursor::new();
-    let mut scanner = Scanner {
-        background: control.who.background,
-        node: cache.node.flags(),
-        may_write: control.may_write,
-        may_swap_out: control.may_swap,
-        slot_free: anon && !cache.swap_free().is_zero(),
-        rule: control.rule,
-    };
     for page in batch.pages() {
         let Page { frame, generation } = *page;
         let (flags, now) = cache.table.look(frame);
@@ -225,7 +226,7 @@ fn judge_all<E: Env>(
         if act(task, cache, *page, anon, &mut judged, sorted, scanner.rule) == Acted::Full {
             scanner.slot_free = false;
         }
-        tally.note(&seen, &judged, control.rule);
+        tally.note(&seen, &judged, scanner.rule);
     }
 }
 

@@ -40,6 +40,9 @@ use crate::units::Pages;
 #[cfg(test)]
 mod tests;
 
+/// Clusters of a pass that say whether it is in vain.
+const VAIN_CLUSTERS: u64 = 8;
+
 /// Where the tables of the versions differ, and ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRule {
@@ -50,6 +53,10 @@ pub struct PageRule {
     pub dirty_needs_a_page: bool,
     /// Dirty pages of files and those under writeback leave the lists that are scanned until they are clean (ours).
     pub aside: bool,
+    /// A pass that finds hardly anything but pages in use stops giving second chances (`Tally::is_in_vain`; ours). Where memory
+    /// is used faster than one reclaimer looks at it, going round again would free the pages that are used once,
+    /// not those that are many.
+    pub insists: bool,
 }
 
 impl PageRule {
@@ -58,18 +65,21 @@ impl PageRule {
         asks_device: true,
         dirty_needs_a_page: false,
         aside: false,
+        insists: false,
     };
     /// Linux 6.12.
     pub const LINUX_6_12: Self = Self {
         asks_device: false,
         dirty_needs_a_page: false,
         aside: false,
+        insists: false,
     };
     /// Ours: 6.12's table with 6.18's flag, and what waits for its write out of the way.
     pub const TIDEGATE: Self = Self {
         asks_device: false,
         dirty_needs_a_page: true,
         aside: true,
+        insists: true,
     };
 
     /// The table of a variant. The variants of Linux throttle differently over one and the same table, that of
@@ -143,6 +153,8 @@ pub struct Scanner {
     pub may_swap_out: bool,
     /// The swap file has a free slot.
     pub slot_free: bool,
+    /// Second chances are not given: `PageRule::insists`, and the pass has been in vain.
+    pub insists: bool,
     /// The table.
     pub rule: PageRule,
 }
@@ -229,7 +241,7 @@ pub fn judge(seen: &Seen, scanner: &Scanner) -> Judgement {
             ..Judgement::untested(PageVerdict::AwaitWrite)
         };
     }
-    let found = references(seen);
+    let found = references(seen, scanner.insists);
     let judged = |verdict| Judgement {
         verdict,
         tested: true,
@@ -274,9 +286,9 @@ enum References {
 }
 
 /// Second chance (mechanisms 2.6): accessed through a region, it goes round once more, and the second time
-/// becomes active.
-fn references(seen: &Seen) -> References {
-    match (seen.young, seen.referenced) {
+/// becomes active. One who insists does not ask.
+fn references(seen: &Seen, insists: bool) -> References {
+    match (seen.young && !insists, seen.referenced) {
         (true, true) => References::Activate,
         (true, false) => References::Keep,
         (false, true) if !seen.anon => References::ReclaimClean,
@@ -391,6 +403,17 @@ impl Tally {
         self.kept_referenced += *kept_referenced;
         self.written += *written;
         self.reclaimed += *reclaimed;
+    }
+
+    /// Whether a pass has looked at enough to say that it finds hardly anything but pages in use: less than an eighth
+    /// was freed or is being written, and most of the rest was accessed.
+    #[must_use]
+    pub fn is_in_vain(&self) -> bool {
+        let gone = self.reclaimed.0 + self.written.0;
+        let in_use = self.kept_referenced.0 + self.activated.0;
+        self.scanned.0 >= VAIN_CLUSTERS * CLUSTER.0
+            && gone < self.scanned.0 / 8
+            && in_use > self.scanned.0 / 2
     }
 
     /// Whether the flushers are to be woken after this cluster: all that was met is dirty, and nobody is

@@ -43,6 +43,7 @@ const DIRECT: Scanner = Scanner {
     may_write: true,
     may_swap_out: true,
     slot_free: true,
+    insists: false,
     rule: PageRule::LINUX_5_15,
 };
 const BACKGROUND: Scanner = Scanner {
@@ -238,6 +239,7 @@ fn each_case(mut check: impl FnMut(&Seen, &Scanner)) {
             may_write: bit(12),
             may_swap_out: bit(13),
             slot_free: bit(14),
+            insists: false,
             rule: if bit(15) {
                 PageRule::TIDEGATE
             } else {
@@ -547,4 +549,62 @@ fn where_a_page_goes_when_its_write_ends() {
     for (reclaim, aside, dirty, busy, goes) in table {
         assert_eq!(after_write(reclaim, aside, dirty, busy), goes);
     }
+}
+
+#[test]
+fn one_who_insists_gives_no_second_chance() {
+    for (seen, gentle, insisting) in [
+        (
+            Seen {
+                young: true,
+                ..FILE
+            },
+            KeepReferenced,
+            Reclaim,
+        ),
+        (
+            Seen {
+                young: true,
+                referenced: true,
+                ..FILE
+            },
+            Activate,
+            Reclaim,
+        ),
+    ] {
+        for insists in [false, true] {
+            let scanner = Scanner { insists, ..DIRECT };
+            let expected = if insists { insisting } else { gentle };
+            assert_eq!(judge(&seen, &scanner).verdict, expected, "{seen:?}");
+        }
+    }
+    let writeback = Seen {
+        writeback: true,
+        young: true,
+        ..FILE
+    };
+    let scanner = Scanner {
+        insists: true,
+        ..DIRECT
+    };
+    assert_eq!(judge(&writeback, &scanner).verdict, AwaitWrite);
+}
+
+#[test]
+fn a_pass_is_in_vain_if_hardly_anything_goes_and_most_is_in_use() {
+    let tally = |scanned, reclaimed, written, kept, activated| Tally {
+        scanned: Pages(scanned),
+        reclaimed: Pages(reclaimed),
+        written: Pages(written),
+        kept_referenced: Pages(kept),
+        activated: Pages(activated),
+        ..Tally::default()
+    };
+    assert!(tally(256, 15, 16, 100, 29).is_in_vain());
+    assert!(!tally(255, 0, 0, 255, 0).is_in_vain(), "too few to say");
+    assert!(!tally(256, 16, 16, 200, 24).is_in_vain(), "an eighth goes");
+    assert!(
+        !tally(256, 0, 0, 100, 28).is_in_vain(),
+        "most waits for writes"
+    );
 }
