@@ -422,6 +422,16 @@ impl<E: Env> Cache<E> {
         }
     }
 
+    /// A task wants a page back that was taken from it. Where memory is handed out in turn and short, it may have to
+    /// wait for that too. Answers whether it may read the pages beside it.
+    pub(crate) fn may_return(&self, task: &mut Task<'_, E>) -> bool {
+        let memory = &self.memory;
+        if !memory.line.is_open() || memory.spare() > memory.marks.high || self.who(task).exempt {
+            return true;
+        }
+        memory.line.may_return(task)
+    }
+
     /// The task has given back pages of its own.
     pub(crate) fn gave_back(&self, task: &Task<'_, E>, pages: u64) {
         if self.memory.line.is_open() {

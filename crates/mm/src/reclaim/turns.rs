@@ -23,6 +23,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use env::{Cause, Context, Event, Lock, LockClass, Task, TaskId, WaitQueue, Wakeup};
 use policy::reclaim::growth::Growth;
+use policy::reclaim::token::{Entry, HELD, Token};
 use policy::reclaim::turn::{Request, Standing, Ticket, Turns};
 use policy::reclaim::{Reason, ReclaimLaw, Tunables};
 use policy::units::{Instant, Pages};
@@ -35,7 +36,7 @@ const QUEUES: usize = 64;
 /// account only if more than this are alive; then the one that was here last is known.
 const ACCOUNTS: usize = 1024;
 /// Grants that one hand-out wakes without looking again: its memory for them.
-const AT_ONCE: usize = 32;
+const AT_ONCE: u32 = 32;
 
 /// Those who wait for memory, and what tasks took of late.
 pub(crate) struct Line {
@@ -46,6 +47,9 @@ pub(crate) struct Line {
     promised: AtomicU32,
     queues: Vec<WaitQueue>,
     accounts: Vec<Lock<Account>>,
+    token: Lock<Token>,
+    /// Nobody is woken from a pause for the token: its deadline is when it may pass on.
+    paused: WaitQueue,
     wakes: bool,
 }
 
@@ -79,6 +83,8 @@ impl Line {
             promised: AtomicU32::new(0),
             queues: (0..count(QUEUES)).map(|_| WaitQueue::new()).collect(),
             accounts: (0..count(ACCOUNTS)).map(|_| account()).collect(),
+            token: Lock::new(LockClass::Leaf, Token::new(tunables.hz)),
+            paused: WaitQueue::new(),
             wakes: tunables.wakes,
         }
     }
@@ -195,17 +201,17 @@ impl Line {
         }
         core::sync::atomic::fence(Ordering::SeqCst);
         while self.waiting.load(Ordering::Relaxed) > 0 {
-            let mut woken = [0; AT_ONCE];
+            let mut woken = [0; AT_ONCE as usize];
             let mut count = 0;
             let more = {
                 let mut turns = self.turns.lock(context);
                 let free = room().saturating_sub(turns.promised());
-                let left = turns.grant(now(), free, AT_ONCE as u32, |ticket| {
+                let left = turns.grant(now(), free, AT_ONCE, |ticket| {
                     woken[count] = ticket.slot();
                     count += 1;
                 });
                 self.publish(&turns);
-                !left.is_zero() && count == AT_ONCE
+                !left.is_zero() && count == AT_ONCE as usize
             };
             if self.wakes {
                 for slot in &woken[..count] {
@@ -238,6 +244,47 @@ impl Line {
             wakeup: Some(wakeup),
         });
         wakeup
+    }
+
+    /// A task wants a page back that was taken from it, while memory is short: waits for the token, or until
+    /// it may have one page. Answers whether it may read those beside it too.
+    pub(crate) fn may_return<E: env::Env>(&self, task: &mut Task<'_, E>) -> bool {
+        let began = task.now();
+        let id = task.id();
+        if self.is_modest(task, id, began) {
+            return true;
+        }
+        let mut paused = None;
+        loop {
+            let entry = self.token.lock(task).ask(task.now(), id.0, paused);
+            let deadline = match entry {
+                Entry::Go => return true,
+                Entry::OnePage => return false,
+                Entry::Pause(deadline) => deadline,
+            };
+            paused = Some(began);
+            let from = task.now();
+            let wakeup = task.wait_while(&self.paused, Cause::Memory, Some(deadline), |_| true);
+            let delayed = self.turns.lock(task).delayed(from, task.now());
+            task.emit(&Event::Throttled {
+                background: false,
+                reason: Reason::Turn,
+                timeout: HELD,
+                delayed,
+                wakeup: Some(wakeup),
+            });
+            if wakeup == Wakeup::Cancelled {
+                return true;
+            }
+        }
+    }
+
+    /// Whether a task has not grown of late: it gives back what it takes, and need not be held.
+    fn is_modest(&self, context: &impl Context, task: TaskId, now: Instant) -> bool {
+        self.account(task).is_none_or(|account| {
+            let mut account = account.lock(context);
+            account.growth_of(task, now).growth(now).is_zero()
+        })
     }
 
     fn queue(&self, slot: u32) -> &WaitQueue {

@@ -35,6 +35,7 @@ impl<E: Env> Cache<E> {
             .swap
             .area()
             .expect("whoever has a slot has it of a swap file");
+        let with_others = self.may_return(task);
         let mut frames = Vec::with_capacity(WINDOW_MAX);
         self.alloc(task, 1, &mut frames)?;
         let Some(wanted) = self.install(area, task, anon, page, slot, frames[0], Flags::NONE)
@@ -46,7 +47,11 @@ impl<E: Env> Cache<E> {
         let frame = wanted.frame();
         let mut busies: [Option<(u32, Busy)>; WINDOW_MAX] = [const { None }; WINDOW_MAX];
         let mut count = 0;
-        let window = area.readahead.lock(task).window(slot, area.total);
+        let window = if with_others {
+            area.readahead.lock(task).window(slot, area.total)
+        } else {
+            slot..slot + 1
+        };
         let others = window.end - window.start - 1;
         if others > 0 && self.try_alloc(task, others, &mut frames).is_err() {
             frames.clear();
