@@ -21,8 +21,10 @@ use crate::cache::{Cache, FRAMES_MIN};
 use crate::reclaim::isolate::{Batch, CLUSTER_FRAMES, Page};
 use crate::reclaim::shrink::clear_out;
 
-/// The task looks again after this at what it could not free.
+/// The task looks again after this at what it could not free; after twice as long where a look was in vain, up to
+/// `AGAIN_MOST`.
 const AGAIN: Nanos = Nanos::millis(20);
+const AGAIN_MOST: Nanos = Nanos::secs(1);
 
 /// How far a change of the limit has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +194,8 @@ impl<E: Env> Cache<E> {
 
 /// Clears the frames beyond the limit until none is in use.
 fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
+    let mut again = AGAIN;
+    let mut before = None;
     loop {
         {
             let Some(cache) = cache.upgrade() else { return };
@@ -203,7 +207,17 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
                 cache.content().release(first);
                 cache.memory.released(task, first);
             }
-            if cache.limit().over.is_zero() {
+            let after = cache.limit();
+            let moved = |before: &Limit| after.limit != before.limit || after.over < before.over;
+            let in_vain = before
+                .replace(after)
+                .is_some_and(|before| !moved(&before));
+            again = if in_vain {
+                Nanos(again.0 * 2).at_most(AGAIN_MOST)
+            } else {
+                AGAIN
+            };
+            if after.over.is_zero() {
                 cache.clearing.store(false, Ordering::Release);
                 // Lowered again between the two?
                 if cache.limit().over.is_zero() || cache.clearing.swap(true, Ordering::AcqRel) {
@@ -211,7 +225,7 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
                 }
             }
         }
-        if task.sleep(Cause::Idle, AGAIN) == Wakeup::Cancelled {
+        if task.sleep(Cause::Idle, again) == Wakeup::Cancelled {
             return;
         }
     }
