@@ -95,6 +95,14 @@ pub struct Job {
     pub write_bound: Option<f64>,
 }
 
+impl Job {
+    /// Whether its samples are measured for themselves: those of a hog are only how long its rounds took.
+    #[must_use]
+    pub fn measures(&self) -> bool {
+        self.kind != "hog" && !self.samples.is_empty()
+    }
+}
+
 /// One device's levels and totals at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceLevel {
@@ -256,6 +264,19 @@ pub struct WaitLengths {
     pub lengths: Vec<(f64, u64)>,
 }
 
+/// The longest sample of one job, and what it consisted of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Longest {
+    /// Which task.
+    pub task: u32,
+    /// When it ended.
+    pub at_s: f64,
+    /// How long it was.
+    pub took_ms: f64,
+    /// Waits in it by cause, ms, the longest first; the rest is running, or wanting a CPU.
+    pub parts: Vec<(String, f64)>,
+}
+
 /// For how long tasks were stalled, as PSI counts it (`/proc/pressure`), seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pressure {
@@ -354,6 +375,8 @@ pub struct Outcome {
     pub throttled: Vec<Throttle>,
     /// Its waits by cause.
     pub waits: Vec<WaitLengths>,
+    /// The longest sample of each task that measures itself.
+    pub longest: Vec<Longest>,
     /// Its pressure totals.
     pub pressure: Pressure,
     /// Who slept and what was scanned, over time.

@@ -135,6 +135,7 @@ pub(crate) fn render(outcomes: &[Outcome], columns: &[String]) -> String {
             ));
         }
     }
+    text.push_str(&longest(outcomes, columns));
     if !waits.is_empty() {
         text.push_str(
             "\nWaits by cause: number, task-seconds, lengths in ms, ended by a deadline\n",
@@ -149,6 +150,61 @@ pub(crate) fn render(outcomes: &[Outcome], columns: &[String]) -> String {
         }
     }
     text
+}
+
+/// Of each row and column the longest sample of a job that measures itself, and what it consisted of.
+fn longest(outcomes: &[Outcome], columns: &[String]) -> String {
+    let mut rows: Vec<&str> = Vec::new();
+    for outcome in outcomes.iter().filter(|outcome| outcome.case != pool::ALL) {
+        if !rows.contains(&outcome.case.as_str()) {
+            rows.push(&outcome.case);
+        }
+    }
+    let mut lines = String::new();
+    for (row, column) in rows
+        .iter()
+        .flat_map(|row| columns.iter().map(move |of| (row, of)))
+    {
+        let own = outcomes
+            .iter()
+            .filter(|outcome| outcome.case == **row && outcome.policy == *column);
+        let samples = own.flat_map(|outcome| {
+            let jobs = outcome.jobs.iter().filter(|job| job.measures());
+            jobs.flat_map(|job| {
+                let samples = outcome
+                    .longest
+                    .iter()
+                    .filter(|sample| sample.task == job.task);
+                samples.map(move |sample| (job, sample))
+            })
+        });
+        let Some((job, sample)) =
+            samples.max_by(|left, right| left.1.took_ms.total_cmp(&right.1.took_ms))
+        else {
+            continue;
+        };
+        let waited: f64 = sample.parts.iter().map(|(_, ms)| ms).sum();
+        let runs = ("runs".to_owned(), (sample.took_ms - waited).max(0.0));
+        let parts = sample.parts.iter().chain(core::iter::once(&runs));
+        let parts: Vec<String> = parts
+            .map(|(cause, ms)| format!("{cause} {ms:.0}"))
+            .collect();
+        lines.push_str(&format!(
+            "  {row:<6} {column:<18} {:<12}{:>10.1}{:>9.2}  {}\n",
+            job.name,
+            sample.took_ms,
+            sample.at_s,
+            parts.join(", ")
+        ));
+    }
+    if lines.is_empty() {
+        return lines;
+    }
+    format!(
+        "\nLongest samples: ms, when they ended (s), and what they consisted of (ms)\n  {:<6} {:<18} \
+         {:<12}{:>10}{:>9}  of which\n{lines}",
+        "row", "column", "job", "ms", "at s"
+    )
 }
 
 /// What stands in a row of waits, as text.

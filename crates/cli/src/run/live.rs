@@ -150,7 +150,7 @@ impl Tape {
         });
         if met == Ok(false) {
             let thread = std::thread::current();
-            let name = thread.name().unwrap_or("a thread").to_owned();
+            let name = thread.name().unwrap_or("root").to_owned();
             let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
             names.insert(task.0, name);
         }

@@ -35,7 +35,7 @@ use env::{Cause, Event, TaskId, Wakeup};
 use policy::reclaim::Reason;
 use policy::units::{Instant, Nanos, Pages};
 
-use crate::outcome::{Outcome, Throttle, ThrottleCount, ThrottleEnd, WaitLengths};
+use crate::outcome::{Longest, Outcome, Throttle, ThrottleCount, ThrottleEnd, WaitLengths};
 use lengths::Lengths;
 use pressure::Meter;
 use slots::SlotSums;
@@ -95,6 +95,7 @@ pub(crate) struct Watch {
     waits: [Lengths; CAUSES_MOST],
     causes: [Option<Cause>; CAUSES_MOST],
     kinds: BTreeMap<Kind, u64>,
+    samples: BTreeMap<u32, Sample>,
     throttled: Vec<(Instant, TaskId, Kind)>,
     timeline: Option<Timeline>,
 }
@@ -109,6 +110,13 @@ struct Kind {
     ended: ThrottleEnd,
 }
 
+/// Waits of a task by cause since its last sample, and its longest sample so far.
+#[derive(Debug, Default)]
+struct Sample {
+    since: [Nanos; CAUSES_MOST],
+    longest: Option<(Instant, Nanos, [Nanos; CAUSES_MOST])>,
+}
+
 impl Watch {
     fn new(trace: bool) -> Self {
         Self {
@@ -119,6 +127,7 @@ impl Watch {
             waits: core::array::from_fn(|_| Lengths::default()),
             causes: [None; CAUSES_MOST],
             kinds: BTreeMap::new(),
+            samples: BTreeMap::new(),
             throttled: Vec::new(),
             timeline: trace.then(Timeline::default),
         }
@@ -194,6 +203,14 @@ impl Watch {
                 let index = cause as usize % CAUSES_MOST;
                 self.causes[index] = Some(cause);
                 self.waits[index].record(waited, wakeup == Wakeup::TimedOut);
+                self.samples.entry(task.0).or_default().since[index] += waited;
+            }
+            Event::Sampled { took, .. } => {
+                let sample = self.samples.entry(task.0).or_default();
+                let waits = core::mem::take(&mut sample.since);
+                if sample.longest.is_none_or(|(_, longest, _)| longest < took) {
+                    sample.longest = Some((at, took, waits));
+                }
             }
             Event::Reclaimed {
                 background,
@@ -259,9 +276,33 @@ impl Watch {
         outcome.waits = causes
             .filter_map(|(cause, lengths)| cause.map(|cause| wait_lengths(cause, lengths)))
             .collect();
+        outcome.longest = self.longest(origin);
         outcome.pressure = self.pressure.totals();
         outcome.slots = self.slots.finish();
         outcome.timeline = self.timeline.take();
+    }
+}
+
+impl Watch {
+    /// The longest sample of each task that took any.
+    fn longest(&self, origin: Instant) -> Vec<Longest> {
+        let of = |(task, sample): (&u32, &Sample)| {
+            let (at, took, waits) = sample.longest?;
+            let named = self.causes.iter().zip(&waits);
+            let mut parts: Vec<(String, f64)> = named
+                .filter_map(|(cause, waited)| Some(((*cause)?, *waited)))
+                .filter(|(_, waited)| !waited.is_zero())
+                .map(|(cause, waited)| (format!("{cause:?}"), millis(waited)))
+                .collect();
+            parts.sort_by(|left, right| right.1.total_cmp(&left.1));
+            Some(Longest {
+                task: *task,
+                at_s: seconds(at.since(origin)),
+                took_ms: millis(took),
+                parts,
+            })
+        };
+        self.samples.iter().filter_map(of).collect()
     }
 }
 

@@ -123,6 +123,28 @@ fn a_task_that_has_ended_runs_no_more() {
 }
 
 #[test]
+fn the_longest_sample_says_what_it_consisted_of() {
+    let sampled = |ms| Event::Sampled {
+        pages: Pages(8),
+        took: Nanos::millis(ms),
+    };
+    let events = [
+        (0, 1, waits(Cause::Think)),
+        (5, 1, waited(Cause::Think, 5, Wakeup::TimedOut)),
+        (15, 1, waited(Cause::SwapIo, 10, Wakeup::Ready)),
+        (45, 1, waited(Cause::Memory, 30, Wakeup::Ready)),
+        (50, 1, sampled(45)),
+        (60, 1, waited(Cause::SwapIo, 9, Wakeup::Ready)),
+        (65, 1, sampled(10)),
+    ];
+    let longest = watch(&events, 0, 100).longest;
+    assert_eq!(longest.len(), 1);
+    assert_eq!((longest[0].at_s, longest[0].took_ms), (0.05, 45.0));
+    let parts = [("Memory".to_owned(), 30.0), ("SwapIo".to_owned(), 10.0)];
+    assert_eq!(longest[0].parts, parts);
+}
+
+#[test]
 fn throttlings_are_counted_by_kind_and_kept_one_by_one() {
     let throttled = |delayed, wakeup| Event::Throttled {
         background: false,

@@ -364,7 +364,7 @@ fn throttle_cdf(case: &str, runs: &[&Outcome]) -> Option<Figure> {
 /// Which part of the samples of a measuring job is longer than so much: a line a column.
 fn latency(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     let samples = |run: &Outcome| {
-        let jobs = run.jobs.iter().filter(|job| !job.is_heavy);
+        let jobs = run.jobs.iter().filter(|job| job.measures());
         let mut samples: Vec<f64> = jobs
             .flat_map(|job| &job.samples)
             .map(|(_, ms)| *ms)
