@@ -1,7 +1,7 @@
 //! One cell of the table, resolved: a row and a column of a scenario as numbers that a run needs.
 //!
 //! Scaling (experiments.md A6) happens here and in `jobs`, and nowhere else: memory, files and device
-//! rates by the scale; times and HZ not; requests and random blocks down to 128 KiB, other blocks not.
+//! rates by the scale; times and HZ not; requests and random blocks too (`request_least`), other blocks not.
 //! Watermarks are those of the full size, scaled, and MIN at least 128 pages: the kernel's grow as the
 //! root of the memory, and clusters of 32 pages must stay small against them.
 
@@ -23,7 +23,7 @@ const JOURNAL_MIB: f64 = 16.0;
 /// Pages of one mebibyte.
 pub(super) const PAGES_PER_MIB: f64 = 256.0;
 /// Requests do not shrink below 128 KiB (experiments.md A6).
-pub(super) const REQUEST_LEAST: Pages = Pages(32);
+const REQUEST_LEAST: Pages = Pages(32);
 /// KiB of a page.
 const KIB_PER_PAGE: f64 = 4.0;
 /// MIN does not shrink below 128 pages, four clusters of reclaim: experiments.md A6.
@@ -256,7 +256,7 @@ impl Cell {
             cpus,
             memory,
             dirty,
-            flush: shrunk(preset.flush, whole(1.0 / scale)),
+            flush: shrunk(preset.flush, whole(1.0 / scale), request_least(machine)),
             initial: preset.initial,
             reclaim,
             marks: marks(machine, memory_mib, whole(1.0 / scale)),
@@ -285,13 +285,24 @@ impl Cell {
     }
 }
 
-/// The flusher of a machine smaller by `shrink`: requests shrink down to 128 KiB, and where they have
+/// What a request shrinks down to: 128 KiB (experiments.md A6), so that a device's time for a request
+/// stays small against that for its pages. Where both are scaled with the pages, a request of fewer pages
+/// takes as long as one of all of them at full size, and there is no such bound.
+pub(super) const fn request_least(machine: &Machine) -> Pages {
+    if machine.scale_costs {
+        Pages(1)
+    } else {
+        REQUEST_LEAST
+    }
+}
+
+/// The flusher of a machine smaller by `shrink`: requests shrink down to `least`, and where they have
 /// reached that, their number shrinks instead, so that what is in flight stays the same part of the
 /// dirty limit. Slices stay: CPU time is brought back to full size by pages, and so must have as
 /// many pages a visit.
-fn shrunk(mut flush: FlushTunables, shrink: u64) -> FlushTunables {
+fn shrunk(mut flush: FlushTunables, shrink: u64, least: Pages) -> FlushTunables {
     let full = flush.request_max;
-    flush.request_max = Pages(full.0 / shrink).at_least(REQUEST_LEAST.at_most(full));
+    flush.request_max = Pages(full.0 / shrink).at_least(least.at_most(full));
     let fewer = |requests: u32| {
         let pages = u64::from(requests) * full.0 / shrink;
         let requests = (pages / flush.request_max.0).max(FLIGHT_LEAST);

@@ -1,7 +1,7 @@
 //! The jobs of a cell: a scenario's tasks as what the workload crate runs, scaled.
 //!
 //! Sizes are given in MiB of the full size or as a part of its memory, and are scaled by the run's scale.
-//! A block of random I/O shrinks with it down to 128 KiB: as requests do, so that a file of a small part
+//! A block of random I/O shrinks with it as requests do (`request_least`), so that a file of a small part
 //! of the memory still has several blocks (experiments.md A6). What a bystander takes is not scaled: it
 //! is a few pages.
 
@@ -11,7 +11,7 @@ use workload::{
     Reader, SyncAfter,
 };
 
-use super::cell::{PAGES_PER_MIB, REQUEST_LEAST, device, millis, seconds, whole};
+use super::cell::{PAGES_PER_MIB, device, millis, request_least, seconds, whole};
 use crate::scenario::{CaseEntry, OrderKind, Scenario, SyncKind, TaskEntry, TaskKind};
 
 /// Block of a light writer.
@@ -174,6 +174,8 @@ struct Sizes {
     region_mib: f64,
     /// How many files.
     files: u32,
+    /// A random block does not shrink below this.
+    block_least: Pages,
     scale: f64,
 }
 
@@ -198,6 +200,7 @@ impl Sizes {
             file_mib: file.or(part).unwrap_or(0.0),
             region_mib: number(task.region_mib.as_ref()).or(part).unwrap_or(0.0),
             files: files.map_or(1, |files| *files.get_ref()),
+            block_least: request_least(&scenario.machine),
             scale: *scenario.run.scale.get_ref(),
         }
     }
@@ -219,9 +222,9 @@ impl Sizes {
         Pages(whole(self.region_mib * PAGES_PER_MIB * self.scale)).at_least(Pages(1))
     }
 
-    /// A random block: scaled, down to 128 KiB.
+    /// A random block: scaled, as a request is.
     fn block(&self, full: Bytes) -> Bytes {
-        let least = REQUEST_LEAST.bytes().at_most(full);
+        let least = self.block_least.bytes().at_most(full);
         let pages = Pages(whole(whole_pages(full) * self.scale));
         pages.bytes().at_least(least)
     }
