@@ -265,10 +265,12 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    /// Whether anonymous pages can go at all: there is a slot for one, or one that has its slot.
+    /// Whether anonymous pages are worth a scan: there is a slot for one or, where the law looks for that, one that has
+    /// its slot.
     pub(crate) fn can_swap(&self) -> bool {
         let kept = |area: &Arc<Area<E>>| get(&area.kept) > 0;
-        self.swap.area().is_some_and(kept) || !self.swap_free().is_zero()
+        self.node.rule.empties_full_swap && self.swap.area().is_some_and(kept)
+            || !self.swap_free().is_zero()
     }
 
     /// Pages on their way to the swap file.

@@ -57,6 +57,9 @@ pub struct PageRule {
     /// is used faster than one reclaimer looks at it, going round again would free the pages that are used once,
     /// not those that are many.
     pub insists: bool,
+    /// Anonymous pages are scanned though no slot is free, as long as some page has its own (ours; in Linux a full swap
+    /// file ends all scanning of them).
+    pub empties_full_swap: bool,
 }
 
 impl PageRule {
@@ -66,6 +69,7 @@ impl PageRule {
         dirty_needs_a_page: false,
         aside: false,
         insists: false,
+        empties_full_swap: false,
     };
     /// Linux 6.12.
     pub const LINUX_6_12: Self = Self {
@@ -73,6 +77,7 @@ impl PageRule {
         dirty_needs_a_page: false,
         aside: false,
         insists: false,
+        empties_full_swap: false,
     };
     /// Ours: 6.12's table with 6.18's flag, and what waits for its write out of the way.
     pub const TIDEGATE: Self = Self {
@@ -80,6 +85,7 @@ impl PageRule {
         dirty_needs_a_page: true,
         aside: true,
         insists: true,
+        empties_full_swap: true,
     };
 
     /// The table of a variant. The variants of Linux throttle differently over one and the same table, that of
