@@ -34,7 +34,7 @@ impl Plan {
     pub fn draw(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let dice = &mut dice;
-        let machine = Machine {
+        let mut machine = Machine {
             cpus: u32::try_from(dice.pick(&[1_u64, 2, 4])).expect("a small number"),
             hz: dice.pick(&[0, 250, 1000]),
             costs_ns: costs(dice),
@@ -56,6 +56,7 @@ impl Plan {
             .collect();
         let (swap, regions) = memory(dice, u64::from(cache.frames), devices.len());
         if !regions.is_empty() {
+            dear_enough(&mut machine.costs_ns);
             let moves = swap
                 .is_some_and(|swap| swap.pages >= regions.iter().map(|region| region.pages).sum());
             let more = dice.between(1, 4);
@@ -80,6 +81,15 @@ impl Plan {
             regions,
             tasks,
         }
+    }
+}
+
+/// Where memory is short, tasks take each other's pages before they are used. That goes on for ever where neither work nor
+/// a device takes any time.
+fn dear_enough(costs: &mut BTreeMap<String, u64>) {
+    for work in [Work::Call, Work::Lookup, Work::Scan, Work::Submit] {
+        let cost = costs.entry(work_name(work)).or_default();
+        *cost = (*cost).max(100);
     }
 }
 

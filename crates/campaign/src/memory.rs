@@ -27,6 +27,8 @@ const PIECE_STEP: usize = 32;
 /// How often, and after which rests, the last read of a region is tried: a swap file that has failed backs off.
 const TRIES: u32 = 120;
 const REST: Nanos = Nanos::millis(500);
+/// Refusals after which the rest of a region is left alone: each may take minutes under 5.16-rc1.
+const REFUSALS_MAX: u32 = 8;
 
 impl Actor {
     /// Takes a step in anonymous memory.
@@ -233,12 +235,28 @@ pub(crate) fn reading(world: &World) -> String {
 
 /// With everything healed: no page of any region is lost or old; then all of it is given back. Answers whether the lab
 /// goes on.
+///
+/// What has been read is given back at once: where there is not room for all regions, that makes some. Those that hold
+/// most of the memory come first.
 pub(crate) fn finish(task: &mut Task<'_, LabEnv>, world: &World) -> bool {
-    for memory in &world.regions {
+    let mut regions: Vec<_> = world.regions.iter().collect();
+    regions.sort_by_key(|memory| core::cmp::Reverse(memory.spill().resident()));
+    for memory in regions {
+        let mut refusals = 0;
         for page in (0..memory.pages).step_by(PIECE_STEP) {
-            let pages = PIECE.min(memory.pages - page);
-            if !read_at_last(task, world, memory, page * SECTORS, pages * SECTORS) {
-                return false;
+            let (page, pages) = pages_within(memory, page, PIECE.min(memory.pages - page));
+            match read_at_last(task, world, memory, page, pages) {
+                Last::Cancelled => return false,
+                Last::Read => {}
+                Last::Refused => refusals += 1,
+            }
+            if refusals == REFUSALS_MAX {
+                break;
+            }
+            match memory.spill().discard(task, page, pages) {
+                Ok(()) => {}
+                Err(Error::Cancelled) => return false,
+                Err(error) => fail("unexpected-error", format!("the last discard: {error}")),
             }
         }
     }
@@ -248,17 +266,26 @@ pub(crate) fn finish(task: &mut Task<'_, LabEnv>, world: &World) -> bool {
     true
 }
 
+/// How the last read of a piece ended.
+enum Last {
+    Read,
+    /// There is no room for it.
+    Refused,
+    /// The lab has given up, and says why.
+    Cancelled,
+}
+
 fn read_at_last(
     task: &mut Task<'_, LabEnv>,
     world: &World,
     memory: &Memory,
-    at: u64,
-    len: u64,
-) -> bool {
+    page: u32,
+    pages: u32,
+) -> Last {
+    let (at, len) = (u64::from(page) * SECTORS, u64::from(pages) * SECTORS);
+    let (offset, bytes) = (Bytes(at * SECTOR), Bytes(len * SECTOR));
     let mut tries = 0;
     loop {
-        let refused = world.refusals.load(Ordering::Relaxed);
-        let (offset, bytes) = (Bytes(at * SECTOR), Bytes(len * SECTOR));
         let read = world
             .anon_checker()
             .on_read_begin(memory.object, offset, bytes);
@@ -272,16 +299,15 @@ fn read_at_last(
                         format!("anonymous, at the end: {violation}"),
                     );
                 }
-                return true;
+                return Last::Read;
             }
-            Err(Error::Cancelled) => return false,
+            Err(Error::Cancelled) => return Last::Cancelled,
             Err(error) => error,
         };
         world.anon_checker().on_read_failed(read);
-        world.refusals.store(refused, Ordering::Relaxed);
-        // Where there is no room for all of it, what cannot be had now never can.
+        // Where there is no room for all of it, what cannot be had now may never be.
         if matches!(error, Error::OutOfMemory { .. }) && !world.memory_suffices {
-            return true;
+            return Last::Refused;
         }
         tries += 1;
         judge!(
@@ -291,7 +317,7 @@ fn read_at_last(
             reading(world)
         );
         if task.sleep(Cause::Think, REST) == Wakeup::Cancelled {
-            return false;
+            return Last::Cancelled;
         }
     }
 }
@@ -301,7 +327,10 @@ fn read_at_last(
 pub(crate) fn add_up(task: &mut Task<'_, LabEnv>, world: &Arc<World>) -> bool {
     let mut tries = 0;
     while let Some(broken) = broken(world) {
-        tries += 1;
+        // What was on its way to a slow device when its owner gave it back takes its time.
+        if world.cache.vmstat().get(mm::Item::NrWriteback) == 0 {
+            tries += 1;
+        }
         judge!(
             tries < TRIES,
             "accounting",

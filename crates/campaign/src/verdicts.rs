@@ -124,7 +124,8 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
                         Wakeup::TimedOut => "timed out",
                         Wakeup::Ready | Wakeup::Cancelled => "woken",
                     };
-                    figures.add("throttled in reclaim", &format!("{cause:?}, {ended}"), 1);
+                    let what = format!("{}: {cause:?}, {ended}", plan.cache.reclaim);
+                    figures.add("throttled in reclaim", &what, 1);
                 }
                 // With anonymous memory, a turn for memory may well not come in time.
                 let in_turn = *cause == Cause::Memory && !plan.regions.is_empty();
