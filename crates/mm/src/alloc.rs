@@ -12,7 +12,6 @@ use std::sync::Arc;
 use env::{Cause, Context, Env, Lock, LockClass, Task, WaitQueue, Wakeup, Work};
 use frames::{Content, FrameId, FreeLists};
 use policy::reclaim::retry::{Retry, RetryVerdict, RetryView};
-use policy::reclaim::scan::CLUSTER;
 use policy::reclaim::throttle::Who;
 use policy::reclaim::turn::{Overdue, Standing, Ticket, at_bound};
 use policy::reclaim::{ReclaimLaw, Tunables};
@@ -161,7 +160,7 @@ impl<E: Env> Memory<E> {
             chunk,
             marks,
             wait: WaitQueue::new(),
-            line: Line::new(&shape.tunables),
+            line: Line::new(&shape.tunables, frames),
             reclaim_wait: WaitQueue::new(),
             reclaim_asked: AtomicBool::new(false),
         }
@@ -195,13 +194,24 @@ impl<E: Env> Memory<E> {
 
     /// Gives those who wait for their turn what is free above the reserve.
     fn hand_out(&self, context: &impl Context) {
-        let above = || Pages(u64::from(self.free())).saturating_sub(self.marks.min);
+        let above = || {
+            let kept = self.line.kept(self.env.now());
+            let free = self.free().saturating_sub(kept);
+            Pages(u64::from(free)).saturating_sub(self.marks.min)
+        };
         self.line.hand_out(context, || self.env.now(), above);
     }
 
-    /// Free frames as the background reclaimer counts them: less what is promised and asked for.
+    /// Free frames as the background reclaimer counts them: less what is promised, asked for or kept back.
     pub(crate) fn spare(&self) -> Pages {
-        let spoken_for = self.line.promised().saturating_add(self.line.wanted());
+        let line = &self.line;
+        let spoken_for = line.promised().saturating_add(line.wanted());
+        let kept = if line.is_open() {
+            line.kept(self.env.now())
+        } else {
+            0
+        };
+        let spoken_for = spoken_for.saturating_add(kept);
         Pages(u64::from(self.free().saturating_sub(spoken_for)))
     }
 
@@ -215,10 +225,13 @@ impl<E: Env> Memory<E> {
     /// Frames that may be taken where memory is handed out in turn. How little a task takes matters
     /// below the mark alone.
     fn room_in_turn(&self, task: &Task<'_, E>, want: u32, exempt: bool) -> u32 {
-        let free = self.free().saturating_sub(self.line.promised());
+        let line = &self.line;
+        let free = self.free().saturating_sub(line.promised());
         let min = self.marks.min;
-        let left = |floor: Pages| Pages(u64::from(free)).saturating_sub(floor);
-        let above = left(min);
+        let left = |free: u32, floor: Pages| Pages(u64::from(free)).saturating_sub(floor);
+        let now = self.env.now();
+        let kept = line.kept(now);
+        let above = left(free.saturating_sub(kept), min);
         let need = Pages(u64::from(want));
         let room = if above >= need {
             above
@@ -226,10 +239,11 @@ impl<E: Env> Memory<E> {
             let standing = if exempt {
                 Standing::Exempt
             } else {
-                let now = self.env.now();
-                self.line.standing(task, task.id(), now, need, min)
+                line.standing(task, task.id(), now, need, min)
             };
-            left(standing.floor(min))
+            let for_others = kept > 0 && !exempt && !line.is_modest(task, task.id(), now);
+            let kept = if for_others { kept } else { 0 };
+            left(free.saturating_sub(kept), standing.floor(min))
         };
         u32::try_from(room.0).expect("no more than are free")
     }
@@ -633,10 +647,11 @@ impl<E: Env> Cache<E> {
 
     /// Pages that a task which wants `want` frames reclaims: in Linux a cluster, whatever is wanted.
     fn target(&self, want: u32) -> Pages {
+        let cluster = self.options.reclaim.cluster();
         if self.is_tidegate() {
-            Pages(u64::from(want)).at_least(CLUSTER)
+            Pages(u64::from(want)).at_least(cluster)
         } else {
-            CLUSTER
+            cluster
         }
     }
 

@@ -19,12 +19,12 @@
 //!
 //! Source: docs/adr/0014; mechanisms 4.7.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use env::{Cause, Context, Event, Lock, LockClass, Task, TaskId, WaitQueue, Wakeup};
 use policy::reclaim::growth::Growth;
 use policy::reclaim::token::{Entry, HELD, Token};
-use policy::reclaim::turn::{Request, Standing, Ticket, Turns};
+use policy::reclaim::turn::{Kept, Request, Standing, Ticket, Turns};
 use policy::reclaim::{Reason, ReclaimLaw, Tunables};
 use policy::units::{Instant, Pages};
 
@@ -48,6 +48,10 @@ pub(crate) struct Line {
     queues: Vec<WaitQueue>,
     accounts: Vec<Lock<Account>>,
     token: Lock<Token>,
+    kept: Lock<Kept>,
+    /// Pages kept back, and until when, ns: copies for looks without the lock.
+    kept_pages: AtomicU32,
+    kept_until: AtomicU64,
     /// Nobody is woken from a pause for the token: its deadline is when it may pass on.
     paused: WaitQueue,
     wakes: bool,
@@ -60,7 +64,7 @@ struct Account {
 }
 
 impl Line {
-    pub(crate) fn new(tunables: &Tunables) -> Self {
+    pub(crate) fn new(tunables: &Tunables, frames: u32) -> Self {
         let open = tunables.law == ReclaimLaw::Tidegate && !tunables.off.has(Reason::Turn);
         let account = || {
             let growth = Growth::new(Instant(0));
@@ -84,6 +88,9 @@ impl Line {
             queues: (0..count(QUEUES)).map(|_| WaitQueue::new()).collect(),
             accounts: (0..count(ACCOUNTS)).map(|_| account()).collect(),
             token: Lock::new(LockClass::Leaf, Token::new(tunables.hz)),
+            kept: Lock::new(LockClass::Leaf, Kept::new(Pages(u64::from(frames)))),
+            kept_pages: AtomicU32::new(0),
+            kept_until: AtomicU64::new(0),
             paused: WaitQueue::new(),
             wakes: tunables.wakes,
         }
@@ -144,8 +151,31 @@ impl Line {
         given_back: Pages,
     ) {
         if let Some(account) = self.account(task) {
-            let mut account = account.lock(context);
-            account.growth_of(task, now).note(now, taken, given_back);
+            let modest = {
+                let mut account = account.lock(context);
+                let growth = account.growth_of(task, now);
+                growth.note(now, taken, given_back);
+                growth.growth(now).is_zero()
+            };
+            let keeps = self.kept_pages.load(Ordering::Relaxed) > 0;
+            if modest && (keeps || !given_back.is_zero()) {
+                let mut kept = self.kept.lock(context);
+                kept.note(now, taken, given_back);
+                let (pages, until) = kept.until();
+                self.kept_pages.store(saturated(pages), Ordering::Relaxed);
+                self.kept_until.store(until.0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Free pages kept back for those who do not grow. Two copies that do not agree are wrong for a moment and
+    /// by one give-back at most.
+    pub(crate) fn kept(&self, now: Instant) -> u32 {
+        let pages = self.kept_pages.load(Ordering::Relaxed);
+        if pages > 0 && now.0 < self.kept_until.load(Ordering::Relaxed) {
+            pages
+        } else {
+            0
         }
     }
 
@@ -162,6 +192,9 @@ impl Line {
             .lock(context)
             .growth_of(task, now)
             .growth(now);
+        // What the others are held back for is not to wait behind them.
+        let holds = self.token.lock(context).is_held_by(task.0);
+        let growth = if holds { Pages::ZERO } else { growth };
         let mut turns = self.turns.lock(context);
         let ticket = turns.join(&Request {
             need,
@@ -280,7 +313,7 @@ impl Line {
     }
 
     /// Whether a task has not grown of late: it gives back what it takes, and need not be held.
-    fn is_modest(&self, context: &impl Context, task: TaskId, now: Instant) -> bool {
+    pub(crate) fn is_modest(&self, context: &impl Context, task: TaskId, now: Instant) -> bool {
         self.account(task).is_none_or(|account| {
             let mut account = account.lock(context);
             account.growth_of(task, now).growth(now).is_zero()
@@ -297,7 +330,6 @@ impl Line {
     }
 
     fn publish(&self, turns: &Turns) {
-        let saturated = |pages: Pages| u32::try_from(pages.0).unwrap_or(u32::MAX);
         self.promised
             .store(saturated(turns.promised()), Ordering::Release);
         self.wanted
@@ -305,6 +337,10 @@ impl Line {
         self.waiting.store(turns.waiting(), Ordering::SeqCst);
         core::sync::atomic::fence(Ordering::SeqCst);
     }
+}
+
+fn saturated(pages: Pages) -> u32 {
+    u32::try_from(pages.0).unwrap_or(u32::MAX)
 }
 
 impl Account {

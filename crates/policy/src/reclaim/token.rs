@@ -104,6 +104,12 @@ impl Token {
         Entry::Pause(rate.instant_of(fires))
     }
 
+    /// Whether a task holds it.
+    #[must_use]
+    pub fn is_held_by(&self, task: u32) -> bool {
+        self.holder.is_some_and(|holder| holder.task == task)
+    }
+
     fn hold(&mut self, now: Instant, task: u32) -> Entry {
         self.holder = Some(Holder {
             task,

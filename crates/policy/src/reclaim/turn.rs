@@ -106,6 +106,57 @@ impl Ticket {
     }
 }
 
+/// Pages that one who does not grow has given back stay for it and its like for this long.
+const KEEP: Nanos = Nanos::millis(25);
+/// At most this part of the memory is kept back.
+const KEPT_SHARE: u64 = 16;
+
+/// Free pages kept back: whoever takes as much as it gives back will want them again in a moment, and
+/// would have to wait for reclaim if those in line had got them meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    pages: Pages,
+    until: Instant,
+    most: Pages,
+}
+
+impl Kept {
+    /// Of a node of so many pages.
+    #[must_use]
+    pub fn new(node: Pages) -> Self {
+        Self {
+            pages: Pages::ZERO,
+            until: Instant(0),
+            most: Pages(node.0 / KEPT_SHARE),
+        }
+    }
+
+    /// How many are kept back now.
+    #[must_use]
+    pub fn pages(&self, now: Instant) -> Pages {
+        if now < self.until {
+            self.pages
+        } else {
+            Pages::ZERO
+        }
+    }
+
+    /// How many are kept back, and until when.
+    #[must_use]
+    pub fn until(&self) -> (Pages, Instant) {
+        (self.pages, self.until)
+    }
+
+    /// One who does not grow took pages, or gave some back.
+    pub fn note(&mut self, now: Instant, taken: Pages, given_back: Pages) {
+        let left = self.pages(now).saturating_sub(taken);
+        self.pages = left.saturating_add(given_back).at_most(self.most);
+        if !given_back.is_zero() {
+            self.until = now + KEEP;
+        }
+    }
+}
+
 /// What to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {

@@ -209,6 +209,22 @@ fn one_who_draws_little_may_go_below_the_mark() {
     assert_eq!(tiny, Standing::Small, "one page may always be drawn");
 }
 
+#[test]
+fn what_is_given_back_stays_for_a_moment() {
+    let mut kept = Kept::new(Pages(16_000));
+    kept.note(at(0), Pages(0), Pages(600));
+    assert_eq!(kept.pages(at(24)), Pages(600));
+    assert_eq!(kept.pages(at(25)), Pages(0));
+    kept.note(at(10), Pages(100), Pages(0));
+    assert_eq!(kept.pages(at(10)), Pages(500));
+    kept.note(at(20), Pages(0), Pages(900));
+    assert_eq!(kept.pages(at(44)), Pages(1000), "a sixteenth at most");
+    kept.note(at(50), Pages(10), Pages(5));
+    assert_eq!(kept.pages(at(50)), Pages(5), "what is over is gone");
+    kept.note(at(51), Pages(10), Pages(0));
+    assert_eq!(kept.pages(at(51)), Pages(0));
+}
+
 /// A thousand wait, each for a page, and all are of one growth: none is served twice before all have been.
 #[test]
 fn a_thousand_hogs_take_turns() {
