@@ -232,10 +232,22 @@ impl<'a, E: Env> Walk<'a, E> {
         self.counted = false;
         // A read that failed before this call began is tried again.
         let mut tried = false;
+        let mut asked = false;
         loop {
             let Some(frame) = self.frame(task, page, &mut tried)? else {
                 continue;
             };
+            if !asked
+                && cache
+                    .table
+                    .flags(frame)
+                    .has(Flags::WRITEBACK | Flags::RECLAIM)
+            {
+                // On its way out: taking it back is bringing it back.
+                asked = true;
+                cache.may_return(task);
+                continue;
+            }
             match cache.table.try_busy(frame, self.owner(page)) {
                 Ok(busy) if cache.table.flags(frame).has(Flags::UPTODATE) => return Ok(busy),
                 Ok(busy) => self.failed(task, page, busy, tried)?,

@@ -484,8 +484,13 @@ pub fn after_pass(tally: &Tally, pass: &Pass) -> NodeChange {
             && !(pass.rule.dirty_needs_a_page && tally.unqueued_dirty.is_zero());
         set.congested = congested;
         let nothing_left = tally.reclaimed.is_zero() && pass.inactive_file < CLUSTER;
-        let waits = pass.rule.aside && nothing_left && !pass.aside.is_zero();
-        if !tally.immediate.is_zero() || waits {
+        // Pages that are merely in use are none that a pause helps.
+        let for_writes = tally.writeback + tally.immediate + tally.left_to_flusher;
+        let all_wait = nothing_left && for_writes == tally.taken;
+        let waits = pass.rule.aside && all_wait && !pass.aside.is_zero();
+        // Ours goes on as long as a pass frees something.
+        let again = !tally.immediate.is_zero() && !(pass.rule.aside && !tally.reclaimed.is_zero());
+        if again || waits {
             stall = Some(PassStall::Immediate);
         }
     } else if pass.may_throttle && pass.node.congested {

@@ -489,11 +489,35 @@ fn what_follows_from_a_pass() {
             None,
         ),
         (
-            "ours: nothing freed, pages aside",
-            taken,
+            "ours: nothing freed, pages aside, and what was met waits too",
+            Tally {
+                writeback: Pages(1),
+                left_to_flusher: taken.taken - Pages(1),
+                ..taken
+            },
             waiting,
             none,
             immediate,
+        ),
+        (
+            "ours: nothing freed, pages aside, but what was met is in use",
+            Tally {
+                kept_referenced: taken.taken,
+                ..taken
+            },
+            waiting,
+            none,
+            None,
+        ),
+        (
+            "ours: pages come round again, but something was freed",
+            Tally {
+                immediate: Pages(1),
+                ..freed
+            },
+            waiting,
+            none,
+            None,
         ),
         (
             "ours: nothing met, pages aside",
