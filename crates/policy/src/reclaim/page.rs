@@ -468,8 +468,9 @@ pub struct Pass {
 /// Decides what follows from a pass over a node.
 ///
 /// With `PageRule::aside` no page of a file comes round again under writeback, so *immediate* hardly happens. What stands
-/// for it: the background freed nothing, less than a cluster is left to look at, and pages that wait for their
-/// write are aside. As long as more is left, looking on is the better thing: each page is in the way only once.
+/// for it: the background freed nothing, less than a cluster is left to look at, whatever it met waits for its write, and
+/// so do pages aside. As long as more is left, or what was met is merely in use, looking on is the better thing: each
+/// page is in the way only once.
 ///
 /// # Source
 /// mechanisms 2.5, below the table; Linux 5.15 mm/vmscan.c, shrink_node().
