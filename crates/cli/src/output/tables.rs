@@ -405,11 +405,22 @@ struct Stall {
     ratelimit: f64,
 }
 
+/// Lines of `events` for pauses, and for throttlings: each run that has any gets an equal share, and what
+/// does not fit is left out from its end. 40 MB each; the sums are in other tables, complete.
+const EVENTS_MOST: usize = 250_000;
+
+fn share(outcomes: &[Outcome], has: fn(&Outcome) -> bool) -> usize {
+    let runs = outcomes.iter().filter(|outcome| has(outcome)).count();
+    EVENTS_MOST / runs.max(1)
+}
+
 fn events(outcomes: &[Outcome]) -> TidyTable {
     let mut rows = Vec::new();
+    let pauses = share(outcomes, |outcome| !outcome.pauses.is_empty());
+    let throttled = share(outcomes, |outcome| !outcome.throttled.is_empty());
     for outcome in outcomes {
         let run = outcome.run_id();
-        rows.extend(outcome.pauses.iter().map(|pause| Stall {
+        rows.extend(outcome.pauses.iter().take(pauses).map(|pause| Stall {
             run: run.clone(),
             at: pause.at_s,
             task: pause.task,
@@ -430,24 +441,30 @@ fn events(outcomes: &[Outcome]) -> TidyTable {
             ratelimit: pause.task_ratelimit,
             ..Stall::default()
         }));
-        rows.extend(outcome.throttled.iter().map(|throttle| Stall {
-            run: run.clone(),
-            at: throttle.at_s,
-            task: throttle.task,
-            writer: f64::NAN,
-            kind: "throttle",
-            reason: reason_name(throttle.reason),
-            context: context(throttle.background),
-            ended: throttle.ended.name(),
-            timeout_ms: throttle.timeout_ms,
-            delay_ms: throttle.delayed_ms,
-            longest_ms: f64::NAN,
-            pages: f64::NAN,
-            written: f64::NAN,
-            device_dirty: f64::NAN,
-            device_limit: f64::NAN,
-            ratelimit: f64::NAN,
-        }));
+        rows.extend(
+            outcome
+                .throttled
+                .iter()
+                .take(throttled)
+                .map(|throttle| Stall {
+                    run: run.clone(),
+                    at: throttle.at_s,
+                    task: throttle.task,
+                    writer: f64::NAN,
+                    kind: "throttle",
+                    reason: reason_name(throttle.reason),
+                    context: context(throttle.background),
+                    ended: throttle.ended.name(),
+                    timeout_ms: throttle.timeout_ms,
+                    delay_ms: throttle.delayed_ms,
+                    longest_ms: f64::NAN,
+                    pages: f64::NAN,
+                    written: f64::NAN,
+                    device_dirty: f64::NAN,
+                    device_limit: f64::NAN,
+                    ratelimit: f64::NAN,
+                }),
+        );
     }
     table!("events", rows, {
         "run_id": Text = |row| row.run.clone(),

@@ -6,7 +6,7 @@ use env::{Cause, Event, IoOp, TaskId, Wakeup};
 use policy::reclaim::Reason;
 use policy::units::{Instant, Nanos, Pages};
 
-/// Things kept at most. A trace of so many is about 15 MB, and opens in seconds.
+/// Things kept at most. A trace of so many is about 22 MB, and opens in seconds.
 pub(super) const ITEMS_MOST: usize = 400_000;
 
 /// One thing that happened.
