@@ -502,11 +502,19 @@ impl Plan {
 
     /// Whether nobody may be refused memory: what the regions hold fits the swap file and its device never fails, or it
     /// fits a small part of memory.
+    ///
+    /// In Linux a full swap file ends the scan of anonymous pages, those included that are in memory and have a
+    /// slot; so there it has to have room for a memory more.
     pub(crate) fn memory_suffices(&self) -> bool {
         let anon = self.anon_pages();
+        let spare = if self.cache.reclaim == "tidegate" {
+            0
+        } else {
+            u64::from(self.cache.frames)
+        };
         let fits_swap = self
             .swap
-            .is_some_and(|swap| swap.pages >= anon && self.devices[swap.device].is_calm());
+            .is_some_and(|swap| swap.pages >= anon + spare && self.devices[swap.device].is_calm());
         fits_swap || anon <= LIMIT_LEAST / 8
     }
 
