@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use env::{Cause, Context, Event, Lock, LockClass, Task, TaskId, WaitQueue, Wakeup};
 use policy::reclaim::growth::Growth;
-use policy::reclaim::token::{Entry, HELD, Token};
+use policy::reclaim::token::{Entry, Token};
 use policy::reclaim::turn::{Kept, Request, Standing, Ticket, Turns};
 use policy::reclaim::{Reason, ReclaimLaw, Tunables};
 use policy::units::{Instant, Pages};
@@ -298,11 +298,15 @@ impl Line {
             paused = Some(began);
             let from = task.now();
             let wakeup = task.wait_while(&self.paused, Cause::Memory, Some(deadline), |_| true);
-            let delayed = self.turns.lock(task).delayed(from, task.now());
+            let (timeout, delayed) = {
+                let turns = self.turns.lock(task);
+                let until = |then| turns.delayed(from, then);
+                (until(deadline), until(task.now()))
+            };
             task.emit(&Event::Throttled {
                 background: false,
                 reason: Reason::Turn,
-                timeout: HELD,
+                timeout,
                 delayed,
                 wakeup: Some(wakeup),
             });
