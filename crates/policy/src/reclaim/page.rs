@@ -490,7 +490,8 @@ pub fn after_pass(tally: &Tally, pass: &Pass) -> NodeChange {
         let all_wait = nothing_left && for_writes == tally.taken;
         let waits = pass.rule.aside && all_wait && !pass.aside.is_zero();
         // Ours goes on as long as a pass frees something.
-        let again = !tally.immediate.is_zero() && !(pass.rule.aside && !tally.reclaimed.is_zero());
+        let goes_on = pass.rule.aside && !tally.reclaimed.is_zero();
+        let again = !tally.immediate.is_zero() && !goes_on;
         if again || waits {
             stall = Some(PassStall::Immediate);
         }
