@@ -12,7 +12,9 @@
 //! bytes grows by `s`. Then every stream, of many requests or of one at a time, moves the same share of
 //! memory a second as at full size, at any size of its requests. What is not kept is the time of a single
 //! request: with `s = 32` a random access of 0.1 ms takes 3 ms, one of 12.4 ms 0.4 s, which is no longer
-//! short against a timeout of 100 ms. So disks that seek want a scale near 1/8, or the first way.
+//! short against a timeout of 100 ms. And requests that a scenario shrinks all the same (blocks of 1 MiB
+//! taken as 128 KiB) are charged eight times too much of the fixed time: next to nothing for `p0_ssd`,
+//! whose commands overlap, but most of the rate of `p0_disk`. So disks that seek want the first way.
 //!
 //! Evidence is cited as in experiments.md: A2, A5, MAIL and so on are its sections and tags; GUESS
 //! is a guess of ours, a free parameter.
