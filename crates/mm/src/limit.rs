@@ -209,9 +209,7 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
             }
             let after = cache.limit();
             let moved = |before: &Limit| after.limit != before.limit || after.over < before.over;
-            let in_vain = before
-                .replace(after)
-                .is_some_and(|before| !moved(&before));
+            let in_vain = before.replace(after).is_some_and(|before| !moved(&before));
             again = if in_vain {
                 Nanos(again.0 * 2).at_most(AGAIN_MOST)
             } else {
