@@ -176,6 +176,13 @@ fn finish(
         "\n{what}: {} (begin with report.html)\n",
         folder.display()
     ));
+    for traced in outcomes.iter().filter(|outcome| outcome.timeline.is_some()) {
+        let path = folder.join(output::trace_name(traced));
+        terminal::print(&format!(
+            "Trace: {} (open it at https://ui.perfetto.dev)\n",
+            path.display()
+        ));
+    }
     Ok(verdicts)
 }
 
@@ -237,7 +244,10 @@ fn load(arguments: &RunArguments) -> Result<(Scenario, Source), Trouble> {
     for set in &arguments.set {
         overrides.push(Override::parse(set)?);
     }
-    if let Some(scale) = arguments.scale.or(live_scale(arguments, &source, &overrides)?) {
+    if let Some(scale) = arguments
+        .scale
+        .or(live_scale(arguments, &source, &overrides)?)
+    {
         // As a float: TOML tells 1 from 1.0, and so does the schema's message.
         overrides.push(Override::new(&["run", "scale"], format!("{scale:?}")));
     }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use env::{Host, Interrupt, ObjectId};
+use env::{Host, Interrupt, ObjectId, Work};
 use lab::fs::Layout;
 use lab::model::params::Unit;
 use lab::model::{self, Params, Simulated, Surroundings};
 use lab::platter::Platter;
 use lab::{CostTable, Lab, fs};
+use policy::reclaim::scan::CLUSTER;
 use policy::units::{Bytes, Nanos};
 
 use super::cell::{Cell, DeviceSpec, times};
@@ -27,7 +28,10 @@ pub(super) fn costs(cell: &Cell) -> Result<CostTable, RunError> {
         return Ok(table);
     }
     let shrink = u32::try_from(cell.shrink).map_err(impossible)?;
-    Ok(table.shrunk(shrink))
+    // Reclaimers meet once a cluster, and a cluster shrinks with the pages.
+    let meeting = table.picos(Work::ContendLru);
+    let meeting = meeting * cell.shrink * cell.reclaim.cluster().0 / CLUSTER.0;
+    Ok(table.shrunk(shrink).with_picos(Work::ContendLru, meeting))
 }
 
 fn named_costs(cell: &Cell) -> Result<CostTable, RunError> {

@@ -40,7 +40,7 @@ use env::{Context, Env, Task, Work};
 use policy::reclaim::direct::Got;
 use policy::reclaim::page::{PageRule, Pass, PassStall, Tally, after_pass};
 use policy::reclaim::scan::{
-    CLUSTER, CountInput, Kind, Lru, Priority, Turn, Turns, ages_anon, may_deactivate, plan,
+    CountInput, Kind, Lru, Priority, Turn, Turns, ages_anon, may_deactivate, plan,
 };
 use policy::reclaim::throttle::{Finding, Who};
 use policy::units::Pages;
@@ -93,6 +93,7 @@ pub(crate) fn shrink_node<E: Env>(
         })
     };
     scan.counts = scan.counts.part(factor);
+    scan.cluster = cache.options.reclaim.cluster();
     let patient = !control.who.background && control.priority == Priority::GENTLEST;
     let mut turns = Turns::new(scan, control.target, patient);
     let mut tally = Tally::default();
@@ -142,7 +143,7 @@ fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     if ages_anon(&sizes, !cache.swap_total().is_zero()) {
         let turn = Turn {
             list: Lru::ActiveAnon,
-            pages: CLUSTER,
+            pages: cache.options.reclaim.cluster(),
         };
         active::shrink_active(task, cache, turn);
     }

@@ -191,7 +191,10 @@ impl<E: Env> Cache<E> {
         if self.node.written_matters.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let wake = self.node.throttle.lock(context).on_written(pages);
+        let pages = pages
+            .0
+            .saturating_mul(u64::from(self.options.reclaim.stands_for));
+        let wake = self.node.throttle.lock(context).on_written(Pages(pages));
         self.node.sleepers[Reason::Writeback as usize].wake(context, wake);
     }
 

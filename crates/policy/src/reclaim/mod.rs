@@ -16,7 +16,7 @@ pub mod token;
 pub mod turn;
 pub mod workingset;
 
-use crate::units::Nanos;
+use crate::units::{Nanos, Pages};
 
 /// The variant of throttling in reclaim (mechanisms 4). The scan, the tables and the loops around it are
 /// those of Linux 5.15 in all of them; what a variant changes besides is said at its own module.
@@ -139,5 +139,12 @@ impl Tunables {
             writeback_timeout: None,
             stands_for: 1,
         }
+    }
+
+    /// Pages that reclaim takes at a time, and that a task frees on its own behalf before it goes on: 32
+    /// of the size that this one stands for. As few tasks then sleep as often as at full size.
+    #[must_use]
+    pub fn cluster(&self) -> Pages {
+        Pages((scan::CLUSTER.0 / u64::from(self.stands_for.max(1))).max(1))
     }
 }

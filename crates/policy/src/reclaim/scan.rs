@@ -391,6 +391,8 @@ pub struct ScanPlan {
     pub counts: Sizes,
     /// By kind: whether active pages may be moved to the inactive list.
     pub may_deactivate: [bool; 2],
+    /// Pages of a turn: `CLUSTER`, or less where that stands for a cluster (`Tunables::cluster`).
+    pub cluster: Pages,
 }
 
 /// Decides how many pages of each list a pass looks at.
@@ -412,6 +414,7 @@ pub fn plan(input: &CountInput<'_>) -> ScanPlan {
         balance,
         counts,
         may_deactivate: input.may_deactivate,
+        cluster: CLUSTER,
     }
 }
 
@@ -522,7 +525,7 @@ impl Turns {
             let list = Lru::ALL[self.next];
             self.next = (self.next + 1) % Lru::ALL.len();
             let left = &mut self.left.0[list.index()];
-            let pages = left.at_most(CLUSTER);
+            let pages = left.at_most(self.plan.cluster);
             *left -= pages;
             if pages.is_zero() {
                 continue;

@@ -310,6 +310,7 @@ fn planned(of: [u64; 4], may_deactivate: [bool; 2]) -> ScanPlan {
     ScanPlan {
         balance: Balance::Equal,
         counts: counts(of),
+        cluster: CLUSTER,
         may_deactivate,
     }
 }
