@@ -134,7 +134,7 @@ fn step(name: &str, folder: &Path, pairs: usize, options: &pacing::Options) -> E
             let end = match name {
                 PACING => pacing::run(options, &files),
                 AGREE => agree::run(&options.experiments, options.out.as_deref(), &files),
-                _ => stutterp::run(stutterp::Options::default(), &files),
+                _ => stutterp::run(&files),
             };
             let _ = std::fs::remove_dir_all(&files);
             end

@@ -30,32 +30,18 @@ use crate::{Result, steps};
 
 /// Worker counts of the table; p0's first and third.
 const WORKERS: [u32; 2] = [4, 12];
-/// Measured seconds of a run.
-pub(crate) const SECONDS: u64 = 60;
+/// Measured seconds of a run; in scenarios/stutterp-live.toml too, as are the next two.
+const SECONDS: u64 = 60;
 /// Seconds that writers have alone before.
 const WARM_UP: u64 = 10;
 /// The limit, MiB.
-pub(crate) const MEMORY_MIB: u64 = 1024;
+const MEMORY_MIB: u64 = 1024;
 /// Memory of p0's machine as the scenario assumes it, MiB: shares of it are taken of the limit.
 const FULL_MIB: u64 = 8192;
 /// Pages of the latency worker's mapping on that machine.
 const MAPPING_PAGES: u64 = 32_768;
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
-    pub(crate) seconds: u64,
-    pub(crate) memory_mib: u64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            seconds: SECONDS,
-            memory_mib: MEMORY_MIB,
-        }
-    }
-}
+const PAGES_PER_GIB: f64 = 262_144.0;
+const MIB_PER_MB: f64 = 1e6 / 1_048_576.0;
 
 /// One run's shape, the same for both columns (experiments.md A1, B1).
 #[derive(Clone, Copy, Debug)]
@@ -104,15 +90,15 @@ pub(crate) struct Measured {
     pub(crate) system_s: f64,
 }
 
-pub(crate) fn run(options: Options, folder: &Path) -> End {
-    match compare(options, folder) {
+pub(crate) fn run(folder: &Path) -> End {
+    match compare(folder) {
         Ok(None) => End::Passed,
         Ok(Some(missing)) => End::Skipped(missing),
         Err(problem) => End::Failed(problem),
     }
 }
 
-fn compare(options: Options, folder: &Path) -> Result<Option<String>> {
+fn compare(folder: &Path) -> Result<Option<String>> {
     build_program()?;
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let missing = kernel::missing();
@@ -123,18 +109,18 @@ fn compare(options: Options, folder: &Path) -> Result<Option<String>> {
         "{:>3} {:<9} {:>8} {:>8} {:>8} {:>8} {:>9} {:>11} {:>9} {:>8}",
         "N", "column", "samples", "p50", "p90", "p99.9", "max ms", "hog pages/s", "MiB/s", "sys s"
     );
-    for workers in WORKERS {
+    for (workers, ours) in WORKERS.into_iter().zip(ours(folder)?) {
         let shape = Shape {
             workers,
-            seconds: options.seconds,
+            seconds: SECONDS,
             warm_up: WARM_UP,
-            memory: options.memory_mib << 20,
+            memory: MEMORY_MIB << 20,
         };
         if missing.is_none() {
             let undo = Undo::begin()?;
             line(&shape, "kernel", kernel::run(&undo, &shape, folder)?);
         }
-        line(&shape, "Tidegate", ours(&shape, folder)?);
+        line(&shape, "Tidegate", ours);
     }
     Ok(missing.map(|missing| format!("the kernel's column: {missing}")))
 }
@@ -162,8 +148,8 @@ fn line(shape: &Shape, column: &str, mut measured: Measured) {
     );
 }
 
-/// Our column: the built-in experiment, on files.
-fn ours(shape: &Shape, folder: &Path) -> Result<Measured> {
+/// Our column: both rows of the scenario, on files.
+fn ours(folder: &Path) -> Result<Vec<Measured>> {
     let workspace = Workspace::load()?;
     let out = workspace.target.join("xtask/stutterp");
     let _ = std::fs::remove_dir_all(&out);
@@ -171,38 +157,45 @@ fn ours(shape: &Shape, folder: &Path) -> Result<Measured> {
     std::fs::create_dir_all(&files).map_err(|error| format!("{}: {error}", files.display()))?;
     let mut command = Command::new(workspace.program());
     command
-        .args(["run", "stutterp", "--policy", "tidegate", "--replicas", "1"])
-        .args(["--row", &shape.workers.to_string()])
-        .args(["--memory", &format!("{}MiB", shape.memory >> 20)])
-        .args(["--set", &format!("run.warmup_s={}", shape.warm_up)])
-        .args(["--set", &format!("run.measured_s={}", shape.seconds)])
-        .arg("--out")
+        .args(["run", "crates/xtask/scenarios/stutterp-live.toml", "--out"])
         .arg(&out)
         .arg("--live")
         .arg(&files)
         .current_dir(root());
-    let limit = Duration::from_secs((shape.seconds + shape.warm_up) * 3 + 60);
+    let rows = WORKERS.len() as u64;
+    let limit = Duration::from_secs((SECONDS + WARM_UP) * 3 * rows + 60);
     steps::run(&mut command, limit)?;
     let _ = std::fs::remove_dir_all(&files);
-    read_results(&out)
+    WORKERS
+        .map(|workers| read_results(&out, workers))
+        .into_iter()
+        .collect()
 }
 
-/// What a run has left behind.
-fn read_results(out: &Path) -> Result<Measured> {
-    let table = |name: &str| -> Result<Table> {
-        let found: Option<PathBuf> = csv::find(out, name).pop();
-        Table::read(&found.ok_or_else(|| format!("no {name} in {}", out.display()))?)
-    };
+/// What a run of so many workers has left behind.
+fn read_results(out: &Path, workers: u32) -> Result<Measured> {
+    let found: Option<PathBuf> = csv::find(out, "samples.csv").pop();
+    let table = Table::read(&found.ok_or_else(|| format!("no results in {}", out.display()))?)?;
     let mut measured = Measured::default();
-    for row in table("samples.csv")?.select(&["metric", "value"])? {
-        let Ok(value) = row[1].parse::<f64>() else {
+    let row = format!("{workers}/");
+    for cells in table.select(&["run_id", "task_kind", "metric", "value", "weight"])? {
+        let (Ok(value), Ok(weight)) = (cells[3].parse::<f64>(), cells[4].parse::<f64>()) else {
             continue;
         };
-        match row[0] {
-            "latency_ms" => measured.samples_ms.push(value),
-            "hog_pages" => measured.touched += value,
-            "written_mib" => measured.written_mib += value,
-            "system" => measured.system_s += value,
+        if !cells[0].starts_with(&row) {
+            continue;
+        }
+        match (cells[1], cells[2]) {
+            ("mapper", "call_ms") => {
+                let mut left = weight;
+                while left >= 1.0 {
+                    measured.samples_ms.push(value);
+                    left -= 1.0;
+                }
+            }
+            ("run", "hog_gib") => measured.touched = value * PAGES_PER_GIB,
+            ("run", "written_mb") => measured.written_mib = value * MIB_PER_MB,
+            ("run", "system") => measured.system_s = value,
             _ => {}
         }
     }
