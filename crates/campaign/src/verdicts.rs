@@ -7,10 +7,12 @@
 //! | a sleep for a pause | the pause, a tick of the law and of the machine, and a CPU's queue |
 //! | timeouts where an event should have come | `TIMEOUTS_MAX` a run without any fault |
 //! | a sleep in reclaim | the longest of any variant, ticks, and a CPU's queue |
+//! | a throttling, a turn for memory | its own timeout, ticks, and a CPU's queue; 200 ms for a turn |
 
 use env::{Cause, Event, Wakeup};
 use lab::Recorded;
 use policy::dirty::PauseReason;
+use policy::reclaim::{Reason, turn};
 use policy::units::{Nanos, SECOND};
 
 use crate::figures::Figures;
@@ -133,6 +135,21 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
                     timeouts += 1;
                     figures.add("timeouts of safety nets", &format!("{cause:?}"), 1);
                 }
+            }
+            Event::Throttled {
+                reason,
+                timeout,
+                delayed,
+                ..
+            } => {
+                let most = Nanos(timeout.0 + 2 * law_tick.0 + tick + CPU_QUEUE.0);
+                judge!(
+                    delayed <= &most && (*reason != Reason::Turn || *timeout <= turn::BOUND),
+                    "throttled",
+                    "{} at {at:?}: {delayed:?} of {timeout:?}; {most:?} is the most",
+                    reason.name()
+                );
+                figures.time("longest throttling", reason.name(), *delayed);
             }
             _ => {}
         }

@@ -429,7 +429,8 @@ pub(crate) fn lab(plan: &Plan) -> Lab {
     let frames = plan.cache.frames.next_multiple_of(CHUNK);
     let record = Record::NONE
         .with(EventKind::BalanceDirtyPages)
-        .with(EventKind::Waited);
+        .with(EventKind::Waited)
+        .with(EventKind::Throttled);
     let mut lab = Lab::new(LabOptions {
         cpus: plan.machine.cpus,
         hz: plan.machine.hz,
