@@ -141,14 +141,40 @@ fn stack(layers: &[Vec<(f64, f64)>], colours: &[&'static str]) -> Vec<Mark> {
     layers.iter().zip(colours).map(area).collect()
 }
 
+/// Causes in the order of the stack, so that each has its colour in every row; others come after.
+const STACKED: [&str; 12] = [
+    "DirtyPause",
+    "DeviceStalled",
+    "WritebackFlight",
+    "SwapIo",
+    "ReclaimNoProgress",
+    "ReclaimWriteback",
+    "RequestSlot",
+    "Memory",
+    "ReadIo",
+    "DeviceMetadata",
+    "ReclaimIsolated",
+    "CongestionWait",
+];
+
+fn place(cause: &str) -> usize {
+    let known = STACKED.iter().position(|other| *other == cause);
+    known.unwrap_or(STACKED.len())
+}
+
 /// How many tasks sleep, by cause.
 fn asleep(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     let mut causes: Vec<&str> = Vec::new();
     for (cause, _) in runs.iter().flat_map(|run| &run.slots.asleep) {
-        if !causes.contains(&cause.as_str()) && causes.len() < COLOURS.len() {
+        if !causes.contains(&cause.as_str()) {
             causes.push(cause);
         }
     }
+    causes.sort_by_key(|cause| (place(cause), *cause));
+    let colours: Vec<&'static str> = causes
+        .iter()
+        .map(|cause| COLOURS[place(cause) % COLOURS.len()])
+        .collect();
     let panel = |run: &&Outcome| {
         let slots = &run.slots;
         let length = slots.asleep.iter().map(|(_, means)| means.len()).max();
@@ -169,11 +195,11 @@ fn asleep(case: &str, runs: &[&Outcome]) -> Option<Figure> {
         let layers: Vec<_> = causes.iter().map(layer).collect();
         Panel {
             title: run.policy.clone(),
-            marks: stack(&layers, &COLOURS),
+            marks: stack(&layers, &colours),
         }
     };
-    let legend = causes.iter().zip(COLOURS);
-    let legend = legend.map(|(cause, colour)| ((*cause).to_owned(), colour, Key::Box));
+    let legend = causes.iter().zip(&colours);
+    let legend = legend.map(|(cause, colour)| ((*cause).to_owned(), *colour, Key::Box));
     (!causes.is_empty()).then(|| Figure {
         title: format!("{case}: tasks asleep, by cause (idle and thinking ones apart)"),
         x_label: TIME,
