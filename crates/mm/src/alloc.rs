@@ -587,7 +587,8 @@ impl<E: Env> Cache<E> {
     ) -> Result<u32, Error> {
         let memory = &self.memory;
         loop {
-            let given_back = memory.given_back();
+            // What tasks give back may be kept for them: it says nothing about reclaim.
+            let before = self.reclaimed();
             let wakeup = memory.line.wait(task, ticket);
             if let Some(granted) = memory.line.granted(task, ticket) {
                 let granted = u32::try_from(granted.0).unwrap_or(u32::MAX);
@@ -599,10 +600,16 @@ impl<E: Env> Cache<E> {
                 return Err(Error::Cancelled);
             }
             self.ask_reclaim(task);
-            if at_bound(Pages(memory.given_back() - given_back)) == Overdue::Reclaim {
+            if at_bound(self.reclaimed() - before) == Overdue::Reclaim {
                 self.reclaim_in_turn(task, want, outlook)?;
             }
         }
+    }
+
+    /// Pages that were ever reclaimed.
+    fn reclaimed(&self) -> Pages {
+        let steals = [Item::PgstealKswapd, Item::PgstealDirect];
+        Pages(steals.into_iter().map(|item| self.counters.get(item)).sum())
     }
 
     /// Nothing has become free for as long as a turn may take: the waiter reclaims itself, and finds out whether there
