@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | `hit` | pin and unpin of a cached page | 60 ns; `pread` of the kernel's page cache |
 //! | `lab` | page events a second on one core | 10 million |
+//! | `scan` | a page that reclaim looks at and frees | 60 ns |
+//! | `swap` | a trip to the swap file and back | 1.10 of the raw device |
 //! | `fio` | sequential write, sequential read | 0.90 of fio |
 //! | `slow` | pauses, longest write, light writer, read miss, on a device of 16 MB/s | 200, 200, 20, 50 ms; lab = live |
 //! | `pacing` | writers on a slow device | Linux, Linux with a strict device limit |
@@ -70,7 +72,9 @@ const SLOW: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-const STEPS: [&str; 7] = ["hit", "lab", "fio", "slow", PACING, AGREE, STUTTERP];
+const STEPS: [&str; 9] = [
+    "hit", "lab", "scan", "swap", "fio", "slow", PACING, AGREE, STUTTERP,
+];
 /// Only when they are named.
 const PACING: &str = "pacing";
 const AGREE: &str = "agree";
@@ -141,6 +145,8 @@ fn step(name: &str, folder: &Path, pairs: usize, options: &pacing::Options) -> E
         }
         "hit" => hit().into(),
         "lab" => lab().into(),
+        "scan" => scan().into(),
+        "swap" => swap(folder).into(),
         "fio" if !steps::is_there("fio", &["--version"]) => {
             End::Skipped("fio is not installed (apt-get install fio)".into())
         }
@@ -183,10 +189,41 @@ fn lab() -> Result<()> {
     Ok(())
 }
 
+/// A page that reclaim looks at and frees.
+fn scan() -> Result<()> {
+    let lines = bench("tidegate-mm", "scan")?;
+    let nanos = median(all_after(&lines, "page scanned and freed "));
+    if !nanos.is_finite() {
+        return Err(format!("the answer of the bench is not known:\n{lines}"));
+    }
+    println!(
+        "page scanned and freed: {nanos:.1} ns (<= 60 wanted, ratio {:.2})",
+        nanos / 60.0
+    );
+    Ok(())
+}
+
+/// A trip to the swap file and back, beside the raw device.
+fn swap(folder: &Path) -> Result<()> {
+    let lines = bench_in("tidegate", "swap", Some(folder))?;
+    let ratio = median(all_after(&lines, "ratio "));
+    if !ratio.is_finite() {
+        return Err(format!("the answer of the bench is not known:\n{lines}"));
+    }
+    println!("swap out and in: {ratio:.3} of the raw device's time (<= 1.10 wanted)");
+    Ok(())
+}
+
 fn bench(package: &str, name: &str) -> Result<String> {
-    let lines = steps::output(&mut cargo(&[
-        "bench", "--quiet", "-p", package, "--bench", name,
-    ]))?;
+    bench_in(package, name, None)
+}
+
+fn bench_in(package: &str, name: &str, folder: Option<&Path>) -> Result<String> {
+    let mut command = cargo(&["bench", "--quiet", "-p", package, "--bench", name]);
+    if let Some(folder) = folder {
+        command.env("TIDEGATE_BENCH_DIR", folder);
+    }
+    let lines = steps::output(&mut command)?;
     print!("{lines}");
     Ok(lines)
 }
