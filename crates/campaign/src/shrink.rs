@@ -246,11 +246,25 @@ fn fewer_devices(plan: &Plan) -> Vec<Plan> {
     plans
 }
 
+/// Without a file: its steps go, or move to another.
 fn fewer_files(plan: &Plan) -> Vec<Plan> {
-    (0..plan.files.len())
-        .rev()
-        .map(|file| without_file(plan, file))
-        .collect()
+    let mut plans = Vec::new();
+    for gone in (0..plan.files.len()).rev() {
+        plans.push(without_file(plan, gone));
+        if plan.files.len() > 1 {
+            let other = usize::from(gone == 0);
+            let moved = with(plan, |plan| {
+                let lists = plan.tasks.iter_mut().map(|task| &mut task.ops);
+                for ops in lists.chain(plan.after_power_loss.iter_mut()) {
+                    for file in ops.iter_mut().filter_map(Op::file_mut) {
+                        *file = if *file == gone { other } else { *file };
+                    }
+                }
+            });
+            plans.push(without_file(&moved, gone));
+        }
+    }
+    plans
 }
 
 fn without_file(plan: &Plan, gone: usize) -> Plan {
