@@ -251,12 +251,12 @@ fn work<E: Env>(
         ),
         JobKind::Light(options) => Work::Light(*options, one()),
         JobKind::Read(options) => Work::Read(*options, one()),
-        JobKind::Hog(options) => Work::Hog(options.clone()),
-        JobKind::Map(options) => Work::Mapper(options.clone()),
-        JobKind::RandWrite(options) => Work::RandWrite(options.clone(), files),
-        JobKind::RandRead(options) => Work::RandRead(options.clone(), files),
-        JobKind::Bystander(options) => Work::Bystander(options.clone()),
-        JobKind::Phases(options) => Work::Phases(options.clone(), one()),
+        JobKind::Hog(options) => Work::Hog(*options),
+        JobKind::Map(options) => Work::Mapper(*options),
+        JobKind::RandWrite(options) => Work::RandWrite(*options, files),
+        JobKind::RandRead(options) => Work::RandRead(*options, files),
+        JobKind::Bystander(options) => Work::Bystander(*options),
+        JobKind::Phases(options) => Work::Phases(*options, one()),
     }
 }
 
