@@ -247,6 +247,9 @@ impl Cell {
         let mut reclaim = column.reclaim;
         let own = machine.swappiness.as_ref().map(|value| *value.get_ref());
         reclaim.stands_for = u32::try_from(whole(1.0 / scale)).expect("a scale is checked");
+        if machine.scale_clusters {
+            reclaim.cluster_stands_for = reclaim.stands_for;
+        }
         reclaim.swappiness = column.swappiness.or(own).unwrap_or(reclaim.swappiness);
         Self {
             case: row.name.get_ref().clone(),

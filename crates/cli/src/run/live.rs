@@ -171,6 +171,7 @@ impl Live {
             marks: None,
             reclaim: policy::reclaim::Tunables {
                 stands_for: 1,
+                cluster_stands_for: 1,
                 ..cell.reclaim
             },
             ..cell.clone()

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use device::{Meter, MeterReading};
 use env::{Cause, DeviceId, DeviceInfo, Env, ObjectId, Task, Wakeup};
 use mm::{Cache, DeviceOptions, DeviceStats, File, Stats, Vmstat};
+use policy::reclaim::scan::CLUSTER;
 use policy::units::{Bytes, Instant, Nanos, Pages};
 use workload::{Job, Plan, Report, Stop, Work};
 
@@ -229,6 +230,12 @@ fn options(setup: &Setup) -> mm::Options {
     options.flush = cell.flush;
     options.reclaim = cell.reclaim;
     options.marks = cell.marks;
+    if cell.scale_costs {
+        // What is on its way to the swap file stays the same part of the memory.
+        let pages = u64::from(options.swap_requests) * CLUSTER.0 / cell.shrink;
+        let requests = pages / cell.reclaim.cluster().0;
+        options.swap_requests = u32::try_from(requests).map_or(u32::MAX, |least| least.max(4));
+    }
     options.devices_max = u16::try_from(setup.devices.len())
         .expect("devices are few")
         .max(1);

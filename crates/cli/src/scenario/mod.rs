@@ -149,6 +149,10 @@ pub struct Machine {
     /// size afterwards.
     #[serde(default)]
     pub scale_costs: bool,
+    /// Scaled down, reclaim takes as many fewer pages at a time, so that tasks are throttled as often as
+    /// at full size. Slow: as many clusters as at full size.
+    #[serde(default)]
+    pub scale_clusters: bool,
 }
 
 /// The swap file.

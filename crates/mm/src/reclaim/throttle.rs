@@ -193,7 +193,7 @@ impl<E: Env> Cache<E> {
         }
         let pages = pages
             .0
-            .saturating_mul(u64::from(self.options.reclaim.stands_for));
+            .saturating_mul(u64::from(self.options.reclaim.cluster_stands_for));
         let wake = self.node.throttle.lock(context).on_written(Pages(pages));
         self.node.sleepers[Reason::Writeback as usize].wake(context, wake);
     }

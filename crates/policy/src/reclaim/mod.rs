@@ -124,6 +124,8 @@ pub struct Tunables {
     /// numbers of pages (a list shifted by a priority, the root of its GiB, clusters isolated) is taken for
     /// so many times as long. 1: it stands for itself.
     pub stands_for: u32,
+    /// A cluster stands for one so many times as large. 1: for itself.
+    pub cluster_stands_for: u32,
 }
 
 impl Tunables {
@@ -138,6 +140,7 @@ impl Tunables {
             wakes: true,
             writeback_timeout: None,
             stands_for: 1,
+            cluster_stands_for: 1,
         }
     }
 
@@ -145,6 +148,6 @@ impl Tunables {
     /// of the size that this one stands for. As few tasks then sleep as often as at full size.
     #[must_use]
     pub fn cluster(&self) -> Pages {
-        Pages((scan::CLUSTER.0 / u64::from(self.stands_for.max(1))).max(1))
+        Pages((scan::CLUSTER.0 / u64::from(self.cluster_stands_for.max(1))).max(1))
     }
 }
