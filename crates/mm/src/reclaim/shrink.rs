@@ -29,7 +29,7 @@ use crate::swap::SwapOut;
 use crate::vmstat::Item;
 
 /// What became of the pages of a turn.
-struct Sorted {
+pub(super) struct Sorted {
     /// Busy and clean: to be freed, with whether each was of the working set.
     free: [Option<(Busy, bool)>; CLUSTER_FRAMES],
     freeing: usize,
@@ -43,7 +43,7 @@ struct Sorted {
 }
 
 impl Sorted {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             free: [const { None }; CLUSTER_FRAMES],
             freeing: 0,
@@ -309,7 +309,7 @@ fn act<E: Env>(
     acted
 }
 
-enum Swapped {
+pub(super) enum Swapped {
     /// It is under writeback.
     Begun,
     /// There is no slot for it.
@@ -319,7 +319,7 @@ enum Swapped {
 }
 
 /// Gives an anonymous page a slot and puts it under writeback; its request goes out when the batch is put back.
-fn swap_out<E: Env>(
+pub(super) fn swap_out<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,
     page: Page,
@@ -329,6 +329,11 @@ fn swap_out<E: Env>(
     let Ok(busy) = cache.table.try_busy_of(page.frame, page.generation, unless) else {
         return Swapped::Refused;
     };
+    if !cache.table.flags(page.frame).has(Flags::DIRTY) {
+        // Its slot holds it already; who asks for this found it pinned a moment ago, and did not free it.
+        cache.release(busy, Flags::NONE, Flags::NONE);
+        return Swapped::Refused;
+    }
     let has_slot = cache.take_slot(task, &busy);
     if has_slot {
         cache.begin_swap_out(task, &busy, &mut sorted.swap_out);

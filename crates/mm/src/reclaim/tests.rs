@@ -1,4 +1,4 @@
-//! What only this crate can see: the cost of a page scanned.
+//! What only this crate can see: the cost of a page scanned, and states that hold for a moment.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,11 +8,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use env::{Device, DeviceInfo, IoRequest, ObjectId};
-use lab::{Lab, Options as LabOptions, Sector};
+use env::{Device, DeviceInfo, IoRequest, ObjectId, Task};
+use frames::{Flags, Owner, Slot};
+use lab::{Lab, LabEnv, Options as LabOptions, Sector};
 use policy::reclaim::throttle::Who;
-use policy::units::{Bytes, Pages};
+use policy::reclaim::{ReclaimLaw, Tunables};
+use policy::units::{Bytes, Nanos, Pages};
 
+use super::isolate::Page;
+use super::shrink::{Sorted, Swapped, swap_out};
+use crate::spill::Cursor;
 use crate::{Cache, DeviceOptions, Item, Options, Reader};
 
 /// Completes everything at once.
@@ -83,4 +88,110 @@ fn cost_of_a_page_scanned() {
         let costs = [0; 3].map(|_| scan_cost(frames));
         println!("{frames} frames: {costs:.1?} ns a page scanned and freed");
     }
+}
+
+/// Runs `body` with a cache of 1024 frames that has a swap file on a device which completes everything at once.
+fn with_swap<T: Send + 'static>(
+    law: ReclaimLaw,
+    swap: u64,
+    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) -> T + Send + 'static,
+) -> T {
+    let frames = 1024;
+    let mut lab = Lab::new(LabOptions {
+        frames,
+        ..LabOptions::default()
+    });
+    let id = lab.add_device(Arc::new(Null));
+    let env = Arc::clone(lab.env());
+    lab.run(move |task| {
+        let mut options = Options::new(frames, 2);
+        options.reclaim = Tunables::of(law, 250);
+        let cache = Cache::new(env, options).unwrap();
+        let info = Null.info();
+        let device = cache
+            .add_device(task, id, info, DeviceOptions::default())
+            .unwrap();
+        cache
+            .add_swap(task, device, ObjectId(9), Pages(swap))
+            .unwrap();
+        let answer = body(task, &cache);
+        let _ = cache.shutdown(task);
+        answer
+    })
+    .unwrap()
+}
+
+/// Makes every page of a region leave for the swap file.
+fn all_out(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>, region: &crate::Spill<LabEnv>) {
+    for _ in 0..100 {
+        if region.resident().is_zero() {
+            return;
+        }
+        super::direct::direct(task, cache, Pages(256), Who::DIRECT);
+        task.sleep(env::Cause::Idle, Nanos::millis(1));
+    }
+    panic!("pages stay: {:?}", region.resident());
+}
+
+const REGION: u32 = 1 << 31;
+
+/// A scanner knows the owner of a page from a look that is old by now: the region's number may be another, smaller
+/// region's, and the frame may hold a page of a file.
+#[test]
+fn an_old_owner_harms_nobody() {
+    with_swap(ReclaimLaw::Tidegate, 4096, |task, cache| {
+        let region = cache.spill(task, Pages(10)).unwrap();
+        region.touch(task, 0, 10).unwrap();
+        let young =
+            |file, index| Cursor::new().test_and_clear_young(cache, task, Owner { file, index });
+        assert!(!young(REGION, 5000), "beyond its end");
+        assert!(!young(0, 3), "a file's page");
+        assert!(young(REGION, 3), "which takes no region's young bit away");
+    });
+}
+
+/// A page that was read back and is only read has its slot and is clean: a reclaimer that found it pinned, and so did not
+/// free it, does not send it out either.
+#[test]
+fn a_clean_page_is_not_sent_out() {
+    with_swap(ReclaimLaw::Tidegate, 4096, |task, cache| {
+        let region = cache.spill(task, Pages(16)).unwrap();
+        region.touch(task, 0, 16).unwrap();
+        all_out(task, cache, &region);
+        region.read(task, Bytes(0), &mut [Sector(0); 8]).unwrap();
+        let anon = cache.region(task, REGION).unwrap();
+        let Slot::Frame(frame) = anon.pages.get(0) else {
+            panic!("it was read")
+        };
+        let (flags, generation) = cache.table.look(frame);
+        assert!(cache.swap_has_slot(frame) && !flags.has(Flags::DIRTY));
+        let mut sorted = Sorted::new();
+        let page = Page { frame, generation };
+        let swapped = swap_out(task, cache, page, &mut sorted);
+        assert!(matches!(swapped, Swapped::Refused));
+        region.touch(task, 0, 16).unwrap();
+    });
+}
+
+/// A page whose read failed stands in its region and holds nothing: its slot is not given up, however scarce slots are and
+/// whoever takes the page for used.
+#[test]
+fn a_page_that_holds_nothing_keeps_its_slot() {
+    with_swap(ReclaimLaw::Tidegate, 20, |task, cache| {
+        let region = cache.spill(task, Pages(16)).unwrap();
+        region.touch(task, 0, 16).unwrap();
+        all_out(task, cache, &region);
+        let anon = cache.region(task, REGION).unwrap();
+        let Slot::Shadow(frames::Shadow(slot)) = anon.pages.get(3) else {
+            panic!("it is out")
+        };
+        // As `start_swap_in` does, up to a read that fails.
+        let mut frames = Vec::new();
+        cache.alloc(task, 1, &mut frames).unwrap();
+        let busy = cache.install_for_test(task, &anon, 3, slot, frames[0]);
+        cache.drop_slot_if_full(task, &busy);
+        assert!(cache.swap_has_slot(frames[0]), "the only copy is there");
+        cache.release(busy, Flags::FAILED, Flags::NONE);
+        region.touch(task, 0, 16).unwrap();
+    });
 }

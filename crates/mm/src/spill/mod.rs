@@ -241,14 +241,18 @@ impl Cursor {
         self.last.as_ref()
     }
 
-    /// Whether a page was used since the last look.
+    /// Whether a page was used since the last look. The owner may be an old one: the frame may be a file's by now, and the
+    /// region's number another, smaller region's.
     pub(crate) fn test_and_clear_young<E: Env>(
         &mut self,
         cache: &Cache<E>,
         context: &impl Context,
         owner: Owner,
     ) -> bool {
-        self.region(cache, context, owner.file)
-            .is_some_and(|anon| anon.pages.test_and_clear_young(owner.index))
+        owner.file & ANON != 0
+            && self
+                .region(cache, context, owner.file)
+                .filter(|anon| owner.index < anon.pages.len())
+                .is_some_and(|anon| anon.pages.test_and_clear_young(owner.index))
     }
 }

@@ -155,6 +155,20 @@ impl<E: Env> Cache<E> {
         Some(busy)
     }
 
+    #[cfg(test)]
+    pub(crate) fn install_for_test(
+        &self,
+        task: &Task<'_, E>,
+        anon: &Anon,
+        page: u32,
+        slot: u32,
+        frame: FrameId,
+    ) -> Busy {
+        let area = self.swap.area().expect("a test has a swap file");
+        self.install(area, task, anon, page, slot, frame, Flags::NONE)
+            .expect("the page is out")
+    }
+
     /// Undoes a read that failed: the page is out again. The caller holds its busy bit.
     pub(crate) fn undo_swap_in(&self, task: &Task<'_, E>, anon: &Anon, page: u32, busy: Busy) {
         let frame = busy.frame();

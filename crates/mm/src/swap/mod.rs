@@ -328,11 +328,18 @@ impl<E: Env> Cache<E> {
         moment: SlotMoment,
     ) -> bool {
         let frame = busy.frame();
+        // In this order: the end of a write that fails gives the slot up itself, and only then takes WRITEBACK off. Where
+        // that is off, none begins without the busy bit.
+        let flags = self.table.flags(frame);
         let slot = self.swap.slot(frame).load(Ordering::Relaxed);
         let (Some(area), true) = (self.swap.area(), slot != NONE) else {
             return true;
         };
-        let writeback = self.table.flags(frame).has(Flags::WRITEBACK);
+        if !flags.has(Flags::UPTODATE) {
+            // A read that failed: the content is in the slot alone.
+            return false;
+        }
+        let writeback = flags.has(Flags::WRITEBACK);
         if !releases(moment, writeback, area.free(), area.total()) {
             return false;
         }
