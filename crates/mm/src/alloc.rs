@@ -590,6 +590,10 @@ impl<E: Env> Cache<E> {
             // What tasks give back may be kept for them: it says nothing about reclaim.
             let before = self.reclaimed();
             let wakeup = memory.line.wait(task, ticket);
+            if wakeup == Wakeup::TimedOut {
+                // What was kept for others may be so no more, and nobody puts anything back when its time is over.
+                memory.hand_out(task);
+            }
             if let Some(granted) = memory.line.granted(task, ticket) {
                 let granted = u32::try_from(granted.0).unwrap_or(u32::MAX);
                 return self.take(task, want.min(granted), out, |_, taken| {
