@@ -17,7 +17,7 @@ pub fn list(what: Option<Listed>) -> String {
         for (name, _) in EXPERIMENTS {
             let source = experiments::by_name(name).expect("a name from the list");
             let title = Scenario::load(source, &[]).map_or(String::new(), |loaded| loaded.0.title);
-            let _ = writeln!(text, "  {name:<14} {title}");
+            let _ = writeln!(text, "  {name:<20} {title}");
         }
         text.push('\n');
     }
@@ -26,7 +26,7 @@ pub fn list(what: Option<Listed>) -> String {
         for preset in &PRESETS {
             let _ = writeln!(
                 text,
-                "  {:<14} HZ {:<5} {}",
+                "  {:<17} HZ {:<5} {}",
                 preset.name, preset.hz, preset.about
             );
         }

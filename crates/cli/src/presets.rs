@@ -61,7 +61,7 @@ pub const PRESETS: [Preset; 8] = [
     },
     Preset {
         name: "linux-5.15",
-        about: "the same; reclaim waits for congestion that no device reports (congestion_wait)",
+        about: "rate-based, as 6.12; reclaim waits for congestion that no device reports (congestion_wait)",
         law: Law::RateBased,
         hz: 250,
         flush: FlushTunables::linux_6_12(),
@@ -70,7 +70,7 @@ pub const PRESETS: [Preset; 8] = [
     },
     Preset {
         name: "linux-5.15+patch1",
-        about: "the same with p0's own diff alone: reclaim waits for writeback, 100 ms at most",
+        about: "5.15 with p0's own diff alone: reclaim waits for writeback, 100 ms at most",
         law: Law::RateBased,
         hz: 250,
         flush: FlushTunables::linux_6_12(),

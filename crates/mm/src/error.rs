@@ -150,8 +150,9 @@ impl fmt::Display for Error {
             ),
             Self::OutOfMemory { frames } => write!(
                 f,
-                "none of the cache's {} pages can be freed: they are pinned, or dirty on a device \
-                 that makes no progress; release pins, or raise the limit",
+                "none of the cache's {} pages can be freed: they are pinned, dirty on a device that makes \
+                 no progress, or anonymous while the swap file is full or missing; release pins, discard \
+                 something, or raise the limit or the swap file's size",
                 frames.0
             ),
             Self::TooMany { what, limit } => {

@@ -1,7 +1,7 @@
 //! `--set a.b=c`: changes to a scenario's text before it is read, so that they are checked like it.
 //!
 //! A path goes through tables by key and through lists of tables by `id`, `name` or number:
-//! `machine.memory_mib=512`, `device.disk.wrap="slow:rate=16MB"`, `policy.p1.hz=100`.
+//! `machine.memory_mib=512`, `machine.swap.mib=64`, `device.disk.wrap="slow:rate=16MB"`, `policy.p1.hz=100`.
 
 use core::fmt;
 
@@ -143,6 +143,13 @@ fn put(table: &mut Table, path: &[String], set: &Override) -> Result<(), String>
             let choices = choices(&rest[0], names.iter().map(String::as_str));
             Err(format!("there is no {key} called `{}`; {choices}", rest[0]))
         }
+        Item::Value(Value::InlineTable(inner)) => match rest {
+            [key] => {
+                inner.insert(key, set.value());
+                Ok(())
+            }
+            _ => Err(format!("`{key}` has no tables in it")),
+        },
         Item::Value(_) => Err(format!("`{key}` is a single value, not a table")),
         Item::None => Err(format!("there is no `{key}`")),
     }

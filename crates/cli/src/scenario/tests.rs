@@ -242,6 +242,19 @@ fn an_override_is_checked_like_the_file_and_shown_with_its_origin() {
 }
 
 #[test]
+fn an_override_reaches_into_an_inline_table() {
+    let good = GOOD.replace(
+        "[machine]\n",
+        "[machine]\nswap = { device = \"disk\", mib = 64 }\n",
+    );
+    assert_eq!(shown(&good, &["machine.swap.mib=32"]), "no mistake");
+    let text = shown(&good, &["machine.swap.mib=0"]);
+    assert!(text.contains("must be 1 to"), "{text}");
+    let text = shown(&good, &["machine.swap.mib.x=0"]);
+    assert!(text.contains("`swap` has no tables in it"), "{text}");
+}
+
+#[test]
 fn an_override_reaches_the_entry_whose_name_has_dots() {
     let text = GOOD.replace("\"tidegate\"", "\"linux-2.6.36\"");
     let source = Source {
