@@ -125,7 +125,7 @@ pub(crate) fn shrink_node<E: Env>(
             PassStall::Immediate => Finding::Immediate,
             PassStall::Congested => Finding::Congested,
         };
-        throttle::found(task, cache, finding, control.who);
+        throttle::found_at_work(task, cache, finding, control.who);
     }
     node.balance.lock(task).failures.reclaimed(reclaimed);
     throttle::leave_work(cache);

@@ -5,6 +5,7 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -194,4 +195,37 @@ fn a_page_that_holds_nothing_keeps_its_slot() {
         cache.release(busy, Flags::FAILED, Flags::NONE);
         region.touch(task, 0, 16).unwrap();
     });
+}
+
+/// Who sleeps in a reclaimer's pause is not at work, and is not counted off twice.
+#[test]
+fn at_work_are_those_at_work() {
+    for law in [
+        ReclaimLaw::Reasons,
+        ReclaimLaw::Mild,
+        ReclaimLaw::CongestionWait,
+    ] {
+        with_swap(law, 4096, |task, cache| {
+            // Dirty and never written: nothing to be freed, and something to hope for.
+            cache.totals.dirty.fetch_add(600, Ordering::Relaxed);
+            let env = task.env();
+            let reclaim = |_| {
+                let cache = Arc::clone(cache);
+                env::spawn(env, "reclaim", move |task| {
+                    super::direct::direct(task, &cache, Pages(32), Who::DIRECT);
+                })
+            };
+            let reclaimers: Vec<_> = (0..3).map(reclaim).collect();
+            let mut most = 0;
+            for _ in 0..100 {
+                most = most.max(cache.node.shrinkers.load(Ordering::Relaxed));
+                task.sleep(env::Cause::Idle, Nanos::millis(1));
+            }
+            assert!(most <= 3, "{most} at work of three");
+            for reclaimer in reclaimers {
+                let _ = reclaimer.join(task);
+            }
+            cache.totals.dirty.fetch_sub(600, Ordering::Relaxed);
+        });
+    }
 }

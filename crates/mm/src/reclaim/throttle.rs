@@ -98,6 +98,18 @@ pub(crate) fn found<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, finding: F
     }
 }
 
+/// The same for one that is at work on the node: it is not while it sleeps.
+pub(super) fn found_at_work<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    finding: Finding,
+    who: Who,
+) {
+    leave_work(cache);
+    found(task, cache, finding, who);
+    enter_work(cache);
+}
+
 /// Throttles the reclaimer for a reason, as long as the law says. One event for each, also if it does not sleep.
 pub(crate) fn pause<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, reason: Reason, who: Who) {
     let facts = cache.facts(task);
@@ -117,12 +129,10 @@ pub(crate) fn pause<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, reason: Re
         Verdict::Sleep { timeout, deadline } => {
             let sleepers = &node.sleepers[reason as usize];
             let ticket = sleepers.join(task);
-            leave_work(cache);
             let cause = cause_of(reason);
             let wakeup = task.wait_while(&sleepers.queue, cause, Some(deadline), |task| {
                 sleepers.is_waiting(task, ticket)
             });
-            enter_work(cache);
             sleepers.leave(task, ticket);
             let now = task.now();
             let mut throttle = node.throttle.lock(task);
@@ -181,7 +191,7 @@ pub(super) fn may_isolate<E: Env>(
             return false;
         }
         stalled = true;
-        found(task, cache, Finding::Isolated, control.who);
+        found_at_work(task, cache, Finding::Isolated, control.who);
     }
 }
 
