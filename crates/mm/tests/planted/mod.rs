@@ -75,7 +75,7 @@ impl Device for WrongDevice {
                 drop(state);
                 return self.ends_well(request);
             }
-            Wrong::ForgetsMemory if to_swap && state.swapped % 3 == 0 => {
+            Wrong::ForgetsMemory if to_swap && state.swapped.is_multiple_of(3) => {
                 drop(state);
                 return self.ends_well(request);
             }
