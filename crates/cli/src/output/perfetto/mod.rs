@@ -1,4 +1,4 @@
-//! A run as a trace for the Perfetto UI (https://ui.perfetto.dev): who ran, who slept on what, who reclaimed, and
+//! A run as a trace for the Perfetto UI (<https://ui.perfetto.dev>): who ran, who slept on what, who reclaimed, and
 //! what the devices did.
 //!
 //! ```text
