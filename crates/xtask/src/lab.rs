@@ -39,6 +39,9 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     twice(&names, scale.as_deref())
 }
 
+/// Experiments with so little memory that there is nothing left of it at a small scale.
+const UNSCALED: [&str; 1] = ["small-limit"];
+
 /// Runs the experiments twice each; without names, all of them.
 ///
 /// # Errors
@@ -76,7 +79,9 @@ fn hashes(workspace: &Workspace, name: &str, scale: Option<&str>, which: &str) -
         .args(["run", name, "--replicas", "1", "--out"])
         .arg(&out)
         .current_dir(root());
-    if let Some(scale) = scale {
+    if let Some(scale) = scale
+        && !UNSCALED.contains(&name)
+    {
         command.args(["--scale", scale]);
     }
     command.stdout(Stdio::null());
