@@ -12,9 +12,11 @@ use crate::{Result, steps};
 
 /// Where cgroups of version 1 keep memory.
 const GROUPS: &str = "/sys/fs/cgroup/memory";
-/// Parts of the limit that may be dirty, and that start the flusher, per cent.
-const DIRTY: u64 = 20;
-const BACKGROUND: u64 = 10;
+/// The machine's limits of dirty memory: what it has, what it gets, and per cent of the group's limit.
+const LIMITS: [(&str, &str, u64); 2] = [
+    ("dirty_background_ratio", "dirty_background_bytes", 10),
+    ("dirty_ratio", "dirty_bytes", 20),
+];
 /// Where they keep CPU time.
 const CPUACCT: &str = "/sys/fs/cgroup/cpuacct";
 /// Workers may overrun by a stall.
@@ -50,10 +52,18 @@ pub(super) fn run(undo: &Undo, shape: &Shape, folder: &Path) -> Result<Measured>
     let limit = group.join("memory.limit_in_bytes");
     fs::write(&limit, shape.memory.to_string())
         .map_err(|error| format!("{}: {error}", limit.display()))?;
-    let vm = Path::new("/proc/sys/vm");
-    let part = |percent: u64| (shape.memory * percent / 100).to_string();
-    undo.set(&vm.join("dirty_background_bytes"), &part(BACKGROUND))?;
-    undo.set(&vm.join("dirty_bytes"), &part(DIRTY))?;
+    for (ratio, bytes, percent) in LIMITS {
+        let vm = |name: &str| Path::new("/proc/sys/vm").join(name);
+        // Of a ratio and its bytes one is in force and the other is zero, which cannot be written back.
+        let ruling =
+            |name: &&str| fs::read_to_string(vm(name)).is_ok_and(|text| text.trim() != "0");
+        let before = [ratio, bytes].into_iter().find(ruling);
+        let before = vm(before.ok_or_else(|| format!("neither vm.{ratio} nor vm.{bytes} is set"))?);
+        let value = fs::read_to_string(&before).map_err(|error| error.to_string())?;
+        undo.note(Deed::Wrote(before, value.trim().to_owned()))?;
+        fs::write(vm(bytes), (shape.memory * percent / 100).to_string())
+            .map_err(|error| format!("vm.{bytes}: {error}"))?;
+    }
     swap_on(undo, &folder.join("swap"), shape.memory)?;
     let files = folder.join("kernel");
     fs::create_dir_all(&files).map_err(|error| format!("{}: {error}", files.display()))?;
