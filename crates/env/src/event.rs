@@ -93,6 +93,13 @@ impl Cause {
                 | Self::CongestionWait
         )
     }
+
+    /// Whether the wait counts as pressure on memory, as PSI has it: reclaim, and pages that come back from
+    /// the swap file.
+    #[must_use]
+    pub const fn is_memory(self) -> bool {
+        self.is_reclaim() || matches!(self, Self::SwapIo)
+    }
 }
 
 /// How a wait ended.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use env::{Cause, Event, TaskId};
+use env::{Event, TaskId};
 
 /// A caller that was not seen for so long is thought to be elsewhere.
 const SEEN: Duration = Duration::from_secs(1);
@@ -55,8 +55,8 @@ struct Caller {
 impl Meter {
     pub(crate) fn note(&self, task: TaskId, event: &Event) {
         let change: fn(&mut Caller) = match event {
-            Event::Waiting { cause } if is_memory(*cause) => |caller| caller.waits = true,
-            Event::Waited { cause, .. } if is_memory(*cause) => |caller| caller.waits = false,
+            Event::Waiting { cause } if cause.is_memory() => |caller| caller.waits = true,
+            Event::Waited { cause, .. } if cause.is_memory() => |caller| caller.waits = false,
             Event::DirectReclaim => |caller| caller.reclaims = true,
             Event::Reclaimed {
                 background: false, ..
@@ -131,23 +131,10 @@ impl State {
     }
 }
 
-const fn is_memory(cause: Cause) -> bool {
-    matches!(
-        cause,
-        Cause::Memory
-            | Cause::ReclaimWriteback
-            | Cause::ReclaimIsolated
-            | Cause::ReclaimNoProgress
-            | Cause::ReclaimCongested
-            | Cause::CongestionWait
-            | Cause::SwapIo
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use env::Wakeup;
+    use env::{Cause, Wakeup};
     use policy::units::{Nanos, Pages};
 
     const REST: Duration = Duration::from_millis(20);

@@ -59,7 +59,7 @@ impl Meter {
             };
             let runs = doing.asleep.is_none();
             let naps = doing.asleep.is_some_and(is_idle);
-            let stalled = doing.reclaims && !naps || doing.asleep.is_some_and(is_memory);
+            let stalled = doing.reclaims && !naps || doing.asleep.is_some_and(Cause::is_memory);
             step(&mut self.memory, stalled);
             step(&mut self.io, doing.asleep.is_some_and(is_io));
             step(&mut self.running, runs);
@@ -97,19 +97,6 @@ impl Meter {
             io_full_s: seconds(self.io_full),
         }
     }
-}
-
-const fn is_memory(cause: Cause) -> bool {
-    matches!(
-        cause,
-        Cause::Memory
-            | Cause::ReclaimWriteback
-            | Cause::ReclaimIsolated
-            | Cause::ReclaimNoProgress
-            | Cause::ReclaimCongested
-            | Cause::CongestionWait
-            | Cause::SwapIo
-    )
 }
 
 const fn is_io(cause: Cause) -> bool {

@@ -26,7 +26,7 @@ use policy::reclaim::growth::Growth;
 use policy::reclaim::token::{Entry, Token};
 use policy::reclaim::turn::{Kept, Request, Standing, Ticket, Turns};
 use policy::reclaim::{Reason, ReclaimLaw, Tunables};
-use policy::units::{Instant, Pages};
+use policy::units::{Instant, Nanos, Pages};
 
 /// Tickets that can be out at a time; who finds none waits for any change.
 const TICKETS: u32 = 1024;
@@ -269,13 +269,7 @@ impl Line {
             self.granted(task, ticket).is_none()
         });
         let delayed = self.turns.lock(task).delayed(began, task.now());
-        task.emit(&Event::Throttled {
-            background: false,
-            reason: Reason::Turn,
-            timeout,
-            delayed,
-            wakeup: Some(wakeup),
-        });
+        tell(task, timeout, delayed, wakeup);
         wakeup
     }
 
@@ -303,13 +297,7 @@ impl Line {
                 let until = |then| turns.delayed(from, then);
                 (until(deadline), until(task.now()))
             };
-            task.emit(&Event::Throttled {
-                background: false,
-                reason: Reason::Turn,
-                timeout,
-                delayed,
-                wakeup: Some(wakeup),
-            });
+            tell(task, timeout, delayed, wakeup);
             if wakeup == Wakeup::Cancelled {
                 return true;
             }
@@ -341,6 +329,17 @@ impl Line {
         self.waiting.store(turns.waiting(), Ordering::SeqCst);
         core::sync::atomic::fence(Ordering::SeqCst);
     }
+}
+
+/// A wait for a turn has ended.
+fn tell<E: env::Env>(task: &Task<'_, E>, timeout: Nanos, delayed: Nanos, wakeup: Wakeup) {
+    task.emit(&Event::Throttled {
+        background: false,
+        reason: Reason::Turn,
+        timeout,
+        delayed,
+        wakeup: Some(wakeup),
+    });
 }
 
 fn saturated(pages: Pages) -> u32 {

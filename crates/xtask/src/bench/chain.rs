@@ -28,11 +28,14 @@ const LOOP_FIRST: u32 = 100;
 /// How long a part may take to appear.
 const APPEARS_MAX: Duration = Duration::from_secs(10);
 
+/// Whether this process may change the machine.
+pub(crate) fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0)
+}
+
 /// What is missing for the chain; nothing: it can be built.
 pub(crate) fn missing() -> Option<String> {
-    let is_root =
-        fs::metadata("/proc/self").map(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
-    if !is_root.unwrap_or(false) {
+    if !is_root() {
         return Some("it needs root (loop devices, vm.dirty_bytes)".into());
     }
     for device in ["/dev/fuse", "/dev/loop-control"] {

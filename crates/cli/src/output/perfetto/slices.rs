@@ -316,6 +316,18 @@ impl Builder<'_> {
         self.slices.entry(track).or_default().push(slice);
     }
 
+    fn plain(&mut self, kind: u64, task: u32, begin: u64, end: u64, name: &str) {
+        let name = self.names.event(name);
+        let args = Vec::new();
+        let slice = Slice {
+            begin,
+            end,
+            name,
+            args,
+        };
+        self.slice(kind, task, slice);
+    }
+
     fn instant(&mut self, kind: u64, task: u32, at: u64, name: &str, args: Vec<Arg>) {
         let name = self.names.event(name);
         // A slice of no length is drawn as an instant.
@@ -424,18 +436,7 @@ impl Builder<'_> {
         let doing = self.doing(task);
         let (begin, runs) = (doing.since, doing.asleep.is_none() && !doing.ended);
         if runs && begin < at {
-            let name = self.names.event("runs");
-            let args = Vec::new();
-            self.slice(
-                THREAD,
-                task,
-                Slice {
-                    begin,
-                    end: at,
-                    name,
-                    args,
-                },
-            );
+            self.plain(THREAD, task, begin, at, "runs");
         }
     }
 
@@ -469,18 +470,7 @@ impl Builder<'_> {
 
     fn balanced(&mut self, at: u64, task: u32) {
         if let Some(begin) = self.doing(task).reclaims.take() {
-            let name = self.names.event("balancing");
-            let args = Vec::new();
-            self.slice(
-                RECLAIM,
-                task,
-                Slice {
-                    begin,
-                    end: at,
-                    name,
-                    args,
-                },
-            );
+            self.plain(RECLAIM, task, begin, at, "balancing");
         }
     }
 

@@ -7,15 +7,11 @@
 
 use super::super::Reason;
 use super::super::scan::Priority;
-use super::reasons::{is_efficient, is_exempt};
+use super::reasons::{ISOLATED, WRITEBACK, is_efficient, is_exempt};
 use super::{After, Facts, Finding, Progress, Stay, Wake, Who};
 use crate::ticks::{TickRate, Ticks};
 use crate::units::Pages;
 
-/// WRITEBACK: `HZ / 10`.
-const WRITEBACK: u64 = 10;
-/// ISOLATED: `HZ / 50`.
-const ISOLATED: u64 = 50;
 /// NOPROGRESS and CONGESTED.
 const ONE: Ticks = Ticks(1);
 /// NOPROGRESS at this priority alone, the last but one.

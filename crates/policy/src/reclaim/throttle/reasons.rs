@@ -13,10 +13,10 @@ use super::{After, Finding, PAGES_PER_SLEEPER, Progress, Stay, Wake, Who, Writeb
 use crate::ticks::TickRate;
 use crate::units::Pages;
 
-/// WRITEBACK: `HZ / 10`.
-const WRITEBACK: u64 = 10;
+/// WRITEBACK: `HZ / 10`; in the later variants too, as is the next.
+pub(super) const WRITEBACK: u64 = 10;
 /// ISOLATED: `HZ / 50`.
-const ISOLATED: u64 = 50;
+pub(super) const ISOLATED: u64 = 50;
 /// NOPROGRESS: `HZ / 2`.
 const NO_PROGRESS: u64 = 2;
 /// NOPROGRESS only below this priority.

@@ -6,15 +6,10 @@
 
 use super::super::Reason;
 use super::super::scan::CLUSTER;
-use super::reasons::is_exempt;
+use super::reasons::{ISOLATED, WRITEBACK, is_exempt};
 use super::{Finding, PAGES_PER_SLEEPER, Stay, Wake, Who, Writeback};
 use crate::ticks::TickRate;
 use crate::units::Pages;
-
-/// WRITEBACK: `HZ / 10`.
-const WRITEBACK: u64 = 10;
-/// ISOLATED: `HZ / 50`.
-const ISOLATED: u64 = 50;
 
 pub(super) fn reason_of(finding: Finding) -> Option<Reason> {
     match finding {

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::{Measured, Shape};
+use crate::bench::chain::is_root;
 use crate::bench::undo::{Deed, Process, Undo};
 use crate::{Result, steps};
 
@@ -24,9 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What is missing for this column; nothing: it can be run.
 pub(super) fn missing() -> Option<String> {
-    let is_root =
-        fs::metadata("/proc/self").map(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
-    if !is_root.unwrap_or(false) {
+    if !is_root() {
         return Some("it needs root (a cgroup, a swap file, vm.dirty_bytes)".into());
     }
     let limit = Path::new(GROUPS).join("memory.limit_in_bytes");
