@@ -47,6 +47,7 @@ mod opened;
 mod pressure;
 mod spill;
 mod stats;
+mod volume;
 mod writer;
 
 pub use builder::Builder;
@@ -59,6 +60,7 @@ pub use policy::reclaim::ReclaimLaw;
 pub use pressure::Pressure;
 pub use spill::{Spill, Touched};
 pub use stats::{Stats, Swap, Wait};
+pub use volume::{Backing, Cursor, Tried, Volume, VolumeOptions};
 pub use writer::Writer;
 
 /// Bytes in a page.

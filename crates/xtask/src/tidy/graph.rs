@@ -4,7 +4,7 @@ use super::{Findings, text_of};
 use crate::workspace::{Crate, Kind, Source, Workspace};
 
 /// The arrows of ARCHITECTURE.md: what each crate may use in what it ships.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("policy", &[]),
     ("frames", &[]),
     ("env", &["frames", "policy"]),
@@ -20,7 +20,15 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     (
         "cli",
         &[
-            "device", "env", "frames", "lab", "mm", "os", "policy", "tidegate", "workload",
+            "device", "env", "frames", "lab", "mm", "os", "policy", "serve", "tidegate", "workload",
+        ],
+    ),
+    ("nbd", &[]),
+    ("objects", &["env", "frames", "policy"]),
+    (
+        "serve",
+        &[
+            "device", "env", "nbd", "objects", "os", "policy", "tidegate",
         ],
     ),
     ("guest-writer", &[]),
@@ -35,7 +43,15 @@ const MAY_USE: [(&str, &[&str]); 13] = [
 const NEVER: [(&str, &str); 2] = [("os", "lab"), ("lab", "os")];
 
 /// Crates that use nobody else's code in what they ship.
-const ALONE: [&str; 6] = ["policy", "frames", "env", "device", "mm", "guest-writer"];
+const ALONE: [&str; 7] = [
+    "policy",
+    "frames",
+    "env",
+    "device",
+    "mm",
+    "guest-writer",
+    "nbd",
+];
 
 /// The record of each dependency, its reason and its version.
 const RECORD: &str = "docs/adr/0005-dependencies.md";

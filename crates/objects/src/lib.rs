@@ -1,0 +1,2 @@
+//! A volume kept as objects of one size in an object store.
+#![forbid(unsafe_code)]

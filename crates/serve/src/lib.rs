@@ -1,0 +1,2 @@
+//! The server: volumes in one bounded, paced cache, exported over NBD.
+#![forbid(unsafe_code)]

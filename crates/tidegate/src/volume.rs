@@ -1,0 +1,220 @@
+//! A volume: a device of its own with one object of fixed size, for servers with clients of their own.
+//!
+//! A server must not lend a thread to every client that waits. So each operation comes in two parts: `try_` ones do
+//! what can be done at once and say how far they came, and never wait; the others wait, and are for a pool of threads.
+//!
+//! ```text
+//!   request ──try_write──> all taken ──pace──> reply now, or at the moment that pace names
+//!                 '──────> stuck ──> ready_write on a thread of the pool ──> try_write again
+//! ```
+//!
+//! Invariants
+//!   1. A device, its share of the dirty limit, its flusher and its errors belong to one volume.
+//!   2. A `try_` operation never waits: not for memory, a device, a page, or a pause.
+//!   3. What `try_write` has taken is part of the volume: readers see it, `sync` makes it durable.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use env::{Device, ObjectId};
+use mm::{DeviceOptions, ErrorPolicy, Reader};
+use os::ThreadEnv;
+use policy::dirty::{DeviceIndex, DeviceTunables};
+use policy::units::Bytes;
+
+use crate::{Cache, Error, Writer};
+
+/// Where a volume's bytes are kept.
+pub struct Backing {
+    /// Takes the requests.
+    pub device: Arc<dyn Device>,
+    /// The volume's object on it.
+    pub object: ObjectId,
+    /// Its size in bytes; stays as it is.
+    pub size: u64,
+}
+
+/// How a volume behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct VolumeOptions {
+    /// What writers get while writes to the backing fail.
+    pub on_error: ErrorPolicy,
+    /// Its share of the dirty limit.
+    pub tunables: DeviceTunables,
+}
+
+impl Default for VolumeOptions {
+    fn default() -> Self {
+        let device = DeviceOptions::default();
+        Self {
+            on_error: device.on_error,
+            tunables: device.tunables,
+        }
+    }
+}
+
+/// A volume in a cache, as one client holds it: errors of writeback are told to each holder once.
+pub struct Volume {
+    cache: Cache,
+    device: DeviceIndex,
+    inner: Arc<mm::File<ThreadEnv>>,
+    size: u64,
+}
+
+/// How one client has read a volume so far, so that the cache can read ahead of it.
+#[derive(Debug, Default)]
+pub struct Cursor {
+    reader: Reader,
+}
+
+/// How far an operation that does not wait has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// Bytes moved, from the first on.
+    pub bytes: usize,
+    /// The next byte has to be waited for: call the `ready_` operation where waiting is allowed.
+    pub stuck: bool,
+}
+
+impl Cache {
+    /// Attaches a volume; `backing` makes what keeps it, with the environment that its requests come from.
+    ///
+    /// # Errors
+    /// Those of `backing`; `Cache` with `TooMany` devices or files. `Closed`.
+    pub fn attach<F: From<Error>>(
+        &self,
+        options: VolumeOptions,
+        backing: impl FnOnce(&Arc<ThreadEnv>) -> Result<Backing, F>,
+    ) -> Result<Volume, F> {
+        let env = &self.inner.env;
+        let backing = backing(env)?;
+        let info = backing.device.info();
+        let id = env.add_device(backing.device);
+        let mut task = env.enter();
+        let device = DeviceOptions {
+            on_error: options.on_error,
+            tunables: options.tunables,
+            ..DeviceOptions::default()
+        };
+        let device = self
+            .inner
+            .mm
+            .add_device(&mut task, id, info, device)
+            .map_err(Error::from)?;
+        let size = Bytes(backing.size);
+        let inner = self
+            .inner
+            .mm
+            .open(&mut task, device, backing.object, size)
+            .map_err(Error::from)?;
+        // Its size is fixed: no space has to be asked for when it is written.
+        inner.assume_allocated(size);
+        drop(task);
+        Ok(Volume {
+            cache: self.clone(),
+            device,
+            inner,
+            size: backing.size,
+        })
+    }
+}
+
+impl Volume {
+    /// Its size in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Another holder of the same volume, told of errors from now on.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self {
+            cache: self.cache.clone(),
+            device: self.device,
+            inner: self.inner.another(),
+            size: self.size,
+        }
+    }
+
+    /// Copies what is in memory of `data.len()` bytes at `offset`, up to the first page that is not.
+    ///
+    /// # Errors
+    /// `Cache`: beyond the end, the device failed to read. `Closed`.
+    pub fn try_read(
+        &self,
+        cursor: &mut Cursor,
+        data: &mut [u8],
+        offset: u64,
+    ) -> Result<Tried, Error> {
+        let mut task = self.cache.enter();
+        let read = self
+            .inner
+            .read(&mut task, &mut cursor.reader, Bytes(offset), data)?;
+        let bytes = usize::try_from(read.0).expect("no more than was asked for");
+        Ok(Tried {
+            bytes,
+            stuck: false,
+        })
+    }
+
+    /// Waits until `len` bytes at `offset` are in memory, or as many as fit there.
+    ///
+    /// # Errors
+    /// As `try_read`; no memory.
+    pub fn ready_read(&self, _cursor: &mut Cursor, _offset: u64, _len: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Takes as much of `data` at `offset` as can be taken at once. The writer is not held up here: ask `pace`.
+    ///
+    /// # Errors
+    /// `Cache`: beyond the end, a failed device. `Closed`. What was taken before the error stays.
+    pub fn try_write(&self, writer: &mut Writer, data: &[u8], offset: u64) -> Result<Tried, Error> {
+        let mut task = self.cache.enter();
+        self.inner
+            .write(&mut task, &mut writer.inner, Bytes(offset), data)?;
+        Ok(Tried {
+            bytes: data.len(),
+            stuck: false,
+        })
+    }
+
+    /// Waits for what `try_write` of `len` bytes at `offset` needs: memory, which the writer keeps until then, and the
+    /// rest of pages that are written in part.
+    ///
+    /// # Errors
+    /// As `try_write`; no memory; a page could not be read.
+    pub fn ready_write(&self, _writer: &mut Writer, _offset: u64, _len: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// When the writer may be told that what it wrote so far is done: `None` at once, otherwise not before that moment,
+    /// and then ask again. What it writes meanwhile is on its next account.
+    ///
+    /// # Errors
+    /// `Cache`: a failed device. `Closed`.
+    pub fn pace(&self, _writer: &mut Writer) -> Result<Option<Instant>, Error> {
+        Ok(None)
+    }
+
+    /// Makes everything written so far durable, by whichever holder.
+    ///
+    /// # Errors
+    /// As `File::sync`.
+    pub fn sync(&self) -> Result<(), Error> {
+        let mut task = self.cache.enter();
+        Ok(self.inner.sync(&mut task)?)
+    }
+
+    /// Makes `len` bytes at `offset` durable.
+    ///
+    /// # Errors
+    /// As `sync`.
+    pub fn sync_range(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let mut task = self.cache.enter();
+        Ok(self
+            .inner
+            .sync_range(&mut task, Bytes(offset), Bytes(len))?)
+    }
+}
