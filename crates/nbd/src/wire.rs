@@ -1,0 +1,449 @@
+//! The numbers of the specification, and requests and replies as bytes.
+//!
+//! Everything is big-endian. A request and each head of a reply has a fixed size, so both are arrays: nothing here
+//! allocates, and what varies in length (payload, descriptors) is the caller's to send behind its head.
+//!
+//! ```text
+//!   request, 28 bytes     magic 4 | flags 2 | command 2 | cookie 8 | offset 8 | length 4     (a write's payload follows)
+//!   simple reply, 16      magic 4 | error 4 | cookie 8                                       (a read's data follows)
+//!   chunk, 20 and more    magic 4 | flags 2 | type 2 | cookie 8 | length 4 | payload
+//! ```
+//!
+//! Vocabulary: *cookie*, the client's name for a request (the specification once called it handle); *chunk*, a part of
+//! a structured reply.
+//!
+//! Source: the specification, "Values", "Request message", "Simple reply message", "Structured reply chunk message".
+
+mod option;
+mod reply;
+
+use core::fmt;
+
+pub use option::{
+    BlockSizes, Greeting, Info, OPTION_HEAD, OPTION_REPLY_HEAD, OptionHead, OptionKind,
+    OptionReplyHead, ReplyKind, greeting, option_reply,
+};
+pub use reply::{
+    CHUNK_HEAD, ChunkHead, ChunkKind, ERROR_MESSAGE_MAX, ErrorChunk, SIMPLE_REPLY, SimpleReply,
+    block_status, descriptor, done, error, error_at, offset_data, offset_hole, simple_reply,
+};
+
+/// Begins every handshake: "NBDMAGIC".
+pub const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;
+/// Follows it in a newstyle handshake, and begins every option: "IHAVEOPT".
+pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+/// Begins every reply to an option.
+pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+/// Begins every request.
+pub const REQUEST_MAGIC: u32 = 0x2560_9513;
+/// Begins every simple reply.
+pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+/// Begins every chunk of a structured reply.
+pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
+
+/// Bytes of a request, without a write's payload.
+pub const REQUEST: usize = 28;
+/// The longest string of the protocol, bytes: names, descriptions, queries, messages.
+pub const STRING_MAX: usize = 4096;
+/// Zeroes behind the answer to the option EXPORT_NAME, unless the client asked for none.
+pub const EXPORT_NAME_ZEROES: usize = 124;
+/// A request for at most so many bytes is no attack, whatever maximum is advertised ("Block size constraints").
+pub const PAYLOAD_USUAL: u32 = 1 << 25;
+/// A read for at most so many bytes may not be refused for being asked for in one piece (`CommandFlags::DF`).
+pub const UNFRAGMENTED_MIN: u32 = 1 << 16;
+
+macro_rules! flags {
+    ($(#[$doc:meta])* $name:ident: $int:ty { $($(#[$flag_doc:meta])* $flag:ident = $bit:expr;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+        pub struct $name($int);
+
+        impl $name {
+            /// None of them.
+            pub const NONE: Self = Self(0);
+            $($(#[$flag_doc])* pub const $flag: Self = Self(1 << $bit);)*
+            /// All that have a name.
+            pub const ALL: Self = Self(0 $(| (1 << $bit))*);
+
+            /// As they stand on the wire, known or not.
+            #[must_use]
+            pub const fn from_bits(bits: $int) -> Self {
+                Self(bits)
+            }
+
+            /// As they go on the wire.
+            #[must_use]
+            pub const fn bits(self) -> $int {
+                self.0
+            }
+
+            /// Whether all of `other` are set.
+            #[must_use]
+            pub const fn has(self, other: Self) -> bool {
+                self.0 & other.0 == other.0
+            }
+
+            /// These and `other`.
+            #[must_use]
+            pub const fn with(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+
+            /// These but `other`.
+            #[must_use]
+            pub const fn without(self, other: Self) -> Self {
+                Self(self.0 & !other.0)
+            }
+
+            /// These, and `other` if `condition` holds.
+            #[must_use]
+            pub const fn with_if(self, condition: bool, other: Self) -> Self {
+                if condition { self.with(other) } else { self }
+            }
+
+            /// Whether none is set.
+            #[must_use]
+            pub const fn is_empty(self) -> bool {
+                self.0 == 0
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut first = true;
+                $(if self.has(Self::$flag) {
+                    if !first { f.write_str("|")?; }
+                    f.write_str(stringify!($flag))?;
+                    first = false;
+                })*
+                let unknown = self.without(Self::ALL).0;
+                if unknown != 0 || first {
+                    write!(f, "{}{unknown:#x}", if first { "" } else { "|" })?;
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+flags! {
+    /// What the server can do in a handshake ("Handshake flags").
+    HandshakeFlags: u16 {
+        /// It speaks fixed newstyle.
+        FIXED_NEWSTYLE = 0;
+        /// It can leave out the zeroes behind the answer to EXPORT_NAME.
+        NO_ZEROES = 1;
+    }
+}
+
+flags! {
+    /// What the client understands of it ("Client flags").
+    ClientFlags: u32 {
+        /// It speaks fixed newstyle.
+        FIXED_NEWSTYLE = 0;
+        /// It wants no zeroes behind the answer to EXPORT_NAME.
+        NO_ZEROES = 1;
+    }
+}
+
+flags! {
+    /// What an export can do ("Transmission flags").
+    ExportFlags: u16 {
+        /// Always set.
+        HAS_FLAGS = 0;
+        /// Writes are refused.
+        READ_ONLY = 1;
+        /// It takes `Command::Flush`.
+        SEND_FLUSH = 2;
+        /// It takes `CommandFlags::FUA`.
+        SEND_FUA = 3;
+        /// Order matters to its medium.
+        ROTATIONAL = 4;
+        /// It takes `Command::Trim`.
+        SEND_TRIM = 5;
+        /// It takes `Command::WriteZeroes`.
+        SEND_WRITE_ZEROES = 6;
+        /// It takes `CommandFlags::DF`; set only where structured replies were agreed on.
+        SEND_DF = 7;
+        /// A flush on one connection covers what any connection was told is written.
+        CAN_MULTI_CONN = 8;
+        /// It can change its size (an extension that is not spoken here).
+        SEND_RESIZE = 9;
+        /// It takes `Command::Cache`.
+        SEND_CACHE = 10;
+        /// It takes `CommandFlags::FAST_ZERO`.
+        SEND_FAST_ZERO = 11;
+    }
+}
+
+flags! {
+    /// How a request wants to be done ("Command flags").
+    CommandFlags: u16 {
+        /// Reply when what this request wrote is durable.
+        FUA = 0;
+        /// Zeroes must keep their space.
+        NO_HOLE = 1;
+        /// The data in one piece.
+        DF = 2;
+        /// One extent is enough.
+        REQ_ONE = 3;
+        /// Zeroes at once, or an error.
+        FAST_ZERO = 4;
+        /// The length is that of a payload (extended headers, which are not spoken here).
+        PAYLOAD_LEN = 5;
+    }
+}
+
+flags! {
+    /// What is known of an extent in the context `base:allocation`.
+    State: u32 {
+        /// It has no space of its own.
+        HOLE = 0;
+        /// It reads as zeroes.
+        ZERO = 1;
+    }
+}
+
+/// What a request asks for ("Request types").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Command {
+    /// Data of a range.
+    Read,
+    /// New data for a range; the payload follows the request.
+    Write,
+    /// The end of the connection; has no reply.
+    Disconnect,
+    /// All writes that were answered are to be durable.
+    Flush,
+    /// The data of a range is no longer needed.
+    Trim,
+    /// A range will be wanted.
+    Cache,
+    /// A range is to read as zeroes.
+    WriteZeroes,
+    /// Which parts of a range are holes.
+    BlockStatus,
+    /// A number that the specification does not give, or gives to an extension that is not spoken here.
+    Other(u16),
+}
+
+impl Command {
+    /// From its number.
+    #[must_use]
+    pub const fn from_number(number: u16) -> Self {
+        match number {
+            0 => Self::Read,
+            1 => Self::Write,
+            2 => Self::Disconnect,
+            3 => Self::Flush,
+            4 => Self::Trim,
+            5 => Self::Cache,
+            6 => Self::WriteZeroes,
+            7 => Self::BlockStatus,
+            other => Self::Other(other),
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::Read => 0,
+            Self::Write => 1,
+            Self::Disconnect => 2,
+            Self::Flush => 3,
+            Self::Trim => 4,
+            Self::Cache => 5,
+            Self::WriteZeroes => 6,
+            Self::BlockStatus => 7,
+            Self::Other(other) => other,
+        }
+    }
+
+    /// Its name, for counters and messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Disconnect => "disconnect",
+            Self::Flush => "flush",
+            Self::Trim => "trim",
+            Self::Cache => "cache",
+            Self::WriteZeroes => "write_zeroes",
+            Self::BlockStatus => "block_status",
+            Self::Other(_) => "unknown",
+        }
+    }
+}
+
+/// Why a request failed ("Error values"). No other number may go on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Errno {
+    /// EPERM: the export is read-only.
+    NotPermitted,
+    /// EIO: the device failed.
+    Io,
+    /// ENOMEM: there is no memory for it now.
+    NoMemory,
+    /// EINVAL: the request is wrong.
+    Invalid,
+    /// ENOSPC: beyond the end, or the device is full.
+    NoSpace,
+    /// EOVERFLOW: too much for one piece.
+    Overflow,
+    /// ENOTSUP: a fast zero would not be fast.
+    NotSupported,
+    /// ESHUTDOWN: the server is about to end.
+    Shutdown,
+}
+
+impl Errno {
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::NotPermitted => 1,
+            Self::Io => 5,
+            Self::NoMemory => 12,
+            Self::Invalid => 22,
+            Self::NoSpace => 28,
+            Self::Overflow => 75,
+            Self::NotSupported => 95,
+            Self::Shutdown => 108,
+        }
+    }
+
+    /// From a number that is not zero; one that has no name counts as EINVAL, as the specification asks of clients.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Self {
+        match number {
+            1 => Self::NotPermitted,
+            5 => Self::Io,
+            12 => Self::NoMemory,
+            28 => Self::NoSpace,
+            75 => Self::Overflow,
+            95 => Self::NotSupported,
+            108 => Self::Shutdown,
+            _ => Self::Invalid,
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotPermitted => "not permitted (EPERM)",
+            Self::Io => "input/output error (EIO)",
+            Self::NoMemory => "out of memory (ENOMEM)",
+            Self::Invalid => "invalid request (EINVAL)",
+            Self::NoSpace => "no space left (ENOSPC)",
+            Self::Overflow => "too large (EOVERFLOW)",
+            Self::NotSupported => "not supported (ENOTSUP)",
+            Self::Shutdown => "the server is shutting down (ESHUTDOWN)",
+        })
+    }
+}
+
+/// A request as it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// How it is to be done.
+    pub flags: CommandFlags,
+    /// What is to be done.
+    pub command: Command,
+    /// The client's name for it; goes into each head of its reply.
+    pub cookie: u64,
+    /// The first byte it is about.
+    pub offset: u64,
+    /// Bytes it is about.
+    pub len: u32,
+}
+
+/// What stands where a request should begin is none: the stream cannot be read on, and the connection has to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRequest {
+    /// What stood in place of the magic number.
+    pub magic: u32,
+}
+
+impl fmt::Display for NoRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let magic = self.magic;
+        write!(
+            f,
+            "a request begins with {REQUEST_MAGIC:#010x}, and the client sent {magic:#010x}"
+        )
+    }
+}
+
+impl core::error::Error for NoRequest {}
+
+impl Request {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// `NoRequest` for a wrong magic number. Whatever else is wrong with it has an answer: see `transmit::judge`.
+    pub fn parse(bytes: &[u8; REQUEST]) -> Result<Self, NoRequest> {
+        let magic = be32(bytes, 0);
+        if magic != REQUEST_MAGIC {
+            return Err(NoRequest { magic });
+        }
+        Ok(Self {
+            flags: CommandFlags(be16(bytes, 4)),
+            command: Command::from_number(be16(bytes, 6)),
+            cookie: be64(bytes, 8),
+            offset: be64(bytes, 16),
+            len: be32(bytes, 24),
+        })
+    }
+
+    /// Writes a request.
+    #[must_use]
+    pub fn encode(&self) -> [u8; REQUEST] {
+        let mut bytes = [0; REQUEST];
+        put(&mut bytes, 0, &REQUEST_MAGIC.to_be_bytes());
+        put(&mut bytes, 4, &self.flags.0.to_be_bytes());
+        put(&mut bytes, 6, &self.command.number().to_be_bytes());
+        put(&mut bytes, 8, &self.cookie.to_be_bytes());
+        put(&mut bytes, 16, &self.offset.to_be_bytes());
+        put(&mut bytes, 24, &self.len.to_be_bytes());
+        bytes
+    }
+
+    /// Bytes of payload behind it: whoever refuses a write still has to read them.
+    #[must_use]
+    pub const fn payload(&self) -> u32 {
+        match self.command {
+            Command::Write => self.len,
+            Command::Read
+            | Command::Disconnect
+            | Command::Flush
+            | Command::Trim
+            | Command::Cache
+            | Command::WriteZeroes
+            | Command::BlockStatus
+            | Command::Other(_) => 0,
+        }
+    }
+}
+
+/// Copies `part` into `bytes` at `at`; both are sizes known here.
+fn put(bytes: &mut [u8], at: usize, part: &[u8]) {
+    bytes[at..at + part.len()].copy_from_slice(part);
+}
+
+fn be16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn be32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn be64(bytes: &[u8], at: usize) -> u64 {
+    u64::from(be32(bytes, at)) << 32 | u64::from(be32(bytes, at + 4))
+}
+
+#[cfg(test)]
+mod tests;
