@@ -11,4 +11,5 @@
 //! names of its sections. Fixed newstyle only: the oldstyle handshake is not spoken, nor are extended headers.
 #![forbid(unsafe_code)]
 
+pub mod haggle;
 pub mod wire;
