@@ -1,4 +1,16 @@
 //! The server: volumes in one bounded, paced cache, exported over NBD.
 #![forbid(unsafe_code)]
 
+pub mod buffers;
+pub mod config;
+pub mod connection;
+pub mod counters;
+pub mod export;
+pub mod hub;
+mod limits;
 pub mod log;
+pub mod pool;
+mod systemd;
+
+pub use export::{Export, Extents, Opened};
+pub use hub::{Hub, Limits, Stage};

@@ -1,0 +1,76 @@
+//! What a connection asks of its volume's pool, and what comes back.
+//!
+//! Invariant: for every job that is submitted exactly one `Done` is posted, also when the job is dropped or panics.
+
+use std::sync::Arc;
+
+use tidegate::{Cursor, Error, Writer};
+
+use super::mailbox::Mailbox;
+
+/// A request's place in the table of its connection.
+pub(crate) type Place = u16;
+
+/// What a job brings back.
+pub(crate) enum Done {
+    /// A read can go on, or will not.
+    Read {
+        place: Place,
+        cursor: Option<Cursor>,
+        result: Result<(), Error>,
+    },
+    /// The writer is back, and what it was stuck at can go on, or will not.
+    Write {
+        writer: Box<Writer>,
+        result: Result<(), Error>,
+    },
+    /// A request was carried out.
+    Whole {
+        place: Place,
+        result: Result<(), Error>,
+    },
+    /// How a range is kept.
+    Status {
+        place: Place,
+        extents: Result<Vec<Extent>, Error>,
+    },
+    /// The job was dropped, and what it had taken along. `None`: it had the writer.
+    Lost { place: Option<Place> },
+}
+
+/// Bytes that are kept in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) len: u64,
+    pub(crate) is_hole: bool,
+}
+
+/// Posts what comes of a job, once.
+pub(crate) struct Promise {
+    mailbox: Arc<Mailbox>,
+    place: Option<Place>,
+    kept: bool,
+}
+
+impl Promise {
+    pub(crate) fn new(mailbox: &Arc<Mailbox>, place: Option<Place>) -> Self {
+        Self {
+            mailbox: Arc::clone(mailbox),
+            place,
+            kept: false,
+        }
+    }
+
+    pub(crate) fn keep(mut self, done: Done) {
+        self.kept = true;
+        self.mailbox.post(done);
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.mailbox.post(Done::Lost { place: self.place });
+        }
+    }
+}

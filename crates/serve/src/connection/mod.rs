@@ -1,0 +1,6 @@
+//! One client.
+
+mod job;
+mod mailbox;
+
+pub(crate) use mailbox::Mailbox;

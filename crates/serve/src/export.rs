@@ -1,0 +1,113 @@
+//! An export: a volume offered under a name, with all that its connections share.
+
+use std::any::Any;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tidegate::{Cache, Volume};
+
+use crate::buffers::Buffers;
+pub use crate::counters::{Counters, Histogram, Kind, Latencies};
+use crate::pool::Pool;
+
+/// Where a backing has data and where it has none.
+pub trait Extents: Send + Sync {
+    /// How the bytes from `offset` on are kept: for how long from there (at least one byte, at most `len`) it is the
+    /// same, and whether it is a hole, which reads as zeros. May wait for the backing.
+    ///
+    /// # Errors
+    /// The backing cannot say.
+    fn next(&self, offset: u64, len: u64) -> io::Result<(u64, bool)>;
+}
+
+/// A volume whose backing is open.
+pub struct Opened {
+    /// The volume in the cache.
+    pub volume: Volume,
+    /// Where its backing has holes, if it can say.
+    pub extents: Option<Arc<dyn Extents>>,
+    /// The backing gives space back, and such a range reads as zeros.
+    pub can_punch: bool,
+    /// What has to live as long as the volume: its lock, handles to the layers of its device.
+    pub keep: Box<dyn Any + Send + Sync>,
+}
+
+/// How an export behaves.
+#[derive(Clone, Debug)]
+pub struct ExportOptions {
+    /// Its name; empty for the default export.
+    pub name: String,
+    /// For people, in the list of exports.
+    pub description: String,
+    /// No client may write.
+    pub read_only: bool,
+    /// Whether replies to writes are held back as the cache says. Off, the memory limit alone holds writers back: for
+    /// comparisons.
+    pub paced: bool,
+    /// Most threads of the pool, which waits for the cache where it cannot go on at once.
+    pub threads: usize,
+    /// Most receive buffers (128 KiB each).
+    pub buffers: usize,
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            description: String::new(),
+            read_only: false,
+            paced: true,
+            threads: 8,
+            buffers: 8,
+        }
+    }
+}
+
+/// An opened volume with its name: what connections hold.
+pub struct Export {
+    /// How it behaves.
+    pub options: ExportOptions,
+    /// What its clients did.
+    pub counters: Counters,
+    /// The cache that the volume is in.
+    pub cache: Cache,
+    /// The volume, and what its backing can do.
+    pub opened: Opened,
+    /// Threads for what has to wait.
+    pub pool: Pool,
+    /// Buffers to receive into.
+    pub(crate) buffers: Buffers,
+    /// It is not offered any more: its connections are to end.
+    pub(crate) withdrawn: AtomicBool,
+}
+
+impl Export {
+    /// Offers `opened`.
+    #[must_use]
+    pub fn new(options: ExportOptions, cache: Cache, opened: Opened) -> Self {
+        let pool = Pool::new(&options.name, options.threads);
+        let buffers = Buffers::new(options.buffers);
+        Self {
+            options,
+            counters: Counters::default(),
+            cache,
+            opened,
+            pool,
+            buffers,
+            withdrawn: AtomicBool::new(false),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.opened.volume.size()
+    }
+}

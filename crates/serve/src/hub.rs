@@ -1,0 +1,242 @@
+//! What all connections share: the exports by name, the limits, and whether the server still serves.
+//!
+//! ```text
+//!   Serving ──drain──> Draining: requests under way are finished, new ones refused ──> Ended: what is left is cut off
+//! ```
+//!
+//! Invariants
+//!   1. Never more than `Limits::connections` have a seat; a seat is given back when the connection ends, however.
+//!   2. Whoever changes what connections have to know wakes them all.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::connection::Mailbox;
+use crate::export::Export;
+
+/// What clients may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once; more are closed at once.
+    pub connections: usize,
+    /// Requests of one connection under way; more are not read from it.
+    pub in_flight: usize,
+    /// Bytes of one request; more are refused.
+    pub request: u32,
+    /// For a client to say what it wants. Afterwards it may be silent as long as it likes.
+    pub handshake: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            in_flight: 128,
+            request: 32 << 20,
+            handshake: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What happened at the door. The rest is counted by each export.
+#[derive(Debug, Default)]
+pub struct HubCounters {
+    /// Connections now, in their handshake or after it.
+    pub connections: AtomicU64,
+    /// Connections ever taken.
+    pub accepted_total: AtomicU64,
+    /// Connections closed because there were too many.
+    pub refused_total: AtomicU64,
+    /// Connections that ended without having chosen an export, by an error or by the time allowed for it.
+    pub handshake_failures_total: AtomicU64,
+}
+
+/// What the server does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Stage {
+    /// Serves.
+    Serving = 0,
+    /// Finishes what is under way and refuses what comes.
+    Draining = 1,
+    /// Nothing more.
+    Ended = 2,
+}
+
+/// Shared by all connections.
+pub struct Hub {
+    /// What clients may take.
+    pub limits: Limits,
+    /// What happened at the door.
+    pub counters: HubCounters,
+    exports: RwLock<Vec<Arc<Export>>>,
+    stage: AtomicU8,
+    roster: Mutex<Roster>,
+    left: Notify,
+}
+
+/// Connections by their place.
+#[derive(Default)]
+struct Roster {
+    places: Vec<Option<Arc<Mailbox>>>,
+    free: Vec<usize>,
+}
+
+/// A connection's place: given back when dropped.
+pub(crate) struct Seat {
+    hub: Arc<Hub>,
+    place: usize,
+    pub(crate) mailbox: Arc<Mailbox>,
+}
+
+impl Hub {
+    /// Nothing is exported yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            counters: HubCounters::default(),
+            exports: RwLock::default(),
+            stage: AtomicU8::new(Stage::Serving as u8),
+            roster: Mutex::default(),
+            left: Notify::new(),
+        }
+    }
+
+    /// Offers an export; false: there is one of that name.
+    pub fn offer(&self, export: Arc<Export>) -> bool {
+        let mut exports = self.exports.write().unwrap_or_else(PoisonError::into_inner);
+        let is_new = exports.iter().all(|other| other.name() != export.name());
+        if is_new {
+            exports.push(export);
+        }
+        is_new
+    }
+
+    /// Takes an export back: its connections finish what is under way and end.
+    pub fn withdraw(&self, name: &str) -> Option<Arc<Export>> {
+        let mut exports = self.exports.write().unwrap_or_else(PoisonError::into_inner);
+        let at = exports.iter().position(|export| export.name() == name)?;
+        let export = exports.remove(at);
+        drop(exports);
+        export.withdrawn.store(true, Ordering::Release);
+        self.wake_all();
+        Some(export)
+    }
+
+    /// The export of that name; the only one is also the default one, which has no name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<Arc<Export>> {
+        let exports = self.exports.read().unwrap_or_else(PoisonError::into_inner);
+        let named = exports.iter().find(|export| export.name() == name);
+        let only = (name.is_empty() && exports.len() == 1).then(|| &exports[0]);
+        named.or(only).cloned()
+    }
+
+    /// All exports, in the order in which they were offered.
+    #[must_use]
+    pub fn exports(&self) -> Vec<Arc<Export>> {
+        self.exports
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// What the server does.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        match self.stage.load(Ordering::Acquire) {
+            0 => Stage::Serving,
+            1 => Stage::Draining,
+            _ => Stage::Ended,
+        }
+    }
+
+    /// Goes on to `stage`, never back, and has every connection look.
+    pub fn enter(&self, stage: Stage) {
+        self.stage.fetch_max(stage as u8, Ordering::AcqRel);
+        self.wake_all();
+    }
+
+    /// Finishes what is under way, for at most `bound`, then cuts off what is left. Answers how many connections were
+    /// cut off.
+    pub async fn drain(&self, bound: Duration) -> u64 {
+        self.enter(Stage::Draining);
+        let _ = tokio::time::timeout(bound, self.emptied()).await;
+        let left = self.counters.connections.load(Ordering::Acquire);
+        self.enter(Stage::Ended);
+        self.emptied().await;
+        left
+    }
+
+    async fn emptied(&self) {
+        loop {
+            let left = self.left.notified();
+            tokio::pin!(left);
+            left.as_mut().enable();
+            if self.counters.connections.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    /// A place for a new connection; `None`: there are too many, or the server ends.
+    pub(crate) fn seat(self: &Arc<Self>) -> Option<Seat> {
+        let mut roster = self.roster();
+        let taken = roster.places.len() - roster.free.len();
+        if taken >= self.limits.connections || self.stage() != Stage::Serving {
+            drop(roster);
+            self.counters.refused_total.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let mailbox = Arc::new(Mailbox::default());
+        let entry = Some(Arc::clone(&mailbox));
+        let place = match roster.free.pop() {
+            Some(place) => {
+                roster.places[place] = entry;
+                place
+            }
+            None => {
+                roster.places.push(entry);
+                roster.places.len() - 1
+            }
+        };
+        self.counters.connections.fetch_add(1, Ordering::AcqRel);
+        drop(roster);
+        self.counters.accepted_total.fetch_add(1, Ordering::Relaxed);
+        Some(Seat {
+            hub: Arc::clone(self),
+            place,
+            mailbox,
+        })
+    }
+
+    fn roster(&self) -> MutexGuard<'_, Roster> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_all(&self) {
+        // Woken under the lock: a connection that wakes takes other locks only.
+        for mailbox in self.roster().places.iter().flatten() {
+            mailbox.wake();
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut roster = self.hub.roster();
+        let mailbox = roster.places[self.place].take();
+        roster.free.push(self.place);
+        let before = self.hub.counters.connections.fetch_sub(1, Ordering::AcqRel);
+        drop(roster);
+        drop(mailbox);
+        if before == 1 {
+            self.hub.left.notify_waiters();
+        }
+    }
+}
