@@ -44,6 +44,9 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Take space for that much at once, without changing the length.
     pub preallocate: Option<Bytes>,
+    /// The file has the size that it has, like a block device: its last page is cut there, and it neither grows nor
+    /// shrinks.
+    pub fixed: bool,
     /// True: direct I/O or an error. False: direct I/O where the file system has it.
     pub direct: bool,
 }
@@ -99,6 +102,9 @@ impl FileDevice {
             fixed_size: None,
         };
         let length = measure(path, &mut open)?;
+        if options.fixed {
+            open.fixed_size = Some(length);
+        }
         if let Some(alignment) = alignment_of(&open.file).filter(|_| direct) {
             self.alignment.fetch_max(alignment, Ordering::Relaxed);
         }

@@ -76,6 +76,16 @@ pub fn cpu_times() -> (Nanos, Nanos) {
     sys::process_times()
 }
 
+/// The first descriptor that a supervisor passes (sd_listen_fds(3)).
+const PASSED_FIRST: i32 = 3;
+
+/// The sockets that whoever started the process passed to it, `count` of them: to be called before other descriptors are
+/// opened, or at least only where the supervisor says that there are so many. A second call has none.
+#[must_use]
+pub fn passed_descriptors(count: u32) -> Vec<std::os::fd::OwnedFd> {
+    sys::passed_descriptors(PASSED_FIRST, count)
+}
+
 /// A fresh directory for a test, on a file system with direct I/O; removed with its content.
 #[cfg(test)]
 struct TestDir(std::path::PathBuf);

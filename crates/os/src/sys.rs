@@ -1,5 +1,8 @@
 //! The few calls of the C library that have no safe form elsewhere.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{FromRawFd as _, OwnedFd};
+
 use policy::units::Nanos;
 
 use crate::arena::Arena;
@@ -42,6 +45,24 @@ fn nanos(time: libc::timeval) -> Nanos {
     let secs = u64::try_from(time.tv_sec).unwrap_or(0);
     let micros = u64::try_from(time.tv_usec).unwrap_or(0);
     Nanos(secs * policy::units::SECOND + micros * 1_000)
+}
+
+/// The `count` descriptors that begin at `first` and are open: from whoever started the process. A second call has none.
+pub(crate) fn passed_descriptors(first: i32, count: u32) -> Vec<OwnedFd> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::AcqRel) {
+        return Vec::new();
+    }
+    let last = first.saturating_add_unsigned(count);
+    let is_open = |fd: &i32| {
+        // SAFETY: two numbers in, one number out; a descriptor that is not open is an error.
+        unsafe { libc::fcntl(*fd, libc::F_SETFD, libc::FD_CLOEXEC) == 0 }
+    };
+    (first..last)
+        .filter(is_open)
+        // SAFETY: it is open, was given to this process for its own, and nobody else takes it: this is the first call.
+        .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+        .collect()
 }
 
 /// `preadv2` of what is left of a read request. Answers the bytes read, or the error number.

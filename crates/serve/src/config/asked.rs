@@ -1,0 +1,172 @@
+//! The words that a server was started with, and how they and the file's become one draft.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::check;
+use super::default;
+use super::file;
+use super::mistake::{ConfigError, Mistake, Mistakes, Place, Source, Word, choices};
+use super::{Config, source};
+
+/// Keys of the server, in the file; on the command line with `-` for `_`.
+pub(super) const SERVER_KEYS: [&str; 13] = [
+    "memory",
+    "dirty",
+    "background",
+    "web",
+    "socket_mode",
+    "max_connections",
+    "max_requests",
+    "max_request_size",
+    "handshake_timeout",
+    "paced",
+    "io_uring",
+    "log",
+    "log_format",
+];
+/// Keys of `[tls]`; on the command line with `tls-` before them.
+pub(super) const TLS_KEYS: [&str; 4] = ["certificate", "key", "clients", "required"];
+/// Keys of a volume, in the file and behind its backend.
+pub(super) const VOLUME_KEYS: [&str; 13] = [
+    "backend",
+    "size",
+    "read_only",
+    "policy",
+    "dirty_min",
+    "dirty_max",
+    "description",
+    "block_min",
+    "block_preferred",
+    "object_size",
+    "parallel",
+    "force",
+    "device",
+];
+
+/// The words of the command line. What is not given is `None` or empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The TOML file.
+    pub file: Option<PathBuf>,
+    /// `NAME=BACKEND[,KEY=VALUE..]`.
+    pub volumes: Vec<String>,
+    /// `unix:PATH` and `tcp:ADDRESS:PORT`.
+    pub listen: Vec<String>,
+    /// Values by their keys: those of the file, and those of its table `[tls]` as `tls.KEY`.
+    pub values: BTreeMap<String, String>,
+}
+
+impl Asked {
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// All mistakes with their places; the file cannot be read.
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        self.config_in(&default::Surroundings::of_process())
+    }
+
+    pub(super) fn config_in(
+        &self,
+        surroundings: &default::Surroundings,
+    ) -> Result<Config, ConfigError> {
+        let mut draft = Draft::default();
+        if let Some(path) = &self.file {
+            let text = std::fs::read_to_string(path).map_err(|error| ConfigError::File {
+                path: path.clone(),
+                error,
+            })?;
+            file::read(&mut draft, path.display().to_string(), text);
+        }
+        let (of_file, of_listen) = (draft.volumes.len(), draft.listen.len());
+        for (key, value) in &self.values {
+            draft.take_value(key, value);
+        }
+        for value in &self.listen {
+            let word = draft.argument("--listen", value);
+            draft.listen.push(word);
+        }
+        // What the command line names goes first.
+        draft.listen.rotate_left(of_listen);
+        for value in &self.volumes {
+            source::read(&mut draft, value);
+        }
+        draft.volumes.rotate_left(of_file);
+        check::check(draft, self, surroundings)
+    }
+}
+
+/// Words in their places, not yet understood.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub(super) sources: Vec<Source>,
+    pub(super) server: BTreeMap<&'static str, Word>,
+    pub(super) tls: BTreeMap<&'static str, Word>,
+    /// Where the file's table `[tls]` or the first option of TLS stands.
+    pub(super) tls_place: Option<Place>,
+    pub(super) listen: Vec<Word>,
+    pub(super) volumes: Vec<VolumeDraft>,
+    pub(super) mistakes: Vec<Mistake>,
+}
+
+/// A volume's words.
+#[derive(Debug)]
+pub(super) struct VolumeDraft {
+    pub(super) name: Word,
+    pub(super) keys: BTreeMap<&'static str, Word>,
+}
+
+impl Draft {
+    pub(super) fn source(&mut self, origin: String, text: String) -> usize {
+        self.sources.push(Source { origin, text });
+        self.sources.len() - 1
+    }
+
+    /// An argument of the command line, as a whole.
+    pub(super) fn argument(&mut self, option: &str, value: &str) -> Word {
+        let source = self.source(option.to_owned(), value.to_owned());
+        Word {
+            text: value.to_owned(),
+            place: Place {
+                source,
+                span: 0..value.len(),
+            },
+        }
+    }
+
+    fn take_value(&mut self, key: &str, value: &str) {
+        let option = format!("--{}", key.replace(['.', '_'], "-"));
+        let word = self.argument(&option, value);
+        if let Some(known) = known(&SERVER_KEYS, key) {
+            self.server.insert(known, word);
+        } else if let Some(known) = key
+            .strip_prefix("tls.")
+            .and_then(|key| known(&TLS_KEYS, key))
+        {
+            self.tls_place.get_or_insert_with(|| word.place.clone());
+            self.tls.insert(known, word);
+        } else {
+            let help = choices(key, &SERVER_KEYS);
+            self.mistakes.push(
+                word.wrong(format!("unknown key `{key}`"), "not a key of the server")
+                    .help(help),
+            );
+        }
+    }
+
+    /// The mistakes as an error.
+    pub(super) fn refuse(self) -> ConfigError {
+        let Self {
+            sources,
+            mistakes: mut list,
+            ..
+        } = self;
+        list.sort_by_key(|mistake| (mistake.place.source, mistake.place.span.start));
+        ConfigError::Mistakes(Mistakes { sources, list })
+    }
+}
+
+/// The key as it is in the table of known ones.
+pub(super) fn known(keys: &[&'static str], key: &str) -> Option<&'static str> {
+    keys.iter().find(|known| **known == key).copied()
+}

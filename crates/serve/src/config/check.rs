@@ -1,0 +1,564 @@
+//! A draft into a `Config`: every word understood, every rule between them looked at.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use device::{Layer, Stack};
+use tidegate::{ErrorPolicy, Threshold};
+
+use crate::log::{Format, Level};
+
+use super::asked::{Asked, Draft, VolumeDraft};
+use super::default::{self, Surroundings};
+use super::mistake::{ConfigError, Mistake, Word, choices};
+use super::units::{number, share, size, threshold, time, truth};
+use super::{
+    BackendConfig, BlockConfig, Config, LimitsConfig, ListenConfig, ShareConfig, TlsConfig,
+    VolumeConfig, WebConfig,
+};
+
+/// Longest name and description that the protocol has room for, in bytes.
+const NAME_MAX: usize = 4096;
+/// Beyond it a volume's offsets do not fit the system's.
+const SIZE_MAX: u64 = 1 << 62;
+/// Smallest request that a client may be held to: what every client is allowed to send.
+const REQUEST_LEAST: u32 = 64 << 10;
+const REQUEST_MOST: u32 = 64 << 20;
+/// Pages have 4096 bytes; larger blocks are of no use to the cache.
+const BLOCK_MOST: u32 = 1 << 20;
+
+type Words = BTreeMap<&'static str, Word>;
+
+/// What is wrong with a word and what is allowed.
+type Wrong = (String, String);
+
+pub(super) fn check(
+    draft: Draft,
+    asked: &Asked,
+    surroundings: &Surroundings,
+) -> Result<Config, ConfigError> {
+    let mut draft = draft;
+    let mut mistakes = core::mem::take(&mut draft.mistakes);
+    let mut server = Reader {
+        words: &draft.server,
+        mistakes: &mut mistakes,
+    };
+    let limits = LimitsConfig::default();
+    let memory = server.read("memory", size).unwrap_or(default::MEMORY);
+    let dirty = server.read("dirty", threshold);
+    let background = server.read("background", threshold);
+    let web = server.read("web", web_address);
+    let mode = server.read("socket_mode", socket_mode);
+    let limits = LimitsConfig {
+        connections: server
+            .read("max_connections", |text| number(text, 1, 1 << 20))
+            .unwrap_or(limits.connections),
+        requests: server
+            .read("max_requests", |text| number(text, 1, 1 << 16))
+            .unwrap_or(limits.requests),
+        request_bytes: server
+            .read("max_request_size", request_size)
+            .unwrap_or(limits.request_bytes),
+        handshake: server
+            .read("handshake_timeout", handshake)
+            .unwrap_or(limits.handshake),
+    };
+    let paced = server.read("paced", truth).unwrap_or(true);
+    let io_uring = server.read("io_uring", truth).unwrap_or(true);
+    let log = server.read("log", level).unwrap_or_default();
+    let log_format = server.read("log_format", log_format).unwrap_or_default();
+    let (dirty, background) = limits_of_dirty(&draft, dirty, background, &mut mistakes);
+    let tls = tls(&draft, &mut mistakes);
+    let listen = listeners(&draft, mode, surroundings, &mut mistakes);
+    let mut volumes = Vec::new();
+    for (place, volume) in draft.volumes.iter().enumerate() {
+        let name = &volume.name;
+        let twice = draft.volumes[..place]
+            .iter()
+            .any(|other| other.name.text == name.text);
+        if twice {
+            let title = format!("there are two volumes `{}`", name.text);
+            mistakes.push(
+                name.wrong(title, "the second one")
+                    .help("give each a name of its own"),
+            );
+        }
+        volumes.extend(self::volume(volume, &mut mistakes));
+    }
+    if !mistakes.is_empty() {
+        draft.mistakes = mistakes;
+        return Err(draft.refuse());
+    }
+    if volumes.is_empty() && asked.file.is_none() {
+        volumes.push(surroundings.volume()?);
+    }
+    Ok(Config {
+        asked: asked.clone(),
+        memory,
+        dirty,
+        background,
+        listen,
+        web: web.unwrap_or(Some(WebConfig {
+            address: SocketAddr::from(default::WEB),
+            insisted: false,
+        })),
+        tls,
+        limits,
+        volumes,
+        paced,
+        io_uring,
+        log,
+        log_format,
+    })
+}
+
+/// Reads words, and keeps what is wrong with them.
+struct Reader<'a> {
+    words: &'a Words,
+    mistakes: &'a mut Vec<Mistake>,
+}
+
+impl Reader<'_> {
+    fn read<T>(&mut self, key: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        let word = self.words.get(key)?;
+        match read(word.text.trim()) {
+            Ok(value) => Some(value),
+            Err(help) => {
+                let title = format!("`{}` is no value for `{key}`", word.text);
+                self.mistakes
+                    .push(word.wrong(title, "this cannot be used").help(help));
+                None
+            }
+        }
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
+        self.words.get(key).map(|word| word.text.clone())
+    }
+}
+
+fn web_address(text: &str) -> Result<Option<WebConfig>, String> {
+    if matches!(text, "off" | "no" | "false") {
+        return Ok(None);
+    }
+    let address = text.parse().map_err(|_| {
+        "write an address and a port, as in 127.0.0.1:10808 or [::1]:10808, or off".to_owned()
+    })?;
+    let insisted = true;
+    Ok(Some(WebConfig { address, insisted }))
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    match text {
+        "error" => Ok(Level::Error),
+        "warn" => Ok(Level::Warn),
+        "info" => Ok(Level::Info),
+        "debug" => Ok(Level::Debug),
+        other => Err(choices(other, &["error", "warn", "info", "debug"])),
+    }
+}
+
+fn log_format(text: &str) -> Result<Format, String> {
+    match text {
+        "logfmt" => Ok(Format::Logfmt),
+        "json" => Ok(Format::Json),
+        other => Err(choices(other, &["logfmt", "json"])),
+    }
+}
+
+fn socket_mode(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0o").unwrap_or(text);
+    u32::from_str_radix(digits, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600)
+        .ok_or_else(|| {
+            "write permissions as octal digits that let the owner read and write, as in 0660"
+                .to_owned()
+        })
+}
+
+fn request_size(text: &str) -> Result<u32, String> {
+    let bytes = u32::try_from(size(text)?).ok();
+    bytes
+        .filter(|bytes| (REQUEST_LEAST..=REQUEST_MOST).contains(bytes))
+        .ok_or_else(|| "a size from 64KiB to 64MiB belongs here".to_owned())
+}
+
+fn handshake(text: &str) -> Result<Duration, String> {
+    let time = time(text)?;
+    let bounds = Duration::from_millis(100)..=Duration::from_secs(3600);
+    let fits = bounds.contains(&time).then_some(time);
+    fits.ok_or_else(|| "a time from 100ms to 1h belongs here".to_owned())
+}
+
+/// The limits of dirty data; one that is not given keeps its distance to the other.
+fn limits_of_dirty(
+    draft: &Draft,
+    dirty: Option<Threshold>,
+    background: Option<Threshold>,
+    mistakes: &mut Vec<Mistake>,
+) -> (Threshold, Threshold) {
+    let half = |limit: Threshold| match limit {
+        Threshold::Percent(share) => Threshold::Percent((share / 2).max(1)),
+        Threshold::Pages(pages) => Threshold::Pages(policy::units::Pages((pages.0 / 2).max(1))),
+    };
+    let (dirty, given) = (dirty.unwrap_or(Threshold::Percent(20)), background);
+    let background = given.unwrap_or_else(|| half(dirty));
+    let is_over = match (background, dirty) {
+        (Threshold::Percent(low), Threshold::Percent(high)) => low > high,
+        (Threshold::Pages(low), Threshold::Pages(high)) => low > high,
+        _ => false,
+    };
+    if is_over && let Some(word) = draft.server.get("background") {
+        let title = "`background` is above `dirty`";
+        mistakes.push(
+            word.wrong(title, "writeback would begin after writers are held back")
+                .help("make it lower than `dirty`, which is 20% if it is not given"),
+        );
+    }
+    (dirty, background)
+}
+
+fn tls(draft: &Draft, mistakes: &mut Vec<Mistake>) -> Option<TlsConfig> {
+    let place = draft.tls_place.clone()?;
+    let mut reader = Reader {
+        words: &draft.tls,
+        mistakes,
+    };
+    let required = reader.read("required", truth).unwrap_or(true);
+    let path = |key| reader.text(key).map(PathBuf::from);
+    let (certificate, key, clients) = (path("certificate"), path("key"), path("clients"));
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Some(TlsConfig {
+            certificate,
+            key,
+            clients,
+            required,
+        }),
+        (certificate, _) => {
+            let missing = if certificate.is_none() {
+                "certificate"
+            } else {
+                "key"
+            };
+            let title = format!("TLS needs a certificate and its key: `{missing}` is missing");
+            let help =
+                format!("add {missing} = \"PATH.pem\" below [tls], or --tls-{missing} PATH.pem");
+            mistakes.push(Mistake::new(place, title, "TLS is asked for here").help(help));
+            None
+        }
+    }
+}
+
+fn listeners(
+    draft: &Draft,
+    mode: Option<u32>,
+    surroundings: &Surroundings,
+    mistakes: &mut Vec<Mistake>,
+) -> Vec<ListenConfig> {
+    let mode = mode.unwrap_or(default::SOCKET_MODE);
+    let mut all: Vec<ListenConfig> = Vec::new();
+    for word in &draft.listen {
+        match listener(&word.text, mode) {
+            Ok(listen) if all.contains(&listen) => {
+                let title = format!("`{}` is named twice", word.text);
+                mistakes.push(word.wrong(title, "the second time").help("leave one out"));
+            }
+            Ok(listen) => all.push(listen),
+            Err((label, help)) => {
+                let title = format!("`{}` is no place to listen at", word.text);
+                mistakes.push(word.wrong(title, label).help(help));
+            }
+        }
+    }
+    if draft.listen.is_empty() && !surroundings.sockets {
+        let mut socket = surroundings.socket();
+        if let ListenConfig::Unix { mode: own, .. } = &mut socket {
+            *own = mode;
+        }
+        all.push(socket);
+    }
+    all
+}
+
+/// Bytes of a path that the address of a Unix socket has room for.
+const SOCKET_PATH_MAX: usize = 107;
+
+fn listener(text: &str, mode: u32) -> Result<ListenConfig, Wrong> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        if path.is_empty() {
+            let help = "write unix:PATH, as in unix:/run/tidegate/nbd.sock";
+            return Err(("the path is missing".into(), help.into()));
+        }
+        if path.len() > SOCKET_PATH_MAX {
+            let label = format!("{} bytes long", path.len());
+            let help =
+                format!("a socket's path has at most {SOCKET_PATH_MAX} bytes; use a shorter one");
+            return Err((label, help));
+        }
+        let path = path.into();
+        return Ok(ListenConfig::Unix { path, mode });
+    }
+    if let Some(address) = text.strip_prefix("tcp:") {
+        let address = address.replacen("localhost:", "127.0.0.1:", 1);
+        return address.parse().map(ListenConfig::Tcp).map_err(|_| {
+            let help = "write tcp:ADDRESS:PORT with a numeric address, as in tcp:127.0.0.1:10809, tcp:[::1]:10809, or \
+                        tcp:0.0.0.0:10809 for every one of this machine's";
+            ("an address and a port belong here".into(), help.into())
+        });
+    }
+    let label = "neither unix: nor tcp:".into();
+    let help = "write unix:PATH or tcp:ADDRESS:PORT, as in unix:/run/tidegate/nbd.sock or tcp:127.0.0.1:10809";
+    Err((label, help.into()))
+}
+
+fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> Option<VolumeConfig> {
+    let name = &draft.name;
+    let before = mistakes.len();
+    if let Some(label) = name_problem(&name.text) {
+        let title = format!("`{}` is no name for a volume", name.text.escape_debug());
+        let help = "use letters, digits and punctuation, as in data or vm/disk0";
+        mistakes.push(name.wrong(title, label).help(help));
+    }
+    let mut reader = Reader {
+        words: &draft.keys,
+        mistakes,
+    };
+    let read_only = reader.read("read_only", truth).unwrap_or(false);
+    let on_error = reader.read("policy", policy).unwrap_or(ErrorPolicy::Report);
+    let share = ShareConfig {
+        least: reader.read("dirty_min", share).unwrap_or(0),
+        most: reader.read("dirty_max", self::share).unwrap_or(10_000),
+    };
+    let wanted = reader.read("size", volume_size);
+    let objects = ObjectKeys {
+        size: reader.read("object_size", size),
+        parallel: reader.read("parallel", parallel),
+        force: reader.read("force", truth).unwrap_or(false),
+    };
+    let layers = reader.read("device", layers).unwrap_or_default();
+    let description = reader.read("description", description).unwrap_or_default();
+    let blocks = BlockConfig::default();
+    let blocks = BlockConfig {
+        minimum: reader.read("block_min", block).unwrap_or(blocks.minimum),
+        preferred: reader
+            .read("block_preferred", block)
+            .unwrap_or(blocks.preferred),
+    };
+    if share.least > share.most || share.most == 0 {
+        let word = &draft.keys[if draft.keys.contains_key("dirty_max") {
+            "dirty_max"
+        } else {
+            "dirty_min"
+        }];
+        let title =
+            "a volume's least share of the dirty limit is above its largest, or that is nothing";
+        let help = "make dirty_max more than 0% and no less than dirty_min";
+        mistakes.push(word.wrong(title, "of this volume").help(help));
+    }
+    if blocks.minimum > blocks.preferred.min(4096)
+        && let Some(word) = draft
+            .keys
+            .get("block_min")
+            .or(draft.keys.get("block_preferred"))
+    {
+        let title = "the smallest block is larger than the preferred one, or than a page";
+        let help = "make block_min no more than block_preferred (4KiB if not given) and 4KiB";
+        mistakes.push(word.wrong(title, "of this volume").help(help));
+    }
+    let backend = backend(draft, wanted, &objects, read_only, mistakes);
+    let backend = backend.filter(|_| mistakes.len() == before)?;
+    Some(VolumeConfig {
+        name: name.text.clone(),
+        description,
+        backend,
+        read_only,
+        on_error,
+        share,
+        layers,
+        blocks,
+    })
+}
+
+fn name_problem(name: &str) -> Option<String> {
+    if name.is_empty() {
+        return Some("it is empty".to_owned());
+    }
+    if name.len() > NAME_MAX {
+        return Some(format!(
+            "{} bytes long, the protocol has room for {NAME_MAX}",
+            name.len()
+        ));
+    }
+    let control = name.chars().any(char::is_control);
+    control.then(|| "it has control characters".to_owned())
+}
+
+fn description(text: &str) -> Result<String, String> {
+    match name_problem(text) {
+        Some(problem) if !text.is_empty() => Err(problem),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+fn policy(text: &str) -> Result<ErrorPolicy, String> {
+    match text {
+        "retry" => Ok(ErrorPolicy::Retry),
+        "report" => Ok(ErrorPolicy::Report),
+        "stop" => Ok(ErrorPolicy::Stop),
+        other => Err(choices(other, &["retry", "report", "stop"])),
+    }
+}
+
+fn layers(text: &str) -> Result<Vec<Layer>, String> {
+    let layers = Layer::parse_stack(text).map_err(|error| error.to_string())?;
+    if Stack::frames_needed(&layers) > 0 {
+        let problem = "`volatile` keeps copies for tests of crashes and cannot be used here; use slow, faulty or trace";
+        return Err(problem.to_owned());
+    }
+    Ok(layers)
+}
+
+fn block(text: &str) -> Result<u32, String> {
+    let bytes = match text {
+        "1" => Some(1),
+        text => u32::try_from(size(text)?).ok(),
+    };
+    bytes
+        .filter(|bytes| bytes.is_power_of_two() && *bytes <= BLOCK_MOST)
+        .ok_or_else(|| "a power of two from 1B to 1MiB belongs here".to_owned())
+}
+
+/// Keys of volumes in object stores.
+struct ObjectKeys {
+    size: Option<u64>,
+    parallel: Option<u16>,
+    force: bool,
+}
+
+fn parallel(text: &str) -> Result<u16, String> {
+    let number = number(text, 1, 256)?;
+    u16::try_from(number).map_err(|error| error.to_string())
+}
+
+fn volume_size(text: &str) -> Result<u64, String> {
+    let bytes = size(text)?;
+    if bytes == 0 {
+        return Err("a volume has at least 512 bytes".to_owned());
+    }
+    if !bytes.is_multiple_of(512) {
+        let near = bytes.next_multiple_of(512);
+        return Err(format!(
+            "a volume's size is a multiple of 512 bytes, as in {near}B"
+        ));
+    }
+    if bytes > SIZE_MAX {
+        return Err("a volume has at most 4194304TiB".to_owned());
+    }
+    Ok(bytes)
+}
+
+/// What stands before the colon of a backend that is no path.
+const KINDS: [&str; 5] = ["PATH", "new:PATH", "dir:PATH", "mem:", "s3://BUCKET/PREFIX"];
+
+fn backend(
+    draft: &VolumeDraft,
+    size: Option<u64>,
+    object_keys: &ObjectKeys,
+    read_only: bool,
+    mistakes: &mut Vec<Mistake>,
+) -> Option<BackendConfig> {
+    let name = &draft.name;
+    let word = draft
+        .keys
+        .get("backend")
+        .filter(|word| !word.text.is_empty());
+    let Some(word) = word else {
+        let title = format!("the volume `{}` has no backend", name.text);
+        let help = format!("give it one of {}", KINDS.join(", "));
+        mistakes.push(name.wrong(title, "this volume").help(help));
+        return None;
+    };
+    let needs_size = |mistakes: &mut Vec<Mistake>| {
+        if size.is_none() && !draft.keys.contains_key("size") {
+            let title = format!("the new volume `{}` has no size", name.text);
+            mistakes.push(
+                word.wrong(title, "it may have to be made")
+                    .help("give it one, as in size=10GiB"),
+            );
+        }
+        size
+    };
+    let text = word.text.as_str();
+    let objects = ["dir:", "mem:", "s3://"]
+        .iter()
+        .any(|start| text.starts_with(start));
+    let only = ["object_size", "parallel", "force"]
+        .into_iter()
+        .find_map(|key| Some((key, draft.keys.get(key)?)));
+    if !objects && let Some((key, word)) = only {
+        let title = format!("`{key}` is for volumes in object stores");
+        mistakes.push(
+            word.wrong(title, "this one is a file")
+                .help("leave it out, or use dir:, mem: or s3://"),
+        );
+        return None;
+    }
+    if let Some(path) = text.strip_prefix("new:") {
+        if read_only {
+            let title = "a volume that may have to be made cannot be read-only";
+            mistakes.push(
+                word.wrong(title, "this one")
+                    .help("name the file without `new:`"),
+            );
+            return None;
+        }
+        if path.is_empty() {
+            let title = "the path of the new file is missing";
+            mistakes.push(
+                word.wrong(title, "behind `new:`")
+                    .help("write new:PATH, as in new:/srv/data.img"),
+            );
+            return None;
+        }
+        let path = path.into();
+        return needs_size(mistakes).map(|size| BackendConfig::New { path, size });
+    }
+    if objects {
+        if !cfg!(feature = "objects") {
+            let title = "this tidegate was built without object stores";
+            mistakes.push(
+                word.wrong(title, "needs the feature `objects`")
+                    .help("use a file or a block device"),
+            );
+            return None;
+        }
+        if text.starts_with("mem:") {
+            needs_size(mistakes)?;
+        }
+        let url = text.to_owned();
+        return Some(BackendConfig::Objects {
+            url,
+            size,
+            object_size: object_keys.size,
+            parallel: object_keys.parallel,
+            force: object_keys.force,
+        });
+    }
+    if let Some((scheme, _)) = text.split_once(':')
+        && !scheme.contains('/')
+        && !std::path::Path::new(text).exists()
+    {
+        let title = format!("unknown kind of backend `{scheme}:`");
+        let help = format!(
+            "allowed: {} (a path with a colon: ./{text})",
+            KINDS.join(", ")
+        );
+        mistakes.push(word.wrong(title, "neither a kind nor a path").help(help));
+        return None;
+    }
+    let path = text.into();
+    Some(BackendConfig::File { path, size })
+}

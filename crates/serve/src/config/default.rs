@@ -1,0 +1,82 @@
+//! What a server does that was told nothing: where its socket and its volume are.
+//!
+//! Source: XDG Base Directory Specification 0.8 (paths that are not absolute are ignored).
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::mistake::ConfigError;
+use super::{BackendConfig, BlockConfig, ListenConfig, ShareConfig, VolumeConfig};
+
+/// Memory limit where none is given.
+pub(super) const MEMORY: u64 = 1 << 30;
+/// Size of the embedded volume: sparse, so it takes what is written.
+const EMBEDDED: u64 = 10 << 30;
+/// Permissions of a socket: for its owner.
+pub(super) const SOCKET_MODE: u32 = 0o600;
+/// Where the metrics and the live page are.
+pub(super) const WEB: ([u8; 4], u16) = ([127, 0, 0, 1], 10_808);
+
+/// What of the process's surroundings has a say.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Surroundings {
+    pub(super) home: Option<PathBuf>,
+    pub(super) state: Option<PathBuf>,
+    pub(super) runtime: Option<PathBuf>,
+    pub(super) temp: PathBuf,
+    pub(super) user: u32,
+    /// Sockets that systemd passes.
+    pub(super) sockets: bool,
+}
+
+impl Surroundings {
+    pub(super) fn of_process() -> Self {
+        let path = |name: &str| {
+            let value: Option<OsString> = std::env::var_os(name);
+            value.map(PathBuf::from).filter(|path| path.is_absolute())
+        };
+        Self {
+            home: path("HOME"),
+            state: path("XDG_STATE_HOME"),
+            runtime: path("XDG_RUNTIME_DIR"),
+            temp: std::env::temp_dir(),
+            user: rustix::process::getuid().as_raw(),
+            sockets: crate::systemd::has_sockets(),
+        }
+    }
+
+    /// The socket of this user's server.
+    pub(super) fn socket(&self) -> ListenConfig {
+        let path = match &self.runtime {
+            Some(runtime) => runtime.join("tidegate.sock"),
+            // The folder is everybody's: the name tells users apart, the listener checks whose it is.
+            None => self.temp.join(format!("tidegate-{}.sock", self.user)),
+        };
+        ListenConfig::Unix {
+            path,
+            mode: SOCKET_MODE,
+        }
+    }
+
+    /// The volume of a server that was asked for none.
+    pub(super) fn volume(&self) -> Result<VolumeConfig, ConfigError> {
+        let state = match (&self.state, &self.home) {
+            (Some(state), _) => state.clone(),
+            (None, Some(home)) => home.join(".local/state"),
+            (None, None) => return Err(ConfigError::NoHome),
+        };
+        Ok(VolumeConfig {
+            name: "default".to_owned(),
+            description: String::new(),
+            backend: BackendConfig::Embedded {
+                path: state.join("tidegate/default.img"),
+                size: EMBEDDED,
+            },
+            read_only: false,
+            on_error: tidegate::ErrorPolicy::Report,
+            share: ShareConfig::default(),
+            layers: Vec::new(),
+            blocks: BlockConfig::default(),
+        })
+    }
+}

@@ -1,0 +1,222 @@
+//! What the server is asked for: one plain, checked structure, from the command line, a TOML file, or nothing at all.
+//!
+//! ```text
+//!   Asked (words of the command line) ──┬── file.toml ──> Config ──> run
+//!                                       └──────────────────^
+//! ```
+//! The same words mean the same in both places. Options of the command line go before those of the file; volumes and
+//! listeners of both are served. `Asked` is kept, so that a reload reads the file again in the same way.
+//!
+//! Invariants
+//!   1. A `Config` that exists is consistent: names are unique and fit the protocol, sizes are in range, what needs each
+//!      other is there. Whether files exist and addresses are free is seen when they are opened.
+//!   2. Every mistake names the word, the allowed ones, and in a file its line; all of a file's are told at once where
+//!      its TOML can be read.
+
+mod asked;
+mod check;
+mod default;
+mod file;
+mod mistake;
+mod source;
+mod units;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use device::Layer;
+use tidegate::{ErrorPolicy, Threshold};
+
+use crate::log::{Format, Level};
+
+pub use asked::Asked;
+pub use mistake::{ConfigError, Mistake, Mistakes};
+pub use units::{show_size, size};
+
+/// All that the server is asked for.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The words that it was made from; a reload reads them again.
+    pub asked: Asked,
+    /// Memory limit of the whole process, in bytes.
+    pub memory: u64,
+    /// Dirty data over which writers are paced.
+    pub dirty: Threshold,
+    /// Dirty data over which writeback begins.
+    pub background: Threshold,
+    /// Where connections are taken; those that systemd passes come on top.
+    pub listen: Vec<ListenConfig>,
+    /// Where the metrics and the live page are; `None`: nowhere.
+    pub web: Option<WebConfig>,
+    /// Encryption; `None`: there is none.
+    pub tls: Option<TlsConfig>,
+    /// Bounds on what clients may hold.
+    pub limits: LimitsConfig,
+    /// The volumes; names are unique.
+    pub volumes: Vec<VolumeConfig>,
+    /// Whether writers are held back; off for comparisons.
+    pub paced: bool,
+    /// Whether io_uring is used where it can be had.
+    pub io_uring: bool,
+    /// The least grave events that are written.
+    pub log: Level,
+    /// How they are written.
+    pub log_format: Format,
+}
+
+/// Where connections are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenConfig {
+    /// A Unix socket.
+    Unix {
+        /// Its path.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A TCP port.
+    Tcp(SocketAddr),
+}
+
+/// Where the metrics and the live page are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WebConfig {
+    /// The address.
+    pub address: SocketAddr,
+    /// Whether it was asked for. If not, and it is taken, any free port of the loopback address will do.
+    pub insisted: bool,
+}
+
+/// Certificates of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// The server's certificate and its chain, PEM.
+    pub certificate: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+    /// Authorities one of which has to have signed a client's certificate, PEM; `None`: clients need none.
+    pub clients: Option<PathBuf>,
+    /// Whether a client that does not encrypt is refused. (If not, it is the client's choice.)
+    pub required: bool,
+}
+
+/// Bounds on what clients may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitsConfig {
+    /// Connections at one time.
+    pub connections: u32,
+    /// Requests in flight on one connection.
+    pub requests: u32,
+    /// Bytes of the largest request.
+    pub request_bytes: u32,
+    /// How long a client may take from the connection to its first request, and the server over the last replies.
+    pub handshake: Duration,
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            requests: 128,
+            request_bytes: 32 << 20,
+            handshake: Duration::from_secs(10),
+        }
+    }
+}
+
+/// One volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeConfig {
+    /// The name that clients ask for.
+    pub name: String,
+    /// Words for the list of exports.
+    pub description: String,
+    /// Where its bytes are kept.
+    pub backend: BackendConfig,
+    /// Whether clients may only read.
+    pub read_only: bool,
+    /// What clients get while writes to the backend fail.
+    pub on_error: ErrorPolicy,
+    /// Its share of the dirty limit.
+    pub share: ShareConfig,
+    /// What is put around its device, outermost first; for trials.
+    pub layers: Vec<Layer>,
+    /// Block sizes that clients are told.
+    pub blocks: BlockConfig,
+}
+
+/// A volume's share of the dirty limit, in 1/10000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShareConfig {
+    /// What it has at least.
+    pub least: u32,
+    /// What it has at most.
+    pub most: u32,
+}
+
+impl Default for ShareConfig {
+    fn default() -> Self {
+        Self {
+            least: 0,
+            most: 10_000,
+        }
+    }
+}
+
+/// Block sizes that clients are told, in bytes; powers of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockConfig {
+    /// What requests should be multiples of.
+    pub minimum: u32,
+    /// What goes without reading first.
+    pub preferred: u32,
+}
+
+impl Default for BlockConfig {
+    fn default() -> Self {
+        Self {
+            minimum: 1,
+            preferred: 4096,
+        }
+    }
+}
+
+/// Where a volume's bytes are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackendConfig {
+    /// A file or block device that is there.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// The size that it has to have at least, and that is served of it; `None`: all of it.
+        size: Option<u64>,
+    },
+    /// The volume of a server that was asked for none: a sparse file in the user's own folder, which is made with it.
+    Embedded {
+        /// Its path.
+        path: PathBuf,
+        /// Its size where it has to be made.
+        size: u64,
+    },
+    /// A sparse file, which is made if it is not there.
+    New {
+        /// Its path.
+        path: PathBuf,
+        /// Its size.
+        size: u64,
+    },
+    /// Objects of one size in an object store.
+    Objects {
+        /// `dir:PATH`, `mem:` or `s3://BUCKET/PREFIX?...`.
+        url: String,
+        /// Its size; `None`: it is there and has one.
+        size: Option<u64>,
+        /// Bytes of an object; `None`: as it is, or the default of a new one.
+        object_size: Option<u64>,
+        /// Requests to the store at one time; `None`: the default.
+        parallel: Option<u16>,
+        /// Whether the lease of another server is taken away from it.
+        force: bool,
+    },
+}

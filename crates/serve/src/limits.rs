@@ -1,0 +1,44 @@
+//! What the server needs of the system: descriptors, and to be let write while memory is short.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::log::{debug, warn};
+
+/// Descriptors beside those of connections: volumes (three each), rings, the web's, standard ones.
+const DESCRIPTORS_OWN: u64 = 256;
+
+/// Lifts the soft limit on descriptors to what `connections` need, or as far as it goes. Answers how many connections
+/// there is room for.
+pub(crate) fn lift_descriptors(connections: u64) -> u64 {
+    let wanted = connections.saturating_add(DESCRIPTORS_OWN);
+    let limit = getrlimit(Resource::Nofile);
+    let soft = limit.current.unwrap_or(u64::MAX);
+    if soft >= wanted {
+        return connections;
+    }
+    let reached = limit
+        .maximum
+        .map_or(wanted, |hard| hard.min(wanted))
+        .max(soft);
+    let lifted = Rlimit {
+        current: Some(reached),
+        maximum: limit.maximum,
+    };
+    let reached = match setrlimit(Resource::Nofile, lifted) {
+        Ok(()) => reached,
+        Err(error) => {
+            debug!(cause = %error, "the limit on open files stays as it is");
+            soft
+        }
+    };
+    let room = reached
+        .saturating_sub(DESCRIPTORS_OWN)
+        .clamp(1, connections);
+    if room < connections {
+        warn!(
+            connections,
+            room, "fewer connections than allowed: raise `ulimit -n` (LimitNOFILE= in systemd)"
+        );
+    }
+    room
+}
