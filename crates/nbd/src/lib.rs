@@ -12,4 +12,5 @@
 #![forbid(unsafe_code)]
 
 pub mod haggle;
+pub mod transmit;
 pub mod wire;

@@ -25,7 +25,8 @@ pub use option::{
 };
 pub use reply::{
     CHUNK_HEAD, ChunkHead, ChunkKind, ERROR_MESSAGE_MAX, ErrorChunk, SIMPLE_REPLY, SimpleReply,
-    block_status, descriptor, done, error, error_at, offset_data, offset_hole, simple_reply,
+    block_status, descriptor, done, error, error_at, failure, offset_data, offset_hole,
+    simple_reply,
 };
 
 /// Begins every handshake: "NBDMAGIC".

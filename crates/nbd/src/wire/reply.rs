@@ -226,7 +226,7 @@ pub fn descriptor(len: u32, state: State) -> [u8; 8] {
     bytes
 }
 
-/// A chunk that tells of a failure, with a message for a human.
+/// A reply that tells of a failure, in a chunk with a message for a human.
 #[derive(Clone, Copy, Debug)]
 pub struct ErrorChunk {
     bytes: [u8; ERROR_MAX],
@@ -280,6 +280,20 @@ pub fn error(cookie: u64, errno: Errno, message: &str) -> ErrorChunk {
 #[must_use]
 pub fn error_at(cookie: u64, errno: Errno, message: &str, offset: u64) -> ErrorChunk {
     ErrorChunk::new(cookie, errno, message, Some(offset))
+}
+
+/// A failed request's whole reply: a chunk with the message where structured replies were agreed on, else a simple one.
+#[must_use]
+pub fn failure(structured: bool, cookie: u64, errno: Errno, message: &str) -> ErrorChunk {
+    if structured {
+        return error(cookie, errno, message);
+    }
+    let mut bytes = [0; ERROR_MAX];
+    put(&mut bytes, 0, &simple_reply(cookie, Some(errno)));
+    ErrorChunk {
+        bytes,
+        len: SIMPLE_REPLY,
+    }
 }
 
 /// The longest beginning of `text` that has at most `max` bytes and does not end within a character.

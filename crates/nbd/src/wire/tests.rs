@@ -138,6 +138,14 @@ fn chunks_as_the_specification_lays_them_out() {
 }
 
 #[test]
+fn a_failure_in_the_form_that_was_agreed_on() {
+    let simple = failure(false, 9, Errno::Io, "gone");
+    assert_eq!(simple.as_bytes(), simple_reply(9, Some(Errno::Io)));
+    let chunk = failure(true, 9, Errno::Io, "gone");
+    assert_eq!(chunk.as_bytes(), error(9, Errno::Io, "gone").as_bytes());
+}
+
+#[test]
 fn a_long_message_is_cut_between_characters() {
     let long = "ä".repeat(ERROR_MESSAGE_MAX);
     for message in [long.clone(), format!("x{long}")] {
