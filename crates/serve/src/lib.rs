@@ -10,6 +10,7 @@ pub mod hub;
 mod limits;
 pub mod log;
 pub mod pool;
+pub mod snapshot;
 mod systemd;
 
 pub use export::{Export, Extents, Opened};

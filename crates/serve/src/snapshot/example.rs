@@ -1,0 +1,151 @@
+//! A server that is not there, for tests of what shows it.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use tidegate::{Stats, Wait};
+
+use super::{CommandReading, Door, Reading, Source, State, VolumeReading};
+use crate::counters::{Histogram, Kind, Latencies};
+use crate::hub::Stage;
+
+const MIB: u64 = 1 << 20;
+
+/// What `times` took, so many microseconds each.
+pub(crate) fn latencies(times: &[(u64, u64)]) -> Latencies {
+    let histogram = Histogram::default();
+    for &(micros, count) in times {
+        for _ in 0..count {
+            histogram.note(Duration::from_micros(micros));
+        }
+    }
+    histogram.read()
+}
+
+/// The server `seconds` after `began`: `root` is written at 2000 requests of 4 KiB a second and paced, `data/backup` is
+/// in `state`.
+pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
+    let mut root = VolumeReading {
+        name: "root".to_owned(),
+        size: 512 * MIB,
+        paced: true,
+        dirty: 30 * MIB,
+        writeback: 6 * MIB,
+        dirty_limit: 48 * MIB,
+        background_limit: 24 * MIB,
+        bandwidth: 3 * MIB,
+        written_total: seconds * 3 * MIB,
+        read_total: 7 * MIB,
+        connections: 3,
+        connections_total: 5,
+        in_flight: 20,
+        held: 16,
+        held_total: 900 * seconds,
+        held_for: latencies(&[(7_000, 890 * seconds), (40_000, 10 * seconds)]),
+        stuck_total: 12,
+        ..VolumeReading::default()
+    };
+    root.commands[Kind::Write as usize] = CommandReading {
+        requests: 2000 * seconds,
+        bytes: 2000 * 4096 * seconds,
+        errors: 0,
+        latency: latencies(&[
+            (30, 1100 * seconds),
+            (7_100, 890 * seconds),
+            (40_000, 10 * seconds),
+        ]),
+    };
+    root.commands[Kind::Read as usize] = CommandReading {
+        requests: 100 * seconds,
+        bytes: 100 * 4096 * seconds,
+        errors: 2,
+        latency: latencies(&[(12, 99 * seconds), (2_000, seconds)]),
+    };
+    let backup = VolumeReading {
+        name: "data/backup".to_owned(),
+        size: 4096 * MIB,
+        read_only: true,
+        paced: true,
+        state,
+        state_for: (state != State::Ok).then_some(Duration::from_secs(seconds)),
+        dirty_limit: 16 * MIB,
+        background_limit: 8 * MIB,
+        failed_total: u64::from(state != State::Ok) * 17,
+        connections: 1,
+        connections_total: 1,
+        ..VolumeReading::default()
+    };
+    let mut histogram = [0; 32];
+    histogram[14] = 5 * seconds;
+    let paused = Wait {
+        cause: "dirty pause",
+        count: 5 * seconds,
+        total: Duration::from_millis(50 * seconds),
+        max: Duration::from_millis(11),
+        timed_out: 0,
+        histogram,
+    };
+    let memory = Wait {
+        cause: "memory",
+        count: 5 * seconds,
+        total: Duration::from_millis(40 * seconds),
+        max: Duration::from_millis(9),
+        timed_out: 1,
+        histogram,
+    };
+    Reading {
+        at: UNIX_EPOCH + Duration::from_secs(1_795_305_900 + seconds),
+        instant: began + Duration::from_secs(seconds),
+        uptime: Duration::from_secs(seconds),
+        stage: Stage::Serving,
+        stats: Stats {
+            limit: 256 * MIB,
+            cached: 200 * MIB,
+            free: 30 * MIB,
+            pinned: MIB,
+            dirty: 30 * MIB,
+            writeback: 6 * MIB,
+            dirty_limit: 64 * MIB,
+            background_limit: 32 * MIB,
+            dirtied_total: seconds * 8 * MIB,
+            written_total: seconds * 3 * MIB,
+            read_total: 7 * MIB,
+            metadata: 5 * MIB,
+            waits: vec![paused, memory],
+            ..Stats::default()
+        },
+        resident: 215 * MIB,
+        cpu: Duration::from_millis(250 * seconds),
+        door: Door {
+            now: 4,
+            limit: 256,
+            accepted_total: 7,
+            refused_total: 1,
+            handshake_failures_total: 1,
+        },
+        volumes: vec![root, backup],
+    }
+}
+
+/// A source whose every reading is a second after the one before.
+pub(crate) struct Example {
+    began: Instant,
+    state: Mutex<(u64, State)>,
+}
+
+impl Example {
+    pub(crate) fn new(state: State) -> Self {
+        Self {
+            began: Instant::now(),
+            state: Mutex::new((0, state)),
+        }
+    }
+}
+
+impl Source for Example {
+    fn read(&self) -> Reading {
+        let mut state = self.state.lock().unwrap();
+        state.0 += 1;
+        reading(self.began, state.0, state.1)
+    }
+}

@@ -1,0 +1,301 @@
+//! The whole server at one moment, as plain data: what the live page, `/snapshot.json`, `tidegate top` and tests look at.
+//!
+//! ```text
+//!   Hub, Cache ──Watched::read──> Reading (counters, histograms) ──Sampler::next──> Snapshot (levels, rates, percentiles)
+//!                                    '──────> /metrics: counters as they are
+//! ```
+//! Bytes are bytes, times are microseconds (`_us`) unless a name says otherwise, rates are per second over the time since the
+//! reading before (`interval_s`; zero: there was none, and rates are zero).
+//!
+//! Percentiles come from histograms whose buckets double: what is given is a bound, at most twice the true value.
+
+#[cfg(test)]
+pub(crate) mod example;
+mod reading;
+mod sampler;
+
+pub use reading::{CommandReading, Door, Reading, Source, VolumeReading, Watched};
+pub use sampler::Sampler;
+
+use serde::{Deserialize, Serialize};
+
+/// The number of this form; a reader of another one may find fields missing, which are then zero.
+pub const FORMAT: u32 = 1;
+
+/// The whole server at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Snapshot {
+    /// The number of this form.
+    pub format: u32,
+    /// The server's version.
+    pub version: String,
+    /// Milliseconds since 1970, UTC.
+    pub at_ms: u64,
+    /// Seconds since the server started.
+    pub uptime_s: f64,
+    /// Seconds since the reading that rates are from.
+    pub interval_s: f64,
+    /// `serving`, `draining` or `ended`.
+    pub stage: String,
+    /// Whether clients of all volumes get on.
+    pub health: Health,
+    /// What memory is used for.
+    pub memory: Memory,
+    /// The dirty level of all volumes together.
+    pub dirty: Level,
+    /// Connections to all volumes.
+    pub connections: Connections,
+    /// CPU time of the process, per second: 1.0 is one core.
+    pub cpu: f64,
+    /// For how long callers were stalled for memory.
+    pub pressure: Pressure,
+    /// What was waited for in the cache, by cause.
+    pub waits: Vec<Waited>,
+    /// The volumes, in the order of the configuration.
+    pub volumes: Vec<Volume>,
+}
+
+/// Whether clients get on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Health {
+    /// All volumes take requests and no acknowledged data are in danger.
+    pub ok: bool,
+    /// What is the matter, for people.
+    pub reasons: Vec<String>,
+}
+
+/// What memory is used for, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Memory {
+    /// The limit of the whole process.
+    pub limit: u64,
+    /// What is still in use beyond a limit that was lowered.
+    pub over_limit: u64,
+    /// Resident memory of the process.
+    pub resident: u64,
+    /// Pages in the cache: clean, dirty, writeback.
+    pub cached: u64,
+    /// Pages that are the same on their device.
+    pub clean: u64,
+    /// Pages that are newer than on their device.
+    pub dirty: u64,
+    /// Pages on their way to their device.
+    pub writeback: u64,
+    /// Memory for pages that is not in use.
+    pub free: u64,
+    /// Pages held by requests under way; part of `cached`.
+    pub pinned: u64,
+    /// The cache's tables.
+    pub metadata: u64,
+    /// Resident and none of the above: the program, connections, buffers, stacks.
+    pub other: u64,
+}
+
+/// A dirty level against its limits, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Level {
+    /// Dirty and under writeback.
+    pub level: u64,
+    /// Writers are paced so that it stays below.
+    pub limit: u64,
+    /// Over this, writeback begins.
+    pub background: u64,
+}
+
+/// Connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Connections {
+    /// Now.
+    pub now: u64,
+    /// At most.
+    pub limit: u64,
+    /// Ever taken.
+    pub accepted_total: u64,
+    /// Closed because there were too many.
+    pub refused_total: u64,
+    /// Ended before a volume was chosen.
+    pub handshake_failures_total: u64,
+}
+
+/// For how long callers were stalled for memory, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pressure {
+    /// At least one was.
+    pub some_us: u64,
+    /// All that were at work were.
+    pub full_us: u64,
+}
+
+/// Waits of one cause.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Waited {
+    /// Its name.
+    pub cause: String,
+    /// How many, since the start.
+    pub count: u64,
+    /// How long altogether, since the start.
+    pub total_us: u64,
+    /// The longest.
+    pub max_us: u64,
+    /// How many ended by a timeout that was only a safety net.
+    pub timed_out: u64,
+    /// Half of them were shorter.
+    pub p50_us: u64,
+    /// All but one in a hundred were shorter.
+    pub p99_us: u64,
+    /// How many a second.
+    pub rate: u64,
+    /// Time waited in each second, of all that waited together.
+    pub waited_us_per_s: u64,
+}
+
+/// How long things took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Percentiles {
+    /// How many.
+    pub count: u64,
+    /// On average.
+    pub mean_us: u64,
+    /// Half of them took less.
+    pub p50_us: u64,
+    /// Nine of ten took less.
+    pub p90_us: u64,
+    /// All but one in a hundred took less.
+    pub p99_us: u64,
+    /// All but one in a thousand took less.
+    pub p999_us: u64,
+    /// The longest since the start.
+    pub max_us: u64,
+}
+
+/// What a volume can be in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Works.
+    #[default]
+    Ok,
+    /// Writes to the backing fail and are tried again; nothing is lost.
+    Retrying,
+    /// The backing has not answered for seconds.
+    Stalled,
+    /// Writes failed, and the policy `stop` refuses further ones.
+    Stopped,
+    /// A flush failed: what the backing had taken since the last good one is unknown.
+    FlushFailed,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Ok,
+        Self::Retrying,
+        Self::Stalled,
+        Self::Stopped,
+        Self::FlushFailed,
+    ];
+
+    /// Its name in metrics and JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Retrying => "retrying",
+            Self::Stalled => "stalled",
+            Self::Stopped => "stopped",
+            Self::FlushFailed => "flush_failed",
+        }
+    }
+
+    /// Whether its clients get on.
+    #[must_use]
+    pub fn is_healthy(self) -> bool {
+        matches!(self, Self::Ok | Self::Retrying)
+    }
+}
+
+/// One volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Volume {
+    /// Its name; empty for the default export.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Whether clients may only read.
+    pub read_only: bool,
+    /// Whether replies are held back.
+    pub paced: bool,
+    /// What it is in.
+    pub state: State,
+    /// For how long, where that is known.
+    pub state_us: u64,
+    /// Newer than on the backing, in bytes.
+    pub dirty: u64,
+    /// On its way to the backing, in bytes.
+    pub writeback: u64,
+    /// The level against the volume's share of the limits.
+    pub level: Level,
+    /// What the cache thinks that the backing writes, bytes a second.
+    pub bandwidth: u64,
+    /// Written to the backing, bytes a second.
+    pub written_rate: u64,
+    /// Read from the backing, bytes a second.
+    pub read_rate: u64,
+    /// Written to the backing, bytes since the start.
+    pub written_total: u64,
+    /// Read from the backing, bytes since the start.
+    pub read_total: u64,
+    /// Writes to the backing that failed, since the start.
+    pub failed_total: u64,
+    /// Connections now.
+    pub connections: u64,
+    /// Requests under way.
+    pub in_flight: u64,
+    /// Replies held back now.
+    pub held: u64,
+    /// Replies ever held back.
+    pub held_total: u64,
+    /// For how long replies were held back, since the start.
+    pub pauses: Percentiles,
+    /// For how long replies were held back lately.
+    pub pauses_recent: Percentiles,
+    /// Times that a thread of the pool was asked, since the start.
+    pub stuck_total: u64,
+    /// Times that no receive buffer was free, since the start.
+    pub no_buffer_total: u64,
+    /// Connections that ended other than by a clean disconnect, since the start.
+    pub broken_total: u64,
+    /// By command; those never used are left out.
+    pub commands: Vec<Command>,
+}
+
+/// Requests of one kind to one volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Command {
+    /// `read`, `write`, `flush`, `trim`, `write_zeroes`, `cache` or `block_status`.
+    pub command: String,
+    /// Answered since the start.
+    pub requests: u64,
+    /// Bytes since the start.
+    pub bytes: u64,
+    /// Answered with an error since the start.
+    pub errors: u64,
+    /// Requests a second.
+    pub request_rate: u64,
+    /// Bytes a second.
+    pub byte_rate: u64,
+    /// How long they took, since the start.
+    pub latency: Percentiles,
+    /// How long they took lately.
+    pub latency_recent: Percentiles,
+}

@@ -1,0 +1,232 @@
+//! The counters of the server, read at one moment.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use tidegate::{Cache, Stats};
+
+use super::State;
+use crate::counters::{Kind, Latencies};
+use crate::export::Export;
+use crate::hub::{Hub, Stage};
+
+/// Reads the server; also what tests put in its place.
+pub trait Source: Send + Sync + 'static {
+    /// A reading of now. Waits for no device and no client.
+    fn read(&self) -> Reading;
+}
+
+/// All counters at one moment.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// When, for people.
+    pub at: SystemTime,
+    /// When, for rates.
+    pub instant: Instant,
+    /// Since the server started.
+    pub uptime: Duration,
+    /// What the server does.
+    pub stage: Stage,
+    /// The cache.
+    pub stats: Stats,
+    /// Resident memory of the process, in bytes.
+    pub resident: u64,
+    /// CPU time of the process.
+    pub cpu: Duration,
+    /// Connections.
+    pub door: Door,
+    /// The volumes.
+    pub volumes: Vec<VolumeReading>,
+}
+
+/// What happened at the door.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Door {
+    /// Connections now.
+    pub now: u64,
+    /// At most.
+    pub limit: u64,
+    /// Ever taken.
+    pub accepted_total: u64,
+    /// Closed because there were too many.
+    pub refused_total: u64,
+    /// Ended before a volume was chosen.
+    pub handshake_failures_total: u64,
+}
+
+/// One volume. Levels and totals in bytes where nothing else is said.
+#[derive(Clone, Debug, Default)]
+pub struct VolumeReading {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub size: u64,
+    /// Whether clients may only read.
+    pub read_only: bool,
+    /// Whether replies are held back.
+    pub paced: bool,
+    /// What it is in.
+    pub state: State,
+    /// For how long, where that is known.
+    pub state_for: Option<Duration>,
+    /// Newer than on the backing.
+    pub dirty: u64,
+    /// On its way to the backing.
+    pub writeback: u64,
+    /// Its share of the dirty limit.
+    pub dirty_limit: u64,
+    /// Its share of the background limit.
+    pub background_limit: u64,
+    /// What the cache thinks that the backing writes, a second.
+    pub bandwidth: u64,
+    /// Ever written to the backing.
+    pub written_total: u64,
+    /// Ever read from the backing.
+    pub read_total: u64,
+    /// Writes to the backing that failed.
+    pub failed_total: u64,
+    /// Connections now.
+    pub connections: u64,
+    /// Connections ever.
+    pub connections_total: u64,
+    /// Requests under way.
+    pub in_flight: u64,
+    /// Replies held back now.
+    pub held: u64,
+    /// Replies ever held back.
+    pub held_total: u64,
+    /// For how long.
+    pub held_for: Latencies,
+    /// Times that a thread of the pool was asked.
+    pub stuck_total: u64,
+    /// Times that no receive buffer was free.
+    pub no_buffer_total: u64,
+    /// Connections that ended other than by a clean disconnect.
+    pub broken_total: u64,
+    /// In the order of `Kind::ALL`.
+    pub commands: [CommandReading; Kind::ALL.len()],
+}
+
+/// Requests of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommandReading {
+    /// Answered.
+    pub requests: u64,
+    /// Bytes of those answered without an error.
+    pub bytes: u64,
+    /// Answered with an error.
+    pub errors: u64,
+    /// How long they took.
+    pub latency: Latencies,
+}
+
+/// A server to be read.
+pub struct Watched {
+    hub: Arc<Hub>,
+    cache: Cache,
+    started: Instant,
+}
+
+impl Watched {
+    /// The server that serves `hub` from `cache`, started now.
+    #[must_use]
+    pub fn new(hub: Arc<Hub>, cache: Cache) -> Self {
+        Self {
+            hub,
+            cache,
+            started: Instant::now(),
+        }
+    }
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+impl Source for Watched {
+    fn read(&self) -> Reading {
+        let counters = &self.hub.counters;
+        let instant = Instant::now();
+        Reading {
+            at: SystemTime::now(),
+            instant,
+            uptime: instant.duration_since(self.started),
+            stage: self.hub.stage(),
+            stats: self.cache.stats(),
+            resident: resident(),
+            cpu: cpu(),
+            door: Door {
+                now: load(&counters.connections),
+                limit: self.hub.limits.connections as u64,
+                accepted_total: load(&counters.accepted_total),
+                refused_total: load(&counters.refused_total),
+                handshake_failures_total: load(&counters.handshake_failures_total),
+            },
+            volumes: self
+                .hub
+                .exports()
+                .iter()
+                .map(|export| volume(export))
+                .collect(),
+        }
+    }
+}
+
+fn volume(export: &Export) -> VolumeReading {
+    let counters = &export.counters;
+    VolumeReading {
+        name: export.name().to_owned(),
+        size: export.size(),
+        read_only: export.options.read_only,
+        paced: export.options.paced,
+        connections: load(&counters.connections),
+        connections_total: load(&counters.connections_total),
+        in_flight: load(&counters.in_flight),
+        held: load(&counters.held),
+        held_total: load(&counters.held_total),
+        held_for: counters.held_for.read(),
+        stuck_total: load(&counters.stuck_total),
+        no_buffer_total: load(&counters.no_buffer_total),
+        broken_total: load(&counters.broken_total),
+        commands: Kind::ALL.map(|kind| {
+            let of = counters.of(kind);
+            CommandReading {
+                requests: load(&of.requests),
+                bytes: load(&of.bytes),
+                errors: load(&of.errors),
+                latency: of.latency.read(),
+            }
+        }),
+        ..VolumeReading::default()
+    }
+}
+
+/// Resident memory of this process in bytes; zero where the system does not say.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// CPU time of this process.
+fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_nanos(nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_says_what_this_process_uses() {
+        let before = cpu();
+        let held = vec![1_u8; 64 << 20];
+        assert!(resident() > held.len() as u64, "{}", resident());
+        assert!(cpu() > before);
+    }
+}

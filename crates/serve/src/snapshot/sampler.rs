@@ -1,0 +1,265 @@
+//! Levels, rates and percentiles from two readings.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::reading::{CommandReading, Reading, VolumeReading};
+use super::{
+    Command, Connections, FORMAT, Health, Level, Memory, Percentiles, Pressure, Snapshot, State,
+    Volume, Waited,
+};
+use crate::counters::{Kind, Latencies};
+use crate::hub::Stage;
+
+/// Makes snapshots; keeps the reading before, for rates.
+#[derive(Debug, Default)]
+pub struct Sampler {
+    before: Option<Reading>,
+}
+
+impl Sampler {
+    /// What `now` shows, with rates since the reading of the call before.
+    pub fn next(&mut self, now: Reading) -> Snapshot {
+        let interval = self.before.as_ref().map_or(Duration::ZERO, |before| {
+            now.instant.saturating_duration_since(before.instant)
+        });
+        let snapshot = snapshot(&now, self.before.as_ref(), Per(interval));
+        self.before = Some(now);
+        snapshot
+    }
+}
+
+/// The time that rates are over.
+#[derive(Clone, Copy)]
+struct Per(Duration);
+
+impl Per {
+    /// How much a second a counter grew by; zero where it was begun anew.
+    fn second(self, now: u64, before: u64) -> u64 {
+        let micros = self.0.as_micros();
+        if micros == 0 {
+            return 0;
+        }
+        let grown = u128::from(now.saturating_sub(before)) * 1_000_000;
+        u64::try_from((grown + micros / 2) / micros).unwrap_or(u64::MAX)
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn snapshot(now: &Reading, before: Option<&Reading>, per: Per) -> Snapshot {
+    let (stats, door) = (&now.stats, &now.door);
+    let mut volumes = Vec::with_capacity(now.volumes.len());
+    for volume in &now.volumes {
+        let of_before = before.and_then(|before| {
+            let mut all = before.volumes.iter();
+            all.find(|other| other.name == volume.name)
+        });
+        volumes.push(one_volume(volume, of_before, per));
+    }
+    let cpu_before = before.map_or(now.cpu, |before| before.cpu);
+    let cpu = per.second(micros(now.cpu), micros(cpu_before));
+    Snapshot {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        at_ms: now
+            .at
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| micros(since) / 1000),
+        uptime_s: round(now.uptime.as_secs_f64()),
+        interval_s: round(per.0.as_secs_f64()),
+        stage: stage_name(now.stage).to_owned(),
+        health: health(now),
+        memory: memory(now),
+        dirty: Level {
+            level: stats.dirty + stats.writeback,
+            limit: stats.dirty_limit,
+            background: stats.background_limit,
+        },
+        connections: Connections {
+            now: door.now,
+            limit: door.limit,
+            accepted_total: door.accepted_total,
+            refused_total: door.refused_total,
+            handshake_failures_total: door.handshake_failures_total,
+        },
+        cpu: round(Duration::from_micros(cpu).as_secs_f64()),
+        pressure: Pressure {
+            some_us: micros(stats.pressure.some),
+            full_us: micros(stats.pressure.full),
+        },
+        waits: waits(now, before, per),
+        volumes,
+    }
+}
+
+/// To the millisecond: more would only make the text longer.
+fn round(seconds: f64) -> f64 {
+    (seconds * 1000.0).round() / 1000.0
+}
+
+/// Its name in JSON.
+pub(crate) fn stage_name(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Serving => "serving",
+        Stage::Draining => "draining",
+        Stage::Ended => "ended",
+    }
+}
+
+fn memory(now: &Reading) -> Memory {
+    let stats = &now.stats;
+    let known = stats.cached + stats.metadata + stats.anonymous;
+    Memory {
+        limit: stats.limit,
+        over_limit: stats.over_limit,
+        resident: now.resident,
+        cached: stats.cached,
+        clean: stats.cached.saturating_sub(stats.dirty + stats.writeback),
+        dirty: stats.dirty,
+        writeback: stats.writeback,
+        free: stats.free,
+        pinned: stats.pinned,
+        metadata: stats.metadata,
+        other: now.resident.saturating_sub(known),
+    }
+}
+
+/// Whether clients get on; also of readings that become no snapshot.
+pub(crate) fn health(now: &Reading) -> Health {
+    let mut reasons = Vec::new();
+    let mut ok = now.stage == Stage::Serving;
+    if !ok {
+        reasons.push(format!("the server is {}", stage_name(now.stage)));
+    }
+    for volume in &now.volumes {
+        let since = match volume.state_for {
+            Some(time) => format!(" for {} s", time.as_secs()),
+            None => String::new(),
+        };
+        let what = match volume.state {
+            State::Ok => continue,
+            State::Retrying => {
+                format!("writes to the backing have failed{since} and are tried again")
+            }
+            State::Stalled => format!("the backing has not answered{since}"),
+            State::Stopped => "writes to the backing failed, and the policy is to stop".to_owned(),
+            State::FlushFailed => "a flush of the backing failed".to_owned(),
+        };
+        ok &= volume.state.is_healthy();
+        reasons.push(format!("volume \"{}\": {what}", volume.name.escape_debug()));
+    }
+    Health { ok, reasons }
+}
+
+fn waits(now: &Reading, before: Option<&Reading>, per: Per) -> Vec<Waited> {
+    let mut waits = Vec::with_capacity(now.stats.waits.len());
+    for wait in &now.stats.waits {
+        let of_before = before.map(|before| {
+            let mut all = before.stats.waits.iter();
+            all.find(|other| other.cause == wait.cause)
+                .map_or((0, Duration::ZERO), |other| (other.count, other.total))
+        });
+        let (count, total) = of_before.unwrap_or((wait.count, wait.total));
+        waits.push(Waited {
+            cause: wait.cause.to_owned(),
+            count: wait.count,
+            total_us: micros(wait.total),
+            max_us: micros(wait.max),
+            timed_out: wait.timed_out,
+            p50_us: micros(wait.quantile(500)),
+            p99_us: micros(wait.quantile(990)),
+            rate: per.second(wait.count, count),
+            waited_us_per_s: per.second(micros(wait.total), micros(total)),
+        });
+    }
+    waits
+}
+
+fn percentiles(of: &Latencies) -> Percentiles {
+    let count = of.count();
+    Percentiles {
+        count,
+        mean_us: micros(of.total).checked_div(count).unwrap_or(0),
+        p50_us: micros(of.quantile(500)),
+        p90_us: micros(of.quantile(900)),
+        p99_us: micros(of.quantile(990)),
+        p999_us: micros(of.quantile(999)),
+        max_us: micros(of.max),
+    }
+}
+
+/// What came to `now` since `before`. Its longest is not known: that of `now` bounds it.
+fn since(now: &Latencies, before: Option<&Latencies>) -> Latencies {
+    let Some(before) = before else {
+        return Latencies::default();
+    };
+    let mut grown = *now;
+    for (bucket, old) in grown.buckets.iter_mut().zip(before.buckets) {
+        *bucket = bucket.saturating_sub(old);
+    }
+    grown.total = now.total.saturating_sub(before.total);
+    grown
+}
+
+fn one_volume(now: &VolumeReading, before: Option<&VolumeReading>, per: Per) -> Volume {
+    let from = before.unwrap_or(now);
+    let mut commands = Vec::new();
+    for (at, kind) in Kind::ALL.into_iter().enumerate() {
+        let reading = &now.commands[at];
+        if reading.requests > 0 {
+            let of_before = before.map(|before| &before.commands[at]);
+            commands.push(command(kind, reading, of_before, per));
+        }
+    }
+    Volume {
+        name: now.name.clone(),
+        size: now.size,
+        read_only: now.read_only,
+        paced: now.paced,
+        state: now.state,
+        state_us: now.state_for.map_or(0, micros),
+        dirty: now.dirty,
+        writeback: now.writeback,
+        level: Level {
+            level: now.dirty + now.writeback,
+            limit: now.dirty_limit,
+            background: now.background_limit,
+        },
+        bandwidth: now.bandwidth,
+        written_rate: per.second(now.written_total, from.written_total),
+        read_rate: per.second(now.read_total, from.read_total),
+        written_total: now.written_total,
+        read_total: now.read_total,
+        failed_total: now.failed_total,
+        connections: now.connections,
+        in_flight: now.in_flight,
+        held: now.held,
+        held_total: now.held_total,
+        pauses: percentiles(&now.held_for),
+        pauses_recent: percentiles(&since(&now.held_for, before.map(|before| &before.held_for))),
+        stuck_total: now.stuck_total,
+        no_buffer_total: now.no_buffer_total,
+        broken_total: now.broken_total,
+        commands,
+    }
+}
+
+fn command(kind: Kind, now: &CommandReading, before: Option<&CommandReading>, per: Per) -> Command {
+    let from = before.unwrap_or(now);
+    Command {
+        command: kind.name().to_owned(),
+        requests: now.requests,
+        bytes: now.bytes,
+        errors: now.errors,
+        request_rate: per.second(now.requests, from.requests),
+        byte_rate: per.second(now.bytes, from.bytes),
+        latency: percentiles(&now.latency),
+        latency_recent: percentiles(&since(&now.latency, before.map(|before| &before.latency))),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,149 @@
+use std::time::Instant;
+
+use super::*;
+use crate::snapshot::example::{latencies, reading};
+
+const MIB: u64 = 1 << 20;
+
+fn two(state: State) -> Snapshot {
+    let began = Instant::now();
+    let mut sampler = Sampler::default();
+    sampler.next(reading(began, 1, state));
+    sampler.next(reading(began, 3, state))
+}
+
+#[test]
+fn the_first_snapshot_has_no_rates() {
+    let snapshot = Sampler::default().next(reading(Instant::now(), 9, State::Ok));
+    assert_eq!((snapshot.interval_s, snapshot.cpu), (0.0, 0.0));
+    let write = &snapshot.volumes[0].commands[1];
+    assert_eq!((write.requests, write.request_rate), (18_000, 0));
+    assert_eq!(write.latency_recent, Percentiles::default());
+    assert_eq!(snapshot.waits[0].rate, 0);
+}
+
+#[test]
+fn rates_are_per_second_of_the_time_between() {
+    let snapshot = two(State::Ok);
+    assert_eq!(snapshot.interval_s, 2.0);
+    assert_eq!(snapshot.cpu, 0.25);
+    let root = &snapshot.volumes[0];
+    assert_eq!(root.written_rate, 3 * MIB);
+    let names: Vec<_> = root
+        .commands
+        .iter()
+        .map(|command| command.command.as_str())
+        .collect();
+    assert_eq!(names, ["read", "write"]);
+    let write = &root.commands[1];
+    assert_eq!((write.request_rate, write.byte_rate), (2000, 2000 * 4096));
+    assert_eq!(
+        (
+            write.requests,
+            write.latency.count,
+            write.latency_recent.count
+        ),
+        (6000, 6000, 4000)
+    );
+    assert_eq!(write.latency.p50_us, 32);
+    assert_eq!(write.latency.p90_us, 8192);
+    assert_eq!(
+        (write.latency.p999_us, write.latency.max_us),
+        (40_000, 40_000)
+    );
+    let pause = &snapshot.waits[0];
+    assert_eq!((pause.rate, pause.waited_us_per_s), (5, 50_000));
+}
+
+#[test]
+fn memory_adds_up_to_what_is_resident() {
+    let memory = two(State::Ok).memory;
+    assert_eq!(
+        memory.clean + memory.dirty + memory.writeback,
+        memory.cached
+    );
+    assert_eq!(
+        memory.cached + memory.metadata + memory.other,
+        memory.resident
+    );
+}
+
+#[test]
+fn a_volume_that_came_or_began_anew_has_no_negative_rates() {
+    let began = Instant::now();
+    let mut sampler = Sampler::default();
+    let mut first = reading(began, 5, State::Ok);
+    first.volumes.remove(1);
+    sampler.next(first);
+    // Offered again: its counters began anew.
+    let mut second = reading(began, 1, State::Ok);
+    second.instant = began + Duration::from_secs(6);
+    let snapshot = sampler.next(second);
+    let write = &snapshot.volumes[0].commands[1];
+    assert_eq!((write.request_rate, write.latency_recent.count), (0, 0));
+    assert_eq!(snapshot.volumes[1].written_rate, 0);
+}
+
+#[test]
+fn a_volume_whose_clients_do_not_get_on_is_told_with_its_name() {
+    assert_eq!(
+        two(State::Ok).health,
+        Health {
+            ok: true,
+            reasons: Vec::new()
+        }
+    );
+    for state in State::ALL {
+        let snapshot = two(state);
+        assert_eq!(snapshot.health.ok, state.is_healthy());
+        assert_eq!(
+            snapshot.health.reasons.len(),
+            usize::from(state != State::Ok)
+        );
+        assert!(
+            snapshot
+                .health
+                .reasons
+                .iter()
+                .all(|reason| reason.contains("data/backup"))
+        );
+    }
+    let stalled = two(State::Stalled).health.reasons;
+    assert_eq!(
+        stalled,
+        ["volume \"data/backup\": the backing has not answered for 3 s"]
+    );
+}
+
+#[test]
+fn a_server_that_drains_is_not_healthy() {
+    let mut now = reading(Instant::now(), 1, State::Ok);
+    now.stage = Stage::Draining;
+    let health = health(&now);
+    assert_eq!(
+        (health.ok, health.reasons[0].as_str()),
+        (false, "the server is draining")
+    );
+}
+
+#[test]
+fn json_there_and_back_is_the_same_and_gaps_are_filled() {
+    let snapshot = two(State::Retrying);
+    let text = serde_json::to_string(&snapshot).unwrap();
+    assert_eq!(serde_json::from_str::<Snapshot>(&text).unwrap(), snapshot);
+    let gaps: Snapshot =
+        serde_json::from_str("{\"format\": 7, \"volumes\": [{\"name\": \"x\"}]}").unwrap();
+    assert_eq!((gaps.format, gaps.volumes[0].name.as_str()), (7, "x"));
+}
+
+#[test]
+fn the_last_second_is_told_apart_from_the_ones_before() {
+    let before = latencies(&[(10, 1000)]);
+    let mut now = latencies(&[(10, 1000), (5_000, 10)]);
+    now.max = Duration::from_millis(5);
+    let recent = percentiles(&since(&now, Some(&before)));
+    assert_eq!(
+        (recent.count, recent.p50_us, recent.mean_us),
+        (10, 5_000, 5_000)
+    );
+}
