@@ -124,7 +124,7 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
                     );
                     let ended = match wakeup {
                         Wakeup::TimedOut => "timed out",
-                        Wakeup::Ready | Wakeup::Cancelled => "woken",
+                        Wakeup::Ready | Wakeup::Cancelled | Wakeup::Refused => "woken",
                     };
                     let what = format!("{}: {cause:?}, {ended}", plan.cache.reclaim);
                     figures.add("throttled in reclaim", &what, 1);

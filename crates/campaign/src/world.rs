@@ -705,7 +705,7 @@ pub(crate) fn check_refusals(
 
 pub(crate) fn pause(task: &mut Task<'_, LabEnv>, time: Nanos) -> Going {
     match task.sleep(Cause::Think, time) {
-        Wakeup::Cancelled => Err(Over),
+        Wakeup::Cancelled | Wakeup::Refused => Err(Over),
         Wakeup::Ready | Wakeup::TimedOut => Ok(()),
     }
 }

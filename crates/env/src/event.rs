@@ -111,6 +111,8 @@ pub enum Wakeup {
     TimedOut,
     /// The `Env` shuts down.
     Cancelled,
+    /// The task may not wait now (`Task::unwillingly`). No event has this.
+    Refused,
 }
 
 /// One thing that happened. Units in the types; `device` as `mm` numbers it.

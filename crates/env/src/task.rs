@@ -15,6 +15,8 @@ pub struct Task<'e, E: Env> {
     id: TaskId,
     waker: Waker,
     held: Cell<u16>,
+    /// It may wait.
+    willing: bool,
 }
 
 impl<E: Env> Context for Task<'_, E> {
@@ -33,7 +35,22 @@ impl<'e, E: Env> Task<'e, E> {
             id,
             waker,
             held: Cell::new(0),
+            willing: true,
         }
+    }
+
+    /// Has the task do `work` without a wait: one that would have to be taken ends at once with `Refused`, and no event
+    /// tells of it. For tasks on threads that have others to serve.
+    pub fn unwillingly<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = core::mem::replace(&mut self.willing, false);
+        let answer = work(self);
+        self.willing = before;
+        answer
+    }
+
+    /// Whether it may wait now.
+    pub fn is_willing(&self) -> bool {
+        self.willing
     }
 
     /// Its `Env`.
@@ -80,6 +97,9 @@ impl<'e, E: Env> Task<'e, E> {
 
     /// Sleeps until `deadline`.
     pub fn sleep_until(&mut self, cause: Cause, deadline: Instant) -> Wakeup {
+        if !self.willing {
+            return Wakeup::Refused;
+        }
         let began = self.now();
         self.emit(&Event::Waiting { cause });
         let wakeup = loop {
@@ -107,6 +127,9 @@ impl<'e, E: Env> Task<'e, E> {
     ) -> Wakeup {
         if !blocked(self) {
             return Wakeup::Ready;
+        }
+        if !self.willing {
+            return Wakeup::Refused;
         }
         let began = self.now();
         self.emit(&Event::Waiting { cause });

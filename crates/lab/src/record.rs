@@ -150,6 +150,7 @@ impl Wakes {
             Wakeup::Ready => self.ready += 1,
             Wakeup::TimedOut => self.timed_out += 1,
             Wakeup::Cancelled => self.cancelled += 1,
+            Wakeup::Refused => {}
         }
     }
 }
@@ -421,6 +422,7 @@ const fn wakeup_code(wakeup: Wakeup) -> u64 {
         Wakeup::Ready => 0,
         Wakeup::TimedOut => 1,
         Wakeup::Cancelled => 2,
+        Wakeup::Refused => 3,
     }
 }
 

@@ -77,7 +77,7 @@ pub fn throttles<'a>(
         match wakeup {
             Some(Wakeup::Ready) => sum.woken += 1,
             Some(Wakeup::TimedOut) => sum.timed_out += 1,
-            Some(Wakeup::Cancelled) | None => {}
+            Some(Wakeup::Cancelled | Wakeup::Refused) | None => {}
         }
     }
     sums

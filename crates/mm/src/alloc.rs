@@ -378,7 +378,7 @@ impl<E: Env> Cache<E> {
         if memory.spare() < memory.marks.low {
             self.ask_reclaim(task);
         }
-        if want >= MANY {
+        if want >= MANY && task.is_willing() {
             self.populate_ahead(task);
         }
         Ok(taken)
@@ -402,6 +402,10 @@ impl<E: Env> Cache<E> {
             let mut free = memory.lists.lock(task);
             let got = free.lists.try_take_batch(room, out);
             if got == 0 {
+                // The system takes milliseconds to give a chunk its memory.
+                if !task.is_willing() {
+                    break;
+                }
                 let Some(first) = memory.take_absent(&mut free) else {
                     break;
                 };
@@ -474,16 +478,22 @@ impl<E: Env> Cache<E> {
     }
 
     /// Takes between one and `want` frames, reclaiming and waiting as it must. The caller holds no
-    /// busy bit.
+    /// busy bit. For a task that may not wait it neither reclaims nor takes a place in the line.
     ///
     /// # Errors
-    /// `OutOfMemory`, `NoMemory`, `Cancelled`.
+    /// `OutOfMemory`, `NoMemory`, `Cancelled`, `WouldWait`.
     pub(crate) fn alloc(
         &self,
         task: &mut Task<'_, E>,
         want: u32,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
+        if !task.is_willing() {
+            return match self.try_alloc(task, want, out)? {
+                0 => Err(Error::WouldWait),
+                taken => Ok(taken),
+            };
+        }
         let who = self.who(task);
         if self.memory.line.is_open() && !who.exempt {
             return self.alloc_in_turn(task, want, out);
@@ -708,10 +718,7 @@ impl<E: Env> Cache<E> {
         let wakeup = task.wait_while(&memory.wait, Cause::Memory, Some(deadline), |_| {
             blocked(memory)
         });
-        if wakeup == Wakeup::Cancelled {
-            return Err(Error::Cancelled);
-        }
-        Ok(())
+        Error::after(wakeup)
     }
 
     /// Gives the chunk that begins at `first` its memory; it came from `Memory::take_absent`.

@@ -46,6 +46,8 @@ pub struct Cache<E: Env> {
     pub(crate) shadow_floor: u32,
     /// Tasks that are never throttled in reclaim.
     pub(crate) exempt: Lock<Vec<TaskId>>,
+    /// Frames that writers keep between two calls.
+    pub(crate) stashed: AtomicU32,
     /// A task is clearing frames beyond the limit.
     pub(crate) clearing: AtomicBool,
     pub(crate) counters: Counters,
@@ -130,6 +132,7 @@ impl<E: Env> Cache<E> {
             totals: Totals::default(),
             shadow_floor: nodes / 2,
             exempt: Lock::new(LockClass::Leaf, Vec::new()),
+            stashed: AtomicU32::new(0),
             clearing: AtomicBool::new(false),
             counters: Counters::new(),
             page_queues: (0..PAGE_QUEUES).map(|_| WaitQueue::new()).collect(),
@@ -425,11 +428,7 @@ impl<E: Env> Cache<E> {
             self.table.flags(frame).has(frames::Flags::BUSY) && self.table.owner(frame) == owner
         });
         self.page_waiters.fetch_sub(1, Ordering::SeqCst);
-        if wakeup == env::Wakeup::Cancelled {
-            Err(Error::Cancelled)
-        } else {
-            Ok(())
-        }
+        Error::after(wakeup)
     }
 
     /// After busy bits were given back: wakes whoever waits for one of `frames`.

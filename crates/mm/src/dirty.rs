@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use core::sync::atomic::Ordering;
 
-use env::{Cause, Context, Env, Event, Task, Wakeup, Work};
-use policy::dirty::{PauseReason, Verdict};
+use env::{Cause, Context, Env, Event, Task, Work};
+use policy::dirty::{Episode, PauseReason, Verdict};
 use policy::units::{Instant, Pages};
 
 use crate::cache::Cache;
@@ -71,27 +71,7 @@ fn balance_dirty_pages<E: Env>(
 ) -> Result<(), Error> {
     let mut episode = cache.domain.lock(task).begin(device.index, pages);
     loop {
-        task.did(Work::Balance, 1);
-        let now = task.now();
-        let counts = cache.counts(device);
-        let (verdict, trace) = {
-            let mut domain = cache.domain.lock(task);
-            let answer = episode.decide(now, &mut domain, &mut writer.state, &counts);
-            device.note_pace(&domain);
-            answer
-        };
-        let (why, done) = match verdict {
-            Verdict::Pause { why, .. } => (Some(why), false),
-            Verdict::Done { .. } => (None, true),
-            Verdict::WriteYourself { .. } => (None, false),
-        };
-        task.emit(&Event::BalanceDirtyPages {
-            device: device.index,
-            writer: writer.id,
-            trace,
-            why,
-            done,
-        });
+        let (verdict, now) = ask(task, cache, device, writer, &mut episode);
         match verdict {
             Verdict::Done { start_background } => {
                 if start_background {
@@ -104,15 +84,8 @@ fn balance_dirty_pages<E: Env>(
                 why,
                 start_background,
             } => {
-                if start_background {
-                    device.kick();
-                }
-                let law = cache.options.dirty.law;
-                if law.wakes_other_flushers() && counts.dirty > counts.device_dirty {
-                    kick_others(task, cache, device);
-                }
-                device.note_pause(now);
-                pause_until(task, why, now + pause)?;
+                begin_pause(task, cache, device, now, start_background);
+                Error::after(task.sleep_until(cause_of(why), now + pause))?;
                 // A device that fails meanwhile may not clear anything for a long time.
                 device.admit(task, writer.told(device.index))?;
             }
@@ -124,6 +97,68 @@ fn balance_dirty_pages<E: Env>(
     }
 }
 
+/// Asks the law for the next verdict of a stay; answers it with the moment it is of.
+pub(crate) fn ask<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    device: &DeviceState<E>,
+    writer: &mut Writer,
+    episode: &mut Episode,
+) -> (Verdict, Instant) {
+    task.did(Work::Balance, 1);
+    let now = task.now();
+    let counts = cache.counts(device);
+    let (verdict, trace) = {
+        let mut domain = cache.domain.lock(task);
+        let answer = episode.decide(now, &mut domain, &mut writer.state, &counts);
+        device.note_pace(&domain);
+        answer
+    };
+    let (why, done) = match verdict {
+        Verdict::Pause { why, .. } => (Some(why), false),
+        Verdict::Done { .. } => (None, true),
+        Verdict::WriteYourself { .. } => (None, false),
+    };
+    task.emit(&Event::BalanceDirtyPages {
+        device: device.index,
+        writer: writer.id,
+        trace,
+        why,
+        done,
+    });
+    (verdict, now)
+}
+
+/// What comes before a pause that begins now: somebody has to clean meanwhile.
+pub(crate) fn begin_pause<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    device: &DeviceState<E>,
+    now: Instant,
+    start_background: bool,
+) {
+    if start_background {
+        device.kick();
+    }
+    let law = cache.options.dirty.law;
+    let has_others = || {
+        let all = cache.totals.dirty.load(Ordering::Relaxed);
+        all > device.dirty.load(Ordering::Relaxed)
+    };
+    if law.wakes_other_flushers() && has_others() {
+        kick_others(task, cache, device);
+    }
+    device.note_pause(now);
+}
+
+/// The name of a pause.
+pub(crate) const fn cause_of(why: PauseReason) -> Cause {
+    match why {
+        PauseReason::OverShare => Cause::DirtyPause,
+        PauseReason::NoProgress => Cause::DeviceStalled,
+    }
+}
+
 /// Has the flushers of the other devices write what is dirty there.
 fn kick_others<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, own: &DeviceState<E>) {
     for other in cache.devices.lock(task).iter() {
@@ -131,20 +166,5 @@ fn kick_others<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, own: &DeviceState<E
         if other.index != own.index && has_dirty {
             other.kick();
         }
-    }
-}
-
-fn pause_until<E: Env>(
-    task: &mut Task<'_, E>,
-    why: PauseReason,
-    deadline: Instant,
-) -> Result<(), Error> {
-    let cause = match why {
-        PauseReason::OverShare => Cause::DirtyPause,
-        PauseReason::NoProgress => Cause::DeviceStalled,
-    };
-    match task.sleep_until(cause, deadline) {
-        Wakeup::Cancelled => Err(Error::Cancelled),
-        Wakeup::Ready | Wakeup::TimedOut => Ok(()),
     }
 }

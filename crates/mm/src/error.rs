@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use env::IoError;
+use env::{IoError, Wakeup};
 use policy::units::{Bytes, Pages};
 
 /// An operating error. Bugs panic; these return.
@@ -94,9 +94,20 @@ pub enum Error {
     },
     /// The environment shuts down.
     Cancelled,
+    /// It would have to be waited for, and the task may not (`Task::unwillingly`).
+    WouldWait,
 }
 
 impl Error {
+    /// Whether a task may go on after a wait that ended so.
+    pub(crate) fn after(wakeup: Wakeup) -> Result<(), Self> {
+        match wakeup {
+            Wakeup::Ready | Wakeup::TimedOut => Ok(()),
+            Wakeup::Cancelled => Err(Self::Cancelled),
+            Wakeup::Refused => Err(Self::WouldWait),
+        }
+    }
+
     /// A metadata operation that ended with `cause`.
     pub(crate) fn metadata(cause: IoError) -> Self {
         match cause {
@@ -191,6 +202,9 @@ impl fmt::Display for Error {
                 write!(f, "byte {} is beyond the largest file (16 TiB)", end.0)
             }
             Self::Cancelled => f.write_str("cancelled: shutting down"),
+            Self::WouldWait => {
+                f.write_str("it has to be waited for: ask again where that is allowed")
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 
 use crate::cache::{Cache, FILE_MAX};
 use crate::mapping::Mapping;
-use crate::{Error, Pinned, Reader, Writer, read, sync, truncate, write};
+use crate::{Error, Pinned, Reader, Tried, Writer, read, sync, truncate, unwilling, write};
 
 /// A file of a cache, open. Shared by reference; errors of writeback are told to each handle once.
 pub struct File<E: Env> {
@@ -70,6 +70,36 @@ impl<E: Env> File<E> {
         data: &<E::Content as Content>::Data,
     ) -> Result<Bytes, Error> {
         write::write(task, &self.cache, &self.mapping, writer, offset, data)
+    }
+
+    /// Takes in as much of `data` at `offset` as can be at once. Never waits; nobody is held here: `pace` says what is
+    /// owed.
+    ///
+    /// # Errors
+    /// As `write`. What was taken in before the error stays, and is part of the file.
+    pub fn try_write(
+        &self,
+        task: &mut Task<'_, E>,
+        writer: &mut Writer,
+        offset: Bytes,
+        data: &<E::Content as Content>::Data,
+    ) -> Result<Tried, Error> {
+        unwilling::try_write(task, &self.cache, &self.mapping, writer, offset, data)
+    }
+
+    /// Waits for what `try_write` of `len` bytes at `offset` would wait for, in steps of at most 32 pages. The frames that
+    /// it needs are the writer's until its next write.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn ready_write(
+        &self,
+        task: &mut Task<'_, E>,
+        writer: &mut Writer,
+        offset: Bytes,
+        len: Bytes,
+    ) -> Result<(), Error> {
+        unwilling::ready_write(task, &self.cache, &self.mapping, writer, offset, len.0)
     }
 
     /// Fills `data` from `offset`, with less at the end of the file; answers how much.

@@ -318,12 +318,22 @@ pub(crate) fn prepare<E: Env>(
     if !mapping.device.info.prepares_writes {
         return Ok(());
     }
+    may_call(task)?;
     let op = IoOp::Prepare { len };
     let (device, object) = (mapping.device.id, mapping.object);
     call(task, device, object, op, offset, Cause::Journal).map_err(Error::metadata)
 }
 
-/// Has a device do `op` and waits for its answer.
+/// Whether the task may have a device do something and wait for it: once sent, it would be done unseen.
+pub(crate) fn may_call<E: Env>(task: &Task<'_, E>) -> Result<(), Error> {
+    if task.is_willing() {
+        Ok(())
+    } else {
+        Err(Error::WouldWait)
+    }
+}
+
+/// Has a device do `op` and waits for its answer. The task may wait (`may_call`).
 pub(crate) fn call<E: Env>(
     task: &mut Task<'_, E>,
     device: DeviceId,
@@ -332,6 +342,7 @@ pub(crate) fn call<E: Env>(
     offset: Bytes,
     cause: Cause,
 ) -> Result<(), IoError> {
+    debug_assert!(task.is_willing(), "the answer has to be waited for");
     let answer = Arc::new(Answer {
         result: Lock::new(LockClass::Leaf, None),
         done: WaitQueue::new(),

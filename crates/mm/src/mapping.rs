@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use env::{Cause, Context, Env, IoError, Lock, LockClass, ObjectId, Task, WaitQueue, Wakeup};
+use env::{Cause, Context, Env, IoError, Lock, LockClass, ObjectId, Task, WaitQueue};
 use frames::{NodePool, Owner, PageIndex, Slot, WriteToken};
 use policy::units::Bytes;
 
@@ -185,7 +185,7 @@ impl Gate {
         }
     }
 
-    fn try_enter(&self) -> bool {
+    pub(crate) fn try_enter(&self) -> bool {
         self.state
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, |state| {
                 (state & TRUNCATING == 0).then_some(state + 1)
@@ -196,12 +196,9 @@ impl Gate {
     /// Enters as a writer.
     pub(crate) fn enter<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
         while !self.try_enter() {
-            let wakeup = task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
+            Error::after(task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
                 self.state.load(Ordering::Relaxed) & TRUNCATING != 0
-            });
-            if wakeup == Wakeup::Cancelled {
-                return Err(Error::Cancelled);
-            }
+            }))?;
         }
         Ok(())
     }
@@ -231,21 +228,14 @@ impl Gate {
             if before & TRUNCATING == 0 {
                 break;
             }
-            let wakeup = task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
+            Error::after(task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
                 self.state.load(Ordering::Relaxed) & TRUNCATING != 0
-            });
-            if wakeup == Wakeup::Cancelled {
-                return Err(Error::Cancelled);
-            }
+            }))?;
         }
-        let wakeup = task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
+        let inside = task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
             self.state.load(Ordering::Acquire) != TRUNCATING
         });
-        if wakeup == Wakeup::Cancelled {
-            self.open();
-            return Err(Error::Cancelled);
-        }
-        Ok(())
+        Error::after(inside).inspect_err(|_| self.open())
     }
 
     pub(crate) fn open(&self) {

@@ -168,7 +168,7 @@ fn start_read<E: Env>(
                 exempt: class == IoClass::ReadAhead,
                 ..cache.who(task)
             };
-            if !direct(task, cache, Pages(u64::from(want)), who).is_zero() {
+            if task.is_willing() && !direct(task, cache, Pages(u64::from(want)), who).is_zero() {
                 continue;
             }
             if page > run.start || class == IoClass::ReadAhead {
@@ -268,6 +268,17 @@ pub(crate) fn pin_page<E: Env>(
     mapping: &Arc<Mapping<E>>,
     page: u32,
 ) -> Result<Pin, Error> {
+    let pin = pin_untouched(task, cache, mapping, page)?;
+    cache.touch(pin.frame());
+    Ok(pin)
+}
+
+fn pin_untouched<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+) -> Result<Pin, Error> {
     let owner = mapping.owner(page);
     // Whether the page was read since this call began. If not, a failure is an older one, of
     // read-ahead perhaps, and the device is asked again.
@@ -289,10 +300,7 @@ pub(crate) fn pin_page<E: Env>(
             continue;
         };
         match cache.table.try_pin(frame, owner) {
-            Ok(pin) => {
-                cache.touch(frame);
-                return Ok(pin);
-            }
+            Ok(pin) => return Ok(pin),
             Err(Refusal::Busy) => {
                 cache.wait_busy(task, Cause::ReadIo, frame, owner)?;
                 tried = true;
@@ -315,6 +323,18 @@ pub(crate) fn pin_page<E: Env>(
             Err(_) => task.did(Work::Lookup, 1),
         }
     }
+}
+
+/// Brings a page into the cache, which is no access to it.
+pub(crate) fn bring_in<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+) -> Result<(), Error> {
+    let pin = pin_untouched(task, cache, mapping, page)?;
+    cache.unpin(pin);
+    Ok(())
 }
 
 /// Brings a page into the cache and waits for it.

@@ -15,7 +15,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Env, IoClass, IoOp, Task, Wakeup};
+use env::{Cause, Env, IoClass, IoOp, Task};
 use frames::{Flags, FrameId, Tag};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
@@ -216,14 +216,11 @@ pub(crate) fn wait_frame<E: Env>(
     frame: FrameId,
 ) -> Result<(), Error> {
     let owner = mapping.owner(page);
-    let wakeup = task.wait_while(&mapping.writeback_wait, Cause::WritebackIo, None, |_| {
-        cache.table.flags(frame).has(Flags::WRITEBACK) && cache.table.owner(frame) == owner
-    });
-    if wakeup == Wakeup::Cancelled {
-        Err(Error::Cancelled)
-    } else {
-        Ok(())
-    }
+    Error::after(
+        task.wait_while(&mapping.writeback_wait, Cause::WritebackIo, None, |_| {
+            cache.table.flags(frame).has(Flags::WRITEBACK) && cache.table.owner(frame) == owner
+        }),
+    )
 }
 
 /// Gives the device's object the file's true length, where writes of whole pages or a growth left
@@ -295,6 +292,7 @@ pub(crate) fn settle_cut<E: Env>(
     if !mapping.cut_owed.load(Ordering::Acquire) {
         return Ok(());
     }
+    io::may_call(task)?;
     mapping.gate.shut(task)?;
     let result = if mapping.cut_owed.load(Ordering::Acquire) {
         // Reads since then have brought what was cut off in the last page.

@@ -10,6 +10,7 @@
 //! Before anything that may wait, the batch so far is made visible and its busy bits are given
 //! back (lib.rs, rule 4).
 
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
@@ -20,14 +21,16 @@ use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX, add};
 use crate::mapping::Mapping;
+use crate::pace::Account;
 use crate::reclaim::direct::nodes;
 use crate::reclaim::node::INACTIVE_FILE;
 use crate::replace::replace_pinned;
+use crate::stash::Stash;
 use crate::sync::{settle_cut, wait_frame};
 use crate::{Error, dirty, io, read};
 
 /// Most pages made visible at once.
-const BATCH: u64 = 256;
+pub(crate) const BATCH: u64 = 256;
 const BATCH_FRAMES: usize = 256;
 const PAGE_BYTES: usize = 4096;
 const _: () = assert!(PAGE_BYTES as u64 == PAGE_SIZE);
@@ -42,8 +45,12 @@ pub struct Writer {
     pub(crate) state: WriterState,
     /// Errors it was told of or that came before it, by device.
     told: Vec<u64>,
-    /// Frames taken and not used yet; empty between calls.
-    stash: Vec<FrameId>,
+    /// Pages that it dirtied without being held for them yet.
+    pub(crate) account: Account,
+    /// A write that the device was told of before it is taken in: file and bytes.
+    prepared: Option<(u32, Range<u64>)>,
+    /// Frames taken and not used yet. Between calls only what `ready_write` has left for the next one.
+    pub(crate) stash: Stash,
     /// Pages put into the index ahead, busy and not filled yet, the next one last; empty between calls.
     ahead: Vec<(u32, Busy)>,
     /// The batch being filled; empty between calls.
@@ -64,14 +71,16 @@ struct Filled {
 impl Writer {
     /// `told`: errors so far, by device.
     pub(crate) fn new(id: u32, state: WriterState, told: Vec<u64>) -> Self {
-        let room = BATCH_FRAMES;
+        // Grown as it writes: a server has a writer for each client, and most write little at a time.
         Self {
             id,
             state,
             told,
-            stash: Vec::with_capacity(room),
-            ahead: Vec::with_capacity(room),
-            batch: Vec::with_capacity(room),
+            account: Account::default(),
+            prepared: None,
+            stash: Stash::default(),
+            ahead: Vec::new(),
+            batch: Vec::new(),
         }
     }
 
@@ -88,6 +97,19 @@ impl Writer {
             self.told.resize(at + 1, 0);
         }
         &mut self.told[at]
+    }
+
+    /// Whether the device need not be told of a write any more.
+    pub(crate) fn is_prepared<E: Env>(&self, mapping: &Mapping<E>, from: u64, to: u64) -> bool {
+        !mapping.device.info.prepares_writes
+            || self.prepared.as_ref().is_some_and(|(file, bytes)| {
+                *file == mapping.id && bytes.start <= from && to <= bytes.end
+            })
+    }
+
+    /// The device was told of a write.
+    pub(crate) fn note_prepared<E: Env>(&mut self, mapping: &Mapping<E>, from: u64, to: u64) {
+        self.prepared = Some((mapping.id, from..to));
     }
 
     pub(crate) fn into_state(self) -> WriterState {
@@ -161,7 +183,8 @@ pub(crate) fn write<E: Env>(
             mapping.gate.leave();
             continue;
         }
-        let dirtied = write_batch(task, cache, mapping, writer, at, stop, data, from)?;
+        let Took { dirtied, .. } = write_batch(task, cache, mapping, writer, at, stop, data, from)
+            .map_err(|(error, _)| error)?;
         at = stop;
         if dirtied > Pages::ZERO {
             dirty::after_dirtying(task, cache, &mapping.device, writer, dirtied)?;
@@ -177,7 +200,7 @@ pub(crate) fn write<E: Env>(
 }
 
 /// Makes sure that the device has space for the file up to `end` before a byte is acknowledged.
-fn reserve_space<E: Env>(
+pub(crate) fn reserve_space<E: Env>(
     task: &mut Task<'_, E>,
     mapping: &Mapping<E>,
     end: u64,
@@ -186,6 +209,7 @@ fn reserve_space<E: Env>(
     if end <= allocated {
         return Ok(());
     }
+    io::may_call(task)?;
     let ahead = (end / 8).clamp(AHEAD_MIN, AHEAD_MAX);
     let wanted = (end + ahead).next_multiple_of(AHEAD_MIN);
     let exact = end.next_multiple_of(PAGE_SIZE);
@@ -210,13 +234,24 @@ fn reserve_space<E: Env>(
     result.map_err(Error::metadata)
 }
 
-/// Fills and shows the pages of `at..stop`; answers how many became dirty. The caller has entered
-/// the gate; it is left here.
+/// What a batch has come to.
+#[derive(Clone, Copy)]
+pub(crate) struct Took {
+    /// Where the data that was taken in ends in the file.
+    pub(crate) until: u64,
+    /// Pages that became dirty.
+    pub(crate) dirtied: Pages,
+}
+
+/// Fills and shows the pages of `at..stop`. The caller has entered the gate; it is left here.
+///
+/// # Errors
+/// With what was taken in before it.
 #[expect(
     clippy::too_many_arguments,
     reason = "the parts of one write; a struct would name them no better"
 )]
-fn write_batch<E: Env>(
+pub(crate) fn write_batch<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
@@ -225,7 +260,7 @@ fn write_batch<E: Env>(
     stop: u64,
     data: &<E::Content as Content>::Data,
     from: usize,
-) -> Result<Pages, Error> {
+) -> Result<Took, (Error, Took)> {
     let mut batch = Batch {
         cache,
         mapping,
@@ -239,17 +274,19 @@ fn write_batch<E: Env>(
     // Also after an error: what was taken in before it is part of the file.
     batch.show(task);
     let (dirtied, copied, inserted) = (batch.dirtied, batch.copied, batch.inserted);
-    if !writer.stash.is_empty() {
-        cache.memory.put(task, &writer.stash);
-        cache.gave_back(task, writer.stash.len() as u64);
-        writer.stash.clear();
-    }
+    let took = Took {
+        until: batch.filled_to,
+        dirtied: Pages(dirtied),
+    };
+    writer.stash.give_back(task, cache);
     mapping.gate.leave();
     task.did(Work::Copy, copied);
     task.did(Work::Insert, inserted);
     task.did(Work::Dirty, dirtied);
-    result?;
-    Ok(Pages(dirtied))
+    match result {
+        Ok(()) => Ok(took),
+        Err(error) => Err((error, took)),
+    }
 }
 
 struct Batch<'a, E: Env> {
@@ -341,15 +378,7 @@ impl<E: Env> Batch<'_, E> {
 
     /// Whether a part of a page that is not cached needs the rest of the page from the device.
     fn must_read(&self, page: u32, at: usize, len: usize) -> bool {
-        if len as u64 == PAGE_SIZE {
-            return false;
-        }
-        let start = u64::from(page) << PAGE_SHIFT;
-        let size = self.mapping.size();
-        // Nothing of the file outside the written part lies in this page.
-        let nothing_before = at == 0 || size <= start;
-        let nothing_after = size <= start + (at + len) as u64;
-        !(nothing_before && nothing_after)
+        must_read(self.mapping, page, at, len)
     }
 
     /// Puts fresh busy frames into the index for `part.page` and the missing pages that follow, as
@@ -383,13 +412,13 @@ impl<E: Env> Batch<'_, E> {
                 if self.must_read(page, at, len) {
                     break;
                 }
-                let Some(frame) = self.writer.stash.pop() else {
+                let Some(frame) = self.writer.stash.frames().pop() else {
                     break;
                 };
                 let busy = cache.table.claim(frame);
                 cache.table.adopt(&busy, mapping.owner(page));
                 if index.insert(page, frame).is_err() {
-                    self.writer.stash.push(cache.table.disown(busy));
+                    self.writer.stash.frames().push(cache.table.disown(busy));
                     full = true;
                     break;
                 }
@@ -409,13 +438,14 @@ impl<E: Env> Batch<'_, E> {
 
     /// Fills the stash; false when it had to show the batch and wait, so look again.
     fn refill(&mut self, task: &mut Task<'_, E>, want: u32) -> Result<bool, Error> {
-        let at_once = self.cache.try_alloc(task, want, &mut self.writer.stash)? > 0;
+        let frames = self.writer.stash.frames();
+        let at_once = self.cache.try_alloc(task, want, frames)? > 0;
         if !at_once {
             self.show(task);
-            self.cache.alloc(task, want, &mut self.writer.stash)?;
+            self.cache.alloc(task, want, self.writer.stash.frames())?;
         }
         // Popped from the end: neighbours in the file are to be neighbours in memory.
-        self.writer.stash.reverse();
+        self.writer.stash.frames().reverse();
         Ok(at_once)
     }
 
@@ -463,11 +493,16 @@ impl<E: Env> Batch<'_, E> {
         if self.writer.stash.is_empty() && !self.refill(task, 1)? {
             return Ok(false);
         }
-        let fresh = self.writer.stash.pop().expect("the stash was just filled");
+        let fresh = self
+            .writer
+            .stash
+            .frames()
+            .pop()
+            .expect("the stash was just filled");
         let (busy, was_dirty) = match replace_pinned(task, cache, mapping, part.page, old, fresh) {
             Ok(replaced) => replaced,
             Err(fresh) => {
-                self.writer.stash.push(fresh);
+                self.writer.stash.frames().push(fresh);
                 return Ok(false);
             }
         };
@@ -547,6 +582,19 @@ impl<E: Env> Batch<'_, E> {
         cache.queue_dirty(task, mapping);
         cache.wake_busy(&shown[..count]);
     }
+}
+
+/// Whether a part of a page that is not cached needs the rest of the page from the device.
+pub(crate) fn must_read<E: Env>(mapping: &Mapping<E>, page: u32, at: usize, len: usize) -> bool {
+    if len as u64 == PAGE_SIZE {
+        return false;
+    }
+    let start = u64::from(page) << PAGE_SHIFT;
+    let size = mapping.size();
+    // Nothing of the file outside the written part lies in this page.
+    let nothing_before = at == 0 || size <= start;
+    let nothing_after = size <= start + (at + len) as u64;
+    !(nothing_before && nothing_after)
 }
 
 /// A fresh frame for a part of a page: the rest of it is zero.

@@ -337,9 +337,7 @@ impl Cache {
     /// A writer of its own: what is written through it is paced by itself.
     #[must_use]
     pub fn writer(&self) -> Writer {
-        Writer {
-            inner: self.inner.mm.writer(),
-        }
+        Writer::new(&self.inner.mm)
     }
 
     /// Makes everything written so far durable, in all files.

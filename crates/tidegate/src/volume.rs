@@ -14,9 +14,9 @@
 //!   3. What `try_write` has taken is part of the volume: readers see it, `sync` makes it durable.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use env::{Device, ObjectId};
+use env::{Device, Env, ObjectId};
 use mm::{DeviceOptions, ErrorPolicy, Reader};
 use os::ThreadEnv;
 use policy::dirty::{DeviceIndex, DeviceTunables};
@@ -59,10 +59,12 @@ pub struct Volume {
     device: DeviceIndex,
     inner: Arc<mm::File<ThreadEnv>>,
     size: u64,
+    /// When the environment's clock began.
+    origin: Instant,
 }
 
 /// How one client has read a volume so far, so that the cache can read ahead of it.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     reader: Reader,
 }
@@ -74,6 +76,15 @@ pub struct Tried {
     pub bytes: usize,
     /// The next byte has to be waited for: call the `ready_` operation where waiting is allowed.
     pub stuck: bool,
+}
+
+impl From<mm::Tried> for Tried {
+    fn from(tried: mm::Tried) -> Self {
+        Self {
+            bytes: usize::try_from(tried.bytes.0).expect("no more than was asked for"),
+            stuck: tried.stuck,
+        }
+    }
 }
 
 impl Cache {
@@ -110,11 +121,15 @@ impl Cache {
         // Its size is fixed: no space has to be asked for when it is written.
         inner.assume_allocated(size);
         drop(task);
+        let since = Duration::from_nanos(env.now().0);
+        let origin = Instant::now().checked_sub(since);
+        let origin = origin.expect("the environment began after the system's clock");
         Ok(Volume {
             cache: self.clone(),
             device,
             inner,
             size: backing.size,
+            origin,
         })
     }
 }
@@ -134,6 +149,7 @@ impl Volume {
             device: self.device,
             inner: self.inner.another(),
             size: self.size,
+            origin: self.origin,
         }
     }
 
@@ -172,12 +188,10 @@ impl Volume {
     /// `Cache`: beyond the end, a failed device. `Closed`. What was taken before the error stays.
     pub fn try_write(&self, writer: &mut Writer, data: &[u8], offset: u64) -> Result<Tried, Error> {
         let mut task = self.cache.enter();
-        self.inner
-            .write(&mut task, &mut writer.inner, Bytes(offset), data)?;
-        Ok(Tried {
-            bytes: data.len(),
-            stuck: false,
-        })
+        let tried = self
+            .inner
+            .try_write(&mut task, &mut writer.inner, Bytes(offset), data)?;
+        Ok(tried.into())
     }
 
     /// Waits for what `try_write` of `len` bytes at `offset` needs: memory, which the writer keeps until then, and the
@@ -185,8 +199,11 @@ impl Volume {
     ///
     /// # Errors
     /// As `try_write`; no memory; a page could not be read.
-    pub fn ready_write(&self, _writer: &mut Writer, _offset: u64, _len: u64) -> Result<(), Error> {
-        Ok(())
+    pub fn ready_write(&self, writer: &mut Writer, offset: u64, len: u64) -> Result<(), Error> {
+        let mut task = self.cache.enter();
+        Ok(self
+            .inner
+            .ready_write(&mut task, &mut writer.inner, Bytes(offset), Bytes(len))?)
     }
 
     /// When the writer may be told that what it wrote so far is done: `None` at once, otherwise not before that moment,
@@ -194,8 +211,10 @@ impl Volume {
     ///
     /// # Errors
     /// `Cache`: a failed device. `Closed`.
-    pub fn pace(&self, _writer: &mut Writer) -> Result<Option<Instant>, Error> {
-        Ok(None)
+    pub fn pace(&self, writer: &mut Writer) -> Result<Option<Instant>, Error> {
+        let mut task = self.cache.enter();
+        let until = self.cache.inner.mm.pace(&mut task, &mut writer.inner)?;
+        Ok(until.map(|until| self.origin + Duration::from_nanos(until.0)))
     }
 
     /// Makes everything written so far durable, by whichever holder.

@@ -11,8 +11,28 @@ use env::Env;
 use os::ThreadEnv;
 
 /// A writer: may be moved between threads, is used by one at a time.
+///
+/// Dropped, it passes on what it still owes, and gives back memory that `Volume::ready_write` took for it.
 pub struct Writer {
     pub(crate) inner: mm::Writer,
+    cache: Weak<mm::Cache<ThreadEnv>>,
+}
+
+impl Writer {
+    pub(crate) fn new(cache: &Arc<mm::Cache<ThreadEnv>>) -> Self {
+        Self {
+            inner: cache.writer(),
+            cache: Arc::downgrade(cache),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let Some(cache) = self.cache.upgrade() {
+            cache.settle(&mut self.inner);
+        }
+    }
 }
 
 /// The writer of one thread in one cache.

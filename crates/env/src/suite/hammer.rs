@@ -129,7 +129,7 @@ pub fn wakes_used_up_by_deadlines_are_passed_on<H: Harness>(harness: &H) {
                             progress.wake_one();
                         }
                         Wakeup::TimedOut => {}
-                        Wakeup::Cancelled => break,
+                        Wakeup::Cancelled | Wakeup::Refused => break,
                     }
                 }
             });

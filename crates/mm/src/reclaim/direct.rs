@@ -4,7 +4,7 @@
 
 use core::sync::atomic::Ordering;
 
-use env::{Cause, Env, Event, Task, Wakeup};
+use env::{Cause, Env, Event, Task};
 use policy::reclaim::Reason;
 use policy::reclaim::direct::{Direct, DirectStep, may_begin};
 use policy::reclaim::scan::CLUSTER;
@@ -28,6 +28,7 @@ pub(crate) fn direct<E: Env>(
     target: Pages,
     who: Who,
 ) -> Pages {
+    debug_assert!(task.is_willing(), "a pass may have to be waited for");
     task.emit(&Event::DirectReclaim);
     if !who.exempt {
         leave_reserve(task, cache);
@@ -113,6 +114,9 @@ pub(crate) fn nodes<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<
     if cache.drop_shadows(task) {
         return Ok(());
     }
+    if !task.is_willing() {
+        return Err(Error::WouldWait);
+    }
     for _ in 0..NODE_ROUNDS {
         let freed = direct(task, cache, CLUSTER, Who::DIRECT);
         // What was freed may have left shadows in the nodes.
@@ -123,9 +127,7 @@ pub(crate) fn nodes<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<
             for device in cache.devices.lock(task).iter() {
                 device.want(CLUSTER);
             }
-            if task.sleep(Cause::Memory, REST) == Wakeup::Cancelled {
-                return Err(Error::Cancelled);
-            }
+            Error::after(task.sleep(Cause::Memory, REST))?;
         }
     }
     Err(Error::OutOfMemory {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Context, Env, Interrupt, Task, Wakeup, Work};
+use env::{Cause, Context, Env, Interrupt, Task, Work};
 use frames::{Busy, Flags, FrameId, Owner, Refusal, Shadow, Slot};
 use policy::units::Nanos;
 
@@ -55,9 +55,7 @@ pub(super) fn discard<E: Env>(
         at = next;
         let Some(blocked) = blocked else { continue };
         if blocked.pinned {
-            if task.sleep(Cause::PageBusy, COPY) == Wakeup::Cancelled {
-                return Err(Error::Cancelled);
-            }
+            Error::after(task.sleep(Cause::PageBusy, COPY))?;
         } else {
             let owner = anon.owner(blocked.page);
             cache.wait_busy(task, Cause::PageBusy, blocked.frame, owner)?;

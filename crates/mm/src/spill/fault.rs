@@ -348,9 +348,7 @@ impl<'a, E: Env> Walk<'a, E> {
             }
             // Another task copies out of the page.
             Refusal::Pinned | Refusal::TooManyPins => {
-                if task.sleep(Cause::PageBusy, COPY) == env::Wakeup::Cancelled {
-                    return Err(Error::Cancelled);
-                }
+                Error::after(task.sleep(Cause::PageBusy, COPY))?;
             }
             _ => task.did(Work::Lookup, 1),
         }

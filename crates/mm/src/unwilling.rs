@@ -1,0 +1,261 @@
+//! Reading and writing for callers that may not wait, and the waits of theirs that others take for them.
+//!
+//! ```text
+//!   try_read / try_write   take what is to be had at once, and say how far they came
+//!        | stuck
+//!        v
+//!   ready_read / ready_write   on a task that may wait: bring the pages in, take frames, wait for whoever is busy
+//! ```
+//!
+//! A `try_` call is the usual one with a task that refuses to wait (`Task::unwillingly`): a wait ends it where it stands, as
+//! an error would, with what it took in before shown and everything else given back. It reclaims nothing, asks the system
+//! for nothing and takes no place in the line for memory. A read that it has started goes on.
+//!
+//! `ready_write` leaves the frames it took in the writer's stash for the next `try_write`. It promises progress, not that
+//! all of the range can be taken: pages may be evicted or become busy in between.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{Cause, Env, Event, Task, Work};
+use frames::{Content, Flags, Slot};
+use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
+
+use crate::cache::{Cache, FILE_MAX};
+use crate::mapping::Mapping;
+use crate::pace::keep_account;
+use crate::reclaim::direct::nodes;
+use crate::sync::{settle_cut, wait_frame};
+use crate::write::{BATCH, must_read, reserve_space, write_batch};
+use crate::{Error, Writer, io, read};
+
+/// Most frames that a writer keeps between two calls.
+const STASH_MAX: u32 = 32;
+/// Beyond this part of the frames, writers keep one frame each.
+const STASHED_PART: u32 = 16;
+/// Index nodes below which some are freed for a writer: a path through the index, and some more.
+const NODES_MIN: u32 = 16;
+
+/// How far a call that does not wait has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// Bytes moved, from the first on.
+    pub bytes: Bytes,
+    /// The next one would have to be waited for.
+    pub stuck: bool,
+}
+
+/// Takes in as much of `data` at `offset` as can be at once; nobody is held.
+pub(crate) fn try_write<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    writer: &mut Writer,
+    offset: Bytes,
+    data: &<E::Content as Content>::Data,
+) -> Result<Tried, Error> {
+    let len = E::Content::data_len(data) as u64;
+    let end = end_of(offset, len)?;
+    let device = &mapping.device;
+    device.admit(task, writer.told(device.index))?;
+    let began = task.now();
+    task.did(Work::Call, 1);
+    let mut at = offset.0;
+    let result = task.unwillingly(|task| {
+        if !writer.is_prepared(mapping, offset.0, end) {
+            io::prepare(task, mapping, offset, Bytes(len))?;
+        }
+        while at < end {
+            let from = usize::try_from(at - offset.0).expect("an offset into the caller's data");
+            try_batch(task, cache, mapping, writer, &mut at, end, data, from)?;
+        }
+        Ok(())
+    });
+    let bytes = Bytes(at - offset.0);
+    if !bytes.is_zero() {
+        let took = task.now().since(began);
+        task.emit(&Event::Wrote {
+            writer: writer.id,
+            bytes,
+            took,
+        });
+    }
+    match result {
+        Ok(()) => Ok(Tried {
+            bytes,
+            stuck: false,
+        }),
+        Err(Error::WouldWait) => Ok(Tried { bytes, stuck: true }),
+        Err(error) => Err(error),
+    }
+}
+
+/// One batch of a write, from `at` on, which moves to where it ended.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of one write; a struct would name them no better"
+)]
+fn try_batch<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    writer: &mut Writer,
+    at: &mut u64,
+    end: u64,
+    data: &<E::Content as Content>::Data,
+    from: usize,
+) -> Result<(), Error> {
+    let device = &mapping.device;
+    // Once a balance is due, its size is no matter any more: what comes until `pace` is asked is owed too.
+    let pages = if writer.account.is_due() {
+        BATCH
+    } else {
+        let cpu = task.cpu();
+        let domain = cache.domain.lock(task);
+        let budget = domain.budget(&writer.state, device.index, cpu);
+        budget.0.clamp(1, BATCH)
+    };
+    let stop = end.min(((*at >> PAGE_SHIFT) + pages) << PAGE_SHIFT);
+    reserve_space(task, mapping, stop)?;
+    settle_cut(task, cache, mapping)?;
+    mapping.gate.enter(task)?;
+    // Behind the gate: a shutdown waits for whoever went in before.
+    if cache.closing.load(Ordering::SeqCst) {
+        mapping.gate.leave();
+        return Err(Error::Cancelled);
+    }
+    let cut = mapping.cut_owed.load(Ordering::Acquire);
+    if mapping.allocated.load(Ordering::Acquire) < stop || cut {
+        mapping.gate.leave();
+        return Err(Error::WouldWait);
+    }
+    let result = write_batch(task, cache, mapping, writer, *at, stop, data, from);
+    let (took, result) = match result {
+        Ok(took) => (took, Ok(())),
+        Err((error, took)) => (took, Err(error)),
+    };
+    *at = took.until;
+    keep_account(task, cache, device, writer, took.dirtied);
+    result
+}
+
+/// Waits for what a `try_write` of `len` bytes at `offset` would have to wait for, and leaves frames for it.
+pub(crate) fn ready_write<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    writer: &mut Writer,
+    offset: Bytes,
+    len: u64,
+) -> Result<(), Error> {
+    let whole_end = end_of(offset, len)?;
+    let end = whole_end.min(offset.0 + (u64::from(STASH_MAX) << PAGE_SHIFT));
+    let device = &mapping.device;
+    device.admit(task, writer.told(device.index))?;
+    if len == 0 {
+        return Ok(());
+    }
+    io::prepare(task, mapping, offset, Bytes(len))?;
+    writer.note_prepared(mapping, offset.0, whole_end);
+    reserve_space(task, mapping, whole_end)?;
+    settle_cut(task, cache, mapping)?;
+    mapping.gate.enter(task)?;
+    mapping.gate.leave();
+    if cache.closing.load(Ordering::SeqCst) {
+        return Err(Error::Cancelled);
+    }
+    if cache.pool.free() < NODES_MIN {
+        nodes(task, cache)?;
+    }
+    let mut missing = 0;
+    let (first, last) = (page_of(offset.0), page_of(end - 1));
+    for page in first..=last {
+        let start = u64::from(page) << PAGE_SHIFT;
+        let from = offset.0.max(start) - start;
+        let until = end.min(start + PAGE_SIZE) - start;
+        let at = usize::try_from(from).expect("below a page");
+        let count = usize::try_from(until - from).expect("at most a page");
+        if ready_page(task, cache, mapping, page, at, count)? {
+            missing += 1;
+        }
+    }
+    stash_frames(task, cache, writer, missing)
+}
+
+/// Waits until the page can be written to at once; answers whether a frame is needed for it.
+fn ready_page<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+    at: usize,
+    len: usize,
+) -> Result<bool, Error> {
+    let owner = mapping.owner(page);
+    loop {
+        let Slot::Frame(frame) = mapping.lookup(task, &cache.pool, page) else {
+            if !must_read(mapping, page, at, len) {
+                return Ok(true);
+            }
+            read::bring_in(task, cache, mapping, page)?;
+            continue;
+        };
+        let (flags, _) = cache.table.look(frame);
+        if cache.table.owner(frame) != owner {
+            task.did(Work::Lookup, 1);
+            continue;
+        }
+        let pinned = flags.pins() > 0;
+        if flags.has(Flags::BUSY) {
+            cache.wait_busy(task, Cause::PageBusy, frame, owner)?;
+        } else if flags.has(Flags::WRITEBACK) && (pinned || device_wants_stable(mapping)) {
+            wait_frame(task, cache, mapping, page, frame)?;
+        } else if !flags.has(Flags::UPTODATE) && (len as u64) < PAGE_SIZE {
+            read::bring_in(task, cache, mapping, page)?;
+        } else {
+            return Ok(pinned);
+        }
+    }
+}
+
+fn device_wants_stable<E: Env>(mapping: &Mapping<E>) -> bool {
+    mapping.device.info.stable_writes
+}
+
+/// Takes up to `missing` frames for the writer's next call; at least one if it needs any.
+fn stash_frames<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    writer: &mut Writer,
+    missing: u32,
+) -> Result<(), Error> {
+    let have = u32::try_from(writer.stash.len()).expect("a batch is at most 256 pages");
+    let part = cache.memory.limit_frames() / STASHED_PART;
+    let most = if cache.stashed.load(Ordering::Relaxed) < part {
+        STASH_MAX
+    } else {
+        1
+    };
+    let want = missing.min(most).saturating_sub(have);
+    let taken = if want > 0 {
+        let taken = cache.alloc(task, want, writer.stash.frames());
+        // Popped from the end: neighbours in the file are to be neighbours in memory.
+        writer.stash.frames().reverse();
+        taken.map(|_| ())
+    } else {
+        Ok(())
+    };
+    writer.stash.keep(cache);
+    taken
+}
+
+fn end_of(offset: Bytes, len: u64) -> Result<u64, Error> {
+    let end = offset.0.checked_add(len).filter(|end| *end <= FILE_MAX);
+    end.ok_or(Error::OutOfRange {
+        end: Bytes(offset.0.saturating_add(len)),
+    })
+}
+
+fn page_of(offset: u64) -> u32 {
+    u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX")
+}

@@ -1,0 +1,148 @@
+//! Callers that may not wait, in the lab: no time passes inside a `try_` call, what was taken in is right, limits hold, and
+//! a wait that is refused loses nothing.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{data, world};
+use env::{Cause, Task};
+use lab::{LabEnv, Sector};
+use mm::{Cache, File, Tried, Writer};
+use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE};
+
+const PAGE: u64 = PAGE_SIZE;
+
+/// One that has others to serve: no call of it may take time.
+struct Server<'a> {
+    cache: &'a Arc<Cache<LabEnv>>,
+    file: &'a Arc<File<LabEnv>>,
+}
+
+impl Server<'_> {
+    fn try_write(
+        &self,
+        task: &mut Task<'_, LabEnv>,
+        writer: &mut Writer,
+        at: u64,
+        data: &Vec<Sector>,
+    ) -> Tried {
+        let before = task.now();
+        let tried = self.file.try_write(task, writer, Bytes(at), data).unwrap();
+        assert_eq!(task.now(), before, "time passed in try_write");
+        tried
+    }
+
+    fn pace(&self, task: &mut Task<'_, LabEnv>, writer: &mut Writer) -> Option<Instant> {
+        let before = task.now();
+        let until = self.cache.pace(task, writer).unwrap();
+        assert_eq!(task.now(), before, "time passed in pace");
+        assert!(
+            until.is_none_or(|until| until > before),
+            "a pause that is over"
+        );
+        until
+    }
+
+    /// Writes all of it, with the waits on this task; answers how often it was stuck.
+    fn write(
+        &self,
+        task: &mut Task<'_, LabEnv>,
+        writer: &mut Writer,
+        at: u64,
+        data: &[Sector],
+    ) -> u32 {
+        let mut done = 0;
+        let mut stuck = 0;
+        while done < data.len() {
+            let rest = data[done..].to_vec();
+            let from = at + done as u64 * 512;
+            let tried = self.try_write(task, writer, from, &rest);
+            assert_eq!(tried.bytes.0 % 512, 0);
+            done += usize::try_from(tried.bytes.0 / 512).unwrap();
+            assert_eq!(tried.stuck, done < data.len());
+            if tried.stuck {
+                stuck += 1;
+                assert!(stuck < 10_000, "no progress at {from}");
+                let len = Bytes((data.len() - done) as u64 * 512);
+                let from = Bytes(at + done as u64 * 512);
+                self.file.ready_write(task, writer, from, len).unwrap();
+            }
+        }
+        stuck
+    }
+
+    /// Sleeps as long as the writer is held; answers how long that was.
+    fn hold(&self, task: &mut Task<'_, LabEnv>, writer: &mut Writer) -> Nanos {
+        let began = task.now();
+        while let Some(until) = self.pace(task, writer) {
+            assert_eq!(self.pace(task, writer), Some(until), "asked too early");
+            task.sleep_until(Cause::Think, until);
+        }
+        task.now().since(began)
+    }
+}
+
+#[test]
+fn what_fits_is_taken_at_once_and_is_there() {
+    let mut world = world(4096, 100 << 20);
+    let disk = Arc::clone(&world.disk);
+    world.run(1 << 30, |task, cache, file| {
+        file.assume_allocated(Bytes(1 << 30));
+        let server = Server { cache, file };
+        let mut writer = cache.writer();
+        let written = data(3, 32, 1);
+        // The first chunk of memory has to come from the system.
+        server.write(task, &mut writer, 3 * PAGE, &written);
+        let again = data(3, 32, 2);
+        let tried = server.try_write(task, &mut writer, 3 * PAGE, &again);
+        assert_eq!(tried.bytes, Bytes(32 * PAGE));
+        assert!(!tried.stuck);
+        assert_eq!(server.pace(task, &mut writer), None, "below freerun");
+        let mut back = vec![Sector(0); 32 * 8];
+        file.read(task, &mut mm::Reader::default(), Bytes(3 * PAGE), &mut back)
+            .unwrap();
+        assert_eq!(back, again);
+        file.sync(task).unwrap();
+    });
+    assert_eq!(disk.state().pages[&(1, 3)][..], data(3, 1, 2)[..]);
+}
+
+#[test]
+fn a_writer_that_is_served_is_held_like_one_that_waits() {
+    let rate = 20 << 20;
+    let pages = 16_384;
+    let took = [false, true].map(|served| {
+        let mut world = world(8192, rate).limits(2048, 1024);
+        world.run(1 << 30, move |task, cache, file| {
+            file.assume_allocated(Bytes(1 << 30));
+            let server = Server { cache, file };
+            let mut writer = cache.writer();
+            let began = task.now();
+            for chunk in 0..pages / 32 {
+                let written = data(chunk * 32, 32, 1);
+                let at = u64::from(chunk) * 32 * PAGE;
+                if served {
+                    server.write(task, &mut writer, at, &written);
+                    server.hold(task, &mut writer);
+                } else {
+                    file.write(task, &mut writer, Bytes(at), &written).unwrap();
+                }
+                let stats = cache.stats();
+                let level = stats.dirty + stats.writeback;
+                assert!(level.0 <= 2048 + 32, "{level:?} of 2048 pages are dirty");
+            }
+            task.now().since(began)
+        })
+    });
+    let [waiting, served] = took.map(|took| took.0 / 1_000_000);
+    assert!(
+        waiting.abs_diff(served) < waiting / 20,
+        "{waiting} ms by one that waits, {served} ms by one that is served"
+    );
+}
