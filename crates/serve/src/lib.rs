@@ -1,6 +1,7 @@
 //! The server: volumes in one bounded, paced cache, exported over NBD.
 #![forbid(unsafe_code)]
 
+pub mod backend;
 pub mod buffers;
 pub mod config;
 pub mod connection;
@@ -9,6 +10,8 @@ pub mod export;
 pub mod hub;
 mod limits;
 pub mod log;
+#[cfg(feature = "web")]
+pub mod metrics;
 pub mod pool;
 pub mod snapshot;
 mod systemd;

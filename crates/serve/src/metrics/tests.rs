@@ -1,0 +1,322 @@
+//! A strict reader of the text format, and what it must find.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use super::*;
+use crate::snapshot::example::reading;
+
+/// Samples of a family by their name and labels.
+#[derive(Debug, Default)]
+struct Family {
+    kind: String,
+    unit: Option<String>,
+    samples: BTreeMap<(String, Vec<(String, String)>), f64>,
+}
+
+/// Reads the whole text; every rule that it breaks is an error with its line.
+fn parse(text: &str) -> Result<BTreeMap<String, Family>, String> {
+    let body = text.strip_suffix("# EOF\n").ok_or("no # EOF at the end")?;
+    let mut families = BTreeMap::<String, Family>::new();
+    let mut current: Option<String> = None;
+    for line in body.lines() {
+        let wrong = |what: &str| format!("{what}: {line}");
+        if let Some(rest) = line.strip_prefix("# ") {
+            let mut words = rest.splitn(3, ' ');
+            let (word, name, value) = (words.next(), words.next(), words.next());
+            let name = name.ok_or_else(|| wrong("no name"))?;
+            let value = value.filter(|value| !value.is_empty());
+            let value = value.ok_or_else(|| wrong("no value"))?;
+            if word == Some("HELP") {
+                let is_new = families
+                    .insert(name.to_owned(), Family::default())
+                    .is_none();
+                if !is_new {
+                    return Err(wrong("twice"));
+                }
+                current = Some(name.to_owned());
+                continue;
+            }
+            if current.as_deref() != Some(name) {
+                return Err(wrong("of another family"));
+            }
+            let family = families.get_mut(name).ok_or_else(|| wrong("no HELP"))?;
+            if !family.samples.is_empty() {
+                return Err(wrong("after samples"));
+            }
+            match word {
+                Some("TYPE") => family.kind = value.to_owned(),
+                Some("UNIT") if name.ends_with(&format!("_{value}")) => {
+                    family.unit = Some(value.to_owned());
+                }
+                _ => return Err(wrong("unknown")),
+            }
+            continue;
+        }
+        let (name, labels, value) = sample(line).map_err(wrong)?;
+        let of = current.as_ref().ok_or_else(|| wrong("before any family"))?;
+        let family = families.get_mut(of).ok_or_else(|| wrong("no family"))?;
+        let suffix = name
+            .strip_prefix(of.as_str())
+            .ok_or_else(|| wrong("of another family"))?;
+        let allowed: &[&str] = match family.kind.as_str() {
+            "counter" => &["_total"],
+            "gauge" => &[""],
+            "histogram" => &["_sum", "_count", "_bucket"],
+            "info" => &["_info"],
+            _ => return Err(wrong("no type")),
+        };
+        if !allowed.contains(&suffix) {
+            return Err(wrong("suffix does not go with the type"));
+        }
+        if family.kind == "counter" && value < 0.0 {
+            return Err(wrong("negative"));
+        }
+        if family
+            .samples
+            .insert((suffix.to_owned(), labels), value)
+            .is_some()
+        {
+            return Err(wrong("the same sample twice"));
+        }
+    }
+    Ok(families)
+}
+
+type Sample = (String, Vec<(String, String)>, f64);
+
+fn sample(line: &str) -> Result<Sample, &'static str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let end = line.find(|c| !is_name(c)).ok_or("no value")?;
+    let (name, mut rest) = line.split_at(end);
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err("no name");
+    }
+    let mut labels = Vec::new();
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = inside;
+        loop {
+            let (key, after) = rest.split_once("=\"").ok_or("no label")?;
+            if key.is_empty() || !key.chars().all(is_name) {
+                return Err("a label's name");
+            }
+            let mut value = String::new();
+            let mut characters = after.char_indices();
+            let end = loop {
+                match characters.next().ok_or("a label without an end")? {
+                    (at, '"') => break at,
+                    (_, '\\') => match characters.next() {
+                        Some((_, 'n')) => value.push('\n'),
+                        Some((_, c @ ('"' | '\\'))) => value.push(c),
+                        _ => return Err("an escape"),
+                    },
+                    (_, c) => value.push(c),
+                }
+            };
+            labels.push((key.to_owned(), value));
+            rest = &after[end + 1..];
+            if let Some(after) = rest.strip_prefix(',') {
+                rest = after;
+                continue;
+            }
+            rest = rest.strip_prefix('}').ok_or("no } after the labels")?;
+            break;
+        }
+    }
+    let value = rest.strip_prefix(' ').ok_or("no value")?;
+    let value = value.parse().map_err(|_| "not a number")?;
+    Ok((name.to_owned(), labels, value))
+}
+
+fn families() -> BTreeMap<String, Family> {
+    let text = text(reading(Instant::now(), 10, State::Stalled)).unwrap();
+    parse(&text).unwrap()
+}
+
+fn value(
+    families: &BTreeMap<String, Family>,
+    family: &str,
+    suffix: &str,
+    labels: &[(&str, &str)],
+) -> f64 {
+    let labels = labels
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let key = (suffix.to_owned(), labels.collect::<Vec<_>>());
+    families[family].samples[&key]
+}
+
+#[test]
+fn the_reader_is_strict() {
+    let good = "# HELP a_bytes A.\n# TYPE a_bytes gauge\n# UNIT a_bytes bytes\na_bytes{x=\"1\\n\"} 2\n# EOF\n";
+    assert_eq!(parse(good).unwrap()["a_bytes"].samples.len(), 1);
+    for (from, to) in [
+        ("# EOF\n", ""),
+        ("gauge", "counter"),
+        ("gauge", "thing"),
+        (" 2\n", " 2\na_bytes{x=\"1\\n\"} 2\n"),
+        (" 2\n", " two\n"),
+        ("\\n\"", "\\x\""),
+        ("1\\n\"}", "1\\n\""),
+        ("# UNIT a_bytes bytes", "# UNIT a_bytes seconds"),
+        ("\na_bytes{", "\nb_bytes{"),
+        (
+            "# HELP a_bytes A.\n",
+            "# HELP a_bytes A.\n# HELP a_bytes A.\n",
+        ),
+    ] {
+        let bad = good.replace(from, to);
+        assert!(parse(&bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn all_of_it_is_read_back_with_its_values() {
+    let families = families();
+    let root = [("volume", "root"), ("command", "write")];
+    assert_eq!(
+        value(&families, "tidegate_requests", "_total", &root),
+        20_000.0
+    );
+    assert_eq!(
+        value(&families, "tidegate_request_bytes", "_total", &root),
+        81_920_000.0
+    );
+    let read = [("volume", "root"), ("command", "read")];
+    assert_eq!(
+        value(&families, "tidegate_request_errors", "_total", &read),
+        2.0
+    );
+    assert_eq!(
+        value(&families, "tidegate_memory_bytes", "", &[("mode", "dirty")]),
+        31_457_280.0
+    );
+    assert_eq!(
+        value(&families, "tidegate_memory_limit_bytes", "", &[]),
+        268_435_456.0
+    );
+    let stalled = [("volume", "data/backup"), ("state", "stalled")];
+    assert_eq!(value(&families, "tidegate_volume_state", "", &stalled), 1.0);
+    let ok = [("volume", "data/backup"), ("state", "ok")];
+    assert_eq!(value(&families, "tidegate_volume_state", "", &ok), 0.0);
+    assert_eq!(value(&families, "process_cpu_seconds", "_total", &[]), 2.5);
+    assert_eq!(
+        value(&families, "process_start_time_seconds", "", &[]),
+        1_795_305_900.0
+    );
+    let pause = [("volume", "root")];
+    assert_eq!(
+        value(
+            &families,
+            "tidegate_volume_pause_duration_seconds",
+            "_count",
+            &pause
+        ),
+        9000.0
+    );
+}
+
+#[test]
+fn names_follow_the_conventions() {
+    let units = ["bytes", "seconds"];
+    for (name, family) in families() {
+        assert!(
+            name.starts_with("tidegate_") || name.starts_with("process_"),
+            "{name}"
+        );
+        assert!(
+            name.chars().all(|c| c.is_ascii_lowercase() || c == '_'),
+            "{name}"
+        );
+        // The reader of the format adds it; a name that has it would have it twice.
+        assert!(!name.ends_with("_total"), "{name}");
+        for unit in units {
+            if name.ends_with(&format!("_{unit}")) {
+                assert_eq!(family.unit.as_deref(), Some(unit), "{name}");
+            }
+        }
+        for wrong in ["_ms", "_us", "_mib", "_kb", "_percent"] {
+            assert!(!name.ends_with(wrong), "{name}");
+        }
+        if family.kind == "histogram" {
+            assert!(name.ends_with("_duration_seconds"), "{name}");
+        }
+        let keys: BTreeSet<_> = family
+            .samples
+            .keys()
+            .flat_map(|(_, labels)| labels)
+            .map(|(key, _)| key.as_str())
+            .collect();
+        let known = [
+            "volume", "command", "cause", "state", "mode", "kind", "le", "version",
+        ];
+        assert!(
+            keys.iter().all(|key| known.contains(key)),
+            "{name}: {keys:?}"
+        );
+    }
+}
+
+#[test]
+fn buckets_are_cumulative_and_end_at_the_count() {
+    let mut histograms = 0;
+    for (name, family) in families() {
+        let mut by_labels = BTreeMap::<Vec<(String, String)>, Vec<(f64, f64)>>::new();
+        for ((suffix, labels), value) in &family.samples {
+            if suffix == "_bucket" {
+                let (le, others): (Vec<_>, Vec<_>) =
+                    labels.iter().cloned().partition(|(key, _)| key == "le");
+                let end = le[0].1.parse().unwrap();
+                by_labels.entry(others).or_default().push((end, *value));
+            }
+        }
+        for (labels, mut buckets) in by_labels {
+            histograms += 1;
+            buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+            assert!(
+                buckets
+                    .windows(2)
+                    .all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1),
+                "{name}"
+            );
+            assert_eq!(buckets.len(), LAST_BUCKET - FIRST_BUCKET + 2, "{name}");
+            assert_eq!(buckets[0].0, 16e-6);
+            let (end, last) = *buckets.last().unwrap();
+            assert_eq!(end, f64::INFINITY);
+            assert_eq!(
+                last,
+                family.samples[&("_count".to_owned(), labels.clone())],
+                "{name}"
+            );
+            assert!(family.samples.contains_key(&("_sum".to_owned(), labels)));
+        }
+    }
+    // Two causes, pauses of two volumes, two commands that were used.
+    assert_eq!(histograms, 6);
+}
+
+#[test]
+fn a_strange_name_of_a_volume_stays_one_label() {
+    let mut reading = reading(Instant::now(), 1, State::Ok);
+    let strange = "a\"} 1\ntidegate_forged 1\n\\";
+    reading.volumes[1].name = strange.to_owned();
+    let families = parse(&text(reading).unwrap()).unwrap();
+    assert!(!families.contains_key("tidegate_forged"));
+    assert_eq!(
+        value(
+            &families,
+            "tidegate_volume_size_bytes",
+            "",
+            &[("volume", strange)]
+        ),
+        4_294_967_296.0
+    );
+}
+
+#[test]
+fn a_server_without_volumes_or_waits_has_metrics_too() {
+    let mut reading = reading(Instant::now(), 1, State::Ok);
+    reading.volumes.clear();
+    reading.stats.waits.clear();
+    assert!(parse(&text(reading).unwrap()).unwrap().len() > 20);
+}
