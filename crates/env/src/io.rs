@@ -152,6 +152,14 @@ impl IoRequest {
     /// A request with room for `frames` frames, to be used again and again.
     #[must_use]
     pub fn with_room(frames: usize) -> Box<Self> {
+        let mut request = Self::for_writes(frames);
+        request.busy.reserve_exact(frames);
+        request
+    }
+
+    /// As `with_room`, but for requests that never carry busy bits.
+    #[must_use]
+    pub fn for_writes(frames: usize) -> Box<Self> {
         Box::new(Self {
             device: DeviceId(0),
             object: ObjectId(0),
@@ -159,7 +167,7 @@ impl IoRequest {
             class: IoClass::Read,
             offset: Bytes::ZERO,
             frames: Vec::with_capacity(frames),
-            busy: Vec::with_capacity(frames),
+            busy: Vec::new(),
             submitted: Instant::ZERO,
             more: Pages::ZERO,
             moved: false,

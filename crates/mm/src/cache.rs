@@ -181,10 +181,8 @@ impl<E: Env> Cache<E> {
                 let index = domain.add_device(task.now(), options.tunables);
                 (index, domain.bandwidth(index).0)
             };
-            let files_max = self.options.files_max as usize;
-            let device = Arc::new(DeviceState::new(
-                index, id, info, options, files_max, bandwidth,
-            ));
+            let device = Arc::new(DeviceState::new(index, id, info, options, bandwidth));
+            self.requests.add_device(task, index);
             devices.push(Arc::clone(&device));
             (index, device)
         };
@@ -234,6 +232,7 @@ impl<E: Env> Cache<E> {
         let weak: Weak<Self> = Arc::downgrade(self);
         let mapping = Arc::new(Mapping::new(id, weak, device, object, len));
         files[slot] = Some(Arc::clone(&mapping));
+        mapping.device.add_file(task);
         drop(files);
         Ok(Arc::new(File::new(Arc::clone(self), mapping)))
     }
@@ -397,6 +396,7 @@ impl<E: Env> Cache<E> {
             .is_some_and(|own| core::ptr::eq(Arc::as_ptr(own), mapping))
         {
             *slot = None;
+            mapping.device.remove_file(context);
         }
     }
 

@@ -62,9 +62,11 @@ pub(crate) struct Flusher {
     pub(crate) running: AtomicBool,
 }
 
-/// Files with dirty pages (kernel: `b_dirty`, `b_io`, `b_more_io`), oldest first. Room for every
-/// file of the cache is taken at the start.
+/// Files with dirty pages (kernel: `b_dirty`, `b_io`, `b_more_io`), oldest first. Room for a file is taken when it is
+/// opened.
 pub(crate) struct DirtyFiles<E: Env> {
+    /// Files of the device that are open.
+    open: usize,
     pub(crate) dirty: VecDeque<(Arc<Mapping<E>>, Instant)>,
     pub(crate) io: VecDeque<(Arc<Mapping<E>>, Instant)>,
     pub(crate) more_io: VecDeque<(Arc<Mapping<E>>, Instant)>,
@@ -88,14 +90,13 @@ impl<E: Env> DeviceState<E> {
         id: DeviceId,
         info: DeviceInfo,
         options: DeviceOptions,
-        files_max: usize,
         bandwidth: u64,
     ) -> Self {
-        let room = || VecDeque::with_capacity(files_max);
         let files = DirtyFiles {
-            dirty: room(),
-            io: room(),
-            more_io: room(),
+            open: 0,
+            dirty: VecDeque::new(),
+            io: VecDeque::new(),
+            more_io: VecDeque::new(),
         };
         Self {
             index,
@@ -126,6 +127,22 @@ impl<E: Env> DeviceState<E> {
             flush_failures: AtomicU64::new(0),
             _env: PhantomData,
         }
+    }
+
+    /// A file of it is opened: it will find room on each list.
+    pub(crate) fn add_file(&self, context: &impl Context) {
+        let mut files = self.files.lock(context);
+        files.open += 1;
+        let open = files.open;
+        let files = &mut *files;
+        for list in [&mut files.dirty, &mut files.io, &mut files.more_io] {
+            list.reserve(open - list.len().min(open));
+        }
+    }
+
+    /// A file of it was closed.
+    pub(crate) fn remove_file(&self, context: &impl Context) {
+        self.files.lock(context).open -= 1;
     }
 
     /// Copies what the law has measured of the device.

@@ -397,11 +397,11 @@ pub(crate) fn write_pages<E: Env>(
     while outcome.wrote < select.max {
         let left = Pages(select.max.0 - outcome.wrote.0);
         let room = wait_for_flight(task, cache, &mapping.device)?.at_most(left);
-        let mut request = cache.requests.take(task)?;
+        let mut request = cache.requests.take(task, mapping.device.index)?;
         let gathered = gather(task, cache, mapping, &select, from, room, &mut request);
         outcome.skipped += gathered.skipped;
         let Some(next) = gathered.next else {
-            cache.requests.put(task, request);
+            cache.requests.put(task, mapping.device.index, request);
             return Ok(outcome);
         };
         let pages = request.pages();
@@ -431,7 +431,7 @@ pub(crate) fn try_write_page<E: Env>(
     if mapping.device.retry_at(task) > task.now() {
         return false;
     }
-    let Some(mut request) = cache.requests.try_take(task) else {
+    let Some(mut request) = cache.requests.try_take(task, mapping.device.index) else {
         return false;
     };
     let select = Selection {
@@ -443,7 +443,7 @@ pub(crate) fn try_write_page<E: Env>(
     };
     let gathered = gather(task, cache, mapping, &select, page, Pages(1), &mut request);
     if gathered.next.is_none() {
-        cache.requests.put(task, request);
+        cache.requests.put(task, mapping.device.index, request);
         return false;
     }
     task.did(Work::WritePage, 1);

@@ -61,7 +61,12 @@ impl<T> ClassQueue<T> {
             first
         };
         self.len -= 1;
-        self.classes[turn].pop_front()
+        let job = self.classes[turn].pop_front();
+        if self.classes[turn].is_empty() {
+            // Back to the beginning of its storage: a queue that is never long touches little of it.
+            self.classes[turn].clear();
+        }
+        job
     }
 }
 

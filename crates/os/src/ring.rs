@@ -376,7 +376,6 @@ impl ChunkWatcher for Shared {
 /// A place for one request in the kernel.
 struct Slot {
     job: Option<Job>,
-    vectors: Box<[IoVec]>,
     /// The chunk that a fixed request of this slot uses.
     fixed: Option<u32>,
 }
@@ -400,6 +399,8 @@ struct Owner {
     arena: Arc<Arena>,
     lane: Arc<Pool>,
     slots: Vec<Slot>,
+    /// `MAX_VECTORS` elements for each slot, in order.
+    vectors: Box<[IoVec]>,
     free: Vec<usize>,
     table: Vec<Entry>,
     incoming: Vec<Job>,
@@ -438,7 +439,6 @@ impl Owner {
         }
         let slot = || Slot {
             job: None,
-            vectors: vec![NO_MEMORY; MAX_VECTORS].into_boxed_slice(),
             fixed: None,
         };
         Ok(Self {
@@ -448,6 +448,7 @@ impl Owner {
             arena,
             lane,
             slots: core::iter::repeat_with(slot).take(DEPTH).collect(),
+            vectors: no_vectors(),
             free: (0..DEPTH).rev().collect(),
             table: vec![Entry::default(); chunks],
             incoming: Vec::with_capacity(DEPTH),
@@ -636,7 +637,8 @@ impl Owner {
                     .build();
             }
         };
-        let plan = job.plan(&self.arena, &mut slot.vectors);
+        let vectors = &mut self.vectors[index * MAX_VECTORS..][..MAX_VECTORS];
+        let plan = job.plan(&self.arena, vectors);
         let offset = job.position();
         let registered = |chunk: &u32| {
             self.table
@@ -647,7 +649,7 @@ impl Owner {
         let fixed = plan.chunk.filter(|chunk| usable && registered(chunk));
         slot.fixed = fixed;
         let Some(chunk) = fixed else {
-            let (vectors, count) = (slot.vectors.as_ptr(), vector_count(plan.vectors));
+            let (vectors, count) = (vectors.as_ptr(), vector_count(plan.vectors));
             return if write {
                 opcode::Writev::new(fd, vectors, count)
                     .offset(offset)
@@ -659,7 +661,7 @@ impl Owner {
             };
         };
         self.table[chunk as usize].users += 1;
-        fixed_entry(fd, &slot.vectors[..plan.vectors], chunk, offset, write)
+        fixed_entry(fd, &vectors[..plan.vectors], chunk, offset, write)
     }
 
     fn arm_poll(&mut self) {
@@ -775,9 +777,17 @@ impl Drop for Owner {
         }
         if lost {
             mem::forget(Arc::clone(&self.arena));
-            mem::forget(mem::take(&mut self.slots));
+            mem::forget(mem::take(&mut self.vectors));
         }
     }
+}
+
+/// Elements for all slots. Nothing is written to them here: what no request has used is not resident, and the ring takes
+/// the slot that was free last.
+fn no_vectors() -> Box<[IoVec]> {
+    let vectors = Box::<[IoVec]>::new_zeroed_slice(DEPTH * MAX_VECTORS);
+    // SAFETY: an element is a pointer and a length; null and zero, which is `NO_MEMORY`, are values of them.
+    unsafe { vectors.assume_init() }
 }
 
 fn vector_count(vectors: usize) -> u32 {

@@ -12,10 +12,22 @@ const METADATA_PER_FRAME: u64 = 76;
 /// Metadata of a slot of the swap file: whose page it holds, what reclaim noted of it, whether it is in use (checked by
 /// `tests/spill.rs`).
 const METADATA_PER_SLOT: u64 = 13;
-/// Request slots (160 of 3 KiB), rings and their buffers, stacks of the few threads, allocator.
+/// Request slots (256 of 1.3 KiB), rings and their buffers, stacks of the few threads, allocator.
 const FIXED: u64 = 3 << 20;
 /// Frames below which a cache is no use.
 const FRAMES_MIN: u64 = 1024;
+
+/// What a volume on a file of its own takes beside its pages: three threads (flusher, ring, the lane beside it), the
+/// ring, its queues (108 KiB once it is attached), and 4 KiB for each request that was under way at once (206 KiB after
+/// one flood of small writes; 64 of them would be 360). `tests/volumes.rs` measures it.
+const PER_DEVICE: u64 = 256 << 10;
+/// Devices that `FIXED` covers.
+const DEVICES_FIXED: u64 = 8;
+
+/// What room for so many devices takes.
+pub(crate) const fn of_devices(devices: u16) -> u64 {
+    (devices as u64).saturating_sub(DEVICES_FIXED) * PER_DEVICE
+}
 
 /// What is kept of a swap file of that size.
 pub(crate) const fn of_swap(bytes: u64) -> u64 {

@@ -13,12 +13,17 @@ use crate::{Cache, Error, budget};
 
 /// Anonymous memory alone is reclaimed as long as there is any.
 const SWAPPINESS_MAX: u8 = 200;
+/// Room for disks and volumes where nothing is said, and the most that can be asked for.
+const DEVICES: u16 = 16;
+const DEVICES_MAX: u16 = 255;
 
 /// Settings of a cache; made by `Cache::builder`.
 #[derive(Clone, Debug)]
 pub struct Builder {
     memory: u64,
     whole_process: bool,
+    beside: u64,
+    devices: Option<u16>,
     prefault: bool,
     law: Law,
     dirty: Threshold,
@@ -38,6 +43,8 @@ impl Default for Builder {
         Self {
             memory: 256 << 20,
             whole_process: false,
+            beside: 0,
+            devices: None,
             prefault: false,
             law: Law::TIDEGATE,
             dirty: Threshold::Percent(20),
@@ -65,6 +72,22 @@ impl Builder {
     #[must_use]
     pub fn whole_process(mut self, whole: bool) -> Self {
         self.whole_process = whole;
+        self
+    }
+
+    /// So many bytes of the limit are left to the program itself: what it will take beside the cache, for buffers,
+    /// connections, threads. Nobody keeps it to that.
+    #[must_use]
+    pub fn beside(mut self, bytes: u64) -> Self {
+        self.beside = bytes;
+        self
+    }
+
+    /// Room for so many disks and volumes together, 1 to 255 (16 if not set). From the ninth on each takes 256 KiB off
+    /// the limit, whether it is used or not: threads, a ring, requests. Eight are in what a cache takes anyhow.
+    #[must_use]
+    pub fn devices(mut self, count: u16) -> Self {
+        self.devices = Some(count);
         self
     }
 
@@ -162,7 +185,11 @@ impl Builder {
             0
         };
         let swap = self.swap.as_ref().map_or(0, |(_, bytes)| *bytes);
-        let frames = budget::frames(self.memory, resident + budget::of_swap(swap))?;
+        let asked = self.devices.map_or(0, budget::of_devices);
+        let devices = self.devices.unwrap_or(DEVICES).clamp(1, DEVICES_MAX);
+        let others = self.beside.saturating_add(asked);
+        let taken = (resident + budget::of_swap(swap)).saturating_add(others);
+        let frames = budget::frames(self.memory, taken)?;
         let waits = Arc::new(Waits::default());
         let mut options = os::Options::new(frames);
         options.backend = if self.io_uring {
@@ -178,6 +205,7 @@ impl Builder {
             swappiness: self.swappiness.min(SWAPPINESS_MAX),
             ..ReclaimTunables::of(self.reclaim, options.reclaim.hz)
         };
+        options.devices_max = devices;
         options.dirty.law = self.law;
         options.dirty.dirty = self.dirty;
         options.dirty.background = self.background;

@@ -218,7 +218,7 @@ impl<E: Env> Cache<E> {
             owners: (0..total).map(|_| AtomicU64::new(NOBODY)).collect(),
             shadows: (0..total).map(|_| AtomicU32::new(0)).collect(),
             readahead: Lock::new(LockClass::Leaf, SwapReadahead::new(window_max(memory))),
-            requests: Requests::with_room(requests, out::BATCH),
+            requests: Requests::for_one(requests, out::BATCH),
             kept: AtomicU64::new(0),
             writeback: AtomicU64::new(0),
             write_failed: AtomicU64::new(0),

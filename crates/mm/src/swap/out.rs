@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use env::{Context, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Task};
 use frames::{Busy, Flags, FrameId};
+use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Nanos, PAGE_SHIFT};
 
 use super::{Area, BACKOFF_DOUBLINGS, NONE, RETRY_AFTER};
@@ -13,6 +14,8 @@ use crate::io::{self, Rotate};
 use crate::spill::Cursor;
 use crate::vmstat::Item;
 
+/// The swap file has its slots for itself.
+const ONLY: DeviceIndex = DeviceIndex(0);
 /// Most pages of a batch: what reclaim looks at in one turn.
 pub(crate) const BATCH: usize = 32;
 
@@ -75,7 +78,7 @@ impl<E: Env> Cache<E> {
                 .count();
             let (run, rest) = pages.split_at_mut(count);
             pages = rest;
-            match area.requests.take(task) {
+            match area.requests.take(task, ONLY) {
                 Ok(mut request) => {
                     request.frames.extend(run.iter().map(|(_, frame)| *frame));
                     request.device = area.device;
@@ -140,7 +143,7 @@ impl<E: Env> Area<E> {
         sub(&self.writeback, pages);
         cache.wake_busy(&request.frames);
         cache.wrote_back(context, &request.frames, rotate.frames());
-        self.requests.put(context, request);
+        self.requests.put(context, ONLY, request);
     }
 
     /// The write of a page has ended.

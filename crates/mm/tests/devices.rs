@@ -1,0 +1,129 @@
+//! Several devices: what one of them does to the others.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use common::{Disk, data, world};
+use env::{Cause, Device, DeviceInfo, Host, Interrupt, IoOp, IoRequest, ObjectId};
+use mm::DeviceOptions;
+use policy::units::{Bytes, Instant, Nanos, Pages};
+
+const MIB: u64 = 1 << 20;
+
+/// A disk that takes writes and does nothing with them for a while.
+struct Hanging {
+    disk: Arc<Disk>,
+    host: Arc<dyn Host>,
+    from: Instant,
+    until: Instant,
+    #[expect(clippy::vec_box, reason = "requests travel as boxes")]
+    held: Arc<Mutex<Vec<Box<IoRequest>>>>,
+    armed: AtomicBool,
+    most: Mutex<usize>,
+}
+
+impl Device for Hanging {
+    fn submit(&self, request: Box<IoRequest>) {
+        let now = self.host.now();
+        if request.op != IoOp::Write || now < self.from || now >= self.until {
+            self.disk.submit(request);
+            return;
+        }
+        let count = {
+            let mut held = self.held.lock().unwrap();
+            held.push(request);
+            held.len()
+        };
+        let mut most = self.most.lock().unwrap();
+        *most = count.max(*most);
+        if !self.armed.swap(true, Ordering::Relaxed) {
+            let (held, disk) = (Arc::clone(&self.held), Arc::clone(&self.disk));
+            let goes_on = move |_: &Interrupt| {
+                let held = core::mem::take(&mut *held.lock().unwrap());
+                held.into_iter().for_each(|request| disk.submit(request));
+            };
+            self.host.at(self.until, Box::new(goes_on));
+        }
+    }
+
+    fn info(&self) -> DeviceInfo {
+        self.disk.info()
+    }
+}
+
+/// Pages that writers of single pages got written to a good disk in 30 s, and the most requests that the disk beside it
+/// held while it hung for that long.
+fn written_beside(hangs: bool) -> (Pages, usize) {
+    let mut world = world(32768, 200 * MIB);
+    world.disk.keep(false);
+    let other = Disk::new(&world.lab, 200 * MIB);
+    other.keep(false);
+    let seconds = |at| Instant(Nanos::secs(at).0);
+    let beside = Arc::new(Hanging {
+        disk: other,
+        host: world.lab.host(),
+        from: seconds(2),
+        until: seconds(32),
+        held: Arc::default(),
+        armed: AtomicBool::new(false),
+        most: Mutex::new(0),
+    });
+    let id = world.lab.add_device(Arc::clone(&beside) as Arc<dyn Device>);
+    let info = beside.info();
+    let written = world.run(0, move |task, cache, good| {
+        let device = cache
+            .add_device(task, id, info, DeviceOptions::default())
+            .unwrap();
+        let bad = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let mut writing = Vec::new();
+        for (file, used) in [(Arc::clone(good), true), (bad, hangs)] {
+            for number in (0..4_u32).filter(|_| used) {
+                let (cache, file) = (Arc::clone(cache), Arc::clone(&file));
+                let over = Arc::clone(&over);
+                writing.push(env::spawn(task.env(), "writer", move |task| {
+                    let mut writer = cache.writer();
+                    // Every other page, so that no two go out in one request.
+                    for at in (0_u32..).map(|round| (round * 4 + number) % 100_000 * 2) {
+                        if over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let offset = Bytes(u64::from(at) * 4096);
+                        file.write(task, &mut writer, offset, &data(at, 1, 1))
+                            .unwrap();
+                    }
+                }));
+            }
+        }
+        task.sleep(Cause::Think, Nanos::secs(2));
+        let before = cache.device_stats()[0].written;
+        task.sleep(Cause::Think, Nanos::secs(30));
+        let after = cache.device_stats()[0].written;
+        over.store(true, Ordering::Relaxed);
+        for writer in writing {
+            writer.join(task).unwrap();
+        }
+        Pages(after.0 - before.0)
+    });
+    let most = *beside.most.lock().unwrap();
+    (written, most)
+}
+
+/// A disk that hangs keeps what it was given: requests too. Its neighbour needs some.
+#[test]
+fn a_disk_that_hangs_leaves_requests_to_its_neighbour() {
+    let (alone, _) = written_beside(false);
+    let (beside, held) = written_beside(true);
+    assert!(held > 100, "only {held} requests: nothing was tried");
+    assert!(
+        beside.0 * 10 >= alone.0 * 9,
+        "{beside:?} beside a disk that hangs, {alone:?} alone"
+    );
+}
