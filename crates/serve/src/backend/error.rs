@@ -1,0 +1,141 @@
+//! Why a backend could not be opened.
+
+use std::io;
+use std::path::PathBuf;
+
+use device::StackError;
+
+use crate::config::show_size;
+
+/// Why a backend could not be opened; each with the way out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackendError {
+    /// Nothing is there.
+    #[error(
+        "{}: there is no such file; to have it made, write new:{} and a size, as in size=10GiB",
+        path.display(), path.display()
+    )]
+    Missing {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A folder stands there.
+    #[error("{}: this is a folder; name a file in it, or write dir:{} for a volume of objects", path.display(), path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+    },
+    /// Something else stands there.
+    #[error("{}: neither a regular file nor a block device; name one of these", path.display())]
+    NotAFile {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It may not be written.
+    #[error("{}: {cause}; run as a user who may write it, or serve it for reading with the option `ro`", path.display())]
+    MayNotWrite {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// The system refuses.
+    #[error("cannot {doing} {}: {cause}", path.display())]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// Another program has it.
+    #[error("{}: in use by {holder}; end that first{}", path.display(), if *read_only { "" } else { ", or serve a copy" })]
+    InUse {
+        /// Which.
+        path: PathBuf,
+        /// Who, as far as that can be told: `process 4711 (tidegate)`.
+        holder: String,
+        /// Asked for reading only.
+        read_only: bool,
+    },
+    /// This server has it already.
+    #[error("{}: this server has it as a volume already; name each file once", path.display())]
+    Twice {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It has nothing to serve.
+    #[error("{}: it is empty; give it a size first, as in `truncate -s 10G {}`", path.display(), path.display())]
+    Empty {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It is shorter than was said.
+    #[error(
+        "{}: it has {}, size={} was asked for; leave the size out, or make it longer with `truncate -s {wanted} {}`",
+        path.display(), show_size(*has), show_size(*wanted), path.display()
+    )]
+    TooShort {
+        /// Which.
+        path: PathBuf,
+        /// Its bytes.
+        has: u64,
+        /// What was asked for.
+        wanted: u64,
+    },
+    /// A file that was to be made is there with another size.
+    #[error(
+        "{}: it is there and has {has} bytes, not {wanted}; name it without `new:` to serve it as it is, or another path",
+        path.display()
+    )]
+    OtherSize {
+        /// Which.
+        path: PathBuf,
+        /// Its bytes.
+        has: u64,
+        /// What was asked for.
+        wanted: u64,
+    },
+    /// Its size is no multiple of what direct I/O there needs.
+    #[error(
+        "{}: {size} bytes are no multiple of the {unit} that direct I/O needs there; lengthen it with `truncate -s %{unit} \
+         {}`, or serve it for reading with the option `ro`",
+        path.display(), path.display()
+    )]
+    OddSize {
+        /// Which.
+        path: PathBuf,
+        /// Its bytes, or those that were asked for.
+        size: u64,
+        /// What it should be a multiple of.
+        unit: u64,
+    },
+    /// The layers around its device.
+    #[error("{0}")]
+    Layers(StackError),
+    /// The cache.
+    #[error("{0}")]
+    Cache(tidegate::Error),
+    /// Object stores were left out of this program.
+    #[error(
+        "{url}: this program was built without object stores; build it with the feature `objects`"
+    )]
+    NoObjects {
+        /// What was asked for.
+        url: String,
+    },
+}
+
+impl From<tidegate::Error> for BackendError {
+    fn from(error: tidegate::Error) -> Self {
+        Self::Cache(error)
+    }
+}
+
+impl From<StackError> for BackendError {
+    fn from(error: StackError) -> Self {
+        Self::Layers(error)
+    }
+}

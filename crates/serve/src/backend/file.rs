@@ -1,0 +1,213 @@
+//! Files and block devices.
+
+use std::fs::File;
+use std::io::{self, Seek as _, SeekFrom as From};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use os::{FileDevice, OpenOptions, ThreadEnv};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, major, minor, seek};
+use rustix::io::Errno;
+
+use super::{BackendError, Raw, lock};
+use crate::config::{BackendConfig, VolumeConfig};
+use crate::export::Extents;
+
+/// Sizes are multiples of it.
+const SECTOR: u64 = 512;
+const PAGE: u64 = tidegate::PAGE_SIZE as u64;
+
+/// Opens a file for a device of its own.
+pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
+    let read_only = config.read_only;
+    let (path, file, wanted) = match &config.backend {
+        BackendConfig::File { path, size } => (path, lock::open(path, read_only)?, *size),
+        BackendConfig::New { path, size } => (path, make(path, *size, true)?, None),
+        BackendConfig::Embedded { path, size } => (path, make(path, *size, false)?, None),
+        BackendConfig::Objects { .. } => unreachable!("not a file"),
+    };
+    let is_device = kind_of(path, &file)?;
+    let has = length(path, &file)?;
+    let size = size(path, has, wanted, read_only)?;
+    let files = FileDevice::new(env).map_err(tidegate::Error::from)?;
+    let options = OpenOptions {
+        read_only,
+        fixed: !read_only,
+        ..OpenOptions::default()
+    };
+    let (object, _) = files.open(path, options).map_err(tidegate::Error::from)?;
+    let unit = u64::from(env::Device::info(&*files).alignment);
+    let direct = files.is_direct(object);
+    if direct && !read_only && !size.is_multiple_of(unit) {
+        return Err(BackendError::OddSize {
+            path: path.clone(),
+            size,
+            unit,
+        });
+    }
+    let can_punch = match (read_only, is_device) {
+        (true, _) => false,
+        (false, true) => device_punches(&file),
+        (false, false) => file_punches(&file, has),
+    };
+    let file = Arc::new(file);
+    let extents: Option<Arc<dyn Extents>> = match is_device || !tells_holes(&file) {
+        true => None,
+        false => Some(Arc::new(FileExtents {
+            file: Arc::clone(&file),
+        })),
+    };
+    Ok(Raw {
+        device: files,
+        object,
+        size,
+        extents,
+        can_punch,
+        direct,
+        keep: Box::new(file),
+    })
+}
+
+/// A sparse file, made if it is not there; with its folder, if nobody chose that.
+fn make(path: &Path, size: u64, chosen: bool) -> Result<File, BackendError> {
+    let system = |doing| {
+        move |cause| BackendError::System {
+            doing,
+            path: path.into(),
+            cause,
+        }
+    };
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|_| !chosen) {
+        std::fs::create_dir_all(folder).map_err(system("make the folder of"))?;
+    }
+    match File::create_new(path) {
+        Ok(file) => drop(file),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(system("make")(error)),
+    }
+    let file = lock::open(path, false)?;
+    let has = length(path, &file)?;
+    if has == 0 && file.metadata().is_ok_and(|data| data.is_file()) {
+        // Under the lock: nobody else makes it too. The name is durable before anybody is told that data are.
+        file.set_len(size).map_err(system("set the size of"))?;
+        file.sync_all().map_err(system("sync"))?;
+        let folder =
+            File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
+        folder.map_err(system("sync the folder of"))?;
+    } else if chosen && has != size {
+        return Err(BackendError::OtherSize {
+            path: path.into(),
+            has,
+            wanted: size,
+        });
+    }
+    Ok(file)
+}
+
+/// Whether it is a block device.
+fn kind_of(path: &Path, file: &File) -> Result<bool, BackendError> {
+    let metadata = file.metadata().map_err(|cause| BackendError::System {
+        doing: "look at",
+        path: path.into(),
+        cause,
+    })?;
+    Ok(metadata.file_type().is_block_device())
+}
+
+fn length(path: &Path, mut file: &File) -> Result<u64, BackendError> {
+    file.seek(From::End(0))
+        .map_err(|cause| BackendError::System {
+            doing: "measure",
+            path: path.into(),
+            cause,
+        })
+}
+
+/// The size that is served.
+fn size(path: &Path, has: u64, wanted: Option<u64>, read_only: bool) -> Result<u64, BackendError> {
+    let path = || path.to_path_buf();
+    let odd = |size, unit| BackendError::OddSize {
+        path: path(),
+        size,
+        unit,
+    };
+    if has == 0 {
+        return Err(BackendError::Empty { path: path() });
+    }
+    let size = match wanted {
+        Some(wanted) if wanted > has => {
+            return Err(BackendError::TooShort {
+                path: path(),
+                has,
+                wanted,
+            });
+        }
+        // What lies behind it in the same page is not ours to write.
+        Some(wanted) if wanted < has && !wanted.is_multiple_of(PAGE) => {
+            return Err(odd(wanted, PAGE));
+        }
+        Some(wanted) => wanted,
+        None => has,
+    };
+    if !read_only && !size.is_multiple_of(SECTOR) {
+        return Err(odd(size, SECTOR));
+    }
+    Ok(size)
+}
+
+/// Whether holes can be punched: tried beyond the end, where there is nothing.
+fn file_punches(file: &File, size: u64) -> bool {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(file, flags, size.next_multiple_of(PAGE), PAGE).is_ok()
+}
+
+/// Whether a block device gives space back and reads zeros there, as the system says.
+fn device_punches(file: &File) -> bool {
+    let Ok(metadata) = file.metadata() else {
+        return false;
+    };
+    let (major, minor) = (major(metadata.rdev()), minor(metadata.rdev()));
+    let folder = format!("/sys/dev/block/{major}:{minor}");
+    // A partition has the queue of its disk.
+    ["queue", "../queue"].iter().any(|queue| {
+        let most =
+            std::fs::read_to_string(format!("{folder}/{queue}/write_zeroes_unmap_max_bytes"))
+                .or_else(|_| {
+                    std::fs::read_to_string(format!("{folder}/{queue}/write_zeroes_max_bytes"))
+                });
+        most.is_ok_and(|most| most.trim().parse::<u64>().is_ok_and(|most| most > 0))
+    })
+}
+
+/// Whether the file system knows holes.
+fn tells_holes(file: &File) -> bool {
+    !matches!(
+        seek(file, SeekFrom::Hole(0)),
+        Err(Errno::INVAL | Errno::OPNOTSUPP)
+    )
+}
+
+/// Holes of a file as its file system tells them.
+struct FileExtents {
+    file: Arc<File>,
+}
+
+impl Extents for FileExtents {
+    fn next(&self, offset: u64, len: u64) -> io::Result<(u64, bool)> {
+        let data = match seek(&*self.file, SeekFrom::Data(offset)) {
+            Ok(data) => data,
+            // No data from here on.
+            Err(Errno::NXIO) => return Ok((len, true)),
+            Err(error) => return Err(error.into()),
+        };
+        if data > offset {
+            return Ok((len.min(data - offset), true));
+        }
+        let hole = seek(&*self.file, SeekFrom::Hole(offset))?;
+        Ok((len.min(hole.saturating_sub(offset).max(1)), false))
+    }
+}

@@ -1,0 +1,132 @@
+//! Backends: a volume's words into a device of its own in the cache.
+//!
+//! ```text
+//!   File, New, Embedded ── lock ── FileDevice (O_DIRECT) ──┐
+//!   Objects ────────────── lease ── Objects ───────────────┴── layers ── Cache::attach ── Opened
+//! ```
+//!
+//! Invariants
+//!   1. A backend that is open for writing is open in no other server: a file by flock(2), a block device by O_EXCL too,
+//!      objects by their lease. Programs that lock otherwise (QEMU) are seen where they hold a lock when it is opened.
+//!   2. The size of a volume stays as it is when it is opened; a file neither grows nor shrinks.
+//!   3. Each has a device and an engine of its own, so that one which hangs holds up nobody else.
+
+mod error;
+mod file;
+mod lock;
+
+use std::sync::Arc;
+
+use device::Stack;
+use env::{Device, Interrupt, ObjectId};
+use os::ThreadEnv;
+use policy::dirty::DeviceTunables;
+use tidegate::{Backing, Cache, VolumeOptions};
+
+use crate::config::{BackendConfig, VolumeConfig};
+use crate::export::{Extents, Opened};
+
+pub use error::BackendError;
+
+/// A backend that is open.
+pub struct Backend {
+    /// The volume, and what its backing can do.
+    pub opened: Opened,
+    /// The layers of its device.
+    pub layers: Arc<Layers>,
+    /// Whether it goes past the system's own page cache.
+    pub direct: bool,
+}
+
+/// The layers around a device, outermost first; let go of when the last holder is.
+pub struct Layers(Option<Stack>);
+
+/// A device before it has a place in the cache.
+struct Raw {
+    device: Arc<dyn Device>,
+    object: ObjectId,
+    size: u64,
+    extents: Option<Arc<dyn Extents>>,
+    can_punch: bool,
+    direct: bool,
+    /// What lives as long as the device: its lock.
+    keep: Box<dyn Send + Sync>,
+}
+
+/// Opens a volume's backend and attaches it to the cache.
+///
+/// # Errors
+/// `BackendError`: it is missing, in use, too short, no file. Each names the path, the value and the way out.
+pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendError> {
+    let share = &config.share;
+    let default = VolumeOptions::default();
+    let options = VolumeOptions {
+        on_error: config.on_error,
+        tunables: DeviceTunables {
+            min_ratio: share.least,
+            max_ratio: share.most,
+            ..default.tunables
+        },
+    };
+    let mut rest = None;
+    let volume = cache.attach(options, |env| {
+        let raw = open_raw(config, env)?;
+        let (device, layers) = dress(config, raw.device, env)?;
+        rest = Some((raw.extents, raw.can_punch, raw.direct, raw.keep, layers));
+        Ok::<_, BackendError>(Backing {
+            device,
+            object: raw.object,
+            size: raw.size,
+        })
+    })?;
+    let (extents, can_punch, direct, keep, layers) = rest.expect("attached with a backing");
+    let layers = Arc::new(layers);
+    let opened = Opened {
+        volume,
+        extents,
+        can_punch: can_punch && !config.read_only,
+        keep: Box::new((keep, Arc::clone(&layers))),
+    };
+    Ok(Backend {
+        opened,
+        layers,
+        direct,
+    })
+}
+
+fn open_raw(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
+    match &config.backend {
+        BackendConfig::Objects { url, .. } => Err(BackendError::NoObjects { url: url.clone() }),
+        BackendConfig::File { .. } | BackendConfig::New { .. } | BackendConfig::Embedded { .. } => {
+            file::open(config, env)
+        }
+    }
+}
+
+/// Puts the layers of the configuration around a device.
+fn dress(
+    config: &VolumeConfig,
+    device: Arc<dyn Device>,
+    env: &Arc<ThreadEnv>,
+) -> Result<(Arc<dyn Device>, Layers), BackendError> {
+    if config.layers.is_empty() {
+        return Ok((device, Layers(None)));
+    }
+    let stack = Stack::new(&config.layers, device, &env.host(), None)?;
+    Ok((Arc::clone(&stack.device), Layers(Some(stack))))
+}
+
+impl Layers {
+    /// Handles to the layers; `None`: there are none.
+    #[must_use]
+    pub fn stack(&self) -> Option<&Stack> {
+        self.0.as_ref()
+    }
+
+    /// No layer holds a request back any more.
+    pub fn release(&self) {
+        if let Some(stack) = &self.0 {
+            stack.cancel(&Interrupt::new());
+        }
+    }
+}
