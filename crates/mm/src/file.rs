@@ -120,6 +120,35 @@ impl<E: Env> File<E> {
         }
     }
 
+    /// Copies what is in memory of `data` at `offset`, up to the first page that is not, less at the end of the file. Never
+    /// waits. A page that is not there is read, if memory for it is to be had at once.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn try_read(
+        &self,
+        task: &mut Task<'_, E>,
+        reader: &mut Reader,
+        offset: Bytes,
+        data: &mut <E::Content as Content>::Data,
+    ) -> Result<Tried, Error> {
+        unwilling::try_read(task, &self.cache, &self.mapping, reader, offset, data)
+    }
+
+    /// Waits until `len` bytes at `offset` are in memory: at most 1 MiB, and an eighth of the frames.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn ready_read(
+        &self,
+        task: &mut Task<'_, E>,
+        reader: &mut Reader,
+        offset: Bytes,
+        len: Bytes,
+    ) -> Result<(), Error> {
+        unwilling::ready_read(task, &self.cache, &self.mapping, reader, offset, len)
+    }
+
     /// Pins a page that is in the cache: a lookup and a CAS. `None`: not there, being filled, or
     /// too many pins; `pin` settles it.
     pub fn try_pin(&self, page: u32) -> Option<Pinned<'_, E>> {

@@ -28,6 +28,33 @@ use crate::reclaim::direct::{direct, nodes};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reader {
     readahead: Readahead,
+    /// The last access, if its reader could not wait for all of it and will come back for the rest.
+    pub(crate) stuck: Option<Stuck>,
+}
+
+/// An access in parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stuck {
+    pub(crate) access: Run,
+    /// The state before it, if what it needs could not be sent for: it is to be judged again.
+    pub(crate) before: Option<Readahead>,
+}
+
+impl Reader {
+    /// What it remembers of accesses that ended.
+    pub(crate) const fn readahead(&self) -> Readahead {
+        self.readahead
+    }
+
+    /// If an access from page `first` on is the rest of the last one: where that began.
+    fn resumes(&mut self, first: u64) -> Option<u64> {
+        let Stuck { access, before } = self.stuck.take()?;
+        if !(access.start..access.end()).contains(&first) {
+            return None;
+        }
+        self.readahead = before.unwrap_or(self.readahead);
+        Some(access.start)
+    }
 }
 
 /// Reads `data` full from `offset`, less at the end of the file.
@@ -48,19 +75,8 @@ pub(crate) fn read<E: Env>(
     task.did(Work::Call, 1);
     let missed = read_ahead(task, cache, mapping, reader, offset.0, end)?;
     let mut at = offset.0;
-    while at < end {
-        let page = page_of(at);
-        let until = end.min((u64::from(page) + 1) << PAGE_SHIFT);
-        let pin = pin_page(task, cache, mapping, page)?;
-        let within = usize::try_from(at % PAGE_SIZE).expect("below a page");
-        let count = usize::try_from(until - at).expect("at most a page");
-        let to = usize::try_from(at - offset.0).expect("within the caller's data");
-        cache.content().copy_out(&pin, within, data, to, count);
-        cache.unpin(pin);
-        at = until;
-    }
-    let pages = u64::from(page_of(end - 1)) - u64::from(page_of(offset.0)) + 1;
-    task.did(Work::Copy, pages);
+    copy_out(task, cache, mapping, offset.0, &mut at, end, data)?;
+    task.did(Work::Copy, pages_of(offset.0, end));
     let bytes = Bytes(end - offset.0);
     task.emit(&Event::Read {
         bytes,
@@ -70,13 +86,42 @@ pub(crate) fn read<E: Env>(
     Ok(bytes)
 }
 
-fn page_of(offset: u64) -> u32 {
+/// Copies what lies from `at` to `end`, page by page, to its place in `data`, which begins at `offset`; `at` moves.
+pub(crate) fn copy_out<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    offset: u64,
+    at: &mut u64,
+    end: u64,
+    data: &mut <E::Content as Content>::Data,
+) -> Result<(), Error> {
+    while *at < end {
+        let page = page_of(*at);
+        let until = end.min((u64::from(page) + 1) << PAGE_SHIFT);
+        let pin = pin_page(task, cache, mapping, page)?;
+        let within = usize::try_from(*at % PAGE_SIZE).expect("below a page");
+        let count = usize::try_from(until - *at).expect("at most a page");
+        let to = usize::try_from(*at - offset).expect("within the caller's data");
+        cache.content().copy_out(&pin, within, data, to, count);
+        cache.unpin(pin);
+        *at = until;
+    }
+    Ok(())
+}
+
+/// Pages that bytes lie in. There is at least one byte.
+pub(crate) fn pages_of(from: u64, end: u64) -> u64 {
+    u64::from(page_of(end - 1)) - u64::from(page_of(from)) + 1
+}
+
+pub(crate) fn page_of(offset: u64) -> u32 {
     u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX")
 }
 
 /// Starts whatever reads the policy wants for an access to `from..end`; answers how many of the
 /// pages asked for were missing.
-fn read_ahead<E: Env>(
+pub(crate) fn read_ahead<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
@@ -103,11 +148,17 @@ fn read_ahead<E: Env>(
             }
         }
     }
-    let count = Pages(u64::from(last - first) + 1);
+    // The rest of an access is no access of its own.
+    let resumed = reader.resumes(u64::from(first));
+    if resumed.is_some() && missing.is_none() && !on_mark {
+        return Ok(Pages::ZERO);
+    }
+    let start = resumed.unwrap_or(u64::from(first));
+    let count = Pages(u64::from(last) + 1 - start);
     let max = cache.options.readahead_max;
     let window = reader
         .readahead
-        .on_access(u64::from(first), count, missing, on_mark, max);
+        .on_access(start, count, missing, on_mark, max);
     // Without read-ahead a miss still reads what was asked for, in one go.
     let window = match (window, missing) {
         (None, Some(start)) => {

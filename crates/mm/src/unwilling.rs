@@ -19,20 +19,25 @@ use std::sync::Arc;
 
 use env::{Cause, Env, Event, Task, Work};
 use frames::{Content, Flags, Slot};
-use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
+use policy::readahead::Run;
+use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX};
 use crate::mapping::Mapping;
 use crate::pace::keep_account;
+use crate::read::{Stuck, copy_out, page_of, pages_of, read_ahead};
 use crate::reclaim::direct::nodes;
 use crate::sync::{settle_cut, wait_frame};
 use crate::write::{BATCH, must_read, reserve_space, write_batch};
-use crate::{Error, Writer, io, read};
+use crate::{Error, Reader, Writer, io, read};
 
 /// Most frames that a writer keeps between two calls.
 const STASH_MAX: u32 = 32;
 /// Beyond this part of the frames, writers keep one frame each.
 const STASHED_PART: u32 = 16;
+/// Pages that are waited for at a time, at most: this part of the frames, and this many.
+const READ_PART: u32 = 8;
+const READ_MAX: u32 = 256;
 /// Index nodes below which some are freed for a writer: a path through the index, and some more.
 const NODES_MIN: u32 = 16;
 
@@ -249,13 +254,111 @@ fn stash_frames<E: Env>(
     taken
 }
 
+/// Copies what is in memory from `offset` on, up to the first page that is not; has that one read, if there is memory.
+pub(crate) fn try_read<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    reader: &mut Reader,
+    offset: Bytes,
+    data: &mut <E::Content as Content>::Data,
+) -> Result<Tried, Error> {
+    let began = task.now();
+    let len = E::Content::data_len(data) as u64;
+    let end = offset.0.saturating_add(len).min(mapping.size());
+    let mut at = offset.0;
+    if at >= end {
+        return Ok(Tried {
+            bytes: Bytes::ZERO,
+            stuck: false,
+        });
+    }
+    task.did(Work::Call, 1);
+    let before = reader.readahead();
+    let resumed = reader.stuck;
+    let mut missed = Pages::ZERO;
+    let result = task.unwillingly(|task| {
+        match read_ahead(task, cache, mapping, reader, at, end) {
+            Ok(pages) => missed = pages,
+            // There may be pages before the first that could not be sent for.
+            Err(Error::WouldWait) => {}
+            Err(error) => return Err(error),
+        }
+        copy_out(task, cache, mapping, offset.0, &mut at, end, data)
+    });
+    let bytes = Bytes(at - offset.0);
+    if !bytes.is_zero() {
+        task.did(Work::Copy, pages_of(offset.0, at));
+        task.emit(&Event::Read {
+            bytes,
+            missed,
+            took: task.now().since(began),
+        });
+    }
+    let stuck = match result {
+        // The file was cut under the reader: what is left is the answer.
+        Ok(()) | Err(Error::OutOfRange { .. }) => false,
+        Err(Error::WouldWait) => true,
+        Err(error) => return Err(error),
+    };
+    if stuck {
+        let first = page_of(offset.0);
+        let start = resumed
+            .filter(|stuck| (stuck.access.start..stuck.access.end()).contains(&u64::from(first)))
+            .map_or(u64::from(first), |stuck| stuck.access.start);
+        let count = Pages(u64::from(page_of(end - 1)) + 1 - start);
+        let is_sent = matches!(mapping.index.get(&cache.pool, page_of(at)), Slot::Frame(_));
+        let earlier = resumed.and_then(|stuck| stuck.before).unwrap_or(before);
+        reader.stuck = Some(Stuck {
+            access: Run { start, count },
+            before: (!is_sent).then_some(earlier),
+        });
+    }
+    Ok(Tried { bytes, stuck })
+}
+
+/// Waits until the pages of `len` bytes at `offset` are in memory, as far as they fit.
+pub(crate) fn ready_read<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    reader: &mut Reader,
+    offset: Bytes,
+    len: Bytes,
+) -> Result<(), Error> {
+    // Those who read at the same time have room too.
+    let most = (cache.memory.limit_frames() / READ_PART).min(READ_MAX);
+    let most = Bytes(u64::from(most) << PAGE_SHIFT);
+    let end = offset
+        .0
+        .saturating_add(len.0.min(most.0))
+        .min(mapping.size());
+    if offset.0 >= end {
+        return Ok(());
+    }
+    read_ahead(task, cache, mapping, reader, offset.0, end)?;
+    let (first, last) = (page_of(offset.0), page_of(end - 1));
+    for page in first..=last {
+        match read::bring_in(task, cache, mapping, page) {
+            // Cut under the reader.
+            Err(Error::OutOfRange { .. }) => break,
+            brought => brought?,
+        }
+    }
+    // Whoever copies them now comes back for the same access.
+    reader.stuck = Some(Stuck {
+        access: Run {
+            start: u64::from(first),
+            count: Pages(pages_of(offset.0, end)),
+        },
+        before: None,
+    });
+    Ok(())
+}
+
 fn end_of(offset: Bytes, len: u64) -> Result<u64, Error> {
     let end = offset.0.checked_add(len).filter(|end| *end <= FILE_MAX);
     end.ok_or(Error::OutOfRange {
         end: Bytes(offset.0.saturating_add(len)),
     })
-}
-
-fn page_of(offset: u64) -> u32 {
-    u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX")
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use common::{data, world};
 use env::{Cause, Task};
 use lab::{LabEnv, Sector};
-use mm::{Cache, File, Tried, Writer};
+use mm::{Cache, File, Item, Reader, Tried, Writer};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE};
 
 const PAGE: u64 = PAGE_SIZE;
@@ -36,6 +36,36 @@ impl Server<'_> {
         let tried = self.file.try_write(task, writer, Bytes(at), data).unwrap();
         assert_eq!(task.now(), before, "time passed in try_write");
         tried
+    }
+
+    /// Reads all of it, with the waits on this task; answers how often it was stuck.
+    fn read(
+        &self,
+        task: &mut Task<'_, LabEnv>,
+        reader: &mut Reader,
+        at: u64,
+        sectors: usize,
+    ) -> (Vec<Sector>, u32) {
+        let mut data = Vec::new();
+        let mut stuck = 0;
+        while data.len() < sectors {
+            let mut rest = vec![Sector(0); sectors - data.len()];
+            let from = Bytes(at + data.len() as u64 * 512);
+            let before = task.now();
+            let tried = self.file.try_read(task, reader, from, &mut rest).unwrap();
+            assert_eq!(task.now(), before, "time passed in try_read");
+            let got = usize::try_from(tried.bytes.0 / 512).unwrap();
+            assert_eq!(tried.stuck, got < rest.len());
+            data.extend(&rest[..got]);
+            if tried.stuck {
+                stuck += 1;
+                assert!(stuck < 10_000, "no progress at {from:?}");
+                let from = Bytes(at + data.len() as u64 * 512);
+                let len = Bytes((sectors - data.len()) as u64 * 512);
+                self.file.ready_read(task, reader, from, len).unwrap();
+            }
+        }
+        (data, stuck)
     }
 
     fn pace(&self, task: &mut Task<'_, LabEnv>, writer: &mut Writer) -> Option<Instant> {
@@ -105,7 +135,7 @@ fn what_fits_is_taken_at_once_and_is_there() {
         assert!(!tried.stuck);
         assert_eq!(server.pace(task, &mut writer), None, "below freerun");
         let mut back = vec![Sector(0); 32 * 8];
-        file.read(task, &mut mm::Reader::default(), Bytes(3 * PAGE), &mut back)
+        file.read(task, &mut Reader::default(), Bytes(3 * PAGE), &mut back)
             .unwrap();
         assert_eq!(back, again);
         file.sync(task).unwrap();
@@ -145,4 +175,79 @@ fn a_writer_that_is_served_is_held_like_one_that_waits() {
         waiting.abs_diff(served) < waiting / 20,
         "{waiting} ms by one that waits, {served} ms by one that is served"
     );
+}
+
+/// Files longer than the memory, read in order: by one that waits, and by one that is served.
+#[test]
+fn a_reader_that_is_served_is_read_ahead_of_like_one_that_waits() {
+    let pages = 8192;
+    let [waiting, served] = [false, true].map(|served| {
+        let mut world = world(2048, 100 << 20);
+        let disk = Arc::clone(&world.disk);
+        for page in 0..u64::from(pages) {
+            let content = data(u32::try_from(page).unwrap(), 1, 7);
+            disk.state()
+                .pages
+                .insert((1, page), content.try_into().unwrap());
+        }
+        let (took, activated) = world.run(u64::from(pages) * PAGE, move |task, cache, file| {
+            let server = Server { cache, file };
+            let mut reader = Reader::default();
+            let began = task.now();
+            for chunk in 0..pages / 32 {
+                let at = u64::from(chunk) * 32 * PAGE;
+                let expected = data(chunk * 32, 32, 7);
+                let got = if served {
+                    server.read(task, &mut reader, at, 32 * 8).0
+                } else {
+                    let mut got = vec![Sector(0); 32 * 8];
+                    file.read(task, &mut reader, Bytes(at), &mut got).unwrap();
+                    got
+                };
+                assert!(got == expected, "wrong data at page {}", chunk * 32);
+            }
+            let activated = cache.vmstat().get(Item::Pgactivate);
+            (task.now().since(began), activated)
+        });
+        let reads = disk.state().reads;
+        (took.0 / 1_000_000, activated, reads)
+    });
+    assert!(
+        served.0.abs_diff(waiting.0) <= waiting.0 / 20,
+        "ms: {waiting:?}, {served:?}"
+    );
+    assert!(
+        served.1 <= waiting.1 + 32,
+        "activated: {waiting:?}, {served:?}"
+    );
+    // It does not reclaim: a window that finds too little memory is cut short.
+    assert!(
+        served.2 <= waiting.2 + waiting.2 / 3,
+        "reads: {waiting:?}, {served:?}"
+    );
+}
+
+#[test]
+fn a_part_of_a_page_waits_for_the_rest_of_it_elsewhere() {
+    let mut world = world(1024, 100 << 20);
+    let disk = Arc::clone(&world.disk);
+    for page in 0..64 {
+        let content = data(u32::try_from(page).unwrap(), 1, 7);
+        disk.state()
+            .pages
+            .insert((1, page), content.try_into().unwrap());
+    }
+    world.run(64 * PAGE, |task, cache, file| {
+        let server = Server { cache, file };
+        let mut writer = cache.writer();
+        // From the middle of page 3 to the middle of page 7.
+        let part = data(100, 4, 9);
+        let stuck = server.write(task, &mut writer, 3 * PAGE + 2048, &part);
+        assert!(stuck > 0, "pages 3 and 7 were not there");
+        let (got, stuck) = server.read(task, &mut Reader::default(), 2 * PAGE, 8 * 8);
+        assert!(stuck > 0, "page 2 was not there");
+        let mut expected = data(2, 8, 7);
+        expected[12..12 + 32].copy_from_slice(&part);
+        assert_eq!(got, expected);
+    });
 }

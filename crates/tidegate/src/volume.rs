@@ -153,6 +153,16 @@ impl Volume {
         }
     }
 
+    /// Nothing lies beyond the end, and nothing can be put there.
+    fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.size => Ok(()),
+            end => Err(Error::Cache(mm::Error::OutOfRange {
+                end: Bytes(end.unwrap_or(u64::MAX)),
+            })),
+        }
+    }
+
     /// Copies what is in memory of `data.len()` bytes at `offset`, up to the first page that is not.
     ///
     /// # Errors
@@ -163,23 +173,23 @@ impl Volume {
         data: &mut [u8],
         offset: u64,
     ) -> Result<Tried, Error> {
+        self.check(offset, data.len() as u64)?;
         let mut task = self.cache.enter();
-        let read = self
+        let tried = self
             .inner
-            .read(&mut task, &mut cursor.reader, Bytes(offset), data)?;
-        let bytes = usize::try_from(read.0).expect("no more than was asked for");
-        Ok(Tried {
-            bytes,
-            stuck: false,
-        })
+            .try_read(&mut task, &mut cursor.reader, Bytes(offset), data)?;
+        Ok(tried.into())
     }
 
     /// Waits until `len` bytes at `offset` are in memory, or as many as fit there.
     ///
     /// # Errors
     /// As `try_read`; no memory.
-    pub fn ready_read(&self, _cursor: &mut Cursor, _offset: u64, _len: u64) -> Result<(), Error> {
-        Ok(())
+    pub fn ready_read(&self, cursor: &mut Cursor, offset: u64, len: u64) -> Result<(), Error> {
+        let mut task = self.cache.enter();
+        Ok(self
+            .inner
+            .ready_read(&mut task, &mut cursor.reader, Bytes(offset), Bytes(len))?)
     }
 
     /// Takes as much of `data` at `offset` as can be taken at once. The writer is not held up here: ask `pace`.
@@ -187,6 +197,7 @@ impl Volume {
     /// # Errors
     /// `Cache`: beyond the end, a failed device. `Closed`. What was taken before the error stays.
     pub fn try_write(&self, writer: &mut Writer, data: &[u8], offset: u64) -> Result<Tried, Error> {
+        self.check(offset, data.len() as u64)?;
         let mut task = self.cache.enter();
         let tried = self
             .inner
@@ -200,6 +211,7 @@ impl Volume {
     /// # Errors
     /// As `try_write`; no memory; a page could not be read.
     pub fn ready_write(&self, writer: &mut Writer, offset: u64, len: u64) -> Result<(), Error> {
+        self.check(offset, len)?;
         let mut task = self.cache.enter();
         Ok(self
             .inner
