@@ -11,6 +11,7 @@
 //! names of its sections. Fixed newstyle only: the oldstyle handshake is not spoken, nor are extended headers.
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod haggle;
 pub mod transmit;
 pub mod wire;
