@@ -69,7 +69,7 @@ where
 {
     let mut expected = std::collections::HashMap::new();
     for round in 0..64_u64 {
-        let block = [round as u8; 512];
+        let block = [u8::try_from(round).unwrap(); 512];
         client.submit(Ask::write(round * 512, &block)).unwrap();
         if client.under_way() >= 16 {
             assert!(client.receive().unwrap().failure.is_none());
@@ -80,7 +80,7 @@ where
     }
     for round in 0..64_u64 {
         let cookie = client.submit(Ask::read(round * 512, 512)).unwrap();
-        expected.insert(cookie, round as u8);
+        expected.insert(cookie, u8::try_from(round).unwrap());
         if client.under_way() >= 16 {
             let done = client.receive().unwrap();
             assert_eq!(done.data, [expected.remove(&done.cookie).unwrap(); 512]);
