@@ -5,6 +5,9 @@ use core::fmt;
 use env::{IoError, Wakeup};
 use policy::units::{Bytes, Pages};
 
+/// EOPNOTSUPP.
+const NOT_SUPPORTED: i32 = 95;
+
 /// An operating error. Bugs panic; these return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -82,8 +85,15 @@ pub enum Error {
         /// Why.
         cause: IoError,
     },
-    /// A metadata operation (set length, allocate, discard) failed.
+    /// A metadata operation (set length, allocate) failed.
     MetadataFailed {
+        /// Why.
+        cause: IoError,
+    },
+    /// A hole could not be punched. What is before it in the range has been.
+    PunchFailed {
+        /// From where on.
+        offset: Bytes,
         /// Why.
         cause: IoError,
     },
@@ -113,6 +123,29 @@ impl Error {
         match cause {
             IoError::Cancelled => Self::Cancelled,
             cause => Self::MetadataFailed { cause },
+        }
+    }
+
+    /// Whether the device cannot do at all what it was asked for, and something else may: a hole that cannot be punched
+    /// can be written as zeroes.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        matches!(
+            self,
+            Self::PunchFailed {
+                cause: IoError::Failed {
+                    errno: NOT_SUPPORTED
+                },
+                ..
+            }
+        )
+    }
+
+    /// A hole from `offset` on that ended with `cause`.
+    pub(crate) fn punch(offset: Bytes, cause: IoError) -> Self {
+        match cause {
+            IoError::Cancelled => Self::Cancelled,
+            cause => Self::PunchFailed { offset, cause },
         }
     }
 
@@ -198,6 +231,12 @@ impl fmt::Display for Error {
             Self::MetadataFailed { cause } => {
                 write!(f, "changing the file's length failed: {cause}")
             }
+            Self::PunchFailed { offset, cause } => write!(
+                f,
+                "punching a hole from byte {} on failed: {cause}; what is there is as it was, or zeroes; write \
+                 zeroes instead",
+                offset.0
+            ),
             Self::OutOfRange { end } => {
                 write!(f, "byte {} is beyond the largest file (16 TiB)", end.0)
             }

@@ -13,8 +13,8 @@ use crate::{Error, Pinned, Reader, Tried, Writer, read, sync, truncate, unwillin
 
 /// A file of a cache, open. Shared by reference; errors of writeback are told to each handle once.
 pub struct File<E: Env> {
-    cache: Arc<Cache<E>>,
-    mapping: Arc<Mapping<E>>,
+    pub(crate) cache: Arc<Cache<E>>,
+    pub(crate) mapping: Arc<Mapping<E>>,
     /// Errors that this handle was told of (`sync::Told`).
     told_writes: AtomicU64,
     told_flushes: AtomicU64,

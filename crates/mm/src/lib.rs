@@ -23,7 +23,8 @@
 //!      or orphans it in one hold of the LRU lock.
 //!   3. `DIRTY` and `WRITEBACK` in the state word and the tags of the index change together, under
 //!      the file's index lock.
-//!   4. Nobody waits for anything while holding busy bits, except for the read that fills them.
+//!   4. Nobody waits for anything while holding busy bits, except for the read that fills them, and for the device
+//!      that discards what they hold (`punch`).
 //!   5. Lock order: busy bit, then index, LRU, free lists, dirty domain, device (env::LockClass).
 //!      Wake after unlocking.
 //!   6. From a dirty page to its completed write nothing is allocated: request slots, index nodes
@@ -43,6 +44,7 @@ mod mapping;
 mod options;
 mod pace;
 mod pin;
+mod punch;
 mod read;
 mod reclaim;
 mod replace;

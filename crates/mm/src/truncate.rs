@@ -3,7 +3,7 @@
 //! Order: writers are kept out (the gate), the size changes first so that readers see no more than
 //! the new end, then each page beyond it is unlinked, its write waited for, the tail of the last
 //! page zeroed, and the device's object cut. What was dirty beyond the new end is thrown away:
-//! together with TRIM the only way in which dirty data is ever dropped.
+//! together with holes (`punch`) the only way in which dirty data is ever dropped.
 
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -67,12 +67,33 @@ fn truncate_gated<E: Env>(
     zero_behind_end(task, cache, mapping)
 }
 
+/// Which pages leave the cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// All, dirty ones too.
+    All,
+    /// Those that are neither dirty nor under writeback.
+    Clean,
+}
+
 /// Takes every page from `first` on out of the cache, dirty ones too.
 pub(crate) fn drop_pages<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
     first: u32,
+) -> Result<(), Error> {
+    drop_range(task, cache, mapping, first, u32::MAX, Which::All)
+}
+
+/// Takes pages in `first..=last` out of the cache. The caller has shut the gate.
+pub(crate) fn drop_range<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    first: u32,
+    last: u32,
+    which: Which,
 ) -> Result<(), Error> {
     let mut next = Some(first);
     while let Some(from) = next {
@@ -81,17 +102,17 @@ pub(crate) fn drop_pages<E: Env>(
             mapping
                 .index
                 .writer(&cache.pool, &mut token)
-                .next_frame(from, u32::MAX)
+                .next_frame(from, last)
         };
         let Some((page, frame)) = found else { break };
-        drop_page(task, cache, mapping, page, frame)?;
-        next = page.checked_add(1);
+        drop_page(task, cache, mapping, page, frame, which)?;
+        next = page.checked_add(1).filter(|next| *next <= last);
     }
     // What was evicted from there.
     loop {
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pool, &mut token);
-        if index.remove_shadows(first, u32::MAX, SHADOWS_AT_ONCE) < SHADOWS_AT_ONCE {
+        if index.remove_shadows(first, last, SHADOWS_AT_ONCE) < SHADOWS_AT_ONCE {
             return Ok(());
         }
     }
@@ -103,33 +124,30 @@ fn drop_page<E: Env>(
     mapping: &Arc<Mapping<E>>,
     page: u32,
     frame: FrameId,
+    which: Which,
 ) -> Result<(), Error> {
     let owner = mapping.owner(page);
+    let stays = || {
+        let unwritten = Flags::DIRTY | Flags::WRITEBACK;
+        which == Which::Clean && cache.table.flags(frame).any(unwritten)
+    };
     loop {
         match cache.table.try_busy(frame, owner) {
             Ok(busy) => {
+                if stays() {
+                    cache.release(busy, Flags::NONE, Flags::NONE);
+                    return Ok(());
+                }
                 if cache.table.flags(frame).has(Flags::WRITEBACK) {
                     // The device still reads it. Let go meanwhile: its holder may need the bit.
                     cache.release(busy, Flags::NONE, Flags::NONE);
                     wait_frame(task, cache, mapping, page, frame)?;
                     continue;
                 }
-                let was_dirty = {
-                    let mut token = mapping.token.lock(task);
-                    let mut index = mapping.index.writer(&cache.pool, &mut token);
-                    index.remove(page, None);
-                    let mut lru = cache.node.lru.lock(task);
-                    lru.remove(frame);
-                    let before = cache.table.update(frame, Flags::NONE, Flags::DIRTY);
-                    cache.table.disown(busy);
-                    before.has(Flags::DIRTY)
-                };
-                gone(cache, mapping, was_dirty);
-                cache.wake_busy(&[frame]);
-                cache.memory.put(task, &[frame]);
-                cache.gave_back(task, 1);
+                remove_busy(task, cache, mapping, page, busy);
                 return Ok(());
             }
+            Err(Refusal::Pinned) if stays() => return Ok(()),
             Err(Refusal::Pinned) => {
                 if cache.table.flags(frame).has(Flags::WRITEBACK) {
                     wait_frame(task, cache, mapping, page, frame)?;
@@ -143,6 +161,31 @@ fn drop_page<E: Env>(
             Err(_) => return Ok(()),
         }
     }
+}
+
+/// A page that the caller holds leaves the file, dirty or not. It is not under writeback.
+pub(crate) fn remove_busy<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    page: u32,
+    busy: Busy,
+) {
+    let frame = busy.frame();
+    let was_dirty = {
+        let mut token = mapping.token.lock(task);
+        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        index.remove(page, None);
+        let mut lru = cache.node.lru.lock(task);
+        lru.remove(frame);
+        let before = cache.table.update(frame, Flags::NONE, Flags::DIRTY);
+        cache.table.disown(busy);
+        before.has(Flags::DIRTY)
+    };
+    gone(cache, mapping, was_dirty);
+    cache.wake_busy(&[frame]);
+    cache.memory.put(task, &[frame]);
+    cache.gave_back(task, 1);
 }
 
 /// A pinned page leaves the file; its holder keeps what it sees.
@@ -260,7 +303,12 @@ fn zero_tail_with<E: Env>(
 }
 
 /// Puts a frame that replaced another on the lists, with its state, and gives the busy bit back.
-fn show_fresh<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, busy: Busy, was_dirty: bool) {
+pub(crate) fn show_fresh<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    busy: Busy,
+    was_dirty: bool,
+) {
     cache
         .node
         .lru

@@ -34,6 +34,10 @@ pub struct State {
     /// Likewise reads.
     pub fail_reads: std::ops::Range<u64>,
     pub reads: u64,
+    /// Likewise discards, with this error number. With 95 (not supported) they do nothing, else half of it.
+    pub fail_discards: std::ops::Range<u64>,
+    pub discard_errno: i32,
+    pub discards: u64,
     pub fail_flushes: bool,
     pub fail_lengths: bool,
     /// Contents are thrown away (for benchmarks).
@@ -115,7 +119,23 @@ impl Disk {
                     }
                 }
             }
-            IoOp::Allocate { .. } | IoOp::Discard { .. } | IoOp::Prepare { .. } => {}
+            IoOp::Discard { len } => {
+                let nth = state.discards;
+                state.discards += 1;
+                let end = (request.offset.0 + len.0).div_ceil(4096);
+                let failed = state.fail_discards.contains(&nth);
+                // One that fails has zeroed some of it.
+                let end = if failed { (first + end) / 2 } else { end };
+                let gone = (request.object.0, first)..(request.object.0, end);
+                if !(failed && state.discard_errno == 95) {
+                    state.pages.retain(|key, _| !gone.contains(key));
+                }
+                if failed {
+                    let errno = state.discard_errno;
+                    return Err(IoError::Failed { errno });
+                }
+            }
+            IoOp::Allocate { .. } | IoOp::Prepare { .. } => {}
         }
         Ok(())
     }
