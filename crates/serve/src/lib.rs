@@ -15,6 +15,10 @@ pub mod metrics;
 pub mod pool;
 pub mod snapshot;
 mod systemd;
+#[cfg(feature = "web")]
+pub mod web;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 pub use export::{Export, Extents, Opened};
 pub use hub::{Hub, Limits, Stage};

@@ -16,6 +16,8 @@ mod sampler;
 
 pub use reading::{CommandReading, Door, Reading, Source, VolumeReading, Watched};
 pub use sampler::Sampler;
+#[cfg(feature = "web")]
+pub(crate) use sampler::health;
 
 use serde::{Deserialize, Serialize};
 

@@ -158,7 +158,7 @@ impl Source for Watched {
             cpu: cpu(),
             door: Door {
                 now: load(&counters.connections),
-                limit: self.hub.limits.connections as u64,
+                limit: self.hub.limits().connections as u64,
                 accepted_total: load(&counters.accepted_total),
                 refused_total: load(&counters.refused_total),
                 handshake_failures_total: load(&counters.handshake_failures_total),
