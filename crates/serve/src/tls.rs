@@ -1,0 +1,179 @@
+//! Encrypted connections: certificates from files, and the step from a plain stream to an encrypted one.
+//!
+//! The handshake of NBD asks for encryption with STARTTLS (`nbd::haggle`); what follows is TLS 1.2 or 1.3 with the
+//! server's certificate. With authorities for clients, a client without a certificate of one of them is not let in.
+//!
+//! Vocabulary: *chain*, the server's certificate followed by those that lead to an authority that clients know;
+//! *authority*, a certificate whose key signs others'.
+//!
+//! Invariants
+//!   1. A certificate that cannot be used is found when the server starts, not by its first client.
+//!   2. Files are read whole into bounded memory, and the key is not kept apart from rustls.
+//!   3. The end of a connection without TLS's goodbye is an end like any other: requests of NBD carry their lengths,
+//!      and clients are known to close so after they have said goodbye to NBD.
+//!
+//! Source: the specification of NBD, "TLS support"; RFC 8446. Provider of the cryptography: aws-lc-rs (ADR 5).
+
+mod error;
+mod files;
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+pub use error::{TlsError, TlsWarning};
+
+use crate::config::TlsConfig;
+
+/// What an encrypted connection takes at most beside a plain one, bytes: records under way in both directions and the
+/// state of a session.
+pub const MEMORY: u64 = 96 << 10;
+
+/// Records that were encrypted and not sent yet, bytes of plain text.
+const UNSENT_MAX: usize = 32 << 10;
+
+/// Turns plain connections into encrypted ones.
+#[derive(Clone)]
+pub struct Acceptor {
+    inner: TlsAcceptor,
+    warnings: Arc<[TlsWarning]>,
+}
+
+impl fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acceptor")
+            .field("warnings", &self.warnings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Acceptor {
+    /// Reads what `config` names, and sees that it fits together.
+    ///
+    /// # Errors
+    /// `TlsError`, which names the file and what is wrong with it.
+    pub fn open(config: &TlsConfig) -> Result<Self, TlsError> {
+        let chain = files::certificates(&config.certificate)?;
+        let key = files::key(&config.key)?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut warnings = Vec::new();
+        warnings.extend(files::judge(&config.certificate, &chain, &provider)?);
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Setup)?;
+        let builder = match &config.clients {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let (roots, found) = files::authorities(path)?;
+                warnings.extend(found);
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                        .build()
+                        .map_err(|cause| TlsError::Authorities {
+                            path: path.clone(),
+                            cause: cause.to_string(),
+                        })?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let server = builder
+            .with_single_cert(chain, key)
+            .map_err(|cause| match cause {
+                rustls::Error::InconsistentKeys(_) => TlsError::Mismatch {
+                    certificate: config.certificate.clone(),
+                    key: config.key.clone(),
+                },
+                cause => TlsError::Unusable {
+                    certificate: config.certificate.clone(),
+                    key: config.key.clone(),
+                    cause: cause.to_string(),
+                },
+            })?;
+        Ok(Self {
+            inner: TlsAcceptor::from(Arc::new(server)),
+            warnings: warnings.into(),
+        })
+    }
+
+    /// What an operator should know, though the server can start.
+    #[must_use]
+    pub fn warnings(&self) -> &[TlsWarning] {
+        &self.warnings
+    }
+
+    /// Goes on encrypted on a stream on which STARTTLS was acknowledged. The time that it may take is the caller's to
+    /// bound.
+    ///
+    /// # Errors
+    /// Those of the stream; of kind `InvalidData` those of TLS, as a client's certificate that is missing, expired, or of
+    /// a foreign authority.
+    pub async fn accept<S>(&self, stream: S) -> io::Result<Encrypted<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let accept = self
+            .inner
+            .accept_with(stream, |session| session.set_buffer_limit(Some(UNSENT_MAX)));
+        Ok(Encrypted(accept.await?))
+    }
+}
+
+/// An encrypted stream.
+#[derive(Debug)]
+pub struct Encrypted<S>(TlsStream<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.0).poll_read(context, into) {
+            // Closed without a goodbye.
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Poll::Ready(Ok(()))
+            }
+            other => other,
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests;

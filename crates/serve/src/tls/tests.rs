@@ -1,0 +1,393 @@
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::*;
+
+/// A folder of its own for a test's files; gone when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("tidegate-tls-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+type Issuer = CertifiedIssuer<'static, KeyPair>;
+
+fn authority(name: &str) -> Issuer {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// A certificate and its key, as PEM.
+struct Identity {
+    certificate: String,
+    key: String,
+}
+
+fn identity(issuer: &Issuer, usage: ExtendedKeyUsagePurpose, years: (i32, i32)) -> Identity {
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "localhost");
+    params.extended_key_usages = vec![usage];
+    params.not_before = date_time_ymd(years.0, 1, 1);
+    params.not_after = date_time_ymd(years.1, 1, 1);
+    let key = KeyPair::generate().unwrap();
+    Identity {
+        certificate: params.signed_by(&key, issuer).unwrap().pem(),
+        key: key.serialize_pem(),
+    }
+}
+
+const SERVER: ExtendedKeyUsagePurpose = ExtendedKeyUsagePurpose::ServerAuth;
+const CLIENT: ExtendedKeyUsagePurpose = ExtendedKeyUsagePurpose::ClientAuth;
+const NOW: (i32, i32) = (2020, 2100);
+const PAST: (i32, i32) = (2001, 2002);
+const FUTURE: (i32, i32) = (2090, 2100);
+
+fn open(
+    folder: &Folder,
+    server: &Identity,
+    clients: Option<&Issuer>,
+) -> Result<Acceptor, TlsError> {
+    Acceptor::open(&TlsConfig {
+        certificate: folder.file("server.pem", &server.certificate),
+        key: folder.file("server-key.pem", &server.key),
+        clients: clients.map(|issuer| folder.file("clients.pem", &issuer.pem())),
+        required: true,
+    })
+}
+
+fn client(trusted: &Issuer, identity: Option<&Identity>) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    Arc::new(match identity {
+        None => builder.with_no_client_auth(),
+        Some(Identity { certificate, key }) => {
+            let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+    })
+}
+
+/// How it went: for the server, which echoes until the end, and for the client, which says eight bytes.
+fn talk(
+    acceptor: &Acceptor,
+    client: Arc<ClientConfig>,
+    goodbye: bool,
+) -> (io::Result<usize>, io::Result<[u8; 8]>) {
+    let (near, far) = UnixStream::pair().unwrap();
+    let acceptor = acceptor.clone();
+    let server = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async move {
+            far.set_nonblocking(true).unwrap();
+            let far = tokio::net::UnixStream::from_std(far).unwrap();
+            let mut stream = acceptor.accept(far).await?;
+            let mut room = [0; 64];
+            let mut total = 0;
+            loop {
+                let count = stream.read(&mut room).await?;
+                if count == 0 {
+                    return Ok(total);
+                }
+                total += count;
+                stream.write_all(&room[..count]).await?;
+                stream.flush().await?;
+            }
+        })
+    });
+    let heard = (|| {
+        let name = ServerName::try_from("localhost").unwrap();
+        let session = ClientConnection::new(client, name).map_err(io::Error::other)?;
+        let mut stream = StreamOwned::new(session, near);
+        stream.write_all(b"request!")?;
+        stream.flush()?;
+        let mut heard = [0; 8];
+        stream.read_exact(&mut heard)?;
+        if goodbye {
+            stream.conn.send_close_notify();
+            stream.flush()?;
+        }
+        Ok(heard)
+    })();
+    (server.join().unwrap(), heard)
+}
+
+#[test]
+fn right_certificates_are_let_in_and_any_end_is_an_end() {
+    let folder = Folder::new();
+    let issuer = authority("ours");
+    let server = identity(&issuer, SERVER, NOW);
+    let mine = identity(&issuer, CLIENT, NOW);
+    for clients in [None, Some(&issuer)] {
+        let acceptor = open(&folder, &server, clients).unwrap();
+        assert_eq!(acceptor.warnings(), []);
+        for goodbye in [false, true] {
+            let (served, heard) = talk(&acceptor, client(&issuer, Some(&mine)), goodbye);
+            assert_eq!(&heard.unwrap(), b"request!");
+            assert_eq!(served.unwrap(), 8, "goodbye: {goodbye}");
+        }
+    }
+    let acceptor = open(&folder, &server, None).unwrap();
+    assert!(
+        talk(&acceptor, client(&issuer, None), true).1.is_ok(),
+        "no client certificate was asked for"
+    );
+}
+
+#[test]
+fn clients_without_a_right_certificate_are_not_let_in() {
+    let folder = Folder::new();
+    let (issuer, stranger) = (authority("ours"), authority("another"));
+    // A stranger that calls itself by our name, too.
+    let impostor = authority("ours");
+    let server = identity(&issuer, SERVER, NOW);
+    let acceptor = open(&folder, &server, Some(&issuer)).unwrap();
+    let cases = [
+        ("missing", None, "no certificates"),
+        ("expired", Some(identity(&issuer, CLIENT, PAST)), "expired"),
+        (
+            "not valid yet",
+            Some(identity(&issuer, CLIENT, FUTURE)),
+            "not valid yet",
+        ),
+        (
+            "foreign",
+            Some(identity(&stranger, CLIENT, NOW)),
+            "UnknownIssuer",
+        ),
+        (
+            "of an impostor",
+            Some(identity(&impostor, CLIENT, NOW)),
+            "BadSignature",
+        ),
+        (
+            "of a server",
+            Some(identity(&issuer, SERVER, NOW)),
+            "extended key usage",
+        ),
+    ];
+    for (what, mine, expected) in cases {
+        let (served, heard) = talk(&acceptor, client(&issuer, mine.as_ref()), true);
+        let error = served.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{what}: {error}");
+        assert!(error.to_string().contains(expected), "{what}: {error}");
+        assert!(heard.is_err(), "{what}: the client heard something");
+    }
+}
+
+#[test]
+fn clients_refuse_a_server_that_is_not_right() {
+    let folder = Folder::new();
+    let (issuer, stranger) = (authority("ours"), authority("another"));
+    for (what, server) in [
+        ("foreign", identity(&stranger, SERVER, NOW)),
+        ("expired", identity(&issuer, SERVER, PAST)),
+    ] {
+        let acceptor = open(&folder, &server, None).unwrap();
+        let (served, heard) = talk(&acceptor, client(&issuer, None), true);
+        assert!(served.is_err() && heard.is_err(), "{what}");
+    }
+}
+
+#[test]
+fn plain_text_where_tls_is_due_is_an_error() {
+    let folder = Folder::new();
+    let issuer = authority("ours");
+    let acceptor = open(&folder, &identity(&issuer, SERVER, NOW), None).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let error = runtime.block_on(async {
+        let (mut near, far) = tokio::io::duplex(1024);
+        near.write_all(b"IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0")
+            .await
+            .unwrap();
+        let error = acceptor.accept(far).await.unwrap_err();
+        let mut answer = Vec::new();
+        near.read_to_end(&mut answer).await.unwrap();
+        // A TLS alert, if anything.
+        assert!(answer.is_empty() || answer[0] == 21, "{answer:?}");
+        error
+    });
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+}
+
+fn error(certificate: &Path, key: &Path, clients: Option<&Path>) -> String {
+    let config = TlsConfig {
+        certificate: certificate.to_owned(),
+        key: key.to_owned(),
+        clients: clients.map(Path::to_owned),
+        required: false,
+    };
+    Acceptor::open(&config).unwrap_err().to_string()
+}
+
+#[test]
+fn errors_name_the_file_and_what_is_wrong_with_it() {
+    let folder = Folder::new();
+    let issuer = authority("ours");
+    let Identity { certificate, key } = identity(&issuer, SERVER, NOW);
+    let other = identity(&issuer, SERVER, NOW);
+    let good = folder.file("good.pem", &certificate);
+    let good_key = folder.file("good-key.pem", &key);
+    let says = |text: String, parts: &[&str]| {
+        for part in parts {
+            assert!(text.contains(part), "{text:?} does not say {part:?}");
+        }
+    };
+
+    let none = folder.0.join("none.pem");
+    says(
+        error(&none, &good_key, None),
+        &["cannot read", "none.pem", "No such file"],
+    );
+    says(error(&good, &none, None), &["cannot read", "none.pem"]);
+    says(
+        error(&good, &good_key, Some(&none)),
+        &["cannot read", "none.pem"],
+    );
+    says(
+        error(&good_key, &good_key, None),
+        &["no certificate in", "good-key.pem"],
+    );
+    says(
+        error(&good, &good, None),
+        &["no private key in", "good.pem"],
+    );
+    says(
+        error(&good, &good_key, Some(&good_key)),
+        &["no certificate in", "good-key.pem"],
+    );
+
+    let empty = folder.file("empty.pem", "");
+    says(
+        error(&empty, &good_key, None),
+        &["no certificate in", "empty.pem"],
+    );
+    let cut = folder.file("cut.pem", &certificate[..certificate.len() / 2]);
+    says(error(&cut, &good_key, None), &["cut.pem", "is not PEM"]);
+    let mut wrong = certificate.clone();
+    wrong.insert_str(40, "!!!!");
+    let wrong = folder.file("wrong.pem", &wrong);
+    says(error(&wrong, &good_key, None), &["wrong.pem", "is not PEM"]);
+    let fake = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let second = folder.file("second.pem", &format!("{certificate}{fake}"));
+    says(
+        error(&second, &good_key, None),
+        &["certificate 2 in", "second.pem"],
+    );
+    says(
+        error(&good, &good_key, Some(&second)),
+        &["certificate 2 in", "second.pem"],
+    );
+    let large = folder.file("large.pem", &"x".repeat((1 << 20) + 1));
+    says(
+        error(&large, &good_key, None),
+        &["large.pem", "larger than 1048576 bytes"],
+    );
+
+    let other_key = folder.file("other-key.pem", &other.key);
+    says(
+        error(&good, &other_key, None),
+        &["other-key.pem", "is not that of", "good.pem"],
+    );
+    for text in [
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+        "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES\n\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+    ] {
+        let locked = folder.file("locked.pem", text);
+        says(
+            error(&good, &locked, None),
+            &["locked.pem", "is encrypted", "openssl pkey"],
+        );
+    }
+}
+
+#[test]
+fn certificates_out_of_their_time_are_warned_of() {
+    let folder = Folder::new();
+    let issuer = authority("ours");
+    let warned = |server: &Identity| {
+        let acceptor = open(&folder, server, None).unwrap();
+        let warnings: Vec<_> = acceptor
+            .warnings()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(
+            warnings[0].contains("server.pem: certificate 1 "),
+            "{warnings:?}"
+        );
+        warnings[0].clone()
+    };
+    let past = warned(&identity(&issuer, SERVER, PAST));
+    assert!(
+        past.contains("has expired ") && past.contains("days ago"),
+        "{past}"
+    );
+    let future = warned(&identity(&issuer, SERVER, FUTURE));
+    assert!(future.contains("is not valid yet"), "{future}");
+
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let today = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let day = date_time_ymd(1970, 1, 1) + today + std::time::Duration::from_secs(5 * 86_400 + 600);
+    params.not_after = day;
+    let key = KeyPair::generate().unwrap();
+    let soon = Identity {
+        certificate: params.signed_by(&key, &issuer).unwrap().pem(),
+        key: key.serialize_pem(),
+    };
+    assert!(
+        warned(&soon).ends_with("expires in 5 days"),
+        "{}",
+        warned(&soon)
+    );
+}
