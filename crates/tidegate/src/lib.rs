@@ -54,7 +54,7 @@ pub use builder::Builder;
 pub use cache::{Cache, OpenOptions};
 pub use error::Error;
 pub use file::{CloseError, File, Pin};
-pub use mm::ErrorPolicy;
+pub use mm::{Error as CacheError, ErrorPolicy};
 pub use policy::dirty::{DeviceTunables, Law, Threshold};
 pub use policy::reclaim::ReclaimLaw;
 pub use pressure::Pressure;
