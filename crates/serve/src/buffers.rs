@@ -10,10 +10,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Bytes of a buffer: thirty-one requests of 4 KiB at once; the least with which a large write costs few system calls.
 pub const BUFFER: usize = 128 << 10;
 
+/// What clients that send too much at once may have in memory of a volume, bytes: a few of them.
+const SPILL: usize = 1 << 20;
+
 struct Shelf {
     free: Vec<Box<[u8]>>,
     /// Made so far.
     made: usize,
+    /// Given out beside the buffers.
+    spilled: usize,
 }
 
 /// The buffers of one volume.
@@ -21,6 +26,19 @@ struct Shelf {
 pub struct Buffers {
     shelf: Arc<Mutex<Shelf>>,
     most: usize,
+}
+
+/// Memory beside the buffers that may be used; goes back when dropped.
+pub(crate) struct Spilled {
+    bytes: usize,
+    home: Arc<Mutex<Shelf>>,
+}
+
+impl Drop for Spilled {
+    fn drop(&mut self) {
+        let mut shelf = self.home.lock().unwrap_or_else(PoisonError::into_inner);
+        shelf.spilled -= self.bytes;
+    }
 }
 
 /// A buffer that is lent; goes back when dropped.
@@ -36,6 +54,7 @@ impl Buffers {
         let shelf = Shelf {
             free: Vec::with_capacity(most),
             made: 0,
+            spilled: 0,
         };
         Self {
             shelf: Arc::new(Mutex::new(shelf)),
@@ -58,6 +77,21 @@ impl Buffers {
         drop(shelf);
         Some(Lease {
             buffer: Some(buffer),
+            home: Arc::clone(&self.shelf),
+        })
+    }
+
+    /// Leave to use `bytes` of memory beside the buffers, if there is any left.
+    pub(crate) fn spill(&self, bytes: usize) -> Option<Spilled> {
+        let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
+        let spilled = shelf.spilled + bytes;
+        if spilled > SPILL {
+            return None;
+        }
+        shelf.spilled = spilled;
+        drop(shelf);
+        Some(Spilled {
+            bytes,
             home: Arc::clone(&self.shelf),
         })
     }

@@ -105,7 +105,7 @@ impl Histogram {
         self.note_many(took, 1);
     }
 
-    fn note_many(&self, took: Duration, count: u64) {
+    pub(crate) fn note_many(&self, took: Duration, count: u64) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.buckets[bucket_of(nanos)].fetch_add(count, Ordering::Relaxed);
         self.total_ns

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate::{Cache, Volume};
 
@@ -43,8 +43,12 @@ pub struct ExportOptions {
     /// No client may write.
     pub read_only: bool,
     /// Whether replies to writes are held back as the cache says. Off, the memory limit alone holds writers back: for
-    /// comparisons.
+    /// comparisons. Can change later: `Export::set_paced`.
     pub paced: bool,
+    /// Requests are cut at multiples of it; a power of two.
+    pub minimum_block: u32,
+    /// Requests that are multiples of it need no reading of what is around them; a power of two.
+    pub preferred_block: u32,
     /// Most threads of the pool, which waits for the cache where it cannot go on at once.
     pub threads: usize,
     /// Most receive buffers (128 KiB each).
@@ -58,6 +62,8 @@ impl Default for ExportOptions {
             description: String::new(),
             read_only: false,
             paced: true,
+            minimum_block: 1,
+            preferred_block: 4096,
             threads: 8,
             buffers: 8,
         }
@@ -80,6 +86,7 @@ pub struct Export {
     pub(crate) buffers: Buffers,
     /// It is not offered any more: its connections are to end.
     pub(crate) withdrawn: AtomicBool,
+    paced: AtomicBool,
 }
 
 impl Export {
@@ -89,6 +96,7 @@ impl Export {
         let pool = Pool::new(&options.name, options.threads);
         let buffers = Buffers::new(options.buffers);
         Self {
+            paced: AtomicBool::new(options.paced),
             options,
             counters: Counters::default(),
             cache,
@@ -109,5 +117,22 @@ impl Export {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.opened.volume.size()
+    }
+
+    /// Whether replies to writes are held back as the cache says.
+    #[must_use]
+    pub fn is_paced(&self) -> bool {
+        self.paced.load(Ordering::Relaxed)
+    }
+
+    /// Replies to writes are held back as the cache says, or not; from the next ones on.
+    pub fn set_paced(&self, paced: bool) {
+        self.paced.store(paced, Ordering::Relaxed);
+    }
+
+    /// Receive buffers that are in use now.
+    #[must_use]
+    pub fn buffers_lent(&self) -> usize {
+        self.buffers.lent()
     }
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use crate::connection::Mailbox;
 use crate::export::Export;
@@ -66,16 +67,29 @@ pub enum Stage {
     Ended = 2,
 }
 
+/// How connections are encrypted.
+pub enum Security {
+    /// Not at all.
+    Plain,
+    /// If the client asks for it.
+    #[cfg(feature = "tls")]
+    Offered(crate::tls::Acceptor),
+    /// Nothing is said without it.
+    #[cfg(feature = "tls")]
+    Required(crate::tls::Acceptor),
+}
+
 /// Shared by all connections.
 pub struct Hub {
-    /// What clients may take.
-    pub limits: Limits,
     /// What happened at the door.
     pub counters: HubCounters,
+    limits: Mutex<Limits>,
+    security: RwLock<Arc<Security>>,
     exports: RwLock<Vec<Arc<Export>>>,
     stage: AtomicU8,
     roster: Mutex<Roster>,
     left: Notify,
+    changed: Notify,
 }
 
 /// Connections by their place.
@@ -95,15 +109,42 @@ pub(crate) struct Seat {
 impl Hub {
     /// Nothing is exported yet.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: Limits, security: Security) -> Self {
         Self {
-            limits,
             counters: HubCounters::default(),
+            limits: Mutex::new(limits),
+            security: RwLock::new(Arc::new(security)),
             exports: RwLock::default(),
             stage: AtomicU8::new(Stage::Serving as u8),
             roster: Mutex::default(),
             left: Notify::new(),
+            changed: Notify::new(),
         }
+    }
+
+    /// What clients may take.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on new connections may take that much.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
+    /// What new connections are encrypted with.
+    #[must_use]
+    pub fn security(&self) -> Arc<Security> {
+        Arc::clone(&self.security.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on new connections are encrypted with that.
+    pub fn set_security(&self, security: Security) {
+        *self
+            .security
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(security);
     }
 
     /// Offers an export; false: there is one of that name.
@@ -159,6 +200,12 @@ impl Hub {
     pub fn enter(&self, stage: Stage) {
         self.stage.fetch_max(stage as u8, Ordering::AcqRel);
         self.wake_all();
+        self.changed.notify_waiters();
+    }
+
+    /// The stage has changed since this was enabled.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
     /// Finishes what is under way, for at most `bound`, then cuts off what is left. Answers how many connections were
@@ -188,7 +235,7 @@ impl Hub {
     pub(crate) fn seat(self: &Arc<Self>) -> Option<Seat> {
         let mut roster = self.roster();
         let taken = roster.places.len() - roster.free.len();
-        if taken >= self.limits.connections || self.stage() != Stage::Serving {
+        if taken >= self.limits().connections || self.stage() != Stage::Serving {
             drop(roster);
             self.counters.refused_total.fetch_add(1, Ordering::Relaxed);
             return None;
@@ -224,6 +271,12 @@ impl Hub {
         for mailbox in self.roster().places.iter().flatten() {
             mailbox.wake();
         }
+    }
+}
+
+impl Seat {
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
     }
 }
 

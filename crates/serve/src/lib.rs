@@ -9,6 +9,7 @@ pub mod counters;
 pub mod export;
 pub mod hub;
 mod limits;
+pub mod listen;
 pub mod log;
 #[cfg(feature = "web")]
 pub mod metrics;

@@ -16,7 +16,7 @@ pub(crate) enum Done {
     /// A read can go on, or will not.
     Read {
         place: Place,
-        cursor: Option<Cursor>,
+        cursor: Cursor,
         result: Result<(), Error>,
     },
     /// The writer is back, and what it was stuck at can go on, or will not.

@@ -1,6 +1,241 @@
-//! One client.
+//! One client: its handshake, then its requests.
+//!
+//! ```text
+//!   stream ──receive──> requests ──hits──────────────────> replies ──send──> stream
+//!                          |                                  ^
+//!                          |──write taken──> hold ──pause over─┤
+//!                          '──miss, flush──> pool ──mailbox────'
+//! ```
+//!
+//! Invariants
+//!   1. A connection never blocks and never runs long: a run of it is bounded by `ROUNDS`.
+//!   2. What waits for the client (a reply it does not take) holds a place in the table of this connection, and nothing
+//!      else: no buffer, no thread, no page, no memory of the cache.
+//!   3. What waits for the cache holds a place in the pool's queue, and at most one receive buffer.
+//!   4. Memory: [`BYTES`] and, for each request under way, a place in the table. Nothing is allocated for a request that
+//!      the cache can serve at once.
+//!   5. However it ends, everything goes back: what a thread of the pool still has when that is done with it.
 
+mod errors;
+mod hold;
+mod input;
 mod job;
+mod machine;
 mod mailbox;
+mod receive;
+mod send;
+mod shake;
+mod table;
+mod work;
 
-pub(crate) use mailbox::Mailbox;
+use core::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use nbd::haggle::{Agreed, Haggle, HaggleError};
+use nbd::wire::{Errno, NoRequest};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+
+use self::machine::Connection;
+pub(crate) use self::mailbox::Mailbox;
+use self::shake::Shaken;
+#[cfg(feature = "tls")]
+use crate::hub::Security;
+use crate::hub::{Hub, Seat, Stage};
+use crate::log::debug;
+
+/// Memory of one connection beside its requests, bytes: what a server keeps off its memory limit for each that it
+/// allows. Measured by `tests/connection_memory.rs`.
+pub const BYTES: u64 = 24 << 10;
+
+/// Why a connection ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EndedBy {
+    /// The client said that it goes, or closed with nothing under way.
+    Client,
+    /// The server ends, or does not offer the export any more.
+    Server,
+    /// There is no place for it.
+    Full,
+    /// The client closed in the middle of something.
+    Vanished,
+    /// The handshake took longer than is allowed.
+    Slow(Duration),
+    /// The stream failed.
+    Stream(io::Error),
+    /// TLS could not be agreed on.
+    Tls(io::Error),
+    /// The client does not keep to the protocol in its handshake.
+    Haggle(HaggleError),
+    /// The client does not keep to the protocol in its requests.
+    Request(NoRequest),
+    /// A refused write brought more payload than anybody sends in good faith.
+    Payload,
+    /// The client sent more requests than it may have under way and does not take its replies.
+    Overrun,
+    /// A read failed after the client was promised its data: there is no way to say that but to close.
+    Late(Errno),
+}
+
+impl fmt::Display for EndedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client => f.write_str("the client is done"),
+            Self::Server => f.write_str("the server is done"),
+            Self::Full => f.write_str("there are too many connections"),
+            Self::Vanished => f.write_str("the client closed in the middle of something"),
+            Self::Slow(allowed) => {
+                let seconds = allowed.as_secs_f64();
+                write!(f, "the handshake took longer than {seconds} s")
+            }
+            Self::Stream(error) => write!(f, "the stream failed: {error}"),
+            Self::Tls(error) => write!(f, "TLS failed: {error}"),
+            Self::Haggle(error) => error.fmt(f),
+            Self::Request(error) => error.fmt(f),
+            Self::Payload => f.write_str("a refused write brought too much payload"),
+            Self::Overrun => f.write_str(
+                "more requests than may be under way, from a client that does not take its replies",
+            ),
+            Self::Late(errno) => {
+                write!(f, "a read failed after its reply had begun: {errno}")
+            }
+        }
+    }
+}
+
+/// Serves one client until it or the server is done.
+pub async fn serve<S>(stream: S, hub: Arc<Hub>) -> EndedBy
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let Some(seat) = hub.seat() else {
+        return EndedBy::Full;
+    };
+    let ended = attend(stream, seat).await.err().unwrap_or(EndedBy::Client);
+    match &ended {
+        EndedBy::Client | EndedBy::Server => debug!(reason = %ended, "connection ended"),
+        _ => debug!(reason = %ended, "connection broken off"),
+    }
+    ended
+}
+
+async fn attend<S>(mut stream: S, seat: Seat) -> Result<(), EndedBy>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let hub = Arc::clone(seat.hub());
+    let allowed = hub.limits().handshake;
+    let opened = Opened {
+        deadline: tokio::time::Instant::now() + allowed,
+        allowed,
+        hub,
+    };
+    let shaken = opened.bound(&seat, open(&mut stream, &opened.hub)).await;
+    match opened.judge(shaken)? {
+        Shaken::Left => Ok(()),
+        Shaken::Agreed(agreed, rest) => transmit(stream, seat, agreed, &rest).await,
+        Shaken::Encrypt(haggle) => encrypt(stream, seat, haggle, opened).await,
+    }
+}
+
+async fn open<S>(stream: &mut S, hub: &Hub) -> Result<Shaken, EndedBy>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let greeting = Haggle::greeting();
+    stream.write_all(&greeting).await.map_err(EndedBy::Stream)?;
+    shake::shake(stream, shake::begin(hub), hub).await
+}
+
+#[cfg(not(feature = "tls"))]
+async fn encrypt<S>(_: S, _: Seat, _: Haggle, _: Opened) -> Result<(), EndedBy> {
+    unreachable!("encryption is not offered");
+}
+
+#[cfg(feature = "tls")]
+async fn encrypt<S>(
+    stream: S,
+    seat: Seat,
+    mut haggle: Haggle,
+    opened: Opened,
+) -> Result<(), EndedBy>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let security = opened.hub.security();
+    let acceptor = match &*security {
+        Security::Plain => return Err(EndedBy::Server),
+        Security::Offered(acceptor) | Security::Required(acceptor) => acceptor,
+    };
+    let part = async {
+        let mut stream = acceptor.accept(stream).await.map_err(EndedBy::Tls)?;
+        haggle.encrypted();
+        let shaken = shake::shake(&mut stream, haggle, &opened.hub).await?;
+        Ok((stream, shaken))
+    };
+    let shaken = opened.bound(&seat, part).await;
+    let (stream, shaken) = opened.judge(shaken)?;
+    match shaken {
+        Shaken::Agreed(agreed, rest) => transmit(stream, seat, agreed, &rest).await,
+        // Encrypted twice: the handshake does not let it come to that.
+        Shaken::Left | Shaken::Encrypt(_) => Ok(()),
+    }
+}
+
+/// A handshake under way.
+struct Opened {
+    hub: Arc<Hub>,
+    deadline: tokio::time::Instant,
+    allowed: Duration,
+}
+
+impl Opened {
+    /// Runs a part of the handshake, for as long as it is allowed to take and the server serves.
+    async fn bound<T>(
+        &self,
+        seat: &Seat,
+        part: impl Future<Output = Result<T, EndedBy>>,
+    ) -> Result<T, EndedBy> {
+        let mut part = pin!(tokio::time::timeout_at(self.deadline, part));
+        let mut none = Vec::new();
+        poll_fn(|cx| {
+            seat.mailbox.collect(&mut none, cx.waker());
+            if self.hub.stage() != Stage::Serving {
+                return Poll::Ready(Err(EndedBy::Server));
+            }
+            part.as_mut()
+                .poll(cx)
+                .map(|done| done.unwrap_or(Err(EndedBy::Slow(self.allowed))))
+        })
+        .await
+    }
+
+    /// Counts a handshake that failed.
+    fn judge<T>(&self, shaken: Result<T, EndedBy>) -> Result<T, EndedBy> {
+        if let Err(error) = &shaken
+            && !matches!(error, EndedBy::Server)
+        {
+            let failures = &self.hub.counters.handshake_failures_total;
+            failures.fetch_add(1, Ordering::Relaxed);
+        }
+        shaken
+    }
+}
+
+async fn transmit<S>(stream: S, seat: Seat, agreed: Box<Agreed>, rest: &[u8]) -> Result<(), EndedBy>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    // Withdrawn since it was agreed on.
+    let Some(export) = seat.hub().find(&agreed.export.name) else {
+        return Err(EndedBy::Server);
+    };
+    let mut connection = Box::new(Connection::new(stream, seat, export, agreed, rest));
+    poll_fn(|cx| connection.poll(cx)).await
+}

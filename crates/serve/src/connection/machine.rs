@@ -1,0 +1,311 @@
+//! A connection after its handshake: the order in which its parts run, and how it ends.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use nbd::haggle::Agreed;
+use tidegate::{Cursor, Volume, Writer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Sleep;
+
+use super::EndedBy;
+use super::errors::{LOST, told};
+use super::hold::Hold;
+use super::input::{Input, Receiving};
+use super::job::{Done, Place};
+use super::send::Output;
+use super::table::Table;
+use crate::counters::Tally;
+use crate::export::Export;
+use crate::hub::{Seat, Stage};
+
+/// Rounds of receiving and sending before others get their turn.
+const ROUNDS: usize = 16;
+/// Most requests that a table has places for.
+const IN_FLIGHT_MAX: usize = 1 << 14;
+
+/// Where the connection's writer is.
+pub(super) enum Pen {
+    /// Nothing was written yet.
+    None,
+    /// Here.
+    Here(Box<Writer>),
+    /// With a thread of the pool, for a request that zeroes, or for the payload that is being received.
+    Away { zeroes: bool },
+}
+
+/// A connection after its handshake.
+pub(super) struct Connection<S> {
+    pub(super) stream: S,
+    pub(super) seat: Seat,
+    pub(super) export: Arc<Export>,
+    pub(super) agreed: Box<Agreed>,
+    pub(super) volume: Arc<Volume>,
+    pub(super) cursor: Cursor,
+    pub(super) pen: Pen,
+    pub(super) table: Table,
+    pub(super) in_flight_max: usize,
+    pub(super) input: Input,
+    pub(super) output: Output,
+    pub(super) hold: Hold,
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// Requests that write zeroes through the cache, one after the other.
+    pub(super) zeroing: VecDeque<Place>,
+    /// Requests for extents that wait for the one before them to be answered.
+    pub(super) asking: VecDeque<Place>,
+    pub(super) tally: Tally,
+    /// New requests are refused.
+    pub(super) is_draining: bool,
+    done: Vec<Done>,
+    /// What of it the counters show.
+    shown: (usize, usize),
+}
+
+impl<S> Connection<S>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    pub(super) fn new(
+        stream: S,
+        seat: Seat,
+        export: Arc<Export>,
+        agreed: Box<Agreed>,
+        rest: &[u8],
+    ) -> Self {
+        let limit = seat.hub().limits().in_flight;
+        let counters = &export.counters;
+        counters.connections.fetch_add(1, Ordering::Relaxed);
+        counters.connections_total.fetch_add(1, Ordering::Relaxed);
+        Self {
+            stream,
+            volume: Arc::new(export.opened.volume.another()),
+            seat,
+            export,
+            agreed,
+            cursor: Cursor::default(),
+            pen: Pen::None,
+            table: Table::default(),
+            in_flight_max: limit.clamp(1, IN_FLIGHT_MAX),
+            input: Input::new(rest),
+            output: Output::default(),
+            hold: Hold::default(),
+            sleep: None,
+            zeroing: VecDeque::new(),
+            asking: VecDeque::new(),
+            tally: Tally::default(),
+            is_draining: false,
+            done: Vec::new(),
+            shown: (0, 0),
+        }
+    }
+
+    /// Does what can be done now; ready when the connection is over.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), EndedBy>> {
+        let result = match self.run(cx) {
+            Ok(true) => Poll::Ready(Ok(())),
+            Ok(false) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        };
+        self.show();
+        if result.is_ready() {
+            let is_clean = matches!(result, Poll::Ready(Ok(()) | Err(EndedBy::Server)));
+            if !is_clean {
+                let broken = &self.export.counters.broken_total;
+                broken.fetch_add(1, Ordering::Relaxed);
+            }
+            // What is left in the stream's own buffers, and a goodbye; nobody waits for it.
+            let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+        }
+        result
+    }
+
+    /// True: it is over.
+    fn run(&mut self, cx: &mut Context<'_>) -> Result<bool, EndedBy> {
+        self.collect(cx)?;
+        match self.seat.hub().stage() {
+            Stage::Serving => {
+                self.is_draining |= self.export.withdrawn.load(Ordering::Acquire);
+            }
+            Stage::Draining => self.is_draining = true,
+            Stage::Ended => return Err(EndedBy::Server),
+        }
+        for _ in 0..ROUNDS {
+            let mut moved = self.receive(cx)?;
+            moved |= self.write_zeroes();
+            moved |= self.pace(cx);
+            moved |= self.send(cx)?;
+            if self.is_over() {
+                return Ok(true);
+            }
+            if !moved {
+                self.settle_down()?;
+                return Ok(false);
+            }
+        }
+        cx.waker().wake_by_ref();
+        Ok(false)
+    }
+
+    /// Whether everything is answered, and nothing more is to come.
+    fn is_over(&self) -> bool {
+        let comes_nothing =
+            self.input.is_closed || self.is_draining && self.input.is_between_requests();
+        comes_nothing && self.table.is_empty() && self.output.is_empty()
+    }
+
+    /// Takes what threads of the pool have done.
+    fn collect(&mut self, cx: &Context<'_>) -> Result<(), EndedBy> {
+        let mut done = core::mem::take(&mut self.done);
+        self.seat.mailbox.collect(&mut done, cx.waker());
+        for done in done.drain(..) {
+            self.take(done)?;
+        }
+        self.done = done;
+        Ok(())
+    }
+
+    fn take(&mut self, done: Done) -> Result<(), EndedBy> {
+        match done {
+            Done::Read {
+                place,
+                cursor,
+                result,
+            } => {
+                self.cursor = cursor;
+                self.read_is_ready(place, result.map_err(|error| told(&error)))?;
+            }
+            Done::Write { writer, result } => {
+                let result = result.map_err(|error| told(&error));
+                self.writer_is_back(Some(writer), result);
+            }
+            Done::Whole { place, result } => {
+                let result = result.map_err(|error| told(&error));
+                self.table.at(place).failed = result.err();
+                self.output.answer(place);
+            }
+            Done::Status { place, extents } => {
+                self.status_is_known(place, extents.map_err(|error| told(&error)));
+            }
+            Done::Lost { place: None } => self.writer_is_back(None, Err(LOST)),
+            Done::Lost { place: Some(place) } => self.lose(place)?,
+        }
+        Ok(())
+    }
+
+    /// Asks until when replies to writes are to be held, and releases those that are free. True: some are.
+    fn pace(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        loop {
+            if let Some(until) = self.hold.until {
+                // Nobody waits for a pause when the connection is about to end.
+                let is_cut_short = self.is_draining || self.input.is_closed;
+                if !is_cut_short && !self.sleep_until(until, cx) {
+                    return moved;
+                }
+                if is_cut_short {
+                    self.release();
+                    moved = true;
+                    continue;
+                }
+            } else if self.hold.fresh.is_empty() && self.hold.fresh_bytes == 0 {
+                return moved;
+            }
+            let Pen::Here(writer) = &mut self.pen else {
+                return moved;
+            };
+            let verdict = self.volume.pace(writer);
+            moved = true;
+            match verdict {
+                // Held, or held on.
+                Ok(Some(until)) if self.export.is_paced() && !self.is_draining => {
+                    self.hold.begin_or_go_on(until, &self.export.counters);
+                }
+                Ok(_) => self.release(),
+                Err(error) => {
+                    let told = told(&error);
+                    for place in self.hold.due() {
+                        self.table.at(*place).failed = Some(told);
+                    }
+                    self.release();
+                }
+            }
+        }
+    }
+
+    /// Answers what is due: the writes of the stay that has ended or, without one, the fresh ones.
+    fn release(&mut self) {
+        let output = &mut self.output;
+        self.hold
+            .release(&self.export.counters, |place| output.answer(place));
+    }
+
+    /// True: the moment has come. Otherwise the connection runs again then.
+    fn sleep_until(&mut self, until: Instant, cx: &mut Context<'_>) -> bool {
+        let deadline = tokio::time::Instant::from_std(until);
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if sleep.deadline() != deadline {
+            sleep.as_mut().reset(deadline);
+        }
+        sleep.as_mut().poll(cx).is_ready()
+    }
+
+    /// The writer is back from the pool, or lost there.
+    fn writer_is_back(
+        &mut self,
+        writer: Option<Box<Writer>>,
+        result: Result<(), super::errors::Told>,
+    ) {
+        let zeroes = matches!(self.pen, Pen::Away { zeroes: true });
+        self.pen = writer.map_or(Pen::None, Pen::Here);
+        self.input.is_stuck = false;
+        let Err(told) = result else { return };
+        if zeroes {
+            if let Some(place) = self.zeroing.pop_front() {
+                self.fail(place, told);
+            }
+        } else if let Receiving::Payload { place, left } = self.input.receiving {
+            self.table.at(place).failed = Some(told);
+            self.input.receiving = Receiving::Drop { place, left };
+        }
+    }
+
+    /// Answers that the request failed.
+    pub(super) fn fail(&mut self, place: Place, told: super::errors::Told) {
+        self.table.at(place).failed = Some(told);
+        self.output.answer(place);
+    }
+
+    /// Has the counters show what the connection does.
+    fn show(&mut self) {
+        let counters = &self.export.counters;
+        self.tally.put(counters);
+        let now = (self.table.len(), self.hold.held.len());
+        show_one(&counters.in_flight, self.shown.0, now.0);
+        show_one(&counters.held, self.shown.1, now.1);
+        self.shown = now;
+    }
+}
+
+fn show_one(gauge: &std::sync::atomic::AtomicU64, before: usize, now: usize) {
+    let difference = (now as u64).wrapping_sub(before as u64);
+    if difference != 0 {
+        gauge.fetch_add(difference, Ordering::Relaxed);
+    }
+}
+
+impl<S> Drop for Connection<S> {
+    fn drop(&mut self) {
+        // What threads of the pool still have for it is dropped when they bring it.
+        self.seat.mailbox.close();
+        let counters = &self.export.counters;
+        show_one(&counters.in_flight, self.shown.0, 0);
+        show_one(&counters.held, self.shown.1, 0);
+        counters.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,293 @@
+//! Receiving: requests and payload, in buffers that are lent for as long as they are being handled.
+//!
+//! A buffer is read into and handled in one go. Three things stop that in the middle:
+//!
+//! - *too little*: the rest of a head, or of a page of payload, is still to come. What is there is kept by the connection.
+//! - *stuck*: the cache cannot take the payload at once. The buffer is kept until the pool has made room.
+//! - *full*: as many requests are under way as may be. As long as replies go out it goes on soon; from a client that does
+//!   not take them, what was received is moved to memory of its own, of which a volume gives out little.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use nbd::wire::{REQUEST, Request};
+use tidegate::PAGE_SIZE;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::EndedBy;
+use super::errors::{THRASHED, told};
+use super::input::{Buffer, CARRY, Handling, Receiving};
+use super::job::Place;
+use super::machine::{Connection, Pen};
+use crate::buffers::BUFFER;
+
+/// Times in a row that a request may wait and not get further.
+pub(super) const TRIES: u8 = 100;
+/// Bytes that are read and thrown away at once when nothing more is wanted.
+const WASTE: usize = 256;
+
+/// Why handling what was received has stopped.
+enum Stop {
+    /// More is needed.
+    TooLittle,
+    /// The cache could not go on.
+    Stuck,
+    /// No more requests for now.
+    Full,
+}
+
+impl<S> Connection<S>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    /// Receives what is there, and handles it. True: something was.
+    pub(super) fn receive(&mut self, cx: &mut Context<'_>) -> Result<bool, EndedBy> {
+        if self.input.is_closed {
+            return self.watch(cx);
+        }
+        if self.input.is_stuck {
+            return Ok(false);
+        }
+        if let Some(handling) = self.input.handling.take() {
+            return self.handle(handling);
+        }
+        if self.hold.is_full() {
+            return Ok(false);
+        }
+        let wanted = match self.input.receiving {
+            Receiving::Head => {
+                let room = self.in_flight_max.saturating_sub(self.table.len());
+                if room == 0 {
+                    return Ok(false);
+                }
+                room.saturating_mul(self.input.usual).max(CARRY)
+            }
+            Receiving::Payload { .. } | Receiving::Drop { .. } => BUFFER,
+        };
+        let received = match self.export.buffers.lease() {
+            Some(mut lease) => {
+                let kept = self.input.carry.len();
+                let room = &mut lease.bytes_mut()[..BUFFER.min(kept + wanted)];
+                // Only what was received is moved: the carry stays as it is when nothing was.
+                let Poll::Ready(count) = read(&mut self.stream, cx, &mut room[kept..])? else {
+                    return Ok(false);
+                };
+                room[..kept].copy_from_slice(&self.input.carry);
+                self.input.carry.clear();
+                let (buffer, end) = (Buffer::Lease(lease), kept + count);
+                (count, Handling { buffer, at: 0, end })
+            }
+            None => {
+                let counter = &self.export.counters.no_buffer_total;
+                counter.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+                let kept = self.input.carry.len();
+                self.input.carry.reserve_exact(CARRY - kept);
+                self.input.carry.resize(CARRY, 0);
+                let read = read(&mut self.stream, cx, &mut self.input.carry[kept..]);
+                let Ok(Poll::Ready(count)) = read else {
+                    self.input.carry.truncate(kept);
+                    return read.map(|_| false);
+                };
+                let buffer = Buffer::Own(core::mem::take(&mut self.input.carry), None);
+                let end = kept + count;
+                (count, Handling { buffer, at: 0, end })
+            }
+        };
+        let (count, handling) = received;
+        if count == 0 {
+            let is_idle = self.table.is_empty() && self.input.receiving == Receiving::Head;
+            return Err(if is_idle && handling.end == 0 {
+                EndedBy::Client
+            } else {
+                EndedBy::Vanished
+            });
+        }
+        self.handle(handling)
+    }
+
+    /// After the client said that it goes: until it has closed, or everything is answered.
+    fn watch(&mut self, cx: &mut Context<'_>) -> Result<bool, EndedBy> {
+        if self.table.is_empty() {
+            return Ok(false);
+        }
+        match read(&mut self.stream, cx, &mut [0; WASTE])? {
+            Poll::Ready(0) => Err(EndedBy::Client),
+            Poll::Ready(_) => Ok(true),
+            Poll::Pending => Ok(false),
+        }
+    }
+
+    /// Handles what was received, as far as that goes. True: some of it was.
+    fn handle(&mut self, mut handling: Handling) -> Result<bool, EndedBy> {
+        let (began, mut requests) = (handling.at, 0);
+        let arrived = Instant::now();
+        let stop = loop {
+            let rest = handling.rest();
+            match self.input.receiving {
+                Receiving::Head => {
+                    let Some(head) = rest.first_chunk::<REQUEST>() else {
+                        break Stop::TooLittle;
+                    };
+                    if self.table.len() >= self.in_flight_max {
+                        break Stop::Full;
+                    }
+                    let request = Request::parse(head).map_err(EndedBy::Request)?;
+                    handling.at += REQUEST;
+                    requests += 1;
+                    self.begin(&request, arrived)?;
+                    if self.input.is_closed {
+                        return Ok(true);
+                    }
+                }
+                Receiving::Payload { place, left } => {
+                    let Some(payload) = self.pages_of(place, left, rest) else {
+                        break Stop::TooLittle;
+                    };
+                    match self.take_in(place, left, payload) {
+                        Some(0) | None => break Stop::Stuck,
+                        Some(taken) => handling.at += taken,
+                    }
+                    if self.input.is_stuck {
+                        break Stop::Stuck;
+                    }
+                }
+                Receiving::Drop { place, left } => {
+                    let now = rest.len().min(left as usize);
+                    if now == 0 {
+                        break Stop::TooLittle;
+                    }
+                    handling.at += now;
+                    self.drop_payload(place, left, now);
+                }
+            }
+        };
+        let handled = handling.at - began;
+        self.note_usual(handled, requests);
+        match stop {
+            Stop::TooLittle => self.input.keep(handling),
+            Stop::Stuck | Stop::Full => self.input.handling = Some(handling),
+        }
+        Ok(handled > 0)
+    }
+
+    /// How much a request brings lately: so no more is received than may be under way.
+    fn note_usual(&mut self, handled: usize, requests: usize) {
+        if let Some(each) = handled.checked_div(requests) {
+            self.input.usual = each.max(REQUEST);
+        }
+    }
+
+    /// The beginning of `rest` that can be taken in: all that is left, or whole pages.
+    fn pages_of<'a>(&mut self, place: Place, left: u32, rest: &'a [u8]) -> Option<&'a [u8]> {
+        let left = left as usize;
+        if rest.len() >= left {
+            return Some(&rest[..left]);
+        }
+        let request = self.table.at(place);
+        let at = request.offset + u64::from(request.moved);
+        let into_page = (at % PAGE_SIZE as u64) as usize;
+        let whole = (into_page + rest.len()) / PAGE_SIZE * PAGE_SIZE;
+        let usable = whole.checked_sub(into_page).filter(|len| *len > 0)?;
+        Some(&rest[..usable])
+    }
+
+    /// Takes payload into the cache; answers how much of it. `None`: the writer is not here.
+    fn take_in(&mut self, place: Place, left: u32, payload: &[u8]) -> Option<usize> {
+        if !self.has_pen() {
+            self.input.is_stuck = true;
+            return None;
+        }
+        let Pen::Here(writer) = &mut self.pen else {
+            return None;
+        };
+        let request = self.table.at(place);
+        let at = request.offset + u64::from(request.moved);
+        let tried = match self.volume.try_write(writer, payload, at) {
+            Ok(tried) => tried,
+            Err(error) => {
+                request.failed = Some(told(&error));
+                self.input.receiving = Receiving::Drop { place, left };
+                // Nothing was taken, and it is no longer payload to be taken.
+                return Some(self.skip(place, left, payload.len()));
+            }
+        };
+        let taken = u32::try_from(tried.bytes).expect("no more than was offered");
+        request.moved += taken;
+        request.tries = if taken > 0 { 0 } else { request.tries + 1 };
+        let is_hopeless = request.tries > TRIES;
+        self.hold.fresh_bytes += u64::from(taken);
+        let left = left - taken;
+        if is_hopeless {
+            self.table.at(place).failed = Some(THRASHED);
+            self.input.receiving = Receiving::Drop { place, left };
+            return Some(self.skip(place, left, payload.len()));
+        }
+        if left == 0 {
+            self.input.receiving = Receiving::Head;
+            self.written(place);
+        } else {
+            self.input.receiving = Receiving::Payload { place, left };
+            if tried.stuck {
+                self.input.is_stuck = true;
+                let at = at + u64::from(taken);
+                self.send_pen(false, at, u64::from(left).min(BUFFER as u64));
+            }
+        }
+        Some(tried.bytes)
+    }
+
+    /// Throws payload away; answers how much.
+    fn skip(&mut self, place: Place, left: u32, there: usize) -> usize {
+        let now = there.min(left as usize);
+        self.drop_payload(place, left, now);
+        now
+    }
+
+    fn drop_payload(&mut self, place: Place, left: u32, now: usize) {
+        let now = u32::try_from(now).expect("no more than is left of a request");
+        let left = left - now;
+        if left > 0 {
+            self.input.receiving = Receiving::Drop { place, left };
+        } else {
+            self.input.receiving = Receiving::Head;
+            self.output.answer(place);
+        }
+    }
+
+    /// Before the connection goes to sleep: a buffer is not kept for a client that does not take its replies.
+    pub(super) fn settle_down(&mut self) -> Result<(), EndedBy> {
+        if self.input.is_stuck {
+            return Ok(());
+        }
+        let Some(handling) = self.input.handling.take() else {
+            return Ok(());
+        };
+        let rest = handling.rest();
+        let handling = match &handling.buffer {
+            Buffer::Own(..) => handling,
+            Buffer::Lease(_) => {
+                let spilled = self.export.buffers.spill(rest.len());
+                let spilled = spilled.ok_or(EndedBy::Overrun)?;
+                let end = rest.len();
+                let buffer = Buffer::Own(rest.to_vec(), Some(spilled));
+                Handling { buffer, at: 0, end }
+            }
+        };
+        self.input.handling = Some(handling);
+        Ok(())
+    }
+}
+
+fn read<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    cx: &mut Context<'_>,
+    room: &mut [u8],
+) -> Result<Poll<usize>, EndedBy> {
+    let mut room = ReadBuf::new(room);
+    match Pin::new(stream).poll_read(cx, &mut room) {
+        Poll::Ready(Ok(())) => Ok(Poll::Ready(room.filled().len())),
+        Poll::Ready(Err(error)) => Err(EndedBy::Stream(error)),
+        Poll::Pending => Ok(Poll::Pending),
+    }
+}

@@ -1,0 +1,371 @@
+//! Sending: replies are composed in a buffer of the thread and go to the socket together.
+//!
+//! What the socket does not take is forgotten, but for the rest of a head; data are read from the cache again when the
+//! socket takes more. So a client that does not read costs its place in the table and nothing else.
+//!
+//! A reply to a read may begin when its first data are there. With structured replies it comes in chunks of what is
+//! there; a simple reply promises all of it at once. Until what was promised is sent, nothing else can be; if it cannot be
+//! had any more, the connection has to end.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use nbd::wire;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::EndedBy;
+use super::errors::{THRASHED, Told, told};
+use super::job::Place;
+use super::machine::Connection;
+use super::receive::TRIES;
+use crate::counters::Kind;
+
+/// Replies that are composed together, bytes.
+const SCRATCH: usize = 256 << 10;
+/// As much is tried first when the socket was full.
+const SIP: usize = 16 << 10;
+/// Data are not split into less, unless it is all there is.
+const LEAST: usize = 4 << 10;
+
+thread_local! {
+    /// Where replies are composed: nothing stays in it between two runs of a connection.
+    static SCRATCH_OF_THREAD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The sending side of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    /// Requests whose replies can be composed; the first may be under way.
+    queue: VecDeque<Place>,
+    /// What the socket did not take of a head, and from where on.
+    rest: Vec<u8>,
+    rest_at: usize,
+    /// The first reply cannot go on, and nothing else may be sent before it does.
+    is_blocked: bool,
+    /// The socket took less than it was given.
+    is_full: bool,
+    /// What was composed; empty between runs.
+    pieces: Vec<Piece>,
+}
+
+/// A part of a reply as it was composed.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    place: Place,
+    /// Bytes of its head.
+    head: usize,
+    /// Bytes of data behind it.
+    data: usize,
+    /// Data that its head promises.
+    promise: u32,
+}
+
+/// What came of composing a part of a reply.
+enum Composed {
+    Piece(Piece),
+    /// The cache does not have it at once.
+    Stuck,
+    /// Too little room is left.
+    NoRoom,
+}
+
+impl Output {
+    /// A request's reply can be composed.
+    pub(super) fn answer(&mut self, place: Place) {
+        self.queue.push_back(place);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.rest.is_empty()
+    }
+}
+
+impl<S> Connection<S>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    /// Sends what can be sent. True: the socket took something.
+    pub(super) fn send(&mut self, cx: &mut Context<'_>) -> Result<bool, EndedBy> {
+        if self.output.is_empty() || self.output.is_blocked && self.output.rest.is_empty() {
+            return Ok(false);
+        }
+        SCRATCH_OF_THREAD.with_borrow_mut(|scratch| {
+            scratch.resize(SCRATCH, 0);
+            let mut moved = false;
+            loop {
+                let room = if self.output.is_full { SIP } else { SCRATCH };
+                let cursor = self.cursor;
+                let filled = self.compose(&mut scratch[..room])?;
+                if filled == 0 {
+                    break;
+                }
+                let written = Pin::new(&mut self.stream).poll_write(cx, &scratch[..filled]);
+                let count = match written {
+                    Poll::Ready(Ok(0)) => return Err(EndedBy::Vanished),
+                    Poll::Ready(Ok(count)) => count,
+                    Poll::Ready(Err(error)) => return Err(EndedBy::Stream(error)),
+                    Poll::Pending => 0,
+                };
+                self.output.is_full = count < filled;
+                if self.output.is_full {
+                    // What was not sent is read again.
+                    self.cursor = cursor;
+                }
+                moved |= count > 0;
+                self.sent(&scratch[..filled], count);
+                if count == 0 || self.output.is_empty() {
+                    break;
+                }
+            }
+            if moved && let Poll::Ready(Err(error)) = Pin::new(&mut self.stream).poll_flush(cx) {
+                return Err(EndedBy::Stream(error));
+            }
+            Ok(moved)
+        })
+    }
+
+    /// Composes replies into `room`; answers how many bytes.
+    fn compose(&mut self, room: &mut [u8]) -> Result<usize, EndedBy> {
+        self.output.pieces.clear();
+        let rest = &self.output.rest[self.output.rest_at..];
+        let mut filled = rest.len().min(room.len());
+        room[..filled].copy_from_slice(&rest[..filled]);
+        let mut at = 0;
+        while !self.output.is_blocked
+            && let Some(place) = self.output.queue.get(at).copied()
+        {
+            match self.compose_one(place, &mut room[filled..])? {
+                Composed::Piece(piece) => {
+                    filled += piece.head + piece.data;
+                    self.output.pieces.push(piece);
+                    if !self.is_whole(piece) {
+                        break;
+                    }
+                    at += 1;
+                }
+                Composed::NoRoom => break,
+                Composed::Stuck => {
+                    if self.table.at(place).promised > 0 {
+                        self.output.is_blocked = true;
+                    } else {
+                        self.output.queue.remove(at);
+                    }
+                    self.ask_read(place);
+                }
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Whether a reply is complete with `piece`.
+    fn is_whole(&mut self, piece: Piece) -> bool {
+        let request = self.table.at(piece.place);
+        let is_data = request.kind == Kind::Read && request.failed.is_none();
+        !is_data || request.moved as usize + piece.data == request.len as usize
+    }
+
+    fn compose_one(&mut self, place: Place, room: &mut [u8]) -> Result<Composed, EndedBy> {
+        let structured = self.agreed.structured;
+        let request = self.table.at(place);
+        if request.kind == Kind::Read && request.failed.is_none() && request.len > 0 {
+            return self.compose_data(place, room);
+        }
+        let cookie = request.cookie;
+        let errno = request.failed.map(|(errno, _)| errno);
+        let mut put = Put { room, at: Some(0) };
+        match (request.kind, request.failed) {
+            (Kind::Read | Kind::BlockStatus, Some((errno, words))) if structured => {
+                if request.moved > 0 {
+                    let offset = request.offset + u64::from(request.moved);
+                    put.bytes(wire::error_at(cookie, errno, words, offset).as_bytes());
+                } else {
+                    put.bytes(wire::error(cookie, errno, words).as_bytes());
+                }
+            }
+            (Kind::Read, None) if structured => put.bytes(&wire::done(cookie)),
+            (Kind::BlockStatus, None) => {
+                let body = request.body.as_deref().unwrap_or_default();
+                let extents = u32::try_from(body.len() / 8).expect("extents are bounded");
+                let context = self.agreed.allocation.unwrap_or_default();
+                put.bytes(&wire::block_status(cookie, context, extents, true));
+                put.bytes(body);
+            }
+            _ => put.bytes(&wire::simple_reply(cookie, errno)),
+        }
+        Ok(match put.at {
+            Some(head) => Composed::Piece(Piece {
+                place,
+                head,
+                data: 0,
+                promise: 0,
+            }),
+            None => Composed::NoRoom,
+        })
+    }
+
+    fn compose_data(&mut self, place: Place, room: &mut [u8]) -> Result<Composed, EndedBy> {
+        let structured = self.agreed.structured;
+        let request = self.table.at(place);
+        let left = request.len - request.moved;
+        let is_promised = request.promised > 0;
+        let head = match (is_promised, structured) {
+            (true, _) => 0,
+            (false, true) => wire::offset_data(0, 0, 1, true).len(),
+            (false, false) => wire::SIMPLE_REPLY,
+        };
+        let wanted = if is_promised { request.promised } else { left } as usize;
+        let there = room.len().saturating_sub(head);
+        if there < wanted.min(LEAST) {
+            return Ok(Composed::NoRoom);
+        }
+        let data = &mut room[head..head + wanted.min(there)];
+        let offset = request.offset + u64::from(request.moved);
+        let tried = match self.volume.try_read(&mut self.cursor, data, offset) {
+            Ok(tried) => tried,
+            Err(error) if is_promised => return Err(EndedBy::Late(told(&error).0)),
+            Err(error) => {
+                request.failed = Some(told(&error));
+                return self.compose_one(place, room);
+            }
+        };
+        // Promised as a whole: begun only when what can be sent at once is there.
+        let as_a_whole = request.unfragmented || !structured;
+        let is_short = tried.bytes < data.len();
+        if tried.bytes == 0 || is_short && as_a_whole && !is_promised {
+            request.tries += 1;
+            if request.tries <= TRIES {
+                return Ok(Composed::Stuck);
+            }
+            if is_promised {
+                return Err(EndedBy::Late(THRASHED.0));
+            }
+            request.failed = Some(THRASHED);
+            return self.compose_one(place, room);
+        }
+        let bytes = u32::try_from(tried.bytes).expect("no more than was asked for");
+        let promise = match (is_promised, as_a_whole) {
+            (true, _) => 0,
+            (false, true) => left,
+            (false, false) => bytes,
+        };
+        let cookie = request.cookie;
+        if head > 0 && structured {
+            let is_last = promise == left;
+            room[..head].copy_from_slice(&wire::offset_data(cookie, offset, promise, is_last));
+        } else if head > 0 {
+            room[..head].copy_from_slice(&wire::simple_reply(cookie, None));
+        }
+        Ok(Composed::Piece(Piece {
+            place,
+            head,
+            data: tried.bytes,
+            promise,
+        }))
+    }
+
+    /// The socket took `count` bytes of what was composed.
+    fn sent(&mut self, composed: &[u8], count: usize) {
+        let rest = self.output.rest.len() - self.output.rest_at;
+        let mut left = count;
+        if rest > 0 {
+            let now = left.min(rest);
+            left -= now;
+            self.output.rest_at += now;
+            if now < rest {
+                return;
+            }
+            self.output.rest.clear();
+            self.output.rest_at = 0;
+        }
+        let mut at = rest;
+        let now = Instant::now();
+        for index in 0..self.output.pieces.len() {
+            if left == 0 {
+                break;
+            }
+            let piece = self.output.pieces[index];
+            let head = left.min(piece.head);
+            left -= head;
+            if head < piece.head {
+                // As if it were sent: the rest of it goes first, whatever else does.
+                let unsent = &composed[at + head..at + piece.head];
+                self.output.rest.extend_from_slice(unsent);
+            }
+            let data = left.min(piece.data);
+            left -= data;
+            at += piece.head + piece.data;
+            let is_whole = self.is_whole(piece);
+            let request = self.table.at(piece.place);
+            if piece.promise > 0 {
+                request.promised = piece.promise;
+            }
+            let moved = u32::try_from(data).expect("no more than was asked for");
+            if moved > 0 {
+                request.tries = 0;
+            }
+            request.moved += if piece.data > 0 { moved } else { 0 };
+            request.promised -= moved;
+            if is_whole && data == piece.data {
+                self.output.queue.pop_front();
+                self.finish(piece.place, now);
+            }
+        }
+    }
+
+    /// A request is answered.
+    fn finish(&mut self, place: Place, now: Instant) {
+        let request = self.table.at(place);
+        let is_status = request.kind == Kind::BlockStatus;
+        let took = now.saturating_duration_since(request.arrived);
+        self.tally.answered(
+            &self.export.counters,
+            request.kind,
+            u64::from(request.len),
+            request.failed.is_some(),
+            took,
+        );
+        if is_status {
+            self.status_is_sent(place);
+        }
+        self.table.remove(place);
+    }
+
+    /// A read can go on, or will not.
+    pub(super) fn read_is_ready(
+        &mut self,
+        place: Place,
+        result: Result<(), Told>,
+    ) -> Result<(), EndedBy> {
+        let request = self.table.at(place);
+        if request.promised > 0 {
+            if let Err((errno, _)) = result {
+                return Err(EndedBy::Late(errno));
+            }
+            // It stands first in the queue.
+            self.output.is_blocked = false;
+            return Ok(());
+        }
+        request.failed = result.err();
+        self.output.answer(place);
+        Ok(())
+    }
+}
+
+/// Puts heads into room that may be too small.
+struct Put<'a> {
+    room: &'a mut [u8],
+    at: Option<usize>,
+}
+
+impl Put<'_> {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.at = self.at.and_then(|at| {
+            let room = self.room.get_mut(at..at + bytes.len())?;
+            room.copy_from_slice(bytes);
+            Some(at + bytes.len())
+        });
+    }
+}

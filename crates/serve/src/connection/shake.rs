@@ -1,0 +1,138 @@
+//! The handshake of one connection: the protocol crate's decisions, carried out on a stream.
+
+use std::sync::Arc;
+
+use nbd::haggle::{Agreed, Encryption, ExportInfo, Exports, Haggle, Missing, Rules, Step};
+use nbd::wire::{BlockSizes, ExportFlags};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+use super::EndedBy;
+use crate::export::Export;
+use crate::hub::{Hub, Stage};
+
+/// Bytes read at once: several options of the usual size.
+const READ: usize = 1024;
+
+/// What came of a handshake, or of its part in the clear.
+pub(super) enum Shaken {
+    /// Go on in TLS.
+    Encrypt(Haggle),
+    /// Requests follow; those bytes of them have been read already.
+    Agreed(Box<Agreed>, Vec<u8>),
+    /// The client wanted nothing more.
+    Left,
+}
+
+/// A handshake that has not begun.
+pub(super) fn begin(hub: &Hub) -> Haggle {
+    Haggle::new(Rules {
+        encryption: encryption(hub),
+        ..Rules::default()
+    })
+}
+
+#[cfg(feature = "tls")]
+fn encryption(hub: &Hub) -> Encryption {
+    match &*hub.security() {
+        crate::hub::Security::Plain => Encryption::None,
+        crate::hub::Security::Offered(_) => Encryption::Offered,
+        crate::hub::Security::Required(_) => Encryption::Required,
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn encryption(_: &Hub) -> Encryption {
+    Encryption::None
+}
+
+/// Haggles until both sides agree, or the connection is to be encrypted. The greeting was sent.
+pub(super) async fn shake<S>(
+    stream: &mut S,
+    mut haggle: Haggle,
+    hub: &Hub,
+) -> Result<Shaken, EndedBy>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut room = [0; READ];
+    let mut out = Vec::new();
+    loop {
+        let count = stream.read(&mut room).await.map_err(EndedBy::Stream)?;
+        if count == 0 {
+            return Err(EndedBy::Vanished);
+        }
+        let mut rest = &room[..count];
+        loop {
+            let fed = haggle.feed(rest, &Offer(hub), &mut out);
+            if !out.is_empty() {
+                stream.write_all(&out).await.map_err(EndedBy::Stream)?;
+                out.clear();
+            }
+            let (consumed, step) = fed.map_err(EndedBy::Haggle)?;
+            rest = &rest[consumed..];
+            match step {
+                Step::More if rest.is_empty() => break,
+                Step::More => {}
+                Step::StartTls => {
+                    stream.flush().await.map_err(EndedBy::Stream)?;
+                    return Ok(Shaken::Encrypt(haggle));
+                }
+                Step::Transmit(agreed) => {
+                    stream.flush().await.map_err(EndedBy::Stream)?;
+                    return Ok(Shaken::Agreed(agreed, rest.to_vec()));
+                }
+                Step::Disconnect => {
+                    let _ = stream.flush().await;
+                    return Ok(Shaken::Left);
+                }
+            }
+        }
+    }
+}
+
+/// The hub's exports as a handshake asks for them.
+struct Offer<'a>(&'a Hub);
+
+impl Exports for Offer<'_> {
+    fn find(&self, name: &str) -> Result<ExportInfo, Missing> {
+        if self.0.stage() != Stage::Serving {
+            return Err(Missing::ShuttingDown);
+        }
+        let export = self.0.find(name).ok_or(Missing::Unknown)?;
+        Ok(info(&export, self.0.limits().request))
+    }
+
+    fn list(&self, each: &mut dyn FnMut(&str, &str)) {
+        for export in self.0.exports() {
+            each(export.name(), &export.options.description);
+        }
+    }
+}
+
+/// How an export is announced.
+fn info(export: &Arc<Export>, maximum: u32) -> ExportInfo {
+    let options = &export.options;
+    let can_write = !options.read_only;
+    let can_punch = export.opened.can_punch;
+    let flags = ExportFlags::HAS_FLAGS
+        .with(ExportFlags::SEND_FLUSH)
+        .with(ExportFlags::SEND_FUA)
+        .with(ExportFlags::SEND_DF)
+        .with(ExportFlags::SEND_CACHE)
+        .with(ExportFlags::CAN_MULTI_CONN)
+        .with_if(!can_write, ExportFlags::READ_ONLY)
+        .with_if(can_write, ExportFlags::SEND_WRITE_ZEROES)
+        .with_if(can_write && can_punch, ExportFlags::SEND_TRIM)
+        .with_if(can_write && can_punch, ExportFlags::SEND_FAST_ZERO);
+    ExportInfo {
+        name: options.name.clone(),
+        description: options.description.clone(),
+        size: export.size(),
+        flags,
+        blocks: BlockSizes {
+            minimum: options.minimum_block,
+            preferred: options.preferred_block,
+            maximum: maximum.max(options.preferred_block),
+        },
+    }
+}

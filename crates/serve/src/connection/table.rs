@@ -1,0 +1,89 @@
+//! The requests of one connection that are under way.
+//!
+//! Places are used again; the table's memory grows to the most that were under way at once, and stays.
+
+use std::time::Instant;
+
+use super::errors::Told;
+use super::job::Place;
+use crate::counters::Kind;
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) cookie: u64,
+    pub(super) offset: u64,
+    pub(super) arrived: Instant,
+    /// Of whom it is told that it failed.
+    pub(super) failed: Option<Told>,
+    /// What goes behind the head of its reply: extents.
+    pub(super) body: Option<Box<[u8]>>,
+    pub(super) len: u32,
+    /// Bytes sent or taken in.
+    pub(super) moved: u32,
+    /// Bytes of data that the client was told will come, and that were not sent yet.
+    pub(super) promised: u32,
+    /// Times in a row that it had to wait and did not get further.
+    pub(super) tries: u8,
+    pub(super) kind: Kind,
+    /// The data in one piece.
+    pub(super) unfragmented: bool,
+    /// Answered when it is durable.
+    pub(super) durable: bool,
+    /// One extent is enough.
+    pub(super) one: bool,
+}
+
+/// All requests of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    places: Vec<Option<Request>>,
+    free: Vec<Place>,
+}
+
+impl Table {
+    /// How many are under way.
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A place for a request. There are never more than a place can name: `Limits::in_flight` is cut to that.
+    pub(super) fn insert(&mut self, request: Request) -> Place {
+        if let Some(place) = self.free.pop() {
+            self.places[usize::from(place)] = Some(request);
+            return place;
+        }
+        let place = Place::try_from(self.places.len()).expect("requests under way are bounded");
+        self.places.push(Some(request));
+        place
+    }
+
+    /// The request at a place that is taken.
+    pub(super) fn at(&mut self, place: Place) -> &mut Request {
+        self.places[usize::from(place)]
+            .as_mut()
+            .expect("a place is named only while its request is under way")
+    }
+
+    pub(super) fn remove(&mut self, place: Place) -> Request {
+        let request = self.places[usize::from(place)]
+            .take()
+            .expect("a place is named only while its request is under way");
+        self.free.push(place);
+        request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_fits_two_cache_lines() {
+        assert!(size_of::<Request>() <= 128, "{}", size_of::<Request>());
+    }
+}

@@ -1,0 +1,455 @@
+//! Carrying requests out: what the cache has at once here, what has to wait on a thread of the pool.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use nbd::transmit::{Limits, Payload, Range, Work, judge};
+use nbd::wire::{Command, Request as Asked, State, descriptor};
+use tidegate::{Error, PAGE_SIZE, Volume};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::EndedBy;
+use super::errors::{LOST, NOT_FAST, SHUTDOWN, THRASHED, Told, told};
+use super::input::Receiving;
+use super::job::{Done, Extent, Place, Promise};
+use super::machine::{Connection, Pen};
+use super::receive::TRIES;
+use super::table::Request;
+use crate::counters::Kind;
+use crate::export::Export;
+use crate::pool::Sort;
+
+/// What zeroes are written from.
+static ZEROES: [u8; 128 << 10] = [0; 128 << 10];
+/// The most extents in one answer.
+const EXTENTS_MAX: usize = 256;
+/// Bytes that are made ready at once.
+const READY: u64 = 1 << 20;
+
+impl<S> Connection<S>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    /// A request has arrived.
+    pub(super) fn begin(&mut self, asked: &Asked, arrived: Instant) -> Result<(), EndedBy> {
+        let judged = judge(asked, &self.agreed, &Limits::default());
+        if matches!(judged, Ok(Work::Disconnect)) {
+            self.input.is_closed = true;
+            return Ok(());
+        }
+        let mut request = Request {
+            cookie: asked.cookie,
+            offset: asked.offset,
+            arrived,
+            failed: None,
+            body: None,
+            len: asked.len,
+            moved: 0,
+            promised: 0,
+            tries: 0,
+            kind: kind_of(asked.command),
+            unfragmented: false,
+            durable: false,
+            one: false,
+        };
+        if self.is_draining {
+            request.failed = Some(SHUTDOWN);
+            let payload = match judged {
+                Ok(_) => asked.payload(),
+                Err(refusal) => discarded(refusal.payload)?,
+            };
+            self.refuse(request, payload);
+            return Ok(());
+        }
+        let work = match judged {
+            Ok(work) => work,
+            Err(refusal) => {
+                request.failed = Some((refusal.errno, refusal.why));
+                self.refuse(request, discarded(refusal.payload)?);
+                return Ok(());
+            }
+        };
+        self.carry_out(work, request);
+        Ok(())
+    }
+
+    fn refuse(&mut self, request: Request, payload: u32) {
+        let place = self.table.insert(request);
+        if payload > 0 {
+            let left = payload;
+            self.input.receiving = Receiving::Drop { place, left };
+        } else {
+            self.output.answer(place);
+        }
+    }
+
+    fn carry_out(&mut self, work: Work, mut request: Request) {
+        match work {
+            Work::Read { unfragmented, .. } => {
+                request.unfragmented = unfragmented;
+                let place = self.table.insert(request);
+                self.output.answer(place);
+            }
+            Work::Write { range, durable } => {
+                request.durable = durable;
+                let place = self.table.insert(request);
+                let left = range.len;
+                self.input.receiving = Receiving::Payload { place, left };
+            }
+            Work::Nothing => {
+                request.len = 0;
+                let place = self.table.insert(request);
+                self.output.answer(place);
+            }
+            Work::Flush => {
+                let place = self.table.insert(request);
+                self.ask(Sort::Sync, place, |volume, _| volume.sync());
+            }
+            Work::Trim { range, durable } => {
+                request.durable = durable;
+                let place = self.table.insert(request);
+                self.punch(place, range, durable);
+            }
+            Work::Zero {
+                range,
+                durable,
+                keep,
+                fast,
+            } => {
+                request.durable = durable;
+                let place = self.table.insert(request);
+                let can_punch = self.export.opened.can_punch && !keep;
+                if can_punch && (fast || has_whole_page(range)) {
+                    self.punch(place, range, durable);
+                } else if fast {
+                    self.fail(place, NOT_FAST);
+                } else {
+                    self.zeroing.push_back(place);
+                }
+            }
+            Work::Cache { range } => {
+                let place = self.table.insert(request);
+                self.ask(Sort::Move, place, move |volume, _| prefetch(volume, range));
+            }
+            Work::Status { one, .. } => {
+                request.one = one;
+                let place = self.table.insert(request);
+                self.asking.push_back(place);
+                if self.asking.len() == 1 {
+                    self.ask_status(place);
+                }
+            }
+            // Seen before it became a request.
+            Work::Disconnect => {}
+        }
+    }
+
+    /// All of a write was taken in.
+    pub(super) fn written(&mut self, place: Place) {
+        let request = self.table.at(place);
+        if !request.durable {
+            self.hold.fresh.push(place);
+            return;
+        }
+        let (offset, len) = (request.offset, u64::from(request.len));
+        self.ask(Sort::Sync, place, move |volume, _| {
+            volume.sync_range(offset, len)
+        });
+    }
+
+    /// Writes zeroes through the cache, a piece at a time. True: it did.
+    pub(super) fn write_zeroes(&mut self) -> bool {
+        let Some(place) = self.zeroing.front().copied() else {
+            return false;
+        };
+        if self.hold.until.is_some() || !self.has_pen() {
+            return false;
+        }
+        let Pen::Here(writer) = &mut self.pen else {
+            return false;
+        };
+        let request = self.table.at(place);
+        let at = request.offset + u64::from(request.moved);
+        let left = request.len - request.moved;
+        let into_page = (at % PAGE_SIZE as u64) as usize;
+        let piece = (ZEROES.len() - into_page).min(left as usize);
+        let tried = match self.volume.try_write(writer, &ZEROES[..piece], at) {
+            Ok(tried) => tried,
+            Err(error) => {
+                self.zeroing.pop_front();
+                self.fail(place, told(&error));
+                return true;
+            }
+        };
+        let taken = u32::try_from(tried.bytes).expect("no more than was offered");
+        request.moved += taken;
+        request.tries = if taken > 0 { 0 } else { request.tries + 1 };
+        let is_hopeless = request.tries > TRIES;
+        self.hold.fresh_bytes += u64::from(taken);
+        if taken == left {
+            self.zeroing.pop_front();
+            self.written(place);
+        } else if is_hopeless {
+            self.zeroing.pop_front();
+            self.fail(place, THRASHED);
+        } else if tried.stuck {
+            let at = at + u64::from(taken);
+            self.send_pen(true, at, (piece - tried.bytes) as u64);
+        }
+        true
+    }
+
+    /// Whether the writer is here; made when it is wanted first.
+    pub(super) fn has_pen(&mut self) -> bool {
+        if matches!(self.pen, Pen::None) {
+            self.pen = Pen::Here(Box::new(self.export.cache.writer()));
+        }
+        matches!(self.pen, Pen::Here(_))
+    }
+
+    /// Sends the writer to the pool, to wait for what it needs to write `len` bytes at `offset`.
+    pub(super) fn send_pen(&mut self, zeroes: bool, offset: u64, len: u64) {
+        let Pen::Here(mut writer) = core::mem::replace(&mut self.pen, Pen::Away { zeroes }) else {
+            return;
+        };
+        self.stuck();
+        let promise = Promise::new(&self.seat.mailbox, None);
+        let volume = Arc::clone(&self.volume);
+        let job = move || {
+            let result = volume.ready_write(&mut writer, offset, len);
+            // Before it is told: whoever hears of it may want the volume for itself.
+            drop(volume);
+            promise.keep(Done::Write { writer, result });
+        };
+        self.export.pool.submit(Sort::Move, Box::new(job));
+    }
+
+    /// Has the pool wait for what a read needs.
+    pub(super) fn ask_read(&mut self, place: Place) {
+        self.stuck();
+        let request = self.table.at(place);
+        let offset = request.offset + u64::from(request.moved);
+        let len = u64::from(request.len - request.moved).min(READY);
+        let mut cursor = self.cursor;
+        let promise = Promise::new(&self.seat.mailbox, Some(place));
+        let volume = Arc::clone(&self.volume);
+        let job = move || {
+            let result = volume.ready_read(&mut cursor, offset, len);
+            drop(volume);
+            promise.keep(Done::Read {
+                place,
+                cursor,
+                result,
+            });
+        };
+        self.export.pool.submit(Sort::Move, Box::new(job));
+    }
+
+    fn stuck(&self) {
+        let counter = &self.export.counters.stuck_total;
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Has the pool carry a whole request out.
+    fn ask(
+        &mut self,
+        sort: Sort,
+        place: Place,
+        work: impl FnOnce(&Volume, &Export) -> Result<(), Error> + Send + 'static,
+    ) {
+        let promise = Promise::new(&self.seat.mailbox, Some(place));
+        let volume = Arc::clone(&self.volume);
+        let export = Arc::clone(&self.export);
+        let job = move || {
+            let result = work(&volume, &export);
+            drop((volume, export));
+            promise.keep(Done::Whole { place, result });
+        };
+        self.export.pool.submit(sort, Box::new(job));
+    }
+
+    /// Gives a range's space back; it reads as zeroes afterwards.
+    fn punch(&mut self, place: Place, range: Range, durable: bool) {
+        self.ask(Sort::Move, place, move |volume, export| {
+            let (offset, len) = (range.offset, u64::from(range.len));
+            punch(volume, export, offset, len)?;
+            if durable {
+                volume.sync_range(offset, len)?;
+            }
+            Ok(())
+        });
+    }
+
+    fn ask_status(&mut self, place: Place) {
+        let request = self.table.at(place);
+        let (offset, len) = (request.offset, u64::from(request.len));
+        let most = if request.one { 1 } else { EXTENTS_MAX };
+        let promise = Promise::new(&self.seat.mailbox, Some(place));
+        let volume = Arc::clone(&self.volume);
+        let export = Arc::clone(&self.export);
+        let job = move || {
+            let extents = extents(&volume, &export, offset, len, most);
+            drop((volume, export));
+            promise.keep(Done::Status { place, extents });
+        };
+        self.export.pool.submit(Sort::Move, Box::new(job));
+    }
+
+    /// A request's extents are known, or will not be.
+    pub(super) fn status_is_known(&mut self, place: Place, extents: Result<Vec<Extent>, Told>) {
+        let request = self.table.at(place);
+        match extents {
+            Ok(extents) => {
+                let mut body = Vec::with_capacity(extents.len() * 8);
+                for extent in extents {
+                    let state = if extent.is_hole {
+                        State::HOLE.with(State::ZERO)
+                    } else {
+                        State::NONE
+                    };
+                    let len = u32::try_from(extent.len).expect("no longer than was asked for");
+                    body.extend_from_slice(&descriptor(len, state));
+                }
+                request.body = Some(body.into_boxed_slice());
+            }
+            Err(told) => request.failed = Some(told),
+        }
+        self.output.answer(place);
+    }
+
+    /// A request's answer is out; what waited for that goes on.
+    pub(super) fn status_is_sent(&mut self, place: Place) {
+        if self.asking.front() != Some(&place) {
+            return;
+        }
+        self.asking.pop_front();
+        if let Some(next) = self.asking.front().copied() {
+            self.ask_status(next);
+        }
+    }
+
+    /// A job was dropped with all that it had.
+    pub(super) fn lose(&mut self, place: Place) -> Result<(), EndedBy> {
+        match self.table.at(place).kind {
+            Kind::Read => return self.read_is_ready(place, Err(LOST)),
+            Kind::BlockStatus => self.status_is_known(place, Err(LOST)),
+            Kind::Write | Kind::Flush | Kind::Trim | Kind::Zero | Kind::Cache => {
+                self.fail(place, LOST);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn discarded(payload: Payload) -> Result<u32, EndedBy> {
+    match payload {
+        Payload::None => Ok(0),
+        Payload::Discard(len) => Ok(len),
+        Payload::HangUp => Err(EndedBy::Payload),
+    }
+}
+
+/// What a command is counted as. Unknown ones are refused; they count as flushes that failed, which have no range.
+fn kind_of(command: Command) -> Kind {
+    match command {
+        Command::Read => Kind::Read,
+        Command::Write => Kind::Write,
+        Command::Trim => Kind::Trim,
+        Command::Cache => Kind::Cache,
+        Command::WriteZeroes => Kind::Zero,
+        Command::BlockStatus => Kind::BlockStatus,
+        Command::Flush | Command::Disconnect | Command::Other(_) => Kind::Flush,
+    }
+}
+
+fn has_whole_page(range: Range) -> bool {
+    let page = PAGE_SIZE as u64;
+    let end = range.offset + u64::from(range.len);
+    range.offset.next_multiple_of(page) + page <= end
+}
+
+/// Brings a range into memory, as far as it fits there.
+fn prefetch(volume: &Volume, range: Range) -> Result<(), Error> {
+    let end = range.offset + u64::from(range.len);
+    let mut cursor = tidegate::Cursor::default();
+    let mut at = range.offset;
+    while at < end {
+        let now = READY.min(end - at);
+        volume.ready_read(&mut cursor, at, now)?;
+        at += now;
+    }
+    Ok(())
+}
+
+/// Makes a range read as zeroes: whole pages by giving back their space, the edges by writing.
+fn punch(volume: &Volume, export: &Export, offset: u64, len: u64) -> Result<(), Error> {
+    let page = PAGE_SIZE as u64;
+    let end = offset + len;
+    let first = offset.next_multiple_of(page).min(end);
+    let last = (end / page * page).max(first);
+    write_zeroes(volume, export, offset, first)?;
+    write_zeroes(volume, export, last, end)?;
+    write_zeroes(volume, export, first, last)?;
+    Ok(())
+}
+
+/// Writes zeroes over less than a page, waiting for what that needs.
+fn write_zeroes(volume: &Volume, export: &Export, offset: u64, end: u64) -> Result<(), Error> {
+    if offset >= end {
+        return Ok(());
+    }
+    let mut writer = export.cache.writer();
+    let mut at = offset;
+    while at < end {
+        let left = usize::try_from(end - at)
+            .unwrap_or(PAGE_SIZE)
+            .min(PAGE_SIZE);
+        let tried = volume.try_write(&mut writer, &ZEROES[..left], at)?;
+        at += tried.bytes as u64;
+        if tried.stuck {
+            volume.ready_write(&mut writer, at, end - at)?;
+        }
+    }
+    Ok(())
+}
+
+/// How a range is kept, in at most `most` extents.
+fn extents(
+    volume: &Volume,
+    export: &Export,
+    offset: u64,
+    len: u64,
+    most: usize,
+) -> Result<Vec<Extent>, Error> {
+    let mut found: Vec<Extent> = Vec::new();
+    let end = offset + len;
+    let mut at = offset;
+    while at < end {
+        let extent = extent_at(volume, export, at, end - at)?;
+        at += extent.len;
+        let room = found.len() < most;
+        match found.last_mut() {
+            Some(last) if last.is_hole == extent.is_hole => last.len += extent.len,
+            _ if room => found.push(extent),
+            _ => break,
+        }
+    }
+    Ok(found)
+}
+
+fn extent_at(volume: &Volume, export: &Export, offset: u64, len: u64) -> Result<Extent, Error> {
+    let data = |len| Extent {
+        len,
+        is_hole: false,
+    };
+    let Some(backing) = &export.opened.extents else {
+        return Ok(data(len));
+    };
+    // What is only in memory is asked for first: once it is on its way, the backing knows of it.
+    let _ = volume;
+    // A backing that cannot say has data: that is never wrong.
+    let (known, is_hole) = backing.next(offset, len).unwrap_or((len, false));
+    let len = known.clamp(1, len);
+    Ok(Extent { len, is_hole })
+}

@@ -1,0 +1,289 @@
+//! Where clients knock: Unix sockets, TCP ports, sockets that systemd passes.
+//!
+//! A Unix socket gets its permissions before anybody can connect to it. A path that a dead server left behind is taken
+//! over; one of a living server, or something else of that name, is not.
+
+use std::fs;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream as BlockingUnixStream;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use crate::config::ListenConfig;
+use crate::connection;
+use crate::hub::{Hub, Stage};
+use crate::log::warn;
+
+/// Connections that may wait to be taken; the system cuts it to what it allows.
+const BACKLOG: i32 = 1024;
+/// When descriptors or memory are short: how long nobody is let in.
+const SHORTAGE: Duration = Duration::from_millis(100);
+/// A TCP client that was silent for so long is asked whether it is still there.
+const SILENT: Duration = Duration::from_secs(60);
+/// A TCP client that has not taken what was sent for so long is gone.
+const GONE: Duration = Duration::from_secs(120);
+
+/// Why there is no listening.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// A server is listening there.
+    #[error("another server listens on {0}; stop it, or choose another path")]
+    InUse(PathBuf),
+    /// Something else is there.
+    #[error("{0} is there and is not a socket; remove it, or choose another path")]
+    NotASocket(PathBuf),
+    /// The path does not fit a socket's address.
+    #[error("{0} is too long for the path of a socket (at most 107 bytes); choose a shorter one")]
+    TooLong(PathBuf),
+    /// The system refused.
+    #[error("cannot listen on {what}: {error}")]
+    System {
+        /// Where.
+        what: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A passed descriptor is not what clients can connect to.
+    #[error("the passed descriptor {0} is not a listening stream socket (Unix or TCP)")]
+    Passed(String),
+}
+
+/// A socket on which clients are accepted.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    /// How clients call it.
+    name: String,
+    _path: Option<OwnPath>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+/// A path that was made here; removed when dropped, if it is still the same.
+#[derive(Debug)]
+struct OwnPath {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Drop for OwnPath {
+    fn drop(&mut self) {
+        if identity(&self.path) == Some(self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// Listens where `config` says. Within a runtime.
+///
+/// # Errors
+/// Why not, and the way out.
+pub fn bind(config: &ListenConfig) -> Result<Listener, ListenError> {
+    match config {
+        ListenConfig::Unix { path, mode } => bind_unix(path, *mode),
+        ListenConfig::Tcp(address) => bind_tcp(*address),
+    }
+}
+
+fn bind_unix(path: &Path, mode: u32) -> Result<Listener, ListenError> {
+    let failed = |error: io::Error| ListenError::System {
+        what: path.display().to_string(),
+        error,
+    };
+    let address = SocketAddrUnix::new(path).map_err(|_| ListenError::TooLong(path.into()))?;
+    clear(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .map_err(|error| failed(error.into()))?;
+    rustix::net::bind(&socket, &address).map_err(|error| match error {
+        rustix::io::Errno::ADDRINUSE => ListenError::InUse(path.into()),
+        error => failed(error.into()),
+    })?;
+    let own = OwnPath {
+        path: path.into(),
+        identity: identity(path).unwrap_or_default(),
+    };
+    // Nobody can connect before `listen`.
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+    rustix::net::listen(&socket, BACKLOG).map_err(|error| failed(error.into()))?;
+    let socket = UnixListener::from_std(socket.into()).map_err(failed)?;
+    Ok(Listener {
+        socket: Socket::Unix(socket),
+        name: format!("unix:{}", path.display()),
+        _path: Some(own),
+    })
+}
+
+/// Removes what a dead server left at `path`.
+fn clear(path: &Path) -> Result<(), ListenError> {
+    let failed = |error| ListenError::System {
+        what: path.display().to_string(),
+        error,
+    };
+    let there = match fs::symlink_metadata(path) {
+        Ok(there) => there,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    if !there.file_type().is_socket() {
+        return Err(ListenError::NotASocket(path.into()));
+    }
+    match BlockingUnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(failed)
+        }
+        // It listens, or cannot be asked: it is not ours to remove.
+        _ => Err(ListenError::InUse(path.into())),
+    }
+}
+
+fn bind_tcp(address: SocketAddr) -> Result<Listener, ListenError> {
+    let what = || format!("tcp:{address}");
+    let failed = |error| ListenError::System {
+        what: what(),
+        error,
+    };
+    let socket = std::net::TcpListener::bind(address).map_err(failed)?;
+    socket.set_nonblocking(true).map_err(failed)?;
+    let socket = TcpListener::from_std(socket).map_err(failed)?;
+    let name = socket
+        .local_addr()
+        .map_or_else(|_| what(), |address| format!("tcp:{address}"));
+    Ok(Listener {
+        socket: Socket::Tcp(socket),
+        name,
+        _path: None,
+    })
+}
+
+impl Listener {
+    /// A socket that listens already. Within a runtime.
+    ///
+    /// # Errors
+    /// It does not, or is of another kind.
+    pub fn from_fd(socket: OwnedFd) -> Result<Self, ListenError> {
+        let name = format!("{socket:?}");
+        let failed = || ListenError::Passed(name.clone());
+        let is_ours = sockopt::socket_acceptconn(&socket) == Ok(true)
+            && sockopt::socket_type(&socket) == Ok(SocketType::STREAM);
+        if !is_ours {
+            return Err(failed());
+        }
+        rustix::io::ioctl_fionbio(&socket, true).map_err(|_| failed())?;
+        match sockopt::socket_domain(&socket) {
+            Ok(AddressFamily::UNIX) => {
+                let socket = UnixListener::from_std(socket.into()).map_err(|_| failed())?;
+                let path = socket.local_addr().ok();
+                let path = path.as_ref().and_then(|address| address.as_pathname());
+                let name = path.map_or(name, |path| format!("unix:{}", path.display()));
+                Ok(Self {
+                    socket: Socket::Unix(socket),
+                    name,
+                    _path: None,
+                })
+            }
+            Ok(AddressFamily::INET | AddressFamily::INET6) => {
+                let socket = TcpListener::from_std(socket.into()).map_err(|_| failed())?;
+                let address = socket.local_addr();
+                let name = address.map_or(name, |address| format!("tcp:{address}"));
+                Ok(Self {
+                    socket: Socket::Tcp(socket),
+                    name,
+                    _path: None,
+                })
+            }
+            _ => Err(failed()),
+        }
+    }
+
+    /// How clients call it: `unix:PATH` or `tcp:ADDRESS`, with the port that it got.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes clients until the server drains.
+    pub async fn serve(self, hub: Arc<Hub>) {
+        loop {
+            let mut changed = pin!(hub.changed());
+            changed.as_mut().enable();
+            if hub.stage() != Stage::Serving {
+                return;
+            }
+            let next = poll_fn(|cx| {
+                if changed.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(None);
+                }
+                match &self.socket {
+                    Socket::Unix(socket) => socket
+                        .poll_accept(cx)
+                        .map(|next| Some(next.map(|(stream, _)| Stream::Unix(stream)))),
+                    Socket::Tcp(socket) => socket
+                        .poll_accept(cx)
+                        .map(|next| Some(next.map(|(stream, _)| Stream::Tcp(stream)))),
+                }
+            });
+            match next.await {
+                None => {}
+                Some(Ok(Stream::Unix(stream))) => {
+                    tokio::spawn(connection::serve(stream, Arc::clone(&hub)));
+                }
+                Some(Ok(Stream::Tcp(stream))) => {
+                    set_up(&stream);
+                    tokio::spawn(connection::serve(stream, Arc::clone(&hub)));
+                }
+                // The client went before it was let in.
+                Some(Err(error)) if is_of_client(&error) => {}
+                Some(Err(error)) => {
+                    warn!(socket = %self.name, cause = %error, "cannot let clients in");
+                    tokio::time::sleep(SHORTAGE).await;
+                }
+            }
+        }
+    }
+}
+
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+fn is_of_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Replies go out at once, and a client that is gone without a word is found out.
+fn set_up(stream: &TcpStream) {
+    // None of it is needed to serve: what the system refuses is done without.
+    let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, SILENT);
+    let _ = sockopt::set_tcp_keepintvl(stream, SILENT / 4);
+    let gone = u32::try_from(GONE.as_millis()).unwrap_or(u32::MAX);
+    let _ = sockopt::set_tcp_user_timeout(stream, gone);
+}
