@@ -11,8 +11,9 @@
 //! | `pacing` | writers on a slow device | Linux, Linux with a strict device limit |
 //! | `agree` | experiments in the lab | the same live: medians 10 %, p99 20 % |
 //! | `stutterp` | latency of memory under pressure | the kernel's memory under the same limit |
+//! | `serve` | the server under fio, and on a slow device | nbdkit, `qemu-nbd`, Linux |
 //!
-//! The last three are run only when they are named: they take minutes, and `pacing` and `stutterp` need root and set
+//! The last four are run only when they are named: they take minutes, and `pacing` and `stutterp` need root and set
 //! dirty limits (and swap) of the whole machine while they run.
 //!
 //! Figures are printed, never judged here: a timed test fails on a busy machine. Nothing is kept.
@@ -22,6 +23,7 @@ mod chain;
 mod column;
 mod pacing;
 mod plan;
+mod serve;
 mod stutterp;
 mod undo;
 mod watch;
@@ -79,6 +81,8 @@ const STEPS: [&str; 9] = [
 const PACING: &str = "pacing";
 const AGREE: &str = "agree";
 const STUTTERP: &str = "stutterp";
+/// With options of its own: first and alone.
+const SERVE: &str = "serve";
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut pairs = PAIRS;
@@ -94,12 +98,14 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
             "guard" => return undo::guard(),
             // What `stutterp` starts.
             "stutterp-worker" => return stutterp::worker::run(arguments),
+            // Has options of its own.
+            SERVE if wanted.is_empty() => return serve::run(arguments),
             "--pairs" => pairs = arguments.number_of("--pairs")?,
             "--dir" => folder = Some(arguments.value_of("--dir")?.into()),
             word if STEPS.contains(&word) => wanted.push(word.to_owned()),
             _ => {
                 return Err(format!(
-                    "bench: '{word}' is not one of {}",
+                    "bench: '{word}' is not one of {}, {SERVE} (first and alone)",
                     STEPS.join(", ")
                 ));
             }

@@ -1,5 +1,7 @@
 //! `cargo xtask campaign`: the fault campaign, at length or a file of it.
 //!
+//! With `--kills N` it is the server that is killed in the middle of writes, N times (`crates/cli/tests/serve_kill.rs`).
+//!
 //! The campaign itself is a program of its own (`crates/campaign`), built optimised and with all
 //! assertions. Here it is built and takes the place of this process, so that Ctrl-C reaches it and
 //! nobody else.
@@ -14,10 +16,17 @@ use crate::{Arguments, Result, steps};
 
 /// Longest build.
 const BUILD_MAX: Duration = Duration::from_secs(15 * 60);
+/// Longest run of kills: some hours.
+const KILLS_MAX: Duration = Duration::from_secs(6 * 3600);
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut words = Vec::new();
     while let Some(word) = arguments.next_word() {
+        if word == "--kills" && words.is_empty() {
+            let kills = arguments.number_of("--kills")?;
+            arguments.finish()?;
+            return self::kills(kills, true, KILLS_MAX);
+        }
         words.push(word);
     }
     let mut command = Command::new(build()?);
@@ -37,6 +46,22 @@ pub(crate) fn faults(seeds: u64, limit: Duration) -> Result<()> {
     let mut command = Command::new(build()?);
     command.args(["--seeds", &seeds.to_string(), "--out"]);
     command.arg(out()?);
+    steps::run(&mut command, limit)
+}
+
+/// Kills the server so many times while clients write; as it is tested or as it is used.
+///
+/// # Errors
+/// Something flushed was lost, or the time is over.
+pub(crate) fn kills(times: u64, is_release: bool, limit: Duration) -> Result<()> {
+    // The whole workspace: with the features that the other tests were built with.
+    let mut command = cargo(&["test", "--workspace", "--test", "serve_kill"]);
+    if is_release {
+        command.arg("--release");
+    }
+    command
+        .args(["--", "--nocapture"])
+        .env("TIDEGATE_KILLS", times.to_string());
     steps::run(&mut command, limit)
 }
 

@@ -37,12 +37,15 @@ usage: cargo xtask COMMAND
                                    records what a real kernel does, in virtual time
   campaign [--seeds N] [--from S] [--for 8h] [--jobs J] [--out DIR] [--replay FILE]
                                    the fault campaign (default 10000 seeds); campaign --help
+  campaign --kills N               kills the server N times in the middle of writes
   bench [STEP]... [--dir DIR] [--pairs N]
                                    the figures of README.md; steps: hit, lab, fio, slow
   bench pacing [--row R]... [--column C]... [--seconds S] [--strict PERCENT] [--out DIR]
                                    writers on a slow device: Linux, strict Linux, Tidegate (root)
   bench agree [--experiment E]... [--out DIR]
                                    the lab's figures beside those of live runs
+  bench serve [--step S]... [--column C]... [--pairs N] [--seconds S] [--dir DIR]
+                                   the server: fio beside nbdkit, the pacing bar, limits (root for the bar)
   picture                          redraws the plots that README.md and docs/ show
   sources                          kernel functions cited in the code, and the tests that name them
 ";

@@ -20,6 +20,8 @@ const RUN_MAX: Duration = Duration::from_secs(5 * 60);
 const TWICE_SCALE: &str = "0.03125";
 /// Seeds of the fault test here; `campaign` runs more.
 const FAULT_SEEDS: u64 = 500;
+/// Times that the server is killed while clients write; `campaign --kills` does it more often.
+const KILLS: u64 = 50;
 /// Experiments of which bands do not hold yet, and why. They are run once a cell, every band that is missed is
 /// printed, and the step does not fail for it; it does if they all hold, for then they belong to the others.
 const UNMET: [(&str, &str); 2] = [("stutterp", P0_UNMET), ("stutterp-readers", P0_UNMET)];
@@ -31,7 +33,7 @@ const LOOM_PREEMPTIONS: &str = "3";
 
 type Step = (&'static str, fn() -> End);
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     ("format", || {
         cargo_step(&["fmt", "--all", "--check", "--", "-l"])
     }),
@@ -51,6 +53,7 @@ const STEPS: [Step; 12] = [
     ("tests", || {
         cargo_step(&["test", "--workspace", "--no-fail-fast"])
     }),
+    ("kills", || campaign::kills(KILLS, false, RUN_MAX).into()),
     ("baton", || {
         cargo_step(&["test", "-p", "tidegate-env", "--features", "baton"])
     }),

@@ -1,0 +1,111 @@
+//! `cargo xtask bench serve`: the server under real clients, beside the servers that people use.
+//!
+//! | step | what | against |
+//! |---|---|---|
+//! | `throughput` | fio, 4 KiB random at depth 16 and 1 MiB sequential, cached | `nbdkit memory`: 0.97, and no more CPU a request |
+//! | `pacing` | a heavy and a light writer on a device of 2 ms a request | nbdkit's cache filter, `qemu-nbd`, Linux with a strict device limit |
+//! | `hung` | two volumes, one of which hangs for 30 s | 0.9 of the other's rate alone |
+//! | `memory` | 1 GiB through a limit of 64 MiB | the limit and 5 % |
+//! | `connections` | 1,000 connections, 100 of which write, 256 MiB | the limit and 5 %; the slowest 0.5 of the mean |
+//!
+//! The last three are the tests of `crates/cli/tests/serve_limits.rs` at their full size. Figures are printed beside what is
+//! wanted of them; only what fails to run fails the step, and those three, which are tests.
+
+mod device;
+mod fio;
+mod pacing;
+mod server;
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::steps::{self, End, Steps};
+use crate::test::build_program;
+use crate::workspace::{Workspace, cargo};
+use crate::{Arguments, Result};
+
+/// Longest time for one of the tests at its full size, its build included.
+const TEST_MAX: Duration = Duration::from_secs(20 * 60);
+/// Pairs of the comparison of throughput.
+const PAIRS: usize = 5;
+/// Seconds of warm-up, and of what is measured, of the pacing bar.
+const SECONDS: u64 = 60;
+
+const STEPS: [&str; 5] = ["throughput", "pacing", "hung", "memory", "connections"];
+
+/// What is asked for.
+struct Options {
+    steps: Vec<String>,
+    pairs: usize,
+    seconds: u64,
+    columns: Vec<String>,
+}
+
+pub(super) fn run(mut arguments: Arguments) -> Result<()> {
+    let mut options = Options {
+        steps: Vec::new(),
+        pairs: PAIRS,
+        seconds: SECONDS,
+        columns: Vec::new(),
+    };
+    let mut folder = None;
+    while let Some(word) = arguments.next_word() {
+        match word.as_str() {
+            "--step" => {
+                let step = arguments.value_of("--step")?;
+                if !STEPS.contains(&step.as_str()) {
+                    return Err(format!("--step: one of {}", STEPS.join(", ")));
+                }
+                options.steps.push(step);
+            }
+            "--column" => {
+                let column = arguments.value_of("--column")?;
+                if !pacing::words().any(|word| word == column) {
+                    let words: Vec<&str> = pacing::words().collect();
+                    return Err(format!("--column: one of {}", words.join(", ")));
+                }
+                options.columns.push(column);
+            }
+            "--pairs" => options.pairs = arguments.number_of("--pairs")?,
+            "--seconds" => options.seconds = arguments.number_of("--seconds")?,
+            "--dir" => folder = Some(arguments.value_of("--dir")?.into()),
+            _ => return Err(format!("bench serve: unexpected '{word}'")),
+        }
+    }
+    if options.pairs == 0 || options.seconds < 4 {
+        return Err("--pairs: at least 1; --seconds: at least 4".into());
+    }
+    let workspace = Workspace::load()?;
+    let folder: std::path::PathBuf = folder.unwrap_or_else(|| workspace.target.clone());
+    let folder = folder.join(format!("tidegate-serve-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    build_program()?;
+    let mut steps = Steps::new("xtask bench serve");
+    for name in STEPS {
+        if options.steps.is_empty() || options.steps.iter().any(|step| step == name) {
+            steps.run(name, || step(name, &workspace, &folder, &options));
+        }
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+    steps.finish()
+}
+
+fn step(name: &str, workspace: &Workspace, folder: &Path, options: &Options) -> End {
+    match name {
+        "throughput" => fio::compare(&workspace.program(), folder, options.pairs),
+        "pacing" => pacing::run(workspace, folder, options.seconds, &options.columns),
+        "hung" => full("one_of_two_hangs", folder),
+        "memory" => full("more_than_fits", folder),
+        _ => full("many_connections", folder),
+    }
+}
+
+/// A test at its full size; it prints its figures itself.
+fn full(test: &str, folder: &Path) -> End {
+    let mut command = cargo(&["test", "--release", "-p", "tidegate-cli"]);
+    command
+        .args(["--test", "serve_limits", test, "--", "--nocapture"])
+        .env("TIDEGATE_FULL", "1")
+        .env("TIDEGATE_TEST_DIR", folder);
+    steps::run(&mut command, TEST_MAX).into()
+}

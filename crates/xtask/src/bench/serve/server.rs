@@ -1,0 +1,119 @@
+//! Servers that the bench starts: ours and others', each on a Unix socket.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::{Result, steps};
+
+/// How long a server may take to listen.
+const APPEARS_MAX: Duration = Duration::from_secs(15);
+/// How long one may take to end when asked to, before it is made to.
+const ENDS_MAX: Duration = Duration::from_secs(30);
+
+/// A server that runs until it is dropped.
+pub(super) struct Server {
+    child: Child,
+    pub(super) socket: PathBuf,
+}
+
+impl Server {
+    /// Starts a server that listens on this socket when it is ready.
+    ///
+    /// # Errors
+    /// It ends at once, or does not listen.
+    pub(super) fn start(mut command: Command, socket: &Path) -> Result<Self> {
+        println!("    {}", steps::typed(&command));
+        let _ = std::fs::remove_file(socket);
+        let name = command.get_program().to_string_lossy().into_owned();
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command
+            .spawn()
+            .map_err(|error| format!("{name}: {error}"))?;
+        let mut server = Self {
+            child,
+            socket: socket.to_owned(),
+        };
+        let began = Instant::now();
+        while std::os::unix::net::UnixStream::connect(socket).is_err() {
+            if let Ok(Some(status)) = server.child.try_wait() {
+                return Err(format!("{name} ended with {status}"));
+            }
+            if began.elapsed() > APPEARS_MAX {
+                return Err(format!("{name} does not listen"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+
+    /// Ours, with a memory limit and what else stands on its command line.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub(super) fn ours(
+        program: &Path,
+        socket: &Path,
+        memory: &str,
+        words: &[&str],
+    ) -> Result<Self> {
+        let mut command = Command::new(program);
+        command.args(["serve", "--memory", memory, "--web", "off", "--listen"]);
+        command
+            .arg(format!("unix:{}", socket.display()))
+            .args(words);
+        Self::start(command, socket)
+    }
+
+    /// Where clients find the export of this name.
+    pub(super) fn uri(&self, export: &str) -> String {
+        format!("nbd+unix:///{export}?socket={}", self.socket.display())
+    }
+
+    /// CPU time so far, user and system, in seconds.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub(super) fn cpu_seconds(&self) -> Result<f64> {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        ticks(&text)
+            .map(|ticks| ticks as f64 / 100.0)
+            .ok_or_else(|| format!("{path}: not as expected"))
+    }
+}
+
+/// User and system time of a line of `/proc/PID/stat`, in ticks of 10 ms.
+fn ticks(stat: &str) -> Option<u64> {
+    // The name may have spaces and brackets in it: fields count from the last bracket.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let process = self.child.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &process]).status();
+        let began = Instant::now();
+        while began.elapsed() < ENDS_MAX {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_found_behind_any_name() {
+        let line = "7 (a) b (c)) S 1 7 7 0 -1 4194560 100 0 0 0 31 11 0 0 20 0 4 0 100 1 2";
+        assert_eq!(ticks(line), Some(42));
+        assert_eq!(ticks("nonsense"), None);
+    }
+}
