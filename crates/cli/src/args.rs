@@ -60,6 +60,10 @@ pub enum Command {
         /// What to show; everything without it
         what: Option<Listed>,
     },
+    /// Serve volumes over NBD, cached in bounded memory, with writers that are paced
+    #[cfg(feature = "serve")]
+    #[command(after_help = crate::serve::SERVE_EXAMPLES)]
+    Serve(Box<crate::serve::ServeArguments>),
 }
 
 /// What `list` can show.

@@ -27,6 +27,8 @@ pub mod program;
 pub mod report;
 pub mod run;
 pub mod scenario;
+#[cfg(feature = "serve")]
+pub mod serve;
 mod stalls;
 pub mod stats;
 pub mod table;

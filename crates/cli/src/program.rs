@@ -51,6 +51,8 @@ pub fn main(arguments: Arguments) -> ExitCode {
         }
         Command::Run(arguments) => run(&arguments),
         Command::Compare(arguments) => compare::main(&arguments).map_err(Trouble::from),
+        #[cfg(feature = "serve")]
+        Command::Serve(arguments) => Ok(crate::serve::serve(&arguments)),
     };
     ExitCode::from(ended.unwrap_or_else(|trouble| {
         match &trouble {

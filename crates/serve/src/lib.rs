@@ -14,6 +14,7 @@ pub mod log;
 #[cfg(feature = "web")]
 pub mod metrics;
 pub mod pool;
+pub mod run;
 pub mod snapshot;
 mod systemd;
 #[cfg(feature = "web")]

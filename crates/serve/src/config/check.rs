@@ -54,7 +54,7 @@ pub(super) fn check(
     let limits = LimitsConfig {
         connections: server
             .read("max_connections", |text| number(text, 1, 1 << 20))
-            .unwrap_or(limits.connections),
+            .unwrap_or_else(|| connections_for(memory)),
         requests: server
             .read("max_requests", |text| number(text, 1, 1 << 16))
             .unwrap_or(limits.requests),
@@ -144,10 +144,17 @@ fn web_address(text: &str) -> Result<Option<WebConfig>, String> {
         return Ok(None);
     }
     let address = text.parse().map_err(|_| {
-        "write an address and a port, as in 127.0.0.1:10808 or [::1]:10808, or off".to_owned()
+        "write an address and a port, as in 127.0.0.1:9321 or [::1]:9321, or off".to_owned()
     })?;
     let insisted = true;
     Ok(Some(WebConfig { address, insisted }))
+}
+
+/// Connections where none are named: what they hold at most is no more than an eighth of the memory.
+fn connections_for(memory: u64) -> u32 {
+    let most = LimitsConfig::default().connections;
+    let room = memory / 8 / crate::connection::BYTES;
+    u32::try_from(room).unwrap_or(most).clamp(16, most)
 }
 
 fn level(text: &str) -> Result<Level, String> {
@@ -330,7 +337,7 @@ fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> Option<VolumeConf
     let on_error = reader.read("policy", policy).unwrap_or(ErrorPolicy::Report);
     let share = ShareConfig {
         least: reader.read("dirty_min", share).unwrap_or(0),
-        most: reader.read("dirty_max", self::share).unwrap_or(10_000),
+        most: reader.read("dirty_max", share).unwrap_or(10_000),
     };
     let wanted = reader.read("size", volume_size);
     let objects = ObjectKeys {

@@ -15,7 +15,7 @@ const EMBEDDED: u64 = 10 << 30;
 /// Permissions of a socket: for its owner.
 pub(super) const SOCKET_MODE: u32 = 0o600;
 /// Where the metrics and the live page are.
-pub(super) const WEB: ([u8; 4], u16) = ([127, 0, 0, 1], 10_808);
+pub(super) const WEB: ([u8; 4], u16) = ([127, 0, 0, 1], 9_321);
 
 /// What of the process's surroundings has a say.
 #[derive(Clone, Debug, Default)]

@@ -220,3 +220,6 @@ pub enum BackendConfig {
         force: bool,
     },
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Why a server could not start, or did not end well.
+
+use core::fmt;
+use std::io;
+
+use crate::backend::BackendError;
+use crate::config::{ConfigError, show_size};
+
+/// Why a server could not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// Its words.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A volume cannot be opened.
+    #[error("volume `{name}`: {cause}")]
+    Volume {
+        /// Which.
+        name: String,
+        /// Why.
+        cause: BackendError,
+    },
+    /// The cache cannot be built.
+    #[error("{0}")]
+    Cache(tidegate::Error),
+    /// It cannot listen.
+    #[error("{0}")]
+    Listen(crate::listen::ListenError),
+    /// There is nowhere to listen.
+    #[error("there is nowhere to listen; name a place, as in --listen unix:/run/tidegate/nbd.sock")]
+    Nowhere,
+    /// Certificates.
+    #[cfg(feature = "tls")]
+    #[error("{0}")]
+    Tls(crate::tls::TlsError),
+    /// Encryption was left out of this program.
+    #[error(
+        "TLS is asked for, and this program was built without it; build it with the feature `tls`"
+    )]
+    NoTls,
+    /// The metrics and the live page.
+    #[cfg(feature = "web")]
+    #[error("{0}")]
+    Web(crate::web::WebError),
+    /// The system refuses.
+    #[error("cannot {doing}: {cause}")]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// At the end not everything was made durable.
+    #[error("not everything could be made durable:{}", lines(.0))]
+    NotDurable(Vec<NotDurable>),
+    /// It was told twice to end.
+    #[error("ended at once:{}", lines(.0))]
+    Interrupted(Vec<NotDurable>),
+}
+
+/// A volume that has lost something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotDurable {
+    /// Its name.
+    pub volume: String,
+    /// Bytes that were written to it and are not on its backend.
+    pub bytes: u64,
+    /// Why; empty: nobody waited for it.
+    pub cause: String,
+}
+
+impl ServeError {
+    /// The exit status of a program that ends with it.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::NotDurable(_) => 1,
+            Self::Interrupted(_) => 130,
+            _ => 2,
+        }
+    }
+}
+
+impl fmt::Display for NotDurable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            volume,
+            bytes,
+            cause,
+        } = self;
+        match (bytes, cause.as_str()) {
+            (0, "") => write!(
+                f,
+                "volume `{volume}`: everything was written; a last flush was not waited for"
+            ),
+            (bytes, "") => write!(
+                f,
+                "volume `{volume}`: {} ({bytes} bytes) were not written and are lost",
+                show_size(*bytes)
+            ),
+            (bytes, cause) => write!(
+                f,
+                "volume `{volume}`: {cause}; {} ({bytes} bytes) were not written",
+                show_size(*bytes)
+            ),
+        }
+    }
+}
+
+fn lines(volumes: &[NotDurable]) -> String {
+    volumes
+        .iter()
+        .map(|volume| format!("\n  {volume}"))
+        .collect()
+}

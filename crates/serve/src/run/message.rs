@@ -1,0 +1,167 @@
+//! What a start says: on standard output the addresses, one a line; on standard error what is served, and how to use it.
+
+use core::fmt::Write as _;
+use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr};
+
+use super::Served;
+use crate::config::{BackendConfig, Config, ListenConfig, show_size};
+
+/// Where a client finds a volume, as libnbd and QEMU write it.
+///
+/// Source: the NBD project's doc/uri.md.
+#[must_use]
+pub fn uri(listen: &ListenConfig, volume: &str, tls: bool) -> String {
+    let scheme = if tls { "nbds" } else { "nbd" };
+    let volume = escape(volume.as_bytes(), b"/");
+    match listen {
+        ListenConfig::Unix { path, .. } => {
+            let path = escape(path.as_os_str().as_encoded_bytes(), b"/");
+            format!("{scheme}+unix:///{volume}?socket={path}")
+        }
+        ListenConfig::Tcp(address) => format!("{scheme}://{}/{volume}", reachable(*address)),
+    }
+}
+
+/// An address that listens everywhere is reached here by the loopback address.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// Per-cent signs for all that is neither unreserved (RFC 3986) nor in `more`.
+fn escape(text: &[u8], more: &[u8]) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) || more.contains(byte) {
+            escaped.push(char::from(*byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+/// A start, as people read it.
+pub(super) fn started(
+    config: &Config,
+    listen: &[ListenConfig],
+    volumes: &[Served],
+    web: Option<SocketAddr>,
+) -> String {
+    let mut text = format!(
+        "tidegate {} serves {}, in at most {} of memory\n",
+        env!("CARGO_PKG_VERSION"),
+        counted(volumes.len(), "volume"),
+        show_size(config.memory),
+    );
+    let widest = volumes
+        .iter()
+        .map(|volume| volume.config.name.chars().count())
+        .max();
+    let width = widest.unwrap_or(0).min(32);
+    for volume in volumes {
+        let about = &volume.config;
+        let size = show_size(volume.export.size());
+        let place = place(&about.backend);
+        let ro = if about.read_only { ", read-only" } else { "" };
+        let _ = writeln!(text, "  {:width$}  {size:>10}  {place}{ro}", about.name);
+    }
+    for listen in listen {
+        let _ = match listen {
+            ListenConfig::Unix { path, .. } => {
+                writeln!(text, "listening at unix:{}", path.display())
+            }
+            ListenConfig::Tcp(address) => writeln!(text, "listening at tcp:{address}"),
+        };
+    }
+    if let Some(web) = web {
+        let _ = writeln!(
+            text,
+            "watch it at http://{web}/ (metrics: /metrics), or with `tidegate top`"
+        );
+    }
+    let embedded = volumes
+        .iter()
+        .find(|volume| matches!(volume.config.backend, BackendConfig::Embedded { .. }));
+    if let (Some(volume), Some(listen)) = (embedded, listen.first()) {
+        let uri = uri(listen, &volume.config.name, config.tls.is_some());
+        let _ = write!(
+            text,
+            "\nTo use it, for example:\n  \
+             nbdinfo '{uri}'\n  \
+             qemu-img info '{uri}'\n  \
+             nbdcopy disk.img '{uri}'\n  \
+             mkdir -p mnt && nbdfuse mnt '{uri}' &   # then mnt/nbd is the volume: mkfs.ext4 mnt/nbd, mount -o loop mnt/nbd DIR\n\
+             \nEnd it with Ctrl-C: it writes everything back first. All options: tidegate serve --help\n"
+        );
+    }
+    text
+}
+
+fn place(backend: &BackendConfig) -> String {
+    match backend {
+        BackendConfig::File { path, .. }
+        | BackendConfig::New { path, .. }
+        | BackendConfig::Embedded { path, .. } => path.display().to_string(),
+        BackendConfig::Objects { url, .. } => url.clone(),
+    }
+}
+
+pub(super) fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    }
+}
+
+/// Says it to people.
+pub(super) fn say(text: &str) {
+    // A standard error that is closed must not end the server.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Prints addresses for programs.
+pub(super) fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // Likewise.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        let unix = |path: &str| ListenConfig::Unix {
+            path: path.into(),
+            mode: 0o600,
+        };
+        let tcp = |address: &str| ListenConfig::Tcp(address.parse().unwrap());
+        for (listen, volume, tls, expected) in [
+            (
+                unix("/run/t.sock"),
+                "data",
+                false,
+                "nbd+unix:///data?socket=/run/t.sock",
+            ),
+            (
+                unix("/a b&c?"),
+                "vm/disk 0ä",
+                true,
+                "nbds+unix:///vm/disk%200%C3%A4?socket=/a%20b%26c%3F",
+            ),
+            (tcp("0.0.0.0:10809"), "x", false, "nbd://127.0.0.1:10809/x"),
+            (tcp("[::]:1"), "x", true, "nbds://[::1]:1/x"),
+            (tcp("10.0.0.2:10809"), "", false, "nbd://10.0.0.2:10809/"),
+        ] {
+            assert_eq!(uri(&listen, volume, tls), expected);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A server's life: start, serve, reload, end.
+//!
+//! ```text
+//!   start ──> serve ──HUP──> reload ──> serve
+//!               └──TERM, INT──> drain ──> sync (progress every second) ──> end: 0, or 1 with what is not durable
+//!                                  └──TERM, INT again──> end at once: what is left, and lost, by volume
+//! ```
+//!
+//! Invariants
+//!   1. A start that fails has served nobody; whatever was made for it is let go.
+//!   2. No connection is taken before all volumes are open.
+//!   3. Exit status 0 means that everything that was ever written is durable.
+//!   4. A volume that hangs holds up neither the signals nor the sync of the others.
+
+mod error;
+mod message;
+mod reload;
+mod start;
+mod stop;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
+
+use crate::backend::Layers;
+use crate::config::{Config, VolumeConfig};
+use crate::export::Export;
+use crate::hub::Hub;
+use crate::log::{self, info, warn};
+use crate::systemd::Notify;
+
+pub use error::{NotDurable, ServeError};
+pub use message::uri;
+
+/// Threads that run connections: they copy between sockets and memory, and never wait.
+const WORKERS_MAX: usize = 4;
+
+/// Serves until a signal ends it, or a start that fails.
+///
+/// # Errors
+/// `ServeError`: it cannot start; at its end something could not be made durable; it was told twice to end.
+pub fn run(config: Config) -> Result<(), ServeError> {
+    // Before anything else is opened: the numbers of what was passed are known, nothing else about them.
+    let passed = crate::systemd::sockets();
+    log::start(config.log_format, config.log);
+    // Before any thread is made: they inherit it.
+    crate::limits::become_io_flusher();
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers.min(WORKERS_MAX))
+        .thread_name("connections")
+        .enable_all()
+        .build()
+        .map_err(|cause| ServeError::System {
+            doing: "start the threads for connections",
+            cause,
+        })?;
+    let ended = runtime.block_on(async {
+        // From here on no signal ends the process by itself.
+        let mut signals = Signals::new()?;
+        let server = start::start(config, passed).await?;
+        server.serve(&mut signals).await
+    });
+    // Something may hang that nobody waits for any more.
+    runtime.shutdown_background();
+    log::finish();
+    ended
+}
+
+/// A server that serves.
+struct Server {
+    config: Config,
+    cache: tidegate::Cache,
+    hub: Arc<Hub>,
+    volumes: Vec<Served>,
+    notify: Notify,
+    listeners: Vec<JoinHandle<()>>,
+    #[cfg(feature = "web")]
+    _web: Option<crate::web::Handle>,
+}
+
+/// A volume that is served.
+struct Served {
+    config: VolumeConfig,
+    export: Arc<Export>,
+    layers: Arc<Layers>,
+}
+
+/// Signals that a server heeds.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asks {
+    End,
+    Reload,
+}
+
+impl Signals {
+    fn new() -> Result<Self, ServeError> {
+        let listen = |kind| {
+            signal(kind).map_err(|cause| ServeError::System {
+                doing: "listen to signals",
+                cause,
+            })
+        };
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Asks {
+        tokio::select! {
+            _ = self.terminate.recv() => Asks::End,
+            _ = self.interrupt.recv() => Asks::End,
+            _ = self.hang_up.recv() => Asks::Reload,
+        }
+    }
+
+    /// The next wish to end; others are left aside.
+    async fn end(&mut self) {
+        while self.next().await != Asks::End {
+            warn!("the server is ending: nothing is reloaded");
+        }
+    }
+}
+
+impl Server {
+    async fn serve(mut self, signals: &mut Signals) -> Result<(), ServeError> {
+        self.notify.ready(&self.status());
+        let period = self.notify.watchdog();
+        let mut alive = tokio::time::interval(period.unwrap_or(Duration::from_secs(3600)));
+        loop {
+            tokio::select! {
+                asks = signals.next() => match asks {
+                    Asks::End => break,
+                    Asks::Reload => {
+                        self.notify.reloading();
+                        self.reload().await;
+                        self.notify.ready(&self.status());
+                    }
+                },
+                _ = alive.tick() => self.notify.alive(),
+            }
+        }
+        info!("ending: no new connections; a second signal ends at once");
+        self.stop(signals).await
+    }
+
+    /// One line for whoever asks how it is.
+    fn status(&self) -> String {
+        let volumes = self.volumes.len();
+        let s = if volumes == 1 { "" } else { "s" };
+        format!("serving {volumes} volume{s}")
+    }
+}

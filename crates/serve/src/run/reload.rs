@@ -1,0 +1,212 @@
+//! What changes while a server runs: it reads its configuration again and says what it did, and what needs a restart.
+//!
+//! | changes | needs a restart |
+//! |---|---|
+//! | volumes that come or go | what a volume is that stays |
+//! | the memory limit, up to that of the start | limits of dirty data |
+//! | bounds on clients and certificates, for new connections | where connections are taken, the page, whether there is TLS |
+//! | pacing, the log's level | |
+//!
+//! A volume that goes is withdrawn (its clients are disconnected), synced and closed; one whose sync fails is kept and
+//! offered again, so that nothing is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::start::{self, same_places};
+use super::{Served, Server};
+use crate::config::{Config, VolumeConfig, show_size};
+use crate::log::{self, error, info, warn};
+
+/// How long the clients of a volume that goes may finish.
+const LEAVE_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether they have.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+impl Server {
+    /// Reads the configuration again and follows it as far as that goes.
+    pub(super) async fn reload(&mut self) {
+        let asked = self.config.asked.clone();
+        let read = tokio::task::spawn_blocking(move || asked.config()).await;
+        let new = match read {
+            Ok(Ok(new)) => new,
+            Ok(Err(mistakes)) => {
+                super::message::say(&format!("{mistakes}\n"));
+                error!("nothing was reloaded: the configuration has mistakes; serving as before");
+                return;
+            }
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        };
+        if new.asked.file.is_none() {
+            info!("there is no file to reload: start with --config FILE.toml to have one");
+        }
+        self.settings(&new);
+        self.volumes(&new).await;
+        info!("reloaded: {}", self.status());
+    }
+
+    fn settings(&mut self, new: &Config) {
+        let old = &mut self.config;
+        if (old.log, old.log_format) != (new.log, new.log_format) {
+            log::start(new.log_format, new.log);
+            if old.log_format != new.log_format {
+                needs_restart("log_format");
+            }
+            old.log = new.log;
+        }
+        if old.memory != new.memory {
+            match self.cache.set_limit(new.memory) {
+                Ok(()) => {
+                    let (from, to) = (show_size(old.memory), show_size(new.memory));
+                    info!(from = %from, to = %to, "the memory limit changes");
+                    old.memory = new.memory;
+                }
+                Err(cause) => error!(
+                    cause = %cause,
+                    "the memory limit stays at {}: it can be changed up to that of the start",
+                    show_size(old.memory)
+                ),
+            }
+        }
+        if old.limits != new.limits {
+            let room = crate::limits::lift_descriptors(u64::from(new.limits.connections));
+            let most = old.limits.connections;
+            let mut limits = start::limits_of(&new.limits, room);
+            if new.limits.connections > most {
+                // Memory for them was put aside at the start.
+                needs_restart("max_connections above that of the start");
+                limits.connections = most as usize;
+            }
+            self.hub.set_limits(limits);
+            info!("bounds on clients change, for new connections");
+            old.limits = new.limits;
+            old.limits.connections = old.limits.connections.min(most);
+        }
+        if old.paced != new.paced {
+            for volume in &self.volumes {
+                volume.export.set_paced(new.paced);
+            }
+            info!(paced = new.paced, "pacing changes");
+            old.paced = new.paced;
+        }
+        if old.tls == new.tls && new.tls.is_some() {
+            // The same files may hold new certificates.
+            match start::security(new) {
+                Ok(security) => {
+                    self.hub.set_security(security);
+                    info!("certificates were read again, for new connections");
+                }
+                Err(cause) => error!(cause = %cause, "the certificates stay as they are"),
+            }
+        }
+        for (name, is_same) in [
+            ("dirty", old.dirty == new.dirty),
+            ("background", old.background == new.background),
+            ("listen", same_places(&old.listen, &new.listen)),
+            ("web", old.web == new.web),
+            ("[tls]", old.tls == new.tls),
+            ("io_uring", old.io_uring == new.io_uring),
+        ] {
+            if !is_same {
+                needs_restart(name);
+            }
+        }
+    }
+
+    async fn volumes(&mut self, new: &Config) {
+        let (stay, go): (Vec<Served>, Vec<Served>) = core::mem::take(&mut self.volumes)
+            .into_iter()
+            .partition(|volume| {
+                new.volumes
+                    .iter()
+                    .any(|other| other.name == volume.config.name)
+            });
+        self.volumes = stay;
+        for volume in go {
+            if let Some(kept) = self.close(volume).await {
+                self.volumes.push(kept);
+            }
+        }
+        for volume in &new.volumes {
+            let old = self
+                .volumes
+                .iter()
+                .find(|served| served.config.name == volume.name);
+            match old {
+                Some(old) if old.config == *volume => {}
+                Some(old) => {
+                    let what = differences(&old.config, volume).join(", ");
+                    warn!(
+                        volume = %volume.name,
+                        "cannot change while it is served: {what}; restart, or take it out, reload, and put it in again"
+                    );
+                }
+                None => self.add(volume).await,
+            }
+        }
+    }
+
+    async fn add(&mut self, volume: &VolumeConfig) {
+        match start::open(volume.clone(), self.cache.clone()).await {
+            Ok((config, backend)) => {
+                let served = start::offer(&self.config, config, backend, &self.cache, &self.hub);
+                let size = show_size(served.export.size());
+                info!(volume = %volume.name, size = %size, "added");
+                self.volumes.push(served);
+            }
+            Err(cause) => error!(cause = %cause, "not added"),
+        }
+    }
+
+    /// Withdraws a volume, syncs it and closes it. Answers it if it has to be kept.
+    async fn close(&self, volume: Served) -> Option<Served> {
+        let name = volume.config.name.clone();
+        self.hub.withdraw(&name);
+        let mut waited = Duration::ZERO;
+        while volume.export.counters.connections.load(Ordering::Acquire) > 0 && waited < LEAVE_MAX {
+            tokio::time::sleep(LOOK_EVERY).await;
+            waited += LOOK_EVERY;
+        }
+        let export = Arc::clone(&volume.export);
+        let synced = tokio::task::spawn_blocking(move || export.opened.volume.sync()).await;
+        match synced {
+            Ok(Ok(())) => {
+                volume.layers.release();
+                info!(volume = %name, "taken out: synced and closed");
+                None
+            }
+            Ok(Err(cause)) => {
+                let left = volume.unwritten();
+                error!(
+                    volume = %name, cause = %cause, left,
+                    "kept: it could not be synced; its clients may connect again"
+                );
+                self.hub.offer(Arc::clone(&volume.export));
+                Some(volume)
+            }
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        }
+    }
+}
+
+fn needs_restart(what: &str) {
+    warn!("cannot change while the server runs: {what}; restart for that");
+}
+
+/// Keys that differ between two versions of a volume.
+fn differences(old: &VolumeConfig, new: &VolumeConfig) -> Vec<&'static str> {
+    [
+        ("backend", old.backend == new.backend),
+        ("description", old.description == new.description),
+        ("read_only", old.read_only == new.read_only),
+        ("policy", old.on_error == new.on_error),
+        ("dirty_min, dirty_max", old.share == new.share),
+        ("device", old.layers == new.layers),
+        ("block_min, block_preferred", old.blocks == new.blocks),
+    ]
+    .into_iter()
+    .filter(|(_, is_same)| !is_same)
+    .map(|(key, _)| key)
+    .collect()
+}

@@ -1,0 +1,253 @@
+//! The start: everything is opened before anybody is served.
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tidegate::Cache;
+use tokio::task::JoinHandle;
+
+use super::message;
+use super::{ServeError, Served, Server};
+use crate::backend::{self, Backend};
+use crate::config::{Config, LimitsConfig, ListenConfig, VolumeConfig};
+use crate::export::{Export, ExportOptions};
+use crate::hub::{Hub, Limits, Security};
+use crate::limits;
+use crate::listen::{self, Listener};
+use crate::log::{info, warn};
+use crate::systemd::{Notify, Passed};
+
+/// Places for volumes beyond those of the start: a reload may add some.
+const ROOM: usize = 8;
+/// What threads of pools and of the runtime, allocator and log take beside what is counted.
+const BESIDE: u64 = 4 << 20;
+/// What a volume takes: eight receive buffers of 128 KiB, stacks of its pool as far as they are touched, counters.
+const VOLUME: u64 = 3 << 19;
+
+/// Opens all of it and begins to serve.
+pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server, ServeError> {
+    if config.listen.is_empty() && passed.is_empty() {
+        return Err(ServeError::Nowhere);
+    }
+    let room = limits::lift_descriptors(u64::from(config.limits.connections));
+    let limits = limits_of(&config.limits, room);
+    let cache = cache(&config, &limits)?;
+    let opened = open_all(&config, &cache).await?;
+    let hub = Arc::new(hub(&config, limits)?);
+    // Sockets after volumes: whoever can connect can be served.
+    let mut addresses = Vec::new();
+    let mut bound = Vec::new();
+    for listen in &config.listen {
+        bound.push(listen::bind(listen).map_err(ServeError::Listen)?);
+        addresses.push(listen.clone());
+    }
+    for passed in passed {
+        let address = address_of(&passed.socket);
+        let listener = Listener::from_fd(passed.socket).map_err(ServeError::Listen)?;
+        info!(name = %passed.name, socket = %listener.name(), "took a socket that was passed");
+        addresses.extend(address);
+        bound.push(listener);
+    }
+    #[cfg(feature = "web")]
+    let web = match &config.web {
+        Some(web) => {
+            let watched = crate::snapshot::Watched::new(Arc::clone(&hub), cache.clone());
+            Some(crate::web::start(web, Arc::new(watched)).map_err(ServeError::Web)?)
+        }
+        None => None,
+    };
+    #[cfg(feature = "web")]
+    let web_address = web.as_ref().map(crate::web::Handle::address);
+    #[cfg(not(feature = "web"))]
+    let web_address = None;
+    let mut volumes = Vec::new();
+    for (config_of, backend) in opened {
+        volumes.push(offer(&config, config_of, backend, &cache, &hub));
+    }
+    let listeners: Vec<JoinHandle<()>> = bound
+        .into_iter()
+        .map(|listener| tokio::spawn(listener.serve(Arc::clone(&hub))))
+        .collect();
+    message::say(&message::started(
+        &config,
+        &addresses,
+        &volumes,
+        web_address,
+    ));
+    let mut uris = String::new();
+    for listen in &addresses {
+        for volume in &volumes {
+            let uri = message::uri(listen, &volume.config.name, config.tls.is_some());
+            uris.push_str(&uri);
+            uris.push('\n');
+        }
+    }
+    message::print(&uris);
+    Ok(Server {
+        config,
+        cache,
+        hub,
+        volumes,
+        notify: Notify::of_process(),
+        listeners,
+        #[cfg(feature = "web")]
+        _web: web,
+    })
+}
+
+pub(super) fn limits_of(config: &LimitsConfig, room: u64) -> Limits {
+    let connections = u64::from(config.connections).min(room);
+    Limits {
+        connections: usize::try_from(connections).unwrap_or(usize::MAX),
+        in_flight: usize::try_from(config.requests).unwrap_or(usize::MAX),
+        request: config.request_bytes,
+        handshake: config.handshake,
+    }
+}
+
+fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
+    let devices = u16::try_from(config.volumes.len() + ROOM).unwrap_or(u16::MAX);
+    Cache::builder()
+        .memory(config.memory)
+        .whole_process(true)
+        .beside(beside(config, limits))
+        .devices(devices)
+        .dirty_limit(config.dirty)
+        .background_limit(config.background)
+        .io_uring(config.io_uring)
+        .build()
+        .map_err(ServeError::Cache)
+}
+
+/// What the server takes beside the cache at most.
+fn beside(config: &Config, limits: &Limits) -> u64 {
+    #[cfg(feature = "tls")]
+    let tls = config.tls.as_ref().map_or(0, |_| crate::tls::MEMORY);
+    #[cfg(not(feature = "tls"))]
+    let tls = 0;
+    let connections = limits.connections as u64 * (crate::connection::BYTES + tls);
+    let volumes = config.volumes.len() as u64 * VOLUME;
+    #[cfg(feature = "web")]
+    let web = config.web.map_or(0, |_| crate::web::MEMORY);
+    #[cfg(not(feature = "web"))]
+    let web = 0;
+    BESIDE + connections + volumes + web
+}
+
+fn hub(config: &Config, limits: Limits) -> Result<Hub, ServeError> {
+    Ok(Hub::new(limits, security(config)?))
+}
+
+/// Reads the certificates, if there are to be any.
+#[cfg(feature = "tls")]
+pub(super) fn security(config: &Config) -> Result<Security, ServeError> {
+    let Some(tls) = &config.tls else {
+        return Ok(Security::Plain);
+    };
+    let acceptor = crate::tls::Acceptor::open(tls).map_err(ServeError::Tls)?;
+    for warning in acceptor.warnings() {
+        warn!("{warning}");
+    }
+    Ok(match tls.required {
+        true => Security::Required(acceptor),
+        false => Security::Offered(acceptor),
+    })
+}
+
+/// There are none.
+#[cfg(not(feature = "tls"))]
+pub(super) fn security(config: &Config) -> Result<Security, ServeError> {
+    match &config.tls {
+        None => Ok(Security::Plain),
+        Some(_) => Err(ServeError::NoTls),
+    }
+}
+
+/// Where a socket that was passed listens, if a client can name that.
+fn address_of(socket: &OwnedFd) -> Option<ListenConfig> {
+    let address = rustix::net::getsockname(socket).ok()?;
+    if let Ok(tcp) = SocketAddr::try_from(address.clone()) {
+        return Some(ListenConfig::Tcp(tcp));
+    }
+    let unix = rustix::net::SocketAddrUnix::try_from(address).ok()?;
+    let path = unix.path()?;
+    let path = PathBuf::from(OsStr::from_bytes(path.to_bytes()));
+    Some(ListenConfig::Unix { path, mode: 0 })
+}
+
+/// Opens all volumes side by side: one may be far away.
+async fn open_all(
+    config: &Config,
+    cache: &Cache,
+) -> Result<Vec<(VolumeConfig, Backend)>, ServeError> {
+    let opening: Vec<_> = config
+        .volumes
+        .iter()
+        .map(|volume| open(volume.clone(), cache.clone()))
+        .collect();
+    let mut opened = Vec::new();
+    for volume in opening {
+        opened.push(volume.await?);
+    }
+    Ok(opened)
+}
+
+/// Opens one volume on a thread that may wait.
+pub(super) async fn open(
+    config: VolumeConfig,
+    cache: Cache,
+) -> Result<(VolumeConfig, Backend), ServeError> {
+    let name = config.name.clone();
+    let opened = tokio::task::spawn_blocking(move || {
+        let backend = backend::open(&config, &cache)?;
+        Ok((config, backend))
+    });
+    match opened.await {
+        Ok(Ok(opened)) => Ok(opened),
+        Ok(Err(cause)) => Err(ServeError::Volume { name, cause }),
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
+}
+
+/// Offers an open volume to clients.
+pub(super) fn offer(
+    config: &Config,
+    volume: VolumeConfig,
+    backend: Backend,
+    cache: &Cache,
+    hub: &Hub,
+) -> Served {
+    if !backend.direct {
+        warn!(
+            volume = %volume.name,
+            "no direct I/O there: the system keeps a second copy in its own page cache, which no limit holds"
+        );
+    }
+    let options = ExportOptions {
+        name: volume.name.clone(),
+        description: volume.description.clone(),
+        read_only: volume.read_only,
+        paced: config.paced,
+        minimum_block: volume.blocks.minimum,
+        preferred_block: volume.blocks.preferred,
+        ..ExportOptions::default()
+    };
+    let export = Arc::new(Export::new(options, cache.clone(), backend.opened));
+    // Names are unique in a configuration, and nothing else offers any.
+    let is_new = hub.offer(Arc::clone(&export));
+    debug_assert!(is_new, "two volumes of one name");
+    Served {
+        config: volume,
+        export,
+        layers: backend.layers,
+    }
+}
+
+/// Where connections are taken, for comparisons.
+pub(super) fn same_places(before: &[ListenConfig], after: &[ListenConfig]) -> bool {
+    before.len() == after.len() && before.iter().all(|listen| after.contains(listen))
+}

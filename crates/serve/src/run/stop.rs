@@ -1,0 +1,134 @@
+//! The end: drain, sync every volume side by side with progress, say what is not durable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::{NotDurable, ServeError, Served, Server, Signals};
+use crate::config::show_size;
+use crate::log::{error, info, warn};
+
+/// How long requests under way may take before their connections are cut off. What they wrote is synced all the same.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+impl Server {
+    /// Ends the server. A second wish to end is heeded at any time.
+    pub(super) async fn stop(self, signals: &mut Signals) -> Result<(), ServeError> {
+        let Self {
+            cache,
+            hub,
+            volumes,
+            notify,
+            listeners,
+            ..
+        } = self;
+        let stopping = |status: &str| notify.stopping(status, DRAIN_MAX + 30 * TELL_EVERY);
+        stopping("finishing requests");
+        let work = async {
+            let cut_off = hub.drain(DRAIN_MAX).await;
+            if cut_off > 0 {
+                warn!(
+                    connections = cut_off,
+                    "cut off: their requests took too long"
+                );
+            }
+            listeners.iter().for_each(tokio::task::JoinHandle::abort);
+            sync_all(&volumes, &|status| stopping(status)).await
+        };
+        let failed = tokio::select! {
+            failed = work => failed,
+            () = signals.end() => {
+                let left = volumes.iter().map(|volume| volume.left(String::new())).collect();
+                // Its threads may hang, and nobody waits for them: the process ends with them.
+                core::mem::forget(cache);
+                return Err(ServeError::Interrupted(left));
+            }
+        };
+        if !failed.is_empty() {
+            core::mem::forget(cache);
+            return Err(ServeError::NotDurable(failed));
+        }
+        // All is durable: what is left is to let go.
+        let closed = tokio::task::spawn_blocking(move || cache.close()).await;
+        if let Ok(Err(cause)) = closed {
+            warn!(cause = %cause, "the cache did not close cleanly, but every volume is durable");
+        }
+        info!("ended: everything is durable");
+        Ok(())
+    }
+}
+
+/// Syncs every volume on a thread of its own; tells what is left every second.
+async fn sync_all(volumes: &[Served], tell: &dyn Fn(&str)) -> Vec<NotDurable> {
+    let (done, mut results) = mpsc::unbounded_channel();
+    let mut waiting: Vec<bool> = volumes
+        .iter()
+        .map(|volume| !volume.config.read_only)
+        .collect();
+    for (place, volume) in volumes
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| waiting[*place])
+    {
+        let (export, done) = (Arc::clone(&volume.export), done.clone());
+        let started = std::thread::Builder::new().name("sync".into()).spawn({
+            let done = done.clone();
+            move || {
+                let result = export.opened.volume.sync();
+                // Nobody listens after a second signal.
+                let _ = done.send((place, result.map_err(|error| error.to_string())));
+            }
+        });
+        if let Err(cause) = started {
+            let _ = done.send((place, Err(format!("no thread to sync it: {cause}"))));
+        }
+    }
+    drop(done);
+    let mut failed = Vec::new();
+    let mut ticks = tokio::time::interval(TELL_EVERY);
+    ticks.tick().await;
+    loop {
+        tokio::select! {
+            result = results.recv() => {
+                let Some((place, result)) = result else { return failed };
+                waiting[place] = false;
+                let volume = &volumes[place];
+                match result {
+                    Ok(()) => info!(volume = %volume.config.name, "synced"),
+                    Err(cause) => {
+                        error!(volume = %volume.config.name, cause = %cause, "not synced");
+                        failed.push(volume.left(cause));
+                    }
+                }
+            }
+            _ = ticks.tick() => {
+                let mut all = 0;
+                for (volume, _) in volumes.iter().zip(&waiting).filter(|(_, waiting)| **waiting) {
+                    let left = volume.unwritten();
+                    all += left;
+                    info!(volume = %volume.config.name, left, "syncing: {} left", show_size(left));
+                }
+                tell(&format!("syncing: {} left", show_size(all)));
+            }
+        }
+    }
+}
+
+impl Served {
+    /// Bytes that were written by clients and are not on the backend.
+    pub(super) fn unwritten(&self) -> u64 {
+        let stats = self.export.cache.stats();
+        stats.dirty + stats.writeback
+    }
+
+    fn left(&self, cause: String) -> NotDurable {
+        NotDurable {
+            volume: self.config.name.clone(),
+            bytes: self.unwritten(),
+            cause,
+        }
+    }
+}
