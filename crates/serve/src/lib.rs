@@ -18,6 +18,8 @@ pub mod run;
 pub mod snapshot;
 mod systemd;
 #[cfg(feature = "web")]
+pub mod top;
+#[cfg(feature = "web")]
 pub mod web;
 #[cfg(feature = "tls")]
 pub mod tls;

@@ -1,0 +1,140 @@
+//! `tidegate top`: a running server in the terminal.
+//!
+//! ```text
+//!   server's /events ──reader (thread)──> latest snapshot ──> Model ──> view (terminal), plain (pipe, --once)
+//! ```
+//! A server that is gone stays on the screen as it was last, with the reason, and is asked again every second.
+//!
+//! Names that the server sends are shown without their control characters: they cannot draw.
+
+mod client;
+mod model;
+mod plain;
+mod text;
+mod view;
+
+use std::io::{self, IsTerminal, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+
+pub use client::ClientError;
+use model::{Model, News};
+
+/// Where a server shows itself unless told otherwise.
+pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9321";
+
+/// Between two looks for a key.
+const TICK: Duration = Duration::from_millis(100);
+/// Between two tries to reach a server that is gone.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What is to be shown, and how.
+#[derive(Clone, Debug)]
+pub struct TopOptions {
+    /// `HOST:PORT` of the server's HTTP side; `http://` before it and a path after it are allowed.
+    pub address: String,
+    /// One snapshot as plain text, then the end; also done where the output is no terminal.
+    pub once: bool,
+}
+
+/// Why nothing can be shown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TopError {
+    /// The server does not answer.
+    #[error(
+        "no answer from {address}: {error}; does `tidegate serve` run, and with `--web {address}`?"
+    )]
+    Server {
+        /// Who was asked.
+        address: String,
+        /// What went wrong.
+        error: ClientError,
+    },
+    /// The terminal cannot be used.
+    #[error("cannot use the terminal: {0}")]
+    Terminal(#[from] io::Error),
+}
+
+/// Shows a server until the user has seen enough.
+///
+/// # Errors
+/// With `once`: no answer. The terminal cannot be used.
+pub fn run(options: &TopOptions) -> Result<(), TopError> {
+    let address = client::host_and_port(&options.address);
+    if options.once || !io::stdout().is_terminal() {
+        let snapshot = client::snapshot(&address).map_err(|error| TopError::Server {
+            address: address.clone(),
+            error,
+        })?;
+        let text = plain::show(&address, &snapshot);
+        return match io::stdout().lock().write_all(text.as_bytes()) {
+            // `tidegate top | head`.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => Ok(written?),
+        };
+    }
+    let (send, news) = sync_channel(4);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let stop = Arc::clone(&is_over);
+    let of = address.clone();
+    // Not joined: it may wait for a server that does not answer, and holds nothing.
+    std::thread::spawn(move || follow(&of, &send, &stop));
+    let mut terminal = ratatui::try_init()?;
+    let shown = show(&mut terminal, Model::new(address), &news);
+    is_over.store(true, Ordering::Relaxed);
+    ratatui::try_restore()?;
+    Ok(shown?)
+}
+
+/// Sends what the server tells, and tries again when it is gone.
+fn follow(address: &str, send: &SyncSender<News>, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        let ended = client::Events::open(address).and_then(|mut events| {
+            loop {
+                let snapshot = events.next()?;
+                if send.send(News::Snapshot(Box::new(snapshot))).is_err() {
+                    return Ok(());
+                }
+            }
+        });
+        let Err(error) = ended else { return };
+        if send.send(News::Gone(error.to_string())).is_err() {
+            return;
+        }
+        std::thread::sleep(RETRY);
+    }
+}
+
+fn show(terminal: &mut DefaultTerminal, mut model: Model, news: &Receiver<News>) -> io::Result<()> {
+    loop {
+        while let Ok(news) = news.try_recv() {
+            model.hear(news);
+        }
+        terminal.draw(|frame| view::draw(frame, &model))?;
+        if !event::poll(TICK)? {
+            continue;
+        }
+        // A resize needs nothing: the next frame has the new size.
+        if let Event::Key(key) = event::read()?
+            && key.kind != KeyEventKind::Release
+        {
+            let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+            match key.code {
+                KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                KeyCode::Char('c') if is_control => return Ok(()),
+                KeyCode::Down | KeyCode::Char('j') => model.scroll(1),
+                KeyCode::Up | KeyCode::Char('k') => model.scroll(-1),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! A snapshot as plain text: for pipes, logs and reports of faults.
+
+use std::fmt::Write as _;
+
+use super::model::{bytes_of, requests_of};
+use super::text::{bytes, count, long, name, percent, time};
+use crate::snapshot::Snapshot;
+
+/// The whole snapshot.
+pub(super) fn show(address: &str, now: &Snapshot) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut text, address, now);
+    text
+}
+
+fn write(text: &mut String, address: &str, now: &Snapshot) -> std::fmt::Result {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "for people"
+    )]
+    let (up, cpu) = (now.uptime_s as u64, (now.cpu * 100.0) as u64);
+    writeln!(
+        text,
+        "tidegate {} at {address}: {}, up {}, {} of {} connections, cpu {cpu} %",
+        name(&now.version, 20),
+        name(&now.stage, 20),
+        long(up),
+        now.connections.now,
+        now.connections.limit,
+    )?;
+    for reason in &now.health.reasons {
+        writeln!(text, "! {}", name(reason, 200))?;
+    }
+    let memory = &now.memory;
+    writeln!(
+        text,
+        "memory  limit {}, resident {} ({} %): clean {}, dirty {}, writeback {}, tables {}, other {}; free {}, pinned {}",
+        bytes(memory.limit),
+        bytes(memory.resident),
+        percent(memory.resident, memory.limit),
+        bytes(memory.clean),
+        bytes(memory.dirty),
+        bytes(memory.writeback),
+        bytes(memory.metadata),
+        bytes(memory.other),
+        bytes(memory.free),
+        bytes(memory.pinned),
+    )?;
+    writeln!(
+        text,
+        "dirty   {} of {}, background from {}",
+        bytes(now.dirty.level),
+        bytes(now.dirty.limit),
+        bytes(now.dirty.background),
+    )?;
+    for volume in &now.volumes {
+        writeln!(
+            text,
+            "\nvolume {}  {}  {}{}{}",
+            name(&volume.name, 100),
+            volume.state.name(),
+            bytes(volume.size),
+            if volume.read_only { ", read-only" } else { "" },
+            if volume.paced { "" } else { ", not paced" },
+        )?;
+        writeln!(
+            text,
+            "  dirty {} of {}, backing written {}/s (thought {}/s), read {}/s, failed writes {}",
+            bytes(volume.level.level),
+            bytes(volume.level.limit),
+            bytes(volume.written_rate),
+            bytes(volume.bandwidth),
+            bytes(volume.read_rate),
+            volume.failed_total,
+        )?;
+        let pauses = &volume.pauses;
+        writeln!(
+            text,
+            "  clients {}, requests {}/s, {}/s; held {} now, {} ever, pauses p50 {} p99 {} max {}",
+            volume.connections,
+            count(requests_of(volume)),
+            bytes(bytes_of(volume, None)),
+            volume.held,
+            count(volume.held_total),
+            time(pauses.p50_us),
+            time(pauses.p99_us),
+            time(pauses.max_us),
+        )?;
+        if !volume.commands.is_empty() {
+            writeln!(
+                text,
+                "  {:<13}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
+                "command", "requests", "errors", "/s", "bytes/s", "p50", "p99", "p99.9", "max"
+            )?;
+        }
+        for command in &volume.commands {
+            let latency = &command.latency;
+            writeln!(
+                text,
+                "  {:<13}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
+                name(&command.command, 12),
+                count(command.requests),
+                count(command.errors),
+                count(command.request_rate),
+                bytes(command.byte_rate),
+                time(latency.p50_us),
+                time(latency.p99_us),
+                time(latency.p999_us),
+                time(latency.max_us),
+            )?;
+        }
+    }
+    if !now.waits.is_empty() {
+        writeln!(
+            text,
+            "\n{:<22}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}",
+            "waited for", "count", "/s", "total", "p50", "p99", "max", "timed out"
+        )?;
+    }
+    for wait in &now.waits {
+        writeln!(
+            text,
+            "{:<22}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}",
+            name(&wait.cause, 21),
+            count(wait.count),
+            count(wait.rate),
+            time(wait.total_us),
+            time(wait.p50_us),
+            time(wait.p99_us),
+            time(wait.max_us),
+            count(wait.timed_out),
+        )?;
+    }
+    Ok(())
+}
