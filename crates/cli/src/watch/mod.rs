@@ -232,7 +232,9 @@ impl Watch {
                     ended: match wakeup {
                         None => ThrottleEnd::NoSleep,
                         Some(Wakeup::TimedOut) => ThrottleEnd::Timeout,
-                        Some(Wakeup::Ready | Wakeup::Cancelled) => ThrottleEnd::Event,
+                        Some(Wakeup::Ready | Wakeup::Cancelled | Wakeup::Refused) => {
+                            ThrottleEnd::Event
+                        }
                     },
                 };
                 if self.kinds.len() < KINDS_MOST || self.kinds.contains_key(&kind) {

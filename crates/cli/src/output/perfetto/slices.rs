@@ -357,6 +357,7 @@ impl Builder<'_> {
                     Wakeup::Ready => "an event",
                     Wakeup::TimedOut => "its deadline",
                     Wakeup::Cancelled => "the end of the world",
+                    Wakeup::Refused => "it may not wait",
                 };
                 let name = self.names.event(&format!("{cause:?}"));
                 let args = vec![(self.names.arg("ended by"), Value::Text(ended))];
