@@ -223,6 +223,40 @@ impl Arena {
         }
     }
 
+    /// Copies what a write request carries, from byte `from` of it on, into `to`. For devices that
+    /// keep bytes elsewhere than in files (object stores).
+    ///
+    /// A page under writeback may be overwritten meanwhile, unless the device asks for stable bytes:
+    /// then it is copied as it was, as it will be, or mixed by words, and is dirty again and
+    /// written again, as with a disk that reads memory by itself.
+    ///
+    /// # Panics
+    /// Beyond the request's last frame.
+    pub fn copy_from_request(&self, request: &IoRequest, from: usize, to: &mut [u8]) {
+        const WORD: usize = size_of::<u64>();
+        let mut done = 0;
+        while done < to.len() {
+            let (place, inside) = ((from + done) / FRAME, (from + done) % FRAME);
+            let len = (FRAME - inside).min(to.len() - done);
+            let start = self.span(request.frames[place], inside, len);
+            let part = &mut to[done..done + len];
+            if start.align_offset(WORD) == 0 && len.is_multiple_of(WORD) {
+                for (index, word) in part.chunks_exact_mut(WORD).enumerate() {
+                    // SAFETY: `span` checked the range and `start` is aligned. Volatile: a writer may be
+                    // changing the word, and the compiler must neither read it twice nor assume that it stays.
+                    let value = unsafe { start.add(index * WORD).cast::<u64>().read_volatile() };
+                    word.copy_from_slice(&value.to_ne_bytes());
+                }
+            } else {
+                for (index, byte) in part.iter_mut().enumerate() {
+                    // SAFETY: as above, by bytes.
+                    *byte = unsafe { start.add(index).read_volatile() };
+                }
+            }
+            done += len;
+        }
+    }
+
     /// Tells `watcher` of all resident chunks, now and from now on.
     pub(crate) fn watch(&self, watcher: Arc<dyn ChunkWatcher>) {
         // The lock is held across, so that no chunk comes or goes unseen.
@@ -492,6 +526,33 @@ mod tests {
         let _ = table.disown(other);
         assert_eq!(arena.read_for_test(FrameId(6)), arena.bytes(&pin));
         let _ = table.unpin(pin);
+    }
+
+    #[test]
+    fn a_write_requests_bytes_come_out() {
+        let arena = Arena::reserve(64, 64).unwrap();
+        arena.populate(FrameId(0)).unwrap();
+        let mut request = IoRequest::with_room(2);
+        for (frame, first) in [(9, 0_u8), (4, 100)] {
+            let bytes: Vec<u8> = (0..FRAME)
+                .map(|at| first.wrapping_add((at % 97) as u8))
+                .collect();
+            arena.fill_for_test(FrameId(frame), &bytes);
+            request.frames.push(FrameId(frame));
+        }
+        let mut whole = arena.read_for_test(FrameId(9));
+        whole.extend(arena.read_for_test(FrameId(4)));
+        for (from, len) in [
+            (0, 2 * FRAME),
+            (8, 64),
+            (3, 9),
+            (FRAME - 5, 11),
+            (FRAME, FRAME),
+        ] {
+            let mut out = vec![0; len];
+            arena.copy_from_request(&request, from, &mut out);
+            assert_eq!(out, whole[from..from + len], "{len} at {from}");
+        }
     }
 
     #[test]

@@ -222,6 +222,12 @@ impl ThreadEnv {
         )
     }
 
+    /// The memory of all frames, for devices that copy bytes in and out of it themselves.
+    #[must_use]
+    pub fn arena(&self) -> Arc<Arena> {
+        Arc::clone(&self.arena)
+    }
+
     /// What device wrappers use: time, timers, chance.
     #[must_use]
     pub fn host(&self) -> Arc<dyn Host> {

@@ -24,7 +24,8 @@ const MAY_USE: [(&str, &[&str]); 16] = [
         ],
     ),
     ("nbd", &[]),
-    ("objects", &["env", "frames", "policy"]),
+    // `os` for `Arena`: a write's bytes are read while a writer may change them, and `os` is where `unsafe` is.
+    ("objects", &["env", "frames", "os", "policy"]),
     (
         "serve",
         &[

@@ -1,0 +1,332 @@
+//! The store as the device uses it: every call has a bound in time, is counted, and its failure is sorted.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use env::IoError;
+use futures_util::StreamExt as _;
+use object_store::path::Path;
+use object_store::{
+    GetOptions, GetRange, GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode,
+    PutOptions, UpdateVersion,
+};
+
+use crate::error::{BROKEN, Error, TIMED_OUT, io_error};
+
+/// What a store was asked for so far.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) gets: AtomicU64,
+    pub(crate) puts: AtomicU64,
+    pub(crate) heads: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    /// Writes that went together with another one of the same object.
+    pub(crate) merged: AtomicU64,
+}
+
+pub(crate) fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// No answer within the bound: it may have been done, or be done later.
+    Late,
+    /// There is no such object.
+    Missing(object_store::Error),
+    /// The condition did not hold: somebody changed the object.
+    Changed,
+    /// The store refused it, and nothing was done.
+    Refused(object_store::Error),
+    /// Something failed on the way: it may have been done.
+    Failed(object_store::Error),
+    /// The content is not as long as it should be.
+    Length,
+}
+
+impl Trouble {
+    fn of(error: object_store::Error) -> Self {
+        use object_store::Error as Store;
+        match error {
+            Store::NotFound { .. } => Self::Missing(error),
+            Store::AlreadyExists { .. } | Store::Precondition { .. } => Self::Changed,
+            Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => Self::Refused(error),
+            _ => Self::Failed(error),
+        }
+    }
+
+    /// The class for whoever made the request.
+    pub(crate) fn io(&self) -> IoError {
+        match self {
+            Self::Late => TIMED_OUT,
+            Self::Missing(error) | Self::Refused(error) | Self::Failed(error) => io_error(error),
+            Self::Changed | Self::Length => BROKEN,
+        }
+    }
+}
+
+/// What a put asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum When {
+    /// The object is not there.
+    Absent,
+    /// The object is still in this version.
+    Is(String),
+    /// In any case.
+    Always,
+}
+
+/// What a look at an object found.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) tag: Option<String>,
+    /// Of the whole object.
+    pub(crate) len: u64,
+}
+
+impl Found {
+    fn of(meta: ObjectMeta) -> Self {
+        Self {
+            tag: meta.e_tag,
+            len: meta.size,
+        }
+    }
+}
+
+/// A store, and a place in it.
+pub(crate) struct Client {
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    /// The place, for messages.
+    pub(crate) place: String,
+    /// Bound on a call, retries of the client library included.
+    pub(crate) timeout: Duration,
+    /// Conditions on versions are looked at here: the store has none, and a lock stands against others.
+    pub(crate) looks_first: bool,
+    pub(crate) counters: Counters,
+}
+
+impl Client {
+    pub(crate) fn new(
+        store: Arc<dyn ObjectStore>,
+        prefix: Path,
+        place: String,
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            store,
+            prefix,
+            place,
+            timeout,
+            looks_first: false,
+            counters: Counters::default(),
+        }
+    }
+
+    fn path(&self, name: &str) -> Path {
+        self.prefix.clone().join(name)
+    }
+
+    async fn bounded<T>(
+        &self,
+        call: impl Future<Output = Result<T, Trouble>>,
+    ) -> Result<T, Trouble> {
+        let result = match tokio::time::timeout(self.timeout, call).await {
+            Ok(result) => result,
+            Err(_) => Err(Trouble::Late),
+        };
+        if matches!(
+            result,
+            Err(Trouble::Late | Trouble::Failed(_) | Trouble::Refused(_))
+        ) {
+            count(&self.counters.failed, 1);
+        }
+        result
+    }
+
+    /// Looks at an object.
+    pub(crate) async fn head(&self, name: &str) -> Result<Found, Trouble> {
+        count(&self.counters.heads, 1);
+        let path = self.path(name);
+        self.bounded(async {
+            self.store
+                .head(&path)
+                .await
+                .map(Found::of)
+                .map_err(Trouble::of)
+        })
+        .await
+    }
+
+    /// Reads an object, or a range of it, in pieces: `take` gets each with its place from the range's start.
+    pub(crate) async fn get(
+        &self,
+        name: &str,
+        range: Option<Range<u64>>,
+        mut take: impl FnMut(u64, &[u8]),
+    ) -> Result<Found, Trouble> {
+        count(&self.counters.gets, 1);
+        let path = self.path(name);
+        let expected = range.as_ref().map(|range| range.end - range.start);
+        let options = GetOptions {
+            range: range.map(GetRange::Bounded),
+            ..GetOptions::default()
+        };
+        self.bounded(async {
+            let result = self
+                .store
+                .get_opts(&path, options)
+                .await
+                .map_err(Trouble::of)?;
+            let expected = expected.unwrap_or(result.meta.size);
+            let found = Found::of(result.meta.clone());
+            let mut done = 0;
+            if let GetResultPayload::File(..) = result.payload {
+                let bytes = result.bytes().await.map_err(Trouble::of)?;
+                take(0, &bytes);
+                done = bytes.len() as u64;
+            } else {
+                let mut stream = result.into_stream();
+                while let Some(piece) = stream.next().await {
+                    let piece = piece.map_err(Trouble::of)?;
+                    if done + piece.len() as u64 > expected {
+                        return Err(Trouble::Length);
+                    }
+                    take(done, &piece);
+                    done += piece.len() as u64;
+                }
+            }
+            count(&self.counters.bytes_read, done);
+            if done == expected {
+                Ok(found)
+            } else {
+                Err(Trouble::Length)
+            }
+        })
+        .await
+    }
+
+    /// A small object, whole.
+    pub(crate) async fn get_small(&self, name: &str) -> Result<(Vec<u8>, Found), Trouble> {
+        const SMALL: usize = 64 << 10;
+        let mut body = Vec::new();
+        let found = self
+            .get(name, None, |_, piece| {
+                body.extend_from_slice(&piece[..piece.len().min(SMALL - body.len())]);
+            })
+            .await?;
+        if found.len > SMALL as u64 {
+            return Err(Trouble::Length);
+        }
+        Ok((body, found))
+    }
+
+    /// Writes an object; answers its version.
+    pub(crate) async fn put(
+        &self,
+        name: &str,
+        body: Bytes,
+        when: When,
+    ) -> Result<Option<String>, Trouble> {
+        count(&self.counters.puts, 1);
+        let path = self.path(name);
+        let len = body.len() as u64;
+        let answer = self
+            .bounded(async {
+                let mode = match when {
+                    When::Always => PutMode::Overwrite,
+                    When::Absent => PutMode::Create,
+                    When::Is(tag) if self.looks_first => {
+                        let there = self.store.head(&path).await.map_err(Trouble::of);
+                        let there = match there {
+                            Err(Trouble::Missing(_)) => return Err(Trouble::Changed),
+                            other => other?,
+                        };
+                        if there.e_tag.as_ref() != Some(&tag) {
+                            return Err(Trouble::Changed);
+                        }
+                        PutMode::Overwrite
+                    }
+                    When::Is(tag) => PutMode::Update(UpdateVersion {
+                        e_tag: Some(tag),
+                        version: None,
+                    }),
+                };
+                let options = PutOptions {
+                    mode,
+                    ..PutOptions::default()
+                };
+                let put = self.store.put_opts(&path, body.into(), options).await;
+                put.map(|put| put.e_tag).map_err(Trouble::of)
+            })
+            .await?;
+        count(&self.counters.bytes_written, len);
+        Ok(answer)
+    }
+
+    /// Calls `take` for each object under the prefix: its name and what is known of it. Stops when `take` says so.
+    pub(crate) async fn list(
+        &self,
+        mut take: impl FnMut(&str, Found) -> bool,
+    ) -> Result<(), Trouble> {
+        let mut stream = self.store.list(Some(&self.prefix));
+        while let Some(meta) = self
+            .bounded(async { stream.next().await.transpose().map_err(Trouble::of) })
+            .await?
+        {
+            let name = {
+                let Some(mut rest) = meta.location.prefix_match(&self.prefix) else {
+                    continue;
+                };
+                match (rest.next(), rest.next()) {
+                    (Some(name), None) => name.as_ref().to_owned(),
+                    _ => continue,
+                }
+            };
+            if !take(&name, Found::of(meta)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The error of opening for a call that failed.
+    pub(crate) fn error(&self, what: &'static str) -> impl Fn(Trouble) -> Error {
+        let (place, after) = (self.place.clone(), self.timeout);
+        move |trouble| {
+            let place = place.clone();
+            match trouble {
+                Trouble::Late => Error::TimedOut { place, what, after },
+                Trouble::Missing(source) | Trouble::Refused(source) | Trouble::Failed(source) => {
+                    Error::Store {
+                        place,
+                        what,
+                        source: Box::new(source),
+                    }
+                }
+                Trouble::Changed => Error::Store {
+                    place,
+                    what,
+                    source: Box::new(object_store::Error::Generic {
+                        store: "Tidegate",
+                        source: "somebody else is changing it at the same time; try again".into(),
+                    }),
+                },
+                Trouble::Length => Error::Store {
+                    place,
+                    what,
+                    source: Box::new(object_store::Error::Generic {
+                        store: "Tidegate",
+                        source: "its length is not what it should be".into(),
+                    }),
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What can go wrong: typed errors while a volume is opened, and how errors of a store become errors of requests.
+
+use std::error::Error as StdError;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use env::IoError;
+
+/// Error numbers of Linux, for errors of requests that have no name of their own.
+const ENOENT: i32 = 2;
+const EIO: i32 = 5;
+const EACCES: i32 = 13;
+const EROFS: i32 = 30;
+const ETIMEDOUT: i32 = 110;
+
+/// The store said something that makes no sense.
+pub(crate) const BROKEN: IoError = IoError::Failed { errno: EIO };
+/// A write to a volume that was opened for reading.
+pub(crate) const READ_ONLY: IoError = IoError::Failed { errno: EROFS };
+/// No answer within the bound.
+pub(crate) const TIMED_OUT: IoError = IoError::Failed { errno: ETIMEDOUT };
+
+/// Why a volume could not be opened. Each names the thing, the value and the way out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The place is not written as it should be.
+    #[error("`{url}` is no place for objects; write dir:PATH, mem: or s3://BUCKET/PREFIX")]
+    Url {
+        /// What was given.
+        url: String,
+    },
+    /// S3 was left out of this program.
+    #[error("`{url}`: this program was built without S3; build it with the feature `s3`")]
+    NoS3 {
+        /// What was given.
+        url: String,
+    },
+    /// An option is outside its range.
+    #[error("{name} is {value}; allowed: {allowed}")]
+    Option {
+        /// Which one.
+        name: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// There is no volume, and no size to make one of.
+    #[error("{place}: there is no volume; give a size to make one")]
+    NoVolume {
+        /// Where.
+        place: String,
+    },
+    /// The volume is not what was asked for.
+    #[error(
+        "{place}: the volume's {what} is {has}, not {wanted}; leave that option out, or name another place"
+    )]
+    Differs {
+        /// Where.
+        place: String,
+        /// What of it.
+        what: &'static str,
+        /// As it is.
+        has: u64,
+        /// As it was asked for.
+        wanted: u64,
+    },
+    /// A new volume would mix with objects that are there.
+    #[error(
+        "{place}: no volume.json, but objects like `{found}`: not making a volume over them; name an empty place"
+    )]
+    NotEmpty {
+        /// Where.
+        place: String,
+        /// One of them.
+        found: String,
+    },
+    /// The manifest cannot be understood.
+    #[error(
+        "{place}/volume.json: {why}; it was not written by this version of Tidegate, or was damaged"
+    )]
+    Manifest {
+        /// Where.
+        place: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The store would let two servers overwrite each other.
+    #[error(
+        "{place}: the store {what}; without conditional puts two servers could overwrite each other, so it is not used"
+    )]
+    Conditional {
+        /// Where.
+        place: String,
+        /// What it did.
+        what: &'static str,
+    },
+    /// Another server has the volume.
+    #[error("{place}: in use by {owner}{}; {}", left(.remaining), way_out(.remaining))]
+    InUse {
+        /// Where.
+        place: String,
+        /// Who.
+        owner: String,
+        /// When its lease runs out if it is not renewed; none for a lock of the system.
+        remaining: Option<Duration>,
+    },
+    /// The store refused or failed.
+    #[error("{place}: cannot {what}: {source}{}", advice(.source))]
+    Store {
+        /// Where.
+        place: String,
+        /// What was tried.
+        what: &'static str,
+        /// What it said.
+        source: Box<object_store::Error>,
+    },
+    /// No answer within the bound.
+    #[error("{place}: cannot {what}: no answer within {} s; check the endpoint and the network", .after.as_secs())]
+    TimedOut {
+        /// Where.
+        place: String,
+        /// What was tried.
+        what: &'static str,
+        /// The bound.
+        after: Duration,
+    },
+    /// The local system failed.
+    #[error("{}: cannot {what}: {source}", .path.display())]
+    System {
+        /// Which file.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+fn left(remaining: &Option<Duration>) -> String {
+    remaining.map_or_else(String::new, |left| {
+        format!(", whose lease has {} s left", left.as_secs())
+    })
+}
+
+fn way_out(remaining: &Option<Duration>) -> &'static str {
+    match remaining {
+        Some(_) => "stop that server, wait, or force it (the other one is then stopped)",
+        None => "end that process",
+    }
+}
+
+fn advice(error: &object_store::Error) -> &'static str {
+    match error {
+        object_store::Error::NotFound { .. } => "; make the bucket first",
+        object_store::Error::PermissionDenied { .. }
+        | object_store::Error::Unauthenticated { .. } => {
+            "; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the bucket's policy (get, put, list)"
+        }
+        _ => "",
+    }
+}
+
+/// The class of a store's error, for whoever made the request.
+pub(crate) fn io_error(error: &object_store::Error) -> IoError {
+    use object_store::Error as Store;
+    let failed = |errno| IoError::Failed { errno };
+    match error {
+        Store::NotFound { .. } => failed(ENOENT),
+        Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => failed(EACCES),
+        _ => {
+            let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
+            while let Some(one) = cause {
+                if let Some(class) = class_of(one) {
+                    return class;
+                }
+                cause = one.source();
+            }
+            BROKEN
+        }
+    }
+}
+
+/// What one error of the chain says about the class, if anything.
+fn class_of(error: &(dyn StdError + 'static)) -> Option<IoError> {
+    if let Some(system) = error.downcast_ref::<io::Error>() {
+        return match system.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(IoError::NoSpace),
+            io::ErrorKind::TimedOut => Some(TIMED_OUT),
+            _ => system.raw_os_error().map(|errno| IoError::Failed { errno }),
+        };
+    }
+    #[cfg(feature = "s3")]
+    if let Some(http) = error.downcast_ref::<object_store::client::HttpError>() {
+        use object_store::client::HttpErrorKind;
+        return (http.kind() == HttpErrorKind::Timeout).then_some(TIMED_OUT);
+    }
+    // The client library keeps the status to itself; its words are "... status code: 507 ...".
+    let words = error.to_string();
+    let full = ["status code: 507", "QuotaExceeded", "XMinioStorageFull"];
+    full.iter()
+        .any(|sign| words.contains(sign))
+        .then_some(IoError::NoSpace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generic(source: impl StdError + Send + Sync + 'static) -> object_store::Error {
+        object_store::Error::Generic {
+            store: "test",
+            source: Box::new(source),
+        }
+    }
+
+    #[test]
+    fn errors_have_classes() {
+        let full = generic(io::Error::from(io::ErrorKind::StorageFull));
+        assert_eq!(io_error(&full), IoError::NoSpace);
+        let quota = generic(io::Error::other(
+            "Server returned non-2xx status code: 507 Insufficient Storage",
+        ));
+        assert_eq!(io_error(&quota), IoError::NoSpace);
+        let late = generic(io::Error::from(io::ErrorKind::TimedOut));
+        assert_eq!(io_error(&late), TIMED_OUT);
+        let raw = generic(io::Error::from_raw_os_error(24));
+        assert_eq!(io_error(&raw), IoError::Failed { errno: 24 });
+        let denied = object_store::Error::PermissionDenied {
+            path: "x".into(),
+            source: "no".into(),
+        };
+        assert_eq!(io_error(&denied), IoError::Failed { errno: EACCES });
+        let other = generic(io::Error::other("status code: 500"));
+        assert_eq!(io_error(&other), BROKEN);
+    }
+
+    #[test]
+    fn a_lock_has_no_end_and_a_lease_has() {
+        let text = |remaining| {
+            Error::InUse {
+                place: "dir:/x".into(),
+                owner: "process 7".into(),
+                remaining,
+            }
+            .to_string()
+        };
+        assert_eq!(text(None), "dir:/x: in use by process 7; end that process");
+        assert!(text(Some(Duration::from_secs(9))).contains("has 9 s left; stop that server"));
+    }
+}

@@ -1,0 +1,93 @@
+//! A local directory as a store, and the lock that says who has the volume in it.
+//!
+//! `LocalFileSystem` has no conditional update: `Client::put` looks at the version, and the store then renames the new
+//! file into place. That is safe against whoever takes the lock first, as every Tidegate does; a program that writes
+//! into the directory all the same is noticed if it did so before the look. The system gives the lock back when the
+//! process ends, however it ends.
+//!
+//! Puts are synced, file and directory, before they are answered.
+
+use std::fs::{File, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::{Path as FilePath, PathBuf};
+
+use object_store::local::LocalFileSystem;
+
+use crate::error::Error;
+use crate::layout;
+
+/// The file whose lock says who has the volume.
+const LOCK: &str = "lock";
+
+/// A directory as a store; made if `create`.
+pub(crate) fn open(path: &FilePath, create: bool) -> Result<LocalFileSystem, Error> {
+    let system = |what| {
+        move |source| Error::System {
+            path: path.to_path_buf(),
+            what,
+            source,
+        }
+    };
+    if create {
+        std::fs::create_dir_all(path).map_err(system("make the directory"))?;
+    }
+    std::fs::read_dir(path).map_err(system("open the directory"))?;
+    let store = LocalFileSystem::new_with_prefix(path).map_err(|source| Error::Store {
+        place: format!("dir:{}", path.display()),
+        what: "open the directory",
+        source: Box::new(source),
+    })?;
+    Ok(store.with_fsync(true))
+}
+
+/// The lock of a directory's volume, held as long as this lives.
+#[derive(Debug)]
+pub(crate) struct DirectoryLock {
+    _file: File,
+}
+
+impl DirectoryLock {
+    /// Takes it, and removes what writers that were killed left half done.
+    pub(crate) fn take(path: &FilePath) -> Result<Self, Error> {
+        let name: PathBuf = path.join(LOCK);
+        let system = |what| {
+            let path = name.clone();
+            move |source| Error::System { path, what, source }
+        };
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&name)
+            .map_err(system("open the lock"))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut owner = String::new();
+                // Only to name it.
+                let _ = (&file).take(80).read_to_string(&mut owner);
+                return Err(Error::InUse {
+                    place: format!("dir:{}", path.display()),
+                    owner: owner.trim().to_owned(),
+                    remaining: None,
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(system("lock")(source)),
+        }
+        let named = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "process {}", std::process::id()));
+        named.map_err(system("write"))?;
+        for entry in std::fs::read_dir(path).map_err(system("list"))? {
+            let entry = entry.map_err(system("list"))?;
+            let left = entry.file_name().to_str().is_some_and(layout::is_half_done);
+            if left {
+                std::fs::remove_file(entry.path())
+                    .map_err(system("remove a half-written file beside"))?;
+            }
+        }
+        Ok(Self { _file: file })
+    }
+}

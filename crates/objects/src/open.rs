@@ -1,0 +1,291 @@
+//! Opening a volume: its manifest, what the store can do, who has it, and which objects there are.
+//!
+//! A store is asked to refuse two puts that it must refuse before anything is written to it: one that says "if
+//! absent" of an object that is there, and one that names a version that never was. Some servers ignore conditions,
+//! and would let two Tidegates overwrite each other.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::time::Duration;
+
+use bytes::Bytes;
+use object_store::ObjectStore;
+use object_store::path::Path;
+use os::Arena;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::client::{Client, Trouble, When};
+use crate::error::Error;
+use crate::known::{Known, TAGS_MAX};
+use crate::layout::{self, Geometry, MANIFEST, Manifest, OBJECT_USUAL, PROBE};
+use crate::lease::Lease;
+use crate::local::DirectoryLock;
+use crate::place::Place;
+use crate::request::{Ledger, lock};
+use crate::shared::{Fence, Jobs, Shared};
+use crate::{Config, Objects};
+
+/// The device's thread.
+const THREAD: &str = "tg-objects";
+/// How long the runtime waits for calls into the file system that hang, when it ends.
+const END_BOUND: Duration = Duration::from_millis(500);
+/// A version that no store gives out.
+const NO_VERSION: &str = "\"00000000000000000000000000000000\"";
+/// Bound on a lease: shorter ones run out between two renewals on a busy machine.
+const LEASE_MIN: Duration = Duration::from_millis(200);
+
+/// Opens a volume in a store of the caller's, under `prefix`. Waits for the store.
+///
+/// # Errors
+/// See [`Error`].
+pub fn open_on(
+    store: Arc<dyn ObjectStore>,
+    prefix: &str,
+    config: &Config,
+    arena: Arc<Arena>,
+) -> Result<Arc<Objects>, Error> {
+    let place = || {
+        Ok(Place {
+            store,
+            prefix: Path::parse(prefix).map_err(|_| Error::Url { url: prefix.into() })?,
+            directory: None,
+        })
+    };
+    open_at(place, config, arena)
+}
+
+/// Starts the device's thread, and opens the volume there.
+pub(crate) fn open_at(
+    place: impl FnOnce() -> Result<Place, Error>,
+    config: &Config,
+    arena: Arc<Arena>,
+) -> Result<Arc<Objects>, Error> {
+    let parallel = config.parallel()?;
+    if config.lease < LEASE_MIN {
+        return Err(Error::Option {
+            name: "lease",
+            value: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
+            allowed: "200 ms or more",
+        });
+    }
+    let system = |what| {
+        move |source| Error::System {
+            path: PathBuf::from(THREAD),
+            what,
+            source,
+        }
+    };
+    let place = place()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(2 * parallel)
+        .thread_name("tg-objects-file")
+        .build()
+        .map_err(system("start the runtime"))?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (answer, opened) = mpsc::channel();
+    let config = config.clone();
+    let body = move || {
+        runtime.block_on(async {
+            let shared = match prepare(place, &config, arena, parallel).await {
+                Ok(shared) => shared,
+                Err(error) => {
+                    let _ = answer.send(Err(error));
+                    return;
+                }
+            };
+            let renewals = tokio::spawn(Arc::clone(&shared).keep_lease());
+            let _ = answer.send(Ok(Arc::clone(&shared)));
+            drop(answer);
+            // Ends when the sender goes.
+            let _ = stopped.await;
+            renewals.abort();
+            if let Fence::Lease(lease) = &shared.fence {
+                lease.release(&shared.client).await;
+            }
+        });
+        // What is still under way ends as cancelled.
+        runtime.shutdown_timeout(END_BOUND);
+    };
+    let thread = std::thread::Builder::new()
+        .name(THREAD.into())
+        .spawn(body)
+        .map_err(system("start the thread"))?;
+    let shared = match opened.recv() {
+        Ok(shared) => shared?,
+        Err(_) => return Err(system("start")(std::io::Error::other("the thread ended"))),
+    };
+    Ok(Arc::new(Objects {
+        shared,
+        stop: Mutex::new(Some(stop)),
+        thread: Mutex::new(Some(thread)),
+    }))
+}
+
+async fn prepare(
+    place: Place,
+    config: &Config,
+    arena: Arc<Arena>,
+    parallel: usize,
+) -> Result<Arc<Shared>, Error> {
+    let mut client = Client::new(
+        place.store,
+        place.prefix,
+        config.url.clone(),
+        config.timeout,
+    );
+    client.looks_first = place.directory.is_some();
+    // Before anything is looked at: half-written files are removed by who has the lock.
+    let mut fence = match &place.directory {
+        Some(path) if !config.read_only => Fence::Lock {
+            _held: DirectoryLock::take(path)?,
+        },
+        _ => Fence::None,
+    };
+    let (mut manifest, is_new) = match client.get_small(MANIFEST).await {
+        Ok((text, _)) => (check(&client, &text, config)?, false),
+        Err(Trouble::Missing(_)) => (design(&client, config).await?, true),
+        Err(trouble) => return Err(client.error("read volume.json")(trouble)),
+    };
+    let needs_lease = place.directory.is_none() && !config.read_only;
+    if needs_lease {
+        probe(&client).await?;
+    }
+    if is_new {
+        manifest = make(&client, manifest, config).await?;
+    }
+    let geometry = Geometry::new(manifest.size, manifest.object_size)?;
+    if needs_lease {
+        let lease = Lease::take(&client, config.lease, config.force).await?;
+        fence = Fence::Lease(Box::new(lease));
+    }
+    // After the lease was taken: from here on, nobody else changes anything.
+    let known = Mutex::new(Known::new(geometry.objects(), TAGS_MAX));
+    let take = |name: &str, found: crate::client::Found| {
+        if let Some(object) = layout::object_of(name).filter(|object| *object < geometry.objects())
+        {
+            lock(&known).found(object, found.tag.as_deref(), found.len > 0);
+        }
+        true
+    };
+    client
+        .list(take)
+        .await
+        .map_err(client.error("list the objects"))?;
+    Ok(Arc::new(Shared {
+        client,
+        geometry,
+        arena,
+        jobs: Mutex::new(Jobs::new()),
+        known,
+        ledger: Arc::new(Ledger::default()),
+        fence,
+        read_only: config.read_only,
+        parallel,
+        handle: Handle::current(),
+        stopping: AtomicBool::new(false),
+        lost: OnceLock::new(),
+    }))
+}
+
+/// The manifest of a volume that is there.
+fn check(client: &Client, text: &[u8], config: &Config) -> Result<Manifest, Error> {
+    let manifest = Manifest::parse(text, &client.place)?;
+    let wanted = [
+        ("size", manifest.size, config.size),
+        ("object size", manifest.object_size, config.object_size),
+    ];
+    for (what, has, wanted) in wanted {
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != has) {
+            return Err(Error::Differs {
+                place: client.place.clone(),
+                what,
+                has,
+                wanted,
+            });
+        }
+    }
+    Ok(manifest)
+}
+
+/// A new volume, if there may be one here.
+async fn design(client: &Client, config: &Config) -> Result<Manifest, Error> {
+    let mut stray = None;
+    let look = |name: &str, _| {
+        stray = layout::object_of(name).map(|_| name.to_owned());
+        stray.is_none()
+    };
+    // Also tells a bucket that is missing from a volume that is.
+    client
+        .list(look)
+        .await
+        .map_err(client.error("list the objects"))?;
+    if let Some(found) = stray {
+        return Err(Error::NotEmpty {
+            place: client.place.clone(),
+            found,
+        });
+    }
+    let Some(size) = config.size.filter(|_| !config.read_only) else {
+        return Err(Error::NoVolume {
+            place: client.place.clone(),
+        });
+    };
+    Manifest::new(size, config.object_size.unwrap_or(OBJECT_USUAL))
+}
+
+/// Writes the manifest of a new volume.
+async fn make(client: &Client, manifest: Manifest, config: &Config) -> Result<Manifest, Error> {
+    match client
+        .put(MANIFEST, manifest.text().into(), When::Absent)
+        .await
+    {
+        Ok(_) => Ok(manifest),
+        // Somebody else made it just now: then that one counts. So does an own put whose answer was lost.
+        Err(Trouble::Changed) => {
+            let there = client.get_small(MANIFEST).await;
+            let (text, _) = there.map_err(client.error("read volume.json"))?;
+            check(client, &text, config)
+        }
+        Err(trouble) => Err(client.error("write volume.json")(trouble)),
+    }
+}
+
+/// Whether the store honours conditions. The probe stays: another server may be probing at the same time.
+async fn probe(client: &Client) -> Result<(), Error> {
+    let failed = client.error("write the probe");
+    let body = || Bytes::from_static(b"whether this store honours conditions\n");
+    client
+        .put(PROBE, body(), When::Always)
+        .await
+        .map_err(&failed)?;
+    let refused = |what| Error::Conditional {
+        place: client.place.clone(),
+        what,
+    };
+    match client.put(PROBE, body(), When::Absent).await {
+        Err(Trouble::Changed) => {}
+        Ok(_) => {
+            return Err(refused(
+                "overwrote an object that was to be put only if absent",
+            ));
+        }
+        Err(trouble) => return Err(failed(trouble)),
+    }
+    match client.put(PROBE, body(), When::Is(NO_VERSION.into())).await {
+        Err(Trouble::Changed) => {}
+        Ok(_) => {
+            return Err(refused(
+                "overwrote an object in another version than the one named",
+            ));
+        }
+        Err(trouble) => return Err(failed(trouble)),
+    }
+    let found = client.head(PROBE).await.map_err(failed)?;
+    found
+        .tag
+        .map(|_| ())
+        .ok_or_else(|| refused("tells no versions (ETag)"))
+}

@@ -1,0 +1,228 @@
+//! What the device's caller and its runtime share: the queue, what is known, and who may still write.
+//!
+//! Jobs run as tasks of the device's own runtime: at most `parallel` of writes, each with one object's content in
+//! memory, and as many of reads, which copy what arrives straight into the frames.
+//!
+//! Lock order: `queue`, then `known`. Neither is held while a request ends or a call is under way.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use env::IoError;
+use os::Arena;
+use tokio::runtime::Handle;
+
+use crate::client::{Client, Trouble, count};
+use crate::error::TIMED_OUT;
+use crate::job;
+use crate::known::Known;
+use crate::layout::{Geometry, name_of};
+use crate::lease::{Lease, Renewed};
+use crate::local::DirectoryLock;
+use crate::queue::{Part, Queue};
+use crate::request::{Ledger, Whole, lock};
+
+/// How long a write waits for its neighbours of the same object, if its submitter said that there are more.
+const HOLD: Duration = Duration::from_millis(3);
+
+pub(crate) type WholePart = Part<Arc<Whole>>;
+
+/// What stands against a second server.
+pub(crate) enum Fence {
+    /// Nothing: only this process can reach the store, or nothing is written.
+    None,
+    /// A lock of the system's.
+    Lock { _held: DirectoryLock },
+    /// An object in the store.
+    Lease(Box<Lease>),
+}
+
+/// Jobs under way, and what waits.
+pub(crate) struct Jobs {
+    pub(crate) queue: Queue<Arc<Whole>>,
+    writing: usize,
+    reading: usize,
+}
+
+impl Jobs {
+    pub(crate) fn new() -> Self {
+        Self {
+            queue: Queue::new(),
+            writing: 0,
+            reading: 0,
+        }
+    }
+}
+
+/// See the module's header.
+pub(crate) struct Shared {
+    pub(crate) client: Client,
+    pub(crate) geometry: Geometry,
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) jobs: Mutex<Jobs>,
+    pub(crate) known: Mutex<Known>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) fence: Fence,
+    pub(crate) read_only: bool,
+    pub(crate) parallel: usize,
+    pub(crate) handle: Handle,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) lost: OnceLock<String>,
+}
+
+impl Shared {
+    /// Whether the device still serves at all.
+    pub(crate) fn check(&self) -> Result<(), IoError> {
+        if self.lost.get().is_some() {
+            return Err(IoError::Lost);
+        }
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(IoError::Cancelled);
+        }
+        Ok(())
+    }
+
+    /// Whether a put may be sent now.
+    pub(crate) fn check_write(&self) -> Result<(), IoError> {
+        self.check()?;
+        match &self.fence {
+            // Nobody took it as far as is known; it may be renewed yet.
+            Fence::Lease(lease) if !lease.holds() => Err(TIMED_OUT),
+            Fence::Lease(_) | Fence::Lock { .. } | Fence::None => Ok(()),
+        }
+    }
+
+    /// The device is lost, for this reason; the first one stays.
+    pub(crate) fn lose(&self, why: String) -> IoError {
+        let _ = self.lost.set(why);
+        IoError::Lost
+    }
+
+    /// Somebody else changed an object.
+    pub(crate) fn changed(&self, object: u64) -> IoError {
+        self.lose(format!(
+            "{}: somebody else changed the object {}; not overwriting it",
+            self.client.place,
+            name_of(object)
+        ))
+    }
+
+    /// The error of a call on an object that must be there.
+    pub(crate) fn missing_is_lost(&self, object: u64, trouble: Trouble) -> IoError {
+        match trouble {
+            Trouble::Missing(_) => self.lose(format!(
+                "{}: the object {} is gone; somebody removed it, or the bucket",
+                self.client.place,
+                name_of(object)
+            )),
+            other => other.io(),
+        }
+    }
+
+    /// Starts what may start.
+    pub(crate) fn pump(self: &Arc<Self>) {
+        loop {
+            let job = {
+                let mut jobs = lock(&self.jobs);
+                if jobs.reading < self.parallel
+                    && let Some((object, parts)) = jobs.queue.next_read()
+                {
+                    jobs.reading += 1;
+                    Job::new(self, object, parts, false)
+                } else if jobs.writing < self.parallel
+                    && let Some((object, parts)) = jobs.queue.next_write()
+                {
+                    jobs.writing += 1;
+                    count(&self.client.counters.merged, parts.len() as u64 - 1);
+                    Job::new(self, object, parts, true)
+                } else {
+                    return;
+                }
+            };
+            // If the runtime is gone the task is dropped here, and the job with it: it ends as cancelled.
+            self.handle.spawn(job.run());
+        }
+    }
+
+    /// Lets a held object go in a moment.
+    pub(crate) fn let_go_soon(self: &Arc<Self>, object: u64) {
+        let shared = Arc::clone(self);
+        self.handle.spawn(async move {
+            tokio::time::sleep(HOLD).await;
+            lock(&shared.jobs).queue.let_go(object);
+            shared.pump();
+        });
+    }
+
+    /// Ends everything that has not begun as cancelled.
+    pub(crate) fn cancel_waiting(&self) {
+        let waiting = lock(&self.jobs).queue.drain();
+        drop(waiting);
+    }
+
+    /// Renews the lease for ever.
+    pub(crate) async fn keep_lease(self: Arc<Self>) {
+        let Fence::Lease(lease) = &self.fence else {
+            return;
+        };
+        loop {
+            tokio::time::sleep(lease.ttl() / crate::lease::RENEWALS).await;
+            if let Renewed::Taken { by } = lease.renew(&self.client).await {
+                self.lose(format!(
+                    "{}: the lease was taken by {by}",
+                    self.client.place
+                ));
+                return;
+            }
+        }
+    }
+}
+
+/// Parts of one object on their way to the store. Ends them when it goes, whatever happened.
+struct Job {
+    shared: Arc<Shared>,
+    object: u64,
+    parts: Vec<WholePart>,
+    is_write: bool,
+    result: Result<(), IoError>,
+}
+
+impl Job {
+    fn new(shared: &Arc<Shared>, object: u64, parts: Vec<WholePart>, is_write: bool) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            object,
+            parts,
+            is_write,
+            result: Err(IoError::Cancelled),
+        }
+    }
+
+    async fn run(mut self) {
+        self.result = if self.is_write {
+            job::write(&self.shared, self.object, &self.parts).await
+        } else {
+            job::read(&self.shared, self.object, &self.parts).await
+        };
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let mut jobs = lock(&self.shared.jobs);
+        if self.is_write {
+            jobs.writing -= 1;
+            jobs.queue.end_write(self.object);
+        } else {
+            jobs.reading -= 1;
+        }
+        drop(jobs);
+        for part in self.parts.drain(..) {
+            part.whole.end_part(self.result);
+        }
+        if !self.shared.stopping.load(Ordering::Acquire) {
+            self.shared.pump();
+        }
+    }
+}
