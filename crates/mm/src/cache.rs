@@ -330,12 +330,29 @@ impl<E: Env> Cache<E> {
 
     /// Levels and totals of each device.
     pub fn device_stats(&self) -> Vec<crate::DeviceStats> {
+        let devices = self.devices.lock(&Interrupt::new()).clone();
+        devices.iter().map(|device| self.stats_of(device)).collect()
+    }
+
+    /// Levels and totals of one device.
+    ///
+    /// # Panics
+    /// If `device` is not of this cache.
+    pub fn device_stats_of(&self, device: DeviceIndex) -> crate::DeviceStats {
+        self.stats_of(&self.device(&Interrupt::new(), device))
+    }
+
+    fn stats_of(&self, device: &DeviceState<E>) -> crate::DeviceStats {
         let context = Interrupt::new();
-        self.devices
-            .lock(&context)
-            .iter()
-            .map(|device| device.stats())
-            .collect()
+        let counts = self.counts(device);
+        let limits = {
+            let domain = self.domain.lock(&context);
+            let all = domain.limits(counts.dirtyable);
+            let share = domain.device_limit(device.index, &counts);
+            let background = share.0 * all.background.0 / all.dirty.0.max(1);
+            (share, Pages(background))
+        };
+        device.stats(&context, self.env.now(), limits)
     }
 
     fn total(&self, items: [Item; 2]) -> Pages {

@@ -12,10 +12,14 @@ use policy::units::{Bytes, Instant, Nanos, Pages};
 use crate::cache::sub;
 use crate::mapping::Mapping;
 use crate::options::{DeviceOptions, ErrorPolicy};
-use crate::{DeviceStats, Error};
+use crate::{DeviceStats, Error, Health};
 
 /// Back-off between tries of a failed write doubles this many times at most.
 const BACKOFF_DOUBLINGS: u32 = 6;
+/// A device with writes under way is stalled when none has ended for so long.
+const STALLED_AFTER: Nanos = Nanos::secs(5);
+/// Writers of a device are paused if one began a pause so lately.
+const PAUSING: Nanos = Nanos::secs(1);
 
 /// A device.
 pub(crate) struct DeviceState<E: Env> {
@@ -25,9 +29,13 @@ pub(crate) struct DeviceState<E: Env> {
     pub(crate) options: DeviceOptions,
     pub(crate) dirty: AtomicU64,
     pub(crate) writeback: AtomicU64,
-    /// Pages ever dirtied, ever written.
+    /// Pages ever dirtied, ever written, ever read, ever failed to be written.
     pub(crate) dirtied: AtomicU64,
     pub(crate) written: AtomicU64,
+    pub(crate) read_in: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    /// When a write last ended, or began while none was under way, in nanoseconds.
+    pub(crate) moved_at: AtomicU64,
     /// Writeback in flight.
     pub(crate) requests: AtomicU32,
     pub(crate) in_flight: AtomicU64,
@@ -74,8 +82,11 @@ pub(crate) struct DirtyFiles<E: Env> {
 
 #[derive(Default)]
 struct DeviceErrors {
-    /// The last write that failed, and where in its file.
+    /// The first and the last write that failed, and where in its file.
+    first: Option<(Bytes, IoError)>,
     last: Option<(Bytes, IoError)>,
+    /// Since when no write has gone through, if `failures_in_a_row` is not zero.
+    failing_since: Instant,
     /// A flush failed: nothing can be promised until the device is reopened.
     flush_failed: Option<IoError>,
     /// Why the last flush that failed did; a reopened device remembers it.
@@ -107,6 +118,9 @@ impl<E: Env> DeviceState<E> {
             writeback: AtomicU64::new(0),
             dirtied: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            read_in: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            moved_at: AtomicU64::new(0),
             requests: AtomicU32::new(0),
             in_flight: AtomicU64::new(0),
             flight_wait: WaitQueue::new(),
@@ -197,6 +211,10 @@ impl<E: Env> DeviceState<E> {
     ) {
         let mut errors = self.errors.lock(context);
         errors.last = Some((offset, error));
+        errors.first.get_or_insert((offset, error));
+        if errors.failures_in_a_row == 0 {
+            errors.failing_since = now;
+        }
         let doublings = errors.failures_in_a_row.min(BACKOFF_DOUBLINGS);
         errors.failures_in_a_row += 1;
         errors.retry_at = now + Nanos(self.options.retry_after.0 << doublings);
@@ -294,15 +312,77 @@ impl<E: Env> DeviceState<E> {
         }
     }
 
-    pub(crate) fn stats(&self) -> DeviceStats {
+    /// A write went to the device while none was under way, or one ended.
+    pub(crate) fn note_moved(&self, now: Instant) {
+        self.moved_at.store(now.0, Ordering::Relaxed);
+    }
+
+    /// How it does at `now`.
+    fn health(&self, context: &impl Context, now: Instant) -> Health {
+        if self.error_seq() != 0 {
+            let errors = self.errors.lock(context);
+            if let Some(cause) = errors.flush_failed {
+                return Health::FlushFailed { cause };
+            }
+            match errors.last {
+                Some((_, cause)) if self.options.on_error == ErrorPolicy::Stop => {
+                    return Health::Stopped { cause };
+                }
+                Some((offset, cause)) if errors.failures_in_a_row > 0 => {
+                    let since = now.since(errors.failing_since);
+                    return Health::Retrying {
+                        since,
+                        offset,
+                        cause,
+                    };
+                }
+                _ => {}
+            }
+        }
+        let since = now.since(Instant(self.moved_at.load(Ordering::Relaxed)));
+        if self.requests.load(Ordering::Relaxed) > 0 && since >= STALLED_AFTER {
+            Health::Stalled { since }
+        } else {
+            Health::Working
+        }
+    }
+
+    /// Its counters; `limits`: its share of the dirty and of the background limit.
+    pub(crate) fn stats(
+        &self,
+        context: &impl Context,
+        now: Instant,
+        (dirty_limit, background_limit): (Pages, Pages),
+    ) -> DeviceStats {
         let load = |counter: &AtomicU64| Pages(counter.load(Ordering::Relaxed));
+        let (first_error, last_error) = {
+            let errors = self.errors.lock(context);
+            let failed = |(offset, cause)| Error::WriteFailed { offset, cause };
+            let flush = errors
+                .flush_failed
+                .map(|cause| Error::FlushFailed { cause });
+            (
+                errors.first.map(failed).or(flush),
+                flush.or(errors.last.map(failed)),
+            )
+        };
         DeviceStats {
             device: self.index,
             dirty: load(&self.dirty),
             writeback: load(&self.writeback),
+            dirty_limit,
+            background_limit,
             dirtied: load(&self.dirtied),
             written: load(&self.written),
+            read_in: load(&self.read_in),
+            write_failed: load(&self.failed),
+            requests: self.requests.load(Ordering::Relaxed),
             bandwidth: policy::units::PagesPerSec(self.bandwidth.load(Ordering::Relaxed)),
+            pausing: self.paused_within(now, PAUSING),
+            errors: self.error_seq(),
+            first_error,
+            last_error,
+            health: self.health(context, now),
         }
     }
 }

@@ -524,7 +524,9 @@ fn send<E: Env>(
     let pages = request.pages().0;
     let end = request.offset.0 + (pages << PAGE_SHIFT);
     mapping.device_len.fetch_max(end, Ordering::AcqRel);
-    device.requests.fetch_add(1, Ordering::Relaxed);
+    if device.requests.fetch_add(1, Ordering::Relaxed) == 0 {
+        device.note_moved(task.now());
+    }
     add(&device.in_flight, pages);
     request.device = device.id;
     request.object = mapping.object;

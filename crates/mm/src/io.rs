@@ -235,6 +235,7 @@ impl<E: Env> Mapping<E> {
     ) {
         let device = &self.device;
         let pages = request.frames.len() as u64;
+        device.note_moved(now);
         // All of this before the tags say so: whoever sees the writeback ended may look for an
         // error, take the page for flushed, or count it off at once.
         match result {
@@ -272,6 +273,7 @@ impl<E: Env> Mapping<E> {
                 self.uncount_dirty(cache, newer);
                 add(&cache.totals.discarded, newer);
                 add(&cache.totals.write_failed, pages);
+                add(&device.failed, pages);
                 if let Some(mapping) = cache.mapping(context, self.id) {
                     cache.queue_dirty(context, &mapping);
                 }
@@ -351,6 +353,7 @@ impl<E: Env> Mapping<E> {
             }
         };
         add(&cache.totals.read_in, request.frames.len() as u64);
+        add(&self.device.read_in, request.frames.len() as u64);
         for busy in request.busy.drain(..) {
             cache.table.release(busy, set, Flags::NONE);
         }

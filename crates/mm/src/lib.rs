@@ -66,7 +66,7 @@ pub use options::{DeviceOptions, ErrorPolicy, Options, Populate};
 pub use pin::Pinned;
 pub use read::Reader;
 pub use spill::{Spill, Touched};
-pub use stats::{DeviceStats, Stats};
+pub use stats::{DeviceStats, Health, Stats};
 pub use swap::SwapStats;
 pub use unwilling::Tried;
 pub use vmstat::{Item, Vmstat};

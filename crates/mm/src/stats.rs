@@ -1,7 +1,10 @@
 //! Levels and totals of a cache, read without locks.
 
+use env::IoError;
 use policy::dirty::DeviceIndex;
-use policy::units::{Pages, PagesPerSec};
+use policy::units::{Bytes, Nanos, Pages, PagesPerSec};
+
+use crate::Error;
 
 /// A reading of a cache's counters. Levels are pages now; totals since the cache was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +31,7 @@ pub struct Stats {
     pub dirtied: Pages,
     /// Pages whose writeback ended well, ever.
     pub written: Pages,
-    /// Dirty pages thrown away by truncation, ever.
+    /// Dirty pages thrown away by truncation and by holes, ever.
     pub discarded: Pages,
     /// Pages whose writeback failed, ever (each try counts).
     pub write_failed: Pages,
@@ -60,10 +63,62 @@ pub struct DeviceStats {
     pub dirty: Pages,
     /// Its pages under writeback.
     pub writeback: Pages,
+    /// Its share of the dirty limit now.
+    pub dirty_limit: Pages,
+    /// Its share of the background limit now.
+    pub background_limit: Pages,
     /// Pages ever dirtied on it.
     pub dirtied: Pages,
     /// Pages ever written to it.
     pub written: Pages,
+    /// Pages ever read from it.
+    pub read_in: Pages,
+    /// Pages whose writeback to it failed, ever (each try counts).
+    pub write_failed: Pages,
+    /// Writes that it has and that have not ended.
+    pub requests: u32,
     /// Its estimated write bandwidth.
     pub bandwidth: PagesPerSec,
+    /// A writer to it was made to pause within the last second.
+    pub pausing: bool,
+    /// Writes and flushes that ever failed.
+    pub errors: u64,
+    /// The first and the last failure since it was added, or reopened.
+    pub first_error: Option<Error>,
+    /// The last one.
+    pub last_error: Option<Error>,
+    /// How it does.
+    pub health: Health,
+}
+
+/// How a device does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Health {
+    /// As it should, as far as one can tell.
+    Working,
+    /// Writes fail and are tried again.
+    Retrying {
+        /// For how long none has gone through.
+        since: Nanos,
+        /// Where the last one failed.
+        offset: Bytes,
+        /// Why.
+        cause: IoError,
+    },
+    /// It has writes and has not ended one for seconds.
+    Stalled {
+        /// For how long.
+        since: Nanos,
+    },
+    /// It takes no new writes after an error (policy `stop`) until it is reopened.
+    Stopped {
+        /// Why.
+        cause: IoError,
+    },
+    /// A flush failed: nothing can be promised until it is reopened.
+    FlushFailed {
+        /// Why.
+        cause: IoError,
+    },
 }

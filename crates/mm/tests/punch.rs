@@ -80,7 +80,7 @@ fn a_hole_reads_as_zeroes_and_its_dirty_pages_are_discarded() {
         // What is written again is there, in part and as a whole.
         write(task, cache, file, 10, 1, 3);
         let mut writer = cache.writer();
-        file.write(task, &mut writer, Bytes(12 * PAGE + 512), &vec![Sector(9)])
+        file.write(task, &mut writer, Bytes(12 * PAGE + 512), &[Sector(9)])
             .unwrap();
         file.sync(task).unwrap();
         assert_eq!(read_back(task, file, 10, 1), data(10, 1, 3));
@@ -102,7 +102,7 @@ fn a_range_without_a_whole_page_is_left_alone_and_an_end_inside_the_last_page_is
     let disk = Arc::clone(&world.disk);
     world.run(0, move |task, cache, file| {
         let mut writer = cache.writer();
-        file.write(task, &mut writer, Bytes(0), &vec![Sector(5); 20])
+        file.write(task, &mut writer, Bytes(0), &[Sector(5); 20])
             .unwrap();
         file.punch(task, Bytes(1), Bytes(8000)).unwrap();
         file.punch(task, Bytes(0), Bytes(4095)).unwrap();

@@ -86,6 +86,20 @@ pub fn passed_descriptors(count: u32) -> Vec<std::os::fd::OwnedFd> {
     sys::passed_descriptors(PASSED_FIRST, count)
 }
 
+/// Tells the system that its own memory may have to be written back through this thread and those that it starts from now
+/// on (a file system on a disk that this process serves): their allocations then neither wait for such writes nor are
+/// throttled for them. Call it before any thread is started.
+///
+/// # Errors
+/// `System` with EPERM without CAP_SYS_RESOURCE, EINVAL before Linux 5.6. Nothing is changed then; where nothing of this
+/// machine's file systems is on what the process serves, it does no harm.
+pub fn io_flusher() -> Result<(), OsError> {
+    sys::set_io_flusher().map_err(|errno| OsError::System {
+        what: "prctl(PR_SET_IO_FLUSHER)",
+        errno,
+    })
+}
+
 /// A fresh directory for a test, on a file system with direct I/O; removed with its content.
 #[cfg(test)]
 struct TestDir(std::path::PathBuf);

@@ -222,7 +222,7 @@ impl Builder {
             on_error: self.on_error,
             ..DeviceOptions::default()
         };
-        let cache = Cache::new(env, options, device, waits, self.memory)?;
+        let cache = Cache::new(env, options, device, waits, (self.memory, self.beside))?;
         if let Some((path, bytes)) = &self.swap {
             cache.add_swap_file(path, *bytes)?;
         }

@@ -27,6 +27,7 @@ pub(crate) struct Inner {
     waits: Arc<Waits>,
     /// The limit it was built with.
     built: u64,
+    beside: u64,
     device: DeviceOptions,
     /// By the system's number of the file system or block device: a disk of its own, with its own
     /// share of the dirty limit and its own flusher.
@@ -101,7 +102,7 @@ impl Cache {
         options: mm::Options,
         device: DeviceOptions,
         waits: Arc<Waits>,
-        limit: u64,
+        (limit, beside): (u64, u64),
     ) -> Result<Self, Error> {
         let mm = match mm::Cache::new(Arc::clone(&env), options) {
             Ok(mm) => mm,
@@ -117,6 +118,7 @@ impl Cache {
                 mm,
                 waits,
                 built: limit,
+                beside,
                 device,
                 disks,
                 opened: Opened::default(),
@@ -391,6 +393,7 @@ impl Cache {
         Stats {
             limit: self.inner.built - bytes(stats.frames.saturating_sub(limit.limit)),
             over_limit: bytes(limit.over),
+            beside: self.inner.beside,
             cached: bytes(stats.cached),
             free: bytes(stats.free),
             pinned: bytes(stats.pinned),

@@ -36,9 +36,18 @@ pub enum Error {
     /// Reading, writing or syncing failed.
     #[error("{0}")]
     Cache(mm::Error),
-    /// The cache was closed.
-    #[error("the cache is closed")]
+    /// The cache was closed, or the volume taken out of it.
+    #[error("the cache is closed, or the volume was taken out of it")]
     Closed,
+}
+
+impl Error {
+    /// Whether the device cannot do at all what it was asked for, and something else may: a hole that cannot be punched
+    /// can be written as zeroes.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, Self::Cache(error) if error.is_unsupported())
+    }
 }
 
 impl From<os::OsError> for Error {
@@ -68,6 +77,7 @@ impl From<Error> for io::Error {
             Error::Cache(mm::Error::MetadataFailed {
                 cause: env::IoError::NoSpace,
             }) => io::ErrorKind::StorageFull,
+            Error::Cache(error) if error.is_unsupported() => io::ErrorKind::Unsupported,
             Error::Closed => io::ErrorKind::BrokenPipe,
             Error::System(_) | Error::Cache(_) => io::ErrorKind::Other,
         };

@@ -47,6 +47,7 @@ mod opened;
 mod pressure;
 mod spill;
 mod stats;
+mod upkeep;
 mod volume;
 mod writer;
 
@@ -60,6 +61,7 @@ pub use policy::reclaim::ReclaimLaw;
 pub use pressure::Pressure;
 pub use spill::{Spill, Touched};
 pub use stats::{Stats, Swap, Wait};
+pub use upkeep::{VolumeState, VolumeStats};
 pub use volume::{Backing, Cursor, Tried, Volume, VolumeOptions};
 pub use writer::Writer;
 

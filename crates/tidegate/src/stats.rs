@@ -15,6 +15,8 @@ pub struct Stats {
     pub limit: u64,
     /// What is still in use beyond a limit that was lowered; zero: it holds.
     pub over_limit: u64,
+    /// What of the limit is left to the program itself (`Builder::beside`).
+    pub beside: u64,
     /// Pages in the cache.
     pub cached: u64,
     /// Memory for pages that is not in use.

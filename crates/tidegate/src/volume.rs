@@ -14,6 +14,7 @@
 //!   3. What `try_write` has taken is part of the volume: readers see it, `sync` makes it durable.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use env::{Device, Env, ObjectId};
@@ -55,10 +56,12 @@ impl Default for VolumeOptions {
 
 /// A volume in a cache, as one client holds it: errors of writeback are told to each holder once.
 pub struct Volume {
-    cache: Cache,
-    device: DeviceIndex,
-    inner: Arc<mm::File<ThreadEnv>>,
+    pub(crate) cache: Cache,
+    pub(crate) device: DeviceIndex,
+    pub(crate) inner: Arc<mm::File<ThreadEnv>>,
     size: u64,
+    /// It was taken out of the cache; of all holders.
+    pub(crate) gone: Arc<AtomicBool>,
     /// When the environment's clock began.
     origin: Instant,
 }
@@ -129,6 +132,7 @@ impl Cache {
             device,
             inner,
             size: backing.size,
+            gone: Arc::new(AtomicBool::new(false)),
             origin,
         })
     }
@@ -149,12 +153,23 @@ impl Volume {
             device: self.device,
             inner: self.inner.another(),
             size: self.size,
+            gone: Arc::clone(&self.gone),
             origin: self.origin,
         }
     }
 
+    /// `Closed` once it was detached.
+    fn is_there(&self) -> Result<(), Error> {
+        if self.gone.load(Ordering::Acquire) {
+            Err(Error::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Nothing lies beyond the end, and nothing can be put there.
-    fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
+    pub(crate) fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.is_there()?;
         match offset.checked_add(len) {
             Some(end) if end <= self.size => Ok(()),
             end => Err(Error::Cache(mm::Error::OutOfRange {
@@ -186,6 +201,7 @@ impl Volume {
     /// # Errors
     /// As `try_read`; no memory.
     pub fn ready_read(&self, cursor: &mut Cursor, offset: u64, len: u64) -> Result<(), Error> {
+        self.is_there()?;
         let mut task = self.cache.enter();
         Ok(self
             .inner
@@ -234,6 +250,7 @@ impl Volume {
     /// # Errors
     /// As `File::sync`.
     pub fn sync(&self) -> Result<(), Error> {
+        self.is_there()?;
         let mut task = self.cache.enter();
         Ok(self.inner.sync(&mut task)?)
     }
@@ -243,6 +260,7 @@ impl Volume {
     /// # Errors
     /// As `sync`.
     pub fn sync_range(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.is_there()?;
         let mut task = self.cache.enter();
         Ok(self
             .inner

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 
 use env::Device as _;
 use os::FileDevice;
-use tidegate::{Backing, Cache, Cursor, Error, Volume, VolumeOptions};
+use tidegate::{Backing, Cache, Cursor, Error, Volume, VolumeOptions, Writer};
 
 const PAGE: u64 = 4096;
-const VOLUMES: u64 = 128;
+const VOLUMES: u64 = 64;
 const SIZE: u64 = 8 << 20;
 
 struct Dir(PathBuf);
@@ -55,24 +55,61 @@ fn resident() -> u64 {
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * PAGE
 }
 
+/// Writes all of it, waiting where that is needed.
+fn write(volume: &Volume, writer: &mut Writer, mut data: &[u8], mut offset: u64) {
+    for _ in 0..10_000 {
+        let tried = volume.try_write(writer, data, offset).unwrap();
+        data = &data[tried.bytes..];
+        offset += tried.bytes as u64;
+        if data.is_empty() {
+            return;
+        }
+        volume
+            .ready_write(writer, offset, data.len() as u64)
+            .unwrap();
+    }
+    panic!("no progress at {offset}");
+}
+
+/// Reads all of it, waiting where that is needed.
+fn read(volume: &Volume, mut data: &mut [u8], mut offset: u64) {
+    let mut cursor = Cursor::default();
+    for _ in 0..10_000 {
+        let tried = volume.try_read(&mut cursor, data, offset).unwrap();
+        data = &mut data[tried.bytes..];
+        offset += tried.bytes as u64;
+        if data.is_empty() {
+            return;
+        }
+        volume
+            .ready_read(&mut cursor, offset, data.len() as u64)
+            .unwrap();
+    }
+    panic!("no progress at {offset}");
+}
+
 /// Writes to, syncs and reads a volume: everything of it is in use.
 fn use_it(cache: &Cache, volume: &Volume, number: u64) {
     let mut writer = cache.writer();
     let data = vec![u8::try_from(number).unwrap(); 16 << 10];
     for at in (0..SIZE).step_by(64 << 10) {
-        volume.try_write(&mut writer, &data, at).unwrap();
+        write(volume, &mut writer, &data, at);
     }
     volume.sync().unwrap();
     let mut back = vec![0; 4096];
-    volume
-        .try_read(&mut Cursor::default(), &mut back, 48 << 10)
-        .unwrap();
+    read(volume, &mut back, 48 << 10);
 }
 
+/// One test for all: they share a process, and so its resident memory.
 #[test]
+fn volumes_and_what_they_take() {
+    many_volumes_stay_within_what_is_charged_for_them();
+    a_volume_is_punched_watched_and_taken_out();
+}
+
 fn many_volumes_stay_within_what_is_charged_for_them() {
     let dir = Dir::new("many");
-    let limit = 96_u64 << 20;
+    let limit = 48_u64 << 20;
     let before = resident();
     let cache = Cache::builder()
         .memory(limit)
@@ -100,4 +137,43 @@ fn many_volumes_stay_within_what_is_charged_for_them() {
     );
     assert!(used - before <= limit + limit / 20);
     cache.close().unwrap();
+}
+
+/// Holes, what is not written yet, counters and the end of a volume, over a real file.
+fn a_volume_is_punched_watched_and_taken_out() {
+    let dir = Dir::new("upkeep");
+    let cache = Cache::builder().memory(32 << 20).build().unwrap();
+    let volume = attach(&cache, &dir, 0);
+    let other = volume.another();
+    let mut writer = cache.writer();
+    let data = vec![7; 1 << 20];
+    write(&volume, &mut writer, &data, 0);
+    assert_eq!(volume.next_unwritten(0, SIZE), Some((0, 1 << 20)));
+    assert_eq!(volume.stats().dirty, 1 << 20);
+    volume.sync().unwrap();
+    assert_eq!(volume.next_unwritten(0, SIZE), None);
+    write(&volume, &mut writer, &data[..8192], 4096);
+    other.punch(0, 512 << 10).unwrap();
+    let mut back = vec![1; 1 << 20];
+    read(&volume, &mut back, 0);
+    assert!(back[..512 << 10].iter().all(|byte| *byte == 0));
+    assert!(back[512 << 10..].iter().all(|byte| *byte == 7));
+    assert!(matches!(volume.punch(SIZE, 1), Err(Error::Cache(_))));
+    let stats = volume.stats();
+    assert_eq!((stats.dirty, stats.writeback, stats.errors), (0, 0, 0));
+    assert_eq!(stats.state, tidegate::VolumeState::Working);
+    assert!(stats.dirty_limit > 0 && stats.background_limit <= stats.dirty_limit);
+    assert!(stats.written_total >= 1 << 20 && stats.read_total >= 512 << 10);
+    write(&volume, &mut writer, &data[..4096], 0);
+    volume.detach().unwrap();
+    assert!(matches!(other.sync(), Err(Error::Closed)));
+    assert!(matches!(
+        other.try_write(&mut writer, &data, 0),
+        Err(Error::Closed)
+    ));
+    assert!(matches!(other.detach(), Err(Error::Closed)));
+    let file = std::fs::read(dir.0.join("0")).unwrap();
+    assert!(file[..4096].iter().all(|byte| *byte == 7));
+    assert!(file[4096..512 << 10].iter().all(|byte| *byte == 0));
+    assert_eq!(cache.stats().cached, 0);
 }

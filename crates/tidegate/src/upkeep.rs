@@ -1,0 +1,146 @@
+//! What a server does with a volume beside reading and writing it: holes, what is not written yet, how it does, its end.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mm::Health;
+use policy::units::{Bytes, Pages};
+
+use crate::{Error, Volume};
+
+/// A reading of one volume. Sizes in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeStats {
+    /// Written and not yet on its way to the backing.
+    pub dirty: u64,
+    /// On its way to the backing.
+    pub writeback: u64,
+    /// Its share of the dirty limit now.
+    pub dirty_limit: u64,
+    /// Its share of the background limit now.
+    pub background_limit: u64,
+    /// What the backing is believed to write in a second.
+    pub write_rate: u64,
+    /// Ever made dirty.
+    pub dirtied_total: u64,
+    /// Ever written to the backing.
+    pub written_total: u64,
+    /// Ever read from the backing.
+    pub read_total: u64,
+    /// Writes to the backing that failed and are tried again (each try counts).
+    pub failed_total: u64,
+    /// Write requests at the backing.
+    pub in_flight: u32,
+    /// Writers were made to pause within the last second.
+    pub pausing: bool,
+    /// Failed write requests and flushes so far.
+    pub errors: u64,
+    /// The first failure since it was attached or reopened, with where and why.
+    pub first_error: Option<mm::Error>,
+    /// The last one.
+    pub last_error: Option<mm::Error>,
+    /// How it does.
+    pub state: VolumeState,
+}
+
+/// How a volume does. Its errors are in `VolumeStats`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum VolumeState {
+    /// As it should, as far as one can tell.
+    #[default]
+    Working,
+    /// Writes to the backing fail and are tried again.
+    Retrying {
+        /// For how long none has gone through.
+        since: Duration,
+    },
+    /// The backing has writes and has not ended one for five seconds or more.
+    Stalled {
+        /// For how long.
+        since: Duration,
+    },
+    /// It takes no new writes after an error (policy `Stop`) until it is reopened.
+    Stopped,
+    /// A flush failed: nothing can be promised until it is reopened.
+    FlushFailed,
+}
+
+impl Volume {
+    /// Punches a hole: the whole pages inside `offset..offset + len` lose their content, give their space on the backing
+    /// back and read as zeroes. The rest of the range is left as it is. Waits for the backing.
+    ///
+    /// # Errors
+    /// `Cache` with `PunchFailed`; what is there then is as it was, or zeroes; if [`Error::is_unsupported`], writing zeroes
+    /// works instead. Beyond the end, a failed flush, no memory. `Closed`.
+    pub fn punch(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check(offset, len)?;
+        let mut task = self.cache.enter();
+        Ok(self.inner.punch(&mut task, Bytes(offset), Bytes(len))?)
+    }
+
+    /// The next pages from `from` on and before `to` that the backing does not have as they are: where they begin, and how
+    /// many bytes. Cut where a run is long; ask again from its end. Does not wait.
+    #[must_use]
+    pub fn next_unwritten(&self, from: u64, to: u64) -> Option<(u64, u64)> {
+        let task = self.cache.enter();
+        let (at, len) = self.inner.next_unwritten(&task, Bytes(from), Bytes(to))?;
+        Some((at.0, len.0))
+    }
+
+    /// Levels, totals, and how it does. Does not wait.
+    #[must_use]
+    pub fn stats(&self) -> VolumeStats {
+        let stats = self.cache.inner.mm.device_stats_of(self.device);
+        let bytes = |pages: Pages| pages.bytes().0;
+        let time = |nanos: policy::units::Nanos| Duration::from_nanos(nanos.0);
+        VolumeStats {
+            dirty: bytes(stats.dirty),
+            writeback: bytes(stats.writeback),
+            dirty_limit: bytes(stats.dirty_limit),
+            background_limit: bytes(stats.background_limit),
+            write_rate: bytes(Pages(stats.bandwidth.0)),
+            dirtied_total: bytes(stats.dirtied),
+            written_total: bytes(stats.written),
+            read_total: bytes(stats.read_in),
+            failed_total: bytes(stats.write_failed),
+            in_flight: stats.requests,
+            pausing: stats.pausing,
+            errors: stats.errors,
+            first_error: stats.first_error,
+            last_error: stats.last_error,
+            state: match stats.health {
+                Health::Retrying { since, .. } => VolumeState::Retrying { since: time(since) },
+                Health::Stalled { since } => VolumeState::Stalled { since: time(since) },
+                Health::Stopped { .. } => VolumeState::Stopped,
+                Health::FlushFailed { .. } => VolumeState::FlushFailed,
+                _ => VolumeState::Working,
+            },
+        }
+    }
+
+    /// The backing works again, and the caller answers for it: a failed flush or the policy `Stop` holds it back no longer.
+    /// What it had taken between its last good flush and the failure is unknown; write that again.
+    pub fn reopen(&self) {
+        let mut task = self.cache.enter();
+        self.cache.inner.mm.reopen_device(&mut task, self.device);
+    }
+
+    /// Syncs the volume and takes it out of the cache, for all holders: whatever they ask for afterwards is `Closed`. Its
+    /// memory is free for others. Its place among the devices, its threads and what keeps the backing open stay until the
+    /// cache ends.
+    ///
+    /// # Errors
+    /// As `sync`; the volume then stays as it is.
+    pub fn detach(&self) -> Result<(), Error> {
+        let mut task = self.cache.enter();
+        if self.gone.swap(true, Ordering::AcqRel) {
+            return Err(Error::Closed);
+        }
+        let closed = self.inner.close(&mut task);
+        if closed.is_err() {
+            self.gone.store(false, Ordering::Release);
+        }
+        Ok(closed?)
+    }
+}
