@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -16,6 +16,7 @@ use futures_util::stream;
 use tokio::sync::{Semaphore, watch};
 
 use super::door::Seat;
+use super::history::History;
 use super::{LISTENERS, SCRAPES};
 use crate::metrics;
 use crate::snapshot::{Health, Snapshot, Source, health};
@@ -66,6 +67,7 @@ impl Latest {
 pub(super) struct Shared {
     source: Arc<dyn Source>,
     latest: watch::Receiver<Arc<Latest>>,
+    history: Arc<Mutex<History>>,
     listeners: Arc<Semaphore>,
     scrapes: Arc<Semaphore>,
     is_loopback: bool,
@@ -75,11 +77,13 @@ impl Shared {
     pub(super) fn new(
         source: Arc<dyn Source>,
         latest: watch::Receiver<Arc<Latest>>,
+        history: Arc<Mutex<History>>,
         is_loopback: bool,
     ) -> Self {
         Self {
             source,
             latest,
+            history,
             listeners: Arc::new(Semaphore::new(LISTENERS)),
             scrapes: Arc::new(Semaphore::new(SCRAPES)),
             is_loopback,
@@ -91,13 +95,14 @@ pub(super) fn router(shared: Shared) -> Router {
     Router::new()
         .route("/", get(page))
         .route("/events", get(events))
+        .route("/history.json", get(history))
         .route("/snapshot.json", get(snapshot))
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .fallback(|| async {
             (
                 StatusCode::NOT_FOUND,
-                "not found: there is /, /events, /snapshot.json, /metrics and /healthz\n",
+                "not found: there is /, /events, /history.json, /snapshot.json, /metrics and /healthz\n",
             )
         })
         .layer(middleware::from_fn_with_state(shared.clone(), guard))
@@ -226,20 +231,37 @@ async fn events(State(shared): State<Shared>, ConnectInfo(seat): ConnectInfo<Sea
 }
 
 async fn metrics(State(shared): State<Shared>, ConnectInfo(seat): ConnectInfo<Seat>) -> Response {
+    let make = || metrics::text(shared.source.read()).ok();
+    alone(&shared, &seat, metrics::CONTENT_TYPE, make).await
+}
+
+async fn history(State(shared): State<Shared>, ConnectInfo(seat): ConnectInfo<Seat>) -> Response {
+    let history = &shared.history;
+    let make = || {
+        let history = history.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(history.json())
+    };
+    alone(&shared, &seat, "application/json", make).await
+}
+
+/// Answers with a text that is this client's alone and may be long. Few at once: there is room for the next one when
+/// the connection has ended.
+async fn alone(
+    shared: &Shared,
+    seat: &Seat,
+    kind: &'static str,
+    make: impl FnOnce() -> Option<String>,
+) -> Response {
     let scrapes = Arc::clone(&shared.scrapes);
     let Ok(Ok(permit)) = tokio::time::timeout(PATIENCE, scrapes.acquire_owned()).await else {
-        return (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too many ask for metrics at once\n",
-        )
-            .into_response();
+        let why = "too many ask for that at once\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
     };
-    let Ok(text) = metrics::text(shared.source.read()) else {
+    let Some(text) = make() else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    // The text is this client's alone and may be long: room for the next one when the connection has ended.
     seat.is_the_last_answer(permit);
-    let kind = (header::CONTENT_TYPE, metrics::CONTENT_TYPE);
+    let kind = (header::CONTENT_TYPE, kind);
     ([kind, (header::CONNECTION, "close")], text).into_response()
 }
 

@@ -1,4 +1,4 @@
-//! The server's HTTP side: `/` the live page, `/events`, `/snapshot.json`, `/metrics`, `/healthz`.
+//! The server's HTTP side: `/` the live page, `/events`, `/history.json`, `/snapshot.json`, `/metrics`, `/healthz`.
 //!
 //! ```text
 //!   Source ──once a second──> Sampler ──> latest snapshot ──> /events (one line of JSON a second), /snapshot.json
@@ -8,18 +8,19 @@
 //!
 //! Invariants
 //!   1. Nothing here changes anything: only GET and HEAD, no request with a body.
-//!   2. Memory is bounded: [`door::SEATS`] connections of [`door::REQUEST_MAX`] bytes of request, of which [`LISTENERS`]
-//!      listen to events and [`SCRAPES`] are sent metrics. A listener that is slow skips snapshots; one that takes nothing
+//!   2. Memory is bounded: `door::SEATS` connections of `door::REQUEST_MAX` bytes of request, of which [`LISTENERS`]
+//!      listen to events and [`SCRAPES`] are sent metrics or the history. A listener that is slow skips snapshots; one that takes nothing
 //!      for a few seconds is cut off.
 //!   3. On a loopback address only requests that name a loopback host are answered: a page from elsewhere whose name was
 //!      pointed at this machine (DNS rebinding) reads nothing. No answer may be read by pages of other origins.
 
 mod answers;
 mod door;
+mod history;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -31,10 +32,11 @@ use crate::log::{info, warn};
 use crate::snapshot::{Sampler, Source};
 use answers::{Latest, Shared};
 use door::Door;
+use history::History;
 
 /// Listeners to `/events` at once.
 pub const LISTENERS: usize = 16;
-/// Answers to `/metrics` under way at once.
+/// Answers to `/metrics` and `/history.json` under way at once.
 pub const SCRAPES: usize = 4;
 /// What all of it takes at most, in bytes, with a few dozen volumes: the thread, its connections' buffers, answers.
 pub const MEMORY: u64 = 3 << 20;
@@ -165,7 +167,13 @@ async fn serve(listener: TcpListener, address: SocketAddr, source: Arc<dyn Sourc
     };
     let mut sampler = Sampler::default();
     let (publish, latest) = watch::channel(Latest::new(sampler.next(source.read())));
-    let shared = Shared::new(Arc::clone(&source), latest, address.ip().is_loopback());
+    let history = Arc::new(Mutex::new(History::default()));
+    let shared = Shared::new(
+        Arc::clone(&source),
+        latest,
+        Arc::clone(&history),
+        address.ip().is_loopback(),
+    );
     let router = answers::router(shared);
     let service = router.into_make_service_with_connect_info::<door::Seat>();
     let server = axum::serve(Door::new(listener), service);
@@ -176,6 +184,9 @@ async fn serve(listener: TcpListener, address: SocketAddr, source: Arc<dyn Sourc
         loop {
             ticks.tick().await;
             let snapshot = sampler.next(source.read());
+            let mut kept = history.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.note(&snapshot);
+            drop(kept);
             publish.send_replace(Latest::new(snapshot));
         }
     };

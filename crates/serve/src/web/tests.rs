@@ -87,6 +87,13 @@ fn every_path_is_answered_with_what_it_is() {
     assert_eq!(status, 200);
     assert!(head.contains("application/openmetrics-text"), "{head}");
     assert!(body.ends_with("# EOF\n"), "{body}");
+    let (status, _, body) = got(&handle, "/history.json");
+    assert_eq!(status, 200);
+    assert!(
+        serde_json::from_str::<serde_json::Value>(&body)
+            .unwrap()
+            .is_array()
+    );
     assert_eq!(got(&handle, "/healthz").2, "ok\n");
     assert_eq!(got(&handle, "/nothing").0, 404);
 }
@@ -101,7 +108,6 @@ fn the_page_needs_nothing_from_elsewhere_and_is_small() {
         "src=",
         "@import",
         "url(",
-        "<link",
         "innerHTML",
         "insertAdjacentHTML",
         "document.write",
@@ -398,4 +404,78 @@ fn it_ends_at_once_with_listeners_left() {
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
     assert!(TcpStream::connect(address).is_err());
+}
+
+/// A browser of this machine.
+fn chromium() -> Option<&'static str> {
+    ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(|name| {
+            let asked = std::process::Command::new(name).arg("--version").output();
+            asked.is_ok_and(|answer| answer.status.success())
+        })
+}
+
+#[test]
+fn the_page_works_in_a_browser() {
+    let Some(chromium) = chromium() else {
+        eprintln!("SKIPPED: there is no chromium: the live page was not tried in a browser");
+        return;
+    };
+    let handle = started(State::Stalled);
+    let folder = std::env::temp_dir().join(format!("tidegate-page-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    // The page has some seconds to draw.
+    std::thread::sleep(Duration::from_secs(3));
+    let output = std::process::Command::new("timeout")
+        .args([
+            "60",
+            chromium,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+        ])
+        .args([
+            "--enable-logging=stderr",
+            "--virtual-time-budget=8000",
+            "--window-size=1280,1500",
+        ])
+        .arg(format!("--user-data-dir={}", folder.display()))
+        .arg(format!(
+            "--screenshot={}",
+            folder.join("page.png").display()
+        ))
+        .arg("--dump-dom")
+        // Events never end, and virtual time waits for what was asked to end.
+        .arg(format!("http://{}/?poll", handle.address()))
+        .output()
+        .unwrap();
+    let (page, log) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    if let Some(keep) = std::env::var_os("KEEP_SCREENSHOT") {
+        std::fs::copy(folder.join("page.png"), keep).unwrap();
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    let trouble: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains("CONSOLE"))
+        .collect();
+    assert!(trouble.is_empty(), "{trouble:#?}");
+    for text in [
+        "not ok",
+        "root",
+        "data/backup (read-only)",
+        "the backing has not answered",
+        "dirty pause",
+        "write",
+        "36 MiB of 48 MiB",
+    ] {
+        assert!(
+            page.contains(text),
+            "{text} is not on the page:\n{page}\n{log}"
+        );
+    }
 }
