@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{Disk, data, world};
 use env::{Cause, Device, DeviceInfo, Host, Interrupt, IoOp, IoRequest, ObjectId};
-use mm::DeviceOptions;
+use mm::{DeviceOptions, Error, ErrorPolicy, Health};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
 const MIB: u64 = 1 << 20;
@@ -126,4 +126,85 @@ fn a_disk_that_hangs_leaves_requests_to_its_neighbour() {
         beside.0 * 10 >= alone.0 * 9,
         "{beside:?} beside a disk that hangs, {alone:?} alone"
     );
+}
+
+/// A disk that hangs, fails, or cannot be flushed says so, with why and for how long.
+#[test]
+fn how_a_disk_does_is_told() {
+    let mut world = world(4096, 64 * MIB);
+    world.device.on_error = ErrorPolicy::Retry;
+    let disk = Arc::clone(&world.disk);
+    let hanging = Arc::new(Hanging {
+        disk: Disk::new(&world.lab, 64 * MIB),
+        host: world.lab.host(),
+        from: Instant::ZERO,
+        until: Instant(Nanos::secs(60).0),
+        held: Arc::default(),
+        armed: AtomicBool::new(false),
+        most: Mutex::new(0),
+    });
+    let id = world
+        .lab
+        .add_device(Arc::clone(&hanging) as Arc<dyn Device>);
+    let info = hanging.info();
+    world.run(0, move |task, cache, file| {
+        let device = cache
+            .add_device(task, id, info, DeviceOptions::default())
+            .unwrap();
+        let bad = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
+        let mut writer = cache.writer();
+        bad.write(task, &mut writer, Bytes(0), &data(0, 4, 1))
+            .unwrap();
+        let syncing = {
+            let bad = Arc::clone(&bad);
+            env::spawn(task.env(), "sync", move |task| bad.sync(task))
+        };
+        task.sleep(Cause::Think, Nanos::secs(4));
+        let health = |at: usize| cache.device_stats()[at].health;
+        assert_eq!(health(1), Health::Working, "not for seconds yet");
+        task.sleep(Cause::Think, Nanos::secs(26));
+        let since = Nanos::secs(30);
+        assert_eq!(health(1), Health::Stalled { since });
+        assert_eq!(cache.device_stats()[1].requests, 1);
+        syncing.join(task).unwrap().unwrap();
+        assert_eq!(health(1), Health::Working);
+
+        let cause = env::IoError::Failed { errno: 5 };
+        disk.state().fail_writes = 0..1000;
+        file.write(task, &mut writer, Bytes(8192), &data(2, 1, 1))
+            .unwrap();
+        file.sync(task).unwrap_err();
+        task.sleep(Cause::Think, Nanos::secs(3));
+        let stats = cache.device_stats()[0];
+        let Health::Retrying { since, .. } = stats.health else {
+            panic!("{:?}", stats.health);
+        };
+        assert!(
+            since >= Nanos::secs(3) && since < Nanos::secs(4),
+            "{since:?}"
+        );
+        let failed = Error::WriteFailed {
+            offset: Bytes(8192),
+            cause,
+        };
+        assert_eq!(
+            (stats.first_error, stats.last_error),
+            (Some(failed), Some(failed))
+        );
+        assert!(stats.errors > 0 && stats.write_failed.0 > 0);
+        disk.state().fail_writes = 0..0;
+        disk.state().fail_flushes = true;
+        file.sync(task).unwrap_err();
+        let stats = cache.device_stats()[0];
+        assert_eq!(stats.health, Health::FlushFailed { cause });
+        assert_eq!(stats.first_error, Some(failed));
+        assert_eq!(stats.last_error, Some(Error::FlushFailed { cause }));
+        disk.state().fail_flushes = false;
+        cache.reopen_device(task, policy::dirty::DeviceIndex(0));
+        let stats = cache.device_stats()[0];
+        assert_eq!((stats.health, stats.first_error), (Health::Working, None));
+        // Told once more to whoever was not told; then all is well.
+        let _ = file.sync(task);
+        file.sync(task).unwrap();
+    });
 }

@@ -184,8 +184,8 @@ impl Abilities {
 }
 
 impl Ring {
-    /// Starts a ring for memory of `arena`.
-    pub(crate) fn start(arena: &Arc<Arena>) -> Result<Self, OsError> {
+    /// Starts a ring for memory of `arena`, which it registers if `register`.
+    pub(crate) fn start(arena: &Arc<Arena>, register: bool) -> Result<Self, OsError> {
         let failed = |what| {
             move |e: rustix::io::Errno| OsError::System {
                 what,
@@ -211,7 +211,7 @@ impl Ring {
             .name(name.to_owned())
             .spawn(move || {
                 crate::sys::set_timer_slack(crate::parker::TIMER_SLACK);
-                match Owner::new(ours, memory, slow) {
+                match Owner::new(ours, memory, slow, register) {
                     Ok(owner) => {
                         let _ = ready.send(Ok(()));
                         owner.run();
@@ -230,7 +230,9 @@ impl Ring {
             errno: libc::EIO,
         }))?;
         let watcher: Arc<dyn ChunkWatcher> = Arc::<Shared>::clone(&shared);
-        arena.watch(Arc::clone(&watcher));
+        if register {
+            arena.watch(Arc::clone(&watcher));
+        }
         let arena = Arc::clone(arena);
         Ok(Self {
             shared,
@@ -428,14 +430,22 @@ impl Drop for Closing {
 }
 
 impl Owner {
-    fn new(shared: Arc<Shared>, arena: Arc<Arena>, lane: Arc<Pool>) -> Result<Self, OsError> {
+    fn new(
+        shared: Arc<Shared>,
+        arena: Arc<Arena>,
+        lane: Arc<Pool>,
+        register: bool,
+    ) -> Result<Self, OsError> {
         let ring = build_ring(ENTRIES)?;
         let abilities = Abilities::of(&ring)?;
-        let mut chunks = arena.chunks().min(TABLE_MAX);
-        let entries = u32::try_from(chunks).expect("at most TABLE_MAX");
-        if let Err(error) = ring.submitter().register_buffers_sparse(entries) {
-            shared.refuse(errno_of(&error));
-            chunks = 0;
+        let mut chunks = 0;
+        if register {
+            chunks = arena.chunks().min(TABLE_MAX);
+            let entries = u32::try_from(chunks).expect("at most TABLE_MAX");
+            if let Err(error) = ring.submitter().register_buffers_sparse(entries) {
+                shared.refuse(errno_of(&error));
+                chunks = 0;
+            }
         }
         let slot = || Slot {
             job: None,

@@ -84,6 +84,9 @@ pub struct Options {
     pub backend: Backend,
     /// Threads per device of the pool.
     pub workers: usize,
+    /// Whether rings register the arena with the kernel, so that it need not look pages up for each request. The kernel
+    /// keeps up to 16 bytes a page for it, for each device: with 256 of them as much as the arena itself.
+    pub register: bool,
     /// Who hears of events; none: nobody.
     pub sink: Option<Sink>,
 }
@@ -99,6 +102,7 @@ impl Options {
             chunk_frames,
             backend: Backend::Auto,
             workers: 8,
+            register: true,
             sink: None,
         }
     }
@@ -136,6 +140,7 @@ pub struct ThreadEnv {
     backend: Backend,
     fallback: Option<OsError>,
     workers: usize,
+    register: bool,
     sink: Option<Sink>,
     devices: Box<[OnceLock<Arc<dyn Device>>]>,
     devices_used: AtomicU16,
@@ -196,6 +201,7 @@ impl ThreadEnv {
             backend,
             fallback,
             workers: options.workers,
+            register: options.register,
             sink: options.sink,
             devices: (0..DEVICES_MAX).map(|_| OnceLock::new()).collect(),
             devices_used: AtomicU16::new(0),
@@ -319,7 +325,9 @@ impl ThreadEnv {
     /// A new engine of this environment's kind, for one device.
     pub(crate) fn start_engine(&self) -> Result<Mover, OsError> {
         let mover = match self.backend {
-            Backend::Uring | Backend::Auto => Mover::Ring(Arc::new(Ring::start(&self.arena)?)),
+            Backend::Uring | Backend::Auto => {
+                Mover::Ring(Arc::new(Ring::start(&self.arena, self.register)?))
+            }
             Backend::Pool => {
                 Mover::Pool(Arc::new(Pool::start(&self.arena, "tg-pool", self.workers)?))
             }

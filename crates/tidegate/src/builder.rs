@@ -197,6 +197,8 @@ impl Builder {
         } else {
             os::Backend::Pool
         };
+        // What the kernel keeps for it is not in the limit.
+        options.register = devices <= DEVICES;
         options.sink = Some(waits.sink());
         let env = os::ThreadEnv::start(options)?;
         let cpus = u32::try_from(env.cpus()).expect("a machine has fewer CPUs");

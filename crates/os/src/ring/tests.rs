@@ -21,7 +21,7 @@ fn arena() -> Arc<Arena> {
 
 /// A read that does not end: an empty pipe. The writing end is answered too.
 fn endless(arena: &Arc<Arena>) -> (Ring, mpsc::Receiver<Result<(), IoError>>, OwnedFd) {
-    let ring = Ring::start(arena).unwrap();
+    let ring = Ring::start(arena, true).unwrap();
     let mut ends = [0; 2];
     // SAFETY: a valid place for two descriptors, which are then ours.
     let (reading, writing) = unsafe {
@@ -90,7 +90,7 @@ fn a_panic_in_a_completion_stops_nobody_else() {
         }
     }
     let arena = arena();
-    let ring = Ring::start(&arena).unwrap();
+    let ring = Ring::start(&arena, true).unwrap();
     let zero = || {
         Arc::new(OpenFile {
             file: std::fs::File::open("/dev/zero").unwrap(),
@@ -139,7 +139,7 @@ fn a_completion_may_submit_the_next() {
         }
     }
     let arena = arena();
-    let ring = Arc::new(Ring::start(&arena).unwrap());
+    let ring = Arc::new(Ring::start(&arena, true).unwrap());
     let (tell, told) = mpsc::channel();
     let chain = Arc::new(Chain {
         ring: Arc::downgrade(&ring),
