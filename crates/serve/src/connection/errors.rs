@@ -39,6 +39,9 @@ pub(super) fn told(error: &Error) -> Told {
         CacheError::MetadataFailed { cause } => {
             of_device(*cause, "the backing refused to change its space")
         }
+        CacheError::PunchFailed { cause, .. } => {
+            of_device(*cause, "the backing could not give the space back")
+        }
         CacheError::OutOfRange { .. } => (Errno::NoSpace, "beyond the end of the volume"),
         CacheError::Cancelled => SHUTDOWN,
         _ => (Errno::Io, "the cache failed"),

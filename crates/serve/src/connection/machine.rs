@@ -182,11 +182,7 @@ where
                 let result = result.map_err(|error| told(&error));
                 self.writer_is_back(Some(writer), result);
             }
-            Done::Whole { place, result } => {
-                let result = result.map_err(|error| told(&error));
-                self.table.at(place).failed = result.err();
-                self.output.answer(place);
-            }
+            Done::Whole { place, result } => self.is_done(place, result),
             Done::Status { place, extents } => {
                 self.status_is_known(place, extents.map_err(|error| told(&error)));
             }

@@ -30,6 +30,8 @@ pub(super) struct Request {
     pub(super) unfragmented: bool,
     /// Answered when it is durable.
     pub(super) durable: bool,
+    /// Zeroes at once, or an error.
+    pub(super) fast: bool,
     /// One extent is enough.
     pub(super) one: bool,
 }

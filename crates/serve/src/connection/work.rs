@@ -51,6 +51,7 @@ where
             kind: kind_of(asked.command),
             unfragmented: false,
             durable: false,
+            fast: false,
             one: false,
         };
         if self.is_draining {
@@ -109,7 +110,9 @@ where
             Work::Trim { range, durable } => {
                 request.durable = durable;
                 let place = self.table.insert(request);
-                self.punch(place, range, durable);
+                self.ask(Sort::Move, place, move |volume, _| {
+                    trim(volume, range, durable)
+                });
             }
             Work::Zero {
                 range,
@@ -118,10 +121,13 @@ where
                 fast,
             } => {
                 request.durable = durable;
+                request.fast = fast;
                 let place = self.table.insert(request);
                 let can_punch = self.export.opened.can_punch && !keep;
                 if can_punch && (fast || has_whole_page(range)) {
-                    self.punch(place, range, durable);
+                    self.ask(Sort::Move, place, move |volume, export| {
+                        punch(volume, export, range, durable)
+                    });
                 } else if fast {
                     self.fail(place, NOT_FAST);
                 } else {
@@ -269,16 +275,22 @@ where
         self.export.pool.submit(sort, Box::new(job));
     }
 
-    /// Gives a range's space back; it reads as zeroes afterwards.
-    fn punch(&mut self, place: Place, range: Range, durable: bool) {
-        self.ask(Sort::Move, place, move |volume, export| {
-            let (offset, len) = (range.offset, u64::from(range.len));
-            punch(volume, export, offset, len)?;
-            if durable {
-                volume.sync_range(offset, len)?;
+    /// A request was carried out, or failed.
+    pub(super) fn is_done(&mut self, place: Place, result: Result<(), Error>) {
+        let request = self.table.at(place);
+        let is_zero = request.kind == Kind::Zero;
+        match result {
+            Err(error) if is_zero && error.is_unsupported() && request.fast => {
+                request.failed = Some(NOT_FAST);
             }
-            Ok(())
-        });
+            Err(error) if is_zero && error.is_unsupported() => {
+                self.zeroing.push_back(place);
+                return;
+            }
+            Err(error) => request.failed = Some(told(&error)),
+            Ok(()) => {}
+        }
+        self.output.answer(place);
     }
 
     fn ask_status(&mut self, place: Place) {
@@ -383,14 +395,34 @@ fn prefetch(volume: &Volume, range: Range) -> Result<(), Error> {
 }
 
 /// Makes a range read as zeroes: whole pages by giving back their space, the edges by writing.
-fn punch(volume: &Volume, export: &Export, offset: u64, len: u64) -> Result<(), Error> {
+fn punch(volume: &Volume, export: &Export, range: Range, durable: bool) -> Result<(), Error> {
+    let (offset, len) = (range.offset, u64::from(range.len));
     let page = PAGE_SIZE as u64;
     let end = offset + len;
     let first = offset.next_multiple_of(page).min(end);
     let last = (end / page * page).max(first);
+    if last > first {
+        volume.punch(first, last - first)?;
+    }
     write_zeroes(volume, export, offset, first)?;
     write_zeroes(volume, export, last, end)?;
-    write_zeroes(volume, export, first, last)?;
+    if durable {
+        volume.sync_range(offset, len)?;
+    }
+    Ok(())
+}
+
+/// Gives a range's space back, where that can be done.
+fn trim(volume: &Volume, range: Range, durable: bool) -> Result<(), Error> {
+    let (offset, len) = (range.offset, u64::from(range.len));
+    match volume.punch(offset, len) {
+        // It is advice: a backing that keeps the space keeps the data too.
+        Err(error) if error.is_unsupported() => return Ok(()),
+        result => result?,
+    }
+    if durable {
+        volume.sync_range(offset, len)?;
+    }
     Ok(())
 }
 
@@ -447,7 +479,14 @@ fn extent_at(volume: &Volume, export: &Export, offset: u64, len: u64) -> Result<
         return Ok(data(len));
     };
     // What is only in memory is asked for first: once it is on its way, the backing knows of it.
-    let _ = volume;
+    let len = match volume.next_unwritten(offset, offset + len) {
+        Some((at, dirty)) if at <= offset => {
+            // Whole pages: the range may begin and end inside of one.
+            return Ok(data((at + dirty - offset).clamp(1, len)));
+        }
+        Some((at, _)) => len.min(at - offset),
+        None => len,
+    };
     // A backing that cannot say has data: that is never wrong.
     let (known, is_hole) = backing.next(offset, len).unwrap_or((len, false));
     let len = known.clamp(1, len);
