@@ -64,6 +64,10 @@ pub enum Command {
     #[cfg(feature = "serve")]
     #[command(after_help = crate::serve::SERVE_EXAMPLES)]
     Serve(Box<crate::serve::ServeArguments>),
+    /// Watch a server in the terminal
+    #[cfg(feature = "serve")]
+    #[command(after_help = crate::serve::TOP_EXAMPLES)]
+    Top(crate::serve::TopArguments),
 }
 
 /// What `list` can show.

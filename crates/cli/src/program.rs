@@ -53,6 +53,8 @@ pub fn main(arguments: Arguments) -> ExitCode {
         Command::Compare(arguments) => compare::main(&arguments).map_err(Trouble::from),
         #[cfg(feature = "serve")]
         Command::Serve(arguments) => Ok(crate::serve::serve(&arguments)),
+        #[cfg(feature = "serve")]
+        Command::Top(arguments) => Ok(crate::serve::top(&arguments)),
     };
     ExitCode::from(ended.unwrap_or_else(|trouble| {
         match &trouble {

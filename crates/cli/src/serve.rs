@@ -34,6 +34,15 @@ one ends at once and says what is lost. HUP: read --config again.
 Exit status: 0 everything is durable; 1 something could not be made durable; 2 a mistake, or
 something that is not there; 130 ended by a second signal.";
 
+/// Examples below `tidegate top --help`.
+pub const TOP_EXAMPLES: &str = "\
+Examples:
+  tidegate top                       the server of this machine
+  tidegate top 127.0.0.1:4321        one whose page is elsewhere (serve --web)
+  tidegate top --once | head         a reading as plain text
+
+Exit status: 0 all well; 1 the server does not answer; 2 a mistake in the command line.";
+
 /// Arguments of `serve`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ServeArguments {
@@ -143,6 +152,33 @@ impl ServeArguments {
             }
         }
         asked
+    }
+}
+
+/// Arguments of `top`.
+#[derive(Args, Clone, Debug)]
+pub struct TopArguments {
+    /// Where the server's page is
+    #[arg(value_name = "ADDRESS:PORT", default_value = serve::top::DEFAULT_ADDRESS)]
+    pub address: String,
+    /// Print one reading and end
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// Watches a server in the terminal. Answers the exit status.
+#[must_use]
+pub fn top(arguments: &TopArguments) -> u8 {
+    let options = serve::top::TopOptions {
+        address: arguments.address.clone(),
+        once: arguments.once,
+    };
+    match serve::top::run(&options) {
+        Ok(()) => 0,
+        Err(error) => {
+            terminal::complain(&format!("tidegate: {error}"));
+            1
+        }
     }
 }
 

@@ -118,6 +118,10 @@ pub enum BackendError {
     /// The cache.
     #[error("{0}")]
     Cache(tidegate::Error),
+    /// The object store.
+    #[cfg(feature = "objects")]
+    #[error("{0}")]
+    Objects(objects::Error),
     /// Object stores were left out of this program.
     #[error(
         "{url}: this program was built without object stores; build it with the feature `objects`"
@@ -137,5 +141,12 @@ impl From<tidegate::Error> for BackendError {
 impl From<StackError> for BackendError {
     fn from(error: StackError) -> Self {
         Self::Layers(error)
+    }
+}
+
+#[cfg(feature = "objects")]
+impl From<objects::Error> for BackendError {
+    fn from(error: objects::Error) -> Self {
+        Self::Objects(error)
     }
 }

@@ -14,6 +14,8 @@
 mod error;
 mod file;
 mod lock;
+#[cfg(feature = "objects")]
+mod objects;
 
 use std::sync::Arc;
 
@@ -94,8 +96,23 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
     })
 }
 
+/// Bytes that a volume's backend takes beside the cache.
+pub(crate) fn memory(config: &VolumeConfig) -> u64 {
+    #[cfg(feature = "objects")]
+    let bytes = objects::memory(config);
+    #[cfg(not(feature = "objects"))]
+    let bytes = {
+        let _ = config;
+        0
+    };
+    bytes
+}
+
 fn open_raw(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
     match &config.backend {
+        #[cfg(feature = "objects")]
+        BackendConfig::Objects { .. } => objects::open(config, env),
+        #[cfg(not(feature = "objects"))]
         BackendConfig::Objects { url, .. } => Err(BackendError::NoObjects { url: url.clone() }),
         BackendConfig::File { .. } | BackendConfig::New { .. } | BackendConfig::Embedded { .. } => {
             file::open(config, env)

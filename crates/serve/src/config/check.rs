@@ -446,7 +446,7 @@ struct ObjectKeys {
 }
 
 fn parallel(text: &str) -> Result<u16, String> {
-    let number = number(text, 1, 256)?;
+    let number = number(text, 1, 64)?;
     u16::try_from(number).map_err(|error| error.to_string())
 }
 

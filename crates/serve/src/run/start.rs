@@ -130,7 +130,8 @@ fn beside(config: &Config, limits: &Limits) -> u64 {
     #[cfg(not(feature = "tls"))]
     let tls = 0;
     let connections = limits.connections as u64 * (crate::connection::BYTES + tls);
-    let volumes = config.volumes.len() as u64 * VOLUME;
+    let of_backends: u64 = config.volumes.iter().map(backend::memory).sum();
+    let volumes = config.volumes.len() as u64 * VOLUME + of_backends;
     #[cfg(feature = "web")]
     let web = config.web.map_or(0, |_| crate::web::MEMORY);
     #[cfg(not(feature = "web"))]

@@ -1,0 +1,62 @@
+//! Object stores.
+
+use std::io;
+use std::sync::Arc;
+
+use ::objects::{Config, Objects};
+use os::ThreadEnv;
+
+use super::{BackendError, Raw};
+use crate::config::{BackendConfig, VolumeConfig};
+use crate::export::Extents;
+
+/// Opens a volume of objects, and takes its lease.
+pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
+    let objects = ::objects::open(&settings(config), env.arena())?;
+    Ok(Raw {
+        device: Arc::<Objects>::clone(&objects),
+        object: Objects::OBJECT,
+        size: objects.size(),
+        extents: Some(Arc::new(ObjectExtents(Arc::clone(&objects)))),
+        can_punch: true,
+        direct: true,
+        keep: Box::new(objects),
+    })
+}
+
+/// Bytes that it takes beside the cache; nothing for other backends.
+pub(super) fn memory(config: &VolumeConfig) -> u64 {
+    match &config.backend {
+        BackendConfig::Objects { .. } => ::objects::memory(&settings(config)),
+        _ => 0,
+    }
+}
+
+fn settings(config: &VolumeConfig) -> Config {
+    let mut settings = Config::new("");
+    if let BackendConfig::Objects {
+        url,
+        size,
+        object_size,
+        parallel,
+        force,
+    } = &config.backend
+    {
+        settings.url.clone_from(url);
+        settings.size = *size;
+        settings.object_size = *object_size;
+        settings.parallel = *parallel;
+        settings.force = *force;
+    }
+    settings.read_only = config.read_only;
+    settings
+}
+
+/// Objects that nobody has written are holes.
+struct ObjectExtents(Arc<Objects>);
+
+impl Extents for ObjectExtents {
+    fn next(&self, offset: u64, len: u64) -> io::Result<(u64, bool)> {
+        Ok(self.0.extents(offset, len))
+    }
+}
