@@ -295,6 +295,12 @@ impl Haggle {
         self.encrypted
     }
 
+    /// Bytes received of what is not complete yet.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// The connection has been encrypted after `Step::StartTls`. What was agreed on in the clear is forgotten.
     ///
     /// # Panics

@@ -159,9 +159,15 @@ fn replies_of_the_wrong_form() {
     let simple = wire::simple_reply(1, None);
     let failed = wire::simple_reply(1, Some(Errno::Io));
     let foreign = wire::simple_reply(2, None);
-    let cases: [(bool, Ask<'_>, &[u8], &str); 5] = [
+    let cases: [(bool, Ask<'_>, &[u8], &str); 6] = [
+        (
+            false,
+            Ask::new(Command::BlockStatus, 0, 512),
+            &simple,
+            "a simple reply to BlockStatus",
+        ),
         (true, READ, &simple, "a simple reply to Read"),
-        (true, READ, &failed, "a simple reply to a read"),
+        (true, READ, &failed, "a simple reply to Read"),
         (false, READ, &wire::done(1), "not agreed on"),
         (
             true,
