@@ -14,6 +14,7 @@ use crate::memory;
 use crate::op::Op;
 use crate::plan::{SECTOR, SECTORS};
 use crate::run::{Going, Over};
+use crate::served;
 use crate::world::{Place, Slot, World, pause};
 
 /// Holds within holds.
@@ -38,16 +39,19 @@ pub(crate) struct Actor {
     world: Arc<World>,
     /// Its place among the gauges; none: nobody looks at how long its calls take.
     number: Option<usize>,
+    /// It does not wait in its reads and writes: others do for it.
+    served: bool,
     writer: Writer,
     readers: Vec<Reader>,
 }
 
 impl Actor {
-    pub(crate) fn new(world: &Arc<World>, number: Option<usize>) -> Self {
+    pub(crate) fn new(world: &Arc<World>, number: Option<usize>, served: bool) -> Self {
         Self {
             writer: world.cache.writer(),
             readers: vec![Reader::default(); world.slots.len()],
             number,
+            served,
             world: Arc::clone(world),
         }
     }
@@ -229,7 +233,11 @@ impl Actor {
             "writes {}: {first}+{len}, version {version}",
             slot.object.0
         );
-        let result = file.write(task, &mut self.writer, offset, &data);
+        let result = if self.served {
+            served::write(task, &self.world, file, &mut self.writer, offset, &data)
+        } else {
+            file.write(task, &mut self.writer, offset, &data)
+        };
         say!(
             self,
             task,
@@ -271,7 +279,11 @@ impl Actor {
         let read = place.checker().on_read_begin(slot.object, offset, bytes);
         let mut data = junk(len);
         let mut reader = self.readers[number];
-        let result = file.read(task, &mut reader, offset, &mut data);
+        let result = if self.served {
+            served::read(task, file, &mut reader, offset, &mut data)
+        } else {
+            file.read(task, &mut reader, offset, &mut data)
+        };
         self.readers[number] = reader;
         say!(
             self,

@@ -10,7 +10,8 @@
 //! 1 to 4 files; 1 to 6 tasks that come and go, each a writer, reader, syncer or a bit of all. Every other
 //! plan has anonymous memory: regions from an eighth to half as much again as all memory, a swap file that has room for
 //! all of it, for half, or is not there, on a device with the weather of the others, and 1 to 4 tasks more that
-//! touch, write, read and discard, with reclaim throttled by any of the variants.
+//! touch, write, read and discard, with reclaim throttled by any of the variants. In every other plan, half of the tasks are
+//! served: they do not wait in reads and writes, others do for them.
 
 use std::collections::BTreeMap;
 
@@ -65,14 +66,22 @@ impl Plan {
         let crash_at_us = dice.one_in(3).then(|| dice.between(100, 2_000_000));
         let mut walk = Walk::new(&files);
         let after = (0..20).map(|_| walk.mixed(dice)).collect();
+        let seed = dice.below(CHANCE);
+        let refused = refused(dice);
+        // Last, so that the rest of a seed's plan is what it was before there were such tasks.
+        if dice.one_in(2) {
+            for task in &mut tasks {
+                task.served = dice.one_in(2);
+            }
+        }
         Self {
             version: VERSION,
-            seed: dice.below(CHANCE),
+            seed,
             note: String::new(),
             failed: None,
             crash_at_us,
             after_power_loss: Some(after),
-            refused: refused(dice),
+            refused,
             machine,
             cache,
             swap,
@@ -476,7 +485,11 @@ fn anon_task(
             _ => ops.push(anon_mixed(dice, region, all)),
         }
     }
-    TaskPlan { start_us, ops }
+    TaskPlan {
+        start_us,
+        served: false,
+        ops,
+    }
 }
 
 fn anon_mixed(dice: &mut Dice, region: usize, all: u64) -> Op {
@@ -524,7 +537,11 @@ fn task(dice: &mut Dice, files: &[FilePlan]) -> TaskPlan {
             _ => walk.reader(dice, file),
         })
         .collect();
-    TaskPlan { start_us, ops }
+    TaskPlan {
+        start_us,
+        served: false,
+        ops,
+    }
 }
 
 /// Where a task is in its files while its steps are drawn.

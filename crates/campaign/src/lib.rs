@@ -29,6 +29,7 @@ mod memory;
 mod op;
 mod plan;
 mod run;
+mod served;
 mod shrink;
 mod verdicts;
 mod world;

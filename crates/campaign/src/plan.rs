@@ -346,6 +346,9 @@ pub struct RegionPlan {
 pub struct TaskPlan {
     /// When it comes.
     pub start_us: u64,
+    /// It does not wait in its reads and writes: it is stuck, and others wait for it; it is held by deadlines.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub served: bool,
     /// What it does, and then it goes.
     pub ops: Vec<Op>,
 }

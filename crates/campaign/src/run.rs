@@ -226,7 +226,7 @@ fn first_life(
             if own.start_us > 0 && pause(task, Nanos::micros(own.start_us)).is_err() {
                 return false;
             }
-            Actor::new(&world, Some(number))
+            Actor::new(&world, Some(number), own.served)
                 .work(task, &own.ops)
                 .is_ok()
         };
@@ -489,7 +489,7 @@ fn second_life(plan: &Arc<Plan>, setup: &Setup, first: &Arc<World>, ops: &[Op]) 
             read_all(task, place, slot);
         }
         // Not to its end: the lab has given up, and says why.
-        if Actor::new(&second, None).work(task, &ops).is_ok() {
+        if Actor::new(&second, None, false).work(task, &ops).is_ok() {
             finish(task, &second);
         }
     }));

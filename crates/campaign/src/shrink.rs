@@ -451,6 +451,7 @@ fn shorter_times(plan: &Plan) -> Vec<Plan> {
     let mut plans = Vec::new();
     for task in 0..plan.tasks.len() {
         plans.push(with(plan, |plan| plan.tasks[task].start_us = 0));
+        plans.push(with(plan, |plan| plan.tasks[task].served = false));
     }
     plans.extend(each_phase(
         plan,

@@ -84,7 +84,31 @@ impl<E: Env> File<E> {
         offset: Bytes,
         data: &<E::Content as Content>::Data,
     ) -> Result<Tried, Error> {
-        unwilling::try_write(task, &self.cache, &self.mapping, writer, offset, data)
+        unwilling::take_write(
+            task,
+            &self.cache,
+            &self.mapping,
+            writer,
+            offset,
+            data,
+            false,
+        )
+    }
+
+    /// Takes in all of `data` at `offset`, waiting where that must be, but not held: as `try_write`, for whoever was stuck
+    /// in vain.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn write_unheld(
+        &self,
+        task: &mut Task<'_, E>,
+        writer: &mut Writer,
+        offset: Bytes,
+        data: &<E::Content as Content>::Data,
+    ) -> Result<(), Error> {
+        let (cache, mapping) = (&self.cache, &self.mapping);
+        unwilling::take_write(task, cache, mapping, writer, offset, data, true).map(|_| ())
     }
 
     /// Waits for what `try_write` of `len` bytes at `offset` would wait for, in steps of at most 32 pages. The frames that
@@ -135,7 +159,8 @@ impl<E: Env> File<E> {
         unwilling::try_read(task, &self.cache, &self.mapping, reader, offset, data)
     }
 
-    /// Waits until `len` bytes at `offset` are in memory: at most 1 MiB, and an eighth of the frames.
+    /// Waits until the first page at `offset` is in memory, and as many of those of the other `len` bytes as is no trouble: at
+    /// most 32, and fewer where memory is short. It may be gone again when it is asked for.
     ///
     /// # Errors
     /// As `read`.

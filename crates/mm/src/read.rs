@@ -324,7 +324,8 @@ pub(crate) fn pin_page<E: Env>(
     Ok(pin)
 }
 
-fn pin_untouched<E: Env>(
+/// Pins a page, which is no access to it.
+pub(crate) fn pin_untouched<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,

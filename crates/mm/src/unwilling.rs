@@ -18,14 +18,14 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{Cause, Env, Event, Task, Work};
-use frames::{Content, Flags, Slot};
+use frames::{Content, Flags, Pin, Slot};
 use policy::readahead::Run;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX};
 use crate::mapping::Mapping;
 use crate::pace::keep_account;
-use crate::read::{Stuck, copy_out, page_of, pages_of, read_ahead};
+use crate::read::{Stuck, copy_out, page_of, pages_of, pin_untouched, read_ahead};
 use crate::reclaim::direct::nodes;
 use crate::sync::{settle_cut, wait_frame};
 use crate::write::{BATCH, must_read, reserve_space, write_batch};
@@ -35,9 +35,11 @@ use crate::{Error, Reader, Writer, io, read};
 const STASH_MAX: u32 = 32;
 /// Beyond this part of the frames, writers keep one frame each.
 const STASHED_PART: u32 = 16;
-/// Pages that are waited for at a time, at most: this part of the frames, and this many.
-const READ_PART: u32 = 8;
-const READ_MAX: u32 = 256;
+/// Pages that one reader waits for at a time, at most: this part of the frames, and this many.
+const READ_PART: u32 = 32;
+const READ_MAX: u32 = 32;
+/// Bytes that one wait looks at.
+const ACCESS_MAX: u64 = 1 << 20;
 /// Index nodes below which some are freed for a writer: a path through the index, and some more.
 const NODES_MIN: u32 = 16;
 
@@ -50,14 +52,15 @@ pub struct Tried {
     pub stuck: bool,
 }
 
-/// Takes in as much of `data` at `offset` as can be at once; nobody is held.
-pub(crate) fn try_write<E: Env>(
+/// Takes in as much of `data` at `offset` as can be at once, or all of it where the task `may_wait`; nobody is held.
+pub(crate) fn take_write<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
     writer: &mut Writer,
     offset: Bytes,
     data: &<E::Content as Content>::Data,
+    may_wait: bool,
 ) -> Result<Tried, Error> {
     let len = E::Content::data_len(data) as u64;
     let end = end_of(offset, len)?;
@@ -66,16 +69,21 @@ pub(crate) fn try_write<E: Env>(
     let began = task.now();
     task.did(Work::Call, 1);
     let mut at = offset.0;
-    let result = task.unwillingly(|task| {
+    let mut take = |task: &mut Task<'_, E>| {
         if !writer.is_prepared(mapping, offset.0, end) {
             io::prepare(task, mapping, offset, Bytes(len))?;
         }
         while at < end {
             let from = usize::try_from(at - offset.0).expect("an offset into the caller's data");
-            try_batch(task, cache, mapping, writer, &mut at, end, data, from)?;
+            take_batch(task, cache, mapping, writer, &mut at, end, data, from)?;
         }
         Ok(())
-    });
+    };
+    let result = if may_wait {
+        take(task)
+    } else {
+        task.unwillingly(take)
+    };
     let bytes = Bytes(at - offset.0);
     if !bytes.is_zero() {
         let took = task.now().since(began);
@@ -100,7 +108,7 @@ pub(crate) fn try_write<E: Env>(
     clippy::too_many_arguments,
     reason = "the parts of one write; a struct would name them no better"
 )]
-fn try_batch<E: Env>(
+fn take_batch<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
@@ -131,8 +139,13 @@ fn try_batch<E: Env>(
     }
     let cut = mapping.cut_owed.load(Ordering::Acquire);
     if mapping.allocated.load(Ordering::Acquire) < stop || cut {
+        // The length was cut meanwhile, and the space with it: looked at again.
         mapping.gate.leave();
-        return Err(Error::WouldWait);
+        return if task.is_willing() {
+            Ok(())
+        } else {
+            Err(Error::WouldWait)
+        };
     }
     let result = write_batch(task, cache, mapping, writer, *at, stop, data, from);
     let (took, result) = match result {
@@ -317,7 +330,8 @@ pub(crate) fn try_read<E: Env>(
     Ok(Tried { bytes, stuck })
 }
 
-/// Waits until the pages of `len` bytes at `offset` are in memory, as far as they fit.
+/// Waits until the first page of `len` bytes at `offset` is in memory, and those behind it as far as that takes no more
+/// than what is read already or can be sent for at once.
 pub(crate) fn ready_read<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
@@ -326,24 +340,36 @@ pub(crate) fn ready_read<E: Env>(
     offset: Bytes,
     len: Bytes,
 ) -> Result<(), Error> {
-    // Those who read at the same time have room too.
-    let most = (cache.memory.limit_frames() / READ_PART).min(READ_MAX);
-    let most = Bytes(u64::from(most) << PAGE_SHIFT);
-    let end = offset
-        .0
-        .saturating_add(len.0.min(most.0))
-        .min(mapping.size());
+    let end = offset.0.saturating_add(len.0.min(ACCESS_MAX));
+    let end = end.min(mapping.size());
     if offset.0 >= end {
         return Ok(());
     }
     read_ahead(task, cache, mapping, reader, offset.0, end)?;
     let (first, last) = (page_of(offset.0), page_of(end - 1));
-    for page in first..=last {
-        match read::bring_in(task, cache, mapping, page) {
-            // Cut under the reader.
-            Err(Error::OutOfRange { .. }) => break,
-            brought => brought?,
+    // Others who wait here have room too: nobody waits for memory with pages in hand.
+    let most = (cache.memory.limit_frames() / READ_PART).clamp(1, READ_MAX);
+    // Pinned until all are there: where memory is short, the last would drive the first out.
+    let mut pins = Vec::new();
+    let mut result = Ok(());
+    for page in first..=last.min(first.saturating_add(most - 1)) {
+        let pinned = if page == first {
+            pin_untouched(task, cache, mapping, page)
+        } else {
+            pin_or_await(task, cache, mapping, page)
+        };
+        match pinned {
+            Ok(pin) => pins.push(pin),
+            Err(error) => {
+                if page == first {
+                    result = Err(error);
+                }
+                break;
+            }
         }
+    }
+    for pin in pins {
+        cache.unpin(pin);
     }
     // Whoever copies them now comes back for the same access.
     reader.stuck = Some(Stuck {
@@ -353,7 +379,30 @@ pub(crate) fn ready_read<E: Env>(
         },
         before: None,
     });
-    Ok(())
+    match result {
+        // Cut under the reader.
+        Err(Error::OutOfRange { .. }) => Ok(()),
+        result => result,
+    }
+}
+
+/// Pins a page, waiting for whoever fills it, but not for memory.
+fn pin_or_await<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+) -> Result<Pin, Error> {
+    loop {
+        let pinned = task.unwillingly(|task| pin_untouched(task, cache, mapping, page));
+        if pinned.as_ref().err() != Some(&Error::WouldWait) {
+            return pinned;
+        }
+        let Slot::Frame(frame) = mapping.index.get(&cache.pool, page) else {
+            return pinned;
+        };
+        cache.wait_busy(task, Cause::ReadIo, frame, mapping.owner(page))?;
+    }
 }
 
 fn end_of(offset: Bytes, len: u64) -> Result<u64, Error> {

@@ -196,7 +196,8 @@ impl Volume {
         Ok(tried.into())
     }
 
-    /// Waits until `len` bytes at `offset` are in memory, or as many as fit there.
+    /// Waits until what lies at `offset` is in memory, and more of the `len` bytes there as long as that is no trouble. Where
+    /// memory is short it may be gone again when it is asked for: after some tries in vain, `read`.
     ///
     /// # Errors
     /// As `try_read`; no memory.
@@ -206,6 +207,18 @@ impl Volume {
         Ok(self
             .inner
             .ready_read(&mut task, &mut cursor.reader, Bytes(offset), Bytes(len))?)
+    }
+
+    /// Fills `data` from `offset`, waiting for all of it.
+    ///
+    /// # Errors
+    /// As `ready_read`.
+    pub fn read(&self, cursor: &mut Cursor, data: &mut [u8], offset: u64) -> Result<(), Error> {
+        self.check(offset, data.len() as u64)?;
+        let mut task = self.cache.enter();
+        self.inner
+            .read(&mut task, &mut cursor.reader, Bytes(offset), data)?;
+        Ok(())
     }
 
     /// Takes as much of `data` at `offset` as can be taken at once. The writer is not held up here: ask `pace`.
@@ -222,7 +235,7 @@ impl Volume {
     }
 
     /// Waits for what `try_write` of `len` bytes at `offset` needs: memory, which the writer keeps until then, and the
-    /// rest of pages that are written in part.
+    /// rest of pages that are written in part. After some tries in vain, `write`.
     ///
     /// # Errors
     /// As `try_write`; no memory; a page could not be read.
@@ -232,6 +245,18 @@ impl Volume {
         Ok(self
             .inner
             .ready_write(&mut task, &mut writer.inner, Bytes(offset), Bytes(len))?)
+    }
+
+    /// Takes all of `data` at `offset`, waiting for what that needs. The writer is not held here: ask `pace`.
+    ///
+    /// # Errors
+    /// As `ready_write`.
+    pub fn write(&self, writer: &mut Writer, data: &[u8], offset: u64) -> Result<(), Error> {
+        self.check(offset, data.len() as u64)?;
+        let mut task = self.cache.enter();
+        self.inner
+            .write_unheld(&mut task, &mut writer.inner, Bytes(offset), data)?;
+        Ok(())
     }
 
     /// When the writer may be told that what it wrote so far is done: `None` at once, otherwise not before that moment,

@@ -1,0 +1,110 @@
+//! Calls of a task that is served: it takes what is to be had at once, has the waits taken for it, and is held by
+//! deadlines, as a client of a server is.
+
+use env::{Cause, Task, Wakeup};
+use lab::{LabEnv, Sector};
+use mm::{Error, File, Reader, Tried, Writer};
+use policy::units::{Bytes, PAGE_SIZE};
+
+use crate::failure::fail;
+use crate::plan::SECTOR;
+use crate::world::World;
+
+/// Pages that are taken in between two looks at the pace.
+pub(crate) const PIECE_PAGES: u64 = 32;
+const PIECE: usize = (PIECE_PAGES * (PAGE_SIZE / SECTOR)) as usize;
+/// Calls in a row that move nothing, after which somebody else moves the bytes, as a server has it done.
+const TRIES_MAX: u32 = 8;
+
+/// Writes all of `data`; held after each piece.
+pub(crate) fn write(
+    task: &mut Task<'_, LabEnv>,
+    world: &World,
+    file: &File<LabEnv>,
+    writer: &mut Writer,
+    offset: Bytes,
+    data: &[Sector],
+) -> Result<Bytes, Error> {
+    let mut done = 0;
+    let mut tries = 0;
+    while done < data.len() {
+        let piece = &data[done..data.len().min(done + PIECE)];
+        let from = Bytes(offset.0 + done as u64 * SECTOR);
+        let tried = file.try_write(task, writer, from, piece)?;
+        let moved = sectors("write", tried, piece.len(), &mut tries);
+        done += moved;
+        if tried.stuck {
+            let rest = &piece[moved..];
+            let from = Bytes(offset.0 + done as u64 * SECTOR);
+            if tries > TRIES_MAX {
+                file.write_unheld(task, writer, from, rest)?;
+                done += rest.len();
+            } else {
+                let len = Bytes(rest.len() as u64 * SECTOR);
+                file.ready_write(task, writer, from, len)?;
+            }
+        }
+        hold(task, world, writer)?;
+    }
+    Ok(Bytes(data.len() as u64 * SECTOR))
+}
+
+/// Fills `data`, less at the end of the file.
+pub(crate) fn read(
+    task: &mut Task<'_, LabEnv>,
+    file: &File<LabEnv>,
+    reader: &mut Reader,
+    offset: Bytes,
+    data: &mut [Sector],
+) -> Result<Bytes, Error> {
+    let mut done = 0;
+    let mut tries = 0;
+    while done < data.len() {
+        let to = data.len().min(done + PIECE);
+        let from = Bytes(offset.0 + done as u64 * SECTOR);
+        let tried = file.try_read(task, reader, from, &mut data[done..to])?;
+        let moved = sectors("read", tried, to - done, &mut tries);
+        done += moved;
+        if tried.stuck {
+            let rest = &mut data[done..to];
+            let from = Bytes(offset.0 + done as u64 * SECTOR);
+            if tries > TRIES_MAX {
+                let got = file.read(task, reader, from, rest)?.0 / SECTOR;
+                done += usize::try_from(got).unwrap_or(0);
+                if done < to {
+                    break;
+                }
+            } else {
+                let len = Bytes(rest.len() as u64 * SECTOR);
+                file.ready_read(task, reader, from, len)?;
+            }
+        } else if done < to {
+            // The end of the file.
+            break;
+        }
+    }
+    Ok(Bytes(done as u64 * SECTOR))
+}
+
+/// Whole sectors that a call has moved, of `asked`.
+fn sectors(what: &str, tried: Tried, asked: usize, tries: &mut u32) -> usize {
+    let moved = usize::try_from(tried.bytes.0 / SECTOR).unwrap_or(usize::MAX);
+    if moved > asked || (tried.stuck && moved == asked) || !tried.bytes.0.is_multiple_of(SECTOR) {
+        fail("tried", format!("{what}: {tried:?} of {asked} sectors"));
+    }
+    *tries = if moved == 0 { *tries + 1 } else { 0 };
+    moved
+}
+
+/// Waits as long as the writer is held.
+fn hold(task: &mut Task<'_, LabEnv>, world: &World, writer: &mut Writer) -> Result<(), Error> {
+    while let Some(until) = world.cache.pace(task, writer)? {
+        if until <= task.now() {
+            fail("pace", format!("held until {until:?}, at {:?}", task.now()));
+        }
+        if task.sleep_until(Cause::Think, until) == Wakeup::Cancelled {
+            return Err(Error::Cancelled);
+        }
+    }
+    Ok(())
+}
