@@ -152,6 +152,8 @@ impl Hub {
         let mut exports = self.exports.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = exports.iter().all(|other| other.name() != export.name());
         if is_new {
+            // It may have been withdrawn before.
+            export.withdrawn.store(false, Ordering::Release);
             exports.push(export);
         }
         is_new

@@ -10,7 +10,7 @@ use os::{FileDevice, OpenOptions, ThreadEnv};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, major, minor, seek};
 use rustix::io::Errno;
 
-use super::{BackendError, Raw, lock};
+use super::{BackendError, Closer, Raw, lock};
 use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::Extents;
 
@@ -58,6 +58,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
             file: Arc::clone(&file),
         })),
     };
+    let closing = Arc::clone(&files);
     Ok(Raw {
         device: files,
         object,
@@ -66,6 +67,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         can_punch,
         direct,
         keep: Box::new(file),
+        closer: Closer(Box::new(move || closing.close(object))),
     })
 }
 

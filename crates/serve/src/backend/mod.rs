@@ -38,7 +38,13 @@ pub struct Backend {
     pub layers: Arc<Layers>,
     /// Whether it goes past the system's own page cache.
     pub direct: bool,
+    /// Closes it, for whoever goes on without it.
+    pub closer: Closer,
 }
+
+/// Lets go of what keeps a backing open: descriptors, leases. For after the volume is out of the cache, or the cache has
+/// ended; dropped, it does nothing.
+pub struct Closer(Box<dyn FnOnce() + Send>);
 
 /// The layers around a device, outermost first; let go of when the last holder is.
 pub struct Layers(Option<Stack>);
@@ -53,6 +59,7 @@ struct Raw {
     direct: bool,
     /// What lives as long as the device: its lock.
     keep: Box<dyn Send + Sync>,
+    closer: Closer,
 }
 
 /// Opens a volume's backend and attaches it to the cache.
@@ -74,14 +81,21 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
     let volume = cache.attach(options, |env| {
         let raw = open_raw(config, env)?;
         let (device, layers) = dress(config, raw.device, env)?;
-        rest = Some((raw.extents, raw.can_punch, raw.direct, raw.keep, layers));
+        rest = Some((
+            raw.extents,
+            raw.can_punch,
+            raw.direct,
+            raw.keep,
+            raw.closer,
+            layers,
+        ));
         Ok::<_, BackendError>(Backing {
             device,
             object: raw.object,
             size: raw.size,
         })
     })?;
-    let (extents, can_punch, direct, keep, layers) = rest.expect("attached with a backing");
+    let (extents, can_punch, direct, keep, closer, layers) = rest.expect("attached with a backing");
     let layers = Arc::new(layers);
     let opened = Opened {
         volume,
@@ -93,6 +107,7 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
         opened,
         layers,
         direct,
+        closer,
     })
 }
 
@@ -131,6 +146,13 @@ fn dress(
     }
     let stack = Stack::new(&config.layers, device, &env.host(), None)?;
     Ok((Arc::clone(&stack.device), Layers(Some(stack))))
+}
+
+impl Closer {
+    /// Does so; may wait for an object store.
+    pub fn close(self) {
+        (self.0)();
+    }
 }
 
 impl Layers {

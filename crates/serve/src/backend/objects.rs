@@ -2,13 +2,17 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::objects::{Config, Objects};
 use os::ThreadEnv;
 
-use super::{BackendError, Raw};
+use super::{BackendError, Closer, Raw};
 use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::Extents;
+
+/// How long giving a lease back may take.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// Opens a volume of objects, and takes its lease.
 pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
@@ -20,6 +24,10 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         extents: Some(Arc::new(ObjectExtents(Arc::clone(&objects)))),
         can_punch: true,
         direct: true,
+        closer: Closer(Box::new({
+            let objects = Arc::clone(&objects);
+            move || objects.close(CLOSE_MAX)
+        })),
         keep: Box::new(objects),
     })
 }
@@ -27,7 +35,11 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
 /// Bytes that it takes beside the cache; nothing for other backends.
 pub(super) fn memory(config: &VolumeConfig) -> u64 {
     match &config.backend {
-        BackendConfig::Objects { .. } => ::objects::memory(&settings(config)),
+        BackendConfig::Objects { url, size, .. } => {
+            // What is kept in memory is memory too.
+            let kept = size.filter(|_| url.starts_with("mem:")).unwrap_or(0);
+            ::objects::memory(&settings(config)) + kept
+        }
         _ => 0,
     }
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
-use crate::backend::Layers;
+use crate::backend::{Closer, Layers};
 use crate::config::{Config, VolumeConfig};
 use crate::export::Export;
 use crate::hub::Hub;
@@ -86,6 +86,7 @@ struct Served {
     config: VolumeConfig,
     export: Arc<Export>,
     layers: Arc<Layers>,
+    closer: Closer,
 }
 
 /// Signals that a server heeds.

@@ -169,10 +169,11 @@ impl Server {
             waited += LOOK_EVERY;
         }
         let export = Arc::clone(&volume.export);
-        let synced = tokio::task::spawn_blocking(move || export.opened.volume.sync()).await;
-        match synced {
+        let detached = tokio::task::spawn_blocking(move || export.opened.volume.detach()).await;
+        match detached {
             Ok(Ok(())) => {
                 volume.layers.release();
+                let _ = tokio::task::spawn_blocking(move || volume.closer.close()).await;
                 info!(volume = %name, "taken out: synced and closed");
                 None
             }

@@ -245,6 +245,7 @@ pub(super) fn offer(
         config: volume,
         export,
         layers: backend.layers,
+        closer: backend.closer,
     }
 }
 

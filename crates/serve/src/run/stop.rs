@@ -52,8 +52,12 @@ impl Server {
             return Err(ServeError::NotDurable(failed));
         }
         // All is durable: what is left is to let go.
-        let closed = tokio::task::spawn_blocking(move || cache.close()).await;
-        if let Ok(Err(cause)) = closed {
+        let closed = tokio::task::spawn_blocking(move || {
+            let closed = cache.close();
+            volumes.into_iter().for_each(|volume| volume.closer.close());
+            closed
+        });
+        if let Ok(Err(cause)) = closed.await {
             warn!(cause = %cause, "the cache did not close cleanly, but every volume is durable");
         }
         info!("ended: everything is durable");
@@ -120,7 +124,7 @@ async fn sync_all(volumes: &[Served], tell: &dyn Fn(&str)) -> Vec<NotDurable> {
 impl Served {
     /// Bytes that were written by clients and are not on the backend.
     pub(super) fn unwritten(&self) -> u64 {
-        let stats = self.export.cache.stats();
+        let stats = self.export.opened.volume.stats();
         stats.dirty + stats.writeback
     }
 
