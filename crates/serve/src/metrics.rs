@@ -354,7 +354,13 @@ fn door(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
 type OfVolume = (&'static str, Of, &'static str, fn(&VolumeReading) -> u64);
 
 fn volume_levels(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> fmt::Result {
-    let gauges: [OfVolume; 9] = [
+    let gauges: [OfVolume; 10] = [
+        (
+            "tidegate_volume_backing_requests_in_flight",
+            Nothing,
+            "Write requests at the backing now.",
+            |v| v.at_backing,
+        ),
         ("tidegate_volume_size", Bytes, "Size of the volume.", |v| {
             v.size
         }),
@@ -427,7 +433,13 @@ fn volume_levels(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> f
 }
 
 fn volume_totals(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> fmt::Result {
-    let counters: [OfVolume; 7] = [
+    let counters: [OfVolume; 8] = [
+        (
+            "tidegate_volume_backing_errors",
+            Nothing,
+            "Write requests to the backing and flushes that failed.",
+            |v| v.errors,
+        ),
         (
             "tidegate_volume_written",
             Bytes,
@@ -441,9 +453,9 @@ fn volume_totals(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> f
             |v| v.read_total,
         ),
         (
-            "tidegate_volume_failed_writes",
-            Nothing,
-            "Writes to the backing that failed; the data stay in memory and are tried again.",
+            "tidegate_volume_failed",
+            Bytes,
+            "Data of which a write to the backing failed (each try counts); they stay in memory.",
             |v| v.failed_total,
         ),
         (

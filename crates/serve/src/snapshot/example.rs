@@ -70,7 +70,10 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
         state_for: (state != State::Ok).then_some(Duration::from_secs(seconds)),
         dirty_limit: 16 * MIB,
         background_limit: 8 * MIB,
-        failed_total: u64::from(state != State::Ok) * 17,
+        failed_total: u64::from(state == State::Retrying) * (17 << 12),
+        errors: u64::from(state == State::Retrying) * 17,
+        last_error: (state == State::Retrying)
+            .then(|| "writing back the data at byte 4096 failed: no space".to_owned()),
         connections: 1,
         connections_total: 1,
         ..VolumeReading::default()

@@ -13,11 +13,13 @@
 pub(crate) mod example;
 mod reading;
 mod sampler;
+mod watch;
 
 pub use reading::{CommandReading, Door, Reading, Source, VolumeReading, Watched};
 pub use sampler::Sampler;
 #[cfg(feature = "web")]
 pub(crate) use sampler::health;
+pub use watch::watch;
 
 use serde::{Deserialize, Serialize};
 
@@ -256,8 +258,14 @@ pub struct Volume {
     pub written_total: u64,
     /// Read from the backing, bytes since the start.
     pub read_total: u64,
-    /// Writes to the backing that failed, since the start.
+    /// Pages of which a write to the backing failed (each try counts), bytes since the start.
     pub failed_total: u64,
+    /// Write requests and flushes that failed, since the start.
+    pub errors: u64,
+    /// The last of them: where and why.
+    pub last_error: Option<String>,
+    /// Write requests at the backing now.
+    pub at_backing: u64,
     /// Connections now.
     pub connections: u64,
     /// Requests under way.

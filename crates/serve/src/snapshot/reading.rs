@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use tidegate::{Cache, Stats};
+use tidegate::{Cache, Stats, VolumeState};
 
 use super::State;
 use crate::counters::{Kind, Latencies};
@@ -84,8 +84,14 @@ pub struct VolumeReading {
     pub written_total: u64,
     /// Ever read from the backing.
     pub read_total: u64,
-    /// Writes to the backing that failed.
+    /// Pages of which a write to the backing failed (each try counts), in bytes.
     pub failed_total: u64,
+    /// Write requests and flushes that failed.
+    pub errors: u64,
+    /// The last of them: where and why.
+    pub last_error: Option<String>,
+    /// Write requests at the backing now.
+    pub at_backing: u64,
     /// Connections now.
     pub connections: u64,
     /// Connections ever.
@@ -175,7 +181,22 @@ impl Source for Watched {
 
 fn volume(export: &Export) -> VolumeReading {
     let counters = &export.counters;
+    let stats = export.opened.volume.stats();
+    let (state, state_for) = state(stats.state);
     VolumeReading {
+        state,
+        state_for,
+        dirty: stats.dirty,
+        writeback: stats.writeback,
+        dirty_limit: stats.dirty_limit,
+        background_limit: stats.background_limit,
+        bandwidth: stats.write_rate,
+        written_total: stats.written_total,
+        read_total: stats.read_total,
+        failed_total: stats.failed_total,
+        errors: stats.errors,
+        last_error: stats.last_error.map(|error| error.to_string()),
+        at_backing: stats.in_flight.into(),
         name: export.name().to_owned(),
         size: export.size(),
         read_only: export.options.read_only,
@@ -198,7 +219,17 @@ fn volume(export: &Export) -> VolumeReading {
                 latency: of.latency.read(),
             }
         }),
-        ..VolumeReading::default()
+    }
+}
+
+fn state(of: VolumeState) -> (State, Option<Duration>) {
+    match of {
+        VolumeState::Retrying { since } => (State::Retrying, Some(since)),
+        VolumeState::Stalled { since } => (State::Stalled, Some(since)),
+        VolumeState::Stopped => (State::Stopped, None),
+        VolumeState::FlushFailed => (State::FlushFailed, None),
+        // States that are not known here do not hold clients up.
+        _ => (State::Ok, None),
     }
 }
 

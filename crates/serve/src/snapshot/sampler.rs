@@ -138,7 +138,7 @@ pub(crate) fn health(now: &Reading) -> Health {
             Some(time) => format!(" for {} s", time.as_secs()),
             None => String::new(),
         };
-        let what = match volume.state {
+        let mut what = match volume.state {
             State::Ok => continue,
             State::Retrying => {
                 format!("writes to the backing have failed{since} and are tried again")
@@ -147,6 +147,10 @@ pub(crate) fn health(now: &Reading) -> Health {
             State::Stopped => "writes to the backing failed, and the policy is to stop".to_owned(),
             State::FlushFailed => "a flush of the backing failed".to_owned(),
         };
+        if let Some(error) = &volume.last_error {
+            what.push_str(": ");
+            what.push_str(error);
+        }
         ok &= volume.state.is_healthy();
         reasons.push(format!("volume \"{}\": {what}", volume.name.escape_debug()));
     }
@@ -233,6 +237,9 @@ fn one_volume(now: &VolumeReading, before: Option<&VolumeReading>, per: Per) -> 
         written_total: now.written_total,
         read_total: now.read_total,
         failed_total: now.failed_total,
+        errors: now.errors,
+        last_error: now.last_error.clone(),
+        at_backing: now.at_backing,
         connections: now.connections,
         in_flight: now.in_flight,
         held: now.held,

@@ -67,14 +67,17 @@ fn write(text: &mut String, address: &str, now: &Snapshot) -> std::fmt::Result {
         )?;
         writeln!(
             text,
-            "  dirty {} of {}, backing written {}/s (thought {}/s), read {}/s, failed writes {}",
+            "  dirty {} of {}, backing written {}/s (thought {}/s), read {}/s, errors {}",
             bytes(volume.level.level),
             bytes(volume.level.limit),
             bytes(volume.written_rate),
             bytes(volume.bandwidth),
             bytes(volume.read_rate),
-            volume.failed_total,
+            volume.errors,
         )?;
+        if let Some(error) = &volume.last_error {
+            writeln!(text, "  last error: {}", name(error, 300))?;
+        }
         let pauses = &volume.pauses;
         writeln!(
             text,
