@@ -168,6 +168,12 @@ impl Actor {
             Op::Sync { .. } => self.timed(task, at, Some(slot.place), bound, |actor, task| {
                 actor.sync(task, slot, place, &file)
             }),
+            Op::Punch { page, pages, .. } => {
+                let (first, len) = within(page * SECTORS, pages * SECTORS, bound);
+                self.timed(task, at, Some(slot.place), bound, |actor, task| {
+                    actor.punch(task, slot, place, &file, first, len)
+                })
+            }
             Op::Truncate { len, .. } => self.timed(task, at, Some(slot.place), 0, |actor, task| {
                 actor.set_len(task, slot, place, &file, len.min(bound))
             }),
@@ -434,6 +440,43 @@ impl Actor {
             Err(error) => {
                 place.checker().on_write_failed(truncate);
                 self.failed(place, "truncate", error)
+            }
+        }
+    }
+
+    fn punch(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        slot: &Slot,
+        place: &Place,
+        file: &File<LabEnv>,
+        first: u64,
+        len: u64,
+    ) -> Going {
+        let (offset, bytes) = (Bytes(first * SECTOR), Bytes(len * SECTOR));
+        let hole = place.checker().on_discard_begin(slot.object, offset, bytes);
+        let version = hole.version();
+        say!(
+            self,
+            task,
+            "punches {}: {first}+{len}, version {version}",
+            slot.object.0
+        );
+        let result = file.punch(task, offset, bytes);
+        say!(
+            self,
+            task,
+            "has punched {}: version {version}: {result:?}",
+            slot.object.0
+        );
+        match result {
+            Ok(()) => {
+                place.checker().on_write_end(hole);
+                Ok(())
+            }
+            Err(error) => {
+                place.checker().on_write_failed(hole);
+                self.failed(place, "punch", error)
             }
         }
     }

@@ -611,6 +611,14 @@ impl<'a> Walk<'a> {
             90..=92 => Op::Close { file },
             93..=94 => Op::Trim,
             95..=96 => Op::SyncAll,
+            97..=98 => {
+                let (at, len) = self.range(dice, file);
+                Op::Punch {
+                    file,
+                    page: at / SECTORS,
+                    pages: len.div_ceil(SECTORS),
+                }
+            }
             _ => Op::Think {
                 us: dice.below(30_000),
             },

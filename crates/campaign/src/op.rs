@@ -7,6 +7,7 @@
 //! | `truncate F N` | sets the length to N sectors |
 //! | `cut F N` | makes the file N sectors shorter than it is |
 //! | `grow F N` | makes it N sectors longer, up to its bound |
+//! | `punch F P+N` | punches a hole of N pages from page P |
 //! | `sync F`, `sync-range F A+N`, `sync-all` | as they say |
 //! | `close F` | closes the file, when nobody is inside, and opens it again |
 //! | `hold F P+N for K` | pins N pages from page P while it takes the next K steps |
@@ -38,6 +39,8 @@ pub enum Op {
     Cut { file: usize, by: u64 },
     /// `grow F N`
     Grow { file: usize, by: u64 },
+    /// `punch F P+N`
+    Punch { file: usize, page: u64, pages: u64 },
     /// `sync F`
     Sync { file: usize },
     /// `sync-range F A+N`
@@ -87,6 +90,7 @@ impl Op {
             Self::Truncate { .. } => "truncate",
             Self::Cut { .. } => "cut",
             Self::Grow { .. } => "grow",
+            Self::Punch { .. } => "punch",
             Self::Sync { .. } => "sync",
             Self::SyncRange { .. } => "sync-range",
             Self::SyncAll => "sync-all",
@@ -116,6 +120,7 @@ impl Op {
             | Self::Truncate { file, .. }
             | Self::Cut { file, .. }
             | Self::Grow { file, .. }
+            | Self::Punch { file, .. }
             | Self::Sync { file }
             | Self::SyncRange { file, .. }
             | Self::Close { file }
@@ -161,6 +166,7 @@ impl Op {
             Self::Limit { .. } => Vec::new(),
             Self::Cut { by, .. } | Self::Grow { by, .. } => vec![by],
             Self::Hold { page, pages, .. }
+            | Self::Punch { page, pages, .. }
             | Self::Touch { page, pages, .. }
             | Self::Discard { page, pages, .. } => vec![pages, page],
             Self::Think { us } => vec![us],
@@ -189,6 +195,7 @@ impl fmt::Display for Op {
                 page,
                 pages,
             } => write!(f, " {region} {page}+{pages}"),
+            Self::Punch { file, page, pages } => write!(f, " {file} {page}+{pages}"),
             Self::Truncate { file, len } => write!(f, " {file} {len}"),
             Self::Cut { file, by } | Self::Grow { file, by } => write!(f, " {file} {by}"),
             Self::Sync { file } | Self::Close { file } => write!(f, " {file}"),
@@ -275,6 +282,11 @@ impl FromStr for Op {
                     }
                 })
             }
+            ["punch", file, part] => {
+                let (page, pages) = range(part, "punch FILE PAGE+PAGES")?;
+                let file = place(file, "punch FILE PAGE+PAGES")?;
+                Ok(Self::Punch { file, page, pages })
+            }
             ["truncate", file, len] => Ok(Self::Truncate {
                 file: place(file, "truncate FILE SECTORS")?,
                 len: number(len, "truncate FILE SECTORS")?,
@@ -311,8 +323,8 @@ impl FromStr for Op {
             ["sync-all"] => Ok(Self::SyncAll),
             ["trim"] => Ok(Self::Trim),
             _ => Err(format!(
-                "`{text}` is no step; steps are write, read, truncate, cut, grow, sync, sync-range, \
-                 sync-all, close, hold, touch, put, get, discard, limit, trim, think, with their numbers"
+                "`{text}` is no step; steps are write, read, truncate, cut, grow, punch, sync, \
+                 sync-range, sync-all, close, hold, touch, put, get, discard, limit, trim, think, with their numbers"
             )),
         }
     }
@@ -330,6 +342,7 @@ mod tests {
             "truncate 2 100",
             "cut 0 20",
             "grow 0 30",
+            "punch 1 3+40",
             "sync 0",
             "sync-range 0 3+4",
             "sync-all",
