@@ -4,15 +4,17 @@
 use env::{Cause, Task, Wakeup};
 use lab::{LabEnv, Sector};
 use mm::{Error, File, Reader, Tried, Writer};
-use policy::units::{Bytes, PAGE_SIZE};
+use policy::units::Bytes;
 
 use crate::failure::fail;
-use crate::plan::SECTOR;
+use crate::plan::{SECTOR, SECTORS};
 use crate::world::World;
 
 /// Pages that are taken in between two looks at the pace.
-pub(crate) const PIECE_PAGES: u64 = 32;
-const PIECE: usize = (PIECE_PAGES * (PAGE_SIZE / SECTOR)) as usize;
+const PIECE_PAGES: usize = 32;
+const PIECE: usize = PIECE_PAGES * SECTORS_A_PAGE;
+const SECTORS_A_PAGE: usize = 8;
+const _: () = assert!(SECTORS_A_PAGE as u64 == SECTORS);
 /// Calls in a row that move nothing, after which somebody else moves the bytes, as a server has it done.
 const TRIES_MAX: u32 = 8;
 

@@ -377,18 +377,6 @@ pub(crate) fn pin_untouched<E: Env>(
     }
 }
 
-/// Brings a page into the cache, which is no access to it.
-pub(crate) fn bring_in<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
-    page: u32,
-) -> Result<(), Error> {
-    let pin = pin_untouched(task, cache, mapping, page)?;
-    cache.unpin(pin);
-    Ok(())
-}
-
 /// Brings a page into the cache and waits for it.
 pub(crate) fn fill_one<E: Env>(
     task: &mut Task<'_, E>,

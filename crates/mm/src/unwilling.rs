@@ -29,7 +29,7 @@ use crate::read::{Stuck, copy_out, page_of, pages_of, pin_untouched, read_ahead}
 use crate::reclaim::direct::nodes;
 use crate::sync::{settle_cut, wait_frame};
 use crate::write::{BATCH, must_read, reserve_space, write_batch};
-use crate::{Error, Reader, Writer, io, read};
+use crate::{Error, Reader, Writer, io};
 
 /// Most frames that a writer keeps between two calls.
 const STASH_MAX: u32 = 32;
@@ -215,7 +215,7 @@ fn ready_page<E: Env>(
             if !must_read(mapping, page, at, len) {
                 return Ok(true);
             }
-            read::bring_in(task, cache, mapping, page)?;
+            bring_in(task, cache, mapping, page)?;
             continue;
         };
         let (flags, _) = cache.table.look(frame);
@@ -229,11 +229,26 @@ fn ready_page<E: Env>(
         } else if flags.has(Flags::WRITEBACK) && (pinned || device_wants_stable(mapping)) {
             wait_frame(task, cache, mapping, page, frame)?;
         } else if !flags.has(Flags::UPTODATE) && (len as u64) < PAGE_SIZE {
-            read::bring_in(task, cache, mapping, page)?;
+            bring_in(task, cache, mapping, page)?;
         } else {
             return Ok(pinned);
         }
     }
+}
+
+/// Brings a page in for a part of it that is to be written. The file may be cut meanwhile: then there is nothing to read.
+fn bring_in<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+) -> Result<(), Error> {
+    match pin_untouched(task, cache, mapping, page) {
+        Ok(pin) => cache.unpin(pin),
+        Err(Error::OutOfRange { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 fn device_wants_stable<E: Env>(mapping: &Mapping<E>) -> bool {

@@ -30,7 +30,7 @@ impl Server<'_> {
         task: &mut Task<'_, LabEnv>,
         writer: &mut Writer,
         at: u64,
-        data: &Vec<Sector>,
+        data: &[Sector],
     ) -> Tried {
         let before = task.now();
         let tried = self.file.try_write(task, writer, Bytes(at), data).unwrap();
@@ -249,5 +249,195 @@ fn a_part_of_a_page_waits_for_the_rest_of_it_elsewhere() {
         let mut expected = data(2, 8, 7);
         expected[12..12 + 32].copy_from_slice(&part);
         assert_eq!(got, expected);
+    });
+}
+
+/// A hundred at once, each with a file part of its own, over a disk of 8 MiB/s and a memory of 4 MiB.
+#[test]
+fn a_hundred_who_may_not_wait_keep_to_the_limits_and_share_the_disk() {
+    const WRITERS: u32 = 100;
+    const PAGES: u32 = 96;
+    let mut world = world(1024, 8 << 20).limits(256, 128);
+    let disk = Arc::clone(&world.disk);
+    world.run(1 << 30, |task, cache, file| {
+        file.assume_allocated(Bytes(1 << 30));
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|number| {
+                let (cache, file) = (Arc::clone(cache), Arc::clone(file));
+                let body = move |task: &mut Task<'_, LabEnv>| {
+                    let (cache, file) = (&cache, &file);
+                    let server = Server { cache, file };
+                    let mut writer = cache.writer();
+                    for chunk in (0..PAGES).step_by(4) {
+                        let first = number * PAGES + chunk;
+                        let at = u64::from(first) * PAGE;
+                        server.write(task, &mut writer, at, &data(first, 4, 3));
+                        server.hold(task, &mut writer);
+                        let stats = cache.stats();
+                        let level = stats.dirty + stats.writeback;
+                        let most = 256 + 4 * u64::from(WRITERS);
+                        assert!(level.0 <= most, "{level:?} of {most} pages are dirty");
+                        assert!(stats.cached + stats.free <= stats.frames, "{stats:?}");
+                    }
+                    task.now()
+                };
+                env::spawn(task.env(), "served", body)
+            })
+            .collect();
+        let mut ends: Vec<_> = writers
+            .into_iter()
+            .map(|writer| writer.join(task).unwrap().0 / 1_000_000)
+            .collect();
+        ends.sort_unstable();
+        // 37.5 MiB at 8 MiB/s; and but for those who came before the limit was reached, nobody was done long before the
+        // others.
+        assert!(ends[99] < 5000, "the last ended at {} ms", ends[99]);
+        assert!(ends[10] > 3000, "{ends:?}");
+        file.sync(task).unwrap();
+        file.discard(task).unwrap();
+        assert_eq!(cache.stats().free, cache.stats().frames, "frames are lost");
+    });
+    let state = disk.state();
+    for page in 0..WRITERS * PAGES {
+        assert_eq!(state.pages[&(1, u64::from(page))][..], data(page, 1, 3)[..]);
+    }
+}
+
+/// Each wait that a read or a write can come to, refused; then the file is thrown away, and every frame is there.
+#[test]
+fn a_wait_that_is_refused_loses_nothing() {
+    let mut world = world(512, 4 << 20).limits(400, 300);
+    let disk = Arc::clone(&world.disk);
+    for page in 0..256 {
+        let content = data(u32::try_from(page).unwrap(), 1, 7);
+        disk.state()
+            .pages
+            .insert((1, page), content.try_into().unwrap());
+    }
+    world.run(256 * PAGE, |task, cache, file| {
+        let server = Server { cache, file };
+        let mut writer = cache.writer();
+        let mut reader = Reader::default();
+        let page = data(0, 1, 9);
+        let at = |number: u64| number * PAGE;
+        // No memory: the first chunk is not there yet. Space beyond the end.
+        assert!(server.try_write(task, &mut writer, at(0), &page).stuck);
+        assert!(
+            server
+                .try_write(task, &mut writer, at(1 << 14), &page)
+                .stuck
+        );
+        // A page that is being read, by a reader and by the writer of a part.
+        server
+            .file
+            .ready_read(task, &mut reader, Bytes(at(200)), Bytes(PAGE))
+            .unwrap();
+        let mut got = vec![Sector(0); 8];
+        assert!(
+            file.try_read(task, &mut reader, Bytes(at(100)), &mut got)
+                .unwrap()
+                .stuck
+        );
+        assert!(server.try_write(task, &mut writer, at(100), &page).stuck);
+        assert!(
+            server
+                .try_write(task, &mut writer, at(120), &page[..4])
+                .stuck
+        );
+        server.write(task, &mut writer, at(100), &page);
+        server.write(task, &mut writer, at(120), &page[..4]);
+        // A pinned page under writeback.
+        let pin = file.pin(task, 100).unwrap();
+        let other = Arc::clone(file);
+        let syncing = env::spawn(task.env(), "sync", move |task: &mut Task<'_, LabEnv>| {
+            other.sync(task)
+        });
+        task.sleep(Cause::Think, Nanos::micros(100));
+        assert!(cache.stats().writeback.0 > 0, "a sync is under way");
+        assert!(server.try_write(task, &mut writer, at(100), &page).stuck);
+        server.write(task, &mut writer, at(100), &data(0, 1, 11));
+        assert_eq!(
+            pin.content().load(pin.pin().frame())[..],
+            page[..],
+            "a pin is a snapshot"
+        );
+        drop(pin);
+        syncing.join(task).unwrap().unwrap();
+        // A truncation at the gate.
+        let pages: Vec<_> = data(0, 64, 12);
+        server.write(task, &mut writer, at(0), &pages);
+        let other = Arc::clone(file);
+        let cutting = env::spawn(task.env(), "cut", move |task: &mut Task<'_, LabEnv>| {
+            other.truncate(task, Bytes(60 * PAGE))
+        });
+        task.sleep(Cause::Think, Nanos::micros(5));
+        assert!(
+            server.try_write(task, &mut writer, at(1), &page).stuck,
+            "the gate is shut"
+        );
+        cutting.join(task).unwrap().unwrap();
+        server.write(task, &mut writer, at(1), &page);
+        // All memory is dirty, and the disk has a second's work.
+        let mut stuck = 0;
+        for number in 0..2048 {
+            stuck += u32::from(server.try_write(task, &mut writer, at(number), &page).stuck);
+        }
+        assert!(stuck > 1000, "there was memory for all");
+        // A writer that is dropped with what it was to use.
+        file.sync(task).unwrap();
+        let before = cache.stats().free;
+        let mut gone = cache.writer();
+        let free_pages = Bytes(at(3000));
+        file.ready_write(task, &mut gone, free_pages, Bytes(32 * PAGE))
+            .unwrap();
+        let kept = before.0.saturating_sub(cache.stats().free.0);
+        assert!(kept > 0, "nothing was kept for the writer");
+        drop(gone);
+        file.discard(task).unwrap();
+        assert_eq!(cache.stats().free, cache.stats().frames, "frames are lost");
+    });
+}
+
+/// Reads fail while nobody waits for them: whoever comes back hears of it, and nothing stays busy.
+#[test]
+fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
+    let mut world = world(512, 100 << 20);
+    let disk = Arc::clone(&world.disk);
+    for page in 0..64 {
+        let content = data(u32::try_from(page).unwrap(), 1, 7);
+        disk.state()
+            .pages
+            .insert((1, page), content.try_into().unwrap());
+    }
+    let state = Arc::clone(&world.disk);
+    world.run(64 * PAGE, move |task, cache, file| {
+        let server = Server { cache, file };
+        let mut reader = Reader::default();
+        let mut got = vec![Sector(0); 8];
+        file.ready_read(task, &mut reader, Bytes(60 * PAGE), Bytes(PAGE))
+            .unwrap();
+        let next = state.state().reads;
+        state.state().fail_reads = next..next + 2;
+        assert!(
+            file.try_read(task, &mut reader, Bytes(5 * PAGE), &mut got)
+                .unwrap()
+                .stuck
+        );
+        task.sleep(Cause::Think, Nanos::millis(50));
+        // The failure is an older one: the device is asked again, and fails again.
+        assert!(
+            file.try_read(task, &mut reader, Bytes(5 * PAGE), &mut got)
+                .unwrap()
+                .stuck
+        );
+        let told = file.ready_read(task, &mut reader, Bytes(5 * PAGE), Bytes(PAGE));
+        assert!(
+            matches!(told, Err(mm::Error::ReadFailed { .. })),
+            "{told:?}"
+        );
+        let (got, _) = server.read(task, &mut reader, 5 * PAGE, 8);
+        assert_eq!(got, data(5, 1, 7));
+        file.discard(task).unwrap();
+        assert_eq!(cache.stats().free, cache.stats().frames, "frames are lost");
     });
 }
