@@ -6,6 +6,7 @@ pub mod buffers;
 pub mod config;
 pub mod connection;
 pub mod counters;
+pub mod demo;
 pub mod export;
 pub mod hub;
 mod limits;

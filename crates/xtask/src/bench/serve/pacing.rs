@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `ours` | `tidegate serve` on the device (a FUSE file, O_DIRECT) |
 //! | `inner` | `tidegate serve` on a file behind its own `slow:latency=2ms` |
-//! | `unpaced` | the same as `ours` with `--paced false`: nothing but the memory limit holds a writer back |
+//! | `unpaced` | the same as `ours` with `--unpaced`: nothing but the memory limit holds a writer back |
 //! | `nbdkit` | nbdkit's cache filter, 64 MiB, on the device |
 //! | `qemu` | `qemu-nbd --cache=writeback` on a loop device on the device, with a strict device limit |
 //! | `linux` | Linux's page cache on that loop device: `pwrite`, no server |
@@ -206,7 +206,7 @@ impl Bench<'_> {
         let background = format!("{}MiB", DIRTY >> 21);
         let mut words = vec!["--dirty", &dirty, "--background", &background];
         if !is_paced {
-            words.extend(["--paced", "false"]);
+            words.push("--unpaced");
         }
         words.push(volume);
         Server::ours(

@@ -58,7 +58,7 @@ impl Server {
         words: &[&str],
     ) -> Result<Self> {
         let mut command = Command::new(program);
-        command.args(["serve", "--memory", memory, "--web", "off", "--listen"]);
+        command.args(["serve", "--memory", memory, "--no-web", "--listen"]);
         command
             .arg(format!("unix:{}", socket.display()))
             .args(words);
