@@ -129,6 +129,13 @@ impl Acceptor {
 #[derive(Debug)]
 pub struct Encrypted<S>(TlsStream<S>);
 
+impl<S> Encrypted<S> {
+    /// The stream that the encrypted bytes go over.
+    pub(crate) fn below(&self) -> &S {
+        self.0.get_ref().0
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,

@@ -57,6 +57,8 @@ pub(super) struct Input {
     pub(super) receiving: Receiving,
     /// The cache could not take the payload; a thread of the pool is at it.
     pub(super) is_stuck: bool,
+    /// The stream wakes the connection when it brings something, or ends.
+    pub(super) is_listening: bool,
     /// No more requests are taken from the stream.
     pub(super) is_closed: bool,
     /// Bytes of a request with its payload, lately.
@@ -65,18 +67,17 @@ pub(super) struct Input {
 
 impl Input {
     pub(super) fn new(rest: &[u8]) -> Self {
-        let mut carry = Vec::new();
         let handling = (!rest.is_empty()).then(|| {
             let buffer = Buffer::Own(rest.to_vec(), None);
             let end = rest.len();
             Handling { buffer, at: 0, end }
         });
-        carry.reserve_exact(0);
         Self {
-            carry,
+            carry: Vec::new(),
             handling,
             receiving: Receiving::Head,
             is_stuck: false,
+            is_listening: false,
             is_closed: false,
             usual: CARRY,
         }

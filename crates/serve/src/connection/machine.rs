@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nbd::haggle::Agreed;
 use tidegate::{Cursor, Volume, Writer};
@@ -17,6 +17,7 @@ use super::errors::{LOST, told};
 use super::hold::Hold;
 use super::input::{Input, Receiving};
 use super::job::{Done, Place};
+use super::peer::{Peer, is_gone};
 use super::send::Output;
 use super::table::Table;
 use crate::counters::Tally;
@@ -25,6 +26,8 @@ use crate::hub::{Seat, Stage};
 
 /// Rounds of receiving and sending before others get their turn.
 const ROUNDS: usize = 16;
+/// How often a client that is not read from is looked after.
+const LOOK: Duration = Duration::from_secs(1);
 /// Most requests that a table has places for.
 const IN_FLIGHT_MAX: usize = 1 << 14;
 
@@ -53,6 +56,8 @@ pub(super) struct Connection<S> {
     pub(super) output: Output,
     pub(super) hold: Hold,
     sleep: Option<Pin<Box<Sleep>>>,
+    /// When to look whether the client is still there, while it is not read from.
+    look: Option<Pin<Box<Sleep>>>,
     /// Requests that write zeroes through the cache, one after the other.
     pub(super) zeroing: VecDeque<Place>,
     /// Requests for extents that wait for the one before them to be answered.
@@ -67,7 +72,7 @@ pub(super) struct Connection<S> {
 
 impl<S> Connection<S>
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Peer + Unpin,
 {
     pub(super) fn new(
         stream: S,
@@ -94,6 +99,7 @@ where
             output: Output::default(),
             hold: Hold::default(),
             sleep: None,
+            look: None,
             zeroing: VecDeque::new(),
             asking: VecDeque::new(),
             tally: Tally::default(),
@@ -143,6 +149,7 @@ where
             }
             if !moved {
                 self.settle_down()?;
+                self.look(cx)?;
                 return Ok(false);
             }
         }
@@ -154,7 +161,7 @@ where
     fn is_over(&self) -> bool {
         let comes_nothing =
             self.input.is_closed || self.is_draining && self.input.is_between_requests();
-        comes_nothing && self.table.is_empty() && self.output.is_empty()
+        comes_nothing && self.table.is_empty() && self.output.is_sent()
     }
 
     /// Takes what threads of the pool have done.
@@ -249,6 +256,26 @@ where
             sleep.as_mut().reset(deadline);
         }
         sleep.as_mut().poll(cx).is_ready()
+    }
+
+    /// Whoever is not read from is not heard going: it is looked after once in a while.
+    fn look(&mut self, cx: &mut Context<'_>) -> Result<(), EndedBy> {
+        if self.input.is_listening {
+            self.look = None;
+            return Ok(());
+        }
+        loop {
+            let look = self
+                .look
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep(LOOK)));
+            if look.as_mut().poll(cx).is_pending() {
+                return Ok(());
+            }
+            if is_gone(&self.stream) {
+                return Err(EndedBy::Vanished);
+            }
+            self.look = None;
+        }
     }
 
     /// The writer is back from the pool, or lost there.

@@ -22,6 +22,7 @@ mod input;
 mod job;
 mod machine;
 mod mailbox;
+mod peer;
 mod receive;
 mod send;
 mod shake;
@@ -43,6 +44,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
 use self::machine::Connection;
 pub(crate) use self::mailbox::Mailbox;
+pub use self::peer::Peer;
 use self::shake::Shaken;
 #[cfg(feature = "tls")]
 use crate::hub::Security;
@@ -112,7 +114,7 @@ impl fmt::Display for EndedBy {
 /// Serves one client until it or the server is done.
 pub async fn serve<S>(stream: S, hub: Arc<Hub>) -> EndedBy
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send,
+    S: AsyncRead + AsyncWrite + Peer + Unpin + Send,
 {
     let Some(seat) = hub.seat() else {
         return EndedBy::Full;
@@ -127,7 +129,7 @@ where
 
 async fn attend<S>(mut stream: S, seat: Seat) -> Result<(), EndedBy>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send,
+    S: AsyncRead + AsyncWrite + Peer + Unpin + Send,
 {
     let hub = Arc::clone(seat.hub());
     let allowed = hub.limits().handshake;
@@ -166,7 +168,7 @@ async fn encrypt<S>(
     opened: Opened,
 ) -> Result<(), EndedBy>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send,
+    S: AsyncRead + AsyncWrite + Peer + Unpin + Send,
 {
     let security = opened.hub.security();
     let acceptor = match &*security {
@@ -230,7 +232,7 @@ impl Opened {
 
 async fn transmit<S>(stream: S, seat: Seat, agreed: Box<Agreed>, rest: &[u8]) -> Result<(), EndedBy>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send,
+    S: AsyncRead + AsyncWrite + Peer + Unpin + Send,
 {
     // Withdrawn since it was agreed on.
     let Some(export) = seat.hub().find(&agreed.export.name) else {

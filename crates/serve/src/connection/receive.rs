@@ -20,6 +20,7 @@ use super::errors::{THRASHED, told};
 use super::input::{Buffer, CARRY, Handling, Receiving};
 use super::job::Place;
 use super::machine::{Connection, Pen};
+use super::peer::Peer;
 use crate::buffers::BUFFER;
 
 /// Times in a row that a request may wait and not get further.
@@ -39,10 +40,11 @@ enum Stop {
 
 impl<S> Connection<S>
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Peer + Unpin,
 {
     /// Receives what is there, and handles it. True: something was.
     pub(super) fn receive(&mut self, cx: &mut Context<'_>) -> Result<bool, EndedBy> {
+        self.input.is_listening = false;
         if self.input.is_closed {
             return self.watch(cx);
         }
@@ -71,6 +73,7 @@ where
                 let room = &mut lease.bytes_mut()[..BUFFER.min(kept + wanted)];
                 // Only what was received is moved: the carry stays as it is when nothing was.
                 let Poll::Ready(count) = read(&mut self.stream, cx, &mut room[kept..])? else {
+                    self.input.is_listening = true;
                     return Ok(false);
                 };
                 room[..kept].copy_from_slice(&self.input.carry);
@@ -87,6 +90,7 @@ where
                 let read = read(&mut self.stream, cx, &mut self.input.carry[kept..]);
                 let Ok(Poll::Ready(count)) = read else {
                     self.input.carry.truncate(kept);
+                    self.input.is_listening = true;
                     return read.map(|_| false);
                 };
                 let buffer = Buffer::Own(core::mem::take(&mut self.input.carry), None);
@@ -103,7 +107,9 @@ where
                 EndedBy::Vanished
             });
         }
-        self.handle(handling)
+        self.handle(handling)?;
+        // Also if it was too little: only a stream that has nothing more wakes the connection.
+        Ok(true)
     }
 
     /// After the client said that it goes: until it has closed, or everything is answered.
@@ -114,7 +120,10 @@ where
         match read(&mut self.stream, cx, &mut [0; WASTE])? {
             Poll::Ready(0) => Err(EndedBy::Client),
             Poll::Ready(_) => Ok(true),
-            Poll::Pending => Ok(false),
+            Poll::Pending => {
+                self.input.is_listening = true;
+                Ok(false)
+            }
         }
     }
 

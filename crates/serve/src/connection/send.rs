@@ -20,6 +20,7 @@ use super::EndedBy;
 use super::errors::{THRASHED, Told, told};
 use super::job::Place;
 use super::machine::Connection;
+use super::peer::Peer;
 use super::receive::TRIES;
 use crate::counters::Kind;
 
@@ -47,6 +48,8 @@ pub(super) struct Output {
     is_blocked: bool,
     /// The socket took less than it was given.
     is_full: bool,
+    /// The stream has something left that it took and did not send.
+    is_flushing: bool,
     /// What was composed; empty between runs.
     pieces: Vec<Piece>,
 }
@@ -81,15 +84,23 @@ impl Output {
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.rest.is_empty()
     }
+
+    /// Whether everything has left for the client.
+    pub(super) fn is_sent(&self) -> bool {
+        self.is_empty() && !self.is_flushing
+    }
 }
 
 impl<S> Connection<S>
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Peer + Unpin,
 {
     /// Sends what can be sent. True: the socket took something.
     pub(super) fn send(&mut self, cx: &mut Context<'_>) -> Result<bool, EndedBy> {
         if self.output.is_empty() || self.output.is_blocked && self.output.rest.is_empty() {
+            if self.output.is_flushing {
+                self.flush(cx)?;
+            }
             return Ok(false);
         }
         SCRATCH_OF_THREAD.with_borrow_mut(|scratch| {
@@ -120,11 +131,20 @@ where
                     break;
                 }
             }
-            if moved && let Poll::Ready(Err(error)) = Pin::new(&mut self.stream).poll_flush(cx) {
-                return Err(EndedBy::Stream(error));
+            if moved || self.output.is_flushing {
+                self.flush(cx)?;
             }
             Ok(moved)
         })
+    }
+
+    fn flush(&mut self, cx: &mut Context<'_>) -> Result<(), EndedBy> {
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Ready(Ok(())) => self.output.is_flushing = false,
+            Poll::Ready(Err(error)) => return Err(EndedBy::Stream(error)),
+            Poll::Pending => self.output.is_flushing = true,
+        }
+        Ok(())
     }
 
     /// Composes replies into `room`; answers how many bytes.

@@ -14,6 +14,7 @@ use super::errors::{LOST, NOT_FAST, SHUTDOWN, THRASHED, Told, told};
 use super::input::Receiving;
 use super::job::{Done, Extent, Place, Promise};
 use super::machine::{Connection, Pen};
+use super::peer::Peer;
 use super::receive::TRIES;
 use super::table::Request;
 use crate::counters::Kind;
@@ -29,7 +30,7 @@ const READY: u64 = 1 << 20;
 
 impl<S> Connection<S>
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Peer + Unpin,
 {
     /// A request has arrived.
     pub(super) fn begin(&mut self, asked: &Asked, arrived: Instant) -> Result<(), EndedBy> {

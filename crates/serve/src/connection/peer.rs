@@ -1,0 +1,45 @@
+//! The other end of a stream, and whether it is still there while nothing is read from it.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A stream with a client at its other end.
+pub trait Peer {
+    /// The socket below it; `None`: there is none.
+    fn socket(&self) -> Option<BorrowedFd<'_>>;
+}
+
+impl Peer for UnixStream {
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+}
+
+impl Peer for TcpStream {
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+}
+
+#[cfg(feature = "tls")]
+impl<S: Peer> Peer for crate::tls::Encrypted<S> {
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.below().socket()
+    }
+}
+
+/// Whether the client has closed, also if there is something of it that was not read.
+pub(super) fn is_gone(peer: &impl Peer) -> bool {
+    let Some(socket) = peer.socket() else {
+        return false;
+    };
+    let mut sockets = [PollFd::new(&socket, PollFlags::RDHUP)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    poll(&mut sockets, Some(&at_once)).is_ok() && sockets[0].revents().intersects(gone)
+}

@@ -1,0 +1,227 @@
+//! A server in this process: real sockets, real files, nothing else around it.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use device::Layer;
+use nbd::client::{Client, Wishes, give_up_after};
+use serve::backend::{self, Layers};
+use serve::config::{BackendConfig, BlockConfig, ListenConfig, ShareConfig, VolumeConfig};
+use serve::export::{Export, ExportOptions};
+use serve::hub::{Hub, Limits, Security};
+use tidegate::{Cache, ErrorPolicy};
+use tokio::runtime::Runtime;
+
+pub(crate) const PAGE: usize = 4096;
+/// Longer than anything here takes on a machine that does much else.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// A folder that is removed when dropped.
+pub(crate) struct Folder(pub PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // On a disk: tmpfs has no direct I/O on all kernels.
+        let name = format!("tidegate-conn-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// How a server is set up.
+pub(crate) struct Setup {
+    pub(crate) memory: u64,
+    pub(crate) size: u64,
+    pub(crate) limits: Limits,
+    pub(crate) layers: &'static str,
+    pub(crate) options: ExportOptions,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            memory: 64 << 20,
+            size: 64 << 20,
+            limits: Limits::default(),
+            layers: "",
+            options: ExportOptions::default(),
+        }
+    }
+}
+
+/// A server with one volume, or with more that were added.
+pub(crate) struct Server {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) export: Arc<Export>,
+    pub(crate) layers: Arc<Layers>,
+    pub(crate) cache: Cache,
+    pub(crate) socket: PathBuf,
+    pub(crate) runtime: Option<Runtime>,
+    pub(crate) folder: Folder,
+}
+
+impl Server {
+    pub(crate) fn start(setup: Setup) -> Self {
+        let folder = Folder::new();
+        let cache = Cache::builder().memory(setup.memory).build().unwrap();
+        let hub = Arc::new(Hub::new(setup.limits, Security::Plain));
+        let (export, layers) = open(&folder.0, &cache, setup.options, setup.size, setup.layers);
+        assert!(hub.offer(Arc::clone(&export)));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let socket = folder.0.join("socket");
+        let config = ListenConfig::Unix {
+            path: socket.clone(),
+            mode: 0o600,
+        };
+        let entered = runtime.enter();
+        let listener = serve::listen::bind(&config).unwrap();
+        drop(entered);
+        runtime.spawn(listener.serve(Arc::clone(&hub)));
+        Self {
+            hub,
+            export,
+            layers,
+            cache,
+            socket,
+            runtime: Some(runtime),
+            folder,
+        }
+    }
+
+    /// Offers another volume.
+    pub(crate) fn add(
+        &self,
+        options: ExportOptions,
+        size: u64,
+        layers: &str,
+    ) -> (Arc<Export>, Arc<Layers>) {
+        let (export, layers) = open(&self.folder.0, &self.cache, options, size, layers);
+        assert!(self.hub.offer(Arc::clone(&export)));
+        (export, layers)
+    }
+
+    pub(crate) fn client(&self) -> Client<UnixStream> {
+        self.client_of(&Wishes::export(""))
+    }
+
+    pub(crate) fn client_of(&self, wishes: &Wishes) -> Client<UnixStream> {
+        let client = Client::unix(&self.socket, wishes).unwrap();
+        give_up_after(client.stream(), LONG).unwrap();
+        client
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().unwrap()
+    }
+
+    /// Waits until `is_so`; panics with `what` if it never is.
+    pub(crate) fn wait(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
+        until(what, || is_so(self));
+    }
+
+    /// Nobody is connected, and nothing is lent, held or under way.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let counters = &self.export.counters;
+        let load = self.export.pool.load();
+        self.hub.counters.connections.load(Ordering::SeqCst) == 0
+            && counters.connections.load(Ordering::SeqCst) == 0
+            && counters.in_flight.load(Ordering::SeqCst) == 0
+            && counters.held.load(Ordering::SeqCst) == 0
+            && self.export.buffers_lent() == 0
+            && load.idle == load.threads
+            && load.queued == 0
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.layers.release();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(Duration::from_secs(5));
+        }
+    }
+}
+
+fn open(
+    folder: &Path,
+    cache: &Cache,
+    options: ExportOptions,
+    size: u64,
+    layers: &str,
+) -> (Arc<Export>, Arc<Layers>) {
+    let layers = match layers {
+        "" => Vec::new(),
+        text => Layer::parse_stack(text).unwrap(),
+    };
+    let config = VolumeConfig {
+        name: options.name.clone(),
+        description: String::new(),
+        backend: BackendConfig::New {
+            path: folder.join(format!("volume-{}", options.name)),
+            size,
+        },
+        read_only: options.read_only,
+        on_error: ErrorPolicy::Report,
+        share: ShareConfig::default(),
+        layers,
+        blocks: BlockConfig::default(),
+    };
+    let backend = backend::open(&config, cache).unwrap();
+    let export = Export::new(options, cache.clone(), backend.opened);
+    (Arc::new(export), backend.layers)
+}
+
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < LONG, "never came to be: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Bytes that differ from place to place and from seed to seed.
+pub(crate) fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut out = Vec::with_capacity(len + 8);
+    while out.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        out.extend_from_slice(&state.to_le_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+/// Numbers that look random, the same for a seed.
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}

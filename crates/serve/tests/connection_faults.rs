@@ -1,0 +1,379 @@
+//! Clients that stall, vanish, overrun and crowd; volumes that hang; servers that end.
+
+mod common;
+
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use common::{PAGE, Server, Setup, bytes, until};
+use nbd::client::{Ask, Client, Wishes};
+use nbd::wire::{Command, CommandFlags, Errno, Request};
+use serve::export::ExportOptions;
+use serve::hub::{Limits, Stage};
+
+/// A layer that does nothing until it is told to hold.
+const HOLDABLE: &str = "faulty:seed=1";
+
+fn named(name: &str) -> ExportOptions {
+    ExportOptions {
+        name: name.into(),
+        ..ExportOptions::default()
+    }
+}
+
+#[test]
+fn whoever_does_not_take_replies_holds_nothing() {
+    let server = Server::start(Setup::default());
+    let mut stalled = server.client();
+    let data = bytes(1, 1 << 20);
+    for part in 0..16_u64 {
+        stalled.write(part << 20, &data).unwrap();
+    }
+    for part in 0..100_u64 {
+        stalled
+            .submit(Ask::read((part % 16) << 20, 1 << 20))
+            .unwrap();
+    }
+    let counters = &server.export.counters;
+    until("as many as may be are under way", || {
+        counters.in_flight.load(Ordering::SeqCst) >= 99
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(server.export.buffers_lent(), 0);
+    assert_eq!(server.cache.stats().pinned, 0);
+    assert_eq!(server.export.pool.load().queued, 0);
+    let mut other = server.client();
+    let began = Instant::now();
+    let mut back = vec![0; 1 << 20];
+    other.read(0, &mut back).unwrap();
+    assert!(back == data && began.elapsed() < Duration::from_secs(5));
+    // It comes back to life, and nothing was lost.
+    for _ in 0..100 {
+        let completion = stalled.receive().unwrap();
+        assert!(completion.failure.is_none() && completion.data == data);
+    }
+}
+
+#[test]
+fn whoever_sends_more_than_may_be_under_way_is_held_back_and_then_cut_off() {
+    let limits = Limits {
+        in_flight: 8,
+        ..Limits::default()
+    };
+    let server = Server::start(Setup {
+        limits,
+        ..Setup::default()
+    });
+    // Held back: a client that takes its replies gets them all.
+    let mut client = server.client();
+    client.write(0, &bytes(2, 64 * PAGE)).unwrap();
+    for index in 0..2000_u64 {
+        client
+            .submit(Ask::read((index % 64) * PAGE as u64, 100))
+            .unwrap();
+    }
+    for _ in 0..2000 {
+        assert!(client.receive().unwrap().failure.is_none());
+    }
+    // A client that does not is served as far as that goes, and holds no buffer.
+    let greedy: Vec<_> = (0..20)
+        .map(|_| {
+            let mut greedy = server.client();
+            for _ in 0..8 {
+                greedy.submit(Ask::read(0, 256 * 1024)).unwrap();
+            }
+            let request = Request {
+                flags: CommandFlags::NONE,
+                command: Command::Read,
+                cookie: 9,
+                offset: 0,
+                len: 4096,
+            };
+            let many = request.encode().repeat(4000);
+            let stream = greedy.stream();
+            stream.set_nonblocking(true).unwrap();
+            let mut stream_of = stream;
+            let _ = stream_of.write(&many);
+            greedy
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(200));
+    until("no buffer is kept", || server.export.buffers_lent() == 0);
+    client.write(0, b"others are served").unwrap();
+    drop((greedy, client));
+    server.wait("all is given back", Server::is_at_rest);
+}
+
+#[test]
+fn a_hung_volume_keeps_its_own_threads_and_nobody_elses() {
+    let server = Server::start(Setup {
+        layers: HOLDABLE,
+        options: named("hung"),
+        ..Setup::default()
+    });
+    server.add(named("well"), 64 << 20, "");
+    let hold = &server.layers.stack().unwrap().faulty[0];
+    let mut hung: Vec<_> = (0..40)
+        .map(|_| server.client_of(&Wishes::export("hung")))
+        .collect();
+    let mut well = server.client_of(&Wishes::export("well"));
+    hold.hold();
+    for (index, client) in hung.iter_mut().enumerate() {
+        // A miss, then a part of a page that is not there, then what follows in the stream.
+        let at = (index as u64) << 20;
+        client.submit(Ask::read(at, 4096)).unwrap();
+        client
+            .submit(Ask::write(at + (512 << 10) + 10, &[7; 100]))
+            .unwrap();
+        client.submit(Ask::read(at, 4096)).unwrap();
+    }
+    until("its pool is at it", || {
+        server.export.pool.load().queued > 20
+    });
+    let load = server.export.pool.load();
+    assert!(load.threads <= 8, "{load:?}");
+    let data = bytes(4, 1 << 20);
+    let began = Instant::now();
+    for part in 0..8_u64 {
+        well.write(part << 20, &data).unwrap();
+        let mut back = vec![0; 1 << 20];
+        well.read(part << 20, &mut back).unwrap();
+        assert!(back == data);
+    }
+    well.flush().unwrap();
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
+    // Half of its clients vanish while their jobs are in the pool.
+    hung.truncate(20);
+    hold.release();
+    for client in &mut hung {
+        for _ in 0..3 {
+            let completion = client.receive().unwrap();
+            assert!(completion.failure.is_none(), "{:?}", completion.failure);
+        }
+    }
+    drop((hung, well));
+    server.wait("all is given back", Server::is_at_rest);
+}
+
+#[test]
+fn a_client_that_vanishes_from_a_hung_volume_gives_its_place_back() {
+    let server = Server::start(Setup {
+        layers: HOLDABLE,
+        ..Setup::default()
+    });
+    let hold = &server.layers.stack().unwrap().faulty[0];
+    let mut clients: Vec<_> = (0..4).map(|_| server.client()).collect();
+    hold.hold();
+    for (index, client) in clients.iter_mut().enumerate() {
+        let at = (index as u64) << 20;
+        if index % 2 == 0 {
+            client.submit(Ask::read(at, 4096)).unwrap();
+        } else {
+            client.submit(Ask::flush()).unwrap();
+            client.submit(Ask::write(at + 10, &[7; 100])).unwrap();
+        }
+    }
+    until("they wait", || {
+        server.export.counters.in_flight.load(Ordering::SeqCst) >= 6
+    });
+    drop(clients);
+    until("their places are free while the volume still hangs", || {
+        server.hub.counters.connections.load(Ordering::SeqCst) == 0
+    });
+    hold.release();
+    server.wait("all is given back", Server::is_at_rest);
+}
+
+#[test]
+fn a_paced_write_holds_no_thread_and_reads_go_on_behind_it() {
+    // 2 MiB/s: at 64 MiB of memory, writers are soon held.
+    let server = Server::start(Setup {
+        layers: "slow:rate=2MiB,depth=1",
+        ..Setup::default()
+    });
+    let mut client = server.client();
+    let counters = &server.export.counters;
+    let data = bytes(5, 128 << 10);
+    client.write(0, &data).unwrap();
+    let (mut writes, mut longest) = (0_u64, Duration::ZERO);
+    let began = Instant::now();
+    while counters.held_total.load(Ordering::SeqCst) < 20 && began.elapsed() < common::LONG {
+        for _ in 0..4 {
+            writes += 1;
+            let at = (writes * data.len() as u64) % (48 << 20);
+            client.submit(Ask::write(at, &data)).unwrap();
+        }
+        // Behind them in the stream, and in memory.
+        let asked = Instant::now();
+        let read = client.submit(Ask::read(0, 4096)).unwrap();
+        let mut left = 5;
+        while left > 0 {
+            let completion = client.receive().unwrap();
+            assert!(completion.failure.is_none(), "{:?}", completion.failure);
+            if completion.cookie == read {
+                longest = longest.max(asked.elapsed());
+            }
+            left -= 1;
+        }
+    }
+    assert!(
+        counters.held_total.load(Ordering::SeqCst) >= 20,
+        "nothing was held"
+    );
+    let held = counters.held_for.read();
+    assert!(held.max >= Duration::from_millis(5), "{held:?}");
+    // The reads did not wait for the writes: at most for a miss at this slow device.
+    assert!(
+        longest < Duration::from_millis(500),
+        "a read took {longest:?}"
+    );
+    client.disconnect().unwrap();
+    server.wait("its place is free", |server| {
+        server.hub.counters.connections.load(Ordering::SeqCst) == 0
+    });
+}
+
+#[test]
+fn a_server_that_drains_finishes_what_it_has_and_refuses_what_comes() {
+    let server = Server::start(Setup {
+        layers: HOLDABLE,
+        ..Setup::default()
+    });
+    let idle = server.client();
+    let mut busy = server.client();
+    let hold = &server.layers.stack().unwrap().faulty[0];
+    hold.hold();
+    busy.submit(Ask::read(0, 4096)).unwrap();
+    until("it waits", || {
+        server.export.counters.in_flight.load(Ordering::SeqCst) == 1
+    });
+    let hub = Arc::clone(&server.hub);
+    let drained = server
+        .runtime()
+        .spawn(async move { hub.drain(Duration::from_secs(30)).await });
+    until("it drains", || server.hub.stage() == Stage::Draining);
+    // The idle one is let go, the busy one is told.
+    let mut nothing = [0; 1];
+    assert_eq!(idle.stream().read(&mut nothing).unwrap(), 0);
+    busy.submit(Ask::write(0, &[1; 100])).unwrap();
+    let refused = busy.receive().unwrap();
+    assert_eq!(refused.failure.map(|it| it.errno), Some(Errno::Shutdown));
+    hold.release();
+    assert!(busy.receive().unwrap().failure.is_none());
+    let cut_off = server.runtime().block_on(drained).unwrap();
+    assert_eq!(cut_off, 0);
+    assert!(Client::unix(&server.socket, &Wishes::export("")).is_err());
+}
+
+#[test]
+fn what_does_not_end_in_time_is_cut_off() {
+    let server = Server::start(Setup {
+        layers: HOLDABLE,
+        ..Setup::default()
+    });
+    let mut busy = server.client();
+    let hold = &server.layers.stack().unwrap().faulty[0];
+    hold.hold();
+    busy.submit(Ask::read(0, 4096)).unwrap();
+    until("it waits", || {
+        server.export.counters.in_flight.load(Ordering::SeqCst) == 1
+    });
+    let cut_off = server
+        .runtime()
+        .block_on(server.hub.drain(Duration::from_millis(100)));
+    assert_eq!(cut_off, 1);
+    assert!(busy.receive().is_err());
+    hold.release();
+}
+
+#[test]
+fn too_many_and_too_slow_are_turned_away() {
+    let limits = Limits {
+        connections: 3,
+        handshake: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let server = Server::start(Setup {
+        limits,
+        ..Setup::default()
+    });
+    let kept: Vec<_> = (0..3).map(|_| server.client()).collect();
+    assert!(Client::unix(&server.socket, &Wishes::export("")).is_err());
+    assert_eq!(server.hub.counters.refused_total.load(Ordering::SeqCst), 1);
+    drop(kept);
+    server.wait("their places are free", Server::is_at_rest);
+    // Says nothing: is let go. Once it has agreed it may be silent for longer than that.
+    let silent = std::os::unix::net::UnixStream::connect(&server.socket).unwrap();
+    let mut agreed = server.client();
+    let began = Instant::now();
+    let mut all = Vec::new();
+    (&silent).read_to_end(&mut all).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert_eq!(
+        server
+            .hub
+            .counters
+            .handshake_failures_total
+            .load(Ordering::SeqCst),
+        1
+    );
+    std::thread::sleep(Duration::from_millis(400));
+    agreed.write(0, b"still here").unwrap();
+    // Asks for what there is not.
+    assert!(Client::unix(&server.socket, &Wishes::export("other")).is_err());
+}
+
+#[test]
+fn a_client_that_says_goodbye_gets_all_its_answers() {
+    let server = Server::start(Setup::default());
+    let mut client = server.client();
+    for part in 0..20_u64 {
+        client
+            .submit(Ask::write(part << 16, &bytes(part, 1 << 16)))
+            .unwrap();
+    }
+    client.submit(Ask::flush()).unwrap();
+    client.submit(Ask::new(Command::Disconnect, 0, 0)).unwrap();
+    let mut replies = 0;
+    let mut stream = client.stream();
+    stream.shutdown(Shutdown::Write).unwrap_or_default();
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    for chunk in all.chunks(16) {
+        assert_eq!(&chunk[4..8], &[0; 4]);
+        replies += 1;
+    }
+    assert!(replies >= 20, "{replies} replies");
+    server.wait("all is given back", Server::is_at_rest);
+}
+
+#[test]
+fn a_volume_whose_device_fails_says_so_and_the_stream_goes_on() {
+    let server = Server::start(Setup {
+        layers: "faulty:seed=1,eio_reads=1",
+        ..Setup::default()
+    });
+    for wishes in [Wishes::export(""), Wishes::export("").simple()] {
+        let mut client = server.client_of(&wishes);
+        let error = client.read(1 << 20, &mut [0; 4096]).unwrap_err();
+        assert_eq!(error.errno(), Some(Errno::Io));
+        let error = client.write((2 << 20) + 5, &[1; 100]).unwrap_err();
+        assert_eq!(
+            error.errno(),
+            Some(Errno::Io),
+            "part of a page that cannot be read"
+        );
+        let data = bytes(8, PAGE);
+        client.write(3 << 20, &data).unwrap();
+        let mut back = vec![0; PAGE];
+        client.read(3 << 20, &mut back).unwrap();
+        assert!(back == data);
+    }
+}
