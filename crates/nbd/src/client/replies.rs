@@ -285,7 +285,7 @@ impl Pending {
         let from = offset
             .checked_sub(self.offset)
             .ok_or_else(|| wrong("before its request"))?;
-        let to = from + u64::from(len);
+        let to = from.saturating_add(u64::from(len));
         if len == 0 || to > u64::from(self.len) {
             return Err(wrong("outside its request, or nothing"));
         }
