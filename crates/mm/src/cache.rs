@@ -46,6 +46,8 @@ pub struct Cache<E: Env> {
     pub(crate) shadow_floor: u32,
     /// Tasks that are never throttled in reclaim.
     pub(crate) exempt: Lock<Vec<TaskId>>,
+    /// Pages that are being brought in for those who come back for them.
+    pub(crate) brought: AtomicU32,
     /// Frames that writers keep between two calls.
     pub(crate) stashed: AtomicU32,
     /// A task is clearing frames beyond the limit.
@@ -132,6 +134,7 @@ impl<E: Env> Cache<E> {
             totals: Totals::default(),
             shadow_floor: nodes / 2,
             exempt: Lock::new(LockClass::Leaf, Vec::new()),
+            brought: AtomicU32::new(0),
             stashed: AtomicU32::new(0),
             clearing: AtomicBool::new(false),
             counters: Counters::new(),

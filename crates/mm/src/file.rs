@@ -160,7 +160,7 @@ impl<E: Env> File<E> {
     }
 
     /// Waits until the first page at `offset` is in memory, and as many of those of the other `len` bytes as is no trouble: at
-    /// most 32, and fewer where memory is short. It may be gone again when it is asked for.
+    /// most 256, and fewer where memory is short. It may be gone again when it is asked for.
     ///
     /// # Errors
     /// As `read`.

@@ -35,9 +35,9 @@ use crate::{Error, Reader, Writer, io};
 const STASH_MAX: u32 = 32;
 /// Beyond this part of the frames, writers keep one frame each.
 const STASHED_PART: u32 = 16;
-/// Pages that one reader waits for at a time, at most: this part of the frames, and this many.
-const READ_PART: u32 = 32;
-const READ_MAX: u32 = 32;
+/// Pages that one reader waits for at a time, at most; and all of them together: this part of the frames.
+const READ_MAX: u32 = 256;
+const READ_PART: u32 = 4;
 /// Bytes that one wait looks at.
 const ACCESS_MAX: u64 = 1 << 20;
 /// Index nodes below which some are freed for a writer: a path through the index, and some more.
@@ -362,9 +362,12 @@ pub(crate) fn ready_read<E: Env>(
     }
     read_ahead(task, cache, mapping, reader, offset.0, end)?;
     let (first, last) = (page_of(offset.0), page_of(end - 1));
-    // Others who wait here have room too: nobody waits for memory with pages in hand.
-    let most = (cache.memory.limit_frames() / READ_PART).clamp(1, READ_MAX);
-    // Pinned until all are there: where memory is short, the last would drive the first out.
+    // Pinned until all are there: where memory is short, the last would drive the first out. Nobody waits for memory
+    // with pages in hand, and all who are here leave most of it to others.
+    let wanted = (last - first + 1).min(READ_MAX);
+    let part = cache.memory.limit_frames() / READ_PART;
+    let others = cache.brought.fetch_add(wanted, Ordering::Relaxed);
+    let most = part.saturating_sub(others).clamp(1, wanted);
     let mut pins = Vec::new();
     let mut result = Ok(());
     for page in first..=last.min(first.saturating_add(most - 1)) {
@@ -386,6 +389,7 @@ pub(crate) fn ready_read<E: Env>(
     for pin in pins {
         cache.unpin(pin);
     }
+    cache.brought.fetch_sub(wanted, Ordering::Relaxed);
     // Whoever copies them now comes back for the same access.
     reader.stuck = Some(Stuck {
         access: Run {

@@ -441,3 +441,23 @@ fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
         assert_eq!(cache.stats().free, cache.stats().frames, "frames are lost");
     });
 }
+
+/// A quarter of the memory in one call.
+#[test]
+fn what_was_waited_for_is_there_as_a_whole() {
+    let mut world = world(1024, 100 << 20);
+    world.run(4096 * PAGE, |task, cache, file| {
+        let mut reader = Reader::default();
+        for chunk in 0..16 {
+            let at = Bytes(chunk * 256 * PAGE);
+            let mut got = vec![Sector(0); 256 * 8];
+            let tried = file.try_read(task, &mut reader, at, &mut got).unwrap();
+            assert!(tried.stuck || chunk > 0);
+            file.ready_read(task, &mut reader, at, Bytes(256 * PAGE))
+                .unwrap();
+            let tried = file.try_read(task, &mut reader, at, &mut got).unwrap();
+            assert_eq!(tried.bytes, Bytes(256 * PAGE), "chunk {chunk}");
+        }
+        assert!(cache.stats().reclaimed.0 > 0, "memory was short");
+    });
+}
