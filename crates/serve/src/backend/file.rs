@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom as From};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +17,9 @@ use crate::export::Extents;
 /// Sizes are multiples of it.
 const SECTOR: u64 = 512;
 const PAGE: u64 = tidegate::PAGE_SIZE as u64;
+
+/// Permissions of a file that is made: whoever may use a volume is asked by the server, not by the file system.
+const FILE_MODE: u32 = 0o600;
 
 /// Opens a file for a device of its own.
 pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
@@ -86,7 +89,9 @@ fn make(path: &Path, size: u64, chosen: bool) -> Result<File, BackendError> {
     if let Some(folder) = folder.filter(|_| !chosen) {
         std::fs::create_dir_all(folder).map_err(system("make the folder of"))?;
     }
-    match File::create_new(path) {
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(FILE_MODE);
+    match options.open(path) {
         Ok(file) => drop(file),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(system("make")(error)),

@@ -1,0 +1,626 @@
+//! The life of `tidegate serve` as a process: what a start says and refuses, signals, reloads, its supervisor.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![cfg(feature = "serve")]
+
+mod serving;
+
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serving::{Client, Folder, MIB, Random, sparse};
+
+/// How long anything may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+const MEMORY: &str = "64MiB";
+
+/// A server that a test sends signals to. Killed when dropped.
+struct Process {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Process {
+    fn start(folder: &Folder, arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.arg("serve").args(arguments);
+        Self::spawn(folder, command)
+    }
+
+    fn spawn(folder: &Folder, mut command: Command) -> Self {
+        let file = |name: &str| File::create(folder.path(name)).unwrap();
+        // None of the machine's own settings.
+        command
+            .env("HOME", folder.path("home"))
+            .env("XDG_RUNTIME_DIR", folder.path(""))
+            .env_remove("XDG_STATE_HOME")
+            .env("NO_COLOR", "1")
+            .stdout(file("out"))
+            .stderr(file("err"));
+        Self {
+            child: command.spawn().unwrap(),
+            folder: folder.path(""),
+        }
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.folder.join(name)).unwrap()
+    }
+
+    /// What it has said to people.
+    fn said(&self) -> String {
+        self.read("err")
+    }
+
+    /// Waits until it has printed where its volumes are.
+    fn wait_ready(&mut self) -> Vec<String> {
+        self.wait("its addresses", |this| this.read("out").ends_with('\n'));
+        self.read("out").lines().map(str::to_owned).collect()
+    }
+
+    fn wait_said(&mut self, text: &str) {
+        self.wait(text, |this| this.said().contains(text));
+    }
+
+    fn wait(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        let began = Instant::now();
+        while !is_so(self) {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                assert!(is_so(self), "{status} before {what}:\n{}", self.said());
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "no {what}:\n{}", self.said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap();
+    }
+
+    fn ended(&mut self) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(began.elapsed() < PATIENCE, "it goes on:\n{}", self.said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends it well.
+    fn stop(mut self) -> String {
+        self.signal(Signal::TERM);
+        let status = self.ended();
+        assert!(status.success(), "{status}:\n{}", self.said());
+        self.said()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A start that has to fail: its status and what it said.
+fn refused(folder: &Folder, arguments: &[&str]) -> (i32, String) {
+    let mut process = Process::start(folder, arguments);
+    let status = process.ended();
+    assert_eq!(
+        process.read("out"),
+        "",
+        "no address of a server that is not there"
+    );
+    (status.code().unwrap(), process.said())
+}
+
+fn listen(folder: &Folder) -> String {
+    format!("unix:{}", folder.path("socket").display())
+}
+
+fn random(len: u64, seed: u64) -> Vec<u8> {
+    let mut data = vec![0; usize::try_from(len).unwrap()];
+    Random(seed).fill(&mut data);
+    data
+}
+
+fn write_all(client: &mut Client, data: &[u8]) {
+    for (place, piece) in data.chunks(256 << 10).enumerate() {
+        client.write((place as u64) << 18, piece, false).unwrap();
+    }
+}
+
+fn holds(path: &Path, data: &[u8]) -> bool {
+    let mut there = vec![0; data.len()];
+    File::open(path)
+        .unwrap()
+        .read_exact_at(&mut there, 0)
+        .unwrap();
+    there == data
+}
+
+#[test]
+fn nothing_said_serves_an_embedded_volume_and_says_how_to_connect() {
+    let folder = Folder::new("embedded");
+    let mut process = Process::start(&folder, &["--memory", MEMORY]);
+    let uris = process.wait_ready();
+    let socket = folder.path("tidegate.sock");
+    let uri = format!("nbd+unix:///default?socket={}", socket.display());
+    assert_eq!(uris, [uri.clone()]);
+    let said = process.said();
+    for tool in ["nbdinfo", "qemu-img", "nbdcopy", "nbdfuse", "--help"] {
+        let line = said.lines().find(|line| line.contains(tool));
+        let line = line.unwrap_or_else(|| panic!("nothing about {tool}:\n{said}"));
+        assert!(tool == "--help" || line.contains(&uri), "{line}");
+    }
+    assert!(said.contains("watch it at http://127.0.0.1:"), "{said}");
+    let file = folder.path("home/.local/state/tidegate/default.img");
+    assert_eq!(fs::metadata(&file).unwrap().len(), 10 << 30);
+    for (path, mode) in [(&file, 0o600), (&socket, 0o600)] {
+        let permissions = fs::metadata(path).unwrap().permissions();
+        assert_eq!(permissions.mode() & 0o777, mode, "{}", path.display());
+    }
+    let data = random(MIB, 1);
+    let mut client = Client::connect(&socket, "default");
+    write_all(&mut client, &data);
+    // The only export is the default one too.
+    let mut other = Client::connect(&socket, "");
+    let mut back = vec![0; data.len()];
+    other.read(0, &mut back).unwrap();
+    assert!(back == data);
+    process.stop();
+    assert!(holds(&file, &data), "written back at the end");
+    assert!(!socket.exists(), "the socket went with the server");
+    // It is there now: the next start serves it again.
+    let mut again = Process::start(&folder, &["--memory", MEMORY, "--no-web"]);
+    again.wait_ready();
+    Client::connect(&socket, "").read(0, &mut back).unwrap();
+    assert!(back == data);
+    assert!(!again.said().contains("http://"), "{}", again.said());
+    again.stop();
+}
+
+#[test]
+fn term_finishes_what_was_asked_and_makes_all_of_it_durable() {
+    let folder = Folder::new("term");
+    let (one, two) = (
+        sparse(&folder, "one", 32 * MIB),
+        sparse(&folder, "two", 32 * MIB),
+    );
+    let two = format!("{two},device=slow:rate=4MiB");
+    let at = listen(&folder);
+    let mut process = Process::start(
+        &folder,
+        &[
+            "--memory",
+            "128MiB",
+            "--dirty",
+            "50%",
+            "--background",
+            "40%",
+            "--listen",
+            &at,
+            "--no-web",
+            &one,
+            &two,
+        ],
+    );
+    assert_eq!(process.wait_ready().len(), 2);
+    let data = random(8 * MIB, 2);
+    let socket = folder.path("socket");
+    let mut clients = [
+        Client::connect(&socket, "one"),
+        Client::connect(&socket, "two"),
+    ];
+    for client in &mut clients {
+        write_all(client, &data);
+    }
+    process.signal(Signal::TERM);
+    // Two seconds of the slow device: progress is told, of it alone.
+    process.wait_said("syncing:");
+    assert!(
+        process.said().contains("volume=two left="),
+        "{}",
+        process.said()
+    );
+    assert!(
+        UnixStream::connect(&socket).is_err(),
+        "nobody is let in any more"
+    );
+    let status = process.ended();
+    let said = process.said();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("ended: everything is durable"), "{said}");
+    for name in ["one", "two"] {
+        assert!(holds(&folder.path(name), &data), "{name}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_at_once_and_says_what_is_lost() {
+    let folder = Folder::new("second");
+    let slow = sparse(&folder, "slow", 32 * MIB) + ",device=slow:rate=64KiB";
+    let fast = sparse(&folder, "fast", 32 * MIB);
+    let at = listen(&folder);
+    let mut process = Process::start(
+        &folder,
+        &[
+            "--memory",
+            "128MiB",
+            "--listen",
+            &at,
+            "--no-web",
+            "--unpaced",
+            &slow,
+            &fast,
+        ],
+    );
+    process.wait_ready();
+    let mut client = Client::connect(&folder.path("socket"), "slow");
+    write_all(&mut client, &random(4 * MIB, 3));
+    process.signal(Signal::TERM);
+    process.wait_said("syncing:");
+    let asked = Instant::now();
+    process.signal(Signal::INT);
+    let status = process.ended();
+    assert!(
+        asked.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        asked.elapsed()
+    );
+    let said = process.said();
+    assert_eq!(status.code(), Some(130), "{said}");
+    let lost = said
+        .lines()
+        .find(|line| line.contains("volume `slow`:"))
+        .unwrap();
+    let bytes: u64 = lost
+        .split(['(', ' '])
+        .find_map(|word| {
+            let number: u64 = word.parse().ok()?;
+            (number > 4096).then_some(number)
+        })
+        .unwrap();
+    assert!(
+        lost.contains("are lost") && bytes > 3 * MIB && bytes <= 4 * MIB,
+        "{lost}"
+    );
+    assert!(said.contains("ended at once"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_made_durable_is_named_and_the_status_says_so() {
+    let folder = Folder::new("eio");
+    let bad = sparse(&folder, "bad", 8 * MIB) + ",policy=stop,device=faulty:eio_writes=1";
+    let good = sparse(&folder, "good", 8 * MIB);
+    let at = listen(&folder);
+    let mut process = Process::start(
+        &folder,
+        &["--memory", MEMORY, "--listen", &at, "--no-web", &bad, &good],
+    );
+    process.wait_ready();
+    let data = random(MIB, 4);
+    let socket = folder.path("socket");
+    write_all(&mut Client::connect(&socket, "good"), &data);
+    let mut client = Client::connect(&socket, "bad");
+    client.write(0, &data[..4096], false).unwrap();
+    client.flush().unwrap_err();
+    process.signal(Signal::TERM);
+    let status = process.ended();
+    let said = process.said();
+    assert_eq!(status.code(), Some(1), "{said}");
+    let last = &said[said.find("not everything could be made durable").unwrap()..];
+    assert!(
+        last.contains("volume `bad`:") && last.contains("(4096 bytes)"),
+        "{last}"
+    );
+    assert!(!last.contains("`good`"), "{last}");
+    assert!(holds(&folder.path("good"), &data));
+}
+
+#[test]
+fn a_kill_leaves_a_socket_that_the_next_server_takes_over_and_all_that_was_flushed() {
+    let folder = Folder::new("takeover");
+    let volume = sparse(&folder, "data", 8 * MIB);
+    let at = listen(&folder);
+    let arguments = ["--memory", MEMORY, "--listen", &at, "--no-web", &volume];
+    let mut process = Process::start(&folder, &arguments);
+    process.wait_ready();
+    let socket = folder.path("socket");
+    let data = random(MIB, 5);
+    let mut client = Client::connect(&socket, "data");
+    write_all(&mut client, &data);
+    client.flush().unwrap();
+    drop(process);
+    assert!(socket.exists());
+    let mut next = Process::start(&folder, &arguments);
+    next.wait_ready();
+    let mut back = vec![0; data.len()];
+    Client::connect(&socket, "data").read(0, &mut back).unwrap();
+    assert!(back == data);
+    next.stop();
+}
+
+#[test]
+fn a_second_server_is_refused_with_the_holder_of_what_it_wants() {
+    let folder = Folder::new("two");
+    let volume = sparse(&folder, "data", 8 * MIB);
+    let (at, file) = (listen(&folder), folder.path("data"));
+    let file = file.display();
+    let mut process = Process::start(
+        &folder,
+        &["--memory", MEMORY, "--listen", &at, "--no-web", &volume],
+    );
+    process.wait_ready();
+    let other = Folder::new("two-b");
+    let elsewhere = listen(&other);
+    for (ro, end) in [
+        ("", "end that first, or serve a copy"),
+        (",ro", "end that first"),
+    ] {
+        let volume = format!("{volume}{ro}");
+        let (status, said) = refused(&other, &["--listen", &elsewhere, "--no-web", &volume]);
+        let holder = process.child.id();
+        assert_eq!(
+            (status, said.trim_end()),
+            (
+                2,
+                format!(
+                    "tidegate: volume `data`: {file}: in use by process {holder} (tidegate); {end}"
+                )
+                .as_str()
+            )
+        );
+    }
+    let free = sparse(&other, "free", MIB);
+    let (status, said) = refused(&other, &["--listen", &at, "--no-web", &free]);
+    assert_eq!(status, 2);
+    assert!(said.contains("another server listens on"), "{said}");
+    // The one that lives goes on, and its socket is its own.
+    Client::connect(&folder.path("socket"), "data")
+        .flush()
+        .unwrap();
+    process.stop();
+    // Two that only read share.
+    let shared = format!("{volume},ro");
+    let arguments = ["--memory", MEMORY, "--listen", &at, "--no-web", &shared];
+    let mut one = Process::start(&folder, &arguments);
+    one.wait_ready();
+    let arguments = [
+        "--memory", MEMORY, "--listen", &elsewhere, "--no-web", &shared,
+    ];
+    let mut two = Process::start(&other, &arguments);
+    two.wait_ready();
+    let mut client = Client::connect(&other.path("socket"), "data");
+    client.read(0, &mut [0; 512]).unwrap();
+    client.write(0, &[0; 512], false).unwrap_err();
+    one.stop();
+    two.stop();
+}
+
+#[test]
+fn one_file_twice_in_a_server() {
+    let folder = Folder::new("twice");
+    let volume = sparse(&folder, "a", MIB);
+    let again = volume.replacen("a=", "b=", 1);
+    let at = listen(&folder);
+    let (status, said) = refused(&folder, &["--listen", &at, "--no-web", &volume, &again]);
+    assert_eq!(status, 2);
+    assert!(
+        said.contains("this server has it as a volume already"),
+        "{said}"
+    );
+}
+
+#[test]
+fn mistakes_end_with_status_2_and_a_way_out() {
+    let folder = Folder::new("mistakes");
+    let at = listen(&folder);
+    let (missing, path) = (folder.path("missing"), folder.path(""));
+    let odd = sparse(&folder, "odd", MIB + 1);
+    let missing = format!("a={}", missing.display());
+    let volume = format!("a={}", path.display());
+    for (arguments, expected) in [
+        (
+            vec![missing.as_str()],
+            "there is no such file; to have it made, write new:",
+        ),
+        (
+            vec![volume.as_str()],
+            "this is a folder; name a file in it, or write dir:",
+        ),
+        (
+            vec!["a=/dev/null"],
+            "neither a regular file nor a block device",
+        ),
+        (
+            vec![odd.as_str()],
+            "1048577 bytes are no multiple of the 512",
+        ),
+        (vec!["data"], "the volume `data` has no backend"),
+        (vec!["--memory", "1", "a=/x"], "write 1MiB or 1GiB"),
+        (vec!["--memory", "8MiB", &missing], "raise the limit"),
+        (
+            vec!["--config", "/nonexistent.toml"],
+            "cannot read the configuration /nonexistent.toml",
+        ),
+    ] {
+        let mut all = vec!["--listen", &at, "--no-web"];
+        all.extend(&arguments);
+        let (status, said) = refused(&folder, &all);
+        assert_eq!(status, 2, "{arguments:?}: {said}");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+        assert!(!folder.path("socket").exists(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_hang_up_reads_the_file_again() {
+    let folder = Folder::new("reload");
+    let (config, at) = (folder.path("config.toml"), listen(&folder));
+    let head = |memory: &str| {
+        format!("memory = \"{memory}\"\nlisten = [\"{at}\"]\nweb = \"off\"\nlog = \"debug\"\n")
+    };
+    let volume = |name: &str| {
+        let path = folder.path(&format!("{name}.img"));
+        format!(
+            "[volume.{name}]\nbackend = \"new:{}\"\nsize = \"16MiB\"\n",
+            path.display()
+        )
+    };
+    let write = |text: String| fs::write(&config, text).unwrap();
+    write(head("128MiB") + &volume("a"));
+    let config_path = config.display().to_string();
+    let mut process = Process::start(&folder, &["--config", &config_path]);
+    process.wait_ready();
+    let socket = folder.path("socket");
+    let data = random(MIB, 6);
+    let mut client = Client::connect(&socket, "a");
+    write_all(&mut client, &data);
+
+    // One comes, and the memory limit goes down.
+    write(head("96MiB") + &volume("a") + &volume("b"));
+    process.signal(Signal::HUP);
+    process.wait_said("reloaded: serving 2 volumes");
+    assert!(
+        process.said().contains("the memory limit changes"),
+        "{}",
+        process.said()
+    );
+    assert!(process.said().contains("volume=b"), "{}", process.said());
+    write_all(&mut Client::connect(&socket, "b"), &data);
+    let mut back = vec![0; data.len()];
+    client.read(0, &mut back).unwrap();
+    assert!(back == data, "who was connected stays connected");
+
+    // A mistake changes nothing.
+    write(head("96MiB") + "memry = \"1GiB\"\n");
+    process.signal(Signal::HUP);
+    process.wait_said("nothing was reloaded");
+    assert!(
+        process.said().contains("did you mean `memory`?"),
+        "{}",
+        process.said()
+    );
+    client.read(0, &mut back[..512]).unwrap();
+
+    // What cannot change is said; one goes: it is on its file, which is free for others.
+    write(
+        head("1GiB").replace("web = \"off\"", "web = \"127.0.0.1:1\"")
+            + &volume("b").replace("16MiB", "32MiB"),
+    );
+    process.signal(Signal::HUP);
+    process.wait_said("reloaded: serving 1 volume\"");
+    let said = process.said();
+    for text in [
+        "cannot change while the server runs: web",
+        "cannot change while it is served: backend",
+        "the memory limit stays at 96 MiB",
+        "taken out: synced and closed\" volume=a",
+    ] {
+        assert!(said.contains(text), "{text}:\n{said}");
+    }
+    assert!(holds(&folder.path("a.img"), &data));
+    client.read(0, &mut back[..512]).unwrap_err();
+    let lock = File::open(folder.path("a.img")).unwrap();
+    lock.try_lock().unwrap();
+    drop(lock);
+
+    // And it comes again.
+    write(head("96MiB") + &volume("a") + &volume("b"));
+    process.signal(Signal::HUP);
+    process.wait("both", |this| {
+        this.said().matches("reloaded: serving 2 volumes").count() == 2
+    });
+    let mut client = Client::connect(&socket, "a");
+    client.read(0, &mut back).unwrap();
+    assert!(back == data);
+    write_all(&mut client, &random(MIB, 7));
+    process.stop();
+    assert!(holds(&folder.path("a.img"), &random(MIB, 7)));
+    assert!(holds(&folder.path("b.img"), &data));
+}
+
+#[test]
+fn sockets_that_a_supervisor_passes_and_news_for_it() {
+    let folder = Folder::new("systemd");
+    let volume = sparse(&folder, "data", MIB);
+    let socket = folder.path("activated");
+    let listener = UnixListener::bind(&socket).unwrap();
+    // Who connects before the server is there waits.
+    let early = UnixStream::connect(&socket).unwrap();
+    let news = UnixDatagram::bind(folder.path("notify")).unwrap();
+    news.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut command = Command::new("sh");
+    let script = "exec 3<&0 </dev/null; export LISTEN_PID=$$; exec \"$@\"";
+    command
+        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_tidegate"), "serve"])
+        .args(["--memory", MEMORY, "--no-web", &volume])
+        .env("LISTEN_FDS", "1")
+        .env("LISTEN_FDNAMES", "nbd")
+        .env("NOTIFY_SOCKET", folder.path("notify"))
+        .env("WATCHDOG_USEC", "200000")
+        .stdin(Stdio::from(OwnedFd::from(listener)));
+    let mut process = Process::spawn(&folder, command);
+    let mut buffer = [0; 512];
+    let mut next = || {
+        let len = news.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..len].to_vec()).unwrap()
+    };
+    assert_eq!(next(), "READY=1\nSTATUS=serving 1 volume");
+    let uris = process.wait_ready();
+    assert_eq!(
+        uris,
+        [format!("nbd+unix:///data?socket={}", socket.display())]
+    );
+    assert_eq!(next(), "WATCHDOG=1");
+    drop(early);
+    Client::connect(&socket, "data").flush().unwrap();
+    process.signal(Signal::HUP);
+    let mut until = |start: &str| loop {
+        let news = next();
+        if news.starts_with(start) {
+            return news;
+        }
+        assert_eq!(news, "WATCHDOG=1");
+    };
+    assert!(until("RELOADING=1").contains("MONOTONIC_USEC="));
+    until("READY=1");
+    process.signal(Signal::TERM);
+    assert!(until("STOPPING=1").contains("STATUS=finishing requests"));
+    let status = process.ended();
+    assert!(status.success(), "{}", process.said());
+    assert!(socket.exists(), "it is the supervisor's");
+}
+
+#[test]
+fn help_and_top_without_a_server() {
+    let run = |arguments: &[&str]| -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.args(arguments).output().unwrap()
+    };
+    let help = run(&["serve", "--help"]);
+    let help = String::from_utf8(help.stdout).unwrap();
+    for text in [
+        "new:PATH,size=10GiB",
+        "policy=retry|report|stop",
+        "Exit status:",
+        "--tls-certificate",
+    ] {
+        assert!(help.contains(text), "{text}");
+    }
+    // Nobody listens on the port of tcpmux.
+    let top = run(&["top", "127.0.0.1:1", "--once"]);
+    assert_eq!(top.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&top.stderr).contains("127.0.0.1:1"));
+}
