@@ -20,7 +20,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::counters::{BUCKETS, Kind};
 use crate::hub::Stage;
-use crate::snapshot::{Reading, State, VolumeReading};
+use crate::snapshot::{CommandReading, Reading, State, VolumeReading};
 
 /// The type of what `text` answers, for the header.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -506,8 +506,11 @@ fn volume_totals(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> f
     )
 }
 
+/// A metric of each command of each volume: name, unit, help, value.
+type OfCommand = (&'static str, Of, &'static str, fn(&CommandReading) -> u64);
+
 fn commands(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> fmt::Result {
-    let counters: [(_, _, _, fn(&crate::snapshot::CommandReading) -> u64); 3] = [
+    let counters: [OfCommand; 3] = [
         ("tidegate_requests", Nothing, "Requests answered.", |c| {
             c.requests
         }),

@@ -19,6 +19,7 @@ use crate::hub::{Hub, Limits, Security};
 use crate::limits;
 use crate::listen::{self, Listener};
 use crate::log::{info, warn};
+use crate::snapshot::{self, Source, Watched};
 use crate::systemd::{Notify, Passed};
 
 /// Places for volumes beyond those of the start: a reload may add some.
@@ -52,12 +53,12 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
         addresses.extend(address);
         bound.push(listener);
     }
+    let watched: Arc<dyn Source> = Arc::new(Watched::new(&hub, cache.clone()));
+    // What happens to volumes is logged; ends with the runtime.
+    tokio::spawn(snapshot::watch(Arc::clone(&watched)));
     #[cfg(feature = "web")]
     let web = match &config.web {
-        Some(web) => {
-            let watched = crate::snapshot::Watched::new(Arc::clone(&hub), cache.clone());
-            Some(crate::web::start(web, Arc::new(watched)).map_err(ServeError::Web)?)
-        }
+        Some(web) => Some(crate::web::start(web, watched).map_err(ServeError::Web)?),
         None => None,
     };
     #[cfg(feature = "web")]

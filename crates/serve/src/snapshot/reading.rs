@@ -1,7 +1,7 @@
 //! The counters of the server, read at one moment.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use tidegate::{Cache, Stats, VolumeState};
@@ -129,7 +129,8 @@ pub struct CommandReading {
 
 /// A server to be read.
 pub struct Watched {
-    hub: Arc<Hub>,
+    // Whoever watches does not keep volumes open.
+    hub: Weak<Hub>,
     cache: Cache,
     started: Instant,
 }
@@ -137,9 +138,9 @@ pub struct Watched {
 impl Watched {
     /// The server that serves `hub` from `cache`, started now.
     #[must_use]
-    pub fn new(hub: Arc<Hub>, cache: Cache) -> Self {
+    pub fn new(hub: &Arc<Hub>, cache: Cache) -> Self {
         Self {
-            hub,
+            hub: Arc::downgrade(hub),
             cache,
             started: Instant::now(),
         }
@@ -152,30 +153,31 @@ fn load(counter: &AtomicU64) -> u64 {
 
 impl Source for Watched {
     fn read(&self) -> Reading {
-        let counters = &self.hub.counters;
         let instant = Instant::now();
-        Reading {
+        let mut reading = Reading {
             at: SystemTime::now(),
             instant,
             uptime: instant.duration_since(self.started),
-            stage: self.hub.stage(),
+            stage: Stage::Ended,
             stats: self.cache.stats(),
             resident: resident(),
             cpu: cpu(),
-            door: Door {
+            door: Door::default(),
+            volumes: Vec::new(),
+        };
+        if let Some(hub) = self.hub.upgrade() {
+            let counters = &hub.counters;
+            reading.stage = hub.stage();
+            reading.door = Door {
                 now: load(&counters.connections),
-                limit: self.hub.limits().connections as u64,
+                limit: hub.limits().connections as u64,
                 accepted_total: load(&counters.accepted_total),
                 refused_total: load(&counters.refused_total),
                 handshake_failures_total: load(&counters.handshake_failures_total),
-            },
-            volumes: self
-                .hub
-                .exports()
-                .iter()
-                .map(|export| volume(export))
-                .collect(),
+            };
+            reading.volumes = hub.exports().iter().map(|export| volume(export)).collect();
         }
+        reading
     }
 }
 

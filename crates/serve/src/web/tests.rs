@@ -479,3 +479,46 @@ fn the_page_works_in_a_browser() {
         );
     }
 }
+
+/// Both ends of a connection, the server's with a small buffer, as the door gives it.
+async fn pair(door: &mut Door) -> (tokio::net::TcpStream, door::Connection) {
+    use axum::serve::Listener;
+    let address = door.local_addr().unwrap();
+    let (client, (server, _)) =
+        tokio::join!(tokio::net::TcpStream::connect(address), door.accept());
+    (client.unwrap(), server)
+}
+
+#[test]
+fn who_takes_nothing_is_cut_off_and_who_takes_slowly_is_not() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().unwrap().block_on(async {
+        let listener = tokio::net::TcpListener::bind(LOOPBACK).await.unwrap();
+        let mut door = Door::new(listener);
+        let data = vec![7; 64 << 20];
+        let (client, mut server) = pair(&mut door).await;
+        let began = Instant::now();
+        let error = server.write_all(&data).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let took = began.elapsed();
+        assert!(
+            took >= door::ANSWER_TIME && took < 3 * door::ANSWER_TIME,
+            "{took:?}"
+        );
+        drop(client);
+        // A megabyte at a time with a rest: longer altogether than one may be silent.
+        let (mut client, mut server) = pair(&mut door).await;
+        let taken = tokio::spawn(async move {
+            let mut piece = vec![0; 8 << 20];
+            for _ in 0..8 {
+                tokio::time::sleep(Duration::from_millis(800)).await;
+                client.read_exact(&mut piece).await.unwrap();
+            }
+        });
+        let began = Instant::now();
+        server.write_all(&data).await.unwrap();
+        assert!(began.elapsed() > door::ANSWER_TIME, "{:?}", began.elapsed());
+        taken.await.unwrap();
+    });
+}
