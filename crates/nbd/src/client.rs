@@ -195,6 +195,12 @@ impl<S: Read + Write> Client<S> {
         self.stream.get_ref()
     }
 
+    /// Gives the stream out, to say on it what no client says.
+    #[must_use]
+    pub fn into_stream(self) -> S {
+        self.stream.into_inner()
+    }
+
     /// Sends a request; answers with its cookie.
     ///
     /// # Errors

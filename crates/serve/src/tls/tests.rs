@@ -1,15 +1,18 @@
+#[path = "../../tests/common/certificates.rs"]
+mod certificates;
+
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, date_time_ymd,
+use certificates::{
+    Authority, CLIENT, FUTURE, Identity, NOW, PAST, SERVER, authority, client, identity,
+    identity_with,
 };
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rcgen::date_time_ymd;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
@@ -40,72 +43,16 @@ impl Drop for Folder {
     }
 }
 
-type Issuer = CertifiedIssuer<'static, KeyPair>;
-
-fn authority(name: &str) -> Issuer {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-/// A certificate and its key, as PEM.
-struct Identity {
-    certificate: String,
-    key: String,
-}
-
-fn identity(issuer: &Issuer, usage: ExtendedKeyUsagePurpose, years: (i32, i32)) -> Identity {
-    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "localhost");
-    params.extended_key_usages = vec![usage];
-    params.not_before = date_time_ymd(years.0, 1, 1);
-    params.not_after = date_time_ymd(years.1, 1, 1);
-    let key = KeyPair::generate().unwrap();
-    Identity {
-        certificate: params.signed_by(&key, issuer).unwrap().pem(),
-        key: key.serialize_pem(),
-    }
-}
-
-const SERVER: ExtendedKeyUsagePurpose = ExtendedKeyUsagePurpose::ServerAuth;
-const CLIENT: ExtendedKeyUsagePurpose = ExtendedKeyUsagePurpose::ClientAuth;
-const NOW: (i32, i32) = (2020, 2100);
-const PAST: (i32, i32) = (2001, 2002);
-const FUTURE: (i32, i32) = (2090, 2100);
-
 fn open(
     folder: &Folder,
     server: &Identity,
-    clients: Option<&Issuer>,
+    clients: Option<&Authority>,
 ) -> Result<Acceptor, TlsError> {
     Acceptor::open(&TlsConfig {
         certificate: folder.file("server.pem", &server.certificate),
         key: folder.file("server-key.pem", &server.key),
         clients: clients.map(|issuer| folder.file("clients.pem", &issuer.pem())),
         required: true,
-    })
-}
-
-fn client(trusted: &Issuer, identity: Option<&Identity>) -> Arc<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    roots.add(trusted.der().clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots);
-    Arc::new(match identity {
-        None => builder.with_no_client_auth(),
-        Some(Identity { certificate, key }) => {
-            let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
-            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
-            builder.with_client_auth_cert(chain, key).unwrap()
-        }
     })
 }
 
@@ -374,17 +321,13 @@ fn certificates_out_of_their_time_are_warned_of() {
     let future = warned(&identity(&issuer, SERVER, FUTURE));
     assert!(future.contains("is not valid yet"), "{future}");
 
-    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     let today = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap();
-    let day = date_time_ymd(1970, 1, 1) + today + std::time::Duration::from_secs(5 * 86_400 + 600);
-    params.not_after = day;
-    let key = KeyPair::generate().unwrap();
-    let soon = Identity {
-        certificate: params.signed_by(&key, &issuer).unwrap().pem(),
-        key: key.serialize_pem(),
-    };
+    let soon = identity_with(&issuer, SERVER, |params| {
+        params.not_after =
+            date_time_ymd(1970, 1, 1) + today + std::time::Duration::from_secs(5 * 86_400 + 600);
+    });
     assert!(
         warned(&soon).ends_with("expires in 5 days"),
         "{}",

@@ -1,0 +1,381 @@
+//! Encrypted connections to a real server: who is let in, what is said to whom is not, and the clients that people use.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![cfg(feature = "tls")]
+
+#[path = "common/certificates.rs"]
+mod certificates;
+mod common;
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Command as Process;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use certificates::{
+    Authority, CLIENT, FUTURE, Identity, NOW, PAST, SERVER, authority, client, identity,
+};
+use common::{LONG, Server, Setup, bytes, until};
+use nbd::client::{Client, ClientError, Handshake, Wishes, give_up_after};
+use nbd::wire::{OptionHead, OptionKind, ReplyKind};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use serve::config::{ListenConfig, TlsConfig};
+use serve::export::ExportOptions;
+use serve::hub::Security;
+use serve::tls::Acceptor;
+
+const NAME: &str = "vault";
+const DESCRIPTION: &str = "what is in here is nobody's business";
+
+type Encrypted = StreamOwned<ClientConnection, UnixStream>;
+
+/// A server with an authority that signed its certificate, and its clients'.
+struct Secured {
+    server: Server,
+    ours: Authority,
+    right: Identity,
+}
+
+impl Secured {
+    fn start(with_clients: bool, required: bool) -> Self {
+        let server = Server::start(Setup {
+            options: ExportOptions {
+                name: NAME.to_owned(),
+                description: DESCRIPTION.to_owned(),
+                ..ExportOptions::default()
+            },
+            ..Setup::default()
+        });
+        let ours = authority("ours");
+        let secured = Self {
+            right: identity(&ours, CLIENT, NOW),
+            server,
+            ours,
+        };
+        let own = identity(&secured.ours, SERVER, NOW);
+        let acceptor = Acceptor::open(&TlsConfig {
+            certificate: secured.file("server.pem", &own.certificate),
+            key: secured.file("server-key.pem", &own.key),
+            clients: with_clients.then(|| secured.file("clients.pem", &secured.ours.pem())),
+            required,
+        });
+        let acceptor = acceptor.unwrap();
+        secured.server.hub.set_security(match required {
+            true => Security::Required(acceptor),
+            false => Security::Offered(acceptor),
+        });
+        secured
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.server.folder.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn stream(&self) -> UnixStream {
+        let stream = UnixStream::connect(&self.server.socket).unwrap();
+        give_up_after(&stream, LONG).unwrap();
+        stream
+    }
+
+    fn handshake(&self) -> Handshake<UnixStream> {
+        Handshake::begin(self.stream()).unwrap()
+    }
+
+    /// As far as a client gets with this certificate.
+    fn connect(&self, config: Arc<ClientConfig>) -> Result<Client<Encrypted>, ClientError> {
+        let stream = self.handshake().start_tls()?;
+        let name = ServerName::try_from("localhost").unwrap();
+        let session = ClientConnection::new(config, name).unwrap();
+        Handshake::resume(StreamOwned::new(session, stream)).go(&Wishes::export(NAME))
+    }
+
+    fn right_client(&self) -> Client<Encrypted> {
+        self.connect(client(&self.ours, Some(&self.right))).unwrap()
+    }
+
+    fn comes_to_rest(&self) {
+        self.server.wait("the server at rest", Server::is_at_rest);
+    }
+}
+
+fn exercise(client: &mut Client<Encrypted>) {
+    let data = bytes(5, 3 << 20);
+    client.write(12_345, &data).unwrap();
+    client.flush().unwrap();
+    let mut back = vec![0; data.len()];
+    client.read(12_345, &mut back).unwrap();
+    assert!(back == data);
+}
+
+#[test]
+fn right_certificates_and_every_way_to_leave() {
+    for (with_clients, required) in [(true, true), (false, true), (true, false)] {
+        let secured = Secured::start(with_clients, required);
+        let mut client = secured.right_client();
+        exercise(&mut client);
+        client.disconnect().unwrap();
+        secured.comes_to_rest();
+        // Without NBD's goodbye, or TLS's; and in the middle of a request.
+        for leave in [0, 1] {
+            let mut client = secured.right_client();
+            exercise(&mut client);
+            if leave == 1 {
+                let mut request = nbd::wire::Request {
+                    flags: nbd::wire::CommandFlags::NONE,
+                    command: nbd::wire::Command::Write,
+                    cookie: 1,
+                    offset: 0,
+                    len: 1 << 20,
+                }
+                .encode()
+                .to_vec();
+                request.resize(100_000, 7);
+                let mut stream = client.into_stream();
+                stream.write_all(&request).unwrap();
+                stream.flush().unwrap();
+            } else {
+                drop(client);
+            }
+            secured.comes_to_rest();
+        }
+        exercise(&mut secured.right_client());
+    }
+}
+
+#[test]
+fn a_client_may_go_without_where_it_is_only_offered() {
+    let secured = Secured::start(false, false);
+    let mut plain = secured.handshake().go(&Wishes::export(NAME)).unwrap();
+    plain.write(0, b"in the clear").unwrap();
+    let mut back = [0; 12];
+    let mut encrypted = secured.connect(client(&secured.ours, None)).unwrap();
+    encrypted.read(0, &mut back).unwrap();
+    assert_eq!(&back, b"in the clear");
+}
+
+#[test]
+fn wrong_certificates_are_refused_and_the_next_client_is_served() {
+    let secured = Secured::start(true, true);
+    let stranger = authority("a stranger");
+    let failures = || {
+        secured
+            .server
+            .hub
+            .counters
+            .handshake_failures_total
+            .load(Ordering::SeqCst)
+    };
+    let cases = [
+        ("missing", None),
+        ("expired", Some(identity(&secured.ours, CLIENT, PAST))),
+        (
+            "not valid yet",
+            Some(identity(&secured.ours, CLIENT, FUTURE)),
+        ),
+        ("foreign", Some(identity(&stranger, CLIENT, NOW))),
+        ("a server's", Some(identity(&secured.ours, SERVER, NOW))),
+    ];
+    for (number, (what, own)) in (1..).zip(&cases) {
+        let refused = secured.connect(client(&secured.ours, own.as_ref()));
+        assert!(refused.is_err(), "{what}: let in");
+        until(what, || failures() == number);
+        exercise(&mut secured.right_client());
+        secured.comes_to_rest();
+    }
+}
+
+/// An option with its data, as it goes over the wire.
+fn option(kind: OptionKind, data: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(data.len()).unwrap();
+    let mut bytes = OptionHead { kind, len }.encode().to_vec();
+    bytes.extend(data);
+    bytes
+}
+
+fn go(name: &str) -> Vec<u8> {
+    let mut data = u32::try_from(name.len()).unwrap().to_be_bytes().to_vec();
+    data.extend(name.as_bytes());
+    data.extend([0, 2, 0, 1, 0, 2]);
+    data
+}
+
+#[test]
+fn nothing_is_said_in_the_clear_where_tls_is_required() {
+    let secured = Secured::start(true, true);
+    let mut handshake = secured.handshake();
+    let mut contexts = go(NAME);
+    contexts.truncate(4 + NAME.len());
+    contexts.extend([0; 4]);
+    for (kind, data) in [
+        (OptionKind::List, vec![]),
+        (OptionKind::Info, go(NAME)),
+        (OptionKind::Go, go(NAME)),
+        (OptionKind::Go, go("there is no such thing")),
+        (OptionKind::StructuredReply, vec![]),
+        (OptionKind::ListMetaContext, contexts.clone()),
+        (OptionKind::SetMetaContext, contexts),
+        (OptionKind::Other(77), vec![]),
+    ] {
+        let replies = handshake.option(kind, &data).unwrap();
+        assert_eq!(replies.len(), 1, "{kind:?}");
+        assert_eq!(replies[0].kind, ReplyKind::TlsRequired, "{kind:?}");
+        let said = String::from_utf8_lossy(&replies[0].data);
+        assert!(
+            !said.contains(NAME) && !said.contains(DESCRIPTION),
+            "{kind:?}: {said}"
+        );
+    }
+    handshake
+        .send(OptionKind::ExportName, NAME.as_bytes())
+        .unwrap();
+    assert!(matches!(
+        handshake.option(OptionKind::List, &[]),
+        Err(ClientError::Closed | ClientError::Io(_))
+    ));
+    secured.comes_to_rest();
+}
+
+#[test]
+fn what_is_put_behind_starttls_is_not_looked_at() {
+    for required in [false, true] {
+        let secured = Secured::start(false, required);
+        // In one piece, so that the server has it all before it answers; and apart, so that TLS gets it.
+        for together in [true, false] {
+            let mut stream = secured.stream();
+            let mut bytes = 3_u32.to_be_bytes().to_vec();
+            bytes.extend(option(OptionKind::StartTls, &[]));
+            let behind = option(OptionKind::Go, &go(NAME));
+            let mut answer = vec![0; 18];
+            stream.read_exact(&mut answer).unwrap();
+            if together {
+                bytes.extend(&behind);
+                stream.write_all(&bytes).unwrap();
+            } else {
+                stream.write_all(&bytes).unwrap();
+                stream.read_exact(&mut [0; 20]).unwrap();
+                stream.write_all(&behind).unwrap();
+            }
+            answer.clear();
+            // The connection is closed, perhaps with a reset: what was sent was not all read.
+            let _ = stream.read_to_end(&mut answer);
+            let text = String::from_utf8_lossy(&answer);
+            assert!(
+                !text.contains(NAME) && !text.contains(DESCRIPTION),
+                "{text:?}"
+            );
+            assert!(
+                answer.len() <= 20,
+                "an acknowledgement or an alert, and no more: {answer:?}"
+            );
+            secured.comes_to_rest();
+        }
+    }
+}
+
+#[test]
+fn who_does_not_go_on_after_starttls_is_shown_out() {
+    let server = Secured::start(false, true);
+    let mut limits = server.server.hub.limits();
+    limits.handshake = std::time::Duration::from_millis(300);
+    server.server.hub.set_limits(limits);
+    let mut stream = server.handshake().start_tls().unwrap();
+    let began = std::time::Instant::now();
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    assert!(rest.is_empty(), "{rest:?}");
+    assert!(began.elapsed() < LONG / 2, "{:?}", began.elapsed());
+    server.comes_to_rest();
+}
+
+/// The server on TCP, with a folder of certificates as libnbd and QEMU want it.
+fn on_tcp(secured: &Secured, own: Option<&Identity>, folder: &str) -> (u16, PathBuf) {
+    let address = ListenConfig::Tcp("127.0.0.1:0".parse().unwrap());
+    let runtime = secured.server.runtime();
+    let entered = runtime.enter();
+    let listener = serve::listen::bind(&address).unwrap();
+    drop(entered);
+    let port = listener.name().rsplit(':').next().unwrap().parse().unwrap();
+    runtime.spawn(listener.serve(Arc::clone(&secured.server.hub)));
+    std::fs::create_dir_all(secured.server.folder.0.join(folder)).unwrap();
+    let ca = secured.file(&format!("{folder}/ca-cert.pem"), &secured.ours.pem());
+    if let Some(own) = own {
+        secured.file(&format!("{folder}/client-cert.pem"), &own.certificate);
+        secured.file(&format!("{folder}/client-key.pem"), &own.key);
+    }
+    (port, ca.parent().unwrap().to_owned())
+}
+
+/// Runs a client; nothing if it is not installed. Its output, both kinds, and whether it succeeded.
+fn run(program: &str, arguments: &[&str]) -> Option<(bool, String)> {
+    let Ok(output) = Process::new("timeout")
+        .arg("60")
+        .arg(program)
+        .args(arguments)
+        .output()
+    else {
+        eprintln!("there is no `timeout`: {program} was not run");
+        return None;
+    };
+    if output.status.code() == Some(127) {
+        eprintln!("{program} is not installed: nothing was tested with it");
+        return None;
+    }
+    let text = [output.stdout, output.stderr].concat();
+    Some((
+        output.status.success(),
+        String::from_utf8_lossy(&text).into_owned(),
+    ))
+}
+
+#[test]
+fn libnbd_and_qemu_over_tls() {
+    let secured = Secured::start(true, true);
+    let expired = identity(&secured.ours, CLIENT, PAST);
+    let stranger = identity(&authority("a stranger"), CLIENT, NOW);
+    for (folder, own, good) in [
+        ("right", Some(&secured.right), true),
+        ("missing", None, false),
+        ("expired", Some(&expired), false),
+        ("foreign", Some(&stranger), false),
+    ] {
+        let (port, folder) = on_tcp(&secured, own, folder);
+        let folder = folder.display();
+        let uri = format!("nbds://localhost:{port}/{NAME}?tls-certificates={folder}");
+        if let Some((succeeded, said)) = run("nbdinfo", &[&uri]) {
+            assert_eq!(succeeded, good, "nbdinfo {uri}: {said}");
+            assert!(!good || said.contains("newstyle-fixed with TLS"), "{said}");
+            assert!(good || !said.contains(DESCRIPTION), "{said}");
+        }
+        let object = format!("tls-creds-x509,id=tls,endpoint=client,dir={folder}");
+        let image = format!(
+            "driver=nbd,server.type=inet,server.host=localhost,server.port={port},export={NAME},tls-creds=tls"
+        );
+        let commands = [
+            "-c",
+            "write -P 0xab 4096 1M",
+            "-c",
+            "flush",
+            "-c",
+            "read -P 0xab 4096 1M",
+        ];
+        let mut arguments = vec!["--object", &object, "--image-opts", &image];
+        arguments.extend(commands);
+        if let Some((succeeded, said)) = run("qemu-io", &arguments) {
+            assert_eq!(succeeded, good, "qemu-io: {said}");
+            assert!(!said.contains("Pattern verification failed"), "{said}");
+        }
+        let plain = format!("nbd://localhost:{port}/{NAME}");
+        if let Some((succeeded, said)) = run("nbdinfo", &[&plain]) {
+            assert!(
+                !succeeded && !said.contains(DESCRIPTION),
+                "nbdinfo {plain}: {said}"
+            );
+        }
+    }
+    secured.comes_to_rest();
+}
