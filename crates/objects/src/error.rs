@@ -108,7 +108,7 @@ pub enum Error {
         remaining: Option<Duration>,
     },
     /// The store refused or failed.
-    #[error("{place}: cannot {what}: {source}{}", advice(.source))]
+    #[error("{place}: cannot {what}: {}{}", brief(.source), advice(.source))]
     Store {
         /// Where.
         place: String,
@@ -152,15 +152,38 @@ fn way_out(remaining: &Option<Duration>) -> &'static str {
     }
 }
 
-fn advice(error: &object_store::Error) -> &'static str {
-    match error {
-        object_store::Error::NotFound { .. } => "; make the bucket first",
-        object_store::Error::PermissionDenied { .. }
-        | object_store::Error::Unauthenticated { .. } => {
-            "; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the bucket's policy (get, put, list)"
-        }
-        _ => "",
+/// A store's words without the envelope of its answer.
+fn brief(error: &object_store::Error) -> String {
+    let words = error.to_string();
+    let inside = |tag: &str| {
+        let (_, rest) = words.split_once(&format!("<{tag}>"))?;
+        rest.split_once('<').map(|(inside, _)| inside.to_owned())
+    };
+    match (inside("Code"), inside("Message")) {
+        (Some(code), Some(message)) => format!("{code}: {message}"),
+        _ => words,
     }
+}
+
+fn advice(error: &object_store::Error) -> &'static str {
+    let words = error.to_string();
+    let says = |signs: &[&str]| signs.iter().any(|sign| words.contains(sign));
+    let missing = matches!(error, object_store::Error::NotFound { .. });
+    if missing || says(&["NoSuchBucket"]) {
+        return "; make the bucket first";
+    }
+    let denied = matches!(
+        error,
+        object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. }
+    );
+    // A listing keeps its status to itself.
+    if denied || says(&["status code: 403", "status code: 401"]) {
+        return "; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the bucket's policy (get, put, list)";
+    }
+    if says(&["error sending request"]) {
+        return "; check AWS_ENDPOINT and the network";
+    }
+    ""
 }
 
 /// The class of a store's error, for whoever made the request.
@@ -235,6 +258,21 @@ mod tests {
         assert_eq!(io_error(&denied), IoError::Failed { errno: EACCES });
         let other = generic(io::Error::other("status code: 500"));
         assert_eq!(io_error(&other), BROKEN);
+    }
+
+    #[test]
+    fn a_stores_words_are_brief_and_say_what_to_do() {
+        let answer = "GET http://x - status code: 404 Not Found: <?xml?>\n<Error><Code>NoSuchBucket</Code>\
+                      <Message>The specified bucket does not exist</Message></Error>";
+        let error = Error::Store {
+            place: "s3://b/p".into(),
+            what: "list the objects",
+            source: Box::new(generic(io::Error::other(answer))),
+        };
+        assert_eq!(
+            error.to_string(),
+            "s3://b/p: cannot list the objects: NoSuchBucket: The specified bucket does not exist; make the bucket first"
+        );
     }
 
     #[test]

@@ -250,6 +250,11 @@ impl Chance {
             .and_then(|text| text.parse().ok())
             .unwrap_or(seed);
         println!("TIDEGATE_SEED={seed}");
+        Self::quiet(seed)
+    }
+
+    /// By this seed and no other: for content that has to be the same in another run.
+    pub(crate) fn quiet(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
@@ -438,4 +443,34 @@ impl Drop for TestDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// A MiB that is known by its place and a round.
+pub(crate) fn block(at: u64, round: u64) -> Vec<u8> {
+    let mut chance = Chance::quiet(at * 1000 + round + 1);
+    (0..MIB / 8)
+        .flat_map(|_| chance.next().to_le_bytes())
+        .collect()
+}
+
+/// A volume kept by `device` in a cache of its own.
+pub(crate) fn attach(
+    memory: u64,
+    open: impl FnOnce(Arc<Arena>) -> std::result::Result<Arc<Objects>, objects::Error>,
+) -> (tidegate::Cache, tidegate::Volume, Arc<Objects>) {
+    let cache = tidegate::Cache::builder().memory(memory).build().unwrap();
+    let mut kept = None;
+    let volume = cache
+        .attach(tidegate::VolumeOptions::default(), |env| {
+            let device = open(env.arena()).expect("the volume opens");
+            kept = Some(Arc::clone(&device));
+            let size = device.size();
+            Ok::<_, tidegate::Error>(tidegate::Backing {
+                device,
+                object: Objects::OBJECT,
+                size,
+            })
+        })
+        .unwrap();
+    (cache, volume, kept.unwrap())
 }
