@@ -32,9 +32,9 @@ pub use error::{TlsError, TlsWarning};
 
 use crate::config::TlsConfig;
 
-/// What an encrypted connection takes at most beside a plain one, bytes: records under way in both directions and the
-/// state of a session.
-pub const MEMORY: u64 = 96 << 10;
+/// What an encrypted connection takes beside a plain one, bytes: records under way in both directions and the state of a
+/// session. Measured: 12 KiB while idle, 59 KiB after requests of 1 MiB both ways (300 connections, resident memory).
+pub const MEMORY: u64 = 64 << 10;
 
 /// Records that were encrypted and not sent yet, bytes of plain text.
 const UNSENT_MAX: usize = 32 << 10;
