@@ -68,6 +68,9 @@ pub enum Command {
     #[cfg(feature = "serve")]
     #[command(after_help = crate::serve::TOP_EXAMPLES)]
     Top(crate::serve::TopArguments),
+    /// See in half a minute what pacing does: two clients, one slow disk, nothing to set up
+    #[cfg(feature = "serve")]
+    Demo(crate::serve::DemoArguments),
 }
 
 /// What `list` can show.

@@ -55,6 +55,8 @@ pub fn main(arguments: Arguments) -> ExitCode {
         Command::Serve(arguments) => Ok(crate::serve::serve(&arguments)),
         #[cfg(feature = "serve")]
         Command::Top(arguments) => Ok(crate::serve::top(&arguments)),
+        #[cfg(feature = "serve")]
+        Command::Demo(arguments) => Ok(crate::serve::demo(&arguments)),
     };
     ExitCode::from(ended.unwrap_or_else(|trouble| {
         match &trouble {

@@ -182,6 +182,33 @@ pub fn top(arguments: &TopArguments) -> u8 {
     }
 }
 
+/// Arguments of `demo`.
+#[derive(Args, Clone, Debug)]
+pub struct DemoArguments {
+    /// Folder for the plot, instead of the current one
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Seconds of each half
+    #[arg(long, value_name = "N", default_value_t = serve::demo::DemoOptions::default().seconds)]
+    pub seconds: u64,
+}
+
+/// Shows what pacing does. Answers the exit status.
+#[must_use]
+pub fn demo(arguments: &DemoArguments) -> u8 {
+    let options = serve::demo::DemoOptions {
+        out: arguments.out.clone(),
+        seconds: arguments.seconds,
+    };
+    match serve::demo::run(&options) {
+        Ok(()) => 0,
+        Err(error) => {
+            terminal::complain(&format!("tidegate: {error}"));
+            error.status()
+        }
+    }
+}
+
 /// Serves until a signal ends it. Answers the exit status.
 #[must_use]
 pub fn serve(arguments: &ServeArguments) -> u8 {

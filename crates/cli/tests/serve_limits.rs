@@ -203,7 +203,7 @@ fn one_of_two_hangs() {
     let mut client = Client::connect(&server.socket, "well");
     // The level is reached first, then the rate is measured.
     write_for(&mut client, Duration::from_secs(1), 1, size);
-    let (solo, _) = write_for(&mut client, lasting, 2, size);
+    let (before, _) = write_for(&mut client, lasting, 2, size);
     let stop = AtomicBool::new(false);
     let waited = std::thread::scope(|scope| {
         let (server, stop) = (&server, &stop);
@@ -235,6 +235,9 @@ fn one_of_two_hangs() {
         (during, flushed, longest)
     });
     let ((during, worst), flushed, longest) = waited;
+    // Alone again: at the start the cache still had to find out how fast the device is.
+    let (after, _) = write_for(&mut client, lasting, 5, size);
+    let solo = before.max(after);
     let ratio = during as f64 / solo as f64;
     tell(&format!(
         "one_of_two_hangs: for {hang} s; the other did {during} writes in {part} s, alone {solo}: {ratio:.2}, its \

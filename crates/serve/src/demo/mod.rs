@@ -107,6 +107,20 @@ pub enum DemoError {
 }
 
 impl DemoError {
+    /// The exit status of a program that ends with it.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::Interrupted => 130,
+            Self::Seconds { .. } => 2,
+            Self::Io { .. }
+            | Self::Cache(_)
+            | Self::Backend(_)
+            | Self::Client { .. }
+            | Self::Wrong { .. } => 1,
+        }
+    }
+
     fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         |error| Self::Io { what, error }
