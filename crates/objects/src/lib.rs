@@ -272,7 +272,7 @@ impl Objects {
     }
 
     /// Cuts a request that moves or zeroes `len` bytes and sends it on its way.
-    fn cut(&self, request: Box<IoRequest>, want: Want, len: u64) {
+    fn cut(&self, mut request: Box<IoRequest>, want: Want, len: u64) {
         let shared = &self.shared;
         let geometry = shared.geometry;
         let (begin, class) = (request.offset.0, request.class);
@@ -280,6 +280,11 @@ impl Objects {
         let more = want == Want::Write && !request.more.is_zero();
         let mut cut: Vec<_> = geometry.cut(range).collect();
         let mut held = None;
+        let mut moved = 0;
+        if want == Want::Write {
+            let bound = shared.parallel as u64 * geometry.object_size;
+            moved = shared.ledger.move_on(&mut request, len, bound);
+        }
         let mut jobs = lock(&shared.jobs);
         if want != Want::Write {
             // What is not stored, and not on its way there, is zeroes already.
@@ -304,7 +309,13 @@ impl Objects {
             request::complete(request, Ok(()));
             return;
         }
-        let whole = Whole::new(&shared.ledger, request, cut.len(), want != Want::Read);
+        let whole = Whole::new(
+            &shared.ledger,
+            request,
+            cut.len(),
+            want != Want::Read,
+            moved,
+        );
         let last = cut.len() - 1;
         for (place, (object, part)) in cut.into_iter().enumerate() {
             let from = object * geometry.object_size + part.start - begin;

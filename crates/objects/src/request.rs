@@ -1,5 +1,8 @@
 //! A request that was cut into parts: it ends when its last part does, and a flush when the writes before it have.
 //!
+//! A write may be called moved as soon as it is taken: its submitter, who otherwise keeps no more on its way than a disk
+//! does in 40 ms, then sends others, and those of one object go in one put. Bounded by what the device can put at once.
+//!
 //! Invariants
 //!   1. A request ends exactly once: when the last hold of it goes, whatever became of its parts. A part that was
 //!      dropped without an answer (the device stops) counts as `Cancelled`.
@@ -7,7 +10,7 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use env::{Interrupt, IoError, IoRequest};
@@ -37,6 +40,8 @@ struct State {
 #[derive(Default)]
 pub(crate) struct Ledger {
     state: Mutex<State>,
+    /// Bytes of requests that were called moved and have not ended.
+    moved: AtomicU64,
 }
 
 impl Ledger {
@@ -52,6 +57,17 @@ impl Ledger {
         let before = state.next;
         state.flushes.push((before, request));
         Self::settle(state);
+    }
+
+    /// Calls the request of `bytes` bytes moved, unless more than `bound` of others are so already. Answers its bytes
+    /// if it was.
+    pub(crate) fn move_on(&self, request: &mut IoRequest, bytes: u64, bound: u64) -> u64 {
+        if self.moved.load(Ordering::Relaxed) >= bound {
+            return 0;
+        }
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+        request.note_moved(&Interrupt::new());
+        bytes
     }
 
     fn begin(&self, is_write: bool) -> u64 {
@@ -94,15 +110,17 @@ pub(crate) struct Whole {
     request: Mutex<Option<Box<IoRequest>>>,
     left: AtomicUsize,
     failed: Mutex<Option<IoError>>,
+    moved: u64,
 }
 
 impl Whole {
-    /// A request of `parts` parts.
+    /// A request of `parts` parts; `moved`: what `move_on` answered.
     pub(crate) fn new(
         ledger: &Arc<Ledger>,
         request: Box<IoRequest>,
         parts: usize,
         is_write: bool,
+        moved: u64,
     ) -> Arc<Self> {
         Arc::new(Self {
             ledger: Arc::clone(ledger),
@@ -110,6 +128,7 @@ impl Whole {
             request: Mutex::new(Some(request)),
             left: AtomicUsize::new(parts),
             failed: Mutex::new(None),
+            moved,
         })
     }
 
@@ -140,6 +159,7 @@ impl Drop for Whole {
             None if *self.left.get_mut() > 0 => Err(IoError::Cancelled),
             None => Ok(()),
         };
+        self.ledger.moved.fetch_sub(self.moved, Ordering::Relaxed);
         if let Some(request) = lock(&self.request).take() {
             complete(request, result);
         }
@@ -175,10 +195,10 @@ mod tests {
         let ledger = Arc::new(Ledger::default());
         ledger.flush(request(&log, 0));
         assert_eq!(*lock(&log.0), [(0, Ok(()))]);
-        let first = Whole::new(&ledger, request(&log, 1), 2, true);
-        let read = Whole::new(&ledger, request(&log, 2), 1, false);
+        let first = Whole::new(&ledger, request(&log, 1), 2, true, 0);
+        let read = Whole::new(&ledger, request(&log, 2), 1, false, 0);
         ledger.flush(request(&log, 3));
-        let later = Whole::new(&ledger, request(&log, 4), 1, true);
+        let later = Whole::new(&ledger, request(&log, 4), 1, true, 0);
         assert_eq!(ledger.pending(), 4);
         first.end_part(Ok(()));
         assert_eq!(lock(&log.0).len(), 1);

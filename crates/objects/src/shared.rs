@@ -24,7 +24,7 @@ use crate::queue::{Part, Queue};
 use crate::request::{Ledger, Whole, lock};
 
 /// How long a write waits for its neighbours of the same object, if its submitter said that there are more.
-const HOLD: Duration = Duration::from_millis(3);
+const HOLD: Duration = Duration::from_millis(5);
 
 pub(crate) type WholePart = Part<Arc<Whole>>;
 

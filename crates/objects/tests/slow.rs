@@ -122,6 +122,9 @@ fn puts_of_50_ms() {
     for (object_size, parallel) in [(MIB, 8), (MIB, 32), (4 * MIB, 8), (256 << 10, 8)] {
         row(true, object_size, parallel);
     }
+    if number("SEQUENTIAL_ONLY", 0) > 0 {
+        return;
+    }
     for (object_size, parallel) in [(MIB, 8), (256 << 10, 8), (256 << 10, 32)] {
         row(false, object_size, parallel);
     }
