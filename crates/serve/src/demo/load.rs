@@ -169,13 +169,11 @@ pub fn stamp(block: &mut [u8; BLOCK], offset: u64, version: u32) {
 /// Whether a block is this version of that place; version zero: nothing but zeroes.
 #[must_use]
 pub fn is_stamped(block: &[u8], offset: u64, version: u32) -> bool {
-    let word = if version == 0 {
-        0
-    } else {
-        word(offset, version)
-    };
-    let word = word.to_le_bytes();
-    block.len() == BLOCK && block.chunks_exact(8).all(|part| part == word)
+    let mut wanted = [0; BLOCK];
+    if version > 0 {
+        stamp(&mut wanted, offset, version);
+    }
+    block == wanted
 }
 
 fn word(offset: u64, version: u32) -> u64 {

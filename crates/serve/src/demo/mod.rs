@@ -54,7 +54,7 @@ impl Default for DemoOptions {
     fn default() -> Self {
         Self {
             out: None,
-            seconds: 13,
+            seconds: 12,
         }
     }
 }
