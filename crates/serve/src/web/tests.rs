@@ -512,7 +512,7 @@ fn who_takes_nothing_is_cut_off_and_who_takes_slowly_is_not() {
         let taken = tokio::spawn(async move {
             let mut piece = vec![0; 8 << 20];
             for _ in 0..8 {
-                tokio::time::sleep(Duration::from_millis(800)).await;
+                tokio::time::sleep(Duration::from_millis(1200)).await;
                 client.read_exact(&mut piece).await.unwrap();
             }
         });
