@@ -169,3 +169,6 @@ impl Layers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

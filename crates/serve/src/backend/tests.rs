@@ -1,0 +1,356 @@
+//! Backends that are there and such that are not.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tidegate::{Cursor, ErrorPolicy};
+
+use super::*;
+use crate::config::{BlockConfig, ShareConfig};
+
+const MIB: u64 = 1 << 20;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("tidegate-{}-backend-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// A file of `size` bytes, all of them `byte`.
+    fn file(&self, name: &str, size: u64, byte: u8) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, vec![byte; usize::try_from(size).unwrap()]).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn cache() -> Cache {
+    Cache::builder().memory(24 << 20).build().unwrap()
+}
+
+fn volume(backend: BackendConfig) -> VolumeConfig {
+    VolumeConfig {
+        name: "data".into(),
+        description: String::new(),
+        backend,
+        read_only: false,
+        on_error: ErrorPolicy::Report,
+        share: ShareConfig::default(),
+        layers: Vec::new(),
+        blocks: BlockConfig::default(),
+    }
+}
+
+fn file(path: &Path) -> VolumeConfig {
+    volume(BackendConfig::File {
+        path: path.into(),
+        size: None,
+    })
+}
+
+fn new(path: &Path, size: u64) -> VolumeConfig {
+    volume(BackendConfig::New {
+        path: path.into(),
+        size,
+    })
+}
+
+fn refused(config: &VolumeConfig, cache: &Cache) -> String {
+    match open(config, cache) {
+        Ok(_) => panic!("{:?} was opened", config.backend),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn write(backend: &Backend, cache: &Cache, data: &[u8], offset: u64) {
+    let mut writer = cache.writer();
+    backend
+        .opened
+        .volume
+        .write(&mut writer, data, offset)
+        .unwrap();
+}
+
+fn read(backend: &Backend, len: usize, offset: u64) -> Vec<u8> {
+    let mut data = vec![0; len];
+    backend
+        .opened
+        .volume
+        .read(&mut Cursor::default(), &mut data, offset)
+        .unwrap();
+    data
+}
+
+/// All runs of one kind.
+fn extents(backend: &Backend) -> Vec<(u64, bool)> {
+    let (mut at, end) = (0, backend.opened.volume.size());
+    let mut found = Vec::new();
+    while at < end {
+        let extents = backend.opened.extents.as_ref().unwrap();
+        let (len, hole) = extents.next(at, end - at).unwrap();
+        assert!(len > 0 && len <= end - at);
+        found.push((len, hole));
+        at += len;
+    }
+    found
+}
+
+#[test]
+fn a_file_is_served_as_it_is() {
+    let (folder, cache) = (Folder::new("file"), cache());
+    let path = folder.file("data", MIB, 7);
+    let backend = open(&file(&path), &cache).unwrap();
+    assert_eq!(backend.opened.volume.size(), MIB);
+    assert_eq!(read(&backend, 100, MIB - 100), [7; 100]);
+    write(&backend, &cache, &[8; 5000], 100);
+    backend.opened.volume.sync().unwrap();
+    let mut there = vec![0; 5100];
+    File::open(&path)
+        .unwrap()
+        .read_exact_at(&mut there, 0)
+        .unwrap();
+    assert!(there[..100] == [7; 100] && there[100..] == [8; 5000]);
+    assert_eq!(fs::metadata(&path).unwrap().len(), MIB);
+}
+
+#[test]
+fn a_size_that_is_no_multiple_of_a_page_stays_as_it_is() {
+    let (folder, cache) = (Folder::new("tail"), cache());
+    let size = MIB + 512;
+    let path = folder.file("data", size, 7);
+    let backend = open(&file(&path), &cache).unwrap();
+    write(&backend, &cache, &[8; 100], size - 100);
+    // At no time, not only after the sync: a crash between would leave it longer.
+    let long = std::thread::spawn({
+        let path = path.clone();
+        move || {
+            (0..2000)
+                .filter(|_| fs::metadata(&path).unwrap().len() != size)
+                .count()
+        }
+    });
+    for _ in 0..20 {
+        write(&backend, &cache, &[9; 100], size - 100);
+        backend.opened.volume.sync().unwrap();
+    }
+    assert_eq!(long.join().unwrap(), 0);
+    let there = fs::read(&path).unwrap();
+    assert_eq!(there.len() as u64, size);
+    assert!(
+        there.ends_with(&[9; 100]) && there[..MIB as usize + 412].iter().all(|byte| *byte == 7)
+    );
+}
+
+#[test]
+fn sizes_that_cannot_be_served() {
+    let (folder, cache) = (Folder::new("sizes"), cache());
+    let path = folder.file("odd", 1000, 7);
+    let message = refused(&file(&path), &cache);
+    assert!(
+        message.contains("1000 bytes are no multiple of the 512"),
+        "{message}"
+    );
+    assert!(message.contains("truncate -s %512"), "{message}");
+    // For reading it is fine.
+    let mut config = file(&path);
+    config.read_only = true;
+    let backend = open(&config, &cache).unwrap();
+    assert_eq!(read(&backend, 1000, 0), [7; 1000]);
+    assert!(!backend.opened.can_punch);
+    let empty = folder.file("empty", 0, 0);
+    let message = refused(&file(&empty), &cache);
+    assert!(
+        message.contains("it is empty") && message.contains("truncate -s 10G"),
+        "{message}"
+    );
+    let path = folder.file("data", MIB, 7);
+    let sized = |size| {
+        volume(BackendConfig::File {
+            path: path.clone(),
+            size: Some(size),
+        })
+    };
+    let message = refused(&sized(2 * MIB), &cache);
+    assert!(
+        message.contains("it has 1 MiB, size=2 MiB was asked for"),
+        "{message}"
+    );
+    let message = refused(&sized(MIB - 512), &cache);
+    assert!(message.contains("no multiple of the 4096"), "{message}");
+    let backend = open(&sized(MIB / 2), &cache).unwrap();
+    assert_eq!(backend.opened.volume.size(), MIB / 2);
+}
+
+#[test]
+fn nothing_a_folder_a_pipe() {
+    let (folder, cache) = (Folder::new("kinds"), cache());
+    let missing = folder.0.join("missing");
+    let message = refused(&file(&missing), &cache);
+    assert!(
+        message.ends_with(&format!(
+            "write new:{} and a size, as in size=10GiB",
+            missing.display()
+        )),
+        "{message}"
+    );
+    assert!(!missing.exists(), "it was not made");
+    let message = refused(&file(&folder.0), &cache);
+    assert!(message.contains("this is a folder"), "{message}");
+    let message = refused(&file(Path::new("/dev/null")), &cache);
+    assert!(
+        message.contains("neither a regular file nor a block device"),
+        "{message}"
+    );
+    let message = refused(&new(&missing.join("below"), MIB), &cache);
+    assert!(
+        message.starts_with("cannot make ") && message.contains("No such file"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_new_file_is_sparse_and_the_second_time_it_is_there() {
+    let (folder, cache) = (Folder::new("new"), cache());
+    let path = folder.0.join("data");
+    let backend = open(&new(&path, 64 * MIB), &cache).unwrap();
+    assert_eq!(backend.opened.volume.size(), 64 * MIB);
+    assert_eq!(extents(&backend), [(64 * MIB, true)]);
+    write(&backend, &cache, &[1; 8192], MIB);
+    backend.opened.volume.sync().unwrap();
+    assert_eq!(
+        extents(&backend),
+        [(MIB, true), (8192, false), (63 * MIB - 8192, true)]
+    );
+    assert!(backend.opened.can_punch);
+    backend.opened.volume.detach().unwrap();
+    backend.closer.close();
+    drop(backend.opened);
+    let message = refused(&new(&path, 32 * MIB), &cache);
+    assert!(
+        message.contains("it is there and has 67108864 bytes, not 33554432"),
+        "{message}"
+    );
+    let again = open(&new(&path, 64 * MIB), &cache).unwrap();
+    assert_eq!(read(&again, 8192, MIB), [1; 8192]);
+    // The embedded one comes with its folder, and with the size that it has.
+    let path = folder.0.join("a/b/default.img");
+    for size in [MIB, 2 * MIB] {
+        let embedded = volume(BackendConfig::Embedded {
+            path: path.clone(),
+            size,
+        });
+        let backend = open(&embedded, &cache).unwrap();
+        assert_eq!(backend.opened.volume.size(), MIB);
+    }
+}
+
+#[test]
+fn a_lock_keeps_everybody_else_out_until_its_holder_is_gone() {
+    let (folder, cache) = (Folder::new("lock"), cache());
+    let path = folder.file("data", MIB, 7);
+    let backend = open(&file(&path), &cache).unwrap();
+    let message = refused(&file(&path), &cache);
+    assert!(
+        message.contains("this server has it as a volume already"),
+        "{message}"
+    );
+    let mut reader = file(&path);
+    reader.read_only = true;
+    refused(&reader, &cache);
+    drop(backend);
+    let readers = [
+        open(&reader, &cache).unwrap(),
+        open(&reader, &cache).unwrap(),
+    ];
+    refused(&file(&path), &cache);
+    drop(readers);
+    // Another process: named.
+    let mut holder = Command::new("flock")
+        .arg(&path)
+        .args(["sh", "-c", "echo locked; exec sleep 60"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 7];
+    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut said).unwrap();
+    let message = refused(&file(&path), &cache);
+    assert!(
+        message.contains("in use by process ") || message.contains("in use by another process"),
+        "{message}"
+    );
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
+#[test]
+fn layers_are_around_the_device_and_can_be_let_go() {
+    let (folder, cache) = (Folder::new("layers"), cache());
+    let path = folder.file("data", MIB, 7);
+    let mut config = file(&path);
+    config.layers = device::Layer::parse_stack("faulty:eio_reads=1").unwrap();
+    let backend = open(&config, &cache).unwrap();
+    assert_eq!(backend.layers.stack().unwrap().faulty.len(), 1);
+    let mut data = [0; 512];
+    let failed = backend
+        .opened
+        .volume
+        .read(&mut Cursor::default(), &mut data, 0);
+    assert!(failed.is_err());
+    backend.layers.release();
+}
+
+#[cfg(feature = "objects")]
+#[test]
+fn objects_of_a_folder() {
+    let (folder, cache) = (Folder::new("objects"), cache());
+    let objects = |size| {
+        volume(BackendConfig::Objects {
+            url: format!("dir:{}", folder.0.join("store").display()),
+            size,
+            object_size: Some(256 << 10),
+            parallel: None,
+            force: false,
+        })
+    };
+    let message = refused(&objects(None), &cache);
+    assert!(message.contains("No such file"), "{message}");
+    fs::create_dir(folder.0.join("store")).unwrap();
+    let message = refused(&objects(None), &cache);
+    assert!(message.contains("give a size to make one"), "{message}");
+    let backend = open(&objects(Some(4 * MIB)), &cache).unwrap();
+    write(&backend, &cache, &[5; 4096], MIB);
+    backend.opened.volume.sync().unwrap();
+    assert_eq!(extents(&backend)[0], (MIB, true));
+    assert!(matches!(refused(&objects(None), &cache), message if message.contains("use")));
+    backend.opened.volume.detach().unwrap();
+    backend.closer.close();
+    drop((backend.opened, backend.layers));
+    cache.close().unwrap();
+    drop(cache);
+    let cache = self::cache();
+    let again = open(&objects(None), &cache).unwrap();
+    assert_eq!(again.opened.volume.size(), 4 * MIB);
+    assert_eq!(read(&again, 4096, MIB), [5; 4096]);
+    // Of memory all that is kept counts.
+    let kept = volume(BackendConfig::Objects {
+        url: "mem:".into(),
+        size: Some(64 * MIB),
+        object_size: None,
+        parallel: None,
+        force: false,
+    });
+    assert!(memory(&kept) > 64 * MIB && memory(&objects(None)) < 16 * MIB);
+}
