@@ -405,23 +405,24 @@ pub(crate) fn ready_read<E: Env>(
     }
 }
 
-/// Pins a page, waiting for whoever fills it, but not for memory.
+/// Pins a page, waiting once for whoever fills it, but not for memory. If its read fails, that is left to whoever needs it
+/// first.
 fn pin_or_await<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
     page: u32,
 ) -> Result<Pin, Error> {
-    loop {
-        let pinned = task.unwillingly(|task| pin_untouched(task, cache, mapping, page));
-        if pinned.as_ref().err() != Some(&Error::WouldWait) {
-            return pinned;
-        }
-        let Slot::Frame(frame) = mapping.index.get(&cache.pool, page) else {
-            return pinned;
-        };
-        cache.wait_busy(task, Cause::ReadIo, frame, mapping.owner(page))?;
+    let pinned = task.unwillingly(|task| pin_untouched(task, cache, mapping, page));
+    if pinned.as_ref().err() != Some(&Error::WouldWait) {
+        return pinned;
     }
+    let Slot::Frame(frame) = mapping.index.get(&cache.pool, page) else {
+        return pinned;
+    };
+    let owner = mapping.owner(page);
+    cache.wait_busy(task, Cause::ReadIo, frame, owner)?;
+    cache.table.try_pin(frame, owner).or(pinned)
 }
 
 fn end_of(offset: Bytes, len: u64) -> Result<u64, Error> {

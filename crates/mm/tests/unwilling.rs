@@ -437,6 +437,14 @@ fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
         );
         let (got, _) = server.read(task, &mut reader, 5 * PAGE, 8);
         assert_eq!(got, data(5, 1, 7));
+        // A page behind the one that is waited for, for good: it is no matter before it is the first.
+        let next = state.state().reads;
+        state.state().fail_reads = next + 1..u64::MAX;
+        let brought = file.ready_read(task, &mut reader, Bytes(20 * PAGE), Bytes(8 * PAGE));
+        assert!(brought.is_ok(), "{brought:?}");
+        let mut got = vec![Sector(0); 8];
+        let tried = file.try_read(task, &mut reader, Bytes(20 * PAGE), &mut got);
+        assert!(!tried.unwrap().stuck, "the first page was read");
         file.discard(task).unwrap();
         assert_eq!(cache.stats().free, cache.stats().frames, "frames are lost");
     });
