@@ -70,14 +70,18 @@ fn whoever_sends_more_than_may_be_under_way_is_held_back_and_then_cut_off() {
     // Held back: a client that takes its replies gets them all.
     let mut client = server.client();
     client.write(0, &bytes(2, 64 * PAGE)).unwrap();
-    for index in 0..2000_u64 {
-        client
-            .submit(Ask::read((index % 64) * PAGE as u64, 100))
-            .unwrap();
-    }
-    for _ in 0..2000 {
-        assert!(client.receive().unwrap().failure.is_none());
-    }
+    let (mut asks, mut hears) = client.split().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for index in 0..2000_u64 {
+                asks.submit(Ask::read((index % 64) * PAGE as u64, 100))
+                    .unwrap();
+            }
+        });
+        for _ in 0..2000 {
+            assert!(hears.receive().unwrap().failure.is_none());
+        }
+    });
     // A client that does not is served as far as that goes, and holds no buffer.
     let greedy: Vec<_> = (0..20)
         .map(|_| {
@@ -102,8 +106,9 @@ fn whoever_sends_more_than_may_be_under_way_is_held_back_and_then_cut_off() {
         .collect();
     std::thread::sleep(Duration::from_millis(200));
     until("no buffer is kept", || server.export.buffers_lent() == 0);
+    let mut client = server.client();
     client.write(0, b"others are served").unwrap();
-    drop((greedy, client));
+    drop((greedy, client, hears));
     server.wait("all is given back", Server::is_at_rest);
 }
 

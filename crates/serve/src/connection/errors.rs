@@ -11,8 +11,6 @@ pub(super) type Told = (Errno, &'static str);
 pub(super) const LOST: Told = (Errno::Io, "the server failed to carry it out");
 /// The server is about to end.
 pub(super) const SHUTDOWN: Told = (Errno::Shutdown, "the server is shutting down");
-/// It was tried and tried, and pages were gone again each time.
-pub(super) const THRASHED: Told = (Errno::NoMemory, "no memory for it: others need it more");
 /// A fast zero on a backing that has none.
 pub(super) const NOT_FAST: Told = (Errno::NotSupported, "zeroes are written here like data");
 

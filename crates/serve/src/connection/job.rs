@@ -13,16 +13,16 @@ pub(crate) type Place = u16;
 
 /// What a job brings back.
 pub(crate) enum Done {
-    /// A read can go on, or will not.
+    /// A read can go on, or will not. The data may be there: so that it cannot lose them again.
     Read {
         place: Place,
         cursor: Cursor,
-        result: Result<(), Error>,
+        result: Result<Option<Box<[u8]>>, Error>,
     },
-    /// The writer is back, and what it was stuck at can go on, or will not.
+    /// The writer is back, and what it was stuck at can go on, or will not. Some of it may be written: how many bytes.
     Write {
         writer: Box<Writer>,
-        result: Result<(), Error>,
+        result: Result<usize, Error>,
     },
     /// A request was carried out.
     Whole {

@@ -13,9 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 
 use super::EndedBy;
-use super::errors::{LOST, told};
+use super::errors::{LOST, Told, told};
 use super::hold::Hold;
-use super::input::{Input, Receiving};
+use super::input::Input;
 use super::job::{Done, Place};
 use super::peer::{Peer, is_gone};
 use super::send::Output;
@@ -149,6 +149,7 @@ where
             }
             if !moved {
                 self.settle_down()?;
+                self.forget_fetched();
                 self.look(cx)?;
                 return Ok(false);
             }
@@ -279,27 +280,19 @@ where
     }
 
     /// The writer is back from the pool, or lost there.
-    fn writer_is_back(
-        &mut self,
-        writer: Option<Box<Writer>>,
-        result: Result<(), super::errors::Told>,
-    ) {
+    fn writer_is_back(&mut self, writer: Option<Box<Writer>>, result: Result<usize, Told>) {
         let zeroes = matches!(self.pen, Pen::Away { zeroes: true });
         self.pen = writer.map_or(Pen::None, Pen::Here);
         self.input.is_stuck = false;
-        let Err(told) = result else { return };
         if zeroes {
-            if let Some(place) = self.zeroing.pop_front() {
-                self.fail(place, told);
-            }
-        } else if let Receiving::Payload { place, left } = self.input.receiving {
-            self.table.at(place).failed = Some(told);
-            self.input.receiving = Receiving::Drop { place, left };
+            self.zeroes_can_go_on(result);
+        } else {
+            self.payload_can_go_on(result);
         }
     }
 
     /// Answers that the request failed.
-    pub(super) fn fail(&mut self, place: Place, told: super::errors::Told) {
+    pub(super) fn fail(&mut self, place: Place, told: Told) {
         self.table.at(place).failed = Some(told);
         self.output.answer(place);
     }

@@ -49,7 +49,7 @@ use self::shake::Shaken;
 #[cfg(feature = "tls")]
 use crate::hub::Security;
 use crate::hub::{Hub, Seat, Stage};
-use crate::log::debug;
+use crate::log::{debug, info};
 
 /// Memory of one connection beside its requests, bytes: what a server keeps off its memory limit for each that it
 /// allows. Measured by `tests/connection_memory.rs`.
@@ -122,6 +122,11 @@ where
     let ended = attend(stream, seat).await.err().unwrap_or(EndedBy::Client);
     match &ended {
         EndedBy::Client | EndedBy::Server => debug!(reason = %ended, "connection ended"),
+        // What an operator looks for when a client is not let in.
+        EndedBy::Tls(_)
+        | EndedBy::Haggle(HaggleError::EncryptionRequired | HaggleError::ClearText { .. }) => {
+            info!(reason = %ended, "connection refused");
+        }
         _ => debug!(reason = %ended, "connection broken off"),
     }
     ended

@@ -16,15 +16,18 @@ use tidegate::PAGE_SIZE;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::EndedBy;
-use super::errors::{THRASHED, told};
+use super::errors::{Told, told};
 use super::input::{Buffer, CARRY, Handling, Receiving};
 use super::job::Place;
 use super::machine::{Connection, Pen};
 use super::peer::Peer;
 use crate::buffers::BUFFER;
 
-/// Times in a row that a request may wait and not get further.
-pub(super) const TRIES: u8 = 100;
+/// Times in a row that a request waits for room or data and finds them gone again; from then on what it waits for is
+/// carried out where waiting is allowed.
+pub(super) const PATIENCE: u8 = 6;
+/// Bytes that are carried out there at once.
+pub(super) const RESCUE: usize = 32 << 10;
 /// Bytes that are read and thrown away at once when nothing more is wanted.
 const WASTE: usize = 256;
 
@@ -193,8 +196,7 @@ where
         if rest.len() >= left {
             return Some(&rest[..left]);
         }
-        let request = self.table.at(place);
-        let at = request.offset + u64::from(request.moved);
+        let at = self.table.at(place).next();
         let into_page = (at % PAGE_SIZE as u64) as usize;
         let whole = (into_page + rest.len()) / PAGE_SIZE * PAGE_SIZE;
         let usable = whole.checked_sub(into_page).filter(|len| *len > 0)?;
@@ -210,28 +212,20 @@ where
         let Pen::Here(writer) = &mut self.pen else {
             return None;
         };
-        let request = self.table.at(place);
-        let at = request.offset + u64::from(request.moved);
+        let at = self.table.at(place).next();
         let tried = match self.volume.try_write(writer, payload, at) {
             Ok(tried) => tried,
             Err(error) => {
-                request.failed = Some(told(&error));
+                self.table.at(place).failed = Some(told(&error));
                 self.input.receiving = Receiving::Drop { place, left };
                 // Nothing was taken, and it is no longer payload to be taken.
                 return Some(self.skip(place, left, payload.len()));
             }
         };
-        let taken = u32::try_from(tried.bytes).expect("no more than was offered");
-        request.moved += taken;
-        request.tries = if taken > 0 { 0 } else { request.tries + 1 };
-        let is_hopeless = request.tries > TRIES;
-        self.hold.fresh_bytes += u64::from(taken);
-        let left = left - taken;
-        if is_hopeless {
-            self.table.at(place).failed = Some(THRASHED);
-            self.input.receiving = Receiving::Drop { place, left };
-            return Some(self.skip(place, left, payload.len()));
-        }
+        self.hold.fresh_bytes += tried.bytes as u64;
+        let request = self.table.at(place);
+        let left = request.take(tried.bytes);
+        let is_patient = request.tries <= PATIENCE;
         if left == 0 {
             self.input.receiving = Receiving::Head;
             self.written(place);
@@ -239,11 +233,43 @@ where
             self.input.receiving = Receiving::Payload { place, left };
             if tried.stuck {
                 self.input.is_stuck = true;
-                let at = at + u64::from(taken);
-                self.send_pen(false, at, u64::from(left).min(BUFFER as u64));
+                let at = at + tried.bytes as u64;
+                let rest = &payload[tried.bytes..];
+                if is_patient {
+                    self.send_pen(false, at, u64::from(left).min(BUFFER as u64));
+                } else {
+                    self.send_pen_with(false, at, rest[..rest.len().min(RESCUE)].into());
+                }
             }
         }
         Some(tried.bytes)
+    }
+
+    /// What payload was stuck at can go on, some of it was written, or it failed.
+    pub(super) fn payload_can_go_on(&mut self, result: Result<usize, Told>) {
+        let Receiving::Payload { place, left } = self.input.receiving else {
+            return;
+        };
+        match result {
+            Err(told) => {
+                self.table.at(place).failed = Some(told);
+                self.input.receiving = Receiving::Drop { place, left };
+            }
+            Ok(0) => {}
+            Ok(written) => {
+                if let Some(handling) = &mut self.input.handling {
+                    handling.at += written;
+                }
+                self.hold.fresh_bytes += written as u64;
+                let left = self.table.at(place).take(written);
+                if left == 0 {
+                    self.input.receiving = Receiving::Head;
+                    self.written(place);
+                } else {
+                    self.input.receiving = Receiving::Payload { place, left };
+                }
+            }
+        }
     }
 
     /// Throws payload away; answers how much.

@@ -17,17 +17,18 @@ use nbd::wire;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::EndedBy;
-use super::errors::{THRASHED, Told, told};
+use super::errors::{Told, told};
 use super::job::Place;
 use super::machine::Connection;
 use super::peer::Peer;
-use super::receive::TRIES;
 use crate::counters::Kind;
 
 /// Replies that are composed together, bytes.
 const SCRATCH: usize = 256 << 10;
 /// As much is tried first when the socket was full.
 const SIP: usize = 16 << 10;
+/// Times that a reply which is promised as a whole waits for more than its first data.
+const WHOLE_TRIES: u8 = 2;
 /// Data are not split into less, unless it is all there is.
 const LEAST: usize = 4 << 10;
 
@@ -48,6 +49,8 @@ pub(super) struct Output {
     is_blocked: bool,
     /// The socket took less than it was given.
     is_full: bool,
+    /// Requests may have data of their own.
+    has_fetched: bool,
     /// The stream has something left that it took and did not send.
     is_flushing: bool,
     /// What was composed; empty between runs.
@@ -242,30 +245,31 @@ where
             return Ok(Composed::NoRoom);
         }
         let data = &mut room[head..head + wanted.min(there)];
-        let offset = request.offset + u64::from(request.moved);
-        let tried = match self.volume.try_read(&mut self.cursor, data, offset) {
-            Ok(tried) => tried,
-            Err(error) if is_promised => return Err(EndedBy::Late(told(&error).0)),
-            Err(error) => {
-                request.failed = Some(told(&error));
-                return self.compose_one(place, room);
+        let offset = request.next();
+        let there = match &request.body {
+            Some(fetched) => {
+                let there = fetched.len().min(data.len());
+                data[..there].copy_from_slice(&fetched[..there]);
+                there
             }
+            None => match self.volume.try_read(&mut self.cursor, data, offset) {
+                Ok(tried) => tried.bytes,
+                Err(error) if is_promised => return Err(EndedBy::Late(told(&error).0)),
+                Err(error) => {
+                    request.failed = Some(told(&error));
+                    return self.compose_one(place, room);
+                }
+            },
         };
-        // Promised as a whole: begun only when what can be sent at once is there.
+        // Promised as a whole: begun when what can be sent at once is there, for then the rest mostly is; unless that
+        // does not fit into memory together.
         let as_a_whole = request.unfragmented || !structured;
-        let is_short = tried.bytes < data.len();
-        if tried.bytes == 0 || is_short && as_a_whole && !is_promised {
-            request.tries += 1;
-            if request.tries <= TRIES {
-                return Ok(Composed::Stuck);
-            }
-            if is_promised {
-                return Err(EndedBy::Late(THRASHED.0));
-            }
-            request.failed = Some(THRASHED);
-            return self.compose_one(place, room);
+        let waits = as_a_whole && !is_promised && request.tries < WHOLE_TRIES;
+        if there == 0 || waits && there < data.len() {
+            request.tries = request.tries.saturating_add(1);
+            return Ok(Composed::Stuck);
         }
-        let bytes = u32::try_from(tried.bytes).expect("no more than was asked for");
+        let bytes = u32::try_from(there).expect("no more than was asked for");
         let promise = match (is_promised, as_a_whole) {
             (true, _) => 0,
             (false, true) => left,
@@ -281,7 +285,7 @@ where
         Ok(Composed::Piece(Piece {
             place,
             head,
-            data: tried.bytes,
+            data: there,
             promise,
         }))
     }
@@ -325,6 +329,9 @@ where
             let moved = u32::try_from(data).expect("no more than was asked for");
             if moved > 0 {
                 request.tries = 0;
+                if request.kind == Kind::Read {
+                    request.body = None;
+                }
             }
             request.moved += if piece.data > 0 { moved } else { 0 };
             request.promised -= moved;
@@ -357,20 +364,39 @@ where
     pub(super) fn read_is_ready(
         &mut self,
         place: Place,
-        result: Result<(), Told>,
+        result: Result<Option<Box<[u8]>>, Told>,
     ) -> Result<(), EndedBy> {
         let request = self.table.at(place);
-        if request.promised > 0 {
-            if let Err((errno, _)) = result {
-                return Err(EndedBy::Late(errno));
+        let is_promised = request.promised > 0;
+        match result {
+            Ok(fetched) => {
+                self.output.has_fetched |= fetched.is_some();
+                request.body = fetched;
             }
+            Err((errno, _)) if is_promised => return Err(EndedBy::Late(errno)),
+            Err(told) => request.failed = Some(told),
+        }
+        if is_promised {
             // It stands first in the queue.
             self.output.is_blocked = false;
-            return Ok(());
+        } else {
+            self.output.answer(place);
         }
-        request.failed = result.err();
-        self.output.answer(place);
         Ok(())
+    }
+
+    /// Before the connection goes to sleep: data that were fetched are not kept for a client that does not take them.
+    pub(super) fn forget_fetched(&mut self) {
+        if !(self.output.has_fetched && self.output.is_full) {
+            return;
+        }
+        self.output.has_fetched = false;
+        for place in &self.output.queue {
+            let request = self.table.at(*place);
+            if request.kind == Kind::Read {
+                request.body = None;
+            }
+        }
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Request {
     pub(super) arrived: Instant,
     /// Of whom it is told that it failed.
     pub(super) failed: Option<Told>,
-    /// What goes behind the head of its reply: extents.
+    /// What goes behind the head of its reply: extents, or data that could not be kept in the cache until they were sent.
     pub(super) body: Option<Box<[u8]>>,
     pub(super) len: u32,
     /// Bytes sent or taken in.
@@ -34,6 +34,25 @@ pub(super) struct Request {
     pub(super) fast: bool,
     /// One extent is enough.
     pub(super) one: bool,
+}
+
+impl Request {
+    /// The next byte to be moved.
+    pub(super) fn next(&self) -> u64 {
+        self.offset + u64::from(self.moved)
+    }
+
+    /// `bytes` of it were taken in; answers how many are left.
+    pub(super) fn take(&mut self, bytes: usize) -> u32 {
+        let bytes = u32::try_from(bytes).expect("no more than was asked for");
+        self.moved += bytes;
+        self.tries = if bytes > 0 {
+            0
+        } else {
+            self.tries.saturating_add(1)
+        };
+        self.len - self.moved
+    }
 }
 
 /// All requests of a connection.

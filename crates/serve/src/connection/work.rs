@@ -6,16 +6,16 @@ use std::time::Instant;
 
 use nbd::transmit::{Limits, Payload, Range, Work, judge};
 use nbd::wire::{Command, Request as Asked, State, descriptor};
-use tidegate::{Error, PAGE_SIZE, Volume};
+use tidegate::{Error, PAGE_SIZE, Volume, Writer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::EndedBy;
-use super::errors::{LOST, NOT_FAST, SHUTDOWN, THRASHED, Told, told};
+use super::errors::{LOST, NOT_FAST, SHUTDOWN, Told, told};
 use super::input::Receiving;
 use super::job::{Done, Extent, Place, Promise};
 use super::machine::{Connection, Pen};
 use super::peer::Peer;
-use super::receive::TRIES;
+use super::receive::{PATIENCE, RESCUE};
 use super::table::Request;
 use crate::counters::Kind;
 use crate::export::Export;
@@ -177,10 +177,10 @@ where
             return false;
         };
         let request = self.table.at(place);
-        let at = request.offset + u64::from(request.moved);
-        let left = request.len - request.moved;
+        let at = request.next();
+        let left = (request.len - request.moved) as usize;
         let into_page = (at % PAGE_SIZE as u64) as usize;
-        let piece = (ZEROES.len() - into_page).min(left as usize);
+        let piece = (ZEROES.len() - into_page).min(left);
         let tried = match self.volume.try_write(writer, &ZEROES[..piece], at) {
             Ok(tried) => tried,
             Err(error) => {
@@ -189,22 +189,40 @@ where
                 return true;
             }
         };
-        let taken = u32::try_from(tried.bytes).expect("no more than was offered");
-        request.moved += taken;
-        request.tries = if taken > 0 { 0 } else { request.tries + 1 };
-        let is_hopeless = request.tries > TRIES;
-        self.hold.fresh_bytes += u64::from(taken);
-        if taken == left {
-            self.zeroing.pop_front();
-            self.written(place);
-        } else if is_hopeless {
-            self.zeroing.pop_front();
-            self.fail(place, THRASHED);
-        } else if tried.stuck {
-            let at = at + u64::from(taken);
-            self.send_pen(true, at, (piece - tried.bytes) as u64);
+        self.zeroes_are_taken(place, tried.bytes);
+        if tried.stuck && tried.bytes < left {
+            let at = at + tried.bytes as u64;
+            let rest = piece - tried.bytes;
+            if self.table.at(place).tries <= PATIENCE {
+                self.send_pen(true, at, rest as u64);
+            } else {
+                self.send_pen_with(true, at, ZEROES[..rest.min(RESCUE)].into());
+            }
         }
         true
+    }
+
+    fn zeroes_are_taken(&mut self, place: Place, bytes: usize) {
+        self.hold.fresh_bytes += bytes as u64;
+        if self.table.at(place).take(bytes) == 0 {
+            self.zeroing.pop_front();
+            self.written(place);
+        }
+    }
+
+    /// What zeroes were stuck at can go on, some of them were written, or it failed.
+    pub(super) fn zeroes_can_go_on(&mut self, result: Result<usize, Told>) {
+        let Some(place) = self.zeroing.front().copied() else {
+            return;
+        };
+        match result {
+            Ok(0) => {}
+            Ok(written) => self.zeroes_are_taken(place, written),
+            Err(told) => {
+                self.zeroing.pop_front();
+                self.fail(place, told);
+            }
+        }
     }
 
     /// Whether the writer is here; made when it is wanted first.
@@ -217,6 +235,23 @@ where
 
     /// Sends the writer to the pool, to wait for what it needs to write `len` bytes at `offset`.
     pub(super) fn send_pen(&mut self, zeroes: bool, offset: u64, len: u64) {
+        self.send_pen_to(zeroes, move |volume, writer| {
+            volume.ready_write(writer, offset, len).map(|()| 0)
+        });
+    }
+
+    /// Sends the writer to the pool, to write `data` at `offset`, however long that takes.
+    pub(super) fn send_pen_with(&mut self, zeroes: bool, offset: u64, data: Box<[u8]>) {
+        self.send_pen_to(zeroes, move |volume, writer| {
+            volume.write(writer, &data, offset).map(|()| data.len())
+        });
+    }
+
+    fn send_pen_to(
+        &mut self,
+        zeroes: bool,
+        work: impl FnOnce(&Volume, &mut Writer) -> Result<usize, Error> + Send + 'static,
+    ) {
         let Pen::Here(mut writer) = core::mem::replace(&mut self.pen, Pen::Away { zeroes }) else {
             return;
         };
@@ -224,7 +259,7 @@ where
         let promise = Promise::new(&self.seat.mailbox, None);
         let volume = Arc::clone(&self.volume);
         let job = move || {
-            let result = volume.ready_write(&mut writer, offset, len);
+            let result = work(&volume, &mut writer);
             // Before it is told: whoever hears of it may want the volume for itself.
             drop(volume);
             promise.keep(Done::Write { writer, result });
@@ -232,17 +267,26 @@ where
         self.export.pool.submit(Sort::Move, Box::new(job));
     }
 
-    /// Has the pool wait for what a read needs.
+    /// Has the pool wait for what a read needs; if it was gone again time after time, fetch it.
     pub(super) fn ask_read(&mut self, place: Place) {
         self.stuck();
         let request = self.table.at(place);
-        let offset = request.offset + u64::from(request.moved);
-        let len = u64::from(request.len - request.moved).min(READY);
+        let offset = request.next();
+        let left = request.len - request.moved;
+        let rescue = (request.tries > PATIENCE).then(|| (left as usize).min(RESCUE));
+        let len = u64::from(left).min(READY);
         let mut cursor = self.cursor;
         let promise = Promise::new(&self.seat.mailbox, Some(place));
         let volume = Arc::clone(&self.volume);
         let job = move || {
-            let result = volume.ready_read(&mut cursor, offset, len);
+            let result = match rescue {
+                None => volume.ready_read(&mut cursor, offset, len).map(|()| None),
+                Some(len) => {
+                    let mut data = vec![0; len].into_boxed_slice();
+                    let read = volume.read(&mut cursor, &mut data, offset);
+                    read.map(|()| Some(data))
+                }
+            };
             drop(volume);
             promise.keep(Done::Read {
                 place,

@@ -1,0 +1,217 @@
+//! What a real server shows of itself while clients use it: counted right, and told when a volume is in trouble.
+#![cfg(feature = "web")]
+
+mod common;
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use common::{LONG, PAGE, Server, Setup, bytes, until};
+use nbd::client::Wishes;
+use serve::config::WebConfig;
+use serve::export::ExportOptions;
+use serve::log::{Format, Level, Log};
+use serve::snapshot::{Sampler, Snapshot, Source, State, Watched};
+
+/// The server's HTTP side.
+struct Page(serve::web::Handle);
+
+impl Page {
+    fn of(server: &Server) -> Self {
+        let config = WebConfig {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            insisted: true,
+        };
+        let watched = Watched::new(&server.hub, server.cache.clone());
+        Self(serve::web::start(&config, Arc::new(watched)).unwrap())
+    }
+
+    /// Status and body.
+    fn get(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.0.address()).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head[9..12].parse().unwrap(), body.to_owned())
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        serde_json::from_str(&self.get("/snapshot.json").1).unwrap()
+    }
+}
+
+/// The value of a metric.
+fn metric(text: &str, name: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let line = line.unwrap_or_else(|| panic!("no {name} in\n{text}"));
+    line.trim().parse().unwrap()
+}
+
+#[test]
+fn what_clients_do_is_counted() {
+    let server = Server::start(Setup {
+        options: ExportOptions {
+            name: "v".to_owned(),
+            ..ExportOptions::default()
+        },
+        ..Setup::default()
+    });
+    let page = Page::of(&server);
+    let mut client = server.client_of(&Wishes::export("v"));
+    let data = bytes(1, 16 * PAGE);
+    for at in 0..10 {
+        client.write(at << 20, &data).unwrap();
+    }
+    let mut back = vec![0; data.len()];
+    for at in 0..5 {
+        client.read(at << 20, &mut back).unwrap();
+    }
+    // Refused: beyond the end.
+    assert!(client.read(server.export.size(), &mut back).is_err());
+    let reading = Watched::new(&server.hub, server.cache.clone()).read();
+    assert_eq!(
+        reading.stats.dirty + reading.stats.writeback,
+        reading.volumes[0].dirty + reading.volumes[0].writeback
+    );
+    client.flush().unwrap();
+    // Counted when the connection has run, which may be after its reply is here.
+    until("the flush is counted", || {
+        let text = page.get("/metrics").1;
+        metric(
+            &text,
+            "tidegate_requests_total{volume=\"v\",command=\"flush\"}",
+        ) == 1.0
+    });
+    let text = page.get("/metrics").1;
+    let of = |name: &str, command: &str| {
+        metric(
+            &text,
+            &format!("{name}{{volume=\"v\",command=\"{command}\"}}"),
+        )
+    };
+    assert_eq!(of("tidegate_requests_total", "write"), 10.0);
+    assert_eq!(of("tidegate_request_bytes_total", "write"), 655_360.0);
+    assert_eq!(of("tidegate_requests_total", "read"), 6.0);
+    assert_eq!(of("tidegate_request_errors_total", "read"), 1.0);
+    assert_eq!(of("tidegate_request_bytes_total", "read"), 327_680.0);
+    assert_eq!(of("tidegate_request_duration_seconds_count", "write"), 10.0);
+    assert_eq!(
+        metric(&text, "tidegate_volume_connections{volume=\"v\"}"),
+        1.0
+    );
+    assert_eq!(
+        metric(&text, "tidegate_volume_written_bytes_total{volume=\"v\"}"),
+        655_360.0
+    );
+    assert_eq!(
+        metric(&text, "tidegate_volume_dirty_bytes{volume=\"v\"}"),
+        0.0
+    );
+    assert_eq!(
+        metric(&text, "tidegate_memory_limit_bytes"),
+        f64::from(64 << 20)
+    );
+    let listed = serve::snapshot::Sampler::default().next(reading);
+    assert_eq!(listed.volumes[0].name, "v");
+    assert_eq!(page.get("/healthz"), (200, "ok\n".to_owned()));
+    until("the snapshot says the same", || {
+        let snapshot = page.snapshot();
+        let write = snapshot.volumes[0]
+            .commands
+            .iter()
+            .find(|command| command.command == "write");
+        write.is_some_and(|write| write.requests == 10 && write.latency.count == 10)
+    });
+}
+
+#[test]
+fn held_replies_are_pauses() {
+    let server = Server::start(Setup {
+        layers: "slow:rate=4MiB,depth=1",
+        ..Setup::default()
+    });
+    let mut client = server.client();
+    let data = bytes(2, 64 << 10);
+    let mut sampler = Sampler::default();
+    let watched = Watched::new(&server.hub, server.cache.clone());
+    for round in 0..600_u64 {
+        client.write((round % 900) << 16, &data).unwrap();
+    }
+    let snapshot = sampler.next(watched.read());
+    let volume = &snapshot.volumes[0];
+    assert!(volume.held_total > 0, "{volume:?}");
+    assert_eq!(volume.pauses.count, volume.held_total);
+    assert!(volume.pauses.max_us > 0 && volume.pauses.p50_us <= volume.pauses.max_us);
+    assert!(
+        volume.level.limit > 0 && volume.level.level > volume.level.background,
+        "{volume:?}"
+    );
+    // What clients wrote is written, dirty or on its way.
+    let write = &volume.commands[0];
+    assert_eq!(write.bytes, 600 << 16);
+    assert!(volume.written_total + volume.level.level >= write.bytes.min(60 << 20) / 2);
+}
+
+#[test]
+fn a_backing_that_hangs_is_told_and_watching_goes_on() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&lines);
+    let sink = move |line: &[u8]| {
+        into.lock().unwrap().extend_from_slice(line);
+        true
+    };
+    let log = Log::new(Format::Logfmt, Level::Info, Box::new(sink));
+    let server = Server::start(Setup {
+        layers: "faulty:hang_at=0s",
+        ..Setup::default()
+    });
+    let page = Page::of(&server);
+    let mut client = server.client();
+    client.write(0, &bytes(3, 4 * PAGE)).unwrap();
+    // Its flush waits for as long as the backing hangs.
+    let flush = std::thread::spawn(move || client.flush());
+    // Watched from this thread, whose log is kept.
+    let watching = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let watched = Arc::new(Watched::new(&server.hub, server.cache.clone()));
+    tracing::subscriber::with_default(log, || {
+        watching.block_on(async {
+            let stalled = async {
+                let began = std::time::Instant::now();
+                while page.snapshot().volumes[0].state != State::Stalled {
+                    assert!(began.elapsed() < LONG, "{:?}", page.snapshot().volumes[0]);
+                    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+                }
+                tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+            };
+            tokio::select! {
+                () = serve::snapshot::watch(watched) => {}
+                () = stalled => {}
+            }
+        });
+    });
+    let (status, body) = page.get("/healthz");
+    assert_eq!(status, 503);
+    assert!(body.contains("the backing has not answered for"), "{body}");
+    let text = page.get("/metrics").1;
+    assert_eq!(
+        metric(
+            &text,
+            "tidegate_volume_state{volume=\"\",state=\"stalled\"}"
+        ),
+        1.0
+    );
+    let log = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("state=stalled"), "{log}");
+    assert!(!flush.is_finished());
+    server.layers.release();
+    flush.join().unwrap().unwrap();
+    until("the volume works again", || page.get("/healthz").0 == 200);
+}
