@@ -449,7 +449,10 @@ fn mistakes_end_with_status_2_and_a_way_out() {
         ),
         (vec!["data"], "the volume `data` has no backend"),
         (vec!["--memory", "1", "a=/x"], "write 1MiB or 1GiB"),
-        (vec!["--memory", "8MiB", &missing], "raise the limit"),
+        (
+            vec!["--memory", "8MiB", &missing],
+            "raise it (--memory), or allow fewer connections",
+        ),
         (
             vec!["--config", "/nonexistent.toml"],
             "cannot read the configuration /nonexistent.toml",

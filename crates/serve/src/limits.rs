@@ -7,6 +7,18 @@ use crate::log::{debug, warn};
 /// Descriptors beside those of connections: volumes (three each), rings, the web's, standard ones.
 const DESCRIPTORS_OWN: u64 = 256;
 
+/// Memory that a connection may take.
+pub(crate) fn connection_bytes(encrypted: bool) -> u64 {
+    #[cfg(feature = "tls")]
+    let more = if encrypted { crate::tls::MEMORY } else { 0 };
+    #[cfg(not(feature = "tls"))]
+    let more = {
+        let _ = encrypted;
+        0
+    };
+    crate::connection::BYTES + more
+}
+
 /// Asks not to be made to wait for writeback of others, nor to write other files back, when memory is taken from the
 /// system: others may wait for us to write theirs. For the calling thread and those that it makes.
 ///

@@ -54,7 +54,7 @@ pub(super) fn check(
     let limits = LimitsConfig {
         connections: server
             .read("max_connections", |text| number(text, 1, 1 << 20))
-            .unwrap_or_else(|| connections_for(memory)),
+            .unwrap_or_else(|| connections_for(memory, draft.tls_place.is_some())),
         requests: server
             .read("max_requests", |text| number(text, 1, 1 << 16))
             .unwrap_or(limits.requests),
@@ -151,9 +151,9 @@ fn web_address(text: &str) -> Result<Option<WebConfig>, String> {
 }
 
 /// Connections where none are named: what they hold at most is no more than an eighth of the memory.
-fn connections_for(memory: u64) -> u32 {
+fn connections_for(memory: u64, encrypted: bool) -> u32 {
     let most = LimitsConfig::default().connections;
-    let room = memory / 8 / crate::connection::BYTES;
+    let room = memory / 8 / crate::limits::connection_bytes(encrypted);
     u32::try_from(room).unwrap_or(most).clamp(16, most)
 }
 

@@ -24,6 +24,22 @@ pub enum ServeError {
     /// The cache cannot be built.
     #[error("{0}")]
     Cache(tidegate::Error),
+    /// The memory limit leaves nothing for the cache.
+    #[error(
+        "a memory limit of {} is too small: {} are needed, {} of them for {connections} connections, volumes and the \
+         page; raise it (--memory), or allow fewer connections (--max-connections)",
+        show_size(*limit), show_size(least.next_multiple_of(1 << 20)), show_size(*beside)
+    )]
+    Memory {
+        /// What was asked for.
+        limit: u64,
+        /// The least that works.
+        least: u64,
+        /// What is for connections, buffers, backends, the page.
+        beside: u64,
+        /// Connections that are allowed.
+        connections: usize,
+    },
     /// It cannot listen.
     #[error("{0}")]
     Listen(crate::listen::ListenError),

@@ -28,7 +28,7 @@ use crate::backend::{Closer, Layers};
 use crate::config::{Config, VolumeConfig};
 use crate::export::Export;
 use crate::hub::Hub;
-use crate::log::{self, info, warn};
+use crate::log::{self, info};
 use crate::systemd::Notify;
 
 pub use error::{NotDurable, ServeError};
@@ -75,7 +75,9 @@ struct Server {
     cache: tidegate::Cache,
     hub: Arc<Hub>,
     volumes: Vec<Served>,
-    notify: Notify,
+    notify: Arc<Notify>,
+    /// Connections that memory was put aside for.
+    connections_max: u32,
     listeners: Vec<JoinHandle<()>>,
     #[cfg(feature = "web")]
     _web: Option<crate::web::Handle>,
@@ -126,10 +128,11 @@ impl Signals {
         }
     }
 
-    /// The next wish to end; others are left aside.
+    /// The next wish to end. One to reload waits.
     async fn end(&mut self) {
-        while self.next().await != Asks::End {
-            warn!("the server is ending: nothing is reloaded");
+        tokio::select! {
+            _ = self.terminate.recv() => (),
+            _ = self.interrupt.recv() => (),
         }
     }
 }
@@ -137,20 +140,20 @@ impl Signals {
 impl Server {
     async fn serve(mut self, signals: &mut Signals) -> Result<(), ServeError> {
         self.notify.ready(&self.status());
-        let period = self.notify.watchdog();
-        let mut alive = tokio::time::interval(period.unwrap_or(Duration::from_secs(3600)));
-        loop {
-            tokio::select! {
-                asks = signals.next() => match asks {
-                    Asks::End => break,
-                    Asks::Reload => {
-                        self.notify.reloading();
-                        self.reload().await;
-                        self.notify.ready(&self.status());
-                    }
-                },
-                _ = alive.tick() => self.notify.alive(),
+        if let Some(period) = self.notify.watchdog() {
+            // Beside the signals: a reload or an end may take its time and is alive all the same.
+            tokio::spawn(live(Arc::clone(&self.notify), period));
+        }
+        while signals.next().await == Asks::Reload {
+            self.notify.reloading();
+            let is_over = tokio::select! {
+                () = self.reload() => false,
+                () = signals.end() => true,
+            };
+            if is_over {
+                break;
             }
+            self.notify.ready(&self.status());
         }
         info!("ending: no new connections; a second signal ends at once");
         self.stop(signals).await
@@ -161,5 +164,14 @@ impl Server {
         let volumes = self.volumes.len();
         let s = if volumes == 1 { "" } else { "s" };
         format!("serving {volumes} volume{s}")
+    }
+}
+
+/// Tells the supervisor again and again that the server lives; ends with the runtime.
+async fn live(notify: Arc<Notify>, period: Duration) {
+    let mut ticks = tokio::time::interval(period);
+    loop {
+        ticks.tick().await;
+        notify.alive();
     }
 }

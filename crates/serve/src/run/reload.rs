@@ -71,7 +71,7 @@ impl Server {
         }
         if old.limits != new.limits {
             let room = crate::limits::lift_descriptors(u64::from(new.limits.connections));
-            let most = old.limits.connections;
+            let most = self.connections_max;
             let mut limits = start::limits_of(&new.limits, room);
             if new.limits.connections > most {
                 // Memory for them was put aside at the start.
@@ -115,18 +115,18 @@ impl Server {
     }
 
     async fn volumes(&mut self, new: &Config) {
-        let (stay, go): (Vec<Served>, Vec<Served>) = core::mem::take(&mut self.volumes)
-            .into_iter()
-            .partition(|volume| {
-                new.volumes
-                    .iter()
-                    .any(|other| other.name == volume.config.name)
-            });
-        self.volumes = stay;
-        for volume in go {
-            if let Some(kept) = self.close(volume).await {
-                self.volumes.push(kept);
-            }
+        let gone = |volume: &Served| {
+            let name = &volume.config.name;
+            new.volumes.iter().all(|other| other.name != *name)
+        };
+        let go: Vec<String> = self
+            .volumes
+            .iter()
+            .filter(|volume| gone(volume))
+            .map(|volume| volume.config.name.clone())
+            .collect();
+        for name in go {
+            self.close(&name).await;
         }
         for volume in &new.volumes {
             let old = self
@@ -159,32 +159,43 @@ impl Server {
         }
     }
 
-    /// Withdraws a volume, syncs it and closes it. Answers it if it has to be kept.
-    async fn close(&self, volume: Served) -> Option<Served> {
-        let name = volume.config.name.clone();
-        self.hub.withdraw(&name);
+    /// Withdraws a volume, syncs it and closes it; one that cannot be synced is offered again. May be given up at any
+    /// `await`: the volume is among those that an end syncs until it is closed.
+    async fn close(&mut self, name: &str) {
+        let Some(export) = self.hub.withdraw(name) else {
+            return;
+        };
         let mut waited = Duration::ZERO;
-        while volume.export.counters.connections.load(Ordering::Acquire) > 0 && waited < LEAVE_MAX {
+        while export.counters.connections.load(Ordering::Acquire) > 0 && waited < LEAVE_MAX {
             tokio::time::sleep(LOOK_EVERY).await;
             waited += LOOK_EVERY;
         }
-        let export = Arc::clone(&volume.export);
-        let detached = tokio::task::spawn_blocking(move || export.opened.volume.detach()).await;
-        match detached {
+        let leaving = Arc::clone(&export);
+        let left = tokio::task::spawn_blocking(move || {
+            let volume = &leaving.opened.volume;
+            volume.sync()?;
+            volume.detach()
+        });
+        match left.await {
             Ok(Ok(())) => {
-                volume.layers.release();
-                let _ = tokio::task::spawn_blocking(move || volume.closer.close()).await;
+                let place = self
+                    .volumes
+                    .iter()
+                    .position(|volume| volume.config.name == name);
+                if let Some(place) = place {
+                    let volume = self.volumes.remove(place);
+                    volume.layers.release();
+                    let closer = volume.closer;
+                    let _ = tokio::task::spawn_blocking(move || closer.close()).await;
+                }
                 info!(volume = %name, "taken out: synced and closed");
-                None
             }
             Ok(Err(cause)) => {
-                let left = volume.unwritten();
+                self.hub.offer(export);
                 error!(
-                    volume = %name, cause = %cause, left,
+                    volume = %name, cause = %cause,
                     "kept: it could not be synced; its clients may connect again"
                 );
-                self.hub.offer(Arc::clone(&volume.export));
-                Some(volume)
             }
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         }

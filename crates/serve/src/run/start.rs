@@ -22,8 +22,10 @@ use crate::log::{info, warn};
 use crate::snapshot::{self, Source, Watched};
 use crate::systemd::{Notify, Passed};
 
-/// Places for volumes beyond those of the start: a reload may add some.
-const ROOM: usize = 8;
+/// Volumes that reloads may add over a server's life: places for devices do not come back.
+const ROOM: usize = 16;
+/// Volumes that they add at one time for which memory is put aside; of more it is the cache's.
+const ROOM_AT_ONCE: usize = 2;
 /// What threads of pools and of the runtime, allocator and log take beside what is counted.
 const BESIDE: u64 = 4 << 20;
 /// What a volume takes: eight receive buffers of 128 KiB, stacks of its pool as far as they are touched, counters.
@@ -36,6 +38,7 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
     }
     let room = limits::lift_descriptors(u64::from(config.limits.connections));
     let limits = limits_of(&config.limits, room);
+    let connections_max = u32::try_from(limits.connections).unwrap_or(u32::MAX);
     let cache = cache(&config, &limits)?;
     let opened = open_all(&config, &cache).await?;
     let hub = Arc::new(hub(&config, limits)?);
@@ -93,7 +96,8 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
         cache,
         hub,
         volumes,
-        notify: Notify::of_process(),
+        notify: Arc::new(Notify::of_process()),
+        connections_max,
         listeners,
         #[cfg(feature = "web")]
         _web: web,
@@ -111,7 +115,8 @@ pub(super) fn limits_of(config: &LimitsConfig, room: u64) -> Limits {
 }
 
 fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
-    let devices = u16::try_from(config.volumes.len() + ROOM).unwrap_or(u16::MAX);
+    let room = if config.asked.file.is_some() { ROOM } else { 0 };
+    let devices = u16::try_from(config.volumes.len() + room).unwrap_or(u16::MAX);
     Cache::builder()
         .memory(config.memory)
         .whole_process(true)
@@ -121,18 +126,28 @@ fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
         .background_limit(config.background)
         .io_uring(config.io_uring)
         .build()
-        .map_err(ServeError::Cache)
+        .map_err(|cause| match cause {
+            tidegate::Error::LimitTooSmall { least, .. } => ServeError::Memory {
+                limit: config.memory,
+                least,
+                beside: beside(config, limits),
+                connections: limits.connections,
+            },
+            cause => ServeError::Cache(cause),
+        })
 }
 
 /// What the server takes beside the cache at most.
-fn beside(config: &Config, limits: &Limits) -> u64 {
-    #[cfg(feature = "tls")]
-    let tls = config.tls.as_ref().map_or(0, |_| crate::tls::MEMORY);
-    #[cfg(not(feature = "tls"))]
-    let tls = 0;
-    let connections = limits.connections as u64 * (crate::connection::BYTES + tls);
+fn beside(config: &Config, bounds: &Limits) -> u64 {
+    let connection = limits::connection_bytes(config.tls.is_some());
+    let connections = bounds.connections as u64 * connection;
     let of_backends: u64 = config.volumes.iter().map(backend::memory).sum();
-    let volumes = config.volumes.len() as u64 * VOLUME + of_backends;
+    let room = if config.asked.file.is_some() {
+        ROOM_AT_ONCE
+    } else {
+        0
+    };
+    let volumes = (config.volumes.len() + room) as u64 * VOLUME + of_backends;
     #[cfg(feature = "web")]
     let web = config.web.map_or(0, |_| crate::web::MEMORY);
     #[cfg(not(feature = "web"))]

@@ -81,7 +81,12 @@ async fn sync_all(volumes: &[Served], tell: &dyn Fn(&str)) -> Vec<NotDurable> {
         let started = std::thread::Builder::new().name("sync".into()).spawn({
             let done = done.clone();
             move || {
-                let result = export.opened.volume.sync();
+                let volume = &export.opened.volume;
+                let result = match volume.sync() {
+                    // A reload was taking it out, and had got so far that nothing is left.
+                    Err(tidegate::Error::Closed) if unwritten(volume) == 0 => Ok(()),
+                    result => result,
+                };
                 // Nobody listens after a second signal.
                 let _ = done.send((place, result.map_err(|error| error.to_string())));
             }
@@ -124,8 +129,7 @@ async fn sync_all(volumes: &[Served], tell: &dyn Fn(&str)) -> Vec<NotDurable> {
 impl Served {
     /// Bytes that were written by clients and are not on the backend.
     pub(super) fn unwritten(&self) -> u64 {
-        let stats = self.export.opened.volume.stats();
-        stats.dirty + stats.writeback
+        unwritten(&self.export.opened.volume)
     }
 
     fn left(&self, cause: String) -> NotDurable {
@@ -135,4 +139,9 @@ impl Served {
             cause,
         }
     }
+}
+
+fn unwritten(volume: &tidegate::Volume) -> u64 {
+    let stats = volume.stats();
+    stats.dirty + stats.writeback
 }
