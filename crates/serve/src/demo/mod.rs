@@ -201,15 +201,18 @@ fn half(
     let heavy_end = HEAVY_BLOCKS * load::BLOCK as u64;
     let light = plan(LIGHT_RATE, heavy_end, LIGHT_BLOCKS, true);
     let counts = [AtomicU64::new(0), AtomicU64::new(0)];
+    let connect = |client: &'static str| {
+        Client::connect(side).map_err(move |error| DemoError::Client { client, error })
+    };
+    let (heavy_target, light_target) = (connect("heavy")?, connect("light")?);
     let begin = Instant::now();
-    let drive = |client: &'static str, plan: load::Plan, done| {
-        let failed = move |error| DemoError::Client { client, error };
-        let mut target = Client::connect(side).map_err(failed)?;
-        load::run(&mut target, &plan, begin, lasting, stop, done).map_err(failed)
+    let drive = |client: &'static str, mut target: Client, plan: load::Plan, done| {
+        let met = load::run(&mut target, &plan, begin, lasting, stop, done);
+        met.map_err(|error| DemoError::Client { client, error })
     };
     let (heavy, light) = std::thread::scope(|scope| {
-        let heavy = scope.spawn(|| drive("heavy", heavy, &counts[0]));
-        let light = scope.spawn(|| drive("light", light, &counts[1]));
+        let heavy = scope.spawn(|| drive("heavy", heavy_target, heavy, &counts[0]));
+        let light = scope.spawn(|| drive("light", light_target, light, &counts[1]));
         follow(title, begin, lasting, &counts, || {
             heavy.is_finished() && light.is_finished()
         });

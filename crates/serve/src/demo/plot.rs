@@ -12,9 +12,9 @@ const LEFT: f64 = 64.0;
 const TOP: f64 = 70.0;
 const GAP: f64 = 28.0;
 const BOTTOM: f64 = 50.0;
-/// The lengths shown, as powers of ten of a microsecond: 10 us to 100 s.
+/// The lengths shown, as powers of ten of a microsecond: 10 us to 10 s.
 const LEAST: f64 = 1.0;
-const MOST: f64 = 8.0;
+const MOST: f64 = 7.0;
 /// Dots of one client in one panel; of more, the longest of each group are shown.
 const DOTS_MOST: usize = 2500;
 /// Of Okabe and Ito.
@@ -50,9 +50,7 @@ fn panel(svg: &mut String, half: &Half, left: f64, has_labels: bool) {
         TOP - 12.0,
         half.title
     );
-    let names = [
-        "10 µs", "0.1 ms", "1 ms", "10 ms", "0.1 s", "1 s", "10 s", "100 s",
-    ];
+    let names = ["10 µs", "0.1 ms", "1 ms", "10 ms", "0.1 s", "1 s", "10 s"];
     for (at, name) in names.iter().enumerate() {
         let y = bottom - at as f64 / (MOST - LEAST) * HEIGHT;
         let _ = writeln!(

@@ -16,7 +16,7 @@ mod fio;
 mod pacing;
 mod server;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::steps::{self, End, Steps};
@@ -39,6 +39,8 @@ struct Options {
     pairs: usize,
     seconds: u64,
     columns: Vec<String>,
+    /// Where `tidegate` and `load` are; none: they are built.
+    programs: Option<PathBuf>,
 }
 
 pub(super) fn run(mut arguments: Arguments) -> Result<()> {
@@ -47,6 +49,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<()> {
         pairs: PAIRS,
         seconds: SECONDS,
         columns: Vec::new(),
+        programs: None,
     };
     let mut folder = None;
     while let Some(word) = arguments.next_word() {
@@ -68,6 +71,8 @@ pub(super) fn run(mut arguments: Arguments) -> Result<()> {
             }
             "--pairs" => options.pairs = arguments.number_of("--pairs")?,
             "--seconds" => options.seconds = arguments.number_of("--seconds")?,
+            // Built elsewhere, for a machine that should not build while it measures.
+            "--programs" => options.programs = Some(arguments.value_of("--programs")?.into()),
             "--dir" => folder = Some(arguments.value_of("--dir")?.into()),
             _ => return Err(format!("bench serve: unexpected '{word}'")),
         }
@@ -76,24 +81,49 @@ pub(super) fn run(mut arguments: Arguments) -> Result<()> {
         return Err("--pairs: at least 1; --seconds: at least 4".into());
     }
     let workspace = Workspace::load()?;
-    let folder: std::path::PathBuf = folder.unwrap_or_else(|| workspace.target.clone());
+    let folder: PathBuf = folder.unwrap_or_else(|| workspace.target.clone());
     let folder = folder.join(format!("tidegate-serve-{}", std::process::id()));
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    build_program()?;
+    let programs = match &options.programs {
+        Some(programs) => programs.clone(),
+        None => build(&workspace, &folder)?,
+    };
     let mut steps = Steps::new("xtask bench serve");
     for name in STEPS {
         if options.steps.is_empty() || options.steps.iter().any(|step| step == name) {
-            steps.run(name, || step(name, &workspace, &folder, &options));
+            steps.run(name, || step(name, &programs, &folder, &options));
         }
     }
     let _ = std::fs::remove_dir_all(&folder);
     steps.finish()
 }
 
-fn step(name: &str, workspace: &Workspace, folder: &Path, options: &Options) -> End {
+/// Builds the program and the load, and answers a folder that has both.
+fn build(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
+    build_program()?;
+    let load = [
+        "build",
+        "--release",
+        "-p",
+        "tidegate-serve",
+        "--example",
+        "load",
+    ];
+    steps::run(&mut cargo(&load), TEST_MAX)?;
+    let programs = folder.join("programs");
+    std::fs::create_dir_all(&programs).map_err(|error| error.to_string())?;
+    let load = workspace.target.join("release/examples/load");
+    for (built, name) in [(workspace.program(), "tidegate"), (load, "load")] {
+        std::fs::copy(&built, programs.join(name))
+            .map_err(|error| format!("{}: {error}", built.display()))?;
+    }
+    Ok(programs)
+}
+
+fn step(name: &str, programs: &Path, folder: &Path, options: &Options) -> End {
     match name {
-        "throughput" => fio::compare(&workspace.program(), folder, options.pairs),
-        "pacing" => pacing::run(workspace, folder, options.seconds, &options.columns),
+        "throughput" => fio::compare(&programs.join("tidegate"), folder, options.pairs),
+        "pacing" => pacing::run(programs, folder, options.seconds, &options.columns),
         "hung" => full("one_of_two_hangs", folder),
         "memory" => full("more_than_fits", folder),
         _ => full("many_connections", folder),

@@ -56,7 +56,9 @@ impl Device {
                 "-U",
             ])
             .arg(&socket)
-            .args(["memory", SIZE, "rdelay=2ms", "wdelay=2ms"]);
+            .args(["memory", SIZE, "rdelay=2ms", "wdelay=2ms"])
+            // Of all connections together.
+            .args(["serialize=all-requests"]);
         let nbdkit = start(undo, &mut nbdkit)?;
         appears("nbdkit", &nbdkit, &socket)?;
         let mut nbdfuse = Command::new("nbdfuse");

@@ -17,7 +17,6 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -27,7 +26,6 @@ use crate::Result;
 use crate::bench::chain;
 use crate::bench::undo::Undo;
 use crate::steps::{self, End};
-use crate::workspace::{Workspace, cargo};
 
 /// The dirty limit of every column.
 const DIRTY: u64 = 64 << 20;
@@ -72,28 +70,19 @@ struct Bench<'a> {
 }
 
 /// The step.
-pub(super) fn run(workspace: &Workspace, folder: &Path, seconds: u64, columns: &[String]) -> End {
+pub(super) fn run(programs: &Path, folder: &Path, seconds: u64, columns: &[String]) -> End {
     if let Some(missing) = chain::missing() {
         return End::Skipped(missing);
     }
-    measure(workspace, folder, seconds, columns).into()
+    measure(programs, folder, seconds, columns).into()
 }
 
-fn measure(workspace: &Workspace, folder: &Path, seconds: u64, wanted: &[String]) -> Result<()> {
-    let build = [
-        "build",
-        "--release",
-        "-p",
-        "tidegate-serve",
-        "--example",
-        "load",
-    ];
-    steps::run(&mut cargo(&build), Duration::from_secs(1200))?;
+fn measure(programs: &Path, folder: &Path, seconds: u64, wanted: &[String]) -> Result<()> {
     let undo = Undo::begin()?;
     let bench = Bench {
         undo: &undo,
-        program: workspace.program(),
-        load: workspace.target.join("release/examples/load"),
+        program: programs.join("tidegate"),
+        load: programs.join("load"),
         folder,
         seconds,
     };
