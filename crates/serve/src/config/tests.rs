@@ -652,3 +652,28 @@ fn no_words_make_it_panic() {
         let _ = checked.map_err(|error| error.to_string());
     }
 }
+
+#[test]
+fn the_example_and_the_keys_of_the_documentation() {
+    let text = include_str!("../../../../docs/serve-reference.md");
+    let example = text
+        .split("```toml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
+    let file = TestFile::new("documentation.toml", example.unwrap());
+    let config = config(&file.asked());
+    assert_eq!(config.volumes.len(), 3);
+    assert!(
+        config
+            .tls
+            .is_some_and(|tls| tls.required && tls.clients.is_some())
+    );
+    let keys = [
+        asked::SERVER_KEYS.as_slice(),
+        &asked::TLS_KEYS,
+        &asked::VOLUME_KEYS,
+    ];
+    for key in keys.concat() {
+        assert!(text.contains(&format!("`{key}`")), "{key}");
+    }
+}
