@@ -11,7 +11,8 @@
 //!   1. Whoever holds only `&Task`, an `Interrupt` or a guard cannot sleep.
 //!   2. A wake between the look at a condition and the sleep is never lost (`Task::wait_while`).
 //!   3. Every sleep has a `Cause`; one that was taken is emitted as an event with its length.
-//!   4. There is no current task: no globals, no thread locals in any procedure.
+//!   4. A task that is unwilling (`Task::unwillingly`) parks nowhere and queues nowhere.
+//!   5. There is no current task: no globals, no thread locals in any procedure.
 //!
 //! Source: design.md "Architecture", "Decisions to make first" 1-2; style guide A3-A5; docs/adr/0001.
 #![forbid(unsafe_code)]

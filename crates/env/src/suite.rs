@@ -113,7 +113,8 @@ macro_rules! suite_cases {
                 wake_all_wakes_only_those_waiting
                 a_wake_before_the_park_is_remembered
                 a_remembered_wake_counts_once
-                a_condition_that_holds_needs_no_wait;
+                a_condition_that_holds_needs_no_wait
+                a_task_that_may_not_wait_is_refused_and_leaves_no_trace;
             time:
                 a_sleep_is_never_shorter_than_asked
                 a_sleep_ends_exactly_at_its_tick_in_virtual_time

@@ -42,6 +42,8 @@ const READ_PART: u32 = 4;
 const ACCESS_MAX: u64 = 1 << 20;
 /// Index nodes below which some are freed for a writer: a path through the index, and some more.
 const NODES_MIN: u32 = 16;
+/// The longest path: 32 bits of a page number, six at a time.
+const NODES_PATH: u32 = 6;
 
 /// How far a call that does not wait has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +185,11 @@ pub(crate) fn ready_write<E: Env>(
         return Err(Error::Cancelled);
     }
     if cache.pool.free() < NODES_MIN {
-        nodes(task, cache)?;
+        match nodes(task, cache) {
+            // Enough for one path, or for pages that need none.
+            Err(Error::OutOfMemory { .. }) if cache.pool.free() >= NODES_PATH => {}
+            freed => freed?,
+        }
     }
     let mut missing = 0;
     let (first, last) = (page_of(offset.0), page_of(end - 1));
