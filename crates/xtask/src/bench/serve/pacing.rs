@@ -105,6 +105,7 @@ fn measure(programs: &Path, folder: &Path, seconds: u64, wanted: &[String]) -> R
             let with = if flush > 0 { ", flushes" } else { "" };
             println!("  > {title}{with} (load {})", load_now());
             let met = bench.column(column, flush)?;
+            println!("    {met}");
             table.push((format!("{title}{with}"), met));
         }
     }
