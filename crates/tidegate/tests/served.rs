@@ -181,7 +181,7 @@ fn one_thread_serves_many_who_are_held_and_does_not_wait() {
             }
         });
         let (told, back) = std::sync::mpsc::channel::<(usize, Writer)>();
-        let mut piece = vec![0; (PIECE as usize) * PAGE];
+        let mut piece = vec![0; usize::try_from(PIECE).unwrap() * PAGE];
         while clients
             .iter()
             .any(|client| client.next < client.end || client.until.is_some())
