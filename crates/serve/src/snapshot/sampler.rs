@@ -268,5 +268,4 @@ fn command(kind: Kind, now: &CommandReading, before: Option<&CommandReading>, pe
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;
