@@ -295,3 +295,54 @@ impl Drop for Seat {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hub(connections: usize) -> Arc<Hub> {
+        let limits = Limits {
+            connections,
+            ..Limits::default()
+        };
+        Arc::new(Hub::new(limits, Security::Plain))
+    }
+
+    #[test]
+    fn a_seat_is_had_again_when_it_was_given_back() {
+        let hub = hub(2);
+        let (one, two) = (hub.seat().unwrap(), hub.seat().unwrap());
+        assert!(hub.seat().is_none());
+        assert_eq!(hub.counters.refused_total.load(Ordering::Relaxed), 1);
+        drop(one);
+        let again = hub.seat().unwrap();
+        assert_eq!(hub.counters.connections.load(Ordering::Relaxed), 2);
+        drop((two, again));
+        assert_eq!(hub.counters.connections.load(Ordering::Relaxed), 0);
+        assert_eq!(hub.counters.accepted_total.load(Ordering::Relaxed), 3);
+        // Places are used again: the roster is as long as there were connections at once.
+        assert_eq!(hub.roster().places.len(), 2);
+    }
+
+    #[test]
+    fn a_server_that_ends_has_no_seats_and_does_not_begin_again() {
+        let hub = hub(2);
+        hub.enter(Stage::Ended);
+        hub.enter(Stage::Draining);
+        assert_eq!(hub.stage(), Stage::Ended);
+        assert!(hub.seat().is_none());
+    }
+
+    #[test]
+    fn a_limit_that_is_lowered_counts_for_those_who_come() {
+        let hub = hub(3);
+        let seats = [hub.seat().unwrap(), hub.seat().unwrap()];
+        hub.set_limits(Limits {
+            connections: 1,
+            ..hub.limits()
+        });
+        assert!(hub.seat().is_none());
+        drop(seats);
+        assert!(hub.seat().is_some());
+    }
+}

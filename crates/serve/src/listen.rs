@@ -287,3 +287,121 @@ fn set_up(stream: &TcpStream) {
     let gone = u32::try_from(GONE.as_millis()).unwrap_or(u32::MAX);
     let _ = sockopt::set_tcp_user_timeout(stream, gone);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener as BlockingUnixListener;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// A folder that is removed when dropped.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Self {
+            static NUMBER: AtomicU32 = AtomicU32::new(0);
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("tidegate-listen-{}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn within<T>(body: impl FnOnce() -> T) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .unwrap();
+        let _entered = runtime.enter();
+        body()
+    }
+
+    fn unix(path: &Path) -> Result<Listener, ListenError> {
+        bind(&ListenConfig::Unix {
+            path: path.into(),
+            mode: 0o600,
+        })
+    }
+
+    #[test]
+    fn a_socket_is_for_its_owner_and_goes_with_its_listener() {
+        let folder = Folder::new();
+        let path = folder.0.join("socket");
+        within(|| {
+            let listener = unix(&path).unwrap();
+            assert_eq!(listener.name(), format!("unix:{}", path.display()));
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            BlockingUnixStream::connect(&path).unwrap();
+            drop(listener);
+            assert!(!path.exists());
+        });
+    }
+
+    #[test]
+    fn what_a_dead_server_left_is_taken_over_and_nothing_else() {
+        let folder = Folder::new();
+        let path = folder.0.join("socket");
+        within(|| {
+            drop(BlockingUnixListener::bind(&path).unwrap());
+            assert!(path.exists(), "as after a crash");
+            let listener = unix(&path).unwrap();
+            assert!(matches!(unix(&path), Err(ListenError::InUse(_))));
+            // The one that was refused has not taken the path with it.
+            BlockingUnixStream::connect(&path).unwrap();
+            drop(listener);
+            fs::write(&path, "a file").unwrap();
+            assert!(matches!(unix(&path), Err(ListenError::NotASocket(_))));
+            assert_eq!(fs::read(&path).unwrap(), b"a file");
+            let missing = folder.0.join("missing").join("socket");
+            assert!(matches!(unix(&missing), Err(ListenError::System { .. })));
+            let long = folder.0.join("x".repeat(120));
+            assert!(matches!(unix(&long), Err(ListenError::TooLong(_))));
+        });
+    }
+
+    #[test]
+    fn a_path_that_was_given_to_somebody_else_is_left_alone() {
+        let folder = Folder::new();
+        let path = folder.0.join("socket");
+        within(|| {
+            let listener = unix(&path).unwrap();
+            fs::remove_file(&path).unwrap();
+            let _other = BlockingUnixListener::bind(&path).unwrap();
+            drop(listener);
+            BlockingUnixStream::connect(&path).unwrap();
+        });
+    }
+
+    #[test]
+    fn passed_sockets_are_taken_if_clients_can_connect_to_them() {
+        let folder = Folder::new();
+        let path = folder.0.join("socket");
+        within(|| {
+            let passed = BlockingUnixListener::bind(&path).unwrap();
+            let listener = Listener::from_fd(passed.into()).unwrap();
+            assert_eq!(listener.name(), format!("unix:{}", path.display()));
+            drop(listener);
+            assert!(path.exists(), "it is whose it was");
+            let passed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = passed.local_addr().unwrap();
+            let listener = Listener::from_fd(passed.into()).unwrap();
+            assert_eq!(listener.name(), format!("tcp:{address}"));
+            let file = fs::File::open("/dev/null").unwrap();
+            assert!(matches!(
+                Listener::from_fd(file.into()),
+                Err(ListenError::Passed(_))
+            ));
+            let (stream, _other) = BlockingUnixStream::pair().unwrap();
+            assert!(Listener::from_fd(stream.into()).is_err());
+        });
+    }
+}
