@@ -5,7 +5,8 @@
 //! understood.
 //!
 //! Checked: nothing panics, and nothing hangs; every reply has its form and answers a request; a client that says goodbye
-//! and reads to the end has one reply to each request; afterwards nothing is lent, held or under way.
+//! and reads to the end has one reply to each request; afterwards nothing is lent, held or under way, and memory is where it
+//! was.
 
 use std::collections::HashMap;
 use std::io;
@@ -61,6 +62,11 @@ const LENGTHS: [u32; 16] = [
 /// Payload that is really sent of a write that says it is longer: then the client leaves in the middle.
 const PAYLOAD_MAX: usize = 1 << 20;
 
+/// Bytes that are resident between two connections: the cache's limit, and as much for the program around it.
+const RESIDENT_MAX: u64 = 2 * MEMORY;
+/// Bytes that the cache keeps to.
+const MEMORY: u64 = 64 << 20;
+
 /// What is built once.
 struct World {
     runtime: Runtime,
@@ -77,7 +83,7 @@ fn world() -> &'static World {
             .enable_all()
             .build()
             .expect("a runtime");
-        let cache = Cache::builder().memory(64 << 20).build().expect("a cache");
+        let cache = Cache::builder().memory(MEMORY).build().expect("a cache");
         let limits = Limits {
             in_flight: 8,
             ..Limits::default()
@@ -357,7 +363,14 @@ pub(crate) fn connection(data: &[u8]) {
         );
     };
     replies(&plan, &ended, &heard);
+    drop((plan, heard));
     comes_to_rest(world);
+    let resident = resident();
+    assert!(
+        resident <= RESIDENT_MAX,
+        "{} MiB are resident",
+        resident >> 20
+    );
     drop(turn);
 }
 
@@ -559,6 +572,16 @@ fn reply(rest: &mut &[u8], requests: &[Request], structured: bool) -> Option<Opt
     }
     *rest = &rest[CHUNK_HEAD + chunk.len as usize..];
     Some(chunk.done.then_some(chunk.cookie))
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * 4096
 }
 
 /// Waits until nothing is lent, held or under way.
