@@ -90,12 +90,9 @@ fn judged(request: &Request, agreed: &Agreed) {
             changes();
             assert_eq!(request.payload(), range.len);
         }
-        Ok(Work::Zero { range, fast, .. }) => {
+        Ok(Work::Zero { range, .. }) => {
             inside(range);
             changes();
-            if !fast {
-                bounded(range);
-            }
         }
         Ok(Work::Trim { range, .. }) => {
             inside(range);
