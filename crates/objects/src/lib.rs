@@ -250,6 +250,7 @@ impl Objects {
             std::thread::sleep(TICK);
         }
         self.shared.stopping.store(true, Ordering::Release);
+        let is_idle = self.pending() == 0;
         self.shared.cancel_waiting();
         drop(lock(&self.stop).take());
         let thread = lock(&self.thread).take();
@@ -258,6 +259,10 @@ impl Objects {
         {
             // Its panics, if any, were reported by the hook.
             let _ = thread.join();
+            // A call into the file system that hangs may still write: then the lock stays until the process ends.
+            if is_idle {
+                self.shared.unlock();
+            }
         }
     }
 
@@ -290,7 +295,8 @@ impl Objects {
             // What is not stored, and not on its way there, is zeroes already.
             let known = lock(&shared.known);
             let is_there = |object| match want {
-                Want::Discard => known.exists(object),
+                // A put without an answer may still make it.
+                Want::Discard => known.exists(object) || !known.seen(object).tried.is_empty(),
                 Want::Read | Want::Write => known.has_data(object),
             };
             cut.retain(|(object, part)| {

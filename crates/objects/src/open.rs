@@ -31,6 +31,8 @@ use crate::{Config, Objects};
 const THREAD: &str = "tg-objects";
 /// How long the runtime waits for calls into the file system that hang, when it ends.
 const END_BOUND: Duration = Duration::from_millis(500);
+/// How long giving the lease back may take; otherwise it runs out by itself.
+const RELEASE_BOUND: Duration = Duration::from_secs(3);
 /// A version that no store gives out.
 const NO_VERSION: &str = "\"00000000000000000000000000000000\"";
 /// Bound on a lease: shorter ones run out between two renewals on a busy machine.
@@ -103,7 +105,7 @@ pub(crate) fn open_at(
             let _ = stopped.await;
             renewals.abort();
             if let Fence::Lease(lease) = &shared.fence {
-                lease.release(&shared.client).await;
+                let _ = tokio::time::timeout(RELEASE_BOUND, lease.release(&shared.client)).await;
             }
         });
         // What is still under way ends as cancelled.
@@ -139,9 +141,9 @@ async fn prepare(
     client.looks_first = place.directory.is_some();
     // Before anything is looked at: half-written files are removed by who has the lock.
     let mut fence = match &place.directory {
-        Some(path) if !config.read_only => Fence::Lock {
-            _held: DirectoryLock::take(path)?,
-        },
+        Some(path) if !config.read_only => {
+            Fence::Lock(Mutex::new(Some(DirectoryLock::take(path)?)))
+        }
         _ => Fence::None,
     };
     let (mut manifest, is_new) = match client.get_small(MANIFEST).await {
@@ -178,7 +180,7 @@ async fn prepare(
         client,
         geometry,
         arena,
-        jobs: Mutex::new(Jobs::new()),
+        jobs: Mutex::new(Jobs::new(parallel)),
         known,
         ledger: Arc::new(Ledger::default()),
         fence,

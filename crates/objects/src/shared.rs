@@ -33,7 +33,7 @@ pub(crate) enum Fence {
     /// Nothing: only this process can reach the store, or nothing is written.
     None,
     /// A lock of the system's.
-    Lock { _held: DirectoryLock },
+    Lock(Mutex<Option<DirectoryLock>>),
     /// An object in the store.
     Lease(Box<Lease>),
 }
@@ -43,14 +43,36 @@ pub(crate) struct Jobs {
     pub(crate) queue: Queue<Arc<Whole>>,
     writing: usize,
     reading: usize,
+    /// Writes that may be under way now.
+    writes_max: usize,
+    /// Puts that were answered since that was changed.
+    answered: usize,
 }
 
 impl Jobs {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(parallel: usize) -> Self {
         Self {
             queue: Queue::new(),
             writing: 0,
             reading: 0,
+            writes_max: parallel,
+            answered: 0,
+        }
+    }
+
+    /// Puts that share a slow line may all be too late, for ever: half as many then, and one more when each of
+    /// them has been answered.
+    fn on_written(&mut self, result: Result<(), IoError>, parallel: usize) {
+        self.answered += 1;
+        if result == Err(TIMED_OUT) {
+            // At once the first time, then when as many were answered as may be under way.
+            if self.answered >= self.writes_max || self.writes_max == parallel {
+                self.writes_max = (self.writes_max / 2).max(1);
+                self.answered = 0;
+            }
+        } else if result.is_ok() && self.answered >= self.writes_max {
+            self.writes_max = (self.writes_max + 1).min(parallel);
+            self.answered = 0;
         }
     }
 }
@@ -89,7 +111,7 @@ impl Shared {
         match &self.fence {
             // Nobody took it as far as is known; it may be renewed yet.
             Fence::Lease(lease) if !lease.holds() => Err(TIMED_OUT),
-            Fence::Lease(_) | Fence::Lock { .. } | Fence::None => Ok(()),
+            Fence::Lease(_) | Fence::Lock(_) | Fence::None => Ok(()),
         }
     }
 
@@ -130,7 +152,7 @@ impl Shared {
                 {
                     jobs.reading += 1;
                     Job::new(self, object, parts, false)
-                } else if jobs.writing < self.parallel
+                } else if jobs.writing < jobs.writes_max
                     && let Some((object, parts)) = jobs.queue.next_write()
                 {
                     jobs.writing += 1;
@@ -142,6 +164,13 @@ impl Shared {
             };
             // If the runtime is gone the task is dropped here, and the job with it: it ends as cancelled.
             self.handle.spawn(job.run());
+        }
+    }
+
+    /// Gives a directory's lock back: nothing is under way, and nothing will be.
+    pub(crate) fn unlock(&self) {
+        if let Fence::Lock(held) = &self.fence {
+            drop(lock(held).take());
         }
     }
 
@@ -167,8 +196,11 @@ impl Shared {
             return;
         };
         loop {
-            tokio::time::sleep(lease.ttl() / crate::lease::RENEWALS).await;
-            if let Renewed::Taken { by } = lease.renew(&self.client).await {
+            let turn = lease.ttl() / crate::lease::RENEWALS;
+            tokio::time::sleep(turn).await;
+            // One that hangs must not take the others' time; whether it was done is seen at the next.
+            let renewed = tokio::time::timeout(turn, lease.renew(&self.client)).await;
+            if let Ok(Renewed::Taken { by }) = renewed {
                 self.lose(format!(
                     "{}: the lease was taken by {by}",
                     self.client.place
@@ -214,6 +246,7 @@ impl Drop for Job {
         if self.is_write {
             jobs.writing -= 1;
             jobs.queue.end_write(self.object);
+            jobs.on_written(self.result, self.shared.parallel);
         } else {
             jobs.reading -= 1;
         }
@@ -224,5 +257,30 @@ impl Drop for Job {
         if !self.shared.stopping.load(Ordering::Acquire) {
             self.shared.pump();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn puts_that_are_all_late_become_fewer_and_come_back() {
+        let mut jobs = Jobs::new(8);
+        for _ in 0..8 {
+            jobs.on_written(Err(TIMED_OUT), 8);
+        }
+        assert!(jobs.writes_max <= 2, "{}", jobs.writes_max);
+        for _ in 0..20 {
+            jobs.on_written(Err(TIMED_OUT), 8);
+        }
+        assert_eq!(jobs.writes_max, 1);
+        // Other errors say nothing of the line.
+        jobs.on_written(Err(IoError::NoSpace), 8);
+        assert_eq!(jobs.writes_max, 1);
+        for _ in 0..40 {
+            jobs.on_written(Ok(()), 8);
+        }
+        assert_eq!(jobs.writes_max, 8);
     }
 }

@@ -401,6 +401,33 @@ fn discards_leave_empty_objects_and_a_stranger_in_one_is_noticed() {
 }
 
 #[test]
+fn a_discard_is_not_undone_by_a_put_that_had_no_answer() {
+    let rig = Rig::new();
+    let faulty = Faulty::new(memory());
+    let store: Arc<dyn ObjectStore> = faulty.clone();
+    let device = rig.open(&store, &config(4 * OBJECT)).unwrap();
+    faulty.rule(|call, at| (call == "put" && is_object(at)).then_some(Fault::DoneUnheard));
+    assert!(rig.write(&*device, 0, &pattern(1, PAGE)).is_err());
+    faulty.calm();
+    // The same when it is only on its way.
+    let mut later = Some(Fault::DoneLater);
+    faulty.rule(move |call, at| {
+        if call == "put" && is_object(at) {
+            later.take()
+        } else {
+            None
+        }
+    });
+    assert!(rig.write(&*device, OBJECT, &pattern(1, PAGE)).is_err());
+    rig.discard(&*device, 0, 2 * OBJECT).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    drop(device);
+    let device = rig.open(&store, &config(4 * OBJECT)).unwrap();
+    assert_eq!(device.extents(0, 4 * OBJECT), (4 * OBJECT, true));
+    assert_eq!(rig.read(&*device, 0, PAGE).unwrap(), vec![0; PAGE]);
+}
+
+#[test]
 fn a_hang_ends_after_the_bound_and_holds_up_nobody_else() {
     let rig = Rig::new();
     let faulty = Faulty::new(memory());
@@ -712,12 +739,14 @@ fn a_directory_is_locked_and_cleaned() {
         ));
     }
     rig.write(&*first, 0, &pattern(6, PAGE)).unwrap();
-    drop(first);
+    // Closed is enough: somebody may still hold it.
+    first.close(Duration::from_secs(5));
     let left = dir.0.join("0000000000000001#1");
     std::fs::write(&left, b"half").unwrap();
     let second = objects::open(&config, Arc::clone(&rig.arena)).unwrap();
     assert!(!left.exists());
     assert_eq!(rig.read(&*second, 0, PAGE).unwrap(), pattern(6, PAGE));
+    drop(first);
     // Whoever writes into it all the same is noticed.
     std::fs::write(dir.0.join("0000000000000000"), vec![1; OBJECT as usize]).unwrap();
     assert_eq!(
