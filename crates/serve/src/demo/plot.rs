@@ -16,7 +16,7 @@ const BOTTOM: f64 = 50.0;
 const LEAST: f64 = 1.0;
 const MOST: f64 = 7.0;
 /// Dots of one client in one panel; of more, the longest of each group are shown.
-const DOTS_MOST: usize = 2500;
+const DOTS_MOST: usize = 1200;
 /// Of Okabe and Ito.
 const HEAVY: &str = "#56b4e9";
 const LIGHT: &str = "#d55e00";
