@@ -33,7 +33,7 @@ const LOOM_PREEMPTIONS: &str = "3";
 
 type Step = (&'static str, fn() -> End);
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     ("format", || {
         cargo_step(&["fmt", "--all", "--check", "--", "-l"])
     }),
@@ -54,6 +54,7 @@ const STEPS: [Step; 13] = [
         cargo_step(&["test", "--workspace", "--no-fail-fast"])
     }),
     ("kills", || campaign::kills(KILLS, false, RUN_MAX).into()),
+    ("s3", s3),
     ("baton", || {
         cargo_step(&["test", "-p", "tidegate-env", "--features", "baton"])
     }),
@@ -111,6 +112,14 @@ fn run(title: &'static str, wanted: impl Fn(&str) -> bool) -> Result<()> {
 
 fn cargo_step(arguments: &[&str]) -> End {
     steps::run(&mut cargo(arguments), BUILD_MAX).into()
+}
+
+/// Volumes in a bucket, against a server on this machine.
+fn s3() -> End {
+    if !steps::is_there("moto_server", &["--help"]) {
+        return End::Skipped("moto_server is not installed (pip install 'moto[server]')".into());
+    }
+    cargo_step(&["test", "-p", "tidegate-objects", "--features", "s3"])
 }
 
 /// The documentation builds and its links between items resolve.
