@@ -1,4 +1,9 @@
 //! One client at a time against a real server: every command, in every form, at every size and place.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test's helpers are its tests; its numbers are small"
+)]
 
 mod common;
 
@@ -77,13 +82,7 @@ fn data_are_never_called_a_hole() {
     let mut client = server.client();
     let size = client.export().size;
     let whole = client.block_status(0, size).unwrap();
-    assert_eq!(
-        whole
-            .iter()
-            .map(|extent| u64::from(extent.len))
-            .sum::<u64>(),
-        size
-    );
+    assert_eq!(whole.iter().map(|extent| extent.len).sum::<u64>(), size);
     // Dirty, on its way, and on the backing: at each moment it is data.
     client.write(10 << 20, &bytes(1, 100 * PAGE)).unwrap();
     for step in 0..3 {
@@ -93,7 +92,7 @@ fn data_are_never_called_a_hole() {
         let extents = client.block_status(0, size).unwrap();
         let mut at = 0;
         for extent in &extents {
-            let end = at + u64::from(extent.len);
+            let end = at + extent.len;
             let is_hole = extent.state.has(nbd::wire::State::HOLE);
             let touches = at < (10 << 20) + 100 * PAGE as u64 && end > 10 << 20;
             assert!(!(is_hole && touches), "step {step}: {extents:?}");
@@ -339,4 +338,70 @@ fn long_writes_straddle_whatever_they_are_received_in() {
             assert!(back[..1 << 20] == data[..1 << 20], "shifted by {shift}");
         }
     }
+}
+
+#[test]
+fn more_than_fits_into_memory_is_read_back_whole_and_never_fails() {
+    let server = Server::start(Setup {
+        memory: 48 << 20,
+        size: 192 << 20,
+        ..Setup::default()
+    });
+    let mut clients = both(&server);
+    let piece = 4 << 20;
+    for part in 0..(192 << 20) / piece {
+        let data = bytes(part, piece as usize);
+        clients[0].write(part * piece, &data).unwrap();
+    }
+    clients[0].flush().unwrap();
+    // Four at a time from each of two, all over the place: what one brings in drives out what another wants.
+    std::thread::scope(|scope| {
+        for (seed, client) in clients.iter_mut().enumerate() {
+            scope.spawn(move || {
+                let mut dice = Dice::new(seed as u64 + 5);
+                let mut asked = HashMap::new();
+                for _ in 0..60 {
+                    let part = dice.below((192 << 20) / piece);
+                    let cookie = client
+                        .submit(Ask::read(part * piece, piece as u32))
+                        .unwrap();
+                    asked.insert(cookie, part);
+                    if asked.len() == 4 {
+                        let completion = client.receive().unwrap();
+                        assert!(completion.failure.is_none(), "{:?}", completion.failure);
+                        let part = asked.remove(&completion.cookie).unwrap();
+                        assert!(completion.data == bytes(part, piece as usize));
+                    }
+                }
+                while !asked.is_empty() {
+                    let completion = client.receive().unwrap();
+                    assert!(completion.failure.is_none(), "{:?}", completion.failure);
+                    asked.remove(&completion.cookie).unwrap();
+                }
+            });
+        }
+    });
+    drop(clients);
+    server.wait("all is given back", Server::is_at_rest);
+}
+
+#[test]
+fn over_tcp_it_is_the_same() {
+    let server = Server::start(Setup::default());
+    let config = serve::config::ListenConfig::Tcp("127.0.0.1:0".parse().unwrap());
+    let entered = server.runtime().enter();
+    let listener = serve::listen::bind(&config).unwrap();
+    drop(entered);
+    let address = listener.name().strip_prefix("tcp:").unwrap().to_owned();
+    server
+        .runtime()
+        .spawn(listener.serve(std::sync::Arc::clone(&server.hub)));
+    let mut client = Client::tcp(address, &Wishes::export("")).unwrap();
+    let data = bytes(77, 3 << 20);
+    client.write(123, &data).unwrap();
+    let mut back = vec![0; data.len()];
+    client.read(123, &mut back).unwrap();
+    assert!(back == data);
+    client.disconnect().unwrap();
+    server.wait("all is given back", Server::is_at_rest);
 }

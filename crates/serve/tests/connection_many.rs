@@ -1,6 +1,11 @@
 //! A thousand connections: what they take, and whether each gets its share.
 //!
 //! One test at a time in this process: memory is measured.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test's helpers are its tests; its numbers are small"
+)]
 
 mod common;
 

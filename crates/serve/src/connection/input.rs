@@ -61,6 +61,8 @@ pub(super) struct Input {
     pub(super) is_listening: bool,
     /// No more requests are taken from the stream.
     pub(super) is_closed: bool,
+    /// Nothing more comes from the client.
+    pub(super) has_ended: bool,
     /// Bytes of a request with its payload, lately.
     pub(super) usual: usize,
 }
@@ -79,6 +81,7 @@ impl Input {
             is_stuck: false,
             is_listening: false,
             is_closed: false,
+            has_ended: false,
             usual: CARRY,
         }
     }

@@ -272,7 +272,7 @@ where
             if look.as_mut().poll(cx).is_pending() {
                 return Ok(());
             }
-            if is_gone(&self.stream) {
+            if is_gone(&self.stream, self.input.is_closed) {
                 return Err(EndedBy::Vanished);
             }
             self.look = None;

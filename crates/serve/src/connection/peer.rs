@@ -30,8 +30,9 @@ impl<S: Peer> Peer for crate::tls::Encrypted<S> {
     }
 }
 
-/// Whether the client has closed, also if there is something of it that was not read.
-pub(super) fn is_gone(peer: &impl Peer) -> bool {
+/// Whether the client has closed, also if there is something of it that was not read. One that `said_goodbye` may have
+/// closed its half of the stream, and still reads.
+pub(super) fn is_gone(peer: &impl Peer, said_goodbye: bool) -> bool {
     let Some(socket) = peer.socket() else {
         return false;
     };
@@ -40,6 +41,9 @@ pub(super) fn is_gone(peer: &impl Peer) -> bool {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let mut gone = PollFlags::HUP | PollFlags::ERR;
+    if !said_goodbye {
+        gone |= PollFlags::RDHUP;
+    }
     poll(&mut sockets, Some(&at_once)).is_ok() && sockets[0].revents().intersects(gone)
 }

@@ -21,6 +21,7 @@ use super::input::{Buffer, CARRY, Handling, Receiving};
 use super::job::Place;
 use super::machine::{Connection, Pen};
 use super::peer::Peer;
+use super::table::into_page;
 use crate::buffers::BUFFER;
 
 /// Times in a row that a request waits for room or data and finds them gone again; from then on what it waits for is
@@ -115,13 +116,16 @@ where
         Ok(true)
     }
 
-    /// After the client said that it goes: until it has closed, or everything is answered.
+    /// After the client said that it goes: until everything is answered. It may have ended its half of the stream by then.
     fn watch(&mut self, cx: &mut Context<'_>) -> Result<bool, EndedBy> {
-        if self.table.is_empty() {
+        if self.table.is_empty() || self.input.has_ended {
             return Ok(false);
         }
         match read(&mut self.stream, cx, &mut [0; WASTE])? {
-            Poll::Ready(0) => Err(EndedBy::Client),
+            Poll::Ready(0) => {
+                self.input.has_ended = true;
+                Ok(false)
+            }
             Poll::Ready(_) => Ok(true),
             Poll::Pending => {
                 self.input.is_listening = true;
@@ -197,7 +201,7 @@ where
             return Some(&rest[..left]);
         }
         let at = self.table.at(place).next();
-        let into_page = (at % PAGE_SIZE as u64) as usize;
+        let into_page = into_page(at);
         let whole = (into_page + rest.len()) / PAGE_SIZE * PAGE_SIZE;
         let usable = whole.checked_sub(into_page).filter(|len| *len > 0)?;
         Some(&rest[..usable])

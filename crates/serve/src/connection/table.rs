@@ -4,6 +4,8 @@
 
 use std::time::Instant;
 
+use tidegate::PAGE_SIZE;
+
 use super::errors::Told;
 use super::job::Place;
 use crate::counters::Kind;
@@ -34,6 +36,11 @@ pub(super) struct Request {
     pub(super) fast: bool,
     /// One extent is enough.
     pub(super) one: bool,
+}
+
+/// How far into its page a byte of the volume lies.
+pub(super) fn into_page(at: u64) -> usize {
+    usize::try_from(at % PAGE_SIZE as u64).expect("a remainder is smaller than a page")
 }
 
 impl Request {

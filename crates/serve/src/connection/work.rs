@@ -16,7 +16,7 @@ use super::job::{Done, Extent, Place, Promise};
 use super::machine::{Connection, Pen};
 use super::peer::Peer;
 use super::receive::{PATIENCE, RESCUE};
-use super::table::Request;
+use super::table::{Request, into_page};
 use crate::counters::Kind;
 use crate::export::Export;
 use crate::pool::Sort;
@@ -179,7 +179,7 @@ where
         let request = self.table.at(place);
         let at = request.next();
         let left = (request.len - request.moved) as usize;
-        let into_page = (at % PAGE_SIZE as u64) as usize;
+        let into_page = into_page(at);
         let piece = (ZEROES.len() - into_page).min(left);
         let tried = match self.volume.try_write(writer, &ZEROES[..piece], at) {
             Ok(tried) => tried,
