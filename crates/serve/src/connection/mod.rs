@@ -52,7 +52,7 @@ use crate::hub::{Hub, Seat, Stage};
 use crate::log::{debug, info};
 
 /// Memory of one connection beside its requests, bytes: what a server keeps off its memory limit for each that it
-/// allows. Measured by `tests/connection_memory.rs`.
+/// allows. Measured by `tests/connection_many.rs`.
 pub const BYTES: u64 = 24 << 10;
 
 /// Why a connection ended.
