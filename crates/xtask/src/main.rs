@@ -44,7 +44,8 @@ usage: cargo xtask COMMAND
                                    writers on a slow device: Linux, strict Linux, Tidegate (root)
   bench agree [--experiment E]... [--out DIR]
                                    the lab's figures beside those of live runs
-  bench serve [--step S]... [--column C]... [--pairs N] [--seconds S] [--dir DIR] [--programs DIR]
+  bench serve [--step S]... [--column C]... [--pairs N] [--seconds S] [--background MIB] [--dir DIR]
+              [--programs DIR]
                                    the server: fio beside nbdkit, the pacing bar, limits (root for the bar)
   picture                          redraws the plots that README.md and docs/ show
   sources                          kernel functions cited in the code, and the tests that name them

@@ -39,6 +39,8 @@ struct Options {
     pairs: usize,
     seconds: u64,
     columns: Vec<String>,
+    /// Dirty data of ours over which writeback begins, MiB.
+    background: u64,
     /// Where `tidegate` and `load` are; none: they are built.
     programs: Option<PathBuf>,
 }
@@ -49,6 +51,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<()> {
         pairs: PAIRS,
         seconds: SECONDS,
         columns: Vec::new(),
+        background: pacing::BACKGROUND_MIB,
         programs: None,
     };
     let mut folder = None;
@@ -71,6 +74,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<()> {
             }
             "--pairs" => options.pairs = arguments.number_of("--pairs")?,
             "--seconds" => options.seconds = arguments.number_of("--seconds")?,
+            "--background" => options.background = arguments.number_of("--background")?,
             // Built elsewhere, for a machine that should not build while it measures.
             "--programs" => options.programs = Some(arguments.value_of("--programs")?.into()),
             "--dir" => folder = Some(arguments.value_of("--dir")?.into()),
@@ -123,7 +127,7 @@ fn build(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
 fn step(name: &str, programs: &Path, folder: &Path, options: &Options) -> End {
     match name {
         "throughput" => fio::compare(&programs.join("tidegate"), folder, options.pairs),
-        "pacing" => pacing::run(programs, folder, options.seconds, &options.columns),
+        "pacing" => pacing::run(programs, folder, options),
         "hung" => full("one_of_two_hangs", folder),
         "memory" => full("more_than_fits", folder),
         _ => full("many_connections", folder),

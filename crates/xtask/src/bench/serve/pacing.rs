@@ -20,6 +20,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::Options;
 use super::device::Device;
 use super::server::Server;
 use crate::Result;
@@ -29,6 +30,8 @@ use crate::steps::{self, End};
 
 /// The dirty limit of every column.
 const DIRTY: u64 = 64 << 20;
+/// Where writeback of ours begins unless told otherwise, MiB: half of that.
+pub(super) const BACKGROUND_MIB: u64 = DIRTY >> 21;
 /// Memory of the servers that have a limit.
 const MEMORY: &str = "256MiB";
 /// Writes of the heavy client from flush to flush, where it flushes.
@@ -67,24 +70,27 @@ struct Bench<'a> {
     load: std::path::PathBuf,
     folder: &'a Path,
     seconds: u64,
+    background: u64,
 }
 
 /// The step.
-pub(super) fn run(programs: &Path, folder: &Path, seconds: u64, columns: &[String]) -> End {
+pub(super) fn run(programs: &Path, folder: &Path, options: &Options) -> End {
     if let Some(missing) = chain::missing() {
         return End::Skipped(missing);
     }
-    measure(programs, folder, seconds, columns).into()
+    measure(programs, folder, options).into()
 }
 
-fn measure(programs: &Path, folder: &Path, seconds: u64, wanted: &[String]) -> Result<()> {
+fn measure(programs: &Path, folder: &Path, options: &Options) -> Result<()> {
+    let wanted = &options.columns;
     let undo = Undo::begin()?;
     let bench = Bench {
         undo: &undo,
         program: programs.join("tidegate"),
         load: programs.join("load"),
         folder,
-        seconds,
+        seconds: options.seconds,
+        background: options.background,
     };
     let raw = bench.raw()?;
     println!("  > R: {raw:.0} requests a second of the uncached device");
@@ -193,7 +199,7 @@ impl Bench<'_> {
 
     fn ours(&self, volume: &str, is_paced: bool) -> Result<Server> {
         let dirty = format!("{}MiB", DIRTY >> 20);
-        let background = format!("{}MiB", DIRTY >> 21);
+        let background = format!("{}MiB", self.background);
         let mut words = vec!["--dirty", &dirty, "--background", &background];
         if !is_paced {
             words.push("--unpaced");
