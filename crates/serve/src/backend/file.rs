@@ -172,7 +172,8 @@ fn file_punches(file: &File, size: u64) -> bool {
     fallocate(file, flags, size.next_multiple_of(PAGE), PAGE).is_ok()
 }
 
-/// Whether a block device gives space back and reads zeros there, as the system says.
+/// Whether a block device takes a range as zeros without being sent them, as the system says: what fallocate(2) needs to
+/// punch a hole in it.
 fn device_punches(file: &File) -> bool {
     let Ok(metadata) = file.metadata() else {
         return false;
@@ -181,11 +182,7 @@ fn device_punches(file: &File) -> bool {
     let folder = format!("/sys/dev/block/{major}:{minor}");
     // A partition has the queue of its disk.
     ["queue", "../queue"].iter().any(|queue| {
-        let most =
-            std::fs::read_to_string(format!("{folder}/{queue}/write_zeroes_unmap_max_bytes"))
-                .or_else(|_| {
-                    std::fs::read_to_string(format!("{folder}/{queue}/write_zeroes_max_bytes"))
-                });
+        let most = std::fs::read_to_string(format!("{folder}/{queue}/write_zeroes_max_bytes"));
         most.is_ok_and(|most| most.trim().parse::<u64>().is_ok_and(|most| most > 0))
     })
 }

@@ -352,3 +352,67 @@ fn objects_of_a_folder() {
     });
     assert!(memory(&kept) > 64 * MIB && memory(&objects(None)) < 16 * MIB);
 }
+
+/// A loop device over a file; let go when dropped.
+struct Loop(PathBuf);
+
+impl Loop {
+    /// `None` where there is none to be had: no root, no such devices.
+    fn new(file: &Path) -> Option<Self> {
+        let made = Command::new("losetup")
+            .args(["-f", "--show"])
+            .arg(file)
+            .output();
+        let made = made.ok().filter(|made| made.status.success())?;
+        let path = String::from_utf8(made.stdout).ok()?;
+        Some(Self(path.trim_end().into()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("-d").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_block_device_is_had_alone() {
+    let (folder, cache) = (Folder::new("block"), cache());
+    let path = folder.file("disk", 4 * MIB + 512, 7);
+    let Some(device) = Loop::new(&path) else {
+        use std::io::Write as _;
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: a_block_device_is_had_alone: no loop device (needs root)"
+        );
+        return;
+    };
+    let backend = open(&file(&device.0), &cache).unwrap();
+    let volume = &backend.opened.volume;
+    assert_eq!(volume.size(), 4 * MIB + 512);
+    assert!(backend.opened.extents.is_none() && backend.opened.can_punch);
+    write(&backend, &cache, &[8; 612], 4 * MIB - 100);
+    volume.punch(MIB, MIB).unwrap();
+    assert_eq!(read(&backend, 4096, MIB), [0; 4096]);
+    volume.sync().unwrap();
+    let there = fs::read(&path).unwrap();
+    assert!(there.ends_with(&[8; 612]) && there[usize::try_from(MIB).unwrap()] == 0);
+    let message = refused(&file(&device.0), &cache);
+    assert!(
+        message.contains("this server has it as a volume already"),
+        "{message}"
+    );
+    drop(backend);
+    // Somebody who has it for itself, without a lock: a mount, a swap, another program.
+    let flag = i32::try_from(rustix::fs::OFlags::EXCL.bits()).unwrap();
+    let mut alone = File::options();
+    std::os::unix::fs::OpenOptionsExt::custom_flags(alone.read(true), flag);
+    let holder = alone.open(&device.0).unwrap();
+    let message = refused(&file(&device.0), &cache);
+    assert!(
+        message.contains("in use by a mounted file system, or a program"),
+        "{message}"
+    );
+    drop(holder);
+    open(&file(&device.0), &cache).unwrap();
+}
