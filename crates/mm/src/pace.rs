@@ -140,7 +140,16 @@ fn next<E: Env>(
     mut episode: Episode,
 ) -> Option<Instant> {
     let device = cache.device(task, index);
-    let (verdict, now) = ask(task, cache, &device, writer, &mut episode);
+    let (verdict, now) = loop {
+        match ask(task, cache, &device, writer, &mut episode) {
+            // It cannot be done here: the flusher is to, and the writer, which has written nothing, naps meanwhile.
+            (Verdict::WriteYourself { pages }, _) => {
+                device.want(pages);
+                episode.wrote(Pages::ZERO);
+            }
+            answer => break answer,
+        }
+    };
     match verdict {
         Verdict::Done { start_background } => {
             if start_background {
@@ -148,11 +157,7 @@ fn next<E: Env>(
             }
             None
         }
-        // It cannot be done here: left to the flusher.
-        Verdict::WriteYourself { .. } => {
-            device.kick();
-            None
-        }
+        Verdict::WriteYourself { .. } => unreachable!("it was answered above"),
         Verdict::Pause {
             pause,
             why,
@@ -178,7 +183,8 @@ impl<E: Env> Cache<E> {
     /// again then, not before; it may be held for longer. What it takes in meanwhile is a matter of the next stay, which
     /// begins with the first call after this one has ended with `None`.
     ///
-    /// Never waits. Under the law of 2.6.36 a writer writes pages itself, which cannot be done here: the flusher does it.
+    /// Never waits. Under the law of 2.6.36 a writer writes pages itself, which cannot be done here: the flusher does it, and the
+    /// writer is held by the naps of that law.
     ///
     /// # Errors
     /// That of a device that has failed meanwhile, as a write gets it. `Cancelled`.

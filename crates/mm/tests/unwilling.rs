@@ -469,3 +469,24 @@ fn what_was_waited_for_is_there_as_a_whole() {
         assert!(cache.stats().reclaimed.0 > 0, "memory was short");
     });
 }
+
+/// Under the law that has a writer write pages itself, one that cannot is held all the same.
+#[test]
+fn the_dirty_limit_holds_where_a_writer_would_have_to_write() {
+    let mut world = world(2048, 4 << 20)
+        .law(policy::dirty::Law::ForegroundWriteback)
+        .limits(256, 128);
+    world.run(1 << 30, |task, cache, file| {
+        file.assume_allocated(Bytes(1 << 30));
+        let server = Server { cache, file };
+        let mut writer = cache.writer();
+        for chunk in 0..48 {
+            let at = u64::from(chunk) * 32 * PAGE;
+            server.write(task, &mut writer, at, &data(chunk * 32, 32, 1));
+            server.hold(task, &mut writer);
+            let stats = cache.stats();
+            let level = stats.dirty + stats.writeback;
+            assert!(level.0 <= 256 + 256, "{level:?} of 256 pages are dirty");
+        }
+    });
+}
