@@ -18,12 +18,12 @@ pub mod pool;
 pub mod run;
 pub mod snapshot;
 mod systemd;
+#[cfg(feature = "tls")]
+pub mod tls;
 #[cfg(feature = "web")]
 pub mod top;
 #[cfg(feature = "web")]
 pub mod web;
-#[cfg(feature = "tls")]
-pub mod tls;
 
 pub use export::{Export, Extents, Opened};
 pub use hub::{Hub, Limits, Stage};
