@@ -4,7 +4,8 @@
 //! caller reclaims itself before it takes a frame, so that a reserve stays for whoever must not
 //! wait. A caller that cannot make progress sleeps until something changes: an end of writeback, a
 //! pass of reclaim, an unpin. It gives up with a typed error only when nothing can change any
-//! more: no page is under writeback or dirty, and none could be freed.
+//! more: no page is under writeback or dirty, and none could be freed; or when nothing has changed for
+//! `STANDSTILL`: what is under writeback is at a device that hangs.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use policy::reclaim::retry::{Retry, RetryVerdict, RetryView};
 use policy::reclaim::throttle::Who;
 use policy::reclaim::turn::{Overdue, Standing, Ticket, at_bound};
 use policy::reclaim::{ReclaimLaw, Tunables};
-use policy::units::{Nanos, Pages};
+use policy::units::{Instant, Nanos, Pages};
 use policy::watermark::{AllocRight, Watermarks, room};
 
 use crate::Error;
@@ -32,6 +33,9 @@ const LOOK_AGAIN: Nanos = Nanos::millis(100);
 const WANTED: Pages = Pages(1024);
 /// Rounds without progress, with nothing dirty or under writeback, before a caller is refused.
 const HOPELESS_ROUNDS: u32 = 20;
+/// Nothing was freed and nothing written for so long: whoever waits for memory is refused, though pages are dirty or under
+/// writeback. A device that hangs for half a minute and comes back is waited for.
+const STANDSTILL: Nanos = Nanos::secs(60);
 
 /// Who takes this many frames at a time takes many.
 const MANY: u32 = 64;
@@ -69,6 +73,26 @@ pub(crate) struct Memory<E: Env> {
 struct Outlook {
     retry: Retry,
     hopeless: u32,
+    standstill: Standstill,
+}
+
+/// For how long a waiter has seen nothing freed and nothing written.
+#[derive(Default)]
+struct Standstill {
+    since: Option<Instant>,
+    seen: (Pages, u64),
+}
+
+impl Standstill {
+    /// A look at the pages ever reclaimed and ever cleaned; whether they have been the same for too long.
+    fn lasts(&mut self, now: Instant, seen: (Pages, u64)) -> bool {
+        let since = match self.since {
+            Some(since) if self.seen == seen => since,
+            _ => *self.since.insert(now),
+        };
+        self.seen = seen;
+        now.since(since) >= STANDSTILL
+    }
 }
 
 struct Free {
@@ -384,7 +408,8 @@ impl<E: Env> Cache<E> {
         Ok(taken)
     }
 
-    /// Takes up to `want` frames, as many at a time as `room` allows, which is told how many have been taken.
+    /// Takes up to `want` frames, as many at a time as `room` allows, which is told how many have been taken. It looks
+    /// while the free lists are locked.
     fn take(
         &self,
         task: &mut Task<'_, E>,
@@ -395,11 +420,12 @@ impl<E: Env> Cache<E> {
         let memory = &self.memory;
         let mut taken = 0;
         while taken < want {
+            // Under the lock: two that look at once must not both take what is there for one.
+            let mut free = memory.lists.lock(task);
             let room = room(task, taken).min(want - taken);
             if room == 0 {
                 break;
             }
-            let mut free = memory.lists.lock(task);
             let got = free.lists.try_take_batch(room, out);
             if got == 0 {
                 // The system takes milliseconds to give a chunk its memory.
@@ -500,6 +526,7 @@ impl<E: Env> Cache<E> {
         }
         let mut retry = Retry::default();
         let mut hopeless = 0;
+        let mut standstill = Standstill::default();
         loop {
             let taken = self.try_alloc(task, want, out)?;
             if taken > 0 {
@@ -514,6 +541,7 @@ impl<E: Env> Cache<E> {
             let target = self.target(want);
             let reclaimed = direct(task, self, target, who);
             let verdict = retry.decide(&self.retry_view(task, reclaimed));
+            let over = standstill.lasts(task.now(), (self.reclaimed(), self.cleaned()));
             if !reclaimed.is_zero() {
                 hopeless = 0;
                 continue;
@@ -535,7 +563,7 @@ impl<E: Env> Cache<E> {
             }
             let pending = !self.write_pending().is_zero();
             hopeless = if pending { 0 } else { hopeless + 1 };
-            if hopeless > HOPELESS_ROUNDS {
+            if hopeless > HOPELESS_ROUNDS || over {
                 return Err(Error::OutOfMemory {
                     frames: Pages(u64::from(self.options.frames)),
                 });
@@ -556,6 +584,8 @@ impl<E: Env> Cache<E> {
     ) -> Result<u32, Error> {
         let memory = &self.memory;
         let mut outlook = Outlook::default();
+        // One that waits again keeps its age.
+        let mut since = None;
         loop {
             let taken = self.try_alloc(task, want, out)?;
             if taken > 0 {
@@ -566,8 +596,9 @@ impl<E: Env> Cache<E> {
                 continue;
             }
             let now = task.now();
+            let since = *since.get_or_insert(now);
             let need = Pages(u64::from(want));
-            let Some(ticket) = memory.line.join(task, task.id(), now, need) else {
+            let Some(ticket) = memory.line.join(task, task.id(), (since, now), need) else {
                 let given_back = memory.given_back();
                 self.wait_for_memory(task, |memory| memory.given_back() == given_back)?;
                 continue;
@@ -645,8 +676,11 @@ impl<E: Env> Cache<E> {
         } else {
             outlook.hopeless += 1;
         }
+        let seen = (self.reclaimed(), self.cleaned());
+        let over = outlook.standstill.lasts(task.now(), seen);
         if !pending && verdict == RetryVerdict::OutOfMemory && reclaimed.is_zero()
             || outlook.hopeless > HOPELESS_ROUNDS
+            || over
         {
             return Err(Error::OutOfMemory {
                 frames: Pages(u64::from(self.options.frames)),
@@ -676,7 +710,7 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    fn is_tidegate(&self) -> bool {
+    pub(crate) fn is_tidegate(&self) -> bool {
         self.options.reclaim.law == ReclaimLaw::Tidegate
     }
 
@@ -769,3 +803,6 @@ impl<E: Env> Cache<E> {
         Pages(given)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -141,16 +141,39 @@ impl Requests {
         device: DeviceIndex,
     ) -> Result<Box<IoRequest>, Error> {
         loop {
-            if let Some(request) = self.try_take(task, device) {
+            if let Some(request) = self.take_while(task, device, None, || true)? {
                 return Ok(request);
             }
-            let wakeup = task.wait_while(&self.wait, Cause::RequestSlot, None, |task| {
-                !self.slots.lock(task).has_for(device)
+        }
+    }
+
+    /// A slot for a write to `device`; `None`: there was none for it until the deadline, or it is not wanted any more
+    /// (whoever changes that calls `wake_all`).
+    pub(crate) fn take_while<E: Env>(
+        &self,
+        task: &mut Task<'_, E>,
+        device: DeviceIndex,
+        deadline: Option<Instant>,
+        wanted: impl Fn() -> bool,
+    ) -> Result<Option<Box<IoRequest>>, Error> {
+        loop {
+            if let Some(request) = self.try_take(task, device) {
+                return Ok(Some(request));
+            }
+            let wakeup = task.wait_while(&self.wait, Cause::RequestSlot, deadline, |task| {
+                wanted() && !self.slots.lock(task).has_for(device)
             });
-            if wakeup == Wakeup::Cancelled {
-                return Err(Error::Cancelled);
+            match wakeup {
+                Wakeup::Ready if wanted() => {}
+                Wakeup::Ready | Wakeup::TimedOut => return Ok(None),
+                ended => return Err(Error::after(ended).err().unwrap_or(Error::Cancelled)),
             }
         }
+    }
+
+    /// Has all who wait look again.
+    pub(crate) fn wake_all(&self) {
+        self.wait.wake_all();
     }
 
     /// Gives a slot back. Among several devices, whoever waits looks again: the slot may be kept for some of them only.

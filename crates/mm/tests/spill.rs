@@ -10,12 +10,13 @@ mod common;
 
 use std::sync::Arc;
 
-use env::{Device, ObjectId, Task};
+use env::{Cause, Device, ObjectId, Task};
 use lab::{LabEnv, Sector};
 use mm::{Cache, Error, Item, Spill};
-use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
+use policy::reclaim::{ReclaimLaw, Tunables};
+use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE, Pages};
 
-use common::{World, data, world};
+use common::{Disk, World, data, world};
 
 /// The swap file is another object of the same disk.
 const SWAP: ObjectId = ObjectId(9);
@@ -44,7 +45,7 @@ fn spill(
             body(task, &cache, &region);
             drop(region);
             // What was on its way out still gives its slot back when it ends.
-            task.sleep(env::Cause::Idle, Nanos::secs(5));
+            task.sleep(Cause::Idle, Nanos::secs(5));
             let swap = cache.swap_stats();
             assert_eq!(swap.free, swap.total, "slots were lost");
             assert_eq!(swap.writeback, Pages::ZERO);
@@ -279,7 +280,7 @@ fn a_write_that_fails_keeps_the_page_and_tries_again() {
                 region.write(task, Bytes(u64::from(page) * PAGE_SIZE), &data(page, 1, 1))
             {
                 assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
-                task.sleep(env::Cause::Idle, Nanos::secs(1));
+                task.sleep(Cause::Idle, Nanos::secs(1));
             }
         }
         assert!(cache.swap_stats().write_failed > Pages::ZERO);
@@ -305,6 +306,109 @@ fn a_swap_file_that_never_takes_a_write_is_like_none() {
             region.read(task, offset, &mut back).unwrap();
             assert_eq!(back[0], Sector(page + 1));
         }
+    });
+}
+
+/// The disk of the swap file hangs from now on for so long.
+fn hang(disk: &Disk, task: &Task<'_, LabEnv>, time: Nanos) {
+    disk.state().hangs = task.now()..task.now() + time;
+}
+
+/// A swap file whose disk hangs is waited for, but not for ever: whoever needs memory then gets the error that it gets
+/// where there is none. Nothing is lost, and all goes on when the disk is back.
+#[test]
+fn a_swap_file_that_hangs_is_waited_for_but_not_for_ever() {
+    for law in [ReclaimLaw::Tidegate, ReclaimLaw::Reasons, ReclaimLaw::Mild] {
+        // Four requests: whoever needs another one waits for it. Or as many as it takes to fill memory.
+        for requests in [4, 256] {
+            // Linux waits for a request for ever.
+            if requests == 4 && law != ReclaimLaw::Tidegate {
+                continue;
+            }
+            let mut world = world(1024, 200 << 20);
+            world.options.reclaim = Tunables::of(law, 1000);
+            world.options.swap_requests = requests;
+            let disk = Arc::clone(&world.disk);
+            spill(&mut world, 4096, 3000, move |task, _, region| {
+                // It is back in time.
+                hang(&disk, task, Nanos::secs(30));
+                for page in 0..2000 {
+                    write(task, region, page, 1);
+                }
+                assert!(task.now() > Instant(Nanos::secs(30).0), "nothing was tried");
+                for page in 0..2000 {
+                    check(task, region, page, 1);
+                }
+                // It is not.
+                let began = task.now();
+                hang(&disk, task, Nanos::secs(1000));
+                let mut told = None;
+                for page in 2000..3000 {
+                    let offset = Bytes(u64::from(page) * PAGE_SIZE);
+                    let data = data(page, 1, 1);
+                    if let Err(error) = region.write(task, offset, &data) {
+                        told = Some(error);
+                        break;
+                    }
+                }
+                let took = task.now().since(began);
+                assert!(
+                    matches!(told, Some(Error::OutOfMemory { .. })),
+                    "{law:?} {requests}: {told:?} after {took:?}"
+                );
+                // A round of Linux' takes seconds, and it tries 16.
+                let bounds = Nanos::secs(55)..Nanos::secs(200);
+                assert!(bounds.contains(&took), "{law:?} {requests}: {took:?}");
+                task.sleep_until(Cause::Think, began + Nanos::secs(1001));
+                for page in 2000..3000 {
+                    write(task, region, page, 1);
+                }
+                for page in 0..3000 {
+                    check(task, region, page, 1);
+                }
+            });
+        }
+    }
+}
+
+/// Who wants memory for files of a disk that works gets it although the disk of the swap file hangs: the background
+/// reclaimer does not stand still with it.
+#[test]
+fn a_swap_file_that_hangs_does_not_hold_readers_of_another_disk() {
+    let mut world = world(1024, 200 << 20);
+    world.options.swap_requests = 4;
+    let other = Disk::new(&world.lab, 200 << 20);
+    let info = other.info();
+    let id = world.lab.add_device(other as Arc<dyn Device>);
+    let disk = Arc::clone(&world.disk);
+    spill(&mut world, 4096, 3000, move |task, cache, region| {
+        let device = cache
+            .add_device(task, id, info, mm::DeviceOptions::default())
+            .unwrap();
+        let len = Bytes(4096 * PAGE_SIZE);
+        let file = cache.open(task, device, ObjectId(1), len).unwrap();
+        for page in 0..500 {
+            write(task, region, page, 1);
+        }
+        hang(&disk, task, Nanos::secs(200));
+        let hog = {
+            let region = Arc::clone(region);
+            env::spawn(task.env(), "hog", move |task| {
+                region.touch(task, 0, 900).is_ok()
+            })
+        };
+        let began = task.now();
+        let mut reader = mm::Reader::default();
+        let mut back = vec![Sector::JUNK; 64 * 8];
+        for at in (0..4096).step_by(64) {
+            let offset = Bytes(at * PAGE_SIZE);
+            file.read(task, &mut reader, offset, &mut back).unwrap();
+        }
+        let took = task.now().since(began);
+        assert!(took < Nanos::secs(20), "{took:?}");
+        hog.join(task);
+        task.sleep_until(Cause::Think, began + Nanos::secs(201));
+        file.close(task).unwrap();
     });
 }
 
@@ -370,7 +474,7 @@ fn whoever_is_cancelled_in_a_fault_leaves_nothing_behind() {
                 }
             });
         }
-        task.sleep(env::Cause::Idle, Nanos::micros(30));
+        task.sleep(Cause::Idle, Nanos::micros(30));
     });
     assert!(ended.is_ok());
     assert_eq!(*answers.lock().unwrap(), [Error::Cancelled; 3]);
@@ -389,7 +493,7 @@ fn a_region_that_is_dropped_on_its_way_gives_all_back() {
         let busy = env::spawn(task.env(), "reader", move |task| {
             reader.touch(task, 0, 300).map(|touched| touched.major)
         });
-        task.sleep(env::Cause::Idle, Nanos::millis(1));
+        task.sleep(Cause::Idle, Nanos::millis(1));
         drop(other);
         // Its pages are being read in at this moment: the discard waits for those.
         region.discard(task, 0, 1500).unwrap();

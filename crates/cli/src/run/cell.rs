@@ -182,7 +182,7 @@ impl Column {
             strict: entry.strict.as_ref().map(|strict| *strict.get_ref()),
             max_ratio: ratio(entry.max_percent.as_ref()),
             reclaim: reclaim_of(entry, &preset),
-            swappiness: entry.swappiness.as_ref().map(|value| *value.get_ref()),
+            swappiness: entry.swappiness.as_ref().map(checked_swappiness),
         }
     }
 
@@ -245,7 +245,7 @@ impl Cell {
         let mut swap = swap(scenario, scale);
         keep_used(&mut devices, &mut jobs, swap.as_mut());
         let mut reclaim = column.reclaim;
-        let own = machine.swappiness.as_ref().map(|value| *value.get_ref());
+        let own = machine.swappiness.as_ref().map(checked_swappiness);
         reclaim.stands_for = u32::try_from(whole(1.0 / scale)).expect("a scale is checked");
         if machine.scale_clusters {
             reclaim.cluster_stands_for = reclaim.stands_for;
@@ -362,6 +362,11 @@ fn reclaim_of(entry: &PolicyEntry, preset: &Preset) -> reclaim::Tunables {
     let timeout = entry.writeback_timeout_ms.as_ref();
     tunables.writeback_timeout = timeout.map(|timeout| millis(*timeout.get_ref()));
     tunables
+}
+
+/// A swappiness that has been checked: 0 to 200.
+fn checked_swappiness(value: &toml::Spanned<u32>) -> u8 {
+    u8::try_from(*value.get_ref()).expect("a swappiness is checked")
 }
 
 /// The swap file on a machine of this scale.

@@ -133,7 +133,7 @@ pub struct Machine {
     pub swap: Option<SwapEntry>,
     /// `vm.swappiness`.
     #[serde(default)]
-    pub swappiness: Option<Spanned<u8>>,
+    pub swappiness: Option<Spanned<u32>>,
     /// `vm.min_free_kbytes` of the full size; without it, what the kernel computes from the memory.
     #[serde(default)]
     pub min_free_kib: Option<Spanned<f64>>,
@@ -486,7 +486,7 @@ pub struct PolicyEntry {
     pub writeback_timeout_ms: Option<Spanned<f64>>,
     /// `vm.swappiness`, in this column.
     #[serde(default)]
-    pub swappiness: Option<Spanned<u8>>,
+    pub swappiness: Option<Spanned<u32>>,
 }
 
 /// A number that somebody published.

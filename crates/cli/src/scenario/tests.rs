@@ -443,6 +443,17 @@ fn names_of_reclaim_are_known_ones() {
     assert!(task.contains("unknown task `hogs`"), "{task}");
     let swap = mistaken_memory("swap = { device = \"disk\"", "swap = { device = \"disc\"");
     assert!(swap.contains("unknown device `disc`"), "{swap}");
+    for mistake in [
+        "costs = \"p0\"\nswappiness = 300",
+        "costs = \"p0\"\nswappiness = 201",
+    ] {
+        let swappiness = mistaken_memory("costs = \"p0\"", mistake);
+        assert!(swappiness.contains("must be 0 to 200"), "{swappiness}");
+        assert!(
+            swappiness.contains("`swappiness` is out of range"),
+            "{swappiness}"
+        );
+    }
     let costs = mistaken_memory("costs = \"p0\"", "costs = \"p9\"");
     assert!(costs.contains("unknown machine `p9`"), "{costs}");
 }

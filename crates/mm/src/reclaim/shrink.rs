@@ -112,7 +112,7 @@ pub(super) fn shrink_inactive<E: Env>(
     cache.counters.add(Item::Pgisolatedgone, staying - back);
     let mut written = sorted.swapping;
     if sorted.swapping > 0 {
-        cache.submit_swap_out(task, &mut sorted.swap_out);
+        cache.submit_swap_out(task, &mut sorted.swap_out, control.who.background);
     }
     for page in sorted.page_out.pages() {
         written += u64::from(write_page(task, cache, *page));
@@ -179,7 +179,7 @@ pub(crate) fn clear_out<E: Env>(
         cache.node.rule,
     );
     if sorted.swapping > 0 {
-        cache.submit_swap_out(task, &mut sorted.swap_out);
+        cache.submit_swap_out(task, &mut sorted.swap_out, false);
     }
     task.did(Work::Scan, batch.len());
     task.did(Work::Free, freed.0);

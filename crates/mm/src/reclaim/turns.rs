@@ -179,12 +179,12 @@ impl Line {
         }
     }
 
-    /// Takes a place.
+    /// Takes a place; `since`: when the task first asked for these pages.
     pub(crate) fn join(
         &self,
         context: &impl Context,
         task: TaskId,
-        now: Instant,
+        (since, now): (Instant, Instant),
         need: Pages,
     ) -> Option<Ticket> {
         let growth = self
@@ -199,7 +199,7 @@ impl Line {
         let ticket = turns.join(&Request {
             need,
             growth,
-            since: now,
+            since,
         });
         self.publish(&turns);
         ticket

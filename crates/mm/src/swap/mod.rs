@@ -16,6 +16,10 @@
 //! starts with `begin_swap_out` it sends with `submit_swap_out`, after the put-back: neighbouring slots of the
 //! batch make one request.
 //!
+//! A swap file whose device hangs takes as many requests as there are slots for. Whoever needs another one waits; if none
+//! has ended for `STALLED`, what it was to send is dirty again, and nobody sends anything until one ends. (Under a law of
+//! Linux it is found out only if somebody comes late: there, one waits for a request for ever.)
+//!
 //! Invariants
 //!   1. `slot_of[frame]` changes under the frame's busy bit while the page is not under writeback, and by the end
 //!      of the write while it is.
@@ -27,7 +31,7 @@
 //! Source: mechanisms 9; Linux v5.15 mm/swap_state.c, mm/page_io.c. Deviations: one swap file; a slot whose
 //! write failed is given up, so that the page goes to another one, after a back-off.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use env::{Context, DeviceId, Env, Interrupt, IoError, Lock, LockClass, ObjectId, Task};
@@ -90,6 +94,10 @@ pub(crate) struct Area<E: Env> {
     read_failed: AtomicU64,
     /// Failed writes since the last good one: read without the lock.
     failures: AtomicU32,
+    /// All requests are out and none has ended for long: nothing more goes there until one does.
+    stalled: AtomicBool,
+    /// When a request last went out, or ended, in nanoseconds.
+    moved_at: AtomicU64,
     errors: Lock<Errors>,
 }
 
@@ -176,8 +184,11 @@ impl<E: Env> Area<E> {
         Pages(u64::from(self.total))
     }
 
-    /// Whether a failed write keeps the next ones back.
+    /// Whether a failed write keeps the next ones back, or a device that hangs does.
     fn is_backing_off(&self, context: &impl Context, now: Instant) -> bool {
+        if self.stalled.load(Ordering::Relaxed) {
+            return true;
+        }
         self.failures.load(Ordering::Relaxed) > 0 && now < self.errors.lock(context).retry_at
     }
 }
@@ -225,6 +236,8 @@ impl<E: Env> Cache<E> {
             written: AtomicU64::new(0),
             read_failed: AtomicU64::new(0),
             failures: AtomicU32::new(0),
+            stalled: AtomicBool::new(false),
+            moved_at: AtomicU64::new(0),
             errors: Lock::new(
                 LockClass::Leaf,
                 Errors {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use env::{Context, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Task};
 use frames::{Busy, Flags, FrameId};
 use policy::dirty::DeviceIndex;
-use policy::units::{Bytes, Nanos, PAGE_SHIFT};
+use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT};
 
 use super::{Area, BACKOFF_DOUBLINGS, NONE, RETRY_AFTER};
 use crate::cache::{Cache, add, sub};
@@ -16,6 +16,10 @@ use crate::vmstat::Item;
 
 /// The swap file has its slots for itself.
 const ONLY: DeviceIndex = DeviceIndex(0);
+/// A swap file that has ended no request for so long, with all of them out, hangs.
+const STALLED: Nanos = Nanos::secs(5);
+/// Before it is that late, nobody looks at the clock but who must.
+const LONG: Nanos = Nanos::secs(4);
 /// Most pages of a batch: what reclaim looks at in one turn.
 pub(crate) const BATCH: usize = 32;
 
@@ -60,7 +64,12 @@ impl<E: Env> Cache<E> {
     }
 
     /// Sends what `out` holds; pages in neighbouring slots go together. Waits for a request slot if it must.
-    pub(crate) fn submit_swap_out(&self, task: &mut Task<'_, E>, out: &mut SwapOut) {
+    pub(crate) fn submit_swap_out(
+        &self,
+        task: &mut Task<'_, E>,
+        out: &mut SwapOut,
+        background: bool,
+    ) {
         let Some(area) = self.swap.area() else {
             return;
         };
@@ -78,8 +87,8 @@ impl<E: Env> Cache<E> {
                 .count();
             let (run, rest) = pages.split_at_mut(count);
             pages = rest;
-            match area.requests.take(task, ONLY) {
-                Ok(mut request) => {
+            match area.request(task, self, background) {
+                Some(mut request) => {
                     request.frames.extend(run.iter().map(|(_, frame)| *frame));
                     request.device = area.device;
                     request.object = area.object;
@@ -87,16 +96,11 @@ impl<E: Env> Cache<E> {
                     request.class = IoClass::Writeback;
                     request.offset = Bytes(u64::from(first) << PAGE_SHIFT);
                     request.on_done(Arc::clone(area) as Arc<dyn IoDone>);
+                    area.moved_at.store(task.now().0, Ordering::Relaxed);
                     io::submit(task, request);
                 }
-                // The end of the world: what was not sent is dirty again.
-                Err(_) => {
-                    let context = Interrupt::new();
-                    for (_, frame) in &*run {
-                        area.end_page(self, &context, *frame, true, &mut Rotate::new());
-                    }
-                    sub(&area.writeback, run.len() as u64);
-                }
+                // It hangs, or the world ends: what was not sent is dirty again.
+                None => area.take_back(self, run),
             }
         }
     }
@@ -116,6 +120,52 @@ impl<E: Env> IoDone for Area<E> {
 }
 
 impl<E: Env> Area<E> {
+    /// A slot for a request, to be waited for as long as others end. In Tidegate's law whoever waits for memory finds out
+    /// itself when none does; the background, and whoever Linux would let wait here for ever, leave when somebody has.
+    fn request(
+        &self,
+        task: &mut Task<'_, E>,
+        cache: &Cache<E>,
+        background: bool,
+    ) -> Option<Box<IoRequest>> {
+        let moved_at = || Instant(self.moved_at.load(Ordering::Relaxed));
+        let stalled = || self.stalled.load(Ordering::Relaxed);
+        loop {
+            if stalled() {
+                return self.requests.try_take(task, ONLY);
+            }
+            let looks = cache.is_tidegate() && !background;
+            let deadline = moved_at() + STALLED;
+            let deadline = (looks || task.now() + LONG >= deadline).then_some(deadline);
+            match self
+                .requests
+                .take_while(task, ONLY, deadline, || !stalled())
+            {
+                Ok(Some(request)) => return Some(request),
+                Ok(None) if task.now() >= moved_at() + STALLED && !stalled() => {
+                    self.stalled.store(true, Ordering::Relaxed);
+                    self.requests.wake_all();
+                }
+                Ok(None) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Pages that were to go out and were not sent.
+    fn take_back(&self, cache: &Cache<E>, run: &[(u32, FrameId)]) {
+        let context = Interrupt::new();
+        let mut frames = [FrameId(0); BATCH];
+        for (at, (_, frame)) in frames.iter_mut().zip(run) {
+            self.end_page(cache, &context, *frame, true, &mut Rotate::new());
+            *at = *frame;
+        }
+        let frames = &frames[..run.len()];
+        sub(&self.writeback, run.len() as u64);
+        cache.wake_busy(frames);
+        cache.wrote_back(&context, frames, &[]);
+    }
+
     fn write_done(
         &self,
         cache: &Cache<E>,
@@ -124,6 +174,8 @@ impl<E: Env> Area<E> {
         result: Result<(), IoError>,
     ) {
         let pages = request.frames.len() as u64;
+        self.moved_at.store(cache.env.now().0, Ordering::Relaxed);
+        self.stalled.store(false, Ordering::Relaxed);
         match result {
             Ok(()) => {
                 self.failures.store(0, Ordering::Relaxed);

@@ -38,6 +38,8 @@ pub struct State {
     pub fail_discards: std::ops::Range<u64>,
     pub discard_errno: i32,
     pub discards: u64,
+    /// What comes in this time is begun at its end.
+    pub hangs: std::ops::Range<Instant>,
     pub fail_flushes: bool,
     pub fail_lengths: bool,
     /// Contents are thrown away (for benchmarks).
@@ -151,7 +153,11 @@ impl Device for Disk {
         };
         let when = {
             let mut state = self.state.lock().unwrap();
-            state.free_at = state.free_at.max(self.host.now()) + time;
+            let mut begin = state.free_at.max(self.host.now());
+            if state.hangs.contains(&begin) {
+                begin = state.hangs.end;
+            }
+            state.free_at = begin + time;
             state.free_at
         };
         let (env, state) = (Arc::clone(&self.env), Arc::clone(&self.state));

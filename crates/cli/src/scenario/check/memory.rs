@@ -39,7 +39,7 @@ impl Checker {
         }
     }
 
-    fn swappiness(&mut self, swappiness: Option<&Spanned<u8>>) {
+    fn swappiness(&mut self, swappiness: Option<&Spanned<u32>>) {
         if let Some(swappiness) = swappiness {
             let value = Spanned::new(swappiness.span(), f64::from(*swappiness.get_ref()));
             self.range("swappiness", &value, 0.0, SWAPPINESS_MOST, "");

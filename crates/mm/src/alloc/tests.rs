@@ -1,0 +1,105 @@
+//! Turns that only this module can bring about.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
+use std::sync::Arc;
+
+use lab::{Lab, LabEnv, Options as LabOptions};
+use policy::reclaim::Tunables as ReclaimTunables;
+
+use super::*;
+use crate::Options;
+
+const FRAMES: u32 = 1024;
+
+/// A cache whose memory is handed out in turn.
+fn with_cache(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static) {
+    let mut lab = Lab::new(LabOptions {
+        frames: FRAMES,
+        ..LabOptions::default()
+    });
+    let env = Arc::clone(lab.env());
+    lab.run(move |task| {
+        let mut options = Options::new(FRAMES, 2);
+        options.reclaim = ReclaimTunables::of(ReclaimLaw::Tidegate, 1000);
+        let cache = Cache::new(env, options).unwrap();
+        body(task, &cache);
+        let _ = cache.shutdown(task);
+    })
+    .unwrap();
+}
+
+/// One to whom pages were granted that are not there any more waits again, and is not behind those who came later.
+#[test]
+fn who_waits_again_keeps_its_age() {
+    const WANT: u32 = 32;
+    with_cache(|task, cache| {
+        let memory = &cache.memory;
+        let min = u32::try_from(memory.marks.min.0).unwrap();
+        assert!(min / 8 < WANT, "what they want is not little");
+        // Nothing to be freed, and something to hope for.
+        cache.totals.dirty.fetch_add(600, Ordering::Relaxed);
+        let mut mine = Vec::new();
+        let all = FRAMES - min;
+        cache
+            .take(task, all, &mut mine, |_, taken| all - taken)
+            .unwrap();
+        assert_eq!((mine.len(), memory.free()), (all as usize, min));
+        let waiter = |task: &Task<'_, LabEnv>| {
+            let cache = Arc::clone(cache);
+            env::spawn(task.env(), "waiter", move |task| {
+                let mut frames = Vec::new();
+                cache.alloc(task, WANT, &mut frames).map(|_| frames)
+            })
+        };
+        let old = waiter(task);
+        task.sleep(Cause::Idle, Nanos::millis(10));
+        let young: Vec<_> = (0..5).map(|_| waiter(task)).collect();
+        task.sleep(Cause::Idle, Nanos::millis(150));
+        // Granted to the old one, and gone before it looks.
+        memory.put(task, &mine.split_off(mine.len() - WANT as usize));
+        assert_eq!(memory.line.promised(), WANT);
+        let mut gone = Vec::new();
+        let free = memory.free();
+        cache
+            .take(task, free, &mut gone, |_, taken| free - taken)
+            .unwrap();
+        assert_eq!(memory.free(), 0);
+        task.sleep(Cause::Idle, Nanos::millis(1));
+        assert!(!old.is_done() && memory.line.promised() == 0);
+        // Two turns: one by rank, one by age.
+        memory.put(task, &gone);
+        memory.put(task, &mine.split_off(mine.len() - WANT as usize));
+        task.sleep(Cause::Idle, Nanos::millis(1));
+        assert!(old.is_done(), "behind those who came later");
+        assert!(young.iter().filter(|waiter| waiter.is_done()).count() <= 1);
+        memory.put(task, &mine);
+        for waiter in young.into_iter().chain([old]) {
+            let frames = waiter.join(task).unwrap().unwrap();
+            memory.put(task, &frames);
+        }
+        assert_eq!(memory.free(), FRAMES);
+        cache.totals.dirty.fetch_sub(600, Ordering::Relaxed);
+    });
+}
+
+/// How much may be taken is looked up while nobody else can take it.
+#[test]
+#[cfg_attr(debug_assertions, should_panic(expected = "Free"))]
+fn room_is_looked_up_under_the_lock() {
+    with_cache(|task, cache| {
+        let mut frames = Vec::new();
+        let taken = cache.take(task, 1, &mut frames, |task, _| {
+            if cfg!(debug_assertions) {
+                // Taken twice: that is what the check of the lock order finds.
+                drop(cache.memory.lists.lock(task));
+            }
+            1
+        });
+        assert_eq!(taken, Ok(1));
+        cache.memory.put(task, &frames);
+    });
+}
