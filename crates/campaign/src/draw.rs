@@ -611,16 +611,14 @@ impl<'a> Walk<'a> {
             90..=92 => Op::Close { file },
             93..=94 => Op::Trim,
             95..=96 => Op::SyncAll,
-            97..=98 => {
-                let (at, len) = self.range(dice, file);
-                Op::Punch {
+            _ => match dice.below(30_000) {
+                // The same number says where, so that the dice fall as they did before there were holes.
+                number if number.is_multiple_of(2) => Op::Punch {
                     file,
-                    page: at / SECTORS,
-                    pages: len.div_ceil(SECTORS),
-                }
-            }
-            _ => Op::Think {
-                us: dice.below(30_000),
+                    page: number / 2 % self.files[file].pages_max,
+                    pages: 1 + number % 41,
+                },
+                us => Op::Think { us },
             },
         }
     }
