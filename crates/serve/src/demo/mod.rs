@@ -35,9 +35,10 @@ const DISK_LATENCY: Duration = Duration::from_millis(2);
 /// Memory of the cache's pages, and how much of it may be dirty where writers are paced.
 const MEMORY: u64 = 24 << 20;
 const DIRTY: u64 = 8 << 20;
-/// Blocks that the heavy client writes to, and the light one behind them.
-const HEAVY_BLOCKS: u64 = (512 << 20) / load::BLOCK as u64;
-const LIGHT_BLOCKS: u64 = (8 << 20) / load::BLOCK as u64;
+/// Blocks that the heavy client writes to, eight times as many as may be dirty, and the light one behind them. No more,
+/// for all of them are read back at the end.
+const HEAVY_BLOCKS: u64 = (64 << 20) / load::BLOCK as u64;
+const LIGHT_BLOCKS: u64 = (2 << 20) / load::BLOCK as u64;
 /// How long each half may last, seconds.
 const SECONDS: std::ops::RangeInclusive<u64> = 3..=600;
 
