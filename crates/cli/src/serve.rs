@@ -87,7 +87,7 @@ pub struct ServeArguments {
     /// Dirty data over which writers are held back: a share of the cache or a size [default: 20%]
     #[arg(long, value_name = "SHARE|SIZE")]
     pub dirty: Option<String>,
-    /// Dirty data over which writeback begins [default: half of --dirty]
+    /// Dirty data over which writeback begins [default: a sixteenth of --dirty]
     #[arg(long, value_name = "SHARE|SIZE")]
     pub background: Option<String>,
     /// Connections at one time [default: 1024]

@@ -200,6 +200,10 @@ fn handshake(text: &str) -> Result<Duration, String> {
     fits.ok_or_else(|| "a time from 100ms to 1h belongs here".to_owned())
 }
 
+/// Writeback begins at this part of the dirty limit if nothing else is said. Clients flush: a device that waits until
+/// half of the limit is dirty has the rest of that half to write while they wait (docs/bench.md, pacing with flushes).
+const BACKGROUND_PART: u8 = 16;
+
 /// The limits of dirty data; one that is not given keeps its distance to the other.
 fn limits_of_dirty(
     draft: &Draft,
@@ -207,12 +211,15 @@ fn limits_of_dirty(
     background: Option<Threshold>,
     mistakes: &mut Vec<Mistake>,
 ) -> (Threshold, Threshold) {
-    let half = |limit: Threshold| match limit {
-        Threshold::Percent(share) => Threshold::Percent((share / 2).max(1)),
-        Threshold::Pages(pages) => Threshold::Pages(policy::units::Pages((pages.0 / 2).max(1))),
+    let part = |limit: Threshold| match limit {
+        Threshold::Percent(share) => Threshold::Percent((share / BACKGROUND_PART).max(1)),
+        Threshold::Pages(pages) => {
+            let part = pages.0 / u64::from(BACKGROUND_PART);
+            Threshold::Pages(policy::units::Pages(part.max(1)))
+        }
     };
     let (dirty, given) = (dirty.unwrap_or(Threshold::Percent(20)), background);
-    let background = given.unwrap_or_else(|| half(dirty));
+    let background = given.unwrap_or_else(|| part(dirty));
     let is_over = match (background, dirty) {
         (Threshold::Percent(low), Threshold::Percent(high)) => low > high,
         (Threshold::Pages(low), Threshold::Pages(high)) => low > high,

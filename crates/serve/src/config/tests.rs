@@ -73,7 +73,7 @@ fn nothing_said() {
     let config = config(&Asked::default());
     assert_eq!(config.memory, 1 << 30);
     assert_eq!(config.dirty, Threshold::Percent(20));
-    assert_eq!(config.background, Threshold::Percent(10));
+    assert_eq!(config.background, Threshold::Percent(1));
     let socket = ListenConfig::Unix {
         path: "/run/user/7/tidegate.sock".into(),
         mode: 0o600,

@@ -30,8 +30,8 @@ use crate::steps::{self, End};
 
 /// The dirty limit of every column.
 const DIRTY: u64 = 64 << 20;
-/// Where writeback of ours begins unless told otherwise, MiB: half of that.
-pub(super) const BACKGROUND_MIB: u64 = DIRTY >> 21;
+/// Where writeback of ours begins unless told otherwise, MiB: at a sixteenth of that, as the server has it.
+pub(super) const BACKGROUND_MIB: u64 = DIRTY >> 24;
 /// Memory of the servers that have a limit.
 const MEMORY: &str = "256MiB";
 /// Writes of the heavy client from flush to flush, where it flushes.
