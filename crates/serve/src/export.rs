@@ -4,12 +4,17 @@ use std::any::Any;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use tidegate::{Cache, Volume};
+use tidegate::{Cache, CacheError, Error, Volume};
 
 use crate::buffers::Buffers;
 pub use crate::counters::{Counters, Histogram, Kind, Latencies};
+use crate::log::warn;
 use crate::pool::Pool;
+
+/// Between two tries to make something durable that fails.
+const TRY_AGAIN: Duration = Duration::from_millis(250);
 
 /// Where a backing has data and where it has none.
 pub trait Extents: Send + Sync {
@@ -49,6 +54,8 @@ pub struct ExportOptions {
     pub minimum_block: u32,
     /// Requests that are multiples of it need no reading of what is around them; a power of two.
     pub preferred_block: u32,
+    /// While writes to the backing fail, who wants them durable is held back, as writers are (`ErrorPolicy::Retry`).
+    pub patient: bool,
     /// Most threads of the pool, which waits for the cache where it cannot go on at once.
     pub threads: usize,
     /// Most receive buffers (128 KiB each).
@@ -64,6 +71,7 @@ impl Default for ExportOptions {
             paced: true,
             minimum_block: 1,
             preferred_block: 4096,
+            patient: false,
             threads: 8,
             buffers: 8,
         }
@@ -128,6 +136,40 @@ impl Export {
     /// Replies to writes are held back as the cache says, or not; from the next ones on.
     pub fn set_paced(&self, paced: bool) {
         self.paced.store(paced, Ordering::Relaxed);
+    }
+
+    /// Has `sync` make something durable for a client. Of a patient export the client waits for as long as writes fail, and
+    /// hears of no error that may heal; until the export is withdrawn.
+    ///
+    /// # Errors
+    /// That of `sync`.
+    pub(crate) fn make_durable(&self, sync: impl Fn() -> Result<(), Error>) -> Result<(), Error> {
+        loop {
+            match sync() {
+                Err(Error::Cache(CacheError::WriteFailed { .. }))
+                    if self.options.patient && !self.withdrawn.load(Ordering::Acquire) =>
+                {
+                    std::thread::sleep(TRY_AGAIN);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Makes everything durable, for the server itself. An error that has healed since is logged: nobody has to hear of it
+    /// any more.
+    ///
+    /// # Errors
+    /// What is not durable.
+    pub fn sync(&self) -> Result<(), Error> {
+        let volume = &self.opened.volume;
+        let Err(earlier) = volume.sync() else {
+            return Ok(());
+        };
+        // Each holder is told once: what is told again is still so.
+        volume.sync()?;
+        warn!(volume = %self.options.name, cause = %earlier, "it had failed before, and is durable now");
+        Ok(())
     }
 
     /// Receive buffers that are in use now.

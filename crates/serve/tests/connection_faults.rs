@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use common::{PAGE, Server, Setup, bytes, until};
+use device::FaultPlan;
 use nbd::client::{Ask, Client, Wishes};
 use nbd::wire::{Command, CommandFlags, Errno, Request};
 use serve::export::ExportOptions;
@@ -389,4 +390,39 @@ fn a_volume_whose_device_fails_says_so_and_the_stream_goes_on() {
         client.read(3 << 20, &mut back).unwrap();
         assert!(back == data);
     }
+}
+
+#[test]
+fn a_patient_export_holds_a_flush_until_its_device_takes_writes() {
+    let server = Server::start(Setup {
+        layers: "faulty:seed=1,eio_writes=1",
+        options: ExportOptions {
+            patient: true,
+            ..ExportOptions::default()
+        },
+        ..Setup::default()
+    });
+    let mut client = server.client();
+    client.write(0, &bytes(1, PAGE)).unwrap();
+    let flushed = std::thread::spawn(move || client.flush().map(|()| client));
+    let failed = || server.export.opened.volume.stats().failed_total;
+    until("two tries have failed", || failed() >= 2);
+    assert!(!flushed.is_finished());
+    server.layers.stack().unwrap().faulty[0].set_plan(FaultPlan::default());
+    flushed.join().unwrap().unwrap();
+}
+
+#[test]
+fn what_has_healed_is_no_failure_of_the_servers_own_sync() {
+    let server = Server::start(Setup {
+        layers: "faulty:seed=1,eio_writes=1",
+        ..Setup::default()
+    });
+    let mut client = server.client();
+    client.write(0, &bytes(1, PAGE)).unwrap();
+    assert_eq!(client.flush().unwrap_err().errno(), Some(Errno::Io));
+    assert!(server.export.sync().is_err(), "it is not durable");
+    server.layers.stack().unwrap().faulty[0].set_plan(FaultPlan::default());
+    until("it is durable", || server.client().flush().is_ok());
+    server.export.sync().unwrap();
 }

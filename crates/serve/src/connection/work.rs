@@ -106,7 +106,9 @@ where
             }
             Work::Flush => {
                 let place = self.table.insert(request);
-                self.ask(Sort::Sync, place, |volume, _| volume.sync());
+                self.ask(Sort::Sync, place, |volume, export| {
+                    export.make_durable(|| volume.sync())
+                });
             }
             Work::Trim { range, durable } => {
                 request.durable = durable;
@@ -160,8 +162,8 @@ where
             return;
         }
         let (offset, len) = (request.offset, u64::from(request.len));
-        self.ask(Sort::Sync, place, move |volume, _| {
-            volume.sync_range(offset, len)
+        self.ask(Sort::Sync, place, move |volume, export| {
+            export.make_durable(|| volume.sync_range(offset, len))
         });
     }
 

@@ -34,6 +34,8 @@ use crate::systemd::Notify;
 pub use error::{NotDurable, ServeError};
 pub use message::uri;
 
+/// Wishes to end that come within it are one.
+const ONE_WISH: Duration = Duration::from_millis(500);
 /// Threads that run connections: they copy between sockets and memory, and never wait.
 const WORKERS_MAX: usize = 4;
 
@@ -125,6 +127,18 @@ impl Signals {
             _ = self.terminate.recv() => Asks::End,
             _ = self.interrupt.recv() => Asks::End,
             _ = self.hang_up.recv() => Asks::Reload,
+        }
+    }
+
+    /// The next wish to end. One to reload waits. What comes at the heels of the first is the same wish: `timeout`, and a
+    /// terminal with a wrapper, send it twice.
+    async fn again(&mut self) {
+        let first = tokio::time::Instant::now();
+        loop {
+            self.end().await;
+            if first.elapsed() >= ONE_WISH {
+                return;
+            }
         }
     }
 

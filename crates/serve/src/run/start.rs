@@ -251,6 +251,7 @@ pub(super) fn offer(
         paced: config.paced,
         minimum_block: volume.blocks.minimum,
         preferred_block: volume.blocks.preferred,
+        patient: volume.on_error == tidegate::ErrorPolicy::Retry,
         ..ExportOptions::default()
     };
     let export = Arc::new(Export::new(options, cache.clone(), backend.opened));

@@ -40,7 +40,7 @@ impl Server {
         };
         let failed = tokio::select! {
             failed = work => failed,
-            () = signals.end() => {
+            () = signals.again() => {
                 let left = volumes.iter().map(|volume| volume.left(String::new())).collect();
                 // Its threads may hang, and nobody waits for them: the process ends with them.
                 core::mem::forget(cache);
@@ -82,7 +82,7 @@ async fn sync_all(volumes: &[Served], tell: &dyn Fn(&str)) -> Vec<NotDurable> {
             let done = done.clone();
             move || {
                 let volume = &export.opened.volume;
-                let result = match volume.sync() {
+                let result = match export.sync() {
                     // A reload was taking it out, and had got so far that nothing is left.
                     Err(tidegate::Error::Closed) if unwritten(volume) == 0 => Ok(()),
                     result => result,

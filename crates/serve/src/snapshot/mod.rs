@@ -9,7 +9,7 @@
 //!
 //! Percentiles come from histograms whose buckets double: what is given is a bound, at most twice the true value.
 
-#[cfg(test)]
+#[cfg(all(test, feature = "web"))]
 pub(crate) mod example;
 mod reading;
 mod sampler;
