@@ -106,6 +106,7 @@ pub(super) fn check(
         })),
         tls,
         limits,
+        connections_given: draft.server.contains_key("max_connections"),
         volumes,
         paced,
         io_uring,

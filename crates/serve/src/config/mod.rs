@@ -53,6 +53,8 @@ pub struct Config {
     pub tls: Option<TlsConfig>,
     /// Bounds on what clients may hold.
     pub limits: LimitsConfig,
+    /// Whether the number of connections was named; if not, it follows the memory limit.
+    pub connections_given: bool,
     /// The volumes; names are unique.
     pub volumes: Vec<VolumeConfig>,
     /// Whether writers are held back; off for comparisons.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::start::{self, same_places};
 use super::{Served, Server};
-use crate::config::{Config, VolumeConfig, show_size};
+use crate::config::{Config, LimitsConfig, VolumeConfig, show_size};
 use crate::log::{self, error, info, warn};
 
 /// How long the clients of a volume that goes may finish.
@@ -38,10 +38,13 @@ impl Server {
             }
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         };
-        if new.asked.file.is_none() {
-            info!("there is no file to reload: start with --config FILE.toml to have one");
-        }
         self.settings(&new);
+        if new.asked.file.is_none() {
+            warn!(
+                "nothing is reloaded but certificates: there is no file; start with --config FILE.toml to have one"
+            );
+            return;
+        }
         self.volumes(&new).await;
         info!("reloaded: {}", self.status());
     }
@@ -63,26 +66,33 @@ impl Server {
                     old.memory = new.memory;
                 }
                 Err(cause) => error!(
-                    cause = %cause,
-                    "the memory limit stays at {}: it can be changed up to that of the start",
-                    show_size(old.memory)
+                    "the memory limit stays at {}: {}",
+                    show_size(old.memory),
+                    no_limit(new.memory, old.memory, &cause)
                 ),
             }
         }
-        if old.limits != new.limits {
-            let room = crate::limits::lift_descriptors(u64::from(new.limits.connections));
-            let most = self.connections_max;
-            let mut limits = start::limits_of(&new.limits, room);
-            if new.limits.connections > most {
-                // Memory for them was put aside at the start.
-                needs_restart("max_connections above that of the start");
-                limits.connections = most as usize;
-            }
-            self.hub.set_limits(limits);
-            info!("bounds on clients change, for new connections");
-            old.limits = new.limits;
-            old.limits.connections = old.limits.connections.min(most);
+        let most = self.connections_max;
+        let mut limits = new.limits;
+        if !new.connections_given && !old.connections_given {
+            // What goes for none follows the memory limit of the start: nobody asked for another number.
+            limits.connections = old.limits.connections;
         }
+        let is_above = limits.connections > most && limits.connections != old.limits.connections;
+        if is_above {
+            // Memory for them was put aside at the start.
+            if new.connections_given {
+                needs_restart("max_connections above that of the start");
+            }
+            limits.connections = most;
+        }
+        if in_force(&old.limits, most) != in_force(&limits, most) {
+            let room = crate::limits::lift_descriptors(u64::from(limits.connections.min(most)));
+            self.hub.set_limits(start::limits_of(&limits, room));
+            info!("bounds on clients change, for new connections");
+        }
+        old.limits = limits;
+        old.connections_given = new.connections_given;
         if old.paced != new.paced {
             for volume in &self.volumes {
                 volume.export.set_paced(new.paced);
@@ -172,9 +182,8 @@ impl Server {
         }
         let leaving = Arc::clone(&export);
         let left = tokio::task::spawn_blocking(move || {
-            let volume = &leaving.opened.volume;
-            volume.sync()?;
-            volume.detach()
+            leaving.sync()?;
+            leaving.opened.volume.detach()
         });
         match left.await {
             Ok(Ok(())) => {
@@ -199,6 +208,31 @@ impl Server {
             }
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         }
+    }
+}
+
+/// Why the memory limit cannot be `wanted`, and the way out.
+fn no_limit(wanted: u64, now: u64, cause: &tidegate::Error) -> String {
+    match cause {
+        tidegate::Error::LimitTooSmall { least, .. } => format!(
+            "{} is too little for what the server was started with, at least {} is needed; give that, or restart with \
+             the smaller one",
+            show_size(wanted),
+            show_size(least.next_multiple_of(1 << 20))
+        ),
+        tidegate::Error::Cache(_) if wanted > now => format!(
+            "{} is more than the server was started with; restart for that",
+            show_size(wanted)
+        ),
+        cause => cause.to_string(),
+    }
+}
+
+/// Bounds as they hold where there is room for `most` connections.
+fn in_force(limits: &LimitsConfig, most: u32) -> LimitsConfig {
+    LimitsConfig {
+        connections: limits.connections.min(most),
+        ..*limits
     }
 }
 
