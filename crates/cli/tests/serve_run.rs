@@ -451,7 +451,7 @@ fn mistakes_end_with_status_2_and_a_way_out() {
         (vec!["--memory", "1", "a=/x"], "write 1MiB or 1GiB"),
         (
             vec!["--memory", "8MiB", &missing],
-            "raise it (--memory), or allow fewer connections",
+            "or raise it less and allow fewer connections",
         ),
         (
             vec!["--config", "/nonexistent.toml"],
@@ -465,6 +465,17 @@ fn mistakes_end_with_status_2_and_a_way_out() {
         assert!(said.contains(expected), "{arguments:?}: {said}");
         assert!(!folder.path("socket").exists(), "{arguments:?}");
     }
+    // What it asks for does: with the connections that go with that much memory, too.
+    let new = format!("a=new:{},size=1MiB", folder.path("new.img").display());
+    let all = ["--listen", &at, "--no-web", &new, "--memory", "8MiB"];
+    let (_, said) = refused(&folder, &all);
+    let wanted = said
+        .split_once("give --memory ")
+        .and_then(|(_, rest)| rest.split_once(';'));
+    let (wanted, _) = wanted.unwrap_or_else(|| panic!("{said}"));
+    let mut process = Process::start(&folder, &[&all[..5], &[wanted]].concat());
+    process.wait_ready();
+    process.stop();
 }
 
 #[test]
@@ -533,7 +544,7 @@ fn a_hang_up_reads_the_file_again() {
     ] {
         assert!(said.contains(text), "{text}:\n{said}");
     }
-    for text in ["max_connections", "bounds on clients"] {
+    for text in ["max_connections above", "bounds on clients"] {
         assert!(!said.contains(text), "nobody changed it: {text}:\n{said}");
     }
     assert!(holds(&folder.path("a.img"), &data));

@@ -152,7 +152,7 @@ fn web_address(text: &str) -> Result<Option<WebConfig>, String> {
 }
 
 /// Connections where none are named: what they hold at most is no more than an eighth of the memory.
-fn connections_for(memory: u64, encrypted: bool) -> u32 {
+pub(crate) fn connections_for(memory: u64, encrypted: bool) -> u32 {
     let most = LimitsConfig::default().connections;
     let room = memory / 8 / crate::limits::connection_bytes(encrypted);
     u32::try_from(room).unwrap_or(most).clamp(16, most)

@@ -31,6 +31,7 @@ use tidegate::{ErrorPolicy, Threshold};
 use crate::log::{Format, Level};
 
 pub use asked::Asked;
+pub(crate) use check::connections_for;
 pub use mistake::{ConfigError, Mistake, Mistakes};
 pub use units::{show_size, size};
 

@@ -26,19 +26,21 @@ pub enum ServeError {
     Cache(tidegate::Error),
     /// The memory limit leaves nothing for the cache.
     #[error(
-        "a memory limit of {} is too small: {} are needed, {} of them for {connections} connections, volumes and the \
-         page; raise it (--memory), or allow fewer connections (--max-connections)",
-        show_size(*limit), show_size(least.next_multiple_of(1 << 20)), show_size(*beside)
+        "a memory limit of {} is too small: give --memory {}MiB; {} of it are for {connections} connections, volumes and \
+         the page{}; or raise it less and allow fewer connections (--max-connections)",
+        show_size(*limit), least >> 20, show_size(*beside), kept_lines(kept)
     )]
     Memory {
         /// What was asked for.
         limit: u64,
-        /// The least that works.
+        /// What works, whatever else the process takes by then: whole MiB.
         least: u64,
         /// What is for connections, buffers, backends, the page.
         beside: u64,
         /// Connections that are allowed.
         connections: usize,
+        /// Volumes whose backend takes 1 MiB or more beside the cache, and how much.
+        kept: Vec<(String, u64)>,
     },
     /// It cannot listen.
     #[error("{0}")]
@@ -124,9 +126,43 @@ impl fmt::Display for NotDurable {
     }
 }
 
+fn kept_lines(kept: &[(String, u64)]) -> String {
+    let each: Vec<String> = kept
+        .iter()
+        .map(|(name, bytes)| format!("{} for the backend of volume {name}", show_size(*bytes)))
+        .collect();
+    match each.is_empty() {
+        true => String::new(),
+        false => format!(" (of which {})", each.join(", ")),
+    }
+}
+
 fn lines(volumes: &[NotDurable]) -> String {
     volumes
         .iter()
         .map(|volume| format!("\n  {volume}"))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_is_too_small_names_one_that_works_and_what_needs_it() {
+        let error = ServeError::Memory {
+            limit: 16 << 20,
+            least: 96 << 20,
+            beside: 80 << 20,
+            connections: 16,
+            kept: vec![("d".to_owned(), 64 << 20)],
+        };
+        let said = error.to_string();
+        for text in [
+            "limit of 16 MiB is too small: give --memory 96MiB;",
+            "(of which 64 MiB for the backend of volume d)",
+        ] {
+            assert!(said.contains(text), "{said}");
+        }
+    }
 }

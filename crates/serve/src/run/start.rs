@@ -28,6 +28,8 @@ const ROOM: usize = 16;
 const ROOM_AT_ONCE: usize = 2;
 /// What threads of pools and of the runtime, allocator and log take beside what is counted.
 const BESIDE: u64 = 4 << 20;
+/// What is said to be needed is in steps of it, and so much more than was found.
+const MARGIN: u64 = 4 << 20;
 /// What a volume takes: eight receive buffers of 128 KiB, stacks of its pool as far as they are touched, counters.
 const VOLUME: u64 = 3 << 19;
 
@@ -127,14 +129,47 @@ fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
         .io_uring(config.io_uring)
         .build()
         .map_err(|cause| match cause {
-            tidegate::Error::LimitTooSmall { least, .. } => ServeError::Memory {
-                limit: config.memory,
-                least,
-                beside: beside(config, limits),
-                connections: limits.connections,
-            },
+            tidegate::Error::LimitTooSmall { least, .. } => too_small(config, limits, least),
             cause => ServeError::Cache(cause),
         })
+}
+
+/// What to say where `least` bytes were needed. Following it has to do: what the process takes at a start wanders by some
+/// hundred KiB, and connections that are not named become more with the limit.
+fn too_small(config: &Config, limits: &Limits, least: u64) -> ServeError {
+    let encrypted = config.tls.is_some();
+    let connection = limits::connection_bytes(encrypted);
+    let beside = beside(config, limits);
+    let without = least.saturating_sub(limits.connections as u64 * connection);
+    let mut wanted = (least + MARGIN).next_multiple_of(MARGIN);
+    let mut connections = limits.connections;
+    if !config.connections_given {
+        loop {
+            // An eighth of the limit at most: it ends.
+            let of_limit = u64::from(crate::config::connections_for(wanted, encrypted));
+            let needed = (without + of_limit * connection + MARGIN).next_multiple_of(MARGIN);
+            connections = usize::try_from(of_limit).unwrap_or(usize::MAX);
+            if needed <= wanted {
+                break;
+            }
+            wanted = needed;
+        }
+    }
+    let more = (connections as u64 * connection)
+        .saturating_sub(limits.connections as u64 * connection);
+    let kept = config
+        .volumes
+        .iter()
+        .map(|volume| (volume.name.clone(), backend::memory(volume)))
+        .filter(|(_, bytes)| *bytes >= 1 << 20)
+        .collect();
+    ServeError::Memory {
+        limit: config.memory,
+        least: wanted,
+        beside: beside + more,
+        connections,
+        kept,
+    }
 }
 
 /// What the server takes beside the cache at most.
