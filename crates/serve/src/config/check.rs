@@ -87,6 +87,7 @@ pub(super) fn check(
         }
         volumes.extend(self::volume(volume, &mut mistakes));
     }
+    shares_of_all(&draft, &mut mistakes);
     if !mistakes.is_empty() {
         draft.mistakes = mistakes;
         return Err(draft.refuse());
@@ -113,6 +114,34 @@ pub(super) fn check(
         log,
         log_format,
     })
+}
+
+/// What volumes have at least has to fit into the dirty limit, all of it.
+fn shares_of_all(draft: &Draft, mistakes: &mut Vec<Mistake>) {
+    let mut sum = 0_u64;
+    let mut last = None;
+    for word in draft
+        .volumes
+        .iter()
+        .filter_map(|volume| volume.keys.get("dirty_min"))
+    {
+        // What cannot be read is a mistake already.
+        sum += u64::from(share(word.text.trim()).unwrap_or(0));
+        if sum > 10_000 && last.is_none() {
+            last = Some(word);
+        }
+    }
+    if let Some(word) = last {
+        let shown = match sum % 100 {
+            0 => format!("{}%", sum / 100),
+            part => format!("{}.{part:02}%", sum / 100),
+        };
+        let title = format!("`dirty_min` of all volumes together is {shown}");
+        mistakes.push(
+            word.wrong(title, "with this one it is more than 100%")
+                .help("lower some of them: together they have at most 100% of the dirty limit"),
+        );
+    }
 }
 
 /// Reads words, and keeps what is wrong with them.
@@ -219,6 +248,7 @@ fn limits_of_dirty(
             Threshold::Pages(policy::units::Pages(part.max(1)))
         }
     };
+    let is_given = dirty.is_some();
     let (dirty, given) = (dirty.unwrap_or(Threshold::Percent(20)), background);
     let background = given.unwrap_or_else(|| part(dirty));
     let is_over = match (background, dirty) {
@@ -228,9 +258,13 @@ fn limits_of_dirty(
     };
     if is_over && let Some(word) = draft.server.get("background") {
         let title = "`background` is above `dirty`";
+        let help = match draft.server.get("dirty").filter(|_| is_given) {
+            Some(dirty) => format!("make it lower than `dirty`, which is {}", dirty.text.trim()),
+            None => "make it lower than `dirty`, which is 20% if it is not given".to_owned(),
+        };
         mistakes.push(
             word.wrong(title, "writeback would begin after writers are held back")
-                .help("make it lower than `dirty`, which is 20% if it is not given"),
+                .help(help),
         );
     }
     (dirty, background)

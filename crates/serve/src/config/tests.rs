@@ -341,7 +341,12 @@ fn every_mistake_has_a_way_out() {
         (
             "dirty = \"10%\"\nbackground = \"11%\"",
             "`background` is above `dirty`",
-            "lower than",
+            "lower than `dirty`, which is 10%",
+        ),
+        (
+            "[volume.a]\nbackend = \"/x\"\ndirty_min = \"60%\"\n[volume.b]\nbackend = \"/y\"\ndirty_min = \"60.5%\"",
+            "`dirty_min` of all volumes together is 120.50%",
+            "at most 100%",
         ),
         (
             "background = \"21%\"",
