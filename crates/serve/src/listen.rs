@@ -47,7 +47,7 @@ pub enum ListenError {
     #[error("{0} is too long for the path of a socket (at most 107 bytes); choose a shorter one")]
     TooLong(PathBuf),
     /// The system refused.
-    #[error("cannot listen on {what}: {error}")]
+    #[error("cannot listen on {what}: {error}; {}", way_out(error))]
     System {
         /// Where.
         what: String,
@@ -57,6 +57,23 @@ pub enum ListenError {
     /// A passed descriptor is not what clients can connect to.
     #[error("the passed descriptor {0} is not a listening stream socket (Unix or TCP)")]
     Passed(String),
+}
+
+/// What to do about what the system said.
+fn way_out(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "make the folder first, or choose another path",
+        io::ErrorKind::NotADirectory => "a part of the path is a file: choose another path",
+        io::ErrorKind::PermissionDenied => {
+            "choose a path in a folder that this user may write to, or a port above 1023"
+        }
+        io::ErrorKind::AddrInUse => "another program has the port: end it, or choose another port",
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address: choose one of its own (`ip address`)"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "choose a path that can be written to",
+        _ => "choose another place with --listen",
+    }
 }
 
 /// A socket on which clients are accepted.
@@ -362,7 +379,15 @@ mod tests {
             assert!(matches!(unix(&path), Err(ListenError::NotASocket(_))));
             assert_eq!(fs::read(&path).unwrap(), b"a file");
             let missing = folder.0.join("missing").join("socket");
-            assert!(matches!(unix(&missing), Err(ListenError::System { .. })));
+            let error = unix(&missing).unwrap_err();
+            assert!(matches!(error, ListenError::System { .. }));
+            assert!(
+                error.to_string().contains("make the folder first"),
+                "{error}"
+            );
+            let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let error = bind(&ListenConfig::Tcp(taken.local_addr().unwrap())).unwrap_err();
+            assert!(error.to_string().contains("choose another port"), "{error}");
             let long = folder.0.join("x".repeat(120));
             assert!(matches!(unix(&long), Err(ListenError::TooLong(_))));
         });
