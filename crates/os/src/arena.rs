@@ -535,7 +535,7 @@ mod tests {
         let mut request = IoRequest::with_room(2);
         for (frame, first) in [(9, 0_u8), (4, 100)] {
             let bytes: Vec<u8> = (0..FRAME)
-                .map(|at| first.wrapping_add((at % 97) as u8))
+                .map(|at| first.wrapping_add(u8::try_from(at % 97).expect("below 97")))
                 .collect();
             arena.fill_for_test(FrameId(frame), &bytes);
             request.frames.push(FrameId(frame));

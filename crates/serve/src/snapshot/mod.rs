@@ -9,7 +9,8 @@
 //!
 //! Percentiles come from histograms whose buckets double: what is given is a bound, at most twice the true value.
 
-#[cfg(all(test, feature = "web"))]
+#[cfg(feature = "web")]
+#[cfg(test)]
 pub(crate) mod example;
 mod reading;
 mod sampler;
