@@ -41,7 +41,8 @@ impl Server {
         self.settings(&new);
         if new.asked.file.is_none() {
             warn!(
-                "nothing is reloaded but certificates: there is no file; start with --config FILE.toml to have one"
+                help = "start with --config FILE.toml to have one",
+                "nothing is read again but certificates: there is no file"
             );
             return;
         }
@@ -66,9 +67,9 @@ impl Server {
                     old.memory = new.memory;
                 }
                 Err(cause) => error!(
-                    "the memory limit stays at {}: {}",
-                    show_size(old.memory),
-                    no_limit(new.memory, old.memory, &cause)
+                    cause = %no_limit(new.memory, old.memory, &cause),
+                    "the memory limit stays at {}",
+                    show_size(old.memory)
                 ),
             }
         }
