@@ -83,7 +83,8 @@ pub(super) fn started(
     if let Some(web) = web {
         let _ = writeln!(
             text,
-            "watch it at http://{web}/ (metrics: /metrics), or with `tidegate top`"
+            "watch it at http://{}/ (metrics: /metrics), or with `tidegate top`",
+            reachable(web)
         );
     }
     let embedded = volumes

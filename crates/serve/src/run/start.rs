@@ -74,6 +74,7 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
     for (config_of, backend) in opened {
         volumes.push(offer(&config, config_of, backend, &cache, &hub));
     }
+    warnings(&config, &addresses);
     let listeners: Vec<JoinHandle<()>> = bound
         .into_iter()
         .map(|listener| tokio::spawn(listener.serve(Arc::clone(&hub))))
@@ -155,8 +156,8 @@ fn too_small(config: &Config, limits: &Limits, least: u64) -> ServeError {
             wanted = needed;
         }
     }
-    let more = (connections as u64 * connection)
-        .saturating_sub(limits.connections as u64 * connection);
+    let more =
+        (connections as u64 * connection).saturating_sub(limits.connections as u64 * connection);
     let kept = config
         .volumes
         .iter()
@@ -216,6 +217,31 @@ pub(super) fn security(config: &Config) -> Result<Security, ServeError> {
     match &config.tls {
         None => Ok(Security::Plain),
         Some(_) => Err(ServeError::NoTls),
+    }
+}
+
+/// What is allowed and hardly meant.
+fn warnings(config: &Config, listen: &[ListenConfig]) {
+    if config.volumes.is_empty() {
+        // A message has room for a hundred letters, a value for more.
+        warn!(
+            help = "write [volume.data], backend = \"new:/srv/data.img\" and size = \"10GiB\" into the file, and send HUP",
+            "nothing is served: no volume is named"
+        );
+    }
+    if config.tls.as_ref().is_some_and(|tls| tls.required) {
+        return;
+    }
+    for listen in listen {
+        if let ListenConfig::Tcp(address) = listen
+            && !address.ip().is_loopback()
+        {
+            warn!(
+                %address,
+                help = "require encryption and certificates (--tls-certificate, --tls-clients), or listen at 127.0.0.1",
+                "volumes can be read and written by everybody who reaches this address"
+            );
+        }
     }
 }
 
