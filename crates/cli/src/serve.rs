@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serve::config::{Asked, ConfigError};
+use serve::log::Format;
 use serve::run::ServeError;
 
 use crate::terminal;
@@ -212,14 +213,22 @@ pub fn demo(arguments: &DemoArguments) -> u8 {
 /// Serves until a signal ends it. Answers the exit status.
 #[must_use]
 pub fn serve(arguments: &ServeArguments) -> u8 {
+    let mut format = match arguments.log_format.as_deref() {
+        Some("json") => Format::Json,
+        _ => Format::Logfmt,
+    };
     let ended = match arguments.asked().config() {
-        Ok(config) => serve::run::run(config),
+        Ok(config) => {
+            format = config.log_format;
+            serve::run::run(config)
+        }
         Err(error) => Err(ServeError::from(error)),
     };
     match ended {
         Ok(()) => 0,
         Err(error) => {
             match &error {
+                error if error.tell(format) => {}
                 ServeError::Config(ConfigError::Mistakes(mistakes)) => {
                     terminal::complain(&mistakes.render(terminal::colour()));
                 }

@@ -476,6 +476,16 @@ fn mistakes_end_with_status_2_and_a_way_out() {
     let mut process = Process::start(&folder, &[&all[..5], &[wanted]].concat());
     process.wait_ready();
     process.stop();
+    // Programs that read JSON get nothing else: neither of a start nor of one that fails.
+    let json = |memory| [&all[..5], &[memory, "--log-format", "json"]].concat();
+    let mut process = Process::start(&folder, &json(wanted));
+    process.wait_ready();
+    let served = process.stop();
+    let (_, failed) = refused(&folder, &json("8MiB"));
+    assert!(failed.contains("too small"), "{failed}");
+    for line in served.lines().chain(failed.lines()) {
+        assert!(line.starts_with('{') && line.ends_with('}'), "{line}");
+    }
 }
 
 #[test]

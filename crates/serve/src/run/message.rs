@@ -1,11 +1,12 @@
 //! What a start says: on standard output the addresses, one a line; on standard error what is served, and how to use it.
 
 use core::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
 
 use super::Served;
 use crate::config::{BackendConfig, Config, ListenConfig, show_size};
+use crate::log::{self, Format, error, info};
 
 /// Where a client finds a volume, as libnbd and QEMU write it.
 ///
@@ -119,6 +120,59 @@ pub(super) fn counted(count: usize, what: &str) -> String {
         1 => format!("1 {what}"),
         count => format!("{count} {what}s"),
     }
+}
+
+/// Whether standard error is read by people, and not by programs that expect JSON alone.
+pub(super) fn is_for_people(format: Format) -> bool {
+    format != Format::Json || std::io::stderr().is_terminal()
+}
+
+/// A start, as programs read it.
+pub(super) fn announce(
+    config: &Config,
+    listen: &[ListenConfig],
+    volumes: &[Served],
+    web: Option<SocketAddr>,
+) {
+    for volume in volumes {
+        info!(
+            volume = %volume.config.name,
+            bytes = volume.export.size(),
+            backend = %place(&volume.config.backend),
+            read_only = volume.config.read_only,
+            "serving"
+        );
+    }
+    for listen in listen {
+        match listen {
+            ListenConfig::Unix { path, .. } => {
+                info!(at = %format!("unix:{}", path.display()), "listening")
+            }
+            ListenConfig::Tcp(address) => info!(at = %format!("tcp:{address}"), "listening"),
+        }
+    }
+    if let Some(web) = web {
+        info!(address = %web, "metrics and the live page");
+    }
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        volumes = volumes.len() as u64,
+        memory = config.memory,
+        "started"
+    );
+}
+
+/// The last words of a server that did not start, or did not end well, for programs. False: people read standard error,
+/// nothing was written.
+pub(super) fn last_words(format: Format, words: &str) -> bool {
+    if is_for_people(format) {
+        return false;
+    }
+    // Of no effect after a start; before it nothing has set the log up.
+    log::start(format, log::Level::Error);
+    error!(cause = words, "cannot go on");
+    log::finish();
+    true
 }
 
 /// Says it to people.

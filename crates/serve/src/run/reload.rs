@@ -32,7 +32,11 @@ impl Server {
         let new = match read {
             Ok(Ok(new)) => new,
             Ok(Err(mistakes)) => {
-                super::message::say(&format!("{mistakes}\n"));
+                if super::message::is_for_people(self.config.log_format) {
+                    super::message::say(&format!("{mistakes}\n"));
+                } else {
+                    error!(cause = %mistakes, "mistakes");
+                }
                 error!("nothing was reloaded: the configuration has mistakes; serving as before");
                 return;
             }

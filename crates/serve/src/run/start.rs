@@ -79,12 +79,16 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
         .into_iter()
         .map(|listener| tokio::spawn(listener.serve(Arc::clone(&hub))))
         .collect();
-    message::say(&message::started(
-        &config,
-        &addresses,
-        &volumes,
-        web_address,
-    ));
+    if message::is_for_people(config.log_format) {
+        message::say(&message::started(
+            &config,
+            &addresses,
+            &volumes,
+            web_address,
+        ));
+    } else {
+        message::announce(&config, &addresses, &volumes, web_address);
+    }
     let mut uris = String::new();
     for listen in &addresses {
         for volume in &volumes {
