@@ -1,6 +1,6 @@
 //! What a volume's clients asked for, and how long they waited: plain atomics that anybody may read.
 //!
-//! A connection counts in a [`Tally`] of its own and adds it up here once for each time it ran, so that a thousand
+//! A connection counts in a `Tally` of its own and adds it up here once for each time it ran, so that a thousand
 //! requests that arrive together touch the shared lines once.
 
 use core::sync::atomic::{AtomicU64, Ordering};

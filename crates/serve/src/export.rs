@@ -94,6 +94,8 @@ pub struct Export {
     pub(crate) buffers: Buffers,
     /// It is not offered any more: its connections are to end.
     pub(crate) withdrawn: AtomicBool,
+    /// Its connections end now, wherever they are.
+    pub(crate) cut_off: AtomicBool,
     paced: AtomicBool,
 }
 
@@ -112,6 +114,7 @@ impl Export {
             pool,
             buffers,
             withdrawn: AtomicBool::new(false),
+            cut_off: AtomicBool::new(false),
         }
     }
 

@@ -154,6 +154,7 @@ impl Hub {
         if is_new {
             // It may have been withdrawn before.
             export.withdrawn.store(false, Ordering::Release);
+            export.cut_off.store(false, Ordering::Release);
             exports.push(export);
         }
         is_new
@@ -168,6 +169,12 @@ impl Hub {
         export.withdrawn.store(true, Ordering::Release);
         self.wake_all();
         Some(export)
+    }
+
+    /// Ends the connections of an export that was withdrawn, wherever they are: they had their time.
+    pub fn cut_off(&self, export: &Export) {
+        export.cut_off.store(true, Ordering::Release);
+        self.wake_all();
     }
 
     /// The export of that name; the only one is also the default one, which has no name.

@@ -13,9 +13,9 @@
 //!      move a terminal's cursor or fill a disk. A line is at most [`LINE_MAX`] bytes.
 //!   2. Writing never waits: a standard error that takes nothing now (a full pipe) loses lines, and the next line that
 //!      gets through says how many.
-//!   3. At most [`PER_SECOND`] lines a second from one place in the code for one volume; how many were left out is said
+//!   3. At most `PER_SECOND` lines a second from one place in the code for one volume; how many were left out is said
 //!      when the second is over, with the next line or by [`finish`].
-//!   4. Memory is bounded: the table of places has at most [`PLACES_MAX`] rows.
+//!   4. Memory is bounded: the table of places has at most `PLACES_MAX` rows.
 //!
 //! Of crates that are not ours only warnings and errors are written.
 

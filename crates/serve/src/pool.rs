@@ -4,7 +4,7 @@
 //! connection has at most its requests in flight there.
 //!
 //! Two kinds of work: *moving* (a page to be read, memory to be found, a hole to be punched) and *syncing*, of which only
-//! [`SYNCS`] run at once, so that a slow flush leaves threads to the misses.
+//! `SYNCS` run at once, so that a slow flush leaves threads to the misses.
 //!
 //! Invariants
 //!   1. At most `most` threads, whatever is submitted.

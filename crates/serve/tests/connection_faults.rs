@@ -426,3 +426,37 @@ fn what_has_healed_is_no_failure_of_the_servers_own_sync() {
     until("it is durable", || server.client().flush().is_ok());
     server.export.sync().unwrap();
 }
+
+#[test]
+fn who_stalls_on_a_withdrawn_export_is_cut_off_when_its_time_is_over() {
+    let server = Server::start(Setup {
+        options: named("going"),
+        ..Setup::default()
+    });
+    let mut client = server.client_of(&Wishes::export("going"));
+    client.write(0, &bytes(1, PAGE)).unwrap();
+    // The head of a write, and part of its payload.
+    let head = Request {
+        flags: CommandFlags::NONE,
+        command: Command::Write,
+        cookie: 7,
+        offset: 0,
+        len: 2 * PAGE as u32,
+    };
+    let mut stream = client.stream();
+    stream.write_all(&head.encode()).unwrap();
+    stream.write_all(&bytes(2, 5000)).unwrap();
+    let counters = &server.export.counters;
+    until("it has begun", || {
+        counters.in_flight.load(Ordering::SeqCst) == 1
+    });
+    let connections = || server.export.counters.connections.load(Ordering::SeqCst);
+    let export = server.hub.withdraw("going").unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(connections(), 1, "it may finish");
+    server.hub.cut_off(&export);
+    until("it is cut off", || connections() == 0);
+    assert!(server.hub.offer(export));
+    let mut again = server.client_of(&Wishes::export("going"));
+    again.flush().unwrap();
+}

@@ -134,6 +134,9 @@ where
         self.collect(cx)?;
         match self.seat.hub().stage() {
             Stage::Serving => {
+                if self.export.cut_off.load(Ordering::Acquire) {
+                    return Err(EndedBy::Server);
+                }
                 self.is_draining |= self.export.withdrawn.load(Ordering::Acquire);
             }
             Stage::Draining => self.is_draining = true,
@@ -282,7 +285,9 @@ where
     /// The writer is back from the pool, or lost there.
     fn writer_is_back(&mut self, writer: Option<Box<Writer>>, result: Result<usize, Told>) {
         let zeroes = matches!(self.pen, Pen::Away { zeroes: true });
-        self.pen = writer.map_or(Pen::None, Pen::Here);
+        // Without one nobody could be asked when the writes before are free.
+        let writer = writer.unwrap_or_else(|| Box::new(self.export.cache.writer()));
+        self.pen = Pen::Here(writer);
         self.input.is_stuck = false;
         if zeroes {
             self.zeroes_can_go_on(result);

@@ -306,11 +306,16 @@ where
         let handling = match &handling.buffer {
             Buffer::Own(..) => handling,
             Buffer::Lease(_) => {
-                let spilled = self.export.buffers.spill(rest.len());
-                let spilled = spilled.ok_or(EndedBy::Overrun)?;
-                let end = rest.len();
-                let buffer = Buffer::Own(rest.to_vec(), Some(spilled));
-                Handling { buffer, at: 0, end }
+                match self.export.buffers.spill(rest.len()) {
+                    Some(spilled) => {
+                        let end = rest.len();
+                        let buffer = Buffer::Own(rest.to_vec(), Some(spilled));
+                        Handling { buffer, at: 0, end }
+                    }
+                    None if self.output.is_full() => return Err(EndedBy::Overrun),
+                    // It is the backing that is waited for, as where a payload is stuck.
+                    None => handling,
+                }
             }
         };
         self.input.handling = Some(handling);

@@ -84,6 +84,11 @@ impl Output {
         self.queue.push_back(place);
     }
 
+    /// Whether the client does not take its replies.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.rest.is_empty()
     }

@@ -185,6 +185,12 @@ impl Server {
             tokio::time::sleep(LOOK_EVERY).await;
             waited += LOOK_EVERY;
         }
+        if waited >= LEAVE_MAX {
+            self.hub.cut_off(&export);
+            while export.counters.connections.load(Ordering::Acquire) > 0 {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        }
         let leaving = Arc::clone(&export);
         let left = tokio::task::spawn_blocking(move || {
             leaving.sync()?;
