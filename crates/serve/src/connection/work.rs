@@ -113,8 +113,8 @@ where
             Work::Trim { range, durable } => {
                 request.durable = durable;
                 let place = self.table.insert(request);
-                self.ask(Sort::Move, place, move |volume, _| {
-                    trim(volume, range, durable)
+                self.ask(Sort::Move, place, move |volume, export| {
+                    trim(volume, export, range, durable)
                 });
             }
             Work::Zero {
@@ -454,13 +454,13 @@ fn punch(volume: &Volume, export: &Export, range: Range, durable: bool) -> Resul
     write_zeroes(volume, export, offset, first)?;
     write_zeroes(volume, export, last, end)?;
     if durable {
-        volume.sync_range(offset, len)?;
+        export.make_durable(|| volume.sync_range(offset, len))?;
     }
     Ok(())
 }
 
 /// Gives a range's space back, where that can be done.
-fn trim(volume: &Volume, range: Range, durable: bool) -> Result<(), Error> {
+fn trim(volume: &Volume, export: &Export, range: Range, durable: bool) -> Result<(), Error> {
     let (offset, len) = (range.offset, u64::from(range.len));
     match volume.punch(offset, len) {
         // It is advice: a backing that keeps the space keeps the data too.
@@ -468,29 +468,18 @@ fn trim(volume: &Volume, range: Range, durable: bool) -> Result<(), Error> {
         result => result?,
     }
     if durable {
-        volume.sync_range(offset, len)?;
+        export.make_durable(|| volume.sync_range(offset, len))?;
     }
     Ok(())
 }
 
 /// Writes zeroes over less than a page, waiting for what that needs.
 fn write_zeroes(volume: &Volume, export: &Export, offset: u64, end: u64) -> Result<(), Error> {
-    if offset >= end {
+    let len = usize::try_from(end - offset).unwrap_or(PAGE_SIZE);
+    if len == 0 {
         return Ok(());
     }
-    let mut writer = export.cache.writer();
-    let mut at = offset;
-    while at < end {
-        let left = usize::try_from(end - at)
-            .unwrap_or(PAGE_SIZE)
-            .min(PAGE_SIZE);
-        let tried = volume.try_write(&mut writer, &ZEROES[..left], at)?;
-        at += tried.bytes as u64;
-        if tried.stuck {
-            volume.ready_write(&mut writer, at, end - at)?;
-        }
-    }
-    Ok(())
+    volume.write(&mut export.cache.writer(), &ZEROES[..len], offset)
 }
 
 /// How a range is kept, in at most `most` extents.
