@@ -9,8 +9,11 @@
 //!
 //! Percentiles come from histograms whose buckets double: what is given is a bound, at most twice the true value.
 
-#[cfg(feature = "web")]
 #[cfg(test)]
+#[cfg_attr(
+    not(feature = "web"),
+    expect(dead_code, reason = "the page's tests use all of it")
+)]
 pub(crate) mod example;
 mod reading;
 mod sampler;
