@@ -103,6 +103,11 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
                 if !matches!(cause, Cause::Think | Cause::Idle) {
                     figures.time("longest wait", &format!("{cause:?}"), *waited);
                 }
+                judge!(
+                    *cause != Cause::PageBusy || *wakeup != Wakeup::TimedOut,
+                    "lost-wake-up",
+                    "a wait for a busy page, which has no deadline, ended by one at {at:?}"
+                );
                 if matches!(cause, Cause::DirtyPause | Cause::DeviceStalled) {
                     judge!(
                         *waited <= slept_max,

@@ -61,6 +61,9 @@ pub enum Cause {
     RetryBackoff,
     /// The file system's journal: a commit is under way, or the journal is full.
     Journal,
+    /// A page that cannot be waited for is looked at again in a moment: one that a reader has pinned for the time of a copy,
+    /// or those that a flusher found busy. Its end is its time.
+    PageRetry,
 }
 
 impl Cause {

@@ -198,6 +198,18 @@ impl FrameTable {
         Owner::unpacked(self.frame(frame).owner.load(Ordering::Relaxed))
     }
 
+    /// Whether somebody holds the busy bit of `owner`'s page in this frame.
+    ///
+    /// A frame that was freed and is busy again, but holds nobody's page yet, still bears its last owner's name: its busy
+    /// bit is no matter of that page any more.
+    #[must_use]
+    pub fn is_busy_with(&self, frame: FrameId, owner: Owner) -> bool {
+        let entry = self.frame(frame);
+        // Acquire: whoever sees `CACHED` of a later life sees its owner, too (`adopt`).
+        let flags = flags_of(entry.word.load(Ordering::Acquire));
+        flags.has(Flags::BUSY | Flags::CACHED) && entry.holds(owner)
+    }
+
     /// Pins the frame for reading if it still holds `owner`: a compare and one CAS.
     ///
     /// `frame` must come from a lookup in the index (which acquires what `adopt` released).

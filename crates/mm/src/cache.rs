@@ -445,10 +445,18 @@ impl<E: Env> Cache<E> {
     ) -> Result<(), Error> {
         self.page_waiters.fetch_add(1, Ordering::SeqCst);
         let wakeup = task.wait_while(self.page_queue(frame), cause, None, |_| {
-            self.table.flags(frame).has(frames::Flags::BUSY) && self.table.owner(frame) == owner
+            self.table.is_busy_with(frame, owner)
         });
         self.page_waiters.fetch_sub(1, Ordering::SeqCst);
         Error::after(wakeup)
+    }
+
+    /// A page that never was to be found, or is not any more, gives its busy bit back with its owner; whoever came with an
+    /// old look-up and waits for it is woken. Under locks `FrameTable::disown` and, after them, `wake_busy`.
+    pub(crate) fn disown(&self, busy: frames::Busy) -> FrameId {
+        let frame = self.table.disown(busy);
+        self.wake_busy(&[frame]);
+        frame
     }
 
     /// After busy bits were given back: wakes whoever waits for one of `frames`.
@@ -471,3 +479,6 @@ impl<E: Env> Cache<E> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

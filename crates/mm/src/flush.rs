@@ -151,7 +151,7 @@ fn back_off<E: Env>(task: &mut Task<'_, E>, device: &DeviceState<E>) -> Wakeup {
             device.syncs.load(Ordering::Acquire) > 0
         })
     } else {
-        task.sleep(Cause::PageBusy, BUSY_RETRY)
+        task.sleep(Cause::PageRetry, BUSY_RETRY)
     }
 }
 

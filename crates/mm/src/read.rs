@@ -268,6 +268,7 @@ fn insert_run<E: Env>(
     frames: &mut Vec<FrameId>,
 ) -> Option<Box<IoRequest>> {
     let mut request = IoRequest::with_room(frames.len());
+    let mut refused = None;
     {
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pool, &mut token);
@@ -287,7 +288,7 @@ fn insert_run<E: Env>(
                 Ok(Slot::Shadow(shadow)) => cache.refaulted(task, *frame, shadow.0),
                 Ok(_) => {}
                 Err(_) => {
-                    cache.table.disown(busy);
+                    refused = Some(cache.table.disown(busy));
                     break;
                 }
             }
@@ -298,6 +299,7 @@ fn insert_run<E: Env>(
             request.busy.push(busy);
         }
     }
+    cache.wake_busy(refused.as_slice());
     let count = request.frames.len();
     if count == 0 {
         return None;

@@ -54,6 +54,6 @@ pub(crate) fn replace_pinned<E: Env>(
     if replaced {
         Ok((busy, was_dirty))
     } else {
-        Err(cache.table.disown(busy))
+        Err(cache.disown(busy))
     }
 }

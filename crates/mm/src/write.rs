@@ -395,7 +395,7 @@ impl<E: Env> Batch<'_, E> {
             return Ok(());
         }
         let (cache, mapping) = (self.cache, self.mapping);
-        let mut full = false;
+        let mut refused = None;
         {
             let mut token = mapping.token.lock(task);
             let mut index = mapping.index.writer(&cache.pool, &mut token);
@@ -418,18 +418,20 @@ impl<E: Env> Batch<'_, E> {
                 let busy = cache.table.claim(frame);
                 cache.table.adopt(&busy, mapping.owner(page));
                 if index.insert(page, frame).is_err() {
-                    self.writer.stash.frames().push(cache.table.disown(busy));
-                    full = true;
+                    let frame = cache.table.disown(busy);
+                    self.writer.stash.frames().push(frame);
+                    refused = Some(frame);
                     break;
                 }
                 self.writer.ahead.push((page, busy));
             }
         }
+        cache.wake_busy(refused.as_slice());
         let count = self.writer.ahead.len() as u64;
         self.writer.ahead.reverse();
         self.inserted += count;
         add(&cache.totals.cached, count);
-        if full && count == 0 {
+        if refused.is_some() && count == 0 {
             self.show(task);
             nodes(task, cache)?;
         }

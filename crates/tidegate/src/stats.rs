@@ -116,7 +116,7 @@ impl Wait {
 
 /// Causes of waits, in the order of `Waits::cells`, with their names and whether a timeout is how
 /// they normally end (a pause, a sleep).
-const CAUSES: [(Cause, &str, bool); 17] = [
+const CAUSES: [(Cause, &str, bool); 18] = [
     (Cause::DirtyPause, "dirty pause", true),
     (Cause::DeviceStalled, "device stalled", true),
     (Cause::PageBusy, "page busy", false),
@@ -134,6 +134,7 @@ const CAUSES: [(Cause, &str, bool); 17] = [
     (Cause::SwapIo, "swap", false),
     (Cause::RequestSlot, "request slot", false),
     (Cause::RetryBackoff, "retry back-off", true),
+    (Cause::PageRetry, "page looked at again", true),
 ];
 
 #[derive(Default)]

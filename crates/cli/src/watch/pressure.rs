@@ -105,6 +105,7 @@ const fn is_io(cause: Cause) -> bool {
         Cause::DirtyPause
             | Cause::DeviceStalled
             | Cause::PageBusy
+            | Cause::PageRetry
             | Cause::ReadIo
             | Cause::WritebackIo
             | Cause::WritebackFlight

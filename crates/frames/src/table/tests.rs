@@ -17,6 +17,29 @@ fn page(flags: Flags) -> (FrameTable, FrameId) {
 }
 
 #[test]
+fn the_busy_bit_of_a_later_life_is_no_matter_of_the_page_before() {
+    let table = FrameTable::new(1);
+    let frame = FrameId(0);
+    let busy = table.claim(frame);
+    assert!(!table.is_busy_with(frame, PAGE), "it holds nobody's page");
+    table.adopt(&busy, PAGE);
+    assert!(table.is_busy_with(frame, PAGE));
+    table.release(busy, Flags::UPTODATE, Flags::NONE);
+    assert!(!table.is_busy_with(frame, PAGE));
+    let busy = table.try_busy(frame, PAGE).unwrap();
+    assert!(table.is_busy_with(frame, PAGE));
+    table.disown(busy);
+    // Free again and claimed by the next: busy, and for a moment still under the old name.
+    let busy = table.claim(frame);
+    assert_eq!(table.owner(frame), PAGE);
+    assert!(!table.is_busy_with(frame, PAGE));
+    table.adopt(&busy, OTHER);
+    assert!(!table.is_busy_with(frame, PAGE));
+    assert!(table.is_busy_with(frame, OTHER));
+    table.disown(busy);
+}
+
+#[test]
 fn a_pin_needs_the_right_page() {
     let (table, frame) = page(Flags::UPTODATE);
     assert_eq!(table.try_pin(frame, OTHER).unwrap_err(), Refusal::Gone);

@@ -55,7 +55,7 @@ pub(super) fn discard<E: Env>(
         at = next;
         let Some(blocked) = blocked else { continue };
         if blocked.pinned {
-            Error::after(task.sleep(Cause::PageBusy, COPY))?;
+            Error::after(task.sleep(Cause::PageRetry, COPY))?;
         } else {
             let owner = anon.owner(blocked.page);
             cache.wait_busy(task, Cause::PageBusy, blocked.frame, owner)?;

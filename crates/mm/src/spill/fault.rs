@@ -198,7 +198,7 @@ impl<'a, E: Env> Walk<'a, E> {
             cache.table.adopt(&busy, self.owner(page));
             cache.table.update(frame, Flags::ANON, Flags::NONE);
             if !self.anon.pages.try_insert(page, Slot::Empty, frame) {
-                cache.table.disown(busy);
+                cache.disown(busy);
                 break;
             }
             self.frames.pop();
@@ -348,7 +348,7 @@ impl<'a, E: Env> Walk<'a, E> {
             }
             // Another task copies out of the page.
             Refusal::Pinned | Refusal::TooManyPins => {
-                Error::after(task.sleep(Cause::PageBusy, COPY))?;
+                Error::after(task.sleep(Cause::PageRetry, COPY))?;
             }
             _ => task.did(Work::Lookup, 1),
         }

@@ -143,7 +143,7 @@ impl<E: Env> Cache<E> {
             .pages
             .try_insert(page, Slot::Shadow(Shadow(slot)), frame)
         {
-            self.table.disown(busy);
+            self.disown(busy);
             return None;
         }
         self.swap.slot(frame).store(slot, Ordering::Relaxed);

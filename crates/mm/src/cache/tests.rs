@@ -1,0 +1,77 @@
+//! Whoever waits for a busy page is let go by whatever ends its being busy.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
+use std::sync::Arc;
+
+use env::{Cause, Task};
+use frames::{Flags, FrameId, Owner};
+use lab::{Lab, LabEnv, Options as LabOptions};
+use policy::units::Nanos;
+
+use crate::{Cache, Options};
+
+const FRAMES: u32 = 256;
+const PAGE: Owner = Owner { file: 3, index: 7 };
+const OTHER: Owner = Owner { file: 3, index: 8 };
+
+/// Has a task wait for `PAGE` in a frame that is busy with it, and `change` what is there a millisecond later; answers
+/// after how long the waiter went on. A waiter that nobody wakes is a deadlock, which the lab reports.
+fn let_go_by(
+    change: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, frames::Busy) + Send + 'static,
+) -> Nanos {
+    let mut lab = Lab::new(LabOptions {
+        frames: FRAMES,
+        ..LabOptions::default()
+    });
+    let env = Arc::clone(lab.env());
+    lab.run(move |task| {
+        let cache = Cache::new(env, Options::new(FRAMES, 1)).unwrap();
+        let mut frames = Vec::new();
+        cache.alloc(task, 1, &mut frames).unwrap();
+        let frame: FrameId = frames[0];
+        let busy = cache.table.claim(frame);
+        cache.table.adopt(&busy, PAGE);
+        let began = task.now();
+        let theirs = Arc::clone(&cache);
+        let waiter = env::spawn(task.env(), "waiter", move |task| {
+            theirs
+                .wait_busy(task, Cause::PageBusy, frame, PAGE)
+                .unwrap();
+            task.now()
+        });
+        task.sleep(Cause::Think, Nanos::millis(1));
+        change(task, &cache, busy);
+        let went_on = waiter.join(task).unwrap();
+        cache.shutdown(task).unwrap();
+        went_on.since(began)
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_page_that_could_not_be_put_into_the_index_lets_its_waiters_go() {
+    let waited = let_go_by(|_, cache, busy| {
+        cache.disown(busy);
+    });
+    assert!(waited < Nanos::millis(2), "{waited:?}");
+}
+
+#[test]
+fn a_waiter_is_no_hostage_of_the_frames_next_page() {
+    let waited = let_go_by(|task, cache, busy| {
+        // Woken, the waiter finds the frame in its next life: busy, and still under the old name.
+        let frame = cache.table.disown(busy);
+        let busy = cache.table.claim(frame);
+        cache.wake_busy(&[frame]);
+        task.sleep(Cause::Think, Nanos::millis(1));
+        cache.table.adopt(&busy, OTHER);
+        // Its read takes long.
+        task.sleep(Cause::Think, Nanos::secs(30));
+        cache.release(busy, Flags::UPTODATE, Flags::NONE);
+    });
+    assert!(waited < Nanos::millis(2), "{waited:?}");
+}
