@@ -208,3 +208,67 @@ fn how_a_disk_does_is_told() {
         file.sync(task).unwrap();
     });
 }
+
+/// The most that a slow disk held in the second minute beside a quick one whose writer writes a little, syncs and rests; in MiB, of a
+/// limit of 24.
+fn held_beside_bursts(rest: Nanos) -> u64 {
+    let mut world = world(32768, MIB).limits(24 * 256, 12 * 256);
+    world.disk.keep(false);
+    let quick = Disk::new(&world.lab, 64 * MIB);
+    quick.keep(false);
+    let id = world.lab.add_device(Arc::clone(&quick) as Arc<dyn Device>);
+    let info = quick.info();
+    world.run(0, move |task, cache, slow| {
+        let device = cache
+            .add_device(task, id, info, DeviceOptions::default())
+            .unwrap();
+        let quick = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let writer = |file: &Arc<mm::File<_>>, pages: u32, rest: Option<Nanos>, start: Nanos| {
+            let (cache, file, over) = (Arc::clone(cache), Arc::clone(file), Arc::clone(&over));
+            env::spawn(task.env(), "writer", move |task| {
+                let mut writer = cache.writer();
+                task.sleep(Cause::Think, start);
+                for round in 0_u32.. {
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let at = round * pages % 16_384;
+                    let offset = Bytes(u64::from(at) * 4096);
+                    file.write(task, &mut writer, offset, &data(at, pages, 1))
+                        .unwrap();
+                    if let Some(rest) = rest {
+                        file.sync(task).unwrap();
+                        task.sleep(Cause::Think, rest);
+                    }
+                }
+            })
+        };
+        let bursts = writer(&quick, 512, Some(rest), Nanos::ZERO);
+        let steady = writer(slow, 16, None, Nanos::secs(3));
+        let mut most = 0;
+        // While its rate is not known the slow one is taken for better than it is.
+        task.sleep(Cause::Think, Nanos::secs(60));
+        for _ in 0..600 {
+            task.sleep(Cause::Think, Nanos::millis(100));
+            let slow = cache.device_stats()[0];
+            most = most.max(slow.dirty.0 + slow.writeback.0);
+        }
+        over.store(true, Ordering::Relaxed);
+        bursts.join(task).unwrap();
+        steady.join(task).unwrap();
+        most / 256
+    })
+}
+
+/// A moment in which a quick disk holds nothing is not the end of its work: a slow one beside it, which would need minutes to
+/// give back what it took, keeps to its part. That is a quarter of the target in halves, and little by rate.
+#[test]
+fn a_slow_disk_does_not_take_the_part_of_one_that_is_written_in_bursts() {
+    for rest in [Nanos::millis(300), Nanos::secs(5), Nanos::secs(20)] {
+        let most = held_beside_bursts(rest);
+        assert!(most <= 4, "{most} MiB of 24 with rests of {rest:?}");
+    }
+    let most = held_beside_bursts(Nanos::secs(50));
+    assert!(most > 12, "{most} MiB of 24: the quick one is not there");
+}

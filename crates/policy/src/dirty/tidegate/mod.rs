@@ -173,6 +173,8 @@ struct Device {
     target: Target,
     /// Its level when it was last looked at.
     level: Pages,
+    /// When it last held something. None: never.
+    held: Option<Instant>,
     /// What is known of the others, and since when.
     around: Around,
     looked: Option<Instant>,
@@ -190,7 +192,7 @@ struct Device {
 struct Around {
     unclaimed: Pages,
     rates: PagesPerSec,
-    /// Devices that hold something, this one included.
+    /// Devices at work, this one included.
     active: u64,
 }
 
@@ -228,6 +230,7 @@ impl Tidegate {
             roster: Roster::default(),
             target: Target::default(),
             level: Pages::ZERO,
+            held: None,
             around: Around::default(),
             looked: None,
             unseen: Pages::ZERO,
@@ -300,7 +303,7 @@ impl Tidegate {
         let mut around = Around::default();
         for (number, other) in self.devices.iter().enumerate() {
             let own = number == usize::from(device.0);
-            if own || !other.level.is_zero() {
+            if own || other.is_at_work(now, self.hold) {
                 let rate = other.capacity.rate().unwrap_or(UNKNOWN);
                 around.rates = around.rates.saturating_add(rate);
                 around.active += 1;
@@ -323,7 +326,7 @@ impl Tidegate {
         let field = self.field(device, &level, limits);
         let hold = self.hold;
         let state = self.device_mut(device);
-        state.level = level.device_dirty;
+        state.note_level(now, level.device_dirty);
         state.capacity.look(now, bounded(counts.device_writeback));
         state.roster.turn(now);
         let tunables = state.tunables;
@@ -348,7 +351,8 @@ impl Tidegate {
     pub(super) fn on_written(&mut self, device: DeviceIndex, now: Instant, done: &Completion) {
         let state = self.device_mut(device);
         let pages = bounded(done.pages);
-        state.level = state.level.saturating_sub(pages);
+        state.held = Some(now);
+        state.note_level(now, state.level.saturating_sub(pages));
         state.capacity.on_completed(&Completed {
             now,
             submitted: done.submitted,
@@ -464,6 +468,20 @@ impl Tidegate {
 }
 
 impl Device {
+    fn note_level(&mut self, now: Instant, level: Pages) {
+        self.level = level;
+        if !level.is_zero() {
+            self.held = Some(now);
+        }
+    }
+
+    /// Whether it has a part of what goes by rate: as long as what it was given may have to wait to be written. Who writes
+    /// in bursts, or syncs, holds nothing for moments; one of them is no reason to give its part away, which would come
+    /// back as slowly as a slow device writes.
+    fn is_at_work(&self, now: Instant, hold: Nanos) -> bool {
+        !self.level.is_zero() || self.held.is_some_and(|held| now.since(held) < hold)
+    }
+
     /// Whether its flusher has work: above its mark, or to learn what the device does.
     fn is_over_background(&self, marks: &Marks, counts: &Counts) -> bool {
         let dirty = bounded(counts.device_dirty);

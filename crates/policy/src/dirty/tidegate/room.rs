@@ -11,8 +11,8 @@
 //!
 //!   - A quarter of the whole target is *reserved*, in equal parts. Nobody else can take a device's
 //!     reserve, however slow or dead he is.
-//!   - The rest goes by rate to the devices that have something to write, so that all of them
-//!     hold the same *time*; what somebody holds beyond his part is missing there.
+//!   - The rest goes by rate to the devices at work, so that all of them hold the same *time*; what somebody holds beyond
+//!     his part is missing there. At work is who holds something, or did within `Law::Tidegate`'s time.
 //!   - No device holds more than it writes in `Law::Tidegate`'s time: more would only be older.
 //!
 //! A target that has to shrink does so at an eighth of the device's rate, and its writers go on
