@@ -9,7 +9,7 @@ use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 
 use crate::cache::{Cache, FILE_MAX};
 use crate::mapping::Mapping;
-use crate::{Error, Pinned, Reader, Tried, Writer, read, sync, truncate, unwilling, write};
+use crate::{Error, Pinned, Reader, Synced, Tried, Writer, read, sync, truncate, unwilling, write};
 
 /// A file of a cache, open. Shared by reference; errors of writeback are told to each handle once.
 pub struct File<E: Env> {
@@ -236,20 +236,37 @@ impl<E: Env> File<E> {
     /// # Errors
     /// As `sync`.
     pub fn sync_range(&self, task: &mut Task<'_, E>, from: Bytes, len: Bytes) -> Result<(), Error> {
-        let end = from.0.saturating_add(len.0).min(FILE_MAX);
-        if from.0 >= end {
-            return Ok(());
+        match part_of(from, len) {
+            Some((from, to)) => self.sync_pages(task, from, to),
+            None => Ok(()),
         }
-        let page = |offset: u64| u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX");
-        self.sync_pages(task, page(from.0), page(end - 1))
     }
 
     fn sync_pages(&self, task: &mut Task<'_, E>, from: u32, to: u32) -> Result<(), Error> {
+        let synced = sync::sync_parts(task, &self.cache, &self.mapping, &[(from, to)]);
+        self.answer(task, &synced)
+    }
+
+    /// Makes parts of the file durable (first byte and length of each) for several handles, each of which takes its
+    /// answer by `answer`.
+    pub fn sync_parts(&self, task: &mut Task<'_, E>, parts: &[(Bytes, Bytes)]) -> Synced {
+        let parts: Vec<_> = parts
+            .iter()
+            .filter_map(|(from, len)| part_of(*from, *len))
+            .collect();
+        sync::sync_parts(task, &self.cache, &self.mapping, &parts)
+    }
+
+    /// This handle's answer from a sync of this file that began after it was asked for.
+    ///
+    /// # Errors
+    /// As `sync`.
+    pub fn answer(&self, task: &Task<'_, E>, synced: &Synced) -> Result<(), Error> {
         let mut told = sync::Told {
             writes: self.told_writes.load(Ordering::Acquire),
             flushes: self.told_flushes.load(Ordering::Acquire),
         };
-        let result = sync::sync_range(task, &self.cache, &self.mapping, from, to, &mut told);
+        let result = synced.answer(task, &self.mapping, &mut told);
         self.told_writes.fetch_max(told.writes, Ordering::AcqRel);
         self.told_flushes.fetch_max(told.flushes, Ordering::AcqRel);
         result
@@ -279,4 +296,11 @@ impl<E: Env> File<E> {
         self.cache.forget_file(task, mapping);
         Ok(())
     }
+}
+
+/// The pages of a range of bytes; none: there are none.
+fn part_of(from: Bytes, len: Bytes) -> Option<sync::Part> {
+    let end = from.0.saturating_add(len.0).min(FILE_MAX);
+    let page = |offset: u64| u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX");
+    (from.0 < end).then(|| (page(from.0), page(end - 1)))
 }

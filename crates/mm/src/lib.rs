@@ -68,6 +68,7 @@ pub use read::Reader;
 pub use spill::{Spill, Touched};
 pub use stats::{DeviceStats, Health, Stats};
 pub use swap::SwapStats;
+pub use sync::Synced;
 pub use unwilling::Tried;
 pub use vmstat::{Item, Vmstat};
 pub use write::Writer;

@@ -10,6 +10,9 @@
 //! to each holder. A failed flush fails the device until it is reopened: what it had taken since
 //! the last good flush can no longer be known.
 //!
+//! One sync may be carried out for many holders: all who asked before it began. It is for each of them what a sync of his
+//! own would have been, and each takes his own answer from it (`Synced`), since each is told of a healed error once.
+//!
 //! Source: design.md "Error contract"; mechanisms 6.2 (tagging against livelock).
 
 use core::sync::atomic::Ordering;
@@ -47,76 +50,126 @@ pub(crate) fn sync_all<E: Env>(task: &mut Task<'_, E>, cache: &Arc<Cache<E>>) ->
             writes: u64::MAX,
             flushes: mapping.device.flush_failures(),
         };
-        answer = answer.and(sync_range(task, cache, &mapping, 0, u32::MAX, &mut told));
+        let synced = sync_parts(task, cache, &mapping, &[(0, u32::MAX)]);
+        answer = answer.and(synced.answer(task, &mapping, &mut told));
     }
     answer
 }
 
-/// Syncs the pages `from..=to` of a file.
-pub(crate) fn sync_range<E: Env>(
+/// Pages of a file, the first and the last.
+pub(crate) type Part = (u32, u32);
+
+/// What a sync came to, before a holder has taken his answer from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Synced {
+    done: Result<(), Error>,
+    /// Failed writes of the file, and failed flushes of its device, when it began.
+    before: Told,
+}
+
+/// Syncs parts of a file, for whoever asked for them before.
+pub(crate) fn sync_parts<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
-    from: u32,
-    to: u32,
-    told: &mut Told,
-) -> Result<(), Error> {
-    let result = make_durable(task, cache, mapping, from, to, told);
-    match result {
-        Err(Error::WriteFailed { .. }) => told.writes = told.writes.max(mapping.error_seq()),
-        Err(Error::FlushFailed { .. }) => told.flushes = mapping.device.flush_failures(),
-        _ => {}
+    parts: &[Part],
+) -> Synced {
+    let before = Told {
+        writes: mapping.error_seq(),
+        flushes: mapping.device.flush_failures(),
+    };
+    Synced {
+        done: make_durable(task, cache, mapping, parts),
+        before,
     }
-    result
+}
+
+impl Synced {
+    /// The answer for a holder who was told so much, noted there.
+    pub(crate) fn answer<E: Env>(
+        &self,
+        task: &Task<'_, E>,
+        mapping: &Mapping<E>,
+        told: &mut Told,
+    ) -> Result<(), Error> {
+        let result = self.done.and_then(|()| {
+            // Also one that the device was reopened after: what was written before it may be gone.
+            let device = &mapping.device;
+            device.flush_failure_since(task, self.before.flushes)?;
+            device.flush_failure_since(task, told.flushes)?;
+            if told.writes < self.before.writes {
+                return Err(mapping.write_error(task));
+            }
+            Ok(())
+        });
+        match result {
+            Err(Error::WriteFailed { .. }) => told.writes = told.writes.max(mapping.error_seq()),
+            Err(Error::FlushFailed { .. }) => told.flushes = mapping.device.flush_failures(),
+            _ => {}
+        }
+        result
+    }
 }
 
 fn make_durable<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
-    from: u32,
-    to: u32,
-    told: &Told,
+    parts: &[Part],
 ) -> Result<(), Error> {
     mapping.device.flush_failure(task)?;
-    let before = mapping.error_seq();
-    write_and_wait(task, cache, mapping, from, to)?;
+    write_and_wait(task, cache, mapping, parts)?;
     settle_length(task, cache, mapping)?;
-    flush_device(task, mapping)?;
-    // Also one that the device was reopened after: what was written before it may be gone.
-    mapping.device.flush_failure_since(task, told.flushes)?;
-    if told.writes < before {
-        return Err(mapping.write_error(task));
-    }
-    Ok(())
+    flush_device(task, mapping)
 }
 
-/// Writes what is dirty now in a range and waits until none of it is under way.
+/// Writes what is dirty now in these parts and waits until none of it is under way.
 pub(crate) fn write_and_wait<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
-    from: u32,
-    to: u32,
+    parts: &[Part],
 ) -> Result<(), Error> {
     mapping.syncing.fetch_add(1, Ordering::AcqRel);
     mapping.device.syncs.fetch_add(1, Ordering::AcqRel);
-    let result = write_range(task, cache, mapping, from, to);
+    let result = write_parts(task, cache, mapping, parts);
     mapping.syncing.fetch_sub(1, Ordering::AcqRel);
     mapping.device.syncs.fetch_sub(1, Ordering::AcqRel);
     mapping.device.flusher.wait.wake_all();
     result
 }
 
-fn write_range<E: Env>(
+fn write_parts<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    parts: &[Part],
+) -> Result<(), Error> {
+    let before = mapping.error_seq();
+    for (from, to) in parts {
+        tag_dirty(task, cache, mapping, *from, *to);
+    }
+    for (from, to) in parts {
+        send_tagged(task, cache, mapping, *from, *to)?;
+    }
+    for (from, to) in parts {
+        wait_for_writeback(task, cache, mapping, *from, *to)?;
+    }
+    if mapping.error_seq() != before {
+        Err(mapping.write_error(task))
+    } else {
+        Ok(())
+    }
+}
+
+/// Sends what is tagged in a range.
+fn send_tagged<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
     from: u32,
     to: u32,
 ) -> Result<(), Error> {
-    let before = mapping.error_seq();
-    tag_dirty(task, cache, mapping, from, to);
     let select = Selection {
         from,
         to,
@@ -127,16 +180,10 @@ fn write_range<E: Env>(
     loop {
         let outcome = write_pages(task, cache, mapping, select)?;
         if outcome.skipped.is_zero() {
-            break;
+            return Ok(());
         }
         // Somebody is filling them, or an older version is being written.
         wait_for_skipped(task, cache, mapping, from, to)?;
-    }
-    wait_for_writeback(task, cache, mapping, from, to)?;
-    if mapping.error_seq() != before {
-        Err(mapping.write_error(task))
-    } else {
-        Ok(())
     }
 }
 
@@ -258,7 +305,7 @@ fn settle_gated<E: Env>(
     // may be dirty or on their way, and writers need not wait for them.
     let last = u32::try_from(mapping.size() >> PAGE_SHIFT).expect("below FILE_MAX");
     let was_owed = mapping.cut_owed.load(Ordering::Acquire);
-    write_and_wait(task, cache, mapping, last, u32::MAX)?;
+    write_and_wait(task, cache, mapping, &[(last, u32::MAX)])?;
     set_len(task, mapping, mapping.size(), true)?;
     if was_owed {
         zero_behind_end(task, cache, mapping)?;

@@ -4,17 +4,14 @@ use std::any::Any;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use tidegate::{Cache, CacheError, Error, Volume};
+use tidegate::{Cache, Error, Volume};
 
 use crate::buffers::Buffers;
 pub use crate::counters::{Counters, Histogram, Kind, Latencies};
+use crate::durable::Durable;
 use crate::log::warn;
 use crate::pool::Pool;
-
-/// Between two tries to make something durable that fails.
-const TRY_AGAIN: Duration = Duration::from_millis(250);
 
 /// Where a backing has data and where it has none.
 pub trait Extents: Send + Sync {
@@ -92,6 +89,8 @@ pub struct Export {
     pub pool: Pool,
     /// Buffers to receive into.
     pub(crate) buffers: Buffers,
+    /// Who waits for it to be durable.
+    pub(crate) durable: Arc<Durable>,
     /// It is not offered any more: its connections are to end.
     pub(crate) withdrawn: AtomicBool,
     /// Its connections end now, wherever they are.
@@ -113,6 +112,7 @@ impl Export {
             opened,
             pool,
             buffers,
+            durable: Arc::default(),
             withdrawn: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),
         }
@@ -139,24 +139,6 @@ impl Export {
     /// Replies to writes are held back as the cache says, or not; from the next ones on.
     pub fn set_paced(&self, paced: bool) {
         self.paced.store(paced, Ordering::Relaxed);
-    }
-
-    /// Has `sync` make something durable for a client. Of a patient export the client waits for as long as writes fail, and
-    /// hears of no error that may heal; until the export is withdrawn.
-    ///
-    /// # Errors
-    /// That of `sync`.
-    pub(crate) fn make_durable(&self, sync: impl Fn() -> Result<(), Error>) -> Result<(), Error> {
-        loop {
-            match sync() {
-                Err(Error::Cache(CacheError::WriteFailed { .. }))
-                    if self.options.patient && !self.withdrawn.load(Ordering::Acquire) =>
-                {
-                    std::thread::sleep(TRY_AGAIN);
-                }
-                result => return result,
-            }
-        }
     }
 
     /// Makes everything durable, for the server itself. An error that has healed since is logged: nobody has to hear of it

@@ -7,6 +7,7 @@ pub mod config;
 pub mod connection;
 pub mod counters;
 pub mod demo;
+mod durable;
 pub mod export;
 pub mod hub;
 mod limits;

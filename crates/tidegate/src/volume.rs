@@ -291,4 +291,34 @@ impl Volume {
             .inner
             .sync_range(&mut task, Bytes(offset), Bytes(len))?)
     }
+
+    /// Makes parts of the volume durable (first byte and length of each) for several holders: all who asked before this was
+    /// called. Each takes its answer by `answer`.
+    #[must_use]
+    pub fn sync_parts(&self, parts: &[(u64, u64)]) -> Synced {
+        if self.is_there().is_err() {
+            return Synced(None);
+        }
+        let parts: Vec<_> = parts
+            .iter()
+            .map(|(offset, len)| (Bytes(*offset), Bytes(*len)))
+            .collect();
+        let mut task = self.cache.enter();
+        Synced(Some(self.inner.sync_parts(&mut task, &parts)))
+    }
+
+    /// This holder's answer from a sync that began after it had asked.
+    ///
+    /// # Errors
+    /// As `sync`.
+    pub fn answer(&self, synced: &Synced) -> Result<(), Error> {
+        match &synced.0 {
+            Some(synced) => Ok(self.inner.answer(&self.cache.enter(), synced)?),
+            None => Err(Error::Closed),
+        }
+    }
 }
+
+/// What a sync on behalf of several holders of a volume came to; none: the volume is not there any more.
+#[derive(Clone, Copy, Debug)]
+pub struct Synced(Option<mm::Synced>);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tidegate::{Cursor, Error, Writer};
 
 use super::mailbox::Mailbox;
+use crate::durable::Tell;
 
 /// A request's place in the table of its connection.
 pub(crate) type Place = u16;
@@ -64,6 +65,13 @@ impl Promise {
     pub(crate) fn keep(mut self, done: Done) {
         self.kept = true;
         self.mailbox.post(done);
+    }
+}
+
+impl Promise {
+    /// Says that a whole request was carried out, or failed.
+    pub(crate) fn of_whole(self, place: Place) -> Tell {
+        Box::new(move |result| self.keep(Done::Whole { place, result }))
     }
 }
 

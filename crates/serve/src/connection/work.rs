@@ -18,6 +18,7 @@ use super::peer::Peer;
 use super::receive::{PATIENCE, RESCUE};
 use super::table::{Request, into_page};
 use crate::counters::Kind;
+use crate::durable::Asker;
 use crate::export::Export;
 use crate::pool::Sort;
 
@@ -106,16 +107,12 @@ where
             }
             Work::Flush => {
                 let place = self.table.insert(request);
-                self.ask(Sort::Sync, place, |volume, export| {
-                    export.make_durable(|| volume.sync())
-                });
+                self.make_durable(place, None);
             }
             Work::Trim { range, durable } => {
                 request.durable = durable;
                 let place = self.table.insert(request);
-                self.ask(Sort::Move, place, move |volume, export| {
-                    trim(volume, export, range, durable)
-                });
+                self.ask(place, range, durable, move |volume, _| trim(volume, range));
             }
             Work::Zero {
                 range,
@@ -128,8 +125,8 @@ where
                 let place = self.table.insert(request);
                 let can_punch = self.export.opened.can_punch && !keep;
                 if can_punch && (fast || has_whole_page(range)) {
-                    self.ask(Sort::Move, place, move |volume, export| {
-                        punch(volume, export, range, durable)
+                    self.ask(place, range, durable, move |volume, export| {
+                        punch(volume, export, range)
                     });
                 } else if fast {
                     self.fail(place, NOT_FAST);
@@ -139,7 +136,9 @@ where
             }
             Work::Cache { range } => {
                 let place = self.table.insert(request);
-                self.ask(Sort::Move, place, move |volume, _| prefetch(volume, range));
+                self.ask(place, range, false, move |volume, _| {
+                    prefetch(volume, range)
+                });
             }
             Work::Status { one, .. } => {
                 request.one = one;
@@ -161,9 +160,17 @@ where
             self.hold.fresh.push(place);
             return;
         }
-        let (offset, len) = (request.offset, u64::from(request.len));
-        self.ask(Sort::Sync, place, move |volume, export| {
-            export.make_durable(|| volume.sync_range(offset, len))
+        let part = (request.offset, u64::from(request.len));
+        self.make_durable(place, Some(part));
+    }
+
+    /// Has a request answered when all of the volume is durable, or a part of it.
+    fn make_durable(&self, place: Place, part: Option<(u64, u64)>) {
+        let promise = Promise::new(&self.seat.mailbox, Some(place));
+        self.export.make_durable(Asker {
+            volume: Arc::clone(&self.volume),
+            part,
+            tell: promise.of_whole(place),
         });
     }
 
@@ -304,11 +311,12 @@ where
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Has the pool carry a whole request out.
+    /// Has the pool carry a whole request out, and make its range durable after that.
     fn ask(
         &mut self,
-        sort: Sort,
         place: Place,
+        range: Range,
+        durable: bool,
         work: impl FnOnce(&Volume, &Export) -> Result<(), Error> + Send + 'static,
     ) {
         let promise = Promise::new(&self.seat.mailbox, Some(place));
@@ -316,10 +324,16 @@ where
         let export = Arc::clone(&self.export);
         let job = move || {
             let result = work(&volume, &export);
+            let tell = promise.of_whole(place);
+            if durable && result.is_ok() {
+                let part = Some((range.offset, u64::from(range.len)));
+                export.make_durable(Asker { volume, part, tell });
+                return;
+            }
             drop((volume, export));
-            promise.keep(Done::Whole { place, result });
+            tell(result);
         };
-        self.export.pool.submit(sort, Box::new(job));
+        self.export.pool.submit(Sort::Move, Box::new(job));
     }
 
     /// A request was carried out, or failed.
@@ -442,7 +456,7 @@ fn prefetch(volume: &Volume, range: Range) -> Result<(), Error> {
 }
 
 /// Makes a range read as zeroes: whole pages by giving back their space, the edges by writing.
-fn punch(volume: &Volume, export: &Export, range: Range, durable: bool) -> Result<(), Error> {
+fn punch(volume: &Volume, export: &Export, range: Range) -> Result<(), Error> {
     let (offset, len) = (range.offset, u64::from(range.len));
     let page = PAGE_SIZE as u64;
     let end = offset + len;
@@ -452,25 +466,16 @@ fn punch(volume: &Volume, export: &Export, range: Range, durable: bool) -> Resul
         volume.punch(first, last - first)?;
     }
     write_zeroes(volume, export, offset, first)?;
-    write_zeroes(volume, export, last, end)?;
-    if durable {
-        export.make_durable(|| volume.sync_range(offset, len))?;
-    }
-    Ok(())
+    write_zeroes(volume, export, last, end)
 }
 
 /// Gives a range's space back, where that can be done.
-fn trim(volume: &Volume, export: &Export, range: Range, durable: bool) -> Result<(), Error> {
-    let (offset, len) = (range.offset, u64::from(range.len));
-    match volume.punch(offset, len) {
+fn trim(volume: &Volume, range: Range) -> Result<(), Error> {
+    match volume.punch(range.offset, u64::from(range.len)) {
         // It is advice: a backing that keeps the space keeps the data too.
-        Err(error) if error.is_unsupported() => return Ok(()),
-        result => result?,
+        Err(error) if error.is_unsupported() => Ok(()),
+        result => result,
     }
-    if durable {
-        export.make_durable(|| volume.sync_range(offset, len))?;
-    }
-    Ok(())
 }
 
 /// Writes zeroes over less than a page, waiting for what that needs.
