@@ -10,11 +10,12 @@
 //! rate=2000      heavy writes a second; light_rate=20
 //! span=512       MiB that the heavy one writes to; the light one has 8 MiB behind them
 //! flush=0        the heavy one flushes after so many writes
+//! calls=FILE     the heavy one's calls, a line each: when it began and how long it took (ms), `flush` if it was one
 //! ```
 //! Answers one line of JSON; times in ms.
 
 use std::error::Error;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use nbd::client::{Client, Wishes};
 use serde_json::{Value, json};
-use serve::demo::load::{BLOCK, Lengths, Met, Plan, Target, run};
+use serve::demo::load::{BLOCK, Call, Lengths, Met, Plan, Target, run};
 
 type Problem = Box<dyn Error + Send + Sync>;
 
@@ -38,6 +39,7 @@ struct Options {
     light_rate: u64,
     span: u64,
     flush: u64,
+    calls: Option<String>,
 }
 
 fn main() {
@@ -61,6 +63,7 @@ fn parse(words: impl Iterator<Item = String>) -> Result<Options, Problem> {
         light_rate: 20,
         span: 512,
         flush: 0,
+        calls: None,
     };
     for word in words {
         let Some((key, value)) = word.split_once('=').filter(|_| !word.contains(':')) else {
@@ -80,6 +83,7 @@ fn parse(words: impl Iterator<Item = String>) -> Result<Options, Problem> {
             "light_rate" => options.light_rate = number()?.max(1),
             "span" => options.span = number()?.max(1),
             "flush" => options.flush = number()?,
+            "calls" => options.calls = Some(value.into()),
             _ => return Err(format!("no option '{key}'").into()),
         }
     }
@@ -173,6 +177,9 @@ fn measure(options: &Options) -> Result<Value, Problem> {
         (both.0, both.1)
     });
     let (heavy, light) = (heavy?, light?);
+    if let Some(path) = &options.calls {
+        list(&heavy, path).map_err(|error| format!("{path}: {error}"))?;
+    }
     let (during, apart) = light.beside_flushes_of(&heavy, warm);
     Ok(json!({
         "heavy_per_s": rate(&heavy, warm, lasting),
@@ -186,13 +193,34 @@ fn measure(options: &Options) -> Result<Value, Problem> {
     }))
 }
 
-/// Writes a second that were answered in the time that is measured.
+/// One line for each call.
+fn list(met: &Met, path: &str) -> io::Result<()> {
+    let mut file = io::BufWriter::new(std::fs::File::create(path)?);
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    for call in &met.calls {
+        let what = if call.is_flush { " flush" } else { "" };
+        writeln!(file, "{:.3} {:.3}{what}", ms(call.from), ms(call.took))?;
+    }
+    file.flush()
+}
+
+/// Writes a second that were answered in the time that is measured; of one who flushes, from the end of a flush to that of the
+/// last one, so that the writes of each flush count with the time that it takes.
 fn rate(met: &Met, warm: Duration, lasting: Duration) -> f64 {
+    let end = |call: &Call| call.from + call.took;
+    let mut flushed = (met.calls.iter())
+        .filter(|call| call.is_flush)
+        .map(end)
+        .filter(|end| *end >= warm);
+    let (from, to) = match (flushed.next(), flushed.next_back()) {
+        (Some(first), Some(last)) => (first, last),
+        _ => (warm, lasting),
+    };
     let answered = met.calls.iter().filter(|call| {
-        let end = call.from + call.took;
-        !call.is_flush && end >= warm && end <= lasting
+        let end = end(call);
+        !call.is_flush && end > from && end <= to
     });
-    answered.count() as f64 / (lasting - warm).as_secs_f64()
+    answered.count() as f64 / (to - from).as_secs_f64()
 }
 
 fn of(lengths: &Lengths) -> Value {

@@ -11,8 +11,10 @@
 //! | `linux` | Linux's page cache on that loop device: `pwrite`, no server |
 //!
 //! Heavy: 2000 writes/s of 4 KiB by chance over 512 MiB, if it is let; light: 20 a second. R is what the device does for one
-//! writer without any cache, in the same run. A *pause* is a write that took a millisecond or more; flushes are
-//! counted apart. A light write that was due while the one before it was held counts from when it was due.
+//! writer without any cache, in the same run. A *pause* is a write that took 5 ms or more (`load::PAUSE_MIN`), in every column;
+//! flushes are counted apart. How many replies a server of ours held back, by its own count and warm-up included, stands beside
+//! them: where that is none, what is counted as a pause was waiting for a CPU. With flushes, the heavy client's rate is that of
+//! whole rounds, from the end of a flush to the end of another. A light write that was due while the one before it was held counts from when it was due.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -187,14 +189,18 @@ impl Bench<'_> {
             (Some(server), _) => at(server, "disk"),
             (None, _) => format!("file:{}", node()?),
         };
-        self.load(
+        let mut met = self.load(
             &target,
             &[
                 &format!("warm={}", self.seconds),
                 &format!("for={}", self.seconds),
                 &format!("flush={flush}"),
             ],
-        )
+        )?;
+        if let Some(held) = server.as_ref().and_then(Server::held) {
+            met["held"] = held.into();
+        }
+        Ok(met)
     }
 
     fn ours(&self, volume: &str, is_paced: bool) -> Result<Server> {
@@ -245,13 +251,20 @@ fn heading(bench: &Bench<'_>, raw: f64, null: &Value) -> String {
 /// A figure: its name, what is wanted without and with flushes, and how it is had.
 type Figure = (&'static str, &'static str, fn(&Value, f64) -> Option<f64>);
 
-const FIGURES: [Figure; 12] = [
+const FIGURES: [Figure; 14] = [
     ("heavy, of R", ">= 1.35; 1.0 with flushes", |met, raw| {
         Some(met["heavy_per_s"].as_f64()? / raw)
     }),
     ("heavy, writes/s", "", |met, _| met["heavy_per_s"].as_f64()),
     ("longest pause, ms", "<= 50", |met, _| {
         met["pauses"]["max"].as_f64()
+    }),
+    ("pauses, % of writes", "", |met, _| {
+        let [pauses, writes] = ["pauses", "heavy"].map(|of| met[of]["count"].as_f64());
+        Some(pauses? / writes?.max(1.0) * 100.0)
+    }),
+    ("replies held by the server", "", |met, _| {
+        met["held"].as_f64()
     }),
     ("pauses p50, ms", "", |met, _| met["pauses"]["p50"].as_f64()),
     ("pauses p99 / p50", "<= 3", |met, _| {
@@ -321,7 +334,9 @@ mod tests {
         let met = serde_json::json!({
             "heavy_per_s": 675.0,
             "light_per_s": 20.0,
-            "pauses": {"p50": 10.0, "p99": 25.0, "max": 31.0},
+            "heavy": {"count": 2000},
+            "held": 99,
+            "pauses": {"count": 100, "p50": 10.0, "p99": 25.0, "max": 31.0},
             "flushes": {"count": 0, "max": null},
             "light": {"p50": 0.1, "p99": 0.4, "max": 2.0},
             "light_apart": {"p99": 0.4},
@@ -337,6 +352,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("| longest flush, s |  | - |"), "{text}");
+        assert!(text.contains("| pauses, % of writes |  | 5.00 |"), "{text}");
         assert_eq!(text.lines().count(), FIGURES.len() + 2);
     }
 

@@ -1,5 +1,7 @@
 //! Servers that the bench starts: ours and others', each on a Unix socket.
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +15,8 @@ const APPEARS_MAX: Duration = Duration::from_secs(15);
 pub(super) struct Server {
     child: Child,
     pub(super) socket: PathBuf,
+    /// Where ours shows its metrics.
+    web: Option<SocketAddr>,
 }
 
 impl Server {
@@ -31,6 +35,7 @@ impl Server {
         let mut server = Self {
             child,
             socket: socket.to_owned(),
+            web: None,
         };
         let began = Instant::now();
         while std::os::unix::net::UnixStream::connect(socket).is_err() {
@@ -55,12 +60,30 @@ impl Server {
         memory: &str,
         words: &[&str],
     ) -> Result<Self> {
+        // A port that is free now: nobody else asks for one in between.
+        let web = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let web = web.map_err(|error| format!("no port: {error}"))?;
         let mut command = Command::new(program);
-        command.args(["serve", "--memory", memory, "--no-web", "--listen"]);
         command
+            .args(["serve", "--memory", memory, "--web"])
+            .arg(web.to_string())
+            .arg("--listen")
             .arg(format!("unix:{}", socket.display()))
             .args(words);
-        Self::start(command, socket)
+        let mut server = Self::start(command, socket)?;
+        server.web = Some(web);
+        Ok(server)
+    }
+
+    /// Replies to writes that ours has held back so far; none: it is not ours, or does not say.
+    pub(super) fn held(&self) -> Option<u64> {
+        let mut stream = TcpStream::connect(self.web?).ok()?;
+        stream.set_read_timeout(Some(APPEARS_MAX)).ok()?;
+        let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        held_in(&text)
     }
 
     /// Where clients find the export of this name.
@@ -81,6 +104,15 @@ impl Server {
     }
 }
 
+/// The count of replies held, of all volumes, in the metrics of ours.
+fn held_in(metrics: &str) -> Option<u64> {
+    let counts: Vec<u64> = (metrics.lines())
+        .filter(|line| line.starts_with("tidegate_volume_pause_duration_seconds_count{"))
+        .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
+        .collect();
+    (!counts.is_empty()).then(|| counts.iter().sum())
+}
+
 /// User and system time of a line of `/proc/PID/stat`, in ticks of 10 ms.
 fn ticks(stat: &str) -> Option<u64> {
     // The name may have spaces and brackets in it: fields count from the last bracket.
@@ -99,6 +131,15 @@ impl Drop for Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replies_held_are_summed_over_volumes() {
+        let text = "tidegate_volume_pause_duration_seconds_count{volume=\"a\"} 3\n\
+                    tidegate_volume_pause_duration_seconds_sum{volume=\"a\"} 0.5\n\
+                    tidegate_volume_pause_duration_seconds_count{volume=\"b\"} 4\n";
+        assert_eq!(held_in(text), Some(7));
+        assert_eq!(held_in("HTTP/1.1 404 Not Found"), None);
+    }
 
     #[test]
     fn cpu_time_is_found_behind_any_name() {
