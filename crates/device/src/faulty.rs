@@ -68,6 +68,8 @@ pub struct FaultPlan {
     pub flush_fail_at: Option<u64>,
     /// Changes of an object's length that fail.
     pub length_fails: Odds,
+    /// Discards that fail, and leave what is there.
+    pub discard_fails: Odds,
     /// Writes and allocations that find no space, however much is taken.
     pub no_space: Odds,
     /// How long a request that fails takes to do so.
@@ -353,6 +355,10 @@ impl State {
             IoOp::Write => (plan.eio_writes, plan.eio_write_at, &mut self.writes),
             IoOp::Flush => (plan.flush_fails, plan.flush_fail_at, &mut self.flushes),
             IoOp::SetLen { .. } if self.chance.happens(plan.length_fails) => {
+                self.counts.failed += 1;
+                return Fate::Fail(EIO);
+            }
+            IoOp::Discard { .. } if self.chance.happens(plan.discard_fails) => {
                 self.counts.failed += 1;
                 return Fate::Fail(EIO);
             }

@@ -8,7 +8,7 @@
 //! | layer | keys |
 //! |---|---|
 //! | `slow` | `rate` bytes a second (`/s` may follow), `burst` bytes, `latency` time, `depth` number; `then` `RATE@TIME`, once for each change of the rate; a rate or a latency is needed |
-//! | `faulty` | `seed`; `eio_reads`, `eio_writes`, `torn_writes`, `flush_fails`, `hang`: odds from 0 to 1; `eio_read_at`, `eio_write_at`, `flush_fail_at`: which one, from 1; `eio_range` `FROM..TO` bytes; `full_after` bytes; `hang_at`, `hang_for`, `lost_at`: time |
+//! | `faulty` | `seed`; `eio_reads`, `eio_writes`, `torn_writes`, `flush_fails`, `discard_fails`, `hang`: odds from 0 to 1; `eio_read_at`, `eio_write_at`, `flush_fail_at`: which one, from 1; `eio_range` `FROM..TO` bytes; `full_after` bytes; `hang_at`, `hang_for`, `lost_at`: time |
 //! | `volatile` | `size` bytes, `seed`, `latency` time, `survives` odds |
 //! | `trace` | `records` number |
 //!
@@ -129,6 +129,7 @@ const FAULTY_KEYS: &[&str] = &[
     "flush_fails",
     "flush_fail_at",
     "length_fails",
+    "discard_fails",
     "no_space",
     "fails_after",
     "lingers",
@@ -287,6 +288,7 @@ fn faulty(settings: &Settings<'_>) -> Result<Layer, SpecError> {
         flush_fails: odds("flush_fails")?,
         flush_fail_at: nth("flush_fail_at")?,
         length_fails: odds("length_fails")?,
+        discard_fails: odds("discard_fails")?,
         no_space: odds("no_space")?,
         fails_after: settings.time("fails_after")?.unwrap_or(Nanos::ZERO),
         lingers: settings.time("lingers")?.unwrap_or(Nanos::ZERO),
@@ -606,7 +608,7 @@ mod tests {
         let text = "trace:records=10+faulty:seed=7,eio_reads=0.5,eio_writes=1,eio_read_at=3,\
             eio_write_at=4,eio_range=1MiB..2MiB,torn_writes=0.000000001,full_after=1GB,hang=0.25,\
             hang_at=5s,hang_for=100ms,lost_at=1min,flush_fails=0,flush_fail_at=9,\
-            length_fails=0.125,no_space=0.5,fails_after=3ms,lingers=50ms\
+            length_fails=0.125,discard_fails=0.0625,no_space=0.5,fails_after=3ms,lingers=50ms\
             +volatile:size=4MiB,seed=3,latency=50us,survives=0.1+slow:rate=1MiB,burst=64KiB,depth=32";
         let plan = FaultPlan {
             seed: 7,
@@ -624,6 +626,7 @@ mod tests {
             flush_fails: Odds::NEVER,
             flush_fail_at: Some(9),
             length_fails: Odds::from_ppb(125_000_000).unwrap(),
+            discard_fails: Odds::from_ppb(62_500_000).unwrap(),
             no_space: Odds::from_ppb(500_000_000).unwrap(),
             fails_after: Nanos::millis(3),
             lingers: Nanos::millis(50),

@@ -366,8 +366,9 @@ pub(crate) fn connection(data: &[u8]) {
     drop((plan, heard));
     comes_to_rest(world);
     let resident = resident();
+    // What a sanitizer keeps is resident too: there it is libFuzzer's `-rss_limit_mb` that bounds both.
     assert!(
-        resident <= RESIDENT_MAX,
+        cfg!(fuzzing) || resident <= RESIDENT_MAX,
         "{} MiB are resident",
         resident >> 20
     );

@@ -460,3 +460,50 @@ fn who_stalls_on_a_withdrawn_export_is_cut_off_when_its_time_is_over() {
     let mut again = server.client_of(&Wishes::export("going"));
     again.flush().unwrap();
 }
+
+#[test]
+fn whoever_loses_the_writer_still_gets_the_answers_to_the_writes_before() {
+    let server = Server::start(Setup {
+        layers: HOLDABLE,
+        ..Setup::default()
+    });
+    let hold = &server.layers.stack().unwrap().faulty[0];
+    let mut client = server.client_of(&Wishes::export("").simple());
+    client.write(0, &bytes(2, PAGE)).unwrap();
+    // Nobody can be waited with: what is asked of the pool is dropped, and the writer with it.
+    server.export.pool.close();
+    hold.hold();
+    let write = |cookie, offset, len| Request {
+        flags: CommandFlags::NONE,
+        command: Command::Write,
+        cookie,
+        offset,
+        len,
+    };
+    // In one piece, of no more than is received at once. The first is taken in; while its answer is still to be paced, the
+    // second, for which a page has to be read, takes the writer away.
+    let data = bytes(1, 512);
+    let mut sent = write(1, 0, 512).encode().to_vec();
+    sent.extend(&data);
+    sent.extend(write(2, (1 << 20) + 5, 100).encode());
+    sent.extend([7; 100]);
+    let mut stream = client.stream();
+    stream.write_all(&sent).unwrap();
+    let mut replies = Vec::new();
+    for _ in 0..2 {
+        let mut reply = [0; 16];
+        stream.read_exact(&mut reply).unwrap();
+        let (error, cookie) = (&reply[4..8], reply[15]);
+        replies.push((cookie, u32::from_be_bytes(error.try_into().unwrap())));
+    }
+    replies.sort_unstable();
+    assert_eq!(
+        replies,
+        [(1, 0), (2, 5)],
+        "it is taken, and EIO for what was lost"
+    );
+    hold.release();
+    let mut back = vec![0; 512];
+    server.client().read(0, &mut back).unwrap();
+    assert!(back == data);
+}

@@ -13,7 +13,10 @@ const REPLY_INFO: u32 = 3;
 const READ: u16 = 0;
 const WRITE: u16 = 1;
 const FLUSH: u16 = 3;
+const TRIM: u16 = 4;
+const WRITE_ZEROES: u16 = 6;
 const FUA: u16 = 1;
+const NO_HOLE: u16 = 2;
 
 /// A connection to one export.
 pub(crate) struct Client {
@@ -87,6 +90,25 @@ impl Client {
 
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.ask(FLUSH, 0, 0, 0, &[])?;
+        self.answered()
+    }
+
+    /// Zeroes that give their space back, or keep it.
+    pub(crate) fn zero(
+        &mut self,
+        offset: u64,
+        len: usize,
+        is_fua: bool,
+        keeps: bool,
+    ) -> io::Result<()> {
+        let flags = if is_fua { FUA } else { 0 } | if keeps { NO_HOLE } else { 0 };
+        self.ask(WRITE_ZEROES, flags, offset, len, &[])?;
+        self.answered()
+    }
+
+    /// What is there is not needed any more.
+    pub(crate) fn trim(&mut self, offset: u64, len: usize) -> io::Result<()> {
+        self.ask(TRIM, 0, offset, len, &[])?;
         self.answered()
     }
 

@@ -13,6 +13,7 @@
 )]
 
 mod client;
+mod qemu_io;
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -24,6 +25,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use client::Client;
+pub(crate) use qemu_io::QemuIo;
 
 /// Bytes of a MiB.
 pub(crate) const MIB: u64 = 1 << 20;

@@ -321,6 +321,7 @@ fn lengths_space_and_slow_failures_are_planned_too() {
     let rig = Rig::new();
     let plan = FaultPlan {
         length_fails: Odds::ALWAYS,
+        discard_fails: Odds::ALWAYS,
         no_space: Odds::ALWAYS,
         flush_fails: Odds::ALWAYS,
         fails_after: Nanos::millis(7),
@@ -331,6 +332,7 @@ fn lengths_space_and_slow_failures_are_planned_too() {
         (IoOp::SetLen { len: Bytes(9) }, Err(EIO)),
         (IoOp::Write, Err(IoError::NoSpace)),
         (IoOp::Allocate { len: Bytes(1) }, Err(IoError::NoSpace)),
+        (IoOp::Discard { len: Bytes(1) }, Err(EIO)),
         (IoOp::Flush, Err(EIO)),
         (IoOp::Read, Ok(())),
     ] {
