@@ -8,7 +8,7 @@
 //!   1. Never more than `Limits::connections` have a seat; a seat is given back when the connection ends, however.
 //!   2. Whoever changes what connections have to know wakes them all.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -17,6 +17,9 @@ use tokio::sync::futures::Notified;
 
 use crate::connection::Mailbox;
 use crate::export::Export;
+
+/// Connections whose sockets may be made wide: what the system holds for their clients, no limit of ours does.
+const WIDE_MAX: usize = 16;
 
 /// What clients may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +90,8 @@ pub struct Hub {
     security: RwLock<Arc<Security>>,
     exports: RwLock<Vec<Arc<Export>>>,
     stage: AtomicU8,
+    /// Connections with a wide socket.
+    wide: AtomicUsize,
     roster: Mutex<Roster>,
     left: Notify,
     changed: Notify,
@@ -103,6 +108,7 @@ struct Roster {
 pub(crate) struct Seat {
     hub: Arc<Hub>,
     place: usize,
+    is_wide: bool,
     pub(crate) mailbox: Arc<Mailbox>,
 }
 
@@ -116,6 +122,7 @@ impl Hub {
             security: RwLock::new(Arc::new(security)),
             exports: RwLock::default(),
             stage: AtomicU8::new(Stage::Serving as u8),
+            wide: AtomicUsize::new(0),
             roster: Mutex::default(),
             left: Notify::new(),
             changed: Notify::new(),
@@ -267,6 +274,7 @@ impl Hub {
         Some(Seat {
             hub: Arc::clone(self),
             place,
+            is_wide: false,
             mailbox,
         })
     }
@@ -287,10 +295,24 @@ impl Seat {
     pub(crate) fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
+
+    /// Whether its socket may be made wide, from now until the connection ends.
+    pub(crate) fn widen(&mut self) -> bool {
+        let wide = &self.hub.wide;
+        let more = |now: usize| (now < WIDE_MAX).then_some(now + 1);
+        if !self.is_wide {
+            let taken = wide.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+            self.is_wide = taken.is_ok();
+        }
+        self.is_wide
+    }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        if self.is_wide {
+            self.hub.wide.fetch_sub(1, Ordering::Relaxed);
+        }
         let mut roster = self.hub.roster();
         let mailbox = roster.places[self.place].take();
         roster.free.push(self.place);
@@ -313,6 +335,23 @@ mod tests {
             ..Limits::default()
         };
         Arc::new(Hub::new(limits, Security::Plain))
+    }
+
+    #[test]
+    fn few_are_wide_and_others_are_when_they_go() {
+        let hub = hub(WIDE_MAX + 1);
+        let mut seats: Vec<Seat> = (0..=WIDE_MAX).map(|_| hub.seat().unwrap()).collect();
+        let wide = seats
+            .iter_mut()
+            .filter_map(|seat| seat.widen().then_some(()));
+        assert_eq!(wide.count(), WIDE_MAX);
+        assert!(seats[0].widen(), "it is already");
+        let mut last = seats.pop().unwrap();
+        assert!(!last.widen());
+        drop(seats);
+        assert!(last.widen());
+        drop(last);
+        assert_eq!(hub.wide.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -10,6 +10,8 @@ mod common;
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use common::{Dice, PAGE, Server, Setup, bytes};
 use nbd::client::{Ask, Client, Wishes, give_up_after};
@@ -67,11 +69,7 @@ fn every_command_does_what_it_says() {
     }
     server.wait("all is given back", Server::is_at_rest);
     assert_eq!(
-        server
-            .export
-            .counters
-            .broken_total
-            .load(std::sync::atomic::Ordering::SeqCst),
+        server.export.counters.broken_total.load(Ordering::SeqCst),
         0
     );
 }
@@ -338,6 +336,59 @@ fn long_writes_straddle_whatever_they_are_received_in() {
             assert!(back[..1 << 20] == data[..1 << 20], "shifted by {shift}");
         }
     }
+}
+
+#[test]
+fn large_replies_are_whole_however_slowly_they_are_taken() {
+    let server = Server::start(Setup::default());
+    let data = bytes(81, 8 << 20);
+    server.client().write(0, &data).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Writes the same again: pages are replaced while they are lent, and what is read stays the same.
+        let (mut writer, data, stop) = (server.client(), &data, &stop);
+        scope.spawn(move || {
+            while !stop.load(Ordering::SeqCst) {
+                writer.write(0, data).unwrap();
+            }
+        });
+        for client in both(&server) {
+            let (mut asks, mut hears) = client.split().unwrap();
+            let mut dice = Dice::new(82);
+            // Around what is lent at least and at most, and what goes out in many pieces; at any place in a page.
+            let lens = [
+                1,
+                4096,
+                32 << 10,
+                (32 << 10) + 1,
+                256 << 10,
+                (260 << 10) + 1,
+                1 << 20,
+                (3 << 20) + 77,
+            ];
+            let asked: Vec<(u64, usize)> = (0..40)
+                .map(|round| {
+                    let len = lens[round % lens.len()];
+                    (dice.below((data.len() - len) as u64), len)
+                })
+                .collect();
+            let mut places = HashMap::new();
+            for (at, len) in asked {
+                let cookie = asks.submit(Ask::read(at, len as u32)).unwrap();
+                places.insert(cookie, (at as usize, len));
+            }
+            while !places.is_empty() {
+                std::thread::sleep(Duration::from_millis(dice.below(4)));
+                let completion = hears.receive().unwrap();
+                assert!(completion.failure.is_none(), "{:?}", completion.failure);
+                let (at, len) = places.remove(&completion.cookie).unwrap();
+                assert!(completion.data == data[at..at + len], "{len} at {at}");
+            }
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+    server.wait("all is given back", Server::is_at_rest);
+    assert_eq!(server.cache.stats().pinned, 0);
 }
 
 #[test]

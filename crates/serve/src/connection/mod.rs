@@ -20,6 +20,7 @@ mod errors;
 mod hold;
 mod input;
 mod job;
+mod lend;
 mod machine;
 mod mailbox;
 mod peer;

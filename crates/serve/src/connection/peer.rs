@@ -1,6 +1,7 @@
 //! The other end of a stream, and whether it is still there while nothing is read from it.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::task::{Context, Poll};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::net::{TcpStream, UnixStream};
@@ -9,17 +10,32 @@ use tokio::net::{TcpStream, UnixStream};
 pub trait Peer {
     /// The socket below it; `None`: there is none.
     fn socket(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Whether it takes something after it was full; pending: not yet. False: it has to be tried.
+    fn poll_writable(&self, _: &mut Context<'_>) -> Poll<bool> {
+        Poll::Ready(false)
+    }
 }
 
 impl Peer for UnixStream {
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         Some(self.as_fd())
     }
+
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<bool> {
+        // An error is told when it is written to.
+        self.poll_write_ready(cx).map(|ready| ready.is_ok())
+    }
 }
 
 impl Peer for TcpStream {
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         Some(self.as_fd())
+    }
+
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<bool> {
+        // An error is told when it is written to.
+        self.poll_write_ready(cx).map(|ready| ready.is_ok())
     }
 }
 

@@ -1,4 +1,5 @@
-//! Sending: replies are composed in a buffer of the thread and go to the socket together.
+//! Sending: replies are composed in a buffer of the thread and go to the socket together; of a large one, the data go there
+//! from the cache (`lend.rs`).
 //!
 //! What the socket does not take is forgotten, but for the rest of a head; data are read from the cache again when the
 //! socket takes more. So a client that does not read costs its place in the table and nothing else.
@@ -10,15 +11,18 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use nbd::wire;
+use tidegate::{Lent, Volume};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::EndedBy;
 use super::errors::{Told, told};
 use super::job::Place;
+use super::lend::{self, LENT_LEAST, fetch};
 use super::machine::Connection;
 use super::peer::Peer;
 use crate::counters::Kind;
@@ -49,6 +53,8 @@ pub(super) struct Output {
     is_blocked: bool,
     /// The socket took less than it was given.
     is_full: bool,
+    /// A wider socket was asked for.
+    asked_for_more: bool,
     /// Requests may have data of their own.
     has_fetched: bool,
     /// The stream has something left that it took and did not send.
@@ -111,17 +117,30 @@ where
             }
             return Ok(false);
         }
+        if self.output.is_full {
+            match self.stream.poll_writable(cx) {
+                Poll::Ready(is_writable) => self.output.is_full = !is_writable,
+                Poll::Pending => return Ok(false),
+            }
+        }
+        let volume = Arc::clone(&self.volume);
         SCRATCH_OF_THREAD.with_borrow_mut(|scratch| {
             scratch.resize(SCRATCH, 0);
             let mut moved = false;
             loop {
                 let room = if self.output.is_full { SIP } else { SCRATCH };
                 let cursor = self.cursor;
-                let filled = self.compose(&mut scratch[..room])?;
+                let mut lent = None;
+                let filled = self.compose(&mut scratch[..room], &volume, &mut lent)?;
                 if filled == 0 {
                     break;
                 }
-                let written = Pin::new(&mut self.stream).poll_write(cx, &scratch[..filled]);
+                let stream = Pin::new(&mut self.stream);
+                let written = match &lent {
+                    None => stream.poll_write(cx, &scratch[..filled]),
+                    Some(lent) => lend::write(stream, cx, &scratch[..filled - lent.len()], lent),
+                };
+                let is_large = lent.take().is_some();
                 let count = match written {
                     Poll::Ready(Ok(0)) => return Err(EndedBy::Vanished),
                     Poll::Ready(Ok(count)) => count,
@@ -132,6 +151,10 @@ where
                 if self.output.is_full {
                     // What was not sent is read again.
                     self.cursor = cursor;
+                }
+                if self.output.is_full && is_large && !self.output.asked_for_more {
+                    self.output.asked_for_more = true;
+                    self.widen();
                 }
                 moved |= count > 0;
                 self.sent(&scratch[..filled], count);
@@ -155,8 +178,13 @@ where
         Ok(())
     }
 
-    /// Composes replies into `room`; answers how many bytes.
-    fn compose(&mut self, room: &mut [u8]) -> Result<usize, EndedBy> {
+    /// Composes replies into `room`; answers how many bytes. The last of them may stay where they are in the cache: `lent`.
+    fn compose<'v>(
+        &mut self,
+        room: &mut [u8],
+        volume: &'v Volume,
+        lent: &mut Option<Lent<'v>>,
+    ) -> Result<usize, EndedBy> {
         self.output.pieces.clear();
         let rest = &self.output.rest[self.output.rest_at..];
         let mut filled = rest.len().min(room.len());
@@ -165,11 +193,11 @@ where
         while !self.output.is_blocked
             && let Some(place) = self.output.queue.get(at).copied()
         {
-            match self.compose_one(place, &mut room[filled..])? {
+            match self.compose_one(place, &mut room[filled..], volume, lent)? {
                 Composed::Piece(piece) => {
                     filled += piece.head + piece.data;
                     self.output.pieces.push(piece);
-                    if !self.is_whole(piece) {
+                    if !self.is_whole(piece) || lent.is_some() {
                         break;
                     }
                     at += 1;
@@ -195,11 +223,17 @@ where
         !is_data || request.moved as usize + piece.data == request.len as usize
     }
 
-    fn compose_one(&mut self, place: Place, room: &mut [u8]) -> Result<Composed, EndedBy> {
+    fn compose_one<'v>(
+        &mut self,
+        place: Place,
+        room: &mut [u8],
+        volume: &'v Volume,
+        lent: &mut Option<Lent<'v>>,
+    ) -> Result<Composed, EndedBy> {
         let structured = self.agreed.structured;
         let request = self.table.at(place);
         if request.kind == Kind::Read && request.failed.is_none() && request.len > 0 {
-            return self.compose_data(place, room);
+            return self.compose_data(place, room, volume, lent);
         }
         let cookie = request.cookie;
         let errno = request.failed.map(|(errno, _)| errno);
@@ -234,7 +268,13 @@ where
         })
     }
 
-    fn compose_data(&mut self, place: Place, room: &mut [u8]) -> Result<Composed, EndedBy> {
+    fn compose_data<'v>(
+        &mut self,
+        place: Place,
+        room: &mut [u8],
+        volume: &'v Volume,
+        lent: &mut Option<Lent<'v>>,
+    ) -> Result<Composed, EndedBy> {
         let structured = self.agreed.structured;
         let request = self.table.at(place);
         let left = request.len - request.moved;
@@ -249,20 +289,27 @@ where
         if there < wanted.min(LEAST) {
             return Ok(Composed::NoRoom);
         }
-        let data = &mut room[head..head + wanted.min(there)];
+        let asked = wanted.min(there);
         let offset = request.next();
         let there = match &request.body {
             Some(fetched) => {
-                let there = fetched.len().min(data.len());
-                data[..there].copy_from_slice(&fetched[..there]);
+                let there = fetched.len().min(asked);
+                room[head..head + there].copy_from_slice(&fetched[..there]);
                 there
             }
-            None => match self.volume.try_read(&mut self.cursor, data, offset) {
-                Ok(tried) => tried.bytes,
+            None => match fetch(
+                volume,
+                &mut self.cursor,
+                &mut room[head..head + asked],
+                offset,
+                asked >= LENT_LEAST && self.stream.is_write_vectored(),
+                lent,
+            ) {
+                Ok(there) => there,
                 Err(error) if is_promised => return Err(EndedBy::Late(told(&error).0)),
                 Err(error) => {
                     request.failed = Some(told(&error));
-                    return self.compose_one(place, room);
+                    return self.compose_one(place, room, volume, lent);
                 }
             },
         };
@@ -270,7 +317,8 @@ where
         // does not fit into memory together.
         let as_a_whole = request.unfragmented || !structured;
         let waits = as_a_whole && !is_promised && request.tries < WHOLE_TRIES;
-        if there == 0 || waits && there < data.len() {
+        if there == 0 || waits && there < asked {
+            *lent = None;
             request.tries = request.tries.saturating_add(1);
             return Ok(Composed::Stuck);
         }
