@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use env::IoError;
+use policy::units::Bytes;
 
 /// Error numbers of Linux, for errors of requests that have no name of their own.
 const ENOENT: i32 = 2;
@@ -55,7 +56,8 @@ pub enum Error {
     },
     /// The volume is not what was asked for.
     #[error(
-        "{place}: the volume's {what} is {has}, not {wanted}; leave that option out, or name another place"
+        "{place}: the volume's {what} is {:#}, not {:#}; leave that option out, or name another place",
+        Bytes(*has).shown(), Bytes(*wanted).shown()
     )]
     Differs {
         /// Where.

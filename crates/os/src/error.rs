@@ -3,6 +3,8 @@
 use core::fmt;
 use std::path::PathBuf;
 
+use policy::units::Bytes;
+
 /// Why the live environment, a device or a file could not be had. Each names the thing, the value
 /// and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +103,8 @@ impl fmt::Display for OsError {
             }
             Self::Arena { bytes, errno } => write!(
                 f,
-                "cannot reserve {bytes} bytes of address space: {}; lower the memory limit or raise `ulimit -v`",
+                "cannot reserve {} of address space: {}; lower the memory limit or raise `ulimit -v`",
+                Bytes(*bytes).shown(),
                 words(*errno)
             ),
             Self::Uring { step, errno } => write!(
@@ -144,7 +147,8 @@ impl fmt::Display for OsError {
             ),
             Self::Preallocate { path, bytes, errno } => write!(
                 f,
-                "cannot allocate {bytes} bytes for {}: {}; free some space or ask for less",
+                "cannot allocate {:#} for {}: {}; free some space or ask for less",
+                Bytes(*bytes).shown(),
                 path.display(),
                 words(*errno)
             ),
@@ -154,8 +158,10 @@ impl fmt::Display for OsError {
                 wanted,
             } => write!(
                 f,
-                "{} has {bytes} bytes, {wanted} were asked for; ask for no more than it has",
-                path.display()
+                "{} has {:#}, {:#} were asked for; ask for no more than it has",
+                path.display(),
+                Bytes(*bytes).shown(),
+                Bytes(*wanted).shown()
             ),
         }
     }

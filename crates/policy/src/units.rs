@@ -151,6 +151,36 @@ impl Bytes {
     pub const fn mib(n: u64) -> Self {
         Self(n << 20)
     }
+
+    /// As people read it.
+    #[must_use]
+    pub const fn shown(self) -> ShownBytes {
+        ShownBytes(self)
+    }
+}
+
+/// Bytes as people read them, with the unit that suits them and one digit, rounded down: `10 GiB`, `1.5 MiB`, `513 B`.
+/// With `{:#}` the bytes stand behind it where that is not all of them: `1 GiB (1073741825 bytes)`.
+#[derive(Clone, Copy, Debug)]
+pub struct ShownBytes(Bytes);
+
+impl fmt::Display for ShownBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u32, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let bytes = self.0.0;
+        let Some((shift, unit)) = UNITS.into_iter().find(|(shift, _)| bytes >> shift > 0) else {
+            return write!(f, "{bytes} B");
+        };
+        let tenths = (u128::from(bytes) * 10) >> shift;
+        match tenths % 10 {
+            0 => write!(f, "{} {unit}", tenths / 10)?,
+            tenth => write!(f, "{}.{tenth} {unit}", tenths / 10)?,
+        }
+        if f.alternate() && tenths << shift != u128::from(bytes) * 10 {
+            write!(f, " ({bytes} bytes)")?;
+        }
+        Ok(())
+    }
 }
 
 impl Nanos {

@@ -16,6 +16,7 @@ pub mod log;
 #[cfg(feature = "web")]
 pub mod metrics;
 pub mod pool;
+mod refusal;
 pub mod run;
 pub mod snapshot;
 mod systemd;

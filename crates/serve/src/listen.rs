@@ -23,6 +23,7 @@ use crate::config::ListenConfig;
 use crate::connection;
 use crate::hub::{Hub, Stage};
 use crate::log::warn;
+use crate::refusal::words;
 
 /// Connections that may wait to be taken; the system cuts it to what it allows.
 const BACKLOG: i32 = 1024;
@@ -47,7 +48,7 @@ pub enum ListenError {
     #[error("{0} is too long for the path of a socket (at most 107 bytes); choose a shorter one")]
     TooLong(PathBuf),
     /// The system refused.
-    #[error("cannot listen on {what}: {error}; {}", way_out(error))]
+    #[error("cannot listen on {what}: {}; {}", words(error), way_out(error))]
     System {
         /// Where.
         what: String,

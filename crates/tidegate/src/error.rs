@@ -2,14 +2,16 @@
 
 use std::io;
 
+use policy::units::Bytes;
+
 /// An error of this library. `From<Error> for std::io::Error` is there for callers that want that.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The limit leaves no room for pages.
     #[error(
-        "a memory limit of {limit} bytes is too small: {least} bytes are needed (of which \
-         {overhead} for code, stacks and metadata); raise the limit"
+        "a memory limit of {} is too small: {:#} are needed (of which {} for code, stacks and metadata); raise the limit",
+        Bytes(*limit).shown(), Bytes(*least).shown(), Bytes(*overhead).shown()
     )]
     LimitTooSmall {
         /// What was asked for.
@@ -21,8 +23,8 @@ pub enum Error {
     },
     /// The system does not have that much memory to give.
     #[error(
-        "a memory limit of {limit} bytes is more than the {available} bytes that the system has left; \
-         lower the limit"
+        "a memory limit of {} is more than the {} that the system has left; lower the limit",
+        Bytes(*limit).shown(), Bytes(*available).shown()
     )]
     LimitTooLarge {
         /// What was asked for.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use device::StackError;
 
-use crate::config::show_size;
+use crate::config::{show_exactly, show_size};
+use crate::refusal::{Refused, words};
 
 /// Why a backend could not be opened; each with the way out.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +34,7 @@ pub enum BackendError {
         path: PathBuf,
     },
     /// It may not be written.
-    #[error("{}: {cause}; run as a user who may write it, or serve it for reading with the option `ro`", path.display())]
+    #[error("{}: {}; run as a user who may write it, or serve it for reading with the option `ro`", path.display(), words(cause))]
     MayNotWrite {
         /// Which.
         path: PathBuf,
@@ -41,12 +42,22 @@ pub enum BackendError {
         cause: io::Error,
     },
     /// The system refuses.
-    #[error("cannot {doing} {}: {cause}", path.display())]
+    #[error("cannot {doing} {}: {}", path.display(), Refused(cause))]
     System {
         /// What was tried.
         doing: &'static str,
         /// With which file.
         path: PathBuf,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// A file of that size cannot be made.
+    #[error("cannot make {} of {}: {}", path.display(), show_exactly(*size), Refused(cause))]
+    NoRoom {
+        /// Which.
+        path: PathBuf,
+        /// How large.
+        size: u64,
         /// What the system says.
         cause: io::Error,
     },
@@ -75,7 +86,7 @@ pub enum BackendError {
     /// It is shorter than was said.
     #[error(
         "{}: it has {}, size={} was asked for; leave the size out, or make it longer with `truncate -s {wanted} {}`",
-        path.display(), show_size(*has), show_size(*wanted), path.display()
+        path.display(), show_exactly(*has), show_exactly(*wanted), path.display()
     )]
     TooShort {
         /// Which.
@@ -87,8 +98,8 @@ pub enum BackendError {
     },
     /// A file that was to be made is there with another size.
     #[error(
-        "{}: it is there and has {has} bytes, not {wanted}; name it without `new:` to serve it as it is, or another path",
-        path.display()
+        "{}: it is there and has {}, not {}; name it without `new:` to serve it as it is, or another path",
+        path.display(), show_exactly(*has), show_exactly(*wanted)
     )]
     OtherSize {
         /// Which.
@@ -100,9 +111,9 @@ pub enum BackendError {
     },
     /// Its size is no multiple of what direct I/O there needs.
     #[error(
-        "{}: {size} bytes are no multiple of the {unit} that direct I/O needs there; lengthen it with `truncate -s %{unit} \
+        "{}: {} are no multiple of the {} that direct I/O needs there; lengthen it with `truncate -s %{unit} \
          {}`, or serve it for reading with the option `ro`",
-        path.display(), path.display()
+        path.display(), show_exactly(*size), show_size(*unit), path.display()
     )]
     OddSize {
         /// Which.

@@ -91,16 +91,26 @@ fn make(path: &Path, size: u64, chosen: bool) -> Result<File, BackendError> {
     }
     let mut options = File::options();
     options.write(true).create_new(true).mode(FILE_MODE);
-    match options.open(path) {
-        Ok(file) => drop(file),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+    let is_ours = match options.open(path) {
+        Ok(_) => true,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
         Err(error) => return Err(system("make")(error)),
-    }
+    };
     let file = lock::open(path, false)?;
     let has = length(path, &file)?;
     if has == 0 && file.metadata().is_ok_and(|data| data.is_file()) {
         // Under the lock: nobody else makes it too. The name is durable before anybody is told that data are.
-        file.set_len(size).map_err(system("set the size of"))?;
+        file.set_len(size).map_err(|cause| {
+            if is_ours {
+                // Nothing of no use is left behind.
+                let _ = std::fs::remove_file(path);
+            }
+            BackendError::NoRoom {
+                path: path.into(),
+                size,
+                cause,
+            }
+        })?;
         file.sync_all().map_err(system("sync"))?;
         let folder =
             File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());

@@ -158,7 +158,7 @@ fn sizes_that_cannot_be_served() {
     let path = folder.file("odd", 1000, 7);
     let message = refused(&file(&path), &cache);
     assert!(
-        message.contains("1000 bytes are no multiple of the 512"),
+        message.contains("1000 B are no multiple of the 512 B"),
         "{message}"
     );
     assert!(message.contains("truncate -s %512"), "{message}");
@@ -187,7 +187,7 @@ fn sizes_that_cannot_be_served() {
         "{message}"
     );
     let message = refused(&sized(MIB - 512), &cache);
-    assert!(message.contains("no multiple of the 4096"), "{message}");
+    assert!(message.contains("no multiple of the 4 KiB"), "{message}");
     let backend = open(&sized(MIB / 2), &cache).unwrap();
     assert_eq!(backend.opened.volume.size(), MIB / 2);
 }
@@ -238,7 +238,7 @@ fn a_new_file_is_sparse_and_the_second_time_it_is_there() {
     drop(backend.opened);
     let message = refused(&new(&path, 32 * MIB), &cache);
     assert!(
-        message.contains("it is there and has 67108864 bytes, not 33554432"),
+        message.contains("it is there and has 64 MiB, not 32 MiB"),
         "{message}"
     );
     let again = open(&new(&path, 64 * MIB), &cache).unwrap();

@@ -4,6 +4,7 @@ use core::fmt;
 use core::ops::Range;
 use std::path::PathBuf;
 
+use crate::refusal::Refused;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 /// A text that words come from: a file, or an argument of the command line.
@@ -57,7 +58,7 @@ pub enum ConfigError {
     #[error("{0}")]
     Mistakes(Mistakes),
     /// The file cannot be read.
-    #[error("cannot read the configuration {}: {error}", path.display())]
+    #[error("cannot read the configuration {}: {}", path.display(), Refused(error))]
     File {
         /// Which.
         path: PathBuf,

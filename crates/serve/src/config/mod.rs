@@ -33,6 +33,7 @@ use crate::log::{Format, Level};
 pub use asked::Asked;
 pub(crate) use check::connections_for;
 pub use mistake::{ConfigError, Mistake, Mistakes};
+pub(crate) use units::show_exactly;
 pub use units::{show_size, size};
 
 /// All that the server is asked for.

@@ -50,20 +50,13 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// A size with the unit that suits it: `10 GiB`, `1.5 MiB`, `513 B`.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
-    let units = [
-        (1_u64 << 40, "TiB"),
-        (1 << 30, "GiB"),
-        (1 << 20, "MiB"),
-        (1 << 10, "KiB"),
-    ];
-    let Some((scale, unit)) = units.into_iter().find(|(scale, _)| bytes >= *scale) else {
-        return format!("{bytes} B");
-    };
-    let tenths = u128::from(bytes) * 10 / u128::from(scale);
-    match (tenths / 10, tenths % 10) {
-        (whole, 0) => format!("{whole} {unit}"),
-        (whole, tenth) => format!("{whole}.{tenth} {unit}"),
-    }
+    Bytes(bytes).shown().to_string()
+}
+
+/// Likewise, and all of the bytes where that is not exact: `1 GiB (1073741825 bytes)`.
+#[must_use]
+pub(crate) fn show_exactly(bytes: u64) -> String {
+    format!("{:#}", Bytes(bytes).shown())
 }
 
 /// A time: a number and a unit, as in `10s` or `500ms`.
@@ -179,6 +172,14 @@ mod tests {
             (u64::MAX, "16777215.9 TiB"),
         ] {
             assert_eq!(show_size(bytes), text);
+        }
+        for (bytes, text) in [
+            (1023, "1023 B"),
+            (3 << 19, "1.5 MiB"),
+            ((1 << 30) + 1, "1 GiB (1073741825 bytes)"),
+            (1025 << 20, "1 GiB (1074790400 bytes)"),
+        ] {
+            assert_eq!(show_exactly(bytes), text);
         }
     }
 

@@ -98,7 +98,12 @@ struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    /// A file that may not become larger (`ulimit -f`) is an error then, and not the end.
+    _file_too_large: Signal,
 }
+
+/// SIGXFSZ of Linux.
+const FILE_TOO_LARGE: i32 = 25;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +124,7 @@ impl Signals {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hang_up: listen(SignalKind::hangup())?,
+            _file_too_large: listen(SignalKind::from_raw(FILE_TOO_LARGE))?,
         })
     }
 

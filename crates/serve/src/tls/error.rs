@@ -4,12 +4,15 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::config::show_size;
+use crate::refusal::Refused;
+
 /// Why connections cannot be encrypted as was asked for.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// A file cannot be read.
-    #[error("cannot read {}: {cause}", .path.display())]
+    #[error("cannot read {}: {}", .path.display(), Refused(cause))]
     Read {
         /// Which.
         path: PathBuf,
@@ -17,7 +20,7 @@ pub enum TlsError {
         cause: io::Error,
     },
     /// A file is too large to be one of certificates.
-    #[error("{} is larger than {limit} bytes: it is no file of certificates", .path.display())]
+    #[error("{} is larger than {}: it is no file of certificates", .path.display(), show_size(*.limit))]
     TooLarge {
         /// Which.
         path: PathBuf,

@@ -275,7 +275,7 @@ fn errors_name_the_file_and_what_is_wrong_with_it() {
     let large = folder.file("large.pem", &"x".repeat((1 << 20) + 1));
     says(
         error(&large, &good_key, None),
-        &["large.pem", "larger than 1048576 bytes"],
+        &["large.pem", "larger than 1 MiB"],
     );
 
     let other_key = folder.file("other-key.pem", &other.key);

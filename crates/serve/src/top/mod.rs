@@ -48,7 +48,8 @@ pub struct TopOptions {
 pub enum TopError {
     /// The server does not answer.
     #[error(
-        "no answer from {address}: {error}; does `tidegate serve` run, and with `--web {address}`?"
+        "no answer from {address}: {}; does `tidegate serve` run, and with `--web {address}`?",
+        crate::refusal::words(error)
     )]
     Server {
         /// Who was asked.

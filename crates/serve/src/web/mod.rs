@@ -60,7 +60,8 @@ pub enum WebError {
     },
     /// The address cannot be had.
     #[error(
-        "cannot show metrics on {address}: {error}; choose another address with `--web ADDRESS`"
+        "cannot show metrics on {address}: {}; choose another address with `--web ADDRESS`",
+        crate::refusal::words(error)
     )]
     Bind {
         /// The address that was asked for.
