@@ -37,8 +37,10 @@ pub use tracing::{debug, error, info, warn};
 pub const PER_SECOND: u64 = 10;
 /// Longest line in bytes; what the kernel promises to take from us in one piece when a pipe has room at all.
 pub const LINE_MAX: usize = 4096;
-/// Longest value in characters.
+/// Longest value and longest message in characters; what is cut ends with an ellipsis.
 const VALUE_MAX: usize = 600;
+/// Characters that the table of places keeps of a volume's name and of a message.
+const PLACE_MAX: usize = 100;
 /// Rows in the table of places.
 const PLACES_MAX: usize = 1024;
 /// Crates whose events are ours.
@@ -209,7 +211,7 @@ impl Log {
             began: now,
             written: 0,
             suppressed: 0,
-            what: what.to_owned(),
+            what: shortened(what),
         });
         let mut before = 0;
         if now.duration_since(window.began) >= SECOND {
@@ -319,17 +321,25 @@ struct Heading {
 
 impl Visit for Heading {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let into = match field.name() {
-            "message" => &mut self.message,
-            "volume" => &mut self.volume,
+        // A bounded writer says stop: of the message one more than is written, which then shows that it was cut.
+        let (into, left) = match field.name() {
+            "message" => (&mut self.message, VALUE_MAX + 1),
+            "volume" => (&mut self.volume, PLACE_MAX),
             _ => return,
         };
-        // A bounded writer says stop: what fitted is enough.
-        let _ = write!(Cut { into, left: 100 }, "{value:?}");
+        let _ = write!(Cut { into, left }, "{value:?}");
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
         self.record_debug(field, &format_args!("{value}"));
+    }
+}
+
+/// What the table of places keeps of a message.
+fn shortened(what: &str) -> String {
+    match what.char_indices().nth(PLACE_MAX) {
+        Some((end, _)) => format!("{}…", &what[..end]),
+        None => what.to_owned(),
     }
 }
 
@@ -665,6 +675,24 @@ mod tests {
                 serde_json::from_str::<serde_json::Value>(&text).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn a_message_is_whole_up_to_its_bound_and_then_ends_with_an_ellipsis() {
+        let whole = "a word ".repeat(80);
+        let text = written(Format::Logfmt, Level::Info, || info!("{whole}"));
+        assert!(text.contains(&format!("msg=\"{whole}\"")), "{text}");
+        let long = "word ".repeat(VALUE_MAX);
+        let text = written(Format::Logfmt, Level::Info, || {
+            (0..=PER_SECOND).for_each(|_| info!("{long}"));
+        });
+        let cut = &long[..VALUE_MAX];
+        assert!(text.contains(&format!("msg=\"{cut}…\"")), "{text}");
+        let told = &long[..PLACE_MAX];
+        assert!(
+            text.contains(&format!("of=\"{told}…\" suppressed=1")),
+            "{text}"
+        );
     }
 
     #[test]
