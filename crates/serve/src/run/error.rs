@@ -5,6 +5,7 @@ use std::io;
 
 use crate::backend::BackendError;
 use crate::config::{ConfigError, show_size};
+use crate::refusal::Refused;
 
 /// Why a server could not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +63,7 @@ pub enum ServeError {
     #[error("{0}")]
     Web(crate::web::WebError),
     /// The system refuses.
-    #[error("cannot {doing}: {cause}")]
+    #[error("cannot {doing}: {}", Refused(cause))]
     System {
         /// What was tried.
         doing: &'static str,
@@ -126,9 +127,13 @@ impl fmt::Display for NotDurable {
                 "volume `{volume}`: {} ({bytes} bytes) were not written and are lost",
                 show_size(*bytes)
             ),
+            (0, cause) => write!(
+                f,
+                "volume `{volume}`: {cause}; everything was written, but no flush has ended since"
+            ),
             (bytes, cause) => write!(
                 f,
-                "volume `{volume}`: {cause}; {} ({bytes} bytes) were not written",
+                "volume `{volume}`: {cause}; {} ({bytes} bytes) were not written and are lost",
                 show_size(*bytes)
             ),
         }

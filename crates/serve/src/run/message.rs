@@ -84,8 +84,9 @@ pub(super) fn started(
     if let Some(web) = web {
         let _ = writeln!(
             text,
-            "watch it at http://{}/ (metrics: /metrics), or with `tidegate top`",
-            reachable(web)
+            "watch it at http://{}/ (metrics: /metrics), or with `tidegate top{}`",
+            reachable(web),
+            unless_default(web)
         );
     }
     let embedded = volumes
@@ -106,7 +107,18 @@ pub(super) fn started(
     text
 }
 
-fn place(backend: &BackendConfig) -> String {
+/// What `top` has to be told to find the page.
+fn unless_default(web: SocketAddr) -> String {
+    let address = reachable(web).to_string();
+    #[cfg(feature = "web")]
+    if address == crate::top::DEFAULT_ADDRESS {
+        return String::new();
+    }
+    format!(" {address}")
+}
+
+/// Where a volume is kept, as it was named.
+pub(super) fn place(backend: &BackendConfig) -> String {
     match backend {
         BackendConfig::File { path, .. }
         | BackendConfig::New { path, .. }
@@ -191,6 +203,15 @@ pub(super) fn print(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "web")]
+    #[test]
+    fn top_is_told_where_the_page_is_if_it_would_not_find_it() {
+        let told = |address: &str| unless_default(address.parse().unwrap());
+        assert_eq!(told("127.0.0.1:9321"), "");
+        assert_eq!(told("0.0.0.0:9321"), "");
+        assert_eq!(told("127.0.0.1:4321"), " 127.0.0.1:4321");
+    }
 
     #[test]
     fn addresses() {

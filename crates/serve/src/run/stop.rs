@@ -1,10 +1,12 @@
 //! The end: drain, sync every volume side by side with progress, say what is not durable.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use tidegate::VolumeState;
 use tokio::sync::mpsc;
 
+use super::message::place;
 use super::{NotDurable, ServeError, Served, Server, Signals};
 use crate::config::show_size;
 use crate::log::{error, info, warn};
@@ -13,6 +15,34 @@ use crate::log::{error, info, warn};
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_secs(1);
+/// A backing that has taken nothing for so long is named.
+const SILENT: Duration = Duration::from_secs(3);
+
+/// How far the sync of a volume is.
+struct Progress {
+    is_syncing: bool,
+    /// Bytes that were left when it was last looked at, and since when it is that many.
+    left: u64,
+    since: Instant,
+}
+
+impl Progress {
+    fn new(volume: &Served) -> Self {
+        Self {
+            is_syncing: !volume.config.read_only,
+            left: volume.unwritten(),
+            since: Instant::now(),
+        }
+    }
+
+    /// Looks again. Answers for how long the backing has taken nothing, if that is long.
+    fn look(&mut self, left: u64) -> Option<Duration> {
+        if left != self.left {
+            (self.left, self.since) = (left, Instant::now());
+        }
+        Some(self.since.elapsed()).filter(|silent| self.is_syncing && *silent >= SILENT)
+    }
+}
 
 impl Server {
     /// Ends the server. A second wish to end is heeded at any time.
@@ -25,6 +55,8 @@ impl Server {
             listeners,
             ..
         } = self;
+        let progress: Vec<Progress> = volumes.iter().map(Progress::new).collect();
+        let progress = Mutex::new(progress);
         let stopping = |status: &str| notify.stopping(status, DRAIN_MAX + 30 * TELL_EVERY);
         stopping("finishing requests");
         let work = async {
@@ -36,12 +68,19 @@ impl Server {
                 );
             }
             listeners.iter().for_each(tokio::task::JoinHandle::abort);
-            sync_all(&volumes, &|status| stopping(status)).await
+            sync_all(&volumes, &progress, &|status| stopping(status)).await
         };
         let failed = tokio::select! {
             failed = work => failed,
             () = signals.again() => {
-                let left = volumes.iter().map(|volume| volume.left(String::new())).collect();
+                let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+                let left = volumes.iter().zip(progress.iter_mut());
+                let left = left.map(|(volume, progress)| {
+                    let left = volume.unwritten();
+                    let silent = progress.look(left);
+                    volume.left(silent.map(|silent| volume.silence(silent)).unwrap_or_default())
+                });
+                let left = left.collect();
                 // Its threads may hang, and nobody waits for them: the process ends with them.
                 core::mem::forget(cache);
                 return Err(ServeError::Interrupted(left));
@@ -66,17 +105,17 @@ impl Server {
 }
 
 /// Syncs every volume on a thread of its own; tells what is left every second.
-async fn sync_all(volumes: &[Served], tell: &dyn Fn(&str)) -> Vec<NotDurable> {
+async fn sync_all(
+    volumes: &[Served],
+    progress: &Mutex<Vec<Progress>>,
+    tell: &dyn Fn(&str),
+) -> Vec<NotDurable> {
     let (done, mut results) = mpsc::unbounded_channel();
-    let mut waiting: Vec<bool> = volumes
-        .iter()
-        .map(|volume| !volume.config.read_only)
-        .collect();
-    for (place, volume) in volumes
-        .iter()
-        .enumerate()
-        .filter(|(place, _)| waiting[*place])
-    {
+    let of_all = || progress.lock().unwrap_or_else(PoisonError::into_inner);
+    // Clients were waited for: what counts is from now on.
+    *of_all() = volumes.iter().map(Progress::new).collect();
+    let written = volumes.iter().enumerate();
+    for (place, volume) in written.filter(|(_, volume)| !volume.config.read_only) {
         let (export, done) = (Arc::clone(&volume.export), done.clone());
         let started = std::thread::Builder::new().name("sync".into()).spawn({
             let done = done.clone();
@@ -103,7 +142,7 @@ async fn sync_all(volumes: &[Served], tell: &dyn Fn(&str)) -> Vec<NotDurable> {
         tokio::select! {
             result = results.recv() => {
                 let Some((place, result)) = result else { return failed };
-                waiting[place] = false;
+                of_all()[place].is_syncing = false;
                 let volume = &volumes[place];
                 match result {
                     Ok(()) => info!(volume = %volume.config.name, "synced"),
@@ -115,10 +154,23 @@ async fn sync_all(volumes: &[Served], tell: &dyn Fn(&str)) -> Vec<NotDurable> {
             }
             _ = ticks.tick() => {
                 let mut all = 0;
-                for (volume, _) in volumes.iter().zip(&waiting).filter(|(_, waiting)| **waiting) {
+                for (volume, progress) in volumes.iter().zip(of_all().iter_mut()) {
+                    if !progress.is_syncing {
+                        continue;
+                    }
                     let left = volume.unwritten();
                     all += left;
-                    info!(volume = %volume.config.name, left, "syncing: {} left", show_size(left));
+                    let name = &volume.config.name;
+                    match progress.look(left) {
+                        None => info!(volume = %name, left, "syncing: {} left", show_size(left)),
+                        Some(silent) => warn!(
+                            volume = %name,
+                            left,
+                            "syncing: {}, {} unwritten; a second signal gives it up",
+                            volume.silence(silent),
+                            show_size(left)
+                        ),
+                    }
                 }
                 tell(&format!("syncing: {} left", show_size(all)));
             }
@@ -130,6 +182,25 @@ impl Served {
     /// Bytes that were written by clients and are not on the backend.
     pub(super) fn unwritten(&self) -> u64 {
         unwritten(&self.export.opened.volume)
+    }
+
+    /// What is said of a backing that has taken nothing for so long, since it was looked at.
+    fn silence(&self, seen: Duration) -> String {
+        let stats = self.export.opened.volume.stats();
+        let silent = match stats.state {
+            // It had begun before.
+            VolumeState::Stalled { since } => since.max(seen),
+            _ => seen,
+        };
+        let failure = stats
+            .last_error
+            .map(|error| format!(" (last error: {error})"))
+            .unwrap_or_default();
+        format!(
+            "backing {} has taken nothing for {} s{failure}",
+            place(&self.config.backend),
+            silent.as_secs()
+        )
     }
 
     fn left(&self, cause: String) -> NotDurable {
