@@ -6,7 +6,7 @@
 mod serving;
 
 use std::fs;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -217,6 +217,65 @@ fn qemu_io_commands() {
     .into();
     assert_eq!(seen, [0xab, 0xcd, 0xcd, 0xab, 0, 0, 0x11, 1, 3]);
     server.stop_well();
+}
+
+#[test]
+fn qemu_and_the_server_keep_each_other_out() {
+    if !have("qemu locks", &["qemu-io"]) {
+        return;
+    }
+    let folder = Folder::new("qemu-locks");
+    let volume = sparse(&folder, "disk", 8 * MIB);
+    let path = folder.path("disk");
+    let locked = "Failed to get \"write\" lock";
+    let write = |path: &Path| {
+        let arguments = ["-f", "raw", "-c", "write 0 4k", text(path)];
+        let output = command("qemu-io", &arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), said)
+    };
+    // The server first: for writing, and for reading only.
+    for volume in [volume.clone(), format!("{volume},ro")] {
+        let mut server = Server::start(&folder, MEMORY, &[&volume]);
+        let (is_written, said) = write(&path);
+        assert!(!is_written && said.contains(locked), "{volume}: {said}");
+        server.stop_well();
+        let (is_written, said) = write(&path);
+        assert!(is_written, "{volume}: {said}");
+    }
+    // QEMU first: neither is to be had while it may write.
+    let mut qemu = command("qemu-io", &["-f", "raw", text(&path)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    let number = format!(":{} ", fs::metadata(&path).unwrap().ino());
+    while !fs::read_to_string("/proc/locks").unwrap().contains(&number) {
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "it does not lock"
+        );
+    }
+    let at = format!("unix:{}", folder.path("socket").display());
+    for volume in [volume.clone(), format!("{volume},ro")] {
+        let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .args([
+                "serve", "--memory", MEMORY, "--listen", &at, "--no-web", &volume,
+            ])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains("in use by another program that has locked it (QEMU"),
+            "{said}"
+        );
+    }
+    drop(qemu.stdin.take());
+    assert!(qemu.wait().unwrap().success());
+    Server::start(&folder, MEMORY, &[&volume]).stop_well();
 }
 
 #[test]

@@ -123,3 +123,20 @@ impl Drop for TestDir {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
+
+/// Puts a shared lock on one byte of a file, which lasts until it is taken off or the file is closed, however the process
+/// ends; `on` false: takes it off. fcntl(2), locks of open file descriptions.
+///
+/// # Errors
+/// `WouldBlock`: somebody has that byte for itself. The file system has no such locks.
+pub fn share_byte(file: &std::fs::File, byte: u64, on: bool) -> std::io::Result<()> {
+    sys::share_byte(file, byte, on).map_err(std::io::Error::from_raw_os_error)
+}
+
+/// Whether somebody else, through another opening of the file, has a lock on that byte, shared or not.
+///
+/// # Errors
+/// The file system has no such locks.
+pub fn is_byte_locked(file: &std::fs::File, byte: u64) -> std::io::Result<bool> {
+    sys::is_byte_locked(file, byte).map_err(std::io::Error::from_raw_os_error)
+}

@@ -1,7 +1,8 @@
 //! The few calls of the C library that have no safe form elsewhere.
 
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::fs::File;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use policy::units::Nanos;
 
@@ -79,6 +80,43 @@ pub(crate) fn passed_descriptors(first: i32, count: u32) -> Vec<OwnedFd> {
         .collect()
 }
 
+/// Puts a shared lock on one byte of a file (or takes it off again), for as long as the file is open: fcntl(2), locks of open
+/// file descriptions. Answers the error number where somebody has that byte for itself (EAGAIN, EACCES) or such locks are
+/// not to be had.
+pub(crate) fn share_byte(file: &File, byte: u64, on: bool) -> Result<(), i32> {
+    let kind = if on { libc::F_RDLCK } else { libc::F_UNLCK };
+    byte_lock(file, libc::F_OFD_SETLK, byte, kind).map(|_| ())
+}
+
+/// Whether somebody else has a lock on that byte of a file, shared or not.
+pub(crate) fn is_byte_locked(file: &File, byte: u64) -> Result<bool, i32> {
+    // What would be in the way of a lock for its holder alone.
+    let found = byte_lock(file, libc::F_OFD_GETLK, byte, libc::F_WRLCK)?;
+    Ok(found != libc::F_UNLCK)
+}
+
+/// Answers the kind of lock that is left in the place of the question.
+fn byte_lock(
+    file: &File,
+    call: libc::c_int,
+    byte: u64,
+    kind: libc::c_int,
+) -> Result<libc::c_int, i32> {
+    // SAFETY: `flock` is plain numbers, for which all zeroes is a value; its process has to be zero here.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = libc::c_short::try_from(kind).expect("kinds of locks are few");
+    lock.l_whence = libc::c_short::try_from(libc::SEEK_SET).expect("it is zero");
+    lock.l_start = offset_of(byte)?;
+    lock.l_len = 1;
+    // SAFETY: the descriptor is open over the call, and `lock` is a valid place for question and answer.
+    let refused = unsafe { libc::fcntl(file.as_raw_fd(), call, &raw mut lock) };
+    if refused == 0 {
+        Ok(libc::c_int::from(lock.l_type))
+    } else {
+        Err(last_errno())
+    }
+}
+
 /// `preadv2` of what is left of a read request. Answers the bytes read, or the error number.
 pub(crate) fn read(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Result<u64, i32> {
     let used = job.plan(arena, vectors).vectors;
@@ -145,6 +183,30 @@ mod tests {
             Ok(()) => assert_eq!(is_one, 1),
             Err(errno) => assert!([libc::EPERM, libc::EINVAL].contains(&errno), "{errno}"),
         }
+    }
+
+    #[test]
+    fn a_lock_on_a_byte_is_seen_by_others_and_ends_with_its_file() {
+        let path = std::env::temp_dir().join(format!("tidegate-os-{}-bytes", std::process::id()));
+        let open = || {
+            File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)
+        };
+        let (ours, theirs) = (open().unwrap(), open().unwrap());
+        share_byte(&ours, 100, true).unwrap();
+        assert_eq!(is_byte_locked(&ours, 100), Ok(false), "it is its own");
+        assert_eq!(is_byte_locked(&theirs, 100), Ok(true));
+        assert_eq!(is_byte_locked(&theirs, 101), Ok(false));
+        share_byte(&theirs, 100, true).unwrap();
+        share_byte(&theirs, 100, false).unwrap();
+        assert_eq!(is_byte_locked(&ours, 100), Ok(false));
+        drop(ours);
+        assert_eq!(is_byte_locked(&theirs, 100), Ok(false));
+        let _ = std::fs::remove_file(&path);
     }
 
     #[test]

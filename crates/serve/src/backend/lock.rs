@@ -2,7 +2,7 @@
 //!
 //! The lock is flock(2), which ends with the process however it ends, and which `/proc/locks` shows with its holder. A
 //! block device is opened with O_EXCL too: that keeps mounts and other exclusive holders away. QEMU locks bytes of a
-//! file by fcntl(2): such locks are looked for when the file is opened, not kept away later.
+//! file by fcntl(2), and so do we, so that neither opens what the other has: see `Claim`.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -12,6 +12,7 @@ use std::path::Path;
 use rustix::fs::{OFlags, major, minor};
 
 use super::BackendError;
+use crate::log::debug;
 
 /// EBUSY.
 const BUSY: i32 = 16;
@@ -52,6 +53,7 @@ pub(super) fn open(path: &Path, read_only: bool) -> Result<File, BackendError> {
         TryLockError::Error(cause) => system("lock")(cause),
     })?;
     if read_only {
+        claim(&shared, path, read_only)?;
         return Ok(shared);
     }
     if let Some(holder) = holder(&shared, Kind::Bytes) {
@@ -62,6 +64,7 @@ pub(super) fn open(path: &Path, read_only: bool) -> Result<File, BackendError> {
         });
     }
     if !is_device {
+        claim(&shared, path, read_only)?;
         return Ok(shared);
     }
     let flag = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
@@ -79,7 +82,76 @@ pub(super) fn open(path: &Path, read_only: bool) -> Result<File, BackendError> {
         TryLockError::WouldBlock => in_use(path, &alone, read_only),
         TryLockError::Error(cause) => system("lock")(cause),
     })?;
+    claim(&alone, path, read_only)?;
     Ok(alone)
+}
+
+/// What a program says of an image by locks on its bytes, as QEMU does: with a shared lock on byte `USES + n` that it makes
+/// use of right `n`, with one on `KEEPS + n` that nobody else may. Whoever opens the image says its own first, and then
+/// looks whether others contradict: so of two at one time none gets it, or one.
+///
+/// Source: QEMU's manual, "Disk image file locking", and what its programs show in `/proc/locks`.
+struct Claim {
+    uses: &'static [u64],
+    keeps: &'static [u64],
+}
+
+const USES: u64 = 100;
+const KEEPS: u64 = 200;
+/// Rights: to read what is consistent, to write, to write what is there already, to change the size.
+const READ: u64 = 0;
+const WRITE: u64 = 1;
+const WRITE_UNCHANGED: u64 = 2;
+const RESIZE: u64 = 3;
+/// What is cached may be read by others, on their own account, and changed by nobody.
+const WRITER: Claim = Claim {
+    uses: &[READ, WRITE],
+    keeps: &[WRITE, WRITE_UNCHANGED, RESIZE],
+};
+const READER: Claim = Claim {
+    uses: &[READ],
+    keeps: &[WRITE, WRITE_UNCHANGED, RESIZE],
+};
+
+/// Locks the bytes that say what is done with a file, where its file system has such locks.
+fn claim(file: &File, path: &Path, read_only: bool) -> Result<(), BackendError> {
+    let claim = if read_only { READER } else { WRITER };
+    let said = claim
+        .uses
+        .iter()
+        .map(|right| USES + right)
+        .chain(claim.keeps.iter().map(|right| KEEPS + right));
+    // What others say that contradicts it.
+    let against = claim
+        .uses
+        .iter()
+        .map(|right| KEEPS + right)
+        .chain(claim.keeps.iter().map(|right| USES + right));
+    let all = said
+        .map(|byte| os::share_byte(file, byte, true).map(|()| false))
+        .chain(against.map(|byte| os::is_byte_locked(file, byte)));
+    for refused in all {
+        let is_taken = match refused {
+            Ok(is_taken) => is_taken,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+            Err(error) => {
+                debug!(path = %path.display(), cause = %error, "no locks of bytes there: QEMU is not kept out");
+                return Ok(());
+            }
+        };
+        if is_taken {
+            return Err(BackendError::InUse {
+                path: path.into(),
+                holder: Holder {
+                    pid: None,
+                    name: None,
+                }
+                .to_string(),
+                read_only,
+            });
+        }
+    }
+    Ok(())
 }
 
 fn lock(file: &File, shared: bool) -> Result<(), TryLockError> {
