@@ -33,7 +33,7 @@ fn left_behind(folder: &Folder) -> usize {
 #[test]
 fn both_halves_are_run_and_verified() {
     let folder = Folder::new("demo");
-    let output = demo(&folder, &["--seconds", "3"]).output().unwrap();
+    let output = demo(&folder, &["--seconds", "6"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
@@ -57,6 +57,15 @@ fn both_halves_are_run_and_verified() {
     // The disk does 500 requests a second: paced, the heavy client comes down towards that.
     assert!(heavy_after < heavy_before, "{figures}");
     line("The light client's longest write");
+    // Not paced, the cache was full of it (12 MiB, of which about three are for the cache itself); paced, it stayed below its
+    // dirty limit of 4 MiB.
+    let waited = line("at the end not on the disk");
+    let mib: Vec<f64> = waited
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    assert!(mib.len() == 2 && mib[0] > 7.0 && mib[1] <= 4.2, "{waited}");
+    line("a flush then took");
     let plot = fs::read_to_string(folder.path("out").join("tidegate-demo.svg")).unwrap();
     assert!(plot.ends_with("</svg>\n") && plot.matches("<circle").count() > 200);
     assert_eq!(left_behind(&folder), 0);
@@ -97,8 +106,8 @@ fn an_interrupt_ends_it_and_leaves_nothing() {
 #[test]
 fn halves_that_show_nothing_are_refused() {
     let folder = Folder::new("demo-short");
-    let output = demo(&folder, &["--seconds", "1"]).output().unwrap();
+    let output = demo(&folder, &["--seconds", "4"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("choose 3 to 600"), "{said}");
+    assert!(said.contains("choose 6 to 600"), "{said}");
 }

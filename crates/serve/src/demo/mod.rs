@@ -8,9 +8,8 @@
 //!
 //! The same load runs twice, each time on a fresh server with a fresh volume: first nobody is held up until the cache's
 //! memory is full of data that the disk has not taken; then replies are held for as long as the law of the cache says. Every latency
-//! is measured by the clients, over the socket. Afterwards what is in the files is compared with what the clients wrote.
-//!
-//! For that the disk stops being slow once the clients are done.
+//! is measured by the clients, over the socket, once the cache is full. Then a third client asks for a flush, and waits as
+//! long as the disk needs for what the cache holds. Afterwards what is in the files is compared with what was written.
 
 pub mod load;
 mod plot;
@@ -31,16 +30,23 @@ const HEAVY_RATE: u64 = 2000;
 /// Of the light one.
 const LIGHT_RATE: u64 = 20;
 /// What the disk takes for a request.
-const DISK_LATENCY: Duration = Duration::from_millis(2);
-/// Memory of the cache's pages, and how much of it may be dirty where writers are paced.
-const MEMORY: u64 = 24 << 20;
-const DIRTY: u64 = 8 << 20;
+const DISK_LATENCY: Duration = Duration::from_millis(DISK_LATENCY_MS);
+const DISK_LATENCY_MS: u64 = 2;
+/// Memory of the cache, and how much of it may be dirty where writers are paced. So little that it is full early: what
+/// a cache that is not paced does only shows then.
+const MEMORY: u64 = 12 << 20;
+const DIRTY: u64 = 4 << 20;
 /// Blocks that the heavy client writes to, eight times as many as may be dirty, and the light one behind them. No more,
-/// for all of them are read back at the end.
-const HEAVY_BLOCKS: u64 = (64 << 20) / load::BLOCK as u64;
+/// for all of them are made before and read back at the end.
+const HEAVY_BLOCKS: u64 = (32 << 20) / load::BLOCK as u64;
 const LIGHT_BLOCKS: u64 = (2 << 20) / load::BLOCK as u64;
-/// How long each half may last, seconds.
-const SECONDS: std::ops::RangeInclusive<u64> = 3..=600;
+/// Seconds in which the heavy client has filled the cache, for sure: what it writes, less what the disk takes meanwhile.
+/// (Not all of the memory is for pages, and a block that is written again needs no new one: these two about cancel out.)
+const FILL: u64 = MEMORY.div_ceil((HEAVY_RATE - DISK_RATE) * load::BLOCK as u64);
+/// Requests a second that the disk does, one at a time.
+const DISK_RATE: u64 = 1000 / DISK_LATENCY_MS;
+/// How long each half may last, seconds; figures are of its second part.
+const SECONDS: std::ops::RangeInclusive<u64> = 2 * FILL..=600;
 
 /// How the demonstration is run.
 #[derive(Clone, Debug)]
@@ -55,7 +61,7 @@ impl Default for DemoOptions {
     fn default() -> Self {
         Self {
             out: None,
-            seconds: 12,
+            seconds: 8,
         }
     }
 }
@@ -68,13 +74,13 @@ pub enum DemoError {
     #[error("interrupted")]
     Interrupted,
     /// The halves are too short to show something, or too long.
-    #[error("{seconds} seconds are not possible; choose {} to {}", SECONDS.start(), SECONDS.end())]
+    #[error("--seconds {seconds}: too short for the cache to be full in its half, or too long; choose {} to {}", SECONDS.start(), SECONDS.end())]
     Seconds {
         /// What was asked for.
         seconds: u64,
     },
     /// A file, a folder or a socket.
-    #[error("{what}: {error}")]
+    #[error("{what}: {}", crate::refusal::Refused(error))]
     Io {
         /// What it was about.
         what: String,
@@ -136,6 +142,10 @@ pub(crate) struct Half {
     /// From when on figures are taken: the cache is as full as it gets.
     pub(crate) from: Duration,
     pub(crate) lasting: Duration,
+    /// Bytes that were written and not on the disk when the clients were done.
+    pub(crate) waiting: u64,
+    /// How long a client that wanted all of it on the disk then waited.
+    pub(crate) flush: Duration,
 }
 
 /// Runs it and prints what it shows.
@@ -227,12 +237,22 @@ fn half(
     if stop.load(Ordering::Relaxed) {
         return Err(DemoError::Interrupted);
     }
+    let waiting = side.waiting();
+    let mut third = connect("flushing")?;
+    let began = Instant::now();
+    let flushed = load::Target::flush(&mut third);
+    flushed.map_err(|error| DemoError::Client {
+        client: "flushing",
+        error,
+    })?;
     Ok(Half {
         title,
         heavy,
         light,
         from: lasting / 2,
         lasting,
+        waiting,
+        flush: began.elapsed(),
     })
 }
 

@@ -156,6 +156,8 @@ mod tests {
             light: met(10),
             from: Duration::ZERO,
             lasting: Duration::from_secs(1),
+            waiting: 0,
+            flush: Duration::ZERO,
         };
         let svg = draw(&[half]);
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));

@@ -1,7 +1,7 @@
 //! One server of the demonstration, with its volume on a slow disk, in this process; and a client of it.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -51,6 +51,7 @@ impl Side {
             .background_limit(Threshold::Pages(Pages(DIRTY / 2 / BLOCK as u64)))
             .build()?;
         let file = file_of(folder, name);
+        make(&file).map_err(DemoError::io(file.display().to_string()))?;
         let backend = backend::open(&volume(&file), &cache)?;
         let options = ExportOptions {
             name: NAME.to_owned(),
@@ -76,6 +77,12 @@ impl Side {
             layers: backend.layers,
             accepting,
         })
+    }
+
+    /// Bytes that were written and are not on the disk.
+    pub(super) fn waiting(&self) -> u64 {
+        let stats = self.export.opened.volume.stats();
+        stats.dirty + stats.writeback
     }
 
     /// Has the disk take everything, no longer slowly, and waits until it has.
@@ -128,15 +135,27 @@ fn wrong_blocks(file: &File, mut offset: u64, met: &Met) -> io::Result<usize> {
     Ok(wrong)
 }
 
-/// A sparse file behind a device that takes its time.
+/// Makes the file of a volume, all of it: one that is filled by chance lies about in pieces, and takes long to be removed.
+fn make(path: &Path) -> io::Result<()> {
+    const PIECE: usize = 1 << 20;
+    let zeroes = vec![0; PIECE];
+    let mut file = File::create_new(path)?;
+    let size = (HEAVY_BLOCKS + LIGHT_BLOCKS) * BLOCK as u64;
+    for _ in 0..size / PIECE as u64 {
+        file.write_all(&zeroes)?;
+    }
+    file.sync_all()
+}
+
+/// That file behind a device that takes its time.
 fn volume(file: &Path) -> VolumeConfig {
     let latency = u64::try_from(DISK_LATENCY.as_nanos()).unwrap_or(u64::MAX);
     VolumeConfig {
         name: NAME.to_owned(),
         description: String::new(),
-        backend: BackendConfig::New {
+        backend: BackendConfig::File {
             path: file.to_owned(),
-            size: (HEAVY_BLOCKS + LIGHT_BLOCKS) * BLOCK as u64,
+            size: None,
         },
         read_only: false,
         on_error: tidegate::VolumeOptions::default().on_error,

@@ -5,22 +5,23 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::load::{Lengths, Met};
-use super::{DIRTY, DISK_LATENCY, HEAVY_RATE, Half, LIGHT_RATE, MEMORY};
+use super::{DIRTY, DISK_LATENCY, DISK_RATE, HEAVY_RATE, Half, LIGHT_RATE, MEMORY};
+use crate::config::show_size;
 
 /// Who takes part.
 pub(super) fn introduction(folder: &Path) -> String {
-    let disk = 1000 / DISK_LATENCY.as_millis();
     format!(
-        "A slow disk: {} ms for each request, one at a time, so {disk} requests a second (a file in {}).\n\
+        "The disk: a file in {}, slowed down to {} ms for each request, one at a time, so {DISK_RATE} requests a second.\n\
          Two clients share it over a Unix socket, through a cache of {} MiB:\n  \
          heavy  would write 4 KiB to a random place {HEAVY_RATE} times a second, {} times what the disk can do\n  \
          light  writes 4 KiB {LIGHT_RATE} times a second\n\
+         A write is answered when it is in memory; only a flush, one at the end, waits for the disk.\n\
          Not paced, a write is held up only when the cache is full. Paced, the cache holds each reply to the heavy\n\
          client for as long as the disk needs for its share, and at most {} MiB wait for the disk.\n",
-        DISK_LATENCY.as_millis(),
         folder.display(),
+        DISK_LATENCY.as_millis(),
         MEMORY >> 20,
-        HEAVY_RATE / u64::try_from(disk).unwrap_or(1),
+        HEAVY_RATE / DISK_RATE,
         DIRTY >> 20,
     )
 }
@@ -57,9 +58,20 @@ pub(super) fn tables(halves: &[Half]) -> String {
             let _ = write!(text, "{:>14.1}", rate(half, met));
         }
     }
+    type OfHalf = fn(&Half) -> String;
+    let rows: [(&str, OfHalf); 2] = [
+        ("at the end not on the disk", |half| show_size(half.waiting)),
+        ("a flush then took", |half| shown(half.flush)),
+    ];
+    for (name, figure) in rows {
+        let _ = write!(text, "\n{name:<28}");
+        for half in halves {
+            let _ = write!(text, "{:^28}", figure(half));
+        }
+    }
     let _ = write!(
         text,
-        "\nfrom second {} on, as the clients measured it; of a write that was due while the one before it was held,\n\
+        "\nWrites into memory, from second {} on, as the clients measured it; of a write that was due while the one before it was held,\n\
          from when it was due. Every block on the disks was read back afterwards and is what was written last.\n",
         halves.first().map_or(0, |half| half.from.as_secs())
     );
@@ -96,7 +108,16 @@ pub(super) fn conclusion(halves: &[Half], plot: &Path) -> String {
         let (one, two) = (rate(before, &before.heavy), rate(after, &after.heavy));
         let _ = writeln!(
             text,
-            "The heavy client got {one:.0} writes a second before and {two:.0} after."
+            "The heavy client got {one:.0} writes a second not paced and {two:.0} paced; the disk does {DISK_RATE}."
+        );
+        let _ = writeln!(
+            text,
+            "A flush at the end, for {} and {} that waited for the disk: {} not paced, {} paced{}.",
+            show_size(before.waiting),
+            show_size(after.waiting),
+            shown(before.flush),
+            shown(after.flush),
+            times(before.flush, after.flush)
         );
     }
     let _ = writeln!(text, "Plot of every write: {}", plot.display());
@@ -152,6 +173,8 @@ mod tests {
             light: met(50, took_ms),
             from: Duration::ZERO,
             lasting: Duration::from_secs(1),
+            waiting: took_ms << 20,
+            flush: Duration::from_millis(100 * took_ms),
         }
     }
 
@@ -170,6 +193,12 @@ mod tests {
             said.contains("30 ms not paced, 3.0 ms paced, 10 times shorter"),
             "{said}"
         );
+        assert!(
+            text.contains("not on the disk") && text.contains("30 MiB"),
+            "{text}"
+        );
+        let flush = "30 MiB and 3 MiB that waited for the disk: 3.00 s not paced, 300 ms paced, 10 times shorter";
+        assert!(said.contains(flush), "{said}");
     }
 
     #[test]
