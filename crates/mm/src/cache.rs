@@ -173,7 +173,8 @@ impl<E: Env> Cache<E> {
         let (index, device) = {
             // Held throughout: a device's place is its number.
             let mut devices = self.devices.lock(task);
-            if devices.len() >= usize::from(limit) {
+            let before = devices.iter().find(|device| device.is_retired()).cloned();
+            if before.is_none() && devices.len() >= usize::from(limit) {
                 return Err(Error::TooMany {
                     what: "devices",
                     limit: u32::from(limit),
@@ -181,12 +182,22 @@ impl<E: Env> Cache<E> {
             }
             let (index, bandwidth) = {
                 let mut domain = self.domain.lock(task);
-                let index = domain.add_device(task.now(), options.tunables);
+                let index = match &before {
+                    Some(before) => {
+                        domain.renew_device(before.index, options.tunables);
+                        before.index
+                    }
+                    None => domain.add_device(task.now(), options.tunables),
+                };
                 (index, domain.bandwidth(index).0)
             };
             let device = Arc::new(DeviceState::new(index, id, info, options, bandwidth));
-            self.requests.add_device(task, index);
-            devices.push(Arc::clone(&device));
+            if before.is_some() {
+                devices[usize::from(index.0)] = Arc::clone(&device);
+            } else {
+                self.requests.add_device(task, index);
+                devices.push(Arc::clone(&device));
+            }
             (index, device)
         };
         let cache = Arc::downgrade(self);
@@ -195,6 +206,35 @@ impl<E: Env> Cache<E> {
             Box::new(move |task| flush::flusher(task, &cache, &device)),
         );
         Ok(index)
+    }
+
+    /// Gives up a device whose files are closed; its place is for the next one that is added. Answers by what `Env` knows it;
+    /// `None`: something of it is still open or under way.
+    ///
+    /// # Panics
+    /// If `device` is not of this cache.
+    pub fn remove_device(&self, task: &mut Task<'_, E>, device: DeviceIndex) -> Option<DeviceId> {
+        let device = self.device(task, device);
+        device.retire(task).then_some(device.id)
+    }
+
+    /// From now on the device's share of the dirty limit, and what its writers get while writes fail, are another.
+    ///
+    /// # Errors
+    /// `BadOption`.
+    ///
+    /// # Panics
+    /// If `device` is not of this cache.
+    pub fn set_device(
+        &self,
+        task: &mut Task<'_, E>,
+        device: DeviceIndex,
+        options: DeviceOptions,
+    ) -> Result<(), Error> {
+        options.check()?;
+        self.device(task, device).set_on_error(options.on_error);
+        self.domain.lock(task).set_device(device, options.tunables);
+        Ok(())
     }
 
     /// Opens an object of a device as a file of `len` bytes.

@@ -1,7 +1,7 @@
 //! One device as the cache sees it: counters, dirty files, what is in flight, errors.
 
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -52,6 +52,10 @@ pub(crate) struct DeviceState<E: Env> {
     /// Tasks that are writing its files back now.
     pub(crate) walkers: AtomicU32,
     pub(crate) flusher: Flusher,
+    /// What writers get when writes fail (`ErrorPolicy`); may change.
+    on_error: AtomicU8,
+    /// It is gone: its flusher ends, and its place is for another one.
+    retired: AtomicBool,
     errors: Lock<DeviceErrors>,
     error_seq: AtomicU64,
     /// Flushes that ever failed; holders compare it with what they were told of.
@@ -136,6 +140,8 @@ impl<E: Env> DeviceState<E> {
                 wanted: AtomicU64::new(0),
                 running: AtomicBool::new(false),
             },
+            on_error: AtomicU8::new(options.on_error as u8),
+            retired: AtomicBool::new(false),
             errors: Lock::new(LockClass::Device, DeviceErrors::default()),
             error_seq: AtomicU64::new(0),
             flush_failures: AtomicU64::new(0),
@@ -152,6 +158,39 @@ impl<E: Env> DeviceState<E> {
         for list in [&mut files.dirty, &mut files.io, &mut files.more_io] {
             list.reserve(open - list.len().min(open));
         }
+    }
+
+    /// Writers get this from now on while writes fail.
+    pub(crate) fn set_on_error(&self, on_error: ErrorPolicy) {
+        self.on_error.store(on_error as u8, Ordering::Relaxed);
+    }
+
+    fn on_error(&self) -> ErrorPolicy {
+        let on_error = self.on_error.load(Ordering::Relaxed);
+        let all = [ErrorPolicy::Retry, ErrorPolicy::Report, ErrorPolicy::Stop];
+        all.into_iter()
+            .find(|policy| *policy as u8 == on_error)
+            .unwrap_or(self.options.on_error)
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// Gives it up if nothing of it is open, dirty or under way; has its flusher end.
+    pub(crate) fn retire(&self, context: &impl Context) -> bool {
+        let is_open = self.files.lock(context).open > 0;
+        let pages = [&self.dirty, &self.writeback, &self.in_flight];
+        let tasks = [&self.requests, &self.syncs];
+        let is_used = is_open
+            || pages.iter().any(|count| count.load(Ordering::Acquire) > 0)
+            || tasks.iter().any(|count| count.load(Ordering::Acquire) > 0);
+        if !is_used {
+            self.retired.store(true, Ordering::Release);
+            self.flusher.kicked.store(true, Ordering::Release);
+            self.flusher.wait.wake_all();
+        }
+        !is_used
     }
 
     /// A file of it was closed.
@@ -301,7 +340,7 @@ impl<E: Env> DeviceState<E> {
         let Some((offset, cause)) = errors.last else {
             return Ok(());
         };
-        match self.options.on_error {
+        match self.on_error() {
             ErrorPolicy::Retry => Ok(()),
             ErrorPolicy::Stop => Err(Error::DeviceStopped { cause }),
             ErrorPolicy::Report if *seen < seq => {
@@ -325,7 +364,7 @@ impl<E: Env> DeviceState<E> {
                 return Health::FlushFailed { cause };
             }
             match errors.last {
-                Some((_, cause)) if self.options.on_error == ErrorPolicy::Stop => {
+                Some((_, cause)) if self.on_error() == ErrorPolicy::Stop => {
                     return Health::Stopped { cause };
                 }
                 Some((offset, cause)) if errors.failures_in_a_row > 0 => {

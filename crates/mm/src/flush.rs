@@ -99,7 +99,8 @@ pub(crate) fn flusher<E: Env>(
                 && (periodic || interval.is_zero() || !has_dirty_files(task, device))
         });
         let Some(cache) = cache.upgrade() else { return };
-        if wakeup == Wakeup::Cancelled || cache.stopping.load(Ordering::Acquire) {
+        let is_over = cache.stopping.load(Ordering::Acquire) || device.is_retired();
+        if wakeup == Wakeup::Cancelled || is_over {
             return;
         }
         flusher.running.store(true, Ordering::Relaxed);

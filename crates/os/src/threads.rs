@@ -28,8 +28,8 @@ use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::catch_unwind;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Instant as StdInstant;
@@ -142,8 +142,7 @@ pub struct ThreadEnv {
     workers: usize,
     register: bool,
     sink: Option<Sink>,
-    devices: Box<[OnceLock<Arc<dyn Device>>]>,
-    devices_used: AtomicU16,
+    devices: Box<[Place]>,
     engines: Mutex<Vec<Weak<dyn Engine>>>,
     timer: Arc<Timer>,
     timer_thread: Mutex<Option<JoinHandle<()>>>,
@@ -153,6 +152,9 @@ pub struct ThreadEnv {
     /// Requests end with `Cancelled`.
     closed: AtomicBool,
 }
+
+/// Room for a device.
+type Place = RwLock<Option<Arc<dyn Device>>>;
 
 /// Spawned tasks that have not ended.
 struct Tasks {
@@ -203,8 +205,7 @@ impl ThreadEnv {
             workers: options.workers,
             register: options.register,
             sink: options.sink,
-            devices: (0..DEVICES_MAX).map(|_| OnceLock::new()).collect(),
-            devices_used: AtomicU16::new(0),
+            devices: (0..DEVICES_MAX).map(|_| RwLock::default()).collect(),
             engines: Mutex::new(Vec::new()),
             timer,
             timer_thread: Mutex::new(Some(timer_thread)),
@@ -240,16 +241,31 @@ impl ThreadEnv {
         Arc::clone(&self.timer) as Arc<dyn Host>
     }
 
-    /// Adds a device; requests name it by the number answered.
+    /// Adds a device; requests name it by the number answered, which may be that of one that was removed.
     ///
     /// # Panics
     /// At the 257th device.
     pub fn add_device(&self, device: Arc<dyn Device>) -> DeviceId {
-        let id = self.devices_used.fetch_add(1, Ordering::Relaxed);
-        let place = self.devices.get(usize::from(id));
-        let place = place.expect("an environment has at most DEVICES_MAX devices");
-        assert!(place.set(device).is_ok(), "a device's number is given once");
-        DeviceId(id)
+        let place = self.devices.iter().position(|place| {
+            let mut place = place.write().unwrap_or_else(PoisonError::into_inner);
+            let is_free = place.is_none();
+            if is_free {
+                *place = Some(Arc::clone(&device));
+            }
+            is_free
+        });
+        let id = place.expect("an environment has at most DEVICES_MAX devices");
+        DeviceId(u16::try_from(id).expect("DEVICES_MAX is a number of 16 bits"))
+    }
+
+    /// Lets go of a device of which no request is under way, and none will come; may wait for threads of it to end.
+    pub fn remove_device(&self, id: DeviceId) {
+        let place = self.devices.get(usize::from(id.0));
+        let device = place.and_then(|place| {
+            let mut place = place.write().unwrap_or_else(PoisonError::into_inner);
+            place.take()
+        });
+        drop(device);
     }
 
     /// Work reported by all tasks so far, by `Work as usize`.
@@ -399,13 +415,17 @@ impl Env for ThreadEnv {
             request.complete(&Interrupt::new(), Err(IoError::Cancelled));
             return;
         }
-        let device = self
-            .devices
-            .get(usize::from(request.device.0))
-            .and_then(OnceLock::get);
-        device
-            .expect("requests name a device that was added")
-            .submit(request);
+        let place = self.devices.get(usize::from(request.device.0));
+        // Not under the lock: a device may end the request at once, and with it others begin.
+        let device = place.and_then(|place| {
+            let place = place.read().unwrap_or_else(PoisonError::into_inner);
+            place.clone()
+        });
+        match device {
+            Some(device) => device.submit(request),
+            // Of one that was removed.
+            None => request.complete(&Interrupt::new(), Err(IoError::Cancelled)),
+        }
     }
 
     /// # Panics

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mm::Health;
 use policy::units::{Bytes, Pages};
 
-use crate::{Error, Volume};
+use crate::{Error, Volume, VolumeOptions};
 
 /// A reading of one volume. Sizes in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +91,10 @@ impl Volume {
     /// Levels, totals, and how it does. Does not wait.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
+        if self.is_there().is_err() {
+            // Another volume may have its place.
+            return VolumeStats::default();
+        }
         let stats = self.cache.inner.mm.device_stats_of(self.device);
         let bytes = |pages: Pages| pages.bytes().0;
         let time = |nanos: policy::units::Nanos| Duration::from_nanos(nanos.0);
@@ -126,9 +130,20 @@ impl Volume {
         self.cache.inner.mm.reopen_device(&mut task, self.device);
     }
 
+    /// From now on it has this share of the dirty limit, and its writers get this while writes to the backing fail.
+    ///
+    /// # Errors
+    /// `Cache` with `BadOption`. `Closed`.
+    pub fn set_options(&self, options: VolumeOptions) -> Result<(), Error> {
+        self.is_there()?;
+        let mut task = self.cache.enter();
+        let mm = &self.cache.inner.mm;
+        Ok(mm.set_device(&mut task, self.device, options.of_device())?)
+    }
+
     /// Syncs the volume and takes it out of the cache, for all holders: whatever they ask for afterwards is `Closed`. Its
-    /// memory is free for others. Its place among the devices, its threads and what keeps the backing open stay until the
-    /// cache ends.
+    /// memory is free for others, and so are its place among the devices, its device with its threads, and its backing, if
+    /// nothing of it is under way any more; otherwise these stay until the cache ends.
     ///
     /// # Errors
     /// As `sync`; the volume then stays as it is.
@@ -141,6 +156,12 @@ impl Volume {
         if closed.is_err() {
             self.gone.store(false, Ordering::Release);
         }
-        Ok(closed?)
+        closed?;
+        let mm = &self.cache.inner.mm;
+        if let Some(id) = mm.remove_device(&mut task, self.device) {
+            drop(task);
+            self.cache.inner.env.remove_device(id);
+        }
+        Ok(())
     }
 }

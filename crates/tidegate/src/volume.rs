@@ -54,6 +54,16 @@ impl Default for VolumeOptions {
     }
 }
 
+impl VolumeOptions {
+    pub(crate) fn of_device(self) -> DeviceOptions {
+        DeviceOptions {
+            on_error: self.on_error,
+            tunables: self.tunables,
+            ..DeviceOptions::default()
+        }
+    }
+}
+
 /// A volume in a cache, as one client holds it: errors of writeback are told to each holder once.
 pub struct Volume {
     pub(crate) cache: Cache,
@@ -136,22 +146,21 @@ impl Cache {
         let info = backing.device.info();
         let id = env.add_device(backing.device);
         let mut task = env.enter();
-        let device = DeviceOptions {
-            on_error: options.on_error,
-            tunables: options.tunables,
-            ..DeviceOptions::default()
-        };
-        let device = self
-            .inner
-            .mm
-            .add_device(&mut task, id, info, device)
-            .map_err(Error::from)?;
+        let device = options.of_device();
+        let added = self.inner.mm.add_device(&mut task, id, info, device);
+        let device = added.map_err(|error| {
+            env.remove_device(id);
+            Error::from(error)
+        })?;
         let size = Bytes(backing.size);
-        let inner = self
-            .inner
-            .mm
-            .open(&mut task, device, backing.object, size)
-            .map_err(Error::from)?;
+        let mm = &self.inner.mm;
+        let opened = mm.open(&mut task, device, backing.object, size);
+        let inner = opened.map_err(|error| {
+            if let Some(id) = mm.remove_device(&mut task, device) {
+                env.remove_device(id);
+            }
+            Error::from(error)
+        })?;
         // Its size is fixed: no space has to be asked for when it is written.
         inner.assume_allocated(size);
         drop(task);
@@ -190,7 +199,7 @@ impl Volume {
     }
 
     /// `Closed` once it was detached.
-    fn is_there(&self) -> Result<(), Error> {
+    pub(crate) fn is_there(&self) -> Result<(), Error> {
         if self.gone.load(Ordering::Acquire) {
             Err(Error::Closed)
         } else {

@@ -106,6 +106,7 @@ fn volumes_and_what_they_take() {
     many_volumes_stay_within_what_is_charged_for_them();
     a_volume_is_punched_watched_and_taken_out();
     what_is_lent_is_what_was_there();
+    places_are_used_again();
 }
 
 fn what_is_lent_is_what_was_there() {
@@ -172,6 +173,43 @@ fn many_volumes_stay_within_what_is_charged_for_them() {
         limit >> 20,
     );
     assert!(used - before <= limit + limit / 20);
+    cache.close().unwrap();
+}
+
+/// A volume that was taken out gives its place, its device and its threads back.
+fn places_are_used_again() {
+    const TIMES: usize = 20;
+    let dir = Dir::new("places");
+    let cache = Cache::builder()
+        .memory(32 << 20)
+        .devices(2)
+        .build()
+        .unwrap();
+    let kept = attach(&cache, &dir, 0);
+    let mut writer = cache.writer();
+    let mut threads = Vec::new();
+    for time in 1..=TIMES {
+        let volume = attach(&cache, &dir, 1);
+        assert_eq!(volume.stats().written_total, 0, "it has its own counters");
+        let data = vec![u8::try_from(time).unwrap(); 1 << 20];
+        // The writer of the one before goes on: nothing of it is in the way.
+        write(&volume, &mut writer, &data, 0);
+        assert_eq!(volume.stats().dirty + volume.stats().writeback, 1 << 20);
+        volume.detach().unwrap();
+        assert_eq!(volume.stats().dirty, 0, "of a place that may be another's");
+        let file = std::fs::read(dir.0.join("1")).unwrap();
+        assert!(file[..1 << 20] == data);
+        threads.push(std::fs::read_dir("/proc/self/task").unwrap().count());
+    }
+    assert!(threads[TIMES - 1] <= threads[0] + 2, "{threads:?}");
+    let more = attach(&cache, &dir, 1);
+    write(&kept, &mut writer, &[9; 4096], 0);
+    more.set_options(VolumeOptions {
+        on_error: tidegate::ErrorPolicy::Retry,
+        ..Default::default()
+    })
+    .unwrap();
+    more.detach().unwrap();
     cache.close().unwrap();
 }
 

@@ -400,6 +400,33 @@ impl Domain {
         DeviceIndex(index)
     }
 
+    /// Another device takes the place of one that is gone, of which nobody holds or waits for anything: what was measured
+    /// of that one is forgotten where the law starts from nothing, and otherwise relearnt.
+    ///
+    /// # Panics
+    /// As `add_device`; of a device that was never added.
+    pub fn renew_device(&mut self, device: DeviceIndex, tunables: DeviceTunables) {
+        if let Engine::Tidegate(law) = &mut self.engine {
+            law.renew_device(device);
+        }
+        self.set_device(device, tunables);
+    }
+
+    /// From now on the device's share is another.
+    ///
+    /// # Panics
+    /// As `add_device`; of a device that was never added.
+    pub fn set_device(&mut self, device: DeviceIndex, tunables: DeviceTunables) {
+        assert!(tunables.min_ratio <= tunables.max_ratio, "{tunables:?}");
+        assert!(tunables.max_ratio <= 10_000, "{tunables:?}");
+        match &mut self.engine {
+            Engine::Foreground(shares) => shares.set_device(device, tunables),
+            Engine::SoftRegion(law) => law.shares.set_device(device, tunables),
+            Engine::RateBased(law) => law.set_device(device, tunables),
+            Engine::Tidegate(law) => law.set_device(device, tunables),
+        }
+    }
+
     /// State of a new writer.
     pub fn add_writer(&mut self) -> WriterState {
         WriterState(match self.engine {

@@ -188,6 +188,13 @@ impl RateBased {
         });
     }
 
+    pub(super) fn set_device(&mut self, device: DeviceIndex, tunables: DeviceTunables) {
+        let own = &mut self.devices[usize::from(device.0)].tunables;
+        self.reserved -= u64::from(own.min_ratio);
+        self.reserved += u64::from(tunables.min_ratio);
+        *own = tunables;
+    }
+
     fn device(&self, device: DeviceIndex) -> &Device {
         &self.devices[usize::from(device.0)]
     }

@@ -120,6 +120,13 @@ impl Shares {
         });
     }
 
+    pub(super) fn set_device(&mut self, device: DeviceIndex, tunables: DeviceTunables) {
+        let own = &mut self.devices[usize::from(device.0)].tunables;
+        self.reserved -= u64::from(own.min_ratio);
+        self.reserved += u64::from(tunables.min_ratio);
+        *own = tunables;
+    }
+
     pub(super) fn device(&self, device: DeviceIndex) -> &Device {
         &self.devices[usize::from(device.0)]
     }

@@ -187,6 +187,25 @@ struct Device {
     fair: Option<Fair>,
 }
 
+impl Device {
+    fn new(tunables: DeviceTunables) -> Self {
+        Self {
+            tunables,
+            capacity: Capacity::default(),
+            roster: Roster::default(),
+            target: Target::default(),
+            level: Pages::ZERO,
+            held: None,
+            around: Around::default(),
+            looked: None,
+            unseen: Pages::ZERO,
+            unseen_max: BUDGET_FIRST,
+            leak: Pages::ZERO,
+            fair: None,
+        }
+    }
+}
+
 /// The other devices.
 #[derive(Clone, Copy, Debug, Default)]
 struct Around {
@@ -224,20 +243,16 @@ impl Tidegate {
     }
 
     pub(super) fn add_device(&mut self, tunables: DeviceTunables) {
-        self.devices.push(Device {
-            tunables,
-            capacity: Capacity::default(),
-            roster: Roster::default(),
-            target: Target::default(),
-            level: Pages::ZERO,
-            held: None,
-            around: Around::default(),
-            looked: None,
-            unseen: Pages::ZERO,
-            unseen_max: BUDGET_FIRST,
-            leak: Pages::ZERO,
-            fair: None,
-        });
+        self.devices.push(Device::new(tunables));
+    }
+
+    pub(super) fn renew_device(&mut self, device: DeviceIndex) {
+        let state = self.device_mut(device);
+        *state = Device::new(state.tunables);
+    }
+
+    pub(super) fn set_device(&mut self, device: DeviceIndex, tunables: DeviceTunables) {
+        self.device_mut(device).tunables = tunables;
     }
 
     fn device(&self, device: DeviceIndex) -> &Device {
