@@ -299,6 +299,38 @@ fn a_second_signal_ends_at_once_and_says_what_is_lost() {
 }
 
 #[test]
+fn a_backing_that_hangs_is_named_while_it_is_waited_for_and_when_it_is_given_up() {
+    let folder = Folder::new("hangs");
+    let volume = sparse(&folder, "hung", 8 * MIB) + ",device=faulty:hang=1";
+    let at = listen(&folder);
+    let mut process = Process::start(
+        &folder,
+        &["--memory", MEMORY, "--listen", &at, "--no-web", &volume],
+    );
+    process.wait_ready();
+    let mut client = Client::connect(&folder.path("socket"), "hung");
+    client.write(0, &random(MIB, 6), false).unwrap();
+    process.signal(Signal::TERM);
+    let path = folder.path("hung").display().to_string();
+    let silent = format!("backing {path} has taken nothing for ");
+    process.wait_said(&silent);
+    process.signal(Signal::INT);
+    let status = process.ended();
+    let said = process.said();
+    assert_eq!(status.code(), Some(130), "{said}");
+    let waited = said.lines().find(|line| line.contains(&silent)).unwrap();
+    assert!(
+        waited.contains("volume=hung") && waited.contains("s, 1 MiB unwritten"),
+        "{waited}"
+    );
+    let last = &said[said.find("ended at once").unwrap()..];
+    assert!(
+        last.contains("volume `hung`: backing") && last.contains("1 MiB (1048576 bytes)"),
+        "{last}"
+    );
+}
+
+#[test]
 fn what_cannot_be_made_durable_is_named_and_the_status_says_so() {
     let folder = Folder::new("eio");
     let bad = sparse(&folder, "bad", 8 * MIB) + ",policy=stop,device=faulty:eio_writes=1";
@@ -445,7 +477,7 @@ fn mistakes_end_with_status_2_and_a_way_out() {
         ),
         (
             vec![odd.as_str()],
-            "1048577 bytes are no multiple of the 512",
+            "1 MiB (1048577 bytes) are no multiple of the 512 B",
         ),
         (vec!["data"], "the volume `data` has no backend"),
         (vec!["--memory", "1", "a=/x"], "write 1MiB or 1GiB"),
@@ -465,6 +497,45 @@ fn mistakes_end_with_status_2_and_a_way_out() {
         assert!(said.contains(expected), "{arguments:?}: {said}");
         assert!(!folder.path("socket").exists(), "{arguments:?}");
     }
+    // Errors of the system have words and a way out, and nothing is left behind.
+    let file = folder.path("odd").display().to_string();
+    let huge = folder.path("huge").display().to_string();
+    for (volume, expected) in [
+        (
+            format!("a=new:{file}/below,size=1MiB"),
+            "Not a directory; a part of the path is a file",
+        ),
+        (
+            format!("a=new:{huge}/below,size=1MiB"),
+            "No such file or directory; check the path",
+        ),
+        (
+            format!("a=new:{huge},size=1000000TiB"),
+            "huge of 1000000 TiB: File too large; choose a smaller size",
+        ),
+    ] {
+        let (status, said) = refused(&folder, &["--listen", &at, "--no-web", &volume]);
+        assert_eq!(status, 2, "{said}");
+        assert!(
+            said.contains(expected) && !said.contains("os error"),
+            "{volume}: {said}"
+        );
+        assert!(!folder.path("huge").exists());
+    }
+    let limited = format!(
+        "ulimit -f 1024; exec '{}' serve --listen {at} --no-web a=new:{huge},size=64MiB",
+        env!("CARGO_BIN_EXE_tidegate")
+    );
+    let output = Command::new("bash")
+        .args(["-c", &limited])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("of 64 MiB: File too large; choose a smaller size"),
+        "{said}"
+    );
     // What it asks for does: with the connections that go with that much memory, too.
     let new = format!("a=new:{},size=1MiB", folder.path("new.img").display());
     let all = ["--listen", &at, "--no-web", &new, "--memory", "8MiB"];
@@ -526,6 +597,14 @@ fn a_hang_up_reads_the_file_again() {
     let mut back = vec![0; data.len()];
     client.read(0, &mut back).unwrap();
     assert!(back == data, "who was connected stays connected");
+
+    // What a volume is treated like changes while its clients stay.
+    let changed = "policy = \"retry\"\ndirty_max = \"50%\"\ndescription = \"a disk\"\n";
+    write(head("96MiB") + &volume("a") + changed + &volume("b"));
+    process.signal(Signal::HUP);
+    process.wait_said("changed: policy, dirty_min, dirty_max");
+    process.wait_said("changed, for new connections: description");
+    client.read(0, &mut back[..512]).unwrap();
 
     // A mistake changes nothing.
     write(head("96MiB") + "memry = \"1GiB\"\n");

@@ -126,7 +126,7 @@ impl Round {
             parts.collect()
         };
         let synced = export.opened.volume.sync_parts(&parts);
-        let is_patient = export.options.patient && !export.withdrawn.load(Ordering::Acquire);
+        let is_patient = export.is_patient() && !export.withdrawn.load(Ordering::Acquire);
         let (mut left, mut answers) = (Vec::new(), Vec::new());
         for asker in askers {
             match asker.volume.answer(&synced) {

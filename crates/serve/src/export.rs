@@ -2,8 +2,8 @@
 
 use std::any::Any;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tidegate::{Cache, Error, Volume};
 
@@ -35,23 +35,31 @@ pub struct Opened {
     pub keep: Box<dyn Any + Send + Sync>,
 }
 
+/// What clients are told of an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// For people, in the list of exports.
+    pub description: String,
+    /// Requests should be multiples of it; a power of two.
+    pub minimum_block: u32,
+    /// Requests that are multiples of it need no reading of what is around them; a power of two.
+    pub preferred_block: u32,
+}
+
 /// How an export behaves.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
     /// Its name; empty for the default export.
     pub name: String,
-    /// For people, in the list of exports.
-    pub description: String,
+    /// What clients are told. Can change later: `Export::set_about`.
+    pub about: About,
     /// No client may write.
     pub read_only: bool,
     /// Whether replies to writes are held back as the cache says. Off, the memory limit alone holds writers back: for
     /// comparisons. Can change later: `Export::set_paced`.
     pub paced: bool,
-    /// Requests are cut at multiples of it; a power of two.
-    pub minimum_block: u32,
-    /// Requests that are multiples of it need no reading of what is around them; a power of two.
-    pub preferred_block: u32,
-    /// While writes to the backing fail, who wants them durable is held back, as writers are (`ErrorPolicy::Retry`).
+    /// While writes to the backing fail, who wants them durable is held back, as writers are (`ErrorPolicy::Retry`). Can
+    /// change later: `Export::set_patient`.
     pub patient: bool,
     /// Most threads of the pool, which waits for the cache where it cannot go on at once.
     pub threads: usize,
@@ -63,11 +71,13 @@ impl Default for ExportOptions {
     fn default() -> Self {
         Self {
             name: String::new(),
-            description: String::new(),
+            about: About {
+                description: String::new(),
+                minimum_block: 1,
+                preferred_block: 4096,
+            },
             read_only: false,
             paced: true,
-            minimum_block: 1,
-            preferred_block: 4096,
             patient: false,
             threads: 8,
             buffers: 8,
@@ -96,6 +106,8 @@ pub struct Export {
     /// Its connections end now, wherever they are.
     pub(crate) cut_off: AtomicBool,
     paced: AtomicBool,
+    patient: AtomicBool,
+    about: RwLock<About>,
 }
 
 impl Export {
@@ -106,6 +118,8 @@ impl Export {
         let buffers = Buffers::new(options.buffers);
         Self {
             paced: AtomicBool::new(options.paced),
+            patient: AtomicBool::new(options.patient),
+            about: RwLock::new(options.about.clone()),
             options,
             counters: Counters::default(),
             cache,
@@ -139,6 +153,28 @@ impl Export {
     /// Replies to writes are held back as the cache says, or not; from the next ones on.
     pub fn set_paced(&self, paced: bool) {
         self.paced.store(paced, Ordering::Relaxed);
+    }
+
+    /// What clients are told.
+    #[must_use]
+    pub fn about(&self) -> About {
+        let about = self.about.read().unwrap_or_else(PoisonError::into_inner);
+        about.clone()
+    }
+
+    /// New clients are told this.
+    pub fn set_about(&self, about: About) {
+        *self.about.write().unwrap_or_else(PoisonError::into_inner) = about;
+    }
+
+    /// Who wants something durable while writes fail is held back, or hears of it; those who wait now, too.
+    pub fn set_patient(&self, patient: bool) {
+        self.patient.store(patient, Ordering::Relaxed);
+    }
+
+    /// Whether who wants something durable is held back while writes fail.
+    pub(crate) fn is_patient(&self) -> bool {
+        self.patient.load(Ordering::Relaxed)
     }
 
     /// Makes everything durable, for the server itself. An error that has healed since is logged: nobody has to hear of it

@@ -23,7 +23,7 @@ use nbd::wire::{OptionHead, OptionKind, ReplyKind};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serve::config::{ListenConfig, TlsConfig};
-use serve::export::ExportOptions;
+use serve::export::{About, ExportOptions};
 use serve::hub::Security;
 use serve::tls::Acceptor;
 
@@ -44,7 +44,10 @@ impl Secured {
         let server = Server::start(Setup {
             options: ExportOptions {
                 name: NAME.to_owned(),
-                description: DESCRIPTION.to_owned(),
+                about: About {
+                    description: DESCRIPTION.to_owned(),
+                    ..ExportOptions::default().about
+                },
                 ..ExportOptions::default()
             },
             ..Setup::default()

@@ -67,16 +67,7 @@ struct Raw {
 /// # Errors
 /// `BackendError`: it is missing, in use, too short, no file. Each names the path, the value and the way out.
 pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendError> {
-    let share = &config.share;
-    let default = VolumeOptions::default();
-    let options = VolumeOptions {
-        on_error: config.on_error,
-        tunables: DeviceTunables {
-            min_ratio: share.least,
-            max_ratio: share.most,
-            ..default.tunables
-        },
-    };
+    let options = volume_options(config);
     let mut rest = None;
     let volume = cache.attach(options, |env| {
         let raw = open_raw(config, env)?;
@@ -109,6 +100,19 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
         direct,
         closer,
     })
+}
+
+/// How the cache is to treat a volume.
+pub(crate) fn volume_options(config: &VolumeConfig) -> VolumeOptions {
+    let default = VolumeOptions::default();
+    VolumeOptions {
+        on_error: config.on_error,
+        tunables: DeviceTunables {
+            min_ratio: config.share.least,
+            max_ratio: config.share.most,
+            ..default.tunables
+        },
+    }
 }
 
 /// Bytes that a volume's backend takes beside the cache.

@@ -104,14 +104,14 @@ impl Exports for Offer<'_> {
 
     fn list(&self, each: &mut dyn FnMut(&str, &str)) {
         for export in self.0.exports() {
-            each(export.name(), &export.options.description);
+            each(export.name(), &export.about().description);
         }
     }
 }
 
 /// How an export is announced.
 fn info(export: &Arc<Export>, maximum: u32) -> ExportInfo {
-    let options = &export.options;
+    let (options, about) = (&export.options, export.about());
     let can_write = !options.read_only;
     let can_punch = export.opened.can_punch;
     let flags = ExportFlags::HAS_FLAGS
@@ -126,13 +126,13 @@ fn info(export: &Arc<Export>, maximum: u32) -> ExportInfo {
         .with_if(can_write && can_punch, ExportFlags::SEND_FAST_ZERO);
     ExportInfo {
         name: options.name.clone(),
-        description: options.description.clone(),
+        description: about.description,
         size: export.size(),
         flags,
         blocks: BlockSizes {
-            minimum: options.minimum_block,
-            preferred: options.preferred_block,
-            maximum: maximum.max(options.preferred_block),
+            minimum: about.minimum_block,
+            preferred: about.preferred_block,
+            maximum: maximum.max(about.preferred_block),
         },
     }
 }

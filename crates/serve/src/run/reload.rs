@@ -2,7 +2,8 @@
 //!
 //! | changes | needs a restart |
 //! |---|---|
-//! | volumes that come or go | what a volume is that stays |
+//! | volumes that come or go | where a volume is kept that stays, whether it is read-only, its layers |
+//! | a volume's policy, its share of the dirty limit, and, for new connections, what clients are told of it | |
 //! | the memory limit, up to that of the start | limits of dirty data |
 //! | bounds on clients and certificates, for new connections | where connections are taken, the page, whether there is TLS |
 //! | pacing, the log's level | |
@@ -15,12 +16,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::start::{self, same_places};
-use super::{Served, Server};
+use super::{ServeError, Served, Server};
+use crate::backend::{self, BackendError};
 use crate::config::{Config, LimitsConfig, VolumeConfig, show_size};
+use crate::export::Export;
 use crate::log::{self, error, info, warn};
 
 /// How long the clients of a volume that goes may finish.
 const LEAVE_MAX: Duration = Duration::from_secs(10);
+/// How long their connections then may take to end, which are cut off: each as soon as it is polled.
+const CUT_OFF_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether they have.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -146,17 +151,11 @@ impl Server {
         for volume in &new.volumes {
             let old = self
                 .volumes
-                .iter()
+                .iter_mut()
                 .find(|served| served.config.name == volume.name);
             match old {
                 Some(old) if old.config == *volume => {}
-                Some(old) => {
-                    let what = differences(&old.config, volume).join(", ");
-                    warn!(
-                        volume = %volume.name,
-                        "cannot change while it is served: {what}; restart, or take it out, reload, and put it in again"
-                    );
-                }
+                Some(old) => old.change(volume),
                 None => self.add(volume).await,
             }
         }
@@ -170,6 +169,19 @@ impl Server {
                 info!(volume = %volume.name, size = %size, "added");
                 self.volumes.push(served);
             }
+            Err(ServeError::Volume {
+                cause:
+                    BackendError::Cache(tidegate::Error::Cache(tidegate::CacheError::TooMany {
+                        limit,
+                        ..
+                    })),
+                name,
+            }) => error!(
+                volume = %name,
+                help = "take another one out of the file first, or restart",
+                "not added: there is room for {limit} volumes at one time, {} more than the server was started with",
+                start::ROOM
+            ),
             Err(cause) => error!(cause = %cause, "not added"),
         }
     }
@@ -180,15 +192,12 @@ impl Server {
         let Some(export) = self.hub.withdraw(name) else {
             return;
         };
-        let mut waited = Duration::ZERO;
-        while export.counters.connections.load(Ordering::Acquire) > 0 && waited < LEAVE_MAX {
-            tokio::time::sleep(LOOK_EVERY).await;
-            waited += LOOK_EVERY;
-        }
-        if waited >= LEAVE_MAX {
+        if left_behind(&export, LEAVE_MAX).await > 0 {
             self.hub.cut_off(&export);
-            while export.counters.connections.load(Ordering::Acquire) > 0 {
-                tokio::time::sleep(LOOK_EVERY).await;
+            let connections = left_behind(&export, CUT_OFF_MAX).await;
+            if connections > 0 {
+                // Whatever they still ask for is refused once the volume is closed.
+                warn!(volume = %name, connections, "taken out although connections have not ended");
             }
         }
         let leaving = Arc::clone(&export);
@@ -222,6 +231,18 @@ impl Server {
     }
 }
 
+/// Waits until no connection has the export any more, so long at most. Answers how many still have it.
+async fn left_behind(export: &Export, most: Duration) -> u64 {
+    let until = tokio::time::Instant::now() + most;
+    loop {
+        let connections = export.counters.connections.load(Ordering::Acquire);
+        if connections == 0 || tokio::time::Instant::now() >= until {
+            return connections;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
 /// Why the memory limit cannot be `wanted`, and the way out.
 fn no_limit(wanted: u64, now: u64, cause: &tidegate::Error) -> String {
     match cause {
@@ -251,19 +272,54 @@ fn needs_restart(what: &str) {
     warn!("cannot change while the server runs: {what}; restart for that");
 }
 
-/// Keys that differ between two versions of a volume.
-fn differences(old: &VolumeConfig, new: &VolumeConfig) -> Vec<&'static str> {
-    [
-        ("backend", old.backend == new.backend),
-        ("description", old.description == new.description),
-        ("read_only", old.read_only == new.read_only),
-        ("policy", old.on_error == new.on_error),
-        ("dirty_min, dirty_max", old.share == new.share),
-        ("device", old.layers == new.layers),
-        ("block_min, block_preferred", old.blocks == new.blocks),
-    ]
-    .into_iter()
-    .filter(|(_, is_same)| !is_same)
-    .map(|(key, _)| key)
-    .collect()
+impl Served {
+    /// Follows a new version of its configuration as far as that goes, and says what it did and what it did not.
+    fn change(&mut self, new: &VolumeConfig) {
+        let old = &mut self.config;
+        let fixed = differing([
+            ("backend", old.backend == new.backend),
+            ("read_only", old.read_only == new.read_only),
+            ("device", old.layers == new.layers),
+        ]);
+        if !fixed.is_empty() {
+            warn!(
+                volume = %new.name,
+                "cannot change while it is served: {fixed}; restart, or take it out, reload, and put it in again"
+            );
+        }
+        let treated = differing([
+            ("policy", old.on_error == new.on_error),
+            ("dirty_min, dirty_max", old.share == new.share),
+        ]);
+        if !treated.is_empty() {
+            let options = backend::volume_options(new);
+            match self.export.opened.volume.set_options(options) {
+                Ok(()) => {
+                    self.export.set_patient(start::is_patient(new));
+                    (old.on_error, old.share) = (new.on_error, new.share);
+                    info!(volume = %new.name, "changed: {treated}");
+                }
+                Err(cause) => {
+                    error!(volume = %new.name, cause = %cause, "stays as it was: {treated}")
+                }
+            }
+        }
+        let told = differing([
+            ("description", old.description == new.description),
+            ("block_min, block_preferred", old.blocks == new.blocks),
+        ]);
+        if !told.is_empty() {
+            self.export.set_about(start::about(new));
+            old.description.clone_from(&new.description);
+            old.blocks = new.blocks;
+            info!(volume = %new.name, "changed, for new connections: {told}");
+        }
+    }
+}
+
+/// The keys of those that are not the same.
+fn differing<const N: usize>(keys: [(&'static str, bool); N]) -> String {
+    let keys = keys.into_iter().filter(|(_, is_same)| !is_same);
+    let keys: Vec<&str> = keys.map(|(key, _)| key).collect();
+    keys.join(", ")
 }

@@ -14,7 +14,7 @@ use super::message;
 use super::{ServeError, Served, Server};
 use crate::backend::{self, Backend};
 use crate::config::{Config, LimitsConfig, ListenConfig, VolumeConfig};
-use crate::export::{Export, ExportOptions};
+use crate::export::{About, Export, ExportOptions};
 use crate::hub::{Hub, Limits, Security};
 use crate::limits;
 use crate::listen::{self, Listener};
@@ -22,8 +22,8 @@ use crate::log::{info, warn};
 use crate::snapshot::{self, Source, Watched};
 use crate::systemd::{Notify, Passed};
 
-/// Volumes that reloads may add over a server's life: places for devices do not come back.
-const ROOM: usize = 16;
+/// Volumes that there may be more than at the start: places for devices are made then.
+pub(super) const ROOM: usize = 16;
 /// Volumes that they add at one time for which memory is put aside; of more it is the cache's.
 const ROOM_AT_ONCE: usize = 2;
 /// What threads of pools and of the runtime, allocator and log take beside what is counted.
@@ -311,12 +311,10 @@ pub(super) fn offer(
     }
     let options = ExportOptions {
         name: volume.name.clone(),
-        description: volume.description.clone(),
+        about: about(&volume),
         read_only: volume.read_only,
         paced: config.paced,
-        minimum_block: volume.blocks.minimum,
-        preferred_block: volume.blocks.preferred,
-        patient: volume.on_error == tidegate::ErrorPolicy::Retry,
+        patient: is_patient(&volume),
         ..ExportOptions::default()
     };
     let export = Arc::new(Export::new(options, cache.clone(), backend.opened));
@@ -329,6 +327,20 @@ pub(super) fn offer(
         layers: backend.layers,
         closer: backend.closer,
     }
+}
+
+/// What clients are told of a volume.
+pub(super) fn about(volume: &VolumeConfig) -> About {
+    About {
+        description: volume.description.clone(),
+        minimum_block: volume.blocks.minimum,
+        preferred_block: volume.blocks.preferred,
+    }
+}
+
+/// Whether who wants something durable is held back while writes fail.
+pub(super) fn is_patient(volume: &VolumeConfig) -> bool {
+    volume.on_error == tidegate::ErrorPolicy::Retry
 }
 
 /// Where connections are taken, for comparisons.

@@ -202,7 +202,7 @@ fn volume(export: &Export) -> VolumeReading {
         name: export.name().to_owned(),
         size: export.size(),
         read_only: export.options.read_only,
-        paced: export.options.paced,
+        paced: export.is_paced(),
         connections: load(&counters.connections),
         connections_total: load(&counters.connections_total),
         in_flight: load(&counters.in_flight),
