@@ -602,8 +602,15 @@ fn a_hang_up_reads_the_file_again() {
     let changed = "policy = \"retry\"\ndirty_max = \"50%\"\ndescription = \"a disk\"\n";
     write(head("96MiB") + &volume("a") + changed + &volume("b"));
     process.signal(Signal::HUP);
-    process.wait_said("changed: policy, dirty_min, dirty_max");
-    process.wait_said("changed, for new connections: description");
+    process.wait("the second reload", |this| {
+        this.said().matches("reloaded: serving 2 volumes").count() == 2
+    });
+    for text in [
+        "changed: policy, dirty_min, dirty_max",
+        "changed, for new connections: description",
+    ] {
+        assert!(process.said().contains(text), "{}", process.said());
+    }
     client.read(0, &mut back[..512]).unwrap();
 
     // A mistake changes nothing.
@@ -647,7 +654,7 @@ fn a_hang_up_reads_the_file_again() {
     write(head("96MiB") + &volume("a") + &volume("b"));
     process.signal(Signal::HUP);
     process.wait("both", |this| {
-        this.said().matches("reloaded: serving 2 volumes").count() == 2
+        this.said().matches("reloaded: serving 2 volumes").count() == 3
     });
     let mut client = Client::connect(&socket, "a");
     client.read(0, &mut back).unwrap();
