@@ -27,7 +27,7 @@ usage: campaign [--seeds N] [--from S] [--for TIME] [--jobs J] [--out DIR]
                  print what they do
   --plan SEED    prints the plan that a seed stands for, as a scenario file
 
-Ctrl-C ends it after the seeds under way, with the figures so far and the command that goes on.
+Ctrl-C ends it after the seeds under way, with the figures so far, the command that goes on, and status 130.
 ";
 
 /// How long making a failure small may take.
@@ -51,18 +51,20 @@ fn main() -> ExitCode {
     let words = std::env::args().skip(1);
     let done = parse(words).and_then(|task| match task {
         Task::Run(options) => runner::run(&options),
-        Task::Replay { file, shrink, say } => replay(&file, shrink, say),
+        Task::Replay { file, shrink, say } => {
+            replay(&file, shrink, say).map(|()| ExitCode::SUCCESS)
+        }
         Task::Print { seed } => {
             print!("{}", Plan::draw(seed).to_toml());
-            Ok(())
+            Ok(ExitCode::SUCCESS)
         }
         Task::Help => {
             print!("{USAGE}");
-            Ok(())
+            Ok(ExitCode::SUCCESS)
         }
     });
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(problem) => {
             eprintln!("campaign: {problem}");
             ExitCode::FAILURE

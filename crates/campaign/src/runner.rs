@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +25,8 @@ use crate::SHRINK_MAX;
 const SEEDS: u64 = 10_000;
 /// Every so many seeds are run twice and must leave the same trace.
 const TWICE: u64 = 16;
+/// Exit status of a campaign that a signal ended and that had not failed.
+const INTERRUPTED: u8 = 130;
 /// Kinds of failures that are made small and written.
 const KINDS_MAX: usize = 20;
 /// Our own time that a seed may take: a thousand times the usual.
@@ -59,6 +62,8 @@ struct Shared {
     /// One past the last seed.
     end: u64,
     stop: AtomicBool,
+    /// By a signal, not because it was over.
+    interrupted: AtomicBool,
     out: PathBuf,
     /// Kinds of failures met so far.
     kinds: Mutex<Vec<String>>,
@@ -96,7 +101,7 @@ struct State {
 ///
 /// # Errors
 /// A seed failed, or a file could not be written.
-pub(crate) fn run(options: &Options) -> Result<(), String> {
+pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     let out = options.out.clone();
     std::fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let count = match (options.seeds, options.time) {
@@ -108,6 +113,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         next: AtomicU64::new(options.from),
         end: options.from.saturating_add(count),
         stop: AtomicBool::new(false),
+        interrupted: AtomicBool::new(false),
         out,
         kinds: Mutex::new(Vec::new()),
         running: (0..options.jobs).map(|_| Mutex::new(None)).collect(),
@@ -159,9 +165,10 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 fn stop_on_signals(shared: &Arc<Shared>) -> Result<(), String> {
     let shared = Arc::clone(shared);
     ctrlc::set_handler(move || {
-        if shared.stop.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
+        if shared.interrupted.swap(true, Ordering::Relaxed) {
+            std::process::exit(INTERRUPTED.into());
         }
+        shared.stop.store(true, Ordering::Relaxed);
     })
     .map_err(|error| format!("no handler for signals: {error}"))
 }
@@ -339,7 +346,7 @@ fn end_if_stuck(shared: &Shared) {
     }
 }
 
-fn finish(options: &Options, shared: &Shared, state: &State) -> Result<(), String> {
+fn finish(options: &Options, shared: &Shared, state: &State) -> Result<ExitCode, String> {
     let next = shared.next.load(Ordering::Relaxed);
     let took = state.began.elapsed();
     let mut text = format!(
@@ -372,7 +379,8 @@ fn finish(options: &Options, shared: &Shared, state: &State) -> Result<(), Strin
         println!("to go on: cargo xtask campaign --from {next}");
     }
     match state.failed() {
-        0 => Ok(()),
+        0 if shared.interrupted.load(Ordering::Relaxed) => Ok(INTERRUPTED.into()),
+        0 => Ok(ExitCode::SUCCESS),
         failed => Err(format!("{failed} of {} seeds failed", state.done)),
     }
 }

@@ -79,9 +79,15 @@ pub fn any_applies(scenario: &Scenario, rows: &[String], columns: &[String]) -> 
     })
 }
 
-/// All bands in all of their rows. `columns`: those that were run.
+/// All bands in all of their rows. `columns`: those that were to be run. `whole`: nobody interrupted the runs; else a
+/// band of a cell that was not come to is not judged.
 #[must_use]
-pub fn judge(scenario: &Scenario, outcomes: &[Outcome], columns: &[String]) -> Vec<Verdict> {
+pub fn judge(
+    scenario: &Scenario,
+    outcomes: &[Outcome],
+    columns: &[String],
+    whole: bool,
+) -> Vec<Verdict> {
     let rows: Vec<String> = scenario
         .rows()
         .iter()
@@ -95,10 +101,26 @@ pub fn judge(scenario: &Scenario, outcomes: &[Outcome], columns: &[String]) -> V
             expect.cases.iter().map(|case| case.get_ref()).collect()
         };
         for case in cases {
-            verdicts.push(judge_one(expect, case, outcomes, columns));
+            let mut verdict = judge_one(expect, case, outcomes, columns);
+            verdict.skipped |= !whole && !is_met(expect, case, outcomes);
+            verdicts.push(verdict);
         }
     }
     verdicts
+}
+
+/// Whether every cell that the band compares has a run.
+fn is_met(expect: &ExpectEntry, case: &str, outcomes: &[Outcome]) -> bool {
+    let policy = expect.policy.get_ref();
+    let other = expect.vs.as_ref().map_or(policy, |vs| vs.get_ref());
+    let other_case = expect.vs_case.as_ref();
+    let other_case = other_case.map_or(case, |case| case.get_ref().as_str());
+    let has = |case: &str, policy: &str| {
+        outcomes
+            .iter()
+            .any(|outcome| outcome.case == case && outcome.policy == policy)
+    };
+    has(case, policy) && has(other_case, other)
 }
 
 fn judge_one(
@@ -157,15 +179,20 @@ fn mean(
     (metric, of): (&str, Option<&str>),
 ) -> Option<f64> {
     let metric = metrics::by_name(metric)?;
-    let own: Vec<Outcome> = outcomes
-        .iter()
-        .filter(|outcome| outcome.case == case && outcome.policy == policy)
-        .map(|outcome| of.map_or_else(|| outcome.clone(), |of| outcome.only(of)))
-        .collect();
+    let of_cell = |outcome: &&Outcome| outcome.case == case && outcome.policy == policy;
+    let all = outcomes.iter().filter(of_cell);
+    let parts: Vec<Outcome> = of.map_or_else(Vec::new, |of| {
+        all.clone().map(|outcome| outcome.only(of)).collect()
+    });
+    let own: Vec<&Outcome> = if of.is_some() {
+        parts.iter().collect()
+    } else {
+        all.collect()
+    };
     if metric.pooled && own.len() > 1 {
-        return (metric.of)(&pool::together(&own.iter().collect::<Vec<_>>()));
+        return (metric.of)(&pool::together(&own));
     }
-    let values = own.iter().filter_map(metric.of);
+    let values = own.iter().filter_map(|outcome| metric.value(outcome));
     let samples = crate::stats::Samples::new(values, metric.better);
     (!samples.is_empty()).then(|| samples.amean())
 }
@@ -205,7 +232,8 @@ mod tests {
                 ]
             })
             .collect();
-        judge(&scenario, &outcomes, &["linux-2.6.36".into(), "p1".into()])
+        let columns = ["linux-2.6.36".into(), "p1".into()];
+        judge(&scenario, &outcomes, &columns, true)
     }
 
     #[test]
@@ -247,11 +275,30 @@ mod tests {
     fn a_value_that_could_not_be_had_does_not_hold() {
         let (scenario, _) = Scenario::load(experiments::by_name("dd").unwrap(), &[]).unwrap();
         let columns = ["linux-2.6.36".to_owned(), "p1".to_owned()];
-        let verdicts = judge(&scenario, &[], &columns);
+        let verdicts = judge(&scenario, &[], &columns, true);
         assert!(
             verdicts
                 .iter()
                 .any(|verdict| !verdict.holds() && !verdict.skipped)
         );
+    }
+
+    #[test]
+    fn what_an_interrupted_run_did_not_come_to_is_not_judged() {
+        let (scenario, _) = Scenario::load(experiments::by_name("dd").unwrap(), &[]).unwrap();
+        let columns = ["linux-2.6.36".to_owned(), "p1".to_owned()];
+        // Of the second row only the first column has run.
+        let outcomes = [
+            outcome("ext2", "linux-2.6.36", 100.0),
+            outcome("ext2", "p1", 200.0),
+            outcome("ext3", "linux-2.6.36", 100.0),
+        ];
+        let verdicts = judge(&scenario, &outcomes, &columns, false);
+        let judged: Vec<&Verdict> = verdicts.iter().filter(|v| !v.skipped).collect();
+        assert_eq!(judged.len(), 1);
+        assert!(judged[0].case == "ext2" && !judged[0].holds());
+        // The same runs without an interrupt: a column that failed in a row does not hold there.
+        let verdicts = judge(&scenario, &outcomes, &columns, true);
+        assert!(verdicts.iter().any(|v| !v.skipped && v.case == "ext3"));
     }
 }

@@ -41,6 +41,14 @@ impl Metric {
         self.pooled = true;
         self
     }
+
+    /// Its value in one run, worked out once a run.
+    #[must_use]
+    pub fn value(&self, outcome: &Outcome) -> Option<f64> {
+        let at = METRICS.iter().position(|metric| metric.name == self.name);
+        let values = outcome.values();
+        at.and_then(|at| *values.get(at)?)
+    }
 }
 
 const fn metric(
@@ -62,6 +70,12 @@ const fn metric(
 
 /// All metrics.
 pub static METRICS: [Metric; 88] = join(WRITING, reclaim::METRICS);
+
+/// The values of all metrics in one run, in the order of `METRICS`. Some look at every pause, and each is asked for by
+/// tables, bands and files.
+pub(crate) fn values(outcome: &Outcome) -> Vec<Option<f64>> {
+    METRICS.iter().map(|metric| (metric.of)(outcome)).collect()
+}
 
 /// One list behind the other.
 const fn join<const A: usize, const B: usize, const C: usize>(

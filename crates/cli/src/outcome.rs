@@ -1,9 +1,11 @@
 //! What one run came to: plain data that metrics, tables, files and plots are made from.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use policy::reclaim::Reason;
 
+use crate::metrics;
 use crate::watch::Timeline;
 
 /// CPU time of one task.
@@ -395,14 +397,26 @@ pub struct Outcome {
     pub memory_limit: f64,
     /// Stopped before its end by an interrupt.
     pub interrupted: bool,
+    /// The values of all metrics.
+    pub values: Values,
 }
 
+/// The values of all metrics of a run, as soon as they were asked for: then the run is as it will stay.
+#[derive(Clone, Debug, Default)]
+pub struct Values(OnceLock<Vec<Option<f64>>>);
+
 impl Outcome {
+    /// The values of all metrics, worked out when they are asked for first.
+    pub(crate) fn values(&self) -> &[Option<f64>] {
+        self.values.0.get_or_init(|| metrics::values(self))
+    }
+
     /// What one task or device of the scenario did: its jobs, their pauses, its devices. What is of the
     /// whole run (levels, changes, counters) stays.
     #[must_use]
     pub fn only(&self, of: &str) -> Self {
         let mut part = self.clone();
+        part.values = Values::default();
         let of_device = self.devices.iter().any(|device| device.id == of);
         part.jobs
             .retain(|job| job.entry == of || (of_device && job.device == of));

@@ -21,24 +21,21 @@ pub fn is_asked(scenario: &Scenario) -> bool {
     cases.any(|case| case.get_ref() == ALL) || !scenario.delays.is_empty()
 }
 
-/// The outcomes, and behind them the row of all rows where the scenario asks for it.
+/// The outcomes, and behind them the row of all rows where the scenario asks for it. `rows`: those that were to be
+/// run and do not stand apart; without one of them a sum would be of something else.
 #[must_use]
-pub fn with_all(scenario: &Scenario, outcomes: &[Outcome]) -> Vec<Outcome> {
-    let mut all = outcomes.to_vec();
+pub fn with_all(scenario: &Scenario, mut outcomes: Vec<Outcome>, rows: &[String]) -> Vec<Outcome> {
     if is_asked(scenario) {
-        all.extend(rows_together(outcomes));
+        let all = rows_together(&outcomes, rows);
+        outcomes.extend(all);
     }
-    all
+    outcomes
 }
 
-/// The row `all` of each column and repetition that has all its rows; rows that stand apart are left
-/// out.
+/// The row `all` of each column and repetition that has all of `rows`; runs that stand apart are left out.
 #[must_use]
-pub fn rows_together(outcomes: &[Outcome]) -> Vec<Outcome> {
+pub fn rows_together(outcomes: &[Outcome], rows: &[String]) -> Vec<Outcome> {
     let summed = || outcomes.iter().filter(|outcome| !outcome.apart);
-    let mut rows: Vec<&str> = summed().map(|outcome| outcome.case.as_str()).collect();
-    rows.sort_unstable();
-    rows.dedup();
     let mut keys: Vec<(&str, u32)> = Vec::new();
     for outcome in summed() {
         let key = (outcome.policy.as_str(), outcome.replica);
@@ -113,10 +110,14 @@ mod tests {
         apart.apart = true;
         // The second repetition lacks a row: its sum would be of something else.
         let runs = [run("4", 0, 1.0), run("7", 0, 2.0), run("4", 1, 4.0), apart];
-        let all = rows_together(&runs);
+        let rows = ["4", "7"].map(str::to_owned);
+        let all = rows_together(&runs, &rows);
         assert_eq!(all.len(), 1);
         assert_eq!((all[0].case.as_str(), all[0].replica), (ALL, 0));
         assert_eq!(all[0].counters, [("pgscan_direct", 3.0)]);
         assert!((all[0].virtual_s - 20.0).abs() < 1e-9);
+        // A row that no column has come to is missed too.
+        let rows = ["4", "7", "12"].map(str::to_owned);
+        assert!(rows_together(&runs, &rows).is_empty());
     }
 }

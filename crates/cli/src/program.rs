@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use policy::units::Bytes;
 use workload::Stop;
@@ -93,8 +94,10 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     let name = scenario.name.get_ref();
     let folder = output::folder(arguments.out.as_deref(), name, scenario.run.seed)?;
     let progress = Progress::new(orders.len());
+    let began = Instant::now();
     let results = run::run_all(&orders, &world, &stop, &progress);
     progress.finish();
+    let footer = footer(&orders, began);
     let mut code = OK;
     let mut outcomes: Vec<Outcome> = Vec::new();
     for (order, result) in orders.iter().zip(results) {
@@ -112,13 +115,17 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
         }
     }
     let about = About::of(&scenario, &source, matches!(world, World::Live(_)));
+    let summed = cells.iter().filter(|cell| !cell.apart);
+    let summed: Vec<String> = summed.map(|cell| cell.case.clone()).collect();
     let ended = Ended {
-        outcomes: &outcomes,
+        outcomes,
+        footer,
         columns: &names,
+        rows: rows_once(&summed),
         cut_short: stop.is_raised().then_some(orders.len()),
         checked: arguments.check,
     };
-    let verdicts = finish(&scenario, &about, &ended, &folder)?;
+    let verdicts = finish(&scenario, &about, ended, &folder)?;
     if stop.is_raised() {
         terminal::complain("tidegate: interrupted; the runs that had ended are in the results");
         return Ok(INTERRUPTED);
@@ -129,10 +136,28 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     Ok(code)
 }
 
+/// What the runs took of our own time and memory.
+fn footer(orders: &[run::Order], began: Instant) -> String {
+    let (user, system) = os::cpu_times();
+    let scale = orders.first().map_or(1.0, |order| order.cell.scale);
+    format!(
+        "\nRuns: {} at scale 1/{:.0} in {:.1} s of our time, {:.1} s of CPU time; at most {} MiB resident\n",
+        orders.len(),
+        1.0 / scale,
+        began.elapsed().as_secs_f64(),
+        watch::seconds(user + system),
+        os::peak_resident_bytes() >> 20
+    )
+}
+
 /// What came of all runs.
 struct Ended<'a> {
-    outcomes: &'a [Outcome],
+    outcomes: Vec<Outcome>,
+    /// What they took.
+    footer: String,
     columns: &'a [String],
+    /// The rows that were to be run, but for those that stand apart.
+    rows: Vec<String>,
     /// Interrupted: how many runs there were to be.
     cut_short: Option<usize>,
     /// Bands are wanted, those of what was not run too.
@@ -143,13 +168,19 @@ struct Ended<'a> {
 fn finish(
     scenario: &Scenario,
     about: &About,
-    ended: &Ended<'_>,
+    ended: Ended<'_>,
     folder: &Path,
 ) -> Result<Vec<Verdict>, Trouble> {
-    let outcomes = ended.outcomes;
-    let compared = pool::with_all(scenario, outcomes);
+    let made = ended.outcomes.len();
+    let compared = pool::with_all(scenario, ended.outcomes, &ended.rows);
+    let outcomes = &compared[..made];
     let report = Report::new(scenario, &compared, ended.columns.to_vec());
-    let verdicts = expect::judge(scenario, &compared, ended.columns);
+    let verdicts = expect::judge(
+        scenario,
+        &compared,
+        ended.columns,
+        ended.cut_short.is_none(),
+    );
     let mut text = match ended.cut_short {
         Some(all) => format!(
             "INTERRUPTED after {} of {all} runs: what follows is of these alone\n\n",
@@ -170,6 +201,7 @@ fn finish(
             text.push_str(&format!("  {}\n", verdict.line()));
         }
     }
+    text.push_str(&ended.footer);
     terminal::print(&text);
     let tables = output::tables(about, outcomes, &report.comparisons());
     output::write(folder, about, &tables, outcomes, &text)?;

@@ -165,7 +165,7 @@ impl<'a> Report<'a> {
     fn applies(&self, metric: &Metric) -> bool {
         self.outcomes
             .iter()
-            .any(|outcome| (metric.of)(outcome).is_some())
+            .any(|outcome| metric.value(outcome).is_some())
     }
 
     fn table(&self, metric: &Metric) -> Table {
@@ -216,7 +216,7 @@ impl<'a> Report<'a> {
                     .outcomes
                     .iter()
                     .filter(|outcome| outcome.policy == *policy);
-                let values: Vec<f64> = runs.filter_map(|outcome| (metric.of)(outcome)).collect();
+                let values: Vec<f64> = runs.filter_map(|outcome| metric.value(outcome)).collect();
                 (!values.is_empty()).then(|| values.iter().sum::<f64>())
             });
             (name.to_owned(), sums.collect())
@@ -239,7 +239,7 @@ impl<'a> Report<'a> {
             .iter()
             .filter(|o| o.case == row && o.policy == policy);
         Samples::new(
-            runs.filter_map(|outcome| (metric.of)(outcome)),
+            runs.filter_map(|outcome| metric.value(outcome)),
             metric.better,
         )
     }

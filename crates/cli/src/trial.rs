@@ -70,6 +70,25 @@ impl Trial {
         self
     }
 
+    /// Leaves out the rows that stand apart.
+    #[must_use]
+    pub fn summed_rows(mut self) -> Self {
+        self.scenario.cases.retain(|row| !row.apart);
+        self
+    }
+
+    /// The machine with so many times its memory; devices, and what of the tasks is not given as a part of the memory,
+    /// stay.
+    #[must_use]
+    pub fn memory_times(mut self, factor: f64) -> Self {
+        let times = |mib: &mut toml::Spanned<f64>| *mib.get_mut() *= factor;
+        times(&mut self.scenario.machine.memory_mib);
+        let rows = self.scenario.cases.iter_mut();
+        rows.filter_map(|row| row.memory_mib.as_mut())
+            .for_each(times);
+        self
+    }
+
     /// Runs all rows, columns and repetitions in the lab, each cell changed by `change` first.
     ///
     /// # Errors
@@ -97,8 +116,10 @@ impl Trial {
     #[must_use]
     pub fn judge(&self, outcomes: &[Outcome]) -> Vec<Verdict> {
         let columns: Vec<String> = self.columns.iter().map(|c| c.name.clone()).collect();
-        let outcomes = pool::with_all(&self.scenario, outcomes);
-        let mut verdicts = expect::judge(&self.scenario, &outcomes, &columns);
+        let rows = self.scenario.rows().into_iter().filter(|row| !row.apart);
+        let rows: Vec<String> = rows.map(|row| row.name.get_ref().clone()).collect();
+        let outcomes = pool::with_all(&self.scenario, outcomes.to_vec(), &rows);
+        let mut verdicts = expect::judge(&self.scenario, &outcomes, &columns, true);
         verdicts.retain(|verdict| !verdict.skipped);
         verdicts
     }
@@ -113,6 +134,7 @@ pub fn with_law(cell: &mut Cell, law: Law) {
 pub fn with_hz(cell: &mut Cell, hz: u32) {
     cell.hz = hz;
     cell.dirty.hz = hz;
+    cell.reclaim.hz = hz;
 }
 
 /// Makes the devices of a cell faster or slower.

@@ -2,56 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod small;
+
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const SMALL: &str = r#"schema = "tidegate-exp/1"
-name = "small"
-
-[run]
-replicas = 2
-seed = 7
-
-[machine]
-cpus = 2
-memory_mib = 32
-
-[[device]]
-id = "disk"
-model = "sata2010"
-fs = "ext4"
-
-[[task]]
-id = "dd"
-kind = "dd"
-device = "disk"
-file_mib = 64
-sync = "everything"
-
-[[task]]
-id = "light"
-kind = "light_writer"
-device = "disk"
-every_ms = 10
-run_s = 1
-
-[[policy]]
-name = "linux-2.6.36"
-
-[[policy]]
-name = "tidegate"
-
-[[expect]]
-id = "all-written"
-source = "64 MiB and a little"
-metric = "written_mb"
-policy = "tidegate"
-op = "value"
-min = 67
-max = 68
-"#;
+use small::SMALL;
 
 /// A fresh folder.
 fn folder(name: &str) -> PathBuf {
@@ -347,6 +305,50 @@ fn an_interrupt_stops_cleanly_removes_the_files_and_is_status_130() {
     );
     assert_eq!(files(), 0);
     assert!(folder.join("o/runs.csv").exists());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn an_interrupted_live_run_does_not_wait_for_jobs_that_are_yet_to_begin() {
+    let folder = folder("interrupt-early");
+    small(
+        &folder,
+        &SMALL.replace("run_s = 1", "start_s = 600\nrun_s = 1"),
+    );
+    std::fs::create_dir(folder.join("files")).unwrap();
+    let arguments = ["run", "small.toml", "--live", "files", "--memory", "64M"];
+    let mut child = command(&folder, &arguments)
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let patience = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().unwrap().is_none() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ended = child.try_wait().unwrap();
+    if ended.is_none() {
+        child.kill().unwrap();
+    }
+    assert_eq!(ended.and_then(|status| status.code()), Some(130));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_told_what_to_set() {
+    let folder = folder("too-long");
+    small(&folder, &SMALL.replace("seed = 7", "seed = 7\nmax_s = 0.5"));
+    let (status, _, err) = run(&folder, &["run", "small.toml"]);
+    assert_eq!(status, 1, "{err}");
+    assert!(
+        err.contains("not over after 0.5 s of its time (run.max_s); at work: dd, light;")
+            && err.contains("--set run.max_s=2"),
+        "{err}"
+    );
+    assert!(!err.contains(" ns;"), "{err}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

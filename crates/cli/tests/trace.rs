@@ -2,38 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod small;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const SMALL: &str = r#"schema = "tidegate-exp/1"
-name = "small"
-
-[run]
-replicas = 2
-seed = 7
-
-[machine]
-cpus = 2
-memory_mib = 32
-
-[[device]]
-id = "disk"
-model = "sata2010"
-fs = "ext4"
-
-[[task]]
-id = "dd"
-kind = "dd"
-device = "disk"
-file_mib = 64
-sync = "everything"
-
-[[policy]]
-name = "linux-6.12"
-
-[[policy]]
-name = "tidegate"
-"#;
+use small::SMALL;
 
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("tidegate-trace-{}-{name}", std::process::id()));
@@ -72,7 +46,7 @@ fn a_trace_of_each_column_of_the_first_row_and_where_to_open_it() {
     assert_eq!(
         names,
         [
-            "small-linux-6.12.perfetto-trace",
+            "small-linux-2.6.36.perfetto-trace",
             "small-tidegate.perfetto-trace"
         ]
     );

@@ -59,6 +59,15 @@ pub fn resident_bytes() -> u64 {
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
+/// The most that was resident of this process at once, in bytes; zero if the system does not say.
+#[must_use]
+pub fn peak_resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1024)
+}
+
 /// Memory that the system could still give out, in bytes; `u64::MAX` if it does not say.
 #[must_use]
 pub fn available_bytes() -> u64 {

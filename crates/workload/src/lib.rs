@@ -43,19 +43,48 @@ pub use report::{Failure, LongCall, PerSecond, Report, Sample};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use env::{Cause, Env, Task, Wakeup};
+use policy::units::{Instant, Nanos};
+
 /// Tells all jobs of a run to come to their end. Cloned freely; raised once.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop {
+    raised: Arc<AtomicBool>,
+    look_every: Option<Nanos>,
+}
 
 impl Stop {
     /// Asks all who hold a clone to stop.
     pub fn raise(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.raised.store(true, Ordering::Relaxed);
     }
 
     /// Whether it was raised.
     #[must_use]
     pub fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.raised.load(Ordering::Relaxed)
+    }
+
+    /// The same one, for a world in which time is ours: a job that waits for its time to begin looks at it so often. In
+    /// virtual time that would cost steps and gain nothing.
+    #[must_use]
+    pub fn looked_at_every(mut self, every: Nanos) -> Self {
+        self.look_every = Some(every);
+        self
+    }
+
+    /// Sleeps until `when`, or until it is raised, where somebody looks.
+    pub(crate) fn sleep_until<E: Env>(&self, task: &mut Task<'_, E>, when: Instant) -> Wakeup {
+        let Some(every) = self.look_every else {
+            return task.sleep_until(Cause::Think, when);
+        };
+        while task.now() < when && !self.is_raised() {
+            let look = (task.now() + every).min(when);
+            let wakeup = task.sleep_until(Cause::Think, look);
+            if wakeup != Wakeup::TimedOut {
+                return wakeup;
+            }
+        }
+        Wakeup::TimedOut
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Task, Wakeup};
+use env::{Env, Task, Wakeup};
 use mm::{Cache, File};
 use policy::units::Nanos;
 
@@ -105,7 +105,7 @@ fn work<E: Env>(
     run: &Run<'_>,
 ) -> Report {
     if !job.start_after.is_zero()
-        && task.sleep_until(Cause::Think, run.origin + job.start_after) == Wakeup::Cancelled
+        && run.stop.sleep_until(task, run.origin + job.start_after) == Wakeup::Cancelled
     {
         return cancelled(run.name, task);
     }

@@ -217,9 +217,9 @@ pub(super) fn level_peak(outcome: &Outcome) -> Option<f64> {
 
 /// Time of a job in stalls.
 fn stalled(outcome: &Outcome, job: &Job) -> f64 {
-    let own = outcome.pauses.iter().filter(|pause| pause.task == job.task);
-    let stalls = own.filter(|pause| pause.stalled);
-    sum(stalls.map(|pause| pause.slept_ms / 1e3))
+    let stalls = outcome.pauses.iter().filter(|pause| pause.stalled);
+    let own = stalls.filter(|pause| pause.task == job.task);
+    sum(own.map(|pause| pause.slept_ms / 1e3))
 }
 
 /// Longest time that one job spent in stalls.

@@ -1,5 +1,6 @@
 //! A table by columns, and its CSV form.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 /// Values of one column.
@@ -43,13 +44,13 @@ impl Data {
         }
     }
 
-    fn text(&self, row: usize) -> String {
+    fn text(&self, row: usize) -> Cow<'_, str> {
         match self {
-            Self::Text(values) => values[row].clone(),
-            Self::Real(values) if values[row].is_nan() => String::new(),
-            Self::Real(values) => values[row].to_string(),
-            Self::Whole(values) => values[row].to_string(),
-            Self::Flag(values) => values[row].to_string(),
+            Self::Text(values) => Cow::Borrowed(&values[row]),
+            Self::Real(values) if values[row].is_nan() => Cow::Borrowed(""),
+            Self::Real(values) => Cow::Owned(values[row].to_string()),
+            Self::Whole(values) => Cow::Owned(values[row].to_string()),
+            Self::Flag(values) => Cow::Borrowed(if values[row] { "true" } else { "false" }),
         }
     }
 }
@@ -80,7 +81,10 @@ impl TidyTable {
         let mut writer = csv::Writer::from_path(path)?;
         writer.write_record(self.columns.iter().map(|column| column.name))?;
         for row in 0..self.rows() {
-            writer.write_record(self.columns.iter().map(|column| column.data.text(row)))?;
+            for column in &self.columns {
+                writer.write_field(column.data.text(row).as_bytes())?;
+            }
+            writer.write_record(None::<&[u8]>)?;
         }
         writer.flush()?;
         Ok(())

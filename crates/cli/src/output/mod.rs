@@ -94,17 +94,38 @@ pub fn write(
     };
     text("scenario.toml", &about.scenario_text)?;
     text("table.txt", printed)?;
-    for table in tables {
-        let path = folder.join(format!("{}.csv", table.name));
-        table
-            .write_csv(&path)
-            .map_err(|error| OutputError::at(&path)(&error))?;
-        #[cfg(feature = "parquet")]
-        {
-            let path = folder.join(format!("{}.parquet", table.name));
-            columnar::write(table, &path).map_err(|error| OutputError::at(&path)(&error))?;
-        }
+    // Tables beside plots: neither is to wait for the other.
+    std::thread::scope(|scope| {
+        let written = scope.spawn(|| tables.iter().try_for_each(|table| write_table(folder, table)));
+        let drawn = draw(folder, about, outcomes, printed);
+        tables::joined(written).and(drawn)
+    })
+}
+
+fn write_table(folder: &Path, table: &TidyTable) -> Result<(), OutputError> {
+    let path = folder.join(format!("{}.csv", table.name));
+    table
+        .write_csv(&path)
+        .map_err(|error| OutputError::at(&path)(&error))?;
+    #[cfg(feature = "parquet")]
+    {
+        let path = folder.join(format!("{}.parquet", table.name));
+        columnar::write(table, &path).map_err(|error| OutputError::at(&path)(&error))?;
     }
+    Ok(())
+}
+
+/// Plots, traces, and the page with all of it.
+fn draw(
+    folder: &Path,
+    about: &About,
+    outcomes: &[Outcome],
+    printed: &str,
+) -> Result<(), OutputError> {
+    let text = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|error| OutputError::at(&path)(&error))
+    };
     let figures = plots::figures(outcomes);
     remove_old_plots(folder);
     for (name, figure) in &figures {

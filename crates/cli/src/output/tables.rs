@@ -60,17 +60,32 @@ impl About {
 /// All tables.
 #[must_use]
 pub fn tables(about: &About, outcomes: &[Outcome], compared: &[Comparison]) -> Vec<TidyTable> {
+    // The long ones side by side.
+    let (samples, series, events) = std::thread::scope(|scope| {
+        let samples = scope.spawn(|| samples(outcomes));
+        let series = scope.spawn(|| series(outcomes));
+        let events = events(outcomes);
+        (joined(samples), joined(series), events)
+    });
     vec![
         runs(about, outcomes),
-        samples(outcomes),
-        series(outcomes),
+        samples,
+        series,
         counters(outcomes),
-        events(outcomes),
+        events,
         throttles(outcomes),
         waits(outcomes),
         wait_lengths(outcomes),
         compare(about, compared),
     ]
+}
+
+/// What the thread came to; its panic goes on here.
+pub(super) fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    match thread.join() {
+        Ok(value) => value,
+        Err(payload) => std::panic::resume_unwind(payload),
+    }
 }
 
 macro_rules! table {
@@ -123,8 +138,8 @@ fn samples(outcomes: &[Outcome]) -> TidyTable {
     let mut rows = Vec::new();
     for outcome in outcomes {
         let run = outcome.run_id();
-        for metric in &METRICS {
-            if let Some(value) = (metric.of)(outcome) {
+        for (metric, value) in METRICS.iter().zip(outcome.values()) {
+            if let Some(value) = *value {
                 rows.push(Sample {
                     run: run.clone(),
                     kind: "run",

@@ -161,7 +161,7 @@ impl Mmtests<'_> {
     fn total(&self, metric: &str, policy: &str) -> Option<f64> {
         let metric = metrics::by_name(metric).expect("a metric of ours");
         let runs = self.all().filter(|outcome| outcome.policy == policy);
-        let values = Samples::new(runs.filter_map(metric.of), metric.better);
+        let values = Samples::new(runs.filter_map(|run| metric.value(run)), metric.better);
         (!values.is_empty()).then(|| values.amean())
     }
 
@@ -376,7 +376,7 @@ mod tests {
             run("7", "linux-5.16-rc1", &[20.0, 20.0]),
         ];
         let mut outcomes = runs.to_vec();
-        outcomes.extend(pool::rows_together(&runs));
+        outcomes.extend(pool::rows_together(&runs, &["4", "7"].map(str::to_owned)));
         let rows = ["4", "7", ALL].map(str::to_owned);
         let tables = Mmtests {
             scenario: &scenario,

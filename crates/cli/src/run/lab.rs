@@ -1,7 +1,7 @@
 //! A run in virtual time: a fresh lab with the cell's machine and devices.
 
 use env::{ObjectId, Work};
-use lab::{EventKind, Lab, Options, Record, TaskReport};
+use lab::{EventKind, Lab, LabError, Options, Record, TaskReport};
 use mm::{Item, Populate};
 use policy::units::{Bytes, Instant, Pages};
 use workload::Stop;
@@ -69,8 +69,13 @@ pub(super) fn run(cell: &Cell, seed: u64, trace: bool, stop: &Stop) -> Result<Ou
         watch: watch.clone(),
     };
     let env = std::sync::Arc::clone(lab.env());
-    let ended = lab.run(move |task| session::run(task, &env, &setup))??;
+    let ended = lab.run(move |task| session::run(task, &env, &setup));
+    let ended = ended.map_err(|error| too_long(error, cell))??;
     check_completions(&lab, &ended)?;
+    let tasks = lab.tasks();
+    if !stop.is_raised() {
+        check_times(cell, &tasks)?;
+    }
     let seen: Vec<Seen> = lab
         .take_events()
         .into_iter()
@@ -81,9 +86,9 @@ pub(super) fn run(cell: &Cell, seed: u64, trace: bool, stop: &Stop) -> Result<Ou
         })
         .collect();
     let mut outcome = assemble::outcome(cell, cell.shrink, &ended, &seen);
-    outcome.tasks = cpu(cell, &lab.tasks(), &lab);
+    outcome.tasks = cpu(cell, &tasks, &lab);
     watch.lock().finish(ended.origin, &mut outcome);
-    let names = lab.tasks().into_iter().map(|task| (task.id.0, task.name));
+    let names = tasks.into_iter().map(|task| (task.id.0, task.name));
     outcome.name_timeline(names.collect(), device_names);
     outcome
         .counters
@@ -166,6 +171,50 @@ fn check_completions(lab: &Lab, ended: &Ended) -> Result<(), RunError> {
         what: format!("the devices moved {} pages", moved.0),
         stats: format!("{} pages swapped, {stats:?}", swapped.0),
     })
+}
+
+/// The time of every task is that on a CPU, runnable without one, taken by interrupts, and asleep by cause, to the
+/// nanosecond; and what a job slept, an event or a timeout ended.
+fn check_times(cell: &Cell, tasks: &[TaskReport]) -> Result<(), RunError> {
+    let wrong = |task: &TaskReport, sum: &str| {
+        Err(RunError::NotConserved {
+            what: format!("time of the task `{}`: {sum}", task.name),
+            stats: format!("{task:?}"),
+        })
+    };
+    for task in tasks {
+        let Some(ended) = task.ended else {
+            return wrong(task, "it has not ended");
+        };
+        let known = task.cpu() + task.ready + task.stolen + task.asleep_total();
+        if known != ended.since(task.started) {
+            return wrong(task, "run + ready + stolen + asleep = elapsed");
+        }
+        let is_job = cell.jobs.iter().any(|job| job.name == task.name);
+        if !is_job {
+            continue;
+        }
+        if !task.unnamed.is_zero() {
+            return wrong(task, "every sleep has a cause");
+        }
+        if task.wakes.iter().any(|(_, wakes)| wakes.cancelled > 0) {
+            return wrong(task, "every wake has an event or a timeout");
+        }
+    }
+    Ok(())
+}
+
+/// A run that is longer than its scenario allows is a matter of the scenario.
+fn too_long(error: LabError, cell: &Cell) -> RunError {
+    let LabError::TimeLimit { tasks, .. } = &error else {
+        return RunError::Lab(error);
+    };
+    let is_job = |name: &str| cell.jobs.iter().any(|job| job.name == name);
+    let jobs = tasks.iter().filter(|task| is_job(&task.name));
+    RunError::TooLong {
+        max_s: seconds(cell.longest),
+        jobs: jobs.map(|task| task.name.clone()).collect(),
+    }
 }
 
 fn cpu(cell: &Cell, tasks: &[TaskReport], lab: &Lab) -> Vec<TaskCpu> {

@@ -37,6 +37,8 @@ const FRAMES_LEAST: u64 = 256;
 const EVENTS_MOST: usize = 500_000;
 /// Files are fast: the levels are looked at at least this often.
 const SAMPLE_MOST: Nanos = Nanos::millis(50);
+/// A job that waits for its time to begin looks this often at whether the run is to stop.
+const LOOK_EVERY: Nanos = Nanos::millis(50);
 /// Space that is left free on the file system.
 const SPARE_BYTES: u64 = 16 << 20;
 
@@ -275,7 +277,7 @@ impl Live {
             changes,
             files,
             swap,
-            stop: stop.clone(),
+            stop: stop.clone().looked_at_every(LOOK_EVERY),
             resident: os::resident_bytes,
             watch: watch.clone(),
         };

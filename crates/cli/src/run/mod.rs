@@ -127,6 +127,8 @@ fn run_one(order: &Order, world: &World, stop: &Stop) -> Result<Outcome, RunErro
     outcome.seed = order.seed;
     outcome.wall_s = began.elapsed().as_secs_f64();
     outcome.interrupted = stop.is_raised();
+    // Here, where all cores are at work, and not when the tables are made.
+    let _ = outcome.values();
     Ok(outcome)
 }
 

@@ -118,6 +118,18 @@ pub enum RunError {
         /// The counters.
         stats: String,
     },
+    /// It was not over when its scenario's longest time was.
+    #[error(
+        "not over after {max_s} s of its time (run.max_s); at work: {}; give it longer (--set run.max_s={}) or less to do",
+        named(.jobs),
+        .max_s * 4.0
+    )]
+    TooLong {
+        /// The longest time, seconds.
+        max_s: f64,
+        /// The jobs that had not ended.
+        jobs: Vec<String>,
+    },
     /// The lab could not end.
     #[error("{0}")]
     Lab(#[from] lab::LabError),
@@ -130,6 +142,17 @@ pub enum RunError {
     /// The run panicked: a bug of Tidegate.
     #[error("the run panicked: {0}; this is a bug, please report it with the seed")]
     Panicked(String),
+}
+
+/// The first names of a list, and how many more there are.
+fn named(jobs: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let first = jobs.iter().take(SHOWN).cloned().collect::<Vec<_>>();
+    match jobs.len().saturating_sub(SHOWN) {
+        0 if jobs.is_empty() => "no job any more, its last sync".to_owned(),
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
 }
 
 /// Runs the session as the root task.

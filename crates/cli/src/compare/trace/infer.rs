@@ -110,6 +110,15 @@ pub(super) fn recording(
     Ok(recording)
 }
 
+/// A figure of a note; what the trace does not tell is an unknown, not a number.
+fn told(value: f64) -> String {
+    if value.is_finite() {
+        format!("{value:.1}")
+    } else {
+        "?".to_owned()
+    }
+}
+
 impl<'a> Inferred<'a> {
     fn new(path: &Path, events: &'a Events) -> Result<Self, Fault> {
         if events.balances.is_empty() {
@@ -172,11 +181,13 @@ impl<'a> Inferred<'a> {
         let stem = path.file_name().and_then(|name| name.to_str());
         let stem = stem.and_then(|name| name.split('.').next());
         let stem = stem.filter(|name| !name.is_empty()).unwrap_or("trace");
-        let shown: Vec<String> = devices.iter().map(|rate| format!("{rate:.1}")).collect();
+        let shown: Vec<String> = devices.iter().map(|rate| told(*rate)).collect();
         self.notes.push(format!(
-            "inferred: {:.1} s; limits {dirty_mib:.1}/{background_mib:.1} MiB; device {} at {} MiB/s; \
-             writers: {} ({}); hz {hz}; CPUs: {}; assumed: pages of 4096, memory to spare, no file system",
+            "inferred: {:.1} s; limits {}/{} MiB; device {} at {} MiB/s; writers: {} ({}); hz {hz}; CPUs: {}; \
+             assumed: pages of 4096, memory to spare, no file system",
             self.seconds,
+            told(dirty_mib),
+            told(background_mib),
             self.bdis.join(" and "),
             shown.join(" and "),
             writers.len(),
