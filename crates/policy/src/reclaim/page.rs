@@ -71,14 +71,6 @@ impl PageRule {
         insists: false,
         empties_full_swap: false,
     };
-    /// Linux 6.12.
-    pub const LINUX_6_12: Self = Self {
-        asks_device: false,
-        dirty_needs_a_page: false,
-        aside: false,
-        insists: false,
-        empties_full_swap: false,
-    };
     /// Ours: 6.12's table with 6.18's flag, and what waits for its write out of the way.
     pub const TIDEGATE: Self = Self {
         asks_device: false,

@@ -51,6 +51,12 @@ const BACKGROUND: Scanner = Scanner {
     ..DIRECT
 };
 
+/// The table of a version that does not ask whether the device is congested (from 6.12 on at the latest).
+const DEVICE_UNASKED: PageRule = PageRule {
+    asks_device: false,
+    ..PageRule::LINUX_5_15
+};
+
 fn with_r(seen: Seen) -> Seen {
     Seen {
         reclaim: true,
@@ -327,9 +333,9 @@ fn a_congested_device_counts_where_the_version_asks_it() {
     // seen, rule, congested
     let table = [
         (waits, PageRule::LINUX_5_15, 1),
-        (waits, PageRule::LINUX_6_12, 0),
-        (with_r(WRITEBACK), PageRule::LINUX_6_12, 1),
-        (WRITEBACK, PageRule::LINUX_6_12, 0),
+        (waits, DEVICE_UNASKED, 0),
+        (with_r(WRITEBACK), DEVICE_UNASKED, 1),
+        (WRITEBACK, DEVICE_UNASKED, 0),
         (with_r(DIRTY), PageRule::LINUX_5_15, 0),
     ];
     for (seen, rule, congested) in table {
@@ -368,7 +374,7 @@ fn what_follows_from_a_pass() {
         node: none,
         aside: Pages::ZERO,
         inactive_file: Pages(31),
-        rule: PageRule::LINUX_6_12,
+        rule: DEVICE_UNASKED,
     };
     let direct = Pass {
         background: false,
