@@ -1,8 +1,9 @@
-//! Prints the table of docs/ablations.md: every band, as shipped and with one thing changed.
+//! Prints the tables of docs/ablations.md and docs/stutterp.md: every band, as shipped and with one thing changed.
 //!
 //! ```text
-//! cargo run --release -p tidegate-cli --example ablations              all: a few minutes
-//! cargo run --release -p tidegate-cli --example ablations -- HZ        those with HZ in their name
+//! cargo run --release -p tidegate-cli --example ablations                 all: some minutes
+//! cargo run --release -p tidegate-cli --example ablations stutterp        the table of one experiment
+//! cargo run --release -p tidegate-cli --example ablations stutterp HZ     its lines with HZ in their name
 //! ```
 //!
 //! A band that measures its mechanism fails when the mechanism is taken away, and stays when something
@@ -16,42 +17,117 @@ use cli::run::Cell;
 use cli::terminal;
 use cli::trial::{Trial, TrialError, with_hz, with_law, with_rate};
 use policy::dirty::Law;
+use policy::reclaim::Reason;
+use policy::units::Nanos;
 use policy::writeback::Flight;
 
 const BEFORE: &str = "linux-2.6.36";
+/// The column that p0 is about.
+const REASONS: &str = "linux-5.16-rc1";
 const FOREGROUND: Law = Law::ForegroundWriteback;
 const FIXED: Law = Law::SoftRegion { measured: false };
 const MEASURED: Law = Law::SoftRegion { measured: true };
 
-/// An experiment and the columns and rows that its bands need.
-const EXPERIMENTS: [(&str, &[&str], &[&str]); 4] = [
-    (
-        "dd",
-        &[BEFORE, "p1", "p1-measured"],
-        &["ext2", "ext3", "ext4", "xfs", "btrfs"],
-    ),
-    ("cp-pauses", &[BEFORE, "p1-measured"], &["cp"]),
-    (
-        "dd-many",
-        &[BEFORE, "p1", "p1-measured"],
-        &["1", "2", "100"],
-    ),
-    ("two-writers", &[BEFORE, "p1", "p1-measured"], &[]),
+/// What is changed in which experiment.
+struct Table {
+    experiment: &'static str,
+    /// Overrides, as of `--set`.
+    sets: &'static [&'static str],
+    /// The columns that its bands need.
+    columns: &'static [&'static str],
+    /// The rows that they need; none: all that do not stand apart.
+    rows: &'static [&'static str],
+    ablations: &'static [Ablation],
+}
+
+const TABLES: [Table; 5] = [
+    Table {
+        experiment: "dd",
+        sets: &[],
+        columns: &[BEFORE, "p1", "p1-measured"],
+        rows: &["ext2", "ext3", "ext4", "xfs", "btrfs"],
+        ablations: &PACING,
+    },
+    Table {
+        experiment: "cp-pauses",
+        sets: &[],
+        columns: &[BEFORE, "p1-measured"],
+        rows: &["cp"],
+        ablations: &PACING,
+    },
+    Table {
+        experiment: "dd-many",
+        sets: &[],
+        columns: &[BEFORE, "p1", "p1-measured"],
+        rows: &["1", "2", "100"],
+        ablations: &PACING,
+    },
+    Table {
+        experiment: "two-writers",
+        sets: &[],
+        columns: &[BEFORE, "p1", "p1-measured"],
+        rows: &[],
+        ablations: &PACING,
+    },
+    Table {
+        experiment: "stutterp",
+        sets: &["run.replicas=1"],
+        columns: &["linux-5.15", REASONS],
+        rows: &[],
+        ablations: &RECLAIM,
+    },
 ];
 
 /// One thing changed.
 struct Ablation {
     name: &'static str,
     change: fn(&mut Cell),
+    /// Times the machine's memory.
+    memory: f64,
     swapped: bool,
 }
 
-const ABLATIONS: [Ablation; 15] = [
+/// Of what throttles reclaimers: one reason less, no events, another clock, device and memory.
+const RECLAIM: [Ablation; 12] = [
+    ablation("as shipped", |_| {}),
+    ablation("without WRITEBACK", |cell| without(cell, Reason::Writeback)),
+    ablation("without ISOLATED", |cell| without(cell, Reason::Isolated)),
+    ablation("without NOPROGRESS", |cell| {
+        without(cell, Reason::NoProgress);
+    }),
+    ablation("no wake-ups, timeouts only", |cell| {
+        if cell.policy == REASONS {
+            cell.reclaim.wakes = false;
+        }
+    }),
+    ablation("WRITEBACK 200 ms", |cell| {
+        if cell.policy == REASONS {
+            cell.reclaim.writeback_timeout = Some(Nanos::millis(200));
+        }
+    }),
+    ablation("HZ 100", |cell| with_hz(cell, 100)),
+    ablation("HZ 1000", |cell| with_hz(cell, 1000)),
+    ablation("disk at half the rate", |cell| with_rate(cell, 0.5)),
+    ablation("disk at twice the rate", |cell| with_rate(cell, 2.0)),
+    Ablation {
+        name: "half the memory",
+        memory: 0.5,
+        ..ablation("", |_| {})
+    },
+    Ablation {
+        name: "twice the memory",
+        memory: 2.0,
+        ..ablation("", |_| {})
+    },
+];
+
+/// Of what paces writers.
+const PACING: [Ablation; 15] = [
     ablation("as shipped", |_| {}),
     Ablation {
         name: "columns swapped",
-        change: |_| {},
         swapped: true,
+        ..ablation("", |_| {})
     },
     ablation("before: law of p1, fixed", |cell| before(cell, FIXED)),
     ablation("before: law of p1, measured", |cell| before(cell, MEASURED)),
@@ -84,7 +160,15 @@ const fn ablation(name: &'static str, change: fn(&mut Cell)) -> Ablation {
     Ablation {
         name,
         change,
+        memory: 1.0,
         swapped: false,
+    }
+}
+
+/// A reason never throttles in the column that has reasons.
+fn without(cell: &mut Cell, reason: Reason) {
+    if cell.policy == REASONS {
+        cell.reclaim.off = cell.reclaim.off.with(reason);
     }
 }
 
@@ -108,12 +192,16 @@ fn after(cell: &mut Cell, law: Law) {
 }
 
 fn main() -> ExitCode {
-    let part = std::env::args().nth(1).unwrap_or_default();
-    for (experiment, columns, rows) in EXPERIMENTS {
-        match table(experiment, columns, rows, &part) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let is_one = |word: &String| TABLES.iter().any(|table| table.experiment == word);
+    let (named, parts): (Vec<String>, Vec<String>) = words.into_iter().partition(is_one);
+    let part = parts.join(" ");
+    let chosen = |table: &&Table| named.is_empty() || named.iter().any(|n| n == table.experiment);
+    for table in TABLES.iter().filter(chosen) {
+        match rendered(table, &part) {
             Ok(text) => terminal::print(&text),
             Err(error) => {
-                terminal::complain(&format!("ablations: {experiment}: {error}"));
+                terminal::complain(&format!("ablations: {}: {error}", table.experiment));
                 return ExitCode::FAILURE;
             }
         }
@@ -121,27 +209,28 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The table of one experiment in Markdown: a line for each ablation with `part` in its name.
-fn table(
-    experiment: &str,
-    columns: &[&str],
-    rows: &[&str],
-    part: &str,
-) -> Result<String, TrialError> {
-    let mut trial = Trial::load(experiment, columns, &[])?;
-    if !rows.is_empty() {
-        trial = trial.rows(rows);
-    }
+/// The table in Markdown: a line for each ablation with `part` in its name.
+fn rendered(table: &Table, part: &str) -> Result<String, TrialError> {
+    let (experiment, columns) = (table.experiment, table.columns);
+    let mut shipped = Trial::load(experiment, columns, table.sets)?;
+    shipped = if table.rows.is_empty() {
+        shipped.summed_rows()
+    } else {
+        shipped.rows(table.rows)
+    };
     let mut text = String::new();
     for Ablation {
         name,
         change,
+        memory,
         swapped,
-    } in ABLATIONS
+    } in table
+        .ablations
         .iter()
         .filter(|ablation| ablation.name.contains(part))
     {
         terminal::complain(&format!("{experiment}: {name}"));
+        let trial = shipped.clone().memory_times(*memory);
         let mut outcomes: Vec<Outcome> = trial.run(change)?;
         if *swapped {
             outcomes = exchanged(&outcomes, columns);

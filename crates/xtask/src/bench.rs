@@ -11,9 +11,10 @@
 //! | `pacing` | writers on a slow device | Linux, Linux with a strict device limit |
 //! | `agree` | experiments in the lab | the same live: medians 10 %, p99 20 % |
 //! | `stutterp` | latency of memory under pressure | the kernel's memory under the same limit |
+//! | `live` | the experiments of memory reclaim on threads and files, under `--memory` | - |
 //! | `serve` | the server under fio, and on a slow device | nbdkit, `qemu-nbd`, Linux |
 //!
-//! The last four are run only when they are named: they take minutes, and `pacing` and `stutterp` need root and set
+//! The last five are run only when they are named: they take minutes, and `pacing` and `stutterp` need root and set
 //! dirty limits (and swap) of the whole machine while they run.
 //!
 //! Figures are printed, never judged here: a timed test fails on a busy machine. Nothing is kept.
@@ -21,6 +22,7 @@
 mod agree;
 mod chain;
 mod column;
+mod live;
 mod pacing;
 mod plan;
 mod serve;
@@ -74,13 +76,14 @@ const SLOW: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-const STEPS: [&str; 9] = [
-    "hit", "lab", "scan", "swap", "fio", "slow", PACING, AGREE, STUTTERP,
+const STEPS: [&str; 10] = [
+    "hit", "lab", "scan", "swap", "fio", "slow", PACING, AGREE, STUTTERP, LIVE,
 ];
 /// Only when they are named.
 const PACING: &str = "pacing";
 const AGREE: &str = "agree";
 const STUTTERP: &str = "stutterp";
+const LIVE: &str = "live";
 /// With options of its own: first and alone.
 const SERVE: &str = "serve";
 
@@ -89,6 +92,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut folder: Option<PathBuf> = None;
     let mut wanted = Vec::new();
     let mut options = pacing::Options::default();
+    let mut memory = live::MEMORY.to_owned();
     while let Some(word) = arguments.next_word() {
         if options.take(&word, &mut arguments)? {
             continue;
@@ -101,6 +105,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
             // Has options of its own.
             SERVE if wanted.is_empty() => return serve::run(arguments),
             "--pairs" => pairs = arguments.number_of("--pairs")?,
+            "--memory" => memory = arguments.value_of("--memory")?,
             "--dir" => folder = Some(arguments.value_of("--dir")?.into()),
             word if STEPS.contains(&word) => wanted.push(word.to_owned()),
             _ => {
@@ -122,28 +127,34 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut steps = Steps::new("xtask bench");
     for name in STEPS {
         if wanted.iter().any(|word| word == name) {
-            steps.run(name, || step(name, &folder, pairs, &options));
+            steps.run(name, || step(name, &folder, (pairs, &memory), &options));
         } else if wanted.is_empty() {
             steps.run(name, || match name {
                 PACING => End::Skipped("it sets the machine's dirty limits; name it".into()),
                 STUTTERP => {
                     End::Skipped("it sets the machine's dirty limits and swap; name it".into())
                 }
-                AGREE => End::Skipped("it takes long; name it".into()),
-                _ => step(name, &folder, pairs, &options),
+                AGREE | LIVE => End::Skipped("it takes long; name it".into()),
+                _ => step(name, &folder, (pairs, &memory), &options),
             });
         }
     }
     steps.finish()
 }
 
-fn step(name: &str, folder: &Path, pairs: usize, options: &pacing::Options) -> End {
+fn step(
+    name: &str,
+    folder: &Path,
+    (pairs, memory): (usize, &str),
+    options: &pacing::Options,
+) -> End {
     match name {
-        PACING | AGREE | STUTTERP => {
+        PACING | AGREE | STUTTERP | LIVE => {
             let files = folder.join(format!("tidegate-{name}-{}", std::process::id()));
             let end = match name {
                 PACING => pacing::run(options, &files),
                 AGREE => agree::run(&options.experiments, options.out.as_deref(), &files),
+                LIVE => live::run(&options.experiments, memory, &files).into(),
                 _ => stutterp::run(&files),
             };
             let _ = std::fs::remove_dir_all(&files);

@@ -44,6 +44,8 @@ usage: cargo xtask COMMAND
                                    writers on a slow device: Linux, strict Linux, Tidegate (root)
   bench agree [--experiment E]... [--out DIR]
                                    the lab's figures beside those of live runs
+  bench live [--memory SIZE] [--dir DIR] [--experiment E]...
+                                   the experiments of memory reclaim on threads and files
   bench serve [--step S]... [--column C]... [--pairs N] [--seconds S] [--background MIB] [--dir DIR]
               [--programs DIR]
                                    the server: fio beside nbdkit, the pacing bar, limits (root for the bar)

@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::agree;
+use super::{agree, live};
 use super::chain;
 use super::column::{Bench, Column};
 use super::plan::{BACKGROUND_MIB, DIRTY_MIB, Device, Measured, Plan, Writer, jain};
@@ -38,14 +38,14 @@ const SETTLE_S: u64 = 40;
 /// A strict device limit, per cent of the dirty limit.
 const STRICT_PERCENT: u64 = 1;
 
-/// What is asked of `pacing` and `agree`.
+/// What is asked of `pacing`, `agree` and `live`.
 pub(crate) struct Options {
     pub(crate) seconds: u64,
     pub(crate) rows: Vec<&'static Row>,
     pub(crate) columns: Vec<Column>,
     pub(crate) strict_percent: u64,
     pub(crate) out: Option<PathBuf>,
-    /// Of `agree`; none: all.
+    /// Of `agree` or `live`; none: all.
     pub(crate) experiments: Vec<String>,
 }
 
@@ -99,8 +99,8 @@ impl Options {
             }
             "--experiment" => {
                 let name = arguments.value_of("--experiment")?;
-                if !agree::names().any(|known| known == name) {
-                    let names: Vec<&str> = agree::names().collect();
+                let names: Vec<&str> = agree::names().chain(live::names()).collect();
+                if !names.contains(&name.as_str()) {
                     return Err(format!("--experiment: one of {}", names.join(", ")));
                 }
                 self.experiments.push(name);
