@@ -627,7 +627,10 @@ fn a_trace_that_tells_too_little_asks_for_the_rest() {
     assert_eq!(stated.setting.devices, [16.0]);
     // What it does not tell is no number.
     let notes = stated.notes.join("\n");
-    assert!(notes.contains("at ? MiB/s") && !notes.contains("NaN"), "{notes}");
+    assert!(
+        notes.contains("at ? MiB/s") && !notes.contains("NaN"),
+        "{notes}"
+    );
     // --set completes what is missing, and says that it did.
     let filled = Recording::load_with(&file, &[], &rate).unwrap();
     assert_eq!(filled.filled, ["device.0.rate"]);

@@ -96,7 +96,11 @@ pub fn write(
     text("table.txt", printed)?;
     // Tables beside plots: neither is to wait for the other.
     std::thread::scope(|scope| {
-        let written = scope.spawn(|| tables.iter().try_for_each(|table| write_table(folder, table)));
+        let written = scope.spawn(|| {
+            tables
+                .iter()
+                .try_for_each(|table| write_table(folder, table))
+        });
         let drawn = draw(folder, about, outcomes, printed);
         tables::joined(written).and(drawn)
     })

@@ -18,12 +18,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{agree, live};
 use super::chain;
 use super::column::{Bench, Column};
 use super::plan::{BACKGROUND_MIB, DIRTY_MIB, Device, Measured, Plan, Writer, jain};
 use super::undo::Undo;
 use super::watch::Watch;
+use super::{agree, live};
 use crate::steps::End;
 use crate::test::build_program;
 use crate::workspace::{Workspace, cargo, root};
