@@ -83,9 +83,18 @@ impl Buffers {
 
     /// Leave to use `bytes` of memory beside the buffers, if there is any left.
     pub(crate) fn spill(&self, bytes: usize) -> Option<Spilled> {
+        self.spill_up_to(bytes, SPILL)
+    }
+
+    /// The same for what can also wait in a buffer: half of that memory is left to those who cannot.
+    pub(crate) fn spill_some(&self, bytes: usize) -> Option<Spilled> {
+        self.spill_up_to(bytes, SPILL / 2)
+    }
+
+    fn spill_up_to(&self, bytes: usize, most: usize) -> Option<Spilled> {
         let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
         let spilled = shelf.spilled + bytes;
-        if spilled > SPILL {
+        if spilled > most {
             return None;
         }
         shelf.spilled = spilled;

@@ -174,6 +174,46 @@ fn a_hung_volume_keeps_its_own_threads_and_nobody_elses() {
 }
 
 #[test]
+fn what_comes_behind_a_write_that_waits_for_its_page_goes_on() {
+    let server = Server::start(Setup {
+        layers: HOLDABLE,
+        ..Setup::default()
+    });
+    let mut client = server.client();
+    let data = bytes(6, PAGE);
+    client.write(0, &data).unwrap();
+    let hold = &server.layers.stack().unwrap().faulty[0];
+    hold.hold();
+    let at = |part: u64| (part << 20) + 10;
+    let mut asked = vec![client.submit(Ask::write(at(1), &[7; 100])).unwrap()];
+    for part in 2..5 {
+        let read = client.submit(Ask::read(0, PAGE as u32)).unwrap();
+        if part == 2 {
+            let completion = client.receive().unwrap();
+            assert_eq!(completion.cookie, read, "the write waits for the device");
+            assert!(completion.failure.is_none() && completion.data == data);
+        } else {
+            asked.push(read);
+        }
+        // It waits for the writer, and what is behind it with it.
+        asked.push(client.submit(Ask::write(at(part), &[7; 100])).unwrap());
+    }
+    hold.release();
+    for _ in &asked {
+        let completion = client.receive().unwrap();
+        assert!(completion.failure.is_none() && asked.contains(&completion.cookie));
+    }
+    for part in 1..5 {
+        let mut back = [0; 102];
+        client.read(at(part) - 1, &mut back).unwrap();
+        assert_eq!((back[0], back[101]), (0, 0));
+        assert_eq!(back[1..101], [7; 100]);
+    }
+    drop(client);
+    server.wait("all is given back", Server::is_at_rest);
+}
+
+#[test]
 fn a_client_that_vanishes_from_a_hung_volume_gives_its_place_back() {
     let server = Server::start(Setup {
         layers: HOLDABLE,

@@ -37,8 +37,19 @@ pub(super) enum Pen {
     None,
     /// Here.
     Here(Box<Writer>),
-    /// With a thread of the pool, for a request that zeroes, or for the payload that is being received.
-    Away { zeroes: bool },
+    /// With a thread of the pool.
+    Away(Errand),
+}
+
+/// What a thread of the pool needs the writer for.
+#[derive(Clone, Copy)]
+pub(super) enum Errand {
+    /// A request that zeroes.
+    Zeroes,
+    /// The payload that is being received: nothing behind it is handled meanwhile.
+    Payload,
+    /// The rest of a write that was received whole: what is behind it goes on, up to the next write.
+    Rest(Place),
 }
 
 /// A connection after its handshake.
@@ -284,15 +295,18 @@ where
 
     /// The writer is back from the pool, or lost there.
     fn writer_is_back(&mut self, writer: Option<Box<Writer>>, result: Result<usize, Told>) {
-        let zeroes = matches!(self.pen, Pen::Away { zeroes: true });
+        let errand = match self.pen {
+            Pen::Away(errand) => errand,
+            Pen::None | Pen::Here(_) => Errand::Payload,
+        };
         // Without one nobody could be asked when the writes before are free.
         let writer = writer.unwrap_or_else(|| Box::new(self.export.cache.writer()));
         self.pen = Pen::Here(writer);
         self.input.is_stuck = false;
-        if zeroes {
-            self.zeroes_can_go_on(result);
-        } else {
-            self.payload_can_go_on(result);
+        match errand {
+            Errand::Zeroes => self.zeroes_can_go_on(result),
+            Errand::Payload => self.payload_can_go_on(result),
+            Errand::Rest(place) => self.rest_is_written(place, result),
         }
     }
 

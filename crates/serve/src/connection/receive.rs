@@ -3,7 +3,9 @@
 //! A buffer is read into and handled in one go. Three things stop that in the middle:
 //!
 //! - *too little*: the rest of a head, or of a page of payload, is still to come. What is there is kept by the connection.
-//! - *stuck*: the cache cannot take the payload at once. The buffer is kept until the pool has made room.
+//! - *stuck*: the cache cannot take the payload at once. If all that is left of it is there, it goes to the pool with the
+//!   connection's writer, and requests behind it go on up to the next one that writes, since all writes of a connection are on
+//!   one account. Otherwise, or without memory for that, the buffer is kept until the pool has made room.
 //! - *full*: as many requests are under way as may be. As long as replies go out it goes on soon; from a client that does
 //!   not take them, what was received is moved to memory of its own, of which a volume gives out little.
 
@@ -19,7 +21,7 @@ use super::EndedBy;
 use super::errors::{Told, told};
 use super::input::{Buffer, CARRY, Handling, Receiving};
 use super::job::Place;
-use super::machine::{Connection, Pen};
+use super::machine::{Connection, Errand, Pen};
 use super::peer::Peer;
 use super::table::into_page;
 use crate::buffers::BUFFER;
@@ -236,17 +238,49 @@ where
         } else {
             self.input.receiving = Receiving::Payload { place, left };
             if tried.stuck {
-                self.input.is_stuck = true;
                 let at = at + tried.bytes as u64;
                 let rest = &payload[tried.bytes..];
+                if rest.len() == left as usize && self.send_rest(place, at, rest) {
+                    self.input.receiving = Receiving::Head;
+                    return Some(payload.len());
+                }
+                self.input.is_stuck = true;
                 if is_patient {
-                    self.send_pen(false, at, u64::from(left).min(BUFFER as u64));
+                    self.send_pen(Errand::Payload, at, u64::from(left).min(BUFFER as u64));
                 } else {
-                    self.send_pen_with(false, at, rest[..rest.len().min(RESCUE)].into());
+                    let rest = &rest[..rest.len().min(RESCUE)];
+                    self.send_pen_with(Errand::Payload, at, rest.into());
                 }
             }
         }
         Some(tried.bytes)
+    }
+
+    /// Sends the writer to the pool with all that is left of a write, so that what comes behind it in the stream can go on.
+    /// False: there is no memory to keep it in.
+    fn send_rest(&mut self, place: Place, offset: u64, rest: &[u8]) -> bool {
+        let Some(spilled) = self.export.buffers.spill_some(rest.len()) else {
+            return false;
+        };
+        let data: Box<[u8]> = rest.into();
+        self.send_pen_to(Errand::Rest(place), move |volume, writer| {
+            let result = volume.write(writer, &data, offset).map(|()| data.len());
+            drop((data, spilled));
+            result
+        });
+        true
+    }
+
+    /// The rest of a write was taken in, or it failed.
+    pub(super) fn rest_is_written(&mut self, place: Place, result: Result<usize, Told>) {
+        match result {
+            Ok(written) => {
+                self.hold.fresh_bytes += written as u64;
+                self.table.at(place).take(written);
+                self.written(place);
+            }
+            Err(told) => self.fail(place, told),
+        }
     }
 
     /// What payload was stuck at can go on, some of it was written, or it failed.

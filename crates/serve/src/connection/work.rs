@@ -13,7 +13,7 @@ use super::EndedBy;
 use super::errors::{LOST, NOT_FAST, SHUTDOWN, Told, told};
 use super::input::Receiving;
 use super::job::{Done, Extent, Place, Promise};
-use super::machine::{Connection, Pen};
+use super::machine::{Connection, Errand, Pen};
 use super::peer::Peer;
 use super::receive::{PATIENCE, RESCUE};
 use super::table::{Request, into_page};
@@ -203,9 +203,9 @@ where
             let at = at + tried.bytes as u64;
             let rest = piece - tried.bytes;
             if self.table.at(place).tries <= PATIENCE {
-                self.send_pen(true, at, rest as u64);
+                self.send_pen(Errand::Zeroes, at, rest as u64);
             } else {
-                self.send_pen_with(true, at, ZEROES[..rest.min(RESCUE)].into());
+                self.send_pen_with(Errand::Zeroes, at, ZEROES[..rest.min(RESCUE)].into());
             }
         }
         true
@@ -243,25 +243,25 @@ where
     }
 
     /// Sends the writer to the pool, to wait for what it needs to write `len` bytes at `offset`.
-    pub(super) fn send_pen(&mut self, zeroes: bool, offset: u64, len: u64) {
-        self.send_pen_to(zeroes, move |volume, writer| {
+    pub(super) fn send_pen(&mut self, errand: Errand, offset: u64, len: u64) {
+        self.send_pen_to(errand, move |volume, writer| {
             volume.ready_write(writer, offset, len).map(|()| 0)
         });
     }
 
     /// Sends the writer to the pool, to write `data` at `offset`, however long that takes.
-    pub(super) fn send_pen_with(&mut self, zeroes: bool, offset: u64, data: Box<[u8]>) {
-        self.send_pen_to(zeroes, move |volume, writer| {
+    pub(super) fn send_pen_with(&mut self, errand: Errand, offset: u64, data: Box<[u8]>) {
+        self.send_pen_to(errand, move |volume, writer| {
             volume.write(writer, &data, offset).map(|()| data.len())
         });
     }
 
-    fn send_pen_to(
+    pub(super) fn send_pen_to(
         &mut self,
-        zeroes: bool,
+        errand: Errand,
         work: impl FnOnce(&Volume, &mut Writer) -> Result<usize, Error> + Send + 'static,
     ) {
-        let Pen::Here(mut writer) = core::mem::replace(&mut self.pen, Pen::Away { zeroes }) else {
+        let Pen::Here(mut writer) = core::mem::replace(&mut self.pen, Pen::Away(errand)) else {
             return;
         };
         self.stuck();
