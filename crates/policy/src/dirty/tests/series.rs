@@ -558,6 +558,29 @@ fn tidegate_follows_a_device_that_slows_down() {
 }
 
 #[test]
+fn tidegate_nobody_is_held_for_long_at_a_time_while_there_is_room() {
+    let mut plant = one_disk(small(Law::TIDEGATE, 1000), 1 << 22, 16 * MIB, 256);
+    for writer in 0..16 {
+        plant.writer(0, GREEDY, Nanos::secs(writer / 8));
+    }
+    let mut recorder = Recorder::new(plant, 1);
+    recorder.run(20);
+    // The device catches its breath now and then: too short for a standstill, too rarely to be usual.
+    for _ in 0..10 {
+        recorder.plant.disks[0].rate = 0;
+        recorder.plant.run(Nanos::millis(150));
+        recorder.plant.disks[0].rate = 16 * MIB;
+        recorder.plant.run(Nanos::secs(4));
+        assert!(level(&recorder.plant, 0) <= 60 * MIB);
+    }
+    for writer in &recorder.plant.writers {
+        let longest = writer.calls.iter().max().expect("it paused");
+        assert!(*longest <= Nanos::millis(30), "{longest:?}");
+    }
+    assert_pauses_in_bounds(&recorder.plant);
+}
+
+#[test]
 fn tidegate_a_slow_neighbour_does_not_stop_a_fast_device() {
     let disks = vec![
         (Disk::new(48 * MIB, 512), PLAIN),

@@ -5,6 +5,7 @@
 //!   fair  = (R - what passes without being held) / held `roster`
 //!   debt += pages / fair                                 of the writer, paid off by the clock
 //!   debt >= 5 ms: it pauses until the debt is paid, at most 200 ms at a time; less is carried
+//!   after 30 ms in one stay: it goes on, and carries the rest into the next ones, if there is room
 //! ```
 //!
 //! ```text
@@ -61,6 +62,13 @@ use crate::units::{Instant, Nanos, Pages, PagesPerSec};
 const PAUSE_MIN: Nanos = Nanos::millis(5);
 /// The longest.
 const PAUSE_MAX: Nanos = Nanos::millis(200);
+/// A stay ends after this, though not all is paid, as long as the level leaves room: a device that catches its breath makes
+/// debts of twice or thrice what was aimed at, and nobody who writes a page has to wait for all of that at once.
+const STAY_MAX: Nanos = Nanos::millis(30);
+/// What is carried is at most this.
+const CARRY_MAX: Nanos = PAUSE_MAX;
+/// Pages that a stay has to be worth, at least, for a debt to be carried: or it would only grow.
+const CARRY_PAGES: u64 = 2;
 /// A writer of a device that makes no progress looks again after this.
 const STALL_PAUSE: Nanos = Nanos::millis(50);
 /// Debt at which a writer comes here.
@@ -152,6 +160,8 @@ pub(super) struct Stay {
     stalled: bool,
     /// Of those, what it might dirty in the time it took.
     in_time: Pages,
+    /// What it has paused so far.
+    paused: Nanos,
 }
 
 impl Stay {
@@ -161,6 +171,7 @@ impl Stay {
             cost: None,
             stalled: false,
             in_time: Pages::ZERO,
+            paused: Nanos::ZERO,
         }
     }
 }
@@ -469,6 +480,7 @@ impl Tidegate {
             return (Verdict::Done { start_background }, trace);
         };
         state.roster.hold(&mut writer.held, device);
+        stay.paused = stay.paused.saturating_add(pause);
         trace.pause = pause;
         trace.line = true;
         (
@@ -559,11 +571,19 @@ impl Device {
             return Some(pause.at_least(PAUSE_MIN).at_most(PAUSE_MAX));
         }
         let debt = writer.debt(now);
-        if debt < PAUSE_MIN {
+        let may_carry = debt <= CARRY_MAX
+            && fair.time_for(Pages(CARRY_PAGES)) <= STAY_MAX
+            && view.marks.has_room(level, dirty);
+        let due = if may_carry {
+            debt.at_most(STAY_MAX.saturating_sub(stay.paused))
+        } else {
+            debt
+        };
+        if due < PAUSE_MIN {
             self.roster.pass(&writer.held, device, stay.in_time);
             return None;
         }
-        Some(debt.at_most(PAUSE_MAX))
+        Some(due.at_most(PAUSE_MAX))
     }
 }
 

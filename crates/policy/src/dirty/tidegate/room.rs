@@ -175,6 +175,11 @@ impl Marks {
         level <= self.freerun && dirty <= self.alarm && dirty < self.limit.at_least(Pages(1))
     }
 
+    /// Whether nothing is near its limit: the device is nearer to its target than to its cap, and all are to theirs.
+    pub(super) fn has_room(&self, level: Pages, dirty: Pages) -> bool {
+        level.0 <= u64::midpoint(self.target.0, self.cap.0) && dirty <= self.alarm
+    }
+
     /// What the device's writers may dirty together, in 1/1024 of the device's rate.
     pub(super) fn factor(&self, level: Pages, dirty: Pages) -> u64 {
         let own = if level <= self.target {
