@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //!   1. A backend that is open for writing is open in no other server: a file by flock(2), a block device by O_EXCL too,
-//!      objects by their lease. Programs that lock otherwise (QEMU) are seen where they hold a lock when it is opened.
+//!      objects by their lease. QEMU's locks are respected and taken (`lock::Claim`); what locks otherwise is seen when it is opened.
 //!   2. The size of a volume stays as it is when it is opened; a file neither grows nor shrinks.
 //!   3. Each has a device and an engine of its own, so that one which hangs holds up nobody else.
 
