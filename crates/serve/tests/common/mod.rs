@@ -48,6 +48,9 @@ pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) layers: &'static str,
     pub(crate) options: ExportOptions,
+    /// `None`: a new sparse file of `size`.
+    pub(crate) backend: Option<BackendConfig>,
+    pub(crate) on_error: ErrorPolicy,
 }
 
 impl Default for Setup {
@@ -58,6 +61,8 @@ impl Default for Setup {
             limits: Limits::default(),
             layers: "",
             options: ExportOptions::default(),
+            backend: None,
+            on_error: ErrorPolicy::Report,
         }
     }
 }
@@ -78,7 +83,7 @@ impl Server {
         let folder = Folder::new();
         let cache = Cache::builder().memory(setup.memory).build().unwrap();
         let hub = Arc::new(Hub::new(setup.limits, Security::Plain));
-        let (export, layers) = open(&folder.0, &cache, setup.options, setup.size, setup.layers);
+        let (export, layers) = open(&folder.0, &cache, setup);
         assert!(hub.offer(Arc::clone(&export)));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -110,9 +115,15 @@ impl Server {
         &self,
         options: ExportOptions,
         size: u64,
-        layers: &str,
+        layers: &'static str,
     ) -> (Arc<Export>, Arc<Layers>) {
-        let (export, layers) = open(&self.folder.0, &self.cache, options, size, layers);
+        let setup = Setup {
+            options,
+            size,
+            layers,
+            ..Setup::default()
+        };
+        let (export, layers) = open(&self.folder.0, &self.cache, setup);
         assert!(self.hub.offer(Arc::clone(&export)));
         (export, layers)
     }
@@ -159,26 +170,22 @@ impl Drop for Server {
     }
 }
 
-fn open(
-    folder: &Path,
-    cache: &Cache,
-    options: ExportOptions,
-    size: u64,
-    layers: &str,
-) -> (Arc<Export>, Arc<Layers>) {
-    let layers = match layers {
+fn open(folder: &Path, cache: &Cache, setup: Setup) -> (Arc<Export>, Arc<Layers>) {
+    let (options, size) = (setup.options, setup.size);
+    let layers = match setup.layers {
         "" => Vec::new(),
         text => Layer::parse_stack(text).unwrap(),
+    };
+    let new = || BackendConfig::New {
+        path: folder.join(format!("volume-{}", options.name)),
+        size,
     };
     let config = VolumeConfig {
         name: options.name.clone(),
         description: String::new(),
-        backend: BackendConfig::New {
-            path: folder.join(format!("volume-{}", options.name)),
-            size,
-        },
+        backend: setup.backend.unwrap_or_else(new),
         read_only: options.read_only,
-        on_error: ErrorPolicy::Report,
+        on_error: setup.on_error,
         share: ShareConfig::default(),
         layers,
         blocks: BlockConfig::default(),
