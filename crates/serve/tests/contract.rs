@@ -359,18 +359,20 @@ impl Drop for Small {
 }
 
 #[test]
-fn a_sparse_file_on_a_full_file_system() {
-    for policy in POLICIES {
+fn a_file_system_that_is_full() {
+    let test = "a_file_system_that_is_full";
+    for (policy, is_file) in POLICIES
+        .into_iter()
+        .flat_map(|it| [(it, true), (it, false)])
+    {
         let folder = Folder::new();
         let Some(small) = Small::new(&folder.0.join("small"), 2 << 20) else {
-            return skipped(
-                "a_sparse_file_on_a_full_file_system",
-                "tmpfs cannot be mounted (root can)",
-            );
+            return skipped(test, "tmpfs cannot be mounted (root can)");
         };
-        let backend = BackendConfig::New {
-            path: small.0.join("disk"),
-            size: SIZE,
+        let path = small.0.join("disk");
+        let backend = match is_file {
+            true => BackendConfig::New { path, size: SIZE },
+            false => objects(format!("dir:{}", path.display())),
         };
         let server = start(&backend, policy);
         let mut client = server.client();
@@ -391,13 +393,35 @@ fn a_sparse_file_on_a_full_file_system() {
             matches!(refused, None | Some(Errno::NoSpace)),
             "{refused:?}"
         );
-        assert_eq!(errno(client.flush()), Some(Errno::NoSpace), "{policy:?}");
+        assert_eq!(errno(client.flush()), Some(Errno::NoSpace), "{backend:?}");
         small.grow(2 * SIZE);
         until("it is durable", || client.flush().is_ok());
         if refused.is_none() {
             drop(client);
             is_kept(&backend, server, 0, &data);
         }
+    }
+}
+
+#[test]
+fn an_object_that_somebody_else_wrote_is_not_overwritten() {
+    for policy in [ErrorPolicy::Report, ErrorPolicy::Stop] {
+        let folder = Folder::new();
+        let path = folder.0.join("objects");
+        let server = start(&objects(format!("dir:{}", path.display())), policy);
+        let mut client = server.client();
+        client.write(0, &bytes(9, 256 << 10)).unwrap();
+        client.flush().unwrap();
+        let object = path.join(format!("{:016x}", 0));
+        let foreign = vec![9; 256 << 10];
+        assert!(object.is_file(), "an object of the volume");
+        std::fs::write(&object, &foreign).unwrap();
+        client.write(0, &bytes(10, PAGE)).unwrap();
+        for _ in 0..2 {
+            assert_eq!(errno(client.flush()), Some(Errno::Io));
+        }
+        assert_eq!(errno(client.write(1 << 20, &[1; PAGE])), Some(Errno::Io));
+        assert!(std::fs::read(&object).unwrap() == foreign, "overwritten");
     }
 }
 
