@@ -32,7 +32,7 @@ pub fn colour() -> bool {
     !refused && std::io::stderr().is_terminal()
 }
 
-/// Progress of a number of runs: a bar on a terminal, a line per run elsewhere.
+/// Progress of a number of runs: a bar on a terminal, a line per run elsewhere; a run that fails says why at once.
 pub struct Progress {
     bar: Option<ProgressBar>,
     total: usize,
@@ -74,9 +74,12 @@ impl Watcher for Progress {
 
     fn ended(&self, order: &Order, result: &Result<Outcome, RunError>) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        if let Some(bar) = &self.bar {
+        let bar = self.bar.as_ref();
+        if let Some(bar) = bar {
             bar.inc(1);
-            return;
+            if result.is_ok() {
+                return;
+            }
         }
         let what = match result {
             Ok(outcome) => {
@@ -85,9 +88,14 @@ impl Watcher for Progress {
                     outcome.virtual_s, outcome.wall_s
                 )
             }
-            Err(_) => "failed".to_owned(),
+            Err(error) => format!("failed: {error}"),
         };
-        complain(&format!("[{done}/{}] {}: {what}", self.total, name(order)));
+        let line = format!("[{done}/{}] {}: {what}", self.total, name(order));
+        match bar {
+            // Above the bar, which stays.
+            Some(bar) => bar.println(line),
+            None => complain(&line),
+        }
     }
 }
 

@@ -371,3 +371,31 @@ fn whoever_closes_the_pipe_has_seen_enough() {
     assert!(!err.contains("panicked"), "{err}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn a_run_that_fails_says_why_at_once() {
+    let folder = folder("failing");
+    // Fits memory and swap, but for the reserve.
+    let text = SMALL.replace("memory_mib = 32", "memory_mib = 32\nswap = { device = \"disk\", mib = 1 }").replace(
+        "[[task]]\nid = \"light\"",
+        "[[task]]\nid = \"hog\"\nkind = \"hog\"\nregion_mib = 33\nrun_s = 100\n\n[[task]]\nid = \"light\"",
+    );
+    small(&folder, &text);
+    let arguments = [
+        "run",
+        "small.toml",
+        "--policy",
+        "tidegate",
+        "--replicas",
+        "1",
+    ];
+    let (status, _, err) = run(&folder, &arguments);
+    assert_eq!(status, 1, "{err}");
+    let progress = err.lines().find(|line| line.starts_with("[1/1]"));
+    let progress = progress.unwrap_or_default();
+    assert!(
+        progress.contains("failed: the job `") && progress.contains("can be freed"),
+        "{err}"
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -46,6 +46,15 @@ pub(crate) fn set_io_flusher() -> Result<(), i32> {
     }
 }
 
+/// Gives pages back to the system in which the allocator has nothing any more, of all threads' heaps.
+pub(crate) fn trim_heaps() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: one number in, one number out: the heaps are the allocator's, and it locks each as it looks through it.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// User and system time of the process so far.
 pub(crate) fn process_times() -> (Nanos, Nanos) {
     // SAFETY: `rusage` is plain numbers, for which all zeroes is a value.
@@ -213,5 +222,22 @@ mod tests {
     fn an_offset_beyond_the_system_is_an_error() {
         assert_eq!(offset_of(u64::MAX), Err(libc::EFBIG));
         assert_eq!(offset_of(4096), Ok(4096));
+    }
+
+    #[test]
+    #[cfg(all(target_env = "gnu", not(miri)))]
+    fn what_a_thread_has_freed_goes_back_to_the_system() {
+        const MIB: u64 = 1 << 20;
+        // A heap of its own whose end is in use: freeing what lies before it gives nothing back.
+        let last = std::thread::spawn(|| {
+            let mut blocks: Vec<Box<[u8]>> = (0..64 << 10).map(|_| vec![1; 1000].into()).collect();
+            blocks.pop()
+        });
+        let last = last.join();
+        let before = crate::resident_bytes();
+        trim_heaps();
+        let after = crate::resident_bytes();
+        assert!(before > after + 32 * MIB, "{before} {after}");
+        drop(last);
     }
 }

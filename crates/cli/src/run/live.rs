@@ -20,6 +20,7 @@ use workload::Stop;
 
 use super::assemble::{self, Seen, number, seconds};
 use super::cell::Cell;
+use super::jobs::JobKind;
 use super::session::{self, JobFiles, Placed, RunError, Setup};
 use super::wrap::{Release, dress};
 use crate::outcome::{Outcome, TaskCpu};
@@ -181,7 +182,10 @@ impl Live {
         self.check_dir()?;
         self.check_space(cell)?;
         let limit = self.memory.unwrap_or(cell.memory.bytes());
+        // The runs before this one left heaps of their threads behind.
+        os::trim_heaps();
         let frames = frames(cell, limit)?;
+        check_hogs(cell, limit, frames)?;
         let _remove = RemoveAtEnd(&self.files);
         let watch = Shared::new(trace);
         let tape = Arc::new(Tape::new(watch.clone()));
@@ -423,6 +427,31 @@ fn frames(cell: &Cell, limit: Bytes) -> Result<u32, RunError> {
             }
         })
     })
+}
+
+/// What the hogs keep fits memory and swap.
+fn check_hogs(cell: &Cell, limit: Bytes, frames: u32) -> Result<(), RunError> {
+    let swap = cell.swap.map_or(0, |swap| swap.pages.0);
+    let hogs = cell.jobs.iter().filter_map(|job| match &job.kind {
+        JobKind::Hog(hog) => Some(hog.pages.0),
+        _ => None,
+    });
+    let kept: u64 = hogs.sum();
+    let room = u64::from(frames) + swap;
+    if kept <= room {
+        return Ok(());
+    }
+    let mib = |pages: u64| pages.div_ceil(256);
+    Err(RunError::Impossible(format!(
+        "row `{}`: its hogs keep {} MiB; of a memory limit of {} MiB, {} MiB are left for pages, and swap has {} MiB; use \
+         at least --memory {}M, or a larger swap file",
+        cell.case,
+        mib(kept),
+        limit.0 >> 20,
+        frames / 256,
+        swap / 256,
+        (limit.0 >> 20) + mib(kept - room)
+    )))
 }
 
 fn options(frames: u32, tape: &Arc<Tape>, dirtied: bool) -> os::Options {

@@ -457,3 +457,26 @@ fn names_of_reclaim_are_known_ones() {
     let costs = mistaken_memory("costs = \"p0\"", "costs = \"p9\"");
     assert!(costs.contains("unknown machine `p9`"), "{costs}");
 }
+
+#[test]
+fn hogs_that_memory_and_swap_do_not_hold_are_refused() {
+    let many = mistaken_memory("memory_part = 1.5", "memory_part = 3.1");
+    assert!(
+        many.contains("row `one`: its hogs keep 794 MiB, and memory and swap have 768 MiB"),
+        "{many}"
+    );
+    assert!(many.contains("at least 538 MiB"), "{many}");
+    // By the row's count, and after what is reserved.
+    let each = mistaken_memory("memory_part = 1.5", "memory_part_each = 1.49");
+    assert_eq!(each, "no mistake");
+    let reserved = MEMORY
+        .replace("memory_part = 1.5", "memory_part_each = 1.49")
+        .replace("costs = \"p0\"", "costs = \"p0\"\nreserved_percent = 5.0");
+    let shown_reserved = shown(&reserved, &[]);
+    assert!(
+        shown_reserved.contains("its hogs keep 763 MiB"),
+        "{shown_reserved}"
+    );
+    let three = mistaken_memory("counts = { hog = 2 }", "counts = { hog = 3 }");
+    assert_eq!(three, "no mistake", "a part of the memory is shared");
+}

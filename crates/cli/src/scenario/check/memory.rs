@@ -141,6 +141,50 @@ impl Checker {
         each * f64::from(count) + number(&task.memory_part) > 1.0
     }
 
+    /// The hogs of an entry keep all that they write to, at the same time: it has to fit memory and swap together.
+    pub(super) fn hogs_of_case(&mut self, scenario: &Scenario, case: &CaseEntry) {
+        let machine = &scenario.machine;
+        let Some(swap) = &machine.swap else { return };
+        let number = |value: &Option<Spanned<f64>>| value.as_ref().map_or(0.0, |v| *v.get_ref());
+        let memory = case.memory_mib.as_ref().unwrap_or(&machine.memory_mib);
+        let mib = *memory.get_ref();
+        let left = mib * (1.0 - number(&machine.reserved_percent) / 100.0);
+        let room = left + swap.mib.get_ref();
+        for (index, task) in scenario.tasks.iter().enumerate() {
+            let chosen = |name: &Spanned<String>| name.get_ref() == task.id.get_ref();
+            let left_out = !case.tasks.is_empty() && !case.tasks.iter().any(chosen);
+            if *task.kind.get_ref() != TaskKind::Hog || left_out {
+                continue;
+            }
+            let counts = case.counts.iter().find(|(name, _)| chosen(name));
+            let counts = counts.map(|(_, count)| count);
+            let count = counts
+                .or(case.count.as_ref().filter(|_| index == 0))
+                .or(task.count.as_ref());
+            let count = f64::from(count.map_or(1, |count| *count.get_ref()));
+            let each = number(&task.region_mib) + number(&task.memory_part_each) * mib;
+            let all = each * count + number(&task.memory_part) * mib;
+            if all > room {
+                self.list.push(
+                    Mistake::new(
+                        format!(
+                            "row `{}`: its hogs keep {all:.0} MiB, and memory and swap have {room:.0} MiB",
+                            case.name.get_ref()
+                        ),
+                        task.id.span(),
+                        "it would run out of memory",
+                    )
+                    .also(memory.span(), "the memory")
+                    .also(swap.mib.span(), "the swap file")
+                    .help(format!(
+                        "give the swap file at least {:.0} MiB, or let the hogs have less",
+                        (all - left).ceil()
+                    )),
+                );
+            }
+        }
+    }
+
     /// Counts and files that a row gives to tasks by their ids.
     pub(super) fn numbers_of_case(&mut self, scenario: &Scenario, case: &CaseEntry) {
         let ids = scenario.tasks.iter().map(|task| task.id.get_ref().as_str());
