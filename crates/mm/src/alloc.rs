@@ -10,7 +10,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use env::{Cause, Context, Env, Lock, LockClass, Task, WaitQueue, Wakeup, Work};
+use env::{Cause, Context, Env, Lock, LockClass, Task, TaskId, WaitQueue, Wakeup, Work};
 use frames::{Content, FrameId, FreeLists};
 use policy::reclaim::retry::{Retry, RetryVerdict, RetryView};
 use policy::reclaim::throttle::Who;
@@ -22,9 +22,10 @@ use policy::watermark::{AllocRight, Watermarks, room};
 use crate::Error;
 use crate::cache::{Cache, get};
 use crate::limit::{Limit, Withheld};
-use crate::reclaim::direct::direct;
+use crate::reclaim::direct::{direct, direct_until};
 use crate::reclaim::throttle;
 use crate::reclaim::turns::Line;
+use crate::swap::Patience;
 use crate::vmstat::Item;
 
 /// A sleeper for memory looks again after this even if nobody woke it (a safety net).
@@ -66,6 +67,8 @@ pub(crate) struct Memory<E: Env> {
     /// The idle background reclaimer.
     pub(crate) reclaim_wait: WaitQueue,
     pub(crate) reclaim_asked: AtomicBool,
+    /// Until when nobody but those who wait for memory is to wake the background reclaimer, ns.
+    pub(crate) reclaim_rests: AtomicU64,
 }
 
 /// What a waiter has seen of the chances to get memory at all.
@@ -187,6 +190,7 @@ impl<E: Env> Memory<E> {
             line: Line::new(&shape.tunables, frames),
             reclaim_wait: WaitQueue::new(),
             reclaim_asked: AtomicBool::new(false),
+            reclaim_rests: AtomicU64::new(0),
         }
     }
 
@@ -237,6 +241,12 @@ impl<E: Env> Memory<E> {
         };
         let spoken_for = spoken_for.saturating_add(kept);
         Pages(u64::from(self.free().saturating_sub(spoken_for)))
+    }
+
+    /// Whether somebody waits for frames, or will at once: the reserve is being used.
+    pub(crate) fn is_short(&self) -> bool {
+        let free = self.free().saturating_sub(self.line.promised());
+        self.line.wanted() > 0 || u64::from(free) < self.marks.min.0
     }
 
     /// Frames that may be taken with that right.
@@ -478,11 +488,16 @@ impl<E: Env> Cache<E> {
 
     /// The task has given back pages of its own.
     pub(crate) fn gave_back(&self, task: &Task<'_, E>, pages: u64) {
+        self.credit(task, task.id(), pages);
+    }
+
+    /// Somebody has given back pages that the task `who` took.
+    pub(crate) fn credit(&self, context: &impl Context, who: TaskId, pages: u64) {
         if self.memory.line.is_open() {
-            let now = task.now();
+            let now = self.env.now();
             self.memory
                 .line
-                .note(task, task.id(), now, Pages::ZERO, Pages(pages));
+                .note(context, who, now, Pages::ZERO, Pages(pages));
         }
     }
 
@@ -627,6 +642,7 @@ impl<E: Env> Cache<E> {
         outlook: &mut Outlook,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
+        let mut in_vain = 0;
         loop {
             // What tasks give back may be kept for them: it says nothing about reclaim.
             let before = self.reclaimed();
@@ -645,8 +661,11 @@ impl<E: Env> Cache<E> {
                 return Err(Error::Cancelled);
             }
             self.ask_reclaim(task);
-            if at_bound(self.reclaimed() - before) == Overdue::Reclaim {
-                self.reclaim_in_turn(task, want, outlook)?;
+            let freed = self.reclaimed() - before;
+            in_vain = if freed.is_zero() { in_vain + 1 } else { 0 };
+            if at_bound(freed, self.under_writeback(), in_vain) == Overdue::Reclaim {
+                in_vain = 0;
+                self.reclaim_in_turn(task, ticket, want, outlook)?;
             }
         }
     }
@@ -662,10 +681,16 @@ impl<E: Env> Cache<E> {
     fn reclaim_in_turn(
         &self,
         task: &mut Task<'_, E>,
+        ticket: Ticket,
         want: u32,
         outlook: &mut Outlook,
     ) -> Result<(), Error> {
-        let reclaimed = direct(task, self, self.target(want), Who::DIRECT);
+        let line = &self.memory.line;
+        // It has its pages, or whatever it finds could not be sent out: looking on would cost time and free nothing.
+        let enough = |task: &Task<'_, E>| {
+            line.granted(task, ticket).is_some() || !self.can_send_out(task, Patience::Leaves)
+        };
+        let reclaimed = direct_until(task, self, self.target(want), Who::DIRECT, enough);
         if self.stopping.load(Ordering::Acquire) {
             return Err(Error::Cancelled);
         }

@@ -134,6 +134,11 @@ impl Requests {
         self.slots.lock(context).pop(device)
     }
 
+    /// Whether there is a slot for a write to `device` now.
+    pub(crate) fn has_one(&self, context: &impl Context, device: DeviceIndex) -> bool {
+        self.slots.lock(context).has_for(device)
+    }
+
     /// A slot for a write to `device`; waits while there is none for it.
     pub(crate) fn take<E: Env>(
         &self,

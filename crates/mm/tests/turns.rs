@@ -21,6 +21,7 @@ use policy::dirty::Law;
 use policy::reclaim::turn::BOUND;
 use policy::reclaim::{Reason, ReclaimLaw, Tunables};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
+use policy::watermark::Watermarks;
 
 const HZ: u32 = 250;
 const TICK: Nanos = Nanos::millis(4);
@@ -517,4 +518,88 @@ fn where_nothing_can_be_freed_one_is_refused() {
         "{result:?}"
     );
     assert!(took < Nanos::secs(10), "{took:?}");
+}
+
+/// Whoever waits for memory leaves the queue of the swap file to the background reclaimer, though nothing is freed for
+/// longer than a turn may take: the disk is that slow.
+#[test]
+fn a_waiter_does_not_queue_at_the_device() {
+    let seen = Crowd {
+        mib_per_s: 12,
+        seconds: 20,
+        ..Crowd::P0
+    }
+    .run();
+    print("slow disk", &seen);
+    let mut queued = std::collections::BTreeSet::new();
+    for recorded in &seen.events {
+        if let Event::Waited {
+            cause: Cause::RequestSlot,
+            ..
+        } = recorded.event
+        {
+            queued.insert(recorded.task);
+        }
+    }
+    assert!(queued.len() <= 1, "others than the background: {queued:?}");
+}
+
+/// A cache of 32 MiB with marks that are far apart.
+fn marked(env: &Arc<LabEnv>, law: ReclaimLaw) -> Arc<Cache<LabEnv>> {
+    let mut options = Options::new(8192, 2);
+    options.reclaim = Tunables::of(law, HZ);
+    options.marks = Some(Watermarks {
+        min: Pages(256),
+        low: Pages(512),
+        high: Pages(768),
+    });
+    Cache::new(Arc::clone(env), options).unwrap()
+}
+
+fn marked_lab() -> Lab {
+    Lab::new(LabOptions {
+        cpus: 2,
+        hz: HZ,
+        seed: 3,
+        frames: 8192,
+        costs: P0,
+        record: Record::NONE,
+    })
+}
+
+/// What fits above the reserve stays, though fewer pages are free than the marks want: nobody waits for them.
+#[test]
+fn pages_in_use_are_not_taken_to_fill_a_stock() {
+    let mut lab = marked_lab();
+    let disk = Disk::new(&lab, 50 << 20);
+    disk.keep(false);
+    let info = disk.info();
+    let id = lab.add_device(disk as Arc<dyn Device>);
+    let env = Arc::clone(lab.env());
+    let late = lab
+        .run(move |task| {
+            let cache = marked(&env, ReclaimLaw::Tidegate);
+            let device = cache
+                .add_device(task, id, info, DeviceOptions::default())
+                .unwrap();
+            cache
+                .add_swap(task, device, ObjectId(99), Pages(8192))
+                .unwrap();
+            let pages = 8192 - 256 - 64;
+            let region = cache.spill(task, Pages(u64::from(pages))).unwrap();
+            let mut half = 0;
+            for round in 0..2000 {
+                region.touch(task, 0, pages).unwrap();
+                task.sleep(Cause::Think, Nanos::millis(10));
+                if round == 1000 {
+                    half = cache.vmstat().get(Item::Pswpin);
+                }
+            }
+            let late = cache.vmstat().get(Item::Pswpin) - half;
+            drop(region);
+            let _ = cache.shutdown(task);
+            late
+        })
+        .unwrap();
+    assert_eq!(late, 0, "pages read back in the last 10 s");
 }

@@ -2,11 +2,13 @@
 //!
 //! Source: mechanisms 3.1 to 3.3; Linux 5.15 mm/vmscan.c, kswapd(), balance_pgdat().
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 use std::sync::Weak;
 
 use env::{Cause, Env, Event, Task, Wakeup};
-use policy::reclaim::background::{Balance, BalanceStep, Rest, clears_flags, rest, wants_wake};
+use policy::reclaim::background::{
+    Balance, BalanceStep, Rest, clears_flags, nap, rest, wants_wake,
+};
 use policy::reclaim::direct::may_begin;
 use policy::reclaim::throttle::Who;
 use policy::units::{Nanos, Pages};
@@ -52,7 +54,13 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> bool {
     loop {
         if !napped {
             memory.reclaim_asked.store(false, Ordering::Release);
-            balance(task, cache);
+            let ended = balance(task, cache);
+            if ended == Ended::InVain && !cache.stopping.load(Ordering::Acquire) {
+                if !rest_in_vain(task, cache) {
+                    return false;
+                }
+                continue;
+            }
         }
         if cache.stopping.load(Ordering::Acquire) {
             return false;
@@ -77,13 +85,36 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> bool {
     }
 }
 
+/// All that could be freed is in use, and nobody waits for memory: rests until somebody does, or for a nap; false at the
+/// end of the world.
+fn rest_in_vain<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> bool {
+    let memory = &cache.memory;
+    let nap = nap(cache.options.reclaim.hz);
+    let until = task.now() + nap;
+    memory.reclaim_rests.store(until.0, Ordering::Relaxed);
+    memory.reclaim_asked.store(false, Ordering::Release);
+    // Whoever has taken a place in the line before this look is seen here; whoever comes after it asks again.
+    fence(Ordering::SeqCst);
+    memory.is_short() || sleep(task, cache, Some(nap))
+}
+
+/// How a balance ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// As it should.
+    Balanced,
+    /// It would have to take pages in use, for nobody.
+    InVain,
+}
+
 /// One balance of the node.
-fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
+fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Ended {
     let memory = &cache.memory;
     let free = || Pages(u64::from(memory.free()));
     let mut balance = Balance::begin(memory.marks.high);
     let mut scanned = Pages::ZERO;
     let mut passes = 0;
+    let mut ended = Ended::Balanced;
     cache.counters.add(Item::Pageoutrun, 1);
     let reclaimed = loop {
         match balance.step(memory.spare()) {
@@ -106,6 +137,10 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
                 if may_begin(free(), memory.marks.min, cache.node.is_hopeless(task)) {
                     cache.node.reserve_wait.wake_all();
                 }
+                if got.in_vain && cache.node.rule.insists && !memory.is_short() {
+                    ended = Ended::InVain;
+                    balance.stop();
+                }
                 if cache.stopping.load(Ordering::Acquire) {
                     balance.stop();
                 }
@@ -113,7 +148,9 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
         }
     };
     if passes > 0 {
-        cache.node.balance.lock(task).failures.balanced(reclaimed);
+        if ended == Ended::Balanced {
+            cache.node.balance.lock(task).failures.balanced(reclaimed);
+        }
         cache.snapshot_refaults(task);
     }
     task.emit(&Event::Reclaimed {
@@ -123,6 +160,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     });
     // Others may find what this pass has freed, or that it freed nothing.
     memory.wait.wake_all();
+    ended
 }
 
 impl<E: Env> Cache<E> {
@@ -130,6 +168,10 @@ impl<E: Env> Cache<E> {
     pub(crate) fn ask_reclaim(&self, context: &impl env::Context) {
         let memory = &self.memory;
         if memory.reclaim_asked.load(Ordering::Acquire) {
+            return;
+        }
+        let rests = self.env.now().0 < memory.reclaim_rests.load(Ordering::Relaxed);
+        if rests && !memory.is_short() {
             return;
         }
         let free = memory.spare();

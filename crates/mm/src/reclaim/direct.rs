@@ -28,6 +28,17 @@ pub(crate) fn direct<E: Env>(
     target: Pages,
     who: Who,
 ) -> Pages {
+    direct_until(task, cache, target, who, |_| false)
+}
+
+/// The same, until `enough` says after a pass that the task has no more need of it.
+pub(crate) fn direct_until<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    target: Pages,
+    who: Who,
+    enough: impl Fn(&Task<'_, E>) -> bool,
+) -> Pages {
     debug_assert!(task.is_willing(), "a pass may have to be waited for");
     task.emit(&Event::DirectReclaim);
     if !who.exempt {
@@ -53,7 +64,7 @@ pub(crate) fn direct<E: Env>(
                 scanned += got.scanned;
                 direct.shrunk(got);
                 consider(task, cache, &direct, who);
-                if cache.stopping.load(Ordering::Acquire) {
+                if cache.stopping.load(Ordering::Acquire) || enough(task) {
                     direct.stop();
                 }
             }

@@ -133,6 +133,7 @@ pub(crate) fn shrink_node<E: Env>(
         reclaimed,
         scanned: tally.scanned,
         skipped_deactivate: turns.skipped_deactivate(),
+        in_vain: tally.is_in_vain(),
     }
 }
 

@@ -25,7 +25,7 @@ use super::{Control, throttle};
 use crate::cache::{Cache, sub};
 use crate::flush;
 use crate::spill::Cursor;
-use crate::swap::SwapOut;
+use crate::swap::{Patience, SwapOut};
 use crate::vmstat::Item;
 
 /// What became of the pages of a turn.
@@ -88,13 +88,15 @@ pub(super) fn shrink_inactive<E: Env>(
     cache.contend(task);
     let mut tally = Tally::default();
     let mut sorted = Sorted::new();
+    let patience = cache.patience(control.who.background);
     let scanner = Scanner {
         background: control.who.background,
         node: cache.node.flags(),
         may_write: control.may_write,
-        may_swap_out: control.may_swap,
+        may_swap_out: control.may_swap
+            && (kind == Kind::File || cache.can_send_out(task, patience)),
         slot_free: kind == Kind::Anon && !cache.swap_free().is_zero(),
-        insists: control.rule.insists && pass.is_in_vain(),
+        insists: control.rule.insists && pass.is_in_vain() && cache.memory.is_short(),
         rule: control.rule,
     };
     judge_all(task, cache, kind, &batch, scanner, &mut tally, &mut sorted);
@@ -112,7 +114,7 @@ pub(super) fn shrink_inactive<E: Env>(
     cache.counters.add(Item::Pgisolatedgone, staying - back);
     let mut written = sorted.swapping;
     if sorted.swapping > 0 {
-        cache.submit_swap_out(task, &mut sorted.swap_out, control.who.background);
+        cache.submit_swap_out(task, &mut sorted.swap_out, patience);
     }
     for page in sorted.page_out.pages() {
         written += u64::from(write_page(task, cache, *page));
@@ -179,7 +181,7 @@ pub(crate) fn clear_out<E: Env>(
         cache.node.rule,
     );
     if sorted.swapping > 0 {
-        cache.submit_swap_out(task, &mut sorted.swap_out, false);
+        cache.submit_swap_out(task, &mut sorted.swap_out, Patience::Looks);
     }
     task.did(Work::Scan, batch.len());
     task.did(Work::Free, freed.0);

@@ -4,9 +4,10 @@
 //! them. Only a page that somebody reads in or looks at this very moment is waited for, and whoever has no task
 //! to wait with (the last handle is dropped) leaves those to a task of their own.
 
+use core::ops::Range;
 use std::sync::Arc;
 
-use env::{Cause, Context, Env, Interrupt, Task, Work};
+use env::{Cause, Context, Env, Interrupt, Task, TaskId, Work};
 use frames::{Busy, Flags, FrameId, Owner, Refusal, Shadow, Slot};
 use policy::units::Nanos;
 
@@ -44,12 +45,24 @@ pub(super) fn discard<E: Env>(
     first: u32,
     end: u32,
 ) -> Result<(), Error> {
-    let mut at = first;
+    let who = task.id();
+    discard_for(task, cache, anon, first..end, who)
+}
+
+/// The same on behalf of a task: the one that took the memory.
+fn discard_for<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    anon: &Arc<Anon>,
+    pages: Range<u32>,
+    who: TaskId,
+) -> Result<(), Error> {
+    let (mut at, end) = (pages.start, pages.end);
     while at < end {
         let mut batch = Batch::new();
         let (next, blocked) = batch.fill(cache, task, anon, at, end);
         let count = batch.give_back(cache, task);
-        cache.gave_back(task, count);
+        cache.credit(task, who, count);
         task.did(Work::Unmap, count);
         task.did(Work::Free, count);
         at = next;
@@ -72,7 +85,8 @@ pub(super) fn drop_region<E: Env>(cache: &Arc<Cache<E>>, anon: &Arc<Anon>) {
     while at < end {
         let mut batch = Batch::new();
         let (next, blocked) = batch.fill(cache, &context, anon, at, end);
-        batch.give_back(cache, &context);
+        let count = batch.give_back(cache, &context);
+        cache.credit(&context, anon.taker(), count);
         at = next;
         if let Some(blocked) = blocked {
             left = left.or(Some(blocked.page));
@@ -89,7 +103,8 @@ pub(super) fn drop_region<E: Env>(cache: &Arc<Cache<E>>, anon: &Arc<Anon>) {
         Box::new(move |task| {
             let Some(cache) = keep.upgrade() else { return };
             // Cancelled: the cache goes with everything in it.
-            if discard(task, &cache, &anon, first, end).is_ok() {
+            let who = anon.taker();
+            if discard_for(task, &cache, &anon, first..end, who).is_ok() {
                 cache.forget_region(&anon);
             }
         }),

@@ -181,6 +181,7 @@ impl<'a, E: Env> Walk<'a, E> {
         let end = (from..most).find(|page| !empty(page)).unwrap_or(most);
         let want = end - from;
         let cache = self.cache;
+        self.anon.takes(task.id());
         if self.frames.is_empty() && cache.try_alloc(task, want.max(1), &mut self.frames)? == 0 {
             let began = task.now();
             cache.alloc(task, cache.asks_for(want), &mut self.frames)?;

@@ -15,10 +15,10 @@
 //! Deviations: a read of a page that is nowhere gives it a frame (no shared page of zeroes); fresh pages come in
 //! runs of up to 16, as the kernel's lists of each CPU hand out frames.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 
-use env::{Context, Env, Interrupt, Task};
+use env::{Context, Env, Interrupt, Task, TaskId};
 use frames::{Content, Owner, Region};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
@@ -40,6 +40,19 @@ pub(crate) struct Anon {
     pub(crate) pages: Region,
     /// Its number is another's by now: whoever remembers it looks again.
     ended: AtomicBool,
+    /// Number of the task that last took memory for it: what is given back when nobody is there to do it is its.
+    taker: AtomicU32,
+}
+
+impl Anon {
+    fn taker(&self) -> TaskId {
+        TaskId(self.taker.load(Ordering::Relaxed))
+    }
+
+    /// A task takes memory for the region.
+    pub(crate) fn takes(&self, task: TaskId) {
+        self.taker.store(task.0, Ordering::Relaxed);
+    }
 }
 
 /// What touching a run of pages took.
@@ -193,6 +206,7 @@ impl<E: Env> Cache<E> {
             id: number | ANON,
             pages: region,
             ended: AtomicBool::new(false),
+            taker: AtomicU32::new(task.id().0),
         });
         regions[place] = Some(Arc::clone(&anon));
         drop(regions);

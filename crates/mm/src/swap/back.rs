@@ -35,6 +35,7 @@ impl<E: Env> Cache<E> {
             .swap
             .area()
             .expect("whoever has a slot has it of a swap file");
+        anon.takes(task.id());
         let with_others = self.may_return(task);
         let mut frames = Vec::with_capacity(WINDOW_MAX);
         self.alloc(task, 1, &mut frames)?;

@@ -48,7 +48,7 @@ use crate::spill::Anon;
 mod back;
 mod out;
 
-pub(crate) use out::SwapOut;
+pub(crate) use out::{Patience, SwapOut};
 
 /// No slot.
 const NONE: u32 = u32::MAX;

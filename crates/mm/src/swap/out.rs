@@ -23,6 +23,18 @@ const LONG: Nanos = Nanos::secs(4);
 /// Most pages of a batch: what reclaim looks at in one turn.
 pub(crate) const BATCH: usize = 32;
 
+/// What a task does that finds no request for what it sends out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Waits; who else is late finds out that the swap file hangs.
+    Waits,
+    /// Waits, and finds that out itself.
+    Looks,
+    /// Sends it another time: under Tidegate's law the background is at it, and whoever is to have memory must not
+    /// queue at the device.
+    Leaves,
+}
+
 /// Pages that are under writeback and not sent yet.
 pub(crate) struct SwapOut {
     /// Slot and frame.
@@ -63,19 +75,37 @@ impl<E: Env> Cache<E> {
         out.count += 1;
     }
 
-    /// Sends what `out` holds; pages in neighbouring slots go together. Waits for a request slot if it must.
+    /// How a reclaimer waits that sends pages out.
+    pub(crate) fn patience(&self, background: bool) -> Patience {
+        match (background, self.is_tidegate()) {
+            (true, _) => Patience::Waits,
+            (false, true) => Patience::Leaves,
+            (false, false) => Patience::Looks,
+        }
+    }
+
+    /// Whether what is sent out now can go: who does not wait for a request looks first.
+    pub(crate) fn can_send_out(&self, context: &impl Context, patience: Patience) -> bool {
+        let Some(area) = self.swap.area() else {
+            return true;
+        };
+        patience != Patience::Leaves
+            || area.requests.has_one(context, ONLY)
+            || area.is_late(self.env.now())
+    }
+
+    /// Sends what `out` holds; pages in neighbouring slots go together. Waits for a request slot as `patience` says.
     pub(crate) fn submit_swap_out(
         &self,
         task: &mut Task<'_, E>,
         out: &mut SwapOut,
-        background: bool,
+        patience: Patience,
     ) {
         let Some(area) = self.swap.area() else {
             return;
         };
         let mut pages = &mut out.pages[..core::mem::take(&mut out.count)];
         pages.sort_unstable_by_key(|(slot, _)| *slot);
-        self.counters.add(Item::Pswpout, pages.len() as u64);
         while let Some((first, _)) = pages.first().copied() {
             let neighbours = |(at, (slot, _)): (usize, &(u32, FrameId))| {
                 Some(*slot) == u32::try_from(at).ok().and_then(|at| first.checked_add(at))
@@ -87,8 +117,9 @@ impl<E: Env> Cache<E> {
                 .count();
             let (run, rest) = pages.split_at_mut(count);
             pages = rest;
-            match area.request(task, self, background) {
+            match area.request(task, self, patience) {
                 Some(mut request) => {
+                    self.counters.add(Item::Pswpout, run.len() as u64);
                     request.frames.extend(run.iter().map(|(_, frame)| *frame));
                     request.device = area.device;
                     request.object = area.object;
@@ -126,29 +157,47 @@ impl<E: Env> Area<E> {
         &self,
         task: &mut Task<'_, E>,
         cache: &Cache<E>,
-        background: bool,
+        patience: Patience,
     ) -> Option<Box<IoRequest>> {
-        let moved_at = || Instant(self.moved_at.load(Ordering::Relaxed));
         let stalled = || self.stalled.load(Ordering::Relaxed);
         loop {
             if stalled() {
                 return self.requests.try_take(task, ONLY);
             }
-            let looks = cache.is_tidegate() && !background;
-            let deadline = moved_at() + STALLED;
+            if patience == Patience::Leaves {
+                let request = self.requests.try_take(task, ONLY);
+                if request.is_none() {
+                    self.look(task.now());
+                }
+                return request;
+            }
+            let deadline = self.late_at();
+            let looks = cache.is_tidegate() && patience == Patience::Looks;
             let deadline = (looks || task.now() + LONG >= deadline).then_some(deadline);
             match self
                 .requests
                 .take_while(task, ONLY, deadline, || !stalled())
             {
                 Ok(Some(request)) => return Some(request),
-                Ok(None) if task.now() >= moved_at() + STALLED && !stalled() => {
-                    self.stalled.store(true, Ordering::Relaxed);
-                    self.requests.wake_all();
-                }
-                Ok(None) => {}
+                Ok(None) => self.look(task.now()),
                 Err(_) => return None,
             }
+        }
+    }
+
+    /// When the swap file hangs if no request goes out or ends before.
+    fn late_at(&self) -> Instant {
+        Instant(self.moved_at.load(Ordering::Relaxed)) + STALLED
+    }
+
+    fn is_late(&self, now: Instant) -> bool {
+        now >= self.late_at()
+    }
+
+    /// Somebody found no request: perhaps the swap file hangs.
+    fn look(&self, now: Instant) {
+        if self.is_late(now) && !self.stalled.swap(true, Ordering::Relaxed) {
+            self.requests.wake_all();
         }
     }
 

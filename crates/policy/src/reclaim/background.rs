@@ -89,8 +89,17 @@ pub fn rest(free: Pages, high: Pages, failures: Failures, napped: bool, hz: u32)
     if napped {
         return Rest::Sleep;
     }
+    Rest::Nap(nap(hz))
+}
+
+/// How long a nap is.
+///
+/// # Panics
+/// Unless `hz` lies in 1..=10000.
+#[must_use]
+pub fn nap(hz: u32) -> Nanos {
     let rate = TickRate::new(hz);
-    Rest::Nap(rate.nanos(rate.second_over(NAP)))
+    rate.nanos(rate.second_over(NAP))
 }
 
 /// Whether the node's flags (WRITEBACK, DIRTY, CONGESTED) are cleared when it prepares to rest: it is

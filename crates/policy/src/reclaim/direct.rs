@@ -62,6 +62,8 @@ pub struct Got {
     pub scanned: Pages,
     /// An active list was left alone because the inactive one was large enough.
     pub skipped_deactivate: bool,
+    /// It met hardly anything but pages in use (`page::Tally::is_in_vain`).
+    pub in_vain: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,6 +217,7 @@ mod tests {
             reclaimed: Pages(reclaimed),
             scanned: Pages(100),
             skipped_deactivate: false,
+            in_vain: false,
         }
     }
 

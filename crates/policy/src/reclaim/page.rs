@@ -53,9 +53,10 @@ pub struct PageRule {
     pub dirty_needs_a_page: bool,
     /// Dirty pages of files and those under writeback leave the lists that are scanned until they are clean (ours).
     pub aside: bool,
-    /// A pass that finds hardly anything but pages in use stops giving second chances (`Tally::is_in_vain`; ours). Where memory
-    /// is used faster than one reclaimer looks at it, going round again would free the pages that are used once,
-    /// not those that are many.
+    /// A pass that finds hardly anything but pages in use stops giving second chances (`Tally::is_in_vain`; ours) if
+    /// somebody waits for memory: where memory is used faster than one reclaimer looks at it, going round again would
+    /// free the pages that are used once, not those that are many. If nobody waits, the background rests instead:
+    /// pages in use are not taken to fill a stock.
     pub insists: bool,
     /// Anonymous pages are scanned though no slot is free, as long as some page has its own (ours; in Linux a full swap
     /// file ends all scanning of them).

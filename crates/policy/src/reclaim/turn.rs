@@ -177,10 +177,17 @@ pub enum Overdue {
     Reclaim,
 }
 
-/// What a waiter does at its bound, if `freed` pages were freed during the wait.
+/// Bounds in a row for which a waiter trusts writes that are under way: a second, longer than a device that works
+/// takes for any of its requests. Before that, a pass of its own would find what the background finds, and wait for
+/// the same device.
+pub const TRUST: u32 = 5;
+
+/// What a waiter does at its bound, if `freed` pages were freed during the wait. `under_way`: pages are being written
+/// that will be free, or can be, when they are. `in_vain`: bounds in a row, this one included, without a page freed.
 #[must_use]
-pub fn at_bound(freed: Pages) -> Overdue {
-    if freed.is_zero() {
+pub fn at_bound(freed: Pages, under_way: Pages, in_vain: u32) -> Overdue {
+    let trusts = !under_way.is_zero() && in_vain < TRUST;
+    if freed.is_zero() && !trusts {
         Overdue::Reclaim
     } else {
         Overdue::Again

@@ -172,8 +172,13 @@ fn the_overdue_are_served_by_age() {
 
 #[test]
 fn at_the_bound_one_waits_on_if_others_are_served() {
-    assert_eq!(at_bound(Pages(1)), Overdue::Again);
-    assert_eq!(at_bound(Pages(0)), Overdue::Reclaim);
+    let (none, some) = (Pages(0), Pages(1));
+    assert_eq!(at_bound(some, none, 0), Overdue::Again);
+    assert_eq!(at_bound(none, none, 1), Overdue::Reclaim, "nobody writes");
+    for in_vain in 1..TRUST {
+        assert_eq!(at_bound(none, some, in_vain), Overdue::Again, "{in_vain}");
+    }
+    assert_eq!(at_bound(none, some, TRUST), Overdue::Reclaim, "a second");
     let turns = turns();
     assert_eq!(turns.bound(), BOUND);
     let deadline = turns.deadline(Instant(3));
