@@ -1,10 +1,10 @@
 //! From what a session and its world recorded to an `Outcome`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use env::{Event, TaskId};
 use policy::dirty::{BalanceTrace, Law, PauseReason};
-use policy::units::{Instant, Nanos};
+use policy::units::{Instant, Nanos, Pages};
 use workload::{LongCall, Report};
 
 use super::cell::Cell;
@@ -270,6 +270,29 @@ fn job(report: &Report, spec: &JobSpec, origin: Instant) -> Job {
     }
 }
 
+/// Which balances have to be kept for `outcome`: not those that neither slept nor printed a line, which live are
+/// thousands a second and memory that comes on top of the limit. One that is higher than all before it is, for the level.
+#[derive(Debug, Default)]
+pub(super) struct Sieve {
+    /// Writers in a stay of which a balance was kept.
+    open: BTreeSet<u32>,
+    highest: Pages,
+}
+
+impl Sieve {
+    pub(super) fn keeps(&mut self, writer: u32, trace: &BalanceTrace, done: bool) -> bool {
+        let higher = trace.dirty > self.highest;
+        self.highest = self.highest.max(trace.dirty);
+        let ends = done || trace.line;
+        let was_open = if ends {
+            self.open.remove(&writer)
+        } else {
+            !self.open.insert(writer)
+        };
+        !done || trace.line || was_open || higher
+    }
+}
+
 /// The pauses as the published traces print them: one for each decision that the original prints a
 /// line for (`BalanceTrace::line`). Sleep of decisions without a line belongs to the stay's next line,
 /// and is lost with it when a stay ends without one.
@@ -415,6 +438,48 @@ mod tests {
         ];
         let lines = printed(Law::SoftRegion { measured: true }, &events);
         assert_eq!(lines, [(0.0, 8.0), (0.03, 200.0), (0.23, 8.0)]);
+    }
+
+    #[test]
+    fn what_is_not_kept_changes_no_line_and_no_highest_level() {
+        let level = |dirty: u64, mut event: Seen| {
+            if let Event::BalanceDirtyPages { trace, .. } = &mut event.event {
+                trace.dirty = Pages(dirty);
+            }
+            event
+        };
+        let events = [
+            level(10, seen(0, trace(0, 0, false), true)),
+            level(9, seen(1, trace(0, 0, false), true)),
+            level(8, seen(2, trace(8, 0, true), false)),
+            level(8, seen(10, trace(0, 8, false), true)),
+            level(7, seen(20, trace(4, 0, false), false)),
+            level(7, seen(24, trace(0, 4, true), true)),
+            level(11, seen(30, trace(0, 0, false), true)),
+        ];
+        let mut sieve = Sieve::default();
+        let kept: Vec<Seen> = events
+            .iter()
+            .filter(|seen| match &seen.event {
+                Event::BalanceDirtyPages {
+                    writer,
+                    trace,
+                    done,
+                    ..
+                } => sieve.keeps(*writer, trace, *done),
+                _ => true,
+            })
+            .cloned()
+            .collect();
+        let times: Vec<u64> = kept.iter().map(|seen| seen.at.0 / 1_000_000).collect();
+        assert_eq!(times, [0, 2, 20, 24, 30]);
+        for law in [
+            Law::ForegroundWriteback,
+            Law::SoftRegion { measured: true },
+            Law::RateBased,
+        ] {
+            assert_eq!(printed(law, &kept), printed(law, &events));
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use os::{Budget, BudgetError, FileDevice, OpenOptions, ThreadEnv};
 use policy::units::{Bytes, Nanos};
 use workload::Stop;
 
-use super::assemble::{self, Seen, number, seconds};
+use super::assemble::{self, Seen, Sieve, number, seconds};
 use super::cell::Cell;
 use super::jobs::JobKind;
 use super::session::{self, JobFiles, Placed, RunError, Setup};
@@ -94,6 +94,7 @@ impl Drop for RemoveAtEnd<'_> {
 /// Events with the environment's time, and how long each task waited for what.
 struct Tape {
     events: Mutex<Vec<(Instant, env::TaskId, Event)>>,
+    sieve: Mutex<Sieve>,
     waits: Mutex<Waits>,
     /// Where the watch's times come from, as soon as it runs.
     env: OnceLock<Weak<ThreadEnv>>,
@@ -124,6 +125,7 @@ impl Tape {
     fn new(watch: Shared) -> Self {
         Self {
             events: Mutex::default(),
+            sieve: Mutex::default(),
             waits: Mutex::default(),
             env: OnceLock::new(),
             watch,
@@ -460,7 +462,15 @@ fn options(frames: u32, tape: &Arc<Tape>, dirtied: bool) -> os::Options {
     options.sink = Some(Arc::new(move |task, event| {
         tape.watched(task, event);
         let kept = match event {
-            Event::BalanceDirtyPages { .. } => true,
+            Event::BalanceDirtyPages {
+                writer,
+                trace,
+                done,
+                ..
+            } => {
+                let mut sieve = tape.sieve.lock().unwrap_or_else(PoisonError::into_inner);
+                sieve.keeps(*writer, trace, *done)
+            }
             Event::Dirtied { .. } => dirtied,
             Event::Waited { cause, waited, .. } => {
                 let mut waits = tape.waits.lock().unwrap_or_else(PoisonError::into_inner);
