@@ -12,11 +12,12 @@ use policy::units::{Bytes, Instant, Nanos, Pages};
 use crate::cache::sub;
 use crate::mapping::Mapping;
 use crate::options::{DeviceOptions, ErrorPolicy};
+use crate::reading::Reading;
 use crate::{DeviceStats, Error, Health};
 
 /// Back-off between tries of a failed write doubles this many times at most.
 const BACKOFF_DOUBLINGS: u32 = 6;
-/// A device with writes under way is stalled when none has ended for so long.
+/// A device with writes under way is stalled when none has ended for so long; likewise one with reads.
 const STALLED_AFTER: Nanos = Nanos::secs(5);
 /// Writers of a device are paused if one began a pause so lately.
 const PAUSING: Nanos = Nanos::secs(1);
@@ -36,6 +37,7 @@ pub(crate) struct DeviceState<E: Env> {
     pub(crate) failed: AtomicU64,
     /// When a write last ended, or began while none was under way, in nanoseconds.
     pub(crate) moved_at: AtomicU64,
+    pub(crate) reading: Reading,
     /// Writeback in flight.
     pub(crate) requests: AtomicU32,
     pub(crate) in_flight: AtomicU64,
@@ -125,6 +127,7 @@ impl<E: Env> DeviceState<E> {
             read_in: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             moved_at: AtomicU64::new(0),
+            reading: Reading::default(),
             requests: AtomicU32::new(0),
             in_flight: AtomicU64::new(0),
             flight_wait: WaitQueue::new(),
@@ -378,11 +381,11 @@ impl<E: Env> DeviceState<E> {
                 _ => {}
             }
         }
-        let since = now.since(Instant(self.moved_at.load(Ordering::Relaxed)));
-        if self.requests.load(Ordering::Relaxed) > 0 && since >= STALLED_AFTER {
-            Health::Stalled { since }
-        } else {
-            Health::Working
+        let writes = (self.requests.load(Ordering::Relaxed) > 0)
+            .then(|| now.since(Instant(self.moved_at.load(Ordering::Relaxed))));
+        match writes.max(self.reading.silent_for(now)) {
+            Some(since) if since >= STALLED_AFTER => Health::Stalled { since },
+            _ => Health::Working,
         }
     }
 

@@ -241,7 +241,7 @@ impl<E: Env> IoDone for Mapping<E> {
         let now = cache.env.now();
         emit_completed(&cache, now, &request, result.is_err());
         match request.op {
-            IoOp::Read => self.read_done(&cache, context, request, result),
+            IoOp::Read => self.read_done(&cache, context, now, request, result),
             _ => self.write_done(&cache, context, now, request, result),
         }
     }
@@ -370,9 +370,11 @@ impl<E: Env> Mapping<E> {
         &self,
         cache: &Cache<E>,
         context: &Interrupt,
+        now: Instant,
         mut request: Box<IoRequest>,
         result: Result<(), IoError>,
     ) {
+        let pages = u32::try_from(request.frames.len()).expect("a request is at most 256 pages");
         let set = match result {
             Ok(()) => Flags::UPTODATE,
             Err(error) => {
@@ -386,6 +388,7 @@ impl<E: Env> Mapping<E> {
             cache.table.release(busy, set, Flags::NONE);
         }
         cache.wake_busy(&request.frames);
+        self.device.reading.ended(now, pages);
     }
 }
 

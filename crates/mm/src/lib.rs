@@ -46,6 +46,7 @@ mod pace;
 mod pin;
 mod punch;
 mod read;
+mod reading;
 mod reclaim;
 mod replace;
 mod spill;

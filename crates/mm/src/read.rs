@@ -213,7 +213,21 @@ fn start_read<E: Env>(
             continue;
         }
         let want = u32::try_from((end - page).min(REQUEST_PAGES as u64)).expect("small");
+        let reading = &mapping.device.reading;
+        let Some(room) = reading.room(cache, want) else {
+            if page > run.start || class == IoClass::ReadAhead {
+                break;
+            }
+            // Frames in hand would be missed by those it waits for.
+            cache.memory.put(task, &frames);
+            cache.gave_back(task, frames.len() as u64);
+            frames.clear();
+            reading.wait_for_room(task, cache)?;
+            continue;
+        };
+        let want = room.pages();
         if frames.is_empty() && cache.try_alloc(task, want, &mut frames)? == 0 {
+            drop(room);
             // Clean pages make room without a wait; a window cut short would leave the device idle.
             let who = Who {
                 exempt: class == IoClass::ReadAhead,
@@ -226,14 +240,17 @@ fn start_read<E: Env>(
                 break;
             }
             cache.alloc(task, want, &mut frames)?;
+            continue;
         }
         let last = u32::try_from(end - 1).expect("pages of a file are 32 bits");
+        let last = last.min(at.saturating_add(want - 1));
         let mark = mark.and_then(|mark| u32::try_from(mark).ok());
         let request = insert_run(task, cache, mapping, at, last, mark, &mut frames);
         let Some(mut request) = request else {
             if u64::from(at) >= mapping.size().div_ceil(PAGE_SIZE) {
                 break;
             }
+            drop(room);
             // No index node, or the page has come meanwhile.
             if matches!(mapping.lookup(task, &cache.pool, at), Slot::Frame(_)) {
                 page += 1;
@@ -249,6 +266,8 @@ fn start_read<E: Env>(
         request.class = class;
         request.on_done(Arc::clone(mapping) as Arc<dyn IoDone>);
         task.did(Work::Insert, request.pages().0);
+        let count = u32::try_from(request.pages().0).expect("no more than there was room for");
+        room.send(task.now(), count);
         io::submit(task, request);
     }
     cache.memory.put(task, &frames);

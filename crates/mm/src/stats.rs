@@ -106,7 +106,7 @@ pub enum Health {
         /// Why.
         cause: IoError,
     },
-    /// It has writes and has not ended one for seconds.
+    /// It has writes and has not ended one for seconds, or reads.
     Stalled {
         /// For how long.
         since: Nanos,

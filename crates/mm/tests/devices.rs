@@ -272,3 +272,61 @@ fn a_slow_disk_does_not_take_the_part_of_one_that_is_written_in_bursts() {
     let most = held_beside_bursts(Nanos::secs(50));
     assert!(most > 12, "{most} MiB of 24: the quick one is not there");
 }
+
+/// A disk that hangs on reads, with readers enough to fill memory: what they and their read-ahead have under way is bounded, so
+/// that the disk beside it is read and written as ever; and it is seen to be stalled.
+#[test]
+fn a_disk_that_hangs_on_reads_holds_no_more_than_its_part_of_memory() {
+    const FRAMES: u32 = 4096;
+    let mut world = world(FRAMES, 200 * MIB);
+    world.disk.keep(false);
+    let hangs = Disk::new(&world.lab, 200 * MIB);
+    hangs.keep(false);
+    hangs.state().hangs = Instant(Nanos::secs(1).0)..Instant(Nanos::secs(61).0);
+    let id = world.lab.add_device(Arc::clone(&hangs) as Arc<dyn Device>);
+    let info = hangs.info();
+    world.run(64 * MIB, move |task, cache, good| {
+        let device = cache
+            .add_device(task, id, info, DeviceOptions::default())
+            .unwrap();
+        let bad = cache
+            .open(task, device, ObjectId(1), Bytes(64 * MIB))
+            .unwrap();
+        task.sleep(Cause::Think, Nanos::secs(2));
+        let readers: Vec<_> = (0..64_u64)
+            .map(|number| {
+                let bad = Arc::clone(&bad);
+                env::spawn(task.env(), "reader", move |task| {
+                    let mut reader = mm::Reader::default();
+                    let mut chunk = vec![lab::Sector(0); 2048];
+                    bad.read(task, &mut reader, Bytes(number * MIB), &mut chunk)
+                })
+            })
+            .collect();
+        task.sleep(Cause::Think, Nanos::secs(10));
+        let held = cache.stats().cached.0;
+        assert!(held > 0, "they read");
+        assert!(held <= u64::from(FRAMES) / 8, "{held} pages of {FRAMES}");
+        let Health::Stalled { since } = cache.device_stats()[1].health else {
+            panic!("{:?}", cache.device_stats()[1].health);
+        };
+        assert!(since >= Nanos::secs(9), "{since:?}");
+        let began = task.now();
+        let mut reader = mm::Reader::default();
+        let mut writer = cache.writer();
+        let mut chunk = vec![lab::Sector(0); 2048];
+        for mib in 0..32 {
+            good.read(task, &mut reader, Bytes(mib * MIB), &mut chunk)
+                .unwrap();
+            let at = u32::try_from(mib * 256).unwrap();
+            good.write(task, &mut writer, Bytes(mib * MIB), &data(at, 64, 1))
+                .unwrap();
+        }
+        let took = task.now().since(began);
+        assert!(took < Nanos::secs(1), "40 MiB at 200 MiB/s in {took:?}");
+        for reader in readers {
+            assert_eq!(reader.join(task).unwrap(), Ok(Bytes(MIB)));
+        }
+        assert_eq!(cache.device_stats()[1].health, Health::Working);
+    });
+}

@@ -55,7 +55,7 @@ pub enum VolumeState {
         /// For how long none has gone through.
         since: Duration,
     },
-    /// The backing has writes and has not ended one for five seconds or more.
+    /// The backing has writes and has not ended one for five seconds or more, or reads.
     Stalled {
         /// For how long.
         since: Duration,
