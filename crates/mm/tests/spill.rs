@@ -15,6 +15,7 @@ use lab::{LabEnv, Sector};
 use mm::{Cache, Error, Item, Spill};
 use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE, Pages};
+use policy::writeback::{DeviceQueue, FlushTunables};
 
 use common::{Disk, World, data, world};
 
@@ -410,6 +411,35 @@ fn a_swap_file_that_hangs_does_not_hold_readers_of_another_disk() {
         task.sleep_until(Cause::Think, began + Nanos::secs(201));
         file.close(task).unwrap();
     });
+}
+
+/// Where Linux throttles writeback, those who reclaim have so many requests on their way to the swap file, and the background
+/// reclaimer as many of its own: it does not wait behind them.
+#[test]
+fn the_background_has_requests_of_its_own_where_writeback_is_throttled() {
+    let most = |queue| {
+        let mut world = world(1024, 200 << 20);
+        world.options.reclaim = Tunables::of(ReclaimLaw::Reasons, 1000);
+        world.options.flush = FlushTunables::linux_6_12();
+        let disk = Arc::clone(&world.disk);
+        disk.state().queue = queue;
+        spill(&mut world, 4096, 3000, |task, _, region| {
+            for page in 0..3000 {
+                write(task, region, page, 1);
+            }
+            for page in 0..3000 {
+                check(task, region, page, 1);
+            }
+        });
+        disk.state().writing_most
+    };
+    // Three quarters of four, twice.
+    let queue = DeviceQueue {
+        requests: 4,
+        request_max: Pages(256),
+    };
+    assert_eq!(most(Some(queue)), 6);
+    assert!(most(None) > 6, "nothing is known of its queue");
 }
 
 #[test]

@@ -176,6 +176,18 @@ impl FlushTunables {
         }
     }
 
+    /// Writes that may be on their way to a swap file on a device of that queue; `None`: it is not throttled.
+    ///
+    /// Those of the background reclaimer are counted apart, up to as many again (kernel: `WBT_RQ_KSWAPD`):
+    /// it does not wait behind writers of its own making.
+    #[must_use]
+    pub fn swap_flight(&self, queue: Option<DeviceQueue>) -> Option<u32> {
+        match (self.flight, queue) {
+            (Flight::Throttled(_), Some(queue)) => Some(Throttle::of(queue).most),
+            _ => None,
+        }
+    }
+
     /// Whether one more request may go out. `resumes`: whoever asks was refused before, and waits.
     #[must_use]
     pub fn may_submit(&self, flight: &InFlight, resumes: bool) -> bool {
@@ -292,6 +304,19 @@ mod tests {
         let huge = flush.slice_pages(PagesPerSec::MAX, NO_LIMIT, NO_LIMIT);
         assert_eq!(huge.0 % 1024, 0);
         assert!(huge.0 > 1 << 60);
+    }
+
+    #[test]
+    fn writes_to_a_swap_file_are_throttled_where_the_queue_is_known() {
+        let queue = DeviceQueue {
+            requests: 32,
+            request_max: Pages(256),
+        };
+        let linux = FlushTunables::linux_6_12();
+        assert_eq!(linux.swap_flight(Some(queue)), Some(24));
+        assert_eq!(linux.swap_flight(None), None);
+        assert_eq!(FlushTunables::tidegate().swap_flight(Some(queue)), None);
+        assert_eq!(FlushTunables::linux_2_6_36().swap_flight(Some(queue)), None);
     }
 
     #[test]

@@ -250,6 +250,11 @@ impl Cell {
         if machine.scale_clusters {
             reclaim.cluster_stands_for = reclaim.stands_for;
         }
+        let leaves_pages = |device: &DeviceSpec| {
+            let fs = device.fs.as_deref().map(lab::fs::by_name);
+            fs.is_some_and(|fs| fs.is_ok_and(|fs| !fs.writes_pages))
+        };
+        reclaim.writes_files = !devices.iter().any(leaves_pages);
         reclaim.swappiness = column.swappiness.or(own).unwrap_or(reclaim.swappiness);
         Self {
             case: row.name.get_ref().clone(),

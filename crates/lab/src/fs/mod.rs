@@ -32,6 +32,8 @@ pub struct Model {
     pub layout: LayoutParams,
     /// The device model it stands on if a scenario names none.
     pub device: &'static str,
+    /// It has a call by which reclaim writes a single page (`policy::reclaim::Tunables::writes_files`).
+    pub writes_pages: bool,
 }
 
 impl Model {
@@ -95,6 +97,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             costs: costs::EXT2,
             layout: layout::EXT2,
             device: disk,
+            writes_pages: true,
         },
         "ext3" => Model {
             name: "ext3",
@@ -102,6 +105,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             costs: costs::EXT3,
             layout: layout::EXT3,
             device: disk,
+            writes_pages: true,
         },
         "ext4" => Model {
             name: "ext4",
@@ -109,6 +113,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             costs: costs::EXT4,
             layout: layout::EXT4,
             device: disk,
+            writes_pages: true,
         },
         "xfs" => Model {
             name: "xfs",
@@ -116,6 +121,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             costs: costs::XFS,
             layout: layout::XFS,
             device: disk,
+            writes_pages: true,
         },
         "btrfs" => Model {
             name: "btrfs",
@@ -123,6 +129,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             costs: costs::BTRFS,
             layout: layout::BTRFS,
             device: disk,
+            writes_pages: true,
         },
         "nfs" => Model {
             name: "nfs",
@@ -130,6 +137,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             costs: costs::NFS,
             layout: layout::NFS,
             device: "nfs",
+            writes_pages: true,
         },
         "bare" => Model {
             name: "bare",
@@ -138,6 +146,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             // Blocks are numbers only.
             layout: layout::NFS,
             device: "null_blk",
+            writes_pages: true,
         },
         "p0" => Model {
             name: "p0",
@@ -145,6 +154,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             costs: costs::P0,
             layout: layout::XFS,
             device: "p0_ssd",
+            writes_pages: false,
         },
         _ => return Err(UnknownFs { name: name.into() }),
     })
@@ -161,6 +171,14 @@ mod tests {
             assert_eq!(model.name, name);
             assert!(crate::model::by_name(model.device).is_ok());
         }
+    }
+
+    #[test]
+    fn reclaim_leaves_the_pages_of_an_xfs_of_5_15_to_the_flusher() {
+        let without = NAMES
+            .into_iter()
+            .filter(|name| !by_name(name).unwrap().writes_pages);
+        assert_eq!(without.collect::<Vec<_>>(), ["p0"]);
     }
 
     #[test]

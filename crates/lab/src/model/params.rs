@@ -377,6 +377,8 @@ parameters! {
         gc_max_us: 500_000, Micros, 0..=DAY_US, "E: hundreds of ms, 100-500";
         /// Largest request.
         request_max_bytes: 512 << 10, RequestBytes, 4096..=1 << 30, "GUESS: MDTS of the time";
+        /// Requests that the kernel knows it to take at once, and so throttles writeback by; 0: nothing is known.
+        queue_depth: 0, Count, 0..=65536, "GUESS: as if it were not throttled";
         /// Flush.
         flush_us: 1_500, Micros, 0..=DAY_US, "GUESS: consumer NVMe";
         /// Volatile cache.
@@ -389,7 +391,9 @@ impl Ssd {
     ///
     /// Rate: INFERRED at 160 MB/s or more (A1: 2093 s hold six runs of 300 s and their warm-ups of as long
     /// as 5 GiB take), DERIVED at 170 (E). Reading, latencies and IOPS: GUESS, usual for SATA at 6 Gbit/s.
-    /// Fast cells: none apart, the rate is the sustained one. GC: as in E.
+    /// Fast cells: none apart, the rate is the sustained one. GC: as in E. Queue: NCQ has 32 commands, which is
+    /// what the throttle of writeback goes by (Linux 5.15 block/blk-wbt.c, wbt_init(); blk_queue_depth() of a SCSI
+    /// disk); requests: `max_sectors_kb` 1280.
     pub const P0: Self = Self {
         read_bytes_per_sec: 500_000_000,
         write_bytes_per_sec: 170_000_000,
@@ -398,6 +402,8 @@ impl Ssd {
         read_us: 100,
         write_us: 50,
         iops_max: 80_000,
+        request_max_bytes: 1280 << 10,
+        queue_depth: 32,
         flush_us: 3_000,
         ..Self::DEFAULT
     };

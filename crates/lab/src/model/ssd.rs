@@ -11,6 +11,7 @@
 //! Source: experiments.md E, SSD (p3), and its write stall (c).
 
 use policy::units::{Bytes, Instant, Nanos};
+use policy::writeback::DeviceQueue;
 
 use super::engine::{Chance, Job, Kind, Mechanism, Order, Service, StallKind};
 use super::{params, transfer};
@@ -76,6 +77,14 @@ impl Mechanism for Ssd {
         Bytes(self.params.request_max_bytes)
     }
 
+    fn queue(&self) -> Option<DeviceQueue> {
+        let requests = u32::try_from(self.params.queue_depth).unwrap_or(u32::MAX);
+        (requests > 0).then(|| DeviceQueue {
+            requests,
+            request_max: self.request_max().pages_floor(),
+        })
+    }
+
     fn order(&self) -> Order {
         Order::Arrival
     }
@@ -109,5 +118,22 @@ impl Mechanism for Ssd {
         self.write_bus = self.write_bus + stall;
         self.read_bus = self.read_bus.at_least(self.write_bus);
         Service::stalled(time, StallKind::GarbageCollection, stall)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::units::Pages;
+
+    use super::*;
+
+    #[test]
+    fn p0s_disk_tells_of_its_queue_and_the_ssd_of_p3_does_not() {
+        let queue = DeviceQueue {
+            requests: 32,
+            request_max: Pages(320),
+        };
+        assert_eq!(Ssd::new(&params::Ssd::P0).queue(), Some(queue));
+        assert_eq!(Ssd::new(&params::Ssd::DEFAULT).queue(), None);
     }
 }

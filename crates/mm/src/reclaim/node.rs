@@ -94,7 +94,10 @@ impl Node {
             written_matters: AtomicU32::new(0),
             sleepers: core::array::from_fn(|_| Sleepers::new()),
             reserve_wait: WaitQueue::new(),
-            rule: PageRule::of(law),
+            rule: PageRule {
+                writes_files: tunables.writes_files,
+                ..PageRule::of(law)
+            },
         }
     }
 

@@ -181,6 +181,7 @@ pub(super) fn may_isolate<E: Env>(
     loop {
         let inactive = cache.node.sizes(task).times(factor).of(kind.inactive());
         let isolated = Pages(get(&cache.node.isolated[kind.index()]));
+        let isolated = cache.options.reclaim.isolated(isolated);
         if !too_many_isolated(isolated, inactive, true) {
             let room = isolated_limit(inactive, true).saturating_sub(isolated);
             let wake = cache.node.throttle.lock(task).on_checked(room);

@@ -83,7 +83,9 @@ pub(crate) struct Area<E: Env> {
     /// What reclaim noted of an evicted page.
     shadows: Box<[AtomicU32]>,
     readahead: Lock<SwapReadahead>,
+    /// Slots for requests: of those who reclaim themselves and, where writeback is throttled, of the background.
     requests: Requests,
+    background: Option<Requests>,
     /// Pages in frames that have a slot: what is clean among them can go although no slot is free.
     kept: AtomicU64,
     /// Pages on their way out.
@@ -218,10 +220,13 @@ impl<E: Env> Cache<E> {
         let total = u32::try_from(pages.0).expect("at most 2^27");
         let cursors = self.options.dirty.cpus.clamp(1, 64) as usize;
         let memory = Pages(u64::from(self.options.frames));
-        let requests = self.options.swap_requests.max(1) as usize;
+        let device = self.device(task, device);
+        let most = self.options.swap_requests.max(1);
+        let throttled = self.options.flush.swap_flight(device.info.queue);
+        let requests = throttled.map_or(most, |throttled| most.min(throttled)) as usize;
         let area = Area {
             cache: Arc::downgrade(self),
-            device: self.device(task, device).id,
+            device: device.id,
             object,
             total,
             slots: Lock::new(LockClass::Leaf, SlotMap::new(total, cursors)),
@@ -230,6 +235,7 @@ impl<E: Env> Cache<E> {
             shadows: (0..total).map(|_| AtomicU32::new(0)).collect(),
             readahead: Lock::new(LockClass::Leaf, SwapReadahead::new(window_max(memory))),
             requests: Requests::for_one(requests, out::BATCH),
+            background: throttled.map(|_| Requests::for_one(requests, out::BATCH)),
             kept: AtomicU64::new(0),
             writeback: AtomicU64::new(0),
             write_failed: AtomicU64::new(0),

@@ -16,6 +16,9 @@ use crate::vmstat::Item;
 
 /// The swap file has its slots for itself.
 const ONLY: DeviceIndex = DeviceIndex(0);
+/// Whose slot a request has (`IoRequest::cookie`).
+const CALLERS: u64 = 0;
+const BACKGROUND: u64 = 1;
 /// A swap file that has ended no request for so long, with all of them out, hangs.
 const STALLED: Nanos = Nanos::secs(5);
 /// Before it is that late, nobody looks at the clock but who must.
@@ -159,13 +162,21 @@ impl<E: Env> Area<E> {
         cache: &Cache<E>,
         patience: Patience,
     ) -> Option<Box<IoRequest>> {
+        let (requests, pool) = match &self.background {
+            Some(own) if patience == Patience::Waits => (own, BACKGROUND),
+            _ => (&self.requests, CALLERS),
+        };
+        let labelled = |mut request: Box<IoRequest>| {
+            request.cookie[0] = pool;
+            request
+        };
         let stalled = || self.stalled.load(Ordering::Relaxed);
         loop {
             if stalled() {
-                return self.requests.try_take(task, ONLY);
+                return requests.try_take(task, ONLY).map(labelled);
             }
             if patience == Patience::Leaves {
-                let request = self.requests.try_take(task, ONLY);
+                let request = requests.try_take(task, ONLY).map(labelled);
                 if request.is_none() {
                     self.look(task.now());
                 }
@@ -174,11 +185,8 @@ impl<E: Env> Area<E> {
             let deadline = self.late_at();
             let looks = cache.is_tidegate() && patience == Patience::Looks;
             let deadline = (looks || task.now() + LONG >= deadline).then_some(deadline);
-            match self
-                .requests
-                .take_while(task, ONLY, deadline, || !stalled())
-            {
-                Ok(Some(request)) => return Some(request),
+            match requests.take_while(task, ONLY, deadline, || !stalled()) {
+                Ok(Some(request)) => return Some(labelled(request)),
                 Ok(None) => self.look(task.now()),
                 Err(_) => return None,
             }
@@ -198,6 +206,9 @@ impl<E: Env> Area<E> {
     fn look(&self, now: Instant) {
         if self.is_late(now) && !self.stalled.swap(true, Ordering::Relaxed) {
             self.requests.wake_all();
+            if let Some(own) = &self.background {
+                own.wake_all();
+            }
         }
     }
 
@@ -244,7 +255,11 @@ impl<E: Env> Area<E> {
         sub(&self.writeback, pages);
         cache.wake_busy(&request.frames);
         cache.wrote_back(context, &request.frames, rotate.frames());
-        self.requests.put(context, ONLY, request);
+        let requests = match &self.background {
+            Some(own) if request.cookie[0] == BACKGROUND => own,
+            _ => &self.requests,
+        };
+        requests.put(context, ONLY, request);
     }
 
     /// The write of a page has ended.

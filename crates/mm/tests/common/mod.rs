@@ -40,6 +40,11 @@ pub struct State {
     pub discards: u64,
     /// What comes in this time is begun at its end.
     pub hangs: std::ops::Range<Instant>,
+    /// What it tells of its queue.
+    pub queue: Option<policy::writeback::DeviceQueue>,
+    /// Writes that it has now, and the most that it has had.
+    pub writing: u32,
+    pub writing_most: u32,
     pub fail_flushes: bool,
     pub fail_lengths: bool,
     /// Contents are thrown away (for benchmarks).
@@ -151,8 +156,11 @@ impl Device for Disk {
             }
             _ => Nanos::micros(10),
         };
+        let writes = matches!(request.op, IoOp::Write);
         let when = {
             let mut state = self.state.lock().unwrap();
+            state.writing += u32::from(writes);
+            state.writing_most = state.writing_most.max(state.writing);
             let mut begin = state.free_at.max(self.host.now());
             if state.hangs.contains(&begin) {
                 begin = state.hangs.end;
@@ -165,6 +173,7 @@ impl Device for Disk {
             when,
             Box::new(move |context| {
                 let result = Self::finish(&env, &state, &request);
+                state.lock().unwrap().writing -= u32::from(writes);
                 request.complete(context, result);
             }),
         );
@@ -176,7 +185,7 @@ impl Device for Disk {
             stable_writes: false,
             grows_slowly: false,
             prepares_writes: false,
-            queue: None,
+            queue: self.state().queue,
         }
     }
 }

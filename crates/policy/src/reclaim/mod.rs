@@ -126,6 +126,9 @@ pub struct Tunables {
     pub stands_for: u32,
     /// A cluster stands for one so many times as large. 1: for itself.
     pub cluster_stands_for: u32,
+    /// The file systems have a call by which the background reclaimer writes a single page (kernel: `->writepage`).
+    /// xfs has none since 5.15 (Linux commit 21b4ee7029c9, "xfs: drop ->writepage completely").
+    pub writes_files: bool,
 }
 
 impl Tunables {
@@ -141,6 +144,7 @@ impl Tunables {
             writeback_timeout: None,
             stands_for: 1,
             cluster_stands_for: 1,
+            writes_files: true,
         }
     }
 
@@ -149,5 +153,28 @@ impl Tunables {
     #[must_use]
     pub fn cluster(&self) -> Pages {
         Pages((scan::CLUSTER.0 / u64::from(self.cluster_stands_for.max(1))).max(1))
+    }
+
+    /// Isolated pages at the size that is stood for: who has isolated a cluster has isolated 32, however few
+    /// pages stand for them.
+    #[must_use]
+    pub fn isolated(&self, pages: Pages) -> Pages {
+        Pages(pages.0.saturating_mul(scan::CLUSTER.0) / self.cluster().0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_isolated_counts_as_32_pages_at_any_scale() {
+        for stands_for in [1, 8, 32, 64] {
+            let tunables = Tunables {
+                cluster_stands_for: stands_for,
+                ..Tunables::of(ReclaimLaw::Reasons, 250)
+            };
+            assert_eq!(tunables.isolated(tunables.cluster()), Pages(32));
+        }
     }
 }

@@ -61,6 +61,9 @@ pub struct PageRule {
     /// Anonymous pages are scanned though no slot is free, as long as some page has its own (ours; in Linux a full swap
     /// file ends all scanning of them).
     pub empties_full_swap: bool,
+    /// The background may write a dirty page of a file by itself. Not where the file system has no call for a single
+    /// page (`Tunables::writes_files`): the page is active then.
+    pub writes_files: bool,
 }
 
 impl PageRule {
@@ -71,6 +74,7 @@ impl PageRule {
         aside: false,
         insists: false,
         empties_full_swap: false,
+        writes_files: true,
     };
     /// Ours: 6.12's table with 6.18's flag, and what waits for its write out of the way.
     pub const TIDEGATE: Self = Self {
@@ -79,6 +83,7 @@ impl PageRule {
         aside: true,
         insists: true,
         empties_full_swap: true,
+        writes_files: true,
     };
 
     /// The table of a variant. The variants of Linux throttle differently over one and the same table, that of
@@ -271,6 +276,9 @@ pub fn judge(seen: &Seen, scanner: &Scanner) -> Judgement {
     let may_write = scanner.may_write && (!seen.anon || scanner.may_swap_out);
     if found == References::ReclaimClean || !may_write {
         return judged(PageVerdict::Keep);
+    }
+    if !seen.anon && !scanner.rule.writes_files {
+        return judged(PageVerdict::Activate);
     }
     judged(PageVerdict::PageOut)
 }

@@ -115,6 +115,10 @@ fn the_table() {
         has_slot: true,
         ..WRITEBACK
     };
+    let no_call = PageRule {
+        writes_files: false,
+        ..PageRule::LINUX_5_15
+    };
     let rows = [
         ("6b", WRITEBACK, DIRECT, AwaitWrite),
         ("6b", with_r(WRITEBACK), BACKGROUND, AwaitWrite),
@@ -192,6 +196,15 @@ fn the_table() {
             with_r(DIRTY),
             ours,
             AwaitWrite,
+        ),
+        (
+            "12 no call for a single page",
+            with_r(DIRTY),
+            Scanner {
+                rule: no_call,
+                ..writer
+            },
+            Activate,
         ),
         ("12 anon", dirty_cache, DIRECT, PageOut),
         ("11 anon", dirty_cache, no_io, Keep),
