@@ -1,4 +1,5 @@
-//! fio's `nbd` engine on our server and on nbdkit's memory plugin, in interleaved runs.
+//! fio's `nbd` engine on our server and on nbdkit's memory plugin, in interleaved runs on servers that are started anew
+//! for each pair.
 //!
 //! Everything is cached in both: the volume has been written once and fits, and in ours writeback begins far above what
 //! there is. The client takes most of the time, so the ratio is of what is left, and CPU time of the server stands
@@ -47,6 +48,28 @@ pub(super) fn compare(program: &Path, folder: &Path, pairs: usize) -> End {
 }
 
 fn compare_all(program: &Path, folder: &Path, pairs: usize) -> Result<()> {
+    let mut runs = LOADS.map(|_| [Vec::new(), Vec::new()]);
+    for pair in 0..pairs {
+        pair_of_servers(program, folder, pair, &mut runs)?;
+    }
+    println!();
+    println!(
+        "| cached | wanted | ratio | Tidegate, /s | nbdkit, /s | CPU a request: Tidegate, us | nbdkit, us |"
+    );
+    println!("|---|---|---:|---:|---:|---:|---:|");
+    for (load, [ours, theirs]) in LOADS.iter().zip(&runs) {
+        println!("{}", line(load.0, ours, theirs));
+    }
+    Ok(())
+}
+
+/// One run of every load on a new start of both: figures differ more from start to start than within one.
+fn pair_of_servers(
+    program: &Path,
+    folder: &Path,
+    pair: usize,
+    runs: &mut [[Vec<Run>; 2]; LOADS.len()],
+) -> Result<()> {
     let file = folder.join("volume");
     let made = std::fs::File::create(&file).and_then(|made| made.set_len(SIZE_MIB << 20));
     made.map_err(|error| format!("{}: {error}", file.display()))?;
@@ -63,25 +86,14 @@ fn compare_all(program: &Path, folder: &Path, pairs: usize) -> Result<()> {
         // Every page is there before the first figure.
         run(server, export, ("fill", "write", "1M", "4"), false)?;
     }
-    println!(
-        "| cached | wanted | ratio | Tidegate, /s | nbdkit, /s | CPU a request: Tidegate, us | nbdkit, us |"
-    );
-    println!("|---|---|---:|---:|---:|---:|---:|");
-    let mut lines = Vec::new();
-    for load in LOADS {
-        let mut runs = [Vec::new(), Vec::new()];
-        for pair in 0..pairs {
-            // Neither is always the one that comes after the other.
-            for turn in 0..2 {
-                let at = (pair + turn) % 2;
-                let (server, export) = servers[at];
-                runs[at].push(run(server, export, load, true)?);
-            }
+    for (load, of_load) in LOADS.into_iter().zip(runs) {
+        // Neither is always the one that comes after the other.
+        for turn in 0..2 {
+            let at = (pair + turn) % 2;
+            let (server, export) = servers[at];
+            of_load[at].push(run(server, export, load, true)?);
         }
-        lines.push(line(load.0, &runs[0], &runs[1]));
     }
-    println!();
-    lines.iter().for_each(|line| println!("{line}"));
     Ok(())
 }
 
