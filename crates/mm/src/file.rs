@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use env::{Env, Task};
 use frames::Content;
-use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
+use policy::units::{Bytes, PAGE_SHIFT};
 
 use crate::cache::{Cache, FILE_MAX};
 use crate::mapping::Mapping;
@@ -219,7 +219,7 @@ impl<E: Env> File<E> {
     /// # Errors
     /// `TooMany` pins, `OutOfRange` (beyond the end), `ReadFailed`, `OutOfMemory`, `Cancelled`.
     pub fn pin(&self, task: &mut Task<'_, E>, page: u32) -> Result<Pinned<'_, E>, Error> {
-        if u64::from(page) >= self.mapping.size().div_ceil(PAGE_SIZE) {
+        if u64::from(page) >= self.mapping.pages() {
             return Err(Error::OutOfRange {
                 end: Bytes((u64::from(page) + 1) << PAGE_SHIFT),
             });
@@ -317,7 +317,12 @@ impl<E: Env> File<E> {
     pub fn discard(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
         let mapping = &self.mapping;
         mapping.gate.shut(task)?;
+        // First, so that nothing that is still under way brings a page in behind the one that is looked at.
+        mapping.set_closed(true);
         let result = truncate::drop_pages(task, &self.cache, mapping, 0);
+        if result.is_err() {
+            mapping.set_closed(false);
+        }
         mapping.gate.open();
         result?;
         self.cache.forget_file(task, mapping);

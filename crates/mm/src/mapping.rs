@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use env::{Cause, Context, Env, IoError, Lock, LockClass, ObjectId, Task, WaitQueue};
 use frames::{NodePool, Owner, PageIndex, Slot, WriteToken};
-use policy::units::Bytes;
+use policy::units::{Bytes, PAGE_SIZE};
 
 use crate::Error;
 use crate::cache::Cache;
@@ -50,6 +50,8 @@ pub(crate) struct Mapping<E: Env> {
     flushed: AtomicU64,
     /// A truncation could not cut the device's object: that comes before the file grows again.
     pub(crate) cut_owed: AtomicBool,
+    /// The file is being taken out of the cache, or was: no page comes in any more.
+    closed: AtomicBool,
 }
 
 /// What went wrong lately.
@@ -95,6 +97,7 @@ impl<E: Env> Mapping<E> {
             completed: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             cut_owed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
         }
     }
 
@@ -129,6 +132,25 @@ impl<E: Env> Mapping<E> {
 
     pub(crate) fn size(&self) -> u64 {
         self.size.load(Ordering::Acquire)
+    }
+
+    /// Pages that may be read in: up to its end, and none of a closed file.
+    pub(crate) fn pages(&self) -> u64 {
+        if self.is_closed() {
+            0
+        } else {
+            self.size().div_ceil(PAGE_SIZE)
+        }
+    }
+
+    /// Looked at behind the gate by who is about to put a page in, and under the index lock by readers.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Under the gate, before its pages are taken out; not after all, if that failed.
+    pub(crate) fn set_closed(&self, closed: bool) {
+        self.closed.store(closed, Ordering::Release);
     }
 
     /// The file now reaches at least to `end`.

@@ -79,10 +79,11 @@ impl<E: Env> File<E> {
         while at < end {
             settle_cut(task, cache, mapping)?;
             mapping.gate.shut(task)?;
-            // A truncation that failed at the gate, or the end of the cache.
-            if mapping.cut_owed.load(Ordering::Acquire) || cache.closing.load(Ordering::SeqCst) {
+            // A truncation that failed at the gate, or the end of the cache or of the file in it.
+            let is_over = cache.closing.load(Ordering::SeqCst) || mapping.is_closed();
+            if mapping.cut_owed.load(Ordering::Acquire) || is_over {
                 mapping.gate.open();
-                if cache.closing.load(Ordering::SeqCst) {
+                if is_over {
                     return Err(Error::Cancelled);
                 }
                 continue;

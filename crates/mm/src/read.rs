@@ -202,7 +202,7 @@ fn start_read<E: Env>(
     mark: Option<u64>,
     class: IoClass,
 ) -> Result<(), Error> {
-    let pages_in_file = mapping.size().div_ceil(PAGE_SIZE);
+    let pages_in_file = mapping.pages();
     let end = run.start.saturating_add(run.count.0).min(pages_in_file);
     let mut page = run.start;
     let mut frames: Vec<FrameId> = Vec::new();
@@ -247,7 +247,7 @@ fn start_read<E: Env>(
         let mark = mark.and_then(|mark| u32::try_from(mark).ok());
         let request = insert_run(task, cache, mapping, at, last, mark, &mut frames);
         let Some(mut request) = request else {
-            if u64::from(at) >= mapping.size().div_ceil(PAGE_SIZE) {
+            if u64::from(at) >= mapping.pages() {
                 break;
             }
             drop(room);
@@ -293,7 +293,7 @@ fn insert_run<E: Env>(
         let mut index = mapping.index.writer(&cache.pool, &mut token);
         // Looked at again under the lock: a truncation sets the size first and then takes out what
         // it finds, so nothing may come in behind it.
-        let pages_in_file = mapping.size().div_ceil(PAGE_SIZE);
+        let pages_in_file = mapping.pages();
         for (page, frame) in (first..=last).zip(frames.iter()) {
             if u64::from(page) >= pages_in_file {
                 break;
@@ -362,7 +362,7 @@ pub(crate) fn pin_untouched<E: Env>(
                 start: u64::from(page),
                 count: Pages(1),
             };
-            if u64::from(page) >= mapping.size().div_ceil(PAGE_SIZE) {
+            if u64::from(page) >= mapping.pages() {
                 // Truncated while we read.
                 return Err(Error::OutOfRange {
                     end: Bytes(u64::from(page) << PAGE_SHIFT),

@@ -136,7 +136,7 @@ fn take_batch<E: Env>(
     settle_cut(task, cache, mapping)?;
     mapping.gate.enter(task)?;
     // Behind the gate: a shutdown waits for whoever went in before.
-    if cache.closing.load(Ordering::SeqCst) {
+    if cache.closing.load(Ordering::SeqCst) || mapping.is_closed() {
         mapping.gate.leave();
         return Err(Error::Cancelled);
     }
@@ -182,7 +182,7 @@ pub(crate) fn ready_write<E: Env>(
     settle_cut(task, cache, mapping)?;
     mapping.gate.enter(task)?;
     mapping.gate.leave();
-    if cache.closing.load(Ordering::SeqCst) {
+    if cache.closing.load(Ordering::SeqCst) || mapping.is_closed() {
         return Err(Error::Cancelled);
     }
     if cache.pool.free() < NODES_MIN {

@@ -172,7 +172,7 @@ pub(crate) fn write<E: Env>(
         let from = usize::try_from(at - offset.0).expect("an offset into the caller's data");
         mapping.gate.enter(task)?;
         // Behind the gate: a shutdown waits for whoever went in before.
-        if cache.closing.load(Ordering::SeqCst) {
+        if cache.closing.load(Ordering::SeqCst) || mapping.is_closed() {
             mapping.gate.leave();
             return Err(Error::Cancelled);
         }

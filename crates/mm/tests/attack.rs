@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Disk, World, data, world};
-use env::{Cause, Device, Event, ObjectId, Wakeup};
-use lab::{CostTable, EventKind, Lab, Options as LabOptions, Record, Sector};
-use mm::{DeviceOptions, Error, Options, Reader};
+use env::{Cause, Device, Event, ObjectId, Task, Wakeup};
+use lab::{CostTable, EventKind, Lab, LabEnv, Options as LabOptions, Record, Sector};
+use mm::{DeviceOptions, Error, File, Options, Reader};
 use policy::dirty::{DeviceIndex, Threshold};
 use policy::units::{Bytes, Nanos, Pages};
 
@@ -207,5 +207,43 @@ fn the_tail_of_a_cut_that_failed_stays_cut() {
         let mut expected = vec![Sector(0); 32];
         expected[0] = data(0, 1, 1)[0];
         assert_eq!(back, expected);
+    });
+}
+
+#[test]
+fn nothing_comes_into_a_file_that_is_taken_out() {
+    const PAGE: u64 = 4096;
+    // A page takes 100 ms.
+    let mut world = world(1024, 10 * PAGE);
+    world.options.readahead_max = Pages::ZERO;
+    world.run(64 * PAGE, |task, cache, file| {
+        let read = |task: &Task<'_, LabEnv>, file: &Arc<File<LabEnv>>, page: u64| {
+            let file = Arc::clone(file);
+            env::spawn(task.env(), "reader", move |task| {
+                let mut back = data(0, 1, 9);
+                file.read(task, &mut Reader::default(), Bytes(page * PAGE), &mut back)
+            })
+        };
+        let early = read(task, file, 10);
+        task.sleep(Cause::Think, Nanos::millis(10));
+        let going = {
+            let file = Arc::clone(file);
+            env::spawn(task.env(), "discard", move |task| file.discard(task))
+        };
+        // It stands at page 10, which is on its way.
+        task.sleep(Cause::Think, Nanos::millis(10));
+        assert!(!going.is_done());
+        // Who was let in before does not know, and comes behind it.
+        let late = read(task, file, 3);
+        assert_eq!(late.join(task).unwrap(), Ok(Bytes::ZERO));
+        early.join(task).unwrap().unwrap();
+        going.join(task).unwrap().unwrap();
+        assert_eq!(cache.stats().cached, Pages::ZERO, "a page nobody owns");
+        let mut writer = cache.writer();
+        let written = file.write(task, &mut writer, Bytes(0), &data(0, 1, 2));
+        assert_eq!(written, Err(Error::Cancelled));
+        let punched = file.punch(task, Bytes(0), Bytes(8 * PAGE));
+        assert_eq!(punched, Err(Error::Cancelled));
+        assert_eq!(cache.stats().cached, Pages::ZERO);
     });
 }

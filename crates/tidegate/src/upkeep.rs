@@ -6,7 +6,13 @@ use std::time::Duration;
 use mm::Health;
 use policy::units::{Bytes, Pages};
 
+use crate::volume::Holders;
 use crate::{Error, Volume, VolumeOptions};
+
+/// How long a volume that is taken out waits for those that are inside it, before it leaves them its place: looks, and
+/// the time between them. They are microseconds from their end, or wait for a backing that hangs.
+const LEAVE_LOOKS: u32 = 200;
+const LEAVE_NAP: Duration = Duration::from_millis(1);
 
 /// A reading of one volume. Sizes in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +81,7 @@ impl Volume {
     /// works instead. Beyond the end, a failed flush, no memory. `Closed`.
     pub fn punch(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check(offset, len)?;
-        let mut task = self.cache.enter();
+        let mut task = self.enter()?;
         Ok(self.inner.punch(&mut task, Bytes(offset), Bytes(len))?)
     }
 
@@ -126,7 +132,8 @@ impl Volume {
     /// The backing works again, and the caller answers for it: a failed flush or the policy `Stop` holds it back no longer.
     /// What it had taken between its last good flush and the failure is unknown; write that again.
     pub fn reopen(&self) {
-        let mut task = self.cache.enter();
+        // Another volume may have the place of one that was taken out.
+        let Ok(mut task) = self.enter() else { return };
         self.cache.inner.mm.reopen_device(&mut task, self.device);
     }
 
@@ -135,8 +142,7 @@ impl Volume {
     /// # Errors
     /// `Cache` with `BadOption`. `Closed`.
     pub fn set_options(&self, options: VolumeOptions) -> Result<(), Error> {
-        self.is_there()?;
-        let mut task = self.cache.enter();
+        let mut task = self.enter()?;
         let mm = &self.cache.inner.mm;
         Ok(mm.set_device(&mut task, self.device, options.of_device())?)
     }
@@ -149,14 +155,25 @@ impl Volume {
     /// As `sync`; the volume then stays as it is.
     pub fn detach(&self) -> Result<(), Error> {
         let mut task = self.cache.enter();
-        if self.gone.swap(true, Ordering::AcqRel) {
+        let Holders { gone, inside } = &*self.holders;
+        if gone.swap(true, Ordering::SeqCst) {
             return Err(Error::Closed);
         }
         let closed = self.inner.close(&mut task);
         if closed.is_err() {
-            self.gone.store(false, Ordering::Release);
+            gone.store(false, Ordering::SeqCst);
         }
         closed?;
+        // Who is still inside asks for no page that is not there, but has the place in hand.
+        for _ in 0..LEAVE_LOOKS {
+            if inside.load(Ordering::SeqCst) == 0 {
+                break;
+            }
+            std::thread::sleep(LEAVE_NAP);
+        }
+        if inside.load(Ordering::SeqCst) > 0 {
+            return Ok(());
+        }
         let mm = &self.cache.inner.mm;
         if let Some(id) = mm.remove_device(&mut task, self.device) {
             drop(task);

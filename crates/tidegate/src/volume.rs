@@ -13,11 +13,12 @@
 //!   2. A `try_` operation never waits: not for memory, a device, a page, or a pause.
 //!   3. What `try_write` has taken is part of the volume: readers see it, `sync` makes it durable.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use env::{Device, Env, ObjectId};
+use env::{Device, Env, ObjectId, Task};
 use mm::{DeviceOptions, ErrorPolicy, Reader};
 use os::ThreadEnv;
 use policy::dirty::{DeviceIndex, DeviceTunables};
@@ -70,10 +71,45 @@ pub struct Volume {
     pub(crate) device: DeviceIndex,
     pub(crate) inner: Arc<mm::File<ThreadEnv>>,
     size: u64,
-    /// It was taken out of the cache; of all holders.
-    pub(crate) gone: Arc<AtomicBool>,
+    pub(crate) holders: Arc<Holders>,
     /// When the environment's clock began.
     origin: Instant,
+}
+
+/// What all holders of a volume share.
+#[derive(Default)]
+pub(crate) struct Holders {
+    /// It was taken out of the cache, or is being.
+    pub(crate) gone: AtomicBool,
+    /// Operations under way. Whoever comes counts itself first and looks at `gone` then; who takes the volume out does it
+    /// the other way round, so that no one is missed by both.
+    pub(crate) inside: AtomicUsize,
+}
+
+/// A task in an operation on a volume, which keeps the volume's place while it lasts.
+pub(crate) struct Inside<'a> {
+    task: Task<'a, ThreadEnv>,
+    holders: &'a Holders,
+}
+
+impl<'a> Deref for Inside<'a> {
+    type Target = Task<'a, ThreadEnv>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.task
+    }
+}
+
+impl DerefMut for Inside<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.task
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.holders.inside.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// How one client has read a volume so far, so that the cache can read ahead of it.
@@ -172,7 +208,7 @@ impl Cache {
             device,
             inner,
             size: backing.size,
-            gone: Arc::new(AtomicBool::new(false)),
+            holders: Arc::default(),
             origin,
         })
     }
@@ -193,18 +229,28 @@ impl Volume {
             device: self.device,
             inner: self.inner.another(),
             size: self.size,
-            gone: Arc::clone(&self.gone),
+            holders: Arc::clone(&self.holders),
             origin: self.origin,
         }
     }
 
     /// `Closed` once it was detached.
     pub(crate) fn is_there(&self) -> Result<(), Error> {
-        if self.gone.load(Ordering::Acquire) {
+        if self.holders.gone.load(Ordering::SeqCst) {
             Err(Error::Closed)
         } else {
             Ok(())
         }
+    }
+
+    /// Begins an operation; `Closed` once it was detached.
+    pub(crate) fn enter(&self) -> Result<Inside<'_>, Error> {
+        self.holders.inside.fetch_add(1, Ordering::SeqCst);
+        let inside = Inside {
+            task: self.cache.enter(),
+            holders: &self.holders,
+        };
+        self.is_there().map(|()| inside)
     }
 
     /// Nothing lies beyond the end, and nothing can be put there.
@@ -229,7 +275,7 @@ impl Volume {
         offset: u64,
     ) -> Result<Tried, Error> {
         self.check(offset, data.len() as u64)?;
-        let mut task = self.cache.enter();
+        let mut task = self.enter()?;
         let tried = self
             .inner
             .try_read(&mut task, &mut cursor.reader, Bytes(offset), data)?;
@@ -248,7 +294,7 @@ impl Volume {
         len: u64,
     ) -> Result<(Lent<'_>, Tried), Error> {
         self.check(offset, len)?;
-        let mut task = self.cache.enter();
+        let mut task = self.enter()?;
         let reader = &mut cursor.reader;
         let (lent, tried) = self
             .inner
@@ -262,8 +308,7 @@ impl Volume {
     /// # Errors
     /// As `try_read`; no memory.
     pub fn ready_read(&self, cursor: &mut Cursor, offset: u64, len: u64) -> Result<(), Error> {
-        self.is_there()?;
-        let mut task = self.cache.enter();
+        let mut task = self.enter()?;
         Ok(self
             .inner
             .ready_read(&mut task, &mut cursor.reader, Bytes(offset), Bytes(len))?)
@@ -275,9 +320,14 @@ impl Volume {
     /// As `ready_read`.
     pub fn read(&self, cursor: &mut Cursor, data: &mut [u8], offset: u64) -> Result<(), Error> {
         self.check(offset, data.len() as u64)?;
-        let mut task = self.cache.enter();
-        self.inner
+        let mut task = self.enter()?;
+        let got = self
+            .inner
             .read(&mut task, &mut cursor.reader, Bytes(offset), data)?;
+        if got.0 < data.len() as u64 {
+            // Taken out meanwhile: what is left of `data` is not what the volume has.
+            return Err(Error::Closed);
+        }
         Ok(())
     }
 
@@ -287,7 +337,7 @@ impl Volume {
     /// `Cache`: beyond the end, a failed device. `Closed`. What was taken before the error stays.
     pub fn try_write(&self, writer: &mut Writer, data: &[u8], offset: u64) -> Result<Tried, Error> {
         self.check(offset, data.len() as u64)?;
-        let mut task = self.cache.enter();
+        let mut task = self.enter()?;
         let tried = self
             .inner
             .try_write(&mut task, &mut writer.inner, Bytes(offset), data)?;
@@ -301,7 +351,7 @@ impl Volume {
     /// As `try_write`; no memory; a page could not be read.
     pub fn ready_write(&self, writer: &mut Writer, offset: u64, len: u64) -> Result<(), Error> {
         self.check(offset, len)?;
-        let mut task = self.cache.enter();
+        let mut task = self.enter()?;
         Ok(self
             .inner
             .ready_write(&mut task, &mut writer.inner, Bytes(offset), Bytes(len))?)
@@ -313,7 +363,7 @@ impl Volume {
     /// As `ready_write`.
     pub fn write(&self, writer: &mut Writer, data: &[u8], offset: u64) -> Result<(), Error> {
         self.check(offset, data.len() as u64)?;
-        let mut task = self.cache.enter();
+        let mut task = self.enter()?;
         self.inner
             .write_unheld(&mut task, &mut writer.inner, Bytes(offset), data)?;
         Ok(())
@@ -335,8 +385,7 @@ impl Volume {
     /// # Errors
     /// As `File::sync`.
     pub fn sync(&self) -> Result<(), Error> {
-        self.is_there()?;
-        let mut task = self.cache.enter();
+        let mut task = self.enter()?;
         Ok(self.inner.sync(&mut task)?)
     }
 
@@ -345,8 +394,7 @@ impl Volume {
     /// # Errors
     /// As `sync`.
     pub fn sync_range(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.is_there()?;
-        let mut task = self.cache.enter();
+        let mut task = self.enter()?;
         Ok(self
             .inner
             .sync_range(&mut task, Bytes(offset), Bytes(len))?)
@@ -356,14 +404,13 @@ impl Volume {
     /// called. Each takes its answer by `answer`.
     #[must_use]
     pub fn sync_parts(&self, parts: &[(u64, u64)]) -> Synced {
-        if self.is_there().is_err() {
+        let Ok(mut task) = self.enter() else {
             return Synced(None);
-        }
+        };
         let parts: Vec<_> = parts
             .iter()
             .map(|(offset, len)| (Bytes(*offset), Bytes(*len)))
             .collect();
-        let mut task = self.cache.enter();
         Synced(Some(self.inner.sync_parts(&mut task, &parts)))
     }
 
