@@ -232,7 +232,8 @@ impl<E: Env> Cache<E> {
         options: DeviceOptions,
     ) -> Result<(), Error> {
         options.check()?;
-        self.device(task, device).set_on_error(options.on_error);
+        self.device(task, device)
+            .set_on_error(task, options.on_error);
         self.domain.lock(task).set_device(device, options.tunables);
         Ok(())
     }

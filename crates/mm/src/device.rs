@@ -60,6 +60,8 @@ pub(crate) struct DeviceState<E: Env> {
     retired: AtomicBool,
     errors: Lock<DeviceErrors>,
     error_seq: AtomicU64,
+    /// Errors up to this one are not held against writers: they had healed when the policy changed.
+    forgiven: AtomicU64,
     /// Flushes that ever failed; holders compare it with what they were told of.
     flush_failures: AtomicU64,
     _env: PhantomData<fn(E)>,
@@ -147,6 +149,7 @@ impl<E: Env> DeviceState<E> {
             retired: AtomicBool::new(false),
             errors: Lock::new(LockClass::Device, DeviceErrors::default()),
             error_seq: AtomicU64::new(0),
+            forgiven: AtomicU64::new(0),
             flush_failures: AtomicU64::new(0),
             _env: PhantomData,
         }
@@ -163,9 +166,26 @@ impl<E: Env> DeviceState<E> {
         }
     }
 
-    /// Writers get this from now on while writes fail.
-    pub(crate) fn set_on_error(&self, on_error: ErrorPolicy) {
-        self.on_error.store(on_error as u8, Ordering::Relaxed);
+    /// Writers get this from now on while writes fail. What failed under another policy and has gone through since is
+    /// nothing to them; what is dirty is tried at once, so that a page that still cannot be written is found out.
+    pub(crate) fn set_on_error(&self, context: &impl Context, on_error: ErrorPolicy) {
+        let errors = self.errors.lock(context);
+        let before = self.on_error.swap(on_error as u8, Ordering::Relaxed);
+        if before == on_error as u8 || errors.failures_in_a_row > 0 {
+            return;
+        }
+        let seq = self.error_seq();
+        let forgives = self.forgiven.swap(seq, Ordering::Relaxed) < seq;
+        drop(errors);
+        let dirty = Pages(self.dirty.load(Ordering::Relaxed));
+        if forgives && !dirty.is_zero() {
+            self.want(dirty);
+        }
+    }
+
+    /// Whether an error has come up since those that are forgiven.
+    fn has_erred(&self) -> bool {
+        self.error_seq() > self.forgiven.load(Ordering::Relaxed)
     }
 
     fn on_error(&self) -> ErrorPolicy {
@@ -340,7 +360,7 @@ impl<E: Env> DeviceState<E> {
         if let Some(cause) = errors.flush_failed {
             return Err(Error::FlushFailed { cause });
         }
-        let Some((offset, cause)) = errors.last else {
+        let Some((offset, cause)) = errors.last.filter(|_| self.has_erred()) else {
             return Ok(());
         };
         match self.on_error() {
@@ -367,7 +387,7 @@ impl<E: Env> DeviceState<E> {
                 return Health::FlushFailed { cause };
             }
             match errors.last {
-                Some((_, cause)) if self.on_error() == ErrorPolicy::Stop => {
+                Some((_, cause)) if self.on_error() == ErrorPolicy::Stop && self.has_erred() => {
                     return Health::Stopped { cause };
                 }
                 Some((offset, cause)) if errors.failures_in_a_row > 0 => {

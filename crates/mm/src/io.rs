@@ -273,7 +273,6 @@ impl<E: Env> Mapping<E> {
                 self.count_dirty(cache, pages);
                 // It was to make the object so long, and has not.
                 self.device_len.store(LEN_UNKNOWN, Ordering::Release);
-                self.note_write_error(context, request.offset, error);
                 device.on_write_failed(context, now, request.offset, error);
             }
         }
@@ -345,6 +344,11 @@ impl<E: Env> Mapping<E> {
         let failed = result.is_err();
         let mut redirtied = 0;
         let mut token = self.token.lock(context);
+        // Under the lock: a sync that has this error behind it finds the pages dirty again (`sync::write_parts`).
+        if let Err(error) = result {
+            let at = Bytes(u64::from(first) << PAGE_SHIFT);
+            self.note_write_error(context, at, *error);
+        }
         let mut index = self.index.writer(&cache.pool, &mut token);
         for (page, frame) in (first..).zip(frames) {
             let before = cache.table.end_writeback(*frame, failed);

@@ -85,6 +85,12 @@ pub(crate) fn sync_parts<E: Env>(
 }
 
 impl Synced {
+    /// Whether all that was asked for is durable, whatever a holder has yet to be told of what went wrong before.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.done.is_ok()
+    }
+
     /// The answer for a holder who was told so much, noted there.
     pub(crate) fn answer<E: Env>(
         &self,
@@ -145,7 +151,11 @@ fn write_parts<E: Env>(
     mapping: &Arc<Mapping<E>>,
     parts: &[Part],
 ) -> Result<(), Error> {
-    let before = mapping.error_seq();
+    // Under the lock: of a write that is just failing, either its pages are dirty by now or its error is yet to come.
+    let before = {
+        let _token = mapping.token.lock(task);
+        mapping.error_seq()
+    };
     for (from, to) in parts {
         tag_dirty(task, cache, mapping, *from, *to);
     }

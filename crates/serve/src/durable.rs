@@ -12,7 +12,8 @@
 //! Invariants
 //!   1. Whoever asks is answered by a sync that began after that; so it covers all writes that were answered before.
 //!   2. An error is told to each connection as if it had synced alone: what has healed, once.
-//!   3. Whoever asks is answered, also if the pool drops the round or it panics.
+//!   3. A part that cannot be written holds back those who want it, and nobody else.
+//!   4. Whoever asks is answered, also if the pool drops the round or it panics.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -125,11 +126,24 @@ impl Round {
             let parts = askers.iter().map(|asker| asker.part.unwrap_or(whole));
             parts.collect()
         };
-        let synced = export.opened.volume.sync_parts(&parts);
-        let is_patient = export.is_patient() && !export.withdrawn.load(Ordering::Acquire);
+        let volume = &export.opened.volume;
+        let together = volume.sync_parts(&parts);
+        let is_common = self.is_whole || askers.len() == 1 || together.is_done();
         let (mut left, mut answers) = (Vec::new(), Vec::new());
         for asker in askers {
+            let synced = if is_common || export.withdrawn.load(Ordering::Acquire) {
+                together
+            } else {
+                volume.sync_parts(&[asker.part.unwrap_or(whole)])
+            };
+            let is_patient = export.is_patient() && !export.withdrawn.load(Ordering::Acquire);
             match asker.volume.answer(&synced) {
+                // Its own is durable: what failed is another's, or has healed.
+                Err(Error::Cache(CacheError::WriteFailed { .. }))
+                    if is_patient && synced.is_done() =>
+                {
+                    answers.push((asker.tell, Ok(())));
+                }
                 Err(Error::Cache(CacheError::WriteFailed { .. })) if is_patient => left.push(asker),
                 answer => answers.push((asker.tell, answer)),
             }

@@ -125,6 +125,42 @@ fn a_durable_write_does_not_wait_for_a_flush_of_everything() {
 }
 
 #[test]
+fn a_bad_sector_holds_back_no_durable_write_but_its_own() {
+    let server = Server::start(Setup {
+        layers: "faulty:seed=1",
+        on_error: tidegate::ErrorPolicy::Retry,
+        options: serve::export::ExportOptions {
+            patient: true,
+            ..Default::default()
+        },
+        ..Setup::default()
+    });
+    let faulty = Arc::clone(&server.layers.stack().unwrap().faulty[0]);
+    faulty.set_plan(FaultPlan {
+        eio_range: Some(at(1)..at(2)),
+        ..FaultPlan::default()
+    });
+    let durable = |client: &mut Client<UnixStream>, page| {
+        let data = bytes(page, PAGE);
+        let ask = Ask::write(at(page), &data).with(CommandFlags::FUA);
+        client.submit(ask).unwrap();
+    };
+    let failed = || server.export.opened.volume.stats().errors;
+    let (mut bad, mut good) = (server.client(), server.client());
+    durable(&mut bad, 1);
+    until("it has failed", || failed() > 0);
+    for page in 9..12 {
+        durable(&mut good, page);
+        assert_eq!(failure(&mut good), None);
+    }
+    until("the other one waits still", || {
+        server.export.counters.in_flight.load(Ordering::SeqCst) == 1
+    });
+    faulty.set_plan(FaultPlan::default());
+    assert_eq!(failure(&mut bad), None, "it waits until it is durable");
+}
+
+#[test]
 fn an_error_is_told_to_each_who_shares_a_sync_and_once_when_it_has_healed() {
     let (server, faulty) = server();
     let mut late = server.client();

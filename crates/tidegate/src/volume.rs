@@ -429,3 +429,12 @@ impl Volume {
 /// What a sync on behalf of several holders of a volume came to; none: the volume is not there any more.
 #[derive(Clone, Copy, Debug)]
 pub struct Synced(Option<mm::Synced>);
+
+impl Synced {
+    /// Whether all that was asked for is durable. A holder may still have to be told of an error that has healed
+    /// (`Volume::answer`).
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.0.is_some_and(|synced| synced.is_done())
+    }
+}

@@ -288,6 +288,73 @@ fn stop_refuses_writes_until_the_device_is_reopened() {
     });
 }
 
+fn another_policy(task: &mut TaskOf<'_>, bench: &Bench, on_error: ErrorPolicy) {
+    let options = DeviceOptions {
+        on_error,
+        ..DeviceOptions::default()
+    };
+    let device = bench.drives[0].index;
+    bench.cache.set_device(task, device, options).unwrap();
+}
+
+#[test]
+fn another_policy_brings_back_no_error_that_has_healed() {
+    for policy in [ErrorPolicy::Stop, ErrorPolicy::Report] {
+        bench(1, ErrorPolicy::Retry, move |task, bench| {
+            let drive = &bench.drives[0];
+            let file = bench.open(task, 0, 1);
+            // One who is there all the time has yet to be told of all.
+            let mut writer = bench.cache.writer();
+            let page = content(0, 1, 1);
+            drive.fails_writes();
+            bench.write(task, &file, 0, 4, 1).unwrap();
+            file.sync(task).unwrap_err();
+            drive.heal();
+            file.sync(task).unwrap();
+            another_policy(task, bench, policy);
+            let health = bench.cache.device_stats()[0].health;
+            assert_eq!(health, mm::Health::Working);
+            let wrote = file.write(task, &mut writer, Bytes::ZERO, &page);
+            assert_eq!(wrote, Ok(Bytes(4096)), "{policy:?}");
+            // The next one counts; also if the same policy is set again.
+            drive.fails_writes();
+            file.sync(task).unwrap_err();
+            drive.heal();
+            file.sync(task).unwrap();
+            another_policy(task, bench, policy);
+            let wrote = file.write(task, &mut writer, Bytes::ZERO, &page);
+            assert!(wrote.is_err(), "{policy:?}");
+        });
+    }
+}
+
+#[test]
+fn another_policy_forgives_nothing_that_still_fails() {
+    for is_lately in [true, false] {
+        bench(1, ErrorPolicy::Retry, move |task, bench| {
+            let drive = &bench.drives[0];
+            let file = bench.open(task, 0, 1);
+            drive.faulty.set_plan(FaultPlan {
+                eio_range: Some(0..4096),
+                ..FaultPlan::default()
+            });
+            bench.write(task, &file, 0, 1, 1).unwrap();
+            file.sync(task).unwrap_err();
+            if !is_lately {
+                // Another page has gone through since.
+                bench.write(task, &file, 8, 1, 1).unwrap();
+                file.sync_range(task, Bytes(8 * 4096), Bytes(4096)).unwrap();
+            }
+            another_policy(task, bench, ErrorPolicy::Stop);
+            if !is_lately {
+                task.sleep(Cause::Think, Nanos::millis(100));
+            }
+            let stopped = Err(Error::DeviceStopped { cause: EIO });
+            assert_eq!(bench.write(task, &file, 4, 1, 1), stopped, "{is_lately}");
+        });
+    }
+}
+
 #[test]
 fn a_writer_held_back_learns_that_its_device_stopped() {
     for policy in [ErrorPolicy::Stop, ErrorPolicy::Report] {
