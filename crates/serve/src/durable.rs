@@ -25,7 +25,7 @@ use crate::export::Export;
 use crate::pool::Sort;
 
 /// Between two tries to make something durable that fails.
-const TRY_AGAIN: Duration = Duration::from_millis(250);
+pub(crate) const TRY_AGAIN: Duration = Duration::from_millis(250);
 
 /// Somebody who wants something durable.
 pub(crate) struct Asker {

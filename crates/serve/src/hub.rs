@@ -1,7 +1,8 @@
 //! What all connections share: the exports by name, the limits, and whether the server still serves.
 //!
 //! ```text
-//!   Serving ──drain──> Draining: requests under way are finished, new ones refused ──> Ended: what is left is cut off
+//!   Serving ──drain──> Draining: requests under way are finished, new ones refused ──> Ending: what is left is cut off, and
+//!     what was written is made durable ──> Ended
 //! ```
 //!
 //! Invariants
@@ -66,8 +67,10 @@ pub enum Stage {
     Serving = 0,
     /// Finishes what is under way and refuses what comes.
     Draining = 1,
-    /// Nothing more.
-    Ended = 2,
+    /// Serves nobody any more, and writes what is left.
+    Ending = 2,
+    /// Everything is durable.
+    Ended = 3,
 }
 
 /// How connections are encrypted.
@@ -208,6 +211,7 @@ impl Hub {
         match self.stage.load(Ordering::Acquire) {
             0 => Stage::Serving,
             1 => Stage::Draining,
+            2 => Stage::Ending,
             _ => Stage::Ended,
         }
     }
@@ -230,7 +234,7 @@ impl Hub {
         self.enter(Stage::Draining);
         let _ = tokio::time::timeout(bound, self.emptied()).await;
         let left = self.counters.connections.load(Ordering::Acquire);
-        self.enter(Stage::Ended);
+        self.enter(Stage::Ending);
         self.emptied().await;
         left
     }

@@ -151,7 +151,7 @@ where
                 self.is_draining |= self.export.withdrawn.load(Ordering::Acquire);
             }
             Stage::Draining => self.is_draining = true,
-            Stage::Ended => return Err(EndedBy::Server),
+            Stage::Ending | Stage::Ended => return Err(EndedBy::Server),
         }
         for _ in 0..ROUNDS {
             let mut moved = self.receive(cx)?;

@@ -78,11 +78,13 @@ pub enum ServeError {
     Interrupted(Vec<NotDurable>),
 }
 
-/// A volume that has lost something.
+/// A volume at an end that was not a good one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotDurable {
     /// Its name.
     pub volume: String,
+    /// Nothing of it is lost: it is named because others are waited for.
+    pub is_durable: bool,
     /// Bytes that were written to it and are not on its backend.
     pub bytes: u64,
     /// Why; empty: nobody waited for it.
@@ -114,9 +116,13 @@ impl fmt::Display for NotDurable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             volume,
+            is_durable,
             bytes,
             cause,
         } = self;
+        if *is_durable {
+            return write!(f, "volume `{volume}`: everything is durable");
+        }
         match (bytes, cause.as_str()) {
             (0, "") => write!(
                 f,

@@ -3,12 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate::VolumeState;
+use tidegate::{CacheError, Error, VolumeState};
 use tokio::sync::mpsc;
 
 use super::message::place;
 use super::{NotDurable, ServeError, Served, Server, Signals};
 use crate::config::show_size;
+use crate::durable::TRY_AGAIN;
+use crate::export::Export;
+use crate::hub::Stage;
 use crate::log::{error, info, warn};
 
 /// How long requests under way may take before their connections are cut off. What they wrote is synced all the same.
@@ -20,7 +23,8 @@ const SILENT: Duration = Duration::from_secs(3);
 
 /// How far the sync of a volume is.
 struct Progress {
-    is_syncing: bool,
+    /// How its sync has ended, or why it is not durable; none: it goes on.
+    end: Option<Result<(), String>>,
     /// Bytes that were left when it was last looked at, and since when it is that many.
     left: u64,
     since: Instant,
@@ -29,7 +33,8 @@ struct Progress {
 impl Progress {
     fn new(volume: &Served) -> Self {
         Self {
-            is_syncing: !volume.config.read_only,
+            // What nobody can write to is durable.
+            end: volume.config.read_only.then_some(Ok(())),
             left: volume.unwritten(),
             since: Instant::now(),
         }
@@ -40,7 +45,7 @@ impl Progress {
         if left != self.left {
             (self.left, self.since) = (left, Instant::now());
         }
-        Some(self.since.elapsed()).filter(|silent| self.is_syncing && *silent >= SILENT)
+        Some(self.since.elapsed()).filter(|silent| self.end.is_none() && *silent >= SILENT)
     }
 }
 
@@ -76,9 +81,11 @@ impl Server {
                 let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
                 let left = volumes.iter().zip(progress.iter_mut());
                 let left = left.map(|(volume, progress)| {
-                    let left = volume.unwritten();
-                    let silent = progress.look(left);
-                    volume.left(silent.map(|silent| volume.silence(silent)).unwrap_or_default())
+                    let silent = progress.look(volume.unwritten());
+                    let end = progress.end.take().unwrap_or_else(|| {
+                        Err(silent.map(|silent| volume.silence(silent)).unwrap_or_default())
+                    });
+                    volume.left(end)
                 });
                 let left = left.collect();
                 // Its threads may hang, and nobody waits for them: the process ends with them.
@@ -99,6 +106,7 @@ impl Server {
         if let Ok(Err(cause)) = closed.await {
             warn!(cause = %cause, "the cache did not close cleanly, but every volume is durable");
         }
+        hub.enter(Stage::Ended);
         info!("ended: everything is durable");
         Ok(())
     }
@@ -121,13 +129,13 @@ async fn sync_all(
             let done = done.clone();
             move || {
                 let volume = &export.opened.volume;
-                let result = match export.sync() {
+                let result = match sync_patiently(&export) {
                     // A reload was taking it out, and had got so far that nothing is left.
-                    Err(tidegate::Error::Closed) if unwritten(volume) == 0 => Ok(()),
+                    Err(Error::Closed) if unwritten(volume) == 0 => Ok(()),
                     result => result,
                 };
                 // Nobody listens after a second signal.
-                let _ = done.send((place, result.map_err(|error| error.to_string())));
+                let _ = done.send((place, result.map_err(|error| last_words(&error))));
             }
         });
         if let Err(cause) = started {
@@ -142,20 +150,20 @@ async fn sync_all(
         tokio::select! {
             result = results.recv() => {
                 let Some((place, result)) = result else { return failed };
-                of_all()[place].is_syncing = false;
+                of_all()[place].end = Some(result.clone());
                 let volume = &volumes[place];
                 match result {
                     Ok(()) => info!(volume = %volume.config.name, "synced"),
                     Err(cause) => {
                         error!(volume = %volume.config.name, cause = %cause, "not synced");
-                        failed.push(volume.left(cause));
+                        failed.push(volume.left(Err(cause)));
                     }
                 }
             }
             _ = ticks.tick() => {
                 let mut all = 0;
                 for (volume, progress) in volumes.iter().zip(of_all().iter_mut()) {
-                    if !progress.is_syncing {
+                    if progress.end.is_some() {
                         continue;
                     }
                     let left = volume.unwritten();
@@ -203,12 +211,44 @@ impl Served {
         )
     }
 
-    fn left(&self, cause: String) -> NotDurable {
+    /// What is to be said of it at the end: how its sync has ended, or why nobody waits for that.
+    fn left(&self, end: Result<(), String>) -> NotDurable {
         NotDurable {
             volume: self.config.name.clone(),
+            is_durable: end.is_ok(),
             bytes: self.unwritten(),
-            cause,
+            cause: end.err().unwrap_or_default(),
         }
+    }
+}
+
+/// Syncs a volume; one that is to try again does, for as long as its writes fail.
+fn sync_patiently(export: &Export) -> Result<(), Error> {
+    let mut is_told = false;
+    loop {
+        match export.sync() {
+            Err(cause @ Error::Cache(CacheError::WriteFailed { .. })) if export.is_patient() => {
+                if !core::mem::replace(&mut is_told, true) {
+                    warn!(
+                        volume = %export.name(),
+                        cause = %last_words(&cause),
+                        "not synced yet: it is tried again until it is; a second signal gives it up"
+                    );
+                }
+                std::thread::sleep(TRY_AGAIN);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// An error as it is told when the server ends: no later sync is promised.
+fn last_words(error: &Error) -> String {
+    match error {
+        Error::Cache(CacheError::WriteFailed { offset, cause }) => {
+            format!("writing back the data at byte {} failed: {cause}", offset.0)
+        }
+        error => error.to_string(),
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Snapshot {
     pub uptime_s: f64,
     /// Seconds since the reading that rates are from.
     pub interval_s: f64,
-    /// `serving`, `draining` or `ended`.
+    /// `serving`, `draining`, `ending` (writes what is left) or `ended` (everything is durable).
     pub stage: String,
     /// Whether clients of all volumes get on.
     pub health: Health,

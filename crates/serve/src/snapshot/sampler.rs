@@ -7,6 +7,7 @@ use super::{
     Command, Connections, FORMAT, Health, Level, Memory, Percentiles, Pressure, Snapshot, State,
     Volume, Waited,
 };
+use crate::config::show_size;
 use crate::counters::{Kind, Latencies};
 use crate::hub::Stage;
 
@@ -104,6 +105,7 @@ pub(crate) fn stage_name(stage: Stage) -> &'static str {
     match stage {
         Stage::Serving => "serving",
         Stage::Draining => "draining",
+        Stage::Ending => "ending",
         Stage::Ended => "ended",
     }
 }
@@ -131,7 +133,13 @@ pub(crate) fn health(now: &Reading) -> Health {
     let mut reasons = Vec::new();
     let mut ok = now.stage == Stage::Serving;
     if !ok {
-        reasons.push(format!("the server is {}", stage_name(now.stage)));
+        let left = now.stats.dirty + now.stats.writeback;
+        let left = match now.stage {
+            Stage::Ended => String::new(),
+            _ if left == 0 => ": everything is written, and not yet flushed".to_owned(),
+            _ => format!(": {} are not written yet", show_size(left)),
+        };
+        reasons.push(format!("the server is {}{left}", stage_name(now.stage)));
     }
     for volume in &now.volumes {
         let since = match volume.state_for {

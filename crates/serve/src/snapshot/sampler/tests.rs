@@ -116,14 +116,32 @@ fn a_volume_whose_clients_do_not_get_on_is_told_with_its_name() {
 }
 
 #[test]
-fn a_server_that_drains_is_not_healthy() {
+fn a_server_that_drains_is_not_healthy_and_says_how_much_is_left_until_it_has_ended() {
     let mut now = reading(Instant::now(), 1, State::Ok);
-    now.stage = Stage::Draining;
-    let health = health(&now);
-    assert_eq!(
-        (health.ok, health.reasons[0].as_str()),
-        (false, "the server is draining")
-    );
+    let mut of = |stage, dirty, writeback| {
+        now.stage = stage;
+        (now.stats.dirty, now.stats.writeback) = (dirty, writeback);
+        let health = health(&now);
+        assert!(!health.ok);
+        health.reasons[0].clone()
+    };
+    for (said, expected) in [
+        (
+            of(Stage::Draining, 3 << 20, 0),
+            "the server is draining: 3 MiB are not written yet",
+        ),
+        (
+            of(Stage::Ending, 1 << 20, 1 << 20),
+            "the server is ending: 2 MiB are not written yet",
+        ),
+        (
+            of(Stage::Ending, 0, 0),
+            "the server is ending: everything is written, and not yet flushed",
+        ),
+        (of(Stage::Ended, 0, 0), "the server is ended"),
+    ] {
+        assert_eq!(said, expected);
+    }
 }
 
 #[test]
