@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![cfg(feature = "serve")]
 
+#[path = "serve_run/end.rs"]
+mod end;
 mod serving;
 
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -248,230 +249,6 @@ fn term_finishes_what_was_asked_and_makes_all_of_it_durable() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once_and_says_what_is_lost() {
-    let folder = Folder::new("second");
-    let slow = sparse(&folder, "slow", 32 * MIB) + ",device=slow:rate=64KiB";
-    let fast = sparse(&folder, "fast", 32 * MIB);
-    let at = listen(&folder);
-    let mut process = Process::start(
-        &folder,
-        &[
-            "--memory",
-            "128MiB",
-            "--listen",
-            &at,
-            "--no-web",
-            "--unpaced",
-            &slow,
-            &fast,
-        ],
-    );
-    process.wait_ready();
-    let mut client = Client::connect(&folder.path("socket"), "slow");
-    write_all(&mut client, &random(4 * MIB, 3));
-    process.signal(Signal::TERM);
-    process.wait_said("syncing:");
-    let asked = Instant::now();
-    process.signal(Signal::INT);
-    let status = process.ended();
-    assert!(
-        asked.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        asked.elapsed()
-    );
-    let said = process.said();
-    assert_eq!(status.code(), Some(130), "{said}");
-    let lost = said
-        .lines()
-        .find(|line| line.contains("volume `slow`:"))
-        .unwrap();
-    let bytes: u64 = lost
-        .split(['(', ' '])
-        .find_map(|word| {
-            let number: u64 = word.parse().ok()?;
-            (number > 4096).then_some(number)
-        })
-        .unwrap();
-    assert!(
-        lost.contains("are lost") && bytes > 3 * MIB && bytes <= 4 * MIB,
-        "{lost}"
-    );
-    assert!(said.contains("ended at once"), "{said}");
-}
-
-#[test]
-fn a_backing_that_hangs_is_named_while_it_is_waited_for_and_when_it_is_given_up() {
-    let folder = Folder::new("hangs");
-    let volume = sparse(&folder, "hung", 8 * MIB) + ",device=faulty:hang=1";
-    let at = listen(&folder);
-    let mut process = Process::start(
-        &folder,
-        &["--memory", MEMORY, "--listen", &at, "--no-web", &volume],
-    );
-    process.wait_ready();
-    let mut client = Client::connect(&folder.path("socket"), "hung");
-    client.write(0, &random(MIB, 6), false).unwrap();
-    process.signal(Signal::TERM);
-    let path = folder.path("hung").display().to_string();
-    let silent = format!("backing {path} has taken nothing for ");
-    process.wait_said(&silent);
-    process.signal(Signal::INT);
-    let status = process.ended();
-    let said = process.said();
-    assert_eq!(status.code(), Some(130), "{said}");
-    let waited = said.lines().find(|line| line.contains(&silent)).unwrap();
-    assert!(
-        waited.contains("volume=hung") && waited.contains("s, 1 MiB unwritten"),
-        "{waited}"
-    );
-    let last = &said[said.find("ended at once").unwrap()..];
-    assert!(
-        last.contains("volume `hung`: backing") && last.contains("1 MiB (1048576 bytes)"),
-        "{last}"
-    );
-}
-
-#[test]
-fn a_volume_that_retries_is_tried_again_at_the_end_until_it_is_durable() {
-    let folder = Folder::new("retry");
-    let bad = sparse(&folder, "bad", 8 * MIB) + ",policy=retry,device=faulty:eio_writes=0.7";
-    let at = listen(&folder);
-    let mut process = Process::start(
-        &folder,
-        &["--memory", MEMORY, "--listen", &at, "--no-web", &bad],
-    );
-    process.wait_ready();
-    let data = random(4096, 7);
-    let mut client = Client::connect(&folder.path("socket"), "bad");
-    // Pages with gaps: a request each, and nearly all of a try's fail.
-    for place in 0..24 {
-        client.write(place << 18, &data, false).unwrap();
-    }
-    process.signal(Signal::TERM);
-    let status = process.ended();
-    let said = process.said();
-    assert_eq!(status.code(), Some(0), "{said}");
-    assert!(said.contains("msg=synced volume=bad"), "{said}");
-    let file = File::open(folder.path("bad")).unwrap();
-    for place in 0..24 {
-        let mut found = vec![0; 4096];
-        file.read_exact_at(&mut found, place << 18).unwrap();
-        assert!(found == data, "page {place}");
-    }
-}
-
-#[test]
-fn a_volume_that_retries_in_vain_is_given_up_by_a_second_signal_alone() {
-    let folder = Folder::new("in-vain");
-    let bad = sparse(&folder, "bad", 8 * MIB) + ",policy=retry,device=faulty:eio_writes=1";
-    let good = sparse(&folder, "good", 8 * MIB);
-    let at = listen(&folder);
-    let mut process = Process::start(
-        &folder,
-        &["--memory", MEMORY, "--listen", &at, "--no-web", &bad, &good],
-    );
-    process.wait_ready();
-    let data = random(4 * MIB, 8);
-    let socket = folder.path("socket");
-    write_all(&mut Client::connect(&socket, "good"), &data);
-    write_all(&mut Client::connect(&socket, "bad"), &data);
-    process.signal(Signal::TERM);
-    process.wait_said("not synced yet");
-    process.wait_said("syncing: backing");
-    process.signal(Signal::INT);
-    let status = process.ended();
-    let said = process.said();
-    assert_eq!(status.code(), Some(130), "{said}");
-    let last = &said[said.find("ended at once").unwrap()..];
-    assert!(
-        last.contains("volume `bad`: backing") && last.contains("(4194304 bytes)"),
-        "{last}"
-    );
-    assert!(
-        last.contains("volume `good`: everything is durable"),
-        "{last}"
-    );
-    assert!(!said.contains("kept in memory"), "{said}");
-}
-
-#[test]
-fn a_server_that_still_writes_is_ending_and_says_how_much_is_left() {
-    let folder = Folder::new("ending");
-    let slow = sparse(&folder, "slow", 32 * MIB) + ",device=slow:rate=1MiB";
-    let at = listen(&folder);
-    let mut process = Process::start(
-        &folder,
-        &[
-            "--memory",
-            "64MiB",
-            "--listen",
-            &at,
-            "--web",
-            "127.0.0.1:0",
-            "--unpaced",
-            &slow,
-        ],
-    );
-    process.wait_ready();
-    let mut client = Client::connect(&folder.path("socket"), "slow");
-    write_all(&mut client, &random(4 * MIB, 9));
-    process.signal(Signal::TERM);
-    process.wait_said("syncing:");
-    let said = process.said();
-    let (_, address) = said.split_once("http://").unwrap();
-    let (address, _) = address.split_once('/').unwrap();
-    let get = |path: &str| {
-        let mut stream = std::net::TcpStream::connect(address).unwrap();
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    };
-    let health = get("/healthz");
-    assert!(
-        health.contains("the server is ending: ") && health.contains("not written yet"),
-        "{health}"
-    );
-    let snapshot = get("/snapshot.json");
-    assert!(snapshot.contains("\"stage\":\"ending\""), "{snapshot}");
-    assert!(process.ended().success(), "{}", process.said());
-}
-
-#[test]
-fn what_cannot_be_made_durable_is_named_and_the_status_says_so() {
-    let folder = Folder::new("eio");
-    let bad = sparse(&folder, "bad", 8 * MIB) + ",policy=stop,device=faulty:eio_writes=1";
-    let good = sparse(&folder, "good", 8 * MIB);
-    let at = listen(&folder);
-    let mut process = Process::start(
-        &folder,
-        &["--memory", MEMORY, "--listen", &at, "--no-web", &bad, &good],
-    );
-    process.wait_ready();
-    let data = random(MIB, 4);
-    let socket = folder.path("socket");
-    write_all(&mut Client::connect(&socket, "good"), &data);
-    let mut client = Client::connect(&socket, "bad");
-    client.write(0, &data[..4096], false).unwrap();
-    client.flush().unwrap_err();
-    process.signal(Signal::TERM);
-    let status = process.ended();
-    let said = process.said();
-    assert_eq!(status.code(), Some(1), "{said}");
-    let last = &said[said.find("not everything could be made durable").unwrap()..];
-    assert!(
-        last.contains("volume `bad`:") && last.contains("(4096 bytes)"),
-        "{last}"
-    );
-    assert!(!last.contains("`good`"), "{last}");
-    assert!(holds(&folder.path("good"), &data));
-}
-
-#[test]
 fn a_kill_leaves_a_socket_that_the_next_server_takes_over_and_all_that_was_flushed() {
     let folder = Folder::new("takeover");
     let volume = sparse(&folder, "data", 8 * MIB);
@@ -573,6 +350,7 @@ fn mistakes_end_with_status_2_and_a_way_out() {
     let odd = sparse(&folder, "odd", MIB + 1);
     let missing = format!("a={}", missing.display());
     let volume = format!("a={}", path.display());
+    let new = format!("a=new:{},size=1MiB", folder.path("new.img").display());
     for (arguments, expected) in [
         (
             vec![missing.as_str()],
@@ -595,6 +373,18 @@ fn mistakes_end_with_status_2_and_a_way_out() {
         (
             vec!["--memory", "8MiB", &missing],
             "or raise it less and allow fewer connections",
+        ),
+        (
+            vec!["--memory", "64MiB", "--dirty", "10GiB", &new],
+            "`dirty` is 10 GiB, and the cache has",
+        ),
+        (
+            vec!["--memory", "64MiB", "--dirty", "60MiB", &new],
+            "or a share of the cache, as in --dirty 20%; or raise --memory",
+        ),
+        (
+            vec!["--memory", "64MiB", "--background", "60MiB", &new],
+            "`background` is 60 MiB",
         ),
         (
             vec!["--config", "/nonexistent.toml"],
@@ -648,7 +438,6 @@ fn mistakes_end_with_status_2_and_a_way_out() {
         "{said}"
     );
     // What it asks for does: with the connections that go with that much memory, too.
-    let new = format!("a=new:{},size=1MiB", folder.path("new.img").display());
     let all = ["--listen", &at, "--no-web", &new, "--memory", "8MiB"];
     let (_, said) = refused(&folder, &all);
     let wanted = said

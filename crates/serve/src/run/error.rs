@@ -4,7 +4,7 @@ use core::fmt;
 use std::io;
 
 use crate::backend::BackendError;
-use crate::config::{ConfigError, show_size};
+use crate::config::{ConfigError, show_exactly, show_size};
 use crate::refusal::Refused;
 
 /// Why a server could not start, or did not end well.
@@ -42,6 +42,23 @@ pub enum ServeError {
         connections: usize,
         /// Volumes whose backend takes 1 MiB or more beside the cache, and how much.
         kept: Vec<(String, u64)>,
+    },
+    /// More may be dirty than the cache has room for: nobody would ever be held back.
+    #[error(
+        "`{key}` is {}, and the cache has {}: the rest of the memory limit of {} is put aside for code, metadata, \
+         connections, volumes and the page; give --{key} {}MiB or less, or a share of the cache, as in --{key} 20%; or \
+         raise --memory",
+        show_exactly(*wanted), show_size(*cache), show_size(*limit), cache >> 20
+    )]
+    Dirty {
+        /// `dirty` or `background`.
+        key: &'static str,
+        /// What was asked for.
+        wanted: u64,
+        /// Bytes of pages that the cache has.
+        cache: u64,
+        /// The memory limit.
+        limit: u64,
     },
     /// It cannot listen.
     #[error("{0}")]

@@ -68,7 +68,15 @@ impl Server {
             }
             old.log = new.log;
         }
-        if old.memory != new.memory {
+        let stats = self.cache.stats();
+        let taken = old.memory.saturating_sub(new.memory);
+        // Limits of dirty data stay those of the start.
+        let room = (stats.free + stats.cached).saturating_sub(taken);
+        if old.memory > new.memory
+            && let Err(cause) = start::dirty_fits(old, new.memory, room)
+        {
+            error!(cause = %cause, "the memory limit stays at {}", show_size(old.memory));
+        } else if old.memory != new.memory {
             match self.cache.set_limit(new.memory) {
                 Ok(()) => {
                     let (from, to) = (show_size(old.memory), show_size(new.memory));

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidegate::Cache;
+use tidegate::{Cache, Threshold};
 use tokio::task::JoinHandle;
 
 use super::message;
@@ -124,7 +124,7 @@ pub(super) fn limits_of(config: &LimitsConfig, room: u64) -> Limits {
 fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
     let room = if config.asked.file.is_some() { ROOM } else { 0 };
     let devices = u16::try_from(config.volumes.len() + room).unwrap_or(u16::MAX);
-    Cache::builder()
+    let built = Cache::builder()
         .memory(config.memory)
         .whole_process(true)
         .beside(beside(config, limits))
@@ -136,7 +136,28 @@ fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
         .map_err(|cause| match cause {
             tidegate::Error::LimitTooSmall { least, .. } => too_small(config, limits, least),
             cause => ServeError::Cache(cause),
-        })
+        })?;
+    let stats = built.stats();
+    dirty_fits(config, config.memory, stats.free + stats.cached)?;
+    Ok(built)
+}
+
+/// Whether what may be dirty, given in bytes, has room in the `cache` bytes of pages that a memory limit leaves: over that
+/// nobody would ever be held back, and writeback would not begin.
+pub(super) fn dirty_fits(config: &Config, limit: u64, cache: u64) -> Result<(), ServeError> {
+    for (key, threshold) in [("dirty", config.dirty), ("background", config.background)] {
+        if let Threshold::Pages(pages) = threshold
+            && pages.bytes().0 > cache
+        {
+            return Err(ServeError::Dirty {
+                key,
+                wanted: pages.bytes().0,
+                cache,
+                limit,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// What to say where `least` bytes were needed. Following it has to do: what the process takes at a start wanders by some

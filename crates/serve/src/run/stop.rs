@@ -202,7 +202,7 @@ impl Served {
         };
         let failure = stats
             .last_error
-            .map(|error| format!(" (last error: {error})"))
+            .map(|error| format!(" (last error: {})", last_words(&Error::Cache(error))))
             .unwrap_or_default();
         format!(
             "backing {} has taken nothing for {} s{failure}",
