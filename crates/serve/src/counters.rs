@@ -50,6 +50,12 @@ impl Kind {
             Self::BlockStatus => "block_status",
         }
     }
+
+    /// Whether its length is of data that go over the connection; of the others it is a range that they are about.
+    #[must_use]
+    pub fn moves_data(self) -> bool {
+        matches!(self, Self::Read | Self::Write)
+    }
 }
 
 /// Buckets of a histogram of latencies: as in `tidegate::Wait`.
@@ -139,7 +145,7 @@ fn bucket_of(nanos: u64) -> usize {
 pub struct KindCounters {
     /// Requests that were answered, with an error or without.
     pub requests: AtomicU64,
-    /// Bytes asked for by those that were answered without an error.
+    /// Data that went to or from the client with those that were answered without an error; see `Kind::moves_data`.
     pub bytes: AtomicU64,
     /// Requests that were answered with an error.
     pub errors: AtomicU64,
@@ -198,7 +204,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// A request was answered.
+    /// A request of `bytes` was answered.
     pub(crate) fn answered(
         &mut self,
         counters: &Counters,
@@ -212,7 +218,7 @@ impl Tally {
         line.requests += 1;
         if is_error {
             line.errors += 1;
-        } else {
+        } else if kind.moves_data() {
             line.bytes += bytes;
         }
         if self.latencies_of != Some(kind) || self.latency != took {
@@ -281,5 +287,17 @@ mod tests {
         assert_eq!((read.max, read.quantile(500)), (micros(70), micros(4)));
         let writes = counters.of(Kind::Write).latency.read();
         assert_eq!((writes.count(), writes.total), (1, micros(3)));
+    }
+
+    #[test]
+    fn only_data_that_move_are_counted_in_bytes() {
+        let (counters, mut tally) = (Counters::default(), Tally::default());
+        for kind in Kind::ALL {
+            tally.answered(&counters, kind, 1 << 30, false, Duration::ZERO);
+        }
+        tally.put(&counters);
+        let moved = |kind: &Kind| counters.of(*kind).bytes.load(Ordering::Relaxed) > 0;
+        let moved: Vec<Kind> = Kind::ALL.into_iter().filter(moved).collect();
+        assert_eq!(moved, [Kind::Read, Kind::Write]);
     }
 }

@@ -523,7 +523,7 @@ fn commands(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> fmt::R
         (
             "tidegate_request",
             Bytes,
-            "Bytes of requests answered without an error.",
+            "Data read and written by requests answered without an error; the ranges of other commands are not counted.",
             |c| c.bytes,
         ),
     ];

@@ -79,6 +79,13 @@ fn what_clients_do_is_counted() {
         reading.stats.dirty + reading.stats.writeback,
         reading.volumes[0].dirty + reading.volumes[0].writeback
     );
+    // They are about ranges, and move nothing.
+    let range = 1_u32 << 20;
+    client.trim(32 << 20, range).unwrap();
+    client
+        .zero(33 << 20, range, nbd::wire::CommandFlags::NONE)
+        .unwrap();
+    client.cache(0, range).unwrap();
     client.flush().unwrap();
     // Counted when the connection has run, which may be after its reply is here.
     until("the flush is counted", || {
@@ -100,6 +107,10 @@ fn what_clients_do_is_counted() {
     assert_eq!(of("tidegate_requests_total", "read"), 6.0);
     assert_eq!(of("tidegate_request_errors_total", "read"), 1.0);
     assert_eq!(of("tidegate_request_bytes_total", "read"), 327_680.0);
+    for command in ["trim", "write_zeroes", "cache"] {
+        assert_eq!(of("tidegate_requests_total", command), 1.0, "{command}");
+        assert_eq!(of("tidegate_request_bytes_total", command), 0.0);
+    }
     assert_eq!(of("tidegate_request_duration_seconds_count", "write"), 10.0);
     assert_eq!(
         metric(&text, "tidegate_volume_connections{volume=\"v\"}"),

@@ -300,13 +300,13 @@ pub struct Command {
     pub command: String,
     /// Answered since the start.
     pub requests: u64,
-    /// Bytes since the start.
+    /// Data moved since the start, in bytes: those of `read` and `write`; the others move none.
     pub bytes: u64,
     /// Answered with an error since the start.
     pub errors: u64,
     /// Requests a second.
     pub request_rate: u64,
-    /// Bytes a second.
+    /// Data moved, bytes a second.
     pub byte_rate: u64,
     /// How long they took, since the start.
     pub latency: Percentiles,
