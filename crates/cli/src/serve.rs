@@ -178,7 +178,7 @@ pub fn top(arguments: &TopArguments) -> u8 {
         Ok(()) => 0,
         Err(error) => {
             terminal::complain(&format!("tidegate: {error}"));
-            1
+            error.status()
         }
     }
 }
@@ -189,8 +189,12 @@ pub struct DemoArguments {
     /// Folder for the plot, instead of the current one
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Seconds of each half
-    #[arg(long, value_name = "N", default_value_t = serve::demo::DemoOptions::default().seconds)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = serve::demo::DemoOptions::default().seconds,
+        help = format!("Seconds of each half, {} to {}", serve::demo::SECONDS.start(), serve::demo::SECONDS.end())
+    )]
     pub seconds: u64,
 }
 

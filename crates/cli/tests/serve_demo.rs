@@ -106,8 +106,19 @@ fn an_interrupt_ends_it_and_leaves_nothing() {
 #[test]
 fn halves_that_show_nothing_are_refused() {
     let folder = Folder::new("demo-short");
-    let output = demo(&folder, &["--seconds", "4"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("choose 6 to 600"), "{said}");
+    for (seconds, why) in [
+        ("4", "--seconds 4: too short"),
+        ("601", "--seconds 601: too long;"),
+    ] {
+        let output = demo(&folder, &["--seconds", seconds]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            said.contains(why) && said.contains("choose 6 to 600"),
+            "{said}"
+        );
+    }
+    let help = demo(&folder, &["--help"]).output().unwrap();
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    assert!(help.contains("Seconds of each half, 6 to 600"), "{help}");
 }

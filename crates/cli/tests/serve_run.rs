@@ -369,7 +369,10 @@ fn mistakes_end_with_status_2_and_a_way_out() {
             "1 MiB (1048577 bytes) are no multiple of the 512 B",
         ),
         (vec!["data"], "the volume `data` has no backend"),
-        (vec!["--memory", "1", "a=/x"], "write 1MiB or 1GiB"),
+        (
+            vec!["--memory", "1", "a=/x"],
+            "write 1B for bytes, or another unit",
+        ),
         (
             vec!["--memory", "8MiB", &missing],
             "or raise it less and allow fewer connections",
@@ -517,11 +520,17 @@ fn a_hang_up_reads_the_file_again() {
     write(head("96MiB") + "memry = \"1GiB\"\n");
     process.signal(Signal::HUP);
     process.wait_said("nothing was reloaded");
-    assert!(
-        process.said().contains("did you mean `memory`?"),
-        "{}",
-        process.said()
-    );
+    // One event, one line: with its place, the word, and the way out.
+    let said = process.said();
+    let mistake = said.lines().find(|line| line.contains("memry"));
+    let mistake = mistake.unwrap_or_else(|| panic!("{said}"));
+    let place = format!("{}:5", config.display());
+    for text in ["time=", "level=error", &place, "did you mean `memory`?"] {
+        assert!(mistake.contains(text), "{text}: {mistake}");
+    }
+    let (_, since) = said.rsplit_once("reloaded: serving 2 volumes").unwrap();
+    let mut lines = since.lines().skip(1);
+    assert!(lines.all(|line| line.starts_with("time=")), "{said}");
     client.read(0, &mut back[..512]).unwrap();
 
     // What cannot change is said; one goes: it is on its file, which is free for others.
@@ -534,7 +543,7 @@ fn a_hang_up_reads_the_file_again() {
     let said = process.said();
     for text in [
         "cannot change while the server runs: web",
-        "cannot change while it is served: backend",
+        "cannot change while it is served: size;",
         "the memory limit stays at 96 MiB",
         "1 GiB is more than the server was started with; restart",
         "taken out: synced and closed\" volume=a",
@@ -637,4 +646,8 @@ fn help_and_top_without_a_server() {
     let top = run(&["top", "127.0.0.1:1", "--once"]);
     assert_eq!(top.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&top.stderr).contains("127.0.0.1:1"));
+    let top = run(&["top", "127.0.0.1:99999"]);
+    assert_eq!(top.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&top.stderr).into_owned();
+    assert!(said.contains("`127.0.0.1:99999` is no address"), "{said}");
 }

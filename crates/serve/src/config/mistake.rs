@@ -113,6 +113,20 @@ impl Mistakes {
         shown.join("\n\n")
     }
 
+    /// Each of them with its place, `FILE:LINE` or `--memory`, for a log.
+    pub fn places(&self) -> impl Iterator<Item = (String, &Mistake)> {
+        self.list.iter().map(|mistake| {
+            let Source { origin, text } = &self.sources[mistake.place.source];
+            let before = text.as_bytes().iter().take(mistake.place.span.start);
+            let line = before.filter(|byte| **byte == b'\n').count() + 1;
+            let at = match text.contains('\n') {
+                true => format!("{origin}:{line}"),
+                false => origin.clone(),
+            };
+            (at, mistake)
+        })
+    }
+
     fn show(&self, mistake: &Mistake, renderer: &Renderer) -> String {
         let source = &self.sources[mistake.place.source];
         let end = source.text.len();

@@ -333,7 +333,7 @@ fn every_mistake_has_a_way_out() {
         (
             "memory = 5",
             "`5` is no value for `memory`",
-            "write 5MiB or 5GiB",
+            "write 5B for bytes, or another unit",
         ),
         (
             "memory = \"5 potatoes\"",

@@ -39,12 +39,28 @@ const TIMES: [(&str, u64); 5] = [
 pub fn size(text: &str) -> Result<u64, String> {
     let bare = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if bare {
-        return Err(format!("a size needs a unit: write {text}MiB or {text}GiB"));
+        return Err(format!("a size needs a unit: write {}", as_bytes(text)));
     }
     with_unit(text, &SIZES).ok_or_else(|| {
         "a size is a number and one of B, KiB, MiB, GiB, TiB (also K, M, G, T) or kB, MB, GB, TB, as in 512MiB"
             .to_owned()
     })
+}
+
+/// The same number of bytes as a size, as people may have meant it.
+fn as_bytes(digits: &str) -> String {
+    let bytes = digits.parse::<u64>().unwrap_or(0);
+    // Units that are written with a size of more than one byte, those of 1024 first, each time the largest first.
+    let suits = |(name, scale): &&(&str, u64)| {
+        name.len() > 1 && *scale > 1 && bytes >= *scale && bytes.is_multiple_of(*scale)
+    };
+    let binary = |(name, _): &&(&str, u64)| name.contains('i');
+    let units = SIZES.iter().rev();
+    let unit = units.clone().filter(binary).find(suits);
+    match unit.or_else(|| units.clone().find(suits)) {
+        Some((name, scale)) => format!("{digits}B or {}{name}", bytes / scale),
+        None => format!("{digits}B for bytes, or another unit, as in 512MiB"),
+    }
 }
 
 /// A size with the unit that suits it: `10 GiB`, `1.5 MiB`, `513 B`.
@@ -75,7 +91,11 @@ pub(super) fn threshold(text: &str) -> Result<Threshold, String> {
             .map(Threshold::Percent)
             .ok_or_else(|| "a share is a whole number from 1 to 100 with %, as in 20%".to_owned());
     }
-    let bytes = size(text).map_err(|problem| format!("{problem}; or a share, as in 20%"))?;
+    let is_nothing = !text.is_empty() && text.bytes().all(|digit| digit == b'0');
+    let bytes = match is_nothing {
+        true => 0,
+        false => size(text).map_err(|problem| format!("{problem}; or a share, as in 20%"))?,
+    };
     if bytes == 0 {
         return Err("a limit of dirty data cannot be nothing".to_owned());
     }
@@ -156,10 +176,25 @@ mod tests {
         ] {
             assert_eq!(size(text).ok(), bytes, "{text}");
         }
-        assert_eq!(
-            size("5").unwrap_err(),
-            "a size needs a unit: write 5MiB or 5GiB"
-        );
+        for (text, way_out) in [
+            ("5", "5B for bytes, or another unit, as in 512MiB"),
+            ("0", "0B for bytes, or another unit, as in 512MiB"),
+            ("1048576", "1048576B or 1MiB"),
+            ("10737418240", "10737418240B or 10GiB"),
+            ("5000000", "5000000B or 5MB"),
+            ("4096", "4096B or 4KiB"),
+        ] {
+            let said = size(text).unwrap_err();
+            assert_eq!(said, format!("a size needs a unit: write {way_out}"));
+            for proposed in said
+                .split(' ')
+                .filter(|word| word.starts_with(|c: char| c.is_ascii_digit()))
+            {
+                assert!(size(proposed.trim_end_matches(',')).is_ok(), "{proposed}");
+            }
+        }
+        let nothing = threshold("0").unwrap_err();
+        assert_eq!(nothing, "a limit of dirty data cannot be nothing");
     }
 
     #[test]

@@ -46,7 +46,7 @@ const FILL: u64 = MEMORY.div_ceil((HEAVY_RATE - DISK_RATE) * load::BLOCK as u64)
 /// Requests a second that the disk does, one at a time.
 const DISK_RATE: u64 = 1000 / DISK_LATENCY_MS;
 /// How long each half may last, seconds; figures are of its second part.
-const SECONDS: std::ops::RangeInclusive<u64> = 2 * FILL..=600;
+pub const SECONDS: std::ops::RangeInclusive<u64> = 2 * FILL..=600;
 
 /// How the demonstration is run.
 #[derive(Clone, Debug)]
@@ -55,6 +55,15 @@ pub struct DemoOptions {
     pub out: Option<PathBuf>,
     /// Seconds of each half.
     pub seconds: u64,
+}
+
+/// What is wrong with halves of so many seconds.
+fn why_not(seconds: u64) -> &'static str {
+    if seconds < *SECONDS.start() {
+        "too short, the cache would not be full in its half"
+    } else {
+        "too long"
+    }
 }
 
 impl Default for DemoOptions {
@@ -74,7 +83,7 @@ pub enum DemoError {
     #[error("interrupted")]
     Interrupted,
     /// The halves are too short to show something, or too long.
-    #[error("--seconds {seconds}: too short for the cache to be full in its half, or too long; choose {} to {}", SECONDS.start(), SECONDS.end())]
+    #[error("--seconds {seconds}: {}; choose {} to {}", why_not(*seconds), SECONDS.start(), SECONDS.end())]
     Seconds {
         /// What was asked for.
         seconds: u64,

@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::start::{self, same_places};
 use super::{ServeError, Served, Server};
 use crate::backend::{self, BackendError};
-use crate::config::{Config, LimitsConfig, VolumeConfig, show_size};
+use crate::config::{BackendConfig, Config, ConfigError, LimitsConfig, VolumeConfig, show_size};
 use crate::export::Export;
 use crate::log::{self, error, info, warn};
 
@@ -36,13 +36,16 @@ impl Server {
         let read = tokio::task::spawn_blocking(move || asked.config()).await;
         let new = match read {
             Ok(Ok(new)) => new,
-            Ok(Err(mistakes)) => {
-                if super::message::is_for_people(self.config.log_format) {
-                    super::message::say(&format!("{mistakes}\n"));
-                } else {
-                    error!(cause = %mistakes, "mistakes");
+            Ok(Err(ConfigError::Mistakes(mistakes))) => {
+                for (at, mistake) in mistakes.places() {
+                    let help = mistake.help.as_deref();
+                    error!(at = %at, why = %mistake.label, help, "{}", mistake.title);
                 }
                 error!("nothing was reloaded: the configuration has mistakes; serving as before");
+                return;
+            }
+            Ok(Err(cause)) => {
+                error!(cause = %cause, "nothing was reloaded: there is no configuration; serving as before");
                 return;
             }
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
@@ -284,8 +287,10 @@ impl Served {
     /// Follows a new version of its configuration as far as that goes, and says what it did and what it did not.
     fn change(&mut self, new: &VolumeConfig) {
         let old = &mut self.config;
+        let ((old_place, old_size), (place, size)) = (apart(&old.backend), apart(&new.backend));
         let fixed = differing([
-            ("backend", old.backend == new.backend),
+            ("backend", old_place == place),
+            ("size", old_size == size),
             ("read_only", old.read_only == new.read_only),
             ("device", old.layers == new.layers),
         ]);
@@ -323,6 +328,18 @@ impl Served {
             info!(volume = %new.name, "changed, for new connections: {told}");
         }
     }
+}
+
+/// Where a volume is kept, and its size.
+fn apart(backend: &BackendConfig) -> (BackendConfig, Option<u64>) {
+    let mut place = backend.clone();
+    let size = match &mut place {
+        BackendConfig::File { size, .. } | BackendConfig::Objects { size, .. } => size.take(),
+        BackendConfig::New { size, .. } | BackendConfig::Embedded { size, .. } => {
+            Some(core::mem::take(size))
+        }
+    };
+    (place, size)
 }
 
 /// The keys of those that are not the same.

@@ -73,6 +73,12 @@ pub(super) fn host_and_port(address: &str) -> String {
     }
 }
 
+/// Whether it stands for an address.
+pub(super) fn is_address(host_and_port: &str) -> bool {
+    let resolved = host_and_port.to_socket_addrs();
+    resolved.is_ok_and(|mut addresses| addresses.next().is_some())
+}
+
 /// The server as it is now.
 pub(super) fn snapshot(address: &str) -> Result<Snapshot, ClientError> {
     let mut answer = Answer::of(address, "/snapshot.json")?;

@@ -46,6 +46,11 @@ pub struct TopOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopError {
+    /// What was given stands for no address.
+    #[error(
+        "`{0}` is no address: nobody knows the host, or the port is none; write HOST:PORT, as in {DEFAULT_ADDRESS}"
+    )]
+    Address(String),
     /// The server does not answer.
     #[error(
         "no answer from {address}: {}; does `tidegate serve` run, and with `--web {address}`?",
@@ -62,12 +67,26 @@ pub enum TopError {
     Terminal(#[from] io::Error),
 }
 
+impl TopError {
+    /// The exit status of a program that ends with it.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::Address(_) => 2,
+            _ => 1,
+        }
+    }
+}
+
 /// Shows a server until the user has seen enough.
 ///
 /// # Errors
-/// With `once`: no answer. The terminal cannot be used.
+/// The address is none. With `once`: no answer. The terminal cannot be used.
 pub fn run(options: &TopOptions) -> Result<(), TopError> {
     let address = client::host_and_port(&options.address);
+    if !client::is_address(&address) {
+        return Err(TopError::Address(options.address.clone()));
+    }
     if options.once || !io::stdout().is_terminal() {
         let snapshot = client::snapshot(&address).map_err(|error| TopError::Server {
             address: address.clone(),
