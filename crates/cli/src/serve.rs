@@ -189,6 +189,7 @@ pub struct DemoArguments {
     /// Folder for the plot, instead of the current one
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Seconds of each half.
     #[arg(
         long,
         value_name = "N",
