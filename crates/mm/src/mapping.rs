@@ -143,6 +143,17 @@ impl<E: Env> Mapping<E> {
         }
     }
 
+    /// Goes in by the gate, for a write; `Cancelled`: the cache ends, or the file in it.
+    pub(crate) fn enter(&self, task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<(), Error> {
+        self.gate.enter(task)?;
+        // Behind the gate: a shutdown waits for whoever went in before.
+        if cache.closing.load(Ordering::SeqCst) || self.is_closed() {
+            self.gate.leave();
+            return Err(Error::Cancelled);
+        }
+        Ok(())
+    }
+
     /// Looked at behind the gate by who is about to put a page in, and under the index lock by readers.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)

@@ -134,12 +134,7 @@ fn take_batch<E: Env>(
     let stop = end.min(((*at >> PAGE_SHIFT) + pages) << PAGE_SHIFT);
     reserve_space(task, mapping, stop)?;
     settle_cut(task, cache, mapping)?;
-    mapping.gate.enter(task)?;
-    // Behind the gate: a shutdown waits for whoever went in before.
-    if cache.closing.load(Ordering::SeqCst) || mapping.is_closed() {
-        mapping.gate.leave();
-        return Err(Error::Cancelled);
-    }
+    mapping.enter(task, cache)?;
     let cut = mapping.cut_owed.load(Ordering::Acquire);
     if mapping.allocated.load(Ordering::Acquire) < stop || cut {
         // The length was cut meanwhile, and the space with it: looked at again.
@@ -180,11 +175,8 @@ pub(crate) fn ready_write<E: Env>(
     writer.note_prepared(mapping, offset.0, whole_end);
     reserve_space(task, mapping, whole_end)?;
     settle_cut(task, cache, mapping)?;
-    mapping.gate.enter(task)?;
+    mapping.enter(task, cache)?;
     mapping.gate.leave();
-    if cache.closing.load(Ordering::SeqCst) || mapping.is_closed() {
-        return Err(Error::Cancelled);
-    }
     if cache.pool.free() < NODES_MIN {
         match nodes(task, cache) {
             // Enough for one path, or for pages that need none.

@@ -170,12 +170,7 @@ pub(crate) fn write<E: Env>(
         reserve_space(task, mapping, stop)?;
         settle_cut(task, cache, mapping)?;
         let from = usize::try_from(at - offset.0).expect("an offset into the caller's data");
-        mapping.gate.enter(task)?;
-        // Behind the gate: a shutdown waits for whoever went in before.
-        if cache.closing.load(Ordering::SeqCst) || mapping.is_closed() {
-            mapping.gate.leave();
-            return Err(Error::Cancelled);
-        }
+        mapping.enter(task, cache)?;
         if mapping.allocated.load(Ordering::Acquire) < stop
             || mapping.cut_owed.load(Ordering::Acquire)
         {

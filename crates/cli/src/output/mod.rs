@@ -88,10 +88,7 @@ pub fn write(
     outcomes: &[Outcome],
     printed: &str,
 ) -> Result<(), OutputError> {
-    let text = |name: &str, text: &str| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).map_err(|error| OutputError::at(&path)(&error))
-    };
+    let text = |name: &str, text: &str| write_text(folder, name, text);
     text("scenario.toml", &about.scenario_text)?;
     text("table.txt", printed)?;
     // Tables beside plots: neither is to wait for the other.
@@ -104,6 +101,11 @@ pub fn write(
         let drawn = draw(folder, about, outcomes, printed);
         tables::joined(written).and(drawn)
     })
+}
+
+fn write_text(folder: &Path, name: &str, text: &str) -> Result<(), OutputError> {
+    let path = folder.join(name);
+    std::fs::write(&path, text).map_err(|error| OutputError::at(&path)(&error))
 }
 
 fn write_table(folder: &Path, table: &TidyTable) -> Result<(), OutputError> {
@@ -126,10 +128,7 @@ fn draw(
     outcomes: &[Outcome],
     printed: &str,
 ) -> Result<(), OutputError> {
-    let text = |name: &str, text: &str| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).map_err(|error| OutputError::at(&path)(&error))
-    };
+    let text = |name: &str, text: &str| write_text(folder, name, text);
     let figures = plots::figures(outcomes);
     remove_old_plots(folder);
     for (name, figure) in &figures {
