@@ -13,6 +13,7 @@ use policy::units::{Bytes, Pages};
 use policy::watermark::Watermarks;
 
 use crate::alloc::{Memory, Shape};
+use crate::awaited::Awaited;
 use crate::device::DeviceState;
 use crate::io::Requests;
 use crate::mapping::Mapping;
@@ -56,6 +57,7 @@ pub struct Cache<E: Env> {
     page_queues: Vec<WaitQueue>,
     /// Tasks in any of `page_queues`; lets a release skip the look.
     page_waiters: AtomicU32,
+    pub(crate) awaited: Awaited,
     /// No write is taken in any more; what was is still written.
     pub(crate) closing: AtomicBool,
     pub(crate) stopping: AtomicBool,
@@ -140,6 +142,7 @@ impl<E: Env> Cache<E> {
             counters: Counters::new(),
             page_queues: (0..PAGE_QUEUES).map(|_| WaitQueue::new()).collect(),
             page_waiters: AtomicU32::new(0),
+            awaited: Awaited::new(),
             closing: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             writers: AtomicU32::new(0),

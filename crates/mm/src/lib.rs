@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod alloc;
+mod awaited;
 mod cache;
 mod device;
 mod dirty;

@@ -356,8 +356,12 @@ pub(crate) fn pin_untouched<E: Env>(
     // Whether the page was read since this call began. If not, a failure is an older one, of
     // read-ahead perhaps, and the device is asked again.
     let mut tried = false;
+    // Whether it was there and went before this task ran.
+    let mut lost = false;
+    let mut held = None;
     loop {
         let Slot::Frame(frame) = mapping.index.get(&cache.pool, page) else {
+            lost |= tried;
             let run = Run {
                 start: u64::from(page),
                 count: Pages(1),
@@ -375,6 +379,10 @@ pub(crate) fn pin_untouched<E: Env>(
         match cache.table.try_pin(frame, owner) {
             Ok(pin) => return Ok(pin),
             Err(Refusal::Busy) => {
+                if lost {
+                    let (_, generation) = cache.table.look(frame);
+                    drop(held.replace(cache.awaited.hold(task, frame, generation)));
+                }
                 cache.wait_busy(task, Cause::ReadIo, frame, owner)?;
                 tried = true;
             }

@@ -2,11 +2,17 @@
 
 mod common;
 
-use common::{data, world};
-use lab::Sector;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+use common::{Disk, World, data, world};
+use env::{Cause, Work};
+use lab::{CostTable, Lab, Options as LabOptions, Sector};
 use mm::{Error, Reader};
 use policy::dirty::Law;
+use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Nanos, Pages};
+use policy::watermark::Watermarks;
 
 const MIB: u64 = 1 << 20;
 
@@ -189,7 +195,7 @@ fn a_failed_write_keeps_the_page_dirty_and_sync_fails_until_it_is_written() {
 fn a_failed_flush_fails_the_device_until_it_is_reopened() {
     let mut world = world(1024, 64 * MIB);
     world.disk.state().fail_flushes = true;
-    let disk = std::sync::Arc::clone(&world.disk);
+    let disk = Arc::clone(&world.disk);
     world.run(0, move |task, cache, file| {
         let mut writer = cache.writer();
         file.write(task, &mut writer, Bytes(0), &data(0, 4, 1))
@@ -230,5 +236,51 @@ fn free_chunks_go_back_to_the_system_and_come_again() {
         }
         let stats = cache.stats();
         assert_eq!(stats.free + stats.cached, stats.frames, "{stats:?}");
+    });
+}
+
+/// Nearly all memory is pinned: what was just read is all that the background reclaimer finds, and it has the one CPU when
+/// the reader's page comes. The reader must get on all the same.
+#[test]
+fn what_was_just_read_is_not_taken_from_its_reader_for_ever() {
+    const FRAMES: u32 = 256;
+    /// Pages that are neither pinned nor of the reserve.
+    const FREE: u32 = 3;
+    /// Bytes a second: a page is there before its reader has the CPU again.
+    const RATE: u64 = 4096 * MIB;
+    let mut world = World {
+        lab: Lab::new(LabOptions {
+            cpus: 1,
+            hz: 0,
+            frames: FRAMES,
+            costs: CostTable::zero()
+                .with(Work::Scan, Nanos(1_000))
+                .with(Work::Free, Nanos(17_000))
+                .with(Work::Submit, Nanos(10_000))
+                .with(Work::Switch, Nanos(6_000)),
+            ..LabOptions::default()
+        }),
+        ..world(FRAMES, RATE)
+    };
+    world.disk = Disk::new(&world.lab, RATE);
+    world.options.reclaim = Tunables::of(ReclaimLaw::Mild, 250);
+    world.options.pins_max = FRAMES;
+    world.run(u64::from(FRAMES) * 4096, |task, _, file| {
+        let min = Watermarks::of_zone(Pages(u64::from(FRAMES))).min.0;
+        let most = FRAMES - u32::try_from(min).unwrap() - FREE;
+        let pinned = Arc::new(AtomicU32::new(0));
+        let (of_file, count) = (Arc::clone(file), Arc::clone(&pinned));
+        let reader = env::spawn(task.env(), "reader", move |task| {
+            let mut pins = Vec::new();
+            for page in 0..most {
+                pins.push(of_file.pin(task, page).unwrap());
+                count.store(page + 1, Ordering::Relaxed);
+            }
+        });
+        let _ = task.sleep(Cause::Idle, Nanos::millis(500));
+        // Here: one that never gets its page never ends either.
+        let pinned = pinned.load(Ordering::Relaxed);
+        assert_eq!(pinned, most, "pages pinned in half a second");
+        reader.join(task).unwrap();
     });
 }

@@ -208,7 +208,8 @@ fn judge_all<E: Env>(
             sorted.kept.push(*page);
             continue;
         }
-        if flags.any(Flags::BUSY) || flags.pins() > 0 {
+        let awaited = || cache.awaited.has(task, frame, generation);
+        if flags.any(Flags::BUSY) || flags.pins() > 0 || awaited() {
             tally.note_refused(anon);
             sorted.kept.push(*page);
             continue;
