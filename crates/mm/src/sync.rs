@@ -22,7 +22,8 @@ use env::{Cause, Env, IoClass, IoOp, Task};
 use frames::{Flags, FrameId, Tag};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, get};
+use crate::device::DeviceState;
 use crate::flush::{Selection, write_pages};
 use crate::mapping::{LEN_UNKNOWN, Mapping};
 use crate::truncate::zero_behind_end;
@@ -43,6 +44,10 @@ pub(crate) struct Told {
 /// Syncs every file of the cache; the first error is the answer.
 pub(crate) fn sync_all<E: Env>(task: &mut Task<'_, E>, cache: &Arc<Cache<E>>) -> Result<(), Error> {
     let files: Vec<Arc<Mapping<E>>> = cache.files.lock(task).iter().flatten().cloned().collect();
+    let devices = cache.devices.lock(task).clone();
+    for device in devices {
+        note_sync(task, cache, &device, get(&device.dirty));
+    }
     let mut answer = Ok(());
     for mapping in files {
         // Nobody's handle: what has healed is left for the holders to be told.
@@ -50,7 +55,7 @@ pub(crate) fn sync_all<E: Env>(task: &mut Task<'_, E>, cache: &Arc<Cache<E>>) ->
             writes: u64::MAX,
             flushes: mapping.device.flush_failures(),
         };
-        let synced = sync_parts(task, cache, &mapping, &[(0, u32::MAX)]);
+        let synced = carry_out(task, cache, &mapping, &[(0, u32::MAX)]);
         answer = answer.and(synced.answer(task, &mapping, &mut told));
     }
     answer
@@ -69,6 +74,21 @@ pub struct Synced {
 
 /// Syncs parts of a file, for whoever asked for them before.
 pub(crate) fn sync_parts<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    parts: &[Part],
+) -> Synced {
+    let last = mapping.size().saturating_sub(1) >> PAGE_SHIFT;
+    let is_whole = |(from, to): &Part| *from == 0 && u64::from(*to) >= last;
+    // A sync of a part says nothing of the rest.
+    if parts.iter().any(is_whole) {
+        note_sync(task, cache, &mapping.device, get(&mapping.dirty));
+    }
+    carry_out(task, cache, mapping, parts)
+}
+
+fn carry_out<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
@@ -115,6 +135,13 @@ impl Synced {
         }
         result
     }
+}
+
+/// Tells the law of a sync that finds so many dirty pages: it may be one of many.
+fn note_sync<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, device: &DeviceState<E>, found: u64) {
+    let counts = cache.counts(device);
+    let mut domain = cache.domain.lock(task);
+    domain.on_sync(task.now(), device.index, Pages(found), &counts);
 }
 
 fn make_durable<E: Env>(

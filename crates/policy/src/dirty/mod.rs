@@ -508,6 +508,13 @@ impl Domain {
         }
     }
 
+    /// A sync of a whole file begins, which finds `found` of its pages dirty. Heeded by Tidegate's own law.
+    pub fn on_sync(&mut self, now: Instant, device: DeviceIndex, found: Pages, counts: &Counts) {
+        if let Engine::Tidegate(law) = &mut self.engine {
+            law.on_sync(device, now, found, counts);
+        }
+    }
+
     /// The flusher's turn to bring the bandwidth estimate up to date (at most every 200 ms has an effect).
     ///
     /// Once per slice is often enough, and once before the first request after a device was idle,

@@ -26,6 +26,7 @@
 //!     leaves undone is never another's (`room`).
 //!   - The level is bounded in seconds of the device as well as in pages.
 //!   - A burst that stays below freerun is not paced.
+//!   - What a sync is expected to find is written while nobody waits for it (`ahead`).
 //!   - A device that makes no progress stops those who would have to pause; what a light writer adds
 //!     while a device catches its breath is no matter.
 //!
@@ -43,11 +44,13 @@
 //! generic cell rate algorithm). What it takes from Linux 6.12 mm/page-writeback.c (mechanisms 5.5,
 //! 5.6): freerun, the control by position, sleeping on one's own behalf only.
 
+mod ahead;
 mod capacity;
 mod reach;
 mod room;
 mod roster;
 
+use self::ahead::Ahead;
 use self::capacity::{Capacity, Completed};
 use self::room::{Field, Marks, ONE, Target};
 use self::roster::{Fair, Roster};
@@ -182,6 +185,7 @@ struct Device {
     capacity: Capacity,
     roster: Roster,
     target: Target,
+    ahead: Ahead,
     /// Its level when it was last looked at.
     level: Pages,
     /// When it last held something. None: never.
@@ -205,6 +209,7 @@ impl Device {
             capacity: Capacity::default(),
             roster: Roster::default(),
             target: Target::default(),
+            ahead: Ahead::default(),
             level: Pages::ZERO,
             held: None,
             around: Around::default(),
@@ -355,6 +360,7 @@ impl Tidegate {
         state.note_level(now, level.device_dirty);
         state.capacity.look(now, bounded(counts.device_writeback));
         state.roster.turn(now);
+        state.ahead.look(now, hold);
         let tunables = state.tunables;
         let marks = state
             .target
@@ -385,6 +391,18 @@ impl Tidegate {
             pages,
             last: done.last,
         });
+    }
+
+    pub(super) fn on_sync(
+        &mut self,
+        device: DeviceIndex,
+        now: Instant,
+        found: Pages,
+        counts: &Counts,
+    ) {
+        let written = bounded(counts.device_written);
+        let state = self.device_mut(device);
+        state.ahead.on_sync(now, bounded(found), written);
     }
 
     pub(super) fn budget(&self, writer: &Writer, device: DeviceIndex) -> Pages {
@@ -509,11 +527,14 @@ impl Device {
         !self.level.is_zero() || self.held.is_some_and(|held| now.since(held) < hold)
     }
 
-    /// Whether its flusher has work: above its mark, or to learn what the device does.
+    /// Whether its flusher has work: above its mark, ahead of a sync, or to learn what the device does.
     fn is_over_background(&self, marks: &Marks, counts: &Counts) -> bool {
         let dirty = bounded(counts.device_dirty);
-        let unknown = self.capacity.rate().is_none();
-        dirty > marks.background || (unknown && dirty >= LEARN_FROM)
+        let Some(rate) = self.capacity.rate() else {
+            return dirty > marks.background || dirty >= LEARN_FROM;
+        };
+        let ahead = self.ahead.mark(bounded(counts.device_written), rate);
+        dirty > marks.background.at_most(ahead.unwrap_or(Pages::MAX))
     }
 
     /// Has the writer owe for what it dirtied, once a stay; answers how long it has to pause.

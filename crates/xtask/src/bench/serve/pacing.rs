@@ -4,8 +4,8 @@
 //! | column | what |
 //! |---|---|
 //! | `ours` | `tidegate serve` on the device (a FUSE file, O_DIRECT) |
-//! | `inner` | `tidegate serve` on a file behind its own `slow:latency=2ms` |
-//! | `unpaced` | the same as `ours` with `--unpaced`: nothing but the memory limit holds a writer back |
+//! | `inner` | `tidegate serve` on a file behind its own `slow:latency=2ms`; only if it is named |
+//! | `unpaced` | the same as `ours` with `--unpaced`: nothing but the memory limit holds a writer back; only if it is named |
 //! | `nbdkit` | nbdkit's cache filter, 64 MiB, on the device |
 //! | `qemu` | `qemu-nbd --cache=writeback` on a loop device on the device, with a strict device limit |
 //! | `linux` | Linux's page cache on that loop device: `pwrite`, no server |
@@ -15,6 +15,8 @@
 //! flushes are counted apart. How many replies a server of ours held back, by its own count and warm-up included, stands beside
 //! them: where that is none, what is counted as a pause was waiting for a CPU. With flushes, the heavy client's rate is that of
 //! whole rounds, from the end of a flush to the end of another. A light write that was due while the one before it was held counts from when it was due.
+//!
+//! What ours must reach (`bars`) is judged, and a bar that is missed fails the step: it is for a machine that does nothing else.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,6 +25,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::Options;
+use super::bars::judge;
 use super::device::Device;
 use super::server::Server;
 use crate::Result;
@@ -61,6 +64,9 @@ const COLUMNS: [(Column, &str, &str); 6] = [
     (Column::Linux, "linux", "Linux, strict"),
 ];
 
+/// Run only if they are named: they compare ours with ours.
+const EXTRA: [Column; 2] = [Column::Inner, Column::Unpaced];
+
 /// What the columns are called.
 pub(super) fn words() -> impl Iterator<Item = &'static str> {
     COLUMNS.iter().map(|(_, word, _)| *word)
@@ -97,10 +103,13 @@ fn measure(programs: &Path, folder: &Path, options: &Options) -> Result<()> {
     let raw = bench.raw()?;
     println!("  > R: {raw:.0} requests a second of the uncached device");
     let null = bench.null()?;
-    let is_wanted = |word: &str| wanted.is_empty() || wanted.iter().any(|other| other == word);
-    let mut table = Vec::new();
+    let is_wanted = |column: Column, word: &str| {
+        let is_named = wanted.iter().any(|other| other == word);
+        is_named || wanted.is_empty() && !EXTRA.contains(&column)
+    };
+    let (mut table, mut judged, mut missed) = (Vec::new(), Vec::new(), Vec::new());
     for (column, word, title) in COLUMNS {
-        if !is_wanted(word) {
+        if !is_wanted(column, word) {
             continue;
         }
         if column == Column::Qemu && !steps::is_there("qemu-nbd", &["--version"]) {
@@ -112,14 +121,36 @@ fn measure(programs: &Path, folder: &Path, options: &Options) -> Result<()> {
         for flush in [0, FLUSH_EVERY] {
             let with = if flush > 0 { ", flushes" } else { "" };
             println!("  > {title}{with} (load {})", load_now());
-            let met = bench.column(column, flush)?;
+            let mut met = match bench.column(column, flush) {
+                Ok(met) => met,
+                Err(problem) => {
+                    println!("    FAILED: {problem}");
+                    missed.push(format!("{title}{with}: {problem}"));
+                    continue;
+                }
+            };
+            met["light_max_not_slow"] = null["light"]["max"].clone();
             println!("    {met}");
+            if column == Column::Ours {
+                judged.extend(judge(&met, flush > 0, raw));
+            }
             table.push((format!("{title}{with}"), met));
         }
     }
     println!("\n{}", heading(&bench, raw, &null));
     print!("{}", markdown(&table, raw));
-    Ok(())
+    println!();
+    for bar in judged {
+        println!("{}", bar.line);
+        if !bar.is_met {
+            missed.push(bar.line);
+        }
+    }
+    if missed.is_empty() {
+        Ok(())
+    } else {
+        Err(missed.join("; "))
+    }
 }
 
 impl Bench<'_> {
@@ -251,7 +282,7 @@ fn heading(bench: &Bench<'_>, raw: f64, null: &Value) -> String {
 /// A figure: its name, what is wanted without and with flushes, and how it is had.
 type Figure = (&'static str, &'static str, fn(&Value, f64) -> Option<f64>);
 
-const FIGURES: [Figure; 14] = [
+const FIGURES: [Figure; 15] = [
     ("heavy, of R", ">= 1.35; 1.0 with flushes", |met, raw| {
         Some(met["heavy_per_s"].as_f64()? / raw)
     }),
@@ -281,6 +312,9 @@ const FIGURES: [Figure; 14] = [
         met["light_during_flush"]["p99"].as_f64()
     }),
     ("light max, ms", "", |met, _| met["light"]["max"].as_f64()),
+    ("the same on a volume that is not slow, ms", "", |met, _| {
+        met["light_max_not_slow"].as_f64()
+    }),
     ("flushes", "", |met, _| met["flushes"]["count"].as_f64()),
     ("longest flush, s", "", |met, _| {
         Some(met["flushes"]["max"].as_f64()? / 1e3)
