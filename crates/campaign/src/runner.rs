@@ -103,7 +103,6 @@ struct State {
 /// A seed failed, or a file could not be written.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     let out = options.out.clone();
-    std::fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let count = match (options.seeds, options.time) {
         (Some(seeds), _) => seeds,
         (None, Some(_)) => u64::MAX - options.from,
@@ -119,6 +118,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
         running: (0..options.jobs).map(|_| Mutex::new(None)).collect(),
     });
     stop_on_signals(&shared)?;
+    // Whoever sees the folder may end it.
+    let folder = &shared.out;
+    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let (sender, news) = mpsc::channel();
     let workers: Vec<_> = (0..options.jobs)
         .map(|worker| {

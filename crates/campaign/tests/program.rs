@@ -15,7 +15,7 @@ fn a_campaign_that_is_interrupted_says_how_to_go_on_and_is_status_130() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // The folder is made before the handler; a seed takes far longer than what lies between.
+    // The folder is made after the handler.
     while !out.is_dir() {
         std::thread::sleep(Duration::from_millis(10));
     }

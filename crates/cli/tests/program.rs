@@ -11,6 +11,17 @@ use std::time::{Duration, Instant};
 
 use small::SMALL;
 
+/// How long anything may take before the test fails, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let patience = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < patience, "never came to be: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// A fresh folder.
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("tidegate-cli-{}-{name}", std::process::id()));
@@ -283,10 +294,7 @@ fn an_interrupt_stops_cleanly_removes_the_files_and_is_status_130() {
         .spawn()
         .unwrap();
     let files = || std::fs::read_dir(folder.join("files")).unwrap().count();
-    let patience = Instant::now() + Duration::from_secs(20);
-    while files() == 0 && Instant::now() < patience {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("it writes files", || files() > 0);
     std::thread::sleep(Duration::from_millis(300));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -322,10 +330,13 @@ fn an_interrupted_live_run_does_not_wait_for_jobs_that_are_yet_to_begin() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(2));
+    // They are made after interrupts are caught.
+    let files = || std::fs::read_dir(folder.join("files")).unwrap().count();
+    until("it makes files", || files() > 0);
+    std::thread::sleep(Duration::from_millis(300));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let patience = Instant::now() + Duration::from_secs(60);
+    let patience = Instant::now() + PATIENCE;
     while child.try_wait().unwrap().is_none() && Instant::now() < patience {
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Chance, Fault, Faulty, MIB, PAGE, Rig, TestDir};
+use common::{Chance, Fault, Faulty, LONG, MIB, PAGE, Rig, TestDir};
 use env::{IoError, IoOp};
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -433,7 +433,8 @@ fn a_hang_ends_after_the_bound_and_holds_up_nobody_else() {
     let faulty = Faulty::new(memory());
     let store: Arc<dyn ObjectStore> = faulty.clone();
     let config = Config {
-        timeout: Duration::from_millis(300),
+        // What does not hang is done within it on a busy machine, too.
+        timeout: Duration::from_secs(3),
         ..config(4 * OBJECT)
     };
     let device = rig.open(&store, &config).unwrap();
@@ -443,14 +444,10 @@ fn a_hang_ends_after_the_bound_and_holds_up_nobody_else() {
     let hanging = rig.submit_write(&*device, 0, &data);
     rig.write(&*device, OBJECT, &data).unwrap();
     assert_eq!(rig.read(&*device, OBJECT, PAGE).unwrap(), data);
-    assert!(
-        began.elapsed() < Duration::from_millis(250),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(!hanging.has_ended(), "the others were done while it hung");
     let flush = rig.submit(&*device, IoOp::Flush, 0);
     assert_eq!(rig.wait(hanging), Err(IoError::Failed { errno: 110 }));
-    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert!(began.elapsed() >= config.timeout);
     rig.wait(flush).unwrap();
     faulty.calm();
     rig.write(&*device, 0, &data).unwrap();
@@ -483,29 +480,29 @@ fn puts_go_side_by_side_up_to_the_bound_and_wait_in_order_within_an_object() {
     let store: Arc<dyn ObjectStore> = faulty.clone();
     let config = Config {
         parallel: Some(4),
+        timeout: LONG,
         ..config(16 * OBJECT)
     };
     let device = rig.open(&store, &config).unwrap();
-    let slow = Duration::from_millis(50);
-    faulty.rule(move |call, at| (call == "put" && is_object(at)).then_some(Fault::Slow(slow)));
+    faulty.rule(|call, at| (call == "put" && is_object(at)).then_some(Fault::Held));
     let data = pattern(6, PAGE);
-    let began = Instant::now();
     let pending: Vec<_> = (0..8)
         .map(|number| rig.submit_write(&*device, number * OBJECT, &data))
         .collect();
+    for round in 1..3 {
+        faulty.until_held(4 * round);
+        faulty.release(4);
+    }
     pending
         .into_iter()
         .for_each(|one| rig.wait(one).map(|_| ()).unwrap());
-    let time = began.elapsed();
-    assert!(
-        time >= 2 * slow && time < 6 * slow,
-        "{time:?}: two rounds of four"
-    );
     // Of one object: the first goes, the rest waits and goes together.
     let puts = device.counts().puts;
     let pending: Vec<_> = (0..20)
         .map(|page| rig.submit_write(&*device, 9 * OBJECT + page * PAGE as u64, &data))
         .collect();
+    faulty.until_held(9);
+    faulty.release(2);
     pending
         .into_iter()
         .for_each(|one| rig.wait(one).map(|_| ()).unwrap());
@@ -536,9 +533,8 @@ fn a_closed_device_cancels_and_answers() {
     let under_way = rig.submit_write(&*device, 0, &data);
     let waiting = rig.submit_write(&*device, OBJECT, &data);
     let flush = rig.submit(&*device, IoOp::Flush, 0);
-    let began = Instant::now();
+    // It is not waited for until it has taken too long.
     device.close(Duration::from_millis(50));
-    assert!(began.elapsed() < Duration::from_secs(3));
     assert_eq!(rig.wait(under_way), Err(IoError::Cancelled));
     assert_eq!(rig.wait(waiting), Err(IoError::Cancelled));
     rig.wait(flush).unwrap();
@@ -651,8 +647,9 @@ fn a_reader_changes_nothing_and_keeps_nobody_out() {
 fn of_two_servers_the_second_is_refused_and_a_forced_one_fences_the_first() {
     let rig = Rig::new();
     let store = memory();
+    // Renewed in time also by a busy machine.
     let short = Config {
-        lease: Duration::from_millis(600),
+        lease: Duration::from_secs(2),
         ..config(MIB)
     };
     let first = rig.open(&store, &short).unwrap();
@@ -682,7 +679,7 @@ fn of_two_servers_the_second_is_refused_and_a_forced_one_fences_the_first() {
     rig.write(&*second, 0, &pattern(8, PAGE)).unwrap();
     rig.write(&*second, OBJECT, &data).unwrap();
     // Renewed: still its own after several times its length.
-    std::thread::sleep(Duration::from_millis(1500));
+    std::thread::sleep(2 * short.lease + short.lease / 2);
     rig.write(&*second, OBJECT, &data).unwrap();
     drop(first);
     drop(second);
@@ -709,8 +706,12 @@ fn a_lease_that_cannot_be_renewed_stops_writes_until_it_can() {
         Err(IoError::Failed { errno: 110 })
     );
     faulty.calm();
-    std::thread::sleep(Duration::from_millis(200));
-    rig.write(&*device, 0, &data).unwrap();
+    let began = Instant::now();
+    while let Err(error) = rig.write(&*device, 0, &data) {
+        assert_eq!(error, IoError::Failed { errno: 110 });
+        assert!(began.elapsed() < LONG, "it is never renewed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Moto {
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(
-                began.elapsed() < Duration::from_secs(60),
+                began.elapsed() < common::LONG,
                 "moto_server does not answer"
             );
             std::thread::sleep(Duration::from_millis(50));

@@ -216,6 +216,9 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
+    /// Longer than anything here takes on a machine that does much else.
+    const LONG: Duration = Duration::from_secs(120);
+
     fn timer() -> (Arc<Timer>, std::thread::JoinHandle<()>) {
         Timer::start(Clock::start(), 1).unwrap()
     }
@@ -223,16 +226,25 @@ mod tests {
     #[test]
     fn closures_run_in_order_of_time_then_of_the_call() {
         let (timer, thread) = timer();
-        let (tell, told) = mpsc::channel();
-        let base = timer.now() + Nanos::millis(5);
-        for (place, delay) in [(2, 2), (0, 0), (1, 0), (3, 2)] {
-            let tell = tell.clone();
-            let what = Box::new(move |_: &Interrupt| tell.send(place).unwrap());
-            timer.at(base + Nanos::millis(delay), what);
+        // A machine that stalls may come to their time before all have been handed over: that try shows nothing.
+        let mut is_shown = false;
+        for _ in 0..1000 {
+            let (tell, told) = mpsc::channel();
+            let base = timer.now() + Nanos::millis(5);
+            for (place, delay) in [(2, 2), (0, 0), (1, 0), (3, 2)] {
+                let tell = tell.clone();
+                let what = Box::new(move |_: &Interrupt| tell.send(place).unwrap());
+                timer.at(base + Nanos::millis(delay), what);
+            }
+            is_shown = timer.now() < base;
+            let order: Vec<i32> = told.iter().take(4).collect();
+            assert!(timer.now() >= base + Nanos::millis(2));
+            if is_shown {
+                assert_eq!(order, [0, 1, 2, 3]);
+                break;
+            }
         }
-        let order: Vec<i32> = told.iter().take(4).collect();
-        assert_eq!(order, [0, 1, 2, 3]);
-        assert!(timer.now() >= base + Nanos::millis(2));
+        assert!(is_shown, "never within 5 ms");
         timer.stop();
         thread.join().unwrap();
     }
@@ -248,7 +260,7 @@ mod tests {
         again(&timer);
         timer.after(Nanos::secs(3600), Box::new(move |_| tell.send(()).unwrap()));
         timer.hurry();
-        told.recv_timeout(Duration::from_secs(5)).unwrap();
+        told.recv_timeout(LONG).unwrap();
         timer.stop();
         thread.join().unwrap();
     }
@@ -259,7 +271,7 @@ mod tests {
         let (tell, told) = mpsc::channel();
         timer.after(Nanos::ZERO, Box::new(|_| panic!("expected by the test")));
         timer.after(Nanos::millis(1), Box::new(move |_| tell.send(()).unwrap()));
-        told.recv_timeout(Duration::from_secs(5)).unwrap();
+        told.recv_timeout(LONG).unwrap();
         timer.stop();
         thread.join().unwrap();
     }

@@ -683,14 +683,15 @@ mod tests {
         let text = written(Format::Logfmt, Level::Info, || info!("{whole}"));
         assert!(text.contains(&format!("msg=\"{whole}\"")), "{text}");
         let long = "word ".repeat(VALUE_MAX);
+        // So many that some are left out, though a machine that stalls makes seconds of them.
         let text = written(Format::Logfmt, Level::Info, || {
-            (0..=PER_SECOND).for_each(|_| info!("{long}"));
+            (0..100 * PER_SECOND).for_each(|_| info!("{long}"));
         });
         let cut = &long[..VALUE_MAX];
         assert!(text.contains(&format!("msg=\"{cut}…\"")), "{text}");
         let told = &long[..PLACE_MAX];
         assert!(
-            text.contains(&format!("of=\"{told}…\" suppressed=1")),
+            text.contains(&format!("of=\"{told}…\" suppressed=")),
             "{text}"
         );
     }

@@ -211,8 +211,12 @@ impl Shared {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
+    use std::time::Instant;
 
     use super::*;
+
+    /// Longer than anything here takes on a machine that does much else.
+    const LONG: Duration = Duration::from_secs(60);
 
     /// Says that it was dropped.
     struct Told(mpsc::Sender<&'static str>);
@@ -233,14 +237,19 @@ mod tests {
             let job = move || {
                 let now = at_once.fetch_add(1, Ordering::SeqCst) + 1;
                 most.fetch_max(now, Ordering::SeqCst);
+                let began = Instant::now();
                 thread::sleep(Duration::from_micros(300));
+                // The first ones wait for each other, however late a thread begins.
+                while most.load(Ordering::SeqCst) < 3 && began.elapsed() < LONG {
+                    thread::sleep(Duration::from_micros(300));
+                }
                 at_once.fetch_sub(1, Ordering::SeqCst);
                 let _ = done.send(());
             };
             pool.submit(Sort::Move, Box::new(job));
         }
         for _ in 0..100 {
-            all.recv_timeout(Duration::from_secs(10)).unwrap();
+            all.recv_timeout(LONG).unwrap();
         }
         assert_eq!(most.load(Ordering::SeqCst), 3);
         assert!(pool.load().threads <= 3);
@@ -265,7 +274,11 @@ mod tests {
                 let _ = done.send(());
             }),
         );
-        all.recv_timeout(Duration::from_secs(10)).unwrap();
+        all.recv_timeout(LONG).unwrap();
+        let began = Instant::now();
+        while pool.load().queued > 3 && began.elapsed() < LONG {
+            thread::sleep(Duration::from_millis(1));
+        }
         assert_eq!(pool.load().queued, 3, "two of five syncs run");
         drop(hold);
     }
@@ -291,9 +304,7 @@ mod tests {
                 }),
             );
         }
-        let order: Vec<_> = (0..4)
-            .map(|_| heard.recv_timeout(Duration::from_secs(10)).unwrap())
-            .collect();
+        let order: Vec<_> = (0..4).map(|_| heard.recv_timeout(LONG).unwrap()).collect();
         assert_eq!(order, ["dropped", "ran", "ran", "ran"]);
         assert_eq!(pool.load().threads, 1);
     }
@@ -311,14 +322,14 @@ mod tests {
                 let _ = held.recv();
             }),
         );
-        assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok("began"));
+        assert_eq!(heard.recv_timeout(LONG), Ok("began"));
         let told = Told(say.clone());
         pool.submit(Sort::Move, Box::new(move || drop(told)));
         pool.close();
-        assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok("dropped"));
+        assert_eq!(heard.recv_timeout(LONG), Ok("dropped"));
         let told = Told(say);
         pool.submit(Sort::Move, Box::new(move || drop(told)));
-        assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok("dropped"));
+        assert_eq!(heard.recv_timeout(LONG), Ok("dropped"));
         drop(hold);
     }
 }

@@ -47,15 +47,16 @@ fn whoever_does_not_take_replies_holds_nothing() {
     until("as many as may be are under way", || {
         counters.in_flight.load(Ordering::SeqCst) >= 99
     });
-    std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(server.export.buffers_lent(), 0);
-    assert_eq!(server.cache.stats().pinned, 0);
-    assert_eq!(server.export.pool.load().queued, 0);
+    until("nothing is kept for it", || {
+        server.export.buffers_lent() == 0
+            && server.cache.stats().pinned == 0
+            && server.export.pool.load().queued == 0
+    });
+    // Would it wait for the one that stalls, it would give up after `LONG`.
     let mut other = server.client();
-    let began = Instant::now();
     let mut back = vec![0; 1 << 20];
     other.read(0, &mut back).unwrap();
-    assert!(back == data && began.elapsed() < Duration::from_secs(5));
+    assert!(back == data);
     // It comes back to life, and nothing was lost.
     for _ in 0..100 {
         let completion = stalled.receive().unwrap();
@@ -110,7 +111,6 @@ fn whoever_sends_more_than_may_be_under_way_is_held_back_and_then_cut_off() {
             greedy
         })
         .collect();
-    std::thread::sleep(Duration::from_millis(200));
     until("no buffer is kept", || server.export.buffers_lent() == 0);
     let mut client = server.client();
     client.write(0, b"others are served").unwrap();
@@ -146,8 +146,8 @@ fn a_hung_volume_keeps_its_own_threads_and_nobody_elses() {
     });
     let load = server.export.pool.load();
     assert!(load.threads <= 8, "{load:?}");
+    // Would it wait for the one that hangs, it would give up after `LONG`: that one is let go only afterwards.
     let data = bytes(4, 1 << 20);
-    let began = Instant::now();
     for part in 0..8_u64 {
         well.write(part << 20, &data).unwrap();
         let mut back = vec![0; 1 << 20];
@@ -155,11 +155,6 @@ fn a_hung_volume_keeps_its_own_threads_and_nobody_elses() {
         assert!(back == data);
     }
     well.flush().unwrap();
-    assert!(
-        began.elapsed() < Duration::from_secs(20),
-        "{:?}",
-        began.elapsed()
-    );
     // Half of its clients vanish while their jobs are in the pool.
     hung.truncate(20);
     hold.release();
@@ -255,7 +250,8 @@ fn a_paced_write_holds_no_thread_and_reads_go_on_behind_it() {
     let counters = &server.export.counters;
     let data = bytes(5, 128 << 10);
     client.write(0, &data).unwrap();
-    let (mut writes, mut longest) = (0_u64, Duration::ZERO);
+    // Replies to reads that were there before those to all of the writes before them in the stream.
+    let (mut writes, mut overtook) = (0_u64, 0);
     let began = Instant::now();
     while counters.held_total.load(Ordering::SeqCst) < 20 && began.elapsed() < common::LONG {
         for _ in 0..4 {
@@ -264,16 +260,11 @@ fn a_paced_write_holds_no_thread_and_reads_go_on_behind_it() {
             client.submit(Ask::write(at, &data)).unwrap();
         }
         // Behind them in the stream, and in memory.
-        let asked = Instant::now();
         let read = client.submit(Ask::read(0, 4096)).unwrap();
-        let mut left = 5;
-        while left > 0 {
+        for left in (0..5).rev() {
             let completion = client.receive().unwrap();
             assert!(completion.failure.is_none(), "{:?}", completion.failure);
-            if completion.cookie == read {
-                longest = longest.max(asked.elapsed());
-            }
-            left -= 1;
+            overtook += u32::from(completion.cookie == read && left > 0);
         }
     }
     assert!(
@@ -282,11 +273,8 @@ fn a_paced_write_holds_no_thread_and_reads_go_on_behind_it() {
     );
     let held = counters.held_for.read();
     assert!(held.max >= Duration::from_millis(5), "{held:?}");
-    // The reads did not wait for the writes: at most for a miss at this slow device.
-    assert!(
-        longest < Duration::from_millis(500),
-        "a read took {longest:?}"
-    );
+    // A read that waited for the writes before it would always be the last.
+    assert!(overtook > 0, "reads wait for writes that are held");
     client.disconnect().unwrap();
     server.wait("its place is free", |server| {
         server.hub.counters.connections.load(Ordering::SeqCst) == 0
@@ -350,7 +338,6 @@ fn what_does_not_end_in_time_is_cut_off() {
 fn too_many_and_too_slow_are_turned_away() {
     let limits = Limits {
         connections: 3,
-        handshake: Duration::from_millis(300),
         ..Limits::default()
     };
     let server = Server::start(Setup {
@@ -362,22 +349,27 @@ fn too_many_and_too_slow_are_turned_away() {
     assert_eq!(server.hub.counters.refused_total.load(Ordering::SeqCst), 1);
     drop(kept);
     server.wait("their places are free", Server::is_at_rest);
-    // Says nothing: is let go. Once it has agreed it may be silent for longer than that.
+    // Says nothing: is let go.
+    let handshake = Duration::from_millis(300);
+    server.hub.set_limits(Limits {
+        handshake,
+        ..limits
+    });
     let silent = std::os::unix::net::UnixStream::connect(&server.socket).unwrap();
-    let mut agreed = server.client();
-    let began = Instant::now();
+    nbd::client::give_up_after(&silent, common::LONG).unwrap();
     let mut all = Vec::new();
     (&silent).read_to_end(&mut all).unwrap();
-    assert!(began.elapsed() < Duration::from_secs(20));
-    assert_eq!(
-        server
-            .hub
-            .counters
-            .handshake_failures_total
-            .load(Ordering::SeqCst),
-        1
-    );
-    std::thread::sleep(Duration::from_millis(400));
+    let counters = &server.hub.counters;
+    assert_eq!(counters.handshake_failures_total.load(Ordering::SeqCst), 1);
+    // Once it has agreed it may be silent for longer than that. (A busy machine may need more than one try to agree in time.)
+    let mut agreed = None;
+    until("one agrees in time", || {
+        agreed = Client::unix(&server.socket, &Wishes::export("")).ok();
+        agreed.is_some()
+    });
+    let mut agreed = agreed.unwrap();
+    nbd::client::give_up_after(agreed.stream(), common::LONG).unwrap();
+    std::thread::sleep(handshake + handshake / 3);
     agreed.write(0, b"still here").unwrap();
     // Asks for what there is not.
     assert!(Client::unix(&server.socket, &Wishes::export("other")).is_err());

@@ -19,6 +19,9 @@ use common::{LONG, PAGE, Server, Setup, bytes};
 use nbd::client::give_up_after;
 use nbd::wire::{Command, CommandFlags, Request};
 
+/// Writes of each client, on average, of which shares are made.
+const EACH: u64 = 600;
+
 /// A connection without memory of its own: the rest of the process is the server's.
 struct Thin(UnixStream);
 
@@ -153,11 +156,18 @@ fn starves_nobody() {
             let thread = std::thread::Builder::new().stack_size(128 << 10);
             thread.spawn_scoped(scope, body).unwrap();
         }
-        // Until it is paced, and then for a while.
-        std::thread::sleep(Duration::from_secs(4));
+        // Until it is paced, and then until each has written so much that what one happened to get says something, however
+        // slow the machine is.
+        let wait_for = |sum: u64| {
+            let began = Instant::now();
+            while read(&counts).iter().sum::<u64>() < sum && began.elapsed() < 3 * LONG {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        wait_for(100 * EACH / 2);
         let before: Vec<u64> = read(&counts);
         let began = Instant::now();
-        std::thread::sleep(Duration::from_secs(6));
+        wait_for(before.iter().sum::<u64>() + 100 * EACH);
         let after: Vec<u64> = read(&counts);
         let took = began.elapsed();
         is_over.store(true, Ordering::Relaxed);
@@ -165,6 +175,8 @@ fn starves_nobody() {
         let mean = each.iter().sum::<u64>() / each.len() as u64;
         let (least, most) = (*each.iter().min().unwrap(), *each.iter().max().unwrap());
         println!("in {took:?}: {least} to {most} writes each, {mean} on average");
+        let held = server.export.counters.held_total.load(Ordering::Relaxed);
+        assert!(held > 100, "nobody was paced");
         assert!(mean > 0 && least * 2 >= mean, "{each:?}");
     });
     assert_eq!(idle.len(), 900);

@@ -286,12 +286,19 @@ fn who_does_not_go_on_after_starttls_is_shown_out() {
     let mut limits = server.server.hub.limits();
     limits.handshake = std::time::Duration::from_millis(300);
     server.server.hub.set_limits(limits);
-    let mut stream = server.handshake().start_tls().unwrap();
-    let began = std::time::Instant::now();
+    // A busy machine may need more than one try to come that far in time.
+    let mut begun = None;
+    until("TLS is begun in time", || {
+        let handshake = Handshake::begin(server.stream());
+        begun = handshake.and_then(Handshake::start_tls).ok();
+        begun.is_some()
+    });
+    let mut stream = begun.unwrap();
     let mut rest = Vec::new();
-    let _ = stream.read_to_end(&mut rest);
+    let ended = stream.read_to_end(&mut rest);
     assert!(rest.is_empty(), "{rest:?}");
-    assert!(began.elapsed() < LONG / 2, "{:?}", began.elapsed());
+    let gave_up = ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+    assert!(!gave_up, "nobody showed it out");
     server.comes_to_rest();
 }
 

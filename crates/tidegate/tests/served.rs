@@ -124,7 +124,7 @@ fn a_device_that_hangs_holds_up_nobody_who_may_not_wait() {
         });
         let (wrote, read, stuck) =
             heard
-                .recv_timeout(Duration::from_secs(60))
+                .recv_timeout(Duration::from_secs(300))
                 .unwrap_or_else(|_| {
                     stack.faulty[0].release();
                     panic!("somebody waits for a device that hangs");

@@ -167,7 +167,7 @@ fn many_threads_share_regions_and_files_under_one_limit() {
         let after = cache.stats();
         assert_eq!(after.anonymous, 0, "the region gave all back");
         // What was on its way out gives its slot back when it arrives.
-        for _ in 0..500 {
+        for _ in 0..12_000 {
             if cache.stats().swap.free == cache.stats().swap.total {
                 break;
             }
@@ -263,7 +263,7 @@ fn a_limit_is_lowered_and_raised_while_running() {
     let lower = 20 << 20;
     cache.set_limit(lower).unwrap();
     assert!(cache.stats().limit <= lower + (4 << 20), "whole chunks");
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
     // The pinned page may be among those that have to go.
     while cache.stats().over_limit > PAGE {
         assert!(std::time::Instant::now() < deadline, "{:?}", cache.stats());
@@ -354,7 +354,7 @@ fn threads_meet_on_the_same_pages() {
     assert!(count("pswpin") > 0 && count("pswpout") > 0);
     assert!(count("pgmajfault") <= count("pgfault"));
     drop(region);
-    for _ in 0..500 {
+    for _ in 0..12_000 {
         if cache.stats().swap.free == cache.stats().swap.total {
             break;
         }

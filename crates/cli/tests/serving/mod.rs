@@ -29,8 +29,8 @@ pub(crate) use qemu_io::QemuIo;
 
 /// Bytes of a MiB.
 pub(crate) const MIB: u64 = 1 << 20;
-/// How long the server may take to listen, and to end after it was asked to.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the server may take to listen, and to end after it was asked to, on a machine that does much else and has a slow disk.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Bytes that are compared at a time.
 const CHUNK: usize = 1 << 20;
 

@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use policy::units::{Instant, Nanos};
 
-use super::{Harness, PATIENCE, World, finish, must_wait, run_root, start, take_lock, until};
-use crate::{Cause, WaitQueue, Wakeup, Work, spawn};
+use super::{
+    Harness, PATIENCE, TaskOf, World, finish, must_wait, run_root, start, take_lock, until,
+};
+use crate::{Cause, Host, WaitQueue, Wakeup, Work, spawn};
 
 /// Lengths of sleeps: none, below a tick, odd, and at and around whole milliseconds.
 const PAUSES: [Nanos; 8] = [
@@ -272,31 +274,45 @@ pub fn now_never_goes_back<H: Harness>(harness: &H) {
 pub fn timers_of_the_host_run_in_order_and_never_early<H: Harness>(harness: &H) {
     let (mut world, device) = start(harness, 2);
     world.run(move |task| {
-        let log = Arc::new(Mutex::new(Vec::new()));
-        let start = device.host().now() + Nanos::millis(5);
-        // (Delay in ms, which of those with that delay.)
-        let timers = [(3_u64, 0), (1, 0), (2, 0), (1, 1), (3, 1), (1, 2), (2, 1)];
-        for (delay, number) in timers {
-            let when = start + Nanos::millis(delay);
-            let (log, host) = (Arc::clone(&log), Arc::clone(device.host()));
-            device.host().at(
-                when,
-                Box::new(move |_| {
-                    let now = host.now();
-                    take_lock(&log).push((delay, number, now >= when));
-                }),
-            );
-        }
-        until(task, &"all timers", |_| {
-            take_lock(&log).len() == timers.len()
-        });
-        let mut sorted = timers.map(|(delay, number)| (delay, number, true));
-        sorted.sort_unstable();
-        assert_eq!(
-            *take_lock(&log),
-            sorted,
-            "timers as (ms, number, not early)"
-        );
+        // A machine that stalls may come to their time before all have been handed over: that try shows nothing.
+        let in_time = (0..1000).any(|_| timers_in_order::<H>(task, device.host()));
+        assert!(in_time, "timers were never handed over within 5 ms");
     });
     finish(&mut world);
+}
+
+/// Whether all timers were handed over before the first one's time; then they have run in order.
+fn timers_in_order<H: Harness>(task: &mut TaskOf<'_, H>, host: &Arc<dyn Host>) -> bool {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let start = host.now() + Nanos::millis(5);
+    // (Delay in ms, which of those with that delay.)
+    let timers = [(3_u64, 0), (1, 0), (2, 0), (1, 1), (3, 1), (1, 2), (2, 1)];
+    for (delay, number) in timers {
+        let when = start + Nanos::millis(delay);
+        let (log, ours) = (Arc::clone(&log), Arc::clone(host));
+        host.at(
+            when,
+            Box::new(move |_| {
+                let now = ours.now();
+                take_lock(&log).push((delay, number, now >= when));
+            }),
+        );
+    }
+    let is_shown = host.now() < start;
+    until(task, &"all timers", |_| {
+        take_lock(&log).len() == timers.len()
+    });
+    let (mut sorted, seen) = (
+        timers.map(|(delay, number)| (delay, number, true)),
+        take_lock(&log).clone(),
+    );
+    sorted.sort_unstable();
+    assert!(
+        seen.iter().all(|timer| timer.2),
+        "timers that came early: {seen:?}"
+    );
+    if is_shown {
+        assert_eq!(seen, sorted, "timers as (ms, number, not early)");
+    }
+    is_shown
 }

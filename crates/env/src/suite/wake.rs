@@ -158,29 +158,38 @@ pub fn a_wake_before_the_park_is_remembered<H: Harness>(harness: &H) {
 /// A wake that nobody parked for is remembered once: the next park ends, the one after blocks.
 pub fn a_remembered_wake_counts_once<H: Harness>(harness: &H) {
     run_root(harness, |task| {
-        let queue = WaitQueue::new();
-        let mut looks = 0;
-        must_wait(task, &queue, "a wait that ends before its park", |_| {
-            looks += 1;
-            // In the queue by now: the wake is for this task, which then sees no reason to park.
-            if looks == 2 {
-                queue.wake_one();
-            }
-            looks < 2
-        });
-        let mut looks = 0;
-        let deadline = task.now() + Nanos::millis(5);
-        let wakeup = task.wait_while(&queue, Cause::Idle, Some(deadline), |_| {
-            looks += 1;
-            true
-        });
-        assert_eq!(wakeup, Wakeup::TimedOut, "nobody woke the second wait");
+        // A machine that stalls past the deadline cuts looks off: that try shows nothing.
+        let mut all = Vec::new();
+        while all.len() < 50 && all.last() != Some(&5) {
+            all.push(looks_after_a_wake::<H>(task));
+        }
         // Before queueing, after it, after the remembered wake, after queueing again, at the end.
-        assert_eq!(
-            looks, 5,
-            "looks of a wait with one remembered wake and a deadline"
+        assert!(
+            all.last() == Some(&5) && all.iter().all(|looks| *looks <= 5),
+            "looks of a wait with one remembered wake and a deadline: {all:?}"
         );
     });
+}
+
+fn looks_after_a_wake<H: Harness>(task: &mut TaskOf<'_, H>) -> u32 {
+    let queue = WaitQueue::new();
+    let mut looks = 0;
+    must_wait(task, &queue, "a wait that ends before its park", |_| {
+        looks += 1;
+        // In the queue by now: the wake is for this task, which then sees no reason to park.
+        if looks == 2 {
+            queue.wake_one();
+        }
+        looks < 2
+    });
+    let mut looks = 0;
+    let deadline = task.now() + Nanos::millis(5);
+    let wakeup = task.wait_while(&queue, Cause::Idle, Some(deadline), |_| {
+        looks += 1;
+        true
+    });
+    assert_eq!(wakeup, Wakeup::TimedOut, "nobody woke the second wait");
+    looks
 }
 
 /// A condition that holds already ends the wait without a park, a queue entry or a wake.

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use env::{Device, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest};
@@ -22,9 +22,12 @@ use object_store::{
 use objects::{Config, Objects};
 use os::{Arena, Options, ThreadEnv};
 use policy::units::Bytes;
+use tokio::sync::Semaphore;
 
 pub(crate) const PAGE: usize = 4096;
 pub(crate) const MIB: u64 = 1 << 20;
+/// Longer than anything here takes on a machine that does much else.
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 /// Pages of the largest request of the cache.
 const REQUEST_PAGES: usize = 256;
 
@@ -56,6 +59,13 @@ pub(crate) struct Pending {
     ended: Receiver<Ended>,
     busy: Vec<Busy>,
     is_read: bool,
+}
+
+impl Pending {
+    /// Whether its answer is there, which is then taken.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.try_recv().is_ok()
+    }
 }
 
 impl Rig {
@@ -153,10 +163,7 @@ impl Rig {
 
     /// Waits for the end of a request; a read answers its bytes.
     pub(crate) fn wait(&self, pending: Pending) -> std::result::Result<Vec<u8>, IoError> {
-        let (mut request, result) = pending
-            .ended
-            .recv_timeout(Duration::from_secs(60))
-            .expect("a request ends");
+        let (mut request, result) = pending.ended.recv_timeout(LONG).expect("a request ends");
         let busy = if pending.is_read {
             request.busy.drain(..).collect()
         } else {
@@ -283,6 +290,8 @@ pub(crate) enum Fault {
     Denied,
     /// It is done after a while.
     Slow(Duration),
+    /// It is done when `Faulty::release` is called.
+    Held,
     /// It never ends.
     Hang,
 }
@@ -295,6 +304,9 @@ pub(crate) struct Faulty {
     rule: Mutex<Option<Rule>>,
     once: Mutex<VecDeque<Fault>>,
     pub(crate) calls: AtomicU64,
+    /// Calls that came to be held, ever.
+    held: AtomicU64,
+    gate: Semaphore,
 }
 
 impl Faulty {
@@ -304,7 +316,35 @@ impl Faulty {
             rule: Mutex::new(None),
             once: Mutex::new(VecDeque::new()),
             calls: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+            gate: Semaphore::new(0),
         })
+    }
+
+    /// Waits until so many calls have come to be held, and sees that no more do.
+    pub(crate) fn until_held(&self, count: u64) {
+        let held = || self.held.load(Ordering::SeqCst);
+        let began = Instant::now();
+        while held() < count {
+            assert!(began.elapsed() < LONG, "{} of {count} came", held());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(held(), count, "calls that came to be held");
+    }
+
+    /// Lets so many of the held calls go on.
+    pub(crate) fn release(&self, count: usize) {
+        self.gate.add_permits(count);
+    }
+
+    async fn before(&self, fault: Option<Fault>, at: &Path) -> Result<()> {
+        if fault == Some(Fault::Held) {
+            self.held.fetch_add(1, Ordering::SeqCst);
+            let permit = self.gate.acquire().await.expect("it is never closed");
+            permit.forget();
+        }
+        before(fault, at).await
     }
 
     /// Asks `rule` about each call: "put", "get" or "list", and where.
@@ -332,7 +372,7 @@ fn broken() -> object_store::Error {
 
 async fn before(fault: Option<Fault>, at: &Path) -> Result<()> {
     match fault {
-        None | Some(Fault::DoneUnheard | Fault::DoneLater) => Ok(()),
+        None | Some(Fault::DoneUnheard | Fault::DoneLater | Fault::Held) => Ok(()),
         Some(Fault::Fail) => Err(broken()),
         Some(Fault::Denied) => Err(object_store::Error::PermissionDenied {
             path: at.to_string(),
@@ -367,7 +407,7 @@ impl ObjectStore for Faulty {
         options: PutOptions,
     ) -> Result<PutResult> {
         let fault = self.fault("put", at);
-        before(fault, at).await?;
+        self.before(fault, at).await?;
         match fault {
             Some(Fault::DoneUnheard) => {
                 self.inner.put_opts(at, payload, options).await?;
@@ -395,7 +435,7 @@ impl ObjectStore for Faulty {
     }
 
     async fn get_opts(&self, at: &Path, options: GetOptions) -> Result<GetResult> {
-        before(self.fault("get", at), at).await?;
+        self.before(self.fault("get", at), at).await?;
         self.inner.get_opts(at, options).await
     }
 

@@ -28,7 +28,8 @@ impl IoDone for Inbox {
 
 impl Inbox {
     fn wait(&self, count: usize) -> Vec<Ended> {
-        let bound = std::time::Duration::from_secs(20);
+        // Far longer than a slow disk takes.
+        let bound = std::time::Duration::from_secs(120);
         let ended = self.ended.lock().unwrap();
         let (mut ended, timeout) = self
             .arrived
@@ -477,7 +478,7 @@ fn no_io_uses_a_stale_page() {
         let all = FRAMES / CHUNK;
         // The last registrations may be under way.
         let missing = |registration| matches!(registration, Registration::Registered { chunks } if chunks < all);
-        for _ in 0..5000 {
+        for _ in 0..60_000 {
             if !missing(rig.device.registration()) {
                 break;
             }

@@ -2,6 +2,9 @@ use super::*;
 use env::{Cause, IoDone, WaitQueue, Wakeup};
 use policy::units::Nanos;
 
+/// Longer than anything here takes on a machine that does much else.
+const LONG: Duration = Duration::from_secs(120);
+
 fn small() -> Arc<ThreadEnv> {
     let mut options = Options::new(64);
     options.chunk_frames = 64;
@@ -26,17 +29,31 @@ fn options_are_checked() {
 fn sleeps_are_never_short_and_rarely_long() {
     let env = small();
     let mut task = env.enter();
-    let mut late: Vec<u64> = Vec::new();
-    for pause in [1, 2, 5, 10, 20, 1, 2, 5, 10, 20, 3] {
-        let (began, pause) = (task.now(), Nanos::millis(pause));
-        assert_eq!(task.sleep(Cause::Think, pause), Wakeup::TimedOut);
-        let slept = task.now().since(began);
-        assert!(slept >= pause);
-        late.push((slept - pause).0);
+    let mut medians = Vec::new();
+    // On a busy machine everybody sleeps long: a try counts if the system's own sleeps beside ours did not.
+    for _ in 0..30 {
+        let (mut late, mut others): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+        for pause in [1, 2, 5, 10, 20, 1, 2, 5, 10, 20, 3] {
+            let (began, pause) = (task.now(), Nanos::millis(pause));
+            std::thread::sleep(Duration::from_nanos(pause.0));
+            others.push((task.now().since(began) - pause).0);
+            let began = task.now();
+            assert_eq!(task.sleep(Cause::Think, pause), Wakeup::TimedOut);
+            let slept = task.now().since(began);
+            assert!(slept >= pause);
+            late.push((slept - pause).0);
+        }
+        let median = |late: &mut Vec<u64>| {
+            late.sort_unstable();
+            late[late.len() / 2]
+        };
+        let (ours, theirs) = (median(&mut late), median(&mut others));
+        if ours < 2_000_000 + theirs {
+            return;
+        }
+        medians.push((ours, theirs));
     }
-    late.sort_unstable();
-    // The machine may be busy: the median, with room, not the worst.
-    assert!(late[late.len() / 2] < 2_000_000, "{late:?}");
+    panic!("ours and the system's are late by, ns: {medians:?}");
 }
 
 #[test]
@@ -65,7 +82,7 @@ fn shutdown_cancels_every_wait() {
     std::thread::sleep(Duration::from_millis(20));
     let began = StdInstant::now();
     env.shutdown();
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() < LONG);
     assert_eq!(*ended.lock().unwrap(), [Wakeup::Cancelled; 3]);
     env.shutdown();
 }
@@ -109,13 +126,11 @@ fn dropping_the_last_handle_shuts_down() {
     );
     drop(env);
     tell.store(true, Ordering::Relaxed);
-    for _ in 0..5000 {
-        if watch.strong_count() == 0 {
-            return;
-        }
+    let began = StdInstant::now();
+    while watch.strong_count() > 0 {
+        assert!(began.elapsed() < LONG, "it outlived its last task");
         std::thread::sleep(Duration::from_millis(1));
     }
-    panic!("the environment outlived its last task");
 }
 
 #[test]
@@ -142,7 +157,8 @@ fn many_threads_through_one_queue_lose_no_wake() {
         );
     }
     let mut task = env.enter();
-    let deadline = task.now() + Nanos::secs(15);
+    // Each turn is a switch of threads: some milliseconds where others have the CPUs. A wake that is lost ends it here.
+    let deadline = task.now() + Nanos::secs(300);
     let all = TASKS * ROUNDS;
     let done = |_: &Task<'_, ThreadEnv>| turn.0.load(Ordering::Relaxed) != all;
     assert_eq!(
