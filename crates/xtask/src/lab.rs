@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::csv::{self, Table};
-use crate::test::{build_program, experiment_names};
+use crate::test::{build_lab, experiment_names};
 use crate::workspace::{Workspace, root};
 use crate::{Arguments, Result, steps};
 
@@ -48,7 +48,7 @@ const UNSCALED: [&str; 1] = ["small-limit"];
 /// Two runs differ, or one failed.
 pub(crate) fn twice(names: &[String], scale: Option<&str>) -> Result<()> {
     let workspace = Workspace::load()?;
-    build_program()?;
+    let program = build_lab()?;
     let names = if names.is_empty() {
         experiment_names()?
     } else {
@@ -56,8 +56,8 @@ pub(crate) fn twice(names: &[String], scale: Option<&str>) -> Result<()> {
     };
     let mut differ = Vec::new();
     for name in &names {
-        let first = hashes(&workspace, name, scale, "first")?;
-        let second = hashes(&workspace, name, scale, "second")?;
+        let first = hashes(&workspace, &program, name, scale, "first")?;
+        let second = hashes(&workspace, &program, name, scale, "second")?;
         let found = differences(&first, &second);
         println!("    {name}: {} runs, {} differ", first.len(), found.len());
         differ.extend(found.into_iter().map(|what| format!("{name}: {what}")));
@@ -69,12 +69,18 @@ pub(crate) fn twice(names: &[String], scale: Option<&str>) -> Result<()> {
     }
 }
 
-fn hashes(workspace: &Workspace, name: &str, scale: Option<&str>, which: &str) -> Result<Hashes> {
+fn hashes(
+    workspace: &Workspace,
+    program: &Path,
+    name: &str,
+    scale: Option<&str>,
+    which: &str,
+) -> Result<Hashes> {
     let out = workspace.target.join("xtask/twice").join(name).join(which);
     if out.exists() {
         std::fs::remove_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     }
-    let mut command = Command::new(workspace.program());
+    let mut command = Command::new(program);
     command
         .args(["run", name, "--replicas", "1", "--out"])
         .arg(&out)
