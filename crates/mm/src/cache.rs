@@ -62,6 +62,8 @@ pub struct Cache<E: Env> {
     pub(crate) closing: AtomicBool,
     pub(crate) stopping: AtomicBool,
     writers: AtomicU32,
+    /// Serial numbers of devices and files so far.
+    serials: AtomicU64,
 }
 
 /// Counters over all devices.
@@ -79,6 +81,8 @@ pub(crate) struct Totals {
     /// Pages of anonymous memory in frames.
     pub(crate) anon: AtomicU64,
     pub(crate) pinned: AtomicU32,
+    /// Pages that are being read, or about to be.
+    pub(crate) reading: AtomicU32,
 }
 
 pub(crate) fn add(counter: &AtomicU64, by: u64) {
@@ -146,6 +150,7 @@ impl<E: Env> Cache<E> {
             closing: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             writers: AtomicU32::new(0),
+            serials: AtomicU64::new(0),
             env,
             options,
         });
@@ -194,7 +199,8 @@ impl<E: Env> Cache<E> {
                 };
                 (index, domain.bandwidth(index).0)
             };
-            let device = Arc::new(DeviceState::new(index, id, info, options, bandwidth));
+            let places = (index, self.serial());
+            let device = Arc::new(DeviceState::new(places, id, info, options, bandwidth));
             if before.is_some() {
                 devices[usize::from(index.0)] = Arc::clone(&device);
             } else {
@@ -212,13 +218,37 @@ impl<E: Env> Cache<E> {
     }
 
     /// Gives up a device whose files are closed; its place is for the next one that is added. Answers by what `Env` knows it;
-    /// `None`: something of it is still open or under way.
+    /// `None`: something of it is still open or under way. It is then among `removed_devices` when that has ended.
     ///
     /// # Panics
     /// If `device` is not of this cache.
     pub fn remove_device(&self, task: &mut Task<'_, E>, device: DeviceIndex) -> Option<DeviceId> {
         let device = self.device(task, device);
-        device.retire(task).then_some(device.id)
+        device.leave();
+        self.retire_device(task, &device)
+    }
+
+    /// Devices that were to be removed when that could not be, and are now: by what `Env` knows them.
+    pub fn removed_devices(&self, task: &mut Task<'_, E>) -> Vec<DeviceId> {
+        let devices = self.devices.lock(task).clone();
+        let leaving = devices.iter().filter(|device| device.is_leaving());
+        leaving
+            .filter_map(|device| self.retire_device(task, device))
+            .collect()
+    }
+
+    fn retire_device(&self, task: &Task<'_, E>, device: &DeviceState<E>) -> Option<DeviceId> {
+        // Held meanwhile: nobody takes the place before its share of the dirty limit is given back.
+        let _devices = self.devices.lock(task);
+        if !device.retire(task) {
+            return None;
+        }
+        self.domain.lock(task).remove_device(device.index);
+        Some(device.id)
+    }
+
+    fn serial(&self) -> u64 {
+        self.serials.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// From now on the device's share of the dirty limit, and what its writers get while writes fail, are another.
@@ -277,7 +307,8 @@ impl<E: Env> Cache<E> {
         };
         let id = u32::try_from(slot).expect("files_max is a u32");
         let weak: Weak<Self> = Arc::downgrade(self);
-        let mapping = Arc::new(Mapping::new(id, weak, device, object, len));
+        let names = (id, self.serial());
+        let mapping = Arc::new(Mapping::new(names, weak, device, object, len));
         files[slot] = Some(Arc::clone(&mapping));
         mapping.device.add_file(task);
         drop(files);
@@ -291,7 +322,9 @@ impl<E: Env> Cache<E> {
         let id = self.writers.fetch_add(1, Ordering::Relaxed);
         let told = {
             let devices = self.devices.lock(&context);
-            devices.iter().map(|device| device.error_seq()).collect()
+            let seen = devices.iter();
+            seen.map(|device| (device.serial, device.error_seq()))
+                .collect()
         };
         Writer::new(id, self.domain.lock(&context).add_writer(), told)
     }

@@ -26,6 +26,8 @@ const PAUSING: Nanos = Nanos::secs(1);
 pub(crate) struct DeviceState<E: Env> {
     pub(crate) index: DeviceIndex,
     pub(crate) id: DeviceId,
+    /// No other device of the cache had or will have it; from 1 on.
+    pub(crate) serial: u64,
     pub(crate) info: DeviceInfo,
     pub(crate) options: DeviceOptions,
     pub(crate) dirty: AtomicU64,
@@ -56,6 +58,8 @@ pub(crate) struct DeviceState<E: Env> {
     pub(crate) flusher: Flusher,
     /// What writers get when writes fail (`ErrorPolicy`); may change.
     on_error: AtomicU8,
+    /// It is to go as soon as nothing of it is open or under way.
+    leaving: AtomicBool,
     /// It is gone: its flusher ends, and its place is for another one.
     retired: AtomicBool,
     errors: Lock<DeviceErrors>,
@@ -105,7 +109,7 @@ struct DeviceErrors {
 
 impl<E: Env> DeviceState<E> {
     pub(crate) fn new(
-        index: DeviceIndex,
+        (index, serial): (DeviceIndex, u64),
         id: DeviceId,
         info: DeviceInfo,
         options: DeviceOptions,
@@ -120,6 +124,7 @@ impl<E: Env> DeviceState<E> {
         Self {
             index,
             id,
+            serial,
             info,
             options,
             dirty: AtomicU64::new(0),
@@ -146,6 +151,7 @@ impl<E: Env> DeviceState<E> {
                 running: AtomicBool::new(false),
             },
             on_error: AtomicU8::new(options.on_error as u8),
+            leaving: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             errors: Lock::new(LockClass::Device, DeviceErrors::default()),
             error_seq: AtomicU64::new(0),
@@ -200,20 +206,34 @@ impl<E: Env> DeviceState<E> {
         self.retired.load(Ordering::Acquire)
     }
 
-    /// Gives it up if nothing of it is open, dirty or under way; has its flusher end.
+    /// It is to go: whoever calls `retire` may find that it can.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+    }
+
+    /// It is to go, and is still there.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire) && !self.is_retired()
+    }
+
+    /// Gives up one that is to go if nothing of it is open, dirty or under way; has its flusher end. Answers whether it was
+    /// this call that did.
     pub(crate) fn retire(&self, context: &impl Context) -> bool {
+        if !self.is_leaving() {
+            return false;
+        }
         let is_open = self.files.lock(context).open > 0;
         let pages = [&self.dirty, &self.writeback, &self.in_flight];
         let tasks = [&self.requests, &self.syncs];
         let is_used = is_open
             || pages.iter().any(|count| count.load(Ordering::Acquire) > 0)
             || tasks.iter().any(|count| count.load(Ordering::Acquire) > 0);
-        if !is_used {
-            self.retired.store(true, Ordering::Release);
-            self.flusher.kicked.store(true, Ordering::Release);
-            self.flusher.wait.wake_all();
+        if is_used || self.retired.swap(true, Ordering::AcqRel) {
+            return false;
         }
-        !is_used
+        self.flusher.kicked.store(true, Ordering::Release);
+        self.flusher.wait.wake_all();
+        true
     }
 
     /// A file of it was closed.

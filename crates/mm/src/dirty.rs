@@ -87,7 +87,7 @@ fn balance_dirty_pages<E: Env>(
                 begin_pause(task, cache, device, now, start_background);
                 Error::after(task.sleep_until(cause_of(why), now + pause))?;
                 // A device that fails meanwhile may not clear anything for a long time.
-                device.admit(task, writer.told(device.index))?;
+                device.admit(task, writer.told(device))?;
             }
             Verdict::WriteYourself { pages } => {
                 let wrote = flush::write_some(task, cache, device, pages)?;

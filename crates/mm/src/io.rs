@@ -392,7 +392,7 @@ impl<E: Env> Mapping<E> {
             cache.table.release(busy, set, Flags::NONE);
         }
         cache.wake_busy(&request.frames);
-        self.device.reading.ended(now, pages);
+        self.device.reading.ended(cache, now, pages);
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) const LEN_UNKNOWN: u64 = u64::MAX;
 /// A file in the cache.
 pub(crate) struct Mapping<E: Env> {
     pub(crate) id: u32,
+    /// No other file of the cache had or will have it.
+    pub(crate) serial: u64,
     pub(crate) cache: Weak<Cache<E>>,
     pub(crate) device: Arc<DeviceState<E>>,
     pub(crate) object: ObjectId,
@@ -62,7 +64,7 @@ struct Errors {
 
 impl<E: Env> Mapping<E> {
     pub(crate) fn new(
-        id: u32,
+        (id, serial): (u32, u64),
         cache: Weak<Cache<E>>,
         device: Arc<DeviceState<E>>,
         object: ObjectId,
@@ -71,6 +73,7 @@ impl<E: Env> Mapping<E> {
         let (index, token) = PageIndex::new();
         Self {
             id,
+            serial,
             cache,
             device,
             object,

@@ -127,7 +127,7 @@ pub(crate) fn pace<E: Env>(
     });
     let device = cache.device(task, stay.device);
     // A device that fails meanwhile may not clear anything for a long time.
-    device.admit(task, writer.told(stay.device))?;
+    device.admit(task, writer.told(&device))?;
     Ok(next(task, cache, writer, stay.device, stay.episode))
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn take_write<E: Env>(
     let len = E::Content::data_len(data) as u64;
     let end = end_of(offset, len)?;
     let device = &mapping.device;
-    device.admit(task, writer.told(device.index))?;
+    device.admit(task, writer.told(device))?;
     let began = task.now();
     task.did(Work::Call, 1);
     let mut at = offset.0;
@@ -167,7 +167,7 @@ pub(crate) fn ready_write<E: Env>(
     let whole_end = end_of(offset, len)?;
     let end = whole_end.min(offset.0 + (u64::from(STASH_MAX) << PAGE_SHIFT));
     let device = &mapping.device;
-    device.admit(task, writer.told(device.index))?;
+    device.admit(task, writer.told(device))?;
     if len == 0 {
         return Ok(());
     }

@@ -16,10 +16,11 @@ use std::sync::Arc;
 
 use env::{Cause, Env, Event, IoOp, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot, Tag};
-use policy::dirty::{DeviceIndex, WriterState};
+use policy::dirty::WriterState;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX, add};
+use crate::device::DeviceState;
 use crate::mapping::Mapping;
 use crate::pace::Account;
 use crate::reclaim::direct::nodes;
@@ -43,12 +44,13 @@ const AHEAD_MAX: u64 = 256 << 20;
 pub struct Writer {
     pub(crate) id: u32,
     pub(crate) state: WriterState,
-    /// Errors it was told of or that came before it, by device.
-    told: Vec<u64>,
+    /// Errors it was told of or that came before it, by the place of a device, and the serial number of that device:
+    /// another one may have the place by now.
+    told: Vec<(u64, u64)>,
     /// Pages that it dirtied without being held for them yet.
     pub(crate) account: Account,
-    /// A write that the device was told of before it is taken in: file and bytes.
-    prepared: Option<(u32, Range<u64>)>,
+    /// A write that the device was told of before it is taken in: serial number of the file, and bytes.
+    prepared: Option<(u64, Range<u64>)>,
     /// Frames taken and not used yet. Between calls only what `ready_write` has left for the next one.
     pub(crate) stash: Stash,
     /// Pages put into the index ahead, busy and not filled yet, the next one last; empty between calls.
@@ -69,8 +71,8 @@ struct Filled {
 }
 
 impl Writer {
-    /// `told`: errors so far, by device.
-    pub(crate) fn new(id: u32, state: WriterState, told: Vec<u64>) -> Self {
+    /// `told`: serial numbers and errors so far, by the places of devices.
+    pub(crate) fn new(id: u32, state: WriterState, told: Vec<(u64, u64)>) -> Self {
         // Grown as it writes: a server has a writer for each client, and most write little at a time.
         Self {
             id,
@@ -91,25 +93,29 @@ impl Writer {
     }
 
     /// Errors of a device that it was told of. A device younger than the writer had none before.
-    pub(crate) fn told(&mut self, device: DeviceIndex) -> &mut u64 {
-        let at = usize::from(device.0);
+    pub(crate) fn told<E: Env>(&mut self, device: &DeviceState<E>) -> &mut u64 {
+        let at = usize::from(device.index.0);
         if at >= self.told.len() {
-            self.told.resize(at + 1, 0);
+            self.told.resize(at + 1, (0, 0));
         }
-        &mut self.told[at]
+        let (serial, told) = &mut self.told[at];
+        if *serial != device.serial {
+            (*serial, *told) = (device.serial, 0);
+        }
+        told
     }
 
     /// Whether the device need not be told of a write any more.
     pub(crate) fn is_prepared<E: Env>(&self, mapping: &Mapping<E>, from: u64, to: u64) -> bool {
         !mapping.device.info.prepares_writes
             || self.prepared.as_ref().is_some_and(|(file, bytes)| {
-                *file == mapping.id && bytes.start <= from && to <= bytes.end
+                *file == mapping.serial && bytes.start <= from && to <= bytes.end
             })
     }
 
     /// The device was told of a write.
     pub(crate) fn note_prepared<E: Env>(&mut self, mapping: &Mapping<E>, from: u64, to: u64) {
-        self.prepared = Some((mapping.id, from..to));
+        self.prepared = Some((mapping.serial, from..to));
     }
 
     pub(crate) fn into_state(self) -> WriterState {
@@ -151,7 +157,7 @@ pub(crate) fn write<E: Env>(
         });
     };
     let device = &mapping.device;
-    device.admit(task, writer.told(device.index))?;
+    device.admit(task, writer.told(device))?;
     let began = task.now();
     task.did(Work::Call, 1);
     io::prepare(task, mapping, offset, Bytes(len))?;

@@ -347,8 +347,9 @@ impl Cache {
     /// # Errors
     /// The first file's that failed; the others are synced all the same.
     pub fn sync(&self) -> Result<(), Error> {
-        let mut task = self.inner.env.enter();
-        Ok(self.inner.mm.sync(&mut task)?)
+        let synced = self.inner.mm.sync(&mut self.enter());
+        self.give_back_devices();
+        Ok(synced?)
     }
 
     /// Syncs and ends the cache. Every later call on it or its files answers `Closed`.

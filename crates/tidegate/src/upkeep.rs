@@ -1,18 +1,18 @@
 //! What a server does with a volume beside reading and writing it: holes, what is not written yet, how it does, its end.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mm::Health;
 use policy::units::{Bytes, Pages};
 
-use crate::volume::Holders;
-use crate::{Error, Volume, VolumeOptions};
+use crate::cache::Inner;
+use crate::{Cache, Error, Volume, VolumeOptions};
 
-/// How long a volume that is taken out waits for those that are inside it, before it leaves them its place: looks, and
-/// the time between them. They are microseconds from their end, or wait for a backing that hangs.
-const LEAVE_LOOKS: u32 = 200;
-const LEAVE_NAP: Duration = Duration::from_millis(1);
+/// How long a volume that is taken out waits for those that are inside it, before it leaves them its place, which the last
+/// of them gives up. They are microseconds from their end, or wait for a backing that hangs.
+const LEAVE_MAX: Duration = Duration::from_millis(200);
 
 /// A reading of one volume. Sizes in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,37 +148,51 @@ impl Volume {
     }
 
     /// Syncs the volume and takes it out of the cache, for all holders: whatever they ask for afterwards is `Closed`. Its
-    /// memory is free for others, and so are its place among the devices, its device with its threads, and its backing, if
-    /// nothing of it is under way any more; otherwise these stay until the cache ends.
+    /// memory is free for others, and so are its place among the devices, its device with its threads, and its backing: at
+    /// once, or when what is under way in it has ended.
     ///
     /// # Errors
     /// As `sync`; the volume then stays as it is.
     pub fn detach(&self) -> Result<(), Error> {
-        let mut task = self.cache.enter();
-        let Holders { gone, inside } = &*self.holders;
-        if gone.swap(true, Ordering::SeqCst) {
+        let holders = &*self.holders;
+        if holders.gone.swap(true, Ordering::SeqCst) {
             return Err(Error::Closed);
         }
-        let closed = self.inner.close(&mut task);
+        let closed = self.inner.close(&mut self.cache.enter());
         if closed.is_err() {
-            gone.store(false, Ordering::SeqCst);
+            holders.gone.store(false, Ordering::SeqCst);
         }
         closed?;
+        holders.closed.store(true, Ordering::SeqCst);
         // Who is still inside asks for no page that is not there, but has the place in hand.
-        for _ in 0..LEAVE_LOOKS {
-            if inside.load(Ordering::SeqCst) == 0 {
-                break;
-            }
-            std::thread::sleep(LEAVE_NAP);
-        }
-        if inside.load(Ordering::SeqCst) > 0 {
-            return Ok(());
-        }
-        let mm = &self.cache.inner.mm;
-        if let Some(id) = mm.remove_device(&mut task, self.device) {
-            drop(task);
-            self.cache.inner.env.remove_device(id);
+        let is_used = |(): &mut ()| holders.inside.load(Ordering::SeqCst) > 0;
+        let quiet = holders.quiet.lock();
+        let quiet = quiet.unwrap_or_else(PoisonError::into_inner);
+        drop(holders.emptied.wait_timeout_while(quiet, LEAVE_MAX, is_used));
+        if holders.inside.load(Ordering::SeqCst) == 0 {
+            self.leave_place();
         }
         Ok(())
+    }
+
+    /// Gives its place up, now that it is closed and nobody is inside.
+    pub(crate) fn leave_place(&self) {
+        if self.holders.left.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let Inner { env, mm, .. } = &*self.cache.inner;
+        let gone = mm.remove_device(&mut self.cache.enter(), self.device);
+        if let Some(id) = gone {
+            env.remove_device(id);
+        }
+    }
+}
+
+impl Cache {
+    /// Gives back what is kept of devices that were taken out while a sync of the whole cache was in them.
+    pub(crate) fn give_back_devices(&self) {
+        let gone = self.inner.mm.removed_devices(&mut self.enter());
+        gone.into_iter()
+            .for_each(|id| self.inner.env.remove_device(id));
     }
 }

@@ -14,7 +14,7 @@
 //!   3. What `try_write` has taken is part of the volume: readers see it, `sync` makes it durable.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -81,34 +81,55 @@ pub struct Volume {
 pub(crate) struct Holders {
     /// It was taken out of the cache, or is being.
     pub(crate) gone: AtomicBool,
+    /// It is closed: nothing of it is in memory, and whoever is the last inside gives its place up.
+    pub(crate) closed: AtomicBool,
+    /// Its place was given up, or is being: once.
+    pub(crate) left: AtomicBool,
     /// Operations under way. Whoever comes counts itself first and looks at `gone` then; who takes the volume out does it
-    /// the other way round, so that no one is missed by both.
+    /// the other way round, so that no one is missed by both. Who leaves and who closes it likewise.
     pub(crate) inside: AtomicUsize,
+    /// For whoever waits until nobody is inside.
+    pub(crate) quiet: Mutex<()>,
+    pub(crate) emptied: Condvar,
 }
 
 /// A task in an operation on a volume, which keeps the volume's place while it lasts.
 pub(crate) struct Inside<'a> {
-    task: Task<'a, ThreadEnv>,
-    holders: &'a Holders,
+    task: Option<Task<'a, ThreadEnv>>,
+    volume: &'a Volume,
 }
+
+const IN_A_TASK: &str = "the task stays until the end";
 
 impl<'a> Deref for Inside<'a> {
     type Target = Task<'a, ThreadEnv>;
 
     fn deref(&self) -> &Self::Target {
-        &self.task
+        self.task.as_ref().expect(IN_A_TASK)
     }
 }
 
 impl DerefMut for Inside<'_> {
     fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.task
+        self.task.as_mut().expect(IN_A_TASK)
     }
 }
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        self.holders.inside.fetch_sub(1, Ordering::SeqCst);
+        drop(self.task.take());
+        let holders = &self.volume.holders;
+        if holders.inside.fetch_sub(1, Ordering::SeqCst) > 1 {
+            return;
+        }
+        if holders.closed.load(Ordering::SeqCst) {
+            self.volume.leave_place();
+        }
+        if holders.gone.load(Ordering::SeqCst) {
+            // Under the lock: whoever has just looked is asleep.
+            drop(holders.quiet.lock());
+            holders.emptied.notify_all();
+        }
     }
 }
 
@@ -177,6 +198,7 @@ impl Cache {
         options: VolumeOptions,
         backing: impl FnOnce(&Arc<ThreadEnv>) -> Result<Backing, F>,
     ) -> Result<Volume, F> {
+        self.give_back_devices();
         let env = &self.inner.env;
         let backing = backing(env)?;
         let info = backing.device.info();
@@ -247,8 +269,8 @@ impl Volume {
     pub(crate) fn enter(&self) -> Result<Inside<'_>, Error> {
         self.holders.inside.fetch_add(1, Ordering::SeqCst);
         let inside = Inside {
-            task: self.cache.enter(),
-            holders: &self.holders,
+            task: Some(self.cache.enter()),
+            volume: self,
         };
         self.is_there().map(|()| inside)
     }

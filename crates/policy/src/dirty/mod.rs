@@ -412,6 +412,25 @@ impl Domain {
         self.set_device(device, tunables);
     }
 
+    /// A device is gone: what was reserved for it is for the others, until another one takes its place.
+    ///
+    /// # Panics
+    /// As `renew_device`.
+    pub fn remove_device(&mut self, device: DeviceIndex) {
+        if let Engine::Tidegate(law) = &mut self.engine {
+            law.remove_device(device);
+        }
+        self.set_device(
+            device,
+            DeviceTunables {
+                min_ratio: 0,
+                max_ratio: 10_000,
+                strict: false,
+                initial: InitialBandwidth::Learned,
+            },
+        );
+    }
+
     /// From now on the device's share is another.
     ///
     /// # Panics

@@ -182,6 +182,8 @@ impl Stay {
 /// One device.
 struct Device {
     tunables: DeviceTunables,
+    /// Nothing is reserved for it: its place waits for another one.
+    is_gone: bool,
     capacity: Capacity,
     roster: Roster,
     target: Target,
@@ -206,6 +208,7 @@ impl Device {
     fn new(tunables: DeviceTunables) -> Self {
         Self {
             tunables,
+            is_gone: false,
             capacity: Capacity::default(),
             roster: Roster::default(),
             target: Target::default(),
@@ -267,8 +270,18 @@ impl Tidegate {
         *state = Device::new(state.tunables);
     }
 
+    pub(super) fn remove_device(&mut self, device: DeviceIndex) {
+        self.renew_device(device);
+        self.device_mut(device).is_gone = true;
+    }
+
     pub(super) fn set_device(&mut self, device: DeviceIndex, tunables: DeviceTunables) {
         self.device_mut(device).tunables = tunables;
+    }
+
+    /// Devices that something is reserved for.
+    fn count(&self) -> u64 {
+        self.devices.iter().filter(|it| !it.is_gone).count() as u64
     }
 
     fn device(&self, device: DeviceIndex) -> &Device {
@@ -317,7 +330,7 @@ impl Tidegate {
         Field {
             limits,
             dirty: level.dirty,
-            devices: self.devices.len() as u64,
+            devices: self.count(),
             unclaimed: state.around.unclaimed,
             rate,
             rates: state.around.rates.at_least(rate),
@@ -330,9 +343,10 @@ impl Tidegate {
         if looked.is_some_and(|at| now.since(at) < LOOK) {
             return;
         }
-        let count = self.devices.len() as u64;
+        let count = self.count();
         let mut around = Around::default();
-        for (number, other) in self.devices.iter().enumerate() {
+        let there = self.devices.iter().enumerate();
+        for (number, other) in there.filter(|(_, other)| !other.is_gone) {
             let own = number == usize::from(device.0);
             if own || other.is_at_work(now, self.hold) {
                 let rate = other.capacity.rate().unwrap_or(UNKNOWN);
