@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::{Disk, data, world};
-use env::{Cause, Device, DeviceInfo, Host, Interrupt, IoOp, IoRequest, ObjectId};
+use env::{Cause, Device, DeviceInfo, Host, Interrupt, IoOp, IoRequest, ObjectId, Task};
+use lab::LabEnv;
 use mm::{DeviceOptions, Error, ErrorPolicy, Health};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
@@ -328,5 +329,144 @@ fn a_disk_that_hangs_on_reads_holds_no_more_than_its_part_of_memory() {
             assert_eq!(reader.join(task).unwrap(), Ok(Bytes(MIB)));
         }
         assert_eq!(cache.device_stats()[1].health, Health::Working);
+    });
+}
+
+/// Many disks that hang on reads, each with readers enough to fill memory: together they leave half of it, so that another disk
+/// is read and written as ever.
+#[test]
+fn disks_that_hang_on_reads_leave_half_of_memory_however_many() {
+    const FRAMES: u32 = 4096;
+    const HANG: u32 = 8;
+    let mut world = world(FRAMES, 200 * MIB);
+    world.disk.keep(false);
+    let disks = (0..HANG).map(|_| {
+        let disk = Disk::new(&world.lab, 200 * MIB);
+        disk.keep(false);
+        disk.state().hangs = Instant(Nanos::secs(1).0)..Instant(Nanos::secs(61).0);
+        disk
+    });
+    let disks: Vec<_> = disks.collect();
+    let known: Vec<_> = disks
+        .into_iter()
+        .map(|disk| {
+            let info = disk.info();
+            (world.lab.add_device(disk as Arc<dyn Device>), info)
+        })
+        .collect();
+    world.run(64 * MIB, move |task, cache, good| {
+        let files: Vec<_> = (2_u32..)
+            .zip(known)
+            .map(|(object, (id, info))| {
+                let device = cache.add_device(task, id, info, DeviceOptions::default());
+                cache
+                    .open(task, device.unwrap(), ObjectId(object), Bytes(64 * MIB))
+                    .unwrap()
+            })
+            .collect();
+        task.sleep(Cause::Think, Nanos::secs(2));
+        let mut readers = Vec::new();
+        for (file, number) in files
+            .iter()
+            .flat_map(|file| (0..64).map(move |it| (file, it)))
+        {
+            let file = Arc::clone(file);
+            readers.push(env::spawn(task.env(), "reader", move |task| {
+                let mut reader = mm::Reader::default();
+                let mut chunk = vec![lab::Sector(0); 2048];
+                file.read(task, &mut reader, Bytes(number * MIB), &mut chunk)
+            }));
+        }
+        task.sleep(Cause::Think, Nanos::secs(10));
+        let held = cache.stats().cached.0;
+        assert!(held > u64::from(FRAMES) / 4, "{held} pages: they read");
+        let most = u64::from(FRAMES / 2 + HANG);
+        assert!(held <= most, "{held} pages of {FRAMES}");
+        let began = task.now();
+        let mut reader = mm::Reader::default();
+        let mut writer = cache.writer();
+        let mut chunk = vec![lab::Sector(0); 2048];
+        for mib in 0..32 {
+            good.read(task, &mut reader, Bytes(mib * MIB), &mut chunk)
+                .unwrap();
+            let at = u32::try_from(mib * 256).unwrap();
+            good.write(task, &mut writer, Bytes(mib * MIB), &data(at, 64, 1))
+                .unwrap();
+        }
+        let took = task.now().since(began);
+        assert!(took < Nanos::secs(2), "40 MiB at 200 MiB/s in {took:?}");
+        for reader in readers {
+            assert_eq!(reader.join(task).unwrap(), Ok(Bytes(MIB)));
+        }
+    });
+}
+
+/// What a writer was told of a device is nothing to the one that has its place.
+#[test]
+fn a_writer_hears_of_the_errors_of_a_device_that_took_the_place_of_another() {
+    let mut world = world(4096, 64 * MIB);
+    let disks = [0, 1].map(|_| Disk::new(&world.lab, 64 * MIB));
+    let ids = [0, 1].map(|at: usize| {
+        let disk = Arc::clone(&disks[at]);
+        world.lab.add_device(disk as Arc<dyn Device>)
+    });
+    world.run(0, move |task, cache, _| {
+        let mut writer = cache.writer();
+        let mut places = Vec::new();
+        // The first one fails more often than the second.
+        for (disk, id, failures) in [(&disks[0], ids[0], 3), (&disks[1], ids[1], 1)] {
+            let options = DeviceOptions {
+                on_error: ErrorPolicy::Report,
+                ..DeviceOptions::default()
+            };
+            let device = cache.add_device(task, id, disk.info(), options).unwrap();
+            places.push(device);
+            let file = cache.open(task, device, ObjectId(9), Bytes(0)).unwrap();
+            let mut write = |task: &mut Task<'_, LabEnv>| {
+                file.write(task, &mut writer, Bytes(0), &data(0, 1, 1))
+            };
+            write(task).unwrap();
+            disk.state().fail_writes = 0..1000;
+            while cache.device_stats_of(device).errors < failures {
+                file.sync(task).unwrap_err();
+            }
+            assert_eq!(cache.device_stats_of(device).errors, failures);
+            let told = write(task).unwrap_err();
+            assert!(matches!(told, Error::WriteFailed { .. }), "{told}");
+            write(task).unwrap();
+            disk.state().fail_writes = 0..0;
+            while file.sync(task).is_err() {}
+            file.close(task).unwrap();
+            assert_eq!(cache.remove_device(task, device), Some(id));
+        }
+        assert_eq!(places[0], places[1], "the same place");
+    });
+}
+
+/// A device whose place could not be given up when it was asked for, because something was under way, gives it up later.
+#[test]
+fn a_place_is_given_up_when_what_was_under_way_has_ended() {
+    let mut world = world(4096, 64 * MIB);
+    world.options.devices_max = 2;
+    let disks = [0, 1].map(|_| Disk::new(&world.lab, 64 * MIB));
+    let ids = [0, 1].map(|at: usize| {
+        let disk = Arc::clone(&disks[at]);
+        world.lab.add_device(disk as Arc<dyn Device>)
+    });
+    world.run(0, move |task, cache, _| {
+        let (info, options) = (disks[0].info(), DeviceOptions::default());
+        let device = cache.add_device(task, ids[0], info, options).unwrap();
+        let file = cache.open(task, device, ObjectId(9), Bytes(0)).unwrap();
+        assert_eq!(cache.removed_devices(task), [], "nobody asked for it");
+        assert_eq!(cache.remove_device(task, device), None, "a file is open");
+        assert_eq!(cache.removed_devices(task), []);
+        let full = cache.add_device(task, ids[1], info, options);
+        assert!(matches!(full, Err(Error::TooMany { .. })));
+        file.close(task).unwrap();
+        assert_eq!(cache.removed_devices(task), [ids[0]]);
+        assert_eq!(cache.removed_devices(task), [], "it is told once");
+        assert_eq!(cache.add_device(task, ids[1], info, options), Ok(device));
+        // Not of the one before: this one stays.
+        assert_eq!(cache.removed_devices(task), []);
     });
 }

@@ -168,7 +168,11 @@ impl Volume {
         let is_used = |(): &mut ()| holders.inside.load(Ordering::SeqCst) > 0;
         let quiet = holders.quiet.lock();
         let quiet = quiet.unwrap_or_else(PoisonError::into_inner);
-        drop(holders.emptied.wait_timeout_while(quiet, LEAVE_MAX, is_used));
+        drop(
+            holders
+                .emptied
+                .wait_timeout_while(quiet, LEAVE_MAX, is_used),
+        );
         if holders.inside.load(Ordering::SeqCst) == 0 {
             self.leave_place();
         }
@@ -194,5 +198,56 @@ impl Cache {
         let gone = self.inner.mm.removed_devices(&mut self.enter());
         gone.into_iter()
             .for_each(|id| self.inner.env.remove_device(id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Backing;
+
+    /// One file, over which a volume is attached.
+    struct Attached(std::path::PathBuf);
+
+    impl Drop for Attached {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn the_last_one_inside_gives_the_place_up() {
+        let name = format!("tidegate-upkeep-{}", std::process::id());
+        let file = Attached(std::env::temp_dir().join(name));
+        let made = std::fs::File::create(&file.0).and_then(|made| made.set_len(1 << 20));
+        made.expect("a file");
+        let builder = Cache::builder().memory(32 << 20).devices(1);
+        let cache = builder.build().expect("a cache");
+        let attach = || {
+            cache.attach(VolumeOptions::default(), |env| {
+                let device = os::FileDevice::new(env)?;
+                let (object, len) = device.open(&file.0, os::OpenOptions::default())?;
+                Ok::<_, Error>(Backing {
+                    device,
+                    object,
+                    size: len.0,
+                })
+            })
+        };
+        for _ in 0..3 {
+            let volume = attach().expect("a place");
+            let straggler = volume.another();
+            let inside = straggler.enter().expect("it is there");
+            volume.detach().expect("nothing fails");
+            assert!(matches!(
+                attach().err(),
+                Some(Error::Cache(mm::Error::TooMany { .. }))
+            ));
+            drop(inside);
+            assert!(matches!(straggler.enter().err(), Some(Error::Closed)));
+        }
+        let volume = attach().expect("a place");
+        volume.detach().expect("nothing fails");
+        cache.close().expect("nothing is left");
     }
 }

@@ -14,8 +14,8 @@
 //!   3. What `try_write` has taken is part of the volume: readers see it, `sync` makes it durable.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use env::{Device, Env, ObjectId, Task};

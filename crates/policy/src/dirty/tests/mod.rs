@@ -515,3 +515,35 @@ fn exercise(bench: &mut Bench, step: u64, dirty: u64, writeback: u64, other: u64
         }
     }
 }
+
+/// What is reserved for a device is the others' again as soon as it is gone, not when another one takes its place.
+#[test]
+fn a_device_that_is_gone_has_nothing_reserved() {
+    let counts = Counts {
+        dirtyable: Pages(1 << 20),
+        ..Counts::default()
+    };
+    for law in LAWS {
+        let mut domain = Domain::new(
+            Tunables {
+                dirty: Threshold::Pages(Pages(2000)),
+                background: Threshold::Pages(Pages(1000)),
+                ..tunables(law, 1000)
+            },
+            2,
+        );
+        domain.add_device(Instant(0), PLAIN);
+        domain.on_written(Instant(0), DEVICE, &written(1 << 20));
+        let alone = domain.device_limit(DEVICE, &counts);
+        let asks = DeviceTunables {
+            min_ratio: 4_000,
+            ..PLAIN
+        };
+        let other = domain.add_device(Instant(0), asks);
+        assert!(domain.device_limit(DEVICE, &counts) < alone, "{law:?}");
+        domain.remove_device(other);
+        assert_eq!(domain.device_limit(DEVICE, &counts), alone, "{law:?}");
+        domain.renew_device(other, asks);
+        assert!(domain.device_limit(DEVICE, &counts) < alone, "{law:?}");
+    }
+}
