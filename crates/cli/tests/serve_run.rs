@@ -516,6 +516,25 @@ fn a_hang_up_reads_the_file_again() {
     }
     client.read(0, &mut back[..512]).unwrap();
 
+    // Less is told, and more: both are told, though one of them shows only what needs somebody.
+    for (level, change) in [
+        ("error", "from=debug to=error"),
+        ("debug", "from=error to=debug"),
+    ] {
+        let level = format!("log = \"{level}\"");
+        write(
+            head("96MiB").replace("log = \"debug\"", &level)
+                + &volume("a")
+                + changed
+                + &volume("b"),
+        );
+        process.signal(Signal::HUP);
+        process.wait_said(change);
+    }
+    process.wait("the reload after it", |this| {
+        this.said().matches("reloaded: serving 2 volumes").count() == 3
+    });
+
     // A mistake changes nothing.
     write(head("96MiB") + "memry = \"1GiB\"\n");
     process.signal(Signal::HUP);
@@ -563,7 +582,7 @@ fn a_hang_up_reads_the_file_again() {
     write(head("96MiB") + &volume("a") + &volume("b"));
     process.signal(Signal::HUP);
     process.wait("both", |this| {
-        this.said().matches("reloaded: serving 2 volumes").count() == 3
+        this.said().matches("reloaded: serving 2 volumes").count() == 4
     });
     let mut client = Client::connect(&socket, "a");
     client.read(0, &mut back).unwrap();

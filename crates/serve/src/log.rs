@@ -94,7 +94,7 @@ impl Level {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
             Self::Warn => "warn",

@@ -402,6 +402,11 @@ fn every_mistake_has_a_way_out() {
         ),
         ("paced = \"maybe\"", "no value for `paced`", "true, false"),
         (
+            "paced = \"no\"",
+            "no value for `paced`",
+            "did you mean `false`",
+        ),
+        (
             "log = \"infos\"",
             "no value for `log`",
             "did you mean `info`",

@@ -116,8 +116,10 @@ pub(super) fn share(text: &str) -> Result<u32, String> {
 /// Yes or no.
 pub(super) fn truth(text: &str) -> Result<bool, String> {
     match text {
-        "true" | "yes" | "on" => Ok(true),
-        "false" | "no" | "off" => Ok(false),
+        "true" => Ok(true),
+        "false" => Ok(false),
+        "yes" | "on" | "1" => Err("did you mean `true`? Allowed: true, false".to_owned()),
+        "no" | "off" | "0" => Err("did you mean `false`? Allowed: true, false".to_owned()),
         _ => Err("allowed: true, false".to_owned()),
     }
 }

@@ -65,7 +65,18 @@ impl Server {
     fn settings(&mut self, new: &Config) {
         let old = &mut self.config;
         if (old.log, old.log_format) != (new.log, new.log_format) {
+            let tell = |old: &Config| {
+                let (from, to) = (old.log.name(), new.log.name());
+                info!(from, to, "the log's level changes");
+            };
+            // Told at the level that shows more: by one of them it is not told at all.
+            if old.log > new.log {
+                tell(old);
+            }
             log::start(new.log_format, new.log);
+            if old.log < new.log {
+                tell(old);
+            }
             if old.log_format != new.log_format {
                 needs_restart("log_format");
             }
