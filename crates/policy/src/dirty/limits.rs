@@ -100,11 +100,6 @@ impl Limits {
         Pages((self.dirty.0 + self.background.0) / 2)
     }
 
-    /// Halfway between freerun and the limit: what a law steers to.
-    pub(super) const fn setpoint(&self) -> Pages {
-        Pages(u64::midpoint(self.freerun().0, self.dirty.0))
-    }
-
     /// The device's part of the background limit, in proportion to its part of the dirty limit.
     pub(super) fn background_of(&self, share: Pages) -> Pages {
         if self.dirty.is_zero() {

@@ -626,7 +626,7 @@ impl Device {
 fn levels(view: &View, stay: &Stay) -> BalanceTrace {
     BalanceTrace {
         limit: view.limits.dirty,
-        setpoint: view.limits.setpoint(),
+        setpoint: room::whole(view.limits),
         dirty: view.level.dirty,
         device_setpoint: view.marks.target,
         device_dirty: view.level.device_dirty,

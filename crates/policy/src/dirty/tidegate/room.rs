@@ -6,8 +6,8 @@
 //!            writes                                                  in parts of the device's rate
 //! ```
 //!
-//! Alone on a cache, a device has the marks of the whole limit: freerun and cap as in Linux, the
-//! target halfway between. Among others:
+//! Alone on a cache, a device has the marks of the whole limit: freerun at three quarters of it, the target halfway to the
+//! cap. Among others:
 //!
 //!   - A quarter of the whole target is *reserved*, in equal parts. Nobody else can take a device's
 //!     reserve, however slow or dead he is.
@@ -24,7 +24,7 @@
 //!   3. Near the whole limit all are held, so that it is not passed.
 //!
 //! Source: ours. Freerun and set point as in mechanisms 5.1, 5.5 (Linux 6.12 mm/page-writeback.c,
-//! wb_position_ratio()); its shares follow completions only, so that a device alone takes all.
+//! wb_position_ratio()) where the background limit is half of the limit; its shares follow completions only, so that a device alone takes all.
 
 use super::super::limits::mul_div;
 use super::super::{DeviceTunables, Limits};
@@ -34,6 +34,8 @@ use crate::units::{Instant, Nanos, Pages, PagesPerSec, SECOND};
 pub(super) const ONE: u64 = 1024;
 /// The factor at freerun.
 const AT_FREERUN: u64 = ONE * 5 / 4;
+/// This part of the limit lies above freerun, at most.
+const FREERUN_LEAVES: u64 = 4;
 /// This part of the whole target is reserved.
 const RESERVED: u64 = 4;
 /// At most this part of a limit is kept free for writers that are on their way.
@@ -44,6 +46,18 @@ const SHRINK: u64 = 8;
 const TARGET_MIN: Pages = Pages(256);
 /// `DeviceTunables` ratios that mean "all".
 const RATIO_ONE: u64 = 10_000;
+
+/// Up to here nobody is held: three quarters of the limit, which is what Linux has with its usual background limit of half
+/// of it; more where that is higher. A lower one has the flusher begin sooner, and is no reason to hold writers sooner.
+pub(super) const fn freerun(limits: Limits) -> Pages {
+    let quarter = limits.dirty.0.div_ceil(FREERUN_LEAVES);
+    Pages(limits.dirty.0 - quarter).at_least(limits.freerun())
+}
+
+/// The target of all devices together: halfway from there to the limit.
+pub(super) const fn whole(limits: Limits) -> Pages {
+    Pages(u64::midpoint(freerun(limits).0, limits.dirty.0))
+}
 
 /// What the other devices leave, and what all may have.
 #[derive(Clone, Copy, Debug)]
@@ -63,12 +77,12 @@ pub(super) struct Field {
 impl Field {
     /// The target of all devices together.
     const fn whole(&self) -> Pages {
-        self.limits.setpoint()
+        whole(self.limits)
     }
 
     /// What one of `devices` has for itself, whatever the others do.
     pub(super) fn reserve(limits: Limits, devices: u64, tunables: &DeviceTunables) -> Pages {
-        let whole = limits.setpoint().0;
+        let whole = whole(limits).0;
         let asked = mul_div(whole, u64::from(tunables.min_ratio), RATIO_ONE);
         let most = mul_div(whole, u64::from(tunables.max_ratio), RATIO_ONE);
         Pages((whole / RESERVED / devices.max(1)).max(asked).min(most))
@@ -162,7 +176,7 @@ impl Marks {
         let limits = field.limits;
         Self {
             background: part(limits.background),
-            freerun: part(limits.freerun()),
+            freerun: part(freerun(limits)),
             target,
             cap: part(limits.dirty),
             alarm: Pages(u64::midpoint(whole.0, limits.dirty.0)),
