@@ -13,6 +13,9 @@
 //!   EINTR, EAGAIN     again, RETRIES_MAX times        again, RETRIES_MAX times
 //! ```
 //!
+//! An object of a fixed size has its end there and nowhere else: a read that ends before it has met a device that lost
+//! its capacity or a file that was cut, and is `Lost`. Zeroes in its place would be kept, and written back.
+//!
 //! Adjacent frames become one element of the vector. A vector has at most `MAX_VECTORS` elements;
 //! a request with more runs is moved in parts, as if the system had answered short.
 //!
@@ -50,7 +53,8 @@ pub(crate) struct OpenFile {
     pub(crate) file: File,
     /// Whether it is open with O_DIRECT.
     pub(crate) direct: bool,
-    /// Size of a block device; a regular file may grow.
+    /// Size of a block device, or of a file that is to have the one it was opened with; other files may grow and
+    /// shrink.
     pub(crate) fixed_size: Option<Bytes>,
 }
 
@@ -105,13 +109,20 @@ impl Job {
         self.request.offset.0 + self.done
     }
 
-    /// How many bytes the request moves: its frames, cut at the end of a block device.
+    /// How many bytes the request moves: its frames, cut at the end of an object of a fixed size.
     fn total(&self) -> u64 {
-        let frames = self.request.frames.len() as u64 * PAGE_SIZE;
-        match self.file.fixed_size {
-            Some(size) => frames.min(size.0.saturating_sub(self.request.offset.0)),
-            None => frames,
-        }
+        self.frames().min(self.up_to_end().unwrap_or(u64::MAX))
+    }
+
+    /// Bytes of all its frames.
+    fn frames(&self) -> u64 {
+        self.request.frames.len() as u64 * PAGE_SIZE
+    }
+
+    /// Bytes from its offset to the end, if that is fixed.
+    fn up_to_end(&self) -> Option<u64> {
+        let size = self.file.fixed_size?;
+        Some(size.0.saturating_sub(self.request.offset.0))
     }
 
     /// What can be said without asking the system.
@@ -144,7 +155,11 @@ impl Job {
     /// Fills `vectors` with the memory of what is left.
     pub(crate) fn plan(&self, arena: &Arena, vectors: &mut [IoVec]) -> Plan {
         let (mut used, mut chunk, mut one_chunk) = (0_usize, None, true);
-        let (mut at, total) = (self.done, self.total());
+        let (mut at, mut total) = (self.done, self.total());
+        if self.request.op == IoOp::Read {
+            // Whole pages: direct I/O takes no other count, and a file read only may end anywhere.
+            total = total.next_multiple_of(PAGE_SIZE);
+        }
         while at < total {
             let place = usize::try_from(at / PAGE_SIZE).expect("an index into `frames`");
             let inside = usize::try_from(at % PAGE_SIZE).expect("below a page");
@@ -200,10 +215,13 @@ impl Job {
 
     fn on_read(&mut self, arena: &Arena, moved: u64) -> Step {
         self.done += moved;
-        let wanted = self.request.frames.len() as u64 * PAGE_SIZE;
+        let (wanted, total) = (self.frames(), self.total());
         let ended = moved == 0 || (self.file.direct && !self.done.is_multiple_of(SECTOR));
-        if self.done < self.total() && !ended {
+        if self.done < total && !ended {
             return Step::Again;
+        }
+        if self.done < total && self.up_to_end().is_some() {
+            return Step::Done(Err(IoError::Lost));
         }
         if self.done < wanted {
             arena.zero_tail(&mut self.request, self.done);
@@ -358,6 +376,52 @@ mod tests {
         second.resize(4096, 0);
         assert_eq!(arena.read_for_test(FrameId(2)), second);
         assert_eq!(arena.read_for_test(FrameId(3)), vec![0; 4096]);
+    }
+
+    #[test]
+    fn a_read_that_ends_before_a_fixed_size_is_lost() {
+        let arena = arena();
+        let size = Some(Bytes(2 * 4096 + 512));
+        let fresh = |direct| job(IoOp::Read, &[1, 2, 3, 4], direct, size);
+        for direct in [false, true] {
+            // The size is gone, before the read and in the middle of it.
+            let mut gone = fresh(direct);
+            let lost = Step::Done(Err(IoError::Lost));
+            assert_eq!(gone.on_result(&arena, Ok(0)), lost);
+            let mut cut = fresh(direct);
+            assert_eq!(cut.on_result(&arena, Ok(4096)), Step::Again);
+            assert_eq!(cut.on_result(&arena, Ok(0)), lost);
+            // All that there is: zeroes lie behind it, and only there.
+            arena.fill_for_test(FrameId(3), &[9; 4096]);
+            arena.fill_for_test(FrameId(4), &[9; 4096]);
+            let mut whole = fresh(direct);
+            assert_eq!(
+                whole.on_result(&arena, Ok(2 * 4096 + 512)),
+                Step::Done(Ok(()))
+            );
+            let mut third = vec![9; 512];
+            third.resize(4096, 0);
+            assert_eq!(arena.read_for_test(FrameId(3)), third);
+            assert_eq!(arena.read_for_test(FrameId(4)), vec![0; 4096]);
+            let mut behind = fresh(direct);
+            behind.request.offset = Bytes(3 * 4096);
+            assert_eq!(behind.on_result(&arena, Ok(0)), Step::Done(Ok(())));
+        }
+        let mut direct = fresh(true);
+        assert_eq!(
+            direct.on_result(&arena, Ok(100)),
+            Step::Done(Err(IoError::Lost)),
+            "an end off a sector"
+        );
+    }
+
+    #[test]
+    fn a_fixed_end_is_read_in_whole_pages() {
+        let arena = arena();
+        let mut vectors = [NO_MEMORY; 4];
+        let job = job(IoOp::Read, &[1, 2, 3], true, Some(Bytes(4096 + 100)));
+        job.plan(&arena, &mut vectors);
+        assert_eq!(vectors[0].iov_len, 2 * 4096);
     }
 
     #[test]

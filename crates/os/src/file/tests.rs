@@ -182,6 +182,45 @@ fn beyond_the_end_reads_zeroes() {
 }
 
 #[test]
+fn a_cut_file_of_a_fixed_size_is_lost_and_not_zeroes() {
+    both("cut", |rig| {
+        let path = rig.dir.join("file");
+        // An odd end, as of an image that is only read.
+        let data = vec![5; 3 * 4096 + 700];
+        for read_only in [false, true] {
+            std::fs::write(&path, &data).unwrap();
+            let options = OpenOptions {
+                fixed: true,
+                read_only,
+                ..OpenOptions::default()
+            };
+            let (object, _) = rig.device.open(&path, options).unwrap();
+            let read = |offset, frames: &[u32]| rig.one(object, IoOp::Read, offset, frames);
+            assert_eq!(read(0, &[1, 2, 3, 4, 5]), Ok(()));
+            let mut last = vec![5; 700];
+            last.resize(4096, 0);
+            assert_eq!(rig.env.content().read_for_test(FrameId(4)), last);
+            assert_eq!(rig.env.content().read_for_test(FrameId(5)), vec![0; 4096]);
+            std::fs::OpenOptions::new()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_len(4096)
+                .unwrap();
+            assert_eq!(read(0, &[1]), Ok(()), "what is still there");
+            assert_eq!(read(8192, &[1]), Err(IoError::Lost));
+            assert_eq!(read(0, &[1, 2]), Err(IoError::Lost));
+            assert_eq!(read(3 * 4096, &[1]), Err(IoError::Lost));
+            // It has its size again: what is there now is the truth.
+            std::fs::write(&path, &data).unwrap();
+            assert_eq!(read(8192, &[1]), Ok(()));
+            assert_eq!(rig.env.content().read_for_test(FrameId(1)), vec![5; 4096]);
+            rig.device.close(object);
+        }
+    });
+}
+
+#[test]
 fn metadata_operations_do_what_they_say() {
     both("metadata", |rig| {
         let object = rig.open("file");

@@ -36,7 +36,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     let files = FileDevice::new(env).map_err(tidegate::Error::from)?;
     let options = OpenOptions {
         read_only,
-        fixed: !read_only,
+        fixed: true,
         ..OpenOptions::default()
     };
     let (object, _) = files.open(path, options).map_err(tidegate::Error::from)?;
