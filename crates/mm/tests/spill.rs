@@ -222,6 +222,32 @@ fn beyond_the_end_is_refused() {
     });
 }
 
+/// Tables of regions come on top of the limit: a 32nd of the memory at most.
+#[test]
+fn regions_take_no_more_for_their_tables_than_is_promised() {
+    let mut world = world(1024, 200 << 20);
+    // 34 bits a page, a 32nd of 4 MiB.
+    let most = 1024 * 4096 / 32 * 8 / 34;
+    spill(&mut world, 0, 1000, move |task, cache, _| {
+        let refused = |task: &mut Task<'_, LabEnv>, pages, left| {
+            let error = cache.spill(task, Pages(pages)).map(|_| ()).unwrap_err();
+            assert!(
+                matches!(error, Error::BadOption { value, allowed: (1, most), .. } if value == pages && most == left),
+                "{error}"
+            );
+        };
+        refused(task, most - 999, most - 1000);
+        refused(task, 1 << 40, most - 1000);
+        refused(task, u64::MAX, most - 1000);
+        let large = cache.spill(task, Pages(most - 1000)).unwrap();
+        refused(task, 1, 0);
+        large.touch(task, 0, 3).unwrap();
+        drop(large);
+        let again = cache.spill(task, Pages(most - 1000)).unwrap();
+        drop(again);
+    });
+}
+
 /// Bounded memory and no way out: a typed error, and everything works again once memory is given back.
 #[test]
 fn without_a_swap_file_memory_runs_out_with_a_name() {

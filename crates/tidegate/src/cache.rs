@@ -298,10 +298,11 @@ impl Cache {
 
     /// A region of `bytes` bytes of anonymous memory: it takes memory as it is written, and shares the limit. With a
     /// swap file it may be much larger than the limit. Its own table, four and a quarter bytes for each 4 KiB, comes
-    /// on top of the limit.
+    /// on top of the limit; the tables of all regions take at most a 32nd of the memory, so that regions may have thirty
+    /// times the memory together.
     ///
     /// # Errors
-    /// `Cache`: no bytes, or more than 2^31 pages; more than 65536 regions. `Closed`.
+    /// `Cache`: with `BadOption` for no bytes, or more than are left for regions; more than 65536 regions. `Closed`.
     pub fn spill(&self, bytes: u64) -> Result<Spill, Error> {
         let mut task = self.enter();
         let pages = Pages(bytes.div_ceil(PAGE_SIZE as u64));

@@ -32,6 +32,17 @@ mod fault;
 const ANON: u32 = 1 << 31;
 /// Regions a cache has room for.
 const REGIONS_MAX: usize = 1 << 16;
+/// The tables of all regions together take at most this part of the memory. They come on top of the limit, and with them
+/// resident memory stays below the limit and the 5 % that are promised.
+const TABLES_PART: u64 = 32;
+/// A page's entry in the table of its region, and its two bits, in bits.
+const ENTRY_BITS: u64 = 32 + 2;
+
+/// Pages that all regions of a cache of `frames` frames may have together: some thirty times its memory.
+const fn pages_most(frames: u32) -> u64 {
+    let tables = ((frames as u64) << PAGE_SHIFT) / TABLES_PART;
+    tables * 8 / ENTRY_BITS
+}
 
 /// A region as the cache knows it.
 pub(crate) struct Anon {
@@ -166,31 +177,23 @@ impl<E: Env> Drop for Spill<E> {
 
 impl<E: Env> Cache<E> {
     /// A new region of `pages` pages, all of them nowhere: it takes memory as it is touched. Four and a quarter
-    /// bytes a page are taken for its table, outside the limit.
+    /// bytes a page are taken for its table, on top of the limit; so all regions together may have thirty times as many
+    /// pages as the cache, no more.
     ///
     /// # Errors
-    /// `TooMany`; `BadOption`: no pages, or more than 2^31.
+    /// `TooMany`; `BadOption`: no pages, or more than are left for regions.
     pub fn spill(
         self: &Arc<Self>,
         task: &mut Task<'_, E>,
         pages: Pages,
     ) -> Result<Arc<Spill<E>>, Error> {
-        let most = u64::from(ANON);
-        let count = u32::try_from(pages.0)
-            .ok()
-            .filter(|count| (1..=ANON).contains(count));
-        let Some(count) = count else {
-            return Err(Error::BadOption {
-                what: "pages of a region",
-                value: pages.0,
-                allowed: (1, most),
-            });
-        };
+        let count = self.reserve_table(pages)?;
         let region = Region::new(count);
         let mut regions = self.swap.regions.lock(task);
         let place = match regions.iter().position(Option::is_none) {
             Some(free) => free,
             None if regions.len() >= REGIONS_MAX => {
+                self.swap.region_pages.fetch_sub(pages.0, Ordering::Relaxed);
                 return Err(Error::TooMany {
                     what: "regions",
                     limit: u32::try_from(REGIONS_MAX).expect("it fits"),
@@ -216,6 +219,27 @@ impl<E: Env> Cache<E> {
         }))
     }
 
+    /// Counts the table of a region of `pages` pages, if there is room for it.
+    fn reserve_table(&self, pages: Pages) -> Result<u32, Error> {
+        let all = &self.swap.region_pages;
+        let most = pages_most(self.options.frames);
+        let with = |all: u64| all.checked_add(pages.0).filter(|all| *all <= most);
+        let count = u32::try_from(pages.0).ok();
+        let count = count.filter(|count| (1..=ANON).contains(count));
+        let fits = count.filter(|_| {
+            all.try_update(Ordering::Relaxed, Ordering::Relaxed, with)
+                .is_ok()
+        });
+        fits.ok_or_else(|| {
+            let left = most.saturating_sub(all.load(Ordering::Relaxed));
+            Error::BadOption {
+                what: "pages of a region, beside the other regions of the cache,",
+                value: pages.0,
+                allowed: (1, left.min(u64::from(ANON))),
+            }
+        })
+    }
+
     /// The region of that number, top bit included.
     pub(crate) fn region(&self, context: &impl Context, id: u32) -> Option<Arc<Anon>> {
         let place = (id & !ANON) as usize;
@@ -227,6 +251,8 @@ impl<E: Env> Cache<E> {
         let context = Interrupt::new();
         let mut regions = self.swap.regions.lock(&context);
         anon.ended.store(true, Ordering::Release);
+        let pages = u64::from(anon.pages.len());
+        self.swap.region_pages.fetch_sub(pages, Ordering::Relaxed);
         regions[(anon.id & !ANON) as usize] = None;
     }
 }

@@ -64,6 +64,8 @@ const SLOTS_MAX: u64 = 1 << 27;
 pub(crate) struct State<E: Env> {
     /// Regions by their number (`spill::region_number`).
     pub(crate) regions: Lock<Vec<Option<Arc<Anon>>>>,
+    /// Pages of all regions together (`spill::REGIONS_PART`).
+    pub(crate) region_pages: AtomicU64,
     /// The slot of each frame that has one.
     slot_of: Box<[AtomicU32]>,
     area: OnceLock<Arc<Area<E>>>,
@@ -127,6 +129,7 @@ impl<E: Env> State<E> {
     pub(crate) fn new(frames: u32) -> Self {
         Self {
             regions: Lock::new(LockClass::Registry, Vec::new()),
+            region_pages: AtomicU64::new(0),
             slot_of: (0..frames).map(|_| AtomicU32::new(NONE)).collect(),
             area: OnceLock::new(),
         }
