@@ -446,12 +446,13 @@ impl<E: Env> Cache<E> {
     }
 
     /// Memory that may become dirty: free frames and pages of files, less the reserve. The limits shrink when
-    /// anonymous memory takes the frames.
+    /// anonymous memory takes the frames, in our law down to what is the files' in any case.
     pub(crate) fn dirtyable(&self) -> Pages {
-        let frames = u64::from(self.memory.limit_frames());
+        let frames = Pages(u64::from(self.memory.limit_frames()));
         let pinned = u64::from(self.totals.pinned.load(Ordering::Relaxed));
-        let others = get(&self.totals.anon) + pinned;
-        Pages(frames.saturating_sub(self.memory.marks.high.0 + others))
+        let movable = Pages(frames.0.saturating_sub(self.memory.marks.high.0 + pinned));
+        let least = self.options.reclaim.files_least(frames).at_most(movable);
+        Pages(movable.0.saturating_sub(get(&self.totals.anon))).at_least(least)
     }
 
     /// One reading of the counters for a decision about `device`.

@@ -401,7 +401,7 @@ fn no_wake_is_lost() {
             Event::Waited {
                 cause: Cause::Memory,
                 waited,
-                wakeup: Wakeup::Ready,
+                wakeup: Wakeup::Ready(_),
             } => waited >= BOUND && recorded.at.0 % TICK.0 == 0,
             _ => false,
         });
@@ -602,4 +602,28 @@ fn pages_in_use_are_not_taken_to_fill_a_stock() {
         })
         .unwrap();
     assert_eq!(late, 0, "pages read back in the last 10 s");
+}
+
+/// Anonymous memory may have all there is, and writers may still dirty a little of it.
+#[test]
+fn anonymous_memory_leaves_the_writers_a_limit() {
+    let limit = |law| {
+        let mut lab = marked_lab();
+        let env = Arc::clone(lab.env());
+        lab.run(move |task| {
+            let cache = marked(&env, law);
+            let before = cache.stats().dirty_limit;
+            let region = cache.spill(task, Pages(8192)).unwrap();
+            region.touch(task, 0, 8192 - 300).unwrap();
+            let limit = cache.stats().dirty_limit;
+            assert!(before > limit && before > Pages(1000), "{before:?}");
+            drop(region);
+            let _ = cache.shutdown(task);
+            limit
+        })
+        .unwrap()
+    };
+    assert!(limit(ReclaimLaw::Reasons) <= Pages(2));
+    // 20 % of a sixteenth of the memory.
+    assert_eq!(limit(ReclaimLaw::Tidegate), Pages(102));
 }

@@ -90,6 +90,11 @@ pub(crate) fn shrink_node<E: Env>(
             may_swap: control.may_swap && has_swap,
             costs: &balance.costs,
             may_deactivate: Kind::ALL.map(deactivate),
+            plenty: if cache.is_tidegate() {
+                times(control.target)
+            } else {
+                Pages::ZERO
+            },
         })
     };
     scan.counts = scan.counts.part(factor);

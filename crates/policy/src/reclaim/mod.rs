@@ -105,6 +105,14 @@ impl Reasons {
     }
 }
 
+/// This part of the memory counts as dirtyable in any case: at the usual limit of 20 % a per mille or two of it may be dirty
+/// then, less than the marks keep free.
+const FILES_PART: u64 = 128;
+/// Of a small memory at least this, so that a write of some hundred KiB needs no pause for every page of it,
+const FILES_LEAST: Pages = Pages(512);
+/// and no more than this part of it.
+const FILES_PART_MOST: u64 = 16;
+
 /// How reclaim works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunables {
@@ -148,6 +156,19 @@ impl Tunables {
         }
     }
 
+    /// Of a memory of `memory` pages, this many count as dirtyable whoever has them (ours; in Linux none do). Anonymous
+    /// memory that takes all there is would else take the writers' right to dirty a page with it, and each of their pages
+    /// would wait for the one before it to be written.
+    #[must_use]
+    pub fn files_least(&self, memory: Pages) -> Pages {
+        if self.law != ReclaimLaw::Tidegate {
+            return Pages::ZERO;
+        }
+        Pages(memory.0 / FILES_PART)
+            .at_least(FILES_LEAST)
+            .at_most(Pages(memory.0 / FILES_PART_MOST))
+    }
+
     /// Pages that reclaim takes at a time, and that a task frees on its own behalf before it goes on: 32
     /// of the size that this one stands for. As few tasks then sleep as often as at full size.
     #[must_use]
@@ -166,6 +187,20 @@ impl Tunables {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_have_a_part_of_the_dirtyable_memory_in_our_law() {
+        let least = |law, memory| Tunables::of(law, 250).files_least(Pages(memory)).0;
+        let memories = [0, 64, 6400, 8192, 65_536, 1 << 20];
+        assert_eq!(
+            memories.map(|memory| least(ReclaimLaw::Tidegate, memory)),
+            [0, 4, 400, 512, 512, 8192]
+        );
+        assert_eq!(
+            memories.map(|memory| least(ReclaimLaw::Reasons, memory)),
+            [0; 6]
+        );
+    }
 
     #[test]
     fn a_cluster_isolated_counts_as_32_pages_at_any_scale() {

@@ -362,6 +362,9 @@ pub struct CountInput<'a> {
     pub costs: &'a Costs,
     /// By kind: `may_deactivate`.
     pub may_deactivate: [bool; 2],
+    /// Inactive pages of files are in plenty if they are at least this many: none in Linux, where a handful keeps a
+    /// pass of a high priority from anonymous memory; what the pass is to free in ours.
+    pub plenty: Pages,
 }
 
 /// How a pass divides itself between the kinds.
@@ -433,7 +436,8 @@ fn balance(input: &CountInput<'_>) -> Balance {
     if file_is_tiny && !may_deactivate_anon && at_hand(Lru::InactiveAnon) {
         return Balance::AnonOnly;
     }
-    if at_hand(Lru::InactiveFile) && !may_deactivate_file {
+    let plenty = input.sizes.of(Lru::InactiveFile) >= input.plenty;
+    if plenty && at_hand(Lru::InactiveFile) && !may_deactivate_file {
         return Balance::FilesOnly;
     }
     let costs = Kind::ALL.map(|kind| u128::from(input.costs.of(kind)));

@@ -71,6 +71,7 @@ fn input<'a>(sizes: &'a Sizes, costs: &'a Costs) -> CountInput<'a> {
         may_swap: true,
         costs,
         may_deactivate: [true, true],
+        plenty: Pages::ZERO,
     }
 }
 
@@ -153,6 +154,16 @@ fn what_decides_how_a_pass_divides_itself() {
             },
             Balance::FilesOnly,
             [0, 0, 4, 4],
+        ),
+        (
+            "the same, and that is not what is wanted",
+            CountInput {
+                free: Pages(8 * MIB),
+                plenty: Pages(300 * MIB),
+                ..tiny
+            },
+            by_swappiness,
+            [1228, 1228, 2, 2],
         ),
         (
             "hardly a file left, and active anonymous pages to age",
@@ -457,6 +468,7 @@ proptest! {
             may_swap,
             costs: &costs,
             may_deactivate,
+            plenty: Pages::ZERO,
         });
         for list in Lru::ALL {
             let full = scan_count(lists.of(list), Priority(priority));

@@ -165,6 +165,7 @@ impl Node {
             may_swap: false,
             costs: &Costs::new(CostRule::WritesOnly),
             may_deactivate: [false, sizes.inactive_is_low(Kind::File)],
+            plenty: Pages::ZERO,
         });
         let mut turns = Turns::new(plan, Pages(target), false);
         let mut pass = Tally::default();
