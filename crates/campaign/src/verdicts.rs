@@ -100,6 +100,7 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
                 waited,
                 wakeup,
             } => {
+                figures.add("waits ended by", &format!("{cause:?}: {}", wakeup.by()), 1);
                 if !matches!(cause, Cause::Think | Cause::Idle) {
                     figures.time("longest wait", &format!("{cause:?}"), *waited);
                 }
@@ -129,7 +130,7 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
                     );
                     let ended = match wakeup {
                         Wakeup::TimedOut => "timed out",
-                        Wakeup::Ready | Wakeup::Cancelled | Wakeup::Refused => "woken",
+                        Wakeup::Ready(_) | Wakeup::Cancelled | Wakeup::Refused => "woken",
                     };
                     let what = format!("{}: {cause:?}, {ended}", plan.cache.reclaim);
                     figures.add("throttled in reclaim", &what, 1);

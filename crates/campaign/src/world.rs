@@ -706,7 +706,7 @@ pub(crate) fn check_refusals(
 pub(crate) fn pause(task: &mut Task<'_, LabEnv>, time: Nanos) -> Going {
     match task.sleep(Cause::Think, time) {
         Wakeup::Cancelled | Wakeup::Refused => Err(Over),
-        Wakeup::Ready | Wakeup::TimedOut => Ok(()),
+        Wakeup::Ready(_) | Wakeup::TimedOut => Ok(()),
     }
 }
 

@@ -264,6 +264,8 @@ pub struct WaitLengths {
     pub max_ms: f64,
     /// (no longer than so many ms, waits), ascending: every class that is not empty.
     pub lengths: Vec<(f64, u64)>,
+    /// (the event or deadline that ended them, waits, task-seconds), each once.
+    pub ends: Vec<(String, u64, f64)>,
 }
 
 /// The longest sample of one job, and what it consisted of.

@@ -109,7 +109,23 @@ fn together(cause: &str, all: &[&WaitLengths]) -> WaitLengths {
         p99_ms: percentile(99),
         max_ms: all.iter().map(|waits| waits.max_ms).fold(0.0, f64::max),
         lengths,
+        ends: ends(all),
     }
+}
+
+/// What ended them, the most frequent first.
+fn ends(all: &[&WaitLengths]) -> Vec<(String, u64, f64)> {
+    let mut sums: BTreeMap<&str, (u64, f64)> = BTreeMap::new();
+    for (by, count, total_s) in all.iter().flat_map(|waits| &waits.ends) {
+        let sum = sums.entry(by).or_default();
+        *sum = (sum.0 + count, sum.1 + total_s);
+    }
+    let mut ends: Vec<_> = sums
+        .into_iter()
+        .map(|(by, (count, total_s))| (by.to_owned(), count, total_s))
+        .collect();
+    ends.sort_by(|left, right| right.1.cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
+    ends
 }
 
 /// Both as text: what a run prints below its tables. Empty if nothing was watched.
@@ -138,12 +154,12 @@ pub(crate) fn render(outcomes: &[Outcome], columns: &[String]) -> String {
     text.push_str(&longest(outcomes, columns));
     if !waits.is_empty() {
         text.push_str(
-            "\nWaits by cause: number, task-seconds, lengths in ms, ended by a deadline\n",
+            "\nWaits by cause: number, task-seconds, lengths in ms, and what ended them\n",
         );
         text.push_str(&wait_line(
             "cause",
             "column",
-            ["waits", "task-s", "p50", "p99", "max", "deadline"].map(str::to_owned),
+            ["waits", "task-s", "p50", "p99", "max", "ended by"].map(str::to_owned),
         ));
         for row in &waits {
             text.push_str(&wait_line(&row.cause, &row.policy, wait_values(&row.waits)));
@@ -215,8 +231,15 @@ pub(crate) fn wait_values(waits: &WaitLengths) -> [String; 6] {
         format!("{:.3}", waits.p50_ms),
         format!("{:.3}", waits.p99_ms),
         format!("{:.3}", waits.max_ms),
-        waits.timed_out.to_string(),
+        ended_by(&waits.ends),
     ]
+}
+
+/// What ended waits, with how many of each.
+fn ended_by(ends: &[(String, u64, f64)]) -> String {
+    let ends = ends.iter();
+    let ends: Vec<String> = ends.map(|(by, count, _)| format!("{by} {count}")).collect();
+    ends.join(", ")
 }
 
 fn line(name: &str, values: impl Iterator<Item = String>) -> String {
@@ -225,8 +248,9 @@ fn line(name: &str, values: impl Iterator<Item = String>) -> String {
 }
 
 fn wait_line(cause: &str, policy: &str, values: [String; 6]) -> String {
+    let [values @ .., ends] = values;
     let values: String = values.iter().map(|value| format!("{value:>12}")).collect();
-    format!("  {cause:<18} {policy:<20}{values}\n")
+    format!("  {cause:<18} {policy:<20}{values}  {ends}\n")
 }
 
 #[cfg(test)]
@@ -250,6 +274,10 @@ mod tests {
                     total_s: ms / 1e3,
                     max_ms: *ms,
                     lengths: vec![(*ms, *count)],
+                    ends: vec![
+                        ("deadline".to_owned(), 1, ms / 1e3),
+                        ("pages freed".to_owned(), count - 1, 0.0),
+                    ],
                     ..WaitLengths::default()
                 })
                 .collect(),
@@ -278,6 +306,12 @@ mod tests {
             (100, 5.0, 5.0)
         );
         assert_eq!(memory.max_ms, 80.0);
+        let ends: Vec<_> = memory
+            .ends
+            .iter()
+            .map(|end| (end.0.as_str(), end.1))
+            .collect();
+        assert_eq!(ends, [("pages freed", 98), ("deadline", 2)]);
     }
 
     #[test]
@@ -295,6 +329,7 @@ mod tests {
         let text = render(&runs, &["a".to_owned()]);
         assert!(text.contains("memory some            50.00"), "{text}");
         assert!(text.contains("Memory             a"), "{text}");
+        assert!(text.contains("  deadline 1, pages freed 1\n"), "{text}");
         runs[0].apart = true;
         assert_eq!(render(&runs, &["a".to_owned()]), "");
     }

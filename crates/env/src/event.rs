@@ -4,7 +4,7 @@ use policy::dirty::{BalanceTrace, DeviceIndex, PauseReason};
 use policy::reclaim::Reason;
 use policy::units::{Bytes, Nanos, Pages};
 
-use crate::{DeviceId, IoOp};
+use crate::{DeviceId, IoOp, Signal};
 
 /// Number of a task within its `Env`. `TaskId::NONE`: an interrupt, or outside any task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,14 +108,39 @@ impl Cause {
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakeup {
-    /// What it waited for is there.
-    Ready,
+    /// What it waited for is there, and this has happened.
+    Ready(Signal),
     /// The deadline passed first: a safety net, counted.
     TimedOut,
     /// The `Env` shuts down.
     Cancelled,
     /// The task may not wait now (`Task::unwillingly`). No event has this.
     Refused,
+}
+
+impl Wakeup {
+    /// Whether what it waited for is there.
+    #[must_use]
+    pub const fn is_ready(self) -> bool {
+        matches!(self, Self::Ready(_))
+    }
+
+    /// Whether no wake ended it, but its time: also where what it waited for was then found to be there.
+    #[must_use]
+    pub const fn is_late(self) -> bool {
+        matches!(self, Self::TimedOut | Self::Ready(Signal::AtDeadline))
+    }
+
+    /// What ended it, in words.
+    #[must_use]
+    pub const fn by(self) -> &'static str {
+        match self {
+            Self::Ready(signal) => signal.name(),
+            Self::TimedOut => "deadline",
+            Self::Cancelled => "end of the world",
+            Self::Refused => "refused",
+        }
+    }
 }
 
 /// One thing that happened. Units in the types; `device` as `mm` numbers it.

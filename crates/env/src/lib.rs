@@ -10,7 +10,8 @@
 //! Invariants
 //!   1. Whoever holds only `&Task`, an `Interrupt` or a guard cannot sleep.
 //!   2. A wake between the look at a condition and the sleep is never lost (`Task::wait_while`).
-//!   3. Every sleep has a `Cause`; one that was taken is emitted as an event with its length.
+//!   3. Every sleep has a `Cause`; one that was taken is emitted as an event with its length and with the `Signal` or the
+//!      deadline that ended it.
 //!   4. A task that is unwilling (`Task::unwillingly`) parks nowhere and queues nowhere.
 //!   5. There is no current task: no globals, no thread locals in any procedure.
 //!
@@ -22,6 +23,7 @@ pub mod baton;
 mod event;
 mod io;
 mod lock;
+mod signal;
 pub mod suite;
 mod sync;
 mod task;
@@ -33,6 +35,7 @@ pub use io::{
     Device, DeviceId, DeviceInfo, Host, IoClass, IoDone, IoError, IoOp, IoRequest, ObjectId,
 };
 pub use lock::{Context, Interrupt, Lock, LockClass, LockGuard};
+pub use signal::Signal;
 pub use task::{JoinHandle, Task, spawn};
 pub use wait::WaitQueue;
 pub use work::Work;

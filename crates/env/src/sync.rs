@@ -2,11 +2,11 @@
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
-    Mutex,
+    Mutex, MutexGuard,
     atomic::{AtomicUsize, Ordering, fence},
 };
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicUsize, Ordering, fence};
 #[cfg(not(loom))]
-pub(crate) use std::sync::Mutex;
+pub(crate) use std::sync::{Mutex, MutexGuard};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use policy::units::{Instant, Nanos};
 
-use crate::{Cause, Context, Env, Event, TaskId, Unparked, WaitQueue, Wakeup, Work};
+use crate::{Cause, Context, Env, Event, Signal, TaskId, Unparked, WaitQueue, Wakeup, Work};
 
 /// Somebody who may block. Procedures take `&mut Task`; one without cannot sleep.
 pub struct Task<'e, E: Env> {
@@ -118,6 +118,7 @@ impl<'e, E: Env> Task<'e, E> {
     ///
     /// The condition is looked at after queueing and after every wake, so no wake is lost. A wake
     /// that this task used up without need (its deadline passed at the same moment) is passed on.
+    /// A wait that ends `Ready` names the wake that ended it, or says that none did (`Signal::Seen`, `AtDeadline`).
     pub fn wait_while(
         &mut self,
         queue: &WaitQueue,
@@ -126,36 +127,42 @@ impl<'e, E: Env> Task<'e, E> {
         mut blocked: impl FnMut(&Self) -> bool,
     ) -> Wakeup {
         if !blocked(self) {
-            return Wakeup::Ready;
+            return Wakeup::Ready(Signal::Seen);
         }
         if !self.willing {
             return Wakeup::Refused;
         }
         let began = self.now();
         self.emit(&Event::Waiting { cause });
+        // The wake that made it look again.
+        let mut last = Signal::Seen;
         let wakeup = loop {
             let ticket = queue.join(&self.waker);
             if !blocked(self) {
-                if !queue.leave(&ticket) {
-                    queue.wake_one();
+                let signal = queue.leave(ticket);
+                if let Some(signal) = signal {
+                    queue.wake_one(signal);
                 }
-                break Wakeup::Ready;
+                break Wakeup::Ready(signal.unwrap_or(last));
             }
             let unparked = self.env.park(&mut self.local, deadline);
-            let used = !queue.leave(&ticket);
+            let signal = queue.leave(ticket);
             if unparked == Unparked::Woken {
+                last = signal.unwrap_or(last);
                 if !blocked(self) {
-                    break Wakeup::Ready;
+                    break Wakeup::Ready(last);
                 }
                 continue;
             }
-            if used {
-                queue.wake_one();
+            if let Some(signal) = signal {
+                queue.wake_one(signal);
             }
             break match unparked {
                 Unparked::Cancelled => Wakeup::Cancelled,
                 Unparked::TimedOut | Unparked::Woken if blocked(self) => Wakeup::TimedOut,
-                Unparked::TimedOut | Unparked::Woken => Wakeup::Ready,
+                Unparked::TimedOut | Unparked::Woken => {
+                    Wakeup::Ready(signal.unwrap_or(Signal::AtDeadline))
+                }
             };
         };
         self.waited(cause, began, wakeup);
@@ -199,7 +206,7 @@ pub fn spawn<E: Env, T: Send + 'static>(
         Box::new(move |task| {
             let answer = body(task);
             *joint.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
-            joint.done.wake_all();
+            joint.done.wake_all(Signal::TaskEnded);
         }),
     );
     JoinHandle { shared }

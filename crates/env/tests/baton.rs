@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use env::baton::{BatonEnv, BatonOptions, Order};
 use env::suite::{Harness, MakeDevice, TestContent, Timing, World};
-use env::{Cause, DeviceId, Env, Task, TaskId, WaitQueue, Work, spawn};
+use env::{Cause, DeviceId, Env, Signal, Task, TaskId, WaitQueue, Work, spawn};
 use policy::units::{Instant, Nanos};
 
 type TestEnv = BatonEnv<TestContent>;
@@ -124,7 +124,7 @@ fn crowd(seed: u64, order: Order) -> (Vec<(TaskId, Instant)>, u64) {
                             .lock()
                             .expect("nobody panics")
                             .push((task.id(), task.now()));
-                        shared.1.wake_one();
+                        shared.1.wake_one(Signal::Other);
                         let until = task.now() + Nanos::micros(10);
                         task.wait_while(&shared.1, Cause::Idle, Some(until), |_| true);
                     }

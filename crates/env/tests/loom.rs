@@ -11,7 +11,9 @@
 use std::task::{Wake, Waker};
 
 use env::suite::TestContent;
-use env::{Body, Cause, Env, Event, IoRequest, Task, TaskId, Unparked, WaitQueue, Wakeup, Work};
+use env::{
+    Body, Cause, Env, Event, IoRequest, Signal, Task, TaskId, Unparked, WaitQueue, Wakeup, Work,
+};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Condvar, Mutex};
 use policy::units::Instant;
@@ -95,7 +97,7 @@ struct Gate {
 impl Gate {
     fn give(&self) {
         self.permits.fetch_add(1, Ordering::Relaxed);
-        self.queue.wake_one();
+        self.queue.wake_one(Signal::Other);
     }
 
     fn take(&self) -> bool {
@@ -135,7 +137,7 @@ fn a_change_and_a_wake_reach_the_waiter() {
         let gate = loom::sync::Arc::new(Gate::default());
         let waiter = taker(&gate, None);
         gate.give();
-        assert_eq!(waiter.join().expect("the waiter ends"), Wakeup::Ready);
+        assert!(waiter.join().expect("the waiter ends").is_ready());
         assert_eq!(gate.taken.load(Ordering::Relaxed), 1);
     });
 }
@@ -149,9 +151,9 @@ fn wake_all_reaches_two_waiters() {
         let gate = loom::sync::Arc::new(Gate::default());
         let waiters = [taker(&gate, None), taker(&gate, None)];
         gate.permits.store(2, Ordering::Relaxed);
-        gate.queue.wake_all();
+        gate.queue.wake_all(Signal::Other);
         for waiter in waiters {
-            assert_eq!(waiter.join().expect("a waiter ends"), Wakeup::Ready);
+            assert!(waiter.join().expect("a waiter ends").is_ready());
         }
     });
 }
@@ -167,7 +169,7 @@ fn two_wakes_reach_two_waiters() {
         gate.give();
         gate.give();
         for waiter in waiters {
-            assert_eq!(waiter.join().expect("a waiter ends"), Wakeup::Ready);
+            assert!(waiter.join().expect("a waiter ends").is_ready());
         }
         assert_eq!(gate.taken.load(Ordering::Relaxed), 2);
     });
@@ -201,7 +203,7 @@ fn a_wake_used_up_by_a_deadline_is_passed_on() {
         let waiter = taker(&gate, None);
         gate.give();
         passing.join().expect("the passing task ends");
-        assert_eq!(waiter.join().expect("the waiter ends"), Wakeup::Ready);
+        assert!(waiter.join().expect("the waiter ends").is_ready());
     });
 }
 
@@ -218,10 +220,7 @@ fn an_impatient_waiter_takes_no_wake_away() {
         gate.give();
         gate.give();
         impatient.join().expect("the impatient waiter ends");
-        assert_eq!(
-            patient.join().expect("the patient waiter ends"),
-            Wakeup::Ready
-        );
+        assert!(patient.join().expect("the patient waiter ends").is_ready());
     });
 }
 
@@ -232,7 +231,7 @@ fn a_timeout_and_a_permit_agree() {
         let gate = loom::sync::Arc::new(Gate::default());
         let waiter = taker(&gate, Some(Instant::ZERO));
         gate.give();
-        let taken = usize::from(waiter.join().expect("the waiter ends") == Wakeup::Ready);
+        let taken = usize::from(waiter.join().expect("the waiter ends").is_ready());
         assert_eq!(gate.taken.load(Ordering::Relaxed), taken);
         assert_eq!(gate.permits.load(Ordering::Relaxed), 1 - taken);
         assert!(gate.queue.is_empty());

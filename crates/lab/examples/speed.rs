@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant as Clock;
 
-use env::{Cause, Event, Task, WaitQueue, Work, spawn};
+use env::{Cause, Event, Signal, Task, WaitQueue, Work, spawn};
 use lab::{CostTable, Lab, LabEnv, Options};
 use policy::dirty::DeviceIndex;
 use policy::units::{Nanos, Pages};
@@ -160,7 +160,7 @@ fn ping_pong(task: &mut LabTask<'_>, rounds: u64) {
                 turn.load(Ordering::Relaxed) % 2 != mine
             });
             turn.store(turn.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            queue.wake_all();
+            queue.wake_all(Signal::Other);
         }
     };
     let theirs = Arc::clone(&shared);

@@ -147,7 +147,7 @@ impl Wakes {
 
     pub(crate) const fn count(&mut self, wakeup: Wakeup) {
         match wakeup {
-            Wakeup::Ready => self.ready += 1,
+            Wakeup::Ready(_) => self.ready += 1,
             Wakeup::TimedOut => self.timed_out += 1,
             Wakeup::Cancelled => self.cancelled += 1,
             Wakeup::Refused => {}
@@ -419,10 +419,10 @@ pub(crate) fn op_code(op: IoOp) -> u64 {
 
 const fn wakeup_code(wakeup: Wakeup) -> u64 {
     match wakeup {
-        Wakeup::Ready => 0,
-        Wakeup::TimedOut => 1,
-        Wakeup::Cancelled => 2,
-        Wakeup::Refused => 3,
+        Wakeup::TimedOut => 0,
+        Wakeup::Cancelled => 1,
+        Wakeup::Refused => 2,
+        Wakeup::Ready(signal) => 3 + signal as u64,
     }
 }
 

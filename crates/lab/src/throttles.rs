@@ -75,7 +75,7 @@ pub fn throttles<'a>(
             sum.full += 1;
         }
         match wakeup {
-            Some(Wakeup::Ready) => sum.woken += 1,
+            Some(Wakeup::Ready(_)) => sum.woken += 1,
             Some(Wakeup::TimedOut) => sum.timed_out += 1,
             Some(Wakeup::Cancelled | Wakeup::Refused) | None => {}
         }
@@ -86,7 +86,7 @@ pub fn throttles<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::env::TaskId;
+    use ::env::{Signal, TaskId};
     use policy::units::Instant;
 
     #[test]
@@ -104,10 +104,20 @@ mod tests {
         };
         let events = [
             event(false, Reason::Writeback, 0, None),
-            event(false, Reason::Writeback, 4, Some(Wakeup::Ready)),
+            event(
+                false,
+                Reason::Writeback,
+                4,
+                Some(Wakeup::Ready(Signal::WrittenEnough)),
+            ),
             event(false, Reason::Writeback, 100, Some(Wakeup::TimedOut)),
             event(false, Reason::Writeback, 108, Some(Wakeup::TimedOut)),
-            event(true, Reason::Writeback, 8, Some(Wakeup::Ready)),
+            event(
+                true,
+                Reason::Writeback,
+                8,
+                Some(Wakeup::Ready(Signal::WrittenEnough)),
+            ),
             Recorded {
                 at: Instant(3),
                 task: TaskId(2),

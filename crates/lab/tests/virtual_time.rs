@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use env::{
     Cause, Device, DeviceId, DeviceInfo, Env, Event, Host, Interrupt, IoDone, IoError, IoOp,
-    IoRequest, Task, WaitQueue, Wakeup, Work, spawn,
+    IoRequest, Signal, Task, WaitQueue, Wakeup, Work, spawn,
 };
 use frames::FrameId;
 use lab::{CostTable, EventKind, Lab, LabEnv, LabError, Options, Record, TaskReport};
@@ -93,7 +93,7 @@ struct Latch {
 impl IoDone for Latch {
     fn io_done(&self, _: &Interrupt, _: Box<IoRequest>, _: Result<(), IoError>) {
         self.open.store(true, Ordering::Relaxed);
-        self.queue.wake_all();
+        self.queue.wake_all(Signal::Other);
     }
 }
 
@@ -547,7 +547,7 @@ fn every_wake_names_its_event_or_its_timeout() {
         });
         task.sleep(Cause::Think, Nanos::millis(5));
         free.store(true, Ordering::Relaxed);
-        queue.wake_all();
+        queue.wake_all(Signal::Other);
         task.sleep(Cause::Think, Nanos::millis(5));
         drop(waiter);
     })
@@ -701,7 +701,7 @@ fn a_wake_of_many_is_in_order_and_at_one_time() {
             .collect();
         task.sleep(Cause::Think, Nanos::millis(1));
         open.store(true, Ordering::Relaxed);
-        queue.wake_all();
+        queue.wake_all(Signal::Other);
         for other in tasks {
             other.join(task).unwrap();
         }

@@ -10,7 +10,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use env::{Cause, Context, Env, Lock, LockClass, Task, TaskId, WaitQueue, Wakeup, Work};
+use env::{Cause, Context, Env, Lock, LockClass, Signal, Task, TaskId, WaitQueue, Wakeup, Work};
 use frames::{Content, FrameId, FreeLists};
 use policy::reclaim::retry::{Retry, RetryVerdict, RetryView};
 use policy::reclaim::throttle::Who;
@@ -217,7 +217,7 @@ impl<E: Env> Memory<E> {
         self.given_back
             .fetch_add(u64::from(count), Ordering::Relaxed);
         self.hand_out(context);
-        self.wait.wake_all();
+        self.wait.wake_all(Signal::Freed);
     }
 
     /// Gives those who wait for their turn what is free above the reserve.
@@ -335,7 +335,7 @@ impl<E: Env> Memory<E> {
             frames < before
         };
         self.hand_out(context);
-        self.wait.wake_all();
+        self.wait.wake_all(Signal::MemoryMoved);
         lowered
     }
 
@@ -382,7 +382,7 @@ impl<E: Env> Memory<E> {
             self.moving.fetch_sub(1, Ordering::AcqRel);
         }
         self.hand_out(context);
-        self.wait.wake_all();
+        self.wait.wake_all(Signal::MemoryMoved);
     }
 }
 

@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use env::{
-    Cause, Context, DeviceId, DeviceInfo, Env, Interrupt, Lock, LockClass, ObjectId, Task, TaskId,
-    WaitQueue,
+    Cause, Context, DeviceId, DeviceInfo, Env, Interrupt, Lock, LockClass, ObjectId, Signal, Task,
+    TaskId, WaitQueue,
 };
 use frames::{Content, FrameId, FrameTable, NodePool};
 use policy::dirty::{Counts, DeviceIndex, Domain};
@@ -362,11 +362,11 @@ impl<E: Env> Cache<E> {
         self.stopping.store(true, Ordering::Release);
         let devices = self.devices.lock(task).clone();
         for device in devices {
-            device.flusher.wait.wake_all();
-            device.flight_wait.wake_all();
+            device.flusher.wait.wake_all(Signal::Shutdown);
+            device.flight_wait.wake_all(Signal::Shutdown);
         }
-        self.memory.reclaim_wait.wake_all();
-        self.memory.wait.wake_all();
+        self.memory.reclaim_wait.wake_all(Signal::Shutdown);
+        self.memory.wait.wake_all(Signal::Shutdown);
         synced
     }
 
@@ -502,7 +502,7 @@ impl<E: Env> Cache<E> {
     pub(crate) fn release(&self, busy: frames::Busy, set: frames::Flags, clear: frames::Flags) {
         let frame = busy.frame();
         self.table.release(busy, set, clear);
-        self.wake_busy(&[frame]);
+        self.wake_busy(&[frame], Signal::PageUnlocked);
     }
 
     pub(crate) fn content(&self) -> &E::Content {
@@ -533,12 +533,12 @@ impl<E: Env> Cache<E> {
     /// old look-up and waits for it is woken. Under locks `FrameTable::disown` and, after them, `wake_busy`.
     pub(crate) fn disown(&self, busy: frames::Busy) -> FrameId {
         let frame = self.table.disown(busy);
-        self.wake_busy(&[frame]);
+        self.wake_busy(&[frame], Signal::PageUnlocked);
         frame
     }
 
-    /// After busy bits were given back: wakes whoever waits for one of `frames`.
-    pub(crate) fn wake_busy(&self, frames: &[FrameId]) {
+    /// After busy bits were given back: wakes whoever waits for one of `frames`, and says why they were.
+    pub(crate) fn wake_busy(&self, frames: &[FrameId], signal: Signal) {
         // The releases, then the look at the count (`wait_busy` counts, then looks at the bit).
         core::sync::atomic::fence(Ordering::SeqCst);
         if self.page_waiters.load(Ordering::Relaxed) == 0 {
@@ -546,13 +546,13 @@ impl<E: Env> Cache<E> {
         }
         if frames.len() >= PAGE_QUEUES {
             for queue in self.page_queues.iter().filter(|queue| !queue.is_empty()) {
-                queue.wake_all();
+                queue.wake_all(signal);
             }
             return;
         }
         for queue in frames.iter().map(|frame| self.page_queue(*frame)) {
             if !queue.is_empty() {
-                queue.wake_all();
+                queue.wake_all(signal);
             }
         }
     }

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use env::{Context, DeviceId, DeviceInfo, Env, IoError, Lock, LockClass, WaitQueue};
+use env::{Context, DeviceId, DeviceInfo, Env, IoError, Lock, LockClass, Signal, WaitQueue};
 use policy::dirty::{DeviceIndex, Domain};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
@@ -232,7 +232,7 @@ impl<E: Env> DeviceState<E> {
             return false;
         }
         self.flusher.kicked.store(true, Ordering::Release);
-        self.flusher.wait.wake_all();
+        self.flusher.wait.wake_all(Signal::Shutdown);
         true
     }
 
@@ -263,7 +263,7 @@ impl<E: Env> DeviceState<E> {
     /// Wakes the flusher for background writeback if it is idle.
     pub(crate) fn kick(&self) {
         if !self.flusher.kicked.swap(true, Ordering::AcqRel) {
-            self.flusher.wait.wake_all();
+            self.flusher.wait.wake_all(Signal::FlusherAsked);
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use core::sync::atomic::Ordering;
 
-use env::{Cause, Context, Env, Event, Task, Work};
+use env::{Cause, Context, Env, Event, Signal, Task, Work};
 use policy::dirty::{Episode, PauseReason, Verdict};
 use policy::units::{Instant, Pages};
 
@@ -33,7 +33,7 @@ impl<E: Env> Cache<E> {
         };
         if first {
             // The flusher's periodic look begins with the first dirty file.
-            mapping.device.flusher.wait.wake_all();
+            mapping.device.flusher.wait.wake_all(Signal::FileDirtied);
         }
     }
 }

@@ -112,7 +112,7 @@ impl Error {
     /// Whether a task may go on after a wait that ended so.
     pub(crate) fn after(wakeup: Wakeup) -> Result<(), Self> {
         match wakeup {
-            Wakeup::Ready | Wakeup::TimedOut => Ok(()),
+            Wakeup::Ready(_) | Wakeup::TimedOut => Ok(()),
             Wakeup::Cancelled => Err(Self::Cancelled),
             Wakeup::Refused => Err(Self::WouldWait),
         }

@@ -24,7 +24,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use env::{Cause, Env, IoClass, IoDone, IoOp, IoRequest, Task, Wakeup, Work};
+use env::{Cause, Env, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Wakeup, Work};
 use frames::Tag;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages, PagesPerSec};
 use policy::writeback::InFlight;
@@ -328,7 +328,7 @@ fn requeue<E: Env>(
     if first {
         // Taken off by a writer that writes itself, it may have left the flusher without a file to
         // look at periodically.
-        device.flusher.wait.wake_all();
+        device.flusher.wait.wake_all(Signal::FileDirtied);
     }
 }
 

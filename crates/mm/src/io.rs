@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use env::{
     Cause, Context, DeviceId, Env, Event, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest,
-    Lock, LockClass, ObjectId, Task, TaskId, WaitQueue, Wakeup,
+    Lock, LockClass, ObjectId, Signal, Task, TaskId, WaitQueue, Wakeup,
 };
 use frames::{Flags, FrameId, Tag};
 use policy::dirty::{Completion, DeviceIndex};
@@ -169,16 +169,16 @@ impl Requests {
                 wanted() && !self.slots.lock(task).has_for(device)
             });
             match wakeup {
-                Wakeup::Ready if wanted() => {}
-                Wakeup::Ready | Wakeup::TimedOut => return Ok(None),
+                Wakeup::Ready(_) if wanted() => {}
+                Wakeup::Ready(_) | Wakeup::TimedOut => return Ok(None),
                 ended => return Err(Error::after(ended).err().unwrap_or(Error::Cancelled)),
             }
         }
     }
 
     /// Has all who wait look again.
-    pub(crate) fn wake_all(&self) {
-        self.wait.wake_all();
+    pub(crate) fn wake_all(&self, signal: Signal) {
+        self.wait.wake_all(signal);
     }
 
     /// Gives a slot back. Among several devices, whoever waits looks again: the slot may be kept for some of them only.
@@ -196,9 +196,9 @@ impl Requests {
             slots.held.len() > 1
         };
         if shared {
-            self.wait.wake_all();
+            self.wait.wake_all(Signal::SlotFreed);
         } else {
-            self.wait.wake_one();
+            self.wait.wake_one(Signal::SlotFreed);
         }
     }
 }
@@ -248,7 +248,7 @@ impl<E: Env> IoDone for Mapping<E> {
 
     fn io_moved(&self, _: &Interrupt, request: &IoRequest) {
         self.device.leave_flight(request.pages());
-        self.device.flight_wait.wake_all();
+        self.device.flight_wait.wake_all(Signal::WriteTaken);
     }
 }
 
@@ -310,13 +310,13 @@ impl<E: Env> Mapping<E> {
         if !request.moved {
             device.leave_flight(request.pages());
         }
-        cache.wake_busy(&request.frames);
+        cache.wake_busy(&request.frames, Signal::PageWritten);
         cache.wrote_back(context, &request.frames, rotate.frames());
         cache.requests.put(context, device.index, request);
         let pages = u32::try_from(pages).expect("a request is at most 256 pages");
         self.writeback.fetch_sub(pages, Ordering::Release);
-        self.writeback_wait.wake_all();
-        device.flight_wait.wake_all();
+        self.writeback_wait.wake_all(Signal::PageWritten);
+        device.flight_wait.wake_all(Signal::PageWritten);
     }
 
     pub(crate) fn count_dirty(&self, cache: &Cache<E>, pages: u64) {
@@ -391,7 +391,7 @@ impl<E: Env> Mapping<E> {
         for busy in request.busy.drain(..) {
             cache.table.release(busy, set, Flags::NONE);
         }
-        cache.wake_busy(&request.frames);
+        cache.wake_busy(&request.frames, Signal::PageRead);
         self.device.reading.ended(cache, now, pages);
     }
 }
@@ -438,7 +438,7 @@ struct Answer {
 impl IoDone for Answer {
     fn io_done(&self, context: &Interrupt, _request: Box<IoRequest>, result: Result<(), IoError>) {
         *self.result.lock(context) = Some(result);
-        self.done.wake_all();
+        self.done.wake_all(Signal::Answered);
     }
 }
 

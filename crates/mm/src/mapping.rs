@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use env::{Cause, Context, Env, IoError, Lock, LockClass, ObjectId, Task, WaitQueue};
+use env::{Cause, Context, Env, IoError, Lock, LockClass, ObjectId, Signal, Task, WaitQueue};
 use frames::{NodePool, Owner, PageIndex, Slot, WriteToken};
 use policy::units::{Bytes, PAGE_SIZE};
 
@@ -241,7 +241,7 @@ impl Gate {
 
     pub(crate) fn leave(&self) {
         if self.state.fetch_sub(1, Ordering::Release) & !TRUNCATING == 1 {
-            self.wait.wake_all();
+            self.wait.wake_all(Signal::GateOpened);
         }
     }
 
@@ -276,6 +276,6 @@ impl Gate {
 
     pub(crate) fn open(&self) {
         self.state.fetch_and(!TRUNCATING, Ordering::Release);
-        self.wait.wake_all();
+        self.wait.wake_all(Signal::GateOpened);
     }
 }

@@ -29,7 +29,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Env, IoOp, Task};
+use env::{Cause, Env, IoOp, Signal, Task};
 use frames::{Busy, Flags, FrameId, Refusal, Tag};
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 
@@ -94,7 +94,7 @@ impl<E: Env> File<E> {
             let result = punch_gated(task, cache, mapping, at, step);
             mapping.syncing.fetch_sub(1, Ordering::AcqRel);
             mapping.gate.open();
-            mapping.device.flusher.wait.wake_all();
+            mapping.device.flusher.wait.wake_all(Signal::SyncEnded);
             result?;
             at = step;
         }

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Event, IoClass, IoDone, IoOp, IoRequest, Task, Work};
+use env::{Cause, Env, Event, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, Slot};
 use policy::readahead::{Readahead, Run, Window};
 use policy::reclaim::throttle::Who;
@@ -318,7 +318,7 @@ fn insert_run<E: Env>(
             request.busy.push(busy);
         }
     }
-    cache.wake_busy(refused.as_slice());
+    cache.wake_busy(refused.as_slice(), Signal::PageUnlocked);
     let count = request.frames.len();
     if count == 0 {
         return None;
@@ -436,7 +436,7 @@ pub(crate) fn forget<E: Env>(
         cache.table.disown(busy);
     }
     sub(&cache.totals.cached, 1);
-    cache.wake_busy(&[frame]);
+    cache.wake_busy(&[frame], Signal::PageUnlocked);
     cache.memory.put(task, &[frame]);
 }
 

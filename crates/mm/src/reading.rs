@@ -18,7 +18,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use env::{Cause, Env, Task, WaitQueue};
+use env::{Cause, Env, Signal, Task, WaitQueue};
 use policy::units::{Instant, Nanos};
 
 use crate::Error;
@@ -127,7 +127,7 @@ impl Reading {
         if pages > 0 {
             all.fetch_sub(pages, Ordering::AcqRel);
             self.pages.fetch_sub(pages, Ordering::AcqRel);
-            self.wait.wake_all();
+            self.wait.wake_all(Signal::ReadRoom);
         }
     }
 }

@@ -18,7 +18,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Env, IoClass, IoOp, Task};
+use env::{Cause, Env, IoClass, IoOp, Signal, Task};
 use frames::{Flags, FrameId, Tag};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
@@ -168,7 +168,7 @@ pub(crate) fn write_and_wait<E: Env>(
     let result = write_parts(task, cache, mapping, parts);
     mapping.syncing.fetch_sub(1, Ordering::AcqRel);
     mapping.device.syncs.fetch_sub(1, Ordering::AcqRel);
-    mapping.device.flusher.wait.wake_all();
+    mapping.device.flusher.wait.wake_all(Signal::SyncEnded);
     result
 }
 

@@ -8,7 +8,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Env, Task};
+use env::{Cause, Env, Signal, Task};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot};
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 
@@ -183,7 +183,7 @@ pub(crate) fn remove_busy<E: Env>(
         before.has(Flags::DIRTY)
     };
     gone(cache, mapping, was_dirty);
-    cache.wake_busy(&[frame]);
+    cache.wake_busy(&[frame], Signal::PageUnlocked);
     cache.memory.put(task, &[frame]);
     cache.gave_back(task, 1);
 }

@@ -14,7 +14,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Env, Event, IoOp, Task, Work};
+use env::{Cause, Env, Event, IoOp, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot, Tag};
 use policy::dirty::WriterState;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
@@ -427,7 +427,7 @@ impl<E: Env> Batch<'_, E> {
                 self.writer.ahead.push((page, busy));
             }
         }
-        cache.wake_busy(refused.as_slice());
+        cache.wake_busy(refused.as_slice(), Signal::PageUnlocked);
         let count = self.writer.ahead.len() as u64;
         self.writer.ahead.reverse();
         self.inserted += count;
@@ -583,7 +583,7 @@ impl<E: Env> Batch<'_, E> {
         add(&cache.totals.dirtied, dirtied);
         add(&mapping.device.dirtied, dirtied);
         cache.queue_dirty(task, mapping);
-        cache.wake_busy(&shown[..count]);
+        cache.wake_busy(&shown[..count], Signal::PageUnlocked);
     }
 }
 

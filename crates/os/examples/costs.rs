@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use env::{Cause, Env, WaitQueue, Work};
+use env::{Cause, Env, Signal, WaitQueue, Work};
 use frames::{Content, FrameId};
 use os::{Options, ThreadEnv};
 use policy::units::Nanos;
@@ -52,14 +52,14 @@ fn main() {
                     other.0.load(Ordering::Relaxed) != 2 * round + 1
                 });
                 other.0.store(2 * round + 2, Ordering::Relaxed);
-                other.1.wake_all();
+                other.1.wake_all(Signal::Other);
             }
         }),
     );
     let began = Instant::now();
     for round in 0..rounds {
         turn.0.store(2 * round + 1, Ordering::Relaxed);
-        turn.1.wake_all();
+        turn.1.wake_all(Signal::Other);
         task.wait_while(&turn.1, Cause::Idle, None, |_| {
             turn.0.load(Ordering::Relaxed) != 2 * round + 2
         });

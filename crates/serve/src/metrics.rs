@@ -308,7 +308,16 @@ fn waits(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
             }
             Ok(())
         },
-    )
+    )?;
+    let help = "Waits by the event, or the deadline, that ended them.";
+    metric(to, Counter, ("tidegate_wait_ends", Nothing), help, |out| {
+        for wait in waits {
+            for (by, count) in &wait.ended_by {
+                out.counter(&[("cause", wait.cause), ("by", by)], *count)?;
+            }
+        }
+        Ok(())
+    })
 }
 
 fn door(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {

@@ -134,7 +134,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use env::{Cause, Wakeup};
+    use env::{Cause, Signal, Wakeup};
     use policy::units::{Nanos, Pages};
 
     const REST: Duration = Duration::from_millis(20);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     fn end(meter: &Meter, task: u32) {
-        let (cause, waited, wakeup) = (Cause::SwapIo, Nanos::ZERO, Wakeup::Ready);
+        let (cause, waited, wakeup) = (Cause::SwapIo, Nanos::ZERO, Wakeup::Ready(Signal::PageRead));
         let event = Event::Waited {
             cause,
             waited,

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use env::{Cause, Event, TaskId, Wakeup};
+use env::{Cause, Event, Signal, TaskId, Wakeup};
 
 use crate::pressure::{Meter, Pressure};
 
@@ -71,7 +71,7 @@ pub struct Swap {
 }
 
 /// All waits of one cause. Of callers and of the cache's own tasks, idling apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// Its name.
     pub cause: &'static str,
@@ -86,6 +86,8 @@ pub struct Wait {
     /// How many were how long: the first counts waits below a microsecond, each next one those below twice as long, the
     /// last all from 35 minutes on.
     pub histogram: [u64; BUCKETS],
+    /// What ended them, the event by its name or the deadline, and how many; what ended none is left out.
+    pub ended_by: Vec<(&'static str, u64)>,
 }
 
 /// Buckets of a histogram of waits.
@@ -144,7 +146,12 @@ struct Cell {
     max: AtomicU64,
     timed_out: AtomicU64,
     histogram: [AtomicU64; BUCKETS],
+    /// By `Signal`; the last counts deadlines, the end of the world apart.
+    ends: [AtomicU64; ENDS],
 }
+
+/// Signals, and the deadline.
+const ENDS: usize = Signal::COUNT + 1;
 
 /// Counts waits as events bring them.
 #[derive(Default)]
@@ -184,9 +191,15 @@ impl Waits {
         cell.total.fetch_add(waited, Ordering::Relaxed);
         cell.max.fetch_max(waited, Ordering::Relaxed);
         cell.histogram[bucket_of(waited)].fetch_add(1, Ordering::Relaxed);
-        if wakeup == Wakeup::TimedOut && !CAUSES[at].2 {
+        if wakeup.is_late() && !CAUSES[at].2 {
             cell.timed_out.fetch_add(1, Ordering::Relaxed);
         }
+        let end = match wakeup {
+            Wakeup::Ready(signal) => signal as usize,
+            Wakeup::TimedOut => Signal::COUNT,
+            Wakeup::Cancelled | Wakeup::Refused => return,
+        };
+        cell.ends[end].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn read(&self) -> Vec<Wait> {
@@ -201,10 +214,18 @@ impl Waits {
                 max: Duration::from_nanos(load(&cell.max)),
                 timed_out: load(&cell.timed_out),
                 histogram: core::array::from_fn(|at| load(&cell.histogram[at])),
+                ended_by: ended_by(&cell.ends),
             })
             .filter(|wait| wait.count > 0)
             .collect()
     }
+}
+
+fn ended_by(ends: &[AtomicU64; ENDS]) -> Vec<(&'static str, u64)> {
+    let signals = Signal::ALL.map(Wakeup::Ready).into_iter();
+    let names = signals.chain([Wakeup::TimedOut]).map(Wakeup::by);
+    let counts = ends.iter().map(|count| count.load(Ordering::Relaxed));
+    names.zip(counts).filter(|(_, count)| *count > 0).collect()
 }
 
 /// The bucket of a wait of that many nanoseconds.
@@ -238,12 +259,16 @@ mod tests {
     fn a_quantile_is_read_from_the_histogram() {
         let waits = Waits::default();
         for _ in 0..98 {
-            waits.note(Cause::Memory, 10_000, Wakeup::Ready);
+            waits.note(Cause::Memory, 10_000, Wakeup::Ready(Signal::Freed));
         }
-        waits.note(Cause::Memory, 50_000_000, Wakeup::Ready);
+        waits.note(Cause::Memory, 50_000_000, Wakeup::Ready(Signal::TurnGiven));
         waits.note(Cause::Memory, 90_000_000, Wakeup::TimedOut);
-        let wait = waits.read()[0];
+        let wait = &waits.read()[0];
         assert_eq!((wait.count, wait.timed_out), (100, 1));
+        assert_eq!(
+            wait.ended_by,
+            [("pages freed", 98), ("turn given", 1), ("deadline", 1)]
+        );
         assert_eq!(wait.quantile(500), Duration::from_micros(16));
         assert_eq!(wait.quantile(990), Duration::from_micros(65_536));
         assert_eq!(wait.quantile(1000), Duration::from_millis(90));

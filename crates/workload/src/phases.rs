@@ -202,6 +202,6 @@ impl<E: Env> Load<'_, E> {
 fn rest<E: Env>(task: &mut Task<'_, E>, pause: Nanos) -> Result<(), Failure> {
     match task.sleep(Cause::Think, pause) {
         Wakeup::Cancelled => Err(Failure::Cache(mm::Error::Cancelled)),
-        Wakeup::Ready | Wakeup::TimedOut | Wakeup::Refused => Ok(()),
+        Wakeup::Ready(_) | Wakeup::TimedOut | Wakeup::Refused => Ok(()),
     }
 }

@@ -98,7 +98,7 @@ fn waited(outcomes: &[Outcome]) -> String {
             "p50",
             "p99",
             "max",
-            "ended by a deadline",
+            "ended by",
         ];
         table(
             &mut body,

@@ -76,6 +76,7 @@ pub fn tables(about: &About, outcomes: &[Outcome], compared: &[Comparison]) -> V
         throttles(outcomes),
         waits(outcomes),
         wait_lengths(outcomes),
+        wait_ends(outcomes),
         compare(about, compared),
     ]
 }
@@ -566,6 +567,33 @@ fn wait_lengths(outcomes: &[Outcome]) -> TidyTable {
         "cause": Text = |row| row.1.to_owned(),
         "at_most_ms": Real = |row| row.2,
         "waits": Whole = |row| i64::try_from(row.3).unwrap_or(i64::MAX),
+    })
+}
+
+/// What ended the waits of each cause: the event by its name, or the deadline.
+fn wait_ends(outcomes: &[Outcome]) -> TidyTable {
+    let waits = waits_of(outcomes);
+    let rows: Vec<(&str, &str, &str, u64, f64)> = waits
+        .iter()
+        .flat_map(|(run, waits)| {
+            let ends = waits.ends.iter();
+            ends.map(move |(by, count, total_s)| {
+                (
+                    run.as_str(),
+                    waits.cause.as_str(),
+                    by.as_str(),
+                    *count,
+                    *total_s,
+                )
+            })
+        })
+        .collect();
+    table!("wait_ends", rows, {
+        "run_id": Text = |row| row.0.to_owned(),
+        "cause": Text = |row| row.1.to_owned(),
+        "ended_by": Text = |row| row.2.to_owned(),
+        "waits": Whole = |row| i64::try_from(row.3).unwrap_or(i64::MAX),
+        "total_s": Real = |row| row.4,
     })
 }
 

@@ -3,6 +3,9 @@
 //! Eight classes for each power of two of nanoseconds: a class's upper end is at most an eighth above
 //! its lower one. The longest and the sum are exact.
 
+use std::collections::BTreeMap;
+
+use env::Wakeup;
 use policy::units::Nanos;
 
 /// Classes for each power of two, as a power of two.
@@ -18,6 +21,8 @@ pub(super) struct Lengths {
     timed_out: u64,
     total: Nanos,
     max: Nanos,
+    /// By what ended them: how many, and how long altogether. As many as there are signals, at most.
+    ends: BTreeMap<&'static str, (u64, Nanos)>,
 }
 
 impl Default for Lengths {
@@ -28,20 +33,24 @@ impl Default for Lengths {
             timed_out: 0,
             total: Nanos::ZERO,
             max: Nanos::ZERO,
+            ends: BTreeMap::new(),
         }
     }
 }
 
 impl Lengths {
-    pub(super) fn record(&mut self, waited: Nanos, timed_out: bool) {
+    pub(super) fn record(&mut self, waited: Nanos, wakeup: Wakeup) {
         if self.classes.is_empty() {
             self.classes = vec![0; CLASSES];
         }
         self.classes[class(waited)] += 1;
         self.count += 1;
-        self.timed_out += u64::from(timed_out);
+        self.timed_out += u64::from(wakeup.is_late());
         self.total = self.total.saturating_add(waited);
         self.max = self.max.at_least(waited);
+        let (count, total) = self.ends.entry(wakeup.by()).or_default();
+        *count += 1;
+        *total = total.saturating_add(waited);
     }
 
     pub(super) const fn count(&self) -> u64 {
@@ -58,6 +67,12 @@ impl Lengths {
 
     pub(super) const fn max(&self) -> Nanos {
         self.max
+    }
+
+    /// (what ended them, how many, how long altogether).
+    pub(super) fn ends(&self) -> impl Iterator<Item = (&'static str, u64, Nanos)> + '_ {
+        let ends = self.ends.iter();
+        ends.map(|(by, (count, total))| (*by, *count, *total))
     }
 
     /// What `percent` of the waits do not exceed, rounded up to the end of its class.
@@ -105,6 +120,7 @@ fn end(class: usize) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use env::Signal;
 
     #[test]
     fn every_length_is_in_a_class_that_ends_at_most_an_eighth_above_it() {
@@ -128,9 +144,17 @@ mod tests {
     fn percentiles_sum_and_longest() {
         let mut lengths = Lengths::default();
         for ms in 1..=100 {
-            lengths.record(Nanos::millis(ms), ms % 10 == 0);
+            let ends = [Wakeup::Ready(Signal::Freed), Wakeup::TimedOut];
+            lengths.record(Nanos::millis(ms), ends[usize::from(ms % 10 == 0)]);
         }
         assert_eq!((lengths.count(), lengths.timed_out()), (100, 10));
+        assert_eq!(
+            lengths.ends().collect::<Vec<_>>(),
+            [
+                ("deadline", 10, Nanos::millis(550)),
+                ("pages freed", 90, Nanos::millis(4500))
+            ]
+        );
         assert_eq!(lengths.max(), Nanos::millis(100));
         assert_eq!(lengths.total(), Nanos::millis(5050));
         let p50 = lengths.percentile(50).0;

@@ -202,7 +202,7 @@ impl Watch {
             } if !is_idle(cause) => {
                 let index = cause as usize % CAUSES_MOST;
                 self.causes[index] = Some(cause);
-                self.waits[index].record(waited, wakeup == Wakeup::TimedOut);
+                self.waits[index].record(waited, wakeup);
                 self.samples.entry(task.0).or_default().since[index] += waited;
             }
             Event::Sampled { took, .. } => {
@@ -232,7 +232,7 @@ impl Watch {
                     ended: match wakeup {
                         None => ThrottleEnd::NoSleep,
                         Some(Wakeup::TimedOut) => ThrottleEnd::Timeout,
-                        Some(Wakeup::Ready | Wakeup::Cancelled | Wakeup::Refused) => {
+                        Some(Wakeup::Ready(_) | Wakeup::Cancelled | Wakeup::Refused) => {
                             ThrottleEnd::Event
                         }
                     },
@@ -340,6 +340,10 @@ fn wait_lengths(cause: Cause, lengths: &Lengths) -> WaitLengths {
         lengths: lengths
             .classes()
             .map(|(most, waits)| (millis(most), waits))
+            .collect(),
+        ends: lengths
+            .ends()
+            .map(|(by, count, total)| (by.to_owned(), count, seconds(total)))
             .collect(),
     }
 }

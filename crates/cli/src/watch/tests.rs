@@ -1,6 +1,7 @@
 //! Sums over made-up events whose answers can be told by hand.
 
 use super::*;
+use env::Signal;
 use policy::units::Pages;
 
 const MS: u64 = 1_000_000;
@@ -54,7 +55,15 @@ fn some_is_one_and_full_is_all_who_are_not_idle() {
         (10, 1, Event::DirectReclaim),
         (20, 1, waits(Cause::ReclaimNoProgress)),
         (25, 2, waits(Cause::Think)),
-        (30, 1, waited(Cause::ReclaimNoProgress, 10, Wakeup::Ready)),
+        (
+            30,
+            1,
+            waited(
+                Cause::ReclaimNoProgress,
+                10,
+                Wakeup::Ready(Signal::Progress),
+            ),
+        ),
         (40, 1, RECLAIMED),
     ];
     let pressure = watch(&events, 0, 100).pressure;
@@ -84,9 +93,17 @@ fn io_is_full_while_nobody_runs() {
     let events = [
         (0, 1, waits(Cause::ReadIo)),
         (0, 2, waits(Cause::Idle)),
-        (10, 2, waited(Cause::Idle, 10, Wakeup::Ready)),
+        (
+            10,
+            2,
+            waited(Cause::Idle, 10, Wakeup::Ready(Signal::ReclaimAsked)),
+        ),
         (15, 2, waits(Cause::DirtyPause)),
-        (30, 1, waited(Cause::ReadIo, 30, Wakeup::Ready)),
+        (
+            30,
+            1,
+            waited(Cause::ReadIo, 30, Wakeup::Ready(Signal::PageRead)),
+        ),
         (40, 2, waited(Cause::DirtyPause, 25, Wakeup::TimedOut)),
     ];
     let pressure = watch(&events, 0, 50).pressure;
@@ -100,7 +117,11 @@ fn what_is_outside_the_window_does_not_count_but_is_known() {
     let events = [
         (0, 1, waits(Cause::SwapIo)),
         (100, 2, waits(Cause::Idle)),
-        (150, 1, waited(Cause::SwapIo, 150, Wakeup::Ready)),
+        (
+            150,
+            1,
+            waited(Cause::SwapIo, 150, Wakeup::Ready(Signal::PageRead)),
+        ),
     ];
     let outcome = watch(&events, 100, 200);
     assert_eq!(outcome.pressure.memory_some_s, 0.05);
@@ -131,10 +152,22 @@ fn the_longest_sample_says_what_it_consisted_of() {
     let events = [
         (0, 1, waits(Cause::Think)),
         (5, 1, waited(Cause::Think, 5, Wakeup::TimedOut)),
-        (15, 1, waited(Cause::SwapIo, 10, Wakeup::Ready)),
-        (45, 1, waited(Cause::Memory, 30, Wakeup::Ready)),
+        (
+            15,
+            1,
+            waited(Cause::SwapIo, 10, Wakeup::Ready(Signal::PageRead)),
+        ),
+        (
+            45,
+            1,
+            waited(Cause::Memory, 30, Wakeup::Ready(Signal::Freed)),
+        ),
         (50, 1, sampled(45)),
-        (60, 1, waited(Cause::SwapIo, 9, Wakeup::Ready)),
+        (
+            60,
+            1,
+            waited(Cause::SwapIo, 9, Wakeup::Ready(Signal::PageRead)),
+        ),
         (65, 1, sampled(10)),
     ];
     let longest = watch(&events, 0, 100).longest;
@@ -157,7 +190,7 @@ fn throttlings_are_counted_by_kind_and_kept_one_by_one() {
         (1, 7, throttled(0, None)),
         (2, 7, throttled(500, Some(Wakeup::TimedOut))),
         (3, 8, throttled(500, Some(Wakeup::TimedOut))),
-        (4, 8, throttled(104, Some(Wakeup::Ready))),
+        (4, 8, throttled(104, Some(Wakeup::Ready(Signal::Progress)))),
     ];
     let outcome = watch(&events, 0, 10);
     let kinds: Vec<_> = outcome
@@ -184,8 +217,16 @@ fn slots_hold_the_mean_number_of_sleepers_however_long_the_run() {
         let events = [
             (0, 1, waits(Cause::Memory)),
             (0, 2, waits(Cause::Memory)),
-            (1000, 1, waited(Cause::Memory, 1000, Wakeup::Ready)),
-            (1500, 2, waited(Cause::Memory, 1500, Wakeup::Ready)),
+            (
+                1000,
+                1,
+                waited(Cause::Memory, 1000, Wakeup::Ready(Signal::Freed)),
+            ),
+            (
+                1500,
+                2,
+                waited(Cause::Memory, 1500, Wakeup::Ready(Signal::Freed)),
+            ),
             (until, 1, RECLAIMED),
         ];
         let slots = watch(&events, 0, until).slots;

@@ -8,7 +8,7 @@ use policy::units::{Bytes, Nanos};
 use super::{PATIENCE, take_lock};
 use crate::{
     Cause, Device, DeviceId, DeviceInfo, Env, Host, Interrupt, IoClass, IoDone, IoError, IoOp,
-    IoRequest, ObjectId, Task, WaitQueue, Wakeup,
+    IoRequest, ObjectId, Signal, Task, WaitQueue, Wakeup,
 };
 
 /// What the device does with a request that comes in.
@@ -162,6 +162,6 @@ impl IoDone for Reply {
     fn io_done(&self, _context: &Interrupt, request: Box<IoRequest>, result: Result<(), IoError>) {
         let before = take_lock(&self.answer).replace(Answer { request, result });
         assert!(before.is_none(), "a request was completed twice");
-        self.done.wake_all();
+        self.done.wake_all(Signal::Answered);
     }
 }

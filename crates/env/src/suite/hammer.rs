@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use policy::units::Nanos;
 
 use super::{Harness, TaskOf, World, finish, must_wait, run_root, start, take_lock, until};
-use crate::{Cause, JoinHandle, Lock, LockClass, WaitQueue, Wakeup, Work, spawn};
+use crate::{Cause, JoinHandle, Lock, LockClass, Signal, WaitQueue, Wakeup, Work, spawn};
 
 /// Rounds of each task. Miri is a thousand times slower.
 const ROUNDS: usize = if cfg!(miri) { 20 } else { 3_000 };
@@ -27,7 +27,7 @@ pub fn ping_pong_loses_no_wake<H: Harness>(harness: &H) {
                             turn.load(Ordering::Relaxed) != mine
                         });
                         turn.store(mine + 1, Ordering::Relaxed);
-                        queues[1 - me].wake_one();
+                        queues[1 - me].wake_one(Signal::Other);
                     }
                 })
             })
@@ -74,7 +74,7 @@ pub fn producers_and_consumers_lose_no_wake<H: Harness>(harness: &H) {
                 for round in 0..ROUNDS {
                     let item = number * ROUNDS + round;
                     must_wait(task, &shared.not_full, "a producer", |_| !shared.put(item));
-                    shared.not_empty.wake_one();
+                    shared.not_empty.wake_one(Signal::Other);
                 }
             }));
             let shared = Arc::clone(&buffer);
@@ -86,7 +86,7 @@ pub fn producers_and_consumers_lose_no_wake<H: Harness>(harness: &H) {
                         sum += item.unwrap_or(0);
                         item.is_none()
                     });
-                    shared.not_full.wake_one();
+                    shared.not_full.wake_one(Signal::Other);
                 }
                 sum
             }));
@@ -124,9 +124,9 @@ pub fn wakes_used_up_by_deadlines_are_passed_on<H: Harness>(harness: &H) {
                             .is_err()
                     });
                     match wakeup {
-                        Wakeup::Ready => {
+                        Wakeup::Ready(_) => {
                             taken.fetch_add(1, Ordering::SeqCst);
-                            progress.wake_one();
+                            progress.wake_one(Signal::Other);
                         }
                         Wakeup::TimedOut => {}
                         Wakeup::Cancelled | Wakeup::Refused => break,
@@ -140,7 +140,7 @@ pub fn wakes_used_up_by_deadlines_are_passed_on<H: Harness>(harness: &H) {
                 task.sleep(Cause::Think, Nanos::micros(50));
             }
             permits.fetch_add(1, Ordering::SeqCst);
-            queue.wake_one();
+            queue.wake_one(Signal::Other);
             must_wait(task, progress, "a permit that somebody waits for", |_| {
                 taken.load(Ordering::SeqCst) < round
             });

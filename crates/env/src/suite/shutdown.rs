@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use policy::units::Nanos;
 
 use super::{Harness, Reply, Script, World, finish, start, take_lock, until};
-use crate::{Cause, Env, IoError, IoOp, WaitQueue, Wakeup, spawn};
+use crate::{Cause, Env, IoError, IoOp, Signal, WaitQueue, Wakeup, spawn};
 
 /// Longer than any test runs.
 const FOR_EVER: Nanos = Nanos::secs(100_000);
@@ -110,7 +110,7 @@ pub fn a_wait_begun_after_cancellation_is_cancelled<H: Harness>(harness: &H) {
             let wakeup = task.wait_while(&waited, Cause::Idle, None, |_| {
                 looks += 1;
                 if looks == 2 {
-                    waited.wake_all();
+                    waited.wake_all(Signal::Other);
                 }
                 true
             });
@@ -118,7 +118,7 @@ pub fn a_wait_begun_after_cancellation_is_cancelled<H: Harness>(harness: &H) {
             let wakeup = task.wait_while(&waited, Cause::Idle, None, |_| false);
             assert_eq!(
                 wakeup,
-                Wakeup::Ready,
+                Wakeup::Ready(Signal::Seen),
                 "a condition that holds is ready even at shutdown"
             );
         });

@@ -8,7 +8,7 @@ use policy::units::{Instant, Nanos};
 use super::{
     Harness, PATIENCE, TaskOf, World, finish, must_wait, run_root, start, take_lock, until,
 };
-use crate::{Cause, Host, WaitQueue, Wakeup, Work, spawn};
+use crate::{Cause, Host, Signal, WaitQueue, Wakeup, Work, spawn};
 
 /// Lengths of sleeps: none, below a tick, odd, and at and around whole milliseconds.
 const PAUSES: [Nanos; 8] = [
@@ -83,7 +83,7 @@ pub fn a_wake_does_not_shorten_a_sleep<H: Harness>(harness: &H) {
         must_wait(task, &queue, "a wait that ends before its park", |_| {
             looks += 1;
             if looks == 2 {
-                queue.wake_one();
+                queue.wake_one(Signal::Other);
             }
             looks < 2
         });
@@ -112,7 +112,7 @@ fn wait_with_waker<H: Harness>(harness: &H, deadline: Nanos, wake: Nanos) -> (Wa
             spawn(task.env(), "waker", move |task| {
                 task.sleep_until(Cause::Think, began + wake);
                 shared.1.store(false, Ordering::SeqCst);
-                shared.0.wake_all();
+                shared.0.wake_all(Signal::Other);
             })
         };
         let wakeup = task.wait_while(&shared.0, Cause::Idle, Some(began + deadline), |_| {
@@ -127,7 +127,11 @@ fn wait_with_waker<H: Harness>(harness: &H, deadline: Nanos, wake: Nanos) -> (Wa
 /// A wake well before the deadline ends the wait as `Ready`, at its time.
 pub fn ready_before_the_deadline<H: Harness>(harness: &H) {
     let (wakeup, took) = wait_with_waker(harness, PATIENCE, Nanos::millis(3));
-    assert_eq!(wakeup, Wakeup::Ready, "woken after 3 ms of {PATIENCE:?}");
+    assert_eq!(
+        wakeup,
+        Wakeup::Ready(Signal::Other),
+        "woken after 3 ms of {PATIENCE:?}"
+    );
     assert!(
         took >= Nanos::millis(3),
         "ready after {took:?}, before the wake"
@@ -183,7 +187,11 @@ pub fn a_deadline_that_passes_times_out<H: Harness>(harness: &H) {
             );
         }
         // Nobody is there to be woken in its place.
-        assert_eq!(queue.wake_one(), 0, "wake_one after all waits timed out");
+        assert_eq!(
+            queue.wake_one(Signal::Other),
+            0,
+            "wake_one after all waits timed out"
+        );
     });
 }
 
@@ -196,7 +204,11 @@ pub fn a_deadline_in_the_past_does_not_block<H: Harness>(harness: &H) {
         let wakeup = task.wait_while(&queue, Cause::Idle, past, |_| true);
         assert_eq!(wakeup, Wakeup::TimedOut, "a deadline in the past, blocked");
         let wakeup = task.wait_while(&queue, Cause::Idle, past, |_| false);
-        assert_eq!(wakeup, Wakeup::Ready, "a deadline in the past, not blocked");
+        assert_eq!(
+            wakeup,
+            Wakeup::Ready(Signal::Seen),
+            "a deadline in the past, not blocked"
+        );
         let mut looks = 0;
         let wakeup = task.wait_while(&queue, Cause::Idle, past, |_| {
             looks += 1;
@@ -204,7 +216,7 @@ pub fn a_deadline_in_the_past_does_not_block<H: Harness>(harness: &H) {
         });
         assert_eq!(
             wakeup,
-            Wakeup::Ready,
+            Wakeup::Ready(Signal::AtDeadline),
             "ready at the look after the deadline"
         );
         assert_eq!(

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use policy::units::Nanos;
 
-use super::{Harness, TaskOf, must_wait, run_root, take_lock, until, until_waiting};
-use crate::{Cause, WaitQueue, Wakeup, spawn};
+use super::{Harness, PATIENCE, TaskOf, must_wait, run_root, take_lock, until, until_waiting};
+use crate::{Cause, Signal, WaitQueue, Wakeup, spawn};
 
 /// A queue, what it waits for, and a log of who got it.
 #[derive(Default)]
@@ -52,7 +52,7 @@ pub fn wake_one_is_first_come_first_served<H: Harness>(harness: &H) {
         for turn in 0..5 {
             gate.permits.fetch_add(1, Ordering::SeqCst);
             assert_eq!(
-                gate.queue.wake_one(),
+                gate.queue.wake_one(Signal::Other),
                 1,
                 "wake_one of a queue of {} tasks",
                 5 - turn
@@ -71,10 +71,14 @@ pub fn wake_one_is_first_come_first_served<H: Harness>(harness: &H) {
 pub fn wake_answers_how_many_it_woke<H: Harness>(harness: &H) {
     run_root(harness, |task| {
         let gate = Arc::new(Gate::default());
-        assert_eq!(gate.queue.wake_all(), 0, "wake_all of an empty queue");
+        assert_eq!(
+            gate.queue.wake_all(Signal::Other),
+            0,
+            "wake_all of an empty queue"
+        );
         queue_up::<H>(task, &gate, 5);
         gate.permits.fetch_add(3, Ordering::SeqCst);
-        assert_eq!(gate.queue.wake(3), 3, "wake(3) of five");
+        assert_eq!(gate.queue.wake(3, Signal::Other), 3, "wake(3) of five");
         until(task, &"three woken tasks", |_| gate.log().len() == 3);
         let mut first = gate.log();
         first.sort_unstable();
@@ -85,7 +89,7 @@ pub fn wake_answers_how_many_it_woke<H: Harness>(harness: &H) {
             "tasks still waiting after wake(3) of five"
         );
         gate.permits.fetch_add(2, Ordering::SeqCst);
-        assert_eq!(gate.queue.wake(9), 2, "wake(9) of two");
+        assert_eq!(gate.queue.wake(9, Signal::Other), 2, "wake(9) of two");
         until(task, &"the last two tasks", |_| gate.log().len() == 5);
     });
 }
@@ -108,7 +112,7 @@ pub fn wake_all_wakes_only_those_waiting<H: Harness>(harness: &H) {
         until(task, &"two looks of each", |_| {
             looks.load(Ordering::SeqCst) == 8
         });
-        assert_eq!(gate.queue.wake_all(), 4, "wake_all of four");
+        assert_eq!(gate.queue.wake_all(Signal::Other), 4, "wake_all of four");
         // Woken in vain: each looks, queues again, looks, and waits for the next wake.
         until_waiting(task, &gate.queue, 4);
         until(task, &"two more looks of each", |_| {
@@ -124,7 +128,7 @@ pub fn wake_all_wakes_only_those_waiting<H: Harness>(harness: &H) {
         let wakeup = task.wait_while(&gate.queue, Cause::Idle, Some(late), |_| true);
         assert_eq!(wakeup, Wakeup::TimedOut, "a wait begun after wake_all");
         gate.permits.store(4, Ordering::SeqCst);
-        assert_eq!(gate.queue.wake_all(), 4, "the second wake_all");
+        assert_eq!(gate.queue.wake_all(Signal::Other), 4, "the second wake_all");
         until(task, &"all permits to be taken", |_| {
             gate.permits.load(Ordering::SeqCst) == 0
         });
@@ -140,7 +144,11 @@ pub fn a_wake_before_the_park_is_remembered<H: Harness>(harness: &H) {
         must_wait(task, &queue, "a wake just before the park", |_| {
             looks += 1;
             if looks == 2 {
-                assert_eq!(queue.wake_one(), 1, "the task that looks is in the queue");
+                assert_eq!(
+                    queue.wake_one(Signal::Other),
+                    1,
+                    "the task that looks is in the queue"
+                );
             }
             looks < 3
         });
@@ -178,7 +186,7 @@ fn looks_after_a_wake<H: Harness>(task: &mut TaskOf<'_, H>) -> u32 {
         looks += 1;
         // In the queue by now: the wake is for this task, which then sees no reason to park.
         if looks == 2 {
-            queue.wake_one();
+            queue.wake_one(Signal::Other);
         }
         looks < 2
     });
@@ -192,12 +200,56 @@ fn looks_after_a_wake<H: Harness>(task: &mut TaskOf<'_, H>) -> u32 {
     looks
 }
 
+/// Each wait answers what the wake said that ended it: not an earlier one that it met in vain, nor a later one of the queue.
+pub fn a_wait_names_the_wake_that_ended_it<H: Harness>(harness: &H) {
+    run_root(harness, |task| {
+        let gate = Arc::new(Gate::default());
+        let looks = Arc::new(AtomicUsize::new(0));
+        let waiters: Vec<_> = (0..3)
+            .map(|_| {
+                let (gate, looks) = (Arc::clone(&gate), Arc::clone(&looks));
+                spawn(task.env(), "waiter", move |task| {
+                    let deadline = Some(task.now() + PATIENCE);
+                    task.wait_while(&gate.queue, Cause::Idle, deadline, |_| {
+                        let taken = gate.take();
+                        looks.fetch_add(1, Ordering::SeqCst);
+                        !taken
+                    })
+                })
+            })
+            .collect();
+        // Before it queues and after it; and so once more, for it is woken in vain.
+        until(task, &"two looks of each", |_| {
+            looks.load(Ordering::SeqCst) == 6
+        });
+        assert_eq!(gate.queue.wake_all(Signal::Freed), 3, "wake_all of three");
+        until(task, &"two more looks of each", |_| {
+            looks.load(Ordering::SeqCst) == 12
+        });
+        for signal in [Signal::PageRead, Signal::PageWritten, Signal::TurnGiven] {
+            gate.permits.fetch_add(1, Ordering::SeqCst);
+            assert_eq!(gate.queue.wake_one(signal), 1, "wake_one for {signal:?}");
+        }
+        let mut ends: Vec<_> = waiters
+            .into_iter()
+            .map(|waiter| waiter.join(task).expect("a waiter ends"))
+            .collect();
+        ends.sort_by_key(|wakeup| wakeup.by());
+        let signals = [Signal::PageRead, Signal::PageWritten, Signal::TurnGiven];
+        assert_eq!(ends, signals.map(Wakeup::Ready), "what ended three waits");
+    });
+}
+
 /// A condition that holds already ends the wait without a park, a queue entry or a wake.
 pub fn a_condition_that_holds_needs_no_wait<H: Harness>(harness: &H) {
     run_root(harness, |task| {
         let queue = WaitQueue::new();
         let wakeup = task.wait_while(&queue, Cause::Idle, None, |_| false);
-        assert_eq!(wakeup, Wakeup::Ready, "a condition that holds");
+        assert_eq!(
+            wakeup,
+            Wakeup::Ready(Signal::Seen),
+            "a condition that holds"
+        );
         let mut looks = 0;
         let wakeup = task.wait_while(&queue, Cause::Idle, None, |_| {
             looks += 1;
@@ -205,7 +257,7 @@ pub fn a_condition_that_holds_needs_no_wait<H: Harness>(harness: &H) {
         });
         assert_eq!(
             wakeup,
-            Wakeup::Ready,
+            Wakeup::Ready(Signal::Seen),
             "a condition that holds at the second look"
         );
         assert!(
@@ -223,7 +275,7 @@ pub fn a_task_that_may_not_wait_is_refused_and_leaves_no_trace<H: Harness>(harne
         let answer = task.unwillingly(|task| {
             assert_eq!(task.sleep(Cause::Idle, hour), Wakeup::Refused, "a sleep");
             let ready = task.wait_while(&queue, Cause::Idle, None, |_| false);
-            assert_eq!(ready, Wakeup::Ready, "a condition that holds");
+            assert_eq!(ready, Wakeup::Ready(Signal::Seen), "a condition that holds");
             let inner =
                 task.unwillingly(|task| task.wait_while(&queue, Cause::Idle, None, |_| true));
             assert_eq!(inner, Wakeup::Refused, "a wait within");

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Task};
+use env::{Cause, Signal, Task};
 use frames::{Flags, FrameId, Owner};
 use lab::{Lab, LabEnv, Options as LabOptions};
 use policy::units::Nanos;
@@ -66,7 +66,7 @@ fn a_waiter_is_no_hostage_of_the_frames_next_page() {
         // Woken, the waiter finds the frame in its next life: busy, and still under the old name.
         let frame = cache.table.disown(busy);
         let busy = cache.table.claim(frame);
-        cache.wake_busy(&[frame]);
+        cache.wake_busy(&[frame], Signal::PageUnlocked);
         task.sleep(Cause::Think, Nanos::millis(1));
         cache.table.adopt(&busy, OTHER);
         // Its read takes long.

@@ -5,7 +5,7 @@
 use core::sync::atomic::{Ordering, fence};
 use std::sync::Weak;
 
-use env::{Cause, Env, Event, Task, Wakeup};
+use env::{Cause, Env, Event, Signal, Task, Wakeup};
 use policy::reclaim::background::{
     Balance, BalanceStep, Rest, clears_flags, nap, rest, wants_wake,
 };
@@ -68,7 +68,7 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> bool {
         let free = memory.spare();
         let failures = cache.node.balance.lock(task).failures;
         // Whoever waits for the reserve looks again: at the failures too.
-        cache.node.reserve_wait.wake_all();
+        cache.node.reserve_wait.wake_all(Signal::Balanced);
         if clears_flags(free, high, failures) {
             cache.node.clear_flags();
         }
@@ -135,7 +135,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Ended {
                 passes += 1;
                 balance.shrunk(got.reclaimed, got.scanned);
                 if may_begin(free(), memory.marks.min, cache.node.is_hopeless(task)) {
-                    cache.node.reserve_wait.wake_all();
+                    cache.node.reserve_wait.wake_all(Signal::Balanced);
                 }
                 if got.in_vain && cache.node.rule.insists && !memory.is_short() {
                     ended = Ended::InVain;
@@ -159,7 +159,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Ended {
         freed: reclaimed,
     });
     // Others may find what this pass has freed, or that it freed nothing.
-    memory.wait.wake_all();
+    memory.wait.wake_all(Signal::Balanced);
     ended
 }
 
@@ -179,7 +179,7 @@ impl<E: Env> Cache<E> {
         if wants_wake(free, memory.marks.high, failures)
             && !memory.reclaim_asked.swap(true, Ordering::AcqRel)
         {
-            memory.reclaim_wait.wake_all();
+            memory.reclaim_wait.wake_all(Signal::ReclaimAsked);
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use core::sync::atomic::Ordering;
 
-use env::{Cause, Env, Event, Task};
+use env::{Cause, Env, Event, Signal, Task};
 use policy::reclaim::Reason;
 use policy::reclaim::direct::{Direct, DirectStep, may_begin};
 use policy::reclaim::scan::CLUSTER;
@@ -90,7 +90,7 @@ fn consider<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, direct: &Direct, w
         ]
     };
     for after in after {
-        cache.node.sleepers[Reason::NoProgress as usize].wake(task, after.wake);
+        cache.node.sleepers[Reason::NoProgress as usize].wake(task, after.wake, Signal::Progress);
         if let Some(reason) = after.throttle {
             throttle::pause(task, cache, reason, who);
         }

@@ -17,7 +17,7 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use env::{Context, Env, Lock, LockClass, WaitQueue};
+use env::{Context, Env, Lock, LockClass, Signal, WaitQueue};
 use frames::{Flags, FrameId, Lists};
 use policy::reclaim::background::Failures;
 use policy::reclaim::page::{AfterWrite, NodeFlags, PageRule, after_write};
@@ -172,7 +172,7 @@ impl<E: Env> Cache<E> {
             self.rotate(context, written, rotate);
         }
         self.on_written(context, Pages(written.len() as u64));
-        self.memory.wait.wake_all();
+        self.memory.wait.wake_all(Signal::PageWritten);
     }
 
     fn rotate(&self, context: &impl Context, written: &[FrameId], rotate: &[FrameId]) {

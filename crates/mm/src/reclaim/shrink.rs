@@ -14,7 +14,7 @@
 
 use core::sync::atomic::Ordering;
 
-use env::{Env, Task, Work};
+use env::{Env, Signal, Task, Work};
 use frames::{Busy, Flags, FrameId};
 use policy::reclaim::page::{Judgement, PageRule, PageVerdict, Scanner, Seen, Tally, judge};
 use policy::reclaim::scan::{Kind, Shrunk, Turn};
@@ -389,7 +389,7 @@ fn free_all<E: Env>(
     }
     let freed = &freed[..count];
     cache.node.isolated[kind.index()].fetch_sub(count as u64, Ordering::Relaxed);
-    cache.wake_busy(freed);
+    cache.wake_busy(freed, Signal::PageUnlocked);
     cache.memory.put(task, freed);
     Pages(count as u64)
 }

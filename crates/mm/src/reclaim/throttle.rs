@@ -9,7 +9,7 @@
 use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
 
-use env::{Cause, Context, Env, Event, Lock, LockClass, Task, WaitQueue};
+use env::{Cause, Context, Env, Event, Lock, LockClass, Signal, Task, WaitQueue};
 use policy::reclaim::Reason;
 use policy::reclaim::direct::{isolated_limit, too_many_isolated};
 use policy::reclaim::scan::Kind;
@@ -59,7 +59,7 @@ impl Sleepers {
     }
 
     /// Lets those go whom the event can serve.
-    pub(super) fn wake(&self, context: &impl Context, wake: Wake) {
+    pub(super) fn wake(&self, context: &impl Context, wake: Wake, signal: Signal) {
         let count = match wake {
             Wake::None => return,
             Wake::All => usize::MAX,
@@ -74,7 +74,7 @@ impl Sleepers {
             tickets.out.drain(..count);
         }
         // The queue's order may differ from that of the tickets: each looks whether its own is gone.
-        self.queue.wake_all();
+        self.queue.wake_all(signal);
     }
 }
 
@@ -185,7 +185,7 @@ pub(super) fn may_isolate<E: Env>(
         if !too_many_isolated(isolated, inactive, true) {
             let room = isolated_limit(inactive, true).saturating_sub(isolated);
             let wake = cache.node.throttle.lock(task).on_checked(room);
-            cache.node.sleepers[Reason::Isolated as usize].wake(task, wake);
+            cache.node.sleepers[Reason::Isolated as usize].wake(task, wake, Signal::PutBack);
             return true;
         }
         if stalled || control.who.exempt {
@@ -206,7 +206,7 @@ impl<E: Env> Cache<E> {
             .0
             .saturating_mul(u64::from(self.options.reclaim.cluster_stands_for));
         let wake = self.node.throttle.lock(context).on_written(Pages(pages));
-        self.node.sleepers[Reason::Writeback as usize].wake(context, wake);
+        self.node.sleepers[Reason::Writeback as usize].wake(context, wake, Signal::WrittenEnough);
     }
 
     /// The node at one look.

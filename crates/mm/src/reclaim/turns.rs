@@ -21,7 +21,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use env::{Cause, Context, Event, Lock, LockClass, Task, TaskId, WaitQueue, Wakeup};
+use env::{Cause, Context, Event, Lock, LockClass, Signal, Task, TaskId, WaitQueue, Wakeup};
 use policy::reclaim::growth::Growth;
 use policy::reclaim::token::{Entry, Token};
 use policy::reclaim::turn::{Kept, Request, Standing, Ticket, Turns};
@@ -248,7 +248,7 @@ impl Line {
             };
             if self.wakes {
                 for slot in &woken[..count] {
-                    self.queue(*slot).wake_all();
+                    self.queue(*slot).wake_all(Signal::TurnGiven);
                 }
             }
             if !more {

@@ -7,7 +7,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use env::{Cause, Context, Env, Interrupt, Task, TaskId, Work};
+use env::{Cause, Context, Env, Interrupt, Signal, Task, TaskId, Work};
 use frames::{Busy, Flags, FrameId, Owner, Refusal, Shadow, Slot};
 use policy::units::Nanos;
 
@@ -198,7 +198,7 @@ impl Batch {
         let Some(busy) = busy else {
             self.written += 1;
             sub(&cache.totals.anon, 1);
-            cache.wake_busy(&[frame]);
+            cache.wake_busy(&[frame], Signal::PageUnlocked);
             return;
         };
         if let Some(slot) = cache.take_slot_from(&busy) {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Context, Env, Event, Task, Work};
+use env::{Cause, Context, Env, Event, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, Shadow, Slot};
 use policy::reclaim::swap::SlotMoment;
 use policy::units::{Bytes, Nanos, PAGE_SHIFT, PAGE_SIZE, Pages};
@@ -220,7 +220,7 @@ impl<'a, E: Env> Walk<'a, E> {
                 .table
                 .release(busy, Flags::UPTODATE | Flags::DIRTY, Flags::NONE);
         }
-        cache.wake_busy(added);
+        cache.wake_busy(added, Signal::PageUnlocked);
         self.tally.faults += count as u64;
         task.did(Work::Fault, count as u64);
         task.did(Work::Zero, count as u64);

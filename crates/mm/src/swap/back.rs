@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Context, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Task};
+use env::{Context, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Signal, Task};
 use frames::{Busy, Flags, FrameId, Owner, Shadow, Slot};
 use policy::units::{Bytes, PAGE_SHIFT};
 
@@ -196,7 +196,7 @@ impl<E: Env> Cache<E> {
                 }
             }
             sub(&self.totals.anon, count as u64);
-            self.wake_busy(&freed[..count]);
+            self.wake_busy(&freed[..count], Signal::PageUnlocked);
             self.memory.put(context, &freed[..count]);
         }
     }
@@ -264,6 +264,6 @@ impl<E: Env> Area<E> {
         for busy in request.busy.drain(..) {
             cache.table.release(busy, set, Flags::NONE);
         }
-        cache.wake_busy(&request.frames);
+        cache.wake_busy(&request.frames, Signal::PageRead);
     }
 }

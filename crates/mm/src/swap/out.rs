@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Context, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Task};
+use env::{Context, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Signal, Task};
 use frames::{Busy, Flags, FrameId};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT};
@@ -205,9 +205,9 @@ impl<E: Env> Area<E> {
     /// Somebody found no request: perhaps the swap file hangs.
     fn look(&self, now: Instant) {
         if self.is_late(now) && !self.stalled.swap(true, Ordering::Relaxed) {
-            self.requests.wake_all();
+            self.requests.wake_all(Signal::SwapHangs);
             if let Some(own) = &self.background {
-                own.wake_all();
+                own.wake_all(Signal::SwapHangs);
             }
         }
     }
@@ -222,7 +222,7 @@ impl<E: Env> Area<E> {
         }
         let frames = &frames[..run.len()];
         sub(&self.writeback, run.len() as u64);
-        cache.wake_busy(frames);
+        cache.wake_busy(frames, Signal::PageUnlocked);
         cache.wrote_back(&context, frames, &[]);
     }
 
@@ -253,7 +253,7 @@ impl<E: Env> Area<E> {
             self.end_page(cache, context, *frame, result.is_err(), &mut rotate);
         }
         sub(&self.writeback, pages);
-        cache.wake_busy(&request.frames);
+        cache.wake_busy(&request.frames, Signal::PageWritten);
         cache.wrote_back(context, &request.frames, rotate.frames());
         let requests = match &self.background {
             Some(own) if request.cookie[0] == BACKGROUND => own,

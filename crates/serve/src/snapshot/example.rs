@@ -87,6 +87,7 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
         max: Duration::from_millis(11),
         timed_out: 0,
         histogram,
+        ended_by: vec![("deadline", 5 * seconds)],
     };
     let memory = Wait {
         cause: "memory",
@@ -95,6 +96,7 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
         max: Duration::from_millis(9),
         timed_out: 1,
         histogram,
+        ended_by: vec![("pages freed", 5 * seconds - 1), ("deadline", 1)],
     };
     Reading {
         at: UNIX_EPOCH + Duration::from_secs(1_795_305_900 + seconds),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use env::{Cause, TaskId, Wakeup};
+use env::{Cause, TaskId};
 use policy::units::{Instant, Nanos};
 
 use crate::outcome::Outcome;
@@ -353,14 +353,8 @@ impl Builder<'_> {
             }
             What::Waited(cause, waited, wakeup) => {
                 let begin = at.saturating_sub(waited.0);
-                let ended = match wakeup {
-                    Wakeup::Ready => "an event",
-                    Wakeup::TimedOut => "its deadline",
-                    Wakeup::Cancelled => "the end of the world",
-                    Wakeup::Refused => "it may not wait",
-                };
                 let name = self.names.event(&format!("{cause:?}"));
-                let args = vec![(self.names.arg("ended by"), Value::Text(ended))];
+                let args = vec![(self.names.arg("ended by"), Value::Text(wakeup.by()))];
                 self.slice(
                     THREAD,
                     task,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use env::{Cause, TaskId, Wakeup};
+use env::{Cause, Signal, TaskId, Wakeup};
 use policy::reclaim::Reason;
 use policy::units::{Instant, Nanos, Pages};
 
@@ -182,7 +182,7 @@ fn example() -> Timeline {
         reason: Reason::NoProgress,
         timeout: Nanos::millis(500),
         delayed: Nanos::millis(104),
-        wakeup: Some(Wakeup::Ready),
+        wakeup: Some(Wakeup::Ready(Signal::Progress)),
     };
     let reclaimed = |background| What::Reclaimed {
         background,
@@ -198,7 +198,11 @@ fn example() -> Timeline {
             item(
                 30,
                 2,
-                What::Waited(Cause::Idle, Nanos::millis(25), Wakeup::Ready),
+                What::Waited(
+                    Cause::Idle,
+                    Nanos::millis(25),
+                    Wakeup::Ready(Signal::ReclaimAsked),
+                ),
             ),
             item(30, 2, What::Background(true)),
             item(32, 2, What::Submitted(0)),
@@ -212,7 +216,7 @@ fn example() -> Timeline {
             item(
                 124,
                 4,
-                What::Waited(wait, Nanos::millis(104), Wakeup::Ready),
+                What::Waited(wait, Nanos::millis(104), Wakeup::Ready(Signal::Progress)),
             ),
             // A wake-up costs time: the event stands a little after its wait.
             item(125, 4, throttled),

@@ -72,7 +72,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use env::{
     Device, DeviceId, DeviceInfo, Env, Host, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest,
-    ObjectId, WaitQueue,
+    ObjectId, Signal, WaitQueue,
 };
 use frames::FrameId;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
@@ -336,7 +336,7 @@ impl Device for Journal {
             core.carry_out(step);
         }
         // Whatever came may have begun a transaction, or ask for something.
-        core.wait.wake_all();
+        core.wait.wake_all(Signal::JournalMoved);
     }
 
     fn info(&self) -> DeviceInfo {
@@ -559,7 +559,7 @@ impl IoDone for Core {
             vec![(request, result)]
         };
         drop(state);
-        self.wait.wake_all();
+        self.wait.wake_all(Signal::JournalMoved);
         for (request, result) in ended {
             request.complete(context, result);
         }
@@ -589,6 +589,6 @@ impl IoDone for Own {
         if has_space {
             core.checkpoint();
         }
-        core.wait.wake_all();
+        core.wait.wake_all(Signal::JournalMoved);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use env::{Cause, Lock, LockClass, Task, Wakeup, spawn};
+use env::{Cause, Lock, LockClass, Signal, Task, Wakeup, spawn};
 use frames::Content;
 
 use super::*;
@@ -98,7 +98,7 @@ struct Answer {
 impl IoDone for Answer {
     fn io_done(&self, context: &Interrupt, _: Box<IoRequest>, result: Result<(), IoError>) {
         *self.result.lock(context) = Some(result);
-        self.done.wake_all();
+        self.done.wake_all(Signal::Answered);
     }
 
     fn io_moved(&self, context: &Interrupt, _: &IoRequest) {
