@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use policy::units::Bytes;
 use workload::Stop;
@@ -435,14 +435,22 @@ fn without_models(rows: Vec<CaseEntry>) -> Vec<CaseEntry> {
     kept.into_iter().map(name).collect()
 }
 
+/// What comes at the heels of the first interrupt is the same wish: `timeout`, and a terminal with a wrapper, send it twice.
+const ONE_WISH: Duration = Duration::from_millis(500);
+
 /// The first interrupt ends the runs that are under way; a second one ends the program.
 pub(crate) fn stop_at_interrupt(stop: &Stop, files: &LiveFiles) {
     let (stop, files) = (stop.clone(), files.clone());
+    let mut first = None;
     let handler = ctrlc::set_handler(move || {
-        if stop.is_raised() {
+        if let Some(first) = first.filter(|_| stop.is_raised()) {
+            if Instant::elapsed(&first) < ONE_WISH {
+                return;
+            }
             files.remove_all();
             std::process::exit(i32::from(INTERRUPTED));
         }
+        first = Some(Instant::now());
         stop.raise();
         terminal::complain("tidegate: stopping; once more to stop at once");
     });

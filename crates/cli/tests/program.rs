@@ -22,6 +22,14 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// Whether a process has a handler for the interrupt, the second of the mask that the kernel shows of it.
+fn catches_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = u64::from_str_radix(mask.unwrap_or("0").trim(), 16).unwrap();
+    mask & 0b10 != 0
+}
+
 /// A fresh folder.
 fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("tidegate-cli-{}-{name}", std::process::id()));
@@ -297,6 +305,9 @@ fn an_interrupt_stops_cleanly_removes_the_files_and_is_status_130() {
     until("it writes files", || files() > 0);
     std::thread::sleep(Duration::from_millis(300));
     let pid = rustix::process::Pid::from_child(&child);
+    // `timeout` sends it twice: to its child, and to the group that both are in.
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    std::thread::sleep(Duration::from_millis(5));
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let status = child.wait().unwrap();
     let mut err = String::new();
@@ -330,10 +341,8 @@ fn an_interrupted_live_run_does_not_wait_for_jobs_that_are_yet_to_begin() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // They are made after interrupts are caught.
-    let files = || std::fs::read_dir(folder.join("files")).unwrap().count();
-    until("it makes files", || files() > 0);
-    std::thread::sleep(Duration::from_millis(300));
+    until("it catches interrupts", || catches_interrupts(child.id()));
+    std::thread::sleep(Duration::from_secs(1));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let patience = Instant::now() + PATIENCE;

@@ -32,7 +32,7 @@ fn way_out(error: &io::Error) -> Option<&'static str> {
     Some(match Errno::from_io_error(error)? {
         Errno::NOSPC | Errno::DQUOT => "free some space there, or choose another place",
         Errno::ACCESS | Errno::PERM => "run as a user who may do that, or choose another place",
-        Errno::NOENT => "check the path: its folder has to be there",
+        Errno::NOENT => "check the path: it, or a folder on the way to it, is not there",
         Errno::NOTDIR => "a part of the path is a file: choose another path",
         Errno::ISDIR => "that is a folder: name a file in it",
         Errno::ROFS => "choose a place that can be written to",

@@ -622,7 +622,7 @@ fn a_file_that_is_not_there() {
     };
     assert_eq!(
         refused(&missing),
-        "cannot read the configuration /nonexistent/t.toml: No such file or directory; check the path: its folder has to be there"
+        "cannot read the configuration /nonexistent/t.toml: No such file or directory; check the path: it, or a folder on the way to it, is not there"
     );
 }
 
