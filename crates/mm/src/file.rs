@@ -9,8 +9,10 @@ use policy::units::{Bytes, PAGE_SHIFT};
 
 use crate::cache::{Cache, FILE_MAX};
 use crate::mapping::Mapping;
+use crate::write::received;
 use crate::{
-    Error, Lent, Pinned, Reader, Synced, Tried, Writer, read, sync, truncate, unwilling, write,
+    Error, Lent, Offered, Pinned, Reader, Synced, Tried, Writer, read, sync, truncate, unwilling,
+    write,
 };
 
 /// A file of a cache, open. Shared by reference; errors of writeback are told to each handle once.
@@ -95,6 +97,24 @@ impl<E: Env> File<E> {
             data,
             false,
         )
+    }
+
+    /// Offers the pages of `len` bytes at `offset` that can be written to at once, from the first on, to `fill`. It fills a
+    /// beginning of them with what it has, without any wait, and answers how many bytes; so does this. `fill` is not called
+    /// if the first page cannot be offered: then `try_write` does what can be done. The file does not grow.
+    ///
+    /// # Errors
+    /// As `write`, before `fill` is called.
+    pub fn try_receive(
+        &self,
+        task: &mut Task<'_, E>,
+        writer: &mut Writer,
+        offset: Bytes,
+        len: Bytes,
+        fill: impl FnOnce(&E::Content, &Offered<'_>) -> usize,
+    ) -> Result<Bytes, Error> {
+        let (cache, mapping) = (&self.cache, &self.mapping);
+        received::receive(task, cache, mapping, writer, offset, len.0, fill)
     }
 
     /// Takes in all of `data` at `offset`, waiting where that must be, but not held: as `try_write`, for whoever was stuck

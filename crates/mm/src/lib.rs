@@ -74,3 +74,4 @@ pub use sync::Synced;
 pub use unwilling::Tried;
 pub use vmstat::{Item, Vmstat};
 pub use write::Writer;
+pub use write::received::Offered;

@@ -23,6 +23,7 @@ use policy::readahead::Run;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX};
+use crate::device::DeviceState;
 use crate::mapping::Mapping;
 use crate::pace::keep_account;
 use crate::pin::Lent;
@@ -122,15 +123,7 @@ fn take_batch<E: Env>(
     from: usize,
 ) -> Result<(), Error> {
     let device = &mapping.device;
-    // Once a balance is due, its size is no matter any more: what comes until `pace` is asked is owed too.
-    let pages = if writer.account.is_due() {
-        BATCH
-    } else {
-        let cpu = task.cpu();
-        let domain = cache.domain.lock(task);
-        let budget = domain.budget(&writer.state, device.index, cpu);
-        budget.0.clamp(1, BATCH)
-    };
+    let pages = budget(task, cache, device, writer);
     let stop = end.min(((*at >> PAGE_SHIFT) + pages) << PAGE_SHIFT);
     reserve_space(task, mapping, stop)?;
     settle_cut(task, cache, mapping)?;
@@ -153,6 +146,23 @@ fn take_batch<E: Env>(
     *at = took.until;
     keep_account(task, cache, device, writer, took.dirtied);
     result
+}
+
+/// Pages of the writer's next batch.
+pub(crate) fn budget<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    device: &DeviceState<E>,
+    writer: &Writer,
+) -> u64 {
+    // Once a balance is due, its size is no matter any more: what comes until `pace` is asked is owed too.
+    if writer.account.is_due() {
+        return BATCH;
+    }
+    let cpu = task.cpu();
+    let domain = cache.domain.lock(task);
+    let budget = domain.budget(&writer.state, device.index, cpu);
+    budget.0.clamp(1, BATCH)
 }
 
 /// Waits for what a `try_write` of `len` bytes at `offset` would have to wait for, and leaves frames for it.

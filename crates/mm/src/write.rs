@@ -30,6 +30,8 @@ use crate::stash::Stash;
 use crate::sync::{settle_cut, wait_frame};
 use crate::{Error, dirty, io, read};
 
+pub(crate) mod received;
+
 /// Most pages made visible at once.
 pub(crate) const BATCH: u64 = 256;
 const BATCH_FRAMES: usize = 256;

@@ -210,6 +210,97 @@ fn what_is_lent_stays_as_it_was_and_is_given_back() {
     });
 }
 
+/// Offers the pages of `sectors` at `at`, and fills as many of them as the caller has: answers how many were offered and
+/// filled; none: nothing was offered.
+fn receive(
+    task: &mut Task<'_, LabEnv>,
+    file: &File<LabEnv>,
+    writer: &mut Writer,
+    at: u64,
+    sectors: &[Sector],
+    have: usize,
+) -> Option<(usize, usize)> {
+    let len = sectors.len() * 512;
+    let before = task.now();
+    let mut seen = None;
+    let filled = file.try_receive(
+        task,
+        writer,
+        Bytes(at),
+        Bytes(len as u64),
+        |content, offered| {
+            let mut from = 0;
+            for (busy, part) in offered.parts() {
+                let some = part.len().min(have * 512 - from);
+                content.copy_in(busy, part.start, sectors, from, some);
+                from += some;
+            }
+            assert!(from <= offered.len() && offered.len() <= len);
+            assert_eq!(
+                offered.parts().map(|(_, part)| part.len()).sum::<usize>(),
+                offered.len()
+            );
+            seen = Some((offered.len() / 512, from / 512));
+            from
+        },
+    );
+    assert_eq!(task.now(), before, "time passed in try_receive");
+    let filled = usize::try_from(filled.unwrap().0 / 512).unwrap();
+    assert_eq!(filled, seen.map_or(0, |(_, filled)| filled));
+    seen
+}
+
+#[test]
+fn what_is_received_goes_into_pages_that_are_there() {
+    let mut world = world(4096, 100 << 20);
+    let disk = Arc::clone(&world.disk);
+    world.run(1 << 30, move |task, cache, file| {
+        file.assume_allocated(Bytes(1 << 30));
+        let server = Server { cache, file };
+        let (mut writer, mut reader) = (cache.writer(), Reader::default());
+        let mut there = data(3, 80, 1);
+        server.write(task, &mut writer, 3 * PAGE, &there);
+        file.sync(task).unwrap();
+        // From the middle of a page on; all that is offered, a part of a page less, a part of the first page, nothing.
+        for (version, (wanted, have)) in
+            (2..).zip([(100, 100), (630, 65 * 8 - 3), (300, 69), (300, 2), (300, 0)])
+        {
+            let newer = &data(3, 80, version)[3..3 + wanted];
+            let dirty = cache.stats().dirty;
+            assert_eq!(dirty, Pages::ZERO);
+            let at = 3 * PAGE + 3 * 512;
+            let (offered, filled) = receive(task, file, &mut writer, at, newer, have).unwrap();
+            assert_eq!((offered, filled), (wanted.min(65 * 8 - 3), have));
+            let touched = if have == 0 { 0 } else { (3 + have).div_ceil(8) };
+            assert_eq!(cache.stats().dirty, Pages(touched as u64));
+            there[3..3 + have].copy_from_slice(&newer[..have]);
+            let (back, stuck) = server.read(task, &mut reader, 3 * PAGE, there.len());
+            assert_eq!((back == there, stuck), (true, 0));
+            file.sync(task).unwrap();
+            assert_eq!(disk.state().pages[&(1, 3)][..], there[..8]);
+        }
+        // A page that is lent, and one that is not there, end what is offered; as the first, nothing is.
+        let newer = data(3, 8, 9);
+        let lent = file.try_lend(task, &mut reader, Bytes(5 * PAGE), Bytes(PAGE));
+        let seen = receive(task, file, &mut writer, 3 * PAGE, &newer, 1);
+        assert_eq!(seen, Some((16, 1)));
+        let seen = receive(task, file, &mut writer, 5 * PAGE, &newer, 64);
+        assert_eq!(seen, None);
+        drop(lent);
+        let seen = receive(task, file, &mut writer, 82 * PAGE, &newer, 0);
+        assert_eq!(seen, Some((8, 0)));
+        let seen = receive(task, file, &mut writer, 83 * PAGE, &newer, 64);
+        assert_eq!(seen, None);
+        // Nothing lies beyond the end.
+        let seen = receive(task, file, &mut writer, (1 << 30) - PAGE, &newer, 64);
+        assert_eq!(seen, None);
+        // Whoever filled nothing has left nothing behind: the pages can be written to.
+        let whole = data(3, 80, 10);
+        assert_eq!(server.write(task, &mut writer, 3 * PAGE, &whole), 0);
+        file.sync(task).unwrap();
+    });
+}
+
 #[test]
 fn a_writer_that_is_served_is_held_like_one_that_waits() {
     let rate = 20 << 20;

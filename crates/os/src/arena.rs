@@ -35,8 +35,11 @@
 //! Source: design.md "Decisions to make first" 6; dependencies.md 17.
 
 use core::ffi::c_void;
+use core::ops::Range;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, Ordering};
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use env::IoRequest;
@@ -44,7 +47,8 @@ use frames::{Busy, Content, FrameId, Pin, PopulateError};
 use policy::units::Bytes;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
-use crate::OsError;
+use crate::transfer::{NO_MEMORY, grow};
+use crate::{OsError, sys};
 
 /// Bytes of a frame.
 pub(crate) const FRAME: usize = 4096;
@@ -54,6 +58,8 @@ const BASE_ALIGN: usize = 2 << 20;
 pub(crate) const CHUNK_FRAMES_MIN: u32 = 16;
 /// The largest chunk, 64 MiB: what is given back at once.
 pub(crate) const CHUNK_FRAMES_MAX: u32 = 16384;
+/// Runs of frames that are received into at once; beyond them less is received.
+const RECEIVED_MAX: usize = 72;
 
 /// Somebody who keeps its own hold of a chunk's memory.
 pub(crate) trait ChunkWatcher: Send + Sync {
@@ -156,6 +162,33 @@ impl Arena {
         // SAFETY: the frame is resident (asserted) and lives as long as `self`; while `pin` is
         // borrowed nobody holds the frame's `Busy`, so its bytes do not change (invariant 1).
         unsafe { core::slice::from_raw_parts(address, FRAME) }
+    }
+
+    /// Fills parts of busy frames, one after the other, with what a socket has; never waits. Answers how many bytes: none
+    /// at the end of the stream.
+    ///
+    /// # Errors
+    /// The system's; `WouldBlock` if there is nothing now.
+    pub fn receive<'a>(
+        &self,
+        socket: BorrowedFd<'_>,
+        parts: impl Iterator<Item = (&'a Busy, Range<usize>)>,
+    ) -> io::Result<usize> {
+        let mut vectors = [NO_MEMORY; RECEIVED_MAX];
+        let mut used = 0;
+        for (busy, part) in parts {
+            let start = self.span(busy.frame(), part.start, part.len());
+            if !grow(&mut vectors[..used], start, part.len()) {
+                let Some(free) = vectors.get_mut(used) else {
+                    break;
+                };
+                free.iov_base = start.cast();
+                free.iov_len = part.len();
+                used += 1;
+            }
+        }
+        // The memory is that of frames whose `Busy` is borrowed over the call (invariant 1).
+        sys::receive(socket, &mut vectors[..used])
     }
 
     /// How many frames there are.
@@ -526,6 +559,47 @@ mod tests {
         let _ = table.disown(other);
         assert_eq!(arena.read_for_test(FrameId(6)), arena.bytes(&pin));
         let _ = table.unpin(pin);
+    }
+
+    #[test]
+    fn a_socket_fills_busy_frames_in_the_order_that_is_asked() {
+        use std::io::Write as _;
+        use std::os::fd::AsFd as _;
+        let arena = Arena::reserve(128, 128).unwrap();
+        arena.populate(FrameId(0)).unwrap();
+        let table = FrameTable::new(128);
+        let (mut client, socket) = std::os::unix::net::UnixStream::pair().unwrap();
+        let busy: Vec<Busy> = [9, 10, 4].map(|frame| table.claim(FrameId(frame))).into();
+        let parts = || busy.iter().zip([4000..FRAME, 0..FRAME, 0..FRAME]);
+        let receive = || arena.receive(socket.as_fd(), parts());
+        assert_eq!(receive().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let data: Vec<u8> = (0..5000_u32).map(|at| (at % 251) as u8 + 1).collect();
+        client.write_all(&data).unwrap();
+        assert_eq!(receive().unwrap(), data.len());
+        let got: Vec<u8> = [9, 10, 4]
+            .map(|frame| arena.read_for_test(FrameId(frame)))
+            .concat();
+        assert_eq!(got[..4000], [0; 4000]);
+        assert_eq!(got[4000..9000], data);
+        assert_eq!(got[9000..], vec![0; 3 * FRAME - 9000]);
+        drop(client);
+        assert_eq!(receive().unwrap(), 0, "the end of the stream");
+        // More runs than one call takes: as many as it takes, and no byte elsewhere.
+        let (mut client, socket) = std::os::unix::net::UnixStream::pair().unwrap();
+        let scattered: Vec<Busy> = (0..100)
+            .map(|at| 16 + at)
+            .filter(|frame| frame % 2 == 0)
+            .map(|frame| table.claim(FrameId(frame)))
+            .collect();
+        client.write_all(&vec![7; 10 * FRAME]).unwrap();
+        let parts = scattered
+            .iter()
+            .flat_map(|busy| [(busy, 0..16), (busy, 32..64)]);
+        let bytes = arena.receive(socket.as_fd(), parts).unwrap();
+        assert_eq!(bytes, RECEIVED_MAX / 2 * 48);
+        for busy in busy.into_iter().chain(scattered) {
+            let _ = table.disown(busy);
+        }
     }
 
     #[test]

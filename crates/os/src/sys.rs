@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::fs::File;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use policy::units::Nanos;
 
@@ -148,6 +149,19 @@ pub(crate) fn write(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Resu
     u64::try_from(moved).map_err(|_| last_errno())
 }
 
+/// What a socket has, into memory of which the caller has all rights over the call; never waits.
+pub(crate) fn receive(socket: BorrowedFd<'_>, vectors: &mut [IoVec]) -> io::Result<usize> {
+    // SAFETY: `msghdr` is plain numbers and addresses, for which all zeroes is a value: no name, nothing beside the bytes.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_iov = vectors.as_mut_ptr();
+    // As wide as the C library has it.
+    message.msg_iovlen = vectors.len() as _;
+    // SAFETY: the socket is open over the call, `message` is a valid place with as many elements as it says, and the caller
+    // vouches for the memory that they describe.
+    let moved = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    usize::try_from(moved).map_err(|_| io::Error::last_os_error())
+}
+
 fn count_of(used: usize) -> libc::c_int {
     libc::c_int::try_from(used).expect("a request's vectors are bounded by MAX_VECTORS")
 }
@@ -157,7 +171,7 @@ fn offset_of(offset: u64) -> Result<libc::off_t, i32> {
 }
 
 fn last_errno() -> i32 {
-    crate::error::errno_of(&std::io::Error::last_os_error())
+    crate::error::errno_of(&io::Error::last_os_error())
 }
 
 #[cfg(test)]

@@ -46,6 +46,13 @@ pub(crate) const NO_MEMORY: IoVec = IoVec {
     iov_len: 0,
 };
 
+/// Adds `bytes` of memory from `start` on to the last element if they follow it; false: they do not.
+pub(crate) fn grow(vectors: &mut [IoVec], start: *mut u8, bytes: usize) -> bool {
+    let last = vectors.last_mut();
+    let before = last.filter(|last| last.iov_base.cast::<u8>().wrapping_add(last.iov_len) == start);
+    before.map(|last| last.iov_len += bytes).is_some()
+}
+
 /// A file that is open for requests.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
@@ -167,12 +174,8 @@ impl Job {
             let frame = self.request.frames[place];
             let start = arena.address(frame).wrapping_add(inside);
             let bytes = usize::try_from(len).expect("at most a page");
-            let grows = used > 0 && {
-                let last = &vectors[used - 1];
-                last.iov_base.cast::<u8>().wrapping_add(last.iov_len) == start
-            };
-            if grows {
-                vectors[used - 1].iov_len += bytes;
+            if grow(&mut vectors[..used], start, bytes) {
+                // It is a neighbour of the one before it.
             } else if used == vectors.len() {
                 break;
             } else {

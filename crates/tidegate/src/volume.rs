@@ -13,7 +13,9 @@
 //!   2. A `try_` operation never waits: not for memory, a device, a page, or a pause.
 //!   3. What `try_write` has taken is part of the volume: readers see it, `sync` makes it durable.
 
+use std::io;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -364,6 +366,35 @@ impl Volume {
             .inner
             .try_write(&mut task, &mut writer.inner, Bytes(offset), data)?;
         Ok(tried.into())
+    }
+
+    /// Takes in what `socket` has for the `len` bytes at `offset`, straight into the pages that are in memory: at most 256 KiB.
+    /// Answers how many bytes, which is none at the end of the stream, or the socket's error; `None` if the first page cannot
+    /// be written to at once: nothing was taken from the socket, and `try_write` does what can be done. Nothing is held
+    /// for what the socket does not have. As after `try_write`, ask `pace`.
+    ///
+    /// # Errors
+    /// As `try_write`; nothing was taken from the socket.
+    pub fn try_receive(
+        &self,
+        writer: &mut Writer,
+        socket: BorrowedFd<'_>,
+        offset: u64,
+        len: u64,
+    ) -> Result<Option<io::Result<usize>>, Error> {
+        self.check(offset, len)?;
+        let mut task = self.enter()?;
+        let mut received = None;
+        let (from, len) = (Bytes(offset), Bytes(len));
+        let writer = &mut writer.inner;
+        self.inner
+            .try_receive(&mut task, writer, from, len, |content, offered| {
+                let answer = content.receive(socket, offered.parts());
+                let bytes = *answer.as_ref().unwrap_or(&0);
+                received = Some(answer);
+                bytes
+            })?;
+        Ok(received)
     }
 
     /// Waits for what `try_write` of `len` bytes at `offset` needs: memory, which the writer keeps until then, and the

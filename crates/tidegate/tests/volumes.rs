@@ -5,6 +5,9 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
+use std::io::{ErrorKind, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use env::Device as _;
@@ -106,6 +109,7 @@ fn volumes_and_what_they_take() {
     many_volumes_stay_within_what_is_charged_for_them();
     a_volume_is_punched_watched_and_taken_out();
     what_is_lent_is_what_was_there();
+    what_a_socket_has_goes_into_pages_that_are_there();
     places_are_used_again();
 }
 
@@ -142,6 +146,52 @@ fn what_is_lent_is_what_was_there() {
     volume.detach().unwrap();
     let gone = other.try_lend(&mut Cursor::default(), 0, 1);
     assert!(matches!(gone, Err(Error::Closed)));
+}
+
+fn what_a_socket_has_goes_into_pages_that_are_there() {
+    let dir = Dir::new("received");
+    let cache = Cache::builder().memory(32 << 20).build().unwrap();
+    let volume = attach(&cache, &dir, 0);
+    let mut writer = cache.writer();
+    let mut there: Vec<u8> = (0..1 << 20).map(|at| (at / 7 % 251) as u8).collect();
+    write(&volume, &mut writer, &there, 0);
+    let (mut client, socket) = UnixStream::pair().unwrap();
+    let mut receive = |volume: &Volume, offset: u64, len: u64| {
+        volume.try_receive(&mut writer, socket.as_fd(), offset, len)
+    };
+    // Nothing there; then less than is wanted, and as much, wherever it begins.
+    let nothing = receive(&volume, 0, 4096).unwrap().unwrap();
+    assert_eq!(nothing.unwrap_err().kind(), ErrorKind::WouldBlock);
+    for (offset, wanted, sent) in [
+        (0, 1 << 20, 100),
+        (100, 8192 - 100, 8192 - 100),
+        (8192, 128 << 10, 70_000),
+        (777, 100_000, 100_000),
+    ] {
+        let data: Vec<u8> = (0..sent).map(|at| (at % 249) as u8).collect();
+        client.write_all(&data).unwrap();
+        let bytes = receive(&volume, offset, wanted).unwrap().unwrap().unwrap();
+        assert_eq!(bytes, sent);
+        let at = usize::try_from(offset).unwrap();
+        there[at..at + sent].copy_from_slice(&data);
+        let mut back = vec![0; 1 << 20];
+        read(&volume, &mut back, 0);
+        assert!(back == there, "{sent} bytes at {offset}");
+    }
+    // What is not in memory is not offered, and nothing is taken from the socket for it.
+    client.write_all(&[7; 4096]).unwrap();
+    assert!(receive(&volume, 4 << 20, 4096).unwrap().is_none());
+    let beyond = receive(&volume, SIZE - 1, 2);
+    assert!(matches!(beyond, Err(Error::Cache(_))));
+    let bytes = receive(&volume, 0, 4096).unwrap().unwrap().unwrap();
+    assert_eq!(bytes, 4096);
+    drop(client);
+    let end = receive(&volume, 0, 4096).unwrap().unwrap();
+    assert_eq!(end.unwrap(), 0, "the end of the stream");
+    let mut back = vec![0; 4097];
+    read(&volume, &mut back, 0);
+    assert!(back[..4096] == [7; 4096] && back[4096] == there[4096]);
+    volume.sync().unwrap();
 }
 
 fn many_volumes_stay_within_what_is_charged_for_them() {

@@ -55,6 +55,8 @@ pub(super) struct Input {
     pub(super) carry: Vec<u8>,
     pub(super) handling: Option<Handling>,
     pub(super) receiving: Receiving,
+    /// The payload goes straight into pages: it is that of a large write, and so far the cache had them.
+    pub(super) is_direct: bool,
     /// The cache could not take the payload; a thread of the pool is at it.
     pub(super) is_stuck: bool,
     /// The stream wakes the connection when it brings something, or ends.
@@ -78,6 +80,7 @@ impl Input {
             carry: Vec::new(),
             handling,
             receiving: Receiving::Head,
+            is_direct: false,
             is_stuck: false,
             is_listening: false,
             is_closed: false,

@@ -16,6 +16,7 @@
 //!      the cache can serve at once.
 //!   5. However it ends, everything goes back: what a thread of the pool still has when that is done with it.
 
+mod direct;
 mod errors;
 mod hold;
 mod input;

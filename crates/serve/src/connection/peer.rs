@@ -11,6 +11,11 @@ pub trait Peer {
     /// The socket below it; `None`: there is none.
     fn socket(&self) -> Option<BorrowedFd<'_>>;
 
+    /// The socket, if its bytes are those of the stream; `None` if they are encrypted.
+    fn plain(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// Whether it takes something after it was full; pending: not yet. False: it has to be tried.
     fn poll_writable(&self, _: &mut Context<'_>) -> Poll<bool> {
         Poll::Ready(false)
@@ -22,6 +27,10 @@ impl Peer for UnixStream {
         Some(self.as_fd())
     }
 
+    fn plain(&self) -> Option<BorrowedFd<'_>> {
+        self.socket()
+    }
+
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<bool> {
         // An error is told when it is written to.
         self.poll_write_ready(cx).map(|ready| ready.is_ok())
@@ -31,6 +40,10 @@ impl Peer for UnixStream {
 impl Peer for TcpStream {
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         Some(self.as_fd())
+    }
+
+    fn plain(&self) -> Option<BorrowedFd<'_>> {
+        self.socket()
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<bool> {

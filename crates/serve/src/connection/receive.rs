@@ -1,6 +1,6 @@
 //! Receiving: requests and payload, in buffers that are lent for as long as they are being handled.
 //!
-//! A buffer is read into and handled in one go. Three things stop that in the middle:
+//! Payload of large writes goes past them where it can (`direct.rs`). A buffer is read into and handled in one go. Three things stop that in the middle:
 //!
 //! - *too little*: the rest of a head, or of a page of payload, is still to come. What is there is kept by the connection.
 //! - *stuck*: the cache cannot take the payload at once. If all that is left of it is there, it goes to the pool with the
@@ -18,6 +18,7 @@ use tidegate::PAGE_SIZE;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::EndedBy;
+use super::direct::Direct;
 use super::errors::{Told, told};
 use super::input::{Buffer, CARRY, Handling, Receiving};
 use super::job::Place;
@@ -63,19 +64,37 @@ where
         if self.hold.is_full() {
             return Ok(false);
         }
+        let kept = self.input.carry.len();
+        if let Receiving::Payload { place, left } = self.input.receiving
+            && self.input.is_direct
+            && kept == 0
+        {
+            match self.receive_direct(place, left)? {
+                Direct::Moved => return Ok(true),
+                Direct::TooLittle => {}
+                Direct::Refused => self.input.is_direct = false,
+            }
+        }
         let wanted = match self.input.receiving {
             Receiving::Head => {
                 let room = self.in_flight_max.saturating_sub(self.table.len());
                 if room == 0 {
                     return Ok(false);
                 }
-                room.saturating_mul(self.input.usual).max(CARRY)
+                if self.can_be_direct(self.input.usual) {
+                    // The payload behind it is not for a buffer.
+                    REQUEST.saturating_sub(kept).max(1)
+                } else {
+                    room.saturating_mul(self.input.usual).max(CARRY)
+                }
+            }
+            Receiving::Payload { place, left } if self.input.is_direct => {
+                self.to_page_end(place, kept).min(left as usize - kept)
             }
             Receiving::Payload { .. } | Receiving::Drop { .. } => BUFFER,
         };
         let received = match self.export.buffers.lease() {
             Some(mut lease) => {
-                let kept = self.input.carry.len();
                 let room = &mut lease.bytes_mut()[..BUFFER.min(kept + wanted)];
                 // Only what was received is moved: the carry stays as it is when nothing was.
                 let Poll::Ready(count) = read(&mut self.stream, cx, &mut room[kept..])? else {
@@ -90,7 +109,6 @@ where
             None => {
                 let counter = &self.export.counters.no_buffer_total;
                 counter.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
-                let kept = self.input.carry.len();
                 self.input.carry.reserve_exact(CARRY - kept);
                 self.input.carry.resize(CARRY, 0);
                 let read = read(&mut self.stream, cx, &mut self.input.carry[kept..]);
@@ -191,7 +209,12 @@ where
 
     /// How much a request brings lately: so no more is received than may be under way.
     fn note_usual(&mut self, handled: usize, requests: usize) {
-        if let Some(each) = handled.checked_div(requests) {
+        // With what the last of them still has to bring.
+        let owed = match self.input.receiving {
+            Receiving::Payload { left, .. } | Receiving::Drop { left, .. } => left as usize,
+            Receiving::Head => 0,
+        };
+        if let Some(each) = (handled + owed).checked_div(requests) {
             self.input.usual = each.max(REQUEST);
         }
     }

@@ -99,6 +99,7 @@ where
                 let place = self.table.insert(request);
                 let left = range.len;
                 self.input.receiving = Receiving::Payload { place, left };
+                self.input.is_direct = self.can_be_direct(left as usize);
             }
             Work::Nothing => {
                 request.len = 0;
