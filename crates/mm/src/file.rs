@@ -11,8 +11,7 @@ use crate::cache::{Cache, FILE_MAX};
 use crate::mapping::Mapping;
 use crate::write::received;
 use crate::{
-    Error, Lent, Offered, Pinned, Reader, Synced, Tried, Writer, read, sync, truncate, unwilling,
-    write,
+    Error, Offered, Pinned, Reader, Synced, Tried, Writer, read, sync, truncate, unwilling, write,
 };
 
 /// A file of a cache, open. Shared by reference; errors of writeback are told to each handle once.
@@ -179,31 +178,6 @@ impl<E: Env> File<E> {
         data: &mut <E::Content as Content>::Data,
     ) -> Result<Tried, Error> {
         unwilling::try_read(task, &self.cache, &self.mapping, reader, offset, data)
-    }
-
-    /// Lends what is in memory of `len` bytes at `offset` as `try_read` would copy it; of what is much, the beginning. Drop
-    /// it before anything that may wait.
-    ///
-    /// # Errors
-    /// As `read`.
-    pub fn try_lend(
-        &self,
-        task: &mut Task<'_, E>,
-        reader: &mut Reader,
-        offset: Bytes,
-        len: Bytes,
-    ) -> Result<(Lent<'_, E>, Tried), Error> {
-        let mut lent = Lent::new(&self.cache);
-        let tried = unwilling::try_lend(
-            task,
-            &self.cache,
-            &self.mapping,
-            reader,
-            offset,
-            len,
-            &mut lent,
-        )?;
-        Ok((lent, tried))
     }
 
     /// Waits until the first page at `offset` is in memory, and as many of those of the other `len` bytes as is no trouble: at

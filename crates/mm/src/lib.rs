@@ -65,7 +65,7 @@ pub use error::Error;
 pub use file::File;
 pub use limit::Limit;
 pub use options::{DeviceOptions, ErrorPolicy, Options, Populate};
-pub use pin::{Lent, Pinned};
+pub use pin::Pinned;
 pub use read::Reader;
 pub use spill::{Spill, Touched};
 pub use stats::{DeviceStats, Health, Stats};

@@ -26,8 +26,7 @@ use crate::cache::{Cache, FILE_MAX};
 use crate::device::DeviceState;
 use crate::mapping::Mapping;
 use crate::pace::keep_account;
-use crate::pin::Lent;
-use crate::read::{Stuck, copy_out, page_of, pages_of, pin_page, pin_untouched, read_ahead};
+use crate::read::{Stuck, copy_out, page_of, pages_of, pin_untouched, read_ahead};
 use crate::reclaim::direct::nodes;
 use crate::sync::{settle_cut, wait_frame};
 use crate::write::{BATCH, must_read, reserve_space, write_batch};
@@ -301,63 +300,6 @@ pub(crate) fn try_read<E: Env>(
     data: &mut <E::Content as Content>::Data,
 ) -> Result<Tried, Error> {
     let len = E::Content::data_len(data) as u64;
-    try_access(
-        task,
-        cache,
-        mapping,
-        reader,
-        offset,
-        len,
-        |task, at, end| {
-            let copied = copy_out(task, cache, mapping, offset.0, at, end, data);
-            if *at > offset.0 {
-                task.did(Work::Copy, pages_of(offset.0, *at));
-            }
-            copied
-        },
-    )
-}
-
-/// Lends what is in memory of `len` bytes from `offset` on, as `try_read` copies it; no more than fits into `lent`.
-pub(crate) fn try_lend<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
-    reader: &mut Reader,
-    offset: Bytes,
-    len: Bytes,
-    lent: &mut Lent<'_, E>,
-) -> Result<Tried, Error> {
-    let len = len.0.min(lent.room(offset));
-    try_access(
-        task,
-        cache,
-        mapping,
-        reader,
-        offset,
-        len,
-        |task, at, end| {
-            while *at < end {
-                let page = page_of(*at);
-                let until = end.min((u64::from(page) + 1) << PAGE_SHIFT);
-                lent.push(pin_page(task, cache, mapping, page)?, *at, until);
-                *at = until;
-            }
-            Ok(())
-        },
-    )
-}
-
-/// An access to what is in memory of `len` bytes from `offset` on: `take` has what is there, and moves to where that ends.
-fn try_access<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
-    reader: &mut Reader,
-    offset: Bytes,
-    len: u64,
-    take: impl FnOnce(&mut Task<'_, E>, &mut u64, u64) -> Result<(), Error>,
-) -> Result<Tried, Error> {
     let began = task.now();
     let end = offset.0.saturating_add(len).min(mapping.size());
     let mut at = offset.0;
@@ -378,10 +320,11 @@ fn try_access<E: Env>(
             Err(Error::WouldWait) => {}
             Err(error) => return Err(error),
         }
-        take(task, &mut at, end)
+        copy_out(task, cache, mapping, offset.0, &mut at, end, data)
     });
     let bytes = Bytes(at - offset.0);
     if !bytes.is_zero() {
+        task.did(Work::Copy, pages_of(offset.0, at));
         task.emit(&Event::Read {
             bytes,
             missed,

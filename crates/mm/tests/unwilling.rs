@@ -144,72 +144,6 @@ fn what_fits_is_taken_at_once_and_is_there() {
     assert_eq!(disk.state().pages[&(1, 3)][..], data(3, 1, 2)[..]);
 }
 
-#[test]
-fn what_is_lent_stays_as_it_was_and_is_given_back() {
-    let mut world = world(4096, 100 << 20);
-    world.run(1 << 30, |task, cache, file| {
-        file.assume_allocated(Bytes(1 << 30));
-        let server = Server { cache, file };
-        let (mut writer, mut reader) = (cache.writer(), Reader::default());
-        let mut written = data(3, 80, 1);
-        server.write(task, &mut writer, 3 * PAGE, &written);
-        // From the middle of a page on: within it, into others, more than can be lent.
-        let from = Bytes(3 * PAGE + 3 * 512);
-        let most = 65 * PAGE - 3 * 512;
-        for (version, (wanted, bytes, pages)) in (2..).zip([
-            (512, 512, 1),
-            (5 * 512, 5 * 512, 1),
-            (10 * PAGE, 10 * PAGE, 11),
-            (most, most, 65),
-            (79 * PAGE, most, 65),
-        ]) {
-            let before = task.now();
-            let (lent, tried) = file
-                .try_lend(task, &mut reader, from, Bytes(wanted))
-                .unwrap();
-            assert_eq!(task.now(), before, "time passed in try_lend");
-            assert_eq!((tried.bytes, tried.stuck), (Bytes(bytes), false));
-            assert_eq!((lent.len() as u64, lent.is_empty()), (bytes, false));
-            assert_eq!(cache.stats().pinned, Pages(pages));
-            // Written to meanwhile: what is lent does not change, and whoever reads now sees it.
-            let newer = data(3, 80, version);
-            server.write(task, &mut writer, 3 * PAGE, &newer);
-            let mut got = Vec::new();
-            for (pin, part) in lent.parts() {
-                let mut sectors = vec![Sector(0); part.len() / 512];
-                let content = lent.content();
-                content.copy_out(pin, part.start, &mut sectors, 0, part.len());
-                got.extend(sectors);
-            }
-            assert_eq!(got[..], written[3..3 + got.len()]);
-            assert_eq!(got.len() as u64 * 512, bytes);
-            drop(lent);
-            assert_eq!(cache.stats().pinned, Pages::ZERO);
-            let (back, _) = server.read(task, &mut reader, 3 * PAGE, newer.len());
-            assert_eq!(back, newer);
-            written = newer;
-        }
-        // As far as it is there, and the rest is sent for.
-        let (lent, tried) = file
-            .try_lend(task, &mut reader, Bytes(82 * PAGE), Bytes(4 * PAGE))
-            .unwrap();
-        assert_eq!((lent.len() as u64, tried.stuck), (PAGE, true));
-        drop(lent);
-        let (from, len) = (Bytes(83 * PAGE), Bytes(3 * PAGE));
-        file.ready_read(task, &mut reader, from, len).unwrap();
-        let (lent, tried) = file.try_lend(task, &mut reader, from, len).unwrap();
-        assert_eq!((lent.len() as u64, tried.stuck), (3 * PAGE, false));
-        drop(lent);
-        // Nothing lies beyond the end.
-        let (lent, tried) = file
-            .try_lend(task, &mut reader, Bytes(1 << 30), Bytes(PAGE))
-            .unwrap();
-        assert!(lent.is_empty() && tried.bytes.is_zero() && !tried.stuck);
-        drop(lent);
-        file.sync(task).unwrap();
-    });
-}
-
 /// Offers the pages of `sectors` at `at`, and fills as many of them as the caller has: answers how many were offered and
 /// filled; none: nothing was offered.
 fn receive(
@@ -279,14 +213,15 @@ fn what_is_received_goes_into_pages_that_are_there() {
             file.sync(task).unwrap();
             assert_eq!(disk.state().pages[&(1, 3)][..], there[..8]);
         }
-        // A page that is lent, and one that is not there, end what is offered; as the first, nothing is.
+        // A page that is pinned, and one that is not there, end what is offered; as the first, nothing is.
         let newer = data(3, 8, 9);
-        let lent = file.try_lend(task, &mut reader, Bytes(5 * PAGE), Bytes(PAGE));
+        let pinned = file.try_pin(5);
+        assert!(pinned.is_some());
         let seen = receive(task, file, &mut writer, 3 * PAGE, &newer, 1);
         assert_eq!(seen, Some((16, 1)));
         let seen = receive(task, file, &mut writer, 5 * PAGE, &newer, 64);
         assert_eq!(seen, None);
-        drop(lent);
+        drop(pinned);
         let seen = receive(task, file, &mut writer, 82 * PAGE, &newer, 0);
         assert_eq!(seen, Some((8, 0)));
         let seen = receive(task, file, &mut writer, 83 * PAGE, &newer, 64);

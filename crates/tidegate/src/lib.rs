@@ -62,7 +62,7 @@ pub use pressure::Pressure;
 pub use spill::{Spill, Touched};
 pub use stats::{Stats, Swap, Wait};
 pub use upkeep::{VolumeState, VolumeStats};
-pub use volume::{Backing, Cursor, Lent, Synced, Tried, Volume, VolumeOptions};
+pub use volume::{Backing, Cursor, Synced, Tried, Volume, VolumeOptions};
 pub use writer::Writer;
 
 /// Bytes in a page.

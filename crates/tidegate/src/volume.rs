@@ -141,37 +141,6 @@ pub struct Cursor {
     reader: Reader,
 }
 
-/// Bytes of a volume that are lent by `Volume::try_lend`: they stay as they are while this lives. Drop it before anything
-/// that may wait.
-pub struct Lent<'a> {
-    lent: mm::Lent<'a, ThreadEnv>,
-}
-
-impl Lent<'_> {
-    /// Most slices.
-    pub const PAGES_MAX: usize = mm::Lent::<ThreadEnv>::PAGES_MAX;
-
-    /// How many bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.lent.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.lent.is_empty()
-    }
-
-    /// The bytes, a page at a time.
-    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        let content = self.lent.content();
-        self.lent
-            .parts()
-            .map(|(pin, part)| &content.bytes(pin)[part])
-    }
-}
-
 /// How far an operation that does not wait has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
@@ -304,26 +273,6 @@ impl Volume {
             .inner
             .try_read(&mut task, &mut cursor.reader, Bytes(offset), data)?;
         Ok(tried.into())
-    }
-
-    /// Lends what is in memory of `len` bytes at `offset`, up to the first page that is not, and of what is much the first
-    /// 256 KiB. For a caller who hands it on at once: writers take other memory for pages that are lent.
-    ///
-    /// # Errors
-    /// As `try_read`.
-    pub fn try_lend(
-        &self,
-        cursor: &mut Cursor,
-        offset: u64,
-        len: u64,
-    ) -> Result<(Lent<'_>, Tried), Error> {
-        self.check(offset, len)?;
-        let mut task = self.enter()?;
-        let reader = &mut cursor.reader;
-        let (lent, tried) = self
-            .inner
-            .try_lend(&mut task, reader, Bytes(offset), Bytes(len))?;
-        Ok((Lent { lent }, tried.into()))
     }
 
     /// Waits until what lies at `offset` is in memory, and more of the `len` bytes there as long as that is no trouble. Where

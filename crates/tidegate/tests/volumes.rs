@@ -108,44 +108,8 @@ fn use_it(cache: &Cache, volume: &Volume, number: u64) {
 fn volumes_and_what_they_take() {
     many_volumes_stay_within_what_is_charged_for_them();
     a_volume_is_punched_watched_and_taken_out();
-    what_is_lent_is_what_was_there();
     what_a_socket_has_goes_into_pages_that_are_there();
     places_are_used_again();
-}
-
-fn what_is_lent_is_what_was_there() {
-    let dir = Dir::new("lent");
-    let cache = Cache::builder().memory(32 << 20).build().unwrap();
-    let volume = attach(&cache, &dir, 0);
-    let mut writer = cache.writer();
-    let numbers: Vec<u8> = (0..1 << 20).map(|at| (at / 7 % 251) as u8).collect();
-    write(&volume, &mut writer, &numbers, 0);
-    for (offset, len) in [
-        (0, 4096),
-        (1, 4095),
-        (4095, 2),
-        (777, 200_000),
-        (1, 1 << 19),
-    ] {
-        let mut cursor = Cursor::default();
-        let (lent, tried) = volume.try_lend(&mut cursor, offset, len).unwrap();
-        // 256 KiB at least, wherever they begin.
-        assert!(tried.bytes as u64 >= len.min(256 << 10) && !tried.stuck);
-        write(&volume, &mut writer, &vec![0xff; 1 << 20], 0);
-        let at = usize::try_from(offset).unwrap();
-        assert!(lent.slices().count() <= tidegate::Lent::PAGES_MAX);
-        assert!(lent.slices().flatten().eq(&numbers[at..at + tried.bytes]));
-        assert!(cache.stats().pinned > 0);
-        drop(lent);
-        assert_eq!(cache.stats().pinned, 0);
-        write(&volume, &mut writer, &numbers, 0);
-    }
-    let beyond = volume.try_lend(&mut Cursor::default(), SIZE - 1, 2);
-    assert!(matches!(beyond, Err(Error::Cache(_))));
-    let other = volume.another();
-    volume.detach().unwrap();
-    let gone = other.try_lend(&mut Cursor::default(), 0, 1);
-    assert!(matches!(gone, Err(Error::Closed)));
 }
 
 fn what_a_socket_has_goes_into_pages_that_are_there() {

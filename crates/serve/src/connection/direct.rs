@@ -86,7 +86,7 @@ where
     }
 
     /// How much of a payload is wanted in a buffer when `kept` bytes of it are there: up to the end of a page.
-    pub(super) fn to_page_end(&mut self, place: Place, kept: usize) -> usize {
+    pub(super) fn rest_of_page(&mut self, place: Place, kept: usize) -> usize {
         let at = into_page(self.table.at(place).next()) + kept;
         PAGE_SIZE - at % PAGE_SIZE
     }

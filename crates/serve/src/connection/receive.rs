@@ -89,7 +89,7 @@ where
                 }
             }
             Receiving::Payload { place, left } if self.input.is_direct => {
-                self.to_page_end(place, kept).min(left as usize - kept)
+                self.rest_of_page(place, kept).min(left as usize - kept)
             }
             Receiving::Payload { .. } | Receiving::Drop { .. } => BUFFER,
         };

@@ -1,5 +1,5 @@
-//! Sending: replies are composed in a buffer of the thread and go to the socket together; of a large one, the data go there
-//! from the cache (`lend.rs`).
+//! Sending: replies are composed in a buffer of the thread and go to the socket together, as many bytes as the socket takes
+//! (`reach.rs`).
 //!
 //! What the socket does not take is forgotten, but for the rest of a head; data are read from the cache again when the
 //! socket takes more. So a client that does not read costs its place in the table and nothing else.
@@ -16,19 +16,17 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use nbd::wire;
-use tidegate::{Lent, Volume};
+use tidegate::Volume;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::EndedBy;
 use super::errors::{Told, told};
 use super::job::Place;
-use super::lend::{self, LENT_LEAST, fetch};
 use super::machine::Connection;
 use super::peer::Peer;
+use super::reach::{LARGE, REACH_MAX, Reach};
 use crate::counters::Kind;
 
-/// Replies that are composed together, bytes.
-const SCRATCH: usize = 256 << 10;
 /// As much is tried first when the socket was full.
 const SIP: usize = 16 << 10;
 /// Times that a reply which is promised as a whole waits for more than its first data.
@@ -55,6 +53,7 @@ pub(super) struct Output {
     is_full: bool,
     /// A wider socket was asked for.
     asked_for_more: bool,
+    reach: Reach,
     /// Requests may have data of their own.
     has_fetched: bool,
     /// The stream has something left that it took and did not send.
@@ -117,48 +116,39 @@ where
             }
             return Ok(false);
         }
-        if self.output.is_full {
-            match self.stream.poll_writable(cx) {
-                Poll::Ready(is_writable) => self.output.is_full = !is_writable,
-                Poll::Pending => return Ok(false),
-            }
-        }
         let volume = Arc::clone(&self.volume);
         SCRATCH_OF_THREAD.with_borrow_mut(|scratch| {
-            scratch.resize(SCRATCH, 0);
+            scratch.resize(REACH_MAX, 0);
             let mut moved = false;
-            loop {
-                let room = if self.output.is_full { SIP } else { SCRATCH };
+            // A socket that was full is given nothing before it has room: that would be copied in vain.
+            while !self.output.is_empty() && self.takes_more(cx) {
+                let room = if self.output.is_full {
+                    SIP
+                } else {
+                    self.output.reach.bytes()
+                };
                 let cursor = self.cursor;
-                let mut lent = None;
-                let filled = self.compose(&mut scratch[..room], &volume, &mut lent)?;
+                let filled = self.compose(&mut scratch[..room], &volume)?;
                 if filled == 0 {
                     break;
                 }
                 let stream = Pin::new(&mut self.stream);
-                let written = match &lent {
-                    None => stream.poll_write(cx, &scratch[..filled]),
-                    Some(lent) => lend::write(stream, cx, &scratch[..filled - lent.len()], lent),
-                };
-                let is_large = lent.take().is_some();
-                let count = match written {
+                let count = match stream.poll_write(cx, &scratch[..filled]) {
                     Poll::Ready(Ok(0)) => return Err(EndedBy::Vanished),
                     Poll::Ready(Ok(count)) => count,
                     Poll::Ready(Err(error)) => return Err(EndedBy::Stream(error)),
                     Poll::Pending => 0,
                 };
                 self.output.is_full = count < filled;
+                self.output.reach.note(count, count < filled);
                 if self.output.is_full {
                     // What was not sent is read again.
                     self.cursor = cursor;
-                }
-                if self.output.is_full && is_large && !self.output.asked_for_more {
-                    self.output.asked_for_more = true;
-                    self.widen();
+                    self.ask_for_more();
                 }
                 moved |= count > 0;
                 self.sent(&scratch[..filled], count);
-                if count == 0 || self.output.is_empty() {
+                if count == 0 {
                     break;
                 }
             }
@@ -167,6 +157,29 @@ where
             }
             Ok(moved)
         })
+    }
+
+    /// Whether the socket can be given something: it was not full, or has room again, or does not say.
+    fn takes_more(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.output.is_full {
+            return true;
+        }
+        match self.stream.poll_writable(cx) {
+            Poll::Ready(is_writable) => {
+                self.output.is_full = !is_writable;
+                true
+            }
+            Poll::Pending => false,
+        }
+    }
+
+    /// The socket did not take all: of a client that reads much it is made wide, once.
+    fn ask_for_more(&mut self) {
+        let is_large = |piece: &Piece| piece.data >= LARGE;
+        if !self.output.asked_for_more && self.output.pieces.iter().any(is_large) {
+            self.output.asked_for_more = true;
+            self.widen();
+        }
     }
 
     fn flush(&mut self, cx: &mut Context<'_>) -> Result<(), EndedBy> {
@@ -178,13 +191,8 @@ where
         Ok(())
     }
 
-    /// Composes replies into `room`; answers how many bytes. The last of them may stay where they are in the cache: `lent`.
-    fn compose<'v>(
-        &mut self,
-        room: &mut [u8],
-        volume: &'v Volume,
-        lent: &mut Option<Lent<'v>>,
-    ) -> Result<usize, EndedBy> {
+    /// Composes replies into `room`; answers how many bytes.
+    fn compose(&mut self, room: &mut [u8], volume: &Volume) -> Result<usize, EndedBy> {
         self.output.pieces.clear();
         let rest = &self.output.rest[self.output.rest_at..];
         let mut filled = rest.len().min(room.len());
@@ -193,11 +201,11 @@ where
         while !self.output.is_blocked
             && let Some(place) = self.output.queue.get(at).copied()
         {
-            match self.compose_one(place, &mut room[filled..], volume, lent)? {
+            match self.compose_one(place, &mut room[filled..], volume)? {
                 Composed::Piece(piece) => {
                     filled += piece.head + piece.data;
                     self.output.pieces.push(piece);
-                    if !self.is_whole(piece) || lent.is_some() {
+                    if !self.is_whole(piece) {
                         break;
                     }
                     at += 1;
@@ -223,17 +231,16 @@ where
         !is_data || request.moved as usize + piece.data == request.len as usize
     }
 
-    fn compose_one<'v>(
+    fn compose_one(
         &mut self,
         place: Place,
         room: &mut [u8],
-        volume: &'v Volume,
-        lent: &mut Option<Lent<'v>>,
+        volume: &Volume,
     ) -> Result<Composed, EndedBy> {
         let structured = self.agreed.structured;
         let request = self.table.at(place);
         if request.kind == Kind::Read && request.failed.is_none() && request.len > 0 {
-            return self.compose_data(place, room, volume, lent);
+            return self.compose_data(place, room, volume);
         }
         let cookie = request.cookie;
         let errno = request.failed.map(|(errno, _)| errno);
@@ -268,12 +275,11 @@ where
         })
     }
 
-    fn compose_data<'v>(
+    fn compose_data(
         &mut self,
         place: Place,
         room: &mut [u8],
-        volume: &'v Volume,
-        lent: &mut Option<Lent<'v>>,
+        volume: &Volume,
     ) -> Result<Composed, EndedBy> {
         let structured = self.agreed.structured;
         let request = self.table.at(place);
@@ -297,28 +303,22 @@ where
                 room[head..head + there].copy_from_slice(&fetched[..there]);
                 there
             }
-            None => match fetch(
-                volume,
-                &mut self.cursor,
-                &mut room[head..head + asked],
-                offset,
-                asked >= LENT_LEAST && self.stream.is_write_vectored(),
-                lent,
-            ) {
-                Ok(there) => there,
-                Err(error) if is_promised => return Err(EndedBy::Late(told(&error).0)),
-                Err(error) => {
-                    request.failed = Some(told(&error));
-                    return self.compose_one(place, room, volume, lent);
+            None => {
+                match volume.try_read(&mut self.cursor, &mut room[head..head + asked], offset) {
+                    Ok(tried) => tried.bytes,
+                    Err(error) if is_promised => return Err(EndedBy::Late(told(&error).0)),
+                    Err(error) => {
+                        request.failed = Some(told(&error));
+                        return self.compose_one(place, room, volume);
+                    }
                 }
-            },
+            }
         };
         // Promised as a whole: begun when what can be sent at once is there, for then the rest mostly is; unless that
         // does not fit into memory together.
         let as_a_whole = request.unfragmented || !structured;
         let waits = as_a_whole && !is_promised && request.tries < WHOLE_TRIES;
         if there == 0 || waits && there < asked {
-            *lent = None;
             request.tries = request.tries.saturating_add(1);
             return Ok(Composed::Stuck);
         }

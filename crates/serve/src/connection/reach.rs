@@ -1,0 +1,116 @@
+//! How much of large replies goes to the socket at once.
+//!
+//! A Unix socket holds 208 KiB by default, and wakes whoever fills it when three quarters of that are gone: a reply of
+//! 1 MiB takes six rounds, in which client and server wait for each other. A few connections, those that read much first,
+//! get larger ones. TCP's grow by themselves.
+//!
+//! What the socket does not take is copied from the cache in vain. So no more is composed than it took the last time from
+//! being writable to being full; a client that keeps up gets more and more at once.
+//!
+//! Why the data are copied, and do not go to the socket from where they are in the cache: there they are in no cache of the
+//! CPU, and the system's own copy fetches them more slowly than ours. The client then overtakes it and sleeps, and to wake it costs
+//! more than the second copy, of what is near. Measured: docs/bench.md, `throughput`.
+
+use rustix::net::{AddressFamily, sockopt};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::machine::Connection;
+use super::peer::Peer;
+
+/// Most bytes that are composed together: half of a CPU's own cache, so that they are still there when the system copies them.
+pub(super) const REACH_MAX: usize = 512 << 10;
+/// As many always may be.
+const REACH_LEAST: usize = 64 << 10;
+/// As many as a socket is taken to have room for at first.
+const TAKES_FIRST: usize = 256 << 10;
+/// Who reads as much at once, and fills its socket, gets a larger one.
+pub(super) const LARGE: usize = 32 << 10;
+/// What the system may hold for a client of a wide socket, bytes; it doubles what it is asked for, and allows no more
+/// than `net.core.wmem_max`.
+const WIDE: usize = 1 << 20;
+
+/// How much a socket takes.
+#[derive(Debug)]
+pub(super) struct Reach {
+    /// Bytes that it took from being writable to being full, the last time.
+    takes: usize,
+    /// That it has taken since it was full.
+    taken: usize,
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        Self {
+            takes: TAKES_FIRST,
+            taken: 0,
+        }
+    }
+}
+
+impl Reach {
+    /// How many bytes are composed together.
+    pub(super) fn bytes(&self) -> usize {
+        let left = self.takes.saturating_sub(self.taken);
+        left.max(self.taken / 4).clamp(REACH_LEAST, REACH_MAX)
+    }
+
+    /// The socket took `count` bytes, and is full with them or not.
+    pub(super) fn note(&mut self, count: usize, is_full: bool) {
+        self.taken = self.taken.saturating_add(count);
+        if is_full && self.taken > 0 {
+            self.takes = core::mem::take(&mut self.taken);
+        }
+    }
+}
+
+impl<S> Connection<S>
+where
+    S: AsyncRead + AsyncWrite + Peer + Unpin,
+{
+    /// The socket did not take all of much: it is made wide, if it can be and few are.
+    pub(super) fn widen(&mut self) {
+        let Some(socket) = self.stream.socket() else {
+            return;
+        };
+        if sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX) && self.seat.widen() {
+            // Refused, it is as wide as it was.
+            let _ = sockopt::set_socket_send_buffer_size(socket, WIDE / 2);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_composed_than_the_socket_takes() {
+        let mut reach = Reach::default();
+        assert_eq!(reach.bytes(), TAKES_FIRST);
+        reach.note(160 << 10, true);
+        // As much as it took, then a little to see, and again.
+        for _ in 0..3 {
+            assert_eq!(reach.bytes(), 160 << 10);
+            reach.note(160 << 10, false);
+            assert_eq!(reach.bytes(), REACH_LEAST);
+            // It was not writable at all, which says nothing.
+            reach.note(0, true);
+            assert_eq!(reach.bytes(), 160 << 10);
+            reach.note(0, true);
+            assert_eq!(reach.bytes(), 160 << 10);
+        }
+        // A wide one: what is more than can be composed together comes in two parts.
+        reach.note(768 << 10, true);
+        assert_eq!(reach.bytes(), REACH_MAX);
+        reach.note(REACH_MAX, false);
+        assert_eq!(reach.bytes(), 256 << 10);
+        // A client that keeps up: more and more.
+        let mut last = 0;
+        for _ in 0..40 {
+            reach.note(reach.bytes(), false);
+            assert!(reach.bytes() >= last.min(REACH_MAX) || last == 256 << 10);
+            last = reach.bytes();
+        }
+        assert_eq!(last, REACH_MAX);
+    }
+}
