@@ -22,7 +22,6 @@ use std::time::Duration;
 use tidegate::{CacheError, Error, Volume};
 
 use crate::export::Export;
-use crate::pool::Sort;
 
 /// Between two tries to make something durable that fails.
 pub(crate) const TRY_AGAIN: Duration = Duration::from_millis(250);
@@ -76,7 +75,7 @@ impl Export {
             is_whole,
             has_ended: false,
         };
-        self.pool.submit(Sort::Sync, Box::new(move || round.run()));
+        self.pool.sync(Box::new(move || round.run()));
     }
 }
 

@@ -1,24 +1,38 @@
 //! Threads that wait for the cache, so that connections need not: a bounded number for each volume.
 //!
-//! Threads start when there is work and end when there was none for a while. The queue is bounded by whoever submits: a
+//! Threads start when there is work and end when there was none for a while. The queues are bounded by whoever submits: a
 //! connection has at most its requests in flight there.
 //!
-//! Two kinds of work: *moving* (a page to be read, memory to be found, a hole to be punched) and *syncing*, of which only
-//! `SYNCS` run at once, so that a slow flush leaves threads to the misses.
+//! ```text
+//!   syncs ────────────────────────────────── first, `SYNCS` at once ──┐
+//!   connection 1: moves  ─┐                                           ├──> threads
+//!   connection 1: advice ─┼─ a job of each in turn, `ADVICE` at once ─┘
+//!   connection 2: moves  ─┘
+//! ```
+//!
+//! Three kinds of work: *moving* (a page to be read, memory to be found, a hole to be punched); *syncing*, of which only
+//! `SYNCS` run at once, so that a slow flush leaves threads to the misses; *advice* (bringing into memory what nobody reads
+//! yet), of which only `ADVICE` run at once. Long work comes in small jobs, each of which submits what is left.
 //!
 //! Invariants
 //!   1. At most `most` threads, whatever is submitted.
-//!   2. What was submitted is run or, after `close`, dropped; never forgotten. A job that is dropped says so itself.
+//!   2. What was submitted is run or dropped, never forgotten. It is dropped after `close`, and when its connection has
+//!      ended. A job that is dropped says so itself.
 //!   3. A job that panics is dropped, and its thread goes on.
+//!   4. A connection that moves waits for one job of each other at most, and for what runs, however many they have.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::connection::Mailbox;
+
 /// Jobs that sync at once.
 const SYNCS: usize = 2;
+/// Jobs that follow advice at once: one waits for the backing while another is on its way.
+const ADVICE: usize = 2;
 /// A thread without work ends after this.
 const IDLE: Duration = Duration::from_secs(10);
 /// Stack of a thread: the cache's procedures, which are flat.
@@ -27,20 +41,49 @@ const STACK: usize = 256 << 10;
 /// What a thread is asked to do.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Work for a connection: dropped once that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Sort {
     /// Reads, writes, punches.
     Move,
-    /// Waits for everything to be durable.
-    Sync,
+    /// Brings into memory what nobody reads yet.
+    Advice,
+}
+
+/// A connection's work of one sort: where its mailbox is, which is held as long as the line is there.
+type Key = (usize, Sort);
+
+/// Jobs of one connection that wait, in order.
+struct Line {
+    owner: Arc<Mailbox>,
+    jobs: VecDeque<Job>,
+}
+
+/// What a thread takes up.
+struct Taken {
+    /// None: it syncs, for whoever waits for that.
+    of: Option<(Sort, Arc<Mailbox>)>,
+    job: Job,
+}
+
+/// What waits for a thread.
+#[derive(Default)]
+struct Waiting {
+    lines: HashMap<Key, Line>,
+    /// Each line that is there, once; whose turn is next first.
+    turns: VecDeque<Key>,
+    syncs: VecDeque<Job>,
+    /// Jobs in lines.
+    in_lines: usize,
 }
 
 #[derive(Default)]
 struct State {
-    moves: VecDeque<Job>,
-    syncs: VecDeque<Job>,
+    waiting: Waiting,
     /// Syncs that run now.
     syncing: usize,
+    /// Advice that is followed now.
+    advising: usize,
     threads: usize,
     idle: usize,
     closed: bool,
@@ -89,20 +132,31 @@ impl Pool {
         }
     }
 
-    /// Has a thread run `job`. Dropped at once if the pool is closed, or no thread is to be had and none runs.
-    pub(crate) fn submit(&self, sort: Sort, job: Job) {
+    /// Has a thread run `job` for a connection, behind what it has waiting of that sort. Dropped at once if the pool is
+    /// closed, or no thread is to be had and none runs; dropped when its turn comes if the connection has ended.
+    pub(crate) fn submit(&self, sort: Sort, owner: &Arc<Mailbox>, job: Job) {
+        self.put(|waiting| waiting.line(sort, owner).jobs.push_back(job));
+    }
+
+    /// The same with the rest of a job that has had its turn: before what the connection has waiting of that sort.
+    pub(crate) fn go_on(&self, sort: Sort, owner: &Arc<Mailbox>, rest: Job) {
+        self.put(|waiting| waiting.line(sort, owner).jobs.push_front(rest));
+    }
+
+    /// Has a thread run `job`, which waits until something is durable. Dropped as others are, but for nobody's end.
+    pub(crate) fn sync(&self, job: Job) {
+        self.put(|waiting| waiting.syncs.push_back(job));
+    }
+
+    fn put(&self, put: impl FnOnce(&mut Waiting)) {
         let mut state = self.shared.lock();
         if state.closed {
             drop(state);
-            drop(job);
+            drop(put);
             return;
         }
-        match sort {
-            Sort::Move => state.moves.push_back(job),
-            Sort::Sync => state.syncs.push_back(job),
-        }
-        let queued = state.moves.len() + state.syncs.len();
-        let wants_another = state.idle < queued && state.threads < self.shared.most;
+        put(&mut state.waiting);
+        let wants_another = state.idle < state.waiting.len() && state.threads < self.shared.most;
         if !wants_another {
             drop(state);
             self.shared.work.notify_one();
@@ -120,10 +174,7 @@ impl Pool {
             let mut state = self.shared.lock();
             state.threads -= 1;
             if state.threads == 0 {
-                let dropped = (
-                    core::mem::take(&mut state.moves),
-                    core::mem::take(&mut state.syncs),
-                );
+                let dropped = core::mem::take(&mut state.waiting);
                 drop(state);
                 drop(dropped);
             }
@@ -137,7 +188,7 @@ impl Pool {
         PoolLoad {
             threads: state.threads,
             idle: state.idle,
-            queued: state.moves.len() + state.syncs.len(),
+            queued: state.waiting.len(),
         }
     }
 
@@ -145,10 +196,7 @@ impl Pool {
     pub fn close(&self) {
         let mut state = self.shared.lock();
         state.closed = true;
-        let dropped = (
-            core::mem::take(&mut state.moves),
-            core::mem::take(&mut state.syncs),
-        );
+        let dropped = core::mem::take(&mut state.waiting);
         drop(state);
         self.shared.work.notify_all();
         drop(dropped);
@@ -161,15 +209,57 @@ impl Drop for Pool {
     }
 }
 
+impl Waiting {
+    fn len(&self) -> usize {
+        self.in_lines + self.syncs.len()
+    }
+
+    /// The line for one job more.
+    fn line(&mut self, sort: Sort, owner: &Arc<Mailbox>) -> &mut Line {
+        self.in_lines += 1;
+        let key = (Arc::as_ptr(owner).addr(), sort);
+        let turns = &mut self.turns;
+        self.lines.entry(key).or_insert_with(|| {
+            turns.push_back(key);
+            Line {
+                owner: Arc::clone(owner),
+                jobs: VecDeque::new(),
+            }
+        })
+    }
+
+    /// A job of the line whose turn it is.
+    fn next_in_turn(&mut self, may_advise: bool) -> Option<Taken> {
+        let may = |key: &Key| may_advise || key.1 != Sort::Advice;
+        let at = self.turns.iter().position(may)?;
+        let key = self.turns.remove(at)?;
+        let line = self.lines.get_mut(&key)?;
+        let job = line.jobs.pop_front()?;
+        self.in_lines -= 1;
+        let owner = Arc::clone(&line.owner);
+        if line.jobs.is_empty() {
+            self.lines.remove(&key);
+        } else {
+            self.turns.push_back(key);
+        }
+        let of = Some((key.1, owner));
+        Some(Taken { of, job })
+    }
+}
+
 impl State {
-    fn next(&mut self) -> Option<(Sort, Job)> {
+    fn next(&mut self) -> Option<Taken> {
         if self.syncing < SYNCS
-            && let Some(job) = self.syncs.pop_front()
+            && let Some(job) = self.waiting.syncs.pop_front()
         {
             self.syncing += 1;
-            return Some((Sort::Sync, job));
+            return Some(Taken { of: None, job });
         }
-        self.moves.pop_front().map(|job| (Sort::Move, job))
+        let taken = self.waiting.next_in_turn(self.advising < ADVICE)?;
+        if matches!(taken.of, Some((Sort::Advice, _))) {
+            self.advising += 1;
+        }
+        Some(taken)
     }
 }
 
@@ -178,13 +268,19 @@ impl Shared {
     fn work(&self) {
         let mut state = self.lock();
         loop {
-            if let Some((sort, job)) = state.next() {
+            if let Some(Taken { of, job }) = state.next() {
                 drop(state);
+                let is_wanted = of.as_ref().is_none_or(|(_, owner)| !owner.is_closed());
+                let sort = of.map(|(sort, _)| sort);
                 // A job tells its connection by itself that it was dropped; the panic was printed.
-                let _ = catch_unwind(AssertUnwindSafe(job));
+                let _ = catch_unwind(AssertUnwindSafe(
+                    || if is_wanted { job() } else { drop(job) },
+                ));
                 state = self.lock();
-                if sort == Sort::Sync {
-                    state.syncing -= 1;
+                match sort {
+                    None => state.syncing -= 1,
+                    Some(Sort::Advice) => state.advising -= 1,
+                    Some(Sort::Move) => {}
                 }
                 continue;
             }
@@ -198,7 +294,7 @@ impl Shared {
                 .unwrap_or_else(PoisonError::into_inner);
             state = guard;
             state.idle -= 1;
-            if timeout.timed_out() && state.moves.is_empty() && state.syncs.is_empty() {
+            if timeout.timed_out() && state.waiting.len() == 0 {
                 break;
             }
         }
@@ -230,6 +326,7 @@ mod tests {
     #[test]
     fn a_hundred_jobs_run_on_no_more_threads_than_allowed() {
         let pool = Pool::new("test", 3);
+        let owner = Arc::new(Mailbox::default());
         let (at_once, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (done, all) = mpsc::channel();
         for _ in 0..100 {
@@ -246,7 +343,7 @@ mod tests {
                 at_once.fetch_sub(1, Ordering::SeqCst);
                 let _ = done.send(());
             };
-            pool.submit(Sort::Move, Box::new(job));
+            pool.submit(Sort::Move, &owner, Box::new(job));
         }
         for _ in 0..100 {
             all.recv_timeout(LONG).unwrap();
@@ -258,6 +355,7 @@ mod tests {
     #[test]
     fn syncs_leave_threads_to_what_moves() {
         let pool = Pool::new("test", 3);
+        let owner = Arc::new(Mailbox::default());
         let (hold, held) = mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));
         for _ in 0..5 {
@@ -265,11 +363,12 @@ mod tests {
             let job = move || {
                 let _ = held.lock().unwrap().recv();
             };
-            pool.submit(Sort::Sync, Box::new(job));
+            pool.sync(Box::new(job));
         }
         let (done, all) = mpsc::channel();
         pool.submit(
             Sort::Move,
+            &owner,
             Box::new(move || {
                 let _ = done.send(());
             }),
@@ -288,35 +387,133 @@ mod tests {
         let pool = Pool::new("test", 1);
         let (say, heard) = mpsc::channel();
         let told = Told(say.clone());
-        pool.submit(
-            Sort::Sync,
-            Box::new(move || {
-                let _told = told;
-                panic!("a job that panics: meant to be seen in the output of this test");
-            }),
-        );
+        pool.sync(Box::new(move || {
+            let _told = told;
+            panic!("a job that panics: meant to be seen in the output of this test");
+        }));
         for _ in 0..3 {
             let say = say.clone();
-            pool.submit(
-                Sort::Sync,
-                Box::new(move || {
-                    let _ = say.send("ran");
-                }),
-            );
+            pool.sync(Box::new(move || {
+                let _ = say.send("ran");
+            }));
         }
         let order: Vec<_> = (0..4).map(|_| heard.recv_timeout(LONG).unwrap()).collect();
         assert_eq!(order, ["dropped", "ran", "ran", "ran"]);
         assert_eq!(pool.load().threads, 1);
     }
 
+    /// A pool of one thread that is held until the sender is dropped.
+    fn held() -> (Pool, mpsc::Sender<()>) {
+        let pool = Pool::new("test", 1);
+        let (hold, held) = mpsc::channel::<()>();
+        let (begun, begins) = mpsc::channel();
+        pool.sync(Box::new(move || {
+            let _ = begun.send(());
+            let _ = held.recv();
+        }));
+        begins.recv_timeout(LONG).unwrap();
+        (pool, hold)
+    }
+
+    #[test]
+    fn connections_take_turns_however_much_one_has_waiting() {
+        let (pool, hold) = held();
+        let (say, heard) = mpsc::channel();
+        let [many, few] = [(); 2].map(|()| Arc::new(Mailbox::default()));
+        let submit = |owner: &Arc<Mailbox>, sort, what: &'static str| {
+            let say = say.clone();
+            let job = move || {
+                let _ = say.send(what);
+            };
+            pool.submit(sort, owner, Box::new(job));
+        };
+        for what in ["many 1", "many 2", "many 3", "many 4"] {
+            submit(&many, Sort::Move, what);
+        }
+        submit(&many, Sort::Advice, "advice 1");
+        submit(&many, Sort::Advice, "advice 2");
+        submit(&few, Sort::Move, "few 1");
+        submit(&few, Sort::Move, "few 2");
+        assert_eq!(pool.load().queued, 8);
+        drop(hold);
+        let order: Vec<_> = (0..8).map(|_| heard.recv_timeout(LONG).unwrap()).collect();
+        let turns = [
+            "many 1", "advice 1", "few 1", "many 2", "advice 2", "few 2", "many 3", "many 4",
+        ];
+        assert_eq!(order, turns);
+        assert_eq!(pool.load().queued, 0);
+    }
+
+    #[test]
+    fn advice_leaves_threads_to_what_moves_and_goes_on_where_it_was() {
+        let pool = Pool::new("test", 4);
+        let owner = Arc::new(Mailbox::default());
+        let (hold, held) = mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let (say, heard) = mpsc::channel();
+        for _ in 0..6 {
+            let (held, say) = (Arc::clone(&held), say.clone());
+            let job = move || {
+                let _ = say.send("began");
+                let _ = held.lock().unwrap().recv();
+            };
+            pool.submit(Sort::Advice, &owner, Box::new(job));
+        }
+        for _ in 0..ADVICE {
+            assert_eq!(heard.recv_timeout(LONG), Ok("began"));
+        }
+        let moved = say.clone();
+        let job = move || {
+            let _ = moved.send("moved");
+        };
+        pool.submit(Sort::Move, &owner, Box::new(job));
+        assert_eq!(heard.recv_timeout(LONG), Ok("moved"));
+        pool.go_on(
+            Sort::Advice,
+            &owner,
+            Box::new(move || {
+                let _ = say.send("went on");
+            }),
+        );
+        hold.send(()).unwrap();
+        assert_eq!(
+            heard.recv_timeout(LONG),
+            Ok("went on"),
+            "before the other four"
+        );
+        drop(hold);
+    }
+
+    #[test]
+    fn what_a_connection_had_waiting_is_dropped_when_it_has_ended() {
+        let (pool, hold) = held();
+        let (say, heard) = mpsc::channel();
+        let [gone, stays] = [(); 2].map(|()| Arc::new(Mailbox::default()));
+        for owner in [&gone, &gone, &stays] {
+            let (told, say) = (Told(say.clone()), say.clone());
+            let job = move || {
+                let _ = say.send("ran");
+                drop(told);
+            };
+            pool.submit(Sort::Move, owner, Box::new(job));
+        }
+        gone.close();
+        drop(hold);
+        let order: Vec<_> = (0..4).map(|_| heard.recv_timeout(LONG).unwrap()).collect();
+        // In turn: one of the gone, the one that stays, the other of the gone.
+        assert_eq!(order, ["dropped", "ran", "dropped", "dropped"]);
+    }
+
     #[test]
     fn a_closed_pool_drops_what_waits_and_what_comes() {
         let pool = Pool::new("test", 1);
+        let owner = Arc::new(Mailbox::default());
         let (hold, held) = mpsc::channel::<()>();
         let (say, heard) = mpsc::channel();
         let begun = say.clone();
         pool.submit(
             Sort::Move,
+            &owner,
             Box::new(move || {
                 let _ = begun.send("began");
                 let _ = held.recv();
@@ -324,11 +521,11 @@ mod tests {
         );
         assert_eq!(heard.recv_timeout(LONG), Ok("began"));
         let told = Told(say.clone());
-        pool.submit(Sort::Move, Box::new(move || drop(told)));
+        pool.submit(Sort::Move, &owner, Box::new(move || drop(told)));
         pool.close();
         assert_eq!(heard.recv_timeout(LONG), Ok("dropped"));
         let told = Told(say);
-        pool.submit(Sort::Move, Box::new(move || drop(told)));
+        pool.submit(Sort::Move, &owner, Box::new(move || drop(told)));
         assert_eq!(heard.recv_timeout(LONG), Ok("dropped"));
         drop(hold);
     }

@@ -240,6 +240,49 @@ fn a_client_that_vanishes_from_a_hung_volume_gives_its_place_back() {
 }
 
 #[test]
+fn a_client_with_much_advice_starves_nobody_and_leaves_none_of_it_behind() {
+    const RANGE: u32 = 32 << 20;
+    const RANGES: u64 = 16;
+    let all = RANGES * u64::from(RANGE);
+    // All of it takes half a minute: what has to come before half of it is there has time, on any machine.
+    let server = Server::start(Setup {
+        layers: "slow:rate=16MiB",
+        size: 1 << 30,
+        ..Setup::default()
+    });
+    let read = || server.export.opened.volume.stats().read_total;
+    let begin = || {
+        let mut hog = server.client();
+        for range in 0..RANGES {
+            let at = range * u64::from(RANGE);
+            hog.submit(Ask::new(Command::Cache, at, RANGE)).unwrap();
+        }
+        let before = read();
+        until("it begins", || read() > before);
+        hog
+    };
+    let hog = begin();
+    let mut back = [1; PAGE];
+    server.client().read(all + (64 << 20), &mut back).unwrap();
+    assert_eq!(back, [0; PAGE]);
+    assert!(read() < all / 2, "another's page came behind {}", read());
+    drop(hog);
+    server.wait("all is given back", Server::is_at_rest);
+    assert!(read() < all / 2, "nobody waits for it: {}", read());
+    // A server that ends does not wait for it either: it is answered as if it were there.
+    let before = read();
+    let mut hog = begin();
+    let hub = Arc::clone(&server.hub);
+    let draining = async move { hub.drain(Duration::from_secs(60)).await };
+    let drained = server.runtime().spawn(draining);
+    for _ in 0..RANGES {
+        assert!(hog.receive().unwrap().failure.is_none());
+    }
+    assert_eq!(server.runtime().block_on(drained).unwrap(), 0);
+    assert!(read() - before < all / 2, "it was waited for: {}", read());
+}
+
+#[test]
 fn a_paced_write_holds_no_thread_and_reads_go_on_behind_it() {
     // 2 MiB/s: at 64 MiB of memory, writers are soon held.
     let server = Server::start(Setup {

@@ -60,6 +60,11 @@ impl Mailbox {
         }
     }
 
+    /// Whether nobody comes any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     /// Nobody comes any more.
     pub(crate) fn close(&self) {
         let mut inside = self.lock();

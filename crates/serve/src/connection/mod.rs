@@ -24,6 +24,7 @@ mod job;
 mod machine;
 mod mailbox;
 mod peer;
+mod prefetch;
 mod reach;
 mod receive;
 mod send;

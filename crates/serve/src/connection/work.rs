@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use nbd::transmit::{Limits, Payload, Range, Work, judge};
 use nbd::wire::{Command, Request as Asked, State, descriptor};
-use tidegate::{Error, PAGE_SIZE, Volume, Writer};
+use tidegate::{Cursor, Error, PAGE_SIZE, Volume, Writer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::EndedBy;
@@ -15,6 +15,7 @@ use super::input::Receiving;
 use super::job::{Done, Extent, Place, Promise};
 use super::machine::{Connection, Errand, Pen};
 use super::peer::Peer;
+use super::prefetch::Prefetch;
 use super::receive::{PATIENCE, RESCUE};
 use super::table::{Request, into_page};
 use crate::counters::Kind;
@@ -27,7 +28,7 @@ static ZEROES: [u8; 128 << 10] = [0; 128 << 10];
 /// The most extents in one answer.
 const EXTENTS_MAX: usize = 256;
 /// Bytes that are made ready at once.
-const READY: u64 = 1 << 20;
+pub(super) const READY: u64 = 1 << 20;
 
 impl<S> Connection<S>
 where
@@ -137,9 +138,17 @@ where
             }
             Work::Cache { range } => {
                 let place = self.table.insert(request);
-                self.ask(place, range, false, move |volume, _| {
-                    prefetch(volume, range)
-                });
+                Prefetch {
+                    hub: Arc::clone(self.seat.hub()),
+                    export: Arc::clone(&self.export),
+                    volume: Arc::clone(&self.volume),
+                    cursor: Cursor::default(),
+                    at: range.offset,
+                    end: range.offset + u64::from(range.len),
+                    tell: Promise::new(&self.seat.mailbox, Some(place)).of_whole(place),
+                    owner: Arc::clone(&self.seat.mailbox),
+                }
+                .submit();
             }
             Work::Status { one, .. } => {
                 request.one = one;
@@ -274,7 +283,8 @@ where
             drop(volume);
             promise.keep(Done::Write { writer, result });
         };
-        self.export.pool.submit(Sort::Move, Box::new(job));
+        let pool = &self.export.pool;
+        pool.submit(Sort::Move, &self.seat.mailbox, Box::new(job));
     }
 
     /// Has the pool wait for what a read needs; if it was gone again time after time, fetch it.
@@ -304,7 +314,8 @@ where
                 result,
             });
         };
-        self.export.pool.submit(Sort::Move, Box::new(job));
+        let pool = &self.export.pool;
+        pool.submit(Sort::Move, &self.seat.mailbox, Box::new(job));
     }
 
     fn stuck(&self) {
@@ -334,7 +345,8 @@ where
             drop((volume, export));
             tell(result);
         };
-        self.export.pool.submit(Sort::Move, Box::new(job));
+        let pool = &self.export.pool;
+        pool.submit(Sort::Move, &self.seat.mailbox, Box::new(job));
     }
 
     /// A request was carried out, or failed.
@@ -367,7 +379,8 @@ where
             drop((volume, export));
             promise.keep(Done::Status { place, extents });
         };
-        self.export.pool.submit(Sort::Move, Box::new(job));
+        let pool = &self.export.pool;
+        pool.submit(Sort::Move, &self.seat.mailbox, Box::new(job));
     }
 
     /// A request's extents are known, or will not be.
@@ -441,19 +454,6 @@ fn has_whole_page(range: Range) -> bool {
     let page = PAGE_SIZE as u64;
     let end = range.offset + u64::from(range.len);
     range.offset.next_multiple_of(page) + page <= end
-}
-
-/// Brings a range into memory, as far as it fits there.
-fn prefetch(volume: &Volume, range: Range) -> Result<(), Error> {
-    let end = range.offset + u64::from(range.len);
-    let mut cursor = tidegate::Cursor::default();
-    let mut at = range.offset;
-    while at < end {
-        let now = READY.min(end - at);
-        volume.ready_read(&mut cursor, at, now)?;
-        at += now;
-    }
-    Ok(())
 }
 
 /// Makes a range read as zeroes: whole pages by giving back their space, the edges by writing.

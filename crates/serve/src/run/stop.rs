@@ -73,6 +73,8 @@ impl Server {
                 );
             }
             listeners.iter().for_each(tokio::task::JoinHandle::abort);
+            // Nobody is left who waits for what they have.
+            volumes.iter().for_each(|volume| volume.export.pool.close());
             sync_all(&volumes, &progress, &|status| stopping(status)).await
         };
         let failed = tokio::select! {
