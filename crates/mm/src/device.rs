@@ -36,6 +36,8 @@ pub(crate) struct DeviceState<E: Env> {
     pub(crate) dirtied: AtomicU64,
     pub(crate) written: AtomicU64,
     pub(crate) read_in: AtomicU64,
+    /// Pages of which a read failed, ever.
+    read_failed: AtomicU64,
     pub(crate) failed: AtomicU64,
     /// When a write last ended, or began while none was under way, in nanoseconds.
     pub(crate) moved_at: AtomicU64,
@@ -97,6 +99,8 @@ struct DeviceErrors {
     /// The first and the last write that failed, and where in its file.
     first: Option<(Bytes, IoError)>,
     last: Option<(Bytes, IoError)>,
+    /// The last read that failed, likewise.
+    last_read: Option<(Bytes, IoError)>,
     /// Since when no write has gone through, if `failures_in_a_row` is not zero.
     failing_since: Instant,
     /// A flush failed: nothing can be promised until the device is reopened.
@@ -132,6 +136,7 @@ impl<E: Env> DeviceState<E> {
             dirtied: AtomicU64::new(0),
             written: AtomicU64::new(0),
             read_in: AtomicU64::new(0),
+            read_failed: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             moved_at: AtomicU64::new(0),
             reading: Reading::default(),
@@ -304,6 +309,18 @@ impl<E: Env> DeviceState<E> {
         self.error_seq.fetch_add(1, Ordering::Release);
     }
 
+    /// A read failed: told to who asked for it, and counted. It holds nobody back.
+    pub(crate) fn on_read_failed(
+        &self,
+        context: &impl Context,
+        offset: Bytes,
+        error: IoError,
+        pages: Pages,
+    ) {
+        self.errors.lock(context).last_read = Some((offset, error));
+        self.read_failed.fetch_add(pages.0, Ordering::Relaxed);
+    }
+
     /// A write went through: the next failure starts with a short back-off again.
     pub(crate) fn on_write_done(&self, context: &impl Context) {
         // The common case needs no lock: no failure was ever seen.
@@ -437,7 +454,7 @@ impl<E: Env> DeviceState<E> {
         (dirty_limit, background_limit): (Pages, Pages),
     ) -> DeviceStats {
         let load = |counter: &AtomicU64| Pages(counter.load(Ordering::Relaxed));
-        let (first_error, last_error) = {
+        let (first_error, last_error, last_read_error) = {
             let errors = self.errors.lock(context);
             let failed = |(offset, cause)| Error::WriteFailed { offset, cause };
             let flush = errors
@@ -446,6 +463,9 @@ impl<E: Env> DeviceState<E> {
             (
                 errors.first.map(failed).or(flush),
                 flush.or(errors.last.map(failed)),
+                errors
+                    .last_read
+                    .map(|(offset, cause)| Error::ReadFailed { offset, cause }),
             )
         };
         DeviceStats {
@@ -457,6 +477,7 @@ impl<E: Env> DeviceState<E> {
             dirtied: load(&self.dirtied),
             written: load(&self.written),
             read_in: load(&self.read_in),
+            read_failed: load(&self.read_failed),
             write_failed: load(&self.failed),
             requests: self.requests.load(Ordering::Relaxed),
             bandwidth: policy::units::PagesPerSec(self.bandwidth.load(Ordering::Relaxed)),
@@ -464,6 +485,7 @@ impl<E: Env> DeviceState<E> {
             errors: self.error_seq(),
             first_error,
             last_error,
+            last_read_error,
             health: self.health(context, now),
         }
     }

@@ -383,6 +383,9 @@ impl<E: Env> Mapping<E> {
             Ok(()) => Flags::UPTODATE,
             Err(error) => {
                 self.note_read_error(context, error);
+                let pages = Pages(pages.into());
+                self.device
+                    .on_read_failed(context, request.offset, error, pages);
                 Flags::FAILED
             }
         };

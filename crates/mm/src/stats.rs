@@ -73,6 +73,8 @@ pub struct DeviceStats {
     pub written: Pages,
     /// Pages ever read from it.
     pub read_in: Pages,
+    /// Pages of which a read from it failed, ever.
+    pub read_failed: Pages,
     /// Pages whose writeback to it failed, ever (each try counts).
     pub write_failed: Pages,
     /// Writes that it has and that have not ended.
@@ -87,6 +89,8 @@ pub struct DeviceStats {
     pub first_error: Option<Error>,
     /// The last one.
     pub last_error: Option<Error>,
+    /// The last read that failed since then.
+    pub last_read_error: Option<Error>,
     /// How it does.
     pub health: Health,
 }

@@ -528,6 +528,10 @@ fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
             matches!(told, Err(mm::Error::ReadFailed { .. })),
             "{told:?}"
         );
+        let stats = cache.device_stats()[0];
+        assert_eq!(stats.last_read_error, told.err(), "counted, and told");
+        assert!(stats.read_failed.0 >= 2, "{:?}", stats.read_failed);
+        assert_eq!(stats.health, mm::Health::Working, "nobody is held back");
         let (got, _) = server.read(task, &mut reader, 5 * PAGE, 8);
         assert_eq!(got, data(5, 1, 7));
         // A page behind the one that is waited for, for good: it is no matter before it is the first.

@@ -7,8 +7,9 @@
 //!
 //! Puts are synced, file and directory, before they are answered.
 
-use std::fs::{File, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::fs::{DirEntry, File, TryLockError};
+use std::io::ErrorKind::NotFound;
+use std::io::{Error as Trouble, Read as _, Seek as _, Write as _};
 use std::path::{Path as FilePath, PathBuf};
 
 use object_store::local::LocalFileSystem;
@@ -31,13 +32,44 @@ pub(crate) fn open(path: &FilePath, create: bool) -> Result<LocalFileSystem, Err
     if create {
         std::fs::create_dir_all(path).map_err(system("make the directory"))?;
     }
-    std::fs::read_dir(path).map_err(system("open the directory"))?;
+    for entry in std::fs::read_dir(path).map_err(system("open the directory"))? {
+        only_files(&entry.map_err(system("list"))?)?;
+    }
     let store = LocalFileSystem::new_with_prefix(path).map_err(|source| Error::Store {
         place: format!("dir:{}", path.display()),
         what: "open the directory",
         source: Box::new(source),
     })?;
     Ok(store.with_fsync(true))
+}
+
+/// Refuses what has an object's name and is no file: it would not be listed, and would read as zeroes; a pipe would hang.
+fn only_files(entry: &DirEntry) -> Result<(), Error> {
+    let is_object = |name: &str| layout::object_of(name).is_some();
+    if !entry.file_name().to_str().is_some_and(is_object) {
+        return Ok(());
+    }
+    let kind = match entry.file_type() {
+        // As the store does, to what it leads to.
+        Ok(kind) if kind.is_symlink() => std::fs::metadata(entry.path()).map(|to| to.file_type()),
+        kind => kind,
+    };
+    let refused = |source| Error::System {
+        path: entry.path(),
+        what: "take this for an object",
+        source,
+    };
+    match kind {
+        Ok(kind) if kind.is_file() => Ok(()),
+        Ok(_) => Err(refused(Trouble::other(
+            "not a regular file; put back the object, or move this away to read zeroes in its place",
+        ))),
+        // Removed meanwhile, as by a server that has the volume; a link to nowhere stays.
+        Err(error) if error.kind() == NotFound && entry.path().symlink_metadata().is_err() => {
+            Ok(())
+        }
+        Err(error) => Err(refused(error)),
+    }
 }
 
 /// The lock of a directory's volume, held as long as this lives.

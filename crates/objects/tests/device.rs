@@ -715,6 +715,41 @@ fn a_lease_that_cannot_be_renewed_stops_writes_until_it_can() {
 }
 
 #[test]
+fn what_is_named_like_an_object_and_is_no_file_is_refused() {
+    let rig = Rig::new();
+    let dir = TestDir::new("impostors");
+    let config = Config {
+        url: dir.url(),
+        ..config(MIB)
+    };
+    let open = || objects::open(&config, Arc::clone(&rig.arena));
+    let first = open().unwrap();
+    rig.write(&*first, 0, &pattern(6, PAGE)).unwrap();
+    first.close(Duration::from_secs(5));
+    let place = dir.0.join("0000000000000000");
+    let kept = dir.0.join("kept");
+    std::fs::rename(&place, &kept).unwrap();
+    let refused = || {
+        let error = open().err().unwrap().to_string();
+        assert!(error.contains("0000000000000000"), "{error}");
+    };
+    std::fs::create_dir(&place).unwrap();
+    refused();
+    std::fs::remove_dir(&place).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(&place).unwrap();
+    refused();
+    std::fs::remove_file(&place).unwrap();
+    for target in ["/dev/zero", "/no/such/file"] {
+        std::os::unix::fs::symlink(target, &place).unwrap();
+        refused();
+        std::fs::remove_file(&place).unwrap();
+    }
+    std::fs::rename(&kept, &place).unwrap();
+    let again = open().unwrap();
+    assert_eq!(rig.read(&*again, 0, PAGE).unwrap(), pattern(6, PAGE));
+}
+
+#[test]
 fn a_directory_is_locked_and_cleaned() {
     let rig = Rig::new();
     let dir = TestDir::new("lock");

@@ -33,6 +33,8 @@ pub struct VolumeStats {
     pub written_total: u64,
     /// Ever read from the backing.
     pub read_total: u64,
+    /// Could not be read from the backing, in whole pages (each try counts).
+    pub read_failed_total: u64,
     /// Writes to the backing that failed and are tried again (each try counts).
     pub failed_total: u64,
     /// Write requests at the backing.
@@ -45,6 +47,8 @@ pub struct VolumeStats {
     pub first_error: Option<mm::Error>,
     /// The last one.
     pub last_error: Option<mm::Error>,
+    /// The last read that failed since then.
+    pub last_read_error: Option<mm::Error>,
     /// How it does.
     pub state: VolumeState,
 }
@@ -113,12 +117,14 @@ impl Volume {
             dirtied_total: bytes(stats.dirtied),
             written_total: bytes(stats.written),
             read_total: bytes(stats.read_in),
+            read_failed_total: bytes(stats.read_failed),
             failed_total: bytes(stats.write_failed),
             in_flight: stats.requests,
             pausing: stats.pausing,
             errors: stats.errors,
             first_error: stats.first_error,
             last_error: stats.last_error,
+            last_read_error: stats.last_read_error,
             state: match stats.health {
                 Health::Retrying { since, .. } => VolumeState::Retrying { since: time(since) },
                 Health::Stalled { since } => VolumeState::Stalled { since: time(since) },

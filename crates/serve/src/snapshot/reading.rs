@@ -90,6 +90,10 @@ pub struct VolumeReading {
     pub errors: u64,
     /// The last of them: where and why.
     pub last_error: Option<String>,
+    /// Could not be read from the backing, in whole pages (each try counts).
+    pub read_failed_total: u64,
+    /// The last read that failed: where and why.
+    pub last_read_error: Option<String>,
     /// Write requests at the backing now.
     pub at_backing: u64,
     /// Connections now.
@@ -198,6 +202,8 @@ fn volume(export: &Export) -> VolumeReading {
         failed_total: stats.failed_total,
         errors: stats.errors,
         last_error: stats.last_error.map(|error| error.to_string()),
+        read_failed_total: stats.read_failed_total,
+        last_read_error: stats.last_read_error.map(|error| error.to_string()),
         at_backing: stats.in_flight.into(),
         name: export.name().to_owned(),
         size: export.size(),

@@ -1,4 +1,4 @@
-//! Says in the log what happens to volumes: states that change, writes to the backing that fail.
+//! Says in the log what happens to volumes: states that change, reads and writes of the backing that fail.
 //!
 //! Looked at once a second rather than told by whoever fails: however many writes fail, a volume has one line a second,
 //! and a failing device does not wait for a log.
@@ -27,14 +27,18 @@ pub async fn watch(source: Arc<dyn Source>) {
 /// What was said of each volume.
 #[derive(Debug, Default)]
 struct Watcher {
-    volumes: BTreeMap<String, (State, u64)>,
+    volumes: BTreeMap<String, Said>,
 }
+
+/// What was said of a volume: its state, how many writes failed, and the bytes of failed reads.
+type Said = (State, u64, u64);
 
 impl Watcher {
     fn look(&mut self, now: &Reading) {
         let mut seen = BTreeMap::new();
         for volume in &now.volumes {
-            let (state, errors) = self.volumes.get(&volume.name).copied().unwrap_or_default();
+            let (state, errors, unread) =
+                self.volumes.get(&volume.name).copied().unwrap_or_default();
             let cause = volume.last_error.as_deref().unwrap_or("not known");
             let (name, seconds) = (
                 volume.name.as_str(),
@@ -49,6 +53,15 @@ impl Watcher {
                     cause,
                     dirty = volume.dirty + volume.writeback,
                     "writing to the backing failed"
+                );
+            }
+            if volume.read_failed_total > unread {
+                let cause = volume.last_read_error.as_deref().unwrap_or("not known");
+                warn!(
+                    volume = name,
+                    bytes = volume.read_failed_total - unread,
+                    cause,
+                    "reading from the backing failed"
                 );
             }
             if volume.state != state {
@@ -76,7 +89,8 @@ impl Watcher {
                     ),
                 }
             }
-            seen.insert(volume.name.clone(), (volume.state, volume.errors));
+            let said = (volume.state, volume.errors, volume.read_failed_total);
+            seen.insert(volume.name.clone(), said);
         }
         self.volumes = seen;
     }
@@ -115,6 +129,10 @@ mod tests {
             ] {
                 let mut now = reading(began, second, state);
                 now.volumes[1].errors = errors;
+                if second >= 5 {
+                    now.volumes[1].read_failed_total = 8192;
+                    now.volumes[1].last_read_error = Some("the device is gone".to_owned());
+                }
                 watcher.look(&now);
             }
         });
@@ -130,6 +148,7 @@ mod tests {
                 format!("warn msg=\"writing to the backing failed\" volume=data/backup failures=17 {cause} dirty=0"),
                 format!("warn msg=\"volume state\" volume=data/backup state=retrying seconds=2 {cause}"),
                 format!("warn msg=\"writing to the backing failed\" volume=data/backup failures=3 {cause} dirty=0"),
+                "warn msg=\"reading from the backing failed\" volume=data/backup bytes=8192 cause=\"the device is gone\"".to_owned(),
                 "info msg=\"volume works again\" volume=data/backup before=retrying".to_owned(),
                 "warn msg=\"volume state: the backing does not answer\" volume=data/backup state=stalled seconds=6 at_backing=0".to_owned(),
                 "warn msg=\"writing to the backing failed\" volume=data/backup failures=1 cause=\"not known\" dirty=0".to_owned(),
