@@ -50,7 +50,7 @@ pub enum Signal {
     FileDirtied,
     /// A sync, or the discard of a range, has ended: the flusher may have the file again.
     SyncEnded,
-    /// The gate of a file: a truncation is over, or the last writer is out.
+    /// The gate of a file: a truncation is over, the last writer is out, or whoever was turned away is in.
     GateOpened,
     /// The file system's journal got on.
     JournalMoved,

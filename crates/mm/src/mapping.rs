@@ -208,6 +208,8 @@ impl<E: Env> Mapping<E> {
 pub(crate) struct Gate {
     /// Writers inside; `TRUNCATING` when a truncation is.
     state: AtomicU32,
+    /// Writers who found it shut and have not gone in yet.
+    turned_away: AtomicU32,
     wait: WaitQueue,
 }
 
@@ -217,6 +219,7 @@ impl Gate {
     fn new() -> Self {
         Self {
             state: AtomicU32::new(0),
+            turned_away: AtomicU32::new(0),
             wait: WaitQueue::new(),
         }
     }
@@ -231,12 +234,32 @@ impl Gate {
 
     /// Enters as a writer.
     pub(crate) fn enter<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        if self.try_enter() {
+            return Ok(());
+        }
+        self.turned_away.fetch_add(1, Ordering::AcqRel);
+        let result = self.wait_and_enter(task);
+        if self.turned_away.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.wait.wake_all(Signal::GateOpened);
+        }
+        result
+    }
+
+    fn wait_and_enter<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
         while !self.try_enter() {
             Error::after(task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
                 self.state.load(Ordering::Relaxed) & TRUNCATING != 0
             }))?;
         }
         Ok(())
+    }
+
+    /// Waits until those who were turned away have gone in: who has opened the gate and is to shut it again at once would
+    /// never leave them a turn.
+    pub(crate) fn let_in<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        Error::after(task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
+            self.turned_away.load(Ordering::Acquire) > 0 && !self.is_shut()
+        }))
     }
 
     pub(crate) fn leave(&self) {

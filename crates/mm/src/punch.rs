@@ -9,7 +9,7 @@
 //!   shut the gate ──> hold what is dirty ──> Discard ──ok───> forget what is held, drop what is clean
 //!        ^              |                       '──error──> let go of it (dirty as before), drop what is clean
 //!        '── next part <┘ a page that is written, read, or pinned now ends the part;
-//!                         the first one is waited for, with nothing held
+//!                         the first one is waited for, with nothing held and the gate open
 //! ```
 //!
 //! Invariants
@@ -21,7 +21,12 @@
 //!   4. The hole counts as a change that is not durable before the next flush, before the gate opens: a sync that finds a
 //!      page gone that it was to write waits for the gate, and then flushes.
 //!
-//! A part is at most `STEP` long, so that writers and syncs of the file get their turn in between.
+//!   5. Writers of the file wait for the device's Discards, and not for what a hole waits for: a write to an object that does
+//!      not answer keeps that hole waiting, and nobody else. But a hole comes to its end: where the same page is on its
+//!      way again each time, `OPEN_WAITS` times, it is waited for with the gate shut.
+//!
+//! A hold of the gate is at most `STEP` long, and who was turned away goes in before the next one: writers and syncs of the
+//! file get their turn in between.
 //!
 //! Concurrency: one punch or truncation of a file at a time (the gate). Deviation from Linux, which drops the pages first
 //! and punches then (v6.12 fs/ext4/inode.c, `ext4_punch_hole()`): there, a failure in between loses what was dirty.
@@ -41,8 +46,10 @@ use crate::sync::{settle_cut, wait_frame};
 use crate::truncate::{Which, drop_range, remove_busy, show_fresh};
 use crate::{Error, io};
 
-/// Pages of one hold of the gate: 256 MiB.
-const STEP: u32 = 1 << 16;
+/// Pages of one hold of the gate: 16 MiB, from a multiple of it to the next, so that objects of a store go as a whole.
+const STEP: u32 = 1 << 12;
+/// How often a hole waits with the gate open without having come any further.
+const OPEN_WAITS: u32 = 8;
 /// Dirty pages held at once.
 const HELD_MAX: usize = 256;
 /// Pages looked at in one hold of the index lock.
@@ -76,6 +83,7 @@ impl<E: Env> File<E> {
         mapping.device.flush_failure(task)?;
         let page = |page: u64| u32::try_from(page).expect("below FILE_MAX");
         let (mut at, end) = (page(first), page(end));
+        let mut waited = 0;
         while at < end {
             settle_cut(task, cache, mapping)?;
             mapping.gate.shut(task)?;
@@ -90,13 +98,19 @@ impl<E: Env> File<E> {
             }
             // The flusher leaves the file alone: what it would write is about to go.
             mapping.syncing.fetch_add(1, Ordering::AcqRel);
-            let step = end.min(at.saturating_add(STEP));
-            let result = punch_gated(task, cache, mapping, at, step);
+            let before = at;
+            let step = end.min((at / STEP + 1).saturating_mul(STEP));
+            let keeps_shut = waited >= OPEN_WAITS;
+            let result = punch_gated(task, cache, mapping, &mut at, step, keeps_shut);
             mapping.syncing.fetch_sub(1, Ordering::AcqRel);
             mapping.gate.open();
             mapping.device.flusher.wait.wake_all(Signal::SyncEnded);
-            result?;
-            at = step;
+            waited = if at > before { 0 } else { waited + 1 };
+            match result? {
+                Some(obstacle) => obstacle.wait(task, cache, mapping)?,
+                None if at < end => mapping.gate.let_in(task)?,
+                None => {}
+            }
         }
         Ok(())
     }
@@ -137,27 +151,32 @@ impl<E: Env> File<E> {
     }
 }
 
-/// The caller has shut the gate.
+/// Punches from `at` on, which is where it has come to in the end. The caller has shut the gate.
+///
+/// Answers what it has to wait for before it can go on; with `keeps_shut` it waits here.
 fn punch_gated<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
-    from: u32,
+    at: &mut u32,
     to: u32,
-) -> Result<(), Error> {
+    keeps_shut: bool,
+) -> Result<Option<Obstacle>, Error> {
     let mut held = Vec::new();
-    let mut at = from;
-    while at < to {
-        match hold(task, cache, mapping, at, to, &mut held) {
+    while *at < to {
+        match hold(task, cache, mapping, *at, to, &mut held) {
             Until::Page(end) => {
-                discard(task, cache, mapping, at, end, &mut held)?;
-                at = end;
+                discard(task, cache, mapping, *at, end, &mut held)?;
+                *at = end;
             }
-            // Nothing is held.
-            Until::Gone(obstacle) => obstacle.wait(task, cache, mapping)?,
+            // Nothing is held. A copy comes into the cache: that takes the gate.
+            Until::Gone(obstacle) if keeps_shut || matches!(obstacle.why, Why::Pinned) => {
+                obstacle.wait(task, cache, mapping)?;
+            }
+            Until::Gone(obstacle) => return Ok(Some(obstacle)),
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// How far pages could be held.

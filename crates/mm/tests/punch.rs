@@ -263,6 +263,119 @@ fn a_pinned_page_keeps_what_its_holder_sees() {
     });
 }
 
+/// A write that the device does not answer keeps a hole over it waiting, and no writer elsewhere.
+#[test]
+fn writers_do_not_wait_for_what_a_hole_waits_for() {
+    let mut world = world(4096, 64 * MIB);
+    let disk = Arc::clone(&world.disk);
+    let device = Arc::clone(&disk);
+    world.run(0, move |task, cache, file| {
+        write(task, cache, file, 0, 64, 1);
+        file.sync(task).unwrap();
+        write(task, cache, file, 4, 1, 2);
+        let began = task.now();
+        device.state().hangs = began..began + Nanos::secs(60);
+        let syncing = {
+            let file = Arc::clone(file);
+            env::spawn(task.env(), "sync", move |task| file.sync(task))
+        };
+        task.sleep(Cause::Think, Nanos::millis(1));
+        assert_eq!(cache.stats().writeback.0, 1, "nothing was tried");
+        let punching = {
+            let file = Arc::clone(file);
+            env::spawn(task.env(), "punch", move |task| {
+                file.punch(task, Bytes(0), pages(8))
+            })
+        };
+        task.sleep(Cause::Think, Nanos::millis(1));
+        write(task, cache, file, 32, 1, 3);
+        // In the hole that is not there yet: it may be lost, as a whole.
+        write(task, cache, file, 2, 1, 3);
+        let took = task.now().since(began);
+        assert!(took < Nanos::secs(1), "writers waited {took:?}");
+        assert!(!punching.is_done());
+        punching.join(task).unwrap().unwrap();
+        assert!(task.now().since(began) >= Nanos::secs(60));
+        write(task, cache, file, 6, 1, 4);
+        syncing.join(task).unwrap().unwrap();
+        file.sync(task).unwrap();
+        assert_eq!(read_back(task, file, 0, 6), zeroes(6));
+        assert_eq!(read_back(task, file, 6, 1), data(6, 1, 4));
+        assert_eq!(read_back(task, file, 7, 1), zeroes(1));
+        assert_eq!(read_back(task, file, 8, 24), data(8, 24, 1));
+        assert_eq!(read_back(task, file, 32, 1), data(32, 1, 3));
+    });
+    let state = disk.state();
+    assert!(!state.pages.contains_key(&(1, 4)), "old content came late");
+}
+
+/// Where a page of the hole is written and synced again and again, the hole is made all the same.
+#[test]
+fn a_hole_beside_endless_syncs_of_a_page_in_it_is_made() {
+    // A page takes 4 ms.
+    let mut world = world(4096, MIB);
+    world.run(0, move |task, cache, file| {
+        write(task, cache, file, 0, 8, 1);
+        file.sync(task).unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let writing: Vec<_> = (0..3)
+            .map(|_| {
+                let (cache, file) = (Arc::clone(cache), Arc::clone(file));
+                let over = Arc::clone(&over);
+                env::spawn(task.env(), "writer", move |task| {
+                    while !over.load(Ordering::Relaxed) {
+                        write(task, &cache, &file, 3, 1, 2);
+                        file.sync(task).unwrap();
+                    }
+                })
+            })
+            .collect();
+        task.sleep(Cause::Think, Nanos::millis(10));
+        for _ in 0..20 {
+            let began = task.now();
+            file.punch(task, Bytes(0), pages(8)).unwrap();
+            let took = task.now().since(began);
+            assert!(took < Nanos::millis(500), "the hole took {took:?}");
+        }
+        over.store(true, Ordering::Relaxed);
+        for writer in writing {
+            writer.join(task).unwrap();
+        }
+    });
+}
+
+/// A device that discards slowly keeps writers of other pages waiting for a part, not for the whole hole.
+#[test]
+fn writers_get_their_turn_between_the_parts_of_a_hole() {
+    let mut world = world(4096, 64 * MIB);
+    let disk = Arc::clone(&world.disk);
+    world.run(0, move |task, cache, file| {
+        let last = 1 << 16;
+        write(task, cache, file, last, 1, 1);
+        file.sync(task).unwrap();
+        // 256 MiB: 0.8 s.
+        disk.state().discard_rate = 320 * MIB;
+        let punching = {
+            let file = Arc::clone(file);
+            env::spawn(task.env(), "punch", move |task| {
+                file.punch(task, Bytes(0), pages(last))
+            })
+        };
+        task.sleep(Cause::Think, Nanos::millis(1));
+        let (mut longest, mut count) = (Nanos::ZERO, 0);
+        while !punching.is_done() {
+            let began = task.now();
+            write(task, cache, file, last, 1, 2);
+            longest = longest.max(task.now().since(began));
+            count += 1;
+            task.sleep(Cause::Think, Nanos::millis(1));
+        }
+        punching.join(task).unwrap().unwrap();
+        assert!(longest < Nanos::millis(200), "a write took {longest:?}");
+        assert!(count >= 8, "{count} writes came through");
+    });
+}
+
 /// Each page of a hole beside writers is zeroes or the version that is written beside it, as a whole.
 #[test]
 fn writers_beside_holes_win_or_lose_page_by_page() {

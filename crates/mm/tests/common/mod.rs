@@ -38,6 +38,8 @@ pub struct State {
     pub fail_discards: std::ops::Range<u64>,
     pub discard_errno: i32,
     pub discards: u64,
+    /// Bytes that it discards in a second; 0: any number at once.
+    pub discard_rate: u64,
     /// What comes in this time is begun at its end.
     pub hangs: std::ops::Range<Instant>,
     /// What it tells of its queue.
@@ -153,6 +155,11 @@ impl Device for Disk {
         let time = match request.op {
             IoOp::Read | IoOp::Write => {
                 Nanos(request.pages().bytes().0 * 1_000_000_000 / self.rate)
+            }
+            IoOp::Discard { len } => {
+                let rate = self.state().discard_rate;
+                let time = (len.0 * 1_000_000_000).checked_div(rate);
+                time.map_or(Nanos::micros(10), Nanos)
             }
             _ => Nanos::micros(10),
         };
