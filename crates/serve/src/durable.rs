@@ -12,7 +12,8 @@
 //! Invariants
 //!   1. Whoever asks is answered by a sync that began after that; so it covers all writes that were answered before.
 //!   2. An error is told to each connection as if it had synced alone: what has healed, once.
-//!   3. A part that cannot be written holds back those who want it, and nobody else.
+//!   3. A part that cannot be written fails those who want it, and nobody else. Where it is tried again, others wait for
+//!      `TRY_AGAIN` beside it; where it hangs, until the backing gives up.
 //!   4. Whoever asks is answered, also if the pool drops the round or it panics.
 
 use std::sync::atomic::Ordering;
