@@ -5,6 +5,8 @@
 
 #[path = "serve_run/end.rs"]
 mod end;
+#[path = "serve_run/leave.rs"]
+mod leave;
 mod serving;
 
 use std::fs::{self, File};
@@ -558,7 +560,8 @@ fn a_hang_up_reads_the_file_again() {
             + &volume("b").replace("16MiB", "32MiB"),
     );
     process.signal(Signal::HUP);
-    process.wait_said("reloaded: serving 1 volume\"");
+    process.wait_said("taken out: synced and closed\" volume=a");
+    process.wait_said("reloaded: serving 1 volume");
     let said = process.said();
     for text in [
         "cannot change while the server runs: web",

@@ -13,6 +13,7 @@
 //!   4. A volume that hangs holds up neither the signals nor the sync of the others.
 
 mod error;
+mod leave;
 mod message;
 mod reload;
 mod start;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::backend::{Closer, Layers};
 use crate::config::{Config, VolumeConfig};
@@ -77,6 +78,9 @@ struct Server {
     cache: tidegate::Cache,
     hub: Arc<Hub>,
     volumes: Vec<Served>,
+    /// Those of them that are being taken out.
+    leaving: JoinSet<leave::Left>,
+    wanted: Vec<reload::Wanted>,
     notify: Arc<Notify>,
     /// Connections that memory was put aside for.
     connections_max: u32,
@@ -90,7 +94,9 @@ struct Served {
     config: VolumeConfig,
     export: Arc<Export>,
     layers: Arc<Layers>,
-    closer: Closer,
+    /// None: it is being closed.
+    closer: Option<Closer>,
+    is_leaving: bool,
 }
 
 /// Signals that a server heeds.
@@ -164,10 +170,25 @@ impl Server {
             // Beside the signals: a reload or an end may take its time and is alive all the same.
             tokio::spawn(live(Arc::clone(&self.notify), period));
         }
-        while signals.next().await == Asks::Reload {
-            self.notify.reloading();
+        loop {
+            let left = tokio::select! {
+                asked = signals.next() => match asked {
+                    Asks::End => break,
+                    Asks::Reload => None,
+                },
+                Some(left) = self.leaving.join_next() => Some(left),
+            };
+            let work = async {
+                match left {
+                    None => {
+                        self.notify.reloading();
+                        self.reload().await;
+                    }
+                    Some(left) => self.has_left(left).await,
+                }
+            };
             let is_over = tokio::select! {
-                () = self.reload() => false,
+                () = work => false,
                 () = signals.end() => true,
             };
             if is_over {
@@ -181,9 +202,13 @@ impl Server {
 
     /// One line for whoever asks how it is.
     fn status(&self) -> String {
-        let volumes = self.volumes.len();
+        let leaving = self.volumes.iter().filter(|it| it.is_leaving).count();
+        let volumes = self.volumes.len() - leaving;
         let s = if volumes == 1 { "" } else { "s" };
-        format!("serving {volumes} volume{s}")
+        match leaving {
+            0 => format!("serving {volumes} volume{s}"),
+            _ => format!("serving {volumes} volume{s}, taking out {leaving}"),
+        }
     }
 }
 

@@ -8,26 +8,20 @@
 //! | bounds on clients and certificates, for new connections | where connections are taken, the page, whether there is TLS |
 //! | pacing, the log's level | |
 //!
-//! A volume that goes is withdrawn (its clients are disconnected), synced and closed; one whose sync fails is kept and
-//! offered again, so that nothing is lost.
-
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+//! A volume that goes does so beside all the rest (`leave.rs`): a reload waits for it a moment, and then says that it goes on.
 
 use super::start::{self, same_places};
 use super::{ServeError, Served, Server};
 use crate::backend::{self, BackendError};
 use crate::config::{BackendConfig, Config, ConfigError, LimitsConfig, VolumeConfig, show_size};
-use crate::export::Export;
 use crate::log::{self, error, info, warn};
 
-/// How long the clients of a volume that goes may finish.
-const LEAVE_MAX: Duration = Duration::from_secs(10);
-/// How long their connections then may take to end, which are cut off: each as soon as it is polled.
-const CUT_OFF_MAX: Duration = Duration::from_secs(5);
-/// How often it is looked whether they have.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A volume that the file names and that is not there yet.
+pub(super) struct Wanted {
+    config: VolumeConfig,
+    /// Why not, as far as that is known.
+    cause: String,
+}
 
 impl Server {
     /// Reads the configuration again and follows it as far as that goes.
@@ -168,100 +162,90 @@ impl Server {
             .map(|volume| volume.config.name.clone())
             .collect();
         for name in go {
-            self.close(&name).await;
+            self.take_out(&name);
         }
+        self.wanted.clear();
         for volume in &new.volumes {
             let old = self
                 .volumes
                 .iter_mut()
                 .find(|served| served.config.name == volume.name);
             match old {
-                Some(old) if old.config == *volume => {}
-                Some(old) => old.change(volume),
-                None => self.add(volume).await,
+                Some(old) if !old.is_leaving && old.config == *volume => {}
+                Some(old) if !old.is_leaving => old.change(volume),
+                _ => self.wanted.push(Wanted {
+                    config: volume.clone(),
+                    cause: String::new(),
+                }),
+            }
+        }
+        self.add().await;
+        self.see_out().await;
+        for wanted in &self.wanted {
+            warn!(
+                volume = %wanted.config.name, cause = %wanted.cause,
+                "not added yet: it is tried again when what is being taken out is"
+            );
+        }
+    }
+
+    /// Adds what is wanted. What fails while volumes are being taken out stays wanted: they may be what it fails for.
+    pub(super) async fn add(&mut self) {
+        for Wanted { config, .. } in core::mem::take(&mut self.wanted) {
+            let name = config.name.clone();
+            let in_its_way = self.volumes.iter().find(|served| {
+                let places = (apart(&served.config.backend).0, apart(&config.backend).0);
+                served.is_leaving && (served.config.name == name || places.0 == places.1)
+            });
+            if let Some(served) = in_its_way {
+                let cause = format!("volume `{}` is being taken out", served.config.name);
+                self.wanted.push(Wanted { config, cause });
+                continue;
+            }
+            match start::open(config.clone(), self.cache.clone()).await {
+                Ok((config, backend)) => {
+                    let served =
+                        start::offer(&self.config, config, backend, &self.cache, &self.hub);
+                    let size = show_size(served.export.size());
+                    info!(volume = %name, size = %size, "added");
+                    self.volumes.push(served);
+                }
+                Err(cause) if !self.leaving.is_empty() => {
+                    let cause = cause.to_string();
+                    self.wanted.push(Wanted { config, cause });
+                }
+                Err(ServeError::Volume {
+                    cause:
+                        BackendError::Cache(tidegate::Error::Cache(tidegate::CacheError::TooMany {
+                            limit,
+                            ..
+                        })),
+                    name,
+                }) => error!(
+                    volume = %name,
+                    help = "take another one out of the file first, or restart",
+                    "not added: there is room for {limit} volumes at one time, {} more than the server was started with",
+                    start::ROOM
+                ),
+                Err(cause) => error!(cause = %cause, "not added"),
             }
         }
     }
 
-    async fn add(&mut self, volume: &VolumeConfig) {
-        match start::open(volume.clone(), self.cache.clone()).await {
-            Ok((config, backend)) => {
-                let served = start::offer(&self.config, config, backend, &self.cache, &self.hub);
-                let size = show_size(served.export.size());
-                info!(volume = %volume.name, size = %size, "added");
-                self.volumes.push(served);
-            }
-            Err(ServeError::Volume {
-                cause:
-                    BackendError::Cache(tidegate::Error::Cache(tidegate::CacheError::TooMany {
-                        limit,
-                        ..
-                    })),
-                name,
-            }) => error!(
-                volume = %name,
-                help = "take another one out of the file first, or restart",
-                "not added: there is room for {limit} volumes at one time, {} more than the server was started with",
-                start::ROOM
-            ),
-            Err(cause) => error!(cause = %cause, "not added"),
-        }
-    }
-
-    /// Withdraws a volume, syncs it and closes it; one that cannot be synced is offered again. May be given up at any
-    /// `await`: the volume is among those that an end syncs until it is closed.
-    async fn close(&mut self, name: &str) {
-        let Some(export) = self.hub.withdraw(name) else {
+    /// A volume that was to go stays: it follows what the file says of it since.
+    pub(super) fn stays(&mut self, name: &str) {
+        let is_it = |volume: &Served| volume.config.name == name;
+        let Some(served) = self.volumes.iter_mut().find(|volume| is_it(volume)) else {
             return;
         };
-        if left_behind(&export, LEAVE_MAX).await > 0 {
-            self.hub.cut_off(&export);
-            let connections = left_behind(&export, CUT_OFF_MAX).await;
-            if connections > 0 {
-                // Whatever they still ask for is refused once the volume is closed.
-                warn!(volume = %name, connections, "taken out although connections have not ended");
-            }
+        served.is_leaving = false;
+        let at = self
+            .wanted
+            .iter()
+            .position(|wanted| wanted.config.name == name);
+        if let Some(at) = at {
+            served.change(&self.wanted.remove(at).config);
         }
-        let leaving = Arc::clone(&export);
-        let left = tokio::task::spawn_blocking(move || {
-            leaving.sync()?;
-            leaving.opened.volume.detach()
-        });
-        match left.await {
-            Ok(Ok(())) => {
-                let place = self
-                    .volumes
-                    .iter()
-                    .position(|volume| volume.config.name == name);
-                if let Some(place) = place {
-                    let volume = self.volumes.remove(place);
-                    volume.layers.release();
-                    let closer = volume.closer;
-                    let _ = tokio::task::spawn_blocking(move || closer.close()).await;
-                }
-                info!(volume = %name, "taken out: synced and closed");
-            }
-            Ok(Err(cause)) => {
-                self.hub.offer(export);
-                error!(
-                    volume = %name, cause = %cause,
-                    "kept: it could not be synced; its clients may connect again"
-                );
-            }
-            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-        }
-    }
-}
-
-/// Waits until no connection has the export any more, so long at most. Answers how many still have it.
-async fn left_behind(export: &Export, most: Duration) -> u64 {
-    let until = tokio::time::Instant::now() + most;
-    loop {
-        let connections = export.counters.connections.load(Ordering::Acquire);
-        if connections == 0 || tokio::time::Instant::now() >= until {
-            return connections;
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate::{Cache, Threshold};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::message;
 use super::{ServeError, Served, Server};
@@ -103,6 +103,8 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
         cache,
         hub,
         volumes,
+        leaving: JoinSet::new(),
+        wanted: Vec::new(),
         notify: Arc::new(Notify::of_process()),
         connections_max,
         listeners,
@@ -346,7 +348,8 @@ pub(super) fn offer(
         config: volume,
         export,
         layers: backend.layers,
-        closer: backend.closer,
+        closer: Some(backend.closer),
+        is_leaving: false,
     }
 }
 

@@ -56,10 +56,13 @@ impl Server {
             cache,
             hub,
             volumes,
+            leaving,
             notify,
             listeners,
             ..
         } = self;
+        // What is on its way out is synced with the rest.
+        drop(leaving);
         let progress: Vec<Progress> = volumes.iter().map(Progress::new).collect();
         let progress = Mutex::new(progress);
         let stopping = |status: &str| notify.stopping(status, DRAIN_MAX + 30 * TELL_EVERY);
@@ -102,7 +105,11 @@ impl Server {
         // All is durable: what is left is to let go.
         let closed = tokio::task::spawn_blocking(move || {
             let closed = cache.close();
-            volumes.into_iter().for_each(|volume| volume.closer.close());
+            for volume in volumes {
+                if let Some(closer) = volume.closer {
+                    closer.close();
+                }
+            }
             closed
         });
         if let Ok(Err(cause)) = closed.await {

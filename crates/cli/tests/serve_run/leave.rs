@@ -1,0 +1,77 @@
+//! Volumes that are taken out by a reload while their backing hangs: what else the file says does not wait for them.
+
+use std::fs;
+
+use rustix::process::Signal;
+
+use super::serving::{Client, Folder, MIB};
+use super::{MEMORY, Process, listen, random, write_all};
+
+#[test]
+fn a_volume_that_hangs_while_it_is_taken_out_holds_up_nothing_else() {
+    let folder = Folder::new("leaves");
+    let config = folder.path("config.toml");
+    let head = format!(
+        "memory = \"{MEMORY}\"\nlisten = [\"{}\"]\nweb = \"off\"\n",
+        listen(&folder)
+    );
+    let volume = |name: &str, device: &str| {
+        let path = folder.path(&format!("{name}.img"));
+        let path = path.display();
+        format!("[volume.{name}]\nbackend = \"new:{path}\"\nsize = \"8MiB\"\n{device}\n")
+    };
+    let hung = volume("hung", "device = \"slow:rate=0B\"");
+    // Whether it still stands still when it is taken out, and when it is wanted again, is all the same here.
+    let late = volume("late", "device = \"slow:rate=0B,then=64MiB@8s\"");
+    let [stays, first, second] = ["stays", "first", "second"].map(|name| volume(name, ""));
+    let write = |volumes: &[&String]| {
+        let volumes: String = volumes.iter().map(|text| text.as_str()).collect();
+        fs::write(&config, head.clone() + &volumes).unwrap();
+    };
+    write(&[&stays, &hung, &late]);
+    let mut process = Process::start(&folder, &["--config", &config.display().to_string()]);
+    process.wait_ready();
+    let socket = folder.path("socket");
+    let data = random(MIB, 8);
+    for name in ["hung", "late"] {
+        Client::connect(&socket, name)
+            .write(0, &data, false)
+            .unwrap();
+    }
+
+    write(&[&stays, &first]);
+    process.signal(Signal::HUP);
+    process.wait_said("msg=added volume=first");
+    write_all(&mut Client::connect(&socket, "first"), &data);
+    process.wait("the first reload", |this| this.said().contains("reloaded:"));
+    let said = process.said();
+    let named = said
+        .lines()
+        .find(|line| line.contains("still being taken out") && line.contains("volume=hung"));
+    let named = named.unwrap_or_else(|| panic!("nothing is said of it:\n{said}"));
+    assert!(named.contains("1 MiB to be written"), "{named}");
+
+    // Both are wanted again: the one when it is out, the other never is.
+    write(&[&stays, &first, &second, &hung, &late]);
+    process.signal(Signal::HUP);
+    process.wait_said("msg=added volume=second");
+    write_all(&mut Client::connect(&socket, "second"), &data);
+    process.wait_said("not added yet: ");
+    process.wait_said("taken out: synced and closed\" volume=late");
+    process.wait_said("msg=added volume=late");
+    let mut back = vec![0; data.len()];
+    Client::connect(&socket, "late").read(0, &mut back).unwrap();
+    assert!(back == data);
+    assert!(!process.said().contains("closed\" volume=hung"));
+
+    // An end waits for it, and says what is lost.
+    process.signal(Signal::TERM);
+    process.wait_said("syncing: backing ");
+    process.signal(Signal::INT);
+    let status = process.ended();
+    let said = process.said();
+    assert_eq!(status.code(), Some(130), "{said}");
+    let last = &said[said.find("ended at once").unwrap()..];
+    assert!(last.contains("volume `hung`: backing"), "{last}");
+    assert!(!last.contains("volume `first`: backing"), "{last}");
+}
