@@ -486,12 +486,14 @@ fn the_page_works_in_a_browser() {
     }
 }
 
-/// Both ends of a connection, the server's with a small buffer, as the door gives it.
+/// Both ends of a connection, both with a small buffer, so that what is taken is what was read: the server's as the door
+/// gives it, the client's because the system would let one that is slow have up to tens of megabytes.
 async fn pair(door: &mut Door) -> (tokio::net::TcpStream, door::Connection) {
     use axum::serve::Listener;
     let address = door.local_addr().unwrap();
-    let (client, (server, _)) =
-        tokio::join!(tokio::net::TcpStream::connect(address), door.accept());
+    let client = tokio::net::TcpSocket::new_v4().unwrap();
+    client.set_recv_buffer_size(256 << 10).unwrap();
+    let (client, (server, _)) = tokio::join!(client.connect(address), door.accept());
     (client.unwrap(), server)
 }
 
