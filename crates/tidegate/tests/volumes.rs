@@ -132,7 +132,7 @@ fn what_a_socket_has_goes_into_pages_that_are_there() {
         (8192, 128 << 10, 70_000),
         (777, 100_000, 100_000),
     ] {
-        let data: Vec<u8> = (0..sent).map(|at| (at % 249) as u8).collect();
+        let data: Vec<u8> = (0..249).cycle().take(sent).collect();
         client.write_all(&data).unwrap();
         let bytes = receive(&volume, offset, wanted).unwrap().unwrap().unwrap();
         assert_eq!(bytes, sent);
