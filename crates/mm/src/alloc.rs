@@ -565,6 +565,11 @@ impl<E: Env> Cache<E> {
                 return Err(Error::Cancelled);
             }
             match verdict {
+                RetryVerdict::OutOfMemory if self.options.reclaim.oom_kills => {
+                    self.out_of_memory(task)?;
+                    retry = Retry::default();
+                    continue;
+                }
                 RetryVerdict::Retry if !self.is_tidegate() => continue,
                 RetryVerdict::RetryAfter(finding) if !self.is_tidegate() => {
                     throttle::found(task, self, finding, who);
@@ -579,9 +584,9 @@ impl<E: Env> Cache<E> {
             let pending = !self.write_pending().is_zero();
             hopeless = if pending { 0 } else { hopeless + 1 };
             if hopeless > HOPELESS_ROUNDS || over {
-                return Err(Error::OutOfMemory {
-                    frames: Pages(u64::from(self.options.frames)),
-                });
+                self.out_of_memory(task)?;
+                (hopeless, standstill) = (0, Standstill::default());
+                continue;
             }
             // Frames, or pages that can be freed now.
             self.wait_for_memory(task, |memory| {
@@ -707,9 +712,9 @@ impl<E: Env> Cache<E> {
             || outlook.hopeless > HOPELESS_ROUNDS
             || over
         {
-            return Err(Error::OutOfMemory {
-                frames: Pages(u64::from(self.options.frames)),
-            });
+            self.out_of_memory(task)?;
+            *outlook = Outlook::default();
+            return Ok(());
         }
         // Nothing clean: what is dirty has to be written first.
         if reclaimed.is_zero() {
@@ -741,10 +746,13 @@ impl<E: Env> Cache<E> {
 
     /// The node after a round of reclaim that gave `reclaimed`.
     fn retry_view(&self, context: &impl Context, reclaimed: Pages) -> RetryView {
+        // Where a page stands for many, lists that look empty may hold as much as that: nobody is killed for it.
+        let tunables = &self.options.reclaim;
+        let unseen = Pages(u64::from(tunables.oom_kills && tunables.stands_for > 1));
         RetryView {
             reclaimed,
             free: Pages(u64::from(self.memory.free())),
-            reclaimable: self.reclaimable(context),
+            reclaimable: self.reclaimable(context) + unseen,
             write_pending: self.write_pending(),
             min: self.memory.marks.min,
         }

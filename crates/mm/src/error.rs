@@ -102,6 +102,8 @@ pub enum Error {
         /// The end asked for.
         end: Bytes,
     },
+    /// The region has given way: memory ran out, and it was the largest (`Tunables::oom_kills`). Its pages are gone.
+    Killed,
     /// The environment shuts down.
     Cancelled,
     /// It would have to be waited for, and the task may not (`Task::unwillingly`).
@@ -240,6 +242,10 @@ impl fmt::Display for Error {
             Self::OutOfRange { end } => {
                 write!(f, "byte {} is beyond the largest file (16 TiB)", end.0)
             }
+            Self::Killed => f.write_str(
+                "memory ran out, and this region, the largest, gave way: raise the limit or the swap \
+                 file's size",
+            ),
             Self::Cancelled => f.write_str("cancelled: shutting down"),
             Self::WouldWait => {
                 f.write_str("it has to be waited for: ask again where that is allowed")

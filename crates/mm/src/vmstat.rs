@@ -130,6 +130,8 @@ items! {
     Pgfault = "pgfault",
     /// Of these: the page had to be read.
     Pgmajfault = "pgmajfault",
+    /// Regions that gave way when memory ran out.
+    OomKill = "oom_kill",
 }
 
 /// The counters that are written to.

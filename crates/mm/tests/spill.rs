@@ -558,3 +558,38 @@ fn a_region_that_is_dropped_on_its_way_gives_all_back() {
         region.discard(task, 0, 1500).unwrap();
     });
 }
+
+/// Two regions that memory cannot hold together, and no swap file. Where the machine kills, the larger one gives way: its next
+/// touch says so, and whoever asked gets the memory. Where it does not, whoever asked is told.
+#[test]
+fn out_of_memory_the_largest_region_gives_way() {
+    for (law, kills) in [
+        (ReclaimLaw::CongestionWait, true),
+        (ReclaimLaw::Reasons, true),
+        (ReclaimLaw::Tidegate, true),
+        (ReclaimLaw::CongestionWait, false),
+    ] {
+        let mut world = world(1024, 200 << 20);
+        world.options.reclaim = Tunables {
+            oom_kills: kills,
+            ..Tunables::of(law, 250)
+        };
+        spill(&mut world, 0, 700, move |task, cache, large| {
+            large.touch(task, 0, 700).unwrap();
+            let small = cache.spill(task, Pages(600)).unwrap();
+            let touched = small.touch(task, 0, 600);
+            let killed = cache.vmstat().get(Item::OomKill);
+            if !kills {
+                assert!(matches!(touched, Err(Error::OutOfMemory { .. })), "{law:?}");
+                assert_eq!(killed, 0);
+                return;
+            }
+            assert_eq!(touched.unwrap().pages, Pages(600), "{law:?}");
+            assert_eq!((killed, large.resident()), (1, Pages::ZERO), "{law:?}");
+            for page in [0, 699] {
+                assert_eq!(large.touch(task, page, 1), Err(Error::Killed));
+            }
+            assert_eq!(small.resident(), Pages(600));
+        });
+    }
+}

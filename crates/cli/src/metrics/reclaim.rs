@@ -205,8 +205,8 @@ pub(super) const METRICS: [Metric; 41] = [
         "oom",
         "",
         Better::Lower,
-        "allocations refused for want of memory",
-        |o| counter(o, "refused"),
+        "allocations refused for want of memory, and programs killed for it",
+        |o| Some(counter(o, "refused")? + counter(o, "oom_kill").unwrap_or(0.0)),
     ),
     metric(
         "cw_timeout",

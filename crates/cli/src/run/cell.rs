@@ -250,6 +250,7 @@ impl Cell {
         if machine.scale_clusters {
             reclaim.cluster_stands_for = reclaim.stands_for;
         }
+        reclaim.oom_kills = machine.oom_kills;
         let leaves_pages = |device: &DeviceSpec| {
             let fs = device.fs.as_deref().map(lab::fs::by_name);
             fs.is_some_and(|fs| fs.is_ok_and(|fs| !fs.writes_pages))

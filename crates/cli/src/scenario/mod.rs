@@ -153,6 +153,10 @@ pub struct Machine {
     /// at full size. Slow: as many clusters as at full size.
     #[serde(default)]
     pub scale_clusters: bool,
+    /// Out of memory, the program with the most memory is killed, as Linux does; without it, whoever asks is
+    /// refused, and its job has failed.
+    #[serde(default)]
+    pub oom_kills: bool,
 }
 
 /// The swap file.

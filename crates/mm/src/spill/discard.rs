@@ -40,8 +40,8 @@ struct Blocked {
 /// Gives the pages `first..end` back; waits for those that are being read in.
 pub(super) fn discard<E: Env>(
     task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    anon: &Arc<Anon>,
+    cache: &Cache<E>,
+    anon: &Anon,
     first: u32,
     end: u32,
 ) -> Result<(), Error> {
@@ -52,8 +52,8 @@ pub(super) fn discard<E: Env>(
 /// The same on behalf of a task: the one that took the memory.
 fn discard_for<E: Env>(
     task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    anon: &Arc<Anon>,
+    cache: &Cache<E>,
+    anon: &Anon,
     pages: Range<u32>,
     who: TaskId,
 ) -> Result<(), Error> {

@@ -146,6 +146,13 @@ impl<'a, E: Env> Walk<'a, E> {
         self.tally
     }
 
+    fn check_alive(&self) -> Result<(), Error> {
+        if self.anon.is_killed() {
+            return Err(Error::Killed);
+        }
+        Ok(())
+    }
+
     fn owner(&self, page: u32) -> Owner {
         Owner {
             file: self.anon.id,
@@ -156,6 +163,7 @@ impl<'a, E: Env> Walk<'a, E> {
     fn touch(&mut self, task: &mut Task<'_, E>, first: u32, end: u32) -> Result<(), Error> {
         let mut at = first;
         while at < end {
+            self.check_alive()?;
             let until = end.min(at.saturating_add(RUN));
             let next = self.anon.pages.touch_mapped(at, until);
             task.did(Work::Touch, u64::from(next - at));
@@ -187,6 +195,7 @@ impl<'a, E: Env> Walk<'a, E> {
             cache.alloc(task, cache.asks_for(want), &mut self.frames)?;
             let took = task.now().since(began);
             task.emit(&Event::Faulted { major: false, took });
+            self.check_alive()?;
         }
         let mut busies: [Option<Busy>; FRESH] = [const { None }; FRESH];
         let mut added = [FrameId(0); FRESH];
@@ -295,6 +304,7 @@ impl<'a, E: Env> Walk<'a, E> {
         page: u32,
         tried: &mut bool,
     ) -> Result<Option<FrameId>, Error> {
+        self.check_alive()?;
         match self.anon.pages.get(page) {
             Slot::Frame(frame) => Ok(Some(frame)),
             Slot::Empty => {

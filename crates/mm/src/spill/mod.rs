@@ -27,6 +27,7 @@ use crate::cache::Cache;
 
 mod discard;
 mod fault;
+mod kill;
 
 /// What tells a region's number from a file's.
 const ANON: u32 = 1 << 31;
@@ -53,6 +54,8 @@ pub(crate) struct Anon {
     ended: AtomicBool,
     /// Number of the task that last took memory for it: what is given back when nobody is there to do it is its.
     taker: AtomicU32,
+    /// It has given way to others (`kill`).
+    killed: AtomicBool,
 }
 
 impl Anon {
@@ -107,7 +110,7 @@ impl<E: Env> Spill<E> {
     ///
     /// # Errors
     /// `OutOfRange`; `OutOfMemory`, `NoMemory` (pages before it were touched); `SwapReadFailed`: the page's content is in
-    /// the swap file and could not be read, the next access tries again; `Cancelled`.
+    /// the swap file and could not be read, the next access tries again; `Killed`; `Cancelled`.
     pub fn touch(&self, task: &mut Task<'_, E>, first: u32, count: u32) -> Result<Touched, Error> {
         let end = self.end(first, count)?;
         fault::touch(task, &self.cache, &self.anon, first, end)
@@ -210,6 +213,7 @@ impl<E: Env> Cache<E> {
             pages: region,
             ended: AtomicBool::new(false),
             taker: AtomicU32::new(task.id().0),
+            killed: AtomicBool::new(false),
         });
         regions[place] = Some(Arc::clone(&anon));
         drop(regions);

@@ -66,6 +66,8 @@ pub(crate) struct State<E: Env> {
     pub(crate) regions: Lock<Vec<Option<Arc<Anon>>>>,
     /// Pages of all regions together (`spill::REGIONS_PART`).
     pub(crate) region_pages: AtomicU64,
+    /// A region that gave way is being emptied (`spill::kill`).
+    pub(crate) emptying: AtomicBool,
     /// The slot of each frame that has one.
     slot_of: Box<[AtomicU32]>,
     area: OnceLock<Arc<Area<E>>>,
@@ -130,6 +132,7 @@ impl<E: Env> State<E> {
         Self {
             regions: Lock::new(LockClass::Registry, Vec::new()),
             region_pages: AtomicU64::new(0),
+            emptying: AtomicBool::new(false),
             slot_of: (0..frames).map(|_| AtomicU32::new(NONE)).collect(),
             area: OnceLock::new(),
         }

@@ -137,6 +137,8 @@ pub struct Tunables {
     /// The file systems have a call by which the background reclaimer writes a single page (kernel: `->writepage`).
     /// xfs has none since 5.15 (Linux commit 21b4ee7029c9, "xfs: drop ->writepage completely").
     pub writes_files: bool,
+    /// Out of memory, the largest region gives way, as in Linux; else whoever asked is told.
+    pub oom_kills: bool,
 }
 
 impl Tunables {
@@ -153,6 +155,7 @@ impl Tunables {
             stands_for: 1,
             cluster_stands_for: 1,
             writes_files: true,
+            oom_kills: false,
         }
     }
 

@@ -145,6 +145,9 @@ impl Checker {
     pub(super) fn hogs_of_case(&mut self, scenario: &Scenario, case: &CaseEntry) {
         let machine = &scenario.machine;
         let Some(swap) = &machine.swap else { return };
+        if machine.oom_kills {
+            return;
+        }
         let number = |value: &Option<Spanned<f64>>| value.as_ref().map_or(0.0, |v| *v.get_ref());
         let memory = case.memory_mib.as_ref().unwrap_or(&machine.memory_mib);
         let mib = *memory.get_ref();

@@ -1,0 +1,83 @@
+//! Out of memory, as Linux ends it: the region with the most pages gives way, and whoever asked tries again.
+//!
+//! Off by default (`Tunables::oom_kills`): then whoever asked is told (`OutOfMemory`). In the lab it is a part of the machine
+//! of an experiment whose programs want more than there is.
+//!
+//! ```text
+//!    17 rounds without a page --> largest region: killed --> its pages and slots go back --> the caller tries again
+//!                                     '--> its next touch: Error::Killed
+//! ```
+//!
+//! Invariants
+//!   1. One region at a time: while one is being emptied, others who run out wait for that.
+//!   2. A killed region is never touched again.
+//!
+//! Source: Linux 5.15 mm/oom_kill.c: out_of_memory(), oom_badness(), oom_reap_task_mm(). Deviations: a region stands for
+//! its process; whoever ran out empties it, not a thread of its own.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{Cause, Env, Task};
+use frames::Slot;
+use policy::units::{Nanos, Pages};
+
+use super::{Anon, discard};
+use crate::Error;
+use crate::cache::Cache;
+use crate::vmstat::Item;
+
+/// How long one waits who runs out while a region is being emptied, before it looks again.
+const LOOK: Nanos = Nanos::millis(4);
+
+impl Anon {
+    pub(crate) fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Relaxed)
+    }
+
+    /// Pages in memory and in the swap file. Walks over all of them.
+    fn weight(&self) -> u32 {
+        let taken = |page: &u32| self.pages.get(*page) != Slot::Empty;
+        let count = (0..self.pages.len()).filter(taken).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+}
+
+impl<E: Env> Cache<E> {
+    /// There is no memory to be had. Either somebody has given way, and the caller is to try again, or it is told.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `Cancelled`.
+    pub(crate) fn out_of_memory(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        let told = Error::OutOfMemory {
+            frames: Pages(u64::from(self.options.frames)),
+        };
+        if !self.options.reclaim.oom_kills {
+            return Err(told);
+        }
+        if self.swap.emptying.swap(true, Ordering::AcqRel) {
+            return Error::after(task.sleep(Cause::Memory, LOOK));
+        }
+        let emptied = match self.largest(task) {
+            Some(anon) => {
+                anon.killed.store(true, Ordering::Relaxed);
+                self.counters.add(Item::OomKill, 1);
+                discard::discard(task, self, &anon, 0, anon.pages.len())
+            }
+            None => Err(told),
+        };
+        self.swap.emptying.store(false, Ordering::Release);
+        emptied
+    }
+
+    fn largest(&self, task: &Task<'_, E>) -> Option<Arc<Anon>> {
+        let regions: Vec<_> = {
+            let regions = self.swap.regions.lock(task);
+            regions.iter().flatten().cloned().collect()
+        };
+        let alive = regions.into_iter().filter(|anon| !anon.is_killed());
+        let weighed = alive.map(|anon| (anon.weight(), anon));
+        let (weight, anon) = weighed.max_by_key(|(weight, _)| *weight)?;
+        (weight > 0).then_some(anon)
+    }
+}
