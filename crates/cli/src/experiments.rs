@@ -3,7 +3,7 @@
 use crate::scenario::Source;
 
 /// Name and text of each.
-pub const EXPERIMENTS: [(&str, &str); 15] = [
+pub const EXPERIMENTS: [(&str, &str); 16] = [
     ("dd", include_str!("../../../experiments/dd.toml")),
     (
         "cp-pauses",
@@ -42,6 +42,10 @@ pub const EXPERIMENTS: [(&str, &str); 15] = [
     (
         "stutterp-readers",
         include_str!("../../../experiments/stutterp-readers.toml"),
+    ),
+    (
+        "stutterp-oom",
+        include_str!("../../../experiments/stutterp-oom.toml"),
     ),
     (
         "small-limit",

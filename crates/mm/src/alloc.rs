@@ -748,7 +748,8 @@ impl<E: Env> Cache<E> {
     fn retry_view(&self, context: &impl Context, reclaimed: Pages) -> RetryView {
         // Where a page stands for many, lists that look empty may hold as much as that: nobody is killed for it.
         let tunables = &self.options.reclaim;
-        let unseen = Pages(u64::from(tunables.oom_kills && tunables.stands_for > 1));
+        let coarse = tunables.oom_kills && tunables.stands_for > 1 && !self.is_tidegate();
+        let unseen = Pages(u64::from(coarse));
         RetryView {
             reclaimed,
             free: Pages(u64::from(self.memory.free())),
