@@ -29,7 +29,7 @@ use crate::pace::keep_account;
 use crate::read::{Stuck, copy_out, page_of, pages_of, pin_untouched, read_ahead};
 use crate::reclaim::direct::nodes;
 use crate::sync::{settle_cut, wait_frame};
-use crate::write::{BATCH, must_read, reserve_space, write_batch};
+use crate::write::{BATCH, must_read, reserve_space, write_batch, wrote};
 use crate::{Error, Reader, Writer, io};
 
 /// Most frames that a writer keeps between two calls.
@@ -89,12 +89,7 @@ pub(crate) fn take_write<E: Env>(
     };
     let bytes = Bytes(at - offset.0);
     if !bytes.is_zero() {
-        let took = task.now().since(began);
-        task.emit(&Event::Wrote {
-            writer: writer.id,
-            bytes,
-            took,
-        });
+        wrote(task, writer, began, bytes);
     }
     match result {
         Ok(()) => Ok(Tried {

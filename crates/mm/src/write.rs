@@ -17,7 +17,7 @@ use std::sync::Arc;
 use env::{Cause, Env, Event, IoOp, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot, Tag};
 use policy::dirty::WriterState;
-use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
+use policy::units::{Bytes, Instant, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX, add};
 use crate::device::DeviceState;
@@ -193,13 +193,18 @@ pub(crate) fn write<E: Env>(
             dirty::after_dirtying(task, cache, &mapping.device, writer, dirtied)?;
         }
     }
+    wrote(task, writer, began, Bytes(len));
+    Ok(Bytes(len))
+}
+
+/// Reports a call that began at `began` and took in `bytes`.
+pub(crate) fn wrote<E: Env>(task: &Task<'_, E>, writer: &Writer, began: Instant, bytes: Bytes) {
     let took = task.now().since(began);
     task.emit(&Event::Wrote {
         writer: writer.id,
-        bytes: Bytes(len),
+        bytes,
         took,
     });
-    Ok(Bytes(len))
 }
 
 /// Makes sure that the device has space for the file up to `end` before a byte is acknowledged.

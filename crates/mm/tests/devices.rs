@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use common::{Disk, data, world};
 use env::{Cause, Device, DeviceInfo, Host, Interrupt, IoOp, IoRequest, ObjectId, Task};
 use lab::LabEnv;
-use mm::{DeviceOptions, Error, ErrorPolicy, Health};
+use mm::{Cache, DeviceOptions, Error, ErrorPolicy, File, Health};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
 const MIB: u64 = 1 << 20;
@@ -225,7 +225,7 @@ fn held_beside_bursts(rest: Nanos) -> u64 {
             .unwrap();
         let quick = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
         let over = Arc::new(AtomicBool::new(false));
-        let writer = |file: &Arc<mm::File<_>>, pages: u32, rest: Option<Nanos>, start: Nanos| {
+        let writer = |file: &Arc<File<_>>, pages: u32, rest: Option<Nanos>, start: Nanos| {
             let (cache, file, over) = (Arc::clone(cache), Arc::clone(file), Arc::clone(&over));
             env::spawn(task.env(), "writer", move |task| {
                 let mut writer = cache.writer();
@@ -274,6 +274,26 @@ fn a_slow_disk_does_not_take_the_part_of_one_that_is_written_in_bursts() {
     assert!(most > 12, "{most} MiB of 24: the quick one is not there");
 }
 
+/// Reads 32 MiB of a file and writes a quarter of them; answers how long it took.
+fn read_and_write(
+    task: &mut Task<'_, LabEnv>,
+    cache: &Arc<Cache<LabEnv>>,
+    file: &Arc<File<LabEnv>>,
+) -> Nanos {
+    let began = task.now();
+    let mut reader = mm::Reader::default();
+    let mut writer = cache.writer();
+    let mut chunk = vec![lab::Sector(0); 2048];
+    for mib in 0..32 {
+        file.read(task, &mut reader, Bytes(mib * MIB), &mut chunk)
+            .unwrap();
+        let at = u32::try_from(mib * 256).unwrap();
+        file.write(task, &mut writer, Bytes(mib * MIB), &data(at, 64, 1))
+            .unwrap();
+    }
+    task.now().since(began)
+}
+
 /// A disk that hangs on reads, with readers enough to fill memory: what they and their read-ahead have under way is bounded, so
 /// that the disk beside it is read and written as ever; and it is seen to be stalled.
 #[test]
@@ -312,18 +332,7 @@ fn a_disk_that_hangs_on_reads_holds_no_more_than_its_part_of_memory() {
             panic!("{:?}", cache.device_stats()[1].health);
         };
         assert!(since >= Nanos::secs(9), "{since:?}");
-        let began = task.now();
-        let mut reader = mm::Reader::default();
-        let mut writer = cache.writer();
-        let mut chunk = vec![lab::Sector(0); 2048];
-        for mib in 0..32 {
-            good.read(task, &mut reader, Bytes(mib * MIB), &mut chunk)
-                .unwrap();
-            let at = u32::try_from(mib * 256).unwrap();
-            good.write(task, &mut writer, Bytes(mib * MIB), &data(at, 64, 1))
-                .unwrap();
-        }
-        let took = task.now().since(began);
+        let took = read_and_write(task, cache, good);
         assert!(took < Nanos::secs(1), "40 MiB at 200 MiB/s in {took:?}");
         for reader in readers {
             assert_eq!(reader.join(task).unwrap(), Ok(Bytes(MIB)));
@@ -382,18 +391,7 @@ fn disks_that_hang_on_reads_leave_half_of_memory_however_many() {
         assert!(held > u64::from(FRAMES) / 4, "{held} pages: they read");
         let most = u64::from(FRAMES / 2 + HANG);
         assert!(held <= most, "{held} pages of {FRAMES}");
-        let began = task.now();
-        let mut reader = mm::Reader::default();
-        let mut writer = cache.writer();
-        let mut chunk = vec![lab::Sector(0); 2048];
-        for mib in 0..32 {
-            good.read(task, &mut reader, Bytes(mib * MIB), &mut chunk)
-                .unwrap();
-            let at = u32::try_from(mib * 256).unwrap();
-            good.write(task, &mut writer, Bytes(mib * MIB), &data(at, 64, 1))
-                .unwrap();
-        }
-        let took = task.now().since(began);
+        let took = read_and_write(task, cache, good);
         assert!(took < Nanos::secs(2), "40 MiB at 200 MiB/s in {took:?}");
         for reader in readers {
             assert_eq!(reader.join(task).unwrap(), Ok(Bytes(MIB)));

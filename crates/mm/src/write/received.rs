@@ -19,11 +19,11 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Env, Event, Task, Work};
+use env::{Env, Task, Work};
 use frames::{Busy, Flags, Slot};
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
-use super::{Batch, Filled, PAGE_BYTES, Writer};
+use super::{Batch, Filled, PAGE_BYTES, Writer, wrote};
 use crate::Error;
 use crate::cache::Cache;
 use crate::mapping::Mapping;
@@ -114,12 +114,7 @@ pub(crate) fn receive<E: Env>(
     task.did(Work::Copy, copied);
     task.did(Work::Dirty, dirtied.0);
     if !bytes.is_zero() {
-        let took = task.now().since(began);
-        task.emit(&Event::Wrote {
-            writer: writer.id,
-            bytes,
-            took,
-        });
+        wrote(task, writer, began, bytes);
     }
     keep_account(task, cache, device, writer, dirtied);
     Ok(bytes)
