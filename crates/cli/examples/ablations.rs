@@ -1,21 +1,23 @@
 //! Prints the tables of docs/ablations.md and docs/stutterp.md: every band, as shipped and with one thing changed.
 //!
 //! ```text
-//! cargo run --release -p tidegate-cli --example ablations                 all: some minutes
+//! cargo run --release -p tidegate-cli --example ablations                 all: many minutes
 //! cargo run --release -p tidegate-cli --example ablations stutterp        the table of one experiment
 //! cargo run --release -p tidegate-cli --example ablations stutterp HZ     its lines with HZ in their name
 //! ```
 //!
-//! A band that measures its mechanism fails when the mechanism is taken away, and stays when something
-//! changes that it is not about.
+//! Each line is runs of its own, on all cores; which one is under way stands on the standard error. A band that measures
+//! its mechanism fails when the mechanism is taken away, and stays when something changes that it is not about.
 
 use std::process::ExitCode;
 
 use cli::expect::Verdict;
+use cli::metrics;
 use cli::outcome::Outcome;
+use cli::pool;
 use cli::run::Cell;
 use cli::terminal;
-use cli::trial::{Trial, TrialError, with_hz, with_law, with_rate};
+use cli::trial::{Trial, TrialError, with_hz, with_law, with_model, with_rate};
 use policy::dirty::Law;
 use policy::reclaim::Reason;
 use policy::units::Nanos;
@@ -37,15 +39,21 @@ struct Table {
     columns: &'static [&'static str],
     /// The rows that they need; none: all that do not stand apart.
     rows: &'static [&'static str],
+    /// What is shown beside the bands: metrics of all rows of the last column together.
+    shows: &'static [&'static str],
     ablations: &'static [Ablation],
 }
 
-const TABLES: [Table; 5] = [
+/// What p0 publishes of those who sleep, and no band or only one is about.
+const SLEEPERS: &[&str] = &["asleep", "noprogress_echo", "noprogress_echo_ms"];
+
+const TABLES: [Table; 6] = [
     Table {
         experiment: "dd",
         sets: &[],
         columns: &[BEFORE, "p1", "p1-measured"],
         rows: &["ext2", "ext3", "ext4", "xfs", "btrfs"],
+        shows: &[],
         ablations: &PACING,
     },
     Table {
@@ -53,6 +61,7 @@ const TABLES: [Table; 5] = [
         sets: &[],
         columns: &[BEFORE, "p1-measured"],
         rows: &["cp"],
+        shows: &[],
         ablations: &PACING,
     },
     Table {
@@ -60,6 +69,7 @@ const TABLES: [Table; 5] = [
         sets: &[],
         columns: &[BEFORE, "p1", "p1-measured"],
         rows: &["1", "2", "100"],
+        shows: &[],
         ablations: &PACING,
     },
     Table {
@@ -67,6 +77,7 @@ const TABLES: [Table; 5] = [
         sets: &[],
         columns: &[BEFORE, "p1", "p1-measured"],
         rows: &[],
+        shows: &[],
         ablations: &PACING,
     },
     Table {
@@ -74,6 +85,15 @@ const TABLES: [Table; 5] = [
         sets: &["run.replicas=1"],
         columns: &["linux-5.15", REASONS],
         rows: &[],
+        shows: SLEEPERS,
+        ablations: &RECLAIM,
+    },
+    Table {
+        experiment: "stutterp-oom",
+        sets: &["run.replicas=1"],
+        columns: &["linux-5.15", REASONS],
+        rows: &[],
+        shows: SLEEPERS,
         ablations: &RECLAIM,
     },
 ];
@@ -88,7 +108,7 @@ struct Ablation {
 }
 
 /// Of what throttles reclaimers: one reason less, no events, another clock, device and memory.
-const RECLAIM: [Ablation; 12] = [
+const RECLAIM: [Ablation; 13] = [
     ablation("as shipped", |_| {}),
     ablation("without WRITEBACK", |cell| without(cell, Reason::Writeback)),
     ablation("without ISOLATED", |cell| without(cell, Reason::Isolated)),
@@ -109,6 +129,7 @@ const RECLAIM: [Ablation; 12] = [
     ablation("HZ 1000", |cell| with_hz(cell, 1000)),
     ablation("disk at half the rate", |cell| with_rate(cell, 0.5)),
     ablation("disk at twice the rate", |cell| with_rate(cell, 2.0)),
+    ablation("disk that seeks", |cell| with_model(cell, "p0_disk")),
     Ablation {
         name: "half the memory",
         memory: 0.5,
@@ -211,40 +232,48 @@ fn main() -> ExitCode {
 
 /// The table in Markdown: a line for each ablation with `part` in its name.
 fn rendered(table: &Table, part: &str) -> Result<String, TrialError> {
-    let (experiment, columns) = (table.experiment, table.columns);
-    let mut shipped = Trial::load(experiment, columns, table.sets)?;
+    let mut shipped = Trial::load(table.experiment, table.columns, table.sets)?;
     shipped = if table.rows.is_empty() {
         shipped.summed_rows()
     } else {
         shipped.rows(table.rows)
     };
+    let chosen = || {
+        let all = table.ablations.iter();
+        all.filter(|ablation| ablation.name.contains(part))
+    };
     let mut text = String::new();
-    for Ablation {
-        name,
-        change,
-        memory,
-        swapped,
-    } in table
-        .ablations
-        .iter()
-        .filter(|ablation| ablation.name.contains(part))
-    {
-        terminal::complain(&format!("{experiment}: {name}"));
-        let trial = shipped.clone().memory_times(*memory);
-        let mut outcomes: Vec<Outcome> = trial.run(change)?;
-        if *swapped {
-            outcomes = exchanged(&outcomes, columns);
+    for (at, ablation) in chosen().enumerate() {
+        let (of, name) = (chosen().count(), ablation.name);
+        terminal::complain(&format!("{} {}/{of}: {name}", table.experiment, at + 1));
+        let trial = shipped.clone().memory_times(ablation.memory);
+        let mut outcomes: Vec<Outcome> = trial.run(ablation.change)?;
+        if ablation.swapped {
+            outcomes = exchanged(&outcomes, table.columns);
         }
         let verdicts = trial.judge(&outcomes);
         let bands = bands(&verdicts);
         if text.is_empty() {
-            text = heads(experiment, &bands);
+            text = heads(table, &bands);
         }
-        let cells: Vec<String> = bands.iter().map(|worst| shown(worst)).collect();
+        let mut cells: Vec<String> = bands.iter().map(|worst| shown(worst)).collect();
+        cells.extend(beside(table, &outcomes));
         text.push_str(&format!("| {name} | {} |\n", cells.join(" | ")));
     }
     text.push('\n');
     Ok(text)
+}
+
+/// What is shown beside the bands.
+fn beside(table: &Table, outcomes: &[Outcome]) -> Vec<String> {
+    let last = table.columns.last().copied().unwrap_or(BEFORE);
+    let of: Vec<&Outcome> = outcomes.iter().filter(|run| run.policy == last).collect();
+    let all = pool::together(&of);
+    let shown = table.shows.iter().map(|name| {
+        let metric = metrics::by_name(name).and_then(|metric| metric.value(&all));
+        figure(metric)
+    });
+    shown.collect()
 }
 
 /// Every after column with the runs of the before column, and that one with the last of theirs.
@@ -283,15 +312,17 @@ fn size(verdict: &Verdict) -> f64 {
     verdict.value.map_or(f64::INFINITY, f64::abs)
 }
 
-fn heads(experiment: &str, bands: &[&Verdict]) -> String {
-    let names: Vec<String> = bands
+fn heads(table: &Table, bands: &[&Verdict]) -> String {
+    let bands = bands
         .iter()
-        .map(|band| format!("{} ({})", band.id, limits(band)))
-        .collect();
+        .map(|band| format!("{} ({})", band.id, limits(band)));
+    let beside = table.shows.iter().map(|name| format!("`{name}`"));
+    let names: Vec<String> = bands.chain(beside).collect();
     format!(
-        "| {experiment} | {} |\n|---|{}\n",
+        "| {} | {} |\n|---|{}\n",
+        table.experiment,
         names.join(" | "),
-        "--:|".repeat(bands.len())
+        "--:|".repeat(names.len())
     )
 }
 
@@ -305,14 +336,18 @@ fn limits(band: &Verdict) -> String {
 }
 
 fn shown(verdict: &Verdict) -> String {
-    let value = match verdict.value {
-        None => "none".to_owned(),
-        Some(value) if value.abs() >= 10.0 => format!("{value:.0}"),
-        Some(value) => format!("{value:.2}"),
-    };
+    let value = figure(verdict.value);
     if verdict.holds() {
         value
     } else {
         format!("**{value}**")
+    }
+}
+
+fn figure(value: Option<f64>) -> String {
+    match value {
+        None => "none".to_owned(),
+        Some(value) if value.abs() >= 10.0 => format!("{value:.0}"),
+        Some(value) => format!("{value:.2}"),
     }
 }

@@ -11,6 +11,7 @@
 //! pause longer than zero. `pause_*` metrics are of steady state, except `pause_max_ms`, which is of
 //! the whole run.
 
+mod echo;
 mod pacing;
 pub mod reclaim;
 #[cfg(test)]
@@ -69,7 +70,7 @@ const fn metric(
 }
 
 /// All metrics.
-pub static METRICS: [Metric; 88] = join(WRITING, reclaim::METRICS);
+pub static METRICS: [Metric; 91] = join(WRITING, reclaim::METRICS);
 
 /// The values of all metrics in one run, in the order of `METRICS`. Some look at every pause, and each is asked for by
 /// tables, bands and files.

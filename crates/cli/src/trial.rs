@@ -144,6 +144,14 @@ pub fn with_rate(cell: &mut Cell, factor: f64) {
     }
 }
 
+/// Makes the devices of a cell of another model, with its own parameters.
+pub fn with_model(cell: &mut Cell, model: &str) {
+    for device in &mut cell.devices {
+        model.clone_into(&mut device.model);
+        device.params.clear();
+    }
+}
+
 /// Exchanges the names of two columns, so that each is judged as the other.
 pub fn swap(outcomes: &mut [Outcome], one: &str, other: &str) {
     for outcome in outcomes {

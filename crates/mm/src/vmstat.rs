@@ -209,6 +209,10 @@ impl Vmstat {
         if scanned != isolated {
             return Some("pgscan = pgisolated");
         }
+        // What reclaim writes, it puts back first.
+        if self.get(I::NrVmscanWrite) > sum(&[I::Pgputback, I::Pgisolatedgone]) {
+            return Some("nr_vmscan_write <= pgputback + pgisolated_gone");
+        }
         if sum(&[I::NrIsolatedAnon, I::NrIsolatedFile]) != 0 {
             return Some("nr_isolated = 0");
         }
@@ -244,7 +248,13 @@ mod tests {
             Some("pgisolated = pgsteal + pgputback + pgisolated_gone")
         );
         counters.add(Item::Pgputback, 1);
+        counters.add(Item::NrVmscanWrite, 32);
         assert_eq!(counters.read().broken_sum(), None);
+        counters.add(Item::NrVmscanWrite, 1);
+        assert_eq!(
+            counters.read().broken_sum(),
+            Some("nr_vmscan_write <= pgputback + pgisolated_gone")
+        );
         counters.add(Item::PgstealFile, 1);
         assert!(counters.read().broken_sum().is_some());
     }

@@ -10,16 +10,28 @@
 //!
 //! Source: experiments.md A1, A7, B1, B6, B7; mechanisms 10.2.
 
+use env::Cause;
 use policy::reclaim::Reason;
 
-use super::{Metric, count, metric};
+use super::{Metric, count, echo, metric};
 use crate::outcome::{Outcome, ThrottleCount};
 use crate::stats::{Better, Samples, Stat};
 
 const PAGES_PER_GIB: f64 = 262_144.0;
+/// The task that reclaims in the background (`mm`).
+const BACKGROUND: &str = "reclaimer";
+/// Causes of waits in reclaim, and for memory.
+const RECLAIM: [Cause; 6] = [
+    Cause::ReclaimWriteback,
+    Cause::ReclaimIsolated,
+    Cause::ReclaimNoProgress,
+    Cause::ReclaimCongested,
+    Cause::CongestionWait,
+    Cause::Memory,
+];
 
 /// The metrics of reclaim.
-pub(super) const METRICS: [Metric; 41] = [
+pub(super) const METRICS: [Metric; 44] = [
     metric(
         "lat_amean_ms",
         "ms",
@@ -95,6 +107,13 @@ pub(super) const METRICS: [Metric; 41] = [
         Better::Lower,
         "tasks that direct reclaim keeps asleep, on average",
         asleep,
+    ),
+    metric(
+        "flusher_throttled_s",
+        "s",
+        Better::Lower,
+        "time for which flushers and other threads of I/O sleep in reclaim; the background reclaimer is none of them",
+        flusher_throttled,
     ),
     metric(
         "elapsed",
@@ -261,7 +280,23 @@ pub(super) const METRICS: [Metric; 41] = [
         "",
         Better::Lower,
         "direct NOPROGRESS: part of the partial sleeps that end 0 to 2 ticks after WRITEBACK's timeout",
-        echo,
+        echo::share,
+    )
+    .pooled(),
+    metric(
+        "noprogress_echo_rise",
+        "",
+        Better::Higher,
+        "the same, times as many a tick as in those around, from half that timeout to twice",
+        echo::rise,
+    )
+    .pooled(),
+    metric(
+        "noprogress_echo_ms",
+        "ms",
+        Better::Lower,
+        "direct NOPROGRESS: partial sleep at which most more end than around it",
+        echo::place,
     )
     .pooled(),
     metric(
@@ -357,6 +392,15 @@ fn asleep(outcome: &Outcome) -> Option<f64> {
         .map(|throttle| throttle.delayed_ms * real(throttle.count) / 1e3)
         .sum();
     (has_memory(outcome) && outcome.virtual_s > 0.0).then(|| seconds / outcome.virtual_s)
+}
+
+fn flusher_throttled(outcome: &Outcome) -> Option<f64> {
+    let ours = outcome.tasks.iter();
+    let ours = ours.filter(|task| !task.is_job && !task.is_interrupt && task.name != BACKGROUND);
+    let waits = ours.flat_map(|task| &task.waits);
+    let is_of_reclaim = |name: &str| RECLAIM.iter().any(|cause| format!("{cause:?}") == name);
+    let of_reclaim = waits.filter(|(cause, _)| is_of_reclaim(cause));
+    has_memory(outcome).then(|| of_reclaim.map(|(_, slept)| slept).sum())
 }
 
 /// Whether the run was about anonymous memory: elsewhere these metrics would only be in the way.
@@ -462,25 +506,6 @@ fn share(
     (all > 0).then(|| real(some) / real(all))
 }
 
-/// Those who sleep for want of progress are woken by one who has just come back from a timeout of
-/// WRITEBACK and finds pages: a peak of lengths just after that timeout.
-fn echo(outcome: &Outcome) -> Option<f64> {
-    let writeback = of_reason(outcome, Who::Direct, Reason::Writeback).next()?;
-    let from = writeback.timeout_ms;
-    let (mut all, mut near) = (0, 0);
-    for throttle in of_reason(outcome, Who::Direct, Reason::NoProgress) {
-        if is_zero(throttle) || is_timeout(throttle) {
-            continue;
-        }
-        all += throttle.count;
-        let after = throttle.delayed_ms - from;
-        if (0.0..=2.0 * outcome.tick_ms).contains(&after) {
-            near += throttle.count;
-        }
-    }
-    (all > 0).then(|| real(near) / real(all))
-}
-
 fn kswapd_other(outcome: &Outcome) -> Option<f64> {
     let all = outcome.throttles.iter().filter(|throttle| {
         let of_5_15 = matches!(
@@ -523,7 +548,7 @@ pub fn real(count: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Job, ThrottleEnd};
+    use crate::outcome::{Job, TaskCpu, ThrottleEnd};
 
     fn throttled(reason: Reason, delayed_ms: f64, count: u64) -> ThrottleCount {
         ThrottleCount {
@@ -601,6 +626,27 @@ mod tests {
         near("direct_efficiency", 1000.0 / 774.0);
         near("direct_velocity", 1548.0 / 2092.98);
         assert_eq!(value("kswapd_efficiency").to_bits(), 0.0_f64.to_bits());
+    }
+
+    #[test]
+    fn a_flusher_that_reclaim_holds_up_shows_and_the_background_reclaimer_does_not() {
+        let task = |name: &str, is_job, cause: &str| TaskCpu {
+            name: name.into(),
+            is_job,
+            waits: vec![(cause.into(), 2.0), ("Idle".into(), 9.0)],
+            ..TaskCpu::default()
+        };
+        let mut run = patched();
+        run.tasks = vec![
+            task("hog", true, "ReclaimNoProgress"),
+            task(BACKGROUND, false, "ReclaimWriteback"),
+            task("flush-0", false, "WritebackFlight"),
+        ];
+        assert_eq!(flusher_throttled(&run), Some(0.0));
+        for cause in RECLAIM {
+            run.tasks[2] = task("flush-0", false, &format!("{cause:?}"));
+            assert_eq!(flusher_throttled(&run), Some(2.0), "{cause:?}");
+        }
     }
 
     #[test]

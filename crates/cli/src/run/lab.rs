@@ -74,7 +74,8 @@ pub(super) fn run(cell: &Cell, seed: u64, trace: bool, stop: &Stop) -> Result<Ou
     check_completions(&lab, &ended)?;
     let tasks = lab.tasks();
     if !stop.is_raised() {
-        check_times(cell, &tasks)?;
+        let jobs: Vec<&str> = cell.jobs.iter().map(|job| job.name.as_str()).collect();
+        check_times(&jobs, &tasks)?;
     }
     let seen: Vec<Seen> = lab
         .take_events()
@@ -175,30 +176,42 @@ fn check_completions(lab: &Lab, ended: &Ended) -> Result<(), RunError> {
 
 /// The time of every task is that on a CPU, runnable without one, taken by interrupts, and asleep by cause, to the
 /// nanosecond; and what a job slept, an event or a timeout ended.
-fn check_times(cell: &Cell, tasks: &[TaskReport]) -> Result<(), RunError> {
-    let wrong = |task: &TaskReport, sum: &str| {
+fn check_times(jobs: &[&str], tasks: &[TaskReport]) -> Result<(), RunError> {
+    let wrong = |name: &str, sum: &str, account: String| {
         Err(RunError::NotConserved {
-            what: format!("time of the task `{}`: {sum}", task.name),
-            stats: format!("{task:?}"),
+            what: format!("time of the task `{name}`: {sum}"),
+            stats: account,
         })
     };
+    for job in jobs {
+        if !tasks.iter().any(|task| task.name == *job) {
+            return wrong(job, "every job has an account", String::from("none"));
+        }
+    }
     for task in tasks {
+        let wrong = |sum| wrong(&task.name, sum, format!("{task:?}"));
         let Some(ended) = task.ended else {
-            return wrong(task, "it has not ended");
+            return wrong("it has not ended");
         };
         let known = task.cpu() + task.ready + task.stolen + task.asleep_total();
         if known != ended.since(task.started) {
-            return wrong(task, "run + ready + stolen + asleep = elapsed");
+            return wrong("run + ready + stolen + asleep = elapsed");
         }
-        let is_job = cell.jobs.iter().any(|job| job.name == task.name);
-        if !is_job {
+        if !jobs.contains(&task.name.as_str()) {
             continue;
         }
         if !task.unnamed.is_zero() {
-            return wrong(task, "every sleep has a cause");
+            return wrong("every sleep has a cause");
+        }
+        let ended_by = |cause| task.wakes.iter().find(|(of, _)| *of == cause);
+        for (cause, asleep) in &task.asleep {
+            let named = ended_by(*cause).map_or(0, |(_, wakes)| wakes.ready + wakes.timed_out);
+            if named == 0 && !asleep.is_zero() {
+                return wrong("every wake has an event or a timeout");
+            }
         }
         if task.wakes.iter().any(|(_, wakes)| wakes.cancelled > 0) {
-            return wrong(task, "every wake has an event or a timeout");
+            return wrong("every wake has an event or a timeout");
         }
     }
     Ok(())
@@ -241,4 +254,77 @@ fn cpu(cell: &Cell, tasks: &[TaskReport], lab: &Lab) -> Vec<TaskCpu> {
         ..TaskCpu::default()
     });
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use env::{Cause, TaskId};
+    use lab::Wakes;
+    use policy::units::Nanos;
+
+    /// Ran 3 s, was ready for 1 s and slept 6 s of 10.
+    fn account() -> TaskReport {
+        let wakes = Wakes {
+            ready: 2,
+            timed_out: 1,
+            cancelled: 0,
+        };
+        TaskReport {
+            id: TaskId(1),
+            name: "hog".into(),
+            started: Instant::ZERO,
+            ended: Some(Instant(10_000_000_000)),
+            user: Nanos::secs(2),
+            system: Nanos::secs(1),
+            asleep: vec![(Cause::ReclaimNoProgress, Nanos::secs(6))],
+            wakes: vec![(Cause::ReclaimNoProgress, wakes)],
+            unnamed: Nanos::ZERO,
+            ready: Nanos::secs(1),
+            stolen: Nanos::ZERO,
+            sleeps: 3,
+        }
+    }
+
+    /// What is said of the account after a change; none: it adds up.
+    fn fault(change: impl FnOnce(&mut TaskReport)) -> Option<String> {
+        let mut task = account();
+        change(&mut task);
+        let error = check_times(&["hog"], &[task]).err()?;
+        Some(error.to_string())
+    }
+
+    #[track_caller]
+    fn is_of(fault: Option<String>, sum: &str) {
+        let text = fault.unwrap_or_else(|| panic!("not seen: {sum}"));
+        assert!(text.contains("`hog`") && text.contains(sum), "{text}");
+    }
+
+    #[test]
+    fn a_nanosecond_that_is_in_no_account_fails_the_run() {
+        assert_eq!(fault(|_| {}), None);
+        let sum = "run + ready + stolen + asleep = elapsed";
+        is_of(fault(|task| task.system = Nanos(1_000_000_001)), sum);
+        is_of(fault(|task| task.asleep.clear()), sum);
+        is_of(fault(|task| task.ended = None), "it has not ended");
+        is_of(
+            fault(|task| task.name = "other".into()),
+            "every job has an account",
+        );
+    }
+
+    #[test]
+    fn a_sleep_without_a_cause_or_an_end_fails_the_run() {
+        is_of(
+            fault(|task| {
+                task.asleep.clear();
+                task.unnamed = Nanos::secs(6);
+            }),
+            "every sleep has a cause",
+        );
+        let sum = "every wake has an event or a timeout";
+        is_of(fault(|task| task.wakes[0].1.cancelled = 1), sum);
+        is_of(fault(|task| task.wakes.clear()), sum);
+        is_of(fault(|task| task.wakes[0].1 = Wakes::default()), sum);
+    }
 }

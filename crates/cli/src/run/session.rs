@@ -110,8 +110,10 @@ pub enum RunError {
         /// Why.
         cause: workload::Failure,
     },
-    /// Pages are missing or were counted twice: a bug of Tidegate.
-    #[error("pages do not add up ({what}): {stats}; this is a bug, please report it with the seed")]
+    /// Pages or time are missing or were counted twice: a bug of Tidegate.
+    #[error(
+        "the run does not add up ({what}): {stats}; this is a bug, please report it with the seed"
+    )]
     NotConserved {
         /// Which sum.
         what: String,

@@ -108,10 +108,11 @@ pub(super) fn shrink_inactive<E: Env>(
     for item in [by.1, of.1] {
         cache.counters.add(item, freed.0);
     }
-    let staying = taken - freed.0;
-    let back = put_back(task, cache, kind, staying, &sorted, control.rule);
+    let back = put_back(task, cache, kind, &sorted, control.rule);
     cache.counters.add(Item::Pgputback, back);
-    cache.counters.add(Item::Pgisolatedgone, staying - back);
+    // Of those that were to be put back, not of what is missing: a page that nobody accounts for must show.
+    let gone = sorted.kept.len() - back;
+    cache.counters.add(Item::Pgisolatedgone, gone);
     let mut written = sorted.swapping;
     if sorted.swapping > 0 {
         cache.submit_swap_out(task, &mut sorted.swap_out, patience);
@@ -172,14 +173,7 @@ pub(crate) fn clear_out<E: Env>(
         sorted.kept.push(*page);
     }
     let freed = free_all(task, cache, kind, &mut sorted);
-    put_back(
-        task,
-        cache,
-        kind,
-        batch.len() - freed.0,
-        &sorted,
-        cache.node.rule,
-    );
+    put_back(task, cache, kind, &sorted, cache.node.rule);
     if sorted.swapping > 0 {
         cache.submit_swap_out(task, &mut sorted.swap_out, Patience::Looks);
     }
@@ -444,12 +438,10 @@ fn put_back<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,
     kind: Kind,
-    staying: u64,
     sorted: &Sorted,
     rule: PageRule,
 ) -> u64 {
     let back = cache.put_back(task, sorted.kept.pages(), rule.aside && kind == Kind::File);
-    debug_assert_eq!(staying, sorted.kept.len(), "isolated = freed + kept");
-    cache.node.isolated[kind.index()].fetch_sub(staying, Ordering::Relaxed);
+    cache.node.isolated[kind.index()].fetch_sub(sorted.kept.len(), Ordering::Relaxed);
     back
 }
