@@ -486,6 +486,13 @@ impl<E: Env> Cache<E> {
         memory.line.may_return(task)
     }
 
+    /// The same for pages that nobody waits for: not while another task's memory is coming back.
+    pub(crate) fn may_read_on(&self, task: &Task<'_, E>) -> bool {
+        let memory = &self.memory;
+        let line = &memory.line;
+        !line.is_open() || memory.spare() > memory.marks.high || line.may_read_on(task)
+    }
+
     /// The task has given back pages of its own.
     pub(crate) fn gave_back(&self, task: &Task<'_, E>, pages: u64) {
         self.credit(task, task.id(), pages);

@@ -78,6 +78,8 @@ struct Seen {
     passes: Vec<Nanos>,
     /// Pages touched by each hog.
     hogs: Vec<u64>,
+    /// Of these, pages that it had to be given: faults.
+    given: Vec<u64>,
     written: u64,
     vmstat: Option<Vmstat>,
     events: Vec<Recorded>,
@@ -169,20 +171,19 @@ impl Crowd {
             let (cache, pages) = (Arc::clone(cache), self.anon / self.hogs);
             hogs.push(env::spawn(&**env, &format!("hog-{hog}"), move |task| {
                 let region = cache.spill(task, Pages(u64::from(pages))).unwrap();
-                let mut touched = 0;
+                let (mut touched, mut given) = (0, 0);
                 while task.now() < end {
                     for first in (0..pages).step_by(64) {
-                        touched += region
-                            .touch(task, first, (pages - first).min(64))
-                            .unwrap()
-                            .pages
-                            .0;
+                        let count = (pages - first).min(64);
+                        let got = region.touch(task, first, count).unwrap();
+                        touched += got.pages.0;
+                        given += got.faults.0;
                         if task.now() >= end {
                             break;
                         }
                     }
                 }
-                touched
+                (touched, given)
             }));
         }
         let mut writers = Vec::new();
@@ -238,7 +239,9 @@ impl Crowd {
         });
         let mut seen = Seen::default();
         for hog in hogs {
-            seen.hogs.push(hog.join(task).unwrap());
+            let (touched, given) = hog.join(task).unwrap();
+            seen.hogs.push(touched);
+            seen.given.push(given);
         }
         for writer in writers {
             seen.written += writer.join(task).unwrap();
@@ -349,6 +352,8 @@ fn hogs_that_do_not_fit_get_more_done() {
     }
 }
 
+/// Hogs that do not fit share what comes back: each is given as many pages as the others, give or take a half. Who has all of
+/// its memory then touches it as often as it likes, and nobody is the poorer for that.
 #[test]
 fn hogs_share() {
     let seen = Crowd {
@@ -358,10 +363,10 @@ fn hogs_share() {
     .run();
     print("hogs", &seen);
     let (least, most) = (
-        seen.hogs.iter().min().unwrap(),
-        seen.hogs.iter().max().unwrap(),
+        seen.given.iter().min().unwrap(),
+        seen.given.iter().max().unwrap(),
     );
-    assert!(most <= &(2 * least), "{:?}", seen.hogs);
+    assert!(most <= &(2 * least), "{:?}", seen.given);
 }
 
 /// 40 tasks want more than the disk can free in the bound: waits reach it, and go on with their place kept.

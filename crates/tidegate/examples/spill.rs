@@ -31,6 +31,15 @@ fn main() -> Result<(), Error> {
     let began = Instant::now();
     small.discard(0, small.len())?;
     println!("discarded     {:7.1} ns", per_page(began.elapsed(), pages));
+    for together in [1, 4, 16] {
+        let began = Instant::now();
+        for first in (0..pages).step_by(together) {
+            small.touch(first * PAGE, together as u64 * PAGE)?;
+        }
+        let each = per_page(began.elapsed(), pages);
+        println!("fresh page, {together:2} a call {each:7.1} ns");
+        small.discard(0, small.len())?;
+    }
     drop(small);
 
     let large = cache.spill(2 * LIMIT)?;

@@ -304,6 +304,17 @@ impl Line {
         }
     }
 
+    /// Whether a task that has its pages back may read on without a wait: it is modest, or keeps the token.
+    pub(crate) fn may_read_on<E: env::Env>(&self, task: &Task<'_, E>) -> bool {
+        let now = task.now();
+        let id = task.id();
+        if self.is_modest(task, id, now) {
+            return true;
+        }
+        let mut token = self.token.lock(task);
+        token.is_held_by(id.0) && token.ask(now, id.0, None) == Entry::Go
+    }
+
     /// Whether a task has not grown of late: it gives back what it takes, and need not be held.
     pub(crate) fn is_modest(&self, context: &impl Context, task: TaskId, now: Instant) -> bool {
         self.account(task).is_none_or(|account| {

@@ -4,6 +4,7 @@
 //! its way out). A *major* one reads the page from its slot and waits for that. A page that was written to gives
 //! its slot up: the slot's copy is old.
 
+use core::ops::Range;
 use std::sync::Arc;
 
 use env::{Cause, Context, Env, Event, Signal, Task, Work};
@@ -278,8 +279,9 @@ impl<'a, E: Env> Walk<'a, E> {
                 Ok(pin) => {
                     self.anon.pages.set_young(page);
                     if cache.table.flags(frame).has(Flags::MARK) {
-                        self.hit(task, frame);
+                        let on = self.hit(task, frame);
                         self.tally.faults += 1;
+                        cache.swap_in_on(task, self.anon, on);
                     }
                     return Ok(pin);
                 }
@@ -386,12 +388,12 @@ impl<'a, E: Env> Walk<'a, E> {
             cache.release(busy, Flags::NONE, Flags::NONE);
             return;
         }
-        if cache.table.flags(frame).has(Flags::MARK) {
-            self.hit(task, frame);
-        }
+        let is_ahead = cache.table.flags(frame).has(Flags::MARK);
+        let on = is_ahead.then(|| self.hit(task, frame)).flatten();
         cache.give_slot_up(task, &busy, SlotMoment::Written);
         self.anon.pages.map(page);
         cache.release(busy, Flags::DIRTY, Flags::NONE);
+        cache.swap_in_on(task, self.anon, on);
         self.minor(task);
     }
 
@@ -403,8 +405,9 @@ impl<'a, E: Env> Walk<'a, E> {
         }
     }
 
-    fn hit(&self, context: &impl Context, frame: FrameId) {
+    /// A page that was read ahead is used for the first time; answers the slots that are to be read now.
+    fn hit(&self, context: &impl Context, frame: FrameId) -> Option<Range<u32>> {
         self.cache.table.update(frame, Flags::NONE, Flags::MARK);
-        self.cache.swap_readahead_hit(context);
+        self.cache.swap_readahead_hit(context, self.anon, frame)
     }
 }

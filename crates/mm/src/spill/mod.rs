@@ -18,8 +18,9 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 
-use env::{Context, Env, Interrupt, Task, TaskId};
+use env::{Context, Env, Interrupt, Lock, LockClass, Task, TaskId};
 use frames::{Content, Owner, Region};
+use policy::reclaim::swap::walk::SwapWalk;
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
 use crate::Error;
@@ -56,6 +57,8 @@ pub(crate) struct Anon {
     taker: AtomicU32,
     /// It has given way to others (`kill`).
     killed: AtomicBool,
+    /// How far a walk over it was read ahead.
+    pub(crate) walk: Lock<SwapWalk>,
 }
 
 impl Anon {
@@ -214,6 +217,7 @@ impl<E: Env> Cache<E> {
             ended: AtomicBool::new(false),
             taker: AtomicU32::new(task.id().0),
             killed: AtomicBool::new(false),
+            walk: Lock::new(LockClass::Leaf, SwapWalk::default()),
         });
         regions[place] = Some(Arc::clone(&anon));
         drop(regions);

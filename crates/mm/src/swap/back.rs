@@ -2,8 +2,9 @@
 //!
 //! The pages that lie beside it in the swap file went out together with it. Those of the window that are still
 //! out, of whatever region, get frames that can be had at once and come along; their busy bits travel with the
-//! request. A page whose read failed stands in its region, not up to date, until somebody asks for it.
+//! request. In Tidegate's law a walk has what follows read as it comes to what was read ahead. A page whose read failed stands in its region, not up to date, until somebody asks for it.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
@@ -11,15 +12,15 @@ use env::{Context, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Si
 use frames::{Busy, Flags, FrameId, Owner, Shadow, Slot};
 use policy::units::{Bytes, PAGE_SHIFT};
 
-use super::{Area, unpacked};
+use super::{Area, NONE, unpacked};
 use crate::Error;
 use crate::cache::{Cache, add, sub};
 use crate::io;
 use crate::spill::{Anon, Cursor};
 use crate::vmstat::Item;
 
-/// Longest window; see `policy::reclaim::swap`.
-const WINDOW_MAX: usize = 8;
+/// Longest window; see `policy::reclaim::swap::walk`.
+const WINDOW_MAX: usize = 32;
 
 impl<E: Env> Cache<E> {
     /// Starts reading a page from its slot, with its neighbours. Does not wait for the read, but for memory if it
@@ -37,35 +38,75 @@ impl<E: Env> Cache<E> {
             .expect("whoever has a slot has it of a swap file");
         anon.takes(task.id());
         let with_others = self.may_return(task);
-        let mut frames = Vec::with_capacity(WINDOW_MAX);
+        let mut frames = Vec::with_capacity(1);
         self.alloc(task, 1, &mut frames)?;
         let Some(wanted) = self.install(area, task, anon, page, slot, frames[0], Flags::NONE)
         else {
             self.memory.put(task, &frames);
             return Ok(None);
         };
-        frames.clear();
         let frame = wanted.frame();
-        let mut busies: [Option<(u32, Busy)>; WINDOW_MAX] = [const { None }; WINDOW_MAX];
-        let mut count = 0;
-        let window = if with_others {
-            area.readahead.lock(task).window(slot, area.total)
-        } else {
-            slot..slot + 1
+        let mut window = slot..slot + 1;
+        if with_others {
+            let mut readahead = area.readahead.lock(task);
+            window = readahead.window(slot, area.total);
+            let most = readahead.window_max();
+            drop(readahead);
+            if self.node.rule.reads_on {
+                anon.walk.lock(task).faulted(slot, &window, most);
+            }
+        }
+        self.read_window(area, task, window, Some((slot, wanted)));
+        Ok(Some(frame))
+    }
+
+    /// A walk over a region has come to what was read ahead of it (`swap_readahead_hit`): reads the slots that follow, as
+    /// far as frames can be had at once. Does not wait.
+    pub(crate) fn swap_in_on(
+        &self,
+        task: &mut Task<'_, E>,
+        anon: &Anon,
+        slots: Option<Range<u32>>,
+    ) {
+        let (Some(slots), Some(area)) = (slots, self.swap.area()) else {
+            return;
         };
-        let others = window.end - window.start - 1;
+        let mut end = slots.start;
+        if self.may_read_on(task) {
+            end = self.read_window(area, task, slots, None);
+        }
+        anon.walk.lock(task).cut(end);
+    }
+
+    /// Reads those pages of a window that are still out and for which there are frames, `wanted` among them, which has its
+    /// own. Answers the first slot that there was no frame for, or the window's end.
+    fn read_window(
+        &self,
+        area: &Arc<Area<E>>,
+        task: &mut Task<'_, E>,
+        window: Range<u32>,
+        mut wanted: Option<(u32, Busy)>,
+    ) -> u32 {
+        let slot = wanted.as_ref().map_or(NONE, |(slot, _)| *slot);
+        let others = window.end - window.start - u32::from(wanted.is_some());
+        let mut frames = Vec::with_capacity(others as usize);
         if others > 0 && self.try_alloc(task, others, &mut frames).is_err() {
             frames.clear();
         }
-        let mut wanted = Some(wanted);
+        let mut busies: [Option<(u32, Busy)>; WINDOW_MAX] = [const { None }; WINDOW_MAX];
+        let mut count = 0;
+        let mut end = window.end;
         let mut cursor = Cursor::new();
         for at in window {
             if at == slot {
-                busies[count] = wanted.take().map(|busy| (at, busy));
+                busies[count] = wanted.take();
                 count += 1;
                 continue;
             }
-            let Some(ahead) = frames.last() else { continue };
+            let Some(ahead) = frames.last() else {
+                end = end.min(at);
+                continue;
+            };
             if let Some(busy) = self.install_ahead(area, task, &mut cursor, at, *ahead) {
                 frames.pop();
                 busies[count] = Some((at, busy));
@@ -75,7 +116,7 @@ impl<E: Env> Cache<E> {
         self.memory.put(task, &frames);
         let busies = busies.into_iter().flatten();
         self.send_reads(area, task, slot, busies);
-        Ok(Some(frame))
+        end
     }
 
     /// Merges neighbouring slots into requests and sends them.
@@ -207,11 +248,25 @@ impl<E: Env> Cache<E> {
         area.map_or(IoError::Lost, |area| area.errors.lock(context).last_read)
     }
 
-    /// A page that was read ahead is used for the first time.
-    pub(crate) fn swap_readahead_hit(&self, context: &impl Context) {
-        if let Some(area) = self.swap.area() {
-            area.readahead.lock(context).on_hit();
+    /// A page of a region that was read ahead is used for the first time, and has not given its slot up yet. Answers the slots
+    /// that are to be read now (`swap_in_on`).
+    pub(crate) fn swap_readahead_hit(
+        &self,
+        context: &impl Context,
+        anon: &Anon,
+        frame: FrameId,
+    ) -> Option<Range<u32>> {
+        let area = self.swap.area()?;
+        let most = {
+            let mut readahead = area.readahead.lock(context);
+            readahead.on_hit();
+            readahead.window_max()
+        };
+        let slot = self.swap.slot(frame).load(Ordering::Relaxed);
+        if slot == NONE || !self.node.rule.reads_on {
+            return None;
         }
+        anon.walk.lock(context).used(slot, area.total, most)
     }
 }
 

@@ -61,6 +61,8 @@ pub struct PageRule {
     /// Anonymous pages are scanned though no slot is free, as long as some page has its own (ours; in Linux a full swap
     /// file ends all scanning of them).
     pub empties_full_swap: bool,
+    /// A walk over memory that was swapped out has what follows read before it is there (`swap::walk`; ours).
+    pub reads_on: bool,
     /// The background may write a dirty page of a file by itself. Not where the file system has no call for a single
     /// page (`Tunables::writes_files`): the page is active then.
     pub writes_files: bool,
@@ -74,6 +76,7 @@ impl PageRule {
         aside: false,
         insists: false,
         empties_full_swap: false,
+        reads_on: false,
         writes_files: true,
     };
     /// Ours: 6.12's table with 6.18's flag, and what waits for its write out of the way.
@@ -83,6 +86,7 @@ impl PageRule {
         aside: true,
         insists: true,
         empties_full_swap: true,
+        reads_on: true,
         writes_files: true,
     };
 

@@ -8,6 +8,8 @@
 //! A page that was read back keeps its slot as long as nobody writes to it: it can go again without I/O. When more
 //! than half of the slots are taken, slots are worth more than that.
 //!
+//! In Tidegate's law whoever walks over what was swapped out does not wait at the end of each window ([`walk`]).
+//!
 //! Invariants
 //!   1. A window contains the slot that is wanted, and no slot beyond the file's end.
 //!   2. A window is no longer than `window_max`, and no shorter than half the last one (or that many fit).
@@ -20,6 +22,8 @@
 use core::ops::Range;
 
 use crate::units::Pages;
+
+pub mod walk;
 
 /// Slots that are handed out one after the other (`SWAPFILE_CLUSTER`).
 pub const SLOT_CLUSTER: u32 = 256;
@@ -62,6 +66,12 @@ impl SwapReadahead {
             last: 0,
             last_window: 0,
         }
+    }
+
+    /// The longest window.
+    #[must_use]
+    pub const fn window_max(&self) -> u32 {
+        self.window_max
     }
 
     /// A page that had been read ahead was used for the first time.
