@@ -7,7 +7,7 @@
 //! more: no page is under writeback or dirty, and none could be freed; or when nothing has changed for
 //! `STANDSTILL`: what is under writeback is at a device that hangs.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use env::{Cause, Context, Env, Lock, LockClass, Signal, Task, TaskId, WaitQueue, Wakeup, Work};
@@ -23,6 +23,7 @@ use crate::Error;
 use crate::cache::{Cache, get};
 use crate::limit::{Limit, Withheld};
 use crate::reclaim::direct::{direct, direct_until};
+use crate::reclaim::node::{Division, NodeId};
 use crate::reclaim::throttle;
 use crate::reclaim::turns::Line;
 use crate::swap::Patience;
@@ -48,8 +49,9 @@ const READY: u32 = 512;
 pub(crate) struct Memory<E: Env> {
     env: Arc<E>,
     lists: Lock<Free>,
-    /// Free frames, unpopulated ones included; a copy for looks without the lock.
-    free: AtomicU32,
+    /// Free frames of each node, unpopulated ones included; copies for looks without the lock.
+    free: Box<[AtomicU32]>,
+    division: Division,
     /// Chunks on their way to or from the system: on no list, but soon to be had. Changes under the
     /// lock.
     moving: AtomicU32,
@@ -60,15 +62,12 @@ pub(crate) struct Memory<E: Env> {
     frames: u32,
     chunk: u32,
     pub(crate) marks: Watermarks,
+    /// A node's part of `marks`.
+    pub(crate) marks_each: Watermarks,
     /// Callers that found nothing to reclaim.
     pub(crate) wait: WaitQueue,
     /// Those who wait for their turn.
     pub(crate) line: Line,
-    /// The idle background reclaimer.
-    pub(crate) reclaim_wait: WaitQueue,
-    pub(crate) reclaim_asked: AtomicBool,
-    /// Until when nobody but those who wait for memory is to wake the background reclaimer, ns.
-    pub(crate) reclaim_rests: AtomicU64,
 }
 
 /// What a waiter has seen of the chances to get memory at all.
@@ -99,7 +98,9 @@ impl Standstill {
 }
 
 struct Free {
-    lists: FreeLists,
+    /// One for each node.
+    lists: Box<[FreeLists]>,
+    division: Division,
     /// First frames of the chunks without memory, the next to be used last. Room for all is taken
     /// at the start.
     absent: Vec<FrameId>,
@@ -108,11 +109,16 @@ struct Free {
 }
 
 impl Free {
-    /// Puts frames back, those beyond the limit out of use; answers how many are free.
-    fn give(&mut self, frames: &[FrameId]) -> u32 {
+    fn of(&mut self, frame: FrameId) -> &mut FreeLists {
+        &mut self.lists[self.division.of(frame).index()]
+    }
+
+    /// Puts frames of one node back, those beyond the limit out of use; answers how many are free.
+    fn give(&mut self, node: NodeId, frames: &[FrameId]) -> u32 {
+        let lists = &mut self.lists[node.index()];
         let count = |frames: usize| u32::try_from(frames).expect("fewer frames than a u32 counts");
         if !frames.iter().any(|frame| self.withheld.wants(*frame)) {
-            self.lists.put_batch(frames);
+            lists.put_batch(frames);
             return count(frames.len());
         }
         let mut given = 0;
@@ -120,7 +126,7 @@ impl Free {
             if self.withheld.wants(*frame) {
                 self.withheld.hold(*frame);
             } else {
-                self.lists.put_batch(&[*frame]);
+                lists.put_batch(&[*frame]);
                 given += 1;
             }
         }
@@ -130,7 +136,7 @@ impl Free {
     /// A chunk has got its memory; answers how many of its frames, which counted as free, are beyond the limit.
     fn give_chunk(&mut self, first: FrameId, count: u32) -> u32 {
         if !self.withheld.wants(first) {
-            self.lists.add_range(first, count);
+            self.of(first).add_range(first, count);
             return 0;
         }
         for frame in first.0..first.0 + count {
@@ -154,6 +160,7 @@ impl Free {
 pub(crate) struct Shape {
     pub(crate) frames: u32,
     pub(crate) chunk: u32,
+    pub(crate) division: Division,
     pub(crate) marks: Watermarks,
     pub(crate) tunables: Tunables,
 }
@@ -163,10 +170,20 @@ impl<E: Env> Memory<E> {
         let Shape {
             frames,
             chunk,
+            division,
             marks,
             ..
         } = *shape;
-        let lists = FreeLists::new(frames);
+        let lists = division.ids().map(|_| FreeLists::new(frames)).collect();
+        let mut free = vec![0; division.ids().count()];
+        for first in (0..frames).step_by(chunk as usize) {
+            free[division.of(FrameId(first)).index()] += chunk.min(frames - first);
+        }
+        let marks_each = Watermarks {
+            min: division.part(marks.min),
+            low: division.part(marks.low),
+            high: division.part(marks.high),
+        };
         let firsts = (0..frames).step_by(chunk as usize).map(FrameId);
         let absent = firsts.rev().collect();
         Self {
@@ -175,31 +192,48 @@ impl<E: Env> Memory<E> {
                 LockClass::Free,
                 Free {
                     lists,
+                    division,
                     absent,
                     withheld: Withheld::new(frames, chunk),
                 },
             ),
             limit: AtomicU32::new(frames),
-            free: AtomicU32::new(frames),
+            free: free.into_iter().map(AtomicU32::new).collect(),
+            division,
             moving: AtomicU32::new(0),
             given_back: AtomicU64::new(0),
             frames,
             chunk,
             marks,
+            marks_each,
             wait: WaitQueue::new(),
             line: Line::new(&shape.tunables, frames),
-            reclaim_wait: WaitQueue::new(),
-            reclaim_asked: AtomicBool::new(false),
-            reclaim_rests: AtomicU64::new(0),
         }
     }
 
+    /// Free frames, unpopulated ones included.
     pub(crate) fn free(&self) -> u32 {
-        self.free.load(Ordering::Relaxed)
+        let free = |free: &AtomicU32| free.load(Ordering::Relaxed);
+        self.free.iter().map(free).sum()
+    }
+
+    /// Of one node.
+    pub(crate) fn free_of(&self, node: NodeId) -> u32 {
+        self.free[node.index()].load(Ordering::Relaxed)
+    }
+
+    fn now_free(&self, node: NodeId, count: u32) {
+        self.free[node.index()].fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn now_taken(&self, node: NodeId, count: u32) {
+        self.free[node.index()].fetch_sub(count, Ordering::Relaxed);
     }
 
     pub(crate) fn bytes(&self, context: &impl Context) -> u64 {
-        self.lists.lock(context).lists.bytes() + self.line.bytes()
+        let free = self.lists.lock(context);
+        let lists: u64 = free.lists.iter().map(FreeLists::bytes).sum();
+        lists + self.line.bytes()
     }
 
     /// Gives frames back and wakes whoever waits for memory.
@@ -211,8 +245,10 @@ impl<E: Env> Memory<E> {
         {
             // Counted under the lock: nobody may count off what is not counted yet.
             let mut free = self.lists.lock(context);
-            let given = free.give(frames);
-            self.free.fetch_add(given, Ordering::Relaxed);
+            for (node, frames) in self.division.parts(frames) {
+                let given = free.give(node, frames);
+                self.now_free(node, given);
+            }
         }
         self.given_back
             .fetch_add(u64::from(count), Ordering::Relaxed);
@@ -232,6 +268,18 @@ impl<E: Env> Memory<E> {
 
     /// Free frames as the background reclaimer counts them: less what is promised, asked for or kept back.
     pub(crate) fn spare(&self) -> Pages {
+        Pages(u64::from(self.free().saturating_sub(self.spoken_for())))
+    }
+
+    /// The same of one node. Where memory is handed out in turn there is but one.
+    pub(crate) fn spare_of(&self, node: NodeId) -> Pages {
+        Pages(u64::from(
+            self.free_of(node).saturating_sub(self.spoken_for()),
+        ))
+    }
+
+    /// Free frames that are promised, asked for or kept back.
+    fn spoken_for(&self) -> u32 {
         let line = &self.line;
         let spoken_for = line.promised().saturating_add(line.wanted());
         let kept = if line.is_open() {
@@ -239,8 +287,7 @@ impl<E: Env> Memory<E> {
         } else {
             0
         };
-        let spoken_for = spoken_for.saturating_add(kept);
-        Pages(u64::from(self.free().saturating_sub(spoken_for)))
+        spoken_for.saturating_add(kept)
     }
 
     /// Whether somebody waits for frames, or will at once: the reserve is being used.
@@ -249,10 +296,10 @@ impl<E: Env> Memory<E> {
         self.line.wanted() > 0 || u64::from(free) < self.marks.min.0
     }
 
-    /// Frames that may be taken with that right.
-    fn room(&self, right: AllocRight) -> u32 {
-        let free = Pages(u64::from(self.free()));
-        let room = room(free, self.marks.min, right);
+    /// Frames of a node that may be taken with that right, where `mark` has to stay free.
+    fn room(&self, node: NodeId, mark: Pages, right: AllocRight) -> u32 {
+        let free = Pages(u64::from(self.free_of(node)));
+        let room = room(free, mark, right);
         u32::try_from(room.0).expect("no more than are free")
     }
 
@@ -307,30 +354,35 @@ impl<E: Env> Memory<E> {
             let free = &mut *free;
             let before = self.limit.swap(frames, Ordering::Relaxed);
             if frames < before {
-                let mut withheld = 0;
                 for (first, count) in free.withheld.lower(frames) {
                     if let Some(at) = free.absent.iter().position(|absent| *absent == first) {
                         free.absent.swap_remove(at);
                         free.withheld.hold_absent(first);
-                        withheld += count;
+                        self.now_taken(self.division.of(first), count);
                         continue;
                     }
                     for frame in (first.0..first.0 + count).map(FrameId) {
-                        if free.lists.try_remove_range(frame, 1) {
+                        if free.of(frame).try_remove_range(frame, 1) {
                             free.withheld.hold(frame);
-                            withheld += 1;
+                            self.now_taken(self.division.of(frame), 1);
                         }
                     }
                 }
-                self.free.fetch_sub(withheld, Ordering::Relaxed);
             } else {
-                let (lists, absent) = (&mut free.lists, &mut free.absent);
-                let given = free.withheld.raise(
+                let (lists, absent, division) = (&mut free.lists, &mut free.absent, self.division);
+                free.withheld.raise(
                     frames,
-                    |frame| lists.put_batch(&[frame]),
-                    |first| absent.push(first),
+                    |frame| {
+                        let node = division.of(frame);
+                        lists[node.index()].put_batch(&[frame]);
+                        self.now_free(node, 1);
+                    },
+                    |first| {
+                        absent.push(first);
+                        let count = self.chunk.min(self.frames - first.0);
+                        self.now_free(division.of(first), count);
+                    },
                 );
-                self.free.fetch_add(given, Ordering::Relaxed);
             }
             frames < before
         };
@@ -350,9 +402,9 @@ impl<E: Env> Memory<E> {
     /// The memory of a chunk that was out of use is the system's. The limit may have been raised meanwhile.
     pub(crate) fn released(&self, context: &impl Context, first: FrameId) {
         let count = self.chunk.min(self.frames - first.0);
-        self.moved(context, |free| {
+        self.moved(context, first, |free| {
             // It did not count as free.
-            self.free.fetch_add(count, Ordering::Relaxed);
+            self.now_free(self.division.of(first), count);
             free.give_absent(first, count)
         });
     }
@@ -366,19 +418,21 @@ impl<E: Env> Memory<E> {
         self.moving.load(Ordering::Acquire)
     }
 
-    /// A chunk without memory, to be given some: ends with `moved`.
-    fn take_absent(&self, free: &mut Free) -> Option<FrameId> {
-        let first = free.absent.pop()?;
+    /// A chunk without memory, of that node if one is named, to be given some: ends with `moved`.
+    fn take_absent(&self, free: &mut Free, node: Option<NodeId>) -> Option<FrameId> {
+        let fits = |first: &FrameId| node.is_none_or(|node| self.division.of(*first) == node);
+        let last = free.absent.iter().rposition(fits)?;
+        let first = free.absent.remove(last);
         self.moving.fetch_add(1, Ordering::AcqRel);
         Some(first)
     }
 
     /// A chunk is where `put` puts it: whoever found nothing looks again.
-    fn moved(&self, context: &impl Context, put: impl FnOnce(&mut Free) -> u32) {
+    fn moved(&self, context: &impl Context, first: FrameId, put: impl FnOnce(&mut Free) -> u32) {
         {
             let mut free = self.lists.lock(context);
             let withheld = put(&mut free);
-            self.free.fetch_sub(withheld, Ordering::Relaxed);
+            self.now_taken(self.division.of(first), withheld);
             self.moving.fetch_sub(1, Ordering::AcqRel);
         }
         self.hand_out(context);
@@ -398,19 +452,31 @@ impl<E: Env> Cache<E> {
         let memory = &self.memory;
         let exempt = self.who(task).exempt;
         let in_turn = memory.line.is_open();
-        let taken = self.take(task, want, out, |task, taken| {
-            let left = want - taken;
-            if in_turn {
-                return memory.room_in_turn(task, left, exempt);
+        let marks = memory.marks_each;
+        // As long as another node has enough, none goes below LOW.
+        let floors = [marks.low, marks.min];
+        let floors = &floors[usize::from(self.options.reclaim.nodes == 1)..];
+        let mut taken = 0;
+        'found: for floor in floors {
+            for node in self.nodes_for(task) {
+                let left = want - taken;
+                taken += self.take(task, node, left, out, |task, taken| {
+                    if in_turn {
+                        return memory.room_in_turn(task, left - taken, exempt);
+                    }
+                    let room = memory.room(node, *floor, AllocRight::Normal);
+                    if room == 0 && taken == 0 && exempt {
+                        return memory.room(node, *floor, AllocRight::High);
+                    }
+                    room
+                })?;
+                if memory.spare_of(node) < marks.low {
+                    self.ask_reclaim(task, node);
+                }
+                if taken == want {
+                    break 'found;
+                }
             }
-            let room = memory.room(AllocRight::Normal);
-            if room == 0 && taken == 0 && exempt {
-                return memory.room(AllocRight::High);
-            }
-            room
-        })?;
-        if memory.spare() < memory.marks.low {
-            self.ask_reclaim(task);
         }
         if want >= MANY && task.is_willing() {
             self.populate_ahead(task);
@@ -418,11 +484,23 @@ impl<E: Env> Cache<E> {
         Ok(taken)
     }
 
-    /// Takes up to `want` frames, as many at a time as `room` allows, which is told how many have been taken. It looks
-    /// while the free lists are locked.
+    /// The nodes in the order in which the task takes memory from them.
+    pub(crate) fn nodes_for(&self, task: &Task<'_, E>) -> impl Iterator<Item = NodeId> + use<E> {
+        let cpus = self.options.dirty.cpus;
+        self.nodes.division.in_order_of(task.cpu(), cpus)
+    }
+
+    /// The first of them.
+    pub(crate) fn home(&self, task: &Task<'_, E>) -> NodeId {
+        self.nodes_for(task).next().unwrap_or(NodeId::FIRST)
+    }
+
+    /// Takes up to `want` frames of a node, as many at a time as `room` allows, which is told how many have been taken.
+    /// It looks while the free lists are locked.
     fn take(
         &self,
         task: &mut Task<'_, E>,
+        node: NodeId,
         want: u32,
         out: &mut Vec<FrameId>,
         room: impl Fn(&Task<'_, E>, u32) -> u32,
@@ -436,13 +514,13 @@ impl<E: Env> Cache<E> {
             if room == 0 {
                 break;
             }
-            let got = free.lists.try_take_batch(room, out);
+            let got = free.lists[node.index()].try_take_batch(room, out);
             if got == 0 {
                 // The system takes milliseconds to give a chunk its memory.
                 if !task.is_willing() {
                     break;
                 }
-                let Some(first) = memory.take_absent(&mut free) else {
+                let Some(first) = memory.take_absent(&mut free, Some(node)) else {
                     break;
                 };
                 drop(free);
@@ -453,7 +531,7 @@ impl<E: Env> Cache<E> {
                     Err(error) => return Err(error),
                 }
             }
-            memory.free.fetch_sub(got, Ordering::Relaxed);
+            memory.now_taken(node, got);
             drop(free);
             taken += got;
         }
@@ -514,10 +592,10 @@ impl<E: Env> Cache<E> {
         let memory = &self.memory;
         let absent = {
             let mut free = memory.lists.lock(task);
-            if free.lists.free() >= READY {
+            if free.lists.iter().map(FreeLists::free).sum::<u32>() >= READY {
                 return;
             }
-            memory.take_absent(&mut free)
+            memory.take_absent(&mut free, None)
         };
         if let Some(first) = absent {
             // Who needs the memory hears that the system refuses it.
@@ -579,7 +657,7 @@ impl<E: Env> Cache<E> {
                 }
                 RetryVerdict::Retry if !self.is_tidegate() => continue,
                 RetryVerdict::RetryAfter(finding) if !self.is_tidegate() => {
-                    throttle::found(task, self, finding, who);
+                    throttle::found(task, self, self.home(task), finding, who);
                     continue;
                 }
                 _ => {}
@@ -630,7 +708,7 @@ impl<E: Env> Cache<E> {
                 self.wait_for_memory(task, |memory| memory.given_back() == given_back)?;
                 continue;
             };
-            self.ask_reclaim(task);
+            self.ask_reclaim(task, NodeId::FIRST);
             // What has become free between the look and the ticket.
             memory.hand_out(task);
             let taken = self.wait_for_turn(task, ticket, want, out, &mut outlook);
@@ -665,14 +743,15 @@ impl<E: Env> Cache<E> {
             }
             if let Some(granted) = memory.line.granted(task, ticket) {
                 let granted = u32::try_from(granted.0).unwrap_or(u32::MAX);
-                return self.take(task, want.min(granted), out, |_, taken| {
+                let node = NodeId::FIRST;
+                return self.take(task, node, want.min(granted), out, |_, taken| {
                     memory.free().min(granted - taken)
                 });
             }
             if wakeup == Wakeup::Cancelled || self.stopping.load(Ordering::Acquire) {
                 return Err(Error::Cancelled);
             }
-            self.ask_reclaim(task);
+            self.ask_reclaim(task, NodeId::FIRST);
             let freed = self.reclaimed() - before;
             in_vain = if freed.is_zero() { in_vain + 1 } else { 0 };
             if at_bound(freed, self.under_writeback(), in_vain) == Overdue::Reclaim {
@@ -802,11 +881,11 @@ impl<E: Env> Cache<E> {
         let count = memory.chunk.min(memory.frames - first.0);
         match self.content().populate(first) {
             Ok(()) => {
-                memory.moved(context, |free| free.give_chunk(first, count));
+                memory.moved(context, first, |free| free.give_chunk(first, count));
                 Ok(())
             }
             Err(error) => {
-                memory.moved(context, |free| free.give_absent(first, count));
+                memory.moved(context, first, |free| free.give_absent(first, count));
                 Err(Error::NoMemory { errno: error.errno })
             }
         }
@@ -814,7 +893,7 @@ impl<E: Env> Cache<E> {
 
     pub(crate) fn populate_all(&self, context: &impl Context) -> Result<(), Error> {
         let memory = &self.memory;
-        while let Some(first) = { memory.take_absent(&mut memory.lists.lock(context)) } {
+        while let Some(first) = { memory.take_absent(&mut memory.lists.lock(context), None) } {
             self.populate(context, first)?;
         }
         Ok(())
@@ -831,14 +910,14 @@ impl<E: Env> Cache<E> {
         {
             let count = memory.chunk.min(memory.frames - first.0);
             let mut free = memory.lists.lock(task);
-            if free.absent.contains(&first) || !free.lists.try_remove_range(first, count) {
+            if free.absent.contains(&first) || !free.of(first).try_remove_range(first, count) {
                 continue;
             }
             memory.moving.fetch_add(1, Ordering::AcqRel);
             drop(free);
             // On neither list meanwhile, so nobody can have it. The frames still count as free.
             self.content().release(first);
-            memory.moved(task, |free| free.give_absent(first, count));
+            memory.moved(task, first, |free| free.give_absent(first, count));
             given += u64::from(count);
         }
         Pages(given)

@@ -18,7 +18,7 @@ use crate::device::DeviceState;
 use crate::io::Requests;
 use crate::mapping::Mapping;
 use crate::options::{DeviceOptions, Options, Populate};
-use crate::reclaim::node::Node;
+use crate::reclaim::node::{Division, Nodes};
 use crate::vmstat::{Counters, Item};
 use crate::{Error, File, Stats, Writer, flush, reclaim, swap};
 
@@ -36,7 +36,7 @@ pub struct Cache<E: Env> {
     pub(crate) table: FrameTable,
     pub(crate) pool: NodePool,
     pub(crate) memory: Memory<E>,
-    pub(crate) node: Node,
+    pub(crate) nodes: Nodes,
     pub(crate) files: Lock<Vec<Option<Arc<Mapping<E>>>>>,
     pub(crate) devices: Lock<Vec<Arc<DeviceState<E>>>>,
     pub(crate) domain: Lock<Domain>,
@@ -118,9 +118,12 @@ impl<E: Env> Cache<E> {
         let nodes = NodePool::nodes_for(u64::from(frames)) + frames / 4 + options.files_max / 4;
         let of_zone = Watermarks::of_zone(Pages(u64::from(frames)));
         let marks = options.marks.unwrap_or(of_zone);
+        let chunk = env.content().chunk_frames();
+        let division = Division::new(frames, chunk, options.reclaim.nodes);
         let shape = Shape {
             frames,
-            chunk: env.content().chunk_frames(),
+            chunk,
+            division,
             marks,
             tunables: options.reclaim,
         };
@@ -128,7 +131,7 @@ impl<E: Env> Cache<E> {
             table: FrameTable::new(frames),
             pool: NodePool::new(nodes),
             memory: Memory::new(Arc::clone(&env), &shape),
-            node: Node::new(frames, &options.reclaim),
+            nodes: Nodes::new(frames, division, &options.reclaim),
             files: Lock::new(LockClass::Registry, Vec::new()),
             devices: Lock::new(LockClass::Registry, Vec::new()),
             domain: Lock::new(
@@ -157,11 +160,17 @@ impl<E: Env> Cache<E> {
         if cache.options.populate == Populate::AtStart {
             cache.populate_all(&Interrupt::new())?;
         }
-        let reclaimer = Arc::downgrade(&cache);
-        cache.env.spawn(
-            "reclaimer",
-            Box::new(move |task| reclaim::background::background(task, &reclaimer)),
-        );
+        for node in division.ids() {
+            let reclaimer = Arc::downgrade(&cache);
+            let name = match node.index() {
+                0 => "reclaimer".to_owned(),
+                other => format!("reclaimer-{other}"),
+            };
+            cache.env.spawn(
+                &name,
+                Box::new(move |task| reclaim::background::background(task, &reclaimer, node)),
+            );
+        }
         Ok(cache)
     }
 
@@ -365,7 +374,9 @@ impl<E: Env> Cache<E> {
             device.flusher.wait.wake_all(Signal::Shutdown);
             device.flight_wait.wake_all(Signal::Shutdown);
         }
-        self.memory.reclaim_wait.wake_all(Signal::Shutdown);
+        for node in self.nodes.iter() {
+            node.background.wait.wake_all(Signal::Shutdown);
+        }
         self.memory.wait.wake_all(Signal::Shutdown);
         synced
     }
@@ -440,7 +451,7 @@ impl<E: Env> Cache<E> {
     }
 
     fn metadata_bytes(&self, context: &impl Context) -> u64 {
-        let lru = self.node.lru.lock(context).bytes();
+        let lru = self.nodes.lru(context).bytes();
         let memory = self.memory.bytes(context) + self.swap.bytes(context);
         self.table.bytes() + self.pool.bytes() + lru + memory
     }

@@ -19,6 +19,7 @@ use policy::units::{Nanos, Pages};
 use crate::Error;
 use crate::cache::{Cache, FRAMES_MIN};
 use crate::reclaim::isolate::{Batch, CLUSTER_FRAMES, Page};
+use crate::reclaim::node::NodeId;
 use crate::reclaim::shrink::clear_out;
 
 /// The task looks again after this at what it could not free; after twice as long where a look was in vain, up to
@@ -182,7 +183,7 @@ impl<E: Env> Cache<E> {
             self.env.spawn("limit", Box::new(body));
         }
         // Less is free than was.
-        self.ask_reclaim(task);
+        self.ask_reclaim_of_all(task);
         Ok(())
     }
 
@@ -264,7 +265,7 @@ fn gather<E: Env>(
     let mut batch = Batch::new();
     let mut dirty = false;
     let mut at = first;
-    let mut lru = cache.node.lru.lock(task);
+    let mut lru = cache.nodes.lru(task);
     while at < end && batch.pages().len() < CLUSTER_FRAMES {
         let frame = FrameId(at);
         at += 1;
@@ -283,6 +284,7 @@ fn gather<E: Env>(
             batch.push(Page { frame, generation });
         }
     }
-    cache.node.isolated[kind.index()].fetch_add(batch.len(), Ordering::Relaxed);
+    // Of several nodes, perhaps: what matters is that they are counted off where they were counted.
+    cache.nodes[NodeId::FIRST].isolated[kind.index()].fetch_add(batch.len(), Ordering::Relaxed);
     (batch, at, dirty)
 }

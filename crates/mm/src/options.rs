@@ -78,6 +78,8 @@ impl Options {
 const HZ: (u64, u64) = (1, 10_000);
 /// Shares are in 1/10000.
 const RATIO_MAX: u64 = 10_000;
+/// Nodes of the largest machine.
+const NODES_MAX: u64 = 8;
 /// Swappiness is out of this.
 const SWAPPINESS_MAX: u64 = 200;
 
@@ -121,6 +123,13 @@ impl Options {
             u64::from(self.reclaim.swappiness),
             (0, SWAPPINESS_MAX),
         )?;
+        // Our own law takes memory for one.
+        let nodes = if self.reclaim.law == ReclaimLaw::Tidegate {
+            1
+        } else {
+            NODES_MAX
+        };
+        check("reclaim.nodes", u64::from(self.reclaim.nodes), (1, nodes))?;
         if let Some(marks) = self.marks {
             let frames = u64::from(self.frames);
             check("marks.min", marks.min.0, (1, frames / 2))?;

@@ -431,7 +431,7 @@ pub(crate) fn forget<E: Env>(
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pool, &mut token);
         index.remove(page, None);
-        let mut lru = cache.node.lru.lock(task);
+        let mut lru = cache.nodes.lru(task);
         lru.remove(frame);
         cache.table.disown(busy);
     }

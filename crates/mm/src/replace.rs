@@ -36,7 +36,7 @@ pub(crate) fn replace_pinned<E: Env>(
         let flags = cache.table.flags(old);
         was_dirty |= flags.has(Flags::DIRTY);
         // Off the list in the same step: whatever is on a list is cached.
-        let mut lru = cache.node.lru.lock(task);
+        let mut lru = cache.nodes.lru(task);
         let still = index.get(page) == Slot::Frame(old)
             && !flags.has(Flags::WRITEBACK)
             && cache.table.try_orphan(old);

@@ -176,7 +176,7 @@ pub(crate) fn remove_busy<E: Env>(
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pool, &mut token);
         index.remove(page, None);
-        let mut lru = cache.node.lru.lock(task);
+        let mut lru = cache.nodes.lru(task);
         lru.remove(frame);
         let before = cache.table.update(frame, Flags::NONE, Flags::DIRTY);
         cache.table.disown(busy);
@@ -199,7 +199,7 @@ fn unlink_pinned<E: Env>(
     let was_dirty = {
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pool, &mut token);
-        let mut lru = cache.node.lru.lock(task);
+        let mut lru = cache.nodes.lru(task);
         let flags = cache.table.flags(frame);
         let still = index.get(page) == Slot::Frame(frame)
             && !flags.has(Flags::WRITEBACK)
@@ -309,11 +309,7 @@ pub(crate) fn show_fresh<E: Env>(
     busy: Busy,
     was_dirty: bool,
 ) {
-    cache
-        .node
-        .lru
-        .lock(task)
-        .push_head(INACTIVE_FILE, busy.frame());
+    cache.nodes.lru(task).push_head(INACTIVE_FILE, busy.frame());
     let dirty = if was_dirty { Flags::DIRTY } else { Flags::NONE };
     cache.release(busy, Flags::UPTODATE | dirty, Flags::NONE);
 }

@@ -552,7 +552,7 @@ impl<E: Env> Batch<'_, E> {
         let mut shown = [FrameId(0); BATCH_FRAMES];
         let count = self.writer.batch.len();
         if self.writer.batch.iter().any(|filled| filled.fresh) {
-            let mut lru = cache.node.lru.lock(task);
+            let mut lru = cache.nodes.lru(task);
             for filled in self.writer.batch.iter().filter(|filled| filled.fresh) {
                 lru.push_head(INACTIVE_FILE, filled.busy.frame());
             }

@@ -203,7 +203,7 @@ fn check_sums(law: ReclaimLaw, seen: &Seen) {
     assert_eq!(seen.vmstat.broken_sum(), None, "{law:?}");
     let (mut scanned, mut freed) = ([0; 2], [0; 2]);
     let mut begun: BTreeMap<TaskId, u32> = BTreeMap::new();
-    let mut awake = false;
+    let mut awake: BTreeMap<TaskId, bool> = BTreeMap::new();
     for recorded in &seen.events {
         match &recorded.event {
             Event::DirectReclaim => {
@@ -224,8 +224,8 @@ fn check_sums(law: ReclaimLaw, seen: &Seen) {
                 }
             }
             Event::Background { awake: now } => {
-                assert_ne!(awake, *now, "{law:?}");
-                awake = *now;
+                let before = awake.insert(recorded.task, *now).unwrap_or(false);
+                assert_ne!(before, *now, "{law:?}");
             }
             Event::Throttled {
                 reason,
@@ -282,6 +282,35 @@ fn under_every_law_pages_add_up_and_every_sleep_ends() {
         let seen = Pressure::of(law).run();
         print(law, &seen);
         check_sums(law, &seen);
+    }
+}
+
+/// On a machine of two nodes each has its own background reclaimer, and a direct reclaimer passes over both: the same
+/// sums hold.
+#[test]
+fn on_two_nodes_pages_add_up_and_both_are_reclaimed() {
+    for law in LAWS.into_iter().filter(|law| *law != ReclaimLaw::Tidegate) {
+        let mut pressure = Pressure::of(law);
+        pressure.reclaim.nodes = 2;
+        let seen = pressure.run();
+        print(law, &seen);
+        check_sums(law, &seen);
+        let mut freed: BTreeMap<TaskId, u64> = BTreeMap::new();
+        for recorded in &seen.events {
+            if let Event::Reclaimed {
+                background: true,
+                freed: pages,
+                ..
+            } = recorded.event
+            {
+                *freed.entry(recorded.task).or_default() += pages.0;
+            }
+        }
+        assert_eq!(freed.len(), 2, "{law:?}: {freed:?}");
+        assert!(
+            freed.values().all(|freed| *freed > 1000),
+            "{law:?}: {freed:?}"
+        );
     }
 }
 

@@ -251,6 +251,9 @@ impl Cell {
             reclaim.cluster_stands_for = reclaim.stands_for;
         }
         reclaim.oom_kills = machine.oom_kills;
+        if reclaim.law != reclaim::ReclaimLaw::Tidegate {
+            reclaim.nodes = machine.nodes.as_ref().map_or(1, checked_nodes);
+        }
         let leaves_pages = |device: &DeviceSpec| {
             let fs = device.fs.as_deref().map(lab::fs::by_name);
             fs.is_some_and(|fs| fs.is_ok_and(|fs| !fs.writes_pages))
@@ -373,6 +376,10 @@ fn reclaim_of(entry: &PolicyEntry, preset: &Preset) -> reclaim::Tunables {
 /// A swappiness that has been checked: 0 to 200.
 fn checked_swappiness(value: &toml::Spanned<u32>) -> u8 {
     u8::try_from(*value.get_ref()).expect("a swappiness is checked")
+}
+
+fn checked_nodes(value: &toml::Spanned<u32>) -> u8 {
+    u8::try_from(*value.get_ref()).expect("a number of nodes is checked")
 }
 
 /// The swap file on a machine of this scale.

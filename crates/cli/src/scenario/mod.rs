@@ -157,6 +157,10 @@ pub struct Machine {
     /// refused, and its job has failed.
     #[serde(default)]
     pub oom_kills: bool,
+    /// Sockets with memory of their own, NUMA nodes to Linux: under its laws each has lists, marks and a background
+    /// reclaimer. One if not given. For our own law memory is one in any case.
+    #[serde(default)]
+    pub nodes: Option<Spanned<u32>>,
 }
 
 /// The swap file.

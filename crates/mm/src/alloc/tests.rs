@@ -17,6 +17,20 @@ const FRAMES: u32 = 1024;
 
 /// A cache whose memory is handed out in turn.
 fn with_cache(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static) {
+    with(ReclaimTunables::of(ReclaimLaw::Tidegate, 1000), body);
+}
+
+/// A cache of two nodes.
+fn with_nodes(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static) {
+    let mut tunables = ReclaimTunables::of(ReclaimLaw::Reasons, 250);
+    tunables.nodes = 2;
+    with(tunables, body);
+}
+
+fn with(
+    tunables: ReclaimTunables,
+    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static,
+) {
     let mut lab = Lab::new(LabOptions {
         frames: FRAMES,
         ..LabOptions::default()
@@ -24,7 +38,7 @@ fn with_cache(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Se
     let env = Arc::clone(lab.env());
     lab.run(move |task| {
         let mut options = Options::new(FRAMES, 2);
-        options.reclaim = ReclaimTunables::of(ReclaimLaw::Tidegate, 1000);
+        options.reclaim = tunables;
         let cache = Cache::new(env, options).unwrap();
         body(task, &cache);
         let _ = cache.shutdown(task);
@@ -45,7 +59,7 @@ fn who_waits_again_keeps_its_age() {
         let mut mine = Vec::new();
         let all = FRAMES - min;
         cache
-            .take(task, all, &mut mine, |_, taken| all - taken)
+            .take(task, NodeId::FIRST, all, &mut mine, |_, taken| all - taken)
             .unwrap();
         assert_eq!((mine.len(), memory.free()), (all as usize, min));
         let waiter = |task: &Task<'_, LabEnv>| {
@@ -65,7 +79,9 @@ fn who_waits_again_keeps_its_age() {
         let mut gone = Vec::new();
         let free = memory.free();
         cache
-            .take(task, free, &mut gone, |_, taken| free - taken)
+            .take(task, NodeId::FIRST, free, &mut gone, |_, taken| {
+                free - taken
+            })
             .unwrap();
         assert_eq!(memory.free(), 0);
         task.sleep(Cause::Idle, Nanos::millis(1));
@@ -92,7 +108,7 @@ fn who_waits_again_keeps_its_age() {
 fn room_is_looked_up_under_the_lock() {
     with_cache(|task, cache| {
         let mut frames = Vec::new();
-        let taken = cache.take(task, 1, &mut frames, |task, _| {
+        let taken = cache.take(task, NodeId::FIRST, 1, &mut frames, |task, _| {
             if cfg!(debug_assertions) {
                 // Taken twice: that is what the check of the lock order finds.
                 drop(cache.memory.lists.lock(task));
@@ -101,5 +117,40 @@ fn room_is_looked_up_under_the_lock() {
         });
         assert_eq!(taken, Ok(1));
         cache.memory.put(task, &frames);
+    });
+}
+
+/// A task takes memory from its own node down to LOW, then from the other, and only then what both have above MIN; what
+/// it gives back goes where it came from.
+#[test]
+fn another_nodes_memory_comes_before_what_is_below_low() {
+    with_nodes(|task, cache| {
+        let memory = &cache.memory;
+        let (home, other) = (NodeId::FIRST, cache.nodes.division.ids().last().unwrap());
+        assert_eq!(cache.home(task), home, "the first of two CPUs");
+        let each = memory.free_of(home);
+        assert_eq!((each, memory.free_of(other)), (FRAMES / 2, FRAMES / 2));
+        let low = u32::try_from(memory.marks_each.low.0).unwrap();
+        let min = u32::try_from(memory.marks_each.min.0).unwrap();
+        assert!(
+            0 < min && min < low && low < each / 2,
+            "{:?}",
+            memory.marks_each
+        );
+        let (mut here, mut there, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+        cache.try_alloc(task, each - low, &mut here).unwrap();
+        assert_eq!((memory.free_of(home), memory.free_of(other)), (low, each));
+        cache.try_alloc(task, each - low, &mut there).unwrap();
+        assert_eq!((memory.free_of(home), memory.free_of(other)), (low, low));
+        let of = |node| move |frame: &FrameId| cache.nodes.division.of(*frame) == node;
+        assert!(here.iter().all(of(home)) && there.iter().all(of(other)));
+        cache.try_alloc(task, FRAMES, &mut rest).unwrap();
+        assert_eq!((memory.free_of(home), memory.free_of(other)), (min, min));
+        let node = |node| memory.free_of(node);
+        memory.put(task, &there);
+        assert_eq!((node(home), node(other)), (min, min + each - low));
+        memory.put(task, &rest);
+        memory.put(task, &here);
+        assert_eq!((node(home), node(other)), (each, each));
     });
 }

@@ -10,19 +10,25 @@ use frames::Flags;
 use policy::reclaim::scan::{Kind, Turn};
 
 use super::isolate::Page;
+use super::node::NodeId;
 use crate::cache::Cache;
 use crate::spill::Cursor;
 use crate::vmstat::Item;
 
 /// One turn on an active list.
-pub(super) fn shrink_active<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, turn: Turn) {
+pub(super) fn shrink_active<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    node: NodeId,
+    turn: Turn,
+) {
     let kind = turn.list.kind();
-    let batch = cache.isolate(task, turn.list, turn.pages.0);
+    let batch = cache.isolate(task, node, turn.list, turn.pages.0);
     let taken = batch.len();
     if taken == 0 {
         return;
     }
-    cache.contend(task);
+    cache.contend(task, node);
     task.did(Work::Deactivate, taken);
     let mut regions = Cursor::new();
     let mut deactivated = 0;
@@ -38,7 +44,7 @@ pub(super) fn shrink_active<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, tu
         deactivated += u64::from(done.is_some());
     }
     cache.put_back(task, batch.pages(), false);
-    cache.node.isolated[kind.index()].fetch_sub(taken, Ordering::Relaxed);
+    cache.nodes[node].isolated[kind.index()].fetch_sub(taken, Ordering::Relaxed);
     cache.counters.add(Item::Pgrefill, taken);
     cache.counters.add(Item::Pgdeactivate, deactivated);
 }

@@ -13,21 +13,22 @@ use policy::reclaim::direct::may_begin;
 use policy::reclaim::throttle::Who;
 use policy::units::{Nanos, Pages};
 
+use super::node::NodeId;
 use super::{Control, age_anon, shrink_node};
 use crate::cache::Cache;
 use crate::vmstat::Item;
 
-/// The task.
-pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
+/// The task of a node.
+pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>, node: NodeId) {
     if let Some(cache) = cache.upgrade() {
-        cache.node.throttle.lock(task).background_starts();
+        cache.nodes[node].throttle.lock(task).background_starts();
     }
     while let Some(cache) = cache.upgrade() {
-        if !sleep(task, &cache, None) {
+        if !sleep(task, &cache, node, None) {
             return;
         }
         task.emit(&Event::Background { awake: true });
-        let goes_on = work(task, &cache);
+        let goes_on = work(task, &cache, node);
         task.emit(&Event::Background { awake: false });
         if !goes_on {
             return;
@@ -36,27 +37,33 @@ pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>)
 }
 
 /// Sleeps until it is asked, at most for `nap`; false at the end of the world.
-fn sleep<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, nap: Option<Nanos>) -> bool {
-    let memory = &cache.memory;
+fn sleep<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    node: NodeId,
+    nap: Option<Nanos>,
+) -> bool {
+    let background = &cache.nodes[node].background;
     let deadline = nap.map(|nap| task.now() + nap);
-    let wakeup = task.wait_while(&memory.reclaim_wait, Cause::Idle, deadline, |_| {
-        !memory.reclaim_asked.load(Ordering::Acquire) && !cache.stopping.load(Ordering::Acquire)
+    let wakeup = task.wait_while(&background.wait, Cause::Idle, deadline, |_| {
+        !background.asked.load(Ordering::Acquire) && !cache.stopping.load(Ordering::Acquire)
     });
     wakeup != Wakeup::Cancelled && !cache.stopping.load(Ordering::Acquire)
 }
 
 /// Balances until it may rest; false at the end of the world.
-fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> bool {
+fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool {
     let memory = &cache.memory;
-    let high = memory.marks.high;
+    let background = &cache.nodes[node].background;
+    let high = memory.marks_each.high;
     let hz = cache.options.reclaim.hz;
     let mut napped = false;
     loop {
         if !napped {
-            memory.reclaim_asked.store(false, Ordering::Release);
-            let ended = balance(task, cache);
+            background.asked.store(false, Ordering::Release);
+            let ended = balance(task, cache, node);
             if ended == Ended::InVain && !cache.stopping.load(Ordering::Acquire) {
-                if !rest_in_vain(task, cache) {
+                if !rest_in_vain(task, cache, node) {
                     return false;
                 }
                 continue;
@@ -65,21 +72,21 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> bool {
         if cache.stopping.load(Ordering::Acquire) {
             return false;
         }
-        let free = memory.spare();
-        let failures = cache.node.balance.lock(task).failures;
+        let free = memory.spare_of(node);
+        let failures = cache.nodes[node].balance.lock(task).failures;
         // Whoever waits for the reserve looks again: at the failures too.
-        cache.node.reserve_wait.wake_all(Signal::Balanced);
+        cache.nodes[node].reserve_wait.wake_all(Signal::Balanced);
         if clears_flags(free, high, failures) {
-            cache.node.clear_flags();
+            cache.nodes[node].clear_flags();
         }
         match rest(free, high, failures, napped, hz) {
             Rest::Work => napped = false,
             Rest::Sleep => return true,
             Rest::Nap(nap) => {
-                if !sleep(task, cache, Some(nap)) {
+                if !sleep(task, cache, node, Some(nap)) {
                     return false;
                 }
-                napped = !memory.reclaim_asked.load(Ordering::Acquire);
+                napped = !background.asked.load(Ordering::Acquire);
             }
         }
     }
@@ -87,15 +94,15 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> bool {
 
 /// All that could be freed is in use, and nobody waits for memory: rests until somebody does, or for a nap; false at the
 /// end of the world.
-fn rest_in_vain<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> bool {
-    let memory = &cache.memory;
+fn rest_in_vain<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool {
+    let background = &cache.nodes[node].background;
     let nap = nap(cache.options.reclaim.hz);
     let until = task.now() + nap;
-    memory.reclaim_rests.store(until.0, Ordering::Relaxed);
-    memory.reclaim_asked.store(false, Ordering::Release);
+    background.rests.store(until.0, Ordering::Relaxed);
+    background.asked.store(false, Ordering::Release);
     // Whoever has taken a place in the line before this look is seen here; whoever comes after it asks again.
     fence(Ordering::SeqCst);
-    memory.is_short() || sleep(task, cache, Some(nap))
+    cache.memory.is_short() || sleep(task, cache, node, Some(nap))
 }
 
 /// How a balance ended.
@@ -107,37 +114,39 @@ enum Ended {
     InVain,
 }
 
-/// One balance of the node.
-fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Ended {
+/// One balance of a node.
+fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> Ended {
     let memory = &cache.memory;
-    let free = || Pages(u64::from(memory.free()));
-    let mut balance = Balance::begin(memory.marks.high);
+    let marks = memory.marks_each;
+    let free = || Pages(u64::from(memory.free_of(node)));
+    let mut balance = Balance::begin(marks.high);
     let mut scanned = Pages::ZERO;
     let mut passes = 0;
     let mut ended = Ended::Balanced;
     cache.counters.add(Item::Pageoutrun, 1);
     let reclaimed = loop {
-        match balance.step(memory.spare()) {
+        match balance.step(memory.spare_of(node)) {
             BalanceStep::Done(reclaimed) => break reclaimed,
             BalanceStep::Shrink { priority, target } => {
-                age_anon(task, cache);
+                age_anon(task, cache, node);
                 let control = Control {
+                    node,
                     who: Who::BACKGROUND,
                     priority,
                     target,
                     force_deactivate: false,
                     may_write: true,
                     may_swap: true,
-                    rule: cache.node.rule,
+                    rule: cache.rule(),
                 };
                 let got = shrink_node(task, cache, &control);
                 scanned += got.scanned;
                 passes += 1;
                 balance.shrunk(got.reclaimed, got.scanned);
-                if may_begin(free(), memory.marks.min, cache.node.is_hopeless(task)) {
-                    cache.node.reserve_wait.wake_all(Signal::Balanced);
+                if may_begin(free(), marks.min, cache.nodes[node].is_hopeless(task)) {
+                    cache.nodes[node].reserve_wait.wake_all(Signal::Balanced);
                 }
-                if got.in_vain && cache.node.rule.insists && !memory.is_short() {
+                if got.in_vain && cache.rule().insists && !memory.is_short() {
                     ended = Ended::InVain;
                     balance.stop();
                 }
@@ -149,7 +158,8 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Ended {
     };
     if passes > 0 {
         if ended == Ended::Balanced {
-            cache.node.balance.lock(task).failures.balanced(reclaimed);
+            let mut balance = cache.nodes[node].balance.lock(task);
+            balance.failures.balanced(reclaimed);
         }
         cache.snapshot_refaults(task);
     }
@@ -164,22 +174,30 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Ended {
 }
 
 impl<E: Env> Cache<E> {
-    /// Memory is below LOW: the background reclaimer is to work, unless it has given up.
-    pub(crate) fn ask_reclaim(&self, context: &impl env::Context) {
+    /// A node is below LOW: its background reclaimer is to work, unless it has given up.
+    pub(crate) fn ask_reclaim(&self, context: &impl env::Context, node: NodeId) {
         let memory = &self.memory;
-        if memory.reclaim_asked.load(Ordering::Acquire) {
+        let background = &self.nodes[node].background;
+        if background.asked.load(Ordering::Acquire) {
             return;
         }
-        let rests = self.env.now().0 < memory.reclaim_rests.load(Ordering::Relaxed);
+        let rests = self.env.now().0 < background.rests.load(Ordering::Relaxed);
         if rests && !memory.is_short() {
             return;
         }
-        let free = memory.spare();
-        let failures = self.node.balance.lock(context).failures;
-        if wants_wake(free, memory.marks.high, failures)
-            && !memory.reclaim_asked.swap(true, Ordering::AcqRel)
+        let free = memory.spare_of(node);
+        let failures = self.nodes[node].balance.lock(context).failures;
+        if wants_wake(free, memory.marks_each.high, failures)
+            && !background.asked.swap(true, Ordering::AcqRel)
         {
-            memory.reclaim_wait.wake_all(Signal::ReclaimAsked);
+            background.wait.wake_all(Signal::ReclaimAsked);
+        }
+    }
+
+    /// The same for all nodes.
+    pub(crate) fn ask_reclaim_of_all(&self, context: &impl env::Context) {
+        for node in self.nodes.division.ids() {
+            self.ask_reclaim(context, node);
         }
     }
 }

@@ -6,11 +6,12 @@ use core::sync::atomic::Ordering;
 
 use env::{Cause, Env, Event, Signal, Task};
 use policy::reclaim::Reason;
-use policy::reclaim::direct::{Direct, DirectStep, may_begin};
+use policy::reclaim::direct::{Direct, DirectStep, Got, may_begin};
 use policy::reclaim::scan::CLUSTER;
-use policy::reclaim::throttle::Who;
+use policy::reclaim::throttle::{After, Who};
 use policy::units::{Nanos, Pages};
 
+use super::node::NodeId;
 use super::{Control, shrink_node, throttle};
 use crate::Error;
 use crate::cache::Cache;
@@ -51,19 +52,32 @@ pub(crate) fn direct_until<E: Env>(
             DirectStep::Begin => cache.counters.add(Item::Allocstall, 1),
             DirectStep::Done(freed) => break freed,
             DirectStep::Shrink(sweep) => {
-                let control = Control {
-                    who,
-                    priority: sweep.priority,
-                    target: sweep.wanted,
-                    force_deactivate: sweep.force_deactivate,
-                    may_write: true,
-                    may_swap: true,
-                    rule: cache.node.rule,
-                };
-                let got = shrink_node(task, cache, &control);
+                let mut got = Got::default();
+                for node in cache.nodes_for(task) {
+                    let control = Control {
+                        node,
+                        who,
+                        priority: sweep.priority,
+                        target: sweep.wanted,
+                        force_deactivate: sweep.force_deactivate,
+                        may_write: true,
+                        may_swap: true,
+                        rule: cache.rule(),
+                    };
+                    got += shrink_node(task, cache, &control);
+                    let progress = direct.progress(&got);
+                    let after = cache.nodes[node].throttle.lock(task).after_node(&progress);
+                    follow(task, cache, node, after, who);
+                }
+                let first = cache.home(task);
+                let progress = direct.progress(&got);
+                let after = cache.nodes[first]
+                    .throttle
+                    .lock(task)
+                    .after_nodes(&progress);
+                follow(task, cache, first, after, who);
                 scanned += got.scanned;
                 direct.shrunk(got);
-                consider(task, cache, &direct, who);
                 if cache.stopping.load(Ordering::Acquire) || enough(task) {
                     direct.stop();
                 }
@@ -79,40 +93,31 @@ pub(crate) fn direct_until<E: Env>(
     freed
 }
 
-/// After a pass: wakes those who made no progress, or joins them.
-fn consider<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, direct: &Direct, who: Who) {
-    let progress = direct.progress();
-    let after = {
-        let throttle = cache.node.throttle.lock(task);
-        [
-            throttle.after_node(&progress),
-            throttle.after_nodes(&progress),
-        ]
-    };
-    for after in after {
-        cache.node.sleepers[Reason::NoProgress as usize].wake(task, after.wake, Signal::Progress);
-        if let Some(reason) = after.throttle {
-            throttle::pause(task, cache, reason, who);
-        }
+/// After a pass: wakes those of a node who made no progress, or joins them.
+fn follow<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId, after: After, who: Who) {
+    let sleepers = &cache.nodes[node].sleepers[Reason::NoProgress as usize];
+    sleepers.wake(task, after.wake, Signal::Progress);
+    if let Some(reason) = after.throttle {
+        throttle::pause(task, cache, node, reason, who);
     }
 }
 
 /// Half of the reserve is for those who free memory: others wait for the background reclaimer.
 fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     let memory = &cache.memory;
-    let may = |hopeless| may_begin(Pages(u64::from(memory.free())), memory.marks.min, hopeless);
-    if may(cache.node.is_hopeless(task)) {
+    let home = cache.home(task);
+    let node = &cache.nodes[home];
+    let free = || Pages(u64::from(memory.free_of(home)));
+    let may = |hopeless| may_begin(free(), memory.marks_each.min, hopeless);
+    if may(node.is_hopeless(task)) {
         return;
     }
-    cache.ask_reclaim(task);
+    cache.ask_reclaim(task, home);
     cache.counters.add(Item::PgscanDirectThrottle, 1);
     let deadline = task.now() + RESERVE;
-    task.wait_while(
-        &cache.node.reserve_wait,
-        Cause::Memory,
-        Some(deadline),
-        |task| !may(cache.node.is_hopeless(task)) && !cache.stopping.load(Ordering::Acquire),
-    );
+    task.wait_while(&node.reserve_wait, Cause::Memory, Some(deadline), |task| {
+        !may(node.is_hopeless(task)) && !cache.stopping.load(Ordering::Acquire)
+    });
 }
 
 /// A task that waits for the reserve goes on after this in any case (in the kernel only one that may not enter

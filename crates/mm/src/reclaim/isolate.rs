@@ -11,7 +11,7 @@ use env::{Context, Env};
 use frames::{Flags, FrameId, Generation};
 use policy::reclaim::scan::{CLUSTER, Lru};
 
-use super::node::{ASIDE, list_of};
+use super::node::{ASIDE, NodeId, list_of};
 use crate::cache::Cache;
 use crate::vmstat::Item;
 
@@ -59,18 +59,24 @@ impl Batch {
 }
 
 impl<E: Env> Cache<E> {
-    /// Takes up to `count` pages from the old end of a list.
+    /// Takes up to `count` pages from the old end of a list of a node.
     ///
     /// A page of an inactive list that was accessed twice stands there only because a hit takes no lock: it goes to the
     /// active list now and was not looked at.
-    pub(crate) fn isolate(&self, context: &impl Context, list: Lru, count: u64) -> Batch {
+    pub(crate) fn isolate(
+        &self,
+        context: &impl Context,
+        node: NodeId,
+        list: Lru,
+        count: u64,
+    ) -> Batch {
         let mut batch = Batch::new();
         let number = list.number();
         let mut moved = 0;
         {
-            let mut lru = self.node.lru.lock(context);
+            let mut lru = self.nodes.lru(context);
             while batch.len() < count && moved < CLUSTER.0 {
-                let Some(frame) = lru.pop_tail(number) else {
+                let Some(frame) = lru.pop_tail(node, number) else {
                     break;
                 };
                 let (flags, generation) = self.table.look(frame);
@@ -81,7 +87,8 @@ impl<E: Env> Cache<E> {
                 }
                 batch.push(Page { frame, generation });
             }
-            self.node.isolated[list.kind().index()].fetch_add(batch.len(), Ordering::Relaxed);
+            self.nodes[node].isolated[list.kind().index()]
+                .fetch_add(batch.len(), Ordering::Relaxed);
         }
         self.counters.add(Item::Pgactivate, moved);
         batch
@@ -94,7 +101,7 @@ impl<E: Env> Cache<E> {
     /// ended, to the old end.
     pub(crate) fn put_back(&self, context: &impl Context, pages: &[Page], aside: bool) -> u64 {
         let mut back = 0;
-        let mut lru = self.node.lru.lock(context);
+        let mut lru = self.nodes.lru(context);
         for page in pages {
             let (flags, generation) = self.table.look(page.frame);
             // Whoever takes a page out of the cache does so under this lock too.
@@ -117,7 +124,7 @@ impl<E: Env> Cache<E> {
 
     /// New pages onto the lists that their flags say.
     pub(crate) fn lru_add(&self, context: &impl Context, frames: &[FrameId]) {
-        let mut lru = self.node.lru.lock(context);
+        let mut lru = self.nodes.lru(context);
         for frame in frames {
             lru.push_head(list_of(self.table.flags(*frame)), *frame);
         }

@@ -46,10 +46,12 @@ use policy::reclaim::throttle::{Finding, Who};
 use policy::units::Pages;
 
 use crate::cache::Cache;
+use node::NodeId;
 
-/// How a pass over the node is made.
+/// How a pass over a node is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Control {
+    pub(crate) node: NodeId,
     pub(crate) who: Who,
     pub(crate) priority: Priority,
     /// Pages wanted.
@@ -62,17 +64,17 @@ pub(crate) struct Control {
     pub(crate) rule: PageRule,
 }
 
-/// One pass over the node at one priority.
+/// One pass over a node at one priority.
 pub(crate) fn shrink_node<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     control: &Control,
 ) -> Got {
-    throttle::enter_work(cache);
-    let node = &cache.node;
+    let node = &cache.nodes[control.node];
+    throttle::enter_work(node);
     let factor = cache.options.reclaim.stands_for;
     let times = |pages: Pages| Pages(pages.0.saturating_mul(u64::from(factor)));
-    let sizes = node.sizes(task).times(factor);
+    let sizes = cache.nodes.sizes(task, control.node).times(factor);
     let has_swap = cache.can_swap();
     let mut scan = {
         let balance = node.balance.lock(task);
@@ -83,8 +85,8 @@ pub(crate) fn shrink_node<E: Env>(
         };
         plan(&CountInput {
             sizes: &sizes,
-            free: times(Pages(u64::from(cache.memory.free()))),
-            high_mark_sum: times(cache.memory.marks.high),
+            free: times(Pages(u64::from(cache.memory.free_of(control.node)))),
+            high_mark_sum: times(cache.memory.marks_each.high),
             priority: control.priority,
             swappiness: cache.options.reclaim.swappiness,
             may_swap: control.may_swap && has_swap,
@@ -105,7 +107,7 @@ pub(crate) fn shrink_node<E: Env>(
     let mut reclaimed = Pages::ZERO;
     while let Some(turn) = turns.next(reclaimed) {
         if turn.list.is_active() {
-            active::shrink_active(task, cache, turn);
+            active::shrink_active(task, cache, control.node, turn);
         } else {
             reclaimed += shrink::shrink_inactive(task, cache, turn, control, &mut tally);
         }
@@ -113,8 +115,8 @@ pub(crate) fn shrink_node<E: Env>(
             break;
         }
     }
-    age_anon(task, cache);
-    let (sizes, aside) = node.sizes_and_aside(task);
+    age_anon(task, cache, control.node);
+    let (sizes, aside) = cache.nodes.sizes_and_aside(task, control.node);
     let pass = Pass {
         background: control.who.background,
         may_throttle: !control.who.exempt,
@@ -130,10 +132,10 @@ pub(crate) fn shrink_node<E: Env>(
             PassStall::Immediate => Finding::Immediate,
             PassStall::Congested => Finding::Congested,
         };
-        throttle::found_at_work(task, cache, finding, control.who);
+        throttle::found_at_work(task, cache, control.node, finding, control.who);
     }
     node.balance.lock(task).failures.reclaimed(reclaimed);
-    throttle::leave_work(cache);
+    throttle::leave_work(node);
     Got {
         reclaimed,
         scanned: tally.scanned,
@@ -143,22 +145,22 @@ pub(crate) fn shrink_node<E: Env>(
 }
 
 /// Ages a cluster of active anonymous pages if the inactive ones are few.
-fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
-    let sizes = cache.node.sizes(task);
+fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) {
+    let sizes = cache.nodes.sizes(task, node);
     let sizes = sizes.times(cache.options.reclaim.stands_for);
     if ages_anon(&sizes, !cache.swap_total().is_zero()) {
         let turn = Turn {
             list: Lru::ActiveAnon,
             pages: cache.options.reclaim.cluster(),
         };
-        active::shrink_active(task, cache, turn);
+        active::shrink_active(task, cache, node, turn);
     }
 }
 
 impl<E: Env> Cache<E> {
-    /// Reclaimers meet at the lock of the lists, once a cluster.
-    fn contend(&self, task: &mut Task<'_, E>) {
-        let at_work = self.node.shrinkers.load(Ordering::Relaxed);
+    /// Reclaimers of a node meet at the lock of its lists, once a cluster.
+    fn contend(&self, task: &mut Task<'_, E>, node: NodeId) {
+        let at_work = self.nodes[node].shrinkers.load(Ordering::Relaxed);
         let others = at_work.min(self.options.dirty.cpus).saturating_sub(1);
         task.did(Work::ContendLru, u64::from(others));
     }

@@ -21,6 +21,7 @@ use policy::reclaim::scan::{Kind, Shrunk, Turn};
 use policy::units::Pages;
 
 use super::isolate::{Batch, CLUSTER_FRAMES, Page};
+use super::node::NodeId;
 use super::{Control, throttle};
 use crate::cache::{Cache, sub};
 use crate::flush;
@@ -67,7 +68,7 @@ pub(super) fn shrink_inactive<E: Env>(
     if !throttle::may_isolate(task, cache, kind, control) {
         return Pages::ZERO;
     }
-    let batch = cache.isolate(task, turn.list, turn.pages.0);
+    let batch = cache.isolate(task, control.node, turn.list, turn.pages.0);
     let taken = batch.len();
     if taken == 0 {
         return Pages::ZERO;
@@ -85,13 +86,13 @@ pub(super) fn shrink_inactive<E: Env>(
         cache.counters.add(item, taken);
     }
     task.did(Work::Scan, taken);
-    cache.contend(task);
+    cache.contend(task, control.node);
     let mut tally = Tally::default();
     let mut sorted = Sorted::new();
     let patience = cache.patience(control.who.background);
     let scanner = Scanner {
         background: control.who.background,
-        node: cache.node.flags(),
+        node: cache.nodes[control.node].flags(),
         may_write: control.may_write,
         may_swap_out: control.may_swap
             && (kind == Kind::File || cache.can_send_out(task, patience)),
@@ -104,11 +105,12 @@ pub(super) fn shrink_inactive<E: Env>(
         Kind::Anon => sorted.freeing as u64 + sorted.swapping,
         Kind::File => 0,
     };
-    let freed = free_all(task, cache, kind, &mut sorted);
+    let freed = free_all(task, cache, control.node, kind, &mut sorted);
     for item in [by.1, of.1] {
         cache.counters.add(item, freed.0);
     }
-    let back = put_back(task, cache, kind, &sorted, control.rule);
+    let node = control.node;
+    let back = put_back(task, cache, node, kind, &sorted, control.rule);
     cache.counters.add(Item::Pgputback, back);
     // Of those that were to be put back, not of what is missing: a page that nobody accounts for must show.
     let gone = sorted.kept.len() - back;
@@ -130,17 +132,17 @@ pub(super) fn shrink_inactive<E: Env>(
     // What was judged to go and was taken by its owner, or pinned, in that moment.
     tally.reclaimed = freed;
     tally.written = Pages(written);
-    let listed = cache.node.listed(task);
+    let listed = cache.nodes.listed(task, control.node);
     {
-        let mut balance = cache.node.balance.lock(task);
+        let mut balance = cache.nodes[control.node].balance.lock(task);
         let shrunk = Shrunk {
             scanned: Pages(taken),
             reclaimed: freed,
             written: tally.written,
         };
         balance.costs.note_shrunk(kind, shrunk, listed);
-        balance.age.advance(tally.activated);
     }
+    cache.advance_age(task, tally.activated);
     if tally.wants_flushers() {
         cache.wake_flushers(task);
     }
@@ -172,8 +174,9 @@ pub(crate) fn clear_out<E: Env>(
         }
         sorted.kept.push(*page);
     }
-    let freed = free_all(task, cache, kind, &mut sorted);
-    put_back(task, cache, kind, &sorted, cache.node.rule);
+    let node = NodeId::FIRST;
+    let freed = free_all(task, cache, node, kind, &mut sorted);
+    put_back(task, cache, node, kind, &sorted, cache.rule());
     if sorted.swapping > 0 {
         cache.submit_swap_out(task, &mut sorted.swap_out, Patience::Looks);
     }
@@ -348,6 +351,7 @@ pub(super) fn swap_out<E: Env>(
 fn free_all<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
+    node: NodeId,
     kind: Kind,
     sorted: &mut Sorted,
 ) -> Pages {
@@ -356,7 +360,7 @@ fn free_all<E: Env>(
     }
     let mut shadows = [0; CLUSTER_FRAMES];
     {
-        let mut balance = cache.node.balance.lock(task);
+        let mut balance = cache.nodes[NodeId::FIRST].balance.lock(task);
         for (shadow, free) in shadows.iter_mut().zip(&sorted.free[..sorted.freeing]) {
             let workingset = free.as_ref().is_some_and(|(_, workingset)| *workingset);
             *shadow = balance.age.evict(workingset).bits();
@@ -382,7 +386,7 @@ fn free_all<E: Env>(
         }
     }
     let freed = &freed[..count];
-    cache.node.isolated[kind.index()].fetch_sub(count as u64, Ordering::Relaxed);
+    cache.nodes[node].isolated[kind.index()].fetch_sub(count as u64, Ordering::Relaxed);
     cache.wake_busy(freed, Signal::PageUnlocked);
     cache.memory.put(task, freed);
     Pages(count as u64)
@@ -437,11 +441,12 @@ fn write_page<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, page: Page) -> b
 fn put_back<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,
+    node: NodeId,
     kind: Kind,
     sorted: &Sorted,
     rule: PageRule,
 ) -> u64 {
     let back = cache.put_back(task, sorted.kept.pages(), rule.aside && kind == Kind::File);
-    cache.node.isolated[kind.index()].fetch_sub(sorted.kept.len(), Ordering::Relaxed);
+    cache.nodes[node].isolated[kind.index()].fetch_sub(sorted.kept.len(), Ordering::Relaxed);
     back
 }

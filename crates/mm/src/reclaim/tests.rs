@@ -17,6 +17,7 @@ use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Nanos, Pages};
 
 use super::isolate::Page;
+use super::node::NodeId;
 use super::shrink::{Sorted, Swapped, swap_out};
 use crate::spill::Cursor;
 use crate::{Cache, DeviceOptions, Item, Options, Reader};
@@ -218,7 +219,7 @@ fn at_work_are_those_at_work() {
             let reclaimers: Vec<_> = (0..3).map(reclaim).collect();
             let mut most = 0;
             for _ in 0..100 {
-                most = most.max(cache.node.shrinkers.load(Ordering::Relaxed));
+                most = most.max(cache.nodes[NodeId::FIRST].shrinkers.load(Ordering::Relaxed));
                 task.sleep(env::Cause::Idle, Nanos::millis(1));
             }
             assert!(most <= 3, "{most} at work of three");

@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
 
 use env::{Cause, Context, Env, Event, Lock, LockClass, Signal, Task, WaitQueue};
+use frames::FrameId;
 use policy::reclaim::Reason;
 use policy::reclaim::direct::{isolated_limit, too_many_isolated};
 use policy::reclaim::scan::Kind;
@@ -17,6 +18,7 @@ use policy::reclaim::throttle::{Facts, Finding, Verdict, Wake, Who};
 use policy::units::{Nanos, Pages};
 
 use super::Control;
+use super::node::{Node, NodeId};
 use crate::cache::{Cache, get};
 
 /// Sleepers that a reason has room for before it has to allocate.
@@ -91,10 +93,16 @@ fn cause_of(reason: Reason) -> Cause {
 }
 
 /// Throttles the reclaimer for what it found, if the law makes a reason of it.
-pub(crate) fn found<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, finding: Finding, who: Who) {
-    let reason = cache.node.throttle.lock(task).reason_of(finding);
+pub(crate) fn found<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    node: NodeId,
+    finding: Finding,
+    who: Who,
+) {
+    let reason = cache.nodes[node].throttle.lock(task).reason_of(finding);
     if let Some(reason) = reason {
-        pause(task, cache, reason, who);
+        pause(task, cache, node, reason, who);
     }
 }
 
@@ -102,23 +110,30 @@ pub(crate) fn found<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, finding: F
 pub(super) fn found_at_work<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
+    node: NodeId,
     finding: Finding,
     who: Who,
 ) {
-    leave_work(cache);
-    found(task, cache, finding, who);
-    enter_work(cache);
+    leave_work(&cache.nodes[node]);
+    found(task, cache, node, finding, who);
+    enter_work(&cache.nodes[node]);
 }
 
 /// Throttles the reclaimer for a reason, as long as the law says. One event for each, also if it does not sleep.
-pub(crate) fn pause<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, reason: Reason, who: Who) {
-    let facts = cache.facts(task);
+pub(crate) fn pause<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    node: NodeId,
+    reason: Reason,
+    who: Who,
+) {
+    let facts = cache.facts(task, node);
     let began = task.now();
-    let node = &cache.node;
+    let node = &cache.nodes[node];
     let verdict = {
         let mut throttle = node.throttle.lock(task);
         let verdict = throttle.begin(began, reason, who, &facts);
-        note_sleepers(cache, throttle.writeback_sleepers());
+        note_sleepers(node, throttle.writeback_sleepers());
         verdict
     };
     let (timeout, delayed, wakeup) = match verdict {
@@ -137,7 +152,7 @@ pub(crate) fn pause<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, reason: Re
             let now = task.now();
             let mut throttle = node.throttle.lock(task);
             let delayed = throttle.end(reason, timeout, began, now);
-            note_sleepers(cache, throttle.writeback_sleepers());
+            note_sleepers(node, throttle.writeback_sleepers());
             (timeout, delayed, Some(wakeup))
         }
     };
@@ -150,20 +165,17 @@ pub(crate) fn pause<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, reason: Re
     });
 }
 
-fn note_sleepers<E: Env>(cache: &Cache<E>, sleepers: u32) {
-    cache
-        .node
-        .written_matters
-        .store(sleepers, Ordering::Relaxed);
+fn note_sleepers(node: &Node, sleepers: u32) {
+    node.written_matters.store(sleepers, Ordering::Relaxed);
 }
 
 /// A reclaimer is at work on the node.
-pub(super) fn enter_work<E: Env>(cache: &Cache<E>) {
-    cache.node.shrinkers.fetch_add(1, Ordering::Relaxed);
+pub(super) fn enter_work(node: &Node) {
+    node.shrinkers.fetch_add(1, Ordering::Relaxed);
 }
 
-pub(super) fn leave_work<E: Env>(cache: &Cache<E>) {
-    cache.node.shrinkers.fetch_sub(1, Ordering::Relaxed);
+pub(super) fn leave_work(node: &Node) {
+    node.shrinkers.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Whether the reclaimer may isolate pages of a kind; if too many are, it is throttled once and looks again.
@@ -178,50 +190,54 @@ pub(super) fn may_isolate<E: Env>(
     }
     let mut stalled = false;
     let factor = cache.options.reclaim.stands_for;
+    let node = &cache.nodes[control.node];
     loop {
-        let inactive = cache.node.sizes(task).times(factor).of(kind.inactive());
-        let isolated = Pages(get(&cache.node.isolated[kind.index()]));
+        let sizes = cache.nodes.sizes(task, control.node).times(factor);
+        let inactive = sizes.of(kind.inactive());
+        let isolated = Pages(get(&node.isolated[kind.index()]));
         let isolated = cache.options.reclaim.isolated(isolated);
         if !too_many_isolated(isolated, inactive, true) {
             let room = isolated_limit(inactive, true).saturating_sub(isolated);
-            let wake = cache.node.throttle.lock(task).on_checked(room);
-            cache.node.sleepers[Reason::Isolated as usize].wake(task, wake, Signal::PutBack);
+            let wake = node.throttle.lock(task).on_checked(room);
+            node.sleepers[Reason::Isolated as usize].wake(task, wake, Signal::PutBack);
             return true;
         }
         if stalled || control.who.exempt {
             return false;
         }
         stalled = true;
-        found_at_work(task, cache, Finding::Isolated, control.who);
+        found_at_work(task, cache, control.node, Finding::Isolated, control.who);
     }
 }
 
 impl<E: Env> Cache<E> {
     /// Pages have been written: whoever sleeps for writeback may go on.
-    pub(super) fn on_written(&self, context: &impl Context, pages: Pages) {
-        if self.node.written_matters.load(Ordering::Relaxed) == 0 {
-            return;
+    pub(super) fn on_written(&self, context: &impl Context, written: &[FrameId]) {
+        for (node, written) in self.nodes.division.parts(written) {
+            let node = &self.nodes[node];
+            if node.written_matters.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let factor = u64::from(self.options.reclaim.cluster_stands_for);
+            let pages = Pages((written.len() as u64).saturating_mul(factor));
+            let wake = node.throttle.lock(context).on_written(pages);
+            node.sleepers[Reason::Writeback as usize].wake(context, wake, Signal::WrittenEnough);
         }
-        let pages = pages
-            .0
-            .saturating_mul(u64::from(self.options.reclaim.cluster_stands_for));
-        let wake = self.node.throttle.lock(context).on_written(Pages(pages));
-        self.node.sleepers[Reason::Writeback as usize].wake(context, wake, Signal::WrittenEnough);
     }
 
-    /// The node at one look.
-    pub(super) fn facts(&self, context: &impl Context) -> Facts {
+    /// A node at one look.
+    pub(super) fn facts(&self, context: &impl Context, node: NodeId) -> Facts {
         Facts {
             reclaimable: self.reclaimable(context),
             write_pending: self.write_pending(),
             device_congested: false,
-            hopeless: self.node.is_hopeless(context),
+            hopeless: self.nodes[node].is_hopeless(context),
         }
     }
 
     /// Pages that reclaim may hope for.
     pub(crate) fn reclaimable(&self, context: &impl Context) -> Pages {
-        let (sizes, aside) = self.node.sizes_and_aside(context);
+        let (sizes, aside) = self.nodes.all_sizes_and_aside(context);
         sizes.reclaimable(self.can_swap()) + aside
     }
 

@@ -11,6 +11,8 @@ use policy::units::Pages;
 use crate::cache::Cache;
 use crate::vmstat::Item;
 
+use super::node::NodeId;
+
 /// Shadows given up at a time where nodes are short: a cluster's worth, and as many again.
 const SHADOWS_GIVEN_UP: u32 = 64;
 /// Shadows given up in one hold of an index lock.
@@ -37,22 +39,27 @@ impl<E: Env> Cache<E> {
                 Item::WorkingsetRestoreFile,
             ),
         };
-        let (sizes, aside) = self.node.sizes_and_aside(context);
+        // A shadow does not say of which node the page was: they have one age.
+        let (sizes, _) = self.nodes.all_sizes_and_aside(context);
         let may_swap = !self.swap_free().is_zero();
         let verdict = {
-            let mut balance = self.node.balance.lock(context);
+            let mut balance = self.nodes[NodeId::FIRST].balance.lock(context);
             let shadow = Shadow::from_bits(shadow);
             let verdict = refault(&balance.age, shadow, kind, &sizes, may_swap);
             if verdict.activate {
                 balance.age.advance(Pages(1));
-                balance.activated[kind.index()] += 1;
-            }
-            if verdict.restore {
-                let listed = sizes.total() + aside;
-                balance.costs.note_refault(kind, Pages(1), listed);
             }
             verdict
         };
+        let node = self.nodes.division.of(frame);
+        let listed = self.nodes.listed(context, node);
+        {
+            let mut balance = self.nodes[node].balance.lock(context);
+            balance.activated[kind.index()] += u64::from(verdict.activate);
+            if verdict.restore {
+                balance.costs.note_refault(kind, Pages(1), listed);
+            }
+        }
         self.counters.add(refaults, 1);
         self.counters.add(activates, u64::from(verdict.activate));
         self.counters.add(restores, u64::from(verdict.restore));
@@ -68,10 +75,20 @@ impl<E: Env> Cache<E> {
         }
     }
 
+    /// Pages were activated: whatever was evicted is that much older.
+    pub(super) fn advance_age(&self, context: &impl Context, activated: Pages) {
+        if !activated.is_zero() {
+            let node = &self.nodes[NodeId::FIRST];
+            node.balance.lock(context).age.advance(activated);
+        }
+    }
+
     /// A cycle of reclaim has ended: refaults from now on say that the active lists are to be aged.
     pub(super) fn snapshot_refaults(&self, context: &impl Context) {
-        let mut balance = self.node.balance.lock(context);
-        balance.activated_before = balance.activated;
+        for node in self.nodes.iter() {
+            let mut balance = node.balance.lock(context);
+            balance.activated_before = balance.activated;
+        }
     }
 
     /// Whether pages evicted from this index leave shadows: as long as nodes are plenty, or made so by giving up

@@ -187,7 +187,7 @@ impl Batch {
         anon.pages.replace(page, frame, Slot::Empty);
         let mut busy = Some(busy);
         if cache.table.flags(frame).has(Flags::WRITEBACK) {
-            let mut lru = cache.node.lru.lock(context);
+            let mut lru = cache.nodes.lru(context);
             let was_listed = lru.remove(frame);
             busy = busy.and_then(|busy| cache.table.try_orphan_busy(busy).err());
             if busy.is_some() && was_listed {

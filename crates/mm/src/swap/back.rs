@@ -52,7 +52,7 @@ impl<E: Env> Cache<E> {
             window = readahead.window(slot, area.total);
             let most = readahead.window_max();
             drop(readahead);
-            if self.node.rule.reads_on {
+            if self.rule().reads_on {
                 anon.walk.lock(task).faulted(slot, &window, most);
             }
         }
@@ -228,7 +228,7 @@ impl<E: Env> Cache<E> {
             let mut freed = [FrameId(0); MOST];
             let mut count = 0;
             {
-                let mut lru = self.node.lru.lock(context);
+                let mut lru = self.nodes.lru(context);
                 for busy in part.iter_mut().filter_map(Option::take) {
                     lru.remove(busy.frame());
                     self.table.update(busy.frame(), Flags::NONE, Flags::DIRTY);
@@ -263,7 +263,7 @@ impl<E: Env> Cache<E> {
             readahead.window_max()
         };
         let slot = self.swap.slot(frame).load(Ordering::Relaxed);
-        if slot == NONE || !self.node.rule.reads_on {
+        if slot == NONE || !self.rule().reads_on {
             return None;
         }
         anon.walk.lock(context).used(slot, area.total, most)

@@ -294,7 +294,7 @@ impl<E: Env> Cache<E> {
     /// its slot.
     pub(crate) fn can_swap(&self) -> bool {
         let kept = |area: &Arc<Area<E>>| get(&area.kept) > 0;
-        self.node.rule.empties_full_swap && self.swap.area().is_some_and(kept)
+        self.rule().empties_full_swap && self.swap.area().is_some_and(kept)
             || !self.swap_free().is_zero()
     }
 

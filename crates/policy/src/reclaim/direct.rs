@@ -6,9 +6,13 @@
 //!     match direct.step() {
 //!         DirectStep::Begin => count("allocstall"),           // once, and at each start over
 //!         DirectStep::Shrink(sweep) => {
-//!             let got = shrink_node(sweep.priority, ...);     // reclaimed, scanned, skipped
+//!             let mut got = Got::default();
+//!             for each node {
+//!                 got += shrink_node(node, sweep.priority, ...);     // reclaimed, scanned, skipped
+//!                 throttle.after_node(direct.progress(&got))         // mechanisms 4.5
+//!             }
+//!             throttle.after_nodes(direct.progress(&got));
 //!             direct.shrunk(got);
-//!             throttle.after_node / after_nodes (direct.progress())  // mechanisms 4.5
 //!         }
 //!         DirectStep::Done(reclaimed) => return reclaimed,
 //!     }
@@ -17,11 +21,11 @@
 //!
 //! Invariants
 //!   1. At most 13 passes, and 13 more after a start over; there is one start over at most.
-//!   2. What was reclaimed adds up over the passes; what was scanned is of the last one alone.
+//!   2. What was reclaimed adds up over the passes; what was scanned is of one alone.
 //!
 //! Source: mechanisms 3.6; Linux 5.15 and 6.12 mm/vmscan.c: try_to_free_pages(),
 //! do_try_to_free_pages(), too_many_isolated(), allow_direct_reclaim().
-//! Deviations: one node, no cgroups, order 0.
+//! Deviations: no cgroups, order 0.
 
 use super::scan::Priority;
 use super::throttle::Progress;
@@ -66,6 +70,16 @@ pub struct Got {
     pub in_vain: bool,
 }
 
+impl core::ops::AddAssign for Got {
+    /// What the passes over two nodes at one priority got.
+    fn add_assign(&mut self, other: Self) {
+        self.reclaimed += other.reclaimed;
+        self.scanned += other.scanned;
+        self.skipped_deactivate |= other.skipped_deactivate;
+        self.in_vain |= other.in_vain;
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Begin,
@@ -79,7 +93,6 @@ pub struct Direct {
     target: Pages,
     state: State,
     reclaimed: Pages,
-    scanned: Pages,
     priority: Priority,
     force_deactivate: bool,
     skipped_deactivate: bool,
@@ -93,7 +106,6 @@ impl Direct {
             target: target.at_least(Pages(1)),
             state: State::Begin,
             reclaimed: Pages::ZERO,
-            scanned: Pages::ZERO,
             priority: Priority::GENTLEST,
             force_deactivate: false,
             skipped_deactivate: false,
@@ -129,7 +141,6 @@ impl Direct {
             return;
         };
         self.reclaimed += got.reclaimed;
-        self.scanned = got.scanned;
         self.skipped_deactivate |= got.skipped_deactivate;
         self.state = if self.reclaimed >= self.target {
             State::Done
@@ -143,12 +154,12 @@ impl Direct {
         };
     }
 
-    /// How it stands after the last pass.
+    /// How it stands in the midst of a pass, `got` by the nodes so far. Before `shrunk`.
     #[must_use]
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self, got: &Got) -> Progress {
         Progress {
-            reclaimed: self.reclaimed,
-            scanned: self.scanned,
+            reclaimed: self.reclaimed + got.reclaimed,
+            scanned: got.scanned,
             priority: self.priority,
             background: false,
         }
@@ -203,9 +214,10 @@ mod tests {
                 DirectStep::Shrink(sweep) => {
                     passes.push((sweep.priority.0, sweep.force_deactivate));
                     let got = pass(sweep);
+                    let progress = direct.progress(&got);
+                    assert_eq!(progress.priority, sweep.priority);
+                    assert_eq!(progress.scanned, got.scanned, "of this pass alone");
                     direct.shrunk(got);
-                    assert_eq!(direct.progress().priority, sweep.priority);
-                    assert_eq!(direct.progress().scanned, got.scanned, "of this pass alone");
                 }
                 DirectStep::Done(reclaimed) => return (passes, stalls, reclaimed),
             }

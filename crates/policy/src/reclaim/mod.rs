@@ -139,6 +139,10 @@ pub struct Tunables {
     pub writes_files: bool,
     /// Out of memory, the largest region gives way, as in Linux; else whoever asked is told.
     pub oom_kills: bool,
+    /// Nodes that the memory is divided into, as on a machine of as many sockets: each has lists, marks, a background
+    /// reclaimer and sleepers of its own, and a direct reclaimer passes over all of them. One under our own law, for
+    /// which memory is one.
+    pub nodes: u8,
 }
 
 impl Tunables {
@@ -156,6 +160,7 @@ impl Tunables {
             cluster_stands_for: 1,
             writes_files: true,
             oom_kills: false,
+            nodes: 1,
         }
     }
 

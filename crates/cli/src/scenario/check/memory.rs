@@ -13,6 +13,8 @@ use crate::scenario::{CaseEntry, PolicyEntry, Scenario, TaskEntry, TaskKind};
 const PART_MOST: f64 = 1000.0;
 /// Most files of one task.
 const FILES_MOST: f64 = 4096.0;
+/// Nodes of the largest machine.
+const NODES_MOST: f64 = 8.0;
 /// Highest `vm.swappiness`.
 const SWAPPINESS_MOST: f64 = 200.0;
 
@@ -27,6 +29,10 @@ impl Checker {
             self.range("mib", &swap.mib, 1.0, FILE_MOST_MIB, " MiB");
         }
         self.swappiness(machine.swappiness.as_ref());
+        if let Some(nodes) = &machine.nodes {
+            let value = Spanned::new(nodes.span(), f64::from(*nodes.get_ref()));
+            self.range("nodes", &value, 1.0, NODES_MOST, "");
+        }
         if let Some(reserve) = &machine.min_free_kib {
             let most = machine.memory_mib.get_ref() * 1024.0 / 4.0;
             self.range("min_free_kib", reserve, 128.0, most.max(128.0), " KiB");
