@@ -70,7 +70,7 @@ const fn metric(
 }
 
 /// All metrics.
-pub static METRICS: [Metric; 91] = join(WRITING, reclaim::METRICS);
+pub static METRICS: [Metric; 92] = join(WRITING, reclaim::METRICS);
 
 /// The values of all metrics in one run, in the order of `METRICS`. Some look at every pause, and each is asked for by
 /// tables, bands and files.

@@ -51,11 +51,13 @@ pub enum Work {
     /// Another task, on a CPU, that was shrinking the same node during a batch of reclaim (unit: one such
     /// task): they meet at the lock of its lists.
     ContendLru,
+    /// A fresh page that came with another's fault: its place in the tables and the accounts, and no entry.
+    Around,
 }
 
 impl Work {
     /// How many kinds there are.
-    pub const COUNT: usize = 22;
+    pub const COUNT: usize = 23;
     /// All kinds, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::User,
@@ -80,6 +82,7 @@ impl Work {
         Self::Deactivate,
         Self::Unmap,
         Self::ContendLru,
+        Self::Around,
     ];
 
     /// Name in tables.
@@ -108,6 +111,7 @@ impl Work {
             Self::Deactivate => "deactivate",
             Self::Unmap => "unmap",
             Self::ContendLru => "contend_lru",
+            Self::Around => "around",
         }
     }
 }

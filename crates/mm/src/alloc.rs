@@ -323,8 +323,14 @@ impl<E: Env> Memory<E> {
                 line.standing(task, task.id(), now, need, min)
             };
             let for_others = kept > 0 && !exempt && !line.is_modest(task, task.id(), now);
-            let kept = if for_others { kept } else { 0 };
-            left(free.saturating_sub(kept), standing.floor(min))
+            if for_others {
+                left(free.saturating_sub(kept), standing.floor(min))
+            } else {
+                // What was given back does not fill the reserve first: it is no emptier afterwards than it was before.
+                let kept = Pages(u64::from(kept));
+                let own = left(free, Standing::Small.floor(min)).at_most(kept);
+                left(free, standing.floor(min)).at_least(own)
+            }
         };
         u32::try_from(room.0).expect("no more than are free")
     }

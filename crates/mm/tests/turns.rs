@@ -549,6 +549,58 @@ fn a_waiter_does_not_queue_at_the_device() {
     assert!(queued.len() <= 1, "others than the background: {queued:?}");
 }
 
+/// A crowd stands in line for memory. What a mapper gives back is there for its next pass, and not handed to the crowd before it
+/// counts as the mapper's.
+#[test]
+fn a_mapper_has_what_it_gave_back_though_a_crowd_waits() {
+    // With a reserve that the crowd has half used up, and with hardly any.
+    for reserve in [256, 2] {
+        what_it_gave_back(Pages(reserve));
+    }
+}
+
+fn what_it_gave_back(reserve: Pages) {
+    let mut lab = marked_lab();
+    let env = Arc::clone(lab.env());
+    let (took, waiting) = lab
+        .run(move |task| {
+            let mut options = Options::new(8192, 2);
+            options.reclaim = Tunables::of(ReclaimLaw::Tidegate, HZ);
+            options.marks = Some(Watermarks {
+                min: reserve,
+                low: Pages(512),
+                high: Pages(768),
+            });
+            let cache = Cache::new(Arc::clone(&env), options).unwrap();
+            let mapped = 512;
+            let region = cache.spill(task, Pages(u64::from(mapped))).unwrap();
+            // So that it is known to give back.
+            region.touch(task, 0, mapped).unwrap();
+            task.sleep(Cause::Think, Nanos::secs(2));
+            region.discard(task, 0, mapped).unwrap();
+            region.touch(task, 0, mapped).unwrap();
+            for hog in 0..8 {
+                let cache = Arc::clone(&cache);
+                env::spawn(&*env, &format!("hog-{hog}"), move |task| {
+                    let region = cache.spill(task, Pages(4096)).unwrap();
+                    // There is no swap file: refused in the end.
+                    let _ = region.touch(task, 0, 4096);
+                });
+            }
+            task.sleep(Cause::Think, Nanos::millis(100));
+            let waiting = cache.vmstat().get(Item::NrFreePages);
+            let began = task.now();
+            region.discard(task, 0, mapped).unwrap();
+            region.touch(task, 0, mapped).unwrap();
+            let took = task.now().since(began);
+            let _ = cache.shutdown(task);
+            (took, waiting)
+        })
+        .unwrap();
+    assert!(waiting < 512, "{waiting} free: the hogs do not wait");
+    assert!(took < Nanos::millis(20), "{took:?}");
+}
+
 /// A cache of 32 MiB with marks that are far apart.
 fn marked(env: &Arc<LabEnv>, law: ReclaimLaw) -> Arc<Cache<LabEnv>> {
     let mut options = Options::new(8192, 2);

@@ -14,7 +14,7 @@ use env::Cause;
 use policy::reclaim::Reason;
 
 use super::{Metric, count, echo, metric};
-use crate::outcome::{Outcome, ThrottleCount};
+use crate::outcome::{Outcome, TaskCpu, ThrottleCount};
 use crate::stats::{Better, Samples, Stat};
 
 const PAGES_PER_GIB: f64 = 262_144.0;
@@ -31,7 +31,7 @@ const RECLAIM: [Cause; 6] = [
 ];
 
 /// The metrics of reclaim.
-pub(super) const METRICS: [Metric; 44] = [
+pub(super) const METRICS: [Metric; 45] = [
     metric(
         "lat_amean_ms",
         "ms",
@@ -71,6 +71,13 @@ pub(super) const METRICS: [Metric; 44] = [
     metric("lat_samples", "", Better::Higher, "its samples", |o| {
         mapped(o).map(|samples| count(samples.len()))
     }),
+    metric(
+        "lat_system_ms",
+        "ms",
+        Better::Lower,
+        "system CPU time of mapping, touching and unmapping once",
+        system_of_a_round,
+    ),
     metric(
         "bystander_p99_ms",
         "ms",
@@ -365,6 +372,20 @@ fn latency(outcome: &Outcome, stat: Stat) -> Option<f64> {
     Samples::new(mapped(outcome)?, Better::Lower).value(stat)
 }
 
+/// System time of the workers that map memory, by round: who makes more rounds in the same time uses more in all.
+fn system_of_a_round(outcome: &Outcome) -> Option<f64> {
+    let rounds = count(mapped(outcome)?.len());
+    let mappers = || outcome.jobs.iter().filter(|job| job.is_mapper);
+    let of_one = |task: &&TaskCpu| task.is_job && mappers().any(|job| job.name == task.name);
+    let system: f64 = outcome
+        .tasks
+        .iter()
+        .filter(of_one)
+        .map(|task| task.system_s)
+        .sum();
+    Some(system * 1e3 / rounds)
+}
+
 fn bystander(outcome: &Outcome, stat: Stat) -> Option<f64> {
     let jobs = outcome.jobs.iter().filter(|job| job.is_bystander);
     let samples = jobs.flat_map(|job| job.samples.iter().map(|(_, length)| *length));
@@ -571,7 +592,16 @@ mod tests {
             scale: 0.5,
             tick_ms: 4.0,
             virtual_s: 2092.98,
+            tasks: [("mmap", 0.25), ("hog", 7.0)]
+                .map(|(name, system_s)| TaskCpu {
+                    name: name.to_owned(),
+                    is_job: true,
+                    system_s,
+                    ..TaskCpu::default()
+                })
+                .into(),
             jobs: vec![Job {
+                name: "mmap".to_owned(),
                 is_mapper: true,
                 samples: (1..=10).map(|at| (0.0, f64::from(at))).collect(),
                 ..Job::default()
@@ -617,6 +647,11 @@ mod tests {
         near("noprogress_echo", 2364.0 / 19_214.0);
         near("asleep", 16.8);
         near("whole_ticks", 1.0 - 5825.0 / 190_180.0);
+    }
+
+    #[test]
+    fn system_time_of_a_round_is_the_mappers_alone() {
+        near("lat_system_ms", 25.0);
     }
 
     #[test]

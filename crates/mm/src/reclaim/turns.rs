@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use env::{Cause, Context, Event, Lock, LockClass, Signal, Task, TaskId, WaitQueue, Wakeup};
 use policy::reclaim::growth::Growth;
 use policy::reclaim::token::{Entry, Token};
-use policy::reclaim::turn::{Kept, Request, Standing, Ticket, Turns};
+use policy::reclaim::turn::{Front, Kept, Request, Standing, Ticket, Turns, rank};
 use policy::reclaim::{Reason, ReclaimLaw, Tunables};
 use policy::units::{Instant, Nanos, Pages};
 
@@ -45,6 +45,8 @@ pub(crate) struct Line {
     waiting: AtomicU32,
     wanted: AtomicU32,
     promised: AtomicU32,
+    /// `Front`, as a number.
+    front: AtomicU32,
     queues: Vec<WaitQueue>,
     accounts: Vec<Lock<Account>>,
     token: Lock<Token>,
@@ -85,6 +87,7 @@ impl Line {
             waiting: AtomicU32::new(0),
             wanted: AtomicU32::new(0),
             promised: AtomicU32::new(0),
+            front: AtomicU32::new(Front::NOBODY.number()),
             queues: (0..count(QUEUES)).map(|_| WaitQueue::new()).collect(),
             accounts: (0..count(ACCOUNTS)).map(|_| account()).collect(),
             token: Lock::new(LockClass::Leaf, Token::new(tunables.hz)),
@@ -135,7 +138,8 @@ impl Line {
         match self.account(task) {
             Some(account) => {
                 let mut account = account.lock(context);
-                Standing::of(account.growth_of(task, now), now, need, min)
+                let front = Front::from_number(self.front.load(Ordering::Relaxed));
+                Standing::of(account.growth_of(task, now), now, need, min, front)
             }
             None => Standing::Ordinary,
         }
@@ -155,7 +159,7 @@ impl Line {
                 let mut account = account.lock(context);
                 let growth = account.growth_of(task, now);
                 growth.note(now, taken, given_back);
-                growth.growth(now).is_zero()
+                growth.is_modest(now)
             };
             let keeps = self.kept_pages.load(Ordering::Relaxed) > 0;
             if modest && (keeps || !given_back.is_zero()) {
@@ -187,11 +191,10 @@ impl Line {
         (since, now): (Instant, Instant),
         need: Pages,
     ) -> Option<Ticket> {
-        let growth = self
-            .account(task)?
-            .lock(context)
-            .growth_of(task, now)
-            .growth(now);
+        let growth = {
+            let mut account = self.account(task)?.lock(context);
+            rank(account.growth_of(task, now), now)
+        };
         // What the others are held back for is not to wait behind them.
         let holds = self.token.lock(context).is_held_by(task.0);
         let growth = if holds { Pages::ZERO } else { growth };
@@ -278,7 +281,7 @@ impl Line {
     pub(crate) fn may_return<E: env::Env>(&self, task: &mut Task<'_, E>) -> bool {
         let began = task.now();
         let id = task.id();
-        if self.is_modest(task, id, began) {
+        if !self.grows(task, id, began) {
             return true;
         }
         let mut paused = None;
@@ -304,22 +307,30 @@ impl Line {
         }
     }
 
-    /// Whether a task that has its pages back may read on without a wait: it is modest, or keeps the token.
+    /// Whether a task that has its pages back may read on without a wait: it has not grown, or keeps the token.
     pub(crate) fn may_read_on<E: env::Env>(&self, task: &Task<'_, E>) -> bool {
         let now = task.now();
         let id = task.id();
-        if self.is_modest(task, id, now) {
+        if !self.grows(task, id, now) {
             return true;
         }
         let mut token = self.token.lock(task);
         token.is_held_by(id.0) && token.ask(now, id.0, None) == Entry::Go
     }
 
-    /// Whether a task has not grown of late: it gives back what it takes, and need not be held.
+    /// Whether a task has grown of late: else it need not be held.
+    fn grows(&self, context: &impl Context, task: TaskId, now: Instant) -> bool {
+        self.account(task).is_some_and(|account| {
+            let mut account = account.lock(context);
+            !account.growth_of(task, now).growth(now).is_zero()
+        })
+    }
+
+    /// Whether a task gives back what it takes: what its like gave back is for it too.
     pub(crate) fn is_modest(&self, context: &impl Context, task: TaskId, now: Instant) -> bool {
         self.account(task).is_none_or(|account| {
             let mut account = account.lock(context);
-            account.growth_of(task, now).growth(now).is_zero()
+            account.growth_of(task, now).is_modest(now)
         })
     }
 
@@ -337,6 +348,7 @@ impl Line {
             .store(saturated(turns.promised()), Ordering::Release);
         self.wanted
             .store(saturated(turns.wanted()), Ordering::Relaxed);
+        self.front.store(turns.front().number(), Ordering::Relaxed);
         self.waiting.store(turns.waiting(), Ordering::SeqCst);
         core::sync::atomic::fence(Ordering::SeqCst);
     }

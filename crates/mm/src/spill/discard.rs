@@ -61,8 +61,7 @@ fn discard_for<E: Env>(
     while at < end {
         let mut batch = Batch::new();
         let (next, blocked) = batch.fill(cache, task, anon, at, end);
-        let count = batch.give_back(cache, task);
-        cache.credit(task, who, count);
+        let count = batch.give_back(cache, task, who);
         task.did(Work::Unmap, count);
         task.did(Work::Free, count);
         at = next;
@@ -85,8 +84,7 @@ pub(super) fn drop_region<E: Env>(cache: &Arc<Cache<E>>, anon: &Arc<Anon>) {
     while at < end {
         let mut batch = Batch::new();
         let (next, blocked) = batch.fill(cache, &context, anon, at, end);
-        let count = batch.give_back(cache, &context);
-        cache.credit(&context, anon.taker(), count);
+        batch.give_back(cache, &context, anon.taker());
         at = next;
         if let Some(blocked) = blocked {
             left = left.or(Some(blocked.page));
@@ -209,12 +207,15 @@ impl Batch {
         self.frames += 1;
     }
 
-    /// Frees what was taken; answers how many frames that are, or will be.
-    fn give_back<E: Env>(mut self, cache: &Cache<E>, context: &impl Context) -> u64 {
+    /// Frees what was taken, which `who` took; answers how many frames that are, or will be.
+    fn give_back<E: Env>(mut self, cache: &Cache<E>, context: &impl Context, who: TaskId) -> u64 {
+        let count = self.frames as u64 + self.written;
+        // First, so that what is kept for its like is not handed out to those who wait.
+        cache.credit(context, who, count);
         if let Some(area) = cache.swap.area() {
             area.put(context, &self.slots[..self.taken]);
         }
         cache.remove_anon(context, &mut self.busies[..self.frames]);
-        self.frames as u64 + self.written
+        count
     }
 }

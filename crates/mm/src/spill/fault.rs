@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use env::{Cause, Context, Env, Event, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, Shadow, Slot};
+use policy::reclaim::FAULT_AROUND;
 use policy::reclaim::swap::SlotMoment;
 use policy::units::{Bytes, Nanos, PAGE_SHIFT, PAGE_SIZE, Pages};
 
@@ -17,10 +18,8 @@ use crate::Error;
 use crate::cache::{Cache, add};
 use crate::vmstat::Item;
 
-/// Fresh pages that get frames together: as many as one hold of the free lists is worth.
-const FRESH: usize = 16;
-const FRESH_PAGES: u32 = 16;
-const _: () = assert!(FRESH_PAGES as usize == FRESH);
+/// Fresh pages that get frames together: as many as one fault of ours brings. In Linux each of them is a fault.
+const FRESH: usize = FAULT_AROUND as usize;
 const WHOLE: usize = 4096;
 const _: () = assert!(WHOLE as u64 == PAGE_SIZE);
 /// Pages that are there, after which a task reports its work.
@@ -31,7 +30,10 @@ const COPY: Nanos = Nanos::micros(20);
 /// What a call has found so far.
 #[derive(Default)]
 struct Tally {
+    /// Pages that were not there.
     faults: u64,
+    /// Of these: pages that came with another's fault.
+    around: u64,
     major: u64,
 }
 
@@ -139,10 +141,10 @@ impl<'a, E: Env> Walk<'a, E> {
 
     /// Gives back what is left over.
     fn finish(self, task: &Task<'_, E>) -> Tally {
-        self.cache.memory.put(task, &self.frames);
         self.cache.gave_back(task, self.frames.len() as u64);
+        self.cache.memory.put(task, &self.frames);
         let counters = &self.cache.counters;
-        counters.add(Item::Pgfault, self.tally.faults);
+        counters.add(Item::Pgfault, self.tally.faults - self.tally.around);
         counters.add(Item::Pgmajfault, self.tally.major);
         self.tally
     }
@@ -185,7 +187,7 @@ impl<'a, E: Env> Walk<'a, E> {
 
     /// Gives fresh pages to as many of `from..until` as have none, a few at a time; answers how many.
     fn fresh(&mut self, task: &mut Task<'_, E>, from: u32, until: u32) -> Result<u32, Error> {
-        let most = until.min(from.saturating_add(FRESH_PAGES));
+        let most = until.min(from.saturating_add(FAULT_AROUND));
         let empty = |page: &u32| self.anon.pages.get(*page) == Slot::Empty;
         let end = (from..most).find(|page| !empty(page)).unwrap_or(most);
         let want = end - from;
@@ -231,9 +233,13 @@ impl<'a, E: Env> Walk<'a, E> {
                 .release(busy, Flags::UPTODATE | Flags::DIRTY, Flags::NONE);
         }
         cache.wake_busy(added, Signal::PageUnlocked);
-        self.tally.faults += count as u64;
-        task.did(Work::Fault, count as u64);
-        task.did(Work::Zero, count as u64);
+        let count = count as u64;
+        let faults = count.div_ceil(u64::from(cache.options.reclaim.fault_around()));
+        self.tally.faults += count;
+        self.tally.around += count - faults;
+        task.did(Work::Fault, faults);
+        task.did(Work::Around, count - faults);
+        task.did(Work::Zero, count);
         Ok(next - from)
     }
 

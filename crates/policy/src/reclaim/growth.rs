@@ -52,6 +52,8 @@ pub struct Growth {
     /// Highest and lowest `net` in each of the last parts, by number modulo `PARTS`.
     highs: [i64; PARTS],
     lows: [i64; PARTS],
+    /// The part in which pages were last given back.
+    gave_back: Option<u64>,
     /// The highest in parts that are over for a second: of this period of `MEMORY`, and of the last.
     before: i64,
     earlier: i64,
@@ -66,6 +68,7 @@ impl Growth {
             part: now.0 / PART,
             highs: [0; PARTS],
             lows: [0; PARTS],
+            gave_back: None,
             before: 0,
             earlier: 0,
         }
@@ -74,6 +77,9 @@ impl Growth {
     /// The task took pages, and gave pages back itself.
     pub fn note(&mut self, now: Instant, taken: Pages, given_back: Pages) {
         self.advance(now);
+        if !given_back.is_zero() {
+            self.gave_back = Some(self.part);
+        }
         let taken = i64::try_from(taken.0).unwrap_or(i64::MAX);
         let given_back = i64::try_from(given_back.0).unwrap_or(i64::MAX);
         self.net = self.net.saturating_add(taken).saturating_sub(given_back);
@@ -86,6 +92,14 @@ impl Growth {
     pub fn growth(&mut self, now: Instant) -> Pages {
         self.advance(now);
         positive(self.net.saturating_sub(self.before.max(self.earlier)))
+    }
+
+    /// Whether it gives back as much as it takes: it does not grow, and has given pages back within `MEMORY`. One who got
+    /// nothing for a second does not grow either, but only because others were before it.
+    pub fn is_modest(&mut self, now: Instant) -> bool {
+        let grows = !self.growth(now).is_zero();
+        let lately = |then| self.part.saturating_sub(then) <= 2 * MEMORY;
+        !grows && self.gave_back.is_some_and(lately)
     }
 
     /// Pages it has drawn and not given back in the last second.

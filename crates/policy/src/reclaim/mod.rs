@@ -113,6 +113,9 @@ const FILES_LEAST: Pages = Pages(512);
 /// and no more than this part of it.
 const FILES_PART_MOST: u64 = 16;
 
+/// Fresh pages that a fault of ours brings at most: 64 KiB, as many as one hold of the free lists is worth.
+pub const FAULT_AROUND: u32 = 16;
+
 /// How reclaim works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunables {
@@ -175,6 +178,17 @@ impl Tunables {
         Pages(memory.0 / FILES_PART)
             .at_least(FILES_LEAST)
             .at_most(Pages(memory.0 / FILES_PART_MOST))
+    }
+
+    /// Fresh pages of the range that is touched, which one fault brings: in Linux the page that was touched. Ours is told the
+    /// range, so none is brought that was not asked for.
+    #[must_use]
+    pub fn fault_around(&self) -> u32 {
+        if self.law == ReclaimLaw::Tidegate {
+            FAULT_AROUND
+        } else {
+            1
+        }
     }
 
     /// Pages that reclaim takes at a time, and that a task frees on its own behalf before it goes on: 32

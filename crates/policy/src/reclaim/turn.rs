@@ -62,18 +62,22 @@ const NONE: u32 = u32::MAX;
 pub enum Standing {
     /// Others need it to get on: to the last page. It never waits for a turn.
     Exempt,
-    /// It has drawn little of late and needs little: half the reserve.
+    /// It has drawn little of late and needs little, and nobody who waits grows as little as it: half the reserve.
     Small,
     /// The reserve is not for it.
     Ordinary,
 }
 
 impl Standing {
-    /// Of a task that needs `need` pages now, in a node whose reserve is `min`.
+    /// Of a task that needs `need` pages now, in a node whose reserve is `min`, with `front` first of those who wait.
+    /// Many who wait draw little each, and all that is freed between them: none of them is to take unasked what those
+    /// before it wait for.
     #[must_use]
-    pub fn of(growth: &mut Growth, now: Instant, need: Pages, min: Pages) -> Self {
+    pub fn of(growth: &mut Growth, now: Instant, need: Pages, min: Pages, front: Front) -> Self {
         let most = Pages(min.0 / SMALL_SHARE).at_least(Pages(1));
-        if growth.swing(now).saturating_add(need) <= most {
+        let little = growth.swing(now).saturating_add(need) <= most;
+        let passes_nobody = growth.is_modest(now) || Front::of(rank(growth, now)) < front;
+        if little && passes_nobody {
             Self::Small
         } else {
             Self::Ordinary
@@ -88,6 +92,41 @@ impl Standing {
             Self::Small => Pages(min.0 / 2),
             Self::Ordinary => min,
         }
+    }
+}
+
+/// The class of whoever is first in the ranked line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Front(u32);
+
+impl Front {
+    /// Nobody waits: no bit of `occupied` is set.
+    pub const NOBODY: Self = Self(u64::BITS);
+
+    fn of(growth: Pages) -> Self {
+        Self(u32::from(class_of(growth)))
+    }
+
+    /// As a number, to be kept where it is read without a lock.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Back from such a number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+/// The growth by which a task is ranked: one who got nothing for a second does not grow either, but stands behind those who
+/// give back what they take.
+pub fn rank(growth: &mut Growth, now: Instant) -> Pages {
+    if growth.is_modest(now) {
+        Pages::ZERO
+    } else {
+        growth.growth(now).at_least(Pages(1))
     }
 }
 
@@ -151,7 +190,9 @@ impl Kept {
     pub fn note(&mut self, now: Instant, taken: Pages, given_back: Pages) {
         let left = self.pages(now).saturating_sub(taken);
         self.pages = left.saturating_add(given_back).at_most(self.most);
-        if !given_back.is_zero() {
+        // Whoever is at taking its pages again is not to lose the rest because its round is long.
+        let moved = taken.saturating_add(given_back);
+        if !moved.is_zero() && !self.pages.is_zero() {
             self.until = now + KEEP;
         }
     }
@@ -398,6 +439,12 @@ impl Turns {
         let rate = self.rate;
         let ticks = rate.tick_at(now).since(rate.tick_at(began));
         rate.nanos(ticks).at_most(self.bound())
+    }
+
+    /// Who is first by rank.
+    #[must_use]
+    pub fn front(&self) -> Front {
+        Front(self.occupied.trailing_zeros())
     }
 
     /// How many wait.

@@ -36,6 +36,23 @@ fn one_who_only_takes_grows_by_what_it_took_in_the_last_second() {
 }
 
 #[test]
+fn one_who_stands_still_is_not_modest_unless_it_gave_back() {
+    let mut hog = Growth::new(at(0));
+    take(&mut hog, 0, 100);
+    assert_eq!(hog.growth(at(3000)), Pages::ZERO);
+    assert!(!hog.is_modest(at(3000)), "others were before it");
+    let mut mapper = Growth::new(at(0));
+    take(&mut mapper, 0, 100);
+    give(&mut mapper, 1500, 100);
+    assert!(mapper.is_modest(at(3000)));
+    take(&mut mapper, 4000, 100);
+    assert!(mapper.is_modest(at(4000)), "it has had that before");
+    take(&mut mapper, 4000, 1);
+    assert!(!mapper.is_modest(at(4000)), "it grows");
+    assert!(!mapper.is_modest(at(60_000)), "that was long ago");
+}
+
+#[test]
 fn one_who_gives_back_what_it_takes_does_not_grow_however_slow_its_rounds() {
     for round in [40, 400, 1500, 3000, 7000] {
         let mut growth = Growth::new(at(0));

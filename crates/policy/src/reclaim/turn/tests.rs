@@ -200,7 +200,7 @@ fn one_who_draws_little_may_go_below_the_mark() {
     let min = Pages(512);
     let mut standing = |taken: u64, given: u64, need: u64| {
         growth.note(at(10), Pages(taken), Pages(given));
-        Standing::of(&mut growth, at(10), Pages(need), min)
+        Standing::of(&mut growth, at(10), Pages(need), min, Front::NOBODY)
     };
     assert_eq!(standing(0, 0, 64), Standing::Small);
     assert_eq!(standing(0, 0, 65), Standing::Ordinary);
@@ -210,7 +210,8 @@ fn one_who_draws_little_may_go_below_the_mark() {
     assert_eq!(Standing::Small.floor(min), Pages(256));
     assert_eq!(Standing::Ordinary.floor(min), min);
     assert_eq!(Standing::Exempt.floor(min), Pages::ZERO);
-    let tiny = Standing::of(&mut Growth::new(at(0)), at(0), Pages(1), Pages(3));
+    let mut new = Growth::new(at(0));
+    let tiny = Standing::of(&mut new, at(0), Pages(1), Pages(3), Front::NOBODY);
     assert_eq!(tiny, Standing::Small, "one page may always be drawn");
 }
 
@@ -228,6 +229,68 @@ fn what_is_given_back_stays_for_a_moment() {
     assert_eq!(kept.pages(at(50)), Pages(5), "what is over is gone");
     kept.note(at(51), Pages(10), Pages(0));
     assert_eq!(kept.pages(at(51)), Pages(0));
+    kept.note(at(100), Pages(0), Pages(600));
+    for ms in (110..300).step_by(10) {
+        kept.note(at(ms), Pages(10), Pages(0));
+    }
+    assert_eq!(
+        kept.pages(at(290)),
+        Pages(410),
+        "as long as its round is under way"
+    );
+    assert_eq!(kept.pages(at(315)), Pages(0));
+}
+
+/// A hog that got one page in a second draws little, but not before a mapper that waits; a bystander does.
+#[test]
+fn who_draws_little_passes_nobody_who_grows_as_little() {
+    let min = Pages(512);
+    let mut turns = Turns::new(4, 250);
+    let of = |growth: &mut Growth, turns: &Turns| {
+        Standing::of(growth, at(5000), Pages(1), min, turns.front())
+    };
+    let mut hog = Growth::new(at(0));
+    hog.note(at(2000), Pages(1000), Pages::ZERO);
+    hog.note(at(4900), Pages(3), Pages::ZERO);
+    let mut slower = Growth::new(at(0));
+    slower.note(at(2000), Pages(1000), Pages::ZERO);
+    let mut bystander = Growth::new(at(0));
+    bystander.note(at(4000), Pages(4), Pages::ZERO);
+    bystander.note(at(4001), Pages::ZERO, Pages(4));
+    let mut mapper = Growth::new(at(0));
+    mapper.note(at(1000), Pages(900), Pages::ZERO);
+    mapper.note(at(3000), Pages::ZERO, Pages(900));
+    assert_eq!(turns.front(), Front::NOBODY);
+    for task in [&mut hog, &mut slower, &mut bystander] {
+        assert_eq!(of(task, &turns), Standing::Small, "nobody waits");
+    }
+    let ranked = rank(&mut hog, at(5000));
+    assert_eq!(ranked, Pages(3));
+    let first = join(&mut turns, 5000, 1, ranked.0);
+    assert_eq!(of(&mut hog, &turns), Standing::Ordinary, "its like waits");
+    assert_eq!(
+        of(&mut slower, &turns),
+        Standing::Small,
+        "it would be first"
+    );
+    let ranked = rank(&mut mapper, at(5000));
+    assert_eq!(ranked, Pages::ZERO);
+    let second = join(&mut turns, 5000, 1, ranked.0);
+    assert_eq!(
+        rank(&mut slower, at(5000)),
+        Pages(1),
+        "it got nothing for a second, and gave nothing back"
+    );
+    assert_eq!(
+        of(&mut slower, &turns),
+        Standing::Ordinary,
+        "a mapper waits"
+    );
+    assert_eq!(of(&mut bystander, &turns), Standing::Small);
+    for ticket in [first, second] {
+        turns.leave(ticket);
+    }
+    assert_eq!(turns.front(), Front::NOBODY);
 }
 
 /// A thousand wait, each for a page, and all are of one growth: none is served twice before all have been.
@@ -324,7 +387,8 @@ fn a_crowd_as_a_series() {
                         };
                     continue;
                 }
-                let standing = Standing::of(&mut task.growth, at(ms), Pages(need), min);
+                let standing =
+                    Standing::of(&mut task.growth, at(ms), Pages(need), min, turns.front());
                 let floor = standing.floor(min) + turns.promised();
                 if free >= floor.0 + need {
                     free -= need;
@@ -333,7 +397,7 @@ fn a_crowd_as_a_series() {
                     task.round += need;
                     task.waits.push(0);
                 } else {
-                    let growth = task.growth.growth(at(ms));
+                    let growth = rank(&mut task.growth, at(ms));
                     task.ticket = Some((join(&mut turns, ms, need, growth.0), ms));
                 }
             }
