@@ -4,6 +4,7 @@
 //! cargo run --release -p tidegate-cli --example ablations                 all: many minutes
 //! cargo run --release -p tidegate-cli --example ablations stutterp        the table of one experiment
 //! cargo run --release -p tidegate-cli --example ablations stutterp HZ     its lines with HZ in their name
+//! cargo run --release -p tidegate-cli --example ablations stutterp machine.nodes=1     all of it with an override, as of `--set`
 //! ```
 //!
 //! Each line is runs of its own, on all cores; which one is under way stands on the standard error. A band that measures
@@ -215,11 +216,12 @@ fn after(cell: &mut Cell, law: Law) {
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let is_one = |word: &String| TABLES.iter().any(|table| table.experiment == word);
-    let (named, parts): (Vec<String>, Vec<String>) = words.into_iter().partition(is_one);
+    let (named, rest): (Vec<String>, Vec<String>) = words.into_iter().partition(is_one);
+    let (sets, parts): (Vec<String>, Vec<String>) = rest.into_iter().partition(|w| w.contains('='));
     let part = parts.join(" ");
     let chosen = |table: &&Table| named.is_empty() || named.iter().any(|n| n == table.experiment);
     for table in TABLES.iter().filter(chosen) {
-        match rendered(table, &part) {
+        match rendered(table, &sets, &part) {
             Ok(text) => terminal::print(&text),
             Err(error) => {
                 terminal::complain(&format!("ablations: {}: {error}", table.experiment));
@@ -230,9 +232,11 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The table in Markdown: a line for each ablation with `part` in its name.
-fn rendered(table: &Table, part: &str) -> Result<String, TrialError> {
-    let mut shipped = Trial::load(table.experiment, table.columns, table.sets)?;
+/// The table in Markdown: a line for each ablation with `part` in its name, each with the overrides `sets`.
+fn rendered(table: &Table, sets: &[String], part: &str) -> Result<String, TrialError> {
+    let own = table.sets.iter().copied();
+    let sets: Vec<&str> = own.chain(sets.iter().map(String::as_str)).collect();
+    let mut shipped = Trial::load(table.experiment, table.columns, &sets)?;
     shipped = if table.rows.is_empty() {
         shipped.summed_rows()
     } else {
