@@ -14,10 +14,20 @@ const BANDS: [&str; 2] = ["A1-echo-rise", "A1-echo-share"];
 /// Delays are in ticks of 250 Hz.
 const TICK_MS: f64 = 4.0;
 
+/// What the machine has, whatever the experiment is fitted to.
+const MACHINE: [&str; 6] = [
+    "run.replicas=1",
+    "run.scale=0.015625",
+    "machine.memory_mib=16384",
+    "machine.swap.mib=512",
+    "machine.reserved_percent=7.5",
+    "machine.nodes=1",
+];
+
 /// `stutterp-oom` on a disk that seeks, where WRITEBACK is waited for in vain often enough. All of its rows: the band is
 /// of them together.
 fn trial() -> Trial {
-    Trial::load("stutterp-oom", &[COLUMN], &["run.replicas=1"]).unwrap()
+    Trial::load("stutterp-oom", &[COLUMN], &MACHINE).unwrap()
 }
 
 fn seeks(cell: &mut Cell) {
