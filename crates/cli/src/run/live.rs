@@ -15,7 +15,7 @@ use std::time::Instant;
 use env::{Cause, DeviceId, DeviceInfo, Env as _, Event, ObjectId};
 use mm::Populate;
 use os::{Budget, BudgetError, FileDevice, OpenOptions, ThreadEnv};
-use policy::units::{Bytes, Nanos};
+use policy::units::{Bytes, Nanos, PAGE_SHIFT, Pages};
 use workload::Stop;
 
 use super::assemble::{self, Seen, Sieve, number, seconds};
@@ -182,12 +182,13 @@ impl Live {
             ..cell.clone()
         };
         self.check_dir()?;
-        self.check_space(cell)?;
         let limit = self.memory.unwrap_or(cell.memory.bytes());
         // The runs before this one left heaps of their threads behind.
         os::trim_heaps();
         let frames = frames(cell, limit)?;
+        let cell = &with_swap_for_the_program(cell, limit, frames);
         check_hogs(cell, limit, frames)?;
+        self.check_space(cell)?;
         let _remove = RemoveAtEnd(&self.files);
         let watch = Shared::new(trace);
         let tape = Arc::new(Tape::new(watch.clone()));
@@ -431,6 +432,17 @@ fn frames(cell: &Cell, limit: Bytes) -> Result<u32, RunError> {
     })
 }
 
+/// The cell with a swap file that is larger by what the program takes of the limit: the machine of the experiment has that
+/// memory for pages, and what its jobs keep was chosen for it.
+fn with_swap_for_the_program(cell: &Cell, limit: Bytes, frames: u32) -> Cell {
+    let mut cell = cell.clone();
+    let taken = Pages(limit.0 >> PAGE_SHIFT).saturating_sub(Pages(frames.into()));
+    if let Some(swap) = &mut cell.swap {
+        swap.pages += taken;
+    }
+    cell
+}
+
 /// What the hogs keep fits memory and swap.
 fn check_hogs(cell: &Cell, limit: Bytes, frames: u32) -> Result<(), RunError> {
     let swap = cell.swap.map_or(0, |swap| swap.pages.0);
@@ -510,4 +522,31 @@ fn fill(path: &Path, bytes: Bytes) -> std::io::Result<()> {
         left -= size as u64;
     }
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments;
+    use crate::run::cell::Column;
+    use crate::scenario::{Override, Scenario};
+
+    /// p0's machine shrunk to 512 MiB, of which the program takes 28: its hogs keep more than is left for pages, and the
+    /// experiment's swap file is of 4 MiB.
+    #[test]
+    fn the_swap_file_has_room_for_what_the_program_takes() {
+        let sets = [Override::parse("run.scale=0.015625").unwrap()];
+        let source = experiments::by_name("stutterp").unwrap();
+        let (scenario, _) = Scenario::load(source, &sets).unwrap();
+        let column = Column::of(&scenario.policies[0]);
+        let limit = Bytes(512 << 20);
+        let frames = 484 * 256;
+        for row in &scenario.rows() {
+            let cell = Cell::resolve(&scenario, row, &column);
+            let swap = |cell: &Cell| cell.swap.unwrap().pages;
+            let live = with_swap_for_the_program(&cell, limit, frames);
+            assert_eq!(swap(&live), swap(&cell) + Pages(28 * 256));
+            check_hogs(&live, limit, frames).unwrap();
+        }
+    }
 }
