@@ -247,18 +247,28 @@ fn rendered(table: &Table, sets: &[String], part: &str) -> Result<String, TrialE
         all.filter(|ablation| ablation.name.contains(part))
     };
     let mut text = String::new();
+    let mut headed = false;
     for (at, ablation) in chosen().enumerate() {
         let (of, name) = (chosen().count(), ablation.name);
         terminal::complain(&format!("{} {}/{of}: {name}", table.experiment, at + 1));
         let trial = shipped.clone().memory_times(ablation.memory);
-        let mut outcomes: Vec<Outcome> = trial.run(ablation.change)?;
+        let mut outcomes: Vec<Outcome> = match trial.run(ablation.change) {
+            Ok(outcomes) => outcomes,
+            // A job that memory ran out for, and the like: the other lines stand.
+            Err(error) => {
+                terminal::complain(&format!("{} {name}: {error}", table.experiment));
+                text.push_str(&format!("| {name} | failed: {error} |\n"));
+                continue;
+            }
+        };
         if ablation.swapped {
             outcomes = exchanged(&outcomes, table.columns);
         }
         let verdicts = trial.judge(&outcomes);
         let bands = bands(&verdicts);
-        if text.is_empty() {
-            text = heads(table, &bands);
+        if !headed {
+            text.insert_str(0, &heads(table, &bands));
+            headed = true;
         }
         let mut cells: Vec<String> = bands.iter().map(|worst| shown(worst)).collect();
         cells.extend(beside(table, &outcomes));
