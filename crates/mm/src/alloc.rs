@@ -25,7 +25,7 @@ use crate::limit::{Limit, Withheld};
 use crate::reclaim::direct::{direct, direct_until};
 use crate::reclaim::node::{Division, NodeId};
 use crate::reclaim::throttle;
-use crate::reclaim::turns::Line;
+use crate::reclaim::turns::{Line, Room};
 use crate::swap::Patience;
 use crate::vmstat::Item;
 
@@ -38,6 +38,10 @@ const HOPELESS_ROUNDS: u32 = 20;
 /// Nothing was freed and nothing written for so long: whoever waits for memory is refused, though pages are dirty or under
 /// writeback. A device that hangs for half a minute and comes back is waited for.
 const STANDSTILL: Nanos = Nanos::secs(60);
+
+/// Who has waited for a turn so long without one page, while pages of files were written and went to others and no anonymous page
+/// could leave for want of a slot, will not get one: somebody's memory is too much. One such waiter is refused at a time.
+const PASSED_OVER: Nanos = Nanos::secs(10);
 
 /// Who takes this many frames at a time takes many.
 const MANY: u32 = 64;
@@ -68,6 +72,8 @@ pub(crate) struct Memory<E: Env> {
     pub(crate) wait: WaitQueue,
     /// Those who wait for their turn.
     pub(crate) line: Line,
+    /// When one of them was last refused for having been passed over, ns.
+    refused: AtomicU64,
 }
 
 /// What a waiter has seen of the chances to get memory at all.
@@ -76,6 +82,18 @@ struct Outlook {
     retry: Retry,
     hopeless: u32,
     standstill: Standstill,
+    /// When the wait began, and the pages ever written then.
+    began: Option<(Instant, u64)>,
+}
+
+impl Outlook {
+    /// Somebody has given way. That the wait began when it did stays.
+    fn start_over(&mut self) {
+        *self = Self {
+            began: self.began,
+            ..Self::default()
+        };
+    }
 }
 
 /// For how long a waiter has seen nothing freed and nothing written.
@@ -208,6 +226,7 @@ impl<E: Env> Memory<E> {
             marks_each,
             wait: WaitQueue::new(),
             line: Line::new(&shape.tunables, frames),
+            refused: AtomicU64::new(0),
         }
     }
 
@@ -258,12 +277,18 @@ impl<E: Env> Memory<E> {
 
     /// Gives those who wait for their turn what is free above the reserve.
     fn hand_out(&self, context: &impl Context) {
-        let above = || {
-            let kept = self.line.kept(self.env.now());
-            let free = self.free().saturating_sub(kept);
-            Pages(u64::from(free)).saturating_sub(self.marks.min)
+        let min = self.marks.min;
+        let room = || {
+            let (free, kept) = (self.free(), self.line.kept(self.env.now()));
+            let pages = |frames: u32| Pages(u64::from(frames));
+            let above = pages(free.saturating_sub(kept)).saturating_sub(min);
+            Room {
+                above,
+                kept: pages(kept),
+                usable: pages(free).saturating_sub(Standing::Small.floor(min)),
+            }
         };
-        self.line.hand_out(context, || self.env.now(), above);
+        self.line.hand_out(context, || self.env.now(), room);
     }
 
     /// Free frames as the background reclaimer counts them: less what is promised, asked for or kept back.
@@ -466,16 +491,22 @@ impl<E: Env> Cache<E> {
         'found: for floor in floors {
             for node in self.nodes_for(task) {
                 let left = want - taken;
-                taken += self.take(task, node, left, out, |task, taken| {
+                let got = self.take(task, node, left, out, |task, taken| {
                     if in_turn {
                         return memory.room_in_turn(task, left - taken, exempt);
                     }
                     let room = memory.room(node, *floor, AllocRight::Normal);
-                    if room == 0 && taken == 0 && exempt {
+                    if room == 0 && taken == 0 && exempt && *floor == marks.min {
                         return memory.room(node, *floor, AllocRight::High);
                     }
                     room
-                })?;
+                });
+                match got {
+                    Ok(got) => taken += got,
+                    // What another node gave is the caller's.
+                    Err(_) if taken > 0 => break 'found,
+                    Err(error) => return Err(error),
+                }
                 if memory.spare_of(node) < marks.low {
                     self.ask_reclaim(task, node);
                 }
@@ -493,7 +524,12 @@ impl<E: Env> Cache<E> {
     /// The nodes in the order in which the task takes memory from them.
     pub(crate) fn nodes_for(&self, task: &Task<'_, E>) -> impl Iterator<Item = NodeId> + use<E> {
         let cpus = self.options.dirty.cpus;
-        self.nodes.division.in_order_of(task.cpu(), cpus)
+        // Which CPU it is takes a call of the system to find out.
+        let cpu = match self.options.reclaim.nodes {
+            1 => 0,
+            _ => task.cpu(),
+        };
+        self.nodes.division.in_order_of(cpu, cpus)
     }
 
     /// The first of them.
@@ -708,6 +744,8 @@ impl<E: Env> Cache<E> {
             }
             let now = task.now();
             let since = *since.get_or_insert(now);
+            let cleaned = self.cleaned();
+            outlook.began.get_or_insert((since, cleaned));
             let need = Pages(u64::from(want));
             let Some(ticket) = memory.line.join(task, task.id(), (since, now), need) else {
                 let given_back = memory.given_back();
@@ -764,7 +802,27 @@ impl<E: Env> Cache<E> {
                 in_vain = 0;
                 self.reclaim_in_turn(task, ticket, want, outlook)?;
             }
+            if outlook
+                .began
+                .is_some_and(|began| self.passes_over(task.now(), began))
+            {
+                self.out_of_memory(task)?;
+                outlook.start_over();
+            }
         }
+    }
+
+    /// Whether one whose wait began then is to be refused now: the first who asks, and none for as long after it.
+    fn passes_over(&self, now: Instant, (since, cleaned): (Instant, u64)) -> bool {
+        let refused = &self.memory.refused;
+        let last = refused.load(Ordering::Relaxed);
+        now.since(since.max(Instant(last))) >= PASSED_OVER
+            && self.cleaned() > cleaned
+            && self.swap_free().is_zero()
+            && self.swap_writeback().is_zero()
+            && refused
+                .compare_exchange(last, now.0, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Pages that were ever reclaimed.
@@ -805,7 +863,7 @@ impl<E: Env> Cache<E> {
             || over
         {
             self.out_of_memory(task)?;
-            *outlook = Outlook::default();
+            outlook.start_over();
             return Ok(());
         }
         // Nothing clean: what is dirty has to be written first.

@@ -352,7 +352,8 @@ fn hogs_that_do_not_fit_get_more_done() {
     }
 }
 
-/// Hogs that do not fit share what comes back: each is given as many pages as the others, give or take a half. Who has all of
+/// Hogs that do not fit share what comes back: none is given half as many pages again as another, first fill included, and something
+/// comes back to each. Who has all of
 /// its memory then touches it as often as it likes, and nobody is the poorer for that.
 #[test]
 fn hogs_share() {
@@ -366,7 +367,13 @@ fn hogs_share() {
         seen.given.iter().min().unwrap(),
         seen.given.iter().max().unwrap(),
     );
-    assert!(most <= &(2 * least), "{:?}", seen.given);
+    assert!(2 * most <= 3 * least, "{:?}", seen.given);
+    // More than its first fill: a page each 200 ms came back to each.
+    assert!(
+        seen.given.iter().all(|given| *given >= 8192 + 100),
+        "{:?}",
+        seen.given
+    );
 }
 
 /// 40 tasks want more than the disk can free in the bound: waits reach it, and go on with their place kept.
@@ -599,6 +606,58 @@ fn what_it_gave_back(reserve: Pages) {
         .unwrap();
     assert!(waiting < 512, "{waiting} free: the hogs do not wait");
     assert!(took < Nanos::millis(20), "{took:?}");
+}
+
+/// Some who give back what they take, beside a crowd whose memory cannot leave: what is kept is for each of them, also for one who
+/// had to wait in line, and none is refused.
+#[test]
+fn mappers_have_what_is_kept_in_turn() {
+    const EACH: u32 = 240;
+    let mut lab = marked_lab();
+    let env = Arc::clone(lab.env());
+    let passes = lab
+        .run(move |task| {
+            let cache = marked(&env, ReclaimLaw::Tidegate);
+            let end = task.now() + Nanos::secs(30);
+            let mapper = |name: &str| {
+                let cache = Arc::clone(&cache);
+                env::spawn(&*env, name, move |task| {
+                    let region = cache.spill(task, Pages(u64::from(EACH))).unwrap();
+                    let mut passes = 0;
+                    while task.now() < end {
+                        region.touch(task, 0, EACH).unwrap();
+                        task.sleep(Cause::Think, Nanos::millis(1));
+                        region.discard(task, 0, EACH).unwrap();
+                        task.sleep(Cause::Think, Nanos::millis(2));
+                        passes += u64::from(task.now() + Nanos::secs(20) > end);
+                    }
+                    passes
+                })
+            };
+            let mappers = [mapper("one"), mapper("two"), mapper("three")];
+            task.sleep(Cause::Think, Nanos::secs(2));
+            for hog in 0..8 {
+                let cache = Arc::clone(&cache);
+                env::spawn(&*env, &format!("hog-{hog}"), move |task| {
+                    let region = cache.spill(task, Pages(4096)).unwrap();
+                    for page in 0..4096 {
+                        // There is no swap file: refused in the end, and it keeps what it has.
+                        if region.touch(task, page, 1).is_err() {
+                            task.sleep(Cause::Think, Nanos::millis(100));
+                        }
+                        if task.now() >= end {
+                            break;
+                        }
+                    }
+                });
+            }
+            let passes = mappers.map(|mapper| mapper.join(task).unwrap());
+            let _ = cache.shutdown(task);
+            passes
+        })
+        .unwrap();
+    println!("{passes:?} passes in 20 s");
+    assert!(passes.iter().all(|passes| *passes > 500), "{passes:?}");
 }
 
 /// A cache of 32 MiB with marks that are far apart.

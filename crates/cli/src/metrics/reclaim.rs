@@ -417,7 +417,8 @@ fn asleep(outcome: &Outcome) -> Option<f64> {
 
 fn flusher_throttled(outcome: &Outcome) -> Option<f64> {
     let ours = outcome.tasks.iter();
-    let ours = ours.filter(|task| !task.is_job && !task.is_interrupt && task.name != BACKGROUND);
+    let ours = ours
+        .filter(|task| !task.is_job && !task.is_interrupt && !task.name.starts_with(BACKGROUND));
     let waits = ours.flat_map(|task| &task.waits);
     let is_of_reclaim = |name: &str| RECLAIM.iter().any(|cause| format!("{cause:?}") == name);
     let of_reclaim = waits.filter(|(cause, _)| is_of_reclaim(cause));

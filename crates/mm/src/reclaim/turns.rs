@@ -37,6 +37,18 @@ const QUEUES: usize = 64;
 const ACCOUNTS: usize = 1024;
 /// Grants that one hand-out wakes without looking again: its memory for them.
 const AT_ONCE: u32 = 32;
+/// And of those who do not grow, from what is kept for them.
+const KEPT_AT_ONCE: u32 = 8;
+
+/// What may be handed out, promised pages included.
+pub(crate) struct Room {
+    /// Free above the reserve and what is kept.
+    pub(crate) above: Pages,
+    /// Kept for who does not grow.
+    pub(crate) kept: Pages,
+    /// Free above half the reserve: of these the kept ones may be taken.
+    pub(crate) usable: Pages,
+}
 
 /// Those who wait for memory, and what tasks took of late.
 pub(crate) struct Line {
@@ -222,13 +234,13 @@ impl Line {
         self.turns.lock(context).granted(ticket)
     }
 
-    /// Hands out free pages: `room` looks how many are free above the reserve, promised ones included.
-    /// Called after the frames were put back, under no lock.
+    /// Hands out free pages, those above the reserve to whoever is next, and those that are kept back to whom they are kept
+    /// for. Called after the frames were put back, under no lock.
     pub(crate) fn hand_out(
         &self,
         context: &impl Context,
         now: impl Fn() -> Instant,
-        room: impl Fn() -> Pages,
+        room: impl Fn() -> Room,
     ) {
         // Pairs with the publication in `join`: frames first, then this look; place first, then the look
         // for frames that `join`'s caller takes.
@@ -237,15 +249,23 @@ impl Line {
         }
         core::sync::atomic::fence(Ordering::SeqCst);
         while self.waiting.load(Ordering::Relaxed) > 0 {
-            let mut woken = [0; AT_ONCE as usize];
+            let mut woken = [0; (AT_ONCE + KEPT_AT_ONCE) as usize];
             let mut count = 0;
             let more = {
                 let mut turns = self.turns.lock(context);
-                let free = room().saturating_sub(turns.promised());
-                let left = turns.grant(now(), free, AT_ONCE, |ticket| {
+                let room = room();
+                let above = room.above.saturating_sub(turns.promised());
+                let mut wakes = |ticket: Ticket| {
                     woken[count] = ticket.slot();
                     count += 1;
-                });
+                };
+                let left = turns.grant(now(), above, AT_ONCE, &mut wakes);
+                if left.is_zero() {
+                    let kept = room
+                        .kept
+                        .at_most(room.usable.saturating_sub(turns.promised()));
+                    turns.grant_kept(kept, KEPT_AT_ONCE, &mut wakes);
+                }
                 self.publish(&turns);
                 !left.is_zero() && count == AT_ONCE as usize
             };

@@ -52,8 +52,8 @@ impl<E: Env> Cache<E> {
             verdict
         };
         let node = self.nodes.division.of(frame);
-        let listed = self.nodes.listed(context, node);
-        {
+        if verdict.activate || verdict.restore {
+            let listed = self.nodes.listed(context, node);
             let mut balance = self.nodes[node].balance.lock(context);
             balance.activated[kind.index()] += u64::from(verdict.activate);
             if verdict.restore {

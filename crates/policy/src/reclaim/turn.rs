@@ -100,6 +100,8 @@ impl Standing {
 pub struct Front(u32);
 
 impl Front {
+    /// One who does not grow waits.
+    pub const STILL: Self = Self(0);
     /// Nobody waits: no bit of `occupied` is set.
     pub const NOBODY: Self = Self(u64::BITS);
 
@@ -408,15 +410,34 @@ impl Turns {
             };
             let pages = self.slots[at as usize].need.at_most(left);
             self.account(now, pages, by_age);
-            self.unlink(at);
-            let slot = &mut self.slots[at as usize];
-            slot.state = State::Granted(pages);
-            let serial = slot.serial;
-            self.promised += pages;
             left = left.saturating_sub(pages);
-            woken(Ticket { slot: at, serial });
+            woken(self.promise(at, pages));
         }
         left
+    }
+
+    /// Hands out up to `kept` pages, those that are kept back and not promised, to at most `most` of those that they are
+    /// kept for: who does not grow, first come first served. Names these in the order of the grants.
+    pub fn grant_kept(&mut self, kept: Pages, most: u32, mut woken: impl FnMut(Ticket)) {
+        let mut left = kept;
+        for _ in 0..most {
+            if left.is_zero() || self.front() != Front::STILL {
+                return;
+            }
+            let at = self.classes[0].first;
+            let pages = self.slots[at as usize].need.at_most(left);
+            left = left.saturating_sub(pages);
+            woken(self.promise(at, pages));
+        }
+    }
+
+    fn promise(&mut self, at: u32, pages: Pages) -> Ticket {
+        self.unlink(at);
+        let slot = &mut self.slots[at as usize];
+        slot.state = State::Granted(pages);
+        let serial = slot.serial;
+        self.promised += pages;
+        Ticket { slot: at, serial }
     }
 
     /// When a wait that begins now reaches its bound: the beginning of a tick.
