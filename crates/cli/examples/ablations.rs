@@ -247,7 +247,7 @@ fn rendered(table: &Table, sets: &[String], part: &str) -> Result<String, TrialE
         all.filter(|ablation| ablation.name.contains(part))
     };
     let mut text = String::new();
-    let mut headed = false;
+    let mut head = None;
     for (at, ablation) in chosen().enumerate() {
         let (of, name) = (chosen().count(), ablation.name);
         terminal::complain(&format!("{} {}/{of}: {name}", table.experiment, at + 1));
@@ -266,16 +266,12 @@ fn rendered(table: &Table, sets: &[String], part: &str) -> Result<String, TrialE
         }
         let verdicts = trial.judge(&outcomes);
         let bands = bands(&verdicts);
-        if !headed {
-            text.insert_str(0, &heads(table, &bands));
-            headed = true;
-        }
+        head.get_or_insert_with(|| heads(table, &bands));
         let mut cells: Vec<String> = bands.iter().map(|worst| shown(worst)).collect();
         cells.extend(beside(table, &outcomes));
         text.push_str(&format!("| {name} | {} |\n", cells.join(" | ")));
     }
-    text.push('\n');
-    Ok(text)
+    Ok(format!("{}{text}\n", head.unwrap_or_default()))
 }
 
 /// What is shown beside the bands.

@@ -731,8 +731,6 @@ impl<E: Env> Cache<E> {
     ) -> Result<u32, Error> {
         let memory = &self.memory;
         let mut outlook = Outlook::default();
-        // One that waits again keeps its age.
-        let mut since = None;
         loop {
             let taken = self.try_alloc(task, want, out)?;
             if taken > 0 {
@@ -743,9 +741,8 @@ impl<E: Env> Cache<E> {
                 continue;
             }
             let now = task.now();
-            let since = *since.get_or_insert(now);
-            let cleaned = self.cleaned();
-            outlook.began.get_or_insert((since, cleaned));
+            // One that waits again keeps its age.
+            let (since, _) = *outlook.began.get_or_insert_with(|| (now, self.cleaned()));
             let need = Pages(u64::from(want));
             let Some(ticket) = memory.line.join(task, task.id(), (since, now), need) else {
                 let given_back = memory.given_back();

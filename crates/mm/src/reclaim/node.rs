@@ -1,9 +1,10 @@
 //! What one background reclaimer looks after: its LRU lists, what is off them, who sleeps and why.
 //!
-//! Memory is one node, but for an experiment on a machine of several sockets (`Tunables::nodes`): then a run of frames each. A node has four lists (anonymous and file, inactive and active), and under Tidegate's law a fifth for pages of
-//! files that wait for their write. A reclaimer that takes pages off a
-//! list *isolates* them: they stay cached, may be pinned, written and even given back by their owner, but are on
-//! no list; the reclaimer knows each again by its generation. What it does not free it puts back.
+//! Memory is one node, but for an experiment on a machine of several sockets (`Tunables::nodes`): then a run of
+//! frames each. A node has four lists (anonymous and file, inactive and active), and under Tidegate's law a fifth
+//! for pages of files that wait for their write. A reclaimer that takes pages off a list *isolates* them: they stay
+//! cached, may be pinned, written and even given back by their owner, but are on no list; the reclaimer knows each
+//! again by its generation. What it does not free it puts back.
 //!
 //! Invariants
 //!   1. A cached frame is on exactly one list, or isolated by exactly one reclaimer, or its busy holder is

@@ -53,10 +53,10 @@ impl<E: Env> Cache<E> {
         };
         let node = self.nodes.division.of(frame);
         if verdict.activate || verdict.restore {
-            let listed = self.nodes.listed(context, node);
+            let listed = verdict.restore.then(|| self.nodes.listed(context, node));
             let mut balance = self.nodes[node].balance.lock(context);
             balance.activated[kind.index()] += u64::from(verdict.activate);
-            if verdict.restore {
+            if let Some(listed) = listed {
                 balance.costs.note_refault(kind, Pages(1), listed);
             }
         }

@@ -2,7 +2,8 @@
 //!
 //! The pages that lie beside it in the swap file went out together with it. Those of the window that are still
 //! out, of whatever region, get frames that can be had at once and come along; their busy bits travel with the
-//! request. In Tidegate's law a walk has what follows read as it comes to what was read ahead. A page whose read failed stands in its region, not up to date, until somebody asks for it.
+//! request. In Tidegate's law a walk has what follows read as it comes to what was read ahead. A page whose read
+//! failed stands in its region, not up to date, until somebody asks for it.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
