@@ -359,7 +359,7 @@ pub struct Outcome {
     pub tick_ms: f64,
     /// Its jobs.
     pub jobs: Vec<Job>,
-    /// Its tasks; live: the process as one.
+    /// Its tasks; live, last, what the process used besides them (`others`).
     pub tasks: Vec<TaskCpu>,
     /// Its pauses, in order of time.
     pub pauses: Vec<Pause>,

@@ -103,6 +103,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     for (order, result) in orders.iter().zip(results) {
         match result {
             Some(Ok(outcome)) if !outcome.interrupted => outcomes.push(outcome),
+            Some(Err(RunError::Interrupted)) | None => {}
             Some(Err(error)) => {
                 code = code.max(status(&error));
                 let Cell { case, policy, .. } = &order.cell;
@@ -111,7 +112,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
                     order.replica
                 ));
             }
-            Some(Ok(_)) | None => {}
+            Some(Ok(_)) => {}
         }
     }
     let about = About::of(&scenario, &source, matches!(world, World::Live(_)));

@@ -88,6 +88,7 @@ impl Watcher for Progress {
                     outcome.virtual_s, outcome.wall_s
                 )
             }
+            Err(error @ RunError::Interrupted) => error.to_string(),
             Err(error) => format!("failed: {error}"),
         };
         let line = format!("[{done}/{}] {}: {what}", self.total, name(order));

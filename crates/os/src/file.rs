@@ -18,7 +18,7 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use env::{Device, DeviceInfo, Interrupt, IoError, IoOp, IoRequest, ObjectId};
 use policy::units::{Bytes, PAGE_SIZE};
@@ -50,6 +50,9 @@ pub struct OpenOptions {
     /// True: direct I/O or an error. False: direct I/O where the file system has it.
     pub direct: bool,
 }
+
+/// Files that are closed at a time when all are.
+const CLOSERS: usize = 8;
 
 /// One disk or directory.
 pub struct FileDevice {
@@ -130,6 +133,29 @@ impl FileDevice {
         let closed = objects.get_mut(object.0 as usize).and_then(Option::take);
         drop(objects);
         drop(closed);
+    }
+
+    /// Closes all files, whose content nobody wants any more: for files that are removed, once no request is under way.
+    ///
+    /// Random writes leave a file in as many pieces as there were writes, and a file system that tells its disk of what is
+    /// freed (ext4's `discard`) does so piece by piece, and waits each time: 256 MiB of 1 MiB writes took 0.9 s to close,
+    /// as one piece of zeroes 0.1 s. So they become that, where the file system can, and several are closed at a time.
+    pub fn give_up(&self) {
+        let objects = {
+            let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+            core::mem::take(&mut *objects)
+        };
+        let next = Mutex::new(objects.into_iter().flatten());
+        let one = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+        std::thread::scope(|scope| {
+            for _ in 0..CLOSERS {
+                scope.spawn(|| {
+                    while let Some(open) = one() {
+                        make_one_piece(&open);
+                    }
+                });
+            }
+        });
     }
 
     /// Whether an object is open for direct I/O; false also if it is not open.
@@ -250,6 +276,20 @@ fn measure(path: &Path, open: &mut OpenFile) -> Result<Bytes, OsError> {
     let size = Bytes((&open.file).seek(SeekFrom::End(0)).map_err(failed)?);
     open.fixed_size = Some(size);
     Ok(size)
+}
+
+/// Zeroes a file, with what was allocated beyond its end; nothing of a device, and nothing where the system cannot.
+fn make_one_piece(open: &OpenFile) {
+    let Ok(stat) = rustix::fs::fstat(&open.file) else {
+        return;
+    };
+    let bytes = stat.st_size.max(stat.st_blocks.saturating_mul(512));
+    let bytes = u64::try_from(bytes).unwrap_or(0);
+    if open.fixed_size.is_none() && bytes > 0 {
+        let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+        // Refused: it takes longer to close, no more.
+        let _ = rustix::fs::fallocate(&open.file, flags, 0, bytes);
+    }
 }
 
 fn preallocate(path: &Path, open: &OpenFile, wanted: Bytes) -> Result<(), OsError> {

@@ -91,6 +91,12 @@ pub fn cpu_times() -> (Nanos, Nanos) {
     sys::process_times()
 }
 
+/// User and system CPU time of the calling thread so far.
+#[must_use]
+pub fn thread_cpu_times() -> (Nanos, Nanos) {
+    sys::thread_times()
+}
+
 /// The first descriptor that a supervisor passes (sd_listen_fds(3)).
 const PASSED_FIRST: i32 = 3;
 

@@ -58,11 +58,23 @@ pub(crate) fn trim_heaps() {
 
 /// User and system time of the process so far.
 pub(crate) fn process_times() -> (Nanos, Nanos) {
+    times(libc::RUSAGE_SELF)
+}
+
+/// User and system time of the calling thread so far.
+pub(crate) fn thread_times() -> (Nanos, Nanos) {
+    times(libc::RUSAGE_THREAD)
+}
+
+fn times(who: libc::c_int) -> (Nanos, Nanos) {
     // SAFETY: `rusage` is plain numbers, for which all zeroes is a value.
     let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
     // SAFETY: `usage` is a valid place for the answer and lives over the call.
-    let refused = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
-    assert_eq!(refused, 0, "getrusage(RUSAGE_SELF) has no way to fail");
+    let refused = unsafe { libc::getrusage(who, &raw mut usage) };
+    assert_eq!(
+        refused, 0,
+        "getrusage has no way to fail with a number that it knows"
+    );
     (nanos(usage.ru_utime), nanos(usage.ru_stime))
 }
 

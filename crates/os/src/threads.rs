@@ -514,11 +514,21 @@ impl Tasks {
         self.ended.notify_all();
     }
 
-    /// Keeps a thread to be joined; forgets those that have ended.
+    /// Keeps a thread to be joined, and joins those that have ended: what a thread keeps for itself is dropped after its
+    /// task has ended, and is to be gone when the environment is.
     fn keep(&self, thread: JoinHandle<()>) {
         let mut inner = self.lock();
-        inner.threads.retain(|thread| !thread.is_finished());
+        let ended: Vec<_> = inner
+            .threads
+            .extract_if(.., |thread| thread.is_finished())
+            .collect();
         inner.threads.push(thread);
+        // What is dropped there may come here.
+        drop(inner);
+        for thread in ended {
+            // Its panic, if any, was caught and counted.
+            let _ = thread.join();
+        }
     }
 
     /// Waits until all have ended, at most for `bound`, and joins their threads.

@@ -3,11 +3,12 @@
 use env::{ObjectId, Work};
 use lab::{EventKind, Lab, LabError, Options, Record, TaskReport};
 use mm::{Item, Populate};
-use policy::units::{Bytes, Instant, Pages};
+use policy::units::{Bytes, Instant, Nanos, Pages};
 use workload::Stop;
 
-use super::assemble::{self, Seen, number, seconds};
+use super::assemble::{self, number, seconds};
 use super::cell::Cell;
+use super::digest::Digest;
 use super::journal::{self, Journals};
 use super::rig;
 use super::session::{self, Ended, JobFiles, Placed, RunError, Setup};
@@ -77,16 +78,11 @@ pub(super) fn run(cell: &Cell, seed: u64, trace: bool, stop: &Stop) -> Result<Ou
         let jobs: Vec<&str> = cell.jobs.iter().map(|job| job.name.as_str()).collect();
         check_times(&jobs, &tasks)?;
     }
-    let seen: Vec<Seen> = lab
-        .take_events()
-        .into_iter()
-        .map(|kept| Seen {
-            at: kept.at,
-            task: kept.task,
-            event: kept.event,
-        })
-        .collect();
-    let mut outcome = assemble::outcome(cell, cell.shrink, &ended, &seen);
+    let mut digest = Digest::new(cell.dirty.law, Nanos::ZERO, usize::MAX);
+    for kept in lab.take_events() {
+        digest.saw(kept.at.since(ended.origin), kept.task, &kept.event);
+    }
+    let mut outcome = assemble::outcome(cell, cell.shrink, &ended, digest);
     outcome.tasks = cpu(cell, &tasks, &lab);
     watch.lock().finish(ended.origin, &mut outcome);
     let names = tasks.into_iter().map(|task| (task.id.0, task.name));
@@ -261,7 +257,6 @@ mod tests {
     use super::*;
     use env::{Cause, TaskId};
     use lab::Wakes;
-    use policy::units::Nanos;
 
     /// Ran 3 s, was ready for 1 s and slept 6 s of 10.
     fn account() -> TaskReport {

@@ -4,26 +4,24 @@
 //! The limit is the process's: what it already occupies, the threads' stacks and the cache's
 //! metadata are taken off before the rest becomes frames.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use env::{Cause, DeviceId, DeviceInfo, Env as _, Event, ObjectId};
+use env::{DeviceId, DeviceInfo, ObjectId};
 use mm::Populate;
 use os::{Budget, BudgetError, FileDevice, OpenOptions, ThreadEnv};
 use policy::units::{Bytes, Nanos, PAGE_SHIFT, Pages};
 use workload::Stop;
 
-use super::assemble::{self, Seen, Sieve, number, seconds};
+use super::assemble::{self, number};
 use super::cell::Cell;
 use super::jobs::JobKind;
 use super::session::{self, JobFiles, Placed, RunError, Setup};
+use super::tape::Tape;
 use super::wrap::{Release, dress};
-use crate::outcome::{Outcome, TaskCpu};
+use crate::outcome::Outcome;
 use crate::watch::Shared;
 
 /// Resident bytes of metadata per frame: frame table, lists, index nodes of dense files.
@@ -34,8 +32,6 @@ const TASK_BYTES: u64 = 64 << 10;
 const RUNTIME_BYTES: u64 = 6 << 20;
 /// The least that a cache of use can do with.
 const FRAMES_LEAST: u64 = 256;
-/// Events kept of a run: 100 MB at most.
-const EVENTS_MOST: usize = 500_000;
 /// Files are fast: the levels are looked at at least this often.
 const SAMPLE_MOST: Nanos = Nanos::millis(50);
 /// A job that waits for its time to begin looks this often at whether the run is to stop.
@@ -91,80 +87,6 @@ impl Drop for RemoveAtEnd<'_> {
     }
 }
 
-/// Events with the environment's time, and how long each task waited for what.
-struct Tape {
-    events: Mutex<Vec<(Instant, env::TaskId, Event)>>,
-    sieve: Mutex<Sieve>,
-    waits: Mutex<Waits>,
-    /// Where the watch's times come from, as soon as it runs.
-    env: OnceLock<Weak<ThreadEnv>>,
-    watch: Shared,
-    names: Mutex<BTreeMap<u32, String>>,
-}
-
-/// Tells the watch of a task's end: lives as long as its thread.
-struct Ends {
-    tape: Arc<Tape>,
-    task: env::TaskId,
-}
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        if let Some(env) = self.tape.env.get().and_then(Weak::upgrade) {
-            let mut watch = self.tape.watch.lock();
-            watch.ended(env.now(), self.task);
-        }
-    }
-}
-
-thread_local! {
-    static ENDS: RefCell<Option<Ends>> = const { RefCell::new(None) };
-}
-
-impl Tape {
-    fn new(watch: Shared) -> Self {
-        Self {
-            events: Mutex::default(),
-            sieve: Mutex::default(),
-            waits: Mutex::default(),
-            env: OnceLock::new(),
-            watch,
-            names: Mutex::default(),
-        }
-    }
-
-    /// Lets the watch see an event; a thread's first one tells its name, and that its end is to be told.
-    fn watched(self: &Arc<Self>, task: env::TaskId, event: &Event) {
-        let Some(env) = self.env.get().and_then(Weak::upgrade) else {
-            return;
-        };
-        {
-            let mut watch = self.watch.lock();
-            watch.event(env.now(), task, event);
-        }
-        if task == env::TaskId::NONE {
-            return;
-        }
-        let met = ENDS.try_with(|ends| {
-            let mut ends = ends.borrow_mut();
-            ends.is_some() || {
-                let tape = Arc::clone(self);
-                *ends = Some(Ends { tape, task });
-                false
-            }
-        });
-        if met == Ok(false) {
-            let thread = std::thread::current();
-            let name = thread.name().unwrap_or("root").to_owned();
-            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-            names.insert(task.0, name);
-        }
-    }
-}
-
-/// Time by task and cause.
-type Waits = BTreeMap<(env::TaskId, Cause), Nanos>;
-
 impl Live {
     /// Runs a cell on files.
     ///
@@ -191,54 +113,36 @@ impl Live {
         self.check_space(cell)?;
         let _remove = RemoveAtEnd(&self.files);
         let watch = Shared::new(trace);
-        let tape = Arc::new(Tape::new(watch.clone()));
-        let dirtied = assemble::counts_dirtied(cell);
-        let env = ThreadEnv::start(options(frames, &tape, dirtied))?;
-        let epoch = Instant::now();
-        let offset = env.now();
-        let _ = tape.env.set(Arc::downgrade(&env));
-        let made = self.run_in(&env, cell, frames, &watch, stop);
+        let law = cell.dirty.law;
+        let tape = Tape::new(law, watch.clone());
+        let mut options = os::Options::new(frames);
+        options.sink = Some(tape.sink(assemble::counts_dirtied(cell)));
+        let env = ThreadEnv::start(options)?;
+        tape.follows(&env);
+        let mut disks = Vec::with_capacity(cell.devices.len());
+        let before = os::cpu_times();
+        let made = self.run_in(&env, cell, frames, &mut disks, &watch, stop);
         env.shutdown();
-        let (ended, (user, system)) = made?;
-        let kept = take(&tape.events);
-        let waits = take(&tape.waits);
-        let seen: Vec<Seen> = kept
-            .into_iter()
-            .map(|(at, task, event)| {
-                let since = at.saturating_duration_since(epoch).as_nanos();
-                let since = Nanos(u64::try_from(since).unwrap_or(u64::MAX));
-                Seen {
-                    at: offset + since,
-                    task,
-                    event,
-                }
-            })
-            .collect();
-        let mut outcome = assemble::outcome(cell, 1, &ended, &seen);
+        let after = os::cpu_times();
+        // Nothing is on its way any more.
+        disks.iter().for_each(|disk| disk.give_up());
+        let ended = made?;
+        let mut outcome = assemble::outcome(cell, 1, &ended, tape.take_digest(law));
         outcome.memory_limit = number(limit.0);
         // Real devices do not shrink with the files.
         outcome.scale = 1.0;
         outcome.cpu_scale = 1.0;
-        outcome.tasks = vec![TaskCpu {
-            name: "process".into(),
-            is_job: true,
-            is_interrupt: false,
-            user_s: seconds(user),
-            system_s: seconds(system),
-            waits: Vec::new(),
-        }];
+        let spent = (
+            after.0.saturating_sub(before.0),
+            after.1.saturating_sub(before.1),
+        );
+        outcome.tasks = tape.accounts(&outcome.jobs, spent);
         watch.lock().finish(ended.origin, &mut outcome);
         // Devices are numbered as they were added.
         let devices = (0..)
             .zip(&cell.devices)
             .map(|(id, spec)| (id, spec.id.clone()));
-        outcome.name_timeline(take(&tape.names), devices);
-        // CPU time is the process's; waits are each task's own.
-        outcome.tasks.extend(outcome.jobs.iter().map(|job| TaskCpu {
-            name: job.name.clone(),
-            waits: waits_of(&waits, job.task),
-            ..TaskCpu::default()
-        }));
+        outcome.name_timeline(tape.names(), devices);
         Ok(outcome)
     }
 
@@ -247,11 +151,11 @@ impl Live {
         env: &Arc<ThreadEnv>,
         cell: &Cell,
         frames: u32,
+        disks: &mut Vec<Arc<FileDevice>>,
         watch: &Shared,
         stop: &Stop,
-    ) -> Result<(session::Ended, (Nanos, Nanos)), RunError> {
+    ) -> Result<session::Ended, RunError> {
         let mut devices = Vec::with_capacity(cell.devices.len());
-        let mut disks = Vec::with_capacity(cell.devices.len());
         let mut meters = Vec::with_capacity(cell.devices.len());
         let mut changes = Vec::new();
         let mut stacks = Vec::new();
@@ -265,7 +169,7 @@ impl Live {
             meters.push(built.meter);
             changes.extend(built.change);
         }
-        let (files, swap) = self.place(cell, &disks)?;
+        let (files, swap) = self.place(cell, disks, stop)?;
         let devices: Vec<(DeviceId, DeviceInfo)> = devices
             .into_iter()
             .map(|device| {
@@ -289,14 +193,7 @@ impl Live {
             watch: watch.clone(),
         };
         let _release = Release::guard(stacks, stop);
-        let (user, system) = os::cpu_times();
-        let ended = session::run(&mut env.enter(), env, &setup)?;
-        let (user_after, system_after) = os::cpu_times();
-        let spent = (
-            user_after.saturating_sub(user),
-            system_after.saturating_sub(system),
-        );
-        Ok((ended, spent))
+        session::run(&mut env.enter(), env, &setup)
     }
 
     /// The folder is one.
@@ -343,11 +240,12 @@ impl Live {
         &self,
         cell: &Cell,
         disks: &[Arc<FileDevice>],
+        stop: &Stop,
     ) -> Result<(Vec<JobFiles>, Option<ObjectId>), RunError> {
         let pid = std::process::id();
         let mut files = Vec::with_capacity(cell.jobs.len());
         for (index, job) in cell.jobs.iter().enumerate() {
-            let filled = job.kind.finds_files();
+            let filled = job.kind.finds_files().then_some(stop);
             let mut own = Vec::new();
             for number in 0..job.files {
                 let device = job.device.expect("a job with files has their device");
@@ -359,7 +257,7 @@ impl Live {
             let from = match job.from {
                 Some(device) => {
                     let path = self.dir.join(format!("tidegate-{pid}-{index}-source.dat"));
-                    Some(self.open(&disks[device], path, job.file_bytes, true)?)
+                    Some(self.open(&disks[device], path, job.file_bytes, Some(stop))?)
                 }
                 None => None,
             };
@@ -369,28 +267,32 @@ impl Live {
             return Ok((files, None));
         };
         let path = self.dir.join(format!("tidegate-{pid}-swap.dat"));
-        let placed = self.open(&disks[swap.device], path, swap.pages.bytes(), false)?;
+        let placed = self.open(&disks[swap.device], path, swap.pages.bytes(), None)?;
         Ok((files, Some(placed.object)))
     }
 
+    /// Makes a file; `filled`: with content, unless it is stopped meanwhile.
     fn open(
         &self,
         disk: &FileDevice,
         path: PathBuf,
         bytes: Bytes,
-        filled: bool,
+        filled: Option<&Stop>,
     ) -> Result<Placed, RunError> {
         self.files.add(path.clone());
-        if filled {
-            fill(&path, bytes).map_err(|error| {
+        if let Some(stop) = filled {
+            fill(&path, bytes, stop).map_err(|error| {
                 let shown = path.display();
                 RunError::Impossible(format!("{shown}: cannot write {} bytes: {error}", bytes.0))
             })?;
+            if stop.is_raised() {
+                return Err(RunError::Interrupted);
+            }
         }
         let options = OpenOptions {
             create: true,
-            truncate: !filled,
-            preallocate: (!filled).then_some(bytes),
+            truncate: filled.is_none(),
+            preallocate: filled.is_none().then_some(bytes),
             ..OpenOptions::default()
         };
         let (object, len) = disk.open(&path, options)?;
@@ -468,58 +370,18 @@ fn check_hogs(cell: &Cell, limit: Bytes, frames: u32) -> Result<(), RunError> {
     )))
 }
 
-fn options(frames: u32, tape: &Arc<Tape>, dirtied: bool) -> os::Options {
-    let mut options = os::Options::new(frames);
-    let tape = Arc::clone(tape);
-    options.sink = Some(Arc::new(move |task, event| {
-        tape.watched(task, event);
-        let kept = match event {
-            Event::BalanceDirtyPages {
-                writer,
-                trace,
-                done,
-                ..
-            } => {
-                let mut sieve = tape.sieve.lock().unwrap_or_else(PoisonError::into_inner);
-                sieve.keeps(*writer, trace, *done)
-            }
-            Event::Dirtied { .. } => dirtied,
-            Event::Waited { cause, waited, .. } => {
-                let mut waits = tape.waits.lock().unwrap_or_else(PoisonError::into_inner);
-                *waits.entry((task, *cause)).or_default() += *waited;
-                false
-            }
-            _ => false,
-        };
-        if kept {
-            let mut kept = tape.events.lock().unwrap_or_else(PoisonError::into_inner);
-            if kept.len() < EVENTS_MOST {
-                kept.push((Instant::now(), task, event.clone()));
-            }
-        }
-    }));
-    options
-}
-
-fn take<T: Default>(from: &Mutex<T>) -> T {
-    core::mem::take(&mut *from.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-fn waits_of(waits: &Waits, task: u32) -> Vec<(String, f64)> {
-    let own = waits.iter().filter(|((id, _), _)| id.0 == task);
-    own.map(|((_, cause), time)| (format!("{cause:?}"), seconds(*time)))
-        .collect()
-}
-
-/// Writes a file of zeroes and brings it to the disk.
-fn fill(path: &Path, bytes: Bytes) -> std::io::Result<()> {
+/// Writes a file of zeroes and brings it to the disk, unless it is stopped.
+fn fill(path: &Path, bytes: Bytes, stop: &Stop) -> std::io::Result<()> {
     let mut file = File::create(path)?;
     let block = vec![0_u8; 1 << 20];
     let mut left = bytes.0;
-    while left > 0 {
+    while left > 0 && !stop.is_raised() {
         let size = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
         file.write_all(&block[..size])?;
         left -= size as u64;
+    }
+    if stop.is_raised() {
+        return Ok(());
     }
     file.sync_all()
 }
@@ -528,8 +390,9 @@ fn fill(path: &Path, bytes: Bytes) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use crate::experiments;
+    use crate::metrics;
     use crate::run::cell::Column;
-    use crate::scenario::{Override, Scenario};
+    use crate::scenario::{Override, Scenario, Source};
 
     /// p0's machine shrunk to 512 MiB, of which the program takes 28: its hogs keep more than is left for pages, and the
     /// experiment's swap file is of 4 MiB.
@@ -548,5 +411,89 @@ mod tests {
             assert_eq!(swap(&live), swap(&cell) + Pages(28 * 256));
             check_hogs(&live, limit, frames).unwrap();
         }
+    }
+
+    #[test]
+    fn a_file_is_not_filled_on_when_the_run_is_to_stop() {
+        let path = std::env::temp_dir().join(format!("tidegate-fill-{}", std::process::id()));
+        let filled = |stop: &Stop| {
+            fill(&path, Bytes(3 << 20), stop).unwrap();
+            std::fs::metadata(&path).unwrap().len()
+        };
+        let stop = Stop::default();
+        assert_eq!(filled(&stop), 3 << 20);
+        stop.raise();
+        assert_eq!(filled(&stop), 0);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    /// A hog that does not fit waits for memory, and the threads that write for it do not.
+    #[test]
+    fn a_run_has_an_account_of_each_of_its_threads() {
+        let dir = std::env::temp_dir().join(format!("tidegate-accounts-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let text = r#"
+            schema = "tidegate-exp/1"
+            name = "small"
+            title = "a hog and a mapper that do not fit"
+            [run]
+            seed = 1
+            [machine]
+            cpus = 2
+            memory_mib = 64
+            swap = { device = "disk", mib = 128 }
+            [[device]]
+            id = "disk"
+            model = "p0_ssd"
+            [[task]]
+            id = "writer"
+            kind = "dd"
+            device = "disk"
+            file_mib = 64
+            run_s = 1
+            [[task]]
+            id = "hog"
+            kind = "hog"
+            region_mib = 96
+            run_s = 1
+            [[task]]
+            id = "mmap"
+            kind = "mapper"
+            region_mib = 8
+            run_s = 1
+            [[policy]]
+            name = "tidegate"
+        "#;
+        let source = Source {
+            origin: "test".into(),
+            text: text.into(),
+        };
+        let (scenario, _) = Scenario::load(source, &[]).unwrap();
+        let column = Column::of(&scenario.policies[0]);
+        let cell = Cell::resolve(&scenario, &scenario.rows()[0], &column);
+        let live = Live {
+            dir: dir.clone(),
+            wrap: None,
+            // What other tests of this process take comes on top.
+            memory: Some(Bytes(os::resident_bytes() + (64 << 20))),
+            files: LiveFiles::default(),
+        };
+        let run = live.run(&cell, false, &Stop::default()).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+        let account = |name: &str| {
+            let found = run.tasks.iter().find(|task| task.name == name);
+            found.unwrap_or_else(|| panic!("{name}: {:?}", run.tasks))
+        };
+        for job in ["writer", "hog", "mmap"] {
+            assert!(account(job).is_job, "{:?}", run.tasks);
+        }
+        assert!(account("hog").user_s + account("hog").system_s > 0.0);
+        for ours in ["flush-0", "reclaimer", "others"] {
+            assert!(!account(ours).is_job, "{:?}", run.tasks);
+        }
+        let waited = |cause: &str| run.waits.iter().any(|wait| wait.cause == cause);
+        assert!(waited("Memory"), "{:?}", run.waits);
+        let throttled = metrics::by_name("flusher_throttled_s").unwrap();
+        assert_eq!((throttled.of)(&run), Some(0.0), "{:?}", run.tasks);
     }
 }

@@ -6,12 +6,14 @@
 
 mod assemble;
 mod cell;
+mod digest;
 mod jobs;
 mod journal;
 mod lab;
 mod live;
 mod rig;
 mod session;
+mod tape;
 mod wrap;
 
 pub use cell::{Cell, Column, DeviceSpec, SwapSpec};

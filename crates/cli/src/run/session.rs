@@ -141,6 +141,9 @@ pub enum RunError {
     /// The scenario asks for what cannot be.
     #[error("{0}")]
     Impossible(String),
+    /// It was to stop before it had begun.
+    #[error("stopped before it began")]
+    Interrupted,
     /// The run panicked: a bug of Tidegate.
     #[error("the run panicked: {0}; this is a bug, please report it with the seed")]
     Panicked(String),

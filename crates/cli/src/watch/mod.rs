@@ -87,7 +87,8 @@ pub(crate) struct Doing {
 /// The sums of one run.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    open: bool,
+    /// When the jobs began; none: they have not, or have ended.
+    since: Option<Instant>,
     /// By task; none: nothing heard of it, or it has ended.
     tasks: Vec<Option<Doing>>,
     pressure: Meter,
@@ -120,7 +121,7 @@ struct Sample {
 impl Watch {
     fn new(trace: bool) -> Self {
         Self {
-            open: false,
+            since: None,
             tasks: Vec::new(),
             pressure: Meter::default(),
             slots: SlotSums::default(),
@@ -135,7 +136,7 @@ impl Watch {
 
     /// The jobs begin: from here on it is counted.
     pub(crate) fn opens(&mut self, at: Instant) {
-        self.open = true;
+        self.since = Some(at);
         self.pressure.opens(at);
         self.slots.opens(at);
         if let Some(timeline) = &mut self.timeline {
@@ -150,7 +151,12 @@ impl Watch {
         if let Some(timeline) = &mut self.timeline {
             timeline.closes(at);
         }
-        self.open = false;
+        self.since = None;
+    }
+
+    /// How long the jobs are at it; none: they have not begun, or have ended.
+    pub(crate) fn running(&self, at: Instant) -> Option<Nanos> {
+        self.since.map(|since| at.since(since))
     }
 
     /// Something happened.
@@ -167,7 +173,7 @@ impl Watch {
                 self.changes(at, before, after);
             }
         }
-        if self.open {
+        if self.since.is_some() {
             self.count(at, task, event);
             if let Some(timeline) = &mut self.timeline {
                 timeline.event(at, task, event);
@@ -182,7 +188,7 @@ impl Watch {
         };
         let before = slot.take();
         self.changes(at, before, None);
-        if let Some(timeline) = self.timeline.as_mut().filter(|_| self.open) {
+        if let Some(timeline) = self.timeline.as_mut().filter(|_| self.since.is_some()) {
             timeline.ended(at, task);
         }
     }

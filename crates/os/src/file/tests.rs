@@ -561,3 +561,41 @@ fn shutdown_completes_what_is_in_flight() {
         assert_eq!(rig.inbox.wait(1)[0].1, Err(IoError::Cancelled));
     });
 }
+
+#[test]
+fn what_is_given_up_is_one_piece_of_zeroes_that_keeps_its_space() {
+    use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, seek};
+    let rig = Rig::new("given-up", Backend::Pool);
+    let path = rig.dir.join("file");
+    let options = OpenOptions {
+        create: true,
+        preallocate: Some(Bytes(64 << 12)),
+        ..OpenOptions::default()
+    };
+    let (object, _) = rig.device.open(&path, options).unwrap();
+    // Every other page.
+    for page in 0..16 {
+        rig.one(object, IoOp::Write, page << 13, &[3]).unwrap();
+    }
+    let file = File::options().write(true).open(&path).unwrap();
+    let zeroes = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+    let probe = File::create(rig.dir.join("probe")).unwrap();
+    if fallocate(&probe, zeroes, 0, 4096).is_err() {
+        println!("SKIPPED: this file system has no zero range");
+        return;
+    }
+    let (size, blocks) = {
+        let stat = fstat(&file).unwrap();
+        (stat.st_size, stat.st_blocks)
+    };
+    assert_eq!(seek(&file, SeekFrom::Data(0)), Ok(0));
+    rig.device.give_up();
+    assert_eq!(
+        rig.one(object, IoOp::Write, 0, &[3]),
+        Err(IoError::Failed { errno: libc::EBADF })
+    );
+    assert_eq!(seek(&file, SeekFrom::Data(0)), Err(rustix::io::Errno::NXIO));
+    let stat = fstat(&file).unwrap();
+    assert_eq!(stat.st_size, size);
+    assert!(stat.st_blocks >= blocks.min(64 * 8), "{blocks} {stat:?}");
+}
