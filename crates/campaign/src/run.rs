@@ -16,7 +16,7 @@
 //!      No page of anonymous memory is lost or old, whatever became of it: swapped out, in, kept, discarded.
 //!   4. Every call ends in a bounded time (`world`: starvation, stuck), every task after its steps,
 //!      every lab (deadlock, no progress).
-//!   5. Pauses are within the bounds of the law, and end when they should (`verdicts`).
+//!   5. Pauses are within the bounds of the law, and end when they should; no wake-up is lost (`verdicts`).
 //!   6. After the run, with the devices healed: syncs go through, pages add up by cache and by
 //!      device, frames add up, the objects have the files' lengths; all slots of the swap file are free once the
 //!      regions are gone, and every page that reclaim looked at was freed or put back.
@@ -113,7 +113,9 @@ fn lives(plan: &Arc<Plan>, setup: &Setup) -> Outcome {
     }));
     let mut figures = Figures::default();
     describe(&mut figures, plan, &world, &lab, crashed);
-    verdicts::judge(&mut figures, plan, &events_of_tasks(&lab));
+    let events = lab.take_events();
+    verdicts::judge_wakes(&events);
+    verdicts::judge(&mut figures, plan, &of_actors(&lab, events));
     let hash = lab.trace_hash();
     drop(lab);
     if let Some(ops) = &plan.after_power_loss {
@@ -133,13 +135,12 @@ fn ended<T>(result: Result<T, lab::LabError>) -> T {
 }
 
 /// The events of the plan's tasks: what the flusher waits for is its own business.
-fn events_of_tasks(lab: &Lab) -> Vec<Recorded> {
+fn of_actors(lab: &Lab, mut events: Vec<Recorded>) -> Vec<Recorded> {
     let actors: Vec<_> = lab
         .tasks()
         .iter()
         .map(|task| task.name.starts_with("actor"))
         .collect();
-    let mut events = lab.take_events();
     events.retain(|event| actors.get(event.task.0 as usize).is_some_and(|is| *is));
     events
 }

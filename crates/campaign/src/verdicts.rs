@@ -6,10 +6,11 @@
 //! | a pause of Tidegate's law, unless the device stands still | 5 to 200 ms |
 //! | a sleep for a pause | the pause, a tick of the law and of the machine, and a CPU's queue |
 //! | timeouts where an event should have come | `TIMEOUTS_MAX` a run without any fault |
+//! | a wait at whose deadline all was there, and no wake had said so | none, with any faults |
 //! | a sleep in reclaim | the longest of any variant, ticks, and a CPU's queue |
 //! | a throttling, a turn for memory | its own timeout, ticks, and a CPU's queue; 200 ms for a turn |
 
-use env::{Cause, Event, Wakeup};
+use env::{Cause, Event, Signal, Wakeup};
 use lab::Recorded;
 use policy::dirty::PauseReason;
 use policy::reclaim::{Reason, turn};
@@ -105,7 +106,7 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
                     figures.time("longest wait", &format!("{cause:?}"), *waited);
                 }
                 judge!(
-                    *cause != Cause::PageBusy || *wakeup != Wakeup::TimedOut,
+                    *cause != Cause::PageBusy || !wakeup.is_late(),
                     "lost-wake-up",
                     "a wait for a busy page, which has no deadline, ended by one at {at:?}"
                 );
@@ -137,7 +138,7 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
                 }
                 // With anonymous memory, a turn for memory may well not come in time.
                 let in_turn = *cause == Cause::Memory && !plan.regions.is_empty();
-                if *wakeup == Wakeup::TimedOut && is_awaited(*cause) && !in_turn {
+                if wakeup.is_late() && is_awaited(*cause) && !in_turn {
                     timeouts += 1;
                     figures.add("timeouts of safety nets", &format!("{cause:?}"), 1);
                 }
@@ -174,5 +175,63 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
             "lost-wake-up",
             "{timeouts} waits ended by their safety net with nothing wrong; {TIMEOUTS_MAX} are allowed"
         );
+    }
+}
+
+/// No wake-up was lost, of any task, however ill the devices were: who waits with a deadline is woken when what it waits
+/// for is there, and does not find it at its deadline.
+pub(crate) fn judge_wakes(events: &[Recorded]) {
+    for Recorded { at, task, event } in events {
+        if let Event::Waited {
+            cause,
+            waited,
+            wakeup: Wakeup::Ready(Signal::AtDeadline),
+        } = event
+        {
+            judge!(
+                !is_awaited(*cause),
+                "lost-wake-up",
+                "{cause:?} of task {} lasted {waited:?}, to its deadline at {at:?}; it was there and no wake came",
+                task.0
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::{Failure, catch};
+    use env::TaskId;
+    use policy::units::Instant;
+
+    fn judged(waits: &[(Cause, Wakeup)]) -> Result<(), Failure> {
+        let events: Vec<Recorded> = waits
+            .iter()
+            .map(|(cause, wakeup)| Recorded {
+                at: Instant(7_000_000),
+                task: TaskId(3),
+                event: Event::Waited {
+                    cause: *cause,
+                    waited: Nanos::millis(7),
+                    wakeup: *wakeup,
+                },
+            })
+            .collect();
+        catch(|| judge_wakes(&events))
+    }
+
+    const FOUND: Wakeup = Wakeup::Ready(Signal::AtDeadline);
+
+    #[test]
+    fn what_is_found_at_the_deadline_was_a_lost_wake_up() {
+        for cause in [Cause::Memory, Cause::SwapIo, Cause::RequestSlot] {
+            let failure = judged(&[(cause, FOUND)]).unwrap_err();
+            assert_eq!(failure.kind, "lost-wake-up", "{failure:?}");
+            // Nothing came: that is the device's.
+            judged(&[(cause, Wakeup::TimedOut)]).unwrap();
+            judged(&[(cause, Wakeup::Ready(Signal::PageWritten))]).unwrap();
+        }
+        judged(&[(Cause::DirtyPause, FOUND)]).unwrap();
     }
 }

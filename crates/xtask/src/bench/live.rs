@@ -2,13 +2,14 @@
 //!
 //! Each runs as `tidegate run NAME --live`, shrunk to the limit, with the column `tidegate`, and prints its tables and
 //! bands. Bands are printed, not judged: they are of a quiet machine's device models. A run that cannot go on, or whose
-//! pages do not add up, fails the step.
+//! pages do not add up, fails the step; and so does one of which more was resident at any moment than its limit and 5 %.
 
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::Result;
+use crate::csv::{self, Table};
 use crate::steps;
 use crate::test::build_program;
 use crate::workspace::{Workspace, root};
@@ -27,6 +28,9 @@ const SHORT: &[&str] = &[
     "task.bystander.start_s=4",
     "task.bystander.run_s=10",
 ];
+
+/// Resident memory of the process, as a part of its limit: no machine is too busy for that.
+const RESIDENT_MOST: f64 = 1.05;
 
 struct Experiment {
     name: &'static str,
@@ -95,7 +99,8 @@ pub(crate) fn run(only: &[String], memory: &str, files: &Path) -> Result<()> {
         for set in experiment.sets.iter().chain(experiment.more) {
             command.args(["--set", set]);
         }
-        if let Err(problem) = steps::run(&mut command, RUN_MAX) {
+        let ran = steps::run(&mut command, RUN_MAX);
+        if let Err(problem) = ran.and_then(|()| resident(experiment.name, &out)) {
             failed.push(problem);
         }
     }
@@ -107,7 +112,63 @@ pub(crate) fn run(only: &[String], memory: &str, files: &Path) -> Result<()> {
     }
 }
 
+/// Prints the highest resident memory of each run, and refuses more than it may be.
+fn resident(experiment: &str, out: &Path) -> Result<()> {
+    let found = csv::find(&out.join(experiment), "samples.csv").pop();
+    let found = found.ok_or_else(|| format!("{experiment}: no results in {}", out.display()))?;
+    let peaks = peaks(&Table::read(&found)?)?;
+    if peaks.is_empty() {
+        return Err(format!("{experiment}: no run says what was resident"));
+    }
+    let shown = peaks.iter().map(|(run, peak)| format!("{run} {peak:.3}"));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    println!(
+        "{experiment}: most resident, of the limit (<= {RESIDENT_MOST}, 20 looks a second): {shown}"
+    );
+    match peaks.iter().find(|(_, peak)| *peak > RESIDENT_MOST) {
+        Some((run, peak)) => Err(format!(
+            "{experiment}: {run}: {peak:.3} of its limit was resident, {RESIDENT_MOST} is the most"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The highest resident memory of each run of a table of samples.
+fn peaks(table: &Table) -> Result<Vec<(String, f64)>> {
+    let rows = table.select(&["run_id", "metric", "value"])?;
+    let of_run = rows.iter().filter(|row| row[1] == "resident_peak");
+    let peak = |row: &Vec<&str>| {
+        let peak = row[2].parse::<f64>();
+        let peak = peak.map_err(|_| format!("{}: resident_peak is '{}'", row[0], row[2]))?;
+        Ok((row[0].to_owned(), peak))
+    };
+    of_run.map(peak).collect()
+}
+
 /// Whether there is an experiment of that name.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     EXPERIMENTS.iter().map(|experiment| experiment.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_the_limit_and_a_twentieth_is_refused_and_so_is_not_to_say() {
+        let out = std::env::temp_dir().join(format!("tidegate-resident-{}", std::process::id()));
+        std::fs::create_dir_all(out.join("few")).unwrap();
+        let judged = |rows: &str| {
+            let text = format!("run_id,metric,value\n{rows}");
+            std::fs::write(out.join("few/samples.csv"), text).unwrap();
+            resident("few", &out)
+        };
+        let held = "4/tidegate/0,resident_peak,1.016\n7/tidegate/0,resident_peak,1.05\n";
+        judged(held).unwrap();
+        let problem = judged(&format!("{held}7/tidegate/1,resident_peak,1.051\n")).unwrap_err();
+        assert!(problem.contains("7/tidegate/1: 1.051"), "{problem}");
+        let silent = judged("4/tidegate/0,asleep,2\n").unwrap_err();
+        assert!(silent.contains("no run says"), "{silent}");
+        std::fs::remove_dir_all(&out).unwrap();
+    }
 }
