@@ -24,10 +24,7 @@ const FAULT_SEEDS: u64 = 500;
 const KILLS: u64 = 50;
 /// Experiments of which bands do not hold yet, and why. They are run once a cell, every band that is missed is
 /// printed, and the step does not fail for it; it does if they all hold, for then they belong to the others.
-const UNMET: [(&str, &str); 2] = [
-    ("stutterp", P0_UNMET),
-    ("stutterp-oom", P0_UNMET),
-];
+const UNMET: [(&str, &str); 2] = [("stutterp", P0_UNMET), ("stutterp-oom", P0_UNMET)];
 /// Why they are.
 const P0_UNMET: &str =
     "paper p0's throttling is not reproduced in size; docs/stutterp.md has the figures";
