@@ -97,7 +97,6 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     let began = Instant::now();
     let results = run::run_all(&orders, &world, &stop, &progress);
     progress.finish();
-    let footer = footer(&orders, began);
     let mut code = OK;
     let mut outcomes: Vec<Outcome> = Vec::new();
     for (order, result) in orders.iter().zip(results) {
@@ -115,6 +114,8 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
             Some(Ok(_)) => {}
         }
     }
+    let scale = orders.first().map_or(1.0, |order| order.cell.scale);
+    let footer = footer(outcomes.len(), scale, began);
     let about = About::of(&scenario, &source, matches!(world, World::Live(_)));
     let summed = cells.iter().filter(|cell| !cell.apart);
     let summed: Vec<String> = summed.map(|cell| cell.case.clone()).collect();
@@ -137,13 +138,11 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     Ok(code)
 }
 
-/// What the runs took of our own time and memory.
-fn footer(orders: &[run::Order], began: Instant) -> String {
+/// What the runs took of our own time and memory, of which so many came to their end.
+fn footer(ended: usize, scale: f64, began: Instant) -> String {
     let (user, system) = os::cpu_times();
-    let scale = orders.first().map_or(1.0, |order| order.cell.scale);
     format!(
-        "\nRuns: {} at scale 1/{:.0} in {:.1} s of our time, {:.1} s of CPU time; at most {} MiB resident\n",
-        orders.len(),
+        "\nRuns: {ended} at scale 1/{:.0} in {:.1} s of our time, {:.1} s of CPU time; at most {} MiB resident\n",
         1.0 / scale,
         began.elapsed().as_secs_f64(),
         watch::seconds(user + system),

@@ -15,7 +15,7 @@ Volumes are NAME=BACKEND[,OPTION..]. Backends:
   PATH                       a file or block device that is there
   new:PATH,size=10GiB        a sparse file, made if it is not there
   dir:PATH,size=1TiB         objects of one size in a folder
-  mem:,size=1GiB             objects in memory, for trials
+  mem:,size=1GiB             objects in memory, gone at the end: for trials
   s3://BUCKET/PREFIX         objects in S3 and what speaks its protocol (feature s3)
 Options: ro; size=SIZE; policy=retry|report|stop (what clients get while writes to the backend fail);
 dirty_min=10%, dirty_max=50% (its share of the dirty limit); description=TEXT; block_min=512B,
@@ -186,7 +186,7 @@ pub fn top(arguments: &TopArguments) -> u8 {
 /// Arguments of `demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArguments {
-    /// Folder for the plot, instead of the current one
+    /// Folder for the plot, made if it is not there, instead of the current one
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Seconds of each half.

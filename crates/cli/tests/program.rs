@@ -324,6 +324,11 @@ fn an_interrupt_stops_cleanly_removes_the_files_and_is_status_130() {
     );
     assert_eq!(files(), 0);
     assert!(folder.join("o/runs.csv").exists());
+    let table = std::fs::read_to_string(folder.join("o/table.txt")).unwrap();
+    assert!(
+        table.contains("INTERRUPTED after 0 of") && table.contains("\nRuns: 0 at"),
+        "{table}"
+    );
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

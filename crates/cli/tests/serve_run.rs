@@ -308,6 +308,16 @@ fn a_second_server_is_refused_with_the_holder_of_what_it_wants() {
     let (status, said) = refused(&other, &["--listen", &at, "--no-web", &free]);
     assert_eq!(status, 2);
     assert!(said.contains("another server listens on"), "{said}");
+    // Who is refused leaves nothing behind that it made, and takes nothing away that was there.
+    let made = format!("made=new:{},size=1MiB", other.path("made").display());
+    for listen in [&at, &elsewhere] {
+        let all = ["--listen", listen, "--no-web", &made, &free, &volume];
+        assert_eq!(refused(&other, &all).0, 2);
+        assert!(!other.path("made").exists() && other.path("free").exists());
+    }
+    let taken = format!("made=new:{},size=1MiB", other.path("free").display());
+    assert_eq!(refused(&other, &["--listen", &at, "--no-web", &taken]).0, 2);
+    assert!(other.path("free").exists() && folder.path("data").exists());
     // The one that lives goes on, and its socket is its own.
     Client::connect(&folder.path("socket"), "data")
         .flush()

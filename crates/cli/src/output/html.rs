@@ -30,7 +30,8 @@ pub(super) fn page(
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <title>{experiment}: {title}</title>\n<style>\n\
-         body {{ font-family: sans-serif; margin: 2em; color: #222; max-width: 1300px }}\n\
+         body {{ font-family: sans-serif; margin: 2em; color: #222 }}\n\
+         p, figure {{ max-width: 1300px }}\n\
          pre {{ overflow-x: auto; background: #f6f6f6; padding: 1em; font-size: 12px }}\n\
          figure {{ margin: 2em 0 }}\nsvg {{ max-width: 100%; height: auto }}\n\
          table {{ border-collapse: collapse; font-size: 13px; margin: 0.5em 0 1.5em }}\n\

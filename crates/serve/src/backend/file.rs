@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom as From};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use os::{FileDevice, OpenOptions, ThreadEnv};
@@ -24,11 +24,16 @@ const FILE_MODE: u32 = 0o600;
 /// Opens a file for a device of its own.
 pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
     let read_only = config.read_only;
-    let (path, file, wanted) = match &config.backend {
-        BackendConfig::File { path, size } => (path, lock::open(path, read_only)?, *size),
-        BackendConfig::New { path, size } => (path, make(path, *size, true)?, None),
-        BackendConfig::Embedded { path, size } => (path, make(path, *size, false)?, None),
+    let (path, wanted) = match &config.backend {
+        BackendConfig::File { path, size } => (path, *size),
+        BackendConfig::New { path, .. } | BackendConfig::Embedded { path, .. } => (path, None),
         BackendConfig::Objects { .. } => unreachable!("not a file"),
+    };
+    // The name goes before the lock does.
+    let (file, made) = match &config.backend {
+        BackendConfig::New { size, .. } => make(path, *size, true)?,
+        BackendConfig::Embedded { size, .. } => make(path, *size, false)?,
+        _ => (lock::open(path, read_only)?, Made::default()),
     };
     let is_device = kind_of(path, &file)?;
     let has = length(path, &file)?;
@@ -63,6 +68,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     };
     let closing = Arc::clone(&files);
     Ok(Raw {
+        made,
         device: files,
         object,
         size,
@@ -74,8 +80,28 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     })
 }
 
+/// A file that was made and that nobody has been told of: dropped, it is removed, so that who is refused leaves nothing
+/// behind. Who holds it holds the file's lock too, and drops that after it.
+#[derive(Default)]
+pub struct Made(Option<PathBuf>);
+
+impl Made {
+    /// The file stays.
+    pub fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
 /// A sparse file, made if it is not there; with its folder, if nobody chose that.
-fn make(path: &Path, size: u64, chosen: bool) -> Result<File, BackendError> {
+fn make(path: &Path, size: u64, chosen: bool) -> Result<(File, Made), BackendError> {
     let system = |doing| {
         move |cause| BackendError::System {
             doing,
@@ -97,19 +123,14 @@ fn make(path: &Path, size: u64, chosen: bool) -> Result<File, BackendError> {
         Err(error) => return Err(system("make")(error)),
     };
     let file = lock::open(path, false)?;
+    let made = Made(is_ours.then(|| path.into()));
     let has = length(path, &file)?;
     if has == 0 && file.metadata().is_ok_and(|data| data.is_file()) {
         // Under the lock: nobody else makes it too. The name is durable before anybody is told that data are.
-        file.set_len(size).map_err(|cause| {
-            if is_ours {
-                // Nothing of no use is left behind.
-                let _ = std::fs::remove_file(path);
-            }
-            BackendError::NoRoom {
-                path: path.into(),
-                size,
-                cause,
-            }
+        file.set_len(size).map_err(|cause| BackendError::NoRoom {
+            path: path.into(),
+            size,
+            cause,
         })?;
         file.sync_all().map_err(system("sync"))?;
         let folder =
@@ -122,7 +143,7 @@ fn make(path: &Path, size: u64, chosen: bool) -> Result<File, BackendError> {
             wanted: size,
         });
     }
-    Ok(file)
+    Ok((file, made))
 }
 
 /// Whether it is a block device.

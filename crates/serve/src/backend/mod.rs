@@ -9,7 +9,8 @@
 //!   1. A backend that is open for writing is open in no other server: a file by flock(2), a block device by O_EXCL too,
 //!      objects by their lease. QEMU's locks are respected and taken (`lock::Claim`); what locks otherwise is seen when it is opened.
 //!   2. The size of a volume stays as it is when it is opened; a file neither grows nor shrinks.
-//!   3. Each has a device and an engine of its own, so that one which hangs holds up nobody else.
+//!   3. A file that was made for a start or a reload that is refused is removed again.
+//!   4. Each has a device and an engine of its own, so that one which hangs holds up nobody else.
 
 mod error;
 mod file;
@@ -29,9 +30,12 @@ use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::{Extents, Opened};
 
 pub use error::BackendError;
+pub use file::Made;
 
 /// A backend that is open.
 pub struct Backend {
+    /// What was made for it; it goes before the rest does.
+    pub made: Made,
     /// The volume, and what its backing can do.
     pub opened: Opened,
     /// The layers of its device.
@@ -51,6 +55,8 @@ pub struct Layers(Option<Stack>);
 
 /// A device before it has a place in the cache.
 struct Raw {
+    /// Goes first: nobody else may have the file yet.
+    made: Made,
     device: Arc<dyn Device>,
     object: ObjectId,
     size: u64,
@@ -73,6 +79,7 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
         let raw = open_raw(config, env)?;
         let (device, layers) = dress(config, raw.device, env)?;
         rest = Some((
+            raw.made,
             raw.extents,
             raw.can_punch,
             raw.direct,
@@ -86,7 +93,8 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
             size: raw.size,
         })
     })?;
-    let (extents, can_punch, direct, keep, closer, layers) = rest.expect("attached with a backing");
+    let (made, extents, can_punch, direct, keep, closer, layers) =
+        rest.expect("attached with a backing");
     let layers = Arc::new(layers);
     let opened = Opened {
         volume,
@@ -95,6 +103,7 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
         keep: Box::new((keep, Arc::clone(&layers))),
     };
     Ok(Backend {
+        made,
         opened,
         layers,
         direct,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ::objects::{Config, Objects};
 use os::ThreadEnv;
 
-use super::{BackendError, Closer, Raw};
+use super::{BackendError, Closer, Made, Raw};
 use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::Extents;
 
@@ -18,6 +18,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(5);
 pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
     let objects = ::objects::open(&settings(config), env.arena())?;
     Ok(Raw {
+        made: Made::default(),
         device: Arc::<Objects>::clone(&objects),
         object: Objects::OBJECT,
         size: objects.size(),

@@ -235,6 +235,7 @@ fn a_new_file_is_sparse_and_the_second_time_it_is_there() {
     assert!(backend.opened.can_punch);
     backend.opened.volume.detach().unwrap();
     backend.closer.close();
+    backend.made.keep();
     drop(backend.opened);
     let message = refused(&new(&path, 32 * MIB), &cache);
     assert!(
@@ -252,7 +253,19 @@ fn a_new_file_is_sparse_and_the_second_time_it_is_there() {
         });
         let backend = open(&embedded, &cache).unwrap();
         assert_eq!(backend.opened.volume.size(), MIB);
+        backend.made.keep();
     }
+}
+
+#[test]
+fn a_file_made_for_nothing_is_removed_and_one_that_was_there_is_not() {
+    let (folder, cache) = (Folder::new("made"), cache());
+    let path = folder.0.join("data");
+    drop(open(&new(&path, MIB), &cache).unwrap());
+    assert!(!path.exists());
+    open(&new(&path, MIB), &cache).unwrap().made.keep();
+    drop(open(&new(&path, MIB), &cache).unwrap());
+    assert!(path.exists());
 }
 
 #[test]

@@ -71,7 +71,16 @@ pub(super) fn started(
         let size = show_size(volume.export.size());
         let place = place(&about.backend);
         let ro = if about.read_only { ", read-only" } else { "" };
-        let _ = writeln!(text, "  {:width$}  {size:>10}  {place}{ro}", about.name);
+        let gone = if in_memory(&about.backend) {
+            ", gone at the end"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            text,
+            "  {:width$}  {size:>10}  {place}{ro}{gone}",
+            about.name
+        );
     }
     for listen in listen {
         let _ = match listen {
@@ -105,6 +114,11 @@ pub(super) fn started(
         );
     }
     text
+}
+
+/// Whether what is written there is lost with the server.
+fn in_memory(backend: &BackendConfig) -> bool {
+    matches!(backend, BackendConfig::Objects { url, .. } if url.starts_with("mem:"))
 }
 
 /// What `top` has to be told to find the page.

@@ -340,6 +340,7 @@ pub(super) fn offer(
         patient: is_patient(&volume),
         ..ExportOptions::default()
     };
+    backend.made.keep();
     let export = Arc::new(Export::new(options, cache.clone(), backend.opened));
     // Names are unique in a configuration, and nothing else offers any.
     let is_new = hub.offer(Arc::clone(&export));
