@@ -137,6 +137,49 @@ impl Region {
         self.set_young(page);
     }
 
+    /// The same for the pages `from..to`, a step for each 64 of them.
+    pub fn map_run(&self, from: u32, to: u32) {
+        let mut at = from;
+        while at < to {
+            let (word, end) = ((at / WORD) as usize, to.min((at / WORD + 1) * WORD));
+            let mask = (u64::MAX >> (WORD - (end - at))) << (at % WORD);
+            // As in `map`.
+            self.mapped[word].fetch_or(mask, Ordering::Release);
+            self.young[word].fetch_or(mask, Ordering::Relaxed);
+            at = end;
+        }
+    }
+
+    /// Takes frames out, of each of which the caller has the busy bit; neither page is mapped or young after it. As
+    /// `replace` by nothing, a step for those of each 64 pages that stand together.
+    ///
+    /// # Panics
+    /// If one of them does not stand there.
+    pub fn take_out(&self, frames: &[(u32, FrameId)]) {
+        for part in frames.chunk_by(|a, b| a.0 / WORD == b.0 / WORD) {
+            let word = (part[0].0 / WORD) as usize;
+            let mask = part
+                .iter()
+                .fold(0, |mask, (page, _)| mask | 1 << (page % WORD));
+            self.mapped[word].fetch_and(!mask, Ordering::AcqRel);
+            if self.young[word].load(Ordering::Relaxed) & mask != 0 {
+                self.young[word].fetch_and(!mask, Ordering::Relaxed);
+            }
+            for (page, frame) in part {
+                let entry = &self.entries[*page as usize];
+                // Nobody else changes it: it holds a frame that is busy for the caller.
+                let before = entry.load(Ordering::Relaxed);
+                assert!(
+                    before == entry_of(Slot::Frame(*frame)),
+                    "page {page} holds {before:#x} and not frame {}",
+                    frame.0
+                );
+                // Release: as in `replace`.
+                entry.store(entry_of(Slot::Empty), Ordering::Release);
+            }
+        }
+    }
+
     /// The page may not be stored to without a fault; the caller has its busy bit.
     pub fn unmap(&self, page: u32) {
         self.mapped[(page / WORD) as usize].fetch_and(!(1 << (page % WORD)), Ordering::AcqRel);
@@ -246,6 +289,46 @@ mod tests {
         assert_eq!(young, (3..130).collect::<Vec<_>>(), "exactly those touched");
         region.unmap(64);
         assert_eq!(region.touch_mapped(0, 128), 64);
+    }
+
+    #[test]
+    fn runs_are_mapped_and_taken_out_as_page_by_page() {
+        for (from, to) in [(0, 1), (3, 64), (60, 70), (64, 128), (1, 200), (5, 5)] {
+            let (one, all) = (Region::new(200), Region::new(200));
+            for region in [&one, &all] {
+                for page in from..to {
+                    assert!(region.try_insert(page, Slot::Empty, FrameId(page + 1000)));
+                }
+            }
+            all.map_run(from, to);
+            (from..to).for_each(|page| one.map(page));
+            let state = |region: &Region| -> Vec<_> {
+                let young = |page| {
+                    region.young[page as usize / 64].load(Ordering::Relaxed) >> (page % 64) & 1
+                };
+                (0..200)
+                    .map(|page| (region.get(page), region.is_mapped(page), young(page)))
+                    .collect()
+            };
+            assert_eq!(state(&one), state(&all), "{from} {to}");
+            // Not all of them, nor neighbours only.
+            let gone: Vec<_> = (from..to).filter(|page| page % 5 != 3).collect();
+            let frames: Vec<_> = gone
+                .iter()
+                .map(|page| (*page, FrameId(page + 1000)))
+                .collect();
+            all.take_out(&frames);
+            for page in gone {
+                one.replace(page, FrameId(page + 1000), Slot::Empty);
+            }
+            assert_eq!(state(&one), state(&all), "{from} {to}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "holds")]
+    fn a_frame_that_is_not_there_is_not_taken_out() {
+        Region::new(2).take_out(&[(1, FrameId(0))]);
     }
 
     #[test]

@@ -293,6 +293,15 @@ impl FrameTable {
     /// # Panics
     /// If the frame has an owner already.
     pub fn adopt(&self, busy: &Busy, owner: Owner) {
+        self.adopt_as(busy, owner, Flags::NONE);
+    }
+
+    /// The same, setting flags in the same step.
+    ///
+    /// # Panics
+    /// As `adopt`; for a flag that is not the caller's.
+    pub fn adopt_as(&self, busy: &Busy, owner: Owner, set: Flags) {
+        assert_changeable(set, Flags::NONE);
         let entry = self.frame(busy.frame);
         let flags = flags_of(entry.word.load(Ordering::Relaxed));
         assert!(
@@ -306,7 +315,7 @@ impl FrameTable {
         entry.owner.store(owner.packed(), Ordering::Relaxed);
         // Release: whoever sees CACHED of this generation sees the owner stored above.
         entry.always(Ordering::Release, |before| {
-            before.changed(Flags::CACHED, Flags::NONE)
+            before.changed(Flags::CACHED | set, Flags::NONE)
         });
     }
 
@@ -442,11 +451,23 @@ impl FrameTable {
     ///
     /// # Panics
     /// If dirty or under writeback: dirty data is never dropped by accident.
+    pub fn disown(&self, busy: Busy) -> FrameId {
+        self.end(busy, Flags::DIRTY | Flags::WRITEBACK)
+    }
+
+    /// The same where the content is given up on purpose, dirty or not: its owner does not want it any more.
+    ///
+    /// # Panics
+    /// If under writeback: the device reads it.
+    pub fn discard(&self, busy: Busy) -> FrameId {
+        self.end(busy, Flags::WRITEBACK)
+    }
+
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the frame is the free lists' from here"
     )]
-    pub fn disown(&self, busy: Busy) -> FrameId {
+    fn end(&self, busy: Busy, never: Flags) -> FrameId {
         // Release: the content is given up before the next claim (acquire).
         self.frame(busy.frame).always(Ordering::Release, |before| {
             assert!(
@@ -454,8 +475,8 @@ impl FrameTable {
                 "disown needs the busy bit: {before:x?}"
             );
             assert!(
-                !before.any(Flags::DIRTY | Flags::WRITEBACK),
-                "a dirty frame would be dropped: {before:x?}"
+                !before.any(never),
+                "a frame would be dropped that is dirty or being written: {before:x?}"
             );
             Flags::FREE
         });

@@ -120,6 +120,14 @@ impl<E: Env> Cache<E> {
         let marks = options.marks.unwrap_or(of_zone);
         let chunk = env.content().chunk_frames();
         let division = Division::new(frames, chunk, options.reclaim.nodes);
+        // An empty node, or one of a few frames, would have no reserve and nothing to reclaim.
+        if let Err(most) = division.check(frames, chunk, FRAMES_MIN) {
+            return Err(Error::BadOption {
+                what: "reclaim.nodes, in a memory of this size,",
+                value: u64::from(options.reclaim.nodes),
+                allowed: (1, u64::from(most)),
+            });
+        }
         let shape = Shape {
             frames,
             chunk,

@@ -1,7 +1,7 @@
 //! How a cache is built: sizes, laws, error policies. Plain data.
 
 use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold, Tunables};
-use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
+use policy::reclaim::{NODES_MAX, ReclaimLaw, Tunables as ReclaimTunables};
 use policy::units::{Nanos, Pages};
 use policy::watermark::Watermarks;
 use policy::writeback::FlushTunables;
@@ -78,8 +78,6 @@ impl Options {
 const HZ: (u64, u64) = (1, 10_000);
 /// Shares are in 1/10000.
 const RATIO_MAX: u64 = 10_000;
-/// Nodes of the largest machine.
-const NODES_MAX: u64 = 8;
 /// Swappiness is out of this.
 const SWAPPINESS_MAX: u64 = 200;
 
@@ -127,7 +125,7 @@ impl Options {
         let nodes = if self.reclaim.law == ReclaimLaw::Tidegate {
             1
         } else {
-            NODES_MAX
+            u64::from(NODES_MAX)
         };
         check("reclaim.nodes", u64::from(self.reclaim.nodes), (1, nodes))?;
         if let Some(marks) = self.marks {

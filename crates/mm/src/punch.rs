@@ -296,10 +296,7 @@ fn unpin_by_copy<E: Env>(
     match replace_pinned(task, cache, mapping, page, frame, new) {
         Ok((busy, was_dirty)) => show_fresh(task, cache, busy, was_dirty),
         // No longer pinned, or written just now.
-        Err(new) => {
-            cache.memory.put(task, &[new]);
-            cache.gave_back(task, 1);
-        }
+        Err(new) => cache.put_unused(task, &[new]),
     }
     Ok(())
 }

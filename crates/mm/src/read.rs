@@ -219,8 +219,7 @@ fn start_read<E: Env>(
                 break;
             }
             // Frames in hand would be missed by those it waits for.
-            cache.memory.put(task, &frames);
-            cache.gave_back(task, frames.len() as u64);
+            cache.put_unused(task, &frames);
             frames.clear();
             reading.wait_for_room(task, cache)?;
             continue;
@@ -256,8 +255,7 @@ fn start_read<E: Env>(
                 page += 1;
                 continue;
             }
-            cache.memory.put(task, &frames);
-            cache.gave_back(task, frames.len() as u64);
+            cache.put_unused(task, &frames);
             frames.clear();
             nodes(task, cache)?;
             continue;
@@ -270,8 +268,7 @@ fn start_read<E: Env>(
         room.send(task.now(), count);
         io::submit(task, request);
     }
-    cache.memory.put(task, &frames);
-    cache.gave_back(task, frames.len() as u64);
+    cache.put_unused(task, &frames);
     Ok(())
 }
 

@@ -70,8 +70,7 @@ impl Stash {
             cache.stashed.fetch_sub(kept, Ordering::Relaxed);
         }
         if !self.frames.is_empty() {
-            cache.memory.put(task, &self.frames);
-            cache.gave_back(task, self.frames.len() as u64);
+            cache.put_unused(task, &self.frames);
             self.frames.clear();
         }
     }

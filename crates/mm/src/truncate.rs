@@ -248,8 +248,7 @@ fn zero_tail<E: Env>(
 ) -> Result<(), Error> {
     let mut fresh = Vec::new();
     let result = zero_tail_with(task, cache, mapping, page, tail, &mut fresh);
-    cache.memory.put(task, &fresh);
-    cache.gave_back(task, fresh.len() as u64);
+    cache.put_unused(task, &fresh);
     result
 }
 

@@ -136,6 +136,39 @@ fn a_walk_has_what_follows_read_before_it_is_there() {
     assert!(ours < 16_384 / 64, "{ours}");
 }
 
+/// Frames are taken for pages that are out, not for a whole window of which one page is.
+#[test]
+fn a_read_takes_frames_for_what_is_out() {
+    const PAGES: u32 = 4096;
+    let mut world = world(PAGES / 4, 200 << 20);
+    world.options.reclaim = Tunables::of(ReclaimLaw::Tidegate, 1000);
+    let swap = u64::from(PAGES) * 4;
+    spill(
+        &mut world,
+        swap,
+        PAGES.into(),
+        move |task, cache, region| {
+            region.touch(task, 0, PAGES).unwrap();
+            // One page of each window is left.
+            for first in (0..PAGES).step_by(32) {
+                region.discard(task, first, 31).unwrap();
+            }
+            task.sleep(Cause::Idle, Nanos::secs(1));
+            let taken = |stats: mm::Vmstat| stats.get(Item::Pgalloc);
+            let before = cache.vmstat();
+            let touched = (31..PAGES / 2).step_by(32).map(|page| {
+                let touched = region.touch(task, page, 1).unwrap();
+                touched.major.0
+            });
+            let major: u64 = touched.sum();
+            assert!(major > 32, "most of them were out: {major}");
+            let after = cache.vmstat();
+            let read = after.get(Item::Pswpin) - before.get(Item::Pswpin);
+            assert_eq!(taken(after) - taken(before), read);
+        },
+    );
+}
+
 #[test]
 fn a_page_that_was_only_read_goes_again_without_a_write() {
     let mut world = world(1024, 200 << 20);

@@ -469,30 +469,32 @@ fn a_small_limit_does_not_stand_still() {
         seconds: 10,
         ..Crowd::P0
     };
-    let of = |law| {
-        let seen = Crowd {
-            law,
-            ..small.clone()
-        }
-        .run();
-        print(&format!("{law:?}"), &seen);
-        seen
-    };
-    let before = of(ReclaimLaw::CongestionWait);
-    let reasons = of(ReclaimLaw::Reasons);
-    let ours = of(ReclaimLaw::Tidegate);
-    let longest = |seen: &Seen| *seen.passes.last().unwrap();
+    let mut stands_still = Nanos::ZERO;
+    // How long one seed's mapper waits under 5.16-rc1 is chance: 2 to 16 s.
+    for seed in 1..=3 {
+        let of = |law| {
+            let seen = Crowd {
+                law,
+                seed,
+                ..small.clone()
+            }
+            .run();
+            print(&format!("{law:?}"), &seen);
+            seen
+        };
+        let before = of(ReclaimLaw::CongestionWait);
+        let reasons = of(ReclaimLaw::Reasons);
+        let ours = of(ReclaimLaw::Tidegate);
+        let longest = |seen: &Seen| *seen.passes.last().unwrap();
+        stands_still = stands_still.at_least(longest(&reasons));
+        assert!(longest(&before) < Nanos::secs(1), "{:?}", longest(&before));
+        assert!(longest(&ours) < Nanos::secs(1), "{:?}", longest(&ours));
+        assert!(ours.passes.len() >= before.passes.len());
+        assert!(work(&ours) * 10 >= work(&before) * 8, "the hogs' work");
+        assert!(ours.written > reasons.written, "the writers'");
+    }
     // The scenario has the regression: a mapping of a MiB takes 5.16-rc1 more than 5 s.
-    assert!(longest(&before) < Nanos::secs(1), "{:?}", longest(&before));
-    assert!(
-        longest(&reasons) > Nanos::secs(5),
-        "{:?}",
-        longest(&reasons)
-    );
-    assert!(longest(&ours) < Nanos::secs(1), "{:?}", longest(&ours));
-    assert!(ours.passes.len() >= before.passes.len());
-    assert!(work(&ours) * 10 >= work(&before) * 8, "the hogs' work");
-    assert!(ours.written > reasons.written, "the writers'");
+    assert!(stands_still > Nanos::secs(5), "{stands_still:?}");
 }
 
 /// All frames are pinned or dirty beyond hope: whoever asks is refused, and is not left waiting.

@@ -75,6 +75,7 @@ impl<E: Env> Memory<E> {
             }
             frames < before
         };
+        self.line.resize(context, frames);
         self.hand_out(context);
         self.wait.wake_all(Signal::MemoryMoved);
         lowered

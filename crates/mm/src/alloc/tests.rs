@@ -102,6 +102,73 @@ fn who_waits_again_keeps_its_age() {
     });
 }
 
+/// A task that puts back what it had no use for has given nothing back.
+#[test]
+fn who_returns_unused_frames_is_not_modest() {
+    with_cache(|task, cache| {
+        let line = &cache.memory.line;
+        let mut frames = Vec::new();
+        for _ in 0..4 {
+            cache.try_alloc(task, 32, &mut frames).unwrap();
+            cache.put_unused(task, &frames.split_off(2));
+            frames.clear();
+        }
+        task.sleep(Cause::Idle, Nanos::secs(2));
+        assert!(!line.is_modest(task, task.id(), task.now()));
+        assert_eq!(line.kept(task.now()), 0);
+        // Giving back is something else.
+        cache.credit(task, task.id(), 2);
+        assert!(line.is_modest(task, task.id(), task.now()));
+    });
+}
+
+/// What is kept back is a part of the memory that there is, not of what the cache was built with.
+#[test]
+fn a_lowered_limit_keeps_less_back() {
+    with_cache(|task, cache| {
+        let memory = &cache.memory;
+        let keep = |task: &mut Task<'_, LabEnv>| {
+            cache.credit(task, task.id(), u64::from(FRAMES));
+            memory.line.kept(task.now())
+        };
+        assert_eq!(keep(task), FRAMES / 16);
+        memory.move_limit(task, FRAMES / 2);
+        assert_eq!(memory.line.kept(task.now()), FRAMES / 32);
+        assert_eq!(keep(task), FRAMES / 32);
+        memory.move_limit(task, FRAMES);
+        assert_eq!(keep(task), FRAMES / 16);
+    });
+}
+
+/// A memory that is too small for its nodes is refused, with how many it has room for.
+#[test]
+fn no_node_is_empty() {
+    let mut lab = Lab::new(LabOptions {
+        frames: FRAMES,
+        ..LabOptions::default()
+    });
+    let env = Arc::clone(lab.env());
+    lab.run(move |task| {
+        let build = |nodes| {
+            let mut options = Options::new(FRAMES, 2);
+            options.reclaim = ReclaimTunables::of(ReclaimLaw::Reasons, 250);
+            options.reclaim.nodes = nodes;
+            Cache::new(Arc::clone(&env), options)
+        };
+        let refused = |nodes| match build(nodes) {
+            Err(Error::BadOption { value, allowed, .. }) => (value, allowed),
+            other => panic!("{nodes} nodes: {:?}", other.map(|_| ())),
+        };
+        let two = build(2).unwrap();
+        let _ = two.shutdown(task);
+        // Of 1024 frames in chunks of 512.
+        assert_eq!(refused(8), (8, (1, 2)));
+        assert_eq!(refused(3), (3, (1, 2)));
+        assert_eq!(refused(9), (9, (1, 8)), "more than any machine has");
+    })
+    .unwrap();
+}
+
 /// How much may be taken is looked up while nobody else can take it.
 #[test]
 #[cfg_attr(debug_assertions, should_panic(expected = "Free"))]

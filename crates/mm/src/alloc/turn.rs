@@ -84,6 +84,17 @@ impl<E: Env> Cache<E> {
         self.credit(task, task.id(), pages);
     }
 
+    /// Puts frames back that the task took and did not use.
+    pub(crate) fn put_unused(&self, task: &Task<'_, E>, frames: &[FrameId]) {
+        let memory = &self.memory;
+        // First, as in `credit`'s callers: what is kept for it and its like is not handed out to others.
+        if memory.line.is_open() && !frames.is_empty() {
+            let (now, pages) = (task.now(), Pages(frames.len() as u64));
+            memory.line.unused(task, task.id(), now, pages);
+        }
+        memory.put(task, frames);
+    }
+
     /// Somebody has given back pages that the task `who` took.
     pub(crate) fn credit(&self, context: &impl Context, who: TaskId, pages: u64) {
         if self.memory.line.is_open() {

@@ -29,7 +29,7 @@ use policy::reclaim::page::{AfterWrite, NodeFlags, PageRule, after_write};
 use policy::reclaim::scan::{CostRule, Costs, Sizes};
 use policy::reclaim::throttle::Throttle;
 use policy::reclaim::workingset::Age;
-use policy::reclaim::{Reason, Tunables};
+use policy::reclaim::{NODES_MAX, Reason, Tunables};
 use policy::units::Pages;
 
 use super::throttle::Sleepers;
@@ -76,6 +76,24 @@ impl Division {
     pub(crate) fn new(frames: u32, chunk: u32, count: u8) -> Self {
         let each = frames.div_ceil(u32::from(count)).next_multiple_of(chunk);
         Self { count, each }
+    }
+
+    /// Frames of the smallest node, the last, of `frames` in all.
+    fn least(self, frames: u32) -> u32 {
+        frames.saturating_sub(self.each.saturating_mul(u32::from(self.count) - 1))
+    }
+
+    /// Whether each node has at least `least` frames.
+    ///
+    /// # Errors
+    /// Up to how many nodes it would be so.
+    pub(crate) fn check(self, frames: u32, chunk: u32, least: u32) -> Result<(), u8> {
+        let fits = |division: Self| division.count == 1 || division.least(frames) >= least;
+        if fits(self) {
+            return Ok(());
+        }
+        let counts = (1..=NODES_MAX).take_while(|count| fits(Self::new(frames, chunk, *count)));
+        Err(counts.last().unwrap_or(1))
     }
 
     pub(crate) fn of(self, frame: FrameId) -> NodeId {

@@ -147,14 +147,11 @@ impl Line {
         need: Pages,
         min: Pages,
     ) -> Standing {
-        match self.account(task) {
-            Some(account) => {
-                let mut account = account.lock(context);
-                let front = Front::from_number(self.front.load(Ordering::Relaxed));
-                Standing::of(account.growth_of(task, now), now, need, min, front)
-            }
-            None => Standing::Ordinary,
-        }
+        let front = Front::from_number(self.front.load(Ordering::Relaxed));
+        self.with_growth(context, task, now, |growth| {
+            Standing::of(growth, now, need, min, front)
+        })
+        .unwrap_or(Standing::Ordinary)
     }
 
     /// The task took pages, and gave pages back itself.
@@ -166,22 +163,40 @@ impl Line {
         taken: Pages,
         given_back: Pages,
     ) {
-        if let Some(account) = self.account(task) {
-            let modest = {
-                let mut account = account.lock(context);
-                let growth = account.growth_of(task, now);
-                growth.note(now, taken, given_back);
-                growth.is_modest(now)
-            };
-            let keeps = self.kept_pages.load(Ordering::Relaxed) > 0;
-            if modest && (keeps || !given_back.is_zero()) {
-                let mut kept = self.kept.lock(context);
-                kept.note(now, taken, given_back);
-                let (pages, until) = kept.until();
-                self.kept_pages.store(saturated(pages), Ordering::Relaxed);
-                self.kept_until.store(until.0, Ordering::Relaxed);
-            }
+        let modest = self.with_growth(context, task, now, |growth| {
+            growth.note(now, taken, given_back);
+            growth.is_modest(now)
+        });
+        let keeps = self.kept_pages.load(Ordering::Relaxed) > 0;
+        if modest == Some(true) && (keeps || !given_back.is_zero()) {
+            self.keep(context, |kept| kept.note(now, taken, given_back));
         }
+    }
+
+    /// Pages that the task took and had no use for are free again. Those of one who does not grow stay for its like.
+    pub(crate) fn unused(&self, context: &impl Context, task: TaskId, now: Instant, pages: Pages) {
+        let modest = self.with_growth(context, task, now, |growth| {
+            growth.unused(now, pages);
+            growth.is_modest(now)
+        });
+        if modest == Some(true) {
+            self.keep(context, |kept| kept.note(now, Pages::ZERO, pages));
+        }
+    }
+
+    /// There is so much memory from now on.
+    pub(crate) fn resize(&self, context: &impl Context, frames: u32) {
+        if self.is_open() {
+            self.keep(context, |kept| kept.resize(Pages(u64::from(frames))));
+        }
+    }
+
+    fn keep(&self, context: &impl Context, change: impl FnOnce(&mut Kept)) {
+        let mut kept = self.kept.lock(context);
+        change(&mut kept);
+        let (pages, until) = kept.until();
+        self.kept_pages.store(saturated(pages), Ordering::Relaxed);
+        self.kept_until.store(until.0, Ordering::Relaxed);
     }
 
     /// Free pages kept back for those who do not grow. Two copies that do not agree are wrong for a moment and
@@ -203,10 +218,7 @@ impl Line {
         (since, now): (Instant, Instant),
         need: Pages,
     ) -> Option<Ticket> {
-        let growth = {
-            let mut account = self.account(task)?.lock(context);
-            rank(account.growth_of(task, now), now)
-        };
+        let growth = self.with_growth(context, task, now, |growth| rank(growth, now))?;
         // What the others are held back for is not to wait behind them.
         let holds = self.token.lock(context).is_held_by(task.0);
         let growth = if holds { Pages::ZERO } else { growth };
@@ -340,27 +352,31 @@ impl Line {
 
     /// Whether a task has grown of late: else it need not be held.
     fn grows(&self, context: &impl Context, task: TaskId, now: Instant) -> bool {
-        self.account(task).is_some_and(|account| {
-            let mut account = account.lock(context);
-            !account.growth_of(task, now).growth(now).is_zero()
-        })
+        self.with_growth(context, task, now, |growth| !growth.growth(now).is_zero())
+            .unwrap_or(false)
     }
 
     /// Whether a task gives back what it takes: what its like gave back is for it too.
     pub(crate) fn is_modest(&self, context: &impl Context, task: TaskId, now: Instant) -> bool {
-        self.account(task).is_none_or(|account| {
-            let mut account = account.lock(context);
-            account.growth_of(task, now).is_modest(now)
-        })
+        self.with_growth(context, task, now, |growth| growth.is_modest(now))
+            .unwrap_or(true)
     }
 
     fn queue(&self, slot: u32) -> &WaitQueue {
         &self.queues[slot as usize % self.queues.len()]
     }
 
-    fn account(&self, task: TaskId) -> Option<&Lock<Account>> {
+    /// Asks the task's account; `None`: the line is closed.
+    fn with_growth<T>(
+        &self,
+        context: &impl Context,
+        task: TaskId,
+        now: Instant,
+        ask: impl FnOnce(&mut Growth) -> T,
+    ) -> Option<T> {
         let at = (task.0 as usize).checked_rem(self.accounts.len())?;
-        self.accounts.get(at)
+        let mut account = self.accounts.get(at)?.lock(context);
+        Some(ask(account.growth_of(task, now)))
     }
 
     fn publish(&self, turns: &Turns) {

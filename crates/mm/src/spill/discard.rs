@@ -23,11 +23,11 @@ const COPY: Nanos = Nanos::micros(20);
 /// What is given back in one go.
 struct Batch {
     busies: [Option<Busy>; BATCH],
+    /// Pages whose busy bits these are, and their frames.
+    pages: [(u32, FrameId); BATCH],
     frames: usize,
     slots: [u32; BATCH],
     taken: usize,
-    /// Pages under writeback: their frames follow.
-    written: u64,
 }
 
 /// A page that cannot be given back yet.
@@ -62,8 +62,8 @@ fn discard_for<E: Env>(
         let mut batch = Batch::new();
         let (next, blocked) = batch.fill(cache, task, anon, at, end);
         let count = batch.give_back(cache, task, who);
+        // Its frame's way back is in it: the published round has no other share for it.
         task.did(Work::Unmap, count);
-        task.did(Work::Free, count);
         at = next;
         let Some(blocked) = blocked else { continue };
         if blocked.pinned {
@@ -122,10 +122,10 @@ impl Batch {
     fn new() -> Self {
         Self {
             busies: [const { None }; BATCH],
+            pages: [(0, FrameId(0)); BATCH],
             frames: 0,
             slots: [0; BATCH],
             taken: 0,
-            written: 0,
         }
     }
 
@@ -138,8 +138,22 @@ impl Batch {
         first: u32,
         end: u32,
     ) -> (u32, Option<Blocked>) {
+        let blocked = self.gather(cache, anon, first, end);
+        self.take_out(cache, context, anon);
+        blocked
+    }
+
+    /// Takes the busy bits of pages that have frames, and the slots of those that are out.
+    fn gather<E: Env>(
+        &mut self,
+        cache: &Cache<E>,
+        anon: &Anon,
+        first: u32,
+        end: u32,
+    ) -> (u32, Option<Blocked>) {
         for page in first..end {
-            if self.frames == BATCH || self.taken == BATCH {
+            // A page with a frame may have a slot as well.
+            if self.frames + self.taken == BATCH {
                 return (page, None);
             }
             // An entry that changes under the look is looked at again.
@@ -154,7 +168,11 @@ impl Batch {
                         self.taken += 1;
                     }
                     Slot::Frame(frame) => match cache.table.try_busy(frame, anon.owner(page)) {
-                        Ok(busy) => self.take(cache, context, anon, page, busy),
+                        Ok(busy) => {
+                            self.busies[self.frames] = Some(busy);
+                            self.pages[self.frames] = (page, frame);
+                            self.frames += 1;
+                        }
                         Err(Refusal::Gone) => continue,
                         Err(refusal) => {
                             let pinned = refusal == Refusal::Pinned;
@@ -173,43 +191,47 @@ impl Batch {
         (end, None)
     }
 
-    fn take<E: Env>(
-        &mut self,
-        cache: &Cache<E>,
-        context: &impl Context,
-        anon: &Anon,
-        page: u32,
-        busy: Busy,
-    ) {
-        let frame = busy.frame();
-        anon.pages.replace(page, frame, Slot::Empty);
-        let mut busy = Some(busy);
-        if cache.table.flags(frame).has(Flags::WRITEBACK) {
-            let mut lru = cache.nodes.lru(context);
-            let was_listed = lru.remove(frame);
-            busy = busy.and_then(|busy| cache.table.try_orphan_busy(busy).err());
-            if busy.is_some() && was_listed {
-                // Its write has ended meanwhile: it goes the way of the others.
-                lru.push_head(crate::reclaim::node::INACTIVE_ANON, frame);
+    /// Takes the pages out of the region; leaves those under writeback to whoever writes them.
+    fn take_out<E: Env>(&mut self, cache: &Cache<E>, context: &impl Context, anon: &Anon) {
+        anon.pages.take_out(&self.pages[..self.frames]);
+        for at in 0..self.frames {
+            let frame = self.pages[at].1;
+            if cache.table.flags(frame).has(Flags::WRITEBACK) && self.orphan(cache, context, at) {
+                continue;
+            }
+            let slot = self.busies[at]
+                .as_ref()
+                .and_then(|busy| cache.take_slot_from(busy));
+            if let Some(slot) = slot {
+                self.slots[self.taken] = slot;
+                self.taken += 1;
             }
         }
-        let Some(busy) = busy else {
-            self.written += 1;
-            sub(&cache.totals.anon, 1);
-            cache.wake_busy(&[frame], Signal::PageUnlocked);
-            return;
-        };
-        if let Some(slot) = cache.take_slot_from(&busy) {
-            self.slots[self.taken] = slot;
-            self.taken += 1;
+    }
+
+    /// Whether whoever writes the page frees it; else its write has ended meanwhile, and it goes the way of the others.
+    fn orphan<E: Env>(&mut self, cache: &Cache<E>, context: &impl Context, at: usize) -> bool {
+        let frame = self.pages[at].1;
+        {
+            let mut lru = cache.nodes.lru(context);
+            let was_listed = lru.remove(frame);
+            let busy = self.busies[at].take();
+            self.busies[at] = busy.and_then(|busy| cache.table.try_orphan_busy(busy).err());
+            if self.busies[at].is_some() {
+                if was_listed {
+                    lru.push_head(crate::reclaim::node::INACTIVE_ANON, frame);
+                }
+                return false;
+            }
         }
-        self.busies[self.frames] = Some(busy);
-        self.frames += 1;
+        sub(&cache.totals.anon, 1);
+        cache.wake_busy(&[frame], Signal::PageUnlocked);
+        true
     }
 
     /// Frees what was taken, which `who` took; answers how many frames that are, or will be.
     fn give_back<E: Env>(mut self, cache: &Cache<E>, context: &impl Context, who: TaskId) -> u64 {
-        let count = self.frames as u64 + self.written;
+        let count = self.frames as u64;
         // First, so that what is kept for its like is not handed out to those who wait.
         cache.credit(context, who, count);
         if let Some(area) = cache.swap.area() {

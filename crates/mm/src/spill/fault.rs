@@ -141,8 +141,7 @@ impl<'a, E: Env> Walk<'a, E> {
 
     /// Gives back what is left over.
     fn finish(self, task: &Task<'_, E>) -> Tally {
-        self.cache.gave_back(task, self.frames.len() as u64);
-        self.cache.memory.put(task, &self.frames);
+        self.cache.put_unused(task, &self.frames);
         let counters = &self.cache.counters;
         counters.add(Item::Pgfault, self.tally.faults - self.tally.around);
         counters.add(Item::Pgmajfault, self.tally.major);
@@ -174,6 +173,7 @@ impl<'a, E: Env> Walk<'a, E> {
             if at == until {
                 continue;
             }
+            let from = at;
             if self.anon.pages.get(at) == Slot::Empty {
                 at += self.fresh(task, at, until)?;
             } else {
@@ -181,6 +181,8 @@ impl<'a, E: Env> Walk<'a, E> {
                 self.wrote(task, at, busy);
                 at += 1;
             }
+            // The store that met the fault.
+            task.did(Work::Touch, u64::from(at - from));
         }
         Ok(())
     }
@@ -208,8 +210,7 @@ impl<'a, E: Env> Walk<'a, E> {
                 break;
             };
             let busy = cache.table.claim(frame);
-            cache.table.adopt(&busy, self.owner(page));
-            cache.table.update(frame, Flags::ANON, Flags::NONE);
+            cache.table.adopt_as(&busy, self.owner(page), Flags::ANON);
             if !self.anon.pages.try_insert(page, Slot::Empty, frame) {
                 cache.disown(busy);
                 break;
@@ -226,8 +227,8 @@ impl<'a, E: Env> Walk<'a, E> {
         let added = &added[..count];
         add(&cache.totals.anon, count as u64);
         cache.lru_add(task, added);
-        for (page, busy) in (from..).zip(busies.into_iter().flatten()) {
-            self.anon.pages.map(page);
+        self.anon.pages.map_run(from, next);
+        for busy in busies.into_iter().flatten() {
             cache
                 .table
                 .release(busy, Flags::UPTODATE | Flags::DIRTY, Flags::NONE);

@@ -43,7 +43,7 @@ impl<E: Env> Cache<E> {
         self.alloc(task, 1, &mut frames)?;
         let Some(wanted) = self.install(area, task, anon, page, slot, frames[0], Flags::NONE)
         else {
-            self.memory.put(task, &frames);
+            self.put_unused(task, &frames);
             return Ok(None);
         };
         let frame = wanted.frame();
@@ -89,24 +89,32 @@ impl<E: Env> Cache<E> {
         mut wanted: Option<(u32, Busy)>,
     ) -> u32 {
         let slot = wanted.as_ref().map_or(NONE, |(slot, _)| *slot);
-        let others = window.end - window.start - u32::from(wanted.is_some());
-        let mut frames = Vec::with_capacity(others as usize);
-        if others > 0 && self.try_alloc(task, others, &mut frames).is_err() {
+        let mut cursor = Cursor::new();
+        // Frames are for pages that are out: where few are, a walk would take a batch from others for nothing.
+        let mut outs = [NONE; WINDOW_MAX];
+        let mut others = 0;
+        for at in window.clone().filter(|at| *at != slot) {
+            if self.page_out(area, task, &mut cursor, at).is_some() {
+                outs[others] = at;
+                others += 1;
+            }
+        }
+        let mut frames = Vec::with_capacity(others);
+        let want = u32::try_from(others).expect("at most a window");
+        if others > 0 && self.try_alloc(task, want, &mut frames).is_err() {
             frames.clear();
         }
         let mut busies: [Option<(u32, Busy)>; WINDOW_MAX] = [const { None }; WINDOW_MAX];
         let mut count = 0;
         let mut end = window.end;
-        let mut cursor = Cursor::new();
-        for at in window {
-            if at == slot {
+        for at in outs.into_iter().take(others) {
+            if at > slot && wanted.is_some() {
                 busies[count] = wanted.take();
                 count += 1;
-                continue;
             }
             let Some(ahead) = frames.last() else {
                 end = end.min(at);
-                continue;
+                break;
             };
             if let Some(busy) = self.install_ahead(area, task, &mut cursor, at, *ahead) {
                 frames.pop();
@@ -114,7 +122,10 @@ impl<E: Env> Cache<E> {
                 count += 1;
             }
         }
-        self.memory.put(task, &frames);
+        if count < WINDOW_MAX && wanted.is_some() {
+            busies[count] = wanted.take();
+        }
+        self.put_unused(task, &frames);
         let busies = busies.into_iter().flatten();
         self.send_reads(area, task, slot, busies);
         end
@@ -153,14 +164,23 @@ impl<E: Env> Cache<E> {
         slot: u32,
         frame: FrameId,
     ) -> Option<Busy> {
+        let (anon, page) = self.page_out(area, task, cursor, slot)?;
+        self.install(area, task, anon, page, slot, frame, Flags::MARK)
+    }
+
+    /// The page that stands in a slot and is out, if there is one.
+    fn page_out<'a>(
+        &self,
+        area: &Area<E>,
+        task: &Task<'_, E>,
+        cursor: &'a mut Cursor,
+        slot: u32,
+    ) -> Option<(&'a Arc<Anon>, u32)> {
         let owner = unpacked(area.owners[slot as usize].load(Ordering::Relaxed))?;
         let anon = cursor.region(self, task, owner.file)?;
         let out = owner.index < anon.pages.len()
             && anon.pages.get(owner.index) == Slot::Shadow(Shadow(slot));
-        if !out {
-            return None;
-        }
-        self.install(area, task, anon, owner.index, slot, frame, Flags::MARK)
+        out.then_some((anon, owner.index))
     }
 
     /// Puts a frame where a slot stands, busy, and onto a list. The frame is still free if that fails.
@@ -180,8 +200,7 @@ impl<E: Env> Cache<E> {
             file: anon.id,
             index: page,
         };
-        self.table.adopt(&busy, owner);
-        self.table.update(frame, Flags::ANON | set, Flags::NONE);
+        self.table.adopt_as(&busy, owner, Flags::ANON | set);
         if !anon
             .pages
             .try_insert(page, Slot::Shadow(Shadow(slot)), frame)
@@ -232,8 +251,7 @@ impl<E: Env> Cache<E> {
                 let mut lru = self.nodes.lru(context);
                 for busy in part.iter_mut().filter_map(Option::take) {
                     lru.remove(busy.frame());
-                    self.table.update(busy.frame(), Flags::NONE, Flags::DIRTY);
-                    freed[count] = self.table.disown(busy);
+                    freed[count] = self.table.discard(busy);
                     count += 1;
                 }
             }

@@ -377,10 +377,12 @@ impl<E: Env> Cache<E> {
 
     /// Takes a page's slot from it: the caller gives it back. The page is not under writeback.
     pub(crate) fn take_slot_from(&self, busy: &Busy) -> Option<u32> {
-        let slot = self.swap.slot(busy.frame()).swap(NONE, Ordering::Relaxed);
-        if slot == NONE {
+        let place = self.swap.slot(busy.frame());
+        // A look first: most pages have none, and it changes under the busy bit alone.
+        if place.load(Ordering::Relaxed) == NONE {
             return None;
         }
+        let slot = place.swap(NONE, Ordering::Relaxed);
         if let Some(area) = self.swap.area() {
             sub(&area.kept, 1);
         }

@@ -88,6 +88,19 @@ impl Growth {
         self.lows[at] = self.lows[at].min(self.net);
     }
 
+    /// Pages that it took and had no use for are free again: as if they had not been taken. That is no giving back.
+    pub fn unused(&mut self, now: Instant, pages: Pages) {
+        self.advance(now);
+        let at = index(self.part);
+        let was_highest = self.highs[at] == self.net;
+        let pages = i64::try_from(pages.0).unwrap_or(i64::MAX);
+        self.net = self.net.saturating_sub(pages);
+        if was_highest {
+            self.highs[at] = self.net;
+        }
+        self.lows[at] = self.lows[at].min(self.net);
+    }
+
     /// Pages by which it has grown in the last second.
     pub fn growth(&mut self, now: Instant) -> Pages {
         self.advance(now);

@@ -148,6 +148,9 @@ pub struct Tunables {
     pub nodes: u8,
 }
 
+/// Nodes of the largest machine.
+pub const NODES_MAX: u8 = 8;
+
 impl Tunables {
     /// The defaults of a variant.
     #[must_use]

@@ -149,6 +149,8 @@ impl Ticket {
 
 /// Pages that one who does not grow has given back stay for it and its like for this long.
 const KEEP: Nanos = Nanos::millis(25);
+/// What none of them took for this long is not kept, however busy they are with the rest.
+const UNTAKEN: Nanos = Nanos::secs(1);
 /// At most this part of the memory is kept back.
 const KEPT_SHARE: u64 = 16;
 
@@ -159,6 +161,9 @@ pub struct Kept {
     pages: Pages,
     until: Instant,
     most: Pages,
+    /// The fewest there were since then: pages that nobody took.
+    untaken: Pages,
+    since: Instant,
 }
 
 impl Kept {
@@ -169,7 +174,16 @@ impl Kept {
             pages: Pages::ZERO,
             until: Instant(0),
             most: Pages(node.0 / KEPT_SHARE),
+            untaken: Pages::ZERO,
+            since: Instant(0),
         }
+    }
+
+    /// The node has so many pages from now on.
+    pub fn resize(&mut self, node: Pages) {
+        self.most = Pages(node.0 / KEPT_SHARE);
+        self.pages = self.pages.at_most(self.most);
+        self.untaken = self.untaken.at_most(self.pages);
     }
 
     /// How many are kept back now.
@@ -191,7 +205,12 @@ impl Kept {
     /// One who does not grow took pages, or gave some back.
     pub fn note(&mut self, now: Instant, taken: Pages, given_back: Pages) {
         let left = self.pages(now).saturating_sub(taken);
+        self.untaken = self.untaken.at_most(left);
         self.pages = left.saturating_add(given_back).at_most(self.most);
+        if now.since(self.since) >= UNTAKEN {
+            self.pages = self.pages.saturating_sub(self.untaken);
+            (self.untaken, self.since) = (self.pages, now);
+        }
         // Whoever is at taking its pages again is not to lose the rest because its round is long.
         let moved = taken.saturating_add(given_back);
         if !moved.is_zero() && !self.pages.is_zero() {

@@ -1,6 +1,7 @@
 //! Checks of what has to do with memory: swap, the keys of the columns about reclaim, the sizes of tasks
 //! as parts of the memory, and which keys a kind of task takes.
 
+use policy::reclaim::NODES_MAX;
 use toml::Spanned;
 
 use super::{Checker, FILE_MOST_MIB, MEMORY_MOST_MIB, TASKS_MOST};
@@ -13,8 +14,6 @@ use crate::scenario::{CaseEntry, PolicyEntry, Scenario, TaskEntry, TaskKind};
 const PART_MOST: f64 = 1000.0;
 /// Most files of one task.
 const FILES_MOST: f64 = 4096.0;
-/// Nodes of the largest machine.
-const NODES_MOST: f64 = 8.0;
 /// Highest `vm.swappiness`.
 const SWAPPINESS_MOST: f64 = 200.0;
 
@@ -31,7 +30,7 @@ impl Checker {
         self.swappiness(machine.swappiness.as_ref());
         if let Some(nodes) = &machine.nodes {
             let value = Spanned::new(nodes.span(), f64::from(*nodes.get_ref()));
-            self.range("nodes", &value, 1.0, NODES_MOST, "");
+            self.range("nodes", &value, 1.0, f64::from(NODES_MAX), "");
         }
         if let Some(reserve) = &machine.min_free_kib {
             let most = machine.memory_mib.get_ref() * 1024.0 / 4.0;

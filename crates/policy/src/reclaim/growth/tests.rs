@@ -52,6 +52,23 @@ fn one_who_stands_still_is_not_modest_unless_it_gave_back() {
     assert!(!mapper.is_modest(at(60_000)), "that was long ago");
 }
 
+/// A writer takes batches and hands on what it did not use; that is no giving back, nor has it had those pages.
+#[test]
+fn what_was_taken_and_not_used_is_as_if_it_had_not_been_taken() {
+    let (mut writer, mut hog) = (Growth::new(at(0)), Growth::new(at(0)));
+    for ms in (0..4000).step_by(10) {
+        take(&mut writer, ms, 32);
+        writer.unused(at(ms), Pages(30));
+        take(&mut hog, ms, 2);
+        assert_eq!(writer.growth(at(ms)), hog.growth(at(ms)), "{ms}");
+    }
+    assert_eq!(writer.growth(at(6000)), Pages::ZERO);
+    assert!(!writer.is_modest(at(6000)), "it gave nothing back");
+    // What it once had and did not use is no peak that it may grow to again.
+    take(&mut writer, 6000, 32);
+    assert_eq!(writer.growth(at(6000)), Pages(32));
+}
+
 #[test]
 fn one_who_gives_back_what_it_takes_does_not_grow_however_slow_its_rounds() {
     for round in [40, 400, 1500, 3000, 7000] {

@@ -241,6 +241,41 @@ fn what_is_given_back_stays_for_a_moment() {
     assert_eq!(kept.pages(at(315)), Pages(0));
 }
 
+/// A bystander that takes a few pages and gives them back all the time keeps a few, not what somebody else gave back once.
+#[test]
+fn what_nobody_takes_is_not_kept_however_busy_the_others_are() {
+    let mut kept = Kept::new(Pages(16_000));
+    kept.note(at(0), Pages(0), Pages(600));
+    for ms in (10..5000).step_by(10) {
+        kept.note(at(ms), Pages(4), Pages(0));
+        kept.note(at(ms), Pages(0), Pages(4));
+        let found = kept.pages(at(ms)).0;
+        let wanted = if ms < 1000 { 604 } else { 4 };
+        assert!(ms >= 1000 || found >= 600, "{ms}: {found}");
+        assert!(found <= wanted || ms < 2010, "{ms}: {found}");
+    }
+    // Who takes all of it in each of its rounds has it kept.
+    let mut kept = Kept::new(Pages(16_000));
+    for round in 0..500 {
+        kept.note(at(10 * round), Pages(0), Pages(600));
+        assert_eq!(kept.pages(at(10 * round)), Pages(600), "round {round}");
+        kept.note(at(10 * round + 5), Pages(600), Pages(0));
+    }
+}
+
+#[test]
+fn no_more_is_kept_than_a_part_of_what_memory_there_is_now() {
+    let mut kept = Kept::new(Pages(16_000));
+    kept.note(at(0), Pages(0), Pages(900));
+    kept.resize(Pages(3200));
+    assert_eq!(kept.pages(at(0)), Pages(200));
+    kept.note(at(1), Pages(0), Pages(900));
+    assert_eq!(kept.pages(at(1)), Pages(200));
+    kept.resize(Pages(16_000));
+    kept.note(at(2), Pages(0), Pages(900));
+    assert_eq!(kept.pages(at(2)), Pages(1000));
+}
+
 /// A hog that got one page in a second draws little, but not before a mapper that waits; a bystander does.
 #[test]
 fn who_draws_little_passes_nobody_who_grows_as_little() {

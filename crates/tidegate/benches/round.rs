@@ -1,0 +1,66 @@
+//! What a page of p0's latency worker costs, on one thread: a region of 128 MiB that fits is touched, 16 fresh pages a call or one,
+//! and given back. Beside it the same with anonymous memory of the kernel's, and a page's zeroing alone.
+//!
+//! Nanoseconds a page: the median of runs of 64 pages, so short that others' work seldom falls into one. The lab's costs
+//! of such a page are set by these ratios (`lab::fs::costs::p0`).
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use tidegate::Cache;
+
+const REGION: u64 = 128 << 20;
+const PAGE: u64 = 4096;
+const RUN: u64 = 64 * PAGE;
+const ROUNDS: usize = 5;
+
+fn main() {
+    let builder = Cache::builder().memory(4 * REGION).prefault(true);
+    let cache = builder.build().expect("512 MiB");
+    let region = cache.spill(REGION).expect("a region that fits");
+    for _ in 0..ROUNDS {
+        let touch = |together: u64| {
+            by_run(|at| {
+                for first in (at..at + RUN).step_by((together * PAGE) as usize) {
+                    region.touch(first, together * PAGE).expect("it fits");
+                }
+            })
+        };
+        let back = || by_run(|at| region.discard(at, RUN).expect("nobody else uses it"));
+        let (by_16, back_16) = (touch(16), back());
+        let (by_1, back_1) = (touch(1), back());
+        let mut memory = vec![0_u8; REGION as usize];
+        let kernel = by_run(|at| {
+            let run = &mut memory[at as usize..(at + RUN) as usize];
+            for page in run.chunks_exact_mut(PAGE as usize) {
+                page[0] = 1;
+            }
+            black_box(run);
+        });
+        let zero = by_run(|at| {
+            for page in memory[at as usize..(at + RUN) as usize].chunks_exact_mut(PAGE as usize) {
+                black_box(page).fill(0);
+            }
+        });
+        println!(
+            "page of a round, by 16 {:.1} ns ({by_16:.1}, {back_16:.1} back), by 1 {:.1} ns ({by_1:.1}, {back_1:.1} back), \
+             kernel's fault {kernel:.1} ns, zeroing {zero:.1} ns",
+            by_16 + back_16,
+            by_1 + back_1,
+        );
+    }
+    drop(region);
+    cache.close().expect("nothing to write");
+}
+
+/// Does it for each run of the region; answers the median of nanoseconds a page.
+fn by_run(mut work: impl FnMut(u64)) -> f64 {
+    let times = (0..REGION).step_by(RUN as usize).map(|at| {
+        let began = Instant::now();
+        work(at);
+        began.elapsed()
+    });
+    let mut times: Vec<_> = times.collect();
+    times.sort_unstable();
+    times[times.len() / 2].as_secs_f64() * 1e9 / (RUN / PAGE) as f64
+}
