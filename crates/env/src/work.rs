@@ -46,18 +46,20 @@ pub enum Work {
     Fault,
     /// A page taken off an active list and put elsewhere (`pgrefill`).
     Deactivate,
-    /// A page unmapped by reclaim, or given back by its owner.
+    /// A page unmapped by reclaim, or given back by its owner, then with its frame's way back.
     Unmap,
     /// Another task, on a CPU, that was shrinking the same node during a batch of reclaim (unit: one such
     /// task): they meet at the lock of its lists.
     ContendLru,
     /// A fresh page that came with another's fault: its place in the tables and the accounts, and no entry.
     Around,
+    /// A frame allocated together with another, in one hold of the free lists.
+    Drawn,
 }
 
 impl Work {
     /// How many kinds there are.
-    pub const COUNT: usize = 23;
+    pub const COUNT: usize = 24;
     /// All kinds, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::User,
@@ -83,6 +85,7 @@ impl Work {
         Self::Unmap,
         Self::ContendLru,
         Self::Around,
+        Self::Drawn,
     ];
 
     /// Name in tables.
@@ -112,6 +115,7 @@ impl Work {
             Self::Unmap => "unmap",
             Self::ContendLru => "contend_lru",
             Self::Around => "around",
+            Self::Drawn => "drawn",
         }
     }
 }

@@ -141,12 +141,10 @@ fn alone_the_latency_worker_takes_what_was_published() {
     let ended = run(ReclaimLaw::Reasons, 0, |_| vec![("mapper", mapper())]);
     let report = &ended.reports[0];
     assert!(report.complete && report.failure.is_none(), "{report:?}");
-    // 31.4 ms a round at full size, and 5 ms of rest.
+    // 0.92 to 0.96 us a page at full size, and 5 ms of rest: fault, frame, zeroing, store and unmap, nothing twice.
     let mean = report.latencies.mean_floor();
-    assert!(
-        (Nanos::millis(30)..Nanos::millis(33)).contains(&mean),
-        "{mean:?}"
-    );
+    let published = Nanos(Mapper::PAGES.0 * 920)..=Nanos(Mapper::PAGES.0 * 960);
+    assert!(published.contains(&mean), "{mean:?} of {published:?}");
     assert_eq!(report.samples.len() as u64, report.passes);
     assert!(
         (1_600..=1_720).contains(&report.passes),

@@ -214,7 +214,7 @@ impl<E: Env> Cache<E> {
         room: impl Fn(&Task<'_, E>, u32) -> u32,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
-        let mut taken = 0;
+        let (mut taken, mut draws) = (0, 0);
         while taken < want {
             // Under the lock: two that look at once must not both take what is there for one.
             let mut free = memory.lists.lock(task);
@@ -242,13 +242,17 @@ impl<E: Env> Cache<E> {
             memory.now_taken(node, got);
             drop(free);
             taken += got;
+            draws += 1;
         }
         self.counters.add(Item::Pgalloc, u64::from(taken));
         if memory.line.is_open() && taken > 0 {
             let (now, taken) = (task.now(), Pages(u64::from(taken)));
             memory.line.note(task, task.id(), now, taken, Pages::ZERO);
         }
-        task.did(Work::Alloc, u64::from(taken));
+        // In Linux a frame is taken for itself, whoever wants how many.
+        let each = if self.is_tidegate() { draws } else { taken };
+        task.did(Work::Alloc, u64::from(each));
+        task.did(Work::Drawn, u64::from(taken - each));
         Ok(taken)
     }
 

@@ -32,12 +32,16 @@ pub const WORKER: [(Work, u64); 5] = [
 const SCAN: u64 = 500;
 
 /// What a fresh page that came with another's fault costs of `Work::Fault`'s 420 ns (`Work::Around`; Linux charges none:
-/// there each page is a fault).
+/// there each page is a fault), and what a frame drawn with others costs of `Work::Alloc`'s 120 (`Work::Drawn`; Linux charges
+/// none: there each is taken for itself).
 ///
-/// GUESS by the live program's own ratio: a touch of 16 fresh pages takes it 251 ns a page where they come together and 443 where
-/// each is a fault, some 100 of both for zeroing (8ecd7c0, 2 cores). So 205 ns are for the fault and 138 for each page, 40 % of what
-/// frame and fault cost together; of 540 ns here that is 217, and 120 of it is the frame's.
-const AROUND: u64 = 100;
+/// By the live program's own code (`cargo bench -p tidegate --bench round`, 2 cores, 2026-11-22): of a fresh page zeroing takes
+/// 168 ns, all else 342 where each is a fault and 84 where 16 come together, so 67 for each further page, its frame included. By its
+/// zeroing that machine is 7 % faster than this one: 72 ns, of which some 10 are the frame's (a list step and its place
+/// in the batch; GUESS). A fault alone would be 366 of the 540 that are charged here to all columns, and giving a page back 53 of
+/// `Work::Unmap`'s 120: no trap and no page table is in these, so what Linux pays is charged.
+const AROUND: u64 = 62;
+const DRAWN: u64 = 10;
 
 /// What every other task that is shrinking the same node at that moment, on a CPU, adds to one batch of 32
 /// pages (`Work::ContendLru`).
@@ -72,6 +76,7 @@ const fn table() -> CostTable {
         .with(Work::VisitFile, Nanos(3_000))
         .with(Work::ContendLru, CONTENTION)
         .with(Work::Around, Nanos(AROUND))
+        .with(Work::Drawn, Nanos(DRAWN))
         .with(Work::WritePage, Nanos(700))
         .with(Work::Submit, Nanos(4_000))
         .with(Work::EndPage, Nanos(250))
