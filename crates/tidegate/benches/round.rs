@@ -9,36 +9,44 @@ use std::time::Instant;
 
 use tidegate::Cache;
 
-const REGION: u64 = 128 << 20;
-const PAGE: u64 = 4096;
-const RUN: u64 = 64 * PAGE;
+const REGION: usize = 128 << 20;
+const PAGE: usize = 4096;
+const RUN: usize = 64 * PAGE;
 const ROUNDS: usize = 5;
 
 fn main() {
-    let builder = Cache::builder().memory(4 * REGION).prefault(true);
+    let builder = Cache::builder().memory(4 * REGION as u64).prefault(true);
     let cache = builder.build().expect("512 MiB");
-    let region = cache.spill(REGION).expect("a region that fits");
+    let region = cache.spill(REGION as u64).expect("a region that fits");
     for _ in 0..ROUNDS {
-        let touch = |together: u64| {
+        let touch = |together: usize| {
             by_run(|at| {
-                for first in (at..at + RUN).step_by((together * PAGE) as usize) {
-                    region.touch(first, together * PAGE).expect("it fits");
+                for first in (at..at + RUN).step_by(together * PAGE) {
+                    region
+                        .touch(first as u64, (together * PAGE) as u64)
+                        .expect("it fits");
                 }
             })
         };
-        let back = || by_run(|at| region.discard(at, RUN).expect("nobody else uses it"));
+        let back = || {
+            by_run(|at| {
+                region
+                    .discard(at as u64, RUN as u64)
+                    .expect("nobody else uses it")
+            })
+        };
         let (by_16, back_16) = (touch(16), back());
         let (by_1, back_1) = (touch(1), back());
-        let mut memory = vec![0_u8; REGION as usize];
+        let mut memory = vec![0_u8; REGION];
         let kernel = by_run(|at| {
-            let run = &mut memory[at as usize..(at + RUN) as usize];
-            for page in run.chunks_exact_mut(PAGE as usize) {
+            let run = &mut memory[at..at + RUN];
+            for page in run.chunks_exact_mut(PAGE) {
                 page[0] = 1;
             }
             black_box(run);
         });
         let zero = by_run(|at| {
-            for page in memory[at as usize..(at + RUN) as usize].chunks_exact_mut(PAGE as usize) {
+            for page in memory[at..at + RUN].chunks_exact_mut(PAGE) {
                 black_box(page).fill(0);
             }
         });
@@ -54,8 +62,8 @@ fn main() {
 }
 
 /// Does it for each run of the region; answers the median of nanoseconds a page.
-fn by_run(mut work: impl FnMut(u64)) -> f64 {
-    let times = (0..REGION).step_by(RUN as usize).map(|at| {
+fn by_run(mut work: impl FnMut(usize)) -> f64 {
+    let times = (0..REGION).step_by(RUN).map(|at| {
         let began = Instant::now();
         work(at);
         began.elapsed()
