@@ -422,7 +422,8 @@ fn flusher_throttled(outcome: &Outcome) -> Option<f64> {
     let waits = ours.flat_map(|task| &task.waits);
     let is_of_reclaim = |name: &str| RECLAIM.iter().any(|cause| format!("{cause:?}") == name);
     let of_reclaim = waits.filter(|(cause, _)| is_of_reclaim(cause));
-    has_memory(outcome).then(|| of_reclaim.map(|(_, slept)| slept).sum())
+    // The sum of nothing would be minus zero.
+    has_memory(outcome).then(|| of_reclaim.fold(0.0, |sum, (_, slept)| sum + slept))
 }
 
 /// Whether the run was about anonymous memory: elsewhere these metrics would only be in the way.
