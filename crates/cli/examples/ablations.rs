@@ -109,7 +109,7 @@ struct Ablation {
 }
 
 /// Of what throttles reclaimers: one reason less, no events, another clock, device and memory.
-const RECLAIM: [Ablation; 13] = [
+const RECLAIM: [Ablation; 14] = [
     ablation("as shipped", |_| {}),
     ablation("without WRITEBACK", |cell| without(cell, Reason::Writeback)),
     ablation("without ISOLATED", |cell| without(cell, Reason::Isolated)),
@@ -130,6 +130,9 @@ const RECLAIM: [Ablation; 13] = [
     ablation("HZ 1000", |cell| with_hz(cell, 1000)),
     ablation("disk at half the rate", |cell| with_rate(cell, 0.5)),
     ablation("disk at twice the rate", |cell| with_rate(cell, 2.0)),
+    ablation("disk without buffer", |cell| {
+        unbuffered(cell, "write_buffer_us")
+    }),
     ablation("disk that seeks", |cell| with_model(cell, "p0_disk")),
     Ablation {
         name: "half the memory",
@@ -196,9 +199,13 @@ fn without(cell: &mut Cell, reason: Reason) {
 
 /// A disk that takes nothing in ahead, and loses a turn when nothing is queued behind what it writes.
 fn without_buffer(cell: &mut Cell) {
-    for name in ["write_buffer_us", "stream_gap_us"] {
-        cell.devices[0].params.push((name.to_owned(), 0));
-    }
+    unbuffered(cell, "write_buffer_us");
+    unbuffered(cell, "stream_gap_us");
+}
+
+/// Takes a buffer of the first device away, by the name of its size.
+fn unbuffered(cell: &mut Cell, name: &str) {
+    cell.devices[0].params.push((name.to_owned(), 0));
 }
 
 fn before(cell: &mut Cell, law: Law) {

@@ -30,6 +30,7 @@ use crate::content::Stamps;
 use crate::fs::Layout;
 use crate::platter::{SharedPlatter, VolatileCache};
 
+mod buffer;
 mod engine;
 mod nfs;
 mod null;
@@ -62,7 +63,7 @@ impl Entry {
 }
 
 /// All models.
-pub const MODELS: [Entry; 9] = [
+pub const MODELS: [Entry; 10] = [
     Entry {
         name: "null",
         summary: "completes after a fixed time, at once by default",
@@ -87,6 +88,11 @@ pub const MODELS: [Entry; 9] = [
         name: "p0_ssd",
         summary: "p0's disk as a SATA SSD: 170 MB/s, nearly so at random; parameters of `ssd`",
         make: || Params::Ssd(params::Ssd::P0),
+    },
+    Entry {
+        name: "p0_ssd_buffered",
+        summary: "the same with a write buffer, so that writes end in lumps; parameters of `ssd`",
+        make: || Params::Ssd(params::Ssd::P0_BUFFERED),
     },
     Entry {
         name: "p0_disk",

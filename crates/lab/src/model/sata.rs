@@ -9,16 +9,7 @@
 //!   seek(d)       track + (average - track) * sqrt(3 d / span)
 //! ```
 //!
-//! Writes go through a buffer. The interface fills it faster than the media empty it; when it is full
-//! the disk takes nothing in until it has drained to its low mark. So completions of a steady stream
-//! come in lumps, although the media never rest:
-//!
-//! ```text
-//!   buffered  high |     /|  /|  /|
-//!             low  |    / |_/ |_/ |_     _ stall: nothing completes
-//!                  |___/
-//! ```
-//!
+//! Writes go through a buffer (`buffer`), so that completions of a steady stream come in lumps.
 //! A read goes before what is buffered; a flush waits for all of it.
 //!
 //! The square root makes the mean over random places (mean distance a third of the span) come out
@@ -30,11 +21,14 @@
 
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
 
+use super::buffer::{TakeIn, WriteBuffer};
 use super::engine::{Chance, Job, Kind, Mechanism, Order, Service, StallKind};
 use super::{params, transfer};
 
 pub(super) struct Disk {
     params: params::Sata2010,
+    /// None where a write ends on the media.
+    buffer: Option<WriteBuffer>,
     /// Block after the last piece that the media were given.
     head: u64,
     /// When they will be done with it: later than now while the buffer holds writes.
@@ -45,6 +39,11 @@ impl Disk {
     pub(super) fn new(params: &params::Sata2010) -> Self {
         Self {
             params: params.clone(),
+            buffer: WriteBuffer::new(
+                params.write_buffer_us,
+                params.write_buffer_low_us,
+                params.interface_bytes_per_sec,
+            ),
             head: 0,
             free: Instant::ZERO,
         }
@@ -117,15 +116,18 @@ impl Mechanism for Disk {
                 self.free = now + time + buffered;
                 Service::of(time)
             }
-            Kind::Write if self.params.write_buffer_us == 0 => {
-                let time = self.media(job, now, chance);
-                self.free = now + time;
-                Service::of(time)
-            }
             Kind::Write => {
                 let begin = self.free.max(now);
                 self.free = begin + self.media(job, begin, chance);
-                self.take_in(job, now)
+                let busy = self.free.since(now);
+                let Some(buffer) = &self.buffer else {
+                    return Service::of(busy);
+                };
+                let TakeIn { transfer, full } = buffer.take_in(job.bytes(), busy);
+                if full.is_zero() {
+                    return Service::of(transfer);
+                }
+                Service::stalled(transfer, StallKind::BufferFull, full)
             }
         }
     }
@@ -137,16 +139,5 @@ impl Disk {
         let positioning = self.positioning(job.block, begin, chance);
         self.head = job.block + Pages(u64::from(job.pages)).0;
         positioning + transfer(job.bytes(), self.params.media_bytes_per_sec)
-    }
-
-    /// Time in which the interface takes a write into the buffer, the wait for room included.
-    fn take_in(&self, job: &Job, now: Instant) -> Service {
-        let time = transfer(job.bytes(), self.params.interface_bytes_per_sec);
-        let buffered = self.free.since(now);
-        if buffered <= Nanos::micros(self.params.write_buffer_us) {
-            return Service::of(time);
-        }
-        let low = Nanos::micros(self.params.write_buffer_low_us);
-        Service::stalled(time, StallKind::BufferFull, buffered.saturating_sub(low))
     }
 }

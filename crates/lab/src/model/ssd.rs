@@ -8,20 +8,28 @@
 //!                       rate whenever nothing is written
 //! ```
 //!
+//! With a buffer (`buffer`) a write ends when the interface has taken it in, and the cells follow; a flush waits for
+//! them, a read does not.
+//!
 //! Source: experiments.md E, SSD (p3), and its write stall (c).
 
 use policy::units::{Bytes, Instant, Nanos};
 use policy::writeback::DeviceQueue;
 
-use super::engine::{Chance, Job, Kind, Mechanism, Order, Service, StallKind};
+use super::buffer::{TakeIn, WriteBuffer};
+use super::engine::{Chance, Job, Kind, Mechanism, Order, Service, Stall, StallKind};
 use super::{params, transfer};
 
 pub(super) struct Ssd {
     params: params::Ssd,
+    /// None where a write ends in the cells.
+    buffer: Option<WriteBuffer>,
     /// When the next command may begin.
     slot: Instant,
     read_bus: Instant,
     write_bus: Instant,
+    /// When the cells will be done with what was written.
+    cells: Instant,
     /// Bytes in the fast cells.
     fast: u64,
 }
@@ -31,16 +39,22 @@ impl Ssd {
         let start = Instant::ZERO;
         Self {
             params: params.clone(),
+            buffer: WriteBuffer::new(
+                params.write_buffer_us,
+                params.write_buffer_low_us,
+                params.interface_bytes_per_sec,
+            ),
             slot: start,
             read_bus: start,
             write_bus: start,
+            cells: start,
             fast: 0,
         }
     }
 
-    /// Moves data to the slow cells while the write bus was idle.
+    /// Moves data to the slow cells while nothing was written.
     fn drain(&mut self, now: Instant) {
-        let idle = u128::from(now.since(self.write_bus).0);
+        let idle = u128::from(now.since(self.cells).0);
         let drained = idle * u128::from(self.params.slow_bytes_per_sec) / 1_000_000_000;
         self.fast = self
             .fast
@@ -54,6 +68,14 @@ impl Ssd {
         self.fast += fast;
         transfer(Bytes(fast), self.params.write_bytes_per_sec)
             + transfer(Bytes(bytes.0 - fast), self.params.slow_bytes_per_sec)
+    }
+
+    /// Time for which the cells will be busy with what has ended already.
+    fn buffered(&self, now: Instant) -> Nanos {
+        match self.buffer {
+            Some(_) => self.cells.since(now),
+            None => Nanos::ZERO,
+        }
     }
 
     /// A garbage collection, if this write meets one.
@@ -93,7 +115,7 @@ impl Mechanism for Ssd {
         let latency = match job.kind {
             Kind::Hole => return Service::of(Nanos::ZERO),
             Kind::Flush { .. } => {
-                let time = Nanos::micros(self.params.flush_us);
+                let time = self.buffered(now) + Nanos::micros(self.params.flush_us);
                 return Service::stalled(Nanos::ZERO, StallKind::Flush, time);
             }
             Kind::Read => Nanos::micros(self.params.read_us),
@@ -107,17 +129,34 @@ impl Mechanism for Ssd {
             return Service::of(self.read_bus.since(now) + latency);
         }
         self.drain(now);
-        let moved = self.write_time(job.bytes());
-        self.write_bus = self.write_bus.at_least(slot) + moved;
+        let begin = self.write_bus.at_least(slot);
+        let collection = self.collection(job.bytes(), chance);
+        self.cells = self.cells.at_least(begin) + self.write_time(job.bytes()) + collection;
+        let busy = self.cells.since(begin);
+        let taken = match &self.buffer {
+            Some(buffer) => buffer.take_in(job.bytes(), busy),
+            None => TakeIn {
+                transfer: busy,
+                full: Nanos::ZERO,
+            },
+        };
+        self.write_bus = begin + taken.transfer + taken.full;
         let time = self.write_bus.since(now) + latency;
-        let stall = self.collection(job.bytes(), chance);
-        if stall.is_zero() {
+        if collection.is_zero() && taken.full.is_zero() {
             return Service::of(time);
         }
-        // Everything behind it waits too, reads included.
-        self.write_bus = self.write_bus + stall;
-        self.read_bus = self.read_bus.at_least(self.write_bus);
-        Service::stalled(time, StallKind::GarbageCollection, stall)
+        let (kind, stalled) = if collection.is_zero() {
+            (StallKind::BufferFull, taken.full)
+        } else {
+            // Everything behind it waits too, reads included.
+            self.read_bus = self.read_bus.at_least(self.cells);
+            (StallKind::GarbageCollection, collection)
+        };
+        let stall = Some(Stall {
+            kind,
+            time: stalled,
+        });
+        Service { time, stall }
     }
 }
 

@@ -362,6 +362,40 @@ fn a_full_ssd_writes_at_the_rate_of_its_slow_cells_and_collects_garbage() {
 }
 
 #[test]
+fn p0s_ssd_ends_writes_in_lumps_at_the_rate_of_its_cells() {
+    let mut params = by_name("p0_ssd_buffered").unwrap();
+    params.set("gc_per_tib", 0).unwrap();
+    let bench = Bench::new(&params, Layout::plain(), 1);
+    let mut under_way = 0;
+    let mut ends = Vec::new();
+    for page in (0..400).map(|at| at * 256) {
+        bench.submit(IoOp::Write, IoClass::Writeback, FILE, page, 256);
+        under_way += 1;
+        while under_way == 24 && bench.clock.step() {
+            let ended = bench.ended().len();
+            under_way -= ended;
+            ends.extend((0..ended).map(|_| bench.now()));
+        }
+    }
+    let gaps = Vec::from_iter(ends.windows(2).map(|two| two[1].saturating_sub(two[0])));
+    let quick = gaps.iter().filter(|gap| **gap < Nanos::millis(3));
+    let pauses = gaps.iter().filter(|gap| **gap > Nanos::millis(40));
+    let (quick, pauses) = (quick.count(), pauses.count());
+    assert_eq!(quick + pauses, gaps.len(), "{gaps:?}");
+    // From the low mark to the high one: 40 ms, at 6.2 ms of the cells less 2.1 of the interface a request.
+    assert_within("lumps of 400 requests", pauses as u64, 33, 40);
+    let cells = 400 * 1_048_576 * 1_000 / 170_000_000;
+    bench.run();
+    assert_within("took, ms", bench.now().as_millis_floor(), cells - 81, cells);
+    // What has ended may still be in the buffer: a flush waits for it.
+    let written = bench.now();
+    bench.submit(IoOp::Flush, IoClass::Sync, FILE, 0, 0);
+    bench.run();
+    let flush = bench.now().saturating_sub(written);
+    assert_within("flush, ms", flush.as_millis_floor(), 40, 84);
+}
+
+#[test]
 fn a_slow_request_costs_its_latency() {
     let mut params = by_name("token_bucket").unwrap();
     params.set("latency_us", 2_000).unwrap();
@@ -732,6 +766,6 @@ fn an_unknown_device_lists_the_known() {
     let error = by_name("floppy").unwrap_err().to_string();
     assert_eq!(
         error,
-        "no device model `floppy`; there are null, sata2010, usb_stick, ssd, p0_ssd, p0_disk, nfs, token_bucket, null_blk"
+        "no device model `floppy`; there are null, sata2010, usb_stick, ssd, p0_ssd, p0_ssd_buffered, p0_disk, nfs, token_bucket, null_blk"
     );
 }
