@@ -81,9 +81,16 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
 }
 
 /// A file that was made and that nobody has been told of: dropped, it is removed, so that who is refused leaves nothing
-/// behind. Who holds it holds the file's lock too, and drops that after it.
+/// behind. Who holds it holds the file's lock too, and drops that after it. What has got its name meanwhile stays.
 #[derive(Default)]
-pub struct Made(Option<PathBuf>);
+pub struct Made(Option<(PathBuf, Identity)>);
+
+/// Which file it is, whatever its name: device and inode.
+type Identity = (u64, u64);
+
+fn identity(data: &std::fs::Metadata) -> Identity {
+    (data.dev(), data.ino())
+}
 
 impl Made {
     /// The file stays.
@@ -94,7 +101,9 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        if let Some(path) = &self.0 {
+        if let Some((path, made)) = &self.0
+            && std::fs::symlink_metadata(path).is_ok_and(|data| identity(&data) == *made)
+        {
             let _ = std::fs::remove_file(path);
         }
     }
@@ -123,8 +132,12 @@ fn make(path: &Path, size: u64, chosen: bool) -> Result<(File, Made), BackendErr
         Err(error) => return Err(system("make")(error)),
     };
     let file = lock::open(path, false)?;
-    let made = Made(is_ours.then(|| path.into()));
     let has = length(path, &file)?;
+    // Somebody else may have filled it before we had the lock.
+    let made = Made(match file.metadata() {
+        Ok(data) if is_ours && has == 0 => Some((path.into(), identity(&data))),
+        _ => None,
+    });
     if has == 0 && file.metadata().is_ok_and(|data| data.is_file()) {
         // Under the lock: nobody else makes it too. The name is durable before anybody is told that data are.
         file.set_len(size).map_err(|cause| BackendError::NoRoom {

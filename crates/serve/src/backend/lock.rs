@@ -14,6 +14,15 @@ use rustix::fs::{OFlags, major, minor};
 use super::BackendError;
 use crate::log::debug;
 
+/// Whether `path` still leads to that file.
+pub(super) fn has_name(file: &File, path: &Path) -> bool {
+    let identity = |data: std::fs::Metadata| (data.dev(), data.ino());
+    match (file.metadata(), std::fs::metadata(path)) {
+        (Ok(ours), Ok(there)) => identity(ours) == identity(there),
+        _ => false,
+    }
+}
+
 /// EBUSY.
 const BUSY: i32 = 16;
 
@@ -52,6 +61,10 @@ pub(super) fn open(path: &Path, read_only: bool) -> Result<File, BackendError> {
         TryLockError::WouldBlock => in_use(path, &shared, read_only),
         TryLockError::Error(cause) => system("lock")(cause),
     })?;
+    if !has_name(&shared, path) {
+        // Who made it was refused and took it away before we had the lock: data written to it would be lost.
+        return Err(BackendError::Missing { path: path.into() });
+    }
     if read_only {
         claim(&shared, path, read_only)?;
         return Ok(shared);

@@ -266,6 +266,24 @@ fn a_file_made_for_nothing_is_removed_and_one_that_was_there_is_not() {
     open(&new(&path, MIB), &cache).unwrap().made.keep();
     drop(open(&new(&path, MIB), &cache).unwrap());
     assert!(path.exists());
+    // What got its name meanwhile is somebody else's.
+    let other = folder.0.join("other");
+    let backend = open(&new(&other, MIB), &cache).unwrap();
+    fs::rename(folder.file("theirs", MIB, 7), &other).unwrap();
+    drop(backend);
+    assert!(fs::read(&other).unwrap().iter().all(|byte| *byte == 7));
+}
+
+#[test]
+fn a_file_that_lost_its_name_is_told_from_one_that_has_it() {
+    let folder = Folder::new("name");
+    let path = folder.file("data", MIB, 7);
+    let opened = File::open(&path).unwrap();
+    assert!(lock::has_name(&opened, &path));
+    fs::remove_file(&path).unwrap();
+    assert!(!lock::has_name(&opened, &path));
+    folder.file("data", MIB, 8);
+    assert!(!lock::has_name(&opened, &path));
 }
 
 #[test]
