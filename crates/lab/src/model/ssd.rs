@@ -148,8 +148,8 @@ impl Mechanism for Ssd {
         let (kind, stalled) = if collection.is_zero() {
             (StallKind::BufferFull, taken.full)
         } else {
-            // Everything behind it waits too, reads included.
-            self.read_bus = self.read_bus.at_least(self.cells);
+            // Everything behind it waits too, reads included; not for what is buffered.
+            self.read_bus = self.read_bus.at_least(begin) + collection;
             (StallKind::GarbageCollection, collection)
         };
         let stall = Some(Stall {
