@@ -191,6 +191,7 @@ fn open(folder: &Path, cache: &Cache, setup: Setup) -> (Arc<Export>, Arc<Layers>
         blocks: BlockConfig::default(),
     };
     let backend = backend::open(&config, cache).unwrap();
+    backend.made.keep();
     let export = Export::new(options, cache.clone(), backend.opened);
     (Arc::new(export), backend.layers)
 }
