@@ -15,6 +15,7 @@ pub mod listen;
 pub mod log;
 #[cfg(feature = "web")]
 pub mod metrics;
+pub mod own_path;
 pub mod pool;
 mod refusal;
 pub mod run;

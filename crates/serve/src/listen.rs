@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream as BlockingUnixStream;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -23,6 +23,7 @@ use crate::config::ListenConfig;
 use crate::connection;
 use crate::hub::{Hub, Stage};
 use crate::log::warn;
+use crate::own_path::OwnPath;
 use crate::refusal::words;
 
 /// Connections that may wait to be taken; the system cuts it to what it allows.
@@ -92,26 +93,6 @@ enum Socket {
     Tcp(TcpListener),
 }
 
-/// A path that was made here; removed when dropped, if it is still the same.
-#[derive(Debug)]
-struct OwnPath {
-    path: PathBuf,
-    identity: (u64, u64),
-}
-
-impl Drop for OwnPath {
-    fn drop(&mut self) {
-        if identity(&self.path) == Some(self.identity) {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    let metadata = fs::symlink_metadata(path).ok()?;
-    Some((metadata.dev(), metadata.ino()))
-}
-
 /// Listens where `config` says. Within a runtime.
 ///
 /// # Errors
@@ -137,10 +118,7 @@ fn bind_unix(path: &Path, mode: u32) -> Result<Listener, ListenError> {
         rustix::io::Errno::ADDRINUSE => ListenError::InUse(path.into()),
         error => failed(error.into()),
     })?;
-    let own = OwnPath {
-        path: path.into(),
-        identity: identity(path).unwrap_or_default(),
-    };
+    let own = OwnPath::found(path);
     // Nobody can connect before `listen`.
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
     rustix::net::listen(&socket, BACKLOG).map_err(|error| failed(error.into()))?;

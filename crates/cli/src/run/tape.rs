@@ -78,7 +78,7 @@ thread_local! {
 }
 
 impl Tape {
-    /// Of a run under `law`; `dirtied`: it matters what each writer dirtied when.
+    /// Of a run under `law`.
     pub(super) fn new(law: Law, watch: Shared) -> Arc<Self> {
         Arc::new(Self {
             digest: Mutex::new(Some(Digest::new(law, LEVELS_EVERY, PAUSES_MOST))),
@@ -94,7 +94,7 @@ impl Tape {
         let _ = self.env.set(Arc::downgrade(env));
     }
 
-    /// What the environment is to tell events to.
+    /// What the environment is to tell events to; `dirtied`: it matters what each writer dirtied when.
     pub(super) fn sink(self: &Arc<Self>, dirtied: bool) -> os::Sink {
         let tape = Arc::clone(self);
         Arc::new(move |task, event| tape.told(task, event, dirtied))

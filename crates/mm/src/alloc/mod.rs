@@ -281,14 +281,9 @@ impl<E: Env> Cache<E> {
         let mut hopeless = 0;
         let mut standstill = Standstill::default();
         loop {
-            let taken = self.try_alloc(task, want, out)?;
+            let taken = self.alloc_at_hand(task, want, out)?;
             if taken > 0 {
                 return Ok(taken);
-            }
-            if self.memory.moving() > 0 {
-                // Another task is just taking memory from the system, or giving it back.
-                self.wait_for_memory(task, |memory| memory.moving() > 0)?;
-                continue;
             }
             let cleaned = self.cleaned();
             let target = self.target(want);
@@ -316,9 +311,7 @@ impl<E: Env> Cache<E> {
                 _ => {}
             }
             // Nothing clean: what is dirty has to be written first.
-            for device in self.devices.lock(task).iter() {
-                device.want(WANTED);
-            }
+            self.want_of_each(task, WANTED);
             let pending = !self.write_pending().is_zero();
             hopeless = if pending { 0 } else { hopeless + 1 };
             if hopeless > HOPELESS_ROUNDS || over {
@@ -330,6 +323,30 @@ impl<E: Env> Cache<E> {
             self.wait_for_memory(task, |memory| {
                 u64::from(memory.free()) <= memory.marks.min.0 && self.cleaned() == cleaned
             })?;
+        }
+    }
+
+    /// Takes up to `want` frames without reclaiming, but waits for chunks on their way; answers how many.
+    fn alloc_at_hand(
+        &self,
+        task: &mut Task<'_, E>,
+        want: u32,
+        out: &mut Vec<FrameId>,
+    ) -> Result<u32, Error> {
+        loop {
+            let taken = self.try_alloc(task, want, out)?;
+            if taken > 0 || self.memory.moving() == 0 {
+                return Ok(taken);
+            }
+            // Another task is just taking memory from the system, or giving it back.
+            self.wait_for_memory(task, |memory| memory.moving() > 0)?;
+        }
+    }
+
+    /// Asks the flusher of each device for `pages`: nothing is clean, and what is dirty has to be written first.
+    pub(crate) fn want_of_each(&self, context: &impl Context, pages: Pages) {
+        for device in self.devices.lock(context).iter() {
+            device.want(pages);
         }
     }
 

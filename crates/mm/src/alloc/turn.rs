@@ -115,13 +115,9 @@ impl<E: Env> Cache<E> {
         let memory = &self.memory;
         let mut outlook = Outlook::default();
         loop {
-            let taken = self.try_alloc(task, want, out)?;
+            let taken = self.alloc_at_hand(task, want, out)?;
             if taken > 0 {
                 return Ok(taken);
-            }
-            if memory.moving() > 0 {
-                self.wait_for_memory(task, |memory| memory.moving() > 0)?;
-                continue;
             }
             let now = task.now();
             // One that waits again keeps its age.
@@ -248,9 +244,7 @@ impl<E: Env> Cache<E> {
         }
         // Nothing clean: what is dirty has to be written first.
         if reclaimed.is_zero() {
-            for device in self.devices.lock(task).iter() {
-                device.want(WANTED);
-            }
+            self.want_of_each(task, WANTED);
         }
         Ok(())
     }

@@ -140,9 +140,7 @@ pub(crate) fn nodes<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<
             return Ok(());
         }
         if freed.is_zero() {
-            for device in cache.devices.lock(task).iter() {
-                device.want(CLUSTER);
-            }
+            cache.want_of_each(task, CLUSTER);
             Error::after(task.sleep(Cause::Memory, REST))?;
         }
     }

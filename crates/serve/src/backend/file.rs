@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom as From};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use os::{FileDevice, OpenOptions, ThreadEnv};
@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::{BackendError, Closer, Raw, lock};
 use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::Extents;
+use crate::own_path::{OwnPath, identity};
 
 /// Sizes are multiples of it.
 const SECTOR: u64 = 512;
@@ -33,7 +34,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     let (file, made) = match &config.backend {
         BackendConfig::New { size, .. } => make(path, *size, true)?,
         BackendConfig::Embedded { size, .. } => make(path, *size, false)?,
-        _ => (lock::open(path, read_only)?, Made::default()),
+        _ => (lock::open(path, read_only)?, OwnPath::default()),
     };
     let is_device = kind_of(path, &file)?;
     let has = length(path, &file)?;
@@ -80,37 +81,9 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     })
 }
 
-/// A file that was made and that nobody has been told of: dropped, it is removed, so that who is refused leaves nothing
-/// behind. Who holds it holds the file's lock too, and drops that after it. What has got its name meanwhile stays.
-#[derive(Default)]
-pub struct Made(Option<(PathBuf, Identity)>);
-
-/// Which file it is, whatever its name: device and inode.
-type Identity = (u64, u64);
-
-fn identity(data: &std::fs::Metadata) -> Identity {
-    (data.dev(), data.ino())
-}
-
-impl Made {
-    /// The file stays.
-    pub fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        if let Some((path, made)) = &self.0
-            && std::fs::symlink_metadata(path).is_ok_and(|data| identity(&data) == *made)
-        {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-/// A sparse file, made if it is not there; with its folder, if nobody chose that.
-fn make(path: &Path, size: u64, chosen: bool) -> Result<(File, Made), BackendError> {
+/// A sparse file, made if it is not there; with its folder, if nobody chose that. One that was made is removed again unless
+/// it is kept, so that who is refused leaves nothing behind; before its lock goes.
+fn make(path: &Path, size: u64, chosen: bool) -> Result<(File, OwnPath), BackendError> {
     let system = |doing| {
         move |cause| BackendError::System {
             doing,
@@ -134,10 +107,8 @@ fn make(path: &Path, size: u64, chosen: bool) -> Result<(File, Made), BackendErr
     let file = lock::open(path, false)?;
     let has = length(path, &file)?;
     // Somebody else may have filled it before we had the lock.
-    let made = Made(match file.metadata() {
-        Ok(data) if is_ours && has == 0 => Some((path.into(), identity(&data))),
-        _ => None,
-    });
+    let data = file.metadata().ok().filter(|_| is_ours && has == 0);
+    let made = OwnPath::new(path, data.map(|data| identity(&data)));
     if has == 0 && file.metadata().is_ok_and(|data| data.is_file()) {
         // Under the lock: nobody else makes it too. The name is durable before anybody is told that data are.
         file.set_len(size).map_err(|cause| BackendError::NoRoom {

@@ -13,12 +13,12 @@ use rustix::fs::{OFlags, major, minor};
 
 use super::BackendError;
 use crate::log::debug;
+use crate::own_path::identity;
 
 /// Whether `path` still leads to that file.
 pub(super) fn has_name(file: &File, path: &Path) -> bool {
-    let identity = |data: std::fs::Metadata| (data.dev(), data.ino());
     match (file.metadata(), std::fs::metadata(path)) {
-        (Ok(ours), Ok(there)) => identity(ours) == identity(there),
+        (Ok(ours), Ok(there)) => identity(&ours) == identity(&there),
         _ => false,
     }
 }

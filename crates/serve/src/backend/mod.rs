@@ -28,14 +28,14 @@ use tidegate::{Backing, Cache, VolumeOptions};
 
 use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::{Extents, Opened};
+use crate::own_path::OwnPath;
 
 pub use error::BackendError;
-pub use file::Made;
 
 /// A backend that is open.
 pub struct Backend {
     /// What was made for it; it goes before the rest does.
-    pub made: Made,
+    pub made: OwnPath,
     /// The volume, and what its backing can do.
     pub opened: Opened,
     /// The layers of its device.
@@ -56,7 +56,7 @@ pub struct Layers(Option<Stack>);
 /// A device before it has a place in the cache.
 struct Raw {
     /// Goes first: nobody else may have the file yet.
-    made: Made,
+    made: OwnPath,
     device: Arc<dyn Device>,
     object: ObjectId,
     size: u64,

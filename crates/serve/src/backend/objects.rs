@@ -7,9 +7,10 @@ use std::time::Duration;
 use ::objects::{Config, Objects};
 use os::ThreadEnv;
 
-use super::{BackendError, Closer, Made, Raw};
+use super::{BackendError, Closer, Raw};
 use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::Extents;
+use crate::own_path::OwnPath;
 
 /// How long giving a lease back may take.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
@@ -18,7 +19,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(5);
 pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
     let objects = ::objects::open(&settings(config), env.arena())?;
     Ok(Raw {
-        made: Made::default(),
+        made: OwnPath::default(),
         device: Arc::<Objects>::clone(&objects),
         object: Objects::OBJECT,
         size: objects.size(),
