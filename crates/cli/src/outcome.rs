@@ -363,6 +363,8 @@ pub struct Outcome {
     pub tasks: Vec<TaskCpu>,
     /// Its pauses, in order of time.
     pub pauses: Vec<Pause>,
+    /// Pauses after those, which only their number is kept of.
+    pub pauses_left_out: u64,
     /// Its levels, in order of time.
     pub levels: Vec<Level>,
     /// Highest (dirty + writeback) / limit that was seen: in the levels, and by each balance.

@@ -99,6 +99,7 @@ impl<'a> Report<'a> {
             self.durations().render()
         });
         text.push_str(&stalls::render(self.outcomes, &self.columns));
+        text.push_str(&left_out(self.outcomes));
         text
     }
 
@@ -251,5 +252,43 @@ impl<'a> Report<'a> {
                 && entry.policy.get_ref() == policy
         });
         entry.map(|entry| entry.value)
+    }
+}
+
+/// Runs of which not all pauses were kept: what is told of pauses is of their beginning.
+fn left_out(outcomes: &[Outcome]) -> String {
+    let runs = outcomes.iter().filter(|run| run.pauses_left_out > 0);
+    runs.map(|run| {
+        format!(
+            "{}: the first {} pauses are told; {} after them are not, nor in any quantity of pauses\n",
+            run.run_id(),
+            run.pauses.len(),
+            run.pauses_left_out
+        )
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Pause;
+
+    #[test]
+    fn pauses_that_were_not_kept_are_said_with_their_number() {
+        let whole = Outcome {
+            pauses: vec![Pause::default(); 2],
+            ..Outcome::default()
+        };
+        let cut = Outcome {
+            case: "4".into(),
+            policy: "tidegate".into(),
+            pauses_left_out: 17,
+            ..whole.clone()
+        };
+        let said = left_out(&[whole, cut.clone()]);
+        let expected = "the first 2 pauses are told; 17 after them are not";
+        assert!(said.starts_with(&format!("{}: {expected}", cut.run_id())));
+        assert_eq!(said.lines().count(), 1);
     }
 }

@@ -40,7 +40,7 @@ const fn is_heavy(kind: &JobKind) -> bool {
 pub(super) fn outcome(cell: &Cell, shrink: u64, ended: &Ended, mut digest: Digest) -> Outcome {
     let jobs = ended.reports.iter().zip(&cell.jobs);
     let devices = devices(cell, ended);
-    Outcome {
+    let mut outcome = Outcome {
         case: cell.case.clone(),
         policy: cell.policy.clone(),
         scale: cell.scale,
@@ -64,7 +64,6 @@ pub(super) fn outcome(cell: &Cell, shrink: u64, ended: &Ended, mut digest: Diges
             .collect(),
         levels: ended.levels.clone(),
         level_peak: digest.level_peak(&ended.levels),
-        pauses: digest.pauses(),
         changes: changes(cell, ended),
         devices,
         counters: counters(ended),
@@ -72,7 +71,9 @@ pub(super) fn outcome(cell: &Cell, shrink: u64, ended: &Ended, mut digest: Diges
         virtual_s: seconds(ended.elapsed),
         memory_limit: number(cell.memory.bytes().0),
         ..Outcome::default()
-    }
+    };
+    (outcome.pauses, outcome.pauses_left_out) = digest.pauses();
+    outcome
 }
 
 fn devices(cell: &Cell, ended: &Ended) -> Vec<DeviceOutcome> {

@@ -4,7 +4,8 @@
 //! Live there are thousands of such events a second, and memory that they take comes on top of the limit that the run is
 //! about. So none is kept: a pause is 104 bytes, all balances without one of a hundredth of a second 16.
 //!
-//! Invariant: memory is bounded by the pauses, of which so many are kept as was said, and by the run's length.
+//! Invariant: memory is bounded by the pauses, of which so many are kept as was said (the others are counted), and by the
+//! run's length: of each slot one level is kept, its highest.
 
 use std::collections::BTreeMap;
 
@@ -24,10 +25,12 @@ const TENTH: Nanos = Nanos::millis(100);
 #[derive(Debug)]
 pub(super) struct Digest {
     law: Law,
-    /// Within one of these the level counts only where it is higher than before.
+    /// Within one of these only the highest level counts.
     slot: Nanos,
     pauses_most: usize,
     pauses: Vec<Pause>,
+    /// Pauses after those.
+    left_out: u64,
     /// Of each writer: what its next line will say.
     open: BTreeMap<u32, Pause>,
     tenths: BTreeMap<u32, Vec<f64>>,
@@ -43,6 +46,7 @@ impl Digest {
             slot: slot.at_least(Nanos(1)),
             pauses_most,
             pauses: Vec::new(),
+            left_out: 0,
             open: BTreeMap::new(),
             tenths: BTreeMap::new(),
             seen: Vec::new(),
@@ -82,11 +86,13 @@ impl Digest {
     }
 
     fn level(&mut self, at: Nanos, dirty: Pages) {
-        let covered = self.seen.last().is_some_and(|(last, highest)| {
-            last.0 / self.slot.0 == at.0 / self.slot.0 && *highest >= dirty
-        });
-        if !covered {
-            self.seen.push((at, dirty));
+        match self.seen.last_mut() {
+            Some(last) if last.0.0 / self.slot.0 == at.0 / self.slot.0 => {
+                if last.1 < dirty {
+                    *last = (at, dirty);
+                }
+            }
+            _ => self.seen.push((at, dirty)),
         }
     }
 
@@ -123,6 +129,8 @@ impl Digest {
         let line = self.open.remove(&writer);
         if self.pauses.len() < self.pauses_most {
             self.pauses.extend(line);
+        } else {
+            self.left_out += 1;
         }
     }
 
@@ -150,9 +158,9 @@ impl Digest {
         peak
     }
 
-    /// The pauses, in order of time.
-    pub(super) fn pauses(self) -> Vec<Pause> {
-        self.pauses
+    /// The pauses, in order of time, and how many more there were.
+    pub(super) fn pauses(self) -> (Vec<Pause>, u64) {
+        (self.pauses, self.left_out)
     }
 }
 
@@ -198,7 +206,7 @@ mod tests {
     }
 
     fn printed(law: Law, events: &[(Nanos, Event)]) -> Vec<(f64, f64)> {
-        let pauses = digest(law, Nanos::ZERO, events).pauses();
+        let (pauses, _) = digest(law, Nanos::ZERO, events).pauses();
         pauses.iter().map(|p| (p.at_s, p.slept_ms)).collect()
     }
 
@@ -239,7 +247,11 @@ mod tests {
         let mut digest = Digest::new(Law::RateBased, Nanos::millis(10), usize::MAX);
         for number in 0..1_000_000_u64 {
             let balance = BalanceTrace {
-                dirty: Pages(if number == 777_777 { 900 } else { 100 }),
+                // It rises with every balance, to 100 in each slot.
+                dirty: Pages(match number {
+                    777_777 => 900,
+                    _ => number % 10_000 / 100,
+                }),
                 ..BalanceTrace::default()
             };
             let (_, event) = seen(0, balance, true);
@@ -263,7 +275,8 @@ mod tests {
             let (at, event) = seen(at, trace(1, 0, true), true);
             digest.saw(at, TaskId(3), &event);
         }
-        let kept: Vec<f64> = digest.pauses().iter().map(|pause| pause.at_s).collect();
-        assert_eq!(kept, [0.0, 0.001]);
+        let (pauses, left_out) = digest.pauses();
+        let kept: Vec<f64> = pauses.iter().map(|pause| pause.at_s).collect();
+        assert_eq!((kept.as_slice(), left_out), ([0.0, 0.001].as_slice(), 3));
     }
 }

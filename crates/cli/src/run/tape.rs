@@ -55,19 +55,23 @@ pub(super) struct Tape {
     watch: Shared,
 }
 
-/// Tells of a task's end: lives as long as its thread.
+/// Tells of a task's end: lives as long as its thread, or until that is a task of the next run (the runner's is). The tape
+/// is the run's, and not kept by a thread that outlives it.
 struct Ends {
-    tape: Arc<Tape>,
+    tape: Weak<Tape>,
     task: TaskId,
 }
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        if let Some(thread) = lock(&self.tape.threads).get_mut(&self.task.0) {
+        let Some(tape) = self.tape.upgrade() else {
+            return;
+        };
+        if let Some(thread) = lock(&tape.threads).get_mut(&self.task.0) {
             thread.cpu = Some(os::thread_cpu_times());
         }
-        if let Some(env) = self.tape.env.get().and_then(Weak::upgrade) {
-            let mut watch = self.tape.watch.lock();
+        if let Some(env) = tape.env.get().and_then(Weak::upgrade) {
+            let mut watch = tape.watch.lock();
             watch.ended(env.now(), self.task);
         }
     }
@@ -131,11 +135,12 @@ impl Tape {
     fn met(self: &Arc<Self>, task: TaskId) {
         let met = ENDS.try_with(|ends| {
             let mut ends = ends.borrow_mut();
-            ends.is_some() || {
-                let tape = Arc::clone(self);
+            let tape = Arc::downgrade(self);
+            let is_met = ends.as_ref().is_some_and(|ends| ends.tape.ptr_eq(&tape));
+            if !is_met {
                 *ends = Some(Ends { tape, task });
-                false
             }
+            is_met
         });
         if met == Ok(false) {
             let thread = std::thread::current();
@@ -255,6 +260,28 @@ mod tests {
     fn value(outcome: &Outcome, name: &str) -> f64 {
         let metric = metrics::by_name(name).unwrap();
         (metric.of)(outcome).unwrap()
+    }
+
+    /// A run of which the calling thread is a task: who its tasks were, and its tape.
+    fn ran(task: TaskId) -> (BTreeMap<u32, String>, Weak<Tape>) {
+        let tape = Tape::new(Law::RateBased, Shared::new(false));
+        let mut options = os::Options::new(64);
+        options.sink = Some(tape.sink(false));
+        let env = ThreadEnv::start(options).unwrap();
+        tape.follows(&env);
+        let cause = Cause::Memory;
+        env.emit(task, &Event::Waiting { cause });
+        env.shutdown();
+        (tape.names(), Arc::downgrade(&tape))
+    }
+
+    #[test]
+    fn the_runners_thread_is_a_task_of_each_of_its_runs_and_keeps_none_of_their_tapes() {
+        for id in [7, 9] {
+            let (names, tape) = ran(TaskId(id));
+            assert_eq!(names.keys().collect::<Vec<_>>(), [&id]);
+            assert_eq!(tape.strong_count(), 0);
+        }
     }
 
     #[test]

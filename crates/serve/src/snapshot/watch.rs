@@ -2,7 +2,8 @@
 //!
 //! Looked at once a second rather than told by whoever fails: however many writes fail, a volume has one line a second at
 //! most, and a failing device does not wait for a log. While they go on failing, lines come 1, 2, 4 ... 60 s apart, each
-//! with all failures since the one before; a change of state is said at once.
+//! with all failures since the one before; a change of state is said at once. What works again, or has not failed for ten
+//! seconds, has recovered: the next failure is said at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use crate::log::{error, info, warn};
 const PERIOD: Duration = Duration::from_secs(1);
 /// Looks from one line about failures to the next, at most.
 const APART_MOST: u32 = 60;
+/// Looks without a failure after which it is over. Longer than between two tries of a write that fails (6.4 s).
+const QUIET: u32 = 10;
 
 /// Says what happens; ends with the task that it runs in.
 pub async fn watch(source: Arc<dyn Source>) {
@@ -47,6 +50,10 @@ struct Said {
 #[derive(Clone, Copy, Debug, Default)]
 struct Failures {
     said: u64,
+    /// How many there were at the last look.
+    seen: u64,
+    /// Looks since there was a new one.
+    quiet: u32,
     /// Looks between the last two lines; 0: there was none for so long that the next is said at once.
     apart: u32,
     /// Looks to the next line.
@@ -56,6 +63,11 @@ struct Failures {
 impl Failures {
     /// A look at a total that grows; how many are to be said now.
     fn look(&mut self, total: u64, at_once: bool) -> Option<u64> {
+        if core::mem::replace(&mut self.seen, total) == total {
+            self.quiet = self.quiet.saturating_add(1);
+        } else if core::mem::take(&mut self.quiet) >= QUIET {
+            self.are_over();
+        }
         self.left = self.left.saturating_sub(1);
         if self.left > 0 && !at_once {
             return None;
@@ -69,6 +81,11 @@ impl Failures {
         };
         self.left = self.apart;
         (more > 0).then_some(more)
+    }
+
+    /// The next one is new, and said at once.
+    fn are_over(&mut self) {
+        (self.apart, self.left) = (0, 0);
     }
 }
 
@@ -101,11 +118,14 @@ impl Watcher {
             }
             if is_other {
                 match volume.state {
-                    State::Ok => info!(
-                        volume = name,
-                        before = said.state.name(),
-                        "volume works again"
-                    ),
+                    State::Ok => {
+                        said.writes.are_over();
+                        info!(
+                            volume = name,
+                            before = said.state.name(),
+                            "volume works again"
+                        );
+                    }
                     State::Retrying => warn!(
                         volume = name,
                         state = "retrying",
@@ -162,7 +182,48 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_said_once_and_failures_with_their_number() {
+    fn a_failure_after_a_recovery_is_said_at_once() {
+        // Reads: nothing failed for a while, and the pace of before is not kept.
+        let mut failures = Failures::default();
+        assert_eq!(
+            (1..=70)
+                .filter_map(|n| failures.look(n, false))
+                .sum::<u64>(),
+            64
+        );
+        assert!((0..11).all(|_| failures.look(70, false).is_none()));
+        assert_eq!(failures.look(71, false), Some(7));
+        assert_eq!(failures.look(72, false), Some(1), "and soon again");
+        // Writes: the volume works again, and fails between two looks at its state.
+        let said = logged(|watcher, began| {
+            for second in 1..=40 {
+                let mut now = reading(began, second, State::Retrying);
+                now.volumes[1].errors = second;
+                watcher.look(&now);
+            }
+            for (second, errors) in [(41, 41), (42, 42)] {
+                let mut now = reading(began, second, State::Ok);
+                now.volumes[1].errors = errors;
+                watcher.look(&now);
+            }
+        });
+        let last: Vec<&str> = said[said.len() - 3..]
+            .iter()
+            .map(|line| &line[..line.find(" cause=").unwrap_or(line.len())])
+            .collect();
+        let failed = "warn msg=\"writing to the backing failed\" volume=data/backup failures=";
+        assert_eq!(
+            last,
+            [
+                &format!("{failed}9"),
+                "info msg=\"volume works again\" volume=data/backup before=retrying",
+                &format!("{failed}1"),
+            ]
+        );
+    }
+
+    /// What a watcher says, without the time.
+    fn logged(looks: impl FnOnce(&mut Watcher, Instant)) -> Vec<String> {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&lines);
         let sink = move |line: &[u8]| {
@@ -170,9 +231,18 @@ mod tests {
             true
         };
         let log = Log::new(Format::Logfmt, Level::Info, Box::new(sink));
-        let began = Instant::now();
         tracing::subscriber::with_default(log, || {
-            let mut watcher = Watcher::default();
+            looks(&mut Watcher::default(), Instant::now());
+        });
+        let text = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
+        text.lines()
+            .map(|line| line.split_once(" level=").unwrap().1.to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn changes_are_said_once_and_failures_with_their_number() {
+        let said = logged(|watcher, began| {
             for (second, state, errors) in [
                 (1, State::Ok, 0),
                 (2, State::Retrying, 17),
@@ -192,11 +262,6 @@ mod tests {
                 watcher.look(&now);
             }
         });
-        let text = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
-        let said: Vec<_> = text
-            .lines()
-            .map(|line| line.split_once(" level=").unwrap().1)
-            .collect();
         let cause = "cause=\"writing back the data at byte 4096 failed: no space\"";
         assert_eq!(
             said,
