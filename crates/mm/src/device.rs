@@ -13,7 +13,7 @@ use crate::cache::sub;
 use crate::mapping::Mapping;
 use crate::options::{DeviceOptions, ErrorPolicy};
 use crate::reading::Reading;
-use crate::{DeviceStats, Error, Health};
+use crate::{DeviceStats, Error, Health, ReadsFailing};
 
 /// Back-off between tries of a failed write doubles this many times at most.
 const BACKOFF_DOUBLINGS: u32 = 6;
@@ -38,6 +38,8 @@ pub(crate) struct DeviceState<E: Env> {
     pub(crate) read_in: AtomicU64,
     /// Pages of which a read failed, ever.
     read_failed: AtomicU64,
+    /// The last read that ended failed.
+    reads_fail: AtomicBool,
     pub(crate) failed: AtomicU64,
     /// When a write last ended, or began while none was under way, in nanoseconds.
     pub(crate) moved_at: AtomicU64,
@@ -101,6 +103,9 @@ struct DeviceErrors {
     last: Option<(Bytes, IoError)>,
     /// The last read that failed, likewise.
     last_read: Option<(Bytes, IoError)>,
+    /// When it failed, and when the first did of those that no good one lies between.
+    read_failed_at: Instant,
+    reads_failing_since: Instant,
     /// Since when no write has gone through, if `failures_in_a_row` is not zero.
     failing_since: Instant,
     /// A flush failed: nothing can be promised until the device is reopened.
@@ -137,6 +142,7 @@ impl<E: Env> DeviceState<E> {
             written: AtomicU64::new(0),
             read_in: AtomicU64::new(0),
             read_failed: AtomicU64::new(0),
+            reads_fail: AtomicBool::new(false),
             failed: AtomicU64::new(0),
             moved_at: AtomicU64::new(0),
             reading: Reading::default(),
@@ -313,12 +319,28 @@ impl<E: Env> DeviceState<E> {
     pub(crate) fn on_read_failed(
         &self,
         context: &impl Context,
+        now: Instant,
         offset: Bytes,
         error: IoError,
         pages: Pages,
     ) {
-        self.errors.lock(context).last_read = Some((offset, error));
+        {
+            let mut errors = self.errors.lock(context);
+            errors.last_read = Some((offset, error));
+            errors.read_failed_at = now;
+            if !self.reads_fail.swap(true, Ordering::Relaxed) {
+                errors.reads_failing_since = now;
+            }
+        }
         self.read_failed.fetch_add(pages.0, Ordering::Relaxed);
+    }
+
+    /// A read went well.
+    pub(crate) fn on_read_done(&self) {
+        // The common case writes nothing.
+        if self.reads_fail.load(Ordering::Relaxed) {
+            self.reads_fail.store(false, Ordering::Relaxed);
+        }
     }
 
     /// A write went through: the next failure starts with a short back-off again.
@@ -454,7 +476,7 @@ impl<E: Env> DeviceState<E> {
         (dirty_limit, background_limit): (Pages, Pages),
     ) -> DeviceStats {
         let load = |counter: &AtomicU64| Pages(counter.load(Ordering::Relaxed));
-        let (first_error, last_error, last_read_error) = {
+        let (first_error, last_error, last_read_error, reads_failing) = {
             let errors = self.errors.lock(context);
             let failed = |(offset, cause)| Error::WriteFailed { offset, cause };
             let flush = errors
@@ -466,6 +488,12 @@ impl<E: Env> DeviceState<E> {
                 errors
                     .last_read
                     .map(|(offset, cause)| Error::ReadFailed { offset, cause }),
+                (errors.last_read.is_some() && self.reads_fail.load(Ordering::Relaxed)).then(
+                    || ReadsFailing {
+                        since: now.since(errors.reads_failing_since),
+                        last: now.since(errors.read_failed_at),
+                    },
+                ),
             )
         };
         DeviceStats {
@@ -486,6 +514,7 @@ impl<E: Env> DeviceState<E> {
             first_error,
             last_error,
             last_read_error,
+            reads_failing,
             health: self.health(context, now),
         }
     }

@@ -380,12 +380,15 @@ impl<E: Env> Mapping<E> {
     ) {
         let pages = u32::try_from(request.frames.len()).expect("a request is at most 256 pages");
         let set = match result {
-            Ok(()) => Flags::UPTODATE,
+            Ok(()) => {
+                self.device.on_read_done();
+                Flags::UPTODATE
+            }
             Err(error) => {
                 self.note_read_error(context, error);
                 let pages = Pages(pages.into());
                 self.device
-                    .on_read_failed(context, request.offset, error, pages);
+                    .on_read_failed(context, now, request.offset, error, pages);
                 Flags::FAILED
             }
         };

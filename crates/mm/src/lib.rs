@@ -68,7 +68,7 @@ pub use options::{DeviceOptions, ErrorPolicy, Options, Populate};
 pub use pin::Pinned;
 pub use read::Reader;
 pub use spill::{Spill, Touched};
-pub use stats::{DeviceStats, Health, Stats};
+pub use stats::{DeviceStats, Health, ReadsFailing, Stats};
 pub use swap::SwapStats;
 pub use sync::Synced;
 pub use unwilling::Tried;

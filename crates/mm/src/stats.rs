@@ -91,8 +91,19 @@ pub struct DeviceStats {
     pub last_error: Option<Error>,
     /// The last read that failed since then.
     pub last_read_error: Option<Error>,
+    /// Reads fail: none has gone well since one did not.
+    pub reads_failing: Option<ReadsFailing>,
     /// How it does.
     pub health: Health,
+}
+
+/// Reads from a device that fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadsFailing {
+    /// How long ago the first of them did.
+    pub since: Nanos,
+    /// How long ago the last one did.
+    pub last: Nanos,
 }
 
 /// How a device does.

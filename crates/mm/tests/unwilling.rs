@@ -532,8 +532,14 @@ fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
         assert_eq!(stats.last_read_error, told.err(), "counted, and told");
         assert!(stats.read_failed.0 >= 2, "{:?}", stats.read_failed);
         assert_eq!(stats.health, mm::Health::Working, "nobody is held back");
+        let failing = stats.reads_failing.expect("no read has gone well since");
+        assert!(
+            failing.since >= Nanos::millis(50) && failing.last < Nanos::millis(50),
+            "{failing:?}"
+        );
         let (got, _) = server.read(task, &mut reader, 5 * PAGE, 8);
         assert_eq!(got, data(5, 1, 7));
+        assert_eq!(cache.device_stats()[0].reads_failing, None);
         // A page behind the one that is waited for, for good: it is no matter before it is the first.
         let next = state.state().reads;
         state.state().fail_reads = next + 1..u64::MAX;

@@ -1,6 +1,7 @@
 //! A whole connection with a client that does anything: run by the fuzzing target, over its corpus, and on random input.
 //!
-//! The server's side is the real one, with a real cache over real files; between both is a pipe in memory. The first
+//! The server's side is the real one, with a real cache over real files; between both is a pipe in memory, or a pair of
+//! sockets, over which payload of large writes goes straight into pages. The first
 //! bytes of the input are settings, the rest is what the client sends: raw, or made into requests so that most of it is
 //! understood.
 //!
@@ -32,6 +33,7 @@ use tidegate::{Cache, ErrorPolicy};
 use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf,
 };
+use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
 /// Bytes of each volume.
@@ -204,8 +206,8 @@ enum Leave {
 
 /// What a client does.
 struct Plan {
-    /// Room in the pipe, bytes.
-    room: usize,
+    /// Room in the pipe, bytes; none: between sockets.
+    room: Option<usize>,
     /// Bytes sent at once.
     piece: usize,
     leave: Leave,
@@ -223,7 +225,7 @@ fn plan(data: &[u8]) -> Plan {
     let rest = &data[count..];
     let structured = mode & 2 != 0;
     let mut plan = Plan {
-        room: 64 << (room % 11),
+        room: (mode & 128 == 0).then_some(64 << (room % 11)),
         piece: 1 + usize::from(piece) * (1 + usize::from(room >> 4) * 16),
         leave: match leave % 8 {
             0 => Leave::Stalled,
@@ -345,13 +347,19 @@ pub(crate) fn connection(data: &[u8]) {
     let world = world();
     let turn = world.turn.lock().unwrap_or_else(PoisonError::into_inner);
     let plan = plan(data);
-    let (near, far) = tokio::io::duplex(plan.room);
+    let hub = || Arc::clone(&world.hub);
     let outcome = world.runtime.block_on(async {
         let both = async {
-            tokio::join!(
-                serve(Pipe(far), Arc::clone(&world.hub)),
-                client(near, &plan)
-            )
+            match plan.room {
+                Some(room) => {
+                    let (near, far) = tokio::io::duplex(room);
+                    tokio::join!(serve(Pipe(far), hub()), client(near, &plan))
+                }
+                None => {
+                    let (near, far) = UnixStream::pair().expect("a pair of sockets");
+                    tokio::join!(serve(far, hub()), client(near, &plan))
+                }
+            }
         };
         tokio::time::timeout(LONG, both).await
     });
@@ -376,7 +384,7 @@ pub(crate) fn connection(data: &[u8]) {
 }
 
 /// What the client heard.
-async fn client(stream: DuplexStream, plan: &Plan) -> Vec<u8> {
+async fn client(stream: impl AsyncRead + AsyncWrite, plan: &Plan) -> Vec<u8> {
     let (mut from, mut to) = tokio::io::split(stream);
     let (gone, mut has_gone) = tokio::sync::oneshot::channel::<()>();
     let sending = async {

@@ -49,6 +49,8 @@ pub struct VolumeStats {
     pub last_error: Option<mm::Error>,
     /// The last read that failed since then.
     pub last_read_error: Option<mm::Error>,
+    /// Reads fail, none has gone well since: how long ago the first and the last one did.
+    pub reads_failing: Option<(Duration, Duration)>,
     /// How it does.
     pub state: VolumeState,
 }
@@ -125,6 +127,9 @@ impl Volume {
             first_error: stats.first_error,
             last_error: stats.last_error,
             last_read_error: stats.last_read_error,
+            reads_failing: stats
+                .reads_failing
+                .map(|failing| (time(failing.since), time(failing.last))),
             state: match stats.health {
                 Health::Retrying { since, .. } => VolumeState::Retrying { since: time(since) },
                 Health::Stalled { since } => VolumeState::Stalled { since: time(since) },

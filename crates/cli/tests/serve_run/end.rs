@@ -239,3 +239,55 @@ fn what_cannot_be_made_durable_is_named_and_the_status_says_so() {
     assert!(!last.contains("`good`"), "{last}");
     assert!(holds(&folder.path("good"), &data));
 }
+
+#[test]
+fn what_was_kept_in_memory_alone_is_not_called_durable() {
+    let folder = Folder::new("gone");
+    let (file, memory) = (sparse(&folder, "file", MIB), "scratch=mem:,size=1MiB");
+    for (volumes, expected) in [
+        (
+            vec![memory],
+            "ended: everything was kept in memory alone (mem:), and is gone",
+        ),
+        (
+            vec![memory, &file],
+            "ended: everything is durable but what was kept in memory alone (mem:), which is gone: scratch",
+        ),
+    ] {
+        let at = listen(&folder);
+        let mut all = vec!["--memory", "128MiB", "--listen", &at, "--no-web"];
+        all.extend(volumes);
+        let mut process = Process::start(&folder, &all);
+        process.wait_ready();
+        let said = process.stop();
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn each_volume_that_cannot_be_opened_is_named_and_what_was_made_for_others_is_removed() {
+    let folder = Folder::new("several");
+    let at = listen(&folder);
+    let made = folder.path("made");
+    let made_volume = format!("made=new:{},size=1MiB", made.display());
+    let (status, said) = super::refused(
+        &folder,
+        &[
+            "--listen",
+            &at,
+            "--no-web",
+            "one=/nonexistent/one",
+            &made_volume,
+            "two=/nonexistent/two",
+        ],
+    );
+    assert_eq!(status, 2, "{said}");
+    for text in [
+        "2 volumes cannot be opened:",
+        "volume `one`: /nonexistent/one",
+        "volume `two`: /nonexistent/two",
+    ] {
+        assert!(said.contains(text), "{said}");
+    }
+    assert!(!made.exists());
+}

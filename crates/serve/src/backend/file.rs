@@ -1,6 +1,6 @@
 //! Files and block devices.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Seek as _, SeekFrom as From};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -32,8 +32,8 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     };
     // The name goes before the lock does.
     let (file, made) = match &config.backend {
-        BackendConfig::New { size, .. } => make(path, *size, true)?,
-        BackendConfig::Embedded { size, .. } => make(path, *size, false)?,
+        BackendConfig::New { size, .. } => make(path, *size, true, lock::open)?,
+        BackendConfig::Embedded { size, .. } => make(path, *size, false, lock::open)?,
         _ => (lock::open(path, read_only)?, OwnPath::default()),
     };
     let is_device = kind_of(path, &file)?;
@@ -83,7 +83,12 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
 
 /// A sparse file, made if it is not there; with its folder, if nobody chose that. One that was made is removed again unless
 /// it is kept, so that who is refused leaves nothing behind; before its lock goes.
-fn make(path: &Path, size: u64, chosen: bool) -> Result<(File, OwnPath), BackendError> {
+pub(super) fn make(
+    path: &Path,
+    size: u64,
+    chosen: bool,
+    lock: fn(&Path, bool) -> Result<File, BackendError>,
+) -> Result<(File, OwnPath), BackendError> {
     let system = |doing| {
         move |cause| BackendError::System {
             doing,
@@ -99,15 +104,22 @@ fn make(path: &Path, size: u64, chosen: bool) -> Result<(File, OwnPath), Backend
     }
     let mut options = File::options();
     options.write(true).create_new(true).mode(FILE_MODE);
-    let is_ours = match options.open(path) {
-        Ok(_) => true,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+    let created = match options.open(path) {
+        Ok(created) => Some(created),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
         Err(error) => return Err(system("make")(error)),
     };
-    let file = lock::open(path, false)?;
+    let file = lock(path, false).inspect_err(|_| {
+        if let Some(created) = &created {
+            take_away(path, created);
+        }
+    })?;
     let has = length(path, &file)?;
     // Somebody else may have filled it before we had the lock.
-    let data = file.metadata().ok().filter(|_| is_ours && has == 0);
+    let data = file
+        .metadata()
+        .ok()
+        .filter(|_| created.is_some() && has == 0);
     let made = OwnPath::new(path, data.map(|data| identity(&data)));
     if has == 0 && file.metadata().is_ok_and(|data| data.is_file()) {
         // Under the lock: nobody else makes it too. The name is durable before anybody is told that data are.
@@ -128,6 +140,16 @@ fn make(path: &Path, size: u64, chosen: bool) -> Result<(File, OwnPath), Backend
         });
     }
     Ok((file, made))
+}
+
+/// Removes a file that was created and could not be locked, unless somebody else has made it his: locked or filled it.
+fn take_away(path: &Path, created: &File) {
+    // Who waits for nothing and gets the lock after us sees that the name is gone (`lock::open`).
+    let is_others = matches!(created.try_lock(), Err(TryLockError::WouldBlock));
+    let data = created.metadata().ok().filter(|data| data.len() == 0);
+    if !is_others && let Some(data) = data {
+        drop(OwnPath::new(path, Some(identity(&data))));
+    }
 }
 
 /// Whether it is a block device.

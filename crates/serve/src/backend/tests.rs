@@ -447,3 +447,33 @@ fn a_block_device_is_had_alone() {
     drop(holder);
     open(&file(&device.0), &cache).unwrap();
 }
+
+#[test]
+fn a_file_that_was_created_and_cannot_be_locked_goes_unless_it_has_become_somebody_elses() {
+    let folder = Folder::new("unlocked");
+    let made = |name: &str, lock: fn(&Path, bool) -> Result<File, BackendError>| {
+        let path = folder.0.join(name);
+        assert!(file::make(&path, MIB, true, lock).is_err(), "{name}");
+        path.exists()
+    };
+    assert!(!made("empty", |path, _| Err(BackendError::Missing {
+        path: path.into()
+    })));
+    // Another server was faster.
+    assert!(made("locked", |path, _| {
+        let others = File::open(path).unwrap();
+        others.lock().unwrap();
+        // For as long as this process lives.
+        core::mem::forget(others);
+        Err(BackendError::Missing { path: path.into() })
+    }));
+    assert!(made("filled", |path, _| {
+        fs::write(path, "data").unwrap();
+        Err(BackendError::Missing { path: path.into() })
+    }));
+    // What was there before is nobody's to remove.
+    fs::write(folder.0.join("there"), "").unwrap();
+    assert!(made("there", |path, _| Err(BackendError::Missing {
+        path: path.into()
+    })));
+}

@@ -158,14 +158,25 @@ impl Reader<'_> {
         if let DeValue::Table(table) = value.get_ref() {
             return Some(table);
         }
-        let title = format!("`{key}` is a table");
+        let title = format!("`{key}` has to be a table");
+        let label = match value.get_ref() {
+            DeValue::Array(_) => "this is a list",
+            _ => "this is a plain value",
+        };
         let help = match key {
-            "tls" => "write [tls] on a line of its own, and its keys below",
+            "tls" => {
+                "write [tls] on a line of its own, and its keys below: certificate = \"FILE\" and key = \"FILE\""
+                    .to_owned()
+            }
             _ => {
-                "write [volume.NAME] on a line of its own, and its keys below, as in backend = \"/srv/data.img\""
+                let name = if key == "volume" { "NAME" } else { key };
+                format!(
+                    "write [volume.{}] on a line of its own, and its keys below, as in backend = \"/srv/data.img\"",
+                    as_key(name)
+                )
             }
         };
-        let mistake = Mistake::new(self.place(value), title, "this is a plain value");
+        let mistake = Mistake::new(self.place(value), title, label);
         self.draft.mistakes.push(mistake.help(help));
         None
     }
@@ -183,5 +194,15 @@ impl Reader<'_> {
             source: self.source,
             span: spanned.span(),
         }
+    }
+}
+
+/// A name as a part of a table's: quoted where it has to be.
+fn as_key(name: &str) -> String {
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if !name.is_empty() && name.bytes().all(is_bare) {
+        name.to_owned()
+    } else {
+        format!("{name:?}")
     }
 }

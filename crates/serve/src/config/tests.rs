@@ -436,7 +436,7 @@ fn every_mistake_has_a_way_out() {
             "named twice",
             "leave one out",
         ),
-        ("tls = 5", "`tls` is a table", "[tls]"),
+        ("tls = 5", "`tls` has to be a table", "certificate ="),
         (
             "[tls]\nkey = \"k\"",
             "`certificate` is missing",
@@ -452,8 +452,22 @@ fn every_mistake_has_a_way_out() {
             "unknown key `ca`",
             "clients",
         ),
-        ("volume = 5", "`volume` is a table", "[volume.NAME]"),
-        ("[volume]\na = \"/x\"", "`a` is a table", "backend ="),
+        ("volume = 5", "`volume` has to be a table", "[volume.NAME]"),
+        (
+            "[[volume]]\nbackend = \"/x\"",
+            "this is a list",
+            "[volume.NAME]",
+        ),
+        (
+            "[volume]\na = \"/x\"",
+            "`a` has to be a table",
+            "write [volume.a] on",
+        ),
+        (
+            "[volume]\n\"a b\" = \"/x\"",
+            "`a b` has to be a table",
+            "write [volume.\"a b\"] on",
+        ),
         (
             "[volume.a]\nbackend = \"\"",
             "the volume `a` has no backend",

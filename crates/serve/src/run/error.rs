@@ -22,6 +22,9 @@ pub enum ServeError {
         /// Why.
         cause: BackendError,
     },
+    /// Several volumes cannot be opened; each is a `Volume`.
+    #[error("{} volumes cannot be opened:{}", .0.len(), lines(.0))]
+    Volumes(Vec<ServeError>),
     /// The cache cannot be built.
     #[error("{0}")]
     Cache(tidegate::Error),
@@ -102,6 +105,8 @@ pub struct NotDurable {
     pub volume: String,
     /// Nothing of it is lost: it is named because others are waited for.
     pub is_durable: bool,
+    /// It was kept in memory alone, and is gone with the server.
+    pub in_memory: bool,
     /// Bytes that were written to it and are not on its backend.
     pub bytes: u64,
     /// Why; empty: nobody waited for it.
@@ -134,9 +139,13 @@ impl fmt::Display for NotDurable {
         let Self {
             volume,
             is_durable,
+            in_memory,
             bytes,
             cause,
         } = self;
+        if *in_memory {
+            return write!(f, "volume `{volume}`: it was in memory, and is gone");
+        }
         if *is_durable {
             return write!(f, "volume `{volume}`: everything is durable");
         }
@@ -174,7 +183,7 @@ fn kept_lines(kept: &[(String, u64)]) -> String {
     }
 }
 
-fn lines(volumes: &[NotDurable]) -> String {
+fn lines(volumes: &[impl fmt::Display]) -> String {
     volumes
         .iter()
         .map(|volume| format!("\n  {volume}"))

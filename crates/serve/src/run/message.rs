@@ -117,7 +117,7 @@ pub(super) fn started(
 }
 
 /// Whether what is written there is lost with the server.
-fn in_memory(backend: &BackendConfig) -> bool {
+pub(super) fn in_memory(backend: &BackendConfig) -> bool {
     matches!(backend, BackendConfig::Objects { url, .. } if url.starts_with("mem:"))
 }
 

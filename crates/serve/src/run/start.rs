@@ -289,16 +289,31 @@ async fn open_all(
     config: &Config,
     cache: &Cache,
 ) -> Result<Vec<(VolumeConfig, Backend)>, ServeError> {
-    let opening: Vec<_> = config
-        .volumes
-        .iter()
-        .map(|volume| open(volume.clone(), cache.clone()))
-        .collect();
-    let mut opened = Vec::new();
+    let volumes = config.volumes.iter();
+    side_by_side(volumes.map(|volume| open(volume.clone(), cache.clone()))).await
+}
+
+/// Does all of it at once. All are waited for, whatever becomes of one: what was made for them is removed again if any is
+/// refused.
+async fn side_by_side<T, F>(opening: impl Iterator<Item = F>) -> Result<Vec<T>, ServeError>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, ServeError>> + Send + 'static,
+{
+    let opening: Vec<_> = opening.map(tokio::spawn).collect();
+    let (mut opened, mut refused) = (Vec::new(), Vec::new());
     for volume in opening {
-        opened.push(volume.await?);
+        match volume.await {
+            Ok(Ok(volume)) => opened.push(volume),
+            Ok(Err(error)) => refused.push(error),
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        }
     }
-    Ok(opened)
+    match refused.len() {
+        0 => Ok(opened),
+        1 => Err(refused.remove(0)),
+        _ => Err(ServeError::Volumes(refused)),
+    }
 }
 
 /// Opens one volume on a thread that may wait.
@@ -371,4 +386,54 @@ pub(super) fn is_patient(volume: &VolumeConfig) -> bool {
 /// Where connections are taken, for comparisons.
 pub(super) fn same_places(before: &[ListenConfig], after: &[ListenConfig]) -> bool {
     before.len() == after.len() && before.iter().all(|listen| after.contains(listen))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Barrier;
+
+    use super::*;
+
+    fn together<T: Send + 'static, F>(all: impl Iterator<Item = F>) -> Result<Vec<T>, ServeError>
+    where
+        F: Future<Output = Result<T, ServeError>> + Send + 'static,
+    {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let long = std::time::Duration::from_mins(1);
+        let done = runtime.block_on(async { tokio::time::timeout(long, side_by_side(all)).await });
+        done.expect("one waits for another to have ended")
+    }
+
+    #[test]
+    fn volumes_are_opened_side_by_side_and_stand_in_their_order() {
+        let all = Arc::new(Barrier::new(3));
+        let opened = together((0..3).map(|place| {
+            let all = Arc::clone(&all);
+            async move {
+                // None goes on before all have begun.
+                all.wait().await;
+                Ok(place)
+            }
+        }));
+        assert_eq!(opened.unwrap(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn each_that_is_refused_is_named_and_what_was_opened_is_let_go_of() {
+        let opened = Arc::new(());
+        let refused = together((0..3).map(|place| {
+            let opened = Arc::clone(&opened);
+            async move {
+                match place {
+                    1 => Ok(opened),
+                    _ => Err(ServeError::Nowhere),
+                }
+            }
+        }));
+        assert!(matches!(refused, Err(ServeError::Volumes(all)) if all.len() == 2));
+        assert_eq!(Arc::strong_count(&opened), 1);
+    }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tidegate::{CacheError, Error, VolumeState};
 use tokio::sync::mpsc;
 
-use super::message::place;
+use super::message::{in_memory, place};
 use super::{NotDurable, ServeError, Served, Server, Signals};
 use crate::config::show_size;
 use crate::durable::TRY_AGAIN;
@@ -103,6 +103,7 @@ impl Server {
             return Err(ServeError::NotDurable(failed));
         }
         // All is durable: what is left is to let go.
+        let ends = what_is_left(&volumes);
         let closed = tokio::task::spawn_blocking(move || {
             let closed = cache.close();
             for volume in volumes {
@@ -116,7 +117,7 @@ impl Server {
             warn!(cause = %cause, "the cache did not close cleanly, but every volume is durable");
         }
         hub.enter(Stage::Ended);
-        info!("ended: everything is durable");
+        info!("ended: {ends}");
         Ok(())
     }
 }
@@ -195,6 +196,25 @@ async fn sync_all(
     }
 }
 
+/// What there is of the volumes' data when the server has ended well.
+fn what_is_left(volumes: &[Served]) -> String {
+    let gone: Vec<&str> = volumes
+        .iter()
+        .filter(|volume| in_memory(&volume.config.backend))
+        .map(|volume| volume.config.name.as_str())
+        .collect();
+    match gone.len() {
+        0 => "everything is durable".to_owned(),
+        all if all == volumes.len() => {
+            "everything was kept in memory alone (mem:), and is gone".to_owned()
+        }
+        _ => format!(
+            "everything is durable but what was kept in memory alone (mem:), which is gone: {}",
+            gone.join(", ")
+        ),
+    }
+}
+
 impl Served {
     /// Bytes that were written by clients and are not on the backend.
     pub(super) fn unwritten(&self) -> u64 {
@@ -225,6 +245,7 @@ impl Served {
         NotDurable {
             volume: self.config.name.clone(),
             is_durable: end.is_ok(),
+            in_memory: in_memory(&self.config.backend),
             bytes: self.unwritten(),
             cause: end.err().unwrap_or_default(),
         }

@@ -94,6 +94,8 @@ pub struct VolumeReading {
     pub read_failed_total: u64,
     /// The last read that failed: where and why.
     pub last_read_error: Option<String>,
+    /// Reads from the backing fail, none has gone well since: how long ago the first and the last one did.
+    pub reads_failing: Option<(Duration, Duration)>,
     /// Write requests at the backing now.
     pub at_backing: u64,
     /// Connections now.
@@ -204,6 +206,7 @@ fn volume(export: &Export) -> VolumeReading {
         last_error: stats.last_error.map(|error| error.to_string()),
         read_failed_total: stats.read_failed_total,
         last_read_error: stats.last_read_error.map(|error| error.to_string()),
+        reads_failing: stats.reads_failing,
         at_backing: stats.in_flight.into(),
         name: export.name().to_owned(),
         size: export.size(),

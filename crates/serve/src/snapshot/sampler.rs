@@ -128,6 +128,11 @@ fn memory(now: &Reading) -> Memory {
     }
 }
 
+/// A volume of which every read has failed for so long is not well; one that failed may be a bad sector.
+const READS_FAIL: Duration = Duration::from_secs(5);
+/// Nobody reads any more: what failed so long ago says nothing of now.
+const READS_FORGOTTEN: Duration = Duration::from_mins(1);
+
 /// Whether clients get on; also of readings that become no snapshot.
 pub(crate) fn health(now: &Reading) -> Health {
     let mut reasons = Vec::new();
@@ -142,6 +147,17 @@ pub(crate) fn health(now: &Reading) -> Health {
         reasons.push(format!("the server is {}{left}", stage_name(now.stage)));
     }
     for volume in &now.volumes {
+        let name = volume.name.escape_debug();
+        if let Some((since, last)) = volume.reads_failing
+            && last <= READS_FORGOTTEN
+        {
+            let cause = volume.last_read_error.as_deref().unwrap_or("not known");
+            let seconds = since.as_secs();
+            reasons.push(format!(
+                "volume \"{name}\": reads from the backing have failed for {seconds} s: {cause}"
+            ));
+            ok &= since.saturating_sub(last) < READS_FAIL;
+        }
         let since = match volume.state_for {
             Some(time) => format!(" for {} s", time.as_secs()),
             None => String::new(),
@@ -160,7 +176,7 @@ pub(crate) fn health(now: &Reading) -> Health {
             what.push_str(error);
         }
         ok &= volume.state.is_healthy();
-        reasons.push(format!("volume \"{}\": {what}", volume.name.escape_debug()));
+        reasons.push(format!("volume \"{name}\": {what}"));
     }
     Health { ok, reasons }
 }

@@ -1,4 +1,4 @@
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::snapshot::example::{latencies, reading};
@@ -113,6 +113,38 @@ fn a_volume_whose_clients_do_not_get_on_is_told_with_its_name() {
         stalled,
         ["volume \"data/backup\": the backing has not answered for 3 s"]
     );
+}
+
+#[test]
+fn a_volume_whose_every_read_fails_is_not_healthy_and_one_that_failed_a_read_is() {
+    let mut now = reading(Instant::now(), 1, State::Ok);
+    let cause = "reading at byte 4096 failed: the device is gone";
+    now.volumes[1].last_read_error = Some(cause.to_owned());
+    let mut of = |failing: Option<(u64, u64)>| {
+        now.volumes[1].reads_failing =
+            failing.map(|(since, last)| (Duration::from_secs(since), Duration::from_secs(last)));
+        health(&now)
+    };
+    let said = |seconds| {
+        vec![format!(
+            "volume \"data/backup\": reads from the backing have failed for {seconds} s: {cause}"
+        )]
+    };
+    for (failing, ok, reasons) in [
+        // It failed before; the last one went well.
+        (None, true, Vec::new()),
+        // A bad sector.
+        (Some((0, 0)), true, said(0)),
+        (Some((30, 30)), true, said(30)),
+        // One after the other.
+        (Some((6, 1)), false, said(6)),
+        (Some((90, 60)), false, said(90)),
+        // Nobody has read for long.
+        (Some((91, 61)), true, Vec::new()),
+    ] {
+        let health = of(failing);
+        assert_eq!((health.ok, health.reasons), (ok, reasons), "{failing:?}");
+    }
 }
 
 #[test]
