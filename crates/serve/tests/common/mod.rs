@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use device::Layer;
 use nbd::client::{Client, Wishes, give_up_after};
-use serve::backend::{self, Layers};
+use serve::backend::{self, Backend, BackendError, Layers};
 use serve::config::{BackendConfig, BlockConfig, ListenConfig, ShareConfig, VolumeConfig};
 use serve::export::{Export, ExportOptions};
 use serve::hub::{Hub, Limits, Security};
@@ -190,10 +190,26 @@ fn open(folder: &Path, cache: &Cache, setup: Setup) -> (Arc<Export>, Arc<Layers>
         layers,
         blocks: BlockConfig::default(),
     };
-    let backend = backend::open(&config, cache).unwrap();
+    let backend = open_again(&config, cache);
     backend.made.keep();
     let export = Export::new(options, cache.clone(), backend.opened);
     (Arc::new(export), backend.layers)
+}
+
+/// Opens a backend that a server before this one may have had: its lock goes with the last copy of its file, which a thread
+/// that ends may hold yet, and a program that another test starts, until that has begun.
+fn open_again(config: &VolumeConfig, cache: &Cache) -> Backend {
+    let began = Instant::now();
+    loop {
+        match backend::open(config, cache) {
+            Err(BackendError::InUse { .. } | BackendError::Twice { .. })
+                if began.elapsed() < LONG =>
+            {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
