@@ -206,6 +206,9 @@ fn mistakes_are_status_2_and_say_what_to_do() {
         let (status, _, err) = run(&folder, arguments);
         assert_eq!(status, 2, "{arguments:?}: {err}");
         assert!(err.contains(message), "{arguments:?}: {err}");
+        // As it happens and at the end, and not once a repetition.
+        let times = err.matches(message).count();
+        assert!(times <= 2, "{arguments:?}: said {times} times: {err}");
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }

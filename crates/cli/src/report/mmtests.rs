@@ -278,14 +278,17 @@ struct Delays {
     n: f64,
     zero: f64,
     timeout: f64,
-    timeout_ms: Option<f64>,
+    /// The shortest and the longest: some laws set one for each sleep.
+    timeout_ms: Option<(f64, f64)>,
     total_ms: f64,
 }
 
 impl Delays {
     /// Of counts from so many repetitions; `None`: there are no delays.
     fn of(counts: &[&ThrottleCount], repetitions: usize) -> Option<Self> {
-        let first = counts.first()?;
+        let timeouts = || counts.iter().map(|delay| delay.timeout_ms);
+        let shortest = timeouts().reduce(f64::min)?;
+        let longest = timeouts().reduce(f64::max)?;
         let repetitions = metrics::count(repetitions.max(1));
         let sum = |which: fn(&ThrottleCount) -> f64| {
             let parts = counts.iter().map(|delay| which(delay));
@@ -295,7 +298,7 @@ impl Delays {
             n: sum(|delay| reclaim::real(delay.count)),
             zero: sum(|delay| part(reclaim::is_zero(delay), delay)),
             timeout: sum(|delay| part(reclaim::is_timeout(delay), delay)),
-            timeout_ms: Some(first.timeout_ms),
+            timeout_ms: Some((shortest, longest)),
             total_ms: sum(|delay| delay.delayed_ms * reclaim::real(delay.count)),
         })
     }
@@ -313,9 +316,17 @@ impl Delays {
 
     fn line(&self, (name, by, reason): (&str, &str, &str)) -> String {
         let percent = |part: f64| 100.0 * part / self.n.max(f64::MIN_POSITIVE);
-        let timeout = self
-            .timeout_ms
-            .map_or(String::new(), |timeout| format!("{timeout:.0}"));
+        let timeout = match self.timeout_ms {
+            None => String::new(),
+            Some((shortest, longest)) => {
+                let ends = [format!("{shortest:.0}"), format!("{longest:.0}")];
+                if ends[0] == ends[1] {
+                    ends[0].clone()
+                } else {
+                    ends.join(" to ")
+                }
+            }
+        };
         format!(
             "{name:<18} {by:<7} {reason:<26}{timeout:>10}{:>9.0}{:>10.2}{:>10.2}{:>10.2}{:>10.2}{:>13.1}\n",
             self.n,
@@ -363,6 +374,22 @@ mod tests {
             counters: vec![("pgscan_direct", 50.0), ("pgscan_kswapd", 150.0)],
             ..Outcome::default()
         }
+    }
+
+    #[test]
+    fn timeouts_that_differ_are_shown_from_the_shortest_to_the_longest() {
+        let with = |timeouts: [f64; 2]| {
+            let [first, second] = timeouts.map(|timeout_ms| ThrottleCount {
+                timeout_ms,
+                ..run("4", "tidegate", &[]).throttles[0]
+            });
+            let delays = Delays::of(&[&first, &second], 1).unwrap();
+            delays.line(("tidegate", "direct", "TURN"))
+        };
+        let column = |line: &str| line[53..63].trim().to_owned();
+        assert_eq!(column(&with([1.0, 200.0])), "1 to 200");
+        assert_eq!(column(&with([200.0, 1.2])), "1 to 200");
+        assert_eq!(column(&with([500.0, 500.0])), "500");
     }
 
     #[test]

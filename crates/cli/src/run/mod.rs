@@ -78,7 +78,7 @@ pub fn orders(cells: &[Cell], replicas: u32, master: u64) -> Vec<Order> {
 }
 
 /// Makes all runs, as many at a time as there are cores in the lab and one at a time live; answers
-/// in the order of `orders`. What was not begun when `stop` was raised is `None`.
+/// in the order of `orders`. What was not begun when `stop` was raised, or when a live run was refused, is `None`.
 pub fn run_all(
     orders: &[Order],
     world: &World,
@@ -101,7 +101,15 @@ pub fn run_all(
                     watcher.began(order);
                     let result = run_one(order, world, stop);
                     watcher.ended(order, &result);
+                    // The machine or the limit is too small: nobody wants to be told once a repetition.
+                    let is_refused = matches!(
+                        (&result, world),
+                        (Err(RunError::Impossible(_)), World::Live(_))
+                    );
                     results.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(result);
+                    if is_refused {
+                        return;
+                    }
                 }
             });
         }
