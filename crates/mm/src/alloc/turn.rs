@@ -171,6 +171,7 @@ impl<E: Env> Cache<E> {
             if wakeup == Wakeup::Cancelled || self.stopping.load(Ordering::Acquire) {
                 return Err(Error::Cancelled);
             }
+            self.look_again(task);
             self.ask_reclaim(task, NodeId::FIRST);
             let freed = self.reclaimed() - before;
             in_vain = if freed.is_zero() { in_vain + 1 } else { 0 };

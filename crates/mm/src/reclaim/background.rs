@@ -200,4 +200,15 @@ impl<E: Env> Cache<E> {
             self.ask_reclaim(context, node);
         }
     }
+
+    /// Pages that can be freed have come, or may have: a background reclaimer of ours that had given up looks again, once.
+    /// Nobody else would, as those who want memory wait in line.
+    pub(crate) fn look_again(&self, context: &impl env::Context) {
+        let node = NodeId::FIRST;
+        if self.memory.line.is_open()
+            && self.nodes[node].balance.lock(context).failures.look_again()
+        {
+            self.ask_reclaim(context, node);
+        }
+    }
 }

@@ -37,6 +37,7 @@ mod workingset;
 use core::sync::atomic::Ordering;
 
 use env::{Context, Env, Task, Work};
+use policy::reclaim::background::LAST;
 use policy::reclaim::direct::Got;
 use policy::reclaim::page::{PageRule, Pass, PassStall, Tally, after_pass};
 use policy::reclaim::scan::{
@@ -123,10 +124,14 @@ pub(crate) fn shrink_node<E: Env>(
         node: node.flags(),
         aside,
         inactive_file: sizes.of(Lru::InactiveFile),
+        last: control.priority <= LAST,
         rule: control.rule,
     };
     let change = after_pass(&tally, &pass);
     node.set_flags(change.set);
+    if change.flushers {
+        cache.wake_flushers(task);
+    }
     if let Some(stall) = change.stall {
         let finding = match stall {
             PassStall::Immediate => Finding::Immediate,

@@ -366,13 +366,17 @@ impl<E: Env> Cache<E> {
         rotate: &[FrameId],
     ) {
         if !rotate.is_empty() || self.rule().aside {
-            self.rotate(context, written, rotate);
+            let rotated = self.rotate(context, written, rotate);
+            if rotated > 0 {
+                self.look_again(context);
+            }
         }
         self.on_written(context, written);
         self.memory.wait.wake_all(Signal::PageWritten);
     }
 
-    fn rotate(&self, context: &impl Context, written: &[FrameId], rotate: &[FrameId]) {
+    /// Answers how many went.
+    fn rotate(&self, context: &impl Context, written: &[FrameId], rotate: &[FrameId]) -> u64 {
         let mut rotated = 0;
         {
             let mut lru = self.nodes.lru(context);
@@ -400,6 +404,7 @@ impl<E: Env> Cache<E> {
             }
         }
         self.counters.add(Item::Pgrotated, rotated);
+        rotated
     }
 
     /// How pages are looked at: by all nodes alike.

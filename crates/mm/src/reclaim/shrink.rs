@@ -54,6 +54,11 @@ impl Sorted {
             kept: Batch::new(),
         }
     }
+
+    #[cfg(test)]
+    pub(super) fn swap_out(&mut self) -> &mut SwapOut {
+        &mut self.swap_out
+    }
 }
 
 /// One turn on an inactive list. Answers how many pages were freed.

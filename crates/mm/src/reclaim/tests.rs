@@ -13,6 +13,7 @@ use env::{Device, DeviceInfo, IoRequest, ObjectId, Task};
 use frames::{Flags, Owner, Slot};
 use lab::{Lab, LabEnv, Options as LabOptions, Sector};
 use policy::reclaim::throttle::Who;
+use policy::reclaim::turn::BOUND;
 use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Nanos, Pages};
 
@@ -20,6 +21,7 @@ use super::isolate::Page;
 use super::node::NodeId;
 use super::shrink::{Sorted, Swapped, swap_out};
 use crate::spill::Cursor;
+use crate::swap::Patience;
 use crate::{Cache, DeviceOptions, Item, Options, Reader};
 
 /// Completes everything at once.
@@ -98,6 +100,14 @@ fn with_swap<T: Send + 'static>(
     swap: u64,
     body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) -> T + Send + 'static,
 ) -> T {
+    with_swap_of(Tunables::of(law, 250), swap, body)
+}
+
+fn with_swap_of<T: Send + 'static>(
+    tunables: Tunables,
+    swap: u64,
+    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) -> T + Send + 'static,
+) -> T {
     let frames = 1024;
     let mut lab = Lab::new(LabOptions {
         frames,
@@ -107,7 +117,7 @@ fn with_swap<T: Send + 'static>(
     let env = Arc::clone(lab.env());
     lab.run(move |task| {
         let mut options = Options::new(frames, 2);
-        options.reclaim = Tunables::of(law, 250);
+        options.reclaim = tunables;
         let cache = Cache::new(env, options).unwrap();
         let info = Null.info();
         let device = cache
@@ -255,4 +265,66 @@ fn a_region_that_is_dropped_counts_for_the_task_that_took_its_memory() {
         let _ = cache.shutdown(task);
     })
     .unwrap();
+}
+
+/// The background reclaimer has found nothing for long.
+fn give_up(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) {
+    let node = &cache.nodes[NodeId::FIRST];
+    for _ in 0..16 {
+        node.balance.lock(task).failures.balanced(Pages::ZERO);
+    }
+    assert!(node.is_hopeless(task));
+}
+
+/// Something is under way, and the background reclaimer has given up on a memory that has changed since: it looks again when a
+/// waiter has reached its bound, and not after all of the bounds for which writes are trusted.
+#[test]
+fn nobody_waits_long_for_a_reclaimer_that_has_given_up() {
+    let took = with_swap(ReclaimLaw::Tidegate, 4096, |task, cache| {
+        give_up(task, cache);
+        cache.totals.writeback.fetch_add(1, Ordering::Relaxed);
+        let region = cache.spill(task, Pages(1500)).unwrap();
+        let began = task.now();
+        region.touch(task, 0, 1500).unwrap();
+        cache.totals.writeback.fetch_sub(1, Ordering::Relaxed);
+        task.now().since(began)
+    });
+    assert!(took >= BOUND, "it waited: {took:?}");
+    assert!(took < BOUND + BOUND, "{took:?}");
+}
+
+/// Pages that reclaim waits for have been written: there is something to be found.
+#[test]
+fn a_page_that_can_go_has_the_background_look_again() {
+    with_swap(ReclaimLaw::Tidegate, 4096, |task, cache| {
+        let region = cache.spill(task, Pages(1)).unwrap();
+        region.touch(task, 0, 1).unwrap();
+        let anon = cache.region(task, REGION).unwrap();
+        let Slot::Frame(frame) = anon.pages.get(0) else {
+            panic!("it was touched")
+        };
+        give_up(task, cache);
+        let (_, generation) = cache.table.look(frame);
+        let mut sorted = Sorted::new();
+        let swapped = swap_out(task, cache, Page { frame, generation }, &mut sorted);
+        assert!(matches!(swapped, Swapped::Begun));
+        assert!(cache.nodes[NodeId::FIRST].is_hopeless(task));
+        cache.submit_swap_out(task, sorted.swap_out(), Patience::Looks);
+        assert!(!cache.nodes[NodeId::FIRST].is_hopeless(task));
+    });
+}
+
+/// Somebody's memory has been taken from him: there is room that was not there when the background reclaimer gave up.
+#[test]
+fn who_gives_way_has_the_background_look_again() {
+    let mut tunables = Tunables::of(ReclaimLaw::Tidegate, 250);
+    tunables.oom_kills = true;
+    with_swap_of(tunables, 4096, |task, cache| {
+        let region = cache.spill(task, Pages(16)).unwrap();
+        region.touch(task, 0, 16).unwrap();
+        give_up(task, cache);
+        cache.out_of_memory(task).unwrap();
+        assert_eq!(region.resident(), Pages::ZERO);
+        assert!(!cache.nodes[NodeId::FIRST].is_hopeless(task));
+    });
 }

@@ -213,6 +213,7 @@ pub(super) fn may_isolate<E: Env>(
 impl<E: Env> Cache<E> {
     /// Pages have been written: whoever sleeps for writeback may go on.
     pub(super) fn on_written(&self, context: &impl Context, written: &[FrameId]) {
+        let last = self.under_writeback().is_zero();
         for (node, written) in self.nodes.division.parts(written) {
             let node = &self.nodes[node];
             if node.written_matters.load(Ordering::Relaxed) == 0 {
@@ -220,7 +221,7 @@ impl<E: Env> Cache<E> {
             }
             let factor = u64::from(self.options.reclaim.cluster_stands_for);
             let pages = Pages((written.len() as u64).saturating_mul(factor));
-            let wake = node.throttle.lock(context).on_written(pages);
+            let wake = node.throttle.lock(context).on_written(pages, last);
             node.sleepers[Reason::Writeback as usize].wake(context, wake, Signal::WrittenEnough);
         }
     }

@@ -67,6 +67,8 @@ impl<E: Env> Cache<E> {
             None => Err(told),
         };
         self.swap.emptying.store(false, Ordering::Release);
+        // It had given up on a memory that was fuller.
+        self.look_again(task);
         emptied
     }
 

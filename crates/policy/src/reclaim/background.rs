@@ -24,7 +24,7 @@ use crate::units::{Nanos, Pages};
 /// Balances without a page after which the background reclaimer gives up (`MAX_RECLAIM_RETRIES`).
 const FAILURES: u32 = 16;
 /// The last priority of a balance.
-const LAST: Priority = Priority(1);
+pub const LAST: Priority = Priority(1);
 /// The nap before it sleeps for good is `HZ / NAP`.
 const NAP: u64 = 10;
 
@@ -45,6 +45,13 @@ impl Failures {
         if !pages.is_zero() {
             self.0 = 0;
         }
+    }
+
+    /// There may be more to find than when it gave up: one more balance is worth the while. Answers whether it had given up.
+    pub fn look_again(&mut self) -> bool {
+        let had = self.hopeless();
+        self.0 = self.0.min(FAILURES - 1);
+        had
     }
 
     /// The background reclaimer has given up: direct reclaim has to do.
@@ -241,6 +248,19 @@ mod tests {
         failures.reclaimed(Pages(1));
         assert!(!failures.hopeless());
         assert!(wants_wake(Pages(0), HIGH, failures));
+    }
+
+    #[test]
+    fn one_more_balance_may_find_what_has_come_since_it_gave_up() {
+        let mut failures = Failures::default();
+        assert!(!failures.look_again(), "it has not given up");
+        for _ in 0..100 {
+            failures.balanced(Pages(0));
+        }
+        assert!(failures.look_again());
+        assert!(wants_wake(Pages(0), HIGH, failures));
+        failures.balanced(Pages(0));
+        assert!(failures.hopeless(), "one, not sixteen");
     }
 
     #[test]

@@ -451,6 +451,8 @@ pub struct NodeChange {
     pub set: NodeFlags,
     /// Whether to pause.
     pub stall: Option<PassStall>,
+    /// Nothing is left but what waits for its write: the flushers are to see to it. Nobody else may, and a pause ends by writes.
+    pub flushers: bool,
 }
 
 /// Who made the pass, and over what.
@@ -466,6 +468,8 @@ pub struct Pass {
     pub aside: Pages,
     /// Pages of files on the inactive list, after the pass.
     pub inactive_file: Pages,
+    /// No pass of this balance looks at more.
+    pub last: bool,
     /// The table.
     pub rule: PageRule,
 }
@@ -475,14 +479,15 @@ pub struct Pass {
 /// With `PageRule::aside` no page of a file comes round again under writeback, so *immediate* hardly happens. What stands
 /// for it: the background freed nothing, less than a cluster is left to look at, whatever it met waits for its write, and
 /// so do pages aside. As long as more is left, or what was met is merely in use, looking on is the better thing: each
-/// page is in the way only once.
+/// page is in the way only once. A pass that met nothing says nothing, unless none looks at more: of short lists a gentle
+/// one sees no page.
 ///
 /// # Source
 /// mechanisms 2.5, below the table; Linux 5.15 mm/vmscan.c, shrink_node().
 #[must_use]
 pub fn after_pass(tally: &Tally, pass: &Pass) -> NodeChange {
     let mut set = NodeFlags::default();
-    let mut stall = None;
+    let (mut stall, mut flushers) = (None, false);
     let congested = !tally.dirty.is_zero() && tally.dirty == tally.congested;
     if pass.background {
         set.writeback = !tally.writeback.is_zero() && tally.writeback == tally.taken;
@@ -492,8 +497,10 @@ pub fn after_pass(tally: &Tally, pass: &Pass) -> NodeChange {
         let nothing_left = tally.reclaimed.is_zero() && pass.inactive_file < CLUSTER;
         // Pages that are merely in use are none that a pause helps.
         let for_writes = tally.writeback + tally.immediate + tally.left_to_flusher;
-        let all_wait = nothing_left && for_writes == tally.taken;
+        let looked = !tally.taken.is_zero() || pass.last;
+        let all_wait = nothing_left && looked && for_writes == tally.taken;
         let waits = pass.rule.aside && all_wait && !pass.aside.is_zero();
+        flushers = waits;
         // Ours goes on as long as a pass frees something.
         let goes_on = pass.rule.aside && !tally.reclaimed.is_zero();
         let again = !tally.immediate.is_zero() && !goes_on;
@@ -503,7 +510,11 @@ pub fn after_pass(tally: &Tally, pass: &Pass) -> NodeChange {
     } else if pass.may_throttle && pass.node.congested {
         stall = Some(PassStall::Congested);
     }
-    NodeChange { set, stall }
+    NodeChange {
+        set,
+        stall,
+        flushers,
+    }
 }
 
 /// Where a page with R, or one aside, goes when its write has ended.

@@ -387,6 +387,7 @@ fn what_follows_from_a_pass() {
         node: none,
         aside: Pages::ZERO,
         inactive_file: Pages(31),
+        last: true,
         rule: DEVICE_UNASKED,
     };
     let direct = Pass {
@@ -545,6 +546,16 @@ fn what_follows_from_a_pass() {
             none,
             immediate,
         ),
+        (
+            "ours: nothing met, but another pass looks at more",
+            Tally::default(),
+            Pass {
+                last: false,
+                ..waiting
+            },
+            none,
+            None,
+        ),
         ("ours: something freed", freed, waiting, none, None),
         (
             "ours: nothing freed, but more to look at",
@@ -559,11 +570,13 @@ fn what_follows_from_a_pass() {
         ("ours: none aside", taken, ours, none, None),
     ];
     for (what, tally, pass, set, stall) in table {
-        assert_eq!(
-            after_pass(&tally, &pass),
-            NodeChange { set, stall },
-            "{what}"
-        );
+        let flushers = stall.is_some() && !pass.aside.is_zero();
+        let expected = NodeChange {
+            set,
+            stall,
+            flushers,
+        };
+        assert_eq!(after_pass(&tally, &pass), expected, "{what}");
     }
     assert_eq!(
         none.with(ALL_DIRTY).with(ALL_WRITEBACK).with(none),

@@ -279,13 +279,13 @@ impl Throttle {
         }
     }
 
-    /// Pages of the node have been written, whatever they are and wherever to. Answers who of those
-    /// who sleep for WRITEBACK is to be woken.
+    /// Pages of the node have been written, whatever they are and wherever to; `last`: nothing more is under way. Answers
+    /// who of those who sleep for WRITEBACK is to be woken.
     ///
     /// # Source
     /// Mechanisms 4.5, "Writeback wake", and vector T1.
     #[must_use]
-    pub fn on_written(&mut self, pages: Pages) -> Wake {
+    pub fn on_written(&mut self, pages: Pages, last: bool) -> Wake {
         if self.writeback.sleepers == 0 {
             return Wake::None;
         }
@@ -295,7 +295,7 @@ impl Throttle {
             ReclaimLaw::WritebackOnly | ReclaimLaw::Reasons | ReclaimLaw::Mild => {
                 reasons::wake_for_written(&self.writeback)
             }
-            ReclaimLaw::Tidegate => tidegate::wake_for_written(&mut self.writeback),
+            ReclaimLaw::Tidegate => tidegate::wake_for_written(&mut self.writeback, last),
         };
         self.allowed(wake)
     }

@@ -264,7 +264,7 @@ fn delays_are_whole_ticks_and_at_most_the_timeout() {
 fn the_bar_is_32_pages_a_sleeper_and_strict() {
     let mut throttle = throttle(ReclaimLaw::Reasons, 250);
     asleep(&mut throttle, Reason::Writeback);
-    assert_eq!(throttle.on_written(Pages(1000)), Wake::All);
+    assert_eq!(throttle.on_written(Pages(1000), false), Wake::All);
     throttle.end(Reason::Writeback, Nanos::millis(100), NOW, NOW);
     assert_eq!(throttle.throttled_written(), Pages(1000));
 
@@ -272,9 +272,13 @@ fn the_bar_is_32_pages_a_sleeper_and_strict() {
         asleep(&mut throttle, Reason::Writeback);
     }
     for completion in 1..=96 {
-        assert_eq!(throttle.on_written(Pages(1)), Wake::None, "{completion}");
+        assert_eq!(
+            throttle.on_written(Pages(1), false),
+            Wake::None,
+            "{completion}"
+        );
     }
-    assert_eq!(throttle.on_written(Pages(1)), Wake::All, "number 97");
+    assert_eq!(throttle.on_written(Pages(1), false), Wake::All, "number 97");
     assert_eq!(throttle.throttled_written(), Pages(1097));
 }
 
@@ -289,33 +293,53 @@ fn what_counts_for_the_bar() {
     ] {
         let mut throttle = throttle(law, 250);
         // a: nobody sleeps, nothing is counted.
-        assert_eq!(throttle.on_written(Pages(10_000)), Wake::None);
+        assert_eq!(throttle.on_written(Pages(10_000), false), Wake::None);
         assert_eq!(throttle.throttled_written(), Pages::ZERO);
         // c: more sleepers, a higher bar.
         asleep(&mut throttle, Reason::Writeback);
-        assert_eq!(throttle.on_written(Pages(32)), Wake::None);
+        assert_eq!(throttle.on_written(Pages(32), false), Wake::None);
         asleep(&mut throttle, Reason::Writeback);
         assert_eq!(
-            throttle.on_written(Pages(32)),
+            throttle.on_written(Pages(32), false),
             Wake::None,
             "64 for two are not more than 64"
         );
         // e: beyond the bar every page wakes again, until they have left.
         for _ in 0..5 {
-            assert_eq!(throttle.on_written(Pages(1)), Wake::All);
+            assert_eq!(throttle.on_written(Pages(1), false), Wake::All);
         }
         // b: one who joins now inherits the mark of the first, 69 pages ago.
         throttle.end(Reason::Writeback, Nanos::millis(100), NOW, NOW);
         asleep(&mut throttle, Reason::Writeback);
-        assert_eq!(throttle.on_written(Pages(1)), Wake::All);
+        assert_eq!(throttle.on_written(Pages(1), false), Wake::All);
         // When all have left, the next one starts afresh.
         for _ in 0..2 {
             throttle.end(Reason::Writeback, Nanos::millis(100), NOW, NOW);
         }
         asleep(&mut throttle, Reason::Writeback);
-        assert_eq!(throttle.on_written(Pages(32)), Wake::None);
-        assert_eq!(throttle.on_written(Pages(1)), Wake::All);
+        assert_eq!(throttle.on_written(Pages(32), false), Wake::None);
+        assert_eq!(throttle.on_written(Pages(1), false), Wake::All);
     }
+}
+
+/// Ours: a write that ends wakes one sleeper for each 32 pages, and all of them if none is under way that could wake the rest.
+#[test]
+fn the_last_write_under_way_wakes_who_else_sleeps() {
+    let mut ours = throttle(ReclaimLaw::Tidegate, 250);
+    for _ in 0..3 {
+        asleep(&mut ours, Reason::Writeback);
+    }
+    assert_eq!(ours.on_written(Pages(31), false), Wake::None);
+    assert_eq!(ours.on_written(Pages(1), false), Wake::Some(1));
+    assert_eq!(ours.on_written(Pages(1), true), Wake::All);
+    assert_eq!(
+        ours.on_written(Pages(31), false),
+        Wake::None,
+        "counted anew"
+    );
+    let mut theirs = throttle(ReclaimLaw::Reasons, 250);
+    asleep(&mut theirs, Reason::Writeback);
+    assert_eq!(theirs.on_written(Pages(1), true), Wake::None);
 }
 
 /// Edge case f, and that no other reason counts.
@@ -457,11 +481,11 @@ fn ours_wakes_as_many_as_the_event_can_serve() {
     for _ in 0..5 {
         asleep(&mut throttle, Reason::Writeback);
     }
-    assert_eq!(throttle.on_written(Pages(31)), Wake::None);
-    assert_eq!(throttle.on_written(Pages(1)), Wake::Some(1));
-    assert_eq!(throttle.on_written(Pages(100)), Wake::Some(3));
-    assert_eq!(throttle.on_written(Pages(27)), Wake::None);
-    assert_eq!(throttle.on_written(Pages(1)), Wake::Some(1));
+    assert_eq!(throttle.on_written(Pages(31), false), Wake::None);
+    assert_eq!(throttle.on_written(Pages(1), false), Wake::Some(1));
+    assert_eq!(throttle.on_written(Pages(100), false), Wake::Some(3));
+    assert_eq!(throttle.on_written(Pages(27), false), Wake::None);
+    assert_eq!(throttle.on_written(Pages(1), false), Wake::Some(1));
     assert_eq!(throttle.throttled_written(), Pages(160));
 }
 
@@ -493,7 +517,7 @@ fn without_wakes_only_timers_end_a_sleep() {
         tunables.wakes = false;
         let mut throttle = Throttle::new(tunables);
         begin(&mut throttle, Reason::Writeback, Who::DIRECT);
-        assert_eq!(throttle.on_written(Pages(10_000)), Wake::None);
+        assert_eq!(throttle.on_written(Pages(10_000), false), Wake::None);
         assert_eq!(throttle.on_checked(Pages(10_000)), Wake::None);
         assert_eq!(throttle.on_uncongested(), Wake::None);
         assert_eq!(throttle.after_node(&progress(50, 100, 5)).wake, Wake::None);
@@ -544,7 +568,7 @@ fn delays_as_a_series() {
         for step in 0..20_000u64 {
             let now = NOW + Nanos::micros(100 * step);
             let wake = if step % 20 == 19 {
-                throttle.on_written(Pages(16))
+                throttle.on_written(Pages(16), false)
             } else {
                 Wake::None
             };

@@ -33,8 +33,13 @@ pub(super) fn stay(reason: Reason, who: Who, rate: TickRate) -> Stay {
     }
 }
 
-/// One sleeper for each 32 pages; what was written beyond that counts for the next.
-pub(super) fn wake_for_written(writeback: &mut Writeback) -> Wake {
+/// One sleeper for each 32 pages; what was written beyond that counts for the next. All of them if nothing more is under
+/// way: no write will end their sleep.
+pub(super) fn wake_for_written(writeback: &mut Writeback, last: bool) -> Wake {
+    if last {
+        writeback.mark = writeback.written;
+        return Wake::All;
+    }
     let served = writeback.since_mark() / PAGES_PER_SLEEPER;
     if served == 0 {
         return Wake::None;

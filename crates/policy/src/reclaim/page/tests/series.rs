@@ -1,6 +1,7 @@
 //! A node under a writer that is faster than its device, reclaimed by the background alone: how many pages are
 //! looked at for each that is freed, with and without a list for pages that wait for their write.
 
+use super::super::super::background::LAST;
 use super::super::super::scan::{
     CLUSTER, CostRule, Costs, CountInput, Kind, Lru, Priority, Sizes, Turns, plan,
 };
@@ -140,6 +141,7 @@ impl Node {
                     node: self.flags,
                     aside: Pages(self.lists[ASIDE].len() as u64),
                     inactive_file: Pages(self.lists[INACTIVE].len() as u64),
+                    last: now <= LAST,
                     rule: self.rule,
                 },
             );
