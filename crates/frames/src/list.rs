@@ -70,6 +70,7 @@ impl Lists {
     ///
     /// # Panics
     /// If it is on one.
+    #[inline]
     pub fn push_head(&mut self, list: u8, frame: FrameId) {
         self.enlist(list, frame);
         let ends = &mut self.ends[usize::from(list)];
@@ -86,6 +87,7 @@ impl Lists {
     ///
     /// # Panics
     /// If it is on one.
+    #[inline]
     pub fn push_tail(&mut self, list: u8, frame: FrameId) {
         self.enlist(list, frame);
         let ends = &mut self.ends[usize::from(list)];
@@ -99,6 +101,7 @@ impl Lists {
     }
 
     /// Takes a frame off its list; false if it was on none.
+    #[inline]
     pub fn remove(&mut self, frame: FrameId) -> bool {
         let Some(list) = self.list_of(frame) else {
             return false;
@@ -119,6 +122,7 @@ impl Lists {
     }
 
     /// Takes the oldest frame.
+    #[inline]
     pub fn pop_tail(&mut self, list: u8) -> Option<FrameId> {
         let oldest = self.tail(list)?;
         self.remove(oldest);
@@ -127,12 +131,14 @@ impl Lists {
 
     /// The oldest frame, left in place.
     #[must_use]
+    #[inline]
     pub fn tail(&self, list: u8) -> Option<FrameId> {
         frame(self.ends[usize::from(list)].tail)
     }
 
     /// The list a frame is on.
     #[must_use]
+    #[inline]
     pub fn list_of(&self, frame: FrameId) -> Option<u8> {
         let list = self.on[frame.0 as usize];
         (list != ON_NONE).then_some(list)
@@ -140,6 +146,7 @@ impl Lists {
 
     /// Length of a list.
     #[must_use]
+    #[inline]
     pub fn len(&self, list: u8) -> u32 {
         self.ends[usize::from(list)].len
     }
@@ -155,6 +162,7 @@ impl Lists {
         (size_of_val(&*self.links) + size_of_val(&*self.on) + size_of_val(&*self.ends)) as u64
     }
 
+    #[inline]
     fn enlist(&mut self, list: u8, frame: FrameId) {
         let on = &mut self.on[frame.0 as usize];
         assert!(*on == ON_NONE, "frame {} is on list {on} already", frame.0);
@@ -163,6 +171,7 @@ impl Lists {
     }
 }
 
+#[inline]
 fn frame(number: u32) -> Option<FrameId> {
     (number != NIL).then_some(FrameId(number))
 }

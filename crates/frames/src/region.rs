@@ -72,6 +72,7 @@ impl Region {
     /// # Panics
     /// If `expected` is a frame: that changes by `replace`.
     #[must_use]
+    #[inline]
     pub fn try_insert(&self, page: u32, expected: Slot, frame: FrameId) -> bool {
         self.try_change(page, expected, Slot::Frame(frame))
     }
@@ -138,6 +139,7 @@ impl Region {
     }
 
     /// The same for the pages `from..to`, a step for each 64 of them.
+    #[inline]
     pub fn map_run(&self, from: u32, to: u32) {
         let mut at = from;
         while at < to {
@@ -187,11 +189,13 @@ impl Region {
 
     /// Whether the page may be stored to without a fault.
     #[must_use]
+    #[inline]
     pub fn is_mapped(&self, page: u32) -> bool {
         self.mapped[(page / WORD) as usize].load(Ordering::Acquire) >> (page % WORD) & 1 == 1
     }
 
     /// The page is used.
+    #[inline]
     pub fn set_young(&self, page: u32) {
         let (word, bit) = (&self.young[(page / WORD) as usize], 1 << (page % WORD));
         if word.load(Ordering::Relaxed) & bit == 0 {
@@ -200,6 +204,7 @@ impl Region {
     }
 
     /// Whether the page was used since the last look.
+    #[inline]
     pub fn test_and_clear_young(&self, page: u32) -> bool {
         let (word, bit) = (&self.young[(page / WORD) as usize], 1 << (page % WORD));
         word.load(Ordering::Relaxed) & bit != 0
@@ -213,6 +218,7 @@ impl Region {
             as u64
     }
 
+    #[inline]
     fn try_change(&self, page: u32, expected: Slot, new: Slot) -> bool {
         assert!(
             !matches!(expected, Slot::Frame(_)),
@@ -231,6 +237,7 @@ impl Region {
     }
 }
 
+#[inline]
 fn slot_of(entry: u32) -> Slot {
     match entry {
         0 => Slot::Empty,
@@ -239,6 +246,7 @@ fn slot_of(entry: u32) -> Slot {
     }
 }
 
+#[inline]
 fn entry_of(slot: Slot) -> u32 {
     match slot {
         Slot::Empty => 0,

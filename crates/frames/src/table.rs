@@ -26,9 +26,10 @@
 //!   3. `FREE` stands alone: no pins, no other flag.
 //!   4. `ORPHAN` implies neither `CACHED` nor `BUSY` nor `DIRTY`; its pins only fall. So among the last
 //!      `unpin` and `end_writeback` exactly one sees "no user left".
-//!   5. The word is never stored to, only stepped (read-modify-write). So each release heads a release
-//!      sequence that every later step continues: an acquire sees *all* earlier releases, of pins
-//!      too, and not only the last one.
+//!   5. Once a frame is adopted its word is only stepped (read-modify-write), until it is free. So each release heads
+//!      a release sequence that every later step continues: an acquire sees *all* earlier releases, of pins
+//!      too, and not only the last one. From `claim` to `adopt` nobody but the claimer changes the word, not even a stale
+//!      hint (`update`): it is stored to, each store a release behind an acquire.
 //!
 //! Why the word holds a generation: a reader compares the owner *before* its compare-and-swap, and the
 //! step succeeds only in the same generation. Pinning first and comparing afterwards would be one
@@ -131,6 +132,7 @@ const _: () = {
 
 impl Pin {
     /// Which frame.
+    #[inline]
     #[must_use]
     pub fn frame(&self) -> FrameId {
         self.frame
@@ -139,6 +141,7 @@ impl Pin {
 
 impl Busy {
     /// Which frame.
+    #[inline]
     #[must_use]
     pub fn frame(&self) -> FrameId {
         self.frame
@@ -146,6 +149,7 @@ impl Busy {
 }
 
 impl Owner {
+    #[inline]
     fn packed(self) -> u64 {
         u64::from(self.file) << 32 | u64::from(self.index)
     }
@@ -274,16 +278,17 @@ impl FrameTable {
     ///
     /// # Panics
     /// If the frame is not `FREE`: it was handed out twice.
+    #[inline]
     pub fn claim(&self, frame: FrameId) -> Busy {
-        let entry = self.frame(frame);
         // Acquire: what the last owner's users did to the content is over.
-        entry.step_generation(Ordering::Acquire, |before| {
+        self.frame(frame).alone(|word| {
+            let before = flags_of(word);
             assert!(
                 before.has(Flags::FREE),
                 "frame {} is claimed but not free: {before:x?}",
                 frame.0
             );
-            Flags::BUSY
+            with_flags(word.wrapping_add(GENERATION_ONE), Flags::BUSY)
         });
         Busy { frame }
     }
@@ -292,6 +297,7 @@ impl FrameTable {
     ///
     /// # Panics
     /// If the frame has an owner already.
+    #[inline]
     pub fn adopt(&self, busy: &Busy, owner: Owner) {
         self.adopt_as(busy, owner, Flags::NONE);
     }
@@ -300,22 +306,23 @@ impl FrameTable {
     ///
     /// # Panics
     /// As `adopt`; for a flag that is not the caller's.
+    #[inline]
     pub fn adopt_as(&self, busy: &Busy, owner: Owner, set: Flags) {
         assert_changeable(set, Flags::NONE);
         let entry = self.frame(busy.frame);
-        let flags = flags_of(entry.word.load(Ordering::Relaxed));
-        assert!(
-            flags.has(Flags::BUSY),
-            "adopt needs the busy bit: {flags:x?}"
-        );
-        assert!(
-            !flags.has(Flags::CACHED),
-            "a frame changes its owner only through the free lists: {flags:x?}"
-        );
-        entry.owner.store(owner.packed(), Ordering::Relaxed);
-        // Release: whoever sees CACHED of this generation sees the owner stored above.
-        entry.always(Ordering::Release, |before| {
-            before.changed(Flags::CACHED | set, Flags::NONE)
+        entry.alone(|word| {
+            let flags = flags_of(word);
+            assert!(
+                flags.has(Flags::BUSY),
+                "adopt needs the busy bit: {flags:x?}"
+            );
+            assert!(
+                !flags.has(Flags::CACHED),
+                "a frame changes its owner only through the free lists: {flags:x?}"
+            );
+            // Release, below: whoever sees CACHED of this generation sees the owner.
+            entry.owner.store(owner.packed(), Ordering::Relaxed);
+            with_flags(word, flags.changed(Flags::CACHED | set, Flags::NONE))
         });
     }
 
@@ -323,6 +330,7 @@ impl FrameTable {
     ///
     /// # Errors
     /// `Busy`, `Pinned`, `Gone`.
+    #[inline]
     pub fn try_busy(&self, frame: FrameId, owner: Owner) -> Result<Busy, Refusal> {
         let entry = self.frame(frame);
         loop {
@@ -375,6 +383,7 @@ impl FrameTable {
     ///
     /// # Errors
     /// `Gone` (another generation, or not cached any more), `Busy`, `Pinned`, `NotClean` (one of `unless`).
+    #[inline]
     pub fn try_busy_of(
         &self,
         frame: FrameId,
@@ -404,6 +413,7 @@ impl FrameTable {
     ///
     /// # Panics
     /// For a flag that is not the caller's.
+    #[inline]
     pub fn update_of(
         &self,
         frame: FrameId,
@@ -434,6 +444,7 @@ impl FrameTable {
         clippy::needless_pass_by_value,
         reason = "the right to write ends here"
     )]
+    #[inline]
     pub fn release(&self, busy: Busy, set: Flags, clear: Flags) -> Flags {
         assert_changeable(set, clear);
         // Release: content and owner are complete before a reader can pin (acquire).
@@ -451,6 +462,7 @@ impl FrameTable {
     ///
     /// # Panics
     /// If dirty or under writeback: dirty data is never dropped by accident.
+    #[inline]
     pub fn disown(&self, busy: Busy) -> FrameId {
         self.end(busy, Flags::DIRTY | Flags::WRITEBACK)
     }
@@ -459,6 +471,7 @@ impl FrameTable {
     ///
     /// # Panics
     /// If under writeback: the device reads it.
+    #[inline]
     pub fn discard(&self, busy: Busy) -> FrameId {
         self.end(busy, Flags::WRITEBACK)
     }
@@ -467,6 +480,7 @@ impl FrameTable {
         clippy::needless_pass_by_value,
         reason = "the frame is the free lists' from here"
     )]
+    #[inline]
     fn end(&self, busy: Busy, never: Flags) -> FrameId {
         // Release: the content is given up before the next claim (acquire).
         self.frame(busy.frame).always(Ordering::Release, |before| {
@@ -487,16 +501,17 @@ impl FrameTable {
     /// flags before.
     ///
     /// Without a pin or the busy bit the frame may be another page's by now: only hints (`REFERENCED`,
-    /// `ACTIVE`, `MARK`) may be changed so. A `FREE` frame is left alone. Nothing is stepped, and so
-    /// nothing ordered, if the flags stand already.
+    /// `ACTIVE`, `MARK`) may be changed so. A frame that no index holds is left alone. Nothing is stepped,
+    /// and so nothing ordered, if the flags stand already.
     ///
     /// # Panics
     /// For a flag that is not the caller's.
+    #[inline]
     pub fn update(&self, frame: FrameId, set: Flags, clear: Flags) -> Flags {
         assert_changeable(set, clear);
         let change = |before: Flags| {
             let after = before.changed(set, clear);
-            (after != before && !before.has(Flags::FREE)).then_some(after)
+            (after != before && before.has(Flags::CACHED)).then_some(after)
         };
         // AcqRel: a flag such as DIRTY or FAILED may stand for something the caller did or will look at.
         match self.frame(frame).try_change(Ordering::AcqRel, change) {
@@ -506,6 +521,7 @@ impl FrameTable {
 
     /// Dirty and not busy and not under writeback -> not dirty, under writeback; in one step. False: refused.
     #[must_use]
+    #[inline]
     pub fn try_begin_writeback(&self, frame: FrameId) -> bool {
         let change = |before: Flags| {
             let ready = before.has(Flags::DIRTY | Flags::CACHED)
@@ -650,6 +666,7 @@ impl Frame {
     }
 
     /// Steps the word as `change` says, or not at all if it says `None`. Answers the flags before.
+    #[inline]
     fn try_change(
         &self,
         order: Ordering,
@@ -674,29 +691,23 @@ impl Frame {
     }
 
     /// Steps the word to what `change` makes of it. Answers the flags before.
+    #[inline]
     fn always(&self, order: Ordering, change: impl Fn(Flags) -> Flags) -> Flags {
         match self.try_change(order, |before| Some(change(before))) {
             Ok(before) | Err(before) => before,
         }
     }
 
-    /// As `always`, into the next generation.
-    fn step_generation(&self, order: Ordering, change: impl Fn(Flags) -> Flags) {
-        let mut word = self.word.load(Ordering::Acquire);
-        loop {
-            let after = with_flags(word.wrapping_add(GENERATION_ONE), change(flags_of(word)));
-            match self
-                .word
-                .compare_exchange_weak(word, after, order, Ordering::Acquire)
-            {
-                Ok(_) => return,
-                Err(now) => word = now,
-            }
-        }
+    /// Steps the word where nobody else does (invariant 5): a load and a store.
+    #[inline]
+    fn alone(&self, change: impl FnOnce(u64) -> u64) {
+        let after = change(self.word.load(Ordering::Acquire));
+        self.word.store(after, Ordering::Release);
     }
 }
 
 /// Why a cached frame's busy bit cannot be had.
+#[inline]
 fn busy_refusal(flags: Flags) -> Result<(), Refusal> {
     if flags.has(Flags::BUSY) {
         return Err(Refusal::Busy);
@@ -707,6 +718,7 @@ fn busy_refusal(flags: Flags) -> Result<(), Refusal> {
     Ok(())
 }
 
+#[inline]
 fn assert_changeable(set: Flags, clear: Flags) {
     let foreign = (set.0 | clear.0) & !Flags::CHANGEABLE.0;
     assert!(
@@ -720,6 +732,7 @@ fn flags_of(word: u64) -> Flags {
     Flags(low_half(word))
 }
 
+#[inline]
 fn with_flags(word: u64, flags: Flags) -> u64 {
     u64::from(high_half(word)) << 32 | u64::from(flags.0)
 }

@@ -126,6 +126,36 @@ fn a_reader_never_sees_the_next_owners_content() {
 }
 
 #[test]
+fn a_stale_hint_is_lost_or_kept_and_nothing_else() {
+    // From `claim` to `adopt` the word is stored to, not stepped.
+    model(Some(3), || {
+        let world = World::with_page(Flags::NONE);
+        let stale = {
+            let world = world.clone();
+            thread::spawn(move || {
+                world.table.update(FRAME, Flags::REFERENCED, Flags::NONE);
+            })
+        };
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || world.read(B).is_ok())
+        };
+        let reused = world.reuse().is_ok();
+        stale.join().unwrap();
+        reader.join().unwrap();
+        let flags = world.table.flags(FRAME);
+        let hint = flags.0 & Flags::REFERENCED.0;
+        assert_eq!(
+            flags.0,
+            Flags::UPTODATE.0 | Flags::CACHED.0 | hint,
+            "{flags:?}"
+        );
+        let owner = if reused { B } else { A };
+        assert_eq!(world.read(owner), Ok(()));
+    });
+}
+
+#[test]
 fn a_reader_never_sees_a_page_being_written() {
     // The writer leaves the very same state word behind: only the ordering of the step tells.
     model(None, || {

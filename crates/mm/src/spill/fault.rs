@@ -216,13 +216,16 @@ impl<'a, E: Env> Walk<'a, E> {
                 break;
             }
             self.frames.pop();
-            cache.content().zero(&busy, 0, WHOLE);
-            let stamp = u64::from(self.anon.id) << 32 | (u64::from(page) + 1);
-            cache.content().mark(&busy, stamp);
             busies[count] = Some(busy);
             added[count] = frame;
             count += 1;
             next += 1;
+        }
+        // All at once: a step of a frame's word waits for the stores before it, and these are slow.
+        for (page, busy) in (from..next).zip(busies.iter().flatten()) {
+            cache.content().zero(busy, 0, WHOLE);
+            let stamp = u64::from(self.anon.id) << 32 | (u64::from(page) + 1);
+            cache.content().mark(busy, stamp);
         }
         let added = &added[..count];
         add(&cache.totals.anon, count as u64);
