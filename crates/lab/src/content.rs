@@ -37,7 +37,7 @@ impl Sector {
 /// The stamps of all frames.
 #[derive(Debug)]
 pub struct Stamps {
-    sectors: Box<[AtomicU32]>,
+    frames: Box<[[AtomicU32; SECTORS_PER_FRAME]]>,
     populated: Box<[AtomicBool]>,
 }
 
@@ -46,10 +46,10 @@ impl Stamps {
     #[must_use]
     pub fn new(frames: u32) -> Self {
         let chunks = frames.div_ceil(CHUNK_FRAMES) as usize;
-        let sectors = chunks * CHUNK_FRAMES as usize * SECTORS_PER_FRAME;
+        let frames = chunks * CHUNK_FRAMES as usize;
         Self {
-            sectors: (0..sectors)
-                .map(|_| AtomicU32::new(Sector::JUNK.0))
+            frames: (0..frames)
+                .map(|_| [const { AtomicU32::new(Sector::JUNK.0) }; SECTORS_PER_FRAME])
                 .collect(),
             populated: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
         }
@@ -58,8 +58,9 @@ impl Stamps {
     /// What the frame holds; for device models and checkers.
     #[must_use]
     pub fn load(&self, frame: FrameId) -> [Sector; SECTORS_PER_FRAME] {
-        let cells = self.frame(frame);
-        core::array::from_fn(|at| Sector(cells[at].load(Ordering::Relaxed)))
+        self.frame(frame)
+            .each_ref()
+            .map(|cell| Sector(cell.load(Ordering::Relaxed)))
     }
 
     /// Fills the frame; for device models.
@@ -80,15 +81,16 @@ impl Stamps {
         chunks as u64 * u64::from(CHUNK_FRAMES)
     }
 
-    fn frame(&self, frame: FrameId) -> &[AtomicU32] {
+    #[inline]
+    fn frame(&self, frame: FrameId) -> &[AtomicU32; SECTORS_PER_FRAME] {
         debug_assert!(
             self.populated[(frame.0 / CHUNK_FRAMES) as usize].load(Ordering::Relaxed),
             "{frame:?} is used and not populated"
         );
-        let first = frame.0 as usize * SECTORS_PER_FRAME;
-        &self.sectors[first..first + SECTORS_PER_FRAME]
+        &self.frames[frame.0 as usize]
     }
 
+    #[inline]
     fn part(&self, frame: FrameId, offset: usize, len: usize) -> &[AtomicU32] {
         &self.frame(frame)[sectors(offset)..sectors(offset + len)]
     }
@@ -105,14 +107,16 @@ impl Stamps {
             before != populated,
             "the chunk of {first:?}: populated is {populated} already"
         );
-        let start = first.0 as usize * SECTORS_PER_FRAME;
-        for cell in &self.sectors[start..start + CHUNK_FRAMES as usize * SECTORS_PER_FRAME] {
+        let start = first.0 as usize;
+        let chunk = &self.frames[start..start + CHUNK_FRAMES as usize];
+        for cell in chunk.as_flattened() {
             cell.store(Sector::JUNK.0, Ordering::Relaxed);
         }
     }
 }
 
 /// Bytes as whole sectors.
+#[inline]
 fn sectors(bytes: usize) -> usize {
     assert!(
         bytes.is_multiple_of(SECTOR_SIZE),
@@ -145,6 +149,7 @@ impl Content for Stamps {
         data.len() * SECTOR_SIZE
     }
 
+    #[inline]
     fn zero(&self, frame: &Busy, offset: usize, len: usize) {
         for cell in self.part(frame.frame(), offset, len) {
             cell.store(Sector::ZERO.0, Ordering::Relaxed);
@@ -165,6 +170,7 @@ impl Content for Stamps {
         }
     }
 
+    #[inline]
     fn mark(&self, frame: &Busy, word: u64) {
         let version = u32::try_from(word & u64::from(u32::MAX)).expect("the upper half is zero");
         self.frame(frame.frame())[0].store(version, Ordering::Relaxed);

@@ -1,23 +1,53 @@
 //! When the computation on each CPU ends, and which ends first.
 
+use crate::cpu::CPUS_MAX;
 use crate::event_queue::Place;
+
+/// Bits of a CPU's number (`CPUS_MAX`).
+const CPU_BITS: u32 = 7;
+const _: () = assert!(CPUS_MAX == 1 << CPU_BITS);
 
 /// One end by CPU. Looked at once or more a step, so they are kept together, and the least is
 /// remembered until it changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
-    /// By CPU; `NEVER` where nobody computes.
-    until: Box<[Place]>,
+    /// By CPU: time, rank and whose it is in one number, so that the least is found without a branch for each.
+    until: Box<[u128]>,
     /// CPUs whose task was just put there: it is hard for others.
     fresh: u128,
-    /// The least of `until`, and whose it is; none: look.
-    least: Option<(Place, usize)>,
+    /// The least of `until`; none: look.
+    least: Option<u128>,
+}
+
+/// Nobody computes.
+const NEVER: u128 = u128::MAX;
+
+fn packed(until: Place, cpu: usize) -> u128 {
+    if until == Place::NEVER {
+        return NEVER;
+    }
+    debug_assert!(until.seq < 1 << (u64::BITS - CPU_BITS), "{until:?}");
+    u128::from(until.time) << 64 | u128::from(until.seq << CPU_BITS) | cpu as u128
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the two halves, one after the other"
+)]
+fn unpacked(packed: u128) -> (Place, usize) {
+    if packed == NEVER {
+        return (Place::NEVER, 0);
+    }
+    let (time, low) = ((packed >> 64) as u64, packed as u64);
+    let seq = low >> CPU_BITS;
+    let whose = low & ((1 << CPU_BITS) - 1);
+    (Place { time, seq }, whose as usize)
 }
 
 impl Ends {
     pub(crate) fn new(cpus: u32) -> Self {
         Self {
-            until: (0..cpus).map(|_| Place::NEVER).collect(),
+            until: (0..cpus).map(|_| NEVER).collect(),
             fresh: 0,
             least: None,
         }
@@ -25,7 +55,7 @@ impl Ends {
 
     /// Of one CPU.
     pub(crate) fn of(&self, cpu: usize) -> Place {
-        self.until[cpu]
+        unpacked(self.until[cpu]).0
     }
 
     /// Whether its task was just put there.
@@ -35,28 +65,24 @@ impl Ends {
 
     /// From now on, and whether its task was just put there.
     pub(crate) fn set(&mut self, cpu: usize, until: Place, fresh: bool) {
-        self.until[cpu] = until;
-        self.fresh = self.fresh & !(1 << cpu) | u128::from(fresh) << cpu;
+        let until = packed(until, cpu);
+        let before = core::mem::replace(&mut self.until[cpu], until);
+        // A store of a part of it only if it changes: the look at all of it that follows waits for that.
+        if fresh || self.fresh != 0 {
+            self.fresh = self.fresh & !(1 << cpu) | u128::from(fresh) << cpu;
+        }
         match self.least {
-            Some((least, _)) if until < least => self.least = Some((until, cpu)),
-            Some((_, whose)) if whose == cpu => self.least = None,
+            Some(least) if until < least => self.least = Some(until),
+            Some(least) if before == least => self.least = None,
             _ => {}
         }
     }
 
     /// The least, and whose it is.
     pub(crate) fn least(&mut self) -> (Place, usize) {
-        if let Some(least) = self.least {
-            return least;
-        }
-        let mut least = (Place::NEVER, 0);
-        for (cpu, until) in self.until.iter().enumerate() {
-            if *until < least.0 {
-                least = (*until, cpu);
-            }
-        }
-        self.least = Some(least);
-        least
+        let until = &self.until;
+        let least = || until.iter().copied().fold(NEVER, u128::min);
+        unpacked(*self.least.get_or_insert_with(least))
     }
 
     /// The least times of CPUs whose task was just put there, and of the others.
@@ -65,13 +91,13 @@ impl Ends {
             return (u64::MAX, self.least().0.time);
         }
         let (mut hard, mut soft) = (u64::MAX, u64::MAX);
-        for (cpu, until) in self.until.iter().enumerate() {
-            let to = if self.fresh >> cpu & 1 == 1 {
+        for cpu in 0..self.until.len() {
+            let to = if self.is_fresh(cpu) {
                 &mut hard
             } else {
                 &mut soft
             };
-            *to = (*to).min(until.time);
+            *to = (*to).min(self.of(cpu).time);
         }
         (hard, soft)
     }
