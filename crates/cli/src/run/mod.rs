@@ -12,6 +12,7 @@ mod journal;
 mod lab;
 mod live;
 mod rig;
+mod schedule;
 mod session;
 mod tape;
 mod wrap;
@@ -25,12 +26,12 @@ pub(crate) use wrap::parse as parse_wrap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use workload::Stop;
 
 use crate::outcome::Outcome;
+use schedule::Schedule;
 
 /// One run to be made.
 #[derive(Clone, Debug)]
@@ -90,16 +91,22 @@ pub fn run_all(
         World::Lab => cores.min(orders.len()),
         World::Live(_) => 1,
     };
-    let next = AtomicUsize::new(0);
+    let cells = orders.iter().take_while(|order| order.replica == 0).count();
+    let schedule = Mutex::new(Schedule::new(orders.len(), cells));
+    let schedule = || schedule.lock().unwrap_or_else(PoisonError::into_inner);
     let results: Mutex<Vec<_>> = Mutex::new(orders.iter().map(|_| None).collect());
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 while !stop.is_raised() {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(order) = orders.get(at) else { return };
+                    let Some(at) = schedule().next() else { return };
+                    let order = &orders[at];
                     watcher.began(order);
+                    let began = Instant::now();
                     let result = run_one(order, world, stop);
+                    if workers > 1 {
+                        schedule().ended(at, began.elapsed().as_secs_f64());
+                    }
                     watcher.ended(order, &result);
                     // The machine or the limit is too small: nobody wants to be told once a repetition.
                     let is_refused = matches!(
