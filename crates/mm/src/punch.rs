@@ -36,6 +36,7 @@ use std::sync::Arc;
 
 use env::{Cause, Env, IoOp, Signal, Task};
 use frames::{Busy, Flags, FrameId, Refusal, Tag};
+use policy::reclaim::scan::Kind;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 
 use crate::cache::{Cache, FILE_MAX};
@@ -289,7 +290,7 @@ fn unpin_by_copy<E: Env>(
     frame: FrameId,
 ) -> Result<(), Error> {
     let mut fresh = Vec::with_capacity(1);
-    cache.alloc(task, 1, &mut fresh)?;
+    cache.alloc(task, Kind::File, 1, &mut fresh)?;
     let Some(new) = fresh.pop() else {
         return Ok(());
     };

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use env::{Cause, Env, Event, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, Slot};
 use policy::readahead::{Readahead, Run, Window};
+use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::Who;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
@@ -230,7 +231,7 @@ fn start_read<E: Env>(
             // Clean pages make room without a wait; a window cut short would leave the device idle.
             let who = Who {
                 exempt: class == IoClass::ReadAhead,
-                ..cache.who(task)
+                ..cache.who(task, Kind::File)
             };
             if task.is_willing() && !direct(task, cache, Pages(u64::from(want)), who).is_zero() {
                 continue;
@@ -238,7 +239,7 @@ fn start_read<E: Env>(
             if page > run.start || class == IoClass::ReadAhead {
                 break;
             }
-            cache.alloc(task, want, &mut frames)?;
+            cache.alloc(task, Kind::File, want, &mut frames)?;
             continue;
         }
         let last = u32::try_from(end - 1).expect("pages of a file are 32 bits");

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use env::{Cause, Env, Signal, Task};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot};
+use policy::reclaim::scan::Kind;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 
 use crate::Error;
@@ -283,7 +284,7 @@ fn zero_tail_with<E: Env>(
             // A pin is a snapshot: its holder keeps the old tail, the file gets a frame of its own.
             Err(Refusal::Pinned) => {
                 if fresh.is_empty() {
-                    cache.alloc(task, 1, fresh)?;
+                    cache.alloc(task, Kind::File, 1, fresh)?;
                     continue;
                 }
                 let new = fresh.pop().expect("it was just filled");

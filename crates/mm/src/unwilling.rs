@@ -20,6 +20,7 @@ use std::sync::Arc;
 use env::{Cause, Env, Event, Task, Work};
 use frames::{Content, Flags, Pin, Slot};
 use policy::readahead::Run;
+use policy::reclaim::scan::Kind;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX};
@@ -274,7 +275,7 @@ fn stash_frames<E: Env>(
     };
     let want = missing.min(most).saturating_sub(have);
     let taken = if want > 0 {
-        let taken = cache.alloc(task, want, writer.stash.frames());
+        let taken = cache.alloc(task, Kind::File, want, writer.stash.frames());
         // Popped from the end: neighbours in the file are to be neighbours in memory.
         writer.stash.frames().reverse();
         taken.map(|_| ())

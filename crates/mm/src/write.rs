@@ -17,6 +17,7 @@ use std::sync::Arc;
 use env::{Cause, Env, Event, IoOp, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot, Tag};
 use policy::dirty::WriterState;
+use policy::reclaim::scan::Kind;
 use policy::units::{Bytes, Instant, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX, add};
@@ -452,7 +453,8 @@ impl<E: Env> Batch<'_, E> {
         let at_once = self.cache.try_alloc(task, want, frames)? > 0;
         if !at_once {
             self.show(task);
-            self.cache.alloc(task, want, self.writer.stash.frames())?;
+            self.cache
+                .alloc(task, Kind::File, want, self.writer.stash.frames())?;
         }
         // Popped from the end: neighbours in the file are to be neighbours in memory.
         self.writer.stash.frames().reverse();

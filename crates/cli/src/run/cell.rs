@@ -254,11 +254,14 @@ impl Cell {
         if reclaim.law != reclaim::ReclaimLaw::Tidegate {
             reclaim.nodes = machine.nodes.as_ref().map_or(1, checked_nodes);
         }
-        let leaves_pages = |device: &DeviceSpec| {
-            let fs = device.fs.as_deref().map(lab::fs::by_name);
-            fs.is_some_and(|fs| fs.is_ok_and(|fs| !fs.writes_pages))
+        let some_fs = |is: fn(&lab::fs::Model) -> bool| {
+            let fs = |device: &DeviceSpec| lab::fs::by_name(device.fs.as_deref()?).ok();
+            devices.iter().filter_map(fs).any(|fs| is(&fs))
         };
-        reclaim.writes_files = !devices.iter().any(leaves_pages);
+        reclaim.writes_files = !some_fs(|fs| !fs.writes_pages);
+        if reclaim.law != reclaim::ReclaimLaw::Tidegate {
+            reclaim.files_within_fs = some_fs(|fs| fs.asks_within);
+        }
         reclaim.swappiness = column.swappiness.or(own).unwrap_or(reclaim.swappiness);
         Self {
             case: row.name.get_ref().clone(),

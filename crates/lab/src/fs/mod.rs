@@ -34,6 +34,8 @@ pub struct Model {
     pub device: &'static str,
     /// It has a call by which reclaim writes a single page (`policy::reclaim::Tunables::writes_files`).
     pub writes_pages: bool,
+    /// Pages of its files are asked for from within it (`policy::reclaim::Tunables::files_within_fs`).
+    pub asks_within: bool,
 }
 
 impl Model {
@@ -98,6 +100,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             layout: layout::EXT2,
             device: disk,
             writes_pages: true,
+            asks_within: false,
         },
         "ext3" => Model {
             name: "ext3",
@@ -106,6 +109,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             layout: layout::EXT3,
             device: disk,
             writes_pages: true,
+            asks_within: false,
         },
         "ext4" => Model {
             name: "ext4",
@@ -114,6 +118,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             layout: layout::EXT4,
             device: disk,
             writes_pages: true,
+            asks_within: false,
         },
         "xfs" => Model {
             name: "xfs",
@@ -122,6 +127,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             layout: layout::XFS,
             device: disk,
             writes_pages: true,
+            asks_within: false,
         },
         "btrfs" => Model {
             name: "btrfs",
@@ -130,6 +136,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             layout: layout::BTRFS,
             device: disk,
             writes_pages: true,
+            asks_within: false,
         },
         "nfs" => Model {
             name: "nfs",
@@ -138,6 +145,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             layout: layout::NFS,
             device: "nfs",
             writes_pages: true,
+            asks_within: false,
         },
         "bare" => Model {
             name: "bare",
@@ -147,6 +155,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             layout: layout::NFS,
             device: "null_blk",
             writes_pages: true,
+            asks_within: false,
         },
         "p0" => Model {
             name: "p0",
@@ -155,6 +164,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             layout: layout::XFS,
             device: "p0_ssd",
             writes_pages: false,
+            asks_within: true,
         },
         _ => return Err(UnknownFs { name: name.into() }),
     })
@@ -174,11 +184,15 @@ mod tests {
     }
 
     #[test]
-    fn reclaim_leaves_the_pages_of_an_xfs_of_5_15_to_the_flusher() {
+    fn reclaim_leaves_the_pages_of_an_xfs_of_5_15_to_the_flusher_and_is_kept_out_of_it() {
         let without = NAMES
             .into_iter()
             .filter(|name| !by_name(name).unwrap().writes_pages);
         assert_eq!(without.collect::<Vec<_>>(), ["p0"]);
+        let within = NAMES
+            .into_iter()
+            .filter(|name| by_name(name).unwrap().asks_within);
+        assert_eq!(within.collect::<Vec<_>>(), ["p0"]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use env::{Cause, Context, Env, Lock, LockClass, Task, WaitQueue, Work};
 use frames::FrameId;
 use policy::reclaim::retry::{Retry, RetryVerdict, RetryView};
+use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::Who;
 use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Instant, Nanos, Pages};
@@ -147,7 +148,7 @@ impl<E: Env> Cache<E> {
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
-        let exempt = self.who(task).exempt;
+        let exempt = self.is_exempt(task);
         let in_turn = memory.line.is_open();
         let marks = memory.marks_each;
         // As long as another node has enough, none goes below LOW.
@@ -256,7 +257,7 @@ impl<E: Env> Cache<E> {
         Ok(taken)
     }
 
-    /// Takes between one and `want` frames, reclaiming and waiting as it must. The caller holds no
+    /// Takes between one and `want` frames for pages of a kind, reclaiming and waiting as it must. The caller holds no
     /// busy bit. For a task that may not wait it neither reclaims nor takes a place in the line.
     ///
     /// # Errors
@@ -264,6 +265,7 @@ impl<E: Env> Cache<E> {
     pub(crate) fn alloc(
         &self,
         task: &mut Task<'_, E>,
+        kind: Kind,
         want: u32,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
@@ -273,7 +275,7 @@ impl<E: Env> Cache<E> {
                 taken => Ok(taken),
             };
         }
-        let who = self.who(task);
+        let who = self.who(task, kind);
         if self.memory.line.is_open() && !who.exempt {
             return self.alloc_in_turn(task, want, out);
         }
@@ -299,7 +301,7 @@ impl<E: Env> Cache<E> {
             }
             match verdict {
                 RetryVerdict::OutOfMemory if self.options.reclaim.oom_kills => {
-                    self.out_of_memory(task)?;
+                    self.out_of_memory(task, who)?;
                     retry = Retry::default();
                     continue;
                 }
@@ -315,7 +317,7 @@ impl<E: Env> Cache<E> {
             let pending = !self.write_pending().is_zero();
             hopeless = if pending { 0 } else { hopeless + 1 };
             if hopeless > HOPELESS_ROUNDS || over {
-                self.out_of_memory(task)?;
+                self.out_of_memory(task, who)?;
                 (hopeless, standstill) = (0, Standstill::default());
                 continue;
             }
@@ -384,12 +386,18 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    /// Who the task is to reclaim.
-    pub(crate) fn who(&self, task: &Task<'_, E>) -> Who {
+    /// Who the task is to reclaim when it asks for pages of a kind.
+    pub(crate) fn who(&self, task: &Task<'_, E>, kind: Kind) -> Who {
         Who {
             background: false,
-            exempt: self.exempt.lock(task).contains(&task.id()),
+            exempt: self.is_exempt(task),
+            within_fs: kind == Kind::File && self.options.reclaim.files_within_fs,
         }
+    }
+
+    /// Whether the task is one of those that others need to get on.
+    fn is_exempt(&self, task: &Task<'_, E>) -> bool {
+        self.exempt.lock(task).contains(&task.id())
     }
 
     /// From now on the task is one of those that others need to get on: a thread of I/O that allocates. It may take

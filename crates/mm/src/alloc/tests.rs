@@ -66,7 +66,9 @@ fn who_waits_again_keeps_its_age() {
             let cache = Arc::clone(cache);
             env::spawn(task.env(), "waiter", move |task| {
                 let mut frames = Vec::new();
-                cache.alloc(task, WANT, &mut frames).map(|_| frames)
+                cache
+                    .alloc(task, Kind::Anon, WANT, &mut frames)
+                    .map(|_| frames)
             })
         };
         let old = waiter(task);
@@ -220,4 +222,45 @@ fn another_nodes_memory_comes_before_what_is_below_low() {
         memory.put(task, &here);
         assert_eq!((node(home), node(other)), (each, each));
     });
+}
+
+/// Who asks from within a file system kills nobody: it tries until another has made room.
+#[test]
+fn nobody_is_killed_for_a_page_asked_for_from_within_a_file_system() {
+    for (within, kind, kills) in [
+        (false, Kind::File, 1),
+        (true, Kind::Anon, 1),
+        (true, Kind::File, 0),
+    ] {
+        let tunables = ReclaimTunables {
+            oom_kills: true,
+            files_within_fs: within,
+            ..ReclaimTunables::of(ReclaimLaw::Reasons, 250)
+        };
+        with(tunables, move |task, cache| {
+            let region = cache.spill(task, Pages(10)).unwrap();
+            region.touch(task, 0, 10).unwrap();
+            let memory = &cache.memory;
+            let left = memory.free() - u32::try_from(memory.marks.min.0).unwrap();
+            let mut mine = Vec::new();
+            cache
+                .take(task, NodeId::FIRST, left, &mut mine, |_, taken| {
+                    left - taken
+                })
+                .unwrap();
+            let other = Arc::clone(cache);
+            let asker = env::spawn(task.env(), "asker", move |task| {
+                let mut frames = Vec::new();
+                let taken = other.alloc(task, kind, 1, &mut frames);
+                other.put_unused(task, &frames);
+                taken
+            });
+            // A round sleeps for 5 s of NOPROGRESS.
+            task.sleep(Cause::Idle, Nanos::secs(30));
+            let killed = cache.counters.get(Item::OomKill);
+            assert_eq!(killed, kills, "{within} {kind:?}");
+            cache.put_unused(task, &mine);
+            assert_eq!(asker.join(task).unwrap(), Ok(1));
+        });
+    }
 }

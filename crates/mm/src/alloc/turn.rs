@@ -66,7 +66,7 @@ impl<E: Env> Cache<E> {
     /// wait for that too. Answers whether it may read the pages beside it.
     pub(crate) fn may_return(&self, task: &mut Task<'_, E>) -> bool {
         let memory = &self.memory;
-        if !memory.line.is_open() || memory.spare() > memory.marks.high || self.who(task).exempt {
+        if !memory.line.is_open() || memory.spare() > memory.marks.high || self.is_exempt(task) {
             return true;
         }
         memory.line.may_return(task)
@@ -183,7 +183,7 @@ impl<E: Env> Cache<E> {
                 .began
                 .is_some_and(|began| self.passes_over(task.now(), began))
             {
-                self.out_of_memory(task)?;
+                self.out_of_memory(task, Who::DIRECT)?;
                 outlook.start_over();
             }
         }
@@ -239,7 +239,7 @@ impl<E: Env> Cache<E> {
             || outlook.hopeless > HOPELESS_ROUNDS
             || over
         {
-            self.out_of_memory(task)?;
+            self.out_of_memory(task, Who::DIRECT)?;
             outlook.start_over();
             return Ok(());
         }

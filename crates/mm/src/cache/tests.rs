@@ -10,6 +10,7 @@ use std::sync::Arc;
 use env::{Cause, Signal, Task};
 use frames::{Flags, FrameId, Owner};
 use lab::{Lab, LabEnv, Options as LabOptions};
+use policy::reclaim::scan::Kind;
 use policy::units::Nanos;
 
 use crate::{Cache, Options};
@@ -31,7 +32,7 @@ fn let_go_by(
     lab.run(move |task| {
         let cache = Cache::new(env, Options::new(FRAMES, 1)).unwrap();
         let mut frames = Vec::new();
-        cache.alloc(task, 1, &mut frames).unwrap();
+        cache.alloc(task, Kind::Anon, 1, &mut frames).unwrap();
         let frame: FrameId = frames[0];
         let busy = cache.table.claim(frame);
         cache.table.adopt(&busy, PAGE);

@@ -12,6 +12,7 @@ use std::time::Instant;
 use env::{Device, DeviceInfo, IoRequest, ObjectId, Task};
 use frames::{Flags, Owner, Slot};
 use lab::{Lab, LabEnv, Options as LabOptions, Sector};
+use policy::reclaim::scan::{Kind, Priority};
 use policy::reclaim::throttle::Who;
 use policy::reclaim::turn::BOUND;
 use policy::reclaim::{ReclaimLaw, Tunables};
@@ -20,6 +21,7 @@ use policy::units::{Bytes, Nanos, Pages};
 use super::isolate::Page;
 use super::node::NodeId;
 use super::shrink::{Sorted, Swapped, swap_out};
+use super::{Control, throttle};
 use crate::spill::Cursor;
 use crate::swap::Patience;
 use crate::{Cache, DeviceOptions, Item, Options, Reader};
@@ -199,7 +201,7 @@ fn a_page_that_holds_nothing_keeps_its_slot() {
         };
         // As `start_swap_in` does, up to a read that fails.
         let mut frames = Vec::new();
-        cache.alloc(task, 1, &mut frames).unwrap();
+        cache.alloc(task, Kind::Anon, 1, &mut frames).unwrap();
         let busy = cache.install_for_test(task, &anon, 3, slot, frames[0]);
         cache.drop_slot_if_full(task, &busy);
         assert!(cache.swap_has_slot(frames[0]), "the only copy is there");
@@ -323,8 +325,50 @@ fn who_gives_way_has_the_background_look_again() {
         let region = cache.spill(task, Pages(16)).unwrap();
         region.touch(task, 0, 16).unwrap();
         give_up(task, cache);
-        cache.out_of_memory(task).unwrap();
+        cache.out_of_memory(task, Who::DIRECT).unwrap();
         assert_eq!(region.resident(), Pages::ZERO);
         assert!(!cache.nodes[NodeId::FIRST].is_hopeless(task));
+    });
+}
+
+/// An eighth of the inactive pages is isolated and more: others sleep for it; who asks from within a file system does not,
+/// and its look, which finds them few enough, lets the others go.
+#[test]
+fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
+    with_swap(ReclaimLaw::Reasons, 4096, |task, cache| {
+        let region = cache.spill(task, Pages(512)).unwrap();
+        region.touch(task, 0, 512).unwrap();
+        let isolated = &cache.nodes[NodeId::FIRST].isolated[Kind::Anon.index()];
+        isolated.fetch_add(100, Ordering::Relaxed);
+        let look = |task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>, within_fs| {
+            let control = Control {
+                node: NodeId::FIRST,
+                who: Who {
+                    within_fs,
+                    ..Who::DIRECT
+                },
+                priority: Priority::GENTLEST,
+                target: Pages(32),
+                force_deactivate: false,
+                may_write: true,
+                may_swap: true,
+                rule: cache.rule(),
+            };
+            let began = task.now();
+            let may = throttle::may_isolate(task, cache, Kind::Anon, &control);
+            (may, task.now().since(began))
+        };
+        let (may, slept) = look(task, cache, false);
+        assert!(
+            !may && slept > Nanos::millis(12),
+            "to its timeout: {slept:?}"
+        );
+        let other = Arc::clone(cache);
+        let sleeper = env::spawn(task.env(), "sleeper", move |task| look(task, &other, false));
+        task.sleep(env::Cause::Idle, Nanos::millis(2));
+        assert_eq!(look(task, cache, true), (true, Nanos::ZERO));
+        let (may, slept) = sleeper.join(task).unwrap();
+        assert!(!may && slept < Nanos::millis(4), "woken: {slept:?}");
+        isolated.fetch_sub(100, Ordering::Relaxed);
     });
 }

@@ -191,13 +191,14 @@ pub(super) fn may_isolate<E: Env>(
     let mut stalled = false;
     let factor = cache.options.reclaim.stands_for;
     let node = &cache.nodes[control.node];
+    let may_enter_fs = !control.who.within_fs;
     loop {
         let sizes = cache.nodes.sizes(task, control.node).times(factor);
         let inactive = sizes.of(kind.inactive());
         let isolated = Pages(get(&node.isolated[kind.index()]));
         let isolated = cache.options.reclaim.isolated(isolated);
-        if !too_many_isolated(isolated, inactive, true) {
-            let room = isolated_limit(inactive, true).saturating_sub(isolated);
+        if !too_many_isolated(isolated, inactive, may_enter_fs) {
+            let room = isolated_limit(inactive, may_enter_fs).saturating_sub(isolated);
             let wake = node.throttle.lock(task).on_checked(room);
             node.sleepers[Reason::Isolated as usize].wake(task, wake, Signal::PutBack);
             return true;

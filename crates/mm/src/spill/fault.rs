@@ -10,6 +10,7 @@ use std::sync::Arc;
 use env::{Cause, Context, Env, Event, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, Shadow, Slot};
 use policy::reclaim::FAULT_AROUND;
+use policy::reclaim::scan::Kind;
 use policy::reclaim::swap::SlotMoment;
 use policy::units::{Bytes, Nanos, PAGE_SHIFT, PAGE_SIZE, Pages};
 
@@ -197,7 +198,7 @@ impl<'a, E: Env> Walk<'a, E> {
         self.anon.takes(task.id());
         if self.frames.is_empty() && cache.try_alloc(task, want.max(1), &mut self.frames)? == 0 {
             let began = task.now();
-            cache.alloc(task, cache.asks_for(want), &mut self.frames)?;
+            cache.alloc(task, Kind::Anon, cache.asks_for(want), &mut self.frames)?;
             let took = task.now().since(began);
             task.emit(&Event::Faulted { major: false, took });
             self.check_alive()?;

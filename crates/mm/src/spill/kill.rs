@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use env::{Cause, Env, Task};
 use frames::Slot;
+use policy::reclaim::throttle::Who;
 use policy::units::{Nanos, Pages};
 
 use super::{Anon, discard};
@@ -27,7 +28,7 @@ use crate::Error;
 use crate::cache::Cache;
 use crate::vmstat::Item;
 
-/// How long one waits who runs out while a region is being emptied, before it looks again.
+/// How long one waits who runs out while a region is being emptied, or from within a file system, before it looks again.
 const LOOK: Nanos = Nanos::millis(4);
 
 impl Anon {
@@ -44,18 +45,19 @@ impl Anon {
 }
 
 impl<E: Env> Cache<E> {
-    /// There is no memory to be had. Either somebody has given way, and the caller is to try again, or it is told.
+    /// There is no memory to be had. Either somebody has given way, and the caller is to try again, or it is told. One who
+    /// asks from within a file system makes nobody give way: it tries again, at the next tick (the kernel: at once).
     ///
     /// # Errors
     /// `OutOfMemory`, `Cancelled`.
-    pub(crate) fn out_of_memory(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    pub(crate) fn out_of_memory(&self, task: &mut Task<'_, E>, who: Who) -> Result<(), Error> {
         let told = Error::OutOfMemory {
             frames: Pages(u64::from(self.options.frames)),
         };
         if !self.options.reclaim.oom_kills {
             return Err(told);
         }
-        if self.swap.emptying.swap(true, Ordering::AcqRel) {
+        if who.within_fs || self.swap.emptying.swap(true, Ordering::AcqRel) {
             return Error::after(task.sleep(Cause::Memory, LOOK));
         }
         let emptied = match self.largest(task) {

@@ -25,8 +25,7 @@
 //!
 //! Source: mechanisms 3.6; Linux 5.15 and 6.12 mm/vmscan.c: try_to_free_pages(),
 //! do_try_to_free_pages(), too_many_isolated(), allow_direct_reclaim().
-//! Deviations: no cgroups, order 0. Everybody may enter the file system; in Linux one who writes to xfs may not, and
-//! isolates more (docs/stutterp.md has what that changes).
+//! Deviations: no cgroups, order 0.
 
 use super::scan::Priority;
 use super::throttle::Progress;

@@ -140,6 +140,10 @@ pub struct Tunables {
     /// The file systems have a call by which the background reclaimer writes a single page (kernel: `->writepage`).
     /// xfs has none since 5.15 (Linux commit 21b4ee7029c9, "xfs: drop ->writepage completely").
     pub writes_files: bool,
+    /// Pages of files are asked for from within a file system, which reclaim then may not enter (kernel: no `__GFP_FS`):
+    /// whoever asks may isolate eight times as much as others, and nobody is killed for it. So it is in xfs (Linux 5.15
+    /// fs/xfs/xfs_iops.c, xfs_setup_inode(); fs/iomap/buffered-io.c, iomap_write_begin()). Not under our own law.
+    pub files_within_fs: bool,
     /// Out of memory, the largest region gives way, as in Linux; else whoever asked is told.
     pub oom_kills: bool,
     /// Nodes that the memory is divided into, as on a machine of as many sockets: each has lists, marks, a background
@@ -165,6 +169,7 @@ impl Tunables {
             stands_for: 1,
             cluster_stands_for: 1,
             writes_files: true,
+            files_within_fs: false,
             oom_kills: false,
             nodes: 1,
         }

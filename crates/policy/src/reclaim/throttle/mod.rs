@@ -76,6 +76,8 @@ pub struct Who {
     pub background: bool,
     /// A flusher or a thread of I/O: others need it to get on.
     pub exempt: bool,
+    /// It asks from within a file system, and reclaim must not enter one again (kernel: no `__GFP_FS`).
+    pub within_fs: bool,
 }
 
 impl Who {
@@ -83,11 +85,13 @@ impl Who {
     pub const DIRECT: Self = Self {
         background: false,
         exempt: false,
+        within_fs: false,
     };
     /// The background reclaimer.
     pub const BACKGROUND: Self = Self {
         background: true,
         exempt: false,
+        within_fs: false,
     };
 }
 

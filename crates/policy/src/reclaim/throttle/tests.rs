@@ -16,8 +16,8 @@ const FINDINGS: [Finding; 4] = [
     Finding::WritePending,
 ];
 const EXEMPT: Who = Who {
-    background: false,
     exempt: true,
+    ..Who::DIRECT
 };
 /// A node where most waits to be written.
 const FACTS: Facts = Facts {
@@ -186,8 +186,8 @@ fn who_is_exempt() {
     }
     // The background reclaimer is a thread of the kernel, and is throttled.
     let kswapd = Who {
-        background: true,
         exempt: true,
+        ..Who::BACKGROUND
     };
     assert_eq!(
         ticks(ReclaimLaw::Reasons, 250, Reason::Writeback, kswapd),
