@@ -124,6 +124,8 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> En
     let mut passes = 0;
     let mut ended = Ended::Balanced;
     cache.counters.add(Item::Pageoutrun, 1);
+    let rotated = || cache.counters.get(Item::Pgrotated);
+    let before = rotated();
     let reclaimed = loop {
         match balance.step(memory.spare_of(node)) {
             BalanceStep::Done(reclaimed) => break reclaimed,
@@ -159,7 +161,8 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> En
     if passes > 0 {
         if ended == Ended::Balanced {
             let mut balance = cache.nodes[node].balance.lock(task);
-            balance.failures.balanced(reclaimed);
+            let come = memory.line.is_open() && rotated() != before;
+            balance.failures.balanced(reclaimed, come);
         }
         cache.snapshot_refaults(task);
     }

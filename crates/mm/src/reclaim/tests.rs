@@ -273,7 +273,10 @@ fn a_region_that_is_dropped_counts_for_the_task_that_took_its_memory() {
 fn give_up(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) {
     let node = &cache.nodes[NodeId::FIRST];
     for _ in 0..16 {
-        node.balance.lock(task).failures.balanced(Pages::ZERO);
+        node.balance
+            .lock(task)
+            .failures
+            .balanced(Pages::ZERO, false);
     }
     assert!(node.is_hopeless(task));
 }

@@ -11,7 +11,8 @@
 //!      scans a whole list.
 //!   2. A pass that freed something and scanned less than was wanted does not raise it; each such pass
 //!      frees at least one page, so a balance ends.
-//!   3. After 16 balances in a row that freed nothing it rests until somebody frees a page.
+//!   3. After 16 balances in a row that freed nothing it rests until somebody frees a page; ours makes one more whenever
+//!      there may be more to find (`Failures::look_again`).
 //!
 //! Source: mechanisms 3.1 to 3.3; Linux 5.15 and 6.12 mm/vmscan.c: wakeup_kswapd(), kswapd(),
 //! kswapd_try_to_sleep(), prepare_kswapd_sleep(), balance_pgdat(), kswapd_shrink_node().
@@ -33,9 +34,10 @@ const NAP: u64 = 10;
 pub struct Failures(u32);
 
 impl Failures {
-    /// A balance has ended.
-    pub fn balanced(&mut self, reclaimed: Pages) {
-        if reclaimed.is_zero() {
+    /// A balance has ended; `come`: pages that can be freed came meanwhile, behind its passes. One of ours that slept for
+    /// them to the end has not looked at them, and says nothing of what is left.
+    pub fn balanced(&mut self, reclaimed: Pages, come: bool) {
+        if reclaimed.is_zero() && !come {
             self.0 = self.0.saturating_add(1);
         }
     }
@@ -233,12 +235,12 @@ mod tests {
     fn sixteen_balances_for_nothing_and_it_gives_up() {
         let mut failures = Failures::default();
         for _ in 0..15 {
-            failures.balanced(Pages(0));
+            failures.balanced(Pages(0), false);
         }
         assert!(!failures.hopeless());
-        failures.balanced(Pages(1));
+        failures.balanced(Pages(1), false);
         assert!(!failures.hopeless());
-        failures.balanced(Pages(0));
+        failures.balanced(Pages(0), false);
         assert!(failures.hopeless());
         assert!(!wants_wake(Pages(0), HIGH, failures));
         assert_eq!(rest(Pages(0), HIGH, failures, true, 250), Rest::Sleep);
@@ -255,11 +257,13 @@ mod tests {
         let mut failures = Failures::default();
         assert!(!failures.look_again(), "it has not given up");
         for _ in 0..100 {
-            failures.balanced(Pages(0));
+            failures.balanced(Pages(0), false);
         }
         assert!(failures.look_again());
         assert!(wants_wake(Pages(0), HIGH, failures));
-        failures.balanced(Pages(0));
+        failures.balanced(Pages(0), true);
+        assert!(!failures.hopeless(), "it has not looked at what came");
+        failures.balanced(Pages(0), false);
         assert!(failures.hopeless(), "one, not sixteen");
     }
 
