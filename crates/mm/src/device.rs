@@ -21,6 +21,8 @@ const BACKOFF_DOUBLINGS: u32 = 6;
 const STALLED_AFTER: Nanos = Nanos::secs(5);
 /// Writers of a device are paused if one began a pause so lately.
 const PAUSING: Nanos = Nanos::secs(1);
+/// Reads that fail further apart are not one trouble.
+const READS_APART: Nanos = Nanos::secs(60);
 
 /// A device.
 pub(crate) struct DeviceState<E: Env> {
@@ -327,8 +329,9 @@ impl<E: Env> DeviceState<E> {
         {
             let mut errors = self.errors.lock(context);
             errors.last_read = Some((offset, error));
+            let lately = now.since(errors.read_failed_at) <= READS_APART;
             errors.read_failed_at = now;
-            if !self.reads_fail.swap(true, Ordering::Relaxed) {
+            if !self.reads_fail.swap(true, Ordering::Relaxed) || !lately {
                 errors.reads_failing_since = now;
             }
         }

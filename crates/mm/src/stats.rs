@@ -100,7 +100,7 @@ pub struct DeviceStats {
 /// Reads from a device that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadsFailing {
-    /// How long ago the first of them did.
+    /// How long ago the first of them did; none came more than a minute after the one before.
     pub since: Nanos,
     /// How long ago the last one did.
     pub last: Nanos,

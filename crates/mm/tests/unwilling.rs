@@ -537,6 +537,14 @@ fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
             failing.since >= Nanos::millis(50) && failing.last < Nanos::millis(50),
             "{failing:?}"
         );
+        // Another one long after: it is no matter how long ago the first was.
+        task.sleep(Cause::Think, Nanos::secs(120));
+        let next = state.state().reads;
+        state.state().fail_reads = next..next + 1;
+        let told = file.ready_read(task, &mut reader, Bytes(5 * PAGE), Bytes(PAGE));
+        assert!(told.is_err(), "{told:?}");
+        let failing = cache.device_stats()[0].reads_failing.unwrap();
+        assert!(failing.since < Nanos::secs(1), "{failing:?}");
         let (got, _) = server.read(task, &mut reader, 5 * PAGE, 8);
         assert_eq!(got, data(5, 1, 7));
         assert_eq!(cache.device_stats()[0].reads_failing, None);

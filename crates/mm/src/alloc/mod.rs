@@ -388,10 +388,12 @@ impl<E: Env> Cache<E> {
 
     /// Who the task is to reclaim when it asks for pages of a kind.
     pub(crate) fn who(&self, task: &Task<'_, E>, kind: Kind) -> Who {
+        let tunables = &self.options.reclaim;
+        let of_linux = tunables.law != ReclaimLaw::Tidegate;
         Who {
             background: false,
             exempt: self.is_exempt(task),
-            within_fs: kind == Kind::File && self.options.reclaim.files_within_fs,
+            within_fs: of_linux && kind == Kind::File && tunables.files_within_fs,
         }
     }
 

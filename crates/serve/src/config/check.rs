@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use device::{Layer, Stack};
@@ -85,7 +85,18 @@ pub(super) fn check(
                     .help("give each a name of its own"),
             );
         }
-        volumes.extend(self::volume(volume, &mut mistakes));
+        let volume = self::volume(volume, &mut mistakes);
+        if let Some(path) = volume.as_ref().and_then(|one| made_twice(&volumes, one)) {
+            let title = format!(
+                "two volumes are the file {}, which is to be made",
+                path.display()
+            );
+            mistakes.push(
+                name.wrong(title, "the second one")
+                    .help("give each a file of its own"),
+            );
+        }
+        volumes.extend(volume);
     }
     shares_of_all(&draft, &mut mistakes);
     if !mistakes.is_empty() {
@@ -114,6 +125,27 @@ pub(super) fn check(
         log,
         log_format,
     })
+}
+
+/// The file that `one` and a volume before it both are, if either makes it: which of them did would be chance. Files that are
+/// there are found out by their locks, whatever their names.
+fn made_twice<'a>(before: &[VolumeConfig], one: &'a VolumeConfig) -> Option<&'a Path> {
+    let (path, makes) = file_of(&one.backend)?;
+    let is_same = |other: &VolumeConfig| {
+        file_of(&other.backend).is_some_and(|(its, made)| its == path && (makes || made))
+    };
+    before.iter().any(is_same).then_some(path)
+}
+
+/// Its file, and whether it makes it.
+fn file_of(backend: &BackendConfig) -> Option<(&Path, bool)> {
+    match backend {
+        BackendConfig::File { path, .. } => Some((path, false)),
+        BackendConfig::Embedded { path, .. } | BackendConfig::New { path, .. } => {
+            Some((path, true))
+        }
+        BackendConfig::Objects { .. } => None,
+    }
 }
 
 /// What volumes have at least has to fit into the dirty limit, all of it.
@@ -598,7 +630,7 @@ fn backend(
     }
     if let Some((scheme, _)) = text.split_once(':')
         && !scheme.contains('/')
-        && !std::path::Path::new(text).exists()
+        && !Path::new(text).exists()
     {
         let title = format!("unknown kind of backend `{scheme}:`");
         let help = format!(

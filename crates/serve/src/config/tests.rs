@@ -617,6 +617,8 @@ fn mistakes_of_the_command_line_alone() {
     }
     let twice = refused(&asked(&["a=/x", "a=/y"]));
     assert!(twice.contains("there are two volumes `a`"), "{twice}");
+    let twice = refused(&asked(&["a=new:/x,size=1MiB", "b=/x"]));
+    assert!(twice.contains("two volumes are the file /x"), "{twice}");
     let mut values = asked(&["a=/x"]);
     values.values.insert("memory".into(), "1".into());
     values.values.insert("tls.key".into(), "k".into());

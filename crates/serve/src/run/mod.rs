@@ -63,7 +63,13 @@ pub fn run(config: Config) -> Result<(), ServeError> {
     let ended = runtime.block_on(async {
         // From here on no signal ends the process by itself.
         let mut signals = Signals::new()?;
-        let server = start::start(config, passed).await?;
+        let server = tokio::select! {
+            started = start::start(config, passed) => started?,
+            () = signals.end() => {
+                info!("ended before it served");
+                return Ok(());
+            }
+        };
         server.serve(&mut signals).await
     });
     // Something may hang that nobody waits for any more.

@@ -1,14 +1,17 @@
 //! The start: everything is opened before anybody is served.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate::{Cache, Threshold};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, timeout_at};
 
 use super::message;
 use super::{ServeError, Served, Server};
@@ -32,6 +35,8 @@ const BESIDE: u64 = 4 << 20;
 const MARGIN: u64 = 4 << 20;
 /// What a volume takes: eight receive buffers of 128 KiB, stacks of its pool as far as they are touched, counters.
 const VOLUME: u64 = 3 << 19;
+/// How long volumes that are being opened are waited for when one was refused.
+const OTHERS: Duration = Duration::from_secs(2);
 
 /// Opens all of it and begins to serve.
 pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server, ServeError> {
@@ -293,24 +298,40 @@ async fn open_all(
     side_by_side(volumes.map(|volume| open(volume.clone(), cache.clone()))).await
 }
 
-/// Does all of it at once. All are waited for, whatever becomes of one: what was made for them is removed again if any is
-/// refused.
+/// Does all of it at once. If any is refused the others are waited for, but not for long: what was made for them is removed
+/// again, and who mistyped a path is not to wait for a store that is far away.
 async fn side_by_side<T, F>(opening: impl Iterator<Item = F>) -> Result<Vec<T>, ServeError>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, ServeError>> + Send + 'static,
 {
-    let opening: Vec<_> = opening.map(tokio::spawn).collect();
-    let (mut opened, mut refused) = (Vec::new(), Vec::new());
-    for volume in opening {
-        match volume.await {
-            Ok(Ok(volume)) => opened.push(volume),
-            Ok(Err(error)) => refused.push(error),
-            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    let mut all = JoinSet::new();
+    for (place, volume) in opening.enumerate() {
+        all.spawn(async move { (place, volume.await) });
+    }
+    let (mut opened, mut refused) = (BTreeMap::new(), BTreeMap::new());
+    let mut until = None;
+    loop {
+        let ended = match until {
+            None => all.join_next().await,
+            // Those that are still being opened then are let go of.
+            Some(until) => timeout_at(until, all.join_next()).await.unwrap_or(None),
+        };
+        match ended {
+            None => break,
+            Some(Ok((place, Ok(volume)))) => {
+                opened.insert(place, volume);
+            }
+            Some(Ok((place, Err(error)))) => {
+                refused.insert(place, error);
+                until.get_or_insert(Instant::now() + OTHERS);
+            }
+            Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
         }
     }
+    let mut refused: Vec<_> = refused.into_values().collect();
     match refused.len() {
-        0 => Ok(opened),
+        0 => Ok(opened.into_values().collect()),
         1 => Err(refused.remove(0)),
         _ => Err(ServeError::Volumes(refused)),
     }
@@ -402,7 +423,7 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let long = std::time::Duration::from_mins(1);
+        let long = Duration::from_mins(1);
         let done = runtime.block_on(async { tokio::time::timeout(long, side_by_side(all)).await });
         done.expect("one waits for another to have ended")
     }
@@ -435,5 +456,16 @@ mod tests {
         }));
         assert!(matches!(refused, Err(ServeError::Volumes(all)) if all.len() == 2));
         assert_eq!(Arc::strong_count(&opened), 1);
+    }
+
+    #[test]
+    fn who_is_refused_does_not_wait_for_one_that_does_not_answer() {
+        let refused = together((0..2).map(|place| async move {
+            if place == 0 {
+                std::future::pending::<()>().await;
+            }
+            Err::<(), _>(ServeError::Nowhere)
+        }));
+        assert!(matches!(refused, Err(ServeError::Nowhere)));
     }
 }
