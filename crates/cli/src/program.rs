@@ -96,6 +96,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     let progress = Progress::new(orders.len());
     let began = Instant::now();
     let results = run::run_all(&orders, &world, &stop, &progress);
+    let is_partial = results.iter().any(Option::is_none);
     progress.finish();
     let mut code = OK;
     let mut outcomes: Vec<Outcome> = Vec::new();
@@ -124,7 +125,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
         footer,
         columns: &names,
         rows: rows_once(&summed),
-        cut_short: stop.is_raised().then_some(orders.len()),
+        cut_short: (is_partial || stop.is_raised()).then_some(orders.len()),
         checked: arguments.check,
     };
     let verdicts = finish(&scenario, &about, ended, &folder)?;
@@ -158,7 +159,7 @@ struct Ended<'a> {
     columns: &'a [String],
     /// The rows that were to be run, but for those that stand apart.
     rows: Vec<String>,
-    /// Interrupted: how many runs there were to be.
+    /// Interrupted, or refused live: how many runs there were to be.
     cut_short: Option<usize>,
     /// Bands are wanted, those of what was not run too.
     checked: bool,
@@ -183,7 +184,7 @@ fn finish(
     );
     let mut text = match ended.cut_short {
         Some(all) => format!(
-            "INTERRUPTED after {} of {all} runs: what follows is of these alone\n\n",
+            "CUT SHORT after {} of {all} runs: what follows is of these alone\n\n",
             outcomes.len()
         ),
         None => String::new(),
@@ -206,7 +207,7 @@ fn finish(
     let tables = output::tables(about, outcomes, &report.comparisons());
     output::write(folder, about, &tables, outcomes, &text)?;
     let what = if ended.cut_short.is_some() {
-        "Results (partial: interrupted)"
+        "Results (partial: cut short)"
     } else {
         "Results"
     };

@@ -701,8 +701,13 @@ impl Frame {
     /// Steps the word where nobody else does (invariant 5): a load and a store.
     #[inline]
     fn alone(&self, change: impl FnOnce(u64) -> u64) {
-        let after = change(self.word.load(Ordering::Acquire));
-        self.word.store(after, Ordering::Release);
+        let before = self.word.load(Ordering::Acquire);
+        let after = change(before);
+        if cfg!(loom) {
+            assert_eq!(self.word.swap(after, Ordering::AcqRel), before, "alone");
+        } else {
+            self.word.store(after, Ordering::Release);
+        }
     }
 }
 

@@ -259,9 +259,7 @@ impl Cell {
             devices.iter().filter_map(fs).any(|fs| is(&fs))
         };
         reclaim.writes_files = !some_fs(|fs| !fs.writes_pages);
-        if reclaim.law != reclaim::ReclaimLaw::Tidegate {
-            reclaim.files_within_fs = some_fs(|fs| fs.asks_within);
-        }
+        reclaim.files_within_fs = some_fs(|fs| fs.asks_within);
         reclaim.swappiness = column.swappiness.or(own).unwrap_or(reclaim.swappiness);
         Self {
             case: row.name.get_ref().clone(),
