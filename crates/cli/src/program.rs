@@ -125,7 +125,11 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
         footer,
         columns: &names,
         rows: rows_once(&summed),
-        cut_short: (is_partial || stop.is_raised()).then_some(orders.len()),
+        cut_short: match (stop.is_raised(), is_partial) {
+            (true, _) => Some(("INTERRUPTED", orders.len())),
+            (false, true) => Some(("REFUSED", orders.len())),
+            (false, false) => None,
+        },
         checked: arguments.check,
     };
     let verdicts = finish(&scenario, &about, ended, &folder)?;
@@ -159,8 +163,8 @@ struct Ended<'a> {
     columns: &'a [String],
     /// The rows that were to be run, but for those that stand apart.
     rows: Vec<String>,
-    /// Interrupted, or refused live: how many runs there were to be.
-    cut_short: Option<usize>,
+    /// Interrupted, or refused live: which, and how many runs there were to be.
+    cut_short: Option<(&'static str, usize)>,
     /// Bands are wanted, those of what was not run too.
     checked: bool,
 }
@@ -183,8 +187,8 @@ fn finish(
         ended.cut_short.is_none(),
     );
     let mut text = match ended.cut_short {
-        Some(all) => format!(
-            "CUT SHORT after {} of {all} runs: what follows is of these alone\n\n",
+        Some((why, all)) => format!(
+            "{why} after {} of {all} runs: what follows is of these alone\n\n",
             outcomes.len()
         ),
         None => String::new(),
