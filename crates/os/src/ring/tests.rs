@@ -60,23 +60,29 @@ fn a_hanging_request_is_cancelled_at_the_bound() {
     ring.stop(Duration::ZERO);
 }
 
+/// Waits until the kernel has all that was submitted: the owner has found nothing more to do.
+fn all_is_in_the_kernel(ring: &Ring) {
+    let patience = Instant::now() + LONG;
+    while !ring.shared.lock().sleeping {
+        assert!(Instant::now() < patience, "the owner never came to rest");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn a_release_waits_for_io_on_the_chunk() {
     let arena = arena();
     let (ring, told, writing) = endless(&arena);
+    all_is_in_the_kernel(&ring);
+    assert_eq!(ring.registration(), Registration::Registered { chunks: 1 });
     // A breach of the contract, met in order: the chunk leaves only when its read has ended.
-    while ring.registration() != (Registration::Registered { chunks: 1 }) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
     let ours = Arc::clone(&arena);
     let releasing = std::thread::spawn(move || ours.release(FrameId(0)));
     std::thread::sleep(Duration::from_millis(50));
-    let users = !releasing.is_finished();
+    assert!(!releasing.is_finished(), "nothing held the release up");
     rustix::io::write(&writing, &[7; 4096]).unwrap();
     assert_eq!(told.recv_timeout(LONG).unwrap(), Ok(()));
     releasing.join().unwrap();
-    // The request began before or after the registration: only a fixed one holds the release up.
-    println!("held up: {users}");
     assert_eq!(ring.registration(), Registration::Registered { chunks: 0 });
     assert_eq!(arena.resident(), Bytes::ZERO);
 }
