@@ -106,6 +106,11 @@ fn model(preemptions: Option<usize>, run: impl Fn() + Sync + Send + 'static) {
     builder.check(run);
 }
 
+fn reader_of_b(world: &World) -> thread::JoinHandle<bool> {
+    let world = world.clone();
+    thread::spawn(move || world.read(B).is_ok())
+}
+
 #[test]
 fn a_reader_never_sees_the_next_owners_content() {
     model(Some(3), || {
@@ -114,10 +119,7 @@ fn a_reader_never_sees_the_next_owners_content() {
             let world = world.clone();
             thread::spawn(move || world.reuse().is_ok())
         };
-        let reader_of_b = {
-            let world = world.clone();
-            thread::spawn(move || world.read(B).is_ok())
-        };
+        let reader_of_b = reader_of_b(&world);
         let _ = world.read(A);
         reclaimer.join().unwrap();
         reader_of_b.join().unwrap();
@@ -136,10 +138,7 @@ fn a_stale_hint_is_lost_or_kept_and_nothing_else() {
                 world.table.update(FRAME, Flags::REFERENCED, Flags::NONE);
             })
         };
-        let reader = {
-            let world = world.clone();
-            thread::spawn(move || world.read(B).is_ok())
-        };
+        let reader = reader_of_b(&world);
         let reused = world.reuse().is_ok();
         stale.join().unwrap();
         reader.join().unwrap();

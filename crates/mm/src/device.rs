@@ -21,7 +21,7 @@ const BACKOFF_DOUBLINGS: u32 = 6;
 const STALLED_AFTER: Nanos = Nanos::secs(5);
 /// Writers of a device are paused if one began a pause so lately.
 const PAUSING: Nanos = Nanos::secs(1);
-/// Reads that fail further apart are not one trouble.
+/// Reads that fail further apart are not one trouble, and one that failed so long ago is none of now.
 const READS_APART: Nanos = Nanos::secs(60);
 
 /// A device.
@@ -491,12 +491,14 @@ impl<E: Env> DeviceState<E> {
                 errors
                     .last_read
                     .map(|(offset, cause)| Error::ReadFailed { offset, cause }),
-                (errors.last_read.is_some() && self.reads_fail.load(Ordering::Relaxed)).then(
-                    || ReadsFailing {
+                errors
+                    .last_read
+                    .filter(|_| self.reads_fail.load(Ordering::Relaxed))
+                    .map(|_| ReadsFailing {
                         since: now.since(errors.reads_failing_since),
                         last: now.since(errors.read_failed_at),
-                    },
-                ),
+                    })
+                    .filter(|failing| failing.last <= READS_APART),
             )
         };
         DeviceStats {

@@ -91,7 +91,7 @@ pub struct DeviceStats {
     pub last_error: Option<Error>,
     /// The last read that failed since then.
     pub last_read_error: Option<Error>,
-    /// Reads fail: none has gone well since one did not.
+    /// Reads fail: none has gone well since one did not, within the last minute.
     pub reads_failing: Option<ReadsFailing>,
     /// How it does.
     pub health: Health,

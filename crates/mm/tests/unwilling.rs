@@ -537,8 +537,10 @@ fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
             failing.since >= Nanos::millis(50) && failing.last < Nanos::millis(50),
             "{failing:?}"
         );
-        // Another one long after: it is no matter how long ago the first was.
+        // Nobody has read for long: what failed says nothing of now.
         task.sleep(Cause::Think, Nanos::secs(120));
+        assert_eq!(cache.device_stats()[0].reads_failing, None);
+        // Another one long after: it is no matter how long ago the first was.
         let next = state.state().reads;
         state.state().fail_reads = next..next + 1;
         let told = file.ready_read(task, &mut reader, Bytes(5 * PAGE), Bytes(PAGE));

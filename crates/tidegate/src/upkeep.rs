@@ -49,7 +49,7 @@ pub struct VolumeStats {
     pub last_error: Option<mm::Error>,
     /// The last read that failed since then.
     pub last_read_error: Option<mm::Error>,
-    /// Reads fail, none has gone well since: how long ago the first and the last one did.
+    /// Reads fail, the last within a minute, none has gone well since: how long ago the first and the last one did.
     pub reads_failing: Option<(Duration, Duration)>,
     /// How it does.
     pub state: VolumeState,

@@ -4,9 +4,14 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate::{Cursor, ErrorPolicy};
+
+#[path = "../../tests/common/locks.rs"]
+mod locks;
+
+use locks::{FORKED, open_within};
 
 use super::*;
 use crate::config::{BlockConfig, ShareConfig};
@@ -69,37 +74,15 @@ fn new(path: &Path, size: u64) -> VolumeConfig {
     })
 }
 
-/// Longer than anything takes on a machine that does much else.
-const LONG: Duration = Duration::from_secs(60);
 /// A lock that is held for so long is meant.
 const MEANT: Duration = Duration::from_secs(3);
 
-/// Opens a backend. The lock of one that was let go of goes with the last copy of its file, which a program that another test
-/// starts holds until it has begun.
 fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendError> {
-    open_within(LONG, config, cache)
-}
-
-fn open_within(
-    patience: Duration,
-    config: &VolumeConfig,
-    cache: &Cache,
-) -> Result<Backend, BackendError> {
-    let began = Instant::now();
-    loop {
-        match super::open(config, cache) {
-            Err(BackendError::InUse { .. } | BackendError::Twice { .. })
-                if began.elapsed() < patience =>
-            {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            opened => return opened,
-        }
-    }
+    open_within(FORKED, || super::open(config, cache))
 }
 
 fn refused(config: &VolumeConfig, cache: &Cache) -> String {
-    match open_within(MEANT, config, cache) {
+    match open_within(MEANT, || super::open(config, cache)) {
         Ok(_) => panic!("{:?} was opened", config.backend),
         Err(error) => error.to_string(),
     }

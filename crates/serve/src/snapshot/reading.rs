@@ -94,7 +94,7 @@ pub struct VolumeReading {
     pub read_failed_total: u64,
     /// The last read that failed: where and why.
     pub last_read_error: Option<String>,
-    /// Reads from the backing fail, none has gone well since: how long ago the first and the last one did.
+    /// Reads from the backing fail, the last within a minute, none has gone well since: how long ago the first and the last one did.
     pub reads_failing: Option<(Duration, Duration)>,
     /// Write requests at the backing now.
     pub at_backing: u64,

@@ -130,8 +130,6 @@ fn memory(now: &Reading) -> Memory {
 
 /// A volume of which every read has failed for so long is not well; one that failed may be a bad sector.
 const READS_FAIL: Duration = Duration::from_secs(5);
-/// Nobody reads any more: what failed so long ago says nothing of now.
-const READS_FORGOTTEN: Duration = Duration::from_mins(1);
 
 /// Whether clients get on; also of readings that become no snapshot.
 pub(crate) fn health(now: &Reading) -> Health {
@@ -148,9 +146,7 @@ pub(crate) fn health(now: &Reading) -> Health {
     }
     for volume in &now.volumes {
         let name = volume.name.escape_debug();
-        if let Some((since, last)) = volume.reads_failing
-            && last <= READS_FORGOTTEN
-        {
+        if let Some((since, last)) = volume.reads_failing {
             let cause = volume.last_read_error.as_deref().unwrap_or("not known");
             let seconds = since.as_secs();
             reasons.push(format!(

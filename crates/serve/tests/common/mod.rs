@@ -16,6 +16,10 @@ use serve::hub::{Hub, Limits, Security};
 use tidegate::{Cache, ErrorPolicy};
 use tokio::runtime::Runtime;
 
+pub(crate) mod locks;
+
+use locks::{FORKED, open_within};
+
 pub(crate) const PAGE: usize = 4096;
 /// Longer than anything here takes on a machine that does much else.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -190,26 +194,11 @@ fn open(folder: &Path, cache: &Cache, setup: Setup) -> (Arc<Export>, Arc<Layers>
         layers,
         blocks: BlockConfig::default(),
     };
-    let backend = open_again(&config, cache);
+    // A server before this one may have had it.
+    let backend = open_within(FORKED, || backend::open(&config, cache)).unwrap();
     backend.made.keep();
     let export = Export::new(options, cache.clone(), backend.opened);
     (Arc::new(export), backend.layers)
-}
-
-/// Opens a backend that a server before this one may have had: its lock goes with the last copy of its file, which a thread
-/// that ends may hold yet, and a program that another test starts, until that has begun.
-fn open_again(config: &VolumeConfig, cache: &Cache) -> Backend {
-    let began = Instant::now();
-    loop {
-        match backend::open(config, cache) {
-            Err(BackendError::InUse { .. } | BackendError::Twice { .. })
-                if began.elapsed() < LONG =>
-            {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            opened => return opened.unwrap(),
-        }
-    }
 }
 
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {

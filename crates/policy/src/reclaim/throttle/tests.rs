@@ -51,6 +51,19 @@ fn asleep(throttle: &mut Throttle, reason: Reason) -> Instant {
     }
 }
 
+/// With so many asleep for writeback.
+fn with_asleep(law: ReclaimLaw, count: u32) -> Throttle {
+    let mut throttle = throttle(law, 250);
+    all_asleep(&mut throttle, count);
+    throttle
+}
+
+fn all_asleep(throttle: &mut Throttle, count: u32) {
+    for _ in 0..count {
+        asleep(throttle, Reason::Writeback);
+    }
+}
+
 fn progress(reclaimed: u64, scanned: u64, priority: u8) -> Progress {
     Progress {
         reclaimed: Pages(reclaimed),
@@ -268,9 +281,7 @@ fn the_bar_is_32_pages_a_sleeper_and_strict() {
     throttle.end(Reason::Writeback, Nanos::millis(100), NOW, NOW);
     assert_eq!(throttle.throttled_written(), Pages(1000));
 
-    for _ in 0..3 {
-        asleep(&mut throttle, Reason::Writeback);
-    }
+    all_asleep(&mut throttle, 3);
     for completion in 1..=96 {
         assert_eq!(
             throttle.on_written(Pages(1), false),
@@ -325,10 +336,7 @@ fn what_counts_for_the_bar() {
 /// Ours: a write that ends wakes one sleeper for each 32 pages, and all of them if none is under way that could wake the rest.
 #[test]
 fn the_last_write_under_way_wakes_who_else_sleeps() {
-    let mut ours = throttle(ReclaimLaw::Tidegate, 250);
-    for _ in 0..3 {
-        asleep(&mut ours, Reason::Writeback);
-    }
+    let mut ours = with_asleep(ReclaimLaw::Tidegate, 3);
     assert_eq!(ours.on_written(Pages(31), false), Wake::None);
     assert_eq!(ours.on_written(Pages(1), false), Wake::Some(1));
     assert_eq!(ours.on_written(Pages(1), true), Wake::All);
@@ -337,8 +345,7 @@ fn the_last_write_under_way_wakes_who_else_sleeps() {
         Wake::None,
         "counted anew"
     );
-    let mut theirs = throttle(ReclaimLaw::Reasons, 250);
-    asleep(&mut theirs, Reason::Writeback);
+    let mut theirs = with_asleep(ReclaimLaw::Reasons, 1);
     assert_eq!(theirs.on_written(Pages(1), true), Wake::None);
 }
 
@@ -477,10 +484,7 @@ fn later_the_tick_is_skipped_near_the_end_of_memory_and_where_little_is_dirty() 
 /// One sleeper for each 32 pages; what is left over counts for the next.
 #[test]
 fn ours_wakes_as_many_as_the_event_can_serve() {
-    let mut throttle = throttle(ReclaimLaw::Tidegate, 250);
-    for _ in 0..5 {
-        asleep(&mut throttle, Reason::Writeback);
-    }
+    let mut throttle = with_asleep(ReclaimLaw::Tidegate, 5);
     assert_eq!(throttle.on_written(Pages(31), false), Wake::None);
     assert_eq!(throttle.on_written(Pages(1), false), Wake::Some(1));
     assert_eq!(throttle.on_written(Pages(100), false), Wake::Some(3));

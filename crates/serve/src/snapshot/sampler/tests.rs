@@ -139,8 +139,6 @@ fn a_volume_whose_every_read_fails_is_not_healthy_and_one_that_failed_a_read_is(
         // One after the other.
         (Some((6, 1)), false, said(6)),
         (Some((90, 60)), false, said(90)),
-        // Nobody has read for long.
-        (Some((91, 61)), true, Vec::new()),
     ] {
         let health = of(failing);
         assert_eq!((health.ok, health.reasons), (ok, reasons), "{failing:?}");

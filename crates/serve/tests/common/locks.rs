@@ -1,0 +1,30 @@
+//! Locks of files that outlive who let go of them.
+//!
+//! A lock goes with the last copy of its descriptor. A program that another test starts has one from its fork until it has
+//! begun, and a thread that ends may have one too. So a test that opens a file again tries for as long as that may take; a
+//! lock that is held for longer has leaked. Also used by the unit tests of `backend`.
+
+use std::time::{Duration, Instant};
+
+use super::{Backend, BackendError};
+
+/// From the fork of a program to its beginning, on a machine that does much else.
+pub(crate) const FORKED: Duration = Duration::from_secs(10);
+
+/// Opens a backend, again and again for at most `patience` while somebody has its lock.
+pub(crate) fn open_within(
+    patience: Duration,
+    open: impl Fn() -> Result<Backend, BackendError>,
+) -> Result<Backend, BackendError> {
+    let began = Instant::now();
+    loop {
+        match open() {
+            Err(BackendError::InUse { .. } | BackendError::Twice { .. })
+                if began.elapsed() < patience =>
+            {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            opened => return opened,
+        }
+    }
+}
