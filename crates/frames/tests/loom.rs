@@ -106,7 +106,7 @@ fn model(preemptions: Option<usize>, run: impl Fn() + Sync + Send + 'static) {
     builder.check(run);
 }
 
-fn reader_of_b(world: &World) -> thread::JoinHandle<bool> {
+fn reader_of_b(world: &Arc<World>) -> thread::JoinHandle<bool> {
     let world = world.clone();
     thread::spawn(move || world.read(B).is_ok())
 }
