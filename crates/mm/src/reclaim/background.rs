@@ -10,7 +10,7 @@ use policy::reclaim::background::{
     Balance, BalanceStep, Rest, clears_flags, nap, rest, wants_wake,
 };
 use policy::reclaim::direct::may_begin;
-use policy::reclaim::throttle::Who;
+use policy::reclaim::throttle::{Throttle, Who};
 use policy::units::{Nanos, Pages};
 
 use super::node::NodeId;
@@ -21,7 +21,8 @@ use crate::vmstat::Item;
 /// The task of a node.
 pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>, node: NodeId) {
     if let Some(cache) = cache.upgrade() {
-        cache.nodes[node].throttle.lock(task).background_starts();
+        let sleepers = &cache.nodes[node].sleepers;
+        sleepers.law(task, Throttle::background_starts);
     }
     while let Some(cache) = cache.upgrade() {
         if !sleep(task, &cache, node, None) {

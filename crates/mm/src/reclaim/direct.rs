@@ -66,15 +66,14 @@ pub(crate) fn direct_until<E: Env>(
                     };
                     got += shrink_node(task, cache, &control);
                     let progress = direct.progress(&got);
-                    let after = cache.nodes[node].throttle.lock(task).after_node(&progress);
+                    let sleepers = &cache.nodes[node].sleepers;
+                    let after = sleepers.law(task, |law| law.after_node(&progress));
                     follow(task, cache, node, after, who);
                 }
                 let first = cache.home(task);
                 let progress = direct.progress(&got);
-                let after = cache.nodes[first]
-                    .throttle
-                    .lock(task)
-                    .after_nodes(&progress);
+                let sleepers = &cache.nodes[first].sleepers;
+                let after = sleepers.law(task, |law| law.after_nodes(&progress));
                 follow(task, cache, first, after, who);
                 scanned += got.scanned;
                 direct.shrunk(got);
@@ -95,8 +94,8 @@ pub(crate) fn direct_until<E: Env>(
 
 /// After a pass: wakes those of a node who made no progress, or joins them.
 fn follow<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId, after: After, who: Who) {
-    let sleepers = &cache.nodes[node].sleepers[Reason::NoProgress as usize];
-    sleepers.wake(task, after.wake, Signal::Progress);
+    let sleepers = &cache.nodes[node].sleepers;
+    sleepers.wake(task, Reason::NoProgress, Signal::Progress, |_| after.wake);
     if let Some(reason) = after.throttle {
         throttle::pause(task, cache, node, reason, who);
     }

@@ -27,9 +27,8 @@ use frames::{Flags, FrameId, Lists};
 use policy::reclaim::background::Failures;
 use policy::reclaim::page::{AfterWrite, NodeFlags, PageRule, after_write};
 use policy::reclaim::scan::{CostRule, Costs, Sizes};
-use policy::reclaim::throttle::Throttle;
 use policy::reclaim::workingset::Age;
-use policy::reclaim::{NODES_MAX, Reason, Tunables};
+use policy::reclaim::{NODES_MAX, Tunables};
 use policy::units::Pages;
 
 use super::throttle::Sleepers;
@@ -262,10 +261,7 @@ pub(crate) struct Node {
     flags: AtomicU8,
     /// Reclaimers that are at work on it, asleep ones apart.
     pub(crate) shrinkers: AtomicU32,
-    pub(crate) throttle: Lock<Throttle>,
-    /// How many sleep for WRITEBACK; a copy for looks without the lock.
-    pub(crate) written_matters: AtomicU32,
-    pub(crate) sleepers: [Sleepers; Reason::COUNT],
+    pub(crate) sleepers: Sleepers,
     /// Who found less than half of the reserve.
     pub(crate) reserve_wait: WaitQueue,
     pub(crate) rule: PageRule,
@@ -299,9 +295,7 @@ impl Node {
             ),
             flags: AtomicU8::new(0),
             shrinkers: AtomicU32::new(0),
-            throttle: Lock::new(LockClass::Leaf, Throttle::new(*tunables)),
-            written_matters: AtomicU32::new(0),
-            sleepers: core::array::from_fn(|_| Sleepers::new()),
+            sleepers: Sleepers::new(tunables),
             reserve_wait: WaitQueue::new(),
             rule: PageRule {
                 writes_files: tunables.writes_files,
@@ -447,7 +441,10 @@ impl<E: Env> Cache<E> {
         read.set(Item::SwapFree, self.swap_stats().free.0);
         read.set(Item::SwapTotal, self.swap_total().0);
         read.set(Item::Pgfree, self.memory.given_back());
-        let written = |node: &Node| node.throttle.lock(&context).throttled_written().0;
+        let written = |node: &Node| {
+            let sleepers = &node.sleepers;
+            sleepers.law(&context, |law| law.throttled_written()).0
+        };
         read.set(
             Item::NrThrottledWritten,
             self.nodes.iter().map(written).sum(),

@@ -1,82 +1,148 @@
 //! Sleeping for a reason, and waking those who do. The law decides (`policy::reclaim::throttle`); here are the queues.
 //!
-//! Whoever sleeps has a ticket. An event takes tickets out, the oldest first, under the lock; a sleeper whose
-//! ticket is gone was woken, one that finds it there at its deadline takes it out itself. So no wake is lost between
-//! the look and the sleep, none goes to one who has left, and each sleep ends by an event or a counted timeout.
+//! Whoever sleeps has a ticket. The law and the tickets change under one lock: to be told to sleep is to have a ticket,
+//! and an event that the law answers takes tickets out, the oldest first, before anybody else is told anything. A sleeper
+//! whose ticket is gone was woken, one that finds it there at its deadline takes it out itself. So no wake is lost between
+//! the verdict and the sleep, none goes to one who has left, and each sleep ends by an event or a counted timeout.
+//!
+//! Whoever sleeps for writes under Tidegate's law is also woken when none is left: the last that ends wakes all, and one
+//! that comes too late for it looks whether any is left (`Cache::on_written` says why one of the two always sees the other).
 //!
 //! Source: mechanisms 4; Linux 5.16 mm/vmscan.c, reclaim_throttle().
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering, fence};
 use std::collections::VecDeque;
 
 use env::{Cause, Context, Env, Event, Lock, LockClass, Signal, Task, WaitQueue};
 use frames::FrameId;
-use policy::reclaim::Reason;
 use policy::reclaim::direct::{isolated_limit, too_many_isolated};
 use policy::reclaim::scan::Kind;
-use policy::reclaim::throttle::{Facts, Finding, Verdict, Wake, Who};
-use policy::units::{Nanos, Pages};
+use policy::reclaim::throttle::{Facts, Finding, Throttle, Verdict, Wake, Who};
+use policy::reclaim::{Reason, Tunables};
+use policy::units::{Instant, Nanos, Pages};
 
 use super::Control;
 use super::node::{Node, NodeId};
 use crate::cache::{Cache, get};
 
+#[cfg(test)]
+mod tests;
+
 /// Sleepers that a reason has room for before it has to allocate.
 const ROOM: usize = 256;
 
-/// Who sleeps for one reason.
+/// Who sleeps on a node, for each reason.
 pub(crate) struct Sleepers {
-    tickets: Lock<Tickets>,
-    queue: WaitQueue,
+    inner: Lock<Inner>,
+    queues: [WaitQueue; Reason::COUNT],
+    /// How many sleep for WRITEBACK; a copy for looks without the lock.
+    for_writeback: AtomicU32,
 }
 
-struct Tickets {
+struct Inner {
+    law: Throttle,
     next: u64,
-    out: VecDeque<u64>,
+    tickets: [VecDeque<u64>; Reason::COUNT],
 }
 
 impl Sleepers {
-    pub(crate) fn new() -> Self {
-        let out = VecDeque::with_capacity(ROOM);
+    pub(crate) fn new(tunables: &Tunables) -> Self {
+        let inner = Inner {
+            law: Throttle::new(*tunables),
+            next: 0,
+            tickets: core::array::from_fn(|_| VecDeque::with_capacity(ROOM)),
+        };
         Self {
-            tickets: Lock::new(LockClass::Leaf, Tickets { next: 0, out }),
-            queue: WaitQueue::new(),
+            inner: Lock::new(LockClass::Leaf, inner),
+            queues: core::array::from_fn(|_| WaitQueue::new()),
+            for_writeback: AtomicU32::new(0),
         }
     }
 
-    fn join(&self, context: &impl Context) -> u64 {
-        let mut tickets = self.tickets.lock(context);
-        let ticket = tickets.next;
-        tickets.next += 1;
-        tickets.out.push_back(ticket);
-        ticket
+    /// Asks the law, or tells it something of which nobody is woken.
+    pub(crate) fn law<T>(&self, context: &impl Context, ask: impl FnOnce(&mut Throttle) -> T) -> T {
+        let mut inner = self.inner.lock(context);
+        let answer = ask(&mut inner.law);
+        self.publish(&inner);
+        answer
     }
 
-    fn is_waiting(&self, context: &impl Context, ticket: u64) -> bool {
-        self.tickets.lock(context).out.contains(&ticket)
-    }
-
-    fn leave(&self, context: &impl Context, ticket: u64) {
-        self.tickets.lock(context).out.retain(|out| *out != ticket);
-    }
-
-    /// Lets those go whom the event can serve.
-    pub(super) fn wake(&self, context: &impl Context, wake: Wake, signal: Signal) {
-        let count = match wake {
-            Wake::None => return,
-            Wake::All => usize::MAX,
-            Wake::Some(count) => count as usize,
-        };
+    /// Something has happened: lets those go whom it can serve, as the law says, of those who sleep for `reason`.
+    pub(super) fn wake(
+        &self,
+        context: &impl Context,
+        reason: Reason,
+        signal: Signal,
+        event: impl FnOnce(&mut Throttle) -> Wake,
+    ) {
         {
-            let mut tickets = self.tickets.lock(context);
-            let count = count.min(tickets.out.len());
+            let mut inner = self.inner.lock(context);
+            let count = match event(&mut inner.law) {
+                Wake::None => return,
+                Wake::All => usize::MAX,
+                Wake::Some(count) => count as usize,
+            };
+            let tickets = &mut inner.tickets[reason as usize];
+            let count = count.min(tickets.len());
             if count == 0 {
                 return;
             }
-            tickets.out.drain(..count);
+            tickets.drain(..count);
         }
         // The queue's order may differ from that of the tickets: each looks whether its own is gone.
-        self.queue.wake_all(signal);
+        self.queues[reason as usize].wake_all(signal);
+    }
+
+    /// What the law says to one that has a reason to sleep. `Sleep` comes with a ticket.
+    fn begin(
+        &self,
+        context: &impl Context,
+        now: Instant,
+        (reason, who): (Reason, Who),
+        facts: &Facts,
+    ) -> (Verdict, u64) {
+        let mut inner = self.inner.lock(context);
+        let ticket = inner.next;
+        let verdict = inner.law.begin(now, reason, who, facts);
+        if matches!(verdict, Verdict::Sleep { .. }) {
+            inner.next += 1;
+            inner.tickets[reason as usize].push_back(ticket);
+        }
+        self.publish(&inner);
+        (verdict, ticket)
+    }
+
+    /// Whether a sleep is to go on, with so many pages dirty or under writeback.
+    fn goes_on(
+        &self,
+        context: &impl Context,
+        reason: Reason,
+        ticket: u64,
+        write_pending: Pages,
+    ) -> bool {
+        let inner = self.inner.lock(context);
+        inner.law.may_be_woken(reason, write_pending)
+            && inner.tickets[reason as usize].contains(&ticket)
+    }
+
+    /// A sleep is over; answers its length as the trace line prints it.
+    fn end(
+        &self,
+        context: &impl Context,
+        (reason, ticket): (Reason, u64),
+        timeout: Nanos,
+        (began, now): (Instant, Instant),
+    ) -> Nanos {
+        let mut inner = self.inner.lock(context);
+        inner.tickets[reason as usize].retain(|out| *out != ticket);
+        let delayed = inner.law.end(reason, timeout, began, now);
+        self.publish(&inner);
+        delayed
+    }
+
+    fn publish(&self, inner: &Inner) {
+        let sleepers = inner.law.writeback_sleepers();
+        self.for_writeback.store(sleepers, Ordering::Relaxed);
     }
 }
 
@@ -100,7 +166,9 @@ pub(crate) fn found<E: Env>(
     finding: Finding,
     who: Who,
 ) {
-    let reason = cache.nodes[node].throttle.lock(task).reason_of(finding);
+    let reason = cache.nodes[node]
+        .sleepers
+        .law(task, |law| law.reason_of(finding));
     if let Some(reason) = reason {
         pause(task, cache, node, reason, who);
     }
@@ -129,30 +197,20 @@ pub(crate) fn pause<E: Env>(
 ) {
     let facts = cache.facts(task, node);
     let began = task.now();
-    let node = &cache.nodes[node];
-    let verdict = {
-        let mut throttle = node.throttle.lock(task);
-        let verdict = throttle.begin(began, reason, who, &facts);
-        note_sleepers(node, throttle.writeback_sleepers());
-        verdict
-    };
+    let sleepers = &cache.nodes[node].sleepers;
+    let (verdict, ticket) = sleepers.begin(task, began, (reason, who), &facts);
     let (timeout, delayed, wakeup) = match verdict {
         Verdict::Go | Verdict::Yield { traced: None } => return,
         Verdict::Yield {
             traced: Some(timeout),
         } => (timeout, Nanos::ZERO, None),
         Verdict::Sleep { timeout, deadline } => {
-            let sleepers = &node.sleepers[reason as usize];
-            let ticket = sleepers.join(task);
-            let cause = cause_of(reason);
-            let wakeup = task.wait_while(&sleepers.queue, cause, Some(deadline), |task| {
-                sleepers.is_waiting(task, ticket)
+            let queue = &sleepers.queues[reason as usize];
+            let wakeup = task.wait_while(queue, cause_of(reason), Some(deadline), |task| {
+                sleepers.goes_on(task, reason, ticket, cache.write_pending())
             });
-            sleepers.leave(task, ticket);
-            let now = task.now();
-            let mut throttle = node.throttle.lock(task);
-            let delayed = throttle.end(reason, timeout, began, now);
-            note_sleepers(node, throttle.writeback_sleepers());
+            let lasted = (began, task.now());
+            let delayed = sleepers.end(task, (reason, ticket), timeout, lasted);
             (timeout, delayed, Some(wakeup))
         }
     };
@@ -163,10 +221,6 @@ pub(crate) fn pause<E: Env>(
         delayed,
         wakeup,
     });
-}
-
-fn note_sleepers(node: &Node, sleepers: u32) {
-    node.written_matters.store(sleepers, Ordering::Relaxed);
 }
 
 /// A reclaimer is at work on the node.
@@ -199,8 +253,10 @@ pub(super) fn may_isolate<E: Env>(
         let isolated = cache.options.reclaim.isolated(isolated);
         if !too_many_isolated(isolated, inactive, may_enter_fs) {
             let room = isolated_limit(inactive, may_enter_fs).saturating_sub(isolated);
-            let wake = node.throttle.lock(task).on_checked(room);
-            node.sleepers[Reason::Isolated as usize].wake(task, wake, Signal::PutBack);
+            node.sleepers
+                .wake(task, Reason::Isolated, Signal::PutBack, |law| {
+                    law.on_checked(room)
+                });
             return true;
         }
         if stalled || control.who.exempt {
@@ -212,18 +268,26 @@ pub(super) fn may_isolate<E: Env>(
 }
 
 impl<E: Env> Cache<E> {
-    /// Pages have been written: whoever sleeps for writeback may go on.
+    /// Pages have been written, and are not counted as under writeback any more: whoever sleeps for writeback may go on.
+    ///
+    /// Whether these were the last is a sum of two counters, of files and of the swap file, which whoever ends a write
+    /// has counted down before this fence. Of two that end the last writes side by side the one whose fence is the later
+    /// finds both sums zero. A sleeper has published itself before the fence of its queue (`env::wait`), after which it
+    /// looks whether any write is left: if its fence is the earlier, it is seen here, else it sees here what has ended.
     pub(super) fn on_written(&self, context: &impl Context, written: &[FrameId]) {
+        fence(Ordering::SeqCst);
         let last = self.under_writeback().is_zero();
         for (node, written) in self.nodes.division.parts(written) {
             let node = &self.nodes[node];
-            if node.written_matters.load(Ordering::Relaxed) == 0 {
+            if node.sleepers.for_writeback.load(Ordering::Relaxed) == 0 {
                 continue;
             }
             let factor = u64::from(self.options.reclaim.cluster_stands_for);
             let pages = Pages((written.len() as u64).saturating_mul(factor));
-            let wake = node.throttle.lock(context).on_written(pages, last);
-            node.sleepers[Reason::Writeback as usize].wake(context, wake, Signal::WrittenEnough);
+            node.sleepers
+                .wake(context, Reason::Writeback, Signal::WrittenEnough, |law| {
+                    law.on_written(pages, last)
+                });
         }
     }
 

@@ -283,6 +283,14 @@ impl Throttle {
         }
     }
 
+    /// Whether anything can end a sleep before its deadline, with so many pages dirty or under writeback. Linux does not
+    /// look.
+    #[must_use]
+    pub fn may_be_woken(&self, reason: Reason, write_pending: Pages) -> bool {
+        let looks = self.tunables.law == ReclaimLaw::Tidegate && reason == Reason::Writeback;
+        !looks || !write_pending.is_zero()
+    }
+
     /// Pages of the node have been written, whatever they are and wherever to; `last`: nothing more is under way. Answers
     /// who of those who sleep for WRITEBACK is to be woken.
     ///
