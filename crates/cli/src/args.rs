@@ -16,8 +16,9 @@ Examples:
   tidegate run dd --live /mnt/scratch           the same workload on real files
   tidegate run dd --live /mnt/scratch --policy tidegate --device slow:rate=16MB,latency=2ms
 
-Exit status: 0 all well; 1 a band does not hold (--check) or a run failed; 2 a mistake in the
-command line or the scenario, or a folder, space or memory that is not there; 130 interrupted.";
+Exit status: 0 all well; 1 a band does not hold (--check), a run failed or standard output cannot
+be written; 2 a mistake in the command line or the scenario, or a folder, space or memory that is
+not there; 130 interrupted.";
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:

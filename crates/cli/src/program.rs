@@ -59,7 +59,7 @@ pub fn main(arguments: Arguments) -> ExitCode {
         #[cfg(feature = "serve")]
         Command::Demo(arguments) => Ok(crate::serve::demo(&arguments)),
     };
-    ExitCode::from(ended.unwrap_or_else(|trouble| {
+    let code = ended.unwrap_or_else(|trouble| {
         match &trouble {
             Trouble::Load(LoadError::Mistakes(mistakes)) => {
                 terminal::complain(&mistakes.render(terminal::colour()));
@@ -70,7 +70,11 @@ pub fn main(arguments: Arguments) -> ExitCode {
             other => terminal::complain(&format!("tidegate: {other}")),
         }
         MISTAKE
-    }))
+    });
+    ExitCode::from(match code {
+        OK if terminal::output_is_lost() => FAILED,
+        code => code,
+    })
 }
 
 fn run(arguments: &RunArguments) -> Result<u8, Trouble> {

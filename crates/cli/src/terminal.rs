@@ -4,19 +4,38 @@
 //! A reader that goes away (`| head`) ends the printing, not the program. Colours and moving bars
 //! are for terminals only, colours not under NO_COLOR.
 
-use std::io::{IsTerminal as _, Write as _};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::outcome::Outcome;
 use crate::run::{Order, RunError, Watcher};
 
-/// Prints to standard output; a closed pipe is not an error.
+/// Standard output could not be written.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Prints to standard output; a closed pipe is not an error. What cannot be written otherwise (a full disk) is said once.
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
-    // Whoever closed the pipe has seen enough, and nothing else can go wrong that we could tell.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => {}
+        // Whoever closed the pipe has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        Err(error) => {
+            if !LOST.swap(true, Ordering::Relaxed) {
+                complain(&format!(
+                    "tidegate: cannot write to standard output: {error}"
+                ));
+            }
+        }
+    }
+}
+
+/// Whether something that was to be printed could not be.
+#[must_use]
+pub fn output_is_lost() -> bool {
+    LOST.load(Ordering::Relaxed)
 }
 
 /// Prints a line to standard error; likewise.

@@ -416,6 +416,25 @@ fn whoever_closes_the_pipe_has_seen_enough() {
 }
 
 #[test]
+fn what_cannot_be_printed_is_said_once_and_is_status_1() {
+    let folder = folder("full");
+    small(&folder, SMALL);
+    let mut command = command(&folder, &["run", "small.toml", "--out", "o"]);
+    command.stdout(std::fs::File::create("/dev/full").unwrap());
+    let output = command.output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    let said = err.matches("cannot write to standard output: No space left on device");
+    assert_eq!(said.count(), 1, "{err}");
+    let table = std::fs::read_to_string(folder.join("o/table.txt")).unwrap();
+    assert!(
+        table.contains("mbps-small"),
+        "the results are whole: {table}"
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn a_run_that_fails_says_why_at_once() {
     let folder = folder("failing");
     // Fits memory and swap, but for the reserve.
