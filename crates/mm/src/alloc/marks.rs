@@ -6,29 +6,22 @@
 //! Source: policy::watermark, policy::reclaim::turn.
 
 use env::{Context, Env, Task};
-use policy::reclaim::turn::Standing;
+use policy::reclaim::turn::{Standing, Stock};
 use policy::units::Pages;
 use policy::watermark::{AllocRight, room};
 
 use super::Memory;
 use crate::reclaim::node::NodeId;
-use crate::reclaim::turns::Room;
 
 impl<E: Env> Memory<E> {
     /// Gives those who wait for their turn what is free above the reserve.
     pub(super) fn hand_out(&self, context: &impl Context) {
-        let min = self.marks.min;
-        let room = || {
-            let (free, kept) = (self.free(), self.line.kept(self.env.now()));
-            let pages = |frames: u32| Pages(u64::from(frames));
-            let above = pages(free.saturating_sub(kept)).saturating_sub(min);
-            Room {
-                above,
-                kept: pages(kept),
-                usable: pages(free).saturating_sub(Standing::Small.floor(min)),
-            }
+        let stock = || Stock {
+            free: Pages(u64::from(self.free())),
+            kept: Pages(u64::from(self.line.kept_back(self.env.now()))),
+            min: self.marks.min,
         };
-        self.line.hand_out(context, || self.env.now(), room);
+        self.line.hand_out(context, || self.env.now(), stock);
     }
 
     /// Free frames as the background reclaimer counts them: less what is promised, asked for or kept back.

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use env::TaskId;
 use lab::{Lab, LabEnv, Options as LabOptions};
 use policy::reclaim::Tunables as ReclaimTunables;
 
@@ -121,6 +122,28 @@ fn who_returns_unused_frames_is_not_modest() {
         // Giving back is something else.
         cache.credit(task, task.id(), 2);
         assert!(line.is_modest(task, task.id(), task.now()));
+    });
+}
+
+/// One who may take what is kept takes it from there, also what it grows by; one who grows does not.
+#[test]
+fn what_is_kept_is_charged_to_whom_it_is_kept_for() {
+    with_cache(|task, cache| {
+        let line = &cache.memory.line;
+        cache.credit(task, TaskId(77), 40);
+        cache.credit(task, task.id(), 10);
+        assert_eq!(line.kept(task.now()), 50);
+        let mut frames = Vec::new();
+        let mut take = |task: &mut Task<'_, LabEnv>, count| {
+            let (node, room) = (NodeId::FIRST, |_: &Task<'_, LabEnv>, taken| count - taken);
+            assert_eq!(cache.take(task, node, count, &mut frames, room), Ok(count));
+            let (id, now) = (task.id(), task.now());
+            (line.kept(now), line.is_modest(task, id, now))
+        };
+        assert_eq!(take(task, 8), (42, true));
+        assert_eq!(take(task, 7), (35, false), "more than it gave back");
+        assert_eq!(take(task, 5), (35, false));
+        cache.memory.put(task, &frames);
     });
 }
 

@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use env::{Cause, Context, Event, Lock, LockClass, Signal, Task, TaskId, WaitQueue, Wakeup};
 use policy::reclaim::growth::Growth;
 use policy::reclaim::token::{Entry, Token};
-use policy::reclaim::turn::{Front, Kept, Request, Standing, Ticket, Turns, rank};
+use policy::reclaim::turn::{Front, Kept, Request, Standing, Stock, Ticket, Turns, rank};
 use policy::reclaim::{Reason, ReclaimLaw, Tunables};
 use policy::units::{Instant, Nanos, Pages};
 
@@ -40,16 +40,6 @@ const AT_ONCE: u32 = 32;
 /// And of those who do not grow, from what is kept for them.
 const KEPT_AT_ONCE: u32 = 8;
 
-/// What may be handed out, promised pages included.
-pub(crate) struct Room {
-    /// Free above the reserve and what is kept.
-    pub(crate) above: Pages,
-    /// Kept for who does not grow.
-    pub(crate) kept: Pages,
-    /// Free above half the reserve: of these the kept ones may be taken.
-    pub(crate) usable: Pages,
-}
-
 /// Those who wait for memory, and what tasks took of late.
 pub(crate) struct Line {
     turns: Lock<Turns>,
@@ -57,6 +47,7 @@ pub(crate) struct Line {
     waiting: AtomicU32,
     wanted: AtomicU32,
     promised: AtomicU32,
+    promised_to_modest: AtomicU32,
     /// `Front`, as a number.
     front: AtomicU32,
     queues: Vec<WaitQueue>,
@@ -99,6 +90,7 @@ impl Line {
             waiting: AtomicU32::new(0),
             wanted: AtomicU32::new(0),
             promised: AtomicU32::new(0),
+            promised_to_modest: AtomicU32::new(0),
             front: AtomicU32::new(Front::NOBODY.number()),
             queues: (0..count(QUEUES)).map(|_| WaitQueue::new()).collect(),
             accounts: (0..count(ACCOUNTS)).map(|_| account()).collect(),
@@ -164,8 +156,10 @@ impl Line {
         given_back: Pages,
     ) {
         let modest = self.with_growth(context, task, now, |growth| {
+            // Who may take what is kept takes it from there, also if it grows by it.
+            let might = given_back.is_zero() && growth.is_modest(now);
             growth.note(now, taken, given_back);
-            growth.is_modest(now)
+            might || !given_back.is_zero() && growth.is_modest(now)
         });
         let keeps = self.kept_pages.load(Ordering::Relaxed) > 0;
         if modest == Some(true) && (keeps || !given_back.is_zero()) {
@@ -199,9 +193,15 @@ impl Line {
         self.kept_until.store(until.0, Ordering::Relaxed);
     }
 
-    /// Free pages kept back for those who do not grow. Two copies that do not agree are wrong for a moment and
-    /// by one give-back at most.
+    /// Free pages kept back for those who do not grow, less what is promised to them: that is counted as promised. Copies
+    /// that do not agree are wrong for a moment and by one give-back or grant at most.
     pub(crate) fn kept(&self, now: Instant) -> u32 {
+        let promised = self.promised_to_modest.load(Ordering::Relaxed);
+        self.kept_back(now).saturating_sub(promised)
+    }
+
+    /// Free pages kept back, promised or not.
+    pub(crate) fn kept_back(&self, now: Instant) -> u32 {
         let pages = self.kept_pages.load(Ordering::Relaxed);
         if pages > 0 && now.0 < self.kept_until.load(Ordering::Relaxed) {
             pages
@@ -219,6 +219,7 @@ impl Line {
         need: Pages,
     ) -> Option<Ticket> {
         let growth = self.with_growth(context, task, now, |growth| rank(growth, now))?;
+        let modest = growth.is_zero();
         // What the others are held back for is not to wait behind them.
         let holds = self.token.lock(context).is_held_by(task.0);
         let growth = if holds { Pages::ZERO } else { growth };
@@ -226,6 +227,7 @@ impl Line {
         let ticket = turns.join(&Request {
             need,
             growth,
+            modest,
             since,
         });
         self.publish(&turns);
@@ -252,7 +254,7 @@ impl Line {
         &self,
         context: &impl Context,
         now: impl Fn() -> Instant,
-        room: impl Fn() -> Room,
+        stock: impl Fn() -> Stock,
     ) {
         // Pairs with the publication in `join`: frames first, then this look; place first, then the look
         // for frames that `join`'s caller takes.
@@ -265,21 +267,13 @@ impl Line {
             let mut count = 0;
             let more = {
                 let mut turns = self.turns.lock(context);
-                let room = room();
-                let above = room.above.saturating_sub(turns.promised());
-                let mut wakes = |ticket: Ticket| {
+                let most = (AT_ONCE, KEPT_AT_ONCE);
+                let more = turns.hand_out(now(), &stock(), most, |ticket| {
                     woken[count] = ticket.slot();
                     count += 1;
-                };
-                let left = turns.grant(now(), above, AT_ONCE, &mut wakes);
-                if left.is_zero() {
-                    let kept = room
-                        .kept
-                        .at_most(room.usable.saturating_sub(turns.promised()));
-                    turns.grant_kept(kept, KEPT_AT_ONCE, &mut wakes);
-                }
+                });
                 self.publish(&turns);
-                !left.is_zero() && count == AT_ONCE as usize
+                more
             };
             if self.wakes {
                 for slot in &woken[..count] {
@@ -382,6 +376,8 @@ impl Line {
     fn publish(&self, turns: &Turns) {
         self.promised
             .store(saturated(turns.promised()), Ordering::Release);
+        self.promised_to_modest
+            .store(saturated(turns.promised_to_modest()), Ordering::Relaxed);
         self.wanted
             .store(saturated(turns.wanted()), Ordering::Relaxed);
         self.front.store(turns.front().number(), Ordering::Relaxed);

@@ -219,6 +219,35 @@ impl Kept {
     }
 }
 
+/// What is free in a node, promised pages included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stock {
+    /// Free, whatever for.
+    pub free: Pages,
+    /// Of these, kept back (`Kept::pages`).
+    pub kept: Pages,
+    /// The reserve.
+    pub min: Pages,
+}
+
+impl Stock {
+    /// What may be granted by `turns` to anybody: above the reserve, neither promised nor kept back. What is promised to
+    /// those for whom pages are kept is kept no more.
+    fn above(&self, turns: &Turns) -> Pages {
+        let kept = self.kept.saturating_sub(turns.promised_to_modest);
+        let taken = turns.promised.saturating_add(kept);
+        self.free.saturating_sub(self.min).saturating_sub(taken)
+    }
+
+    /// What may be granted to those for whom it is kept: down to half the reserve.
+    fn kept(&self, turns: &Turns) -> Pages {
+        let usable = self.free.saturating_sub(Standing::Small.floor(self.min));
+        self.kept
+            .saturating_sub(turns.promised_to_modest)
+            .at_most(usable.saturating_sub(turns.promised))
+    }
+}
+
 /// What to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -226,6 +255,8 @@ pub struct Request {
     pub need: Pages,
     /// Its growth.
     pub growth: Pages,
+    /// It gives back what it takes: what it takes counts as taken out of what its like gave back, which is kept for it.
+    pub modest: bool,
     /// When it first asked for these pages: one that waits again keeps its age.
     pub since: Instant,
 }
@@ -271,6 +302,7 @@ struct Slot {
     need: Pages,
     since: Instant,
     class: u8,
+    modest: bool,
     /// Neighbours in its class; `next` of a vacant slot is the next vacant one.
     class_links: Links,
     /// Neighbours in the line by age.
@@ -313,6 +345,7 @@ pub struct Turns {
     waiting: u32,
     wanted: Pages,
     promised: Pages,
+    promised_to_modest: Pages,
     /// Pages granted by rank, less `RANKED_PER_OVERDUE` times those by age, while a ticket was overdue.
     owed: i64,
 }
@@ -333,6 +366,7 @@ impl Turns {
             need: Pages::ZERO,
             since: Instant(0),
             class: 0,
+            modest: false,
             class_links: Links {
                 previous: NONE,
                 next,
@@ -350,6 +384,7 @@ impl Turns {
             waiting: 0,
             wanted: Pages::ZERO,
             promised: Pages::ZERO,
+            promised_to_modest: Pages::ZERO,
             owed: 0,
         }
     }
@@ -365,6 +400,7 @@ impl Turns {
         slot.need = request.need.at_least(Pages(1)).at_most(CLUSTER);
         slot.since = request.since;
         slot.class = class_of(request.growth);
+        slot.modest = request.modest;
         let ticket = Ticket {
             slot: at,
             serial: slot.serial,
@@ -398,7 +434,11 @@ impl Turns {
                 Pages::ZERO
             }
             State::Granted(pages) => {
+                let modest = slot.modest;
                 self.promised -= pages;
+                if modest {
+                    self.promised_to_modest -= pages;
+                }
                 pages
             }
         };
@@ -412,7 +452,7 @@ impl Turns {
 
     /// Hands out up to `room` pages, those that are free above the reserve and not promised, to at most
     /// `most` tickets. Names these in the order of the grants; answers how many pages are left.
-    pub fn grant(
+    fn grant(
         &mut self,
         now: Instant,
         room: Pages,
@@ -435,9 +475,9 @@ impl Turns {
         left
     }
 
-    /// Hands out up to `kept` pages, those that are kept back and not promised, to at most `most` of those that they are
-    /// kept for: who does not grow, first come first served. Names these in the order of the grants.
-    pub fn grant_kept(&mut self, kept: Pages, most: u32, mut woken: impl FnMut(Ticket)) {
+    /// Hands out up to `kept` pages, those that are kept back and not promised, to at most `most` of the first class: those
+    /// that they are kept for, and the holder of the token, first come first served. Names these in the order of the grants.
+    fn grant_kept(&mut self, kept: Pages, most: u32, mut woken: impl FnMut(Ticket)) {
         let mut left = kept;
         for _ in 0..most {
             if left.is_zero() || self.front() != Front::STILL {
@@ -450,12 +490,35 @@ impl Turns {
         }
     }
 
+    /// Hands out what is free, at most to `most` tickets, and what is kept back, to at most `most_kept`. Answers whether there
+    /// may be more to hand out at once.
+    pub fn hand_out(
+        &mut self,
+        now: Instant,
+        stock: &Stock,
+        (most, most_kept): (u32, u32),
+        mut woken: impl FnMut(Ticket),
+    ) -> bool {
+        let mut count = 0;
+        let left = self.grant(now, stock.above(self), most, |ticket| {
+            count += 1;
+            woken(ticket);
+        });
+        if left.is_zero() {
+            self.grant_kept(stock.kept(self), most_kept, woken);
+        }
+        !left.is_zero() && count == most
+    }
+
     fn promise(&mut self, at: u32, pages: Pages) -> Ticket {
         self.unlink(at);
         let slot = &mut self.slots[at as usize];
         slot.state = State::Granted(pages);
-        let serial = slot.serial;
+        let Slot { serial, modest, .. } = *slot;
         self.promised += pages;
+        if modest {
+            self.promised_to_modest += pages;
+        }
         Ticket { slot: at, serial }
     }
 
@@ -503,6 +566,12 @@ impl Turns {
     #[must_use]
     pub fn promised(&self) -> Pages {
         self.promised
+    }
+
+    /// Of these, to who does not grow. When it takes them, they count as taken out of what is kept for its like (`Kept::note`).
+    #[must_use]
+    pub fn promised_to_modest(&self) -> Pages {
+        self.promised_to_modest
     }
 
     fn slot(&self, ticket: Ticket) -> Option<&Slot> {

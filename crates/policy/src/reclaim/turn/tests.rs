@@ -15,6 +15,7 @@ fn join(turns: &mut Turns, ms: u64, need: u64, growth: u64) -> Ticket {
         .join(&Request {
             need: Pages(need),
             growth: Pages(growth),
+            modest: growth == 0,
             since: at(ms),
         })
         .expect("there is room")
@@ -125,6 +126,7 @@ fn all_tickets_can_be_out() {
     let request = Request {
         need: Pages(1),
         growth: Pages(0),
+        modest: true,
         since: at(0),
     };
     let tickets = [(); 3].map(|()| turns.join(&request).expect("there are three"));
@@ -326,6 +328,57 @@ fn who_draws_little_passes_nobody_who_grows_as_little() {
         turns.leave(ticket);
     }
     assert_eq!(turns.front(), Front::NOBODY);
+}
+
+/// Hands out; answers who got how much, in order.
+fn hand_out(turns: &mut Turns, stock: Stock) -> Vec<(Ticket, u64)> {
+    let mut woken = Vec::new();
+    let _ = turns.hand_out(at(1), &stock, (32, 8), |ticket| woken.push(ticket));
+    let pages = |ticket| turns.granted(ticket).expect("it was named").0;
+    woken
+        .iter()
+        .map(|ticket| (*ticket, pages(*ticket)))
+        .collect()
+}
+
+/// A page that is kept and promised is one page: nobody else's room is the smaller for the promise, and it is not
+/// promised again before it has been taken.
+#[test]
+fn what_is_kept_and_promised_counts_once() {
+    let mut turns = turns();
+    let mut kept = Kept::new(Pages(16_000));
+    kept.note(at(0), Pages::ZERO, Pages(40));
+    let stock = |kept: &Kept, free| Stock {
+        free: Pages(free),
+        kept: kept.pages(at(1)),
+        min: Pages(100),
+    };
+    let mappers = [0, 1].map(|ms| join(&mut turns, ms, 30, 0));
+    let given = hand_out(&mut turns, stock(&kept, 140));
+    assert_eq!(given, [(mappers[0], 30), (mappers[1], 10)]);
+    let third = join(&mut turns, 1, 30, 0);
+    assert_eq!(
+        hand_out(&mut turns, stock(&kept, 140)),
+        [],
+        "all is promised"
+    );
+    let hog = join(&mut turns, 1, 30, 1000);
+    assert_eq!(hand_out(&mut turns, stock(&kept, 150)), [(third, 10)]);
+    turns.leave(third);
+    assert_eq!(hand_out(&mut turns, stock(&kept, 150)), [(hog, 10)]);
+    turns.leave(hog);
+    // Taken, it is neither kept nor promised: the room is what it was.
+    for (ticket, pages) in given {
+        kept.note(at(1), Pages(pages), Pages::ZERO);
+        turns.leave(ticket);
+    }
+    assert_eq!(kept.pages(at(1)), Pages::ZERO);
+    assert_eq!(
+        (turns.promised(), turns.promised_to_modest()),
+        (Pages(0), Pages(0))
+    );
+    let hog = join(&mut turns, 1, 30, 1000);
+    assert_eq!(hand_out(&mut turns, stock(&kept, 110)), [(hog, 10)]);
 }
 
 /// A thousand wait, each for a page, and all are of one growth: none is served twice before all have been.
