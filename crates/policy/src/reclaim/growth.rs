@@ -88,16 +88,28 @@ impl Growth {
         self.lows[at] = self.lows[at].min(self.net);
     }
 
-    /// Pages that it took and had no use for are free again: as if they had not been taken. That is no giving back.
+    /// Pages that it took and had no use for are free again: as if they had not been taken. That is no giving back. Parts that
+    /// were over since it took them are set right too, those of the last second.
     pub fn unused(&mut self, now: Instant, pages: Pages) {
         self.advance(now);
-        let at = index(self.part);
-        let was_highest = self.highs[at] == self.net;
         let pages = i64::try_from(pages.0).unwrap_or(i64::MAX);
-        self.net = self.net.saturating_sub(pages);
-        if was_highest {
+        let taken = self.net;
+        self.net = taken.saturating_sub(pages);
+        for back in 0..PARTS as u64 {
+            let at = index(self.part.wrapping_sub(back));
+            // Pages were taken after that.
+            if self.highs[at] != taken {
+                break;
+            }
             self.highs[at] = self.net;
+            // It stood so high from its beginning: the pages were taken before.
+            let from_before = self.lows[at] == taken;
+            self.lows[at] = self.lows[at].min(self.net);
+            if !from_before {
+                break;
+            }
         }
+        let at = index(self.part);
         self.lows[at] = self.lows[at].min(self.net);
     }
 

@@ -69,6 +69,35 @@ fn what_was_taken_and_not_used_is_as_if_it_had_not_been_taken() {
     assert_eq!(writer.growth(at(6000)), Pages(32));
 }
 
+/// The same if it holds the batch over the end of a part, or of several.
+#[test]
+fn what_was_taken_and_not_used_is_none_however_long_it_was_held() {
+    for held in [1, 130, 250, 500, 870] {
+        let (mut writer, mut hog) = (Growth::new(at(0)), Growth::new(at(0)));
+        for ms in (124..6000).step_by(1000) {
+            take(&mut writer, ms, 32);
+            take(&mut hog, ms, 2);
+            writer.unused(at(ms + held), Pages(30));
+            for later in [held, 990] {
+                let found = (writer.growth(at(ms + later)), writer.swing(at(ms + later)));
+                let wanted = (hog.growth(at(ms + later)), hog.swing(at(ms + later)));
+                assert_eq!(found, wanted, "{held} {ms} {later}");
+            }
+        }
+        // What it once had and did not use is no peak that it may grow to again.
+        take(&mut writer, 7500, 32);
+        assert_eq!(writer.growth(at(7500)), Pages(32), "{held}");
+    }
+    // A peak of before the batch stays.
+    let mut mapper = Growth::new(at(0));
+    take(&mut mapper, 10, 100);
+    give(&mut mapper, 200, 80);
+    take(&mut mapper, 300, 80);
+    mapper.unused(at(400), Pages(30));
+    take(&mut mapper, 1500, 30);
+    assert_eq!(mapper.growth(at(1500)), Pages::ZERO, "it had 100");
+}
+
 #[test]
 fn one_who_gives_back_what_it_takes_does_not_grow_however_slow_its_rounds() {
     for round in [40, 400, 1500, 3000, 7000] {
