@@ -510,6 +510,11 @@ fn who_stalls_on_a_withdrawn_export_is_cut_off_when_its_time_is_over() {
     });
     let mut client = server.client_of(&Wishes::export("going"));
     client.write(0, &bytes(1, PAGE)).unwrap();
+    let counters = &server.export.counters;
+    // It is counted off after its reply: it is not to be taken for the next.
+    until("the first is over", || {
+        counters.in_flight.load(Ordering::SeqCst) == 0
+    });
     // The head of a write, and part of its payload.
     let head = Request {
         flags: CommandFlags::NONE,
@@ -521,7 +526,6 @@ fn who_stalls_on_a_withdrawn_export_is_cut_off_when_its_time_is_over() {
     let mut stream = client.stream();
     stream.write_all(&head.encode()).unwrap();
     stream.write_all(&bytes(2, 5000)).unwrap();
-    let counters = &server.export.counters;
     until("it has begun", || {
         counters.in_flight.load(Ordering::SeqCst) == 1
     });
