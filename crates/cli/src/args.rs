@@ -98,13 +98,13 @@ pub struct RunArguments {
     #[arg(long, value_name = "PATH=VALUE")]
     pub set: Vec<String>,
     /// Runs per cell
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = replicas)]
     pub replicas: Option<u32>,
     /// Master seed
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seed)]
     pub seed: Option<u64>,
     /// Part of the full size: 1, 0.5, 0.25, 0.125 ... (one over a whole number)
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = scale)]
     pub scale: Option<f64>,
     /// Run on real threads, memory and files in this folder
     #[arg(long, value_name = "DIR")]
@@ -161,7 +161,27 @@ pub struct CompareArguments {
     pub check: bool,
 }
 
-/// A size: a number and K, M or G (1024s). A bare number is refused: nobody means so many bytes.
+fn replicas(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number
+        .ok_or_else(|| format!("`{text}` is not a number of runs; write 1 or more, for example 5"))
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    let parsed = text.parse();
+    parsed.map_err(|_| {
+        format!("`{text}` is not a seed; write a whole number from 0 on, for example 7")
+    })
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    let parsed = text.parse();
+    parsed.map_err(|_| {
+        format!("`{text}` is not a scale; write one over a whole number, for example 0.125")
+    })
+}
+
+/// A size: a number and K, M, G or T (1024s). A bare number is refused: nobody means so many bytes.
 fn size(text: &str) -> Result<u64, String> {
     let help = || format!("`{text}` is not a size; write for example 256M or 2G");
     let split = text
@@ -177,6 +197,7 @@ fn size(text: &str) -> Result<u64, String> {
         "K" | "k" => 10,
         "M" => 20,
         "G" => 30,
+        "T" => 40,
         _ => return Err(help()),
     };
     number
@@ -196,10 +217,34 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_are_none_are_told_what_to_write() {
+        assert_eq!(
+            (replicas("5"), seed("0"), scale("0.5")),
+            (Ok(5), Ok(0), Ok(0.5))
+        );
+        for text in ["-1", "abc", "", "0x5"] {
+            let told = [replicas(text).err(), seed(text).err()];
+            for told in told.map(Option::unwrap_or_default) {
+                assert!(
+                    told.contains(text) && told.contains("for example"),
+                    "{told}"
+                );
+            }
+        }
+        assert!(replicas("0").is_err() && scale("half").is_err());
+        let arguments = ["tidegate", "run", "dd", "--replicas", "-1"];
+        let told = Arguments::try_parse_from(arguments)
+            .unwrap_err()
+            .to_string();
+        assert!(told.contains("write 1 or more"), "{told}");
+    }
+
+    #[test]
     fn sizes() {
         assert_eq!(size("256M"), Ok(256 << 20));
         assert_eq!(size("2GiB"), Ok(2 << 30));
         assert_eq!(size("4096B"), Ok(4096));
+        assert_eq!(size("1T"), Ok(1 << 40));
         assert_eq!(size("5"), Err("`5` has no unit; write 5M or 5G".to_owned()));
         for wrong in ["5", "", "M", "1.5G", "12X", "0", "99999999999G"] {
             assert!(size(wrong).is_err(), "{wrong}");

@@ -102,21 +102,32 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     let results = run::run_all(&orders, &world, &stop, &progress);
     let is_partial = results.iter().any(Option::is_none);
     progress.finish();
-    let mut code = OK;
+    let (mut code, mut failed) = (OK, 0);
     let mut outcomes: Vec<Outcome> = Vec::new();
-    for (order, result) in orders.iter().zip(results) {
+    for result in results.into_iter().flatten() {
         match result {
-            Some(Ok(outcome)) if !outcome.interrupted => outcomes.push(outcome),
-            Some(Err(RunError::Interrupted)) | None => {}
-            Some(Err(error)) => {
+            Ok(outcome) if !outcome.interrupted => outcomes.push(outcome),
+            Err(RunError::Interrupted) | Ok(_) => {}
+            // Said as it happened (`Progress`).
+            Err(error) => {
                 code = code.max(status(&error));
-                let Cell { case, policy, .. } = &order.cell;
-                terminal::complain(&format!(
-                    "tidegate: {case} {policy} #{}: {error}",
-                    order.replica
-                ));
+                failed += 1;
             }
-            Some(Ok(_)) => {}
+        }
+    }
+    let (ended, all) = (outcomes.len(), orders.len());
+    let after = |why| format!("{why} after {ended} of {all} runs: what follows is of these alone");
+    let cut_short = match (stop.is_raised(), is_partial) {
+        (true, _) => Some(after("INTERRUPTED")),
+        (false, true) => Some(after("REFUSED")),
+        (false, false) => None,
+    };
+    if failed > 0 {
+        terminal::complain(&format!("tidegate: {failed} of {all} runs failed"));
+        if outcomes.is_empty() && !stop.is_raised() {
+            // Only if it is empty: what an earlier run left there stays.
+            let _ = std::fs::remove_dir(&folder);
+            return Ok(code);
         }
     }
     let scale = orders.first().map_or(1.0, |order| order.cell.scale);
@@ -129,11 +140,12 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
         footer,
         columns: &names,
         rows: rows_once(&summed),
-        cut_short: match (stop.is_raised(), is_partial) {
-            (true, _) => Some(("INTERRUPTED", orders.len())),
-            (false, true) => Some(("REFUSED", orders.len())),
-            (false, false) => None,
-        },
+        is_whole: cut_short.is_none(),
+        headline: cut_short.or_else(|| {
+            (failed > 0).then(|| {
+                format!("FAILED: {failed} of {all} runs; what follows is of the others alone")
+            })
+        }),
         checked: arguments.check,
     };
     let verdicts = finish(&scenario, &about, ended, &folder)?;
@@ -167,8 +179,10 @@ struct Ended<'a> {
     columns: &'a [String],
     /// The rows that were to be run, but for those that stand apart.
     rows: Vec<String>,
-    /// Interrupted, or refused live: which, and how many runs there were to be.
-    cut_short: Option<(&'static str, usize)>,
+    /// All runs that were to be made have been, failed or not.
+    is_whole: bool,
+    /// What stands above the tables of runs that are not all that were to be made.
+    headline: Option<String>,
     /// Bands are wanted, those of what was not run too.
     checked: bool,
 }
@@ -184,17 +198,9 @@ fn finish(
     let compared = pool::with_all(scenario, ended.outcomes, &ended.rows);
     let outcomes = &compared[..made];
     let report = Report::new(scenario, &compared, ended.columns.to_vec());
-    let verdicts = expect::judge(
-        scenario,
-        &compared,
-        ended.columns,
-        ended.cut_short.is_none(),
-    );
-    let mut text = match ended.cut_short {
-        Some((why, all)) => format!(
-            "{why} after {} of {all} runs: what follows is of these alone\n\n",
-            outcomes.len()
-        ),
+    let verdicts = expect::judge(scenario, &compared, ended.columns, ended.is_whole);
+    let mut text = match &ended.headline {
+        Some(headline) => format!("{headline}\n\n"),
         None => String::new(),
     };
     if !outcomes.is_empty() {
@@ -214,8 +220,8 @@ fn finish(
     terminal::print(&text);
     let tables = output::tables(about, outcomes, &report.comparisons());
     output::write(folder, about, &tables, outcomes, &text)?;
-    let what = if ended.cut_short.is_some() {
-        "Results (partial: cut short)"
+    let what = if ended.headline.is_some() {
+        "Results (partial)"
     } else {
         "Results"
     };

@@ -101,6 +101,7 @@ impl Watcher for Progress {
             }
         }
         let what = match result {
+            Ok(outcome) if outcome.interrupted => RunError::Interrupted.to_string(),
             Ok(outcome) => {
                 format!(
                     "{:.1} s of its time in {:.1} s",

@@ -434,15 +434,18 @@ fn what_cannot_be_printed_is_said_once_and_is_status_1() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// With a hog that fits memory and swap, but for the reserve: its run fails.
+fn with_a_hog() -> String {
+    SMALL.replace("memory_mib = 32", "memory_mib = 32\nswap = { device = \"disk\", mib = 1 }").replace(
+        "[[task]]\nid = \"light\"",
+        "[[task]]\nid = \"hog\"\nkind = \"hog\"\nregion_mib = 33\nrun_s = 100\n\n[[task]]\nid = \"light\"",
+    )
+}
+
 #[test]
 fn a_run_that_fails_says_why_at_once() {
     let folder = folder("failing");
-    // Fits memory and swap, but for the reserve.
-    let text = SMALL.replace("memory_mib = 32", "memory_mib = 32\nswap = { device = \"disk\", mib = 1 }").replace(
-        "[[task]]\nid = \"light\"",
-        "[[task]]\nid = \"hog\"\nkind = \"hog\"\nregion_mib = 33\nrun_s = 100\n\n[[task]]\nid = \"light\"",
-    );
-    small(&folder, &text);
+    small(&folder, &with_a_hog());
     let arguments = [
         "run",
         "small.toml",
@@ -451,7 +454,7 @@ fn a_run_that_fails_says_why_at_once() {
         "--replicas",
         "1",
     ];
-    let (status, _, err) = run(&folder, &arguments);
+    let (status, out, err) = run(&folder, &arguments);
     assert_eq!(status, 1, "{err}");
     let progress = err.lines().find(|line| line.starts_with("[1/1]"));
     let progress = progress.unwrap_or_default();
@@ -459,5 +462,55 @@ fn a_run_that_fails_says_why_at_once() {
         progress.contains("failed: the job `") && progress.contains("can be freed"),
         "{err}"
     );
+    assert_eq!(err.matches("can be freed").count(), 1, "{err}");
+    assert!(err.ends_with("tidegate: 1 of 1 runs failed\n"), "{err}");
+    // Nothing came of it, so there is nothing to begin with.
+    assert_eq!(out, "");
+    assert_eq!(folder.join("results").read_dir().unwrap().count(), 0);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn what_failed_is_told_above_the_tables_of_the_rest() {
+    let folder = folder("some-fail");
+    let cases = "\n[[case]]\nname = \"fits\"\ntasks = [\"dd\", \"light\"]\n\n[[case]]\nname = \"does-not\"\n";
+    let text = with_a_hog().replace("\n[[policy]]\nname = \"linux-2.6.36\"", cases);
+    small(&folder, text.split("[[expect]]").next().unwrap());
+    let (status, out, err) = run(&folder, &["run", "small.toml", "--replicas", "1"]);
+    assert_eq!(status, 1, "{err}");
+    assert!(
+        out.starts_with("FAILED: 1 of 2 runs; what follows is of the others alone\n"),
+        "{out}"
+    );
+    assert!(
+        out.contains("Results (partial): results/small-seed7"),
+        "{out}"
+    );
+    assert!(err.ends_with("tidegate: 1 of 2 runs failed\n"), "{err}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_refused_before_the_work() {
+    let folder = folder("not-ours");
+    small(&folder, SMALL);
+    // So deep that no file within has a path: root is refused, too.
+    let mut deep = folder.join("deep").into_os_string();
+    while deep.len() < 4090 {
+        let rest = 4090 - deep.len();
+        deep.push(format!(
+            "/{}",
+            "d".repeat(rest.saturating_sub(1).clamp(1, 200))
+        ));
+    }
+    let mut command = command(&folder, &["run", "small.toml", "--out"]);
+    let output = command.arg(&deep).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(
+        err.contains("File name too long") && err.contains("--out"),
+        "{err}"
+    );
+    assert!(!err.contains("[1/"), "before the work: {err}");
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -39,10 +39,13 @@ impl OutputError {
     }
 }
 
+/// Written and removed at once: whether the folder can be written is to be known before the work.
+const PROBE: &str = ".tidegate-probe";
+
 /// Makes the folder for results: the one asked for, or a new one under `results`.
 ///
 /// # Errors
-/// It cannot be made, or it is a folder of something else.
+/// It cannot be made or written, or it is a folder of something else.
 pub fn folder(asked: Option<&Path>, name: &str, seed: u64) -> Result<PathBuf, OutputError> {
     if let Some(path) = asked {
         std::fs::create_dir_all(path).map_err(|error| OutputError::at(path)(&error))?;
@@ -54,6 +57,10 @@ pub fn folder(asked: Option<&Path>, name: &str, seed: u64) -> Result<PathBuf, Ou
                 &"it holds files that are not results, and they might be overwritten",
             ));
         }
+        let probe = path.join(PROBE);
+        std::fs::write(&probe, "")
+            .and_then(|()| std::fs::remove_file(&probe))
+            .map_err(|error| OutputError::at(path)(&error))?;
         return Ok(path.to_owned());
     }
     let parent = Path::new("results");

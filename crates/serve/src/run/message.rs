@@ -153,13 +153,8 @@ pub(super) fn is_for_people(format: Format) -> bool {
     format != Format::Json || std::io::stderr().is_terminal()
 }
 
-/// A start, as programs read it.
-pub(super) fn announce(
-    config: &Config,
-    listen: &[ListenConfig],
-    volumes: &[Served],
-    web: Option<SocketAddr>,
-) {
+/// A start, as programs read it; `web` has said where it is.
+pub(super) fn announce(config: &Config, listen: &[ListenConfig], volumes: &[Served]) {
     for volume in volumes {
         info!(
             volume = %volume.config.name,
@@ -176,9 +171,6 @@ pub(super) fn announce(
             }
             ListenConfig::Tcp(address) => info!(at = %format!("tcp:{address}"), "listening"),
         }
-    }
-    if let Some(web) = web {
-        info!(address = %web, "metrics and the live page");
     }
     info!(
         version = env!("CARGO_PKG_VERSION"),

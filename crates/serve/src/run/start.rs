@@ -92,7 +92,7 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
             web_address,
         ));
     } else {
-        message::announce(&config, &addresses, &volumes, web_address);
+        message::announce(&config, &addresses, &volumes);
     }
     let mut uris = String::new();
     for listen in &addresses {
