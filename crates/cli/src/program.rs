@@ -123,10 +123,14 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
         (false, false) => None,
     };
     if failed > 0 {
-        terminal::complain(&format!("tidegate: {failed} of {all} runs failed"));
-        if outcomes.is_empty() && !stop.is_raised() {
-            // Only if it is empty: what an earlier run left there stays.
-            let _ = std::fs::remove_dir(&folder);
+        let none = outcomes.is_empty() && !stop.is_raised();
+        let written = if none { "; no results are written" } else { "" };
+        terminal::complain(&format!("tidegate: {failed} of {all} runs failed{written}"));
+        if none {
+            if arguments.out.is_none() {
+                // Made for this run, and empty.
+                let _ = std::fs::remove_dir(&folder);
+            }
             return Ok(code);
         }
     }

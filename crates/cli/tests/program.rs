@@ -463,7 +463,10 @@ fn a_run_that_fails_says_why_at_once() {
         "{err}"
     );
     assert_eq!(err.matches("can be freed").count(), 1, "{err}");
-    assert!(err.ends_with("tidegate: 1 of 1 runs failed\n"), "{err}");
+    assert!(
+        err.ends_with("tidegate: 1 of 1 runs failed; no results are written\n"),
+        "{err}"
+    );
     // Nothing came of it, so there is nothing to begin with.
     assert_eq!(out, "");
     assert_eq!(folder.join("results").read_dir().unwrap().count(), 0);

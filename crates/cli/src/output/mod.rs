@@ -15,6 +15,8 @@ mod tables;
 pub use columns::{Column, Data, TidyTable};
 pub use tables::{About, tables};
 
+use std::fs::{DirEntry, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::outcome::Outcome;
@@ -49,18 +51,23 @@ const PROBE: &str = ".tidegate-probe";
 pub fn folder(asked: Option<&Path>, name: &str, seed: u64) -> Result<PathBuf, OutputError> {
     if let Some(path) = asked {
         std::fs::create_dir_all(path).map_err(|error| OutputError::at(path)(&error))?;
-        let mut inside = path
+        let inside = path
             .read_dir()
             .map_err(|error| OutputError::at(path)(&error))?;
+        let is_probe = |entry: &DirEntry| entry.file_name() == PROBE;
+        let mut inside = inside.filter(|entry| !entry.as_ref().is_ok_and(is_probe));
         if inside.next().is_some() && !path.join("runs.csv").exists() {
             return Err(OutputError::at(path)(
                 &"it holds files that are not results, and they might be overwritten",
             ));
         }
         let probe = path.join(PROBE);
-        std::fs::write(&probe, "")
-            .and_then(|()| std::fs::remove_file(&probe))
-            .map_err(|error| OutputError::at(path)(&error))?;
+        // One that a kill has left is no hindrance, and another's start beside this one neither.
+        match File::create_new(&probe) {
+            Ok(_) => drop(std::fs::remove_file(&probe)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(OutputError::at(path)(&error)),
+        }
         return Ok(path.to_owned());
     }
     let parent = Path::new("results");
@@ -74,7 +81,7 @@ pub fn folder(asked: Option<&Path>, name: &str, seed: u64) -> Result<PathBuf, Ou
         let path = parent.join(format!("{name}-seed{seed}{tail}"));
         match std::fs::create_dir(&path) {
             Ok(()) => return Ok(path),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(OutputError::at(&path)(&error)),
         }
     }

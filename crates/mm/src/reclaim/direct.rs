@@ -8,7 +8,7 @@ use env::{Cause, Env, Event, Signal, Task};
 use policy::reclaim::Reason;
 use policy::reclaim::direct::{Direct, DirectStep, Got, may_begin};
 use policy::reclaim::scan::CLUSTER;
-use policy::reclaim::throttle::{After, Who};
+use policy::reclaim::throttle::{After, Wake, Who};
 use policy::units::{Nanos, Pages};
 
 use super::node::NodeId;
@@ -94,8 +94,10 @@ pub(crate) fn direct_until<E: Env>(
 
 /// After a pass: wakes those of a node who made no progress, or joins them.
 fn follow<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId, after: After, who: Who) {
-    let sleepers = &cache.nodes[node].sleepers;
-    sleepers.wake(task, Reason::NoProgress, Signal::Progress, |_| after.wake);
+    if after.wake != Wake::None {
+        let sleepers = &cache.nodes[node].sleepers;
+        sleepers.wake(task, Reason::NoProgress, Signal::Progress, |_| after.wake);
+    }
     if let Some(reason) = after.throttle {
         throttle::pause(task, cache, node, reason, who);
     }

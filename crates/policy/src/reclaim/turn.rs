@@ -29,7 +29,7 @@
 //!   4. A ticket is granted once; a stale one does nothing.
 //!   5. `join`, `leave` and each grant are O(1); memory is taken by `new`.
 //!
-//! Concurrency: plain data behind a short lock of `mm`; whoever frees pages calls `grant`, unlocks, and
+//! Concurrency: plain data behind a short lock of `mm`; whoever frees pages calls `hand_out`, unlocks, and
 //! wakes those that it names.
 //!
 //! Source: ours; mechanisms 4.7; docs/adr/0014.

@@ -31,8 +31,8 @@
 //!   5. Nothing here allocates; every call is O(1).
 //!
 //! Concurrency: plain data, one per node, behind a short lock of `mm`. `begin` before the sleep, `end`
-//! after it, wakes after unlocking. Whoever waits compares an epoch of its reason, taken under the
-//! lock of `begin`, so that a wake between the two is not lost.
+//! after it, wakes after unlocking. A sleeper's ticket is made under the lock of `begin` and taken out under that of the
+//! event, so that no wake between `begin` and the sleep is lost.
 //!
 //! Source: mechanisms 4; paper p0; Linux 5.15, 5.16-rc1, 5.17, 6.12 mm/vmscan.c: reclaim_throttle(),
 //! consider_reclaim_throttle(), skip_throttle_noprogress(), shrink_node(), shrink_inactive_list(),
@@ -287,7 +287,8 @@ impl Throttle {
     /// look.
     #[must_use]
     pub fn may_be_woken(&self, reason: Reason, write_pending: Pages) -> bool {
-        let looks = self.tunables.law == ReclaimLaw::Tidegate && reason == Reason::Writeback;
+        let tidegate = self.tunables.law == ReclaimLaw::Tidegate && reason == Reason::Writeback;
+        let looks = tidegate && self.tunables.wakes;
         !looks || !write_pending.is_zero()
     }
 
