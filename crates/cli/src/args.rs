@@ -1,6 +1,8 @@
 //! The command line.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -161,24 +163,28 @@ pub struct CompareArguments {
     pub check: bool,
 }
 
+/// A number, or what is wrong with the text.
+fn number<T: FromStr>(text: &str, is_not: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is not {is_not}"))
+}
+
 fn replicas(text: &str) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|number| *number > 0);
-    number
-        .ok_or_else(|| format!("`{text}` is not a number of runs; write 1 or more, for example 5"))
+    number(text, "a number of runs; write 1 or more, for example 5").map(NonZeroU32::get)
 }
 
 fn seed(text: &str) -> Result<u64, String> {
-    let parsed = text.parse();
-    parsed.map_err(|_| {
-        format!("`{text}` is not a seed; write a whole number from 0 on, for example 7")
-    })
+    number(
+        text,
+        "a seed; write a whole number from 0 on, for example 7",
+    )
 }
 
 fn scale(text: &str) -> Result<f64, String> {
-    let parsed = text.parse();
-    parsed.map_err(|_| {
-        format!("`{text}` is not a scale; write one over a whole number, for example 0.125")
-    })
+    number(
+        text,
+        "a scale; write one over a whole number, for example 0.125",
+    )
 }
 
 /// A size: a number and K, M, G or T (1024s). A bare number is refused: nobody means so many bytes.

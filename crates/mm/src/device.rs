@@ -485,20 +485,18 @@ impl<E: Env> DeviceState<E> {
             let flush = errors
                 .flush_failed
                 .map(|cause| Error::FlushFailed { cause });
+            let fail = errors.last_read.is_some() && self.reads_fail.load(Ordering::Relaxed);
+            let failing = ReadsFailing {
+                since: now.since(errors.reads_failing_since),
+                last: now.since(errors.read_failed_at),
+            };
             (
                 errors.first.map(failed).or(flush),
                 flush.or(errors.last.map(failed)),
                 errors
                     .last_read
                     .map(|(offset, cause)| Error::ReadFailed { offset, cause }),
-                errors
-                    .last_read
-                    .filter(|_| self.reads_fail.load(Ordering::Relaxed))
-                    .map(|_| ReadsFailing {
-                        since: now.since(errors.reads_failing_since),
-                        last: now.since(errors.read_failed_at),
-                    })
-                    .filter(|failing| failing.last <= READS_APART),
+                (fail && failing.last <= READS_APART).then_some(failing),
             )
         };
         DeviceStats {

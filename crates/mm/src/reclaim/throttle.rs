@@ -59,12 +59,9 @@ impl Sleepers {
         }
     }
 
-    /// Asks the law, or tells it something of which nobody is woken.
+    /// Asks the law, or tells it something of which nobody is woken or put to sleep.
     pub(crate) fn law<T>(&self, context: &impl Context, ask: impl FnOnce(&mut Throttle) -> T) -> T {
-        let mut inner = self.inner.lock(context);
-        let answer = ask(&mut inner.law);
-        self.publish(&inner);
-        answer
+        ask(&mut self.inner.lock(context).law)
     }
 
     /// Something has happened: lets those go whom it can serve, as the law says, of those who sleep for `reason`.
