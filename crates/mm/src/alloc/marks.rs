@@ -39,13 +39,11 @@ impl<E: Env> Memory<E> {
     /// Free frames that are promised, asked for or kept back.
     fn spoken_for(&self) -> u32 {
         let line = &self.line;
-        let spoken_for = line.promised().saturating_add(line.wanted());
-        let kept = if line.is_open() {
-            line.kept(self.env.now())
-        } else {
-            0
-        };
-        spoken_for.saturating_add(kept)
+        if !line.is_open() {
+            return 0;
+        }
+        let (promised, kept) = line.promised_and_kept(self.env.now());
+        promised.saturating_add(line.wanted()).saturating_add(kept)
     }
 
     /// Whether somebody waits for frames, or will at once: the reserve is being used.
@@ -65,11 +63,11 @@ impl<E: Env> Memory<E> {
     /// below the mark alone.
     pub(super) fn room_in_turn(&self, task: &Task<'_, E>, want: u32, exempt: bool) -> u32 {
         let line = &self.line;
-        let free = self.free().saturating_sub(line.promised());
+        let now = self.env.now();
+        let (promised, kept) = line.promised_and_kept(now);
+        let free = self.free().saturating_sub(promised);
         let min = self.marks.min;
         let left = |free: u32, floor: Pages| Pages(u64::from(free)).saturating_sub(floor);
-        let now = self.env.now();
-        let kept = line.kept(now);
         let above = left(free.saturating_sub(kept), min);
         let need = Pages(u64::from(want));
         let room = if above >= need {

@@ -118,7 +118,7 @@ fn who_returns_unused_frames_is_not_modest() {
         }
         task.sleep(Cause::Idle, Nanos::secs(2));
         assert!(!line.is_modest(task, task.id(), task.now()));
-        assert_eq!(line.kept(task.now()), 0);
+        assert_eq!(line.promised_and_kept(task.now()).1, 0);
         // Giving back is something else.
         cache.credit(task, task.id(), 2);
         assert!(line.is_modest(task, task.id(), task.now()));
@@ -132,18 +132,45 @@ fn what_is_kept_is_charged_to_whom_it_is_kept_for() {
         let line = &cache.memory.line;
         cache.credit(task, TaskId(77), 40);
         cache.credit(task, task.id(), 10);
-        assert_eq!(line.kept(task.now()), 50);
+        assert_eq!(line.promised_and_kept(task.now()).1, 50);
         let mut frames = Vec::new();
         let mut take = |task: &mut Task<'_, LabEnv>, count| {
             let (node, room) = (NodeId::FIRST, |_: &Task<'_, LabEnv>, taken| count - taken);
             assert_eq!(cache.take(task, node, count, &mut frames, room), Ok(count));
             let (id, now) = (task.id(), task.now());
-            (line.kept(now), line.is_modest(task, id, now))
+            (line.promised_and_kept(now).1, line.is_modest(task, id, now))
         };
         assert_eq!(take(task, 8), (42, true));
         assert_eq!(take(task, 7), (35, false), "more than it gave back");
         assert_eq!(take(task, 5), (35, false));
         cache.memory.put(task, &frames);
+    });
+}
+
+/// What was drawn from what is kept and not used goes back there, also if its taker has grown by the rest of it; what was
+/// drawn elsewhere does not.
+#[test]
+fn what_is_not_used_goes_back_to_where_it_was_drawn() {
+    with_cache(|task, cache| {
+        let line = &cache.memory.line;
+        cache.credit(task, TaskId(77), 40);
+        cache.credit(task, task.id(), 10);
+        let take = |task: &mut Task<'_, LabEnv>, count, unused: u32| {
+            let (node, room) = (NodeId::FIRST, |_: &Task<'_, LabEnv>, taken| count - taken);
+            let mut frames = Vec::new();
+            assert_eq!(cache.take(task, node, count, &mut frames, room), Ok(count));
+            cache.put_unused(task, &frames.split_off((count - unused) as usize));
+            let (id, now) = (task.id(), task.now());
+            let kept = line.promised_and_kept(now).1;
+            (kept, line.is_modest(task, id, now))
+        };
+        assert_eq!(take(task, 8, 3), (45, true));
+        assert_eq!(
+            take(task, 16, 8),
+            (37, false),
+            "8 of 16, 3 more than it gave back"
+        );
+        assert_eq!(take(task, 5, 2), (37, false), "drawn elsewhere");
     });
 }
 
@@ -154,11 +181,11 @@ fn a_lowered_limit_keeps_less_back() {
         let memory = &cache.memory;
         let keep = |task: &mut Task<'_, LabEnv>| {
             cache.credit(task, task.id(), u64::from(FRAMES));
-            memory.line.kept(task.now())
+            memory.line.promised_and_kept(task.now()).1
         };
         assert_eq!(keep(task), FRAMES / 16);
         memory.move_limit(task, FRAMES / 2);
-        assert_eq!(memory.line.kept(task.now()), FRAMES / 32);
+        assert_eq!(memory.line.promised_and_kept(task.now()).1, FRAMES / 32);
         assert_eq!(keep(task), FRAMES / 32);
         memory.move_limit(task, FRAMES);
         assert_eq!(keep(task), FRAMES / 16);

@@ -46,8 +46,8 @@ pub(crate) struct Line {
     /// Copies for looks without the lock; changed under it.
     waiting: AtomicU32,
     wanted: AtomicU32,
-    promised: AtomicU32,
-    promised_to_modest: AtomicU32,
+    /// Both in one word, so that a look at what is kept less what is promised of it is of one moment.
+    promised: AtomicU64,
     /// `Front`, as a number.
     front: AtomicU32,
     queues: Vec<WaitQueue>,
@@ -66,21 +66,20 @@ pub(crate) struct Line {
 struct Account {
     owner: TaskId,
     growth: Growth,
+    /// Pages that it took last, if they were counted as taken out of what is kept.
+    drawn: Pages,
+}
+
+/// Pages promised, and those of them promised to who does not grow.
+struct Promised {
+    all: u32,
+    to_modest: u32,
 }
 
 impl Line {
     pub(crate) fn new(tunables: &Tunables, frames: u32) -> Self {
         let open = tunables.law == ReclaimLaw::Tidegate && !tunables.off.has(Reason::Turn);
-        let account = || {
-            let growth = Growth::new(Instant(0));
-            Lock::new(
-                LockClass::Leaf,
-                Account {
-                    owner: TaskId::NONE,
-                    growth,
-                },
-            )
-        };
+        let account = || Lock::new(LockClass::Leaf, Account::new(TaskId::NONE, Instant(0)));
         let count = |most: usize| if open { most } else { 0 };
         Self {
             turns: Lock::new(
@@ -89,8 +88,7 @@ impl Line {
             ),
             waiting: AtomicU32::new(0),
             wanted: AtomicU32::new(0),
-            promised: AtomicU32::new(0),
-            promised_to_modest: AtomicU32::new(0),
+            promised: AtomicU64::new(0),
             front: AtomicU32::new(Front::NOBODY.number()),
             queues: (0..count(QUEUES)).map(|_| WaitQueue::new()).collect(),
             accounts: (0..count(ACCOUNTS)).map(|_| account()).collect(),
@@ -122,7 +120,7 @@ impl Line {
 
     /// Free pages that are promised.
     pub(crate) fn promised(&self) -> u32 {
-        self.promised.load(Ordering::Acquire)
+        Promised::of(self.promised.load(Ordering::Acquire)).all
     }
 
     /// Pages that waiters still want: the background reclaimer frees them besides what its mark says.
@@ -140,8 +138,8 @@ impl Line {
         min: Pages,
     ) -> Standing {
         let front = Front::from_number(self.front.load(Ordering::Relaxed));
-        self.with_growth(context, task, now, |growth| {
-            Standing::of(growth, now, need, min, front)
+        self.with_account(context, task, now, |account| {
+            Standing::of(&mut account.growth, now, need, min, front)
         })
         .unwrap_or(Standing::Ordinary)
     }
@@ -155,11 +153,12 @@ impl Line {
         taken: Pages,
         given_back: Pages,
     ) {
-        let modest = self.with_growth(context, task, now, |growth| {
+        let modest = self.with_account(context, task, now, |account| {
             // Who may take what is kept takes it from there, also if it grows by it.
-            let might = given_back.is_zero() && growth.is_modest(now);
-            growth.note(now, taken, given_back);
-            might || !given_back.is_zero() && growth.is_modest(now)
+            let takes = given_back.is_zero() && account.growth.is_modest(now);
+            account.growth.note(now, taken, given_back);
+            account.drawn = if takes { taken } else { Pages::ZERO };
+            takes || !given_back.is_zero() && account.growth.is_modest(now)
         });
         let keeps = self.kept_pages.load(Ordering::Relaxed) > 0;
         if modest == Some(true) && (keeps || !given_back.is_zero()) {
@@ -167,14 +166,16 @@ impl Line {
         }
     }
 
-    /// Pages that the task took and had no use for are free again. Those of one who does not grow stay for its like.
+    /// Pages that the task took and had no use for are free again. What it drew from what is kept goes back there, whether
+    /// or not it has grown by it.
     pub(crate) fn unused(&self, context: &impl Context, task: TaskId, now: Instant, pages: Pages) {
-        let modest = self.with_growth(context, task, now, |growth| {
-            growth.unused(now, pages);
-            growth.is_modest(now)
+        let drawn = self.with_account(context, task, now, |account| {
+            account.growth.unused(now, pages);
+            let drawn = core::mem::replace(&mut account.drawn, Pages::ZERO);
+            drawn.at_most(pages)
         });
-        if modest == Some(true) {
-            self.keep(context, |kept| kept.note(now, Pages::ZERO, pages));
+        if let Some(back) = drawn.filter(|drawn| !drawn.is_zero()) {
+            self.keep(context, |kept| kept.note(now, Pages::ZERO, back));
         }
     }
 
@@ -193,11 +194,12 @@ impl Line {
         self.kept_until.store(until.0, Ordering::Relaxed);
     }
 
-    /// Free pages kept back for those who do not grow, less what is promised to them: that is counted as promised. Copies
-    /// that do not agree are wrong for a moment and by one give-back or grant at most.
-    pub(crate) fn kept(&self, now: Instant) -> u32 {
-        let promised = self.promised_to_modest.load(Ordering::Relaxed);
-        self.kept_back(now).saturating_sub(promised)
+    /// Free pages promised; and those kept back for who does not grow, less what is promised to them, which counts as
+    /// promised. What is kept and what is promised do not agree for a moment, by one give-back or grant at most.
+    pub(crate) fn promised_and_kept(&self, now: Instant) -> (u32, u32) {
+        let promised = Promised::of(self.promised.load(Ordering::Acquire));
+        let kept = self.kept_back(now).saturating_sub(promised.to_modest);
+        (promised.all, kept)
     }
 
     /// Free pages kept back, promised or not.
@@ -218,7 +220,8 @@ impl Line {
         (since, now): (Instant, Instant),
         need: Pages,
     ) -> Option<Ticket> {
-        let growth = self.with_growth(context, task, now, |growth| rank(growth, now))?;
+        let growth =
+            self.with_account(context, task, now, |account| rank(&mut account.growth, now))?;
         let modest = growth.is_zero();
         // What the others are held back for is not to wait behind them.
         let holds = self.token.lock(context).is_held_by(task.0);
@@ -346,13 +349,15 @@ impl Line {
 
     /// Whether a task has grown of late: else it need not be held.
     fn grows(&self, context: &impl Context, task: TaskId, now: Instant) -> bool {
-        self.with_growth(context, task, now, |growth| !growth.growth(now).is_zero())
-            .unwrap_or(false)
+        self.with_account(context, task, now, |account| {
+            !account.growth.growth(now).is_zero()
+        })
+        .unwrap_or(false)
     }
 
     /// Whether a task gives back what it takes: what its like gave back is for it too.
     pub(crate) fn is_modest(&self, context: &impl Context, task: TaskId, now: Instant) -> bool {
-        self.with_growth(context, task, now, |growth| growth.is_modest(now))
+        self.with_account(context, task, now, |account| account.growth.is_modest(now))
             .unwrap_or(true)
     }
 
@@ -361,23 +366,24 @@ impl Line {
     }
 
     /// Asks the task's account; `None`: the line is closed.
-    fn with_growth<T>(
+    fn with_account<T>(
         &self,
         context: &impl Context,
         task: TaskId,
         now: Instant,
-        ask: impl FnOnce(&mut Growth) -> T,
+        ask: impl FnOnce(&mut Account) -> T,
     ) -> Option<T> {
         let at = (task.0 as usize).checked_rem(self.accounts.len())?;
         let mut account = self.accounts.get(at)?.lock(context);
-        Some(ask(account.growth_of(task, now)))
+        Some(ask(account.of(task, now)))
     }
 
     fn publish(&self, turns: &Turns) {
-        self.promised
-            .store(saturated(turns.promised()), Ordering::Release);
-        self.promised_to_modest
-            .store(saturated(turns.promised_to_modest()), Ordering::Relaxed);
+        let promised = Promised {
+            all: saturated(turns.promised()),
+            to_modest: saturated(turns.promised_to_modest()),
+        };
+        self.promised.store(promised.word(), Ordering::Release);
         self.wanted
             .store(saturated(turns.wanted()), Ordering::Relaxed);
         self.front.store(turns.front().number(), Ordering::Relaxed);
@@ -402,12 +408,33 @@ fn saturated(pages: Pages) -> u32 {
 }
 
 impl Account {
-    /// The growth of `task`; another's is forgotten.
-    fn growth_of(&mut self, task: TaskId, now: Instant) -> &mut Growth {
-        if self.owner != task {
-            self.owner = task;
-            self.growth = Growth::new(now);
+    fn new(owner: TaskId, now: Instant) -> Self {
+        Self {
+            owner,
+            growth: Growth::new(now),
+            drawn: Pages::ZERO,
         }
-        &mut self.growth
+    }
+
+    /// The account of `task`; another's is forgotten.
+    fn of(&mut self, task: TaskId, now: Instant) -> &mut Self {
+        if self.owner != task {
+            *self = Self::new(task, now);
+        }
+        self
+    }
+}
+
+impl Promised {
+    fn of(word: u64) -> Self {
+        let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
+        Self {
+            all: u32::from_le_bytes([a, b, c, d]),
+            to_modest: u32::from_le_bytes([e, f, g, h]),
+        }
+    }
+
+    fn word(&self) -> u64 {
+        u64::from(self.to_modest) << 32 | u64::from(self.all)
     }
 }
