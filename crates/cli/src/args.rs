@@ -41,7 +41,7 @@ command line or the recording; 130 interrupted.";
 
 /// Re-runs published writeback experiments on Tidegate's page cache.
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version, about, max_term_width = 100)]
+#[command(name = "tidegate", version = env!("TIDEGATE_VERSION"), about, max_term_width = 100)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -73,6 +73,7 @@ pub enum Command {
     Top(crate::serve::TopArguments),
     /// See in half a minute what pacing does: two clients, one slow disk, nothing to set up
     #[cfg(feature = "serve")]
+    #[command(after_help = crate::serve::DEMO_EXAMPLES)]
     Demo(crate::serve::DemoArguments),
 }
 

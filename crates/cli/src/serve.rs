@@ -44,6 +44,15 @@ Examples:
 
 Exit status: 0 all well; 1 the server does not answer; 2 a mistake in the command line.";
 
+/// Examples below `tidegate demo --help`.
+pub const DEMO_EXAMPLES: &str = "\
+Examples:
+  tidegate demo                      both halves, and the plot in this folder
+  tidegate demo --seconds 30 --out /tmp/demo
+
+Exit status: 0 both halves ran; 1 one could not, or its plot cannot be written; 2 a mistake in the
+command line; 130 interrupted.";
+
 /// Arguments of `serve`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ServeArguments {

@@ -2,7 +2,7 @@
 //! complaints on standard error.
 //!
 //! A reader that goes away (`| head`) ends the printing, not the program. Colours and moving bars
-//! are for terminals only, colours not under NO_COLOR.
+//! are for terminals only, colours not under NO_COLOR or on a terminal that calls itself dumb.
 
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -48,7 +48,8 @@ pub fn complain(text: &str) {
 #[must_use]
 pub fn colour() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    !refused && std::io::stderr().is_terminal()
+    let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    !refused && !dumb && std::io::stderr().is_terminal()
 }
 
 /// Progress of a number of runs: a bar on a terminal, a line per run elsewhere; a run that fails says why at once.

@@ -517,3 +517,22 @@ fn a_folder_that_cannot_be_written_is_refused_before_the_work() {
     assert!(!err.contains("[1/"), "before the work: {err}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn results_name_the_program_that_made_them() {
+    let folder = folder("version");
+    small(&folder, SMALL);
+    let (_, version, _) = run(&folder, &["--version"]);
+    let begins = concat!("tidegate ", env!("CARGO_PKG_VERSION"));
+    assert!(version.starts_with(begins), "{version}");
+    let (status, _, said) = run(&folder, &["run", "small.toml", "--out", "o"]);
+    assert_eq!(status, 0, "{said}");
+    let runs = std::fs::read_to_string(folder.join("o/runs.csv")).unwrap();
+    let field = format!(",{},", version.trim());
+    let mut rows = runs.lines().skip(1).peekable();
+    assert!(
+        rows.peek().is_some() && rows.all(|run| run.contains(&field)),
+        "{version}{runs}"
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -99,7 +99,7 @@ macro_rules! table {
 }
 
 fn runs(about: &About, outcomes: &[Outcome]) -> TidyTable {
-    let version = concat!("tidegate ", env!("CARGO_PKG_VERSION"));
+    let version = concat!("tidegate ", env!("TIDEGATE_VERSION"));
     table!("runs", outcomes, {
         "run_id": Text = |run| run.run_id(),
         "experiment": Text = |_| about.experiment.clone(),
