@@ -118,11 +118,24 @@ fn who_returns_unused_frames_is_not_modest() {
         }
         task.sleep(Cause::Idle, Nanos::secs(2));
         assert!(!line.is_modest(task, task.id(), task.now()));
-        assert_eq!(line.promised_and_kept(task.now()).1, 0);
+        assert_eq!(kept(task, cache), 0);
         // Giving back is something else.
         cache.credit(task, task.id(), 2);
         assert!(line.is_modest(task, task.id(), task.now()));
     });
+}
+
+/// Free pages that are kept back, less what is promised of them.
+fn kept(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) -> u32 {
+    cache.memory.line.promised_and_kept(task.now()).1
+}
+
+/// Takes so many frames, which are there.
+fn take(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>, count: u32) -> Vec<FrameId> {
+    let (node, room) = (NodeId::FIRST, |_: &Task<'_, LabEnv>, taken| count - taken);
+    let mut frames = Vec::new();
+    assert_eq!(cache.take(task, node, count, &mut frames, room), Ok(count));
+    frames
 }
 
 /// One who may take what is kept takes it from there, also what it grows by; one who grows does not.
@@ -132,17 +145,16 @@ fn what_is_kept_is_charged_to_whom_it_is_kept_for() {
         let line = &cache.memory.line;
         cache.credit(task, TaskId(77), 40);
         cache.credit(task, task.id(), 10);
-        assert_eq!(line.promised_and_kept(task.now()).1, 50);
+        assert_eq!(kept(task, cache), 50);
         let mut frames = Vec::new();
-        let mut take = |task: &mut Task<'_, LabEnv>, count| {
-            let (node, room) = (NodeId::FIRST, |_: &Task<'_, LabEnv>, taken| count - taken);
-            assert_eq!(cache.take(task, node, count, &mut frames, room), Ok(count));
-            let (id, now) = (task.id(), task.now());
-            (line.promised_and_kept(now).1, line.is_modest(task, id, now))
+        let mut after = |task: &mut Task<'_, LabEnv>, count| {
+            frames.extend(take(task, cache, count));
+            let modest = line.is_modest(task, task.id(), task.now());
+            (kept(task, cache), modest)
         };
-        assert_eq!(take(task, 8), (42, true));
-        assert_eq!(take(task, 7), (35, false), "more than it gave back");
-        assert_eq!(take(task, 5), (35, false));
+        assert_eq!(after(task, 8), (42, true));
+        assert_eq!(after(task, 7), (35, false), "more than it gave back");
+        assert_eq!(after(task, 5), (35, false));
         cache.memory.put(task, &frames);
     });
 }
@@ -155,22 +167,16 @@ fn what_is_not_used_goes_back_to_where_it_was_drawn() {
         let line = &cache.memory.line;
         cache.credit(task, TaskId(77), 40);
         cache.credit(task, task.id(), 10);
-        let take = |task: &mut Task<'_, LabEnv>, count, unused: u32| {
-            let (node, room) = (NodeId::FIRST, |_: &Task<'_, LabEnv>, taken| count - taken);
-            let mut frames = Vec::new();
-            assert_eq!(cache.take(task, node, count, &mut frames, room), Ok(count));
-            cache.put_unused(task, &frames.split_off((count - unused) as usize));
-            let (id, now) = (task.id(), task.now());
-            let kept = line.promised_and_kept(now).1;
-            (kept, line.is_modest(task, id, now))
+        let after = |task: &mut Task<'_, LabEnv>, count, unused| {
+            let frames = take(task, cache, count);
+            cache.put_unused(task, &frames[frames.len() - unused..]);
+            let modest = line.is_modest(task, task.id(), task.now());
+            (kept(task, cache), modest)
         };
-        assert_eq!(take(task, 8, 3), (45, true));
-        assert_eq!(
-            take(task, 16, 8),
-            (37, false),
-            "8 of 16, 3 more than it gave back"
-        );
-        assert_eq!(take(task, 5, 2), (37, false), "drawn elsewhere");
+        assert_eq!(after(task, 8, 3), (45, true));
+        let more = "8 of 16, 3 more than it gave back";
+        assert_eq!(after(task, 16, 8), (37, false), "{more}");
+        assert_eq!(after(task, 5, 2), (37, false), "drawn elsewhere");
     });
 }
 
@@ -181,11 +187,11 @@ fn a_lowered_limit_keeps_less_back() {
         let memory = &cache.memory;
         let keep = |task: &mut Task<'_, LabEnv>| {
             cache.credit(task, task.id(), u64::from(FRAMES));
-            memory.line.promised_and_kept(task.now()).1
+            kept(task, cache)
         };
         assert_eq!(keep(task), FRAMES / 16);
         memory.move_limit(task, FRAMES / 2);
-        assert_eq!(memory.line.promised_and_kept(task.now()).1, FRAMES / 32);
+        assert_eq!(kept(task, cache), FRAMES / 32);
         assert_eq!(keep(task), FRAMES / 32);
         memory.move_limit(task, FRAMES);
         assert_eq!(keep(task), FRAMES / 16);
