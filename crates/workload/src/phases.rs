@@ -6,15 +6,16 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Task, Wakeup};
+use env::{Env, Task};
 use mm::{Cache, File};
-use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
+use policy::units::{Bytes, Instant, Nanos, Pages};
 
 use crate::dd::{Run, buffer};
 use crate::hog::{Stride, count_of};
+use crate::pinner::{hold, rest};
 use crate::{Failure, Report};
 
-/// How long a holder of pins sleeps between two looks at whether to stop.
+/// How long one that has nothing to touch sleeps between two looks.
 const LOOK: Nanos = Nanos::millis(100);
 
 /// What a phase loads the machine with.
@@ -105,7 +106,10 @@ impl<E: Env> Load<'_, E> {
             match phase {
                 Phase::Anonymous => self.anonymous(task, end, report)?,
                 Phase::File => self.write(task, end, report)?,
-                Phase::Pinned => self.pin(task, end, report)?,
+                Phase::Pinned => {
+                    let pages = self.options.pinned;
+                    hold(task, self.file, pages, end, self.run, report)?;
+                }
             }
             if self.run.stop.is_raised() {
                 return Ok(false);
@@ -167,41 +171,5 @@ impl<E: Env> Load<'_, E> {
             }
         }
         Ok(())
-    }
-
-    fn pin(
-        &self,
-        task: &mut Task<'_, E>,
-        end: Instant,
-        report: &mut Report,
-    ) -> Result<(), Failure> {
-        let pages = Pages(self.file.len().0 >> PAGE_SHIFT).at_most(self.options.pinned);
-        let mut held = Vec::new();
-        for page in 0..pages.0 {
-            if !self.goes_on(task, end) {
-                break;
-            }
-            let page = u32::try_from(page).expect("a file's pages are numbered by 32 bits");
-            match self.file.pin(task, page) {
-                Ok(pinned) => held.push(pinned),
-                Err(mm::Error::OutOfMemory { .. } | mm::Error::TooMany { .. }) => {
-                    report.refused += 1;
-                    break;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        while self.goes_on(task, end) {
-            rest(task, LOOK.at_most(end.since(task.now())))?;
-        }
-        drop(held);
-        Ok(())
-    }
-}
-
-fn rest<E: Env>(task: &mut Task<'_, E>, pause: Nanos) -> Result<(), Failure> {
-    match task.sleep(Cause::Think, pause) {
-        Wakeup::Cancelled => Err(Failure::Cache(mm::Error::Cancelled)),
-        Wakeup::Ready(_) | Wakeup::TimedOut | Wakeup::Refused => Ok(()),
     }
 }

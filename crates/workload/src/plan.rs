@@ -8,9 +8,9 @@ use policy::units::Nanos;
 
 use crate::dd::Run;
 use crate::{
-    Bystander, Cp, Dd, Failure, Hog, LightWriter, Mapper, Phases, RandRead, RandWrite, Reader,
-    Report, Stop, bystander, cp, dd, hog, light_writer, mapper, phases, rand_read, rand_write,
-    reader,
+    Bystander, Cp, Dd, Failure, Hog, LightWriter, Mapper, Phases, Pinner, RandRead, RandWrite,
+    Reader, Report, Stop, bystander, cp, dd, hog, light_writer, mapper, phases, pinner, rand_read,
+    rand_write, reader,
 };
 
 /// What a job does, and with which files.
@@ -35,6 +35,8 @@ pub enum Work<E: Env> {
     Bystander(Bystander),
     /// Changes between anonymous, file and pinned load.
     Phases(Phases, Arc<File<E>>),
+    /// Holds pinned pages of a file.
+    Pinner(Pinner, Arc<File<E>>),
 }
 
 /// One task of a run.
@@ -120,6 +122,7 @@ fn work<E: Env>(
         Work::RandRead(options, files) => rand_read(task, files, options, run),
         Work::Bystander(options) => bystander(task, cache, options, run),
         Work::Phases(options, file) => phases(task, cache, file, options, run),
+        Work::Pinner(options, file) => pinner(task, file, options, run),
     }
 }
 

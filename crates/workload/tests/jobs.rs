@@ -17,7 +17,7 @@ use policy::dirty::Law;
 use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Nanos, Pages};
 use workload::{
-    Bystander, Hog, Job, Mapper, Phase, Phases, RandRead, RandWrite, Report, Stop, Work,
+    Bystander, Hog, Job, Mapper, Phase, Phases, Pinner, RandRead, RandWrite, Report, Stop, Work,
 };
 
 /// The machine is smaller than one of 8 GiB by this.
@@ -91,9 +91,9 @@ fn run(
                 })
                 .collect();
             let reports = workload::run(task, &cache, plan, &Stop::default());
-            let vmstat = cache.vmstat();
+            // A reclaimer may be at work until then.
             cache.shutdown(task).unwrap();
-            (reports, vmstat)
+            (reports, cache.vmstat())
         })
         .unwrap();
     for report in lab.tasks() {
@@ -235,6 +235,33 @@ fn a_load_that_changes_goes_round_its_phases() {
     );
     assert_eq!(ended.vmstat.get(Item::NrPinned), 0, "all were given back");
     assert!(ended.vmstat.get(Item::NrActiveAnon) + ended.vmstat.get(Item::NrInactiveAnon) == 0);
+}
+
+#[test]
+fn what_a_pinner_holds_is_scanned_again_and_again_and_never_freed() {
+    const PAGES: u64 = 64;
+    let scanned = |held: bool| {
+        let ended = run(ReclaimLaw::Reasons, 1, move |files| {
+            let pinner = Pinner {
+                pages: Pages(PAGES),
+                for_at_most: A_MINUTE,
+            };
+            let mut plan = vec![("hog", hog(u64::from(FRAMES) * 3 / 2))];
+            if held {
+                plan.push(("pinner", Work::Pinner(pinner, Arc::clone(&files[0]))));
+            }
+            plan
+        });
+        for report in &ended.reports {
+            assert!(report.complete && report.refused == 0, "{report:?}");
+        }
+        assert_eq!(ended.vmstat.get(Item::NrPinned), 0, "all were given back");
+        assert_eq!(ended.vmstat.get(Item::PgstealFile), 0, "none was freed");
+        ended.vmstat.get(Item::PgscanFile)
+    };
+    assert_eq!(scanned(false), 0, "a hog has no pages of files");
+    let times = scanned(true) / PAGES;
+    assert!(times > 10, "each was looked at {times} times");
 }
 
 /// Two hogs, a writer, the latency worker and a bystander on memory that does not hold them.

@@ -32,7 +32,8 @@ const fn is_heavy(kind: &JobKind) -> bool {
         | JobKind::Map(_)
         | JobKind::RandRead(_)
         | JobKind::Bystander(_)
-        | JobKind::Phases(_) => false,
+        | JobKind::Phases(_)
+        | JobKind::Pinner(_) => false,
     }
 }
 

@@ -7,8 +7,8 @@
 
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 use workload::{
-    Bystander, Cp, Dd, Hog, LightWriter, Mapper, Pattern, Phase, Phases, RandRead, RandWrite,
-    Reader, SyncAfter,
+    Bystander, Cp, Dd, Hog, LightWriter, Mapper, Pattern, Phase, Phases, Pinner, RandRead,
+    RandWrite, Reader, SyncAfter,
 };
 
 use super::cell::{PAGES_PER_MIB, device, millis, request_least, seconds, whole};
@@ -51,6 +51,8 @@ pub enum JobKind {
     Bystander(Bystander),
     /// Goes through phases.
     Phases(Phases),
+    /// Holds pinned pages of a file.
+    Pinner(Pinner),
 }
 
 impl JobKind {
@@ -68,6 +70,7 @@ impl JobKind {
             Self::RandRead(_) => TaskKind::RandRead.name(),
             Self::Bystander(_) => TaskKind::Bystander.name(),
             Self::Phases(_) => TaskKind::Phases.name(),
+            Self::Pinner(_) => TaskKind::Pinner.name(),
         }
     }
 
@@ -89,7 +92,7 @@ impl JobKind {
     /// Its files are there, with their content, before the run.
     #[must_use]
     pub const fn finds_files(&self) -> bool {
-        matches!(self, Self::Read(_) | Self::RandRead(_))
+        matches!(self, Self::Read(_) | Self::RandRead(_) | Self::Pinner(_))
     }
 
     /// Bytes of one call; nothing for what makes no calls on files.
@@ -103,7 +106,7 @@ impl JobKind {
             Self::RandWrite(write) => write.block,
             Self::RandRead(read) => read.block,
             Self::Phases(phases) => phases.block,
-            Self::Hog(_) | Self::Map(_) | Self::Bystander(_) => Bytes::ZERO,
+            Self::Hog(_) | Self::Map(_) | Self::Bystander(_) | Self::Pinner(_) => Bytes::ZERO,
         }
     }
 }
@@ -250,6 +253,8 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
     let bytes = sizes.bytes(block);
     let for_at_most = number(&task.run_s).map(seconds);
     let every = number(&task.every_ms).map(millis);
+    let pinned = number(&task.pinned_mib).unwrap_or(0.0) * PAGES_PER_MIB * sizes.scale;
+    let pinned = Pages(whole(pinned));
     let kind = match kind {
         TaskKind::Dd => JobKind::Dd(Dd {
             block,
@@ -317,11 +322,13 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
             each: seconds(number(&task.phase_s).expect("loaded phases have their length")),
             anon: sizes.region(),
             file: sizes.each(sizes.block(block)),
-            pinned: Pages(whole(
-                number(&task.pinned_mib).unwrap_or(0.0) * PAGES_PER_MIB * sizes.scale,
-            )),
+            pinned,
             block: sizes.block(block),
             first: FIRST_PHASES[0],
+            for_at_most,
+        }),
+        TaskKind::Pinner => JobKind::Pinner(Pinner {
+            pages: pinned.at_least(Pages(1)),
             for_at_most,
         }),
     };
@@ -333,6 +340,7 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
         JobKind::RandWrite(write) => write.size,
         JobKind::RandRead(read) => sizes.each(read.block),
         JobKind::Phases(phases) => phases.file,
+        JobKind::Pinner(pinner) => pinner.pages.bytes(),
         JobKind::Hog(_) | JobKind::Map(_) | JobKind::Bystander(_) => Bytes::ZERO,
     };
     let has_files = task.kind.get_ref().has_files();

@@ -292,6 +292,7 @@ fn work<E: Env>(
         JobKind::RandRead(options) => Work::RandRead(*options, files),
         JobKind::Bystander(options) => Work::Bystander(*options),
         JobKind::Phases(options) => Work::Phases(*options, one()),
+        JobKind::Pinner(options) => Work::Pinner(*options, one()),
     }
 }
 

@@ -245,6 +245,8 @@ pub enum TaskKind {
     Bystander,
     /// Goes through phases: memory, file, pinned file, rest.
     Phases,
+    /// Pins pages of a file and holds them.
+    Pinner,
 }
 
 impl TaskKind {
@@ -262,6 +264,7 @@ impl TaskKind {
             Self::RandRead => "rand_read",
             Self::Bystander => "bystander",
             Self::Phases => "phases",
+            Self::Pinner => "pinner",
         }
     }
 

@@ -216,7 +216,8 @@ impl Checker {
     /// Which keys a kind of task needs, and which mean nothing to it.
     pub(super) fn keys_of_kind(&mut self, task: &TaskEntry) {
         use TaskKind::{
-            Bystander, Cp, Dd, Hog, LightWriter, Mapper, Phases, RandRead, RandWrite, Reader,
+            Bystander, Cp, Dd, Hog, LightWriter, Mapper, Phases, Pinner, RandRead, RandWrite,
+            Reader,
         };
         let kind = *task.kind.get_ref();
         let name = kind.name();
@@ -237,11 +238,16 @@ impl Checker {
                 kind == Cp,
                 kind == Cp,
             ),
-            ("block_kib", span(&task.block_kib), kind.has_files(), false),
+            (
+                "block_kib",
+                span(&task.block_kib),
+                kind.has_files() && kind != Pinner,
+                false,
+            ),
             (
                 "file_mib",
                 span(&task.file_mib),
-                kind.has_files() && kind != LightWriter,
+                kind.has_files() && !matches!(kind, LightWriter | Pinner),
                 matches!(kind, Dd | Cp | Reader | Phases)
                     || (matches!(kind, RandWrite | RandRead) && size.is_none()),
             ),
@@ -258,7 +264,12 @@ impl Checker {
                 in_parts,
                 false,
             ),
-            ("pinned_mib", span(&task.pinned_mib), kind == Phases, false),
+            (
+                "pinned_mib",
+                span(&task.pinned_mib),
+                matches!(kind, Phases | Pinner),
+                kind == Pinner,
+            ),
             (
                 "phase_s",
                 span(&task.phase_s),
@@ -281,7 +292,8 @@ impl Checker {
                 "run_s",
                 span(&task.run_s),
                 true,
-                matches!(kind, LightWriter | RandWrite | RandRead | Phases) || kind.has_memory(),
+                matches!(kind, LightWriter | RandWrite | RandRead | Phases | Pinner)
+                    || kind.has_memory(),
             ),
             (
                 "every_ms",
