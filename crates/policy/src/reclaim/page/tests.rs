@@ -530,6 +530,45 @@ fn what_follows_from_a_pass() {
             None,
         ),
         (
+            "ours: nothing freed, pages aside, and what else was met is held",
+            Tally {
+                writeback: Pages(1),
+                refused: taken.taken - Pages(1),
+                ..taken
+            },
+            waiting,
+            none,
+            immediate,
+        ),
+        (
+            "ours: the same, and a whole list of them",
+            Tally {
+                taken: Pages(512),
+                refused: Pages(512),
+                ..taken
+            },
+            Pass {
+                inactive_file: Pages(512),
+                ..waiting
+            },
+            none,
+            immediate,
+        ),
+        (
+            "ours: the same, and a cluster that was not looked at",
+            Tally {
+                taken: Pages(512),
+                refused: Pages(512),
+                ..taken
+            },
+            Pass {
+                inactive_file: Pages(544),
+                ..waiting
+            },
+            none,
+            None,
+        ),
+        (
             "ours: pages come round again, but something was freed",
             Tally {
                 immediate: Pages(1),
