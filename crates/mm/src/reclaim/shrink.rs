@@ -212,7 +212,11 @@ fn judge_all<E: Env>(
         }
         let awaited = || cache.awaited.has(task, frame, generation);
         if flags.any(Flags::BUSY) || flags.pins() > 0 || awaited() {
-            tally.note_refused(anon);
+            if is_held(flags) && !anon {
+                tally.note_held();
+            } else {
+                tally.note_refused(anon);
+            }
             sorted.kept.push(*page);
             continue;
         }
@@ -233,6 +237,13 @@ fn judge_all<E: Env>(
         }
         tally.note(&seen, &judged, scanner.rule);
     }
+}
+
+/// Whether a page that cannot be taken now goes back where it was and may stay so for long: it is pinned, and nothing else
+/// is the matter with it.
+fn is_held(flags: Flags) -> bool {
+    let moves = Flags::BUSY | Flags::DIRTY | Flags::WRITEBACK | Flags::ACTIVE;
+    flags.pins() > 0 && !flags.any(moves)
 }
 
 #[derive(PartialEq, Eq)]

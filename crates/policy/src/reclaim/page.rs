@@ -333,8 +333,8 @@ pub struct Tally {
     pub activated: Pages,
     /// Pages kept because they were accessed.
     pub kept_referenced: Pages,
-    /// Pages kept because somebody held them in that moment.
-    pub refused: Pages,
+    /// Clean pages of files kept where they were because somebody holds them.
+    pub held: Pages,
     /// Writes started (counter nr_vmscan_write).
     pub written: Pages,
     /// Pages freed.
@@ -345,7 +345,7 @@ impl Tally {
     /// A page that was isolated, and judged like that.
     pub fn note(&mut self, seen: &Seen, judged: &Judgement, rule: PageRule) {
         let one = Pages(1);
-        self.count(seen.anon);
+        self.note_refused(seen.anon);
         if !seen.anon && (seen.dirty || seen.writeback) {
             self.dirty += one;
             if !seen.writeback {
@@ -379,16 +379,17 @@ impl Tally {
 
     /// A page that was isolated but could not be locked (row 1): it is kept.
     pub fn note_refused(&mut self, anon: bool) {
-        self.count(anon);
-        self.refused += Pages(1);
-    }
-
-    fn count(&mut self, anon: bool) {
         self.scanned += Pages(1);
         self.taken += Pages(1);
         if !anon {
             self.file_taken += Pages(1);
         }
+    }
+
+    /// A clean page of a file that somebody holds for longer than a moment (it is pinned), on an inactive list: it is kept.
+    pub fn note_held(&mut self) {
+        self.note_refused(false);
+        self.held += Pages(1);
     }
 
     /// Takes a cluster's in.
@@ -405,7 +406,7 @@ impl Tally {
             left_to_flusher,
             activated,
             kept_referenced,
-            refused,
+            held,
             written,
             reclaimed,
         } = cluster;
@@ -420,7 +421,7 @@ impl Tally {
         self.left_to_flusher += *left_to_flusher;
         self.activated += *activated;
         self.kept_referenced += *kept_referenced;
-        self.refused += *refused;
+        self.held += *held;
         self.written += *written;
         self.reclaimed += *reclaimed;
     }
@@ -488,7 +489,8 @@ pub struct Pass {
 /// With `PageRule::aside` no page of a file comes round again under writeback, so *immediate* hardly happens. What stands
 /// for it: the background freed nothing, less than a cluster is left to look at, whatever it met waits for its write, and
 /// so do pages aside. As long as more is left, or what was met was merely accessed, looking on is the better thing: each
-/// page is in the way only once. Pages that somebody holds are in the way each time, and count as not there. A pass that met nothing says nothing, unless none looks at more: of short lists a gentle
+/// page is in the way only once. Pages that somebody holds are in the way each time, and count as not there; the last pass,
+/// which looks at half a list, takes the other half to be like it. A pass that met nothing says nothing, unless none looks at more: of short lists a gentle
 /// one sees no page.
 ///
 /// # Source
@@ -503,12 +505,16 @@ pub fn after_pass(tally: &Tally, pass: &Pass) -> NodeChange {
         set.dirty = tally.unqueued_dirty == tally.file_taken
             && !(pass.rule.dirty_needs_a_page && tally.unqueued_dirty.is_zero());
         set.congested = congested;
-        let left = pass.inactive_file.saturating_sub(tally.refused);
+        let mut left = pass.inactive_file.saturating_sub(tally.held);
+        if pass.last && !tally.held.is_zero() {
+            let others = tally.file_taken.saturating_sub(tally.held);
+            left = Pages(left.0 * others.0 / tally.file_taken.0);
+        }
         let nothing_left = tally.reclaimed.is_zero() && left < CLUSTER;
         // Pages that were merely accessed are none that a pause helps.
         let for_writes = tally.writeback + tally.immediate + tally.left_to_flusher;
-        let looked = !tally.taken.is_zero() || pass.last;
-        let all_wait = nothing_left && looked && for_writes + tally.refused == tally.taken;
+        let looked = tally.taken > tally.held || pass.last;
+        let all_wait = nothing_left && looked && for_writes + tally.held == tally.taken;
         let waits = pass.rule.aside && all_wait && !pass.aside.is_zero();
         flushers = waits;
         // Ours goes on as long as a pass frees something.

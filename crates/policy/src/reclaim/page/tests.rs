@@ -435,6 +435,13 @@ fn what_follows_from_a_pass() {
         reclaimed: one,
         ..taken
     };
+    let half_held = Tally {
+        taken: Pages(256),
+        file_taken: Pages(256),
+        writeback: Pages(6),
+        held: Pages(250),
+        ..taken
+    };
     let congested = NodeFlags {
         congested: true,
         ..none
@@ -533,7 +540,7 @@ fn what_follows_from_a_pass() {
             "ours: nothing freed, pages aside, and what else was met is held",
             Tally {
                 writeback: Pages(1),
-                refused: taken.taken - Pages(1),
+                held: taken.taken - Pages(1),
                 ..taken
             },
             waiting,
@@ -541,12 +548,8 @@ fn what_follows_from_a_pass() {
             immediate,
         ),
         (
-            "ours: the same, and a whole list of them",
-            Tally {
-                taken: Pages(512),
-                refused: Pages(512),
-                ..taken
-            },
+            "ours: half a list was looked at, and all but a few pages of that are held",
+            half_held,
             Pass {
                 inactive_file: Pages(512),
                 ..waiting
@@ -555,14 +558,38 @@ fn what_follows_from_a_pass() {
             immediate,
         ),
         (
-            "ours: the same, and a cluster that was not looked at",
+            "ours: the same, but a third of that waits",
             Tally {
-                taken: Pages(512),
-                refused: Pages(512),
+                writeback: Pages(86),
+                held: Pages(170),
+                ..half_held
+            },
+            Pass {
+                inactive_file: Pages(512),
+                ..waiting
+            },
+            none,
+            None,
+        ),
+        (
+            "ours: the same, but another pass looks at the other half",
+            half_held,
+            Pass {
+                inactive_file: Pages(512),
+                last: false,
+                ..waiting
+            },
+            none,
+            None,
+        ),
+        (
+            "ours: a held page was met, but another pass looks at more",
+            Tally {
+                held: taken.taken,
                 ..taken
             },
             Pass {
-                inactive_file: Pages(544),
+                last: false,
                 ..waiting
             },
             none,
