@@ -63,16 +63,28 @@ pub(crate) fn twice(names: &[String], scale: Option<&str>) -> Result<()> {
     let mut differ = Vec::new();
     for name in &names {
         let scale = scale.filter(|_| !UNSCALED.contains(&name.as_str()));
-        let first = match scale {
-            Some(_) => hashes(&workspace, &program, name, scale, "first")?,
-            None => match of_the_check(&workspace, &program, name)? {
-                Some(first) => first,
-                None => hashes(&workspace, &program, name, scale, "first")?,
-            },
-        };
         let second = hashes(&workspace, &program, name, scale, "second")?;
+        let checked = match scale {
+            Some(_) => None,
+            None => of_the_check(&workspace, &program, name),
+        };
+        // One that was cut short has not all of them.
+        let checked = checked.filter(|first| first.keys().eq(second.keys()));
+        let how = if checked.is_some() {
+            "as in `experiments`"
+        } else {
+            "run twice"
+        };
+        let first = match checked {
+            Some(first) => first,
+            None => hashes(&workspace, &program, name, scale, "first")?,
+        };
         let found = differences(&first, &second);
-        println!("    {name}: {} runs, {} differ", second.len(), found.len());
+        println!(
+            "    {name}: {} runs, {how}, {} differ",
+            second.len(),
+            found.len()
+        );
         differ.extend(found.into_iter().map(|what| format!("{name}: {what}")));
     }
     if differ.is_empty() {
@@ -106,18 +118,18 @@ fn hashes(
     read_hashes(&out)
 }
 
-/// The first repetition of what `experiments` has run with this very program; nothing if it has not.
-fn of_the_check(workspace: &Workspace, program: &Path, name: &str) -> Result<Option<Hashes>> {
+/// The first repetition of what `experiments` has run with this very program; nothing if it has not, or cannot be read.
+fn of_the_check(workspace: &Workspace, program: &Path, name: &str) -> Option<Hashes> {
     let out = experiments_out(workspace).join(name);
     let changed = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
     let table = csv::find(&out, "runs.csv").pop();
     let ran = table.as_deref().and_then(changed);
     if ran.is_none() || ran <= changed(program) {
-        return Ok(None);
+        return None;
     }
-    let mut hashes = read_hashes(&out)?;
+    let mut hashes = read_hashes(&out).ok()?;
     hashes.retain(|run, _| run.ends_with("/0"));
-    Ok(Some(hashes))
+    Some(hashes)
 }
 
 fn read_hashes(out: &Path) -> Result<Hashes> {
