@@ -91,9 +91,11 @@ fn run(
                 })
                 .collect();
             let reports = workload::run(task, &cache, plan, &Stop::default());
-            // A reclaimer may be at work until then.
+            let vmstat = cache.vmstat();
             cache.shutdown(task).unwrap();
-            (reports, cache.vmstat())
+            // Before, a reclaimer may be at work.
+            assert_eq!(cache.vmstat().broken_sum(), None);
+            (reports, vmstat)
         })
         .unwrap();
     for report in lab.tasks() {
@@ -101,7 +103,6 @@ fn run(
         assert_eq!(report.total(), ended - report.started, "{report:?}");
         assert_eq!(report.unnamed, Nanos::ZERO, "{report:?}");
     }
-    assert_eq!(vmstat.broken_sum(), None);
     Ended {
         reports,
         vmstat,

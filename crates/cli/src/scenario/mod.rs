@@ -341,7 +341,7 @@ pub struct TaskEntry {
     /// The same of each of them.
     #[serde(default)]
     pub memory_part_each: Option<Spanned<f64>>,
-    /// Pages that it holds pinned in its pinned phase; scaled.
+    /// Pages that it holds pinned while it pins; scaled.
     #[serde(default)]
     pub pinned_mib: Option<Spanned<f64>>,
     /// How long a phase lasts.

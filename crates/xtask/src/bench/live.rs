@@ -27,6 +27,7 @@ const SHORT: &[&str] = &[
     "task.mmap.run_s=10",
     "task.bystander.start_s=4",
     "task.bystander.run_s=10",
+    "task.held.run_s=14",
 ];
 
 /// Resident memory of the process, as a part of its limit: no machine is too busy for that.

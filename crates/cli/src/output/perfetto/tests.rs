@@ -447,6 +447,7 @@ fn every_throttling_of_a_run_is_in_its_trace() {
         "task.hog.run_s=10",
         "task.mmap.start_s=4",
         "task.mmap.run_s=10",
+        "task.held.run_s=14",
     ];
     let outcome = traced("stutterp", "12", "linux-5.16-rc1", &sets);
     let read = read(&trace(&outcome).unwrap());
