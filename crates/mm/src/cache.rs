@@ -411,7 +411,7 @@ impl<E: Env> Cache<E> {
             free,
             cached: pages(&totals.cached),
             anon: pages(&totals.anon),
-            pinned: Pages(u64::from(totals.pinned.load(Ordering::Relaxed))),
+            pinned: self.pinned(),
             dirty: pages(&totals.dirty),
             writeback: pages(&totals.writeback),
             dirty_limit: limits.dirty,
@@ -468,8 +468,7 @@ impl<E: Env> Cache<E> {
     /// anonymous memory takes the frames, in our law down to what is the files' in any case.
     pub(crate) fn dirtyable(&self) -> Pages {
         let frames = Pages(u64::from(self.memory.limit_frames()));
-        let pinned = u64::from(self.totals.pinned.load(Ordering::Relaxed));
-        let movable = Pages(frames.0.saturating_sub(self.memory.marks.high.0 + pinned));
+        let movable = frames.saturating_sub(self.memory.marks.high + self.pinned());
         let least = self.options.reclaim.files_least(frames).at_most(movable);
         Pages(movable.0.saturating_sub(get(&self.totals.anon))).at_least(least)
     }

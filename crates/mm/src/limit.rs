@@ -172,7 +172,7 @@ impl<E: Env> Cache<E> {
                 least: Pages(least),
             });
         }
-        let pinned = Pages(u64::from(self.totals.pinned.load(Ordering::Relaxed)));
+        let pinned = self.pinned();
         if pinned + self.memory.marks.high > limit {
             return Err(Error::PinnedAboveLimit { limit, pinned });
         }

@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 
 use env::Env;
 use frames::Pin;
+use policy::units::Pages;
 
 use crate::cache::Cache;
 
@@ -54,6 +55,11 @@ impl<E: Env> Cache<E> {
             return false;
         }
         true
+    }
+
+    /// Pins that callers hold: so many frames, if none is pinned twice.
+    pub(crate) fn pinned(&self) -> Pages {
+        Pages(u64::from(self.totals.pinned.load(Ordering::Relaxed)))
     }
 
     pub(crate) fn uncount_pin(&self) {

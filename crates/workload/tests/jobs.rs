@@ -66,7 +66,7 @@ fn run(
     let env = Arc::clone(lab.env());
     let mut options = mm::Options::new(FRAMES, 12);
     options.reclaim = Tunables::of(law, 250);
-    options.pins_max = 256;
+    options.pins_max = FRAMES / 4;
     if law != ReclaimLaw::Tidegate {
         options.dirty.law = Law::RateBased;
         options.dirty.hz = 250;
@@ -263,6 +263,28 @@ fn what_a_pinner_holds_is_scanned_again_and_again_and_never_freed() {
     assert_eq!(scanned(false), 0, "a hog has no pages of files");
     let times = scanned(true) / PAGES;
     assert!(times > 10, "each was looked at {times} times");
+}
+
+/// Pinned pages are many beside what a pass is to free, and none of them is to be had: the background looks at others.
+#[test]
+fn pins_do_not_keep_the_background_reclaimer_from_anonymous_memory() {
+    let ended = run(ReclaimLaw::Tidegate, 1, |files| {
+        let pinner = Pinner {
+            pages: Pages(u64::from(FRAMES) / 5),
+            for_at_most: A_MINUTE,
+        };
+        vec![
+            ("pinner", Work::Pinner(pinner, Arc::clone(&files[0]))),
+            ("hog", hog(u64::from(FRAMES))),
+        ]
+    });
+    assert!(ended.reports.iter().all(|report| report.complete));
+    let [background, direct] =
+        [Item::PgstealKswapd, Item::PgstealDirect].map(|item| ended.vmstat.get(item));
+    assert!(
+        background > 10 * direct,
+        "{background} pages, others {direct}"
+    );
 }
 
 /// Two hogs, a writer, the latency worker and a bystander on memory that does not hold them.

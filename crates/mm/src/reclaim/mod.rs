@@ -94,7 +94,8 @@ pub(crate) fn shrink_node<E: Env>(
             costs: &balance.costs,
             may_deactivate: Kind::ALL.map(deactivate),
             plenty: if cache.is_tidegate() {
-                times(control.target)
+                // Pinned ones are at hand for nobody.
+                times(control.target + cache.pinned())
             } else {
                 Pages::ZERO
             },

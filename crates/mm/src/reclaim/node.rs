@@ -433,8 +433,7 @@ impl<E: Env> Cache<E> {
         read.set(Item::NrDirty, get(&self.totals.dirty));
         let writeback = get(&self.totals.writeback) + self.swap_writeback().0;
         read.set(Item::NrWriteback, writeback);
-        let pinned = u64::from(self.totals.pinned.load(Ordering::Relaxed));
-        read.set(Item::NrPinned, pinned);
+        read.set(Item::NrPinned, self.pinned().0);
         let limit = self.memory.limit(&context);
         let withheld = u64::from(self.options.frames) - limit.limit.0 - limit.over.0;
         read.set(Item::NrWithheld, withheld);
