@@ -12,11 +12,8 @@ use policy::units::{Bytes, Instant, Nanos, Pages};
 
 use crate::dd::{Run, buffer};
 use crate::hog::{Stride, count_of};
-use crate::pinner::{hold, rest};
+use crate::pinner::{LOOK, grow, hold, rest};
 use crate::{Failure, Report};
-
-/// How long one that has nothing to touch sleeps between two looks.
-const LOOK: Nanos = Nanos::millis(100);
 
 /// What a phase loads the machine with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,9 +94,7 @@ impl<E: Env> Load<'_, E> {
     ) -> Result<bool, Failure> {
         let limit = self.options.for_at_most;
         let until = limit.map_or(Instant::MAX, |limit| report.began + limit);
-        if self.file.len() < self.options.file {
-            self.file.truncate(task, self.options.file)?;
-        }
+        grow(task, self.file, self.options.file)?;
         let mut phase = self.options.first;
         while task.now() < until {
             let end = (task.now() + self.options.each).min(until);

@@ -13,7 +13,7 @@ use crate::dd::Run;
 use crate::{Failure, Report};
 
 /// How long a holder of pins sleeps between two looks at whether to stop.
-const LOOK: Nanos = Nanos::millis(100);
+pub(crate) const LOOK: Nanos = Nanos::millis(100);
 
 /// One pinner.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,12 @@ pub fn pinner<E: Env>(
     report.end(task.now(), outcome)
 }
 
-fn grow<E: Env>(task: &mut Task<'_, E>, file: &Arc<File<E>>, len: Bytes) -> Result<(), Failure> {
+/// Makes a file as long as that, if it is shorter.
+pub(crate) fn grow<E: Env>(
+    task: &mut Task<'_, E>,
+    file: &Arc<File<E>>,
+    len: Bytes,
+) -> Result<(), Failure> {
     if file.len() < len {
         file.truncate(task, len)?;
     }

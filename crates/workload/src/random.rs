@@ -13,6 +13,7 @@ use mm::{Cache, File};
 use policy::units::{Bytes, Nanos};
 
 use crate::dd::{Run, buffer};
+use crate::pinner::grow;
 use crate::{Failure, Report};
 
 /// One random writer (a job of fio) over its own files.
@@ -133,9 +134,7 @@ fn write_for_ever<E: Env>(
         return Err(Failure::ShortRead { at: options.size });
     }
     for file in files {
-        if file.len() < options.size {
-            file.truncate(task, options.size)?;
-        }
+        grow(task, file, options.size)?;
     }
     let mut unwritten: Vec<_> = files.iter().map(|_| Unwritten::of(blocks)).collect();
     for (file, turn) in (0..files.len()).cycle().zip(0_u64..) {
