@@ -75,7 +75,15 @@ fn only_files(entry: &DirEntry) -> Result<(), Error> {
 /// The lock of a directory's volume, held as long as this lives.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for DirectoryLock {
+    /// Unlocks: to close would leave the lock with any copy that a program being started has, from its fork until it runs.
+    fn drop(&mut self) {
+        // Closing it gives it back as well, only later.
+        let _ = self.file.unlock();
+    }
 }
 
 impl DirectoryLock {
@@ -120,6 +128,25 @@ impl DirectoryLock {
                     .map_err(system("remove a half-written file beside"))?;
             }
         }
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_dropped_is_free_though_a_program_being_started_has_a_copy() {
+        let path = std::env::temp_dir().join(format!("tidegate-lock-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        let lock = DirectoryLock::take(&path).unwrap();
+        let copy = lock.file.try_clone().unwrap();
+        assert!(DirectoryLock::take(&path).is_err(), "it is held");
+        drop(lock);
+        let again = DirectoryLock::take(&path);
+        assert!(again.is_ok(), "{again:?}");
+        drop((again, copy));
+        std::fs::remove_dir_all(&path).unwrap();
     }
 }

@@ -19,12 +19,20 @@ pub(crate) fn open_within(
     let began = Instant::now();
     loop {
         match open() {
-            Err(BackendError::InUse { .. } | BackendError::Twice { .. })
-                if began.elapsed() < patience =>
-            {
+            Err(error) if is_locked(&error) && began.elapsed() < patience => {
                 std::thread::sleep(Duration::from_millis(2));
             }
             opened => return opened,
         }
+    }
+}
+
+fn is_locked(error: &BackendError) -> bool {
+    match error {
+        BackendError::InUse { .. } | BackendError::Twice { .. } => true,
+        // The lock of a directory; a lease says how long it lasts.
+        #[cfg(feature = "objects")]
+        BackendError::Objects(objects::Error::InUse { remaining, .. }) => remaining.is_none(),
+        _ => false,
     }
 }
