@@ -3,7 +3,7 @@
 //!
 //! A sequential writer through a cache of 64 MiB on a disk of 400 MB/s; then a reader of the same file.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/cache/common.rs"]
 mod common;
 
 use std::time::Instant;

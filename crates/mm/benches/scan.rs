@@ -4,7 +4,7 @@
 //! second has to scan and free a page for every page that it reads. What it takes longer, over the pages it scanned.
 //! In the lab, where devices and time cost next to nothing and the procedures are those that run live.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/cache/common.rs"]
 mod common;
 
 use std::time::Instant;

@@ -68,7 +68,7 @@ fn a_store_that_fails_for_a_while_loses_nothing() {
     let (cache, volume, device) = attach(16 << 20, open);
     let mut dice = Chance::new(5);
     // For its first puts, however long they take.
-    let mut left = 300;
+    let mut left = 90;
     faulty.rule(move |call, at| {
         let ours = at.filename().is_some_and(|name| name.len() == 16);
         if !ours || call != "put" || left == 0 {

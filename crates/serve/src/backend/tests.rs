@@ -88,6 +88,14 @@ fn refused(config: &VolumeConfig, cache: &Cache) -> String {
     }
 }
 
+/// How it is refused, at once: who has it keeps it meanwhile.
+fn locked_out(config: &VolumeConfig, cache: &Cache) -> String {
+    match super::open(config, cache) {
+        Ok(_) => panic!("{:?} was opened", config.backend),
+        Err(error) => error.to_string(),
+    }
+}
+
 fn write(backend: &Backend, cache: &Cache, data: &[u8], offset: u64) {
     let mut writer = cache.writer();
     backend
@@ -304,20 +312,20 @@ fn a_lock_keeps_everybody_else_out_until_its_holder_is_gone() {
     let (folder, cache) = (Folder::new("lock"), cache());
     let path = folder.file("data", MIB, 7);
     let backend = open(&file(&path), &cache).unwrap();
-    let message = refused(&file(&path), &cache);
+    let message = locked_out(&file(&path), &cache);
     assert!(
         message.contains("this server has it as a volume already"),
         "{message}"
     );
     let mut reader = file(&path);
     reader.read_only = true;
-    refused(&reader, &cache);
+    locked_out(&reader, &cache);
     drop(backend);
     let readers = [
         open(&reader, &cache).unwrap(),
         open(&reader, &cache).unwrap(),
     ];
-    refused(&file(&path), &cache);
+    locked_out(&file(&path), &cache);
     drop(readers);
     // Another process: named.
     let mut holder = Command::new("flock")
@@ -328,7 +336,7 @@ fn a_lock_keeps_everybody_else_out_until_its_holder_is_gone() {
         .unwrap();
     let mut said = [0; 7];
     std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut said).unwrap();
-    let message = refused(&file(&path), &cache);
+    let message = locked_out(&file(&path), &cache);
     assert!(
         message.contains("in use by process ") || message.contains("in use by another process"),
         "{message}"
@@ -376,7 +384,7 @@ fn objects_of_a_folder() {
     write(&backend, &cache, &[5; 4096], MIB);
     backend.opened.volume.sync().unwrap();
     assert_eq!(extents(&backend)[0], (MIB, true));
-    assert!(matches!(refused(&objects(None), &cache), message if message.contains("use")));
+    assert!(matches!(locked_out(&objects(None), &cache), message if message.contains("use")));
     backend.opened.volume.detach().unwrap();
     backend.closer.close();
     drop((backend.opened, backend.layers));
@@ -441,7 +449,7 @@ fn a_block_device_is_had_alone() {
     volume.sync().unwrap();
     let there = fs::read(&path).unwrap();
     assert!(there.ends_with(&[8; 612]) && there[usize::try_from(MIB).unwrap()] == 0);
-    let message = refused(&file(&device.0), &cache);
+    let message = locked_out(&file(&device.0), &cache);
     assert!(
         message.contains("this server has it as a volume already"),
         "{message}"

@@ -6,8 +6,6 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +16,7 @@ use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE, Pages};
 use policy::writeback::{DeviceQueue, FlushTunables};
 
-use common::{Disk, World, data, world};
+use crate::common::{Disk, World, data, world};
 
 /// The swap file is another object of the same disk.
 const SWAP: ObjectId = ObjectId(9);

@@ -1,11 +1,9 @@
 //! What a hostile reader of the code went for: one test for each way in that once worked.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Disk, World, data, world};
+use crate::common::{Disk, World, data, world};
 use env::{Cause, Device, Event, ObjectId, Task, Wakeup};
 use lab::{CostTable, EventKind, Lab, LabEnv, Options as LabOptions, Record, Sector};
 use mm::{DeviceOptions, Error, File, Options, Reader};

@@ -8,12 +8,10 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{data, world};
+use crate::common::{data, world};
 use device::{Slow, SlowOptions};
 use env::{Cause, Device, ObjectId, Task};
 use lab::LabEnv;

@@ -1,5 +1,5 @@
 //! A cache in the lab over a plain disk of a fixed rate.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each benchmark uses its part")]
 #![allow(
     clippy::unwrap_used,
     reason = "support code of tests: a failure here is a failed test"

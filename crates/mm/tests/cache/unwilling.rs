@@ -6,11 +6,9 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{data, world};
+use crate::common::{data, world};
 use env::{Cause, Task};
 use frames::Content as _;
 use lab::{LabEnv, Sector};

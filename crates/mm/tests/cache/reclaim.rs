@@ -6,12 +6,10 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{Disk, data};
+use crate::common::{Disk, data};
 use env::{Cause, Device, Event, ObjectId, Task, TaskId, Wakeup};
 use lab::fs::costs::P0;
 use lab::record::EventKind;

@@ -5,12 +5,10 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{Disk, data, world};
+use crate::common::{Disk, data, world};
 use env::{Cause, Device, DeviceInfo, Host, Interrupt, IoOp, IoRequest, ObjectId, Task};
 use lab::LabEnv;
 use mm::{Cache, DeviceOptions, Error, ErrorPolicy, File, Health};

@@ -1,11 +1,9 @@
 //! The data path in the lab: what is written is read, limits hold, writers are paced.
 
-mod common;
-
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-use common::{Disk, World, data, world};
+use crate::common::{Disk, World, data, world};
 use env::{Cause, Work};
 use lab::{CostTable, Lab, Options as LabOptions, Sector};
 use mm::{Error, Reader};

@@ -5,12 +5,10 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{World, data, world};
+use crate::common::{World, data, world};
 use env::{Cause, IoError, Task};
 use frames::Content as _;
 use lab::{LabEnv, Sector};
