@@ -558,6 +558,7 @@ impl Checker {
             self.rate_of_case(scenario, case);
             self.numbers_of_case(scenario, case);
             self.hogs_of_case(scenario, case);
+            self.pins_of_case(scenario, case);
             let ids = scenario.tasks.iter().map(|task| task.id.get_ref().as_str());
             for task in &case.tasks {
                 self.known("task", task, ids.clone());

@@ -274,6 +274,12 @@ impl TaskKind {
         !matches!(self, Self::Hog | Self::Mapper | Self::Bystander)
     }
 
+    /// It may be given more than one file.
+    #[must_use]
+    pub const fn has_many_files(self) -> bool {
+        matches!(self, Self::RandWrite | Self::RandRead)
+    }
+
     /// It has anonymous memory.
     #[must_use]
     pub const fn has_memory(self) -> bool {

@@ -459,6 +459,31 @@ fn names_of_reclaim_are_known_ones() {
 }
 
 #[test]
+fn more_pins_than_a_cache_lets_are_refused() {
+    let held = |mib: &str, count: &str| {
+        format!(
+            "costs = \"p0\"\n\n[[task]]\nid = \"held\"\nkind = \"pinner\"\ndevice = \"disk\"\nrun_s = 5\n\
+             pinned_mib = {mib}\ncount = {count}"
+        )
+    };
+    assert_eq!(
+        mistaken_memory("costs = \"p0\"", &held("32", "2")),
+        "no mistake"
+    );
+    let text = mistaken_memory("costs = \"p0\"", &held("32.5", "2"));
+    assert!(
+        text.contains("row `one`: its tasks pin 65 MiB, and a quarter of the memory is 64 MiB"),
+        "{text}"
+    );
+}
+
+#[test]
+fn files_that_a_row_gives_to_a_task_without_them_are_refused() {
+    let text = mistaken_memory("name = \"one\"", "name = \"one\"\nfiles = { hog = 2 }");
+    assert!(text.contains("`files` means nothing to a hog"), "{text}");
+}
+
+#[test]
 fn hogs_that_memory_and_swap_do_not_hold_are_refused() {
     let many = mistaken_memory("memory_part = 1.5", "memory_part = 3.1");
     assert!(

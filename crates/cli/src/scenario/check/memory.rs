@@ -1,6 +1,8 @@
 //! Checks of what has to do with memory: swap, the keys of the columns about reclaim, the sizes of tasks
 //! as parts of the memory, and which keys a kind of task takes.
 
+use core::ops::Range;
+
 use policy::reclaim::NODES_MAX;
 use toml::Spanned;
 
@@ -158,18 +160,10 @@ impl Checker {
         let mib = *memory.get_ref();
         let left = mib * (1.0 - number(&machine.reserved_percent) / 100.0);
         let room = left + swap.mib.get_ref();
-        for (index, task) in scenario.tasks.iter().enumerate() {
-            let chosen = |name: &Spanned<String>| name.get_ref() == task.id.get_ref();
-            let left_out = !case.tasks.is_empty() && !case.tasks.iter().any(chosen);
-            if *task.kind.get_ref() != TaskKind::Hog || left_out {
+        for (task, count) in tasks_of(scenario, case) {
+            if *task.kind.get_ref() != TaskKind::Hog {
                 continue;
             }
-            let counts = case.counts.iter().find(|(name, _)| chosen(name));
-            let counts = counts.map(|(_, count)| count);
-            let count = counts
-                .or(case.count.as_ref().filter(|_| index == 0))
-                .or(task.count.as_ref());
-            let count = f64::from(count.map_or(1, |count| *count.get_ref()));
             let each = number(&task.region_mib) + number(&task.memory_part_each) * mib;
             let all = each * count + number(&task.memory_part) * mib;
             if all > room {
@@ -193,6 +187,40 @@ impl Checker {
         }
     }
 
+    /// The tasks of a row pin no more pages together than a cache lets (`mm::Options::pins_max`).
+    pub(super) fn pins_of_case(&mut self, scenario: &Scenario, case: &CaseEntry) {
+        let machine = &scenario.machine;
+        let memory = case.memory_mib.as_ref().unwrap_or(&machine.memory_mib);
+        let reserved = machine.reserved_percent.as_ref();
+        let left = 1.0 - reserved.map_or(0.0, |percent| *percent.get_ref()) / 100.0;
+        let room = memory.get_ref() * left / 4.0;
+        let pinned = |task: &TaskEntry| task.pinned_mib.as_ref().map_or(0.0, |mib| *mib.get_ref());
+        let all: f64 = tasks_of(scenario, case)
+            .map(|(task, count)| pinned(task) * count)
+            .sum();
+        let largest = scenario
+            .tasks
+            .iter()
+            .filter_map(|task| task.pinned_mib.as_ref())
+            .max_by(|one, other| one.get_ref().total_cmp(other.get_ref()));
+        if let Some(largest) = largest
+            && all > room
+        {
+            self.list.push(
+                Mistake::new(
+                    format!(
+                        "row `{}`: its tasks pin {all} MiB, and a quarter of the memory is {room} MiB",
+                        case.name.get_ref()
+                    ),
+                    largest.span(),
+                    "more cannot be pinned",
+                )
+                .also(memory.span(), "the memory")
+                .help("pin less, or give the machine more memory"),
+            );
+        }
+    }
+
     /// Counts and files that a row gives to tasks by their ids.
     pub(super) fn numbers_of_case(&mut self, scenario: &Scenario, case: &CaseEntry) {
         let ids = scenario.tasks.iter().map(|task| task.id.get_ref().as_str());
@@ -206,11 +234,28 @@ impl Checker {
                 self.range(key, &value, 1.0, most, "");
             }
         }
+        for (id, number) in &case.files {
+            let by_id = |task: &&TaskEntry| task.id.get_ref() == id.get_ref();
+            if let Some(task) = scenario.tasks.iter().find(by_id)
+                && !task.kind.get_ref().has_many_files()
+            {
+                self.unused("files", number.span(), task);
+            }
+        }
         if let Some(memory) = &case.memory_mib {
             let scale = *scenario.run.scale.get_ref();
             let least = super::MEMORY_LEAST_MIB / scale.clamp(1.0 / 64.0, 1.0);
             self.range("memory_mib", memory, least, MEMORY_MOST_MIB, " MiB");
         }
+    }
+
+    fn unused(&mut self, key: &str, at: Range<usize>, task: &TaskEntry) {
+        let name = task.kind.get_ref().name();
+        self.list.push(
+            Mistake::new(format!("`{key}` means nothing to a {name}"), at, "not used")
+                .also(task.kind.span(), "the kind")
+                .help(format!("leave `{key}` out")),
+        );
     }
 
     /// Which keys a kind of task needs, and which mean nothing to it.
@@ -279,7 +324,7 @@ impl Checker {
             (
                 "files",
                 task.files.as_ref().map(Spanned::span),
-                matches!(kind, RandWrite | RandRead),
+                kind.has_many_files(),
                 false,
             ),
             (
@@ -316,11 +361,7 @@ impl Checker {
         ];
         for (key, at, used, needed) in keys {
             match at {
-                Some(at) if !used => self.list.push(
-                    Mistake::new(format!("`{key}` means nothing to a {name}"), at, "not used")
-                        .also(task.kind.span(), "the kind")
-                        .help(format!("leave `{key}` out")),
-                ),
+                Some(at) if !used => self.unused(key, at, task),
                 None if needed => self.list.push(
                     Mistake::new(
                         format!("a {name} needs `{key}`"),
@@ -333,4 +374,24 @@ impl Checker {
             }
         }
     }
+}
+
+/// The tasks that a row has, each with how many there are of it.
+fn tasks_of<'a>(
+    scenario: &'a Scenario,
+    case: &'a CaseEntry,
+) -> impl Iterator<Item = (&'a TaskEntry, f64)> {
+    let numbered = scenario.tasks.iter().enumerate();
+    numbered.filter_map(move |(index, task)| {
+        let chosen = |name: &Spanned<String>| name.get_ref() == task.id.get_ref();
+        if !case.tasks.is_empty() && !case.tasks.iter().any(chosen) {
+            return None;
+        }
+        let by_id = case.counts.iter().find(|(name, _)| chosen(name));
+        let count = by_id
+            .map(|(_, count)| count)
+            .or(case.count.as_ref().filter(|_| index == 0))
+            .or(task.count.as_ref());
+        Some((task, f64::from(count.map_or(1, |count| *count.get_ref()))))
+    })
 }
