@@ -1,9 +1,11 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 const RUN_EXAMPLES: &str = "\
@@ -39,13 +41,37 @@ memory_mib, page_size.
 Exit status: 0 all well; 1 a run failed, or a band does not hold (--check); 2 a mistake in the
 command line or the recording; 130 interrupted.";
 
-/// Re-runs published writeback experiments on Tidegate's page cache.
+/// What the program was told to do.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version = env!("TIDEGATE_VERSION"), about, max_term_width = 100)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Arguments {
+    /// Those of this process; a mistake among them is said, and the process ends with status 2.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        Self::of(&words).unwrap_or_else(|mistake| mistake.exit())
+    }
+
+    fn of(words: &[OsString]) -> Result<Self, clap::Error> {
+        Self::try_parse_from(words).map_err(|mut mistake| {
+            // Its value may be left out, so that one after a space is taken for something else.
+            if let Some(ContextValue::String(found)) = mistake.get(ContextKind::InvalidArg)
+                && words
+                    .windows(2)
+                    .any(|two| two[0] == "--trace" && two[1] == **found)
+            {
+                let tip = vec![format!("write '--trace={found}' to trace that row").into()];
+                mistake.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
+            }
+            mistake
+        })
+    }
 }
 
 /// What to do.
@@ -256,6 +282,16 @@ mod tests {
         for wrong in ["5", "", "M", "1.5G", "12X", "0", "99999999999G"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_row_to_trace_after_a_space_is_told_where_it_belongs() {
+        let words = ["tidegate", "run", "dd", "--trace", "8:100dd"].map(OsString::from);
+        let told = Arguments::of(&words).unwrap_err().to_string();
+        assert!(told.contains("write '--trace=8:100dd'"), "{told}");
+        let words = ["tidegate", "run", "dd", "more"].map(OsString::from);
+        let told = Arguments::of(&words).unwrap_err().to_string();
+        assert!(!told.contains("trace"), "{told}");
     }
 
     #[test]

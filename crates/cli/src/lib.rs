@@ -1,4 +1,4 @@
-//! The program `tidegate`: re-runs published experiments in virtual time and on real files.
+//! The program `tidegate`: serves volumes, and re-runs published experiments in virtual time and on real files.
 //!
 //! ```text
 //!   args -> program -> scenario (TOML, checked)      experiments, presets, catalogue: what there is

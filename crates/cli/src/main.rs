@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
-    cli::program::main(cli::args::Arguments::parse())
+    cli::program::main(cli::args::Arguments::of_process())
 }
