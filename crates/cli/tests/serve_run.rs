@@ -390,6 +390,10 @@ fn mistakes_end_with_status_2_and_a_way_out() {
             "or raise it less and allow fewer connections",
         ),
         (
+            vec!["--memory", "64MiB", "a=mem:,size=1GiB"],
+            "or raise it less and let the backend of volume a keep less",
+        ),
+        (
             vec!["--memory", "64MiB", "--dirty", "10GiB", &new],
             "`dirty` is 10 GiB, and the cache has",
         ),

@@ -31,8 +31,8 @@ pub enum ServeError {
     /// The memory limit leaves nothing for the cache.
     #[error(
         "a memory limit of {} is too small: give --memory {}MiB; {} of it are for {connections} connections, volumes and \
-         the page{}; or raise it less and allow fewer connections (--max-connections)",
-        show_size(*limit), least >> 20, show_size(*beside), kept_lines(kept)
+         the page{}; or raise it less and {}",
+        show_size(*limit), least >> 20, show_size(*beside), kept_lines(kept), way_out(*beside, kept)
     )]
     Memory {
         /// What was asked for.
@@ -180,6 +180,16 @@ fn kept_lines(kept: &[(String, u64)]) -> String {
     match each.is_empty() {
         true => String::new(),
         false => format!(" (of which {})", each.join(", ")),
+    }
+}
+
+/// What can be done without, of `beside` bytes: the most of it.
+fn way_out(beside: u64, kept: &[(String, u64)]) -> String {
+    match kept.iter().max_by_key(|(_, bytes)| *bytes) {
+        Some((name, bytes)) if *bytes > beside / 2 => format!(
+            "let the backend of volume {name} keep less (size= of mem:, object_size= and parallel= of a store)"
+        ),
+        _ => "allow fewer connections (--max-connections)".to_owned(),
     }
 }
 
