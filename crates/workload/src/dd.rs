@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Task};
+use env::{Env, Task};
 use frames::Content;
 use mm::{Cache, File};
 use policy::units::{Bytes, Instant, Nanos};
 
-use crate::{Failure, Report, Stop};
+use crate::{Failure, Report, Stop, rest};
 
 /// What is made durable at the end, within the reported time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,10 +98,8 @@ fn write_all<E: Env>(
         };
         report.moved(called, task.now(), run.origin, wrote);
         at += wrote;
-        if !options.rest.is_zero()
-            && task.sleep(Cause::Think, options.rest) == env::Wakeup::Cancelled
-        {
-            return Err(Failure::Cache(mm::Error::Cancelled));
+        if !options.rest.is_zero() {
+            rest(task, options.rest)?;
         }
     }
     Ok(!run.stop.is_raised())

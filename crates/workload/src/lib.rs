@@ -46,7 +46,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use env::{Cause, Env, Task, Wakeup};
-use policy::units::{Instant, Nanos};
+use mm::File;
+use policy::units::{Bytes, Instant, Nanos};
 
 /// Tells all jobs of a run to come to their end. Cloned freely; raised once.
 #[derive(Clone, Debug, Default)]
@@ -89,4 +90,20 @@ impl Stop {
         }
         Wakeup::TimedOut
     }
+}
+
+/// Sleeps between two pieces of work.
+fn rest<E: Env>(task: &mut Task<'_, E>, pause: Nanos) -> Result<(), Failure> {
+    match task.sleep(Cause::Think, pause) {
+        Wakeup::Cancelled => Err(Failure::Cache(mm::Error::Cancelled)),
+        Wakeup::Ready(_) | Wakeup::TimedOut | Wakeup::Refused => Ok(()),
+    }
+}
+
+/// Makes a file as long as that, if it is shorter.
+fn grow<E: Env>(task: &mut Task<'_, E>, file: &Arc<File<E>>, len: Bytes) -> Result<(), Failure> {
+    if file.len() < len {
+        file.truncate(task, len)?;
+    }
+    Ok(())
 }

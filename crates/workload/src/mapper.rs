@@ -8,13 +8,13 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Event, Task, Wakeup};
+use env::{Env, Event, Task};
 use mm::Cache;
 use policy::units::{Nanos, Pages};
 
 use crate::dd::Run;
 use crate::hog::count_of;
-use crate::{Failure, Report};
+use crate::{Failure, Report, rest};
 
 /// Pages touched between two looks at whether to stop.
 const STRIDE: u32 = 32;
@@ -69,9 +69,7 @@ fn map_for_ever<E: Env>(
     let pages = count_of(options.pages);
     let mut before = report.began;
     while until.is_none_or(|until| task.now() < until) {
-        if task.sleep(Cause::Think, options.think) == Wakeup::Cancelled {
-            return Err(Failure::Cache(mm::Error::Cancelled));
-        }
+        rest(task, options.think)?;
         let mut next = 0;
         while next < pages {
             if run.stop.is_raised() {

@@ -12,8 +12,8 @@ use policy::units::{Bytes, Instant, Nanos, Pages};
 
 use crate::dd::{Run, buffer};
 use crate::hog::{Stride, count_of};
-use crate::pinner::{LOOK, grow, hold, rest};
-use crate::{Failure, Report};
+use crate::pinner::{LOOK, hold};
+use crate::{Failure, Report, grow, rest};
 
 /// What a phase loads the machine with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

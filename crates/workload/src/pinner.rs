@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Task, Wakeup};
+use env::{Env, Task};
 use mm::File;
-use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
+use policy::units::{Instant, Nanos, PAGE_SHIFT, Pages};
 
 use crate::dd::Run;
-use crate::{Failure, Report};
+use crate::{Failure, Report, grow, rest};
 
 /// How long a holder of pins sleeps between two looks at whether to stop.
 pub(crate) const LOOK: Nanos = Nanos::millis(100);
@@ -39,18 +39,6 @@ pub fn pinner<E: Env>(
         .and_then(|()| hold(task, file, options.pages, until, run, &mut report));
     let outcome = held.map(|()| !run.stop.is_raised());
     report.end(task.now(), outcome)
-}
-
-/// Makes a file as long as that, if it is shorter.
-pub(crate) fn grow<E: Env>(
-    task: &mut Task<'_, E>,
-    file: &Arc<File<E>>,
-    len: Bytes,
-) -> Result<(), Failure> {
-    if file.len() < len {
-        file.truncate(task, len)?;
-    }
-    Ok(())
 }
 
 /// Pins up to `pages` pages of `file` and holds them until `end`, or until the run is stopped.
@@ -82,12 +70,4 @@ pub(crate) fn hold<E: Env>(
         rest(task, LOOK.at_most(end.since(task.now())))?;
     }
     Ok(())
-}
-
-/// Sleeps.
-pub(crate) fn rest<E: Env>(task: &mut Task<'_, E>, pause: Nanos) -> Result<(), Failure> {
-    match task.sleep(Cause::Think, pause) {
-        Wakeup::Cancelled => Err(Failure::Cache(mm::Error::Cancelled)),
-        Wakeup::Ready(_) | Wakeup::TimedOut | Wakeup::Refused => Ok(()),
-    }
 }

@@ -13,8 +13,7 @@ use mm::{Cache, File};
 use policy::units::{Bytes, Nanos};
 
 use crate::dd::{Run, buffer};
-use crate::pinner::grow;
-use crate::{Failure, Report};
+use crate::{Failure, Report, grow};
 
 /// One random writer (a job of fio) over its own files.
 #[derive(Clone, Copy, Debug)]

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Task};
+use env::{Env, Task};
 use mm::File;
 use policy::units::{Bytes, Nanos};
 
 use crate::dd::{Run, buffer};
-use crate::{Failure, Report};
+use crate::{Failure, Report, rest};
 
 /// In which order a reader takes its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,10 +78,8 @@ fn read_all<E: Env>(
             &mut block,
         )?;
         report.moved(called, task.now(), run.origin, got);
-        if !options.think.is_zero()
-            && task.sleep(Cause::Think, options.think) == env::Wakeup::Cancelled
-        {
-            return Err(Failure::Cache(mm::Error::Cancelled));
+        if !options.think.is_zero() {
+            rest(task, options.think)?;
         }
     }
     Ok(true)
