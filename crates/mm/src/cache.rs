@@ -8,7 +8,7 @@ use env::{
     TaskId, WaitQueue,
 };
 use frames::{Content, FrameId, FrameTable, NodePool};
-use policy::dirty::{Counts, DeviceIndex, Domain};
+use policy::dirty::{Counts, DeviceIndex, Dirtyable, Domain};
 use policy::units::{Bytes, Pages};
 use policy::watermark::Watermarks;
 
@@ -466,11 +466,15 @@ impl<E: Env> Cache<E> {
 
     /// Memory that may become dirty: free frames and pages of files, less the reserve. The limits shrink when
     /// anonymous memory takes the frames, in our law down to what is the files' in any case.
-    pub(crate) fn dirtyable(&self) -> Pages {
+    pub(crate) fn dirtyable(&self) -> Dirtyable {
         let frames = Pages(u64::from(self.memory.limit_frames()));
         let movable = frames.saturating_sub(self.memory.marks.high + self.pinned());
         let least = self.options.reclaim.files_least(frames).at_most(movable);
-        Pages(movable.0.saturating_sub(get(&self.totals.anon))).at_least(least)
+        let files = Pages(movable.0.saturating_sub(get(&self.totals.anon)));
+        Dirtyable {
+            now: files.at_least(least),
+            most: movable,
+        }
     }
 
     /// One reading of the counters for a decision about `device`.

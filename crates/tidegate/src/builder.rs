@@ -98,7 +98,8 @@ impl Builder {
         self
     }
 
-    /// Dirty data over which writers are paced (20 % of the cache if not set).
+    /// Dirty data over which writers are paced (20 % of the cache if not set). What regions ([`Spill`](crate::Spill)) have of the
+    /// memory they have of this limit too, in per cent or in pages.
     #[must_use]
     pub fn dirty_limit(mut self, limit: Threshold) -> Self {
         self.dirty = limit;

@@ -16,7 +16,7 @@
 //! Deviation: a per cent is exact; 6.12 rounds it to 1/4096 first (20 % becomes 19.995 %).
 
 use super::proportion::Fraction;
-use super::{Counts, DeviceTunables, Limits, Threshold};
+use super::{Counts, DeviceTunables, Dirtyable, Limits, Threshold};
 use crate::units::{Pages, PagesPerSec};
 
 /// No count is taken for larger than this (64 PiB): an input we do not control cannot overflow us.
@@ -71,6 +71,14 @@ impl Threshold {
     }
 }
 
+impl Dirtyable {
+    /// What is left of `pages` of the most, in proportion.
+    fn part_of(self, pages: Pages) -> Pages {
+        let most = bounded(self.most.at_least(Pages(1)));
+        Pages(mul_div(pages.0, bounded(self.now).at_most(most).0, most.0))
+    }
+}
+
 /// Both limits as they were asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thresholds {
@@ -79,21 +87,46 @@ pub(super) struct Thresholds {
 }
 
 impl Thresholds {
-    /// The limits for that much dirtyable memory; a background limit that is not below the dirty
-    /// limit is half of it.
+    /// The limits for that much dirtyable memory.
     pub(super) fn limits(self, dirtyable: Pages) -> Limits {
-        let dirty = self.dirty.pages_of(dirtyable).at_least(DIRTY_LEAST);
-        let background = self.background.pages_of(dirtyable);
+        let [dirty, background] =
+            [self.dirty, self.background].map(|limit| limit.pages_of(dirtyable));
+        Limits::new(dirty, background)
+    }
+
+    /// The limits, of which anonymous memory has taken its part, those in pages too.
+    pub(super) fn part(self, dirtyable: Dirtyable) -> Limits {
+        let [dirty, background] = [self.dirty, self.background].map(|limit| match limit {
+            Threshold::Percent(_) => limit.pages_of(dirtyable.now),
+            Threshold::Pages(_) => dirtyable.part_of(limit.pages_of(dirtyable.most)),
+        });
+        Limits::new(dirty, background)
+    }
+}
+
+impl Limits {
+    /// Both limits; a background limit that is not below the dirty limit is half of it.
+    fn new(dirty: Pages, background: Pages) -> Self {
+        let dirty = dirty.at_least(DIRTY_LEAST);
         let background = if background >= dirty {
             Pages(dirty.0 / 2)
         } else {
             background
         };
-        Limits { dirty, background }
+        Self { dirty, background }
     }
-}
 
-impl Limits {
+    /// The same, raised in proportion until at least `least` pages may be dirty.
+    pub(super) fn at_least(self, least: Pages) -> Self {
+        if self.dirty >= least {
+            return self;
+        }
+        Self {
+            dirty: least,
+            background: Pages(mul_div(self.background.0, least.0, self.dirty.0)),
+        }
+    }
+
     /// Up to here nobody is held: halfway between the two limits.
     #[must_use]
     pub const fn freerun(&self) -> Pages {

@@ -167,11 +167,31 @@ pub enum InitialBandwidth {
     Learned,
 }
 
+/// Memory that may become dirty: free + file pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dirtyable {
+    /// As things are.
+    pub now: Pages,
+    /// If no anonymous page were there; not below `now`. Only Tidegate's law asks.
+    pub most: Pages,
+}
+
+impl Dirtyable {
+    /// Memory of files alone.
+    #[must_use]
+    pub const fn of_files(pages: Pages) -> Self {
+        Self {
+            now: pages,
+            most: pages,
+        }
+    }
+}
+
 /// One reading of the counters, taken once per decision so that all its tests agree.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Memory that may become dirty: free + file pages.
-    pub dirtyable: Pages,
+    /// Memory that may become dirty.
+    pub dirtyable: Dirtyable,
     /// Dirty pages and unstable pages of all devices.
     pub dirty: Pages,
     /// Pages under writeback of all devices.
@@ -554,11 +574,11 @@ impl Domain {
 
     /// The global limits for that much dirtyable memory.
     #[must_use]
-    pub fn limits(&self, dirtyable: Pages) -> Limits {
+    pub fn limits(&self, dirtyable: Dirtyable) -> Limits {
         match &self.engine {
-            Engine::Foreground(shares) => shares.limits(dirtyable),
-            Engine::SoftRegion(law) => law.shares.limits(dirtyable),
-            Engine::RateBased(law) => law.limits(dirtyable),
+            Engine::Foreground(shares) => shares.limits(dirtyable.now),
+            Engine::SoftRegion(law) => law.shares.limits(dirtyable.now),
+            Engine::RateBased(law) => law.limits(dirtyable.now),
             Engine::Tidegate(law) => law.limits(dirtyable),
         }
     }

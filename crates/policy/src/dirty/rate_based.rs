@@ -294,13 +294,13 @@ impl RateBased {
 
     /// Whether the flusher works: all devices are over the limit, or this one over its share of it.
     pub(super) fn over_background(&self, device: DeviceIndex, counts: &Counts) -> bool {
-        let background = self.limits(counts.dirtyable).background;
+        let background = self.limits(counts.dirtyable.now).background;
         bounded(counts.dirty) > background
             || bounded(counts.device_dirty) > self.device_limit(device, background)
     }
 
     fn view(&self, device: DeviceIndex, counts: &Counts) -> View {
-        let limits = self.limits(counts.dirtyable);
+        let limits = self.limits(counts.dirtyable.now);
         let level = Level::of(counts);
         let device_limit = self.device_limit(device, limits.dirty);
         let device = self.device(device);

@@ -203,7 +203,7 @@ impl Shares {
 
     /// Whether the flusher works: it looks at all devices together.
     pub(super) fn over_background(&self, counts: &Counts) -> bool {
-        bounded(counts.dirty) >= self.limits(counts.dirtyable).background
+        bounded(counts.dirty) >= self.limits(counts.dirtyable.now).background
     }
 
     pub(super) fn standing(
@@ -212,7 +212,7 @@ impl Shares {
         device: DeviceIndex,
         counts: &Counts,
     ) -> Standing {
-        let limits = self.limits(counts.dirtyable);
+        let limits = self.limits(counts.dirtyable.now);
         Standing {
             limits,
             level: Level::of(counts),
@@ -226,6 +226,7 @@ impl Shares {
 mod tests {
     use super::super::{Law, Threshold};
     use super::*;
+    use crate::dirty::Dirtyable;
 
     fn shares(cpus: u32, memory: u64) -> Shares {
         let tunables = Tunables {
@@ -284,7 +285,7 @@ mod tests {
         shares.on_dirtied(&mut heavy, DEVICE, 0, Pages(1 << 22));
         shares.on_written(Ticks(0), DEVICE, Pages(1 << 22));
         let counts = Counts {
-            dirtyable: Pages(1 << 20),
+            dirtyable: Dirtyable::of_files(Pages(1 << 20)),
             ..Counts::default()
         };
         let heavy = shares.standing(&heavy, DEVICE, &counts);

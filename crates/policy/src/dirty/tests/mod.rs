@@ -96,7 +96,7 @@ impl Bench {
 /// All of it on one device.
 fn counts(dirty: u64, writeback: u64) -> Counts {
     Counts {
-        dirtyable: Pages(1 << 20),
+        dirtyable: Dirtyable::of_files(Pages(1 << 20)),
         dirty: Pages(dirty),
         writeback: Pages(writeback),
         device_dirty: Pages(dirty),
@@ -491,7 +491,10 @@ fn exercise(bench: &mut Bench, step: u64, dirty: u64, writeback: u64, other: u64
     bench.now = bench.now + Nanos::millis(step * 97);
     let (now, domain, writer) = (bench.now, &mut bench.domain, &mut bench.writer);
     let counts = Counts {
-        dirtyable: Pages(other),
+        dirtyable: Dirtyable {
+            now: Pages(other),
+            most: Pages(other).at_least(Pages(dirty)),
+        },
         dirty: Pages(dirty),
         writeback: Pages(writeback),
         device_dirty: Pages(other),
@@ -516,11 +519,65 @@ fn exercise(bench: &mut Bench, step: u64, dirty: u64, writeback: u64, other: u64
     }
 }
 
+/// Anonymous memory takes its part of a limit, in per cent or in pages, but not what the device writes in 40 ms, as long as
+/// half of what files have is that much. Linux' limit in pages stays.
+#[test]
+fn anonymous_memory_takes_its_part_of_the_limits_and_leaves_the_device_at_work() {
+    let limits = |law, dirty, background, rate: u64, left: u64| {
+        let tunables = Tunables {
+            dirty,
+            background,
+            ..tunables(law, 1000)
+        };
+        let mut domain = Domain::new(tunables, 1);
+        domain.add_device(Instant(0), PLAIN);
+        let dirtyable = Dirtyable {
+            now: Pages(left),
+            most: Pages(100_000),
+        };
+        let counts = Counts {
+            dirtyable,
+            ..Counts::default()
+        };
+        for step in 1..=200 {
+            domain.on_written(
+                Instant(0) + Nanos::millis(5 * step),
+                DEVICE,
+                &Completion {
+                    pages: Pages(rate / 200),
+                    submitted: Instant(0) + Nanos::millis(5 * (step - 1)),
+                    last: false,
+                },
+            );
+            domain.update(Instant(0) + Nanos::millis(5 * step), DEVICE, &counts);
+        }
+        let limits = domain.limits(dirtyable);
+        [limits.dirty.0, limits.background.0]
+    };
+    let percent = [Threshold::Percent(20), Threshold::Percent(10)];
+    let pages = [20_000, 10_000].map(|pages| Threshold::Pages(Pages(pages)));
+    for [dirty, background] in [percent, pages] {
+        let ours = |rate, left| limits(Law::TIDEGATE, dirty, background, rate, left);
+        for rate in [2000, 100_000, 10_000_000] {
+            assert_eq!(ours(rate, 100_000), [20_000, 10_000]);
+        }
+        // 40 ms of 2000 pages a second are 80 pages.
+        assert_eq!(ours(2000, 1000), [200, 100]);
+        assert_eq!(ours(2000, 0), [2, 0]);
+        assert_eq!(ours(100_000, 10_000), [4000, 2000]);
+        assert_eq!(ours(100_000, 1000), [500, 250]);
+        assert_eq!(ours(10_000_000, 50_000), [20_000, 10_000]);
+    }
+    let [dirty, background] = pages;
+    let theirs = limits(Law::RateBased, dirty, background, 100_000, 1000);
+    assert_eq!(theirs, [20_000, 10_000]);
+}
+
 /// What is reserved for a device is the others' again as soon as it is gone, not when another one takes its place.
 #[test]
 fn a_device_that_is_gone_has_nothing_reserved() {
     let counts = Counts {
-        dirtyable: Pages(1 << 20),
+        dirtyable: Dirtyable::of_files(Pages(1 << 20)),
         ..Counts::default()
     };
     for law in LAWS {

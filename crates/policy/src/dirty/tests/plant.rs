@@ -171,7 +171,7 @@ impl Plant {
     pub(super) fn counts(&self, device: usize) -> Counts {
         let disk = &self.disks[device];
         Counts {
-            dirtyable: Pages(self.dirtyable),
+            dirtyable: Dirtyable::of_files(Pages(self.dirtyable)),
             dirty: Pages(self.disks.iter().map(|disk| disk.dirty).sum()),
             writeback: Pages(self.disks.iter().map(|disk| disk.writeback).sum()),
             device_dirty: Pages(disk.dirty),

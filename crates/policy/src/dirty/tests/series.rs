@@ -701,7 +701,7 @@ fn tidegate_pages_of_writers_that_alternate_are_seen() {
                 let due = domain.on_dirtied(now, writer, devices[at], 0, Pages(1));
                 let Some(due) = due else { continue };
                 let counts = Counts {
-                    dirtyable: Pages(1 << 22),
+                    dirtyable: Dirtyable::of_files(Pages(1 << 22)),
                     dirty: Pages(dirty[0] + dirty[1]),
                     device_dirty: Pages(dirty[at]),
                     ..Counts::default()

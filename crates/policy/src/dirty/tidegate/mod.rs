@@ -56,8 +56,8 @@ use self::room::{Field, Marks, ONE, Target};
 use self::roster::{Fair, Roster};
 use super::limits::{Level, Thresholds, bounded, mul_div};
 use super::{
-    BalanceTrace, Completion, Counts, DeviceIndex, DeviceTunables, Limits, PauseReason, Tunables,
-    Verdict,
+    BalanceTrace, Completion, Counts, DeviceIndex, DeviceTunables, Dirtyable, Limits, PauseReason,
+    Tunables, Verdict,
 };
 use crate::units::{Instant, Nanos, Pages, PagesPerSec};
 
@@ -96,6 +96,9 @@ const BUDGET_FIRST: Pages = Pages(32);
 const UNSEEN_SHARE: u64 = 4;
 /// Pages a writer dirties between two balances, at most: 256 MiB.
 const BUDGET_MAX: u64 = 1 << 16;
+/// Anonymous memory leaves the limits what the devices write in this time: what a writer dirties between two balances, and as
+/// much again that is being written meanwhile.
+const BUSY: Nanos = Nanos(2 * AIM.0);
 /// How often the other devices are looked at.
 const LOOK: Nanos = Nanos::millis(50);
 
@@ -240,6 +243,8 @@ pub(super) struct Tidegate {
     /// No device holds more than it writes in this time.
     hold: Nanos,
     devices: Vec<Device>,
+    /// What all devices that were at work at the last look write.
+    rates: PagesPerSec,
 }
 
 /// One look at counters, limits and marks.
@@ -258,6 +263,7 @@ impl Tidegate {
             },
             hold,
             devices: Vec::with_capacity(devices),
+            rates: PagesPerSec(0),
         }
     }
 
@@ -292,8 +298,14 @@ impl Tidegate {
         &mut self.devices[usize::from(device.0)]
     }
 
-    pub(super) fn limits(&self, dirtyable: Pages) -> Limits {
-        self.thresholds.limits(dirtyable)
+    /// The limits. What anonymous memory takes, it takes of them too, but not what keeps the devices at work: where it leaves
+    /// files next to nothing, half of that may be dirty.
+    pub(super) fn limits(&self, dirtyable: Dirtyable) -> Limits {
+        let most = self.thresholds.limits(dirtyable.most).dirty;
+        let busy = self.rates.pages_in(BUSY).at_most(most);
+        self.thresholds
+            .part(dirtyable)
+            .at_least(busy.at_most(Pages(dirtyable.now.0 / 2)))
     }
 
     pub(super) fn bandwidth(&self, device: DeviceIndex) -> PagesPerSec {
@@ -359,6 +371,7 @@ impl Tidegate {
                 around.unclaimed = around.unclaimed.saturating_add(unclaimed);
             }
         }
+        self.rates = around.rates;
         let state = self.device_mut(device);
         state.around = around;
         state.looked = Some(now);
