@@ -1,8 +1,8 @@
 //! The store as the device uses it: every call has a bound in time, is counted, and its failure is sorted.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use object_store::{
 };
 
 use crate::error::{BROKEN, Error, TIMED_OUT, io_error};
+use crate::local::DirectoryLock;
 
 /// What a store was asked for so far.
 #[derive(Debug, Default)]
@@ -109,6 +110,8 @@ pub(crate) struct Client {
     pub(crate) timeout: Duration,
     /// Conditions on versions are looked at here: the store has none, and a lock stands against others.
     pub(crate) looks_first: bool,
+    /// That lock: each put has a hold of it.
+    pub(crate) lock: Weak<DirectoryLock>,
     pub(crate) counters: Counters,
 }
 
@@ -125,6 +128,7 @@ impl Client {
             place,
             timeout,
             looks_first: false,
+            lock: Weak::new(),
             counters: Counters::default(),
         }
     }
@@ -237,6 +241,10 @@ impl Client {
         count(&self.counters.puts, 1);
         let path = self.path(name);
         let len = body.len() as u64;
+        let body = match self.lock.upgrade() {
+            Some(lock) => lock.with(body),
+            None => body,
+        };
         let answer = self
             .bounded(async {
                 let mode = match when {

@@ -5,13 +5,18 @@
 //! into the directory all the same is noticed if it did so before the look. The system gives the lock back when the
 //! process ends, however it ends.
 //!
+//! A put that hangs in the file system goes on after nobody waits for it any more, and the runtime ends without its
+//! thread. Each put has a hold of the lock, so that whoever takes the directory next is not overwritten by it.
+//!
 //! Puts are synced, file and directory, before they are answered.
 
 use std::fs::{DirEntry, File, TryLockError};
 use std::io::ErrorKind::NotFound;
 use std::io::{Error as Trouble, Read as _, Seek as _, Write as _};
 use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use object_store::local::LocalFileSystem;
 
 use crate::error::Error;
@@ -94,15 +99,16 @@ impl DirectoryLock {
             let path = name.clone();
             move |source| Error::System { path, what, source }
         };
-        let mut file = File::options()
+        let file = File::options()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(&name)
             .map_err(system("open the lock"))?;
-        match file.try_lock() {
-            Ok(()) => {}
+        // At once: what fails below must unlock it too.
+        let mut lock = match file.try_lock() {
+            Ok(()) => Self { file },
             Err(TryLockError::WouldBlock) => {
                 let mut owner = String::new();
                 // Only to name it.
@@ -114,11 +120,12 @@ impl DirectoryLock {
                 });
             }
             Err(TryLockError::Error(source)) => return Err(system("lock")(source)),
-        }
-        let named = file
+        };
+        let named = lock
+            .file
             .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| writeln!(file, "process {}", std::process::id()));
+            .and_then(|()| lock.file.rewind())
+            .and_then(|()| writeln!(lock.file, "process {}", std::process::id()));
         named.map_err(system("write"))?;
         for entry in std::fs::read_dir(path).map_err(system("list"))? {
             let entry = entry.map_err(system("list"))?;
@@ -128,25 +135,146 @@ impl DirectoryLock {
                     .map_err(system("remove a half-written file beside"))?;
             }
         }
-        Ok(Self { file })
+        Ok(lock)
+    }
+
+    /// The content of a put, which holds the lock as long as it lives: the store's thread drops it when the put ends.
+    pub(crate) fn with(self: Arc<Self>, content: Bytes) -> Bytes {
+        Bytes::from_owner(Held {
+            content,
+            _lock: self,
+        })
+    }
+}
+
+/// Bytes and a hold of the lock.
+struct Held {
+    content: Bytes,
+    _lock: Arc<DirectoryLock>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.content
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
+
+    use env::{Device, IoError, IoOp};
+    use object_store::path::Path;
+    use object_store::{ObjectStore as _, PutMode, PutOptions};
+    use policy::units;
+
     use super::*;
+    use crate::common::{Fault, Faulty, LONG, MIB, PAGE, Pending, Rig, TestDir, block};
+    use crate::place::Place;
+    use crate::{Config, open};
 
     #[test]
     fn a_lock_that_is_dropped_is_free_though_a_program_being_started_has_a_copy() {
-        let path = std::env::temp_dir().join(format!("tidegate-lock-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        let lock = DirectoryLock::take(&path).unwrap();
+        let dir = TestDir::new("lock");
+        let lock = DirectoryLock::take(&dir.0).unwrap();
         let copy = lock.file.try_clone().unwrap();
-        assert!(DirectoryLock::take(&path).is_err(), "it is held");
+        assert!(DirectoryLock::take(&dir.0).is_err(), "it is held");
         drop(lock);
-        let again = DirectoryLock::take(&path);
+        let again = DirectoryLock::take(&dir.0);
         assert!(again.is_ok(), "{again:?}");
-        drop((again, copy));
-        std::fs::remove_dir_all(&path).unwrap();
+        drop(copy);
+    }
+
+    /// Closes a volume of one object while the put of `submit` hangs. Answers the object once the lock is free.
+    fn close_while_stuck(
+        dir: &TestDir,
+        submit: impl FnOnce(&Rig, &dyn Device) -> Pending,
+    ) -> Vec<u8> {
+        let rig = Rig::new();
+        let faulty = Faulty::new(Arc::new(super::open(&dir.0, false).unwrap()));
+        let place = || {
+            Ok(Place {
+                store: faulty.clone(),
+                prefix: Path::default(),
+                directory: Some(dir.0.clone()),
+            })
+        };
+        let config = Config {
+            size: Some(MIB),
+            ..Config::new(dir.url())
+        };
+        let device = open::open_at(place, &config, Arc::clone(&rig.arena)).unwrap();
+        rig.write(&*device, 0, &block(0, 0)).unwrap();
+        faulty.rule(|call, _| (call == "put").then_some(Fault::Stuck));
+        let pending = submit(&rig, &*device);
+        faulty.until_held(1);
+        device.close(Duration::ZERO);
+        assert_eq!(rig.wait(pending), Err(IoError::Cancelled));
+        drop(device);
+        let taken = DirectoryLock::take(&dir.0);
+        assert!(matches!(taken, Err(Error::InUse { .. })), "{taken:?}");
+        faulty.release(1);
+        let began = Instant::now();
+        while DirectoryLock::take(&dir.0).is_err() {
+            assert!(began.elapsed() < LONG, "it is given back");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::fs::read(dir.0.join(layout::name_of(0))).unwrap()
+    }
+
+    #[test]
+    fn a_put_that_hangs_keeps_the_lock_of_a_volume_that_is_closed() {
+        let dir = TestDir::new("stuck");
+        let object = close_while_stuck(&dir, |rig, device| rig.submit_write(device, 0, &[2; PAGE]));
+        assert!(
+            object[..PAGE] == [2; PAGE],
+            "the put ended before the lock was free"
+        );
+    }
+
+    #[test]
+    fn so_does_one_of_an_empty_object() {
+        let dir = TestDir::new("stuck-empty");
+        let object = close_while_stuck(&dir, |rig, device| {
+            let len = units::Bytes(MIB);
+            rig.submit(device, IoOp::Discard { len }, 0)
+        });
+        assert!(object.is_empty(), "{} bytes", object.len());
+    }
+
+    /// Tells when it goes whether there is an object.
+    struct Watch(PathBuf, mpsc::Sender<bool>);
+
+    impl AsRef<[u8]> for Watch {
+        fn as_ref(&self) -> &[u8] {
+            b"content"
+        }
+    }
+
+    impl Drop for Watch {
+        fn drop(&mut self) {
+            let _ = self.1.send(self.0.exists());
+        }
+    }
+
+    /// What `DirectoryLock::with` relies on.
+    #[test]
+    fn the_store_keeps_the_content_until_the_object_is_in_place() {
+        let dir = TestDir::new("content");
+        let store = super::open(&dir.0, false).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        for (name, mode) in [("one", PutMode::Overwrite), ("two", PutMode::Create)] {
+            let (sender, dropped) = mpsc::channel();
+            let content = Bytes::from_owner(Watch(dir.0.join(name), sender));
+            let (at, options) = (Path::from(name), PutOptions::from(mode));
+            let put = store.put_opts(&at, content.into(), options);
+            // Given up as soon as it has begun.
+            let _ = runtime.block_on(async { tokio::time::timeout(Duration::ZERO, put).await });
+            assert_eq!(dropped.recv_timeout(LONG), Ok(true), "{name}");
+        }
     }
 }

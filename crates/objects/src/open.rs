@@ -142,7 +142,9 @@ async fn prepare(
     // Before anything is looked at: half-written files are removed by who has the lock.
     let mut fence = match &place.directory {
         Some(path) if !config.read_only => {
-            Fence::Lock(Mutex::new(Some(DirectoryLock::take(path)?)))
+            let lock = Arc::new(DirectoryLock::take(path)?);
+            client.lock = Arc::downgrade(&lock);
+            Fence::Lock(Mutex::new(Some(lock)))
         }
         _ => Fence::None,
     };

@@ -33,7 +33,7 @@ pub(crate) enum Fence {
     /// Nothing: only this process can reach the store, or nothing is written.
     None,
     /// A lock of the system's.
-    Lock(Mutex<Option<DirectoryLock>>),
+    Lock(Mutex<Option<Arc<DirectoryLock>>>),
     /// An object in the store.
     Lease(Box<Lease>),
 }
@@ -167,7 +167,7 @@ impl Shared {
         }
     }
 
-    /// Gives a directory's lock back: nothing is under way, and nothing will be.
+    /// Lets go of a directory's lock: no put will begin. One that hangs in the file system has a hold of its own.
     pub(crate) fn unlock(&self) {
         if let Fence::Lock(held) = &self.fence {
             drop(lock(held).take());

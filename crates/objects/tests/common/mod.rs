@@ -292,6 +292,8 @@ pub(crate) enum Fault {
     Slow(Duration),
     /// It is done when `Faulty::release` is called.
     Held,
+    /// A put: as `Held`, but in a thread, which goes on though nobody waits for it, as in a file system that hangs.
+    Stuck,
     /// It never ends.
     Hang,
 }
@@ -305,8 +307,8 @@ pub(crate) struct Faulty {
     once: Mutex<VecDeque<Fault>>,
     pub(crate) calls: AtomicU64,
     /// Calls that came to be held, ever.
-    held: AtomicU64,
-    gate: Semaphore,
+    held: Arc<AtomicU64>,
+    gate: Arc<Semaphore>,
 }
 
 impl Faulty {
@@ -316,8 +318,8 @@ impl Faulty {
             rule: Mutex::new(None),
             once: Mutex::new(VecDeque::new()),
             calls: AtomicU64::new(0),
-            held: AtomicU64::new(0),
-            gate: Semaphore::new(0),
+            held: Arc::default(),
+            gate: Arc::new(Semaphore::new(0)),
         })
     }
 
@@ -372,7 +374,7 @@ fn broken() -> object_store::Error {
 
 async fn before(fault: Option<Fault>, at: &Path) -> Result<()> {
     match fault {
-        None | Some(Fault::DoneUnheard | Fault::DoneLater | Fault::Held) => Ok(()),
+        None | Some(Fault::DoneUnheard | Fault::DoneLater | Fault::Held | Fault::Stuck) => Ok(()),
         Some(Fault::Fail) => Err(broken()),
         Some(Fault::Denied) => Err(object_store::Error::PermissionDenied {
             path: at.to_string(),
@@ -421,6 +423,19 @@ impl ObjectStore for Faulty {
                     let _ = inner.put_opts(&at, payload, options).await;
                 });
                 Err(broken())
+            }
+            Some(Fault::Stuck) => {
+                let (inner, at) = (Arc::clone(&self.inner), at.clone());
+                let (held, gate) = (Arc::clone(&self.held), Arc::clone(&self.gate));
+                let put = async move {
+                    held.fetch_add(1, Ordering::SeqCst);
+                    gate.acquire().await.expect("it is never closed").forget();
+                    inner.put_opts(&at, payload, options).await
+                };
+                // A runtime of its own: the device's may have ended when it goes on.
+                let runtime = tokio::runtime::Builder::new_current_thread().build();
+                let put = move || runtime.unwrap().block_on(put);
+                tokio::task::spawn_blocking(put).await?
             }
             _ => self.inner.put_opts(at, payload, options).await,
         }
