@@ -350,7 +350,7 @@ impl<E: Env> Mapping<E> {
             self.note_write_error(context, at, *error);
         }
         let mut index = self.index.writer(&cache.pool, &mut token);
-        for (page, frame) in (first..).zip(frames) {
+        for (frame, page) in frames.iter().zip(first..) {
             let before = cache.table.end_writeback(*frame, failed);
             debug_assert!(
                 !before.has(Flags::ORPHAN),
