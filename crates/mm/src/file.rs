@@ -205,7 +205,7 @@ impl<E: Env> File<E> {
             self.cache.uncount_pin();
             return None;
         };
-        Some(Pinned::new(&self.cache, pin))
+        Pinned::new(&self.cache, pin).ok()
     }
 
     /// Pins a page, reading it in if it is not in the cache.
@@ -226,7 +226,7 @@ impl<E: Env> File<E> {
             });
         }
         match read::pin_page(task, &self.cache, &self.mapping, page) {
-            Ok(pin) => Ok(Pinned::new(&self.cache, pin)),
+            Ok(pin) => Pinned::new(&self.cache, pin),
             Err(error) => {
                 self.cache.uncount_pin();
                 Err(error)
@@ -237,7 +237,8 @@ impl<E: Env> File<E> {
     /// Sets the length; a shorter file loses what lies beyond, dirty or not.
     ///
     /// # Errors
-    /// `OutOfRange`, `MetadataFailed`, `Cancelled`.
+    /// `OutOfRange`; after `MetadataFailed`, `OutOfMemory` (the last page is pinned, and needs a frame of its own) and
+    /// `Cancelled` the length is the new one, and what is left to do is done before the next write, growth or sync.
     pub fn truncate(&self, task: &mut Task<'_, E>, len: Bytes) -> Result<(), Error> {
         truncate::truncate(task, &self.cache, &self.mapping, len)
     }

@@ -3,10 +3,15 @@
 use core::sync::atomic::Ordering;
 
 use env::Env;
-use frames::Pin;
+use frames::{PINS_MAX, Pin};
 use policy::units::Pages;
 
+use crate::Error;
 use crate::cache::Cache;
+
+/// Pins that callers may have on one page. The other half is for those who copy out of it and those who put a frame in its
+/// place: they hold one for a moment, and one who gets none looks again until he does.
+const PAGE_PINS_MAX: u32 = PINS_MAX / 2;
 
 /// A page that stays as it is while this lives: a write to it meanwhile goes to another frame.
 /// Dropping it needs no task. Counted and capped (`Options::pins_max`).
@@ -19,11 +24,23 @@ pub struct Pinned<'a, E: Env> {
 
 impl<'a, E: Env> Pinned<'a, E> {
     /// Takes over a pin that was counted by `Cache::count_pin`.
-    pub(crate) fn new(cache: &'a Cache<E>, pin: Pin) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// `TooMany` on this page.
+    pub(crate) fn new(cache: &'a Cache<E>, pin: Pin) -> Result<Self, Error> {
+        let pins = cache.table.flags(pin.frame()).pins();
+        // Dropped, it is given back.
+        let pinned = Self {
             cache,
             pin: Some(pin),
+        };
+        if pins > PAGE_PINS_MAX {
+            return Err(Error::TooMany {
+                what: "pins of one page",
+                limit: PAGE_PINS_MAX,
+            });
         }
+        Ok(pinned)
     }
 
     /// The pin, for `E::Content`.
