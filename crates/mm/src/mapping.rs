@@ -50,7 +50,7 @@ pub(crate) struct Mapping<E: Env> {
     /// good flush covers.
     completed: AtomicU64,
     flushed: AtomicU64,
-    /// A truncation could not cut the device's object: that comes before the file grows again.
+    /// A truncation is under way, or could not do all of it: that comes before the file grows again.
     pub(crate) cut_owed: AtomicBool,
     /// The file is being taken out of the cache, or was: no page comes in any more.
     closed: AtomicBool,

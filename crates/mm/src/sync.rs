@@ -26,7 +26,7 @@ use crate::cache::{Cache, get};
 use crate::device::DeviceState;
 use crate::flush::{Selection, write_pages};
 use crate::mapping::{LEN_UNKNOWN, Mapping};
-use crate::truncate::zero_behind_end;
+use crate::truncate::{cut, drop_behind_end, zero_behind_end};
 use crate::{Error, io};
 
 /// Pages tagged at a time, so that the index lock is short.
@@ -341,11 +341,15 @@ fn settle_gated<E: Env>(
     // With writers kept out, only a write of the last page can end behind the new end: the others
     // may be dirty or on their way, and writers need not wait for them.
     let last = u32::try_from(mapping.size() >> PAGE_SHIFT).expect("below FILE_MAX");
-    let was_owed = mapping.cut_owed.load(Ordering::Acquire);
+    let is_owed = mapping.cut_owed.load(Ordering::Acquire);
+    if is_owed {
+        drop_behind_end(task, cache, mapping)?;
+    }
     write_and_wait(task, cache, mapping, &[(last, u32::MAX)])?;
     set_len(task, mapping, mapping.size(), true)?;
-    if was_owed {
+    if is_owed {
         zero_behind_end(task, cache, mapping)?;
+        mapping.cut_owed.store(false, Ordering::Release);
     }
     Ok(())
 }
@@ -363,11 +367,11 @@ fn wait_for_length<E: Env>(
 }
 
 fn has_settled<E: Env>(mapping: &Mapping<E>) -> bool {
-    mapping.device_len.load(Ordering::Acquire) == mapping.size()
+    let owes = mapping.cut_owed.load(Ordering::Acquire);
+    !owes && mapping.device_len.load(Ordering::Acquire) == mapping.size()
 }
 
-/// Cuts the device's object where a truncation could not, before the file grows again: what was cut
-/// off must not come back.
+/// Does what a truncation could not, before the file grows again: what was cut off must not come back.
 pub(crate) fn settle_cut<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
@@ -379,9 +383,7 @@ pub(crate) fn settle_cut<E: Env>(
     io::may_call(task)?;
     mapping.gate.shut(task)?;
     let result = if mapping.cut_owed.load(Ordering::Acquire) {
-        // Reads since then have brought what was cut off in the last page.
-        set_device_len(task, mapping, mapping.size())
-            .and_then(|()| zero_behind_end(task, cache, mapping))
+        cut(task, cache, mapping)
     } else {
         Ok(())
     };
@@ -429,7 +431,6 @@ fn set_len<E: Env>(
         // Space beyond a length that was cut may be gone.
         mapping.allocated.store(len, Ordering::Release);
     }
-    mapping.cut_owed.store(false, Ordering::Release);
     mapping.note_completed();
     Ok(())
 }

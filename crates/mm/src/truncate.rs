@@ -2,7 +2,9 @@
 //!
 //! Order: writers are kept out (the gate), the size changes first so that readers see no more than
 //! the new end, then each page beyond it is unlinked, its write waited for, the tail of the last
-//! page zeroed, and the device's object cut. What was dirty beyond the new end is thrown away:
+//! page zeroed, and the device's object cut. Each of these steps can fail. The size is the new one then, and the file owes
+//! its cut (`cut_owed`) from before the first of them until after the last: nobody writes, grows or syncs it without doing
+//! them all. What was dirty beyond the new end is thrown away:
 //! together with holes (`punch`) the only way in which dirty data is ever dropped.
 
 use core::sync::atomic::Ordering;
@@ -59,13 +61,35 @@ fn truncate_gated<E: Env>(
         // The device's object follows at the next sync (`settle_length`).
         return Ok(());
     }
-    let first_gone = u32::try_from(len.div_ceil(PAGE_SIZE)).expect("below FILE_MAX");
-    drop_pages(task, cache, mapping, first_gone)?;
-    zero_behind_end(task, cache, mapping)?;
     mapping.cut_owed.store(true, Ordering::Release);
-    set_device_len(task, mapping, len)?;
+    cut(task, cache, mapping)
+}
+
+/// Takes away what is behind the end of a file that was made shorter, in the cache and on the device; an error leaves that
+/// owed. The caller has shut the gate.
+pub(crate) fn cut<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+) -> Result<(), Error> {
+    drop_behind_end(task, cache, mapping)?;
+    zero_behind_end(task, cache, mapping)?;
+    set_device_len(task, mapping, mapping.size())?;
     // A read that began before the cut may have brought the old tail.
-    zero_behind_end(task, cache, mapping)
+    zero_behind_end(task, cache, mapping)?;
+    mapping.cut_owed.store(false, Ordering::Release);
+    Ok(())
+}
+
+/// Takes every page behind the end out of the cache, dirty ones too.
+pub(crate) fn drop_behind_end<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+) -> Result<(), Error> {
+    let first_gone = mapping.size().div_ceil(PAGE_SIZE);
+    let first_gone = u32::try_from(first_gone).expect("below FILE_MAX");
+    drop_pages(task, cache, mapping, first_gone)
 }
 
 /// Which pages leave the cache.

@@ -8,6 +8,7 @@ use env::{Cause, Device, Event, ObjectId, Task, Wakeup};
 use lab::{CostTable, EventKind, Lab, LabEnv, Options as LabOptions, Record, Sector};
 use mm::{DeviceOptions, Error, File, Options, Reader};
 use policy::dirty::{DeviceIndex, Threshold};
+use policy::reclaim::ReclaimLaw;
 use policy::units::{Bytes, Nanos, Pages};
 
 const MIB: u64 = 1 << 20;
@@ -243,5 +244,160 @@ fn nothing_comes_into_a_file_that_is_taken_out() {
         let punched = file.punch(task, Bytes(0), Bytes(8 * PAGE));
         assert_eq!(punched, Err(Error::Cancelled));
         assert_eq!(cache.stats().cached, Pages::ZERO);
+    });
+}
+
+/// A truncation that finds no memory for the last page, which is pinned, is done before anything else: nothing that was cut
+/// off is seen again, and no page behind the end stays.
+#[test]
+fn a_truncation_without_memory_is_made_up_for() {
+    for law in [ReclaimLaw::Tidegate, ReclaimLaw::Mild] {
+        let mut world = world(1024, 200 * MIB);
+        world.options.reclaim.law = law;
+        world.run(0, move |task, cache, _| {
+            let mut writer = cache.writer();
+            let files: Vec<_> = (100..300)
+                .map(|object| {
+                    let device = DeviceIndex(0);
+                    let file = cache.open(task, device, ObjectId(object), Bytes(0));
+                    let file = file.unwrap();
+                    file.write(task, &mut writer, Bytes(0), &data(0, 2, 1))
+                        .unwrap();
+                    file.sync(task).unwrap();
+                    file
+                })
+                .collect();
+            let pins: Vec<_> = files
+                .iter()
+                .map(|file| file.pin(task, 0).unwrap())
+                .collect();
+            let region = cache.spill(task, Pages(3000)).unwrap();
+            region.touch(task, 0, 3000).unwrap_err();
+            let refused: Vec<_> = files
+                .iter()
+                .filter(|file| {
+                    let cut = file.truncate(task, Bytes(512));
+                    assert!(matches!(cut, Ok(()) | Err(Error::OutOfMemory { .. })));
+                    cut.is_err()
+                })
+                .take(3)
+                .collect();
+            assert_eq!(refused.len(), 3, "{law:?}: memory was there");
+            drop(region);
+            task.sleep(Cause::Idle, Nanos::secs(1));
+            drop(pins);
+            for (way, file) in refused.into_iter().enumerate() {
+                assert_eq!(file.len(), Bytes(512));
+                match way {
+                    0 => file.sync(task).unwrap(),
+                    1 => {
+                        let far = Bytes(5 * 4096);
+                        let wrote = file.write(task, &mut writer, far, &data(5, 1, 1));
+                        wrote.unwrap();
+                    }
+                    _ => {}
+                }
+                file.truncate(task, Bytes(2 * 4096)).unwrap();
+                assert_cut_to_a_sector(task, file);
+                file.sync(task).unwrap();
+            }
+        });
+    }
+}
+
+/// Two pages of which all but the first sector were cut off and are there again.
+fn assert_cut_to_a_sector(task: &mut Task<'_, LabEnv>, file: &Arc<File<LabEnv>>) {
+    let mut back = vec![Sector(9); 16];
+    file.read(task, &mut Reader::default(), Bytes(0), &mut back)
+        .unwrap();
+    let mut expected = vec![Sector(0); 16];
+    expected[0] = data(0, 1, 1)[0];
+    assert_eq!(back, expected);
+}
+
+/// A cut that the device failed, and for which there was no memory when it was tried again, is still owed.
+#[test]
+fn a_cut_that_is_tried_again_without_memory_is_still_owed() {
+    let mut world = world(1024, 200 * MIB);
+    world.options.reclaim.law = ReclaimLaw::Mild;
+    let disk = Arc::clone(&world.disk);
+    world.run(0, move |task, cache, file| {
+        let mut writer = cache.writer();
+        file.write(task, &mut writer, Bytes(0), &data(0, 2, 1))
+            .unwrap();
+        file.sync(task).unwrap();
+        disk.state().fail_lengths = true;
+        file.truncate(task, Bytes(512)).unwrap_err();
+        disk.state().fail_lengths = false;
+        // The last page goes, is read again, and cannot be replaced.
+        let region = cache.spill(task, Pages(3000)).unwrap();
+        region.touch(task, 0, 3000).unwrap_err();
+        region.discard(task, 0, 3000).unwrap();
+        let pin = file.pin(task, 0).unwrap();
+        region.touch(task, 0, 3000).unwrap_err();
+        let mut write = |task: &mut Task<'_, LabEnv>| {
+            file.write(task, &mut writer, Bytes(5 * 4096), &data(5, 1, 1))
+        };
+        let refused = write(task);
+        assert!(
+            matches!(refused, Err(Error::OutOfMemory { .. })),
+            "{refused:?}"
+        );
+        drop(region);
+        task.sleep(Cause::Idle, Nanos::secs(1));
+        drop(pin);
+        write(task).unwrap();
+        assert_cut_to_a_sector(task, file);
+        file.sync(task).unwrap();
+    });
+}
+
+/// As many pins of one page as callers get leave it to be read, written, cut and pinned by one more who waits for none of
+/// them.
+#[test]
+fn a_page_with_all_the_pins_there_are_is_read_written_and_cut() {
+    let mut world = world(1024, 64 * MIB);
+    world.options.pins_max = u32::MAX;
+    world.run(0, |task, cache, file| {
+        let mut writer = cache.writer();
+        file.write(task, &mut writer, Bytes(0), &data(0, 2, 1))
+            .unwrap();
+        file.sync(task).unwrap();
+        let mut pins = Vec::new();
+        let refused = loop {
+            match file.pin(task, 0) {
+                Ok(pin) => pins.push(pin),
+                Err(error) => break error,
+            }
+            assert!(pins.len() <= 1 << 16);
+        };
+        assert!(matches!(refused, Error::TooMany { .. }), "{refused:?}");
+        assert!(file.try_pin(0).is_none());
+        let mut back = data(0, 2, 9);
+        file.read(task, &mut Reader::default(), Bytes(0), &mut back)
+            .unwrap();
+        assert_eq!(back, data(0, 2, 1));
+        file.write(task, &mut writer, Bytes(0), &data(0, 1, 2))
+            .unwrap();
+        let pin = file.pin(task, 0).unwrap();
+        file.truncate(task, Bytes(512)).unwrap();
+        assert_eq!(cache.stats().pinned.0, pins.len() as u64 + 1);
+        drop((pin, pins));
+        assert_eq!(cache.stats().pinned, Pages(0));
+    });
+}
+
+#[test]
+fn the_last_page_of_the_largest_file_is_written() {
+    let mut world = world(1024, 64 * MIB);
+    world.run(0, |task, cache, file| {
+        let end = u64::from(u32::MAX) << 12;
+        file.truncate(task, Bytes(end)).unwrap();
+        let mut writer = cache.writer();
+        file.write(task, &mut writer, Bytes(end - 4096), &data(1, 1, 1))
+            .unwrap();
+        file.sync(task).unwrap();
+        file.truncate(task, Bytes(0)).unwrap();
+        file.sync(task).unwrap();
     });
 }
