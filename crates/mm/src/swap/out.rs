@@ -204,7 +204,12 @@ impl<E: Env> Area<E> {
 
     /// Somebody found no request: perhaps the swap file hangs.
     fn look(&self, now: Instant) {
-        if self.is_late(now) && !self.stalled.swap(true, Ordering::Relaxed) {
+        if self.is_late(now) && !self.stalled.swap(true, Ordering::AcqRel) {
+            // The last write may just have ended: nobody else would say so, for none goes out while it hangs.
+            if !self.is_late(now) {
+                self.stalled.store(false, Ordering::Relaxed);
+                return;
+            }
             self.requests.wake_all(Signal::SwapHangs);
             if let Some(own) = &self.background {
                 own.wake_all(Signal::SwapHangs);
@@ -235,7 +240,7 @@ impl<E: Env> Area<E> {
     ) {
         let pages = request.frames.len() as u64;
         self.moved_at.store(cache.env.now().0, Ordering::Relaxed);
-        self.stalled.store(false, Ordering::Relaxed);
+        self.stalled.store(false, Ordering::Release);
         match result {
             Ok(()) => {
                 self.failures.store(0, Ordering::Relaxed);

@@ -309,7 +309,7 @@ fn a_truncation_without_memory_is_made_up_for() {
 fn assert_cut_to_a_sector(task: &mut Task<'_, LabEnv>, file: &Arc<File<LabEnv>>) {
     let mut back = vec![Sector(9); 16];
     file.read(task, &mut Reader::default(), Bytes(0), &mut back)
-        .unwrap();
+        .expect("the device is well");
     let mut expected = vec![Sector(0); 16];
     expected[0] = data(0, 1, 1)[0];
     assert_eq!(back, expected);
