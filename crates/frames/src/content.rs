@@ -41,4 +41,6 @@ pub trait Content: Send + Sync + 'static {
     fn mark(&self, frame: &Busy, word: u64);
     /// Copies a whole frame.
     fn copy_frame(&self, to: &Busy, from: &Pin);
+    /// Copies a whole frame that nobody can read meanwhile into another one.
+    fn move_frame(&self, to: &Busy, from: &Busy);
 }

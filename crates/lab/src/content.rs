@@ -179,6 +179,10 @@ impl Content for Stamps {
     fn copy_frame(&self, to: &Busy, from: &Pin) {
         self.store(to.frame(), self.load(from.frame()));
     }
+
+    fn move_frame(&self, to: &Busy, from: &Busy) {
+        self.store(to.frame(), self.load(from.frame()));
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! until it is let go. A chunk of which all frames are withheld gives its memory back to the system. Raising the limit
 //! gives the frames back.
 //!
-//! Which chunks go is said by their number alone, so no page has to be moved, and pages in them go whether they are in
+//! Which chunks go is said by their number alone, and pages in them go whether they are in
 //! use or not: a limit is changed rarely.
 
 use core::sync::atomic::Ordering;

@@ -429,6 +429,16 @@ impl Content for Arena {
     fn copy_frame(&self, to: &Busy, from: &Pin) {
         self.copy_in(to, 0, self.bytes(from), 0, FRAME);
     }
+
+    fn move_frame(&self, to: &Busy, from: &Busy) {
+        let (target, source) = (
+            self.span(to.frame(), 0, FRAME),
+            self.span(from.frame(), 0, FRAME),
+        );
+        assert_ne!(to.frame(), from.frame(), "each frame has one busy bit");
+        // SAFETY: `span` checked both ranges; `Busy` is the exclusive right to a frame, and these are two frames.
+        unsafe { ptr::copy_nonoverlapping(source, target, FRAME) };
+    }
 }
 
 impl Arena {

@@ -105,4 +105,8 @@ impl Content for TestContent {
     fn copy_frame(&self, to: &Busy, from: &Pin) {
         self.copy(to.frame(), from.frame());
     }
+
+    fn move_frame(&self, to: &Busy, from: &Busy) {
+        self.copy(to.frame(), from.frame());
+    }
 }

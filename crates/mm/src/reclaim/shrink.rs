@@ -25,6 +25,7 @@ use super::node::NodeId;
 use super::{Control, throttle};
 use crate::cache::{Cache, sub};
 use crate::flush;
+use crate::replace::move_anon;
 use crate::spill::Cursor;
 use crate::swap::{Patience, SwapOut};
 use crate::vmstat::Item;
@@ -156,7 +157,7 @@ pub(super) fn shrink_inactive<E: Env>(
 }
 
 /// Clears out pages that were taken off their lists because of where they are: what is clean is freed, anonymous pages
-/// are written; the others go back. Nothing of it counts as scanned.
+/// are written, or moved where there is no slot; the others go back. Nothing of it counts as scanned.
 pub(crate) fn clear_out<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -173,9 +174,10 @@ pub(crate) fn clear_out<E: Env>(
             sorted.freeing += 1;
             continue;
         }
-        if kind == Kind::Anon {
-            // Without a slot it stays: the limit waits for one.
-            let _ = swap_out(task, cache, *page, &mut sorted);
+        if kind == Kind::Anon && matches!(swap_out(task, cache, *page, &mut sorted), Swapped::Full)
+        {
+            // Where there is no frame either it stays: the limit waits for one of the two.
+            move_anon(task, cache, *page);
         }
         sorted.kept.push(*page);
     }

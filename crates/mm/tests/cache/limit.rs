@@ -87,6 +87,48 @@ fn pages_of_files_and_of_regions_leave_and_come_back() {
     });
 }
 
+/// Without a swap file, and where it is full, pages of regions move to the frames that stay, as those of files leave them.
+#[test]
+fn pages_of_regions_that_have_no_slot_move() {
+    for slots in [0, 64] {
+        let mut world = world(FRAMES, 100 * MIB);
+        world.run(0, move |task, cache, file| {
+            if slots > 0 {
+                let device = policy::dirty::DeviceIndex(0);
+                cache
+                    .add_swap(task, device, env::ObjectId(9), Pages(slots))
+                    .unwrap();
+            }
+            let region = cache.spill(task, Pages(1200)).unwrap();
+            let mut writer = cache.writer();
+            // A part of both in every part of the memory.
+            for part in 0..12u32 {
+                for page in part * 100..(part + 1) * 100 {
+                    let offset = Bytes(u64::from(page) * PAGE_SIZE);
+                    region.write(task, offset, &data(page, 1, 3)).unwrap();
+                }
+                let offset = Bytes(u64::from(part) * MIB);
+                file.write(task, &mut writer, offset, &data(part * 256, 256, 1))
+                    .unwrap();
+            }
+            file.sync(task).unwrap();
+            cache.set_limit(task, Pages(2048)).unwrap();
+            settle(task, cache);
+            assert!(in_use(cache) <= 2048);
+            for page in 0..1200 {
+                let mut back = vec![Sector::JUNK; 8];
+                let offset = Bytes(u64::from(page) * PAGE_SIZE);
+                region.read(task, offset, &mut back).unwrap();
+                assert_eq!(back, data(page, 1, 3), "page {page}");
+            }
+            drop(region);
+            file.truncate(task, Bytes(0)).unwrap();
+            task.sleep(Cause::Idle, Nanos::secs(1));
+            assert_eq!(in_use(cache), 0, "all frames are back");
+        });
+    }
+}
+
 #[test]
 fn a_limit_is_lowered_while_others_allocate() {
     let mut world = world(FRAMES, 100 * MIB);
