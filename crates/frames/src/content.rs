@@ -24,7 +24,8 @@ pub trait Content: Send + Sync + 'static {
     /// # Errors
     /// The system has no memory.
     fn populate(&self, first: FrameId) -> Result<(), PopulateError>;
-    /// Gives the chunk's memory back to the system. No I/O may be under way on it.
+    /// Gives the chunk's memory back to the system, or leaves it populated where the system does not take it. No I/O may be
+    /// under way on it.
     fn release(&self, first: FrameId);
     /// A caller's buffer of `bytes` bytes, all zero.
     fn new_data(bytes: usize) -> Box<Self::Data>;

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use env::{Cause, Env, Task, Wakeup};
-use frames::{Content, Flags, FrameId};
+use frames::{Flags, FrameId};
 use policy::reclaim::scan::Kind;
 use policy::units::{Nanos, Pages};
 
@@ -177,7 +177,10 @@ impl<E: Env> Cache<E> {
             return Err(Error::PinnedAboveLimit { limit, pinned });
         }
         let limit = u32::try_from(limit.0).expect("no more than the frames");
-        if self.memory.move_limit(task, limit) && !self.clearing.swap(true, Ordering::AcqRel) {
+        let lowered = self.memory.move_limit(task, limit);
+        // Over it though it was not lowered: the task that was to clear it panicked.
+        let has_to_clear = lowered || !self.limit().over.is_zero();
+        if has_to_clear && !self.clearing.swap(true, Ordering::AcqRel) {
             let cache = Arc::downgrade(self);
             let body = move |task: &mut Task<'_, E>| clear(task, &cache);
             self.env.spawn("limit", Box::new(body));
@@ -193,8 +196,22 @@ impl<E: Env> Cache<E> {
     }
 }
 
+/// The next call of `set_limit` starts another task if this one panics.
+struct Clearing<'a, E: Env>(&'a Weak<Cache<E>>);
+
+impl<E: Env> Drop for Clearing<'_, E> {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(cache) = self.0.upgrade()
+        {
+            cache.clearing.store(false, Ordering::Release);
+        }
+    }
+}
+
 /// Clears the frames beyond the limit until none is in use.
 fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
+    let _clearing = Clearing(cache);
     let mut again = AGAIN;
     let mut before = None;
     loop {
@@ -204,9 +221,8 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
                 return;
             }
             pass(task, &cache);
-            while let Some(first) = cache.memory.take_to_release(task) {
-                cache.content().release(first);
-                cache.memory.released(task, first);
+            while let Some(chunk) = cache.memory.take_to_release(task) {
+                cache.give_to_system(chunk);
             }
             let after = cache.limit();
             let moved = |before: &Limit| after.limit != before.limit || after.over < before.over;
@@ -288,3 +304,6 @@ fn gather<E: Env>(
     cache.nodes[NodeId::FIRST].isolated[kind.index()].fetch_add(batch.len(), Ordering::Relaxed);
     (batch, at, dirty)
 }
+
+#[cfg(test)]
+mod tests;

@@ -345,21 +345,54 @@ impl Arena {
                 Ok(())
             }
             Err(error) => {
-                Self::drop_memory(chunk);
+                // What has come of it may stay: the chunk is not resident, and can be populated again.
+                let _ = Self::drop_memory(chunk);
                 Err(failed(error))
             }
         }
     }
 
-    fn drop_memory(chunk: Chunk) {
+    /// Fails where the system keeps it: locked memory (`mlockall` of the host program) before Linux 5.18.
+    fn drop_memory(chunk: Chunk) -> rustix::io::Result<()> {
         let start = chunk.base.cast::<c_void>();
-        // SAFETY: the range is one chunk of the arena's own mapping, and no frame of it is in use
-        // (contract of `Content::release`), so losing its bytes is what is asked for.
-        let dropped = unsafe { rustix::mm::madvise(start, chunk.len, Advice::LinuxDontNeed) };
-        dropped.expect("MADV_DONTNEED of our own unlocked anonymous memory has no way to fail");
+        let drop_as = |advice| {
+            // SAFETY: the range is one chunk of the arena's own mapping, and no frame of it is in use
+            // (contract of `Content::release`), so losing its bytes is what is asked for.
+            unsafe { rustix::mm::madvise(start, chunk.len, advice) }
+        };
+        match drop_as(Advice::LinuxDontNeed) {
+            // Locked. It stays so: what is populated again is locked again.
+            Err(rustix::io::Errno::INVAL) => drop_as(Advice::LinuxDontneedLocked)?,
+            dropped => dropped?,
+        }
         // A refusal (no memory for the kernel's bookkeeping) costs only the trap for stray accesses.
         // SAFETY: as above; the chunk is not resident and `address` refuses it.
         let _ = unsafe { rustix::mm::mprotect(start, chunk.len, MprotectFlags::empty()) };
+        Ok(())
+    }
+
+    /// What `Content::release` does; `drop_memory` is an argument for tests of a system that refuses.
+    fn release_with(
+        &self,
+        first: FrameId,
+        drop_memory: impl FnOnce(Chunk) -> rustix::io::Result<()>,
+    ) {
+        let chunk = self.chunk(self.chunk_of(first));
+        let resident = &self.resident[chunk.index as usize];
+        let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        if !resident.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        for watcher in watchers.iter() {
+            watcher.releasing(chunk);
+        }
+        if drop_memory(chunk).is_err() {
+            // It is as it was, old bytes included: nobody relies on zeroes in a frame that comes off a list.
+            resident.store(true, Ordering::Relaxed);
+            for watcher in watchers.iter() {
+                watcher.populated(chunk);
+            }
+        }
     }
 }
 
@@ -385,15 +418,7 @@ impl Content for Arena {
     }
 
     fn release(&self, first: FrameId) {
-        let chunk = self.chunk(self.chunk_of(first));
-        let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.resident[chunk.index as usize].swap(false, Ordering::Relaxed) {
-            return;
-        }
-        for watcher in watchers.iter() {
-            watcher.releasing(chunk);
-        }
-        Self::drop_memory(chunk);
+        self.release_with(first, Self::drop_memory);
     }
 
     fn data_len(data: &[u8]) -> usize {
@@ -531,6 +556,23 @@ mod tests {
         assert_eq!(present(&arena), 0);
     }
 
+    #[test]
+    #[cfg(not(miri))]
+    fn locked_memory_is_given_back_too() {
+        let arena = Arena::reserve(64, 16).unwrap();
+        arena.populate(FrameId(16)).unwrap();
+        let chunk = arena.chunk(1);
+        // SAFETY: a chunk of the arena's own mapping, resident; locking changes no content.
+        unsafe { rustix::mm::mlock(chunk.base.cast(), chunk.len) }.unwrap();
+        arena.fill_for_test(FrameId(17), &[7; FRAME]);
+        arena.release(FrameId(16));
+        // Linux before 5.18 keeps it; either way what is said is so.
+        assert_eq!(arena.resident().0, (present(&arena) * FRAME) as u64);
+        arena.populate(FrameId(16)).unwrap();
+        arena.fill_for_test(FrameId(17), &[8; FRAME]);
+        assert_eq!(arena.read_for_test(FrameId(17)), [8; FRAME]);
+    }
+
     /// How many pages of it the system has in memory, as `/proc/self/pagemap` says.
     #[cfg(not(miri))]
     fn present(arena: &Arena) -> usize {
@@ -651,17 +693,35 @@ mod tests {
         }
     }
 
+    struct Count(AtomicU32, AtomicU32);
+
+    impl ChunkWatcher for Count {
+        fn populated(&self, _: Chunk) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn releasing(&self, _: Chunk) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_the_system_keeps_stays_resident() {
+        let arena = Arena::reserve(64, 16).unwrap();
+        let count = Arc::new(Count(AtomicU32::new(0), AtomicU32::new(0)));
+        arena.watch(count.clone());
+        arena.populate(FrameId(16)).unwrap();
+        arena.release_with(FrameId(16), |_| Err(rustix::io::Errno::INVAL));
+        assert_eq!(arena.resident(), Bytes(16 * 4096));
+        // A ring has the chunk again.
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+        assert_eq!(count.1.load(Ordering::Relaxed), 1);
+        arena.populate(FrameId(16)).unwrap();
+        arena.fill_for_test(FrameId(31), &[7; FRAME]);
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+    }
+
     #[test]
     fn watchers_see_every_change() {
-        struct Count(AtomicU32, AtomicU32);
-        impl ChunkWatcher for Count {
-            fn populated(&self, _: Chunk) {
-                self.0.fetch_add(1, Ordering::Relaxed);
-            }
-            fn releasing(&self, _: Chunk) {
-                self.1.fetch_add(1, Ordering::Relaxed);
-            }
-        }
         let arena = Arena::reserve(64, 16).unwrap();
         arena.populate(FrameId(0)).unwrap();
         let count = Arc::new(Count(AtomicU32::new(0), AtomicU32::new(0)));

@@ -4,7 +4,7 @@
 
 use core::sync::atomic::Ordering;
 
-use env::{Context, Env, Signal, Task};
+use env::{Context, Env, Interrupt, Signal, Task};
 use frames::{Content, FrameId, FreeLists};
 use policy::units::Pages;
 
@@ -16,6 +16,33 @@ use crate::limit::Limit;
 /// Frames with memory that whoever takes many leaves behind, as long as the limit allows: two of the
 /// largest batches, so that one is there while the next chunk gets its memory.
 const READY: u32 = 512;
+
+/// A chunk on its way to or from the system; it arrives when this is dropped, by a panic too: else whoever finds no frame
+/// would wait for it for ever.
+pub(crate) struct OnItsWay<'a, E: Env> {
+    memory: &'a Memory<E>,
+    first: FrameId,
+    /// Its frames count as free meanwhile.
+    is_free: bool,
+    has_memory: bool,
+}
+
+impl<E: Env> Drop for OnItsWay<'_, E> {
+    fn drop(&mut self) {
+        let Self { memory, first, .. } = *self;
+        let count = memory.chunk.min(memory.frames - first.0);
+        memory.moved(&Interrupt::new(), first, |free| {
+            if !self.is_free {
+                memory.now_free(memory.division.of(first), count);
+            }
+            if self.has_memory {
+                free.give_chunk(first, count)
+            } else {
+                free.give_absent(first, count)
+            }
+        });
+    }
+}
 
 impl<E: Env> Memory<E> {
     /// Frames from this one on may not be used.
@@ -81,22 +108,22 @@ impl<E: Env> Memory<E> {
         lowered
     }
 
-    /// A chunk out of use whose memory is to be given back to the system: ends with `released`.
-    pub(crate) fn take_to_release(&self, context: &impl Context) -> Option<FrameId> {
+    /// A chunk that counts as on its way already.
+    fn on_its_way(&self, first: FrameId, is_free: bool) -> OnItsWay<'_, E> {
+        OnItsWay {
+            memory: self,
+            first,
+            is_free,
+            has_memory: false,
+        }
+    }
+
+    /// A chunk out of use whose memory is to be given back to the system.
+    pub(crate) fn take_to_release(&self, context: &impl Context) -> Option<OnItsWay<'_, E>> {
         let mut free = self.lists.lock(context);
         let first = free.withheld.next_to_release()?;
         self.moving.fetch_add(1, Ordering::AcqRel);
-        Some(first)
-    }
-
-    /// The memory of a chunk that was out of use is the system's. The limit may have been raised meanwhile.
-    pub(crate) fn released(&self, context: &impl Context, first: FrameId) {
-        let count = self.chunk.min(self.frames - first.0);
-        self.moved(context, first, |free| {
-            // It did not count as free.
-            self.now_free(self.division.of(first), count);
-            free.give_absent(first, count)
-        });
+        Some(self.on_its_way(first, false))
     }
 }
 
@@ -114,30 +141,28 @@ impl<E: Env> Cache<E> {
         };
         if let Some(first) = absent {
             // Who needs the memory hears that the system refuses it.
-            let _ = self.populate(task, first);
+            let _ = self.populate(first);
         }
     }
 
     /// Gives the chunk that begins at `first` its memory; it came from `Memory::take_absent`.
-    pub(super) fn populate(&self, context: &impl Context, first: FrameId) -> Result<(), Error> {
-        let memory = &self.memory;
-        let count = memory.chunk.min(memory.frames - first.0);
-        match self.content().populate(first) {
-            Ok(()) => {
-                memory.moved(context, first, |free| free.give_chunk(first, count));
-                Ok(())
-            }
-            Err(error) => {
-                memory.moved(context, first, |free| free.give_absent(first, count));
-                Err(Error::NoMemory { errno: error.errno })
-            }
-        }
+    pub(super) fn populate(&self, first: FrameId) -> Result<(), Error> {
+        let mut chunk = self.memory.on_its_way(first, true);
+        let populated = self.content().populate(first);
+        chunk.has_memory = populated.is_ok();
+        populated.map_err(|error| Error::NoMemory { errno: error.errno })
+    }
+
+    /// The memory of a chunk is the system's; the limit may have been raised meanwhile.
+    pub(crate) fn give_to_system(&self, chunk: OnItsWay<'_, E>) {
+        self.content().release(chunk.first);
+        drop(chunk);
     }
 
     pub(crate) fn populate_all(&self, context: &impl Context) -> Result<(), Error> {
         let memory = &self.memory;
         while let Some(first) = { memory.take_absent(&mut memory.lists.lock(context), None) } {
-            self.populate(context, first)?;
+            self.populate(first)?;
         }
         Ok(())
     }
@@ -159,8 +184,7 @@ impl<E: Env> Cache<E> {
             memory.moving.fetch_add(1, Ordering::AcqRel);
             drop(free);
             // On neither list meanwhile, so nobody can have it. The frames still count as free.
-            self.content().release(first);
-            memory.moved(task, first, |free| free.give_absent(first, count));
+            self.give_to_system(memory.on_its_way(first, true));
             given += u64::from(count);
         }
         Pages(given)

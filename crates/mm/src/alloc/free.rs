@@ -138,7 +138,7 @@ impl<E: Env> Memory<E> {
         get(&self.given_back)
     }
 
-    pub(super) fn moving(&self) -> u32 {
+    pub(crate) fn moving(&self) -> u32 {
         self.moving.load(Ordering::Acquire)
     }
 

@@ -233,7 +233,7 @@ impl<E: Env> Cache<E> {
                     break;
                 };
                 drop(free);
-                match self.populate(task, first) {
+                match self.populate(first) {
                     Ok(()) => continue,
                     // What was taken before is the caller's.
                     Err(_) if taken > 0 => break,

@@ -1,0 +1,80 @@
+//! What a panic leaves behind.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use frames::Content;
+use lab::{Lab, LabEnv, Options as LabOptions};
+
+use super::*;
+use crate::Options;
+
+const FRAMES: u32 = 4096;
+
+fn with_cache(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static) {
+    let mut lab = Lab::new(LabOptions {
+        frames: FRAMES,
+        ..LabOptions::default()
+    });
+    let env = Arc::clone(lab.env());
+    lab.run(move |task| {
+        let cache = Cache::new(env, Options::new(FRAMES, 2)).unwrap();
+        cache.populate_all(task).unwrap();
+        body(task, &cache);
+        let _ = cache.shutdown(task);
+    })
+    .unwrap();
+}
+
+/// The lab panics at a chunk whose memory is gone already.
+#[test]
+fn a_chunk_arrives_though_who_gives_it_back_panics() {
+    with_cache(|task, cache| {
+        let memory = &cache.memory;
+        cache.content().release(FrameId(0));
+        let trimmed = catch_unwind(AssertUnwindSafe(|| cache.trim(task)));
+        assert!(trimmed.is_err());
+        memory.move_limit(task, 1024);
+        cache.content().release(FrameId(1024));
+        let given = catch_unwind(AssertUnwindSafe(|| {
+            while let Some(chunk) = memory.take_to_release(task) {
+                cache.give_to_system(chunk);
+            }
+        }));
+        assert!(given.is_err());
+        assert_eq!(memory.moving(), 0, "who allocates would wait for it");
+        assert_eq!(cache.limit().over, Pages::ZERO);
+        memory.move_limit(task, FRAMES);
+        assert_eq!(memory.free(), FRAMES);
+        cache.populate_all(task).unwrap();
+        assert_eq!(memory.free(), FRAMES);
+    });
+}
+
+#[test]
+fn a_limit_is_reached_though_the_task_for_the_last_one_panicked() {
+    with_cache(|task, cache| {
+        let weak = Arc::downgrade(cache);
+        let mut taken = Vec::new();
+        cache.try_alloc(task, FRAMES, &mut taken).unwrap();
+        cache.clearing.store(true, Ordering::Release);
+        let cleared = catch_unwind(AssertUnwindSafe(|| {
+            let _clearing = Clearing(&weak);
+            cache.memory.move_limit(task, 1024);
+            panic!("expected by the test");
+        }));
+        assert!(cleared.is_err());
+        assert!(!cache.limit().over.is_zero());
+        cache.set_limit(task, Pages(1024)).unwrap();
+        cache.memory.put(task, &taken);
+        task.sleep(Cause::Idle, Nanos::secs(3));
+        assert_eq!(cache.limit().over, Pages::ZERO);
+        // The task gives the memory of chunks beyond the limit back.
+        assert!(cache.memory.take_to_release(task).is_none());
+        assert!(!cache.clearing.load(Ordering::Acquire));
+    });
+}
