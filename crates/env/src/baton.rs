@@ -42,8 +42,8 @@ use frames::Content;
 use policy::units::{Instant, Nanos};
 
 use crate::{
-    Body, Cause, Device, DeviceId, Env, Event, Host, Interrupt, IoRequest, Task, TaskId, Unparked,
-    Work,
+    Body, Cause, Device, DeviceId, Env, Event, Host, Interrupt, IoRequest, NoThread, Task, TaskId,
+    Unparked, Work,
 };
 
 /// Who runs next when several can.
@@ -677,7 +677,7 @@ impl<C: Content> Env for BatonEnv<C> {
         device.submit(request);
     }
 
-    fn spawn(&self, name: &str, body: Body<Self>) {
+    fn spawn(&self, name: &str, body: Body<Self>) -> Result<(), NoThread> {
         let env = self
             .me
             .upgrade()
@@ -703,6 +703,7 @@ impl<C: Content> Env for BatonEnv<C> {
         world
             .threads
             .push(thread.expect("the system has a thread for a task"));
+        Ok(())
     }
 
     fn cpu(&self, local: &Baton) -> usize {

@@ -47,6 +47,13 @@ use policy::units::Instant;
 /// The body of a task.
 pub type Body<E> = Box<dyn FnOnce(&mut Task<'_, E>) + Send + 'static>;
 
+/// The system has no thread to give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoThread {
+    /// `errno`.
+    pub errno: i32,
+}
+
 /// How a park ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unparked {
@@ -86,7 +93,10 @@ pub trait Env: Send + Sync + Sized + 'static {
     fn submit(&self, request: Box<IoRequest>);
 
     /// Starts a task. It runs until its body returns; at shutdown its waits end with `Cancelled`.
-    fn spawn(&self, name: &str, body: Body<Self>);
+    ///
+    /// # Errors
+    /// The system has no thread for it; the body is dropped.
+    fn spawn(&self, name: &str, body: Body<Self>) -> Result<(), NoThread>;
 
     /// The CPU the task runs on, below the number of CPUs.
     fn cpu(&self, local: &Self::Local) -> usize;

@@ -191,6 +191,9 @@ struct Joint<T> {
 }
 
 /// Starts a task and keeps a handle to its answer.
+///
+/// # Panics
+/// When the system has no thread to give.
 pub fn spawn<E: Env, T: Send + 'static>(
     env: &E,
     name: &str,
@@ -208,7 +211,8 @@ pub fn spawn<E: Env, T: Send + 'static>(
             *joint.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
             joint.done.wake_all(Signal::TaskEnded);
         }),
-    );
+    )
+    .expect("the system has a thread for a task");
     JoinHandle { shared }
 }
 

@@ -12,7 +12,8 @@ use std::task::{Wake, Waker};
 
 use env::suite::TestContent;
 use env::{
-    Body, Cause, Env, Event, IoRequest, Signal, Task, TaskId, Unparked, WaitQueue, Wakeup, Work,
+    Body, Cause, Env, Event, IoRequest, NoThread, Signal, Task, TaskId, Unparked, WaitQueue,
+    Wakeup, Work,
 };
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Condvar, Mutex};
@@ -67,7 +68,7 @@ impl Env for LoomEnv {
         unreachable!("the model has no devices")
     }
 
-    fn spawn(&self, _name: &str, _body: Body<Self>) {
+    fn spawn(&self, _name: &str, _body: Body<Self>) -> Result<(), NoThread> {
         unreachable!("the model starts its own threads")
     }
 

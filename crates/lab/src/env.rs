@@ -17,14 +17,14 @@
 //!
 //! Source: design.md "Architecture"; style guide A9, A12, section 3.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::Waker;
 use std::sync::Arc;
 use std::task::Wake;
 
 use ::env::{
-    Body, Device, DeviceId, Env, Event, Host, Interrupt, IoDone, IoError, IoRequest, Task, TaskId,
-    Unparked, Work,
+    Body, Device, DeviceId, Env, Event, Host, Interrupt, IoDone, IoError, IoRequest, NoThread,
+    Task, TaskId, Unparked, Work,
 };
 use policy::units::{Instant, Nanos};
 use rand_core::{Rng, SeedableRng};
@@ -45,6 +45,9 @@ const HASH_SUBMIT: u64 = 0x5355_424d;
 const HASH_DONE: u64 = 0x444f_4e45;
 const HASH_PARK: u64 = 0x5041_524b;
 const HASH_SPAWN: u64 = 0x5350_574e;
+
+/// EAGAIN: what the system answers where there is no thread.
+const TRY_AGAIN: i32 = 11;
 
 /// Everything of a lab but its devices, contents and coroutines.
 pub(crate) struct Core {
@@ -245,6 +248,7 @@ pub struct LabEnv {
     stamps: Arc<Stamps>,
     devices: Confined<Vec<Arc<dyn Device>>>,
     probe: Arc<dyn IoDone>,
+    refuses_tasks: AtomicBool,
 }
 
 impl LabEnv {
@@ -268,6 +272,7 @@ impl LabEnv {
         Self {
             stamps: Arc::new(Stamps::new(options.frames)),
             devices: Confined::new(Vec::new()),
+            refuses_tasks: AtomicBool::new(false),
             probe: Arc::new(Probe {
                 core: Arc::clone(&core),
             }),
@@ -290,6 +295,11 @@ impl LabEnv {
             core: Arc::clone(&self.core),
             random,
         })
+    }
+
+    /// From now on there is no thread to be had, or there is again.
+    pub fn refuse_tasks(&self, refuse: bool) {
+        self.refuses_tasks.store(refuse, Ordering::Relaxed);
     }
 
     /// Makes a device known.
@@ -440,8 +450,12 @@ impl Env for LabEnv {
         self.device(request.device).submit(request);
     }
 
-    fn spawn(&self, name: &str, body: Body<Self>) {
+    fn spawn(&self, name: &str, body: Body<Self>) -> Result<(), NoThread> {
+        if self.refuses_tasks.load(Ordering::Relaxed) {
+            return Err(NoThread { errno: TRY_AGAIN });
+        }
         self.core.spawn(name, body);
+        Ok(())
     }
 
     #[inline]

@@ -229,15 +229,17 @@ fn mixture(seed: u64, bystander: bool) -> (u64, Vec<u64>, Lab) {
     let drawn = lab
         .run(move |task| {
             if bystander {
-                task.env().spawn(
-                    "bystander",
-                    Box::new(|task| {
-                        for _ in 0..10 {
-                            let random = task.random();
-                            task.did(Work::User, random % 1000);
-                        }
-                    }),
-                );
+                task.env()
+                    .spawn(
+                        "bystander",
+                        Box::new(|task| {
+                            for _ in 0..10 {
+                                let random = task.random();
+                                task.did(Work::User, random % 1000);
+                            }
+                        }),
+                    )
+                    .unwrap();
             }
             let workers: Vec<_> = (0..5)
                 .map(|_| {
@@ -372,12 +374,14 @@ fn a_deadlock_names_every_task_and_what_it_waits_for() {
     let error = lab
         .run(move |task| {
             let reader = spawn(task.env(), "reader", move |task| read(task, hung, 1));
-            task.env().spawn(
-                "idler",
-                Box::new(|task| {
-                    task.wait_while(&WaitQueue::new(), Cause::Idle, None, |_| true);
-                }),
-            );
+            task.env()
+                .spawn(
+                    "idler",
+                    Box::new(|task| {
+                        task.wait_while(&WaitQueue::new(), Cause::Idle, None, |_| true);
+                    }),
+                )
+                .unwrap();
             reader.join(task);
         })
         .unwrap_err();
@@ -403,14 +407,16 @@ fn a_deadlock_beside_something_periodic_reaches_the_time_limit() {
     let mut lab = Lab::new(options(2));
     let error = lab
         .run(|task| {
-            task.env().spawn(
-                "periodic",
-                Box::new(
-                    |task| {
-                        while task.sleep(Cause::Idle, Nanos::secs(5)) != Wakeup::Cancelled {}
-                    },
-                ),
-            );
+            task.env()
+                .spawn(
+                    "periodic",
+                    Box::new(
+                        |task| {
+                            while task.sleep(Cause::Idle, Nanos::secs(5)) != Wakeup::Cancelled {}
+                        },
+                    ),
+                )
+                .unwrap();
             task.wait_while(&WaitQueue::new(), Cause::Memory, None, |_| true);
         })
         .unwrap_err();
@@ -465,15 +471,17 @@ fn what_is_left_is_cancelled_and_requests_come_to_their_end() {
     lab.run(move |task| {
         for name in ["one", "two"] {
             let seen = Arc::clone(&seen);
-            task.env().spawn(
-                name,
-                Box::new(move |task| {
-                    let woken = read(task, device, 1);
-                    seen.lock().unwrap().push(woken);
-                    // A task that is told the end comes sleeps no more.
-                    assert_eq!(task.sleep(Cause::Think, Nanos::secs(1)), Wakeup::Cancelled);
-                }),
-            );
+            task.env()
+                .spawn(
+                    name,
+                    Box::new(move |task| {
+                        let woken = read(task, device, 1);
+                        seen.lock().unwrap().push(woken);
+                        // A task that is told the end comes sleeps no more.
+                        assert_eq!(task.sleep(Cause::Think, Nanos::secs(1)), Wakeup::Cancelled);
+                    }),
+                )
+                .unwrap();
         }
         task.sleep(Cause::Think, Nanos::micros(10));
     })

@@ -51,8 +51,8 @@ pub struct Cache<E: Env> {
     pub(crate) brought: AtomicU32,
     /// Frames that writers keep between two calls.
     pub(crate) stashed: AtomicU32,
-    /// A task is clearing frames beyond the limit.
-    pub(crate) clearing: AtomicBool,
+    /// A task is clearing frames beyond the limit. Held while the limit is changed.
+    pub(crate) clearing: Lock<bool>,
     pub(crate) counters: Counters,
     page_queues: Vec<WaitQueue>,
     /// Tasks in any of `page_queues`; lets a release skip the look.
@@ -102,7 +102,8 @@ impl<E: Env> Cache<E> {
     /// Builds a cache over the frames of `env` and starts its background reclaimer.
     ///
     /// # Errors
-    /// `LimitTooSmall`; `BadOption`; `NoMemory` when everything is populated at the start and the system refuses.
+    /// `LimitTooSmall`; `BadOption`; `NoMemory` when everything is populated at the start and the system refuses;
+    /// `NoThread`.
     pub fn new(env: Arc<E>, options: Options) -> Result<Arc<Self>, Error> {
         let frames = options.frames;
         if frames < FRAMES_MIN {
@@ -153,7 +154,7 @@ impl<E: Env> Cache<E> {
             exempt: Lock::new(LockClass::Leaf, Vec::new()),
             brought: AtomicU32::new(0),
             stashed: AtomicU32::new(0),
-            clearing: AtomicBool::new(false),
+            clearing: Lock::new(LockClass::Registry, false),
             counters: Counters::new(),
             page_queues: (0..PAGE_QUEUES).map(|_| WaitQueue::new()).collect(),
             page_waiters: AtomicU32::new(0),
@@ -174,10 +175,11 @@ impl<E: Env> Cache<E> {
                 0 => "reclaimer".to_owned(),
                 other => format!("reclaimer-{other}"),
             };
-            cache.env.spawn(
-                &name,
-                Box::new(move |task| reclaim::background::background(task, &reclaimer, node)),
-            );
+            let body = move |task: &mut Task<'_, E>| {
+                reclaim::background::background(task, &reclaimer, node);
+            };
+            let started = cache.env.spawn(&name, Box::new(body));
+            started.map_err(Error::no_thread("reclaimer"))?;
         }
         Ok(cache)
     }
@@ -185,7 +187,7 @@ impl<E: Env> Cache<E> {
     /// Registers a device that `Env` knows as `id` and starts its flusher.
     ///
     /// # Errors
-    /// `TooMany`; `BadOption`.
+    /// `TooMany`; `BadOption`; `NoThread`.
     pub fn add_device(
         self: &Arc<Self>,
         task: &mut Task<'_, E>,
@@ -226,11 +228,17 @@ impl<E: Env> Cache<E> {
             }
             (index, device)
         };
-        let cache = Arc::downgrade(self);
-        self.env.spawn(
+        let (cache, own) = (Arc::downgrade(self), Arc::clone(&device));
+        let started = self.env.spawn(
             &format!("flush-{}", index.0),
-            Box::new(move |task| flush::flusher(task, &cache, &device)),
+            Box::new(move |task| flush::flusher(task, &cache, &own)),
         );
+        if let Err(none) = started {
+            // Its place is for the next one.
+            device.leave();
+            self.retire_device(task, &device);
+            return Err(Error::no_thread("flusher")(none));
+        }
         Ok(index)
     }
 

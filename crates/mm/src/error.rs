@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use env::{IoError, Wakeup};
+use env::{IoError, NoThread, Wakeup};
 use policy::units::{Bytes, Pages};
 
 /// EOPNOTSUPP.
@@ -37,6 +37,13 @@ pub enum Error {
     },
     /// The system gave no memory for the frames.
     NoMemory {
+        /// `errno`.
+        errno: i32,
+    },
+    /// The system gave no thread.
+    NoThread {
+        /// What was to be done in it.
+        task: &'static str,
         /// `errno`.
         errno: i32,
     },
@@ -120,6 +127,11 @@ impl Error {
         }
     }
 
+    /// There is no thread for a task.
+    pub(crate) fn no_thread(task: &'static str) -> impl FnOnce(NoThread) -> Self {
+        move |NoThread { errno }| Self::NoThread { task, errno }
+    }
+
     /// A metadata operation that ended with `cause`.
     pub(crate) fn metadata(cause: IoError) -> Self {
         match cause {
@@ -192,6 +204,12 @@ impl fmt::Display for Error {
             Self::NoMemory { errno } => write!(
                 f,
                 "the system gave no memory for the cache ({}); lower the limit",
+                std::io::Error::from_raw_os_error(errno)
+            ),
+            Self::NoThread { task, errno } => write!(
+                f,
+                "the system gave no thread for the cache's task `{task}` ({}); raise `ulimit -u` or the container's \
+                 pids limit",
                 std::io::Error::from_raw_os_error(errno)
             ),
             Self::OutOfMemory { frames } => write!(

@@ -11,7 +11,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use env::{Cause, Env, Task, Wakeup};
+use env::{Cause, Env, Interrupt, Task, Wakeup};
 use frames::{Flags, FrameId};
 use policy::reclaim::scan::Kind;
 use policy::units::{Nanos, Pages};
@@ -153,7 +153,8 @@ impl<E: Env> Cache<E> {
     /// in use, it is reached in the background: `limit` says how far it is.
     ///
     /// # Errors
-    /// `BadOption` (more than the cache was built with), `LimitTooSmall`, `PinnedAboveLimit` (callers hold more).
+    /// `BadOption` (more than the cache was built with), `LimitTooSmall`, `PinnedAboveLimit` (callers hold more),
+    /// `NoThread` (for the task that frees what is beyond the limit). The limit is then what it was.
     pub fn set_limit(self: &Arc<Self>, task: &mut Task<'_, E>, limit: Pages) -> Result<(), Error> {
         let frames = u64::from(self.options.frames);
         let least = (4 * self.memory.marks.high.0)
@@ -177,13 +178,20 @@ impl<E: Env> Cache<E> {
             return Err(Error::PinnedAboveLimit { limit, pinned });
         }
         let limit = u32::try_from(limit.0).expect("no more than the frames");
-        let lowered = self.memory.move_limit(task, limit);
-        // Over it though it was not lowered: the task that was to clear it panicked.
-        let has_to_clear = lowered || !self.limit().over.is_zero();
-        if has_to_clear && !self.clearing.swap(true, Ordering::AcqRel) {
-            let cache = Arc::downgrade(self);
-            let body = move |task: &mut Task<'_, E>| clear(task, &cache);
-            self.env.spawn("limit", Box::new(body));
+        {
+            // Held throughout: the task does not end between a look at the old limit and the new one.
+            let mut clearing = self.clearing.lock(task);
+            // Over the old one although nobody clears: the task that was to do it panicked.
+            let has_to_clear = self.memory.is_lower(limit) || !self.limit().over.is_zero();
+            if has_to_clear && !*clearing {
+                let cache = Arc::downgrade(self);
+                let body = move |task: &mut Task<'_, E>| clear(task, &cache);
+                // Before the limit moves: where there is no thread nothing has changed.
+                let started = self.env.spawn("limit", Box::new(body));
+                started.map_err(Error::no_thread("limit"))?;
+                *clearing = true;
+            }
+            self.memory.move_limit(task, limit);
         }
         // Less is free than was.
         self.ask_reclaim_of_all(task);
@@ -192,7 +200,7 @@ impl<E: Env> Cache<E> {
 
     /// The limit, and how far the cache is from it.
     pub fn limit(&self) -> Limit {
-        self.memory.limit(&env::Interrupt::new())
+        self.memory.limit(&Interrupt::new())
     }
 }
 
@@ -204,7 +212,7 @@ impl<E: Env> Drop for Clearing<'_, E> {
         if std::thread::panicking()
             && let Some(cache) = self.0.upgrade()
         {
-            cache.clearing.store(false, Ordering::Release);
+            *cache.clearing.lock(&Interrupt::new()) = false;
         }
     }
 }
@@ -220,6 +228,7 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
             if cache.stopping.load(Ordering::Acquire) {
                 return;
             }
+            let seen = cache.memory.limit_frames();
             pass(task, &cache);
             while let Some(chunk) = cache.memory.take_to_release(task) {
                 cache.give_to_system(chunk);
@@ -233,9 +242,10 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
                 AGAIN
             };
             if after.over.is_zero() {
-                cache.clearing.store(false, Ordering::Release);
-                // Lowered again between the two?
-                if cache.limit().over.is_zero() || cache.clearing.swap(true, Ordering::AcqRel) {
+                let mut clearing = cache.clearing.lock(task);
+                // Not where it was lowered meanwhile: free frames beyond it have memory to be given back.
+                if cache.memory.limit_frames() == seen {
+                    *clearing = false;
                     return;
                 }
             }

@@ -55,7 +55,8 @@ fn main() {
                 other.1.wake_all(Signal::Other);
             }
         }),
-    );
+    )
+    .expect("there are threads");
     let began = Instant::now();
     for round in 0..rounds {
         turn.0.store(2 * round + 1, Ordering::Relaxed);

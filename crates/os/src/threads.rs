@@ -35,8 +35,8 @@ use std::thread::JoinHandle;
 use std::time::Instant as StdInstant;
 
 use env::{
-    Body, Device, DeviceId, Env, Event, Host, Interrupt, IoError, IoRequest, Task, TaskId,
-    Unparked, Work,
+    Body, Device, DeviceId, Env, Event, Host, Interrupt, IoError, IoRequest, NoThread, Task,
+    TaskId, Unparked, Work,
 };
 use policy::units::Instant;
 
@@ -428,9 +428,7 @@ impl Env for ThreadEnv {
         }
     }
 
-    /// # Panics
-    /// When the system has no thread to give.
-    fn spawn(&self, name: &str, body: Body<Self>) {
+    fn spawn(&self, name: &str, body: Body<Self>) -> Result<(), NoThread> {
         let env = self
             .me
             .upgrade()
@@ -442,17 +440,14 @@ impl Env for ThreadEnv {
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
         match thread {
-            Ok(thread) => self.tasks.keep(thread),
+            Ok(thread) => {
+                self.tasks.keep(thread);
+                Ok(())
+            }
             Err(error) => {
                 self.tasks.ended(false);
                 let errno = errno_of(&error);
-                panic!(
-                    "{}",
-                    OsError::Thread {
-                        name: name.to_owned(),
-                        errno
-                    }
-                );
+                Err(NoThread { errno })
             }
         }
     }

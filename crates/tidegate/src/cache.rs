@@ -260,10 +260,9 @@ impl Cache {
         let info = files.info();
         let id = env.add_device(Arc::clone(&files) as Arc<dyn Device>);
         let mut task = env.enter();
-        let index = self
-            .inner
-            .mm
-            .add_device(&mut task, id, info, self.inner.device)?;
+        let mm = &self.inner.mm;
+        let added = mm.add_device(&mut task, id, info, self.inner.device);
+        let index = added.inspect_err(|_| env.remove_device(id))?;
         let disk = Disk { files, index };
         disks.insert(number, disk.clone());
         Ok(disk)
@@ -316,7 +315,7 @@ impl Cache {
     ///
     /// # Errors
     /// `LimitTooSmall`; `Cache`: with `BadOption` for more than it was built with, with `PinnedAboveLimit` while callers
-    /// have more pinned.
+    /// have more pinned; `System` when there is no thread to clear what is above a lower one. The limit is then what it was.
     pub fn set_limit(&self, bytes: u64) -> Result<(), Error> {
         let pages = self.inner.mm.stats().frames;
         let overhead = self.inner.built.saturating_sub(pages.bytes().0);

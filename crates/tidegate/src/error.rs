@@ -62,6 +62,10 @@ impl From<mm::Error> for Error {
     fn from(error: mm::Error) -> Self {
         match error {
             mm::Error::Cancelled => Self::Closed,
+            mm::Error::NoThread { task, errno } => Self::System(os::OsError::Thread {
+                name: task.into(),
+                errno,
+            }),
             error => Self::Cache(error),
         }
     }

@@ -62,10 +62,10 @@ impl<E: Env> Memory<E> {
     }
 
     /// Moves the limit to `frames`, rounded up to a whole chunk: what is free beyond it is withheld at once, what was
-    /// withheld below it is given back. Answers whether it went down.
-    pub(crate) fn move_limit(&self, context: &impl Context, frames: u32) -> bool {
-        let frames = frames.next_multiple_of(self.chunk).min(self.frames);
-        let lowered = {
+    /// withheld below it is given back.
+    pub(crate) fn move_limit(&self, context: &impl Context, frames: u32) {
+        let frames = self.whole_chunks(frames);
+        {
             let mut free = self.lists.lock(context);
             let free = &mut *free;
             let before = self.limit.swap(frames, Ordering::Relaxed);
@@ -100,12 +100,19 @@ impl<E: Env> Memory<E> {
                     },
                 );
             }
-            frames < before
-        };
+        }
         self.line.resize(context, frames);
         self.hand_out(context);
         self.wait.wake_all(Signal::MemoryMoved);
-        lowered
+    }
+
+    /// Whether `move_limit` would lower it.
+    pub(crate) fn is_lower(&self, frames: u32) -> bool {
+        self.whole_chunks(frames) < self.limit_frames()
+    }
+
+    fn whole_chunks(&self, frames: u32) -> u32 {
+        frames.next_multiple_of(self.chunk).min(self.frames)
     }
 
     /// A chunk that counts as on its way already.

@@ -7,13 +7,14 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Signal, Task};
+use env::{Cause, DeviceId, DeviceInfo, Signal, Task};
 use frames::{Flags, FrameId, Owner};
 use lab::{Lab, LabEnv, Options as LabOptions};
+use policy::dirty::DeviceIndex;
 use policy::reclaim::scan::Kind;
 use policy::units::Nanos;
 
-use crate::{Cache, Options};
+use crate::{Cache, DeviceOptions, Error, Options};
 
 const FRAMES: u32 = 256;
 const PAGE: Owner = Owner { file: 3, index: 7 };
@@ -75,4 +76,50 @@ fn a_waiter_is_no_hostage_of_the_frames_next_page() {
         cache.release(busy, Flags::UPTODATE, Flags::NONE);
     });
     assert!(waited < Nanos::millis(2), "{waited:?}");
+}
+
+#[test]
+fn a_device_that_finds_no_thread_leaves_its_place() {
+    let mut lab = Lab::new(LabOptions {
+        frames: 1024,
+        ..LabOptions::default()
+    });
+    let env = Arc::clone(lab.env());
+    lab.run(move |task| {
+        env.refuse_tasks(true);
+        let refused = Cache::new(Arc::clone(&env), Options::new(1024, 2)).err();
+        assert!(matches!(refused, Some(Error::NoThread { .. })));
+        env.refuse_tasks(false);
+        let mut options = Options::new(1024, 2);
+        options.devices_max = 1;
+        let cache = Cache::new(Arc::clone(&env), options).unwrap();
+        let info = DeviceInfo {
+            alignment: 512,
+            stable_writes: false,
+            grows_slowly: false,
+            prepares_writes: false,
+            queue: None,
+        };
+        let add = |task: &mut Task<'_, LabEnv>| {
+            cache.add_device(task, DeviceId(0), info, DeviceOptions::default())
+        };
+        env.refuse_tasks(true);
+        for _ in 0..2 {
+            let refused = add(task).unwrap_err();
+            assert!(
+                matches!(
+                    refused,
+                    Error::NoThread {
+                        task: "flusher",
+                        ..
+                    }
+                ),
+                "{refused}"
+            );
+        }
+        env.refuse_tasks(false);
+        assert_eq!(add(task), Ok(DeviceIndex(0)));
+        let _ = cache.shutdown(task);
+    })
+    .unwrap();
 }

@@ -1,4 +1,4 @@
-//! What a panic leaves behind.
+//! What a panic leaves behind, and what there is no thread for.
 
 #![allow(
     clippy::unwrap_used,
@@ -61,7 +61,7 @@ fn a_limit_is_reached_though_the_task_for_the_last_one_panicked() {
         let weak = Arc::downgrade(cache);
         let mut taken = Vec::new();
         cache.try_alloc(task, FRAMES, &mut taken).unwrap();
-        cache.clearing.store(true, Ordering::Release);
+        *cache.clearing.lock(task) = true;
         let cleared = catch_unwind(AssertUnwindSafe(|| {
             let _clearing = Clearing(&weak);
             cache.memory.move_limit(task, 1024);
@@ -75,6 +75,31 @@ fn a_limit_is_reached_though_the_task_for_the_last_one_panicked() {
         assert_eq!(cache.limit().over, Pages::ZERO);
         // The task gives the memory of chunks beyond the limit back.
         assert!(cache.memory.take_to_release(task).is_none());
-        assert!(!cache.clearing.load(Ordering::Acquire));
+        assert!(!*cache.clearing.lock(task));
+    });
+}
+
+#[test]
+fn a_limit_that_finds_no_thread_changes_nothing() {
+    with_cache(|task, cache| {
+        cache.env.refuse_tasks(true);
+        let refused = cache.set_limit(task, Pages(1024)).unwrap_err();
+        assert!(
+            matches!(refused, Error::NoThread { task: "limit", .. }),
+            "{refused}"
+        );
+        assert_eq!(cache.limit().limit, Pages(u64::from(FRAMES)));
+        // No thread is needed for more.
+        cache.set_limit(task, Pages(u64::from(FRAMES))).unwrap();
+        cache.env.refuse_tasks(false);
+        cache.set_limit(task, Pages(1024)).unwrap();
+        task.sleep(Cause::Idle, Nanos::secs(3));
+        let reached = Limit {
+            limit: Pages(1024),
+            over: Pages::ZERO,
+        };
+        assert_eq!(cache.limit(), reached);
+        assert!(cache.memory.take_to_release(task).is_none());
+        assert!(!*cache.clearing.lock(task));
     });
 }

@@ -62,6 +62,7 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool 
     loop {
         if !napped {
             background.asked.store(false, Ordering::Release);
+            cache.drop_remains(task);
             let ended = balance(task, cache, node);
             if ended == Ended::InVain && !cache.stopping.load(Ordering::Acquire) {
                 if !rest_in_vain(task, cache, node) {

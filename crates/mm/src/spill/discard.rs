@@ -2,7 +2,8 @@
 //!
 //! A page under writeback leaves the region at once too; its frame and its slot follow when the device is done with
 //! them. Only a page that somebody reads in or looks at this very moment is waited for, and whoever has no task
-//! to wait with (the last handle is dropped) leaves those to a task of their own.
+//! to wait with (the last handle is dropped) leaves those to a task of their own; where no thread is to be had for it, to
+//! the background reclaimer and to whoever makes the next region.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -79,34 +80,58 @@ fn discard_for<E: Env>(
 /// The last handle is gone: everything goes back, what is busy as soon as it is not.
 pub(super) fn drop_region<E: Env>(cache: &Arc<Cache<E>>, anon: &Arc<Anon>) {
     let context = Interrupt::new();
+    let Some(first) = empty(cache, &context, anon) else {
+        return;
+    };
+    let end = anon.pages.len();
+    let (keep, own) = (Arc::downgrade(cache), Arc::clone(anon));
+    let started = cache.env.spawn(
+        "spill-end",
+        Box::new(move |task| {
+            let Some(cache) = keep.upgrade() else { return };
+            // Cancelled: the cache goes with everything in it.
+            let who = own.taker();
+            if discard_for(task, &cache, &own, first..end, who).is_ok() {
+                cache.forget_region(&own);
+            }
+        }),
+    );
+    if started.is_err() {
+        cache.swap.remains.lock(&context).push(Arc::clone(anon));
+    }
+}
+
+/// Gives back what is not busy of a region without handles, and forgets it when nothing is left; else answers the first
+/// page that is.
+fn empty<E: Env>(cache: &Cache<E>, context: &impl Context, anon: &Anon) -> Option<u32> {
     let end = anon.pages.len();
     let (mut at, mut left) = (0, None);
     while at < end {
         let mut batch = Batch::new();
-        let (next, blocked) = batch.fill(cache, &context, anon, at, end);
-        batch.give_back(cache, &context, anon.taker());
+        let (next, blocked) = batch.fill(cache, context, anon, at, end);
+        batch.give_back(cache, context, anon.taker());
         at = next;
         if let Some(blocked) = blocked {
             left = left.or(Some(blocked.page));
             at = blocked.page + 1;
         }
     }
-    let Some(first) = left else {
+    if left.is_none() {
         cache.forget_region(anon);
-        return;
-    };
-    let (keep, anon) = (Arc::downgrade(cache), Arc::clone(anon));
-    cache.env.spawn(
-        "spill-end",
-        Box::new(move |task| {
-            let Some(cache) = keep.upgrade() else { return };
-            // Cancelled: the cache goes with everything in it.
-            let who = anon.taker();
-            if discard_for(task, &cache, &anon, first..end, who).is_ok() {
-                cache.forget_region(&anon);
+    }
+    left
+}
+
+impl<E: Env> Cache<E> {
+    /// Gives back what is left of regions without handles that got no task to wait with.
+    pub(crate) fn drop_remains(&self, context: &impl Context) {
+        let remains = core::mem::take(&mut *self.swap.remains.lock(context));
+        for anon in remains {
+            if empty(self, context, &anon).is_some() {
+                self.swap.remains.lock(context).push(anon);
             }
-        }),
-    );
+        }
+    }
 }
 
 impl Anon {

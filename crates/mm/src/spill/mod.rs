@@ -29,6 +29,8 @@ use crate::cache::Cache;
 mod discard;
 mod fault;
 mod kill;
+#[cfg(test)]
+mod tests;
 
 /// What tells a region's number from a file's.
 const ANON: u32 = 1 << 31;
@@ -193,6 +195,7 @@ impl<E: Env> Cache<E> {
         task: &mut Task<'_, E>,
         pages: Pages,
     ) -> Result<Arc<Spill<E>>, Error> {
+        self.drop_remains(task);
         let count = self.reserve_table(pages)?;
         let region = Region::new(count);
         let mut regions = self.swap.regions.lock(task);

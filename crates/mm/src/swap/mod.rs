@@ -64,6 +64,8 @@ const SLOTS_MAX: u64 = 1 << 27;
 pub(crate) struct State<E: Env> {
     /// Regions by their number (`spill::region_number`).
     pub(crate) regions: Lock<Vec<Option<Arc<Anon>>>>,
+    /// Regions without handles of which pages were busy, and for which there was no thread.
+    pub(crate) remains: Lock<Vec<Arc<Anon>>>,
     /// Pages of all regions together (`spill::REGIONS_PART`).
     pub(crate) region_pages: AtomicU64,
     /// A region that gave way is being emptied (`spill::kill`).
@@ -131,6 +133,7 @@ impl<E: Env> State<E> {
     pub(crate) fn new(frames: u32) -> Self {
         Self {
             regions: Lock::new(LockClass::Registry, Vec::new()),
+            remains: Lock::new(LockClass::Leaf, Vec::new()),
             region_pages: AtomicU64::new(0),
             emptying: AtomicBool::new(false),
             slot_of: (0..frames).map(|_| AtomicU32::new(NONE)).collect(),

@@ -77,7 +77,8 @@ fn shutdown_cancels_every_wait() {
                 );
                 ended.lock().unwrap().push(wakeup);
             }),
-        );
+        )
+        .unwrap();
     }
     std::thread::sleep(Duration::from_millis(20));
     let began = StdInstant::now();
@@ -100,7 +101,8 @@ fn a_task_entered_outside_is_cancelled_too() {
 #[test]
 fn a_panic_in_a_task_is_counted_and_does_not_hang_shutdown() {
     let env = small();
-    env.spawn("panics", Box::new(|_| panic!("expected by the test")));
+    env.spawn("panics", Box::new(|_| panic!("expected by the test")))
+        .unwrap();
     let mut task = env.enter();
     while env.panics() == 0 {
         task.sleep(Cause::Join, Nanos::millis(1));
@@ -123,7 +125,8 @@ fn dropping_the_last_handle_shuts_down() {
                 task.sleep(Cause::Think, Nanos::millis(1));
             }
         }),
-    );
+    )
+    .unwrap();
     drop(env);
     tell.store(true, Ordering::Relaxed);
     let began = StdInstant::now();
@@ -154,7 +157,8 @@ fn many_threads_through_one_queue_lose_no_wake() {
                     turn.1.wake_all(Signal::Other);
                 }
             }),
-        );
+        )
+        .unwrap();
     }
     let mut task = env.enter();
     // Each turn is a switch of threads: some milliseconds where others have the CPUs. A wake that is lost ends it here.

@@ -305,7 +305,8 @@ impl Journal {
         env.spawn(
             "journal",
             Box::new(move |task| commit::run(task, &core, device)),
-        );
+        )
+        .expect("the lab has threads");
     }
 }
 
