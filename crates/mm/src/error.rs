@@ -49,7 +49,7 @@ pub enum Error {
     },
     /// No frame can be freed: everything is pinned, dirty on a stalled device, or being read.
     OutOfMemory {
-        /// Frames of the cache.
+        /// Frames that the cache may use.
         frames: Pages,
     },
     /// More devices, files, regions or swap files than the cache has room for.

@@ -219,7 +219,7 @@ impl<E: Env> File<E> {
             });
         }
         if !self.cache.count_pin() {
-            let limit = self.cache.options.pins_max;
+            let limit = self.cache.pins_most();
             return Err(Error::TooMany {
                 what: "pinned pages",
                 limit,

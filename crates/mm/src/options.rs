@@ -38,7 +38,7 @@ pub struct Options {
     pub devices_max: u16,
     /// Files the cache has room for at once.
     pub files_max: u32,
-    /// Most frames that callers may keep pinned at once.
+    /// Most frames that callers may keep pinned at once; of a limit that is lowered the same part.
     pub pins_max: u32,
     /// Requests of up to 32 pages that may be on their way to the swap file at once. Whoever has more to send waits for one
     /// of them to end (`Cause::RequestSlot`).

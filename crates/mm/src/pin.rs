@@ -14,7 +14,7 @@ use crate::cache::Cache;
 const PAGE_PINS_MAX: u32 = PINS_MAX / 2;
 
 /// A page that stays as it is while this lives: a write to it meanwhile goes to another frame.
-/// Dropping it needs no task. Counted and capped (`Options::pins_max`).
+/// Dropping it needs no task. Counted and capped (`Options::pins_max`, and less under a lowered limit).
 ///
 /// It borrows the file that it is of: a hit costs no reference count.
 pub struct Pinned<'a, E: Env> {
@@ -67,11 +67,23 @@ impl<E: Env> Cache<E> {
     /// Counts one more pinned frame if the cap allows it.
     pub(crate) fn count_pin(&self) -> bool {
         let before = self.totals.pinned.fetch_add(1, Ordering::Relaxed);
-        if before >= self.options.pins_max {
+        if before >= self.pins_most() {
             self.totals.pinned.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
         true
+    }
+
+    /// Most pins there may be: the part of the limit that `pins_max` is of all frames. Those that were there before a limit
+    /// was lowered stay.
+    pub(crate) fn pins_most(&self) -> u32 {
+        let (most, frames) = (self.options.pins_max, self.options.frames);
+        let limit = self.memory.limit_frames();
+        if limit == frames {
+            return most;
+        }
+        let part = u64::from(most) * u64::from(limit) / u64::from(frames);
+        u32::try_from(part).unwrap_or(most)
     }
 
     /// Pins that callers hold: so many frames, if none is pinned twice.

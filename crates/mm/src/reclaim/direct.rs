@@ -145,7 +145,5 @@ pub(crate) fn nodes<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<
             Error::after(task.sleep(Cause::Memory, REST))?;
         }
     }
-    Err(Error::OutOfMemory {
-        frames: Pages(u64::from(cache.options.frames)),
-    })
+    Err(cache.no_memory())
 }

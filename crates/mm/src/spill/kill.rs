@@ -51,9 +51,7 @@ impl<E: Env> Cache<E> {
     /// # Errors
     /// `OutOfMemory`, `Cancelled`.
     pub(crate) fn out_of_memory(&self, task: &mut Task<'_, E>, who: Who) -> Result<(), Error> {
-        let told = Error::OutOfMemory {
-            frames: Pages(u64::from(self.options.frames)),
-        };
+        let told = self.no_memory();
         if !self.options.reclaim.oom_kills {
             return Err(told);
         }
@@ -72,6 +70,13 @@ impl<E: Env> Cache<E> {
         // It had given up on a memory that was fuller.
         self.look_again(task);
         emptied
+    }
+
+    /// `OutOfMemory`.
+    pub(crate) fn no_memory(&self) -> Error {
+        Error::OutOfMemory {
+            frames: Pages(u64::from(self.memory.limit_frames())),
+        }
     }
 
     fn largest(&self, task: &Task<'_, E>) -> Option<Arc<Anon>> {

@@ -202,3 +202,32 @@ fn what_is_pinned_is_waited_for_and_what_cannot_be_is_refused() {
         settle(task, cache);
     });
 }
+
+#[test]
+fn a_lowered_limit_has_its_part_of_pins_and_says_what_it_is() {
+    let mut world = world(FRAMES, 100 * MIB);
+    world.run(8 * MIB, |task, cache, file| {
+        let limit = Pages(1024);
+        cache.set_limit(task, limit).unwrap();
+        settle(task, cache);
+        assert_eq!(cache.limit().limit, limit);
+        let mut pins = Vec::new();
+        let refused = loop {
+            let page = u32::try_from(pins.len()).unwrap();
+            match file.pin(task, page) {
+                Ok(pin) => pins.push(pin),
+                Err(refused) => break refused,
+            }
+        };
+        let most = 256;
+        assert_eq!(pins.len(), most as usize);
+        let what = "pinned pages";
+        assert_eq!(refused, Error::TooMany { what, limit: most });
+        // What is not to be had is said of this limit too.
+        let region = cache.spill(task, Pages(1024)).unwrap();
+        let refused = region.touch(task, 0, 1024).unwrap_err();
+        assert_eq!(refused, Error::OutOfMemory { frames: limit });
+        cache.set_limit(task, Pages(u64::from(FRAMES))).unwrap();
+        pins.push(file.pin(task, 256).unwrap());
+    });
+}
