@@ -69,7 +69,10 @@ pub(crate) fn set_limit(task: &mut Task<'_, LabEnv>, world: &World, frames: u64)
     match world.cache.set_limit(task, Pages(frames)) {
         Ok(())
         | Err(
-            Error::BadOption { .. } | Error::LimitTooSmall { .. } | Error::PinnedAboveLimit { .. },
+            Error::BadOption { .. }
+            | Error::LimitTooSmall { .. }
+            | Error::PinnedAboveLimit { .. }
+            | Error::RegionsAboveLimit { .. },
         ) => {}
         Err(error) => fail("unexpected-error", format!("a limit of {frames}: {error}")),
     }

@@ -26,6 +26,15 @@ pub enum Error {
         /// Pages pinned.
         pinned: Pages,
     },
+    /// The tables of the regions there are would take too much beside the limit.
+    RegionsAboveLimit {
+        /// The limit asked for, in whole chunks.
+        limit: Pages,
+        /// Pages of all regions.
+        regions: Pages,
+        /// Bytes of their tables.
+        tables: Bytes,
+    },
     /// An option that no cache can have, or that contradicts another.
     BadOption {
         /// Which, as `Options` and `DeviceOptions` name it.
@@ -195,6 +204,18 @@ impl fmt::Display for Error {
                  release pins, or raise the limit",
                 limit.bytes().0 >> 10,
                 pinned.bytes().0 >> 10
+            ),
+            Self::RegionsAboveLimit {
+                limit,
+                regions,
+                tables,
+            } => write!(
+                f,
+                "a memory limit of {} KiB is not to be had while there are regions of {} KiB, whose tables take {} KiB \
+                 beside it; drop regions, or raise the limit",
+                limit.bytes().0 >> 10,
+                regions.bytes().0 >> 10,
+                tables.0 >> 10
             ),
             Self::BadOption {
                 what,

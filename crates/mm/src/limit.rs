@@ -154,7 +154,7 @@ impl<E: Env> Cache<E> {
     ///
     /// # Errors
     /// `BadOption` (more than the cache was built with), `LimitTooSmall`, `PinnedAboveLimit` (callers hold more),
-    /// `NoThread` (for the task that frees what is beyond the limit). The limit is then what it was.
+    /// `RegionsAboveLimit` (their tables come on top of it), `NoThread` (for the task that frees what is beyond the limit). The limit is then what it was.
     pub fn set_limit(self: &Arc<Self>, task: &mut Task<'_, E>, limit: Pages) -> Result<(), Error> {
         let frames = u64::from(self.options.frames);
         let least = (4 * self.memory.marks.high.0)
@@ -178,11 +178,13 @@ impl<E: Env> Cache<E> {
             return Err(Error::PinnedAboveLimit { limit, pinned });
         }
         let limit = u32::try_from(limit.0).expect("no more than the frames");
+        let limit = self.memory.whole_chunks(limit);
         {
             // Held throughout: the task does not end between a look at the old limit and the new one.
             let mut clearing = self.clearing.lock(task);
+            self.check_tables(limit)?;
             // Over the old one although nobody clears: the task that was to do it panicked.
-            let has_to_clear = self.memory.is_lower(limit) || !self.limit().over.is_zero();
+            let has_to_clear = limit < self.memory.limit_frames() || !self.limit().over.is_zero();
             if has_to_clear && !*clearing {
                 let cache = Arc::downgrade(self);
                 let body = move |task: &mut Task<'_, E>| clear(task, &cache);

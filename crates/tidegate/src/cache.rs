@@ -297,8 +297,8 @@ impl Cache {
 
     /// A region of `bytes` bytes of anonymous memory: it takes memory as it is written, and shares the limit. With a
     /// swap file it may be much larger than the limit. Its own table, four and a quarter bytes for each 4 KiB, comes
-    /// on top of the limit; the tables of all regions take at most a 32nd of the memory, so that regions may have thirty
-    /// times the memory together.
+    /// on top of the limit; the tables of all regions take at most a 32nd of it, so that regions may have thirty
+    /// times the limit together.
     ///
     /// # Errors
     /// `Cache`: with `BadOption` for no bytes, or more than are left for regions; more than 65536 regions. `Closed`.
@@ -315,7 +315,7 @@ impl Cache {
     ///
     /// # Errors
     /// `LimitTooSmall`; `Cache`: with `BadOption` for more than it was built with, with `PinnedAboveLimit` while callers
-    /// have more pinned; `System` when there is no thread to clear what is above a lower one. The limit is then what it was.
+    /// have more pinned, with `RegionsAboveLimit` while regions have more than thirty times as much; `System` when there is no thread to clear what is above a lower one. The limit is then what it was.
     pub fn set_limit(&self, bytes: u64) -> Result<(), Error> {
         let pages = self.inner.mm.stats().frames;
         let overhead = self.inner.built.saturating_sub(pages.bytes().0);

@@ -106,12 +106,8 @@ impl<E: Env> Memory<E> {
         self.wait.wake_all(Signal::MemoryMoved);
     }
 
-    /// Whether `move_limit` would lower it.
-    pub(crate) fn is_lower(&self, frames: u32) -> bool {
-        self.whole_chunks(frames) < self.limit_frames()
-    }
-
-    fn whole_chunks(&self, frames: u32) -> u32 {
+    /// What `move_limit` makes of it.
+    pub(crate) fn whole_chunks(&self, frames: u32) -> u32 {
         frames.next_multiple_of(self.chunk).min(self.frames)
     }
 

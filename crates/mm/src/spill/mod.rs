@@ -36,13 +36,13 @@ mod tests;
 const ANON: u32 = 1 << 31;
 /// Regions a cache has room for.
 const REGIONS_MAX: usize = 1 << 16;
-/// The tables of all regions together take at most this part of the memory. They come on top of the limit, and with them
+/// The tables of all regions together take at most this part of the limit. They come on top of the limit, and with them
 /// resident memory stays below the limit and the 5 % that are promised.
 const TABLES_PART: u64 = 32;
 /// A page's entry in the table of its region, and its two bits, in bits.
 const ENTRY_BITS: u64 = 32 + 2;
 
-/// Pages that all regions of a cache of `frames` frames may have together: some thirty times its memory.
+/// Pages that all regions under a limit of `frames` frames may have together: some thirty times its memory.
 const fn pages_most(frames: u32) -> u64 {
     let tables = ((frames as u64) << PAGE_SHIFT) / TABLES_PART;
     tables * 8 / ENTRY_BITS
@@ -186,7 +186,7 @@ impl<E: Env> Drop for Spill<E> {
 impl<E: Env> Cache<E> {
     /// A new region of `pages` pages, all of them nowhere: it takes memory as it is touched. Four and a quarter
     /// bytes a page are taken for its table, on top of the limit; so all regions together may have thirty times as many
-    /// pages as the cache, no more.
+    /// pages as the limit, no more.
     ///
     /// # Errors
     /// `TooMany`; `BadOption`: no pages, or more than are left for regions.
@@ -196,7 +196,7 @@ impl<E: Env> Cache<E> {
         pages: Pages,
     ) -> Result<Arc<Spill<E>>, Error> {
         self.drop_remains(task);
-        let count = self.reserve_table(pages)?;
+        let count = self.reserve_table(task, pages)?;
         let region = Region::new(count);
         let mut regions = self.swap.regions.lock(task);
         let place = match regions.iter().position(Option::is_none) {
@@ -231,9 +231,11 @@ impl<E: Env> Cache<E> {
     }
 
     /// Counts the table of a region of `pages` pages, if there is room for it.
-    fn reserve_table(&self, pages: Pages) -> Result<u32, Error> {
+    fn reserve_table(&self, context: &impl Context, pages: Pages) -> Result<u32, Error> {
+        // The limit does not change meanwhile.
+        let _clearing = self.clearing.lock(context);
         let all = &self.swap.region_pages;
-        let most = pages_most(self.options.frames);
+        let most = pages_most(self.memory.limit_frames());
         let with = |all: u64| all.checked_add(pages.0).filter(|all| *all <= most);
         let count = u32::try_from(pages.0).ok();
         let count = count.filter(|count| (1..=ANON).contains(count));
@@ -248,6 +250,19 @@ impl<E: Env> Cache<E> {
                 value: pages.0,
                 allowed: (1, left.min(u64::from(ANON))),
             }
+        })
+    }
+
+    /// Whether the tables that there are may stand beside a limit of so many frames.
+    pub(crate) fn check_tables(&self, frames: u32) -> Result<(), Error> {
+        let regions = Pages(self.swap.region_pages.load(Ordering::Relaxed));
+        if regions.0 <= pages_most(frames) {
+            return Ok(());
+        }
+        Err(Error::RegionsAboveLimit {
+            limit: Pages(u64::from(frames)),
+            regions,
+            tables: Bytes(regions.0 * ENTRY_BITS / 8),
         })
     }
 

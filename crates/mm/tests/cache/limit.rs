@@ -231,3 +231,35 @@ fn a_lowered_limit_has_its_part_of_pins_and_says_what_it_is() {
         pins.push(file.pin(task, 256).unwrap());
     });
 }
+
+/// Tables of regions come on top of the limit: a 32nd of what it is now.
+#[test]
+fn a_limit_leaves_room_for_the_tables_of_regions() {
+    let mut world = world(FRAMES, 100 * MIB);
+    world.run(0, |task, cache, _| {
+        // 34 bits a page, a 32nd of 4 MiB.
+        let most = Pages(30_840);
+        let region = cache.spill(task, most + Pages(1)).unwrap();
+        let refused = cache.set_limit(task, Pages(1000)).unwrap_err();
+        let (regions, tables) = (region.len(), Bytes(131_074));
+        let limit = Pages(1024);
+        assert_eq!(
+            refused,
+            Error::RegionsAboveLimit {
+                limit,
+                regions,
+                tables
+            }
+        );
+        assert!(refused.to_string().contains("128 KiB"), "{refused}");
+        assert_eq!(cache.limit().limit, Pages(u64::from(FRAMES)));
+        cache.set_limit(task, Pages(2048)).unwrap();
+        drop(region);
+        let _region = cache.spill(task, most).unwrap();
+        cache.set_limit(task, limit).unwrap();
+        let refused = cache.spill(task, Pages(1)).err();
+        assert!(matches!(refused, Some(Error::BadOption { .. })));
+        cache.set_limit(task, Pages(2048)).unwrap();
+        cache.spill(task, Pages(1)).unwrap();
+    });
+}
