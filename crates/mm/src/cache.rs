@@ -311,7 +311,7 @@ impl<E: Env> Cache<E> {
         len: Bytes,
     ) -> Result<Arc<File<E>>, Error> {
         if len.0 > FILE_MAX {
-            return Err(Error::OutOfRange { end: len });
+            return Err(Error::beyond_files(len));
         }
         let device = self.device(task, device);
         device.flush_failure(task)?;

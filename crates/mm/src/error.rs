@@ -3,7 +3,9 @@
 use core::fmt;
 
 use env::{IoError, NoThread, Wakeup};
-use policy::units::{Bytes, Pages};
+use policy::units::{Bytes, PAGE_SHIFT, Pages};
+
+use crate::cache::FILE_MAX;
 
 /// EOPNOTSUPP.
 const NOT_SUPPORTED: i32 = 95;
@@ -113,10 +115,14 @@ pub enum Error {
         /// Why.
         cause: IoError,
     },
-    /// An offset or length outside what a file can have (16 TiB).
+    /// Beyond the end of a file or region, or of what a file can have (16 TiB).
     OutOfRange {
+        /// Of what: "file", "region", "volume".
+        what: &'static str,
         /// The end asked for.
         end: Bytes,
+        /// The end that there is.
+        len: Bytes,
     },
     /// The region has given way: memory ran out, and it was the largest (`Tunables::oom_kills`). Its pages are gone.
     Killed,
@@ -139,6 +145,24 @@ impl Error {
     /// There is no thread for a task.
     pub(crate) fn no_thread(task: &'static str) -> impl FnOnce(NoThread) -> Self {
         move |NoThread { errno }| Self::NoThread { task, errno }
+    }
+
+    /// More than a file can have.
+    pub(crate) fn beyond_files(end: Bytes) -> Self {
+        Self::OutOfRange {
+            what: "file",
+            end,
+            len: Bytes(FILE_MAX),
+        }
+    }
+
+    /// A page beyond the end of a file of `len` bytes.
+    pub(crate) fn no_page(page: u32, len: u64) -> Self {
+        Self::OutOfRange {
+            what: "file",
+            end: Bytes((u64::from(page) + 1) << PAGE_SHIFT),
+            len: Bytes(len),
+        }
     }
 
     /// A metadata operation that ended with `cause`.
@@ -278,9 +302,16 @@ impl fmt::Display for Error {
                  zeroes instead",
                 offset.0
             ),
-            Self::OutOfRange { end } => {
-                write!(f, "byte {} is beyond the largest file (16 TiB)", end.0)
-            }
+            Self::OutOfRange {
+                len: Bytes(FILE_MAX),
+                end,
+                ..
+            } => write!(f, "byte {} is beyond the largest file (16 TiB)", end.0),
+            Self::OutOfRange { what, end, len } => write!(
+                f,
+                "the {what} ends at byte {}; byte {} is beyond it",
+                len.0, end.0
+            ),
             Self::Killed => f.write_str(
                 "memory ran out, and this region, the largest, gave way: raise the limit or the swap \
                  file's size",

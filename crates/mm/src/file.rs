@@ -214,9 +214,7 @@ impl<E: Env> File<E> {
     /// `TooMany` pins, `OutOfRange` (beyond the end), `ReadFailed`, `OutOfMemory`, `Cancelled`.
     pub fn pin(&self, task: &mut Task<'_, E>, page: u32) -> Result<Pinned<'_, E>, Error> {
         if u64::from(page) >= self.mapping.pages() {
-            return Err(Error::OutOfRange {
-                end: Bytes((u64::from(page) + 1) << PAGE_SHIFT),
-            });
+            return Err(Error::no_page(page, self.mapping.size()));
         }
         if !self.cache.count_pin() {
             let limit = self.cache.pins_most();

@@ -366,9 +366,7 @@ pub(crate) fn pin_untouched<E: Env>(
             };
             if u64::from(page) >= mapping.pages() {
                 // Truncated while we read.
-                return Err(Error::OutOfRange {
-                    end: Bytes(u64::from(page) << PAGE_SHIFT),
-                });
+                return Err(Error::no_page(page, mapping.size()));
             }
             start_read(task, cache, mapping, run, None, IoClass::Read)?;
             tried = true;

@@ -33,7 +33,7 @@ pub(crate) fn truncate<E: Env>(
     len: Bytes,
 ) -> Result<(), Error> {
     if len.0 > FILE_MAX {
-        return Err(Error::OutOfRange { end: len });
+        return Err(Error::beyond_files(len));
     }
     loop {
         settle_cut(task, cache, mapping)?;

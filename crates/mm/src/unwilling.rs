@@ -431,7 +431,5 @@ fn pin_or_await<E: Env>(
 
 fn end_of(offset: Bytes, len: u64) -> Result<u64, Error> {
     let end = offset.0.checked_add(len).filter(|end| *end <= FILE_MAX);
-    end.ok_or(Error::OutOfRange {
-        end: Bytes(offset.0.saturating_add(len)),
-    })
+    end.ok_or(Error::beyond_files(Bytes(offset.0.saturating_add(len))))
 }

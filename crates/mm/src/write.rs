@@ -155,9 +155,7 @@ pub(crate) fn write<E: Env>(
     let len = E::Content::data_len(data) as u64;
     let end = offset.0.checked_add(len).filter(|end| *end <= FILE_MAX);
     let Some(end) = end else {
-        return Err(Error::OutOfRange {
-            end: Bytes(offset.0.saturating_add(len)),
-        });
+        return Err(Error::beyond_files(Bytes(offset.0.saturating_add(len))));
     };
     let device = &mapping.device;
     device.admit(task, writer.told(device))?;

@@ -4,6 +4,8 @@ use std::io;
 
 use policy::units::Bytes;
 
+use crate::PAGE_SIZE;
+
 /// An error of this library. `From<Error> for std::io::Error` is there for callers that want that.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -38,6 +40,17 @@ pub enum Error {
     /// Reading, writing or syncing failed.
     #[error("{0}")]
     Cache(mm::Error),
+    /// What takes whole pages was asked for a part of one.
+    #[error(
+        "bytes {offset} to {end} are not whole pages: touch and discard take ranges that begin and end at a multiple \
+         of {PAGE_SIZE} bytes, or end where the region ends"
+    )]
+    PartOfPage {
+        /// Where the range begins.
+        offset: u64,
+        /// Where it ends.
+        end: u64,
+    },
     /// The cache was closed, or the volume taken out of it.
     #[error("the cache is closed, or the volume was taken out of it")]
     Closed,
@@ -74,9 +87,9 @@ impl From<mm::Error> for Error {
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
-            Error::LimitTooSmall { .. } | Error::LimitTooLarge { .. } => {
-                io::ErrorKind::InvalidInput
-            }
+            Error::LimitTooSmall { .. }
+            | Error::LimitTooLarge { .. }
+            | Error::PartOfPage { .. } => io::ErrorKind::InvalidInput,
             Error::Cache(mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. }) => {
                 io::ErrorKind::OutOfMemory
             }

@@ -103,7 +103,7 @@ impl Spill {
     /// first word set to a number of its own.
     ///
     /// # Errors
-    /// As `write_at`. `Cache` with `OutOfRange` also for a range that does not begin and end at a page (4096 bytes).
+    /// As `write_at`. `PartOfPage` for a range that does not begin and end at a page (4096 bytes).
     pub fn touch(&self, offset: u64, len: u64) -> Result<Touched, Error> {
         let (first, count) = self.pages(offset, len)?;
         let mut task = self.cache.enter();
@@ -118,7 +118,8 @@ impl Spill {
     /// Gives the memory and the slots of a range back; it reads as zeroes again.
     ///
     /// # Errors
-    /// `Cache` with `OutOfRange` for a range beyond the end or one that does not begin and end at a page. `Closed`.
+    /// `Cache` with `OutOfRange` for a range beyond the end, `PartOfPage` for one that does not begin and end at a page.
+    /// `Closed`.
     pub fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         let (first, count) = self.pages(offset, len)?;
         let mut task = self.cache.enter();
@@ -128,7 +129,11 @@ impl Spill {
     fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
         let end = offset.saturating_add(len);
         if end > self.len {
-            return Err(mm::Error::OutOfRange { end: Bytes(end) }.into());
+            return Err(Error::Cache(mm::Error::OutOfRange {
+                what: "region",
+                end: Bytes(end),
+                len: Bytes(self.len),
+            }));
         }
         Ok(())
     }
@@ -142,7 +147,7 @@ impl Spill {
         let number = |bytes: u64| u32::try_from(bytes.div_ceil(page)).ok();
         match (whole, number(offset), number(len)) {
             (true, Some(first), Some(count)) => Ok((first, count)),
-            _ => Err(mm::Error::OutOfRange { end: Bytes(end) }.into()),
+            _ => Err(Error::PartOfPage { offset, end }),
         }
     }
 }

@@ -252,7 +252,9 @@ impl Volume {
         match offset.checked_add(len) {
             Some(end) if end <= self.size => Ok(()),
             end => Err(Error::Cache(mm::Error::OutOfRange {
+                what: "volume",
                 end: Bytes(end.unwrap_or(u64::MAX)),
+                len: Bytes(self.size),
             })),
         }
     }

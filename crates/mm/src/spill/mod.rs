@@ -163,17 +163,23 @@ impl<E: Env> Spill<E> {
         let fits = u32::try_from(end)
             .ok()
             .filter(|end| *end <= self.anon.pages.len());
-        fits.ok_or(Error::OutOfRange {
-            end: Bytes(end << PAGE_SHIFT),
-        })
+        fits.ok_or(self.beyond(Bytes(end << PAGE_SHIFT)))
     }
 
     fn check_bytes(&self, offset: Bytes, len: u64) -> Result<(), Error> {
         let end = offset.0.saturating_add(len);
         if end > self.len().bytes().0 {
-            return Err(Error::OutOfRange { end: Bytes(end) });
+            return Err(self.beyond(Bytes(end)));
         }
         Ok(())
+    }
+
+    fn beyond(&self, end: Bytes) -> Error {
+        Error::OutOfRange {
+            what: "region",
+            end,
+            len: self.len().bytes(),
+        }
     }
 }
 

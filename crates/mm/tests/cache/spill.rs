@@ -266,7 +266,9 @@ fn beyond_the_end_is_refused() {
     let mut world = world(1024, 200 << 20);
     spill(&mut world, 0, 10, |task, cache, region| {
         let beyond = Err(Error::OutOfRange {
+            what: "region",
             end: Bytes(11 * PAGE_SIZE),
+            len: Bytes(10 * PAGE_SIZE),
         });
         assert_eq!(region.touch(task, 8, 3), beyond.map(|()| unreachable!()));
         assert!(region.discard(task, 10, 1).is_err());
