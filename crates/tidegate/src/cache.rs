@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use env::{Device, Task};
@@ -33,6 +34,8 @@ pub(crate) struct Inner {
     /// share of the dirty limit and its own flusher.
     disks: Mutex<BTreeMap<u64, Disk>>,
     pub(crate) opened: Opened,
+    /// `close` has ended.
+    closed: AtomicBool,
 }
 
 #[derive(Clone)]
@@ -122,6 +125,7 @@ impl Cache {
                 device,
                 disks,
                 opened: Opened::default(),
+                closed: AtomicBool::new(false),
             }),
         })
     }
@@ -132,8 +136,9 @@ impl Cache {
     ///
     /// # Errors
     /// `System` (the path, the reason; busy: it is open for reading only), `Cache` (more files than
-    /// there is room for).
+    /// there is room for). `Closed`.
     pub fn open(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, Error> {
+        self.is_open()?;
         let path = path.as_ref();
         match self.try_open(path, options) {
             // Files that were dropped hold places, and descriptors of the system.
@@ -189,7 +194,7 @@ impl Cache {
                 })
             })
             .and_then(|key| {
-                let mut task = self.inner.env.enter();
+                let mut task = self.task();
                 let file = self.inner.mm.open(&mut task, disk.index, object, len)?;
                 Ok((key, file))
             });
@@ -234,7 +239,7 @@ impl Cache {
         let Some(entry) = opened.begin_end(key, 0) else {
             return false;
         };
-        let mut task = self.inner.env.enter();
+        let mut task = self.task();
         let is_closed = entry.inner.close(&mut task).is_ok();
         if is_closed {
             opened.end(key);
@@ -287,7 +292,7 @@ impl Cache {
         // The descriptor keeps it.
         let _ = std::fs::remove_file(path);
         let (disk, object) = opened?;
-        let mut task = self.enter();
+        let mut task = self.enter()?;
         let added = self.inner.mm.add_swap(&mut task, disk.index, object, pages);
         if added.is_err() {
             disk.files.close(object);
@@ -303,7 +308,7 @@ impl Cache {
     /// # Errors
     /// `Cache`: with `BadOption` for no bytes, or more than are left for regions; more than 65536 regions. `Closed`.
     pub fn spill(&self, bytes: u64) -> Result<Spill, Error> {
-        let mut task = self.enter();
+        let mut task = self.enter()?;
         let pages = Pages(bytes.div_ceil(PAGE_SIZE as u64));
         let inner = self.inner.mm.spill(&mut task, pages)?;
         Ok(Spill::new(self.clone(), inner, bytes))
@@ -315,12 +320,13 @@ impl Cache {
     ///
     /// # Errors
     /// `LimitTooSmall`; `Cache`: with `BadOption` for more than it was built with, with `PinnedAboveLimit` while callers
-    /// have more pinned, with `RegionsAboveLimit` while regions have more than thirty times as much; `System` when there is no thread to clear what is above a lower one. The limit is then what it was.
+    /// have more pinned, with `RegionsAboveLimit` while regions have more than thirty times as much; `System` when there is no
+    /// thread to clear what is above a lower one. The limit is then what it was. `Closed`.
     pub fn set_limit(&self, bytes: u64) -> Result<(), Error> {
         let pages = self.inner.mm.stats().frames;
         let overhead = self.inner.built.saturating_sub(pages.bytes().0);
         let wanted = Pages(bytes.saturating_sub(overhead) / PAGE_SIZE as u64);
-        let mut task = self.enter();
+        let mut task = self.enter()?;
         match self.inner.mm.set_limit(&mut task, wanted) {
             Err(mm::Error::LimitTooSmall { least, .. }) => Err(Error::LimitTooSmall {
                 limit: bytes,
@@ -331,9 +337,27 @@ impl Cache {
         }
     }
 
-    /// A task for one call.
-    pub(crate) fn enter(&self) -> Task<'_, ThreadEnv> {
+    /// A task for one call; `Closed` once the cache was closed. Every call that is not to work then comes in here.
+    #[inline]
+    pub(crate) fn enter(&self) -> Result<Task<'_, ThreadEnv>, Error> {
+        self.is_open()?;
+        Ok(self.task())
+    }
+
+    /// A task for what has to end, or be told, after `close` too.
+    pub(crate) fn task(&self) -> Task<'_, ThreadEnv> {
         self.inner.env.enter()
+    }
+
+    /// `Closed` once it was closed.
+    #[inline]
+    pub(crate) fn is_open(&self) -> Result<(), Error> {
+        // Who calls after `close` returned knows that from the thread that called it, and sees this with it.
+        if self.inner.closed.load(Ordering::Relaxed) {
+            Err(Error::Closed)
+        } else {
+            Ok(())
+        }
     }
 
     /// A writer of its own: what is written through it is paced by itself.
@@ -345,22 +369,26 @@ impl Cache {
     /// Makes everything written so far durable, in all files.
     ///
     /// # Errors
-    /// The first file's that failed; the others are synced all the same.
+    /// The first file's that failed; the others are synced all the same. `Closed`.
     pub fn sync(&self) -> Result<(), Error> {
-        let synced = self.inner.mm.sync(&mut self.enter());
+        let synced = self.inner.mm.sync(&mut self.enter()?);
         self.give_back_devices();
         Ok(synced?)
     }
 
-    /// Syncs and ends the cache. Every later call on it or its files answers `Closed`.
+    /// Syncs and ends the cache. Every later call on it, its files, regions and volumes that can fail answers `Closed`;
+    /// [`File::try_pin`] finds nothing. Pins that are held stay as they are, what is dropped is given back, readings
+    /// ([`Cache::stats`], lengths) go on, and closing again does no harm.
     ///
     /// # Errors
     /// What could not be made durable; the cache is ended all the same.
     pub fn close(&self) -> Result<(), Error> {
         let synced = {
-            let mut task = self.inner.env.enter();
+            let mut task = self.task();
             self.inner.mm.shutdown(&mut task)
         };
+        // Not before: until here whoever syncs has to hear how that ended.
+        self.inner.closed.store(true, Ordering::Relaxed);
         self.inner.env.shutdown();
         Ok(synced?)
     }
@@ -370,10 +398,10 @@ impl Cache {
     /// failure is unknown; write that again.
     ///
     /// # Errors
-    /// `System` if the path's disk cannot be told.
+    /// `System` if the path's disk cannot be told. `Closed`.
     pub fn reopen_device(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let mut task = self.enter()?;
         let disk = self.disk_of(path.as_ref())?;
-        let mut task = self.inner.env.enter();
         self.inner.mm.reopen_device(&mut task, disk.index);
         Ok(())
     }
@@ -381,7 +409,7 @@ impl Cache {
     /// Gives memory that no page needs back to the system; it is taken again when needed. Answers
     /// how many bytes that were.
     pub fn trim(&self) -> u64 {
-        let mut task = self.inner.env.enter();
+        let mut task = self.task();
         self.inner.mm.trim(&mut task).bytes().0
     }
 

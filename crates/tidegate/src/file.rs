@@ -91,7 +91,7 @@ impl File {
     }
 
     fn write_as(&self, writer: &mut mm::Writer, data: &[u8], offset: u64) -> Result<usize, Error> {
-        let mut task = self.cache.inner.env.enter();
+        let mut task = self.cache.enter()?;
         self.inner.write(&mut task, writer, Bytes(offset), data)?;
         Ok(data.len())
     }
@@ -101,7 +101,7 @@ impl File {
     /// # Errors
     /// `Cache`: the device failed to read, or no memory. `Closed`.
     pub fn read_at(&self, data: &mut [u8], offset: u64) -> Result<usize, Error> {
-        let mut task = self.cache.inner.env.enter();
+        let mut task = self.cache.enter()?;
         let read = match self.reader.try_lock() {
             Ok(mut reader) => self.inner.read(&mut task, &mut reader, Bytes(offset), data),
             Err(TryLockError::Poisoned(poisoned)) => {
@@ -121,6 +121,7 @@ impl File {
     #[must_use]
     #[inline]
     pub fn try_pin(&self, page: u32) -> Option<Pin<'_>> {
+        self.cache.is_open().ok()?;
         self.inner.try_pin(page).map(|pinned| Pin { pinned })
     }
 
@@ -129,7 +130,7 @@ impl File {
     /// # Errors
     /// `Cache`: beyond the end, too many pins, the device failed. `Closed`.
     pub fn pin(&self, page: u32) -> Result<Pin<'_>, Error> {
-        let mut task = self.cache.inner.env.enter();
+        let mut task = self.cache.enter()?;
         Ok(Pin {
             pinned: self.inner.pin(&mut task, page)?,
         })
@@ -140,7 +141,7 @@ impl File {
     /// # Errors
     /// `Cache`: the device refused. `Closed`.
     pub fn set_len(&self, len: u64) -> Result<(), Error> {
-        let mut task = self.cache.inner.env.enter();
+        let mut task = self.cache.enter()?;
         Ok(self.inner.truncate(&mut task, Bytes(len))?)
     }
 
@@ -150,7 +151,7 @@ impl File {
     /// `Cache` with `WriteFailed` while bytes are not durable, and once for an error that has
     /// healed; `FlushFailed` until the device is reopened. `Closed`.
     pub fn sync(&self) -> Result<(), Error> {
-        let mut task = self.cache.inner.env.enter();
+        let mut task = self.cache.enter()?;
         Ok(self.inner.sync(&mut task)?)
     }
 
@@ -159,7 +160,7 @@ impl File {
     /// # Errors
     /// As `sync`.
     pub fn sync_range(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let mut task = self.cache.inner.env.enter();
+        let mut task = self.cache.enter()?;
         Ok(self
             .inner
             .sync_range(&mut task, Bytes(offset), Bytes(len))?)
@@ -181,8 +182,10 @@ impl File {
     /// As `sync`. The error holds the file: it is still open and has lost nothing.
     pub fn close(mut self) -> Result<(), CloseError> {
         let opened = &self.cache.inner.opened;
-        let closed = {
-            let mut task = self.cache.inner.env.enter();
+        let closed = if let Err(error) = self.cache.is_open() {
+            Err(error)
+        } else {
+            let mut task = self.cache.task();
             if opened.begin_end(self.key, 1).is_some() {
                 let closed = self.inner.close(&mut task);
                 match closed {
@@ -192,14 +195,14 @@ impl File {
                     }
                     Err(_) => opened.keep(self.key),
                 }
-                closed
+                closed.map_err(Error::from)
             } else {
-                self.inner.sync(&mut task)
+                self.inner.sync(&mut task).map_err(Error::from)
             }
         };
         closed.map_err(|error| CloseError {
             file: Box::new(self),
-            error: error.into(),
+            error,
         })
     }
 
@@ -209,12 +212,13 @@ impl File {
     /// # Errors
     /// `Closed`.
     pub fn discard(mut self) -> Result<(), Error> {
+        self.cache.is_open()?;
         let opened = &self.cache.inner.opened;
         if opened.begin_end(self.key, 1).is_none() {
             return Ok(());
         }
         let discarded = {
-            let mut task = self.cache.inner.env.enter();
+            let mut task = self.cache.task();
             self.inner.discard(&mut task)
         };
         match discarded {

@@ -83,8 +83,8 @@ impl Spill {
     /// `Cache`: beyond the end, no memory and no room in the swap file, a page that could not be read back (it is kept,
     /// the next access tries again). Data before the point of the error was taken in. `Closed`.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
+        let mut task = self.cache.enter()?;
         self.check(offset, data.len() as u64)?;
-        let mut task = self.cache.enter();
         Ok(self.inner.write(&mut task, Bytes(offset), data)?)
     }
 
@@ -93,8 +93,8 @@ impl Spill {
     /// # Errors
     /// As `write_at`.
     pub fn read_at(&self, data: &mut [u8], offset: u64) -> Result<(), Error> {
+        let mut task = self.cache.enter()?;
         self.check(offset, data.len() as u64)?;
-        let mut task = self.cache.enter();
         Ok(self.inner.read(&mut task, Bytes(offset), data)?)
     }
 
@@ -105,8 +105,8 @@ impl Spill {
     /// # Errors
     /// As `write_at`. `PartOfPage` for a range that does not begin and end at a page (4096 bytes).
     pub fn touch(&self, offset: u64, len: u64) -> Result<Touched, Error> {
+        let mut task = self.cache.enter()?;
         let (first, count) = self.pages(offset, len)?;
-        let mut task = self.cache.enter();
         let touched = self.inner.touch(&mut task, first, count)?;
         Ok(Touched {
             bytes: touched.pages.bytes().0,
@@ -121,8 +121,8 @@ impl Spill {
     /// `Cache` with `OutOfRange` for a range beyond the end, `PartOfPage` for one that does not begin and end at a page.
     /// `Closed`.
     pub fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let mut task = self.cache.enter()?;
         let (first, count) = self.pages(offset, len)?;
-        let mut task = self.cache.enter();
         Ok(self.inner.discard(&mut task, first, count)?)
     }
 

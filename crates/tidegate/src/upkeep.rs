@@ -95,7 +95,7 @@ impl Volume {
     /// many bytes. Cut where a run is long; ask again from its end. Does not wait.
     #[must_use]
     pub fn next_unwritten(&self, from: u64, to: u64) -> Option<(u64, u64)> {
-        let task = self.cache.enter();
+        let task = self.cache.task();
         let (at, len) = self.inner.next_unwritten(&task, Bytes(from), Bytes(to))?;
         Some((at.0, len.0))
     }
@@ -165,11 +165,12 @@ impl Volume {
     /// # Errors
     /// As `sync`; the volume then stays as it is.
     pub fn detach(&self) -> Result<(), Error> {
+        self.cache.is_open()?;
         let holders = &*self.holders;
         if holders.gone.swap(true, Ordering::SeqCst) {
             return Err(Error::Closed);
         }
-        let closed = self.inner.close(&mut self.cache.enter());
+        let closed = self.inner.close(&mut self.cache.task());
         if closed.is_err() {
             holders.gone.store(false, Ordering::SeqCst);
         }
@@ -196,7 +197,7 @@ impl Volume {
             return;
         }
         let Inner { env, mm, .. } = &*self.cache.inner;
-        let gone = mm.remove_device(&mut self.cache.enter(), self.device);
+        let gone = mm.remove_device(&mut self.cache.task(), self.device);
         if let Some(id) = gone {
             env.remove_device(id);
         }
@@ -206,7 +207,7 @@ impl Volume {
 impl Cache {
     /// Gives back what is kept of devices that were taken out while a sync of the whole cache was in them.
     pub(crate) fn give_back_devices(&self) {
-        let gone = self.inner.mm.removed_devices(&mut self.enter());
+        let gone = self.inner.mm.removed_devices(&mut self.task());
         gone.into_iter()
             .for_each(|id| self.inner.env.remove_device(id));
     }

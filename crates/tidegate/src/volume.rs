@@ -169,6 +169,7 @@ impl Cache {
         options: VolumeOptions,
         backing: impl FnOnce(&Arc<ThreadEnv>) -> Result<Backing, F>,
     ) -> Result<Volume, F> {
+        self.is_open()?;
         self.give_back_devices();
         let env = &self.inner.env;
         let backing = backing(env)?;
@@ -227,7 +228,7 @@ impl Volume {
         }
     }
 
-    /// `Closed` once it was detached.
+    /// `Closed` once it was detached. The cache may be closed: `enter` tells.
     pub(crate) fn is_there(&self) -> Result<(), Error> {
         if self.holders.gone.load(Ordering::SeqCst) {
             Err(Error::Closed)
@@ -236,11 +237,12 @@ impl Volume {
         }
     }
 
-    /// Begins an operation; `Closed` once it was detached.
+    /// Begins an operation; `Closed` once it was detached, or its cache closed.
     pub(crate) fn enter(&self) -> Result<Inside<'_>, Error> {
+        self.cache.is_open()?;
         self.holders.inside.fetch_add(1, Ordering::SeqCst);
         let inside = Inside {
-            task: Some(self.cache.enter()),
+            task: Some(self.cache.task()),
             volume: self,
         };
         self.is_there().map(|()| inside)
@@ -248,6 +250,7 @@ impl Volume {
 
     /// Nothing lies beyond the end, and nothing can be put there.
     pub(crate) fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.cache.is_open()?;
         self.is_there()?;
         match offset.checked_add(len) {
             Some(end) if end <= self.size => Ok(()),
@@ -379,7 +382,7 @@ impl Volume {
     /// # Errors
     /// `Cache`: a failed device. `Closed`.
     pub fn pace(&self, writer: &mut Writer) -> Result<Option<Instant>, Error> {
-        let mut task = self.cache.enter();
+        let mut task = self.cache.enter()?;
         let until = self.cache.inner.mm.pace(&mut task, &mut writer.inner)?;
         Ok(until.map(|until| self.origin + Duration::from_nanos(until.0)))
     }
@@ -424,7 +427,8 @@ impl Volume {
     /// As `sync`.
     pub fn answer(&self, synced: &Synced) -> Result<(), Error> {
         match &synced.0 {
-            Some(synced) => Ok(self.inner.answer(&self.cache.enter(), synced)?),
+            // The sync has ended: that is to be heard after the cache's end too.
+            Some(synced) => Ok(self.inner.answer(&self.cache.task(), synced)?),
             None => Err(Error::Closed),
         }
     }

@@ -58,3 +58,56 @@ fn who_goes_beyond_the_end_hears_where_it_is() {
     assert!(matches!(region.touch(0, 10), Err(Error::PartOfPage { .. })));
     region.discard(4096, 10_000 - 4096).unwrap();
 }
+
+#[test]
+fn after_close_every_call_answers_so() {
+    fn closed<T>(call: &str, answer: Result<T, Error>) {
+        let answer = answer.map(|_| ());
+        assert!(matches!(answer, Err(Error::Closed)), "{call}: {answer:?}");
+    }
+    let dir = Dir::new("closed");
+    let builder = Cache::builder().memory(32 << 20);
+    let builder = builder.swap_file(dir.0.join("swap"), 32 << 20);
+    let cache = builder.build().unwrap();
+    let (file, other) = (dir.open(&cache), dir.open(&cache));
+    let mut writer = cache.writer();
+    file.write_at(&[7; 10_000], 0).unwrap();
+    let region = cache.spill(1 << 20).unwrap();
+    region.write_at(&[7; 10_000], 0).unwrap();
+    let pin = file.pin(0).unwrap();
+    cache.close().unwrap();
+    assert_eq!(std::fs::read(dir.0.join("data")).unwrap(), [7; 10_000]);
+
+    let mut back = [0; 4096];
+    closed("read_at", file.read_at(&mut back, 0));
+    closed("write_at", file.write_at(&[8], 0));
+    closed("write_at_with", file.write_at_with(&mut writer, &[8], 0));
+    closed("pin", file.pin(0));
+    assert!(file.try_pin(0).is_none());
+    closed("set_len", file.set_len(0));
+    closed("sync", file.sync());
+    closed("sync_range", file.sync_range(0, 1));
+    closed("region.read_at", region.read_at(&mut back, 0));
+    closed("region.write_at", region.write_at(&[8], 0));
+    closed("touch", region.touch(0, 4096));
+    closed("discard", region.discard(0, 4096));
+    closed("spill", cache.spill(4096));
+    closed("set_limit", cache.set_limit(24 << 20));
+    closed("cache.sync", cache.sync());
+    closed("reopen_device", cache.reopen_device(&dir.0));
+    let create = OpenOptions::new().create(true);
+    closed("open", cache.open(dir.0.join("data"), create));
+    closed("create", cache.open(dir.0.join("new"), create));
+    assert!(!dir.0.join("new").exists());
+    closed("close", other.close().map_err(|error| error.error));
+
+    // What goes on.
+    assert!(pin.iter().all(|byte| *byte == 7));
+    drop(pin);
+    drop((writer, region));
+    assert_eq!((file.len(), cache.stats().dirty), (10_000, 0));
+    assert_eq!(cache.stats().anonymous, 0);
+    drop(file);
+    cache.close().unwrap();
+    cache.trim();
+}
