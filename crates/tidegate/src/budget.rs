@@ -11,11 +11,14 @@ use crate::{Error, PAGE_SIZE};
 const METADATA_PER_FRAME: u64 = 76;
 /// Metadata of a slot of the swap file: whose page it holds, what reclaim noted of it, whether it is in use (checked by
 /// `tests/spill.rs`).
-const METADATA_PER_SLOT: u64 = 13;
+pub(crate) const METADATA_PER_SLOT: u64 = 13;
 /// Request slots (256 of 1.3 KiB), rings and their buffers, stacks of the few threads, allocator.
 const FIXED: u64 = 3 << 20;
 /// Frames below which a cache is no use.
 const FRAMES_MIN: u64 = 1024;
+
+/// The largest swap file: `mm` numbers 2^27 slots.
+pub(crate) const SWAP_MAX: u64 = (1 << 27) * PAGE_SIZE as u64;
 
 /// What a volume on a file of its own takes beside its pages: three threads (flusher, ring, the lane beside it), the
 /// ring, its queues (108 KiB once it is attached), and 4 KiB for each request that was under way at once (206 KiB after
@@ -34,8 +37,28 @@ pub(crate) const fn of_swap(bytes: u64) -> u64 {
     bytes / PAGE_SIZE as u64 * METADATA_PER_SLOT
 }
 
+/// Frames for a limit of `limit` bytes, `taken` of which are taken already, beside what is kept of a swap file of `swap`
+/// bytes.
+pub(crate) fn frames_beside_swap(limit: u64, taken: u64, swap: u64) -> Result<u32, Error> {
+    let table = of_swap(swap);
+    let frames_of_all = frames(limit, taken.saturating_add(table));
+    if !matches!(frames_of_all, Err(Error::LimitTooSmall { .. })) {
+        return frames_of_all;
+    }
+    // The swap file is to blame only if the limit is enough without it.
+    frames(limit, taken)?;
+    let others = taken + FIXED + FRAMES_MIN * (PAGE_SIZE as u64 + METADATA_PER_FRAME);
+    let slots = limit.saturating_sub(others) / METADATA_PER_SLOT;
+    Err(Error::SwapFileTooLarge {
+        bytes: swap,
+        table,
+        limit,
+        most: (slots * PAGE_SIZE as u64).min(SWAP_MAX),
+    })
+}
+
 /// Frames for a limit of `limit` bytes, `resident` of which are taken already.
-pub(crate) fn frames(limit: u64, resident: u64) -> Result<u32, Error> {
+fn frames(limit: u64, resident: u64) -> Result<u32, Error> {
     let budget = Budget {
         limit,
         resident,

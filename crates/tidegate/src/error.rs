@@ -4,7 +4,7 @@ use std::io;
 
 use policy::units::Bytes;
 
-use crate::PAGE_SIZE;
+use crate::{PAGE_SIZE, budget};
 
 /// An error of this library. `From<Error> for std::io::Error` is there for callers that want that.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,23 @@ pub enum Error {
         limit: u64,
         /// What is left.
         available: u64,
+    },
+    /// What is kept of the swap file leaves no room for pages.
+    #[error(
+        "a swap file of {} is too large for a memory limit of {}: what is kept of its slots, {} at {} bytes for each \
+         4 KiB, counts against the limit; at most {:#} go with this limit; make the swap file smaller, or raise the limit",
+        Bytes(*bytes).shown(), Bytes(*limit).shown(), Bytes(*table).shown(), budget::METADATA_PER_SLOT,
+        Bytes(*most).shown()
+    )]
+    SwapFileTooLarge {
+        /// What was asked for.
+        bytes: u64,
+        /// What is kept of that.
+        table: u64,
+        /// The memory limit.
+        limit: u64,
+        /// The largest swap file that goes with it.
+        most: u64,
     },
     /// The environment: memory, threads, io_uring, opening files.
     #[error("{0}")]
@@ -89,6 +106,7 @@ impl From<Error> for io::Error {
         let kind = match &error {
             Error::LimitTooSmall { .. }
             | Error::LimitTooLarge { .. }
+            | Error::SwapFileTooLarge { .. }
             | Error::PartOfPage { .. } => io::ErrorKind::InvalidInput,
             Error::Cache(mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. }) => {
                 io::ErrorKind::OutOfMemory

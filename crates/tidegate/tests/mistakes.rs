@@ -111,3 +111,32 @@ fn after_close_every_call_answers_so() {
     cache.close().unwrap();
     cache.trim();
 }
+
+#[test]
+fn a_swap_file_too_large_for_the_limit_is_named() {
+    let dir = Dir::new("swap");
+    let path = dir.0.join("swap");
+    let build = |bytes| {
+        let builder = Cache::builder().memory(8 << 20);
+        builder.swap_file(&path, bytes).build()
+    };
+    let text = told(build(100 << 30));
+    assert!(
+        text.starts_with("a swap file of 100 GiB is too large for a memory limit of 8 MiB"),
+        "{text}"
+    );
+    assert!(
+        text.contains("325 MiB at 13 bytes for each 4 KiB"),
+        "{text}"
+    );
+    assert!(text.contains("at most 291.6 MiB"), "{text}");
+    let Err(Error::SwapFileTooLarge { most, .. }) = build(1 << 50) else {
+        panic!("a table of 3.2 TiB");
+    };
+    assert!(!path.exists());
+    assert!(build(most + 4096).is_err());
+    build(most).unwrap().close().unwrap();
+    // Not the swap file's fault.
+    let small = Cache::builder().memory(1 << 20).swap_file(&path, 1 << 20);
+    assert!(matches!(small.build(), Err(Error::LimitTooSmall { .. })));
+}
