@@ -2,6 +2,8 @@
 //!
 //! Source: design.md promise 1 and "Decisions to make first" 11.
 
+use std::ops::RangeInclusive;
+
 use os::{Budget, BudgetError};
 
 use crate::{Error, PAGE_SIZE};
@@ -17,8 +19,8 @@ const FIXED: u64 = 3 << 20;
 /// Frames below which a cache is no use.
 const FRAMES_MIN: u64 = 1024;
 
-/// The largest swap file: `mm` numbers 2^27 slots.
-pub(crate) const SWAP_MAX: u64 = (1 << 27) * PAGE_SIZE as u64;
+/// What a swap file may have: `mm` numbers 1 to 2^27 slots.
+pub(crate) const SWAP: RangeInclusive<u64> = PAGE_SIZE as u64..=(1 << 27) * PAGE_SIZE as u64;
 
 /// What a volume on a file of its own takes beside its pages: three threads (flusher, ring, the lane beside it), the
 /// ring, its queues (108 KiB once it is attached), and 4 KiB for each request that was under way at once (206 KiB after
@@ -53,7 +55,7 @@ pub(crate) fn frames_beside_swap(limit: u64, taken: u64, swap: u64) -> Result<u3
         bytes: swap,
         table,
         limit,
-        most: (slots * PAGE_SIZE as u64).min(SWAP_MAX),
+        most: (slots * PAGE_SIZE as u64).min(*SWAP.end()),
     })
 }
 

@@ -11,8 +11,6 @@ use policy::units::Pages;
 use crate::stats::Waits;
 use crate::{Cache, Error, budget};
 
-/// Anonymous memory alone is reclaimed as long as there is any.
-const SWAPPINESS_MAX: u8 = 200;
 /// Room for disks and volumes where nothing is said, and the most that can be asked for.
 const DEVICES: u16 = 16;
 const DEVICES_MAX: u16 = 255;
@@ -160,7 +158,7 @@ impl Builder {
     }
 
     /// How dear a page of a file is beside an anonymous one, 0 to 200: 100 takes them for equally dear, less spares
-    /// anonymous memory (60 if not set).
+    /// anonymous memory, at 200 it alone is reclaimed as long as there is any (60 if not set).
     #[must_use]
     pub fn swappiness(mut self, swappiness: u8) -> Self {
         self.swappiness = swappiness;
@@ -177,8 +175,8 @@ impl Builder {
     /// Builds the cache and starts its threads.
     ///
     /// # Errors
-    /// `LimitTooSmall`, `LimitTooLarge`, `SwapFileTooLarge`, `Cache` with `BadOption`, or `System` when memory or threads cannot be had, or
-    /// the swap file (its path is taken, or its disk has no space).
+    /// `LimitTooSmall`, `LimitTooLarge`, `SwapFileTooLarge`, `BadSize` (of the swap file), `Cache` with `BadOption`, or
+    /// `System` when memory or threads cannot be had, or the swap file (its path is taken, or its disk has no space).
     pub fn build(self) -> Result<Cache, Error> {
         let resident = if self.whole_process {
             os::resident_bytes()
@@ -191,6 +189,13 @@ impl Builder {
         let others = self.beside.saturating_add(asked);
         let taken = resident.saturating_add(others);
         let frames = budget::frames_beside_swap(self.memory, taken, swap)?;
+        if self.swap.is_some() && !budget::SWAP.contains(&swap) {
+            return Err(Error::BadSize {
+                what: "swap_file",
+                bytes: swap,
+                allowed: (*budget::SWAP.start(), *budget::SWAP.end()),
+            });
+        }
         let waits = Arc::new(Waits::default());
         let mut options = os::Options::new(frames);
         options.backend = if self.io_uring {
@@ -205,7 +210,7 @@ impl Builder {
         let cpus = u32::try_from(env.cpus()).expect("a machine has fewer CPUs");
         let mut options = mm::Options::new(frames, cpus);
         options.reclaim = ReclaimTunables {
-            swappiness: self.swappiness.min(SWAPPINESS_MAX),
+            swappiness: self.swappiness,
             ..ReclaimTunables::of(self.reclaim, options.reclaim.hz)
         };
         options.devices_max = devices;

@@ -306,12 +306,19 @@ impl Cache {
     /// times the limit together.
     ///
     /// # Errors
-    /// `Cache`: with `BadOption` for no bytes, or more than are left for regions; more than 65536 regions. `Closed`.
+    /// `BadSize` for no bytes, or more than are left for regions; `Cache`: more than 65536 regions. `Closed`.
     pub fn spill(&self, bytes: u64) -> Result<Spill, Error> {
         let mut task = self.enter()?;
         let pages = Pages(bytes.div_ceil(PAGE_SIZE as u64));
-        let inner = self.inner.mm.spill(&mut task, pages)?;
-        Ok(Spill::new(self.clone(), inner, bytes))
+        match self.inner.mm.spill(&mut task, pages) {
+            Ok(inner) => Ok(Spill::new(self.clone(), inner, bytes)),
+            Err(mm::Error::BadOption { allowed, .. }) => Err(Error::BadSize {
+                what: "spill, beside the other regions of the cache,",
+                bytes,
+                allowed: (1, Pages(allowed.1).bytes().0),
+            }),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Changes the memory limit while the cache runs, up to the one it was built with. A lower one is reached in the
@@ -319,8 +326,8 @@ impl Cache {
     /// the limit it was built with, and the limit moves in steps of 4 MiB (more in caches above 4 GiB).
     ///
     /// # Errors
-    /// `LimitTooSmall`; `Cache`: with `BadOption` for more than it was built with, with `PinnedAboveLimit` while callers
-    /// have more pinned, with `RegionsAboveLimit` while regions have more than thirty times as much; `System` when there is no
+    /// `LimitTooSmall`; `BadSize` for more than it was built with; `Cache` with `PinnedAboveLimit` while callers have more
+    /// pinned, with `RegionsAboveLimit` while regions have more than thirty times as much; `System` when there is no
     /// thread to clear what is above a lower one. The limit is then what it was. `Closed`.
     pub fn set_limit(&self, bytes: u64) -> Result<(), Error> {
         let pages = self.inner.mm.stats().frames;
@@ -332,6 +339,11 @@ impl Cache {
                 limit: bytes,
                 least: overhead + least.bytes().0,
                 overhead,
+            }),
+            Err(mm::Error::BadOption { allowed, .. }) => Err(Error::BadSize {
+                what: "set_limit",
+                bytes,
+                allowed: (overhead + Pages(allowed.0).bytes().0, self.inner.built),
             }),
             changed => Ok(changed?),
         }

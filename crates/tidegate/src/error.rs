@@ -34,6 +34,16 @@ pub enum Error {
         /// What is left.
         available: u64,
     },
+    /// A size that this cache cannot have.
+    #[error("{what} is {:#}; {}", Bytes(*bytes).shown(), sizes(*allowed))]
+    BadSize {
+        /// Which, by the method that sets it.
+        what: &'static str,
+        /// What was asked for.
+        bytes: u64,
+        /// The least and the most that it may be; the most is 0 where nothing is left to have.
+        allowed: (u64, u64),
+    },
     /// What is kept of the swap file leaves no room for pages.
     #[error(
         "a swap file of {} is too large for a memory limit of {}: what is kept of its slots, {} at {} bytes for each \
@@ -88,6 +98,24 @@ impl From<os::OsError> for Error {
     }
 }
 
+/// The builder's method that sets an option of `mm`.
+fn method(option: &'static str) -> &'static str {
+    match option {
+        "dirty.dirty, in per cent," => "dirty_limit, in per cent,",
+        "dirty.background, in per cent," => "background_limit, in per cent,",
+        "reclaim.swappiness" => "swappiness",
+        other => other,
+    }
+}
+
+fn sizes((least, most): (u64, u64)) -> String {
+    if most == 0 {
+        return "nothing is left of that".into();
+    }
+    let (least, most) = (Bytes(least).shown(), Bytes(most).shown());
+    format!("it may be {least:#} to {most:#}")
+}
+
 impl From<mm::Error> for Error {
     fn from(error: mm::Error) -> Self {
         match error {
@@ -95,6 +123,15 @@ impl From<mm::Error> for Error {
             mm::Error::NoThread { task, errno } => Self::System(os::OsError::Thread {
                 name: task.into(),
                 errno,
+            }),
+            mm::Error::BadOption {
+                what,
+                value,
+                allowed,
+            } => Self::Cache(mm::Error::BadOption {
+                what: method(what),
+                value,
+                allowed,
             }),
             error => Self::Cache(error),
         }
@@ -106,8 +143,10 @@ impl From<Error> for io::Error {
         let kind = match &error {
             Error::LimitTooSmall { .. }
             | Error::LimitTooLarge { .. }
+            | Error::BadSize { .. }
             | Error::SwapFileTooLarge { .. }
-            | Error::PartOfPage { .. } => io::ErrorKind::InvalidInput,
+            | Error::PartOfPage { .. }
+            | Error::Cache(mm::Error::BadOption { .. }) => io::ErrorKind::InvalidInput,
             Error::Cache(mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. }) => {
                 io::ErrorKind::OutOfMemory
             }

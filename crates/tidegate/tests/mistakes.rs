@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 
-use tidegate::{Cache, Error, File, OpenOptions};
+use tidegate::{Cache, Error, File, OpenOptions, Threshold};
 
 struct Dir(PathBuf);
 
@@ -139,4 +139,59 @@ fn a_swap_file_too_large_for_the_limit_is_named() {
     // Not the swap file's fault.
     let small = Cache::builder().memory(1 << 20).swap_file(&path, 1 << 20);
     assert!(matches!(small.build(), Err(Error::LimitTooSmall { .. })));
+}
+
+#[test]
+fn sizes_are_told_in_bytes_and_settings_by_their_method() {
+    let dir = Dir::new("sizes");
+    let path = dir.0.join("swap");
+    let of = || Cache::builder().memory(64 << 20);
+    let text = "swap_file is 1 B; it may be 4 KiB to 512 GiB";
+    assert_eq!(told(of().swap_file(&path, 1).build()), text);
+    assert!(!path.exists());
+    let text = "dirty_limit, in per cent, is 150; it may be 0 to 100";
+    assert_eq!(
+        told(of().dirty_limit(Threshold::Percent(150)).build()),
+        text
+    );
+    let text = "background_limit, in per cent, is 101; it may be 0 to 100";
+    assert_eq!(
+        told(of().background_limit(Threshold::Percent(101)).build()),
+        text
+    );
+    let text = "swappiness is 201; it may be 0 to 200";
+    assert_eq!(told(of().swappiness(201).build()), text);
+
+    let cache = of().swappiness(200).build().unwrap();
+    let text = told(cache.set_limit(65 << 20));
+    assert!(
+        text.starts_with("set_limit is 65 MiB; it may be "),
+        "{text}"
+    );
+    assert!(text.ends_with(" to 64 MiB"), "{text}");
+    cache.set_limit(64 << 20).unwrap();
+    let Err(Error::BadSize {
+        allowed: (least, _),
+        ..
+    }) = cache.set_limit(u64::MAX)
+    else {
+        panic!("more than it was built with");
+    };
+    assert!(cache.set_limit(least - 1).is_err());
+    cache.set_limit(least).unwrap();
+
+    let text = told(cache.spill(2 << 30));
+    let begins =
+        "spill, beside the other regions of the cache, is 2 GiB; it may be 1 B to 1.7 GiB (";
+    assert!(text.starts_with(begins), "{text}");
+    let Err(Error::BadSize {
+        allowed: (_, most), ..
+    }) = cache.spill(0)
+    else {
+        panic!("no bytes");
+    };
+    let all = cache.spill(most).unwrap();
+    let text = told(cache.spill(1));
+    assert!(text.ends_with(" is 1 B; nothing is left of that"), "{text}");
+    drop(all);
 }
