@@ -323,7 +323,8 @@ impl Cache {
 
     /// Changes the memory limit while the cache runs, up to the one it was built with. A lower one is reached in the
     /// background, as pages are written and let go; [`Stats::over_limit`] says how far it is. Metadata stays that of
-    /// the limit it was built with, and the limit moves in steps of 4 MiB (more in caches above 4 GiB).
+    /// the limit it was built with. The limit moves in steps of 4 MiB (more in caches above 4 GiB) and is rounded up: by
+    /// less than a step, never above the one it was built with; [`Stats::limit`] says what it is.
     ///
     /// # Errors
     /// `LimitTooSmall`; `BadSize` for more than it was built with; `Cache` with `PinnedAboveLimit` while callers have more

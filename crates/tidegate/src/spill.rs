@@ -91,7 +91,8 @@ impl Spill {
     /// Fills all of `data` from `offset`.
     ///
     /// # Errors
-    /// As `write_at`.
+    /// As `write_at`. No memory too: what is out comes back to a frame, and where all memory is anonymous and the swap file
+    /// full there may be none, until something is discarded. Nothing is lost by that.
     pub fn read_at(&self, data: &mut [u8], offset: u64) -> Result<(), Error> {
         let mut task = self.cache.enter()?;
         self.check(offset, data.len() as u64)?;

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidegate::{Cache, Error, OpenOptions, ReclaimLaw};
+use tidegate::{Cache, CacheError, Error, OpenOptions, ReclaimLaw};
 
 const PAGE: u64 = 4096;
 const PAGE_BYTES: usize = 4096;
@@ -259,7 +259,9 @@ fn a_limit_is_lowered_and_raised_while_running() {
     let pin = file.pin(7).unwrap();
     let lower = 20 << 20;
     cache.set_limit(lower).unwrap();
-    assert!(cache.stats().limit <= lower + (4 << 20), "whole chunks");
+    let limit = cache.stats().limit;
+    let step = lower..lower + (4 << 20);
+    assert!(step.contains(&limit), "rounded up to whole chunks: {limit}");
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
     // The pinned page may be among those that have to go.
     while cache.stats().over_limit > PAGE {
@@ -385,4 +387,36 @@ fn what_is_kept_of_slots_counts_against_the_limit() {
         without.free - with.free >= 12 * slots,
         "it comes off the pages"
     );
+}
+
+#[test]
+fn with_the_swap_file_full_reads_fail_too_until_something_is_discarded() {
+    let dir = Dir::new("full");
+    let cache = Cache::builder()
+        .memory(12 << 20)
+        .swap_file(dir.0.join("swap"), 8 << 20)
+        .build()
+        .unwrap();
+    let region = cache.spill(32 << 20).unwrap();
+    let is_out_of_memory = |answer: Result<(), Error>| match answer {
+        Ok(()) => false,
+        Err(Error::Cache(CacheError::OutOfMemory { .. })) => true,
+        Err(error) => panic!("{error}"),
+    };
+    let pages = region.len() / PAGE;
+    let taken = (0..pages)
+        .find(|number| is_out_of_memory(region.write_at(&page(*number, 1), number * PAGE)))
+        .unwrap();
+    let read = |number: u64| {
+        let mut back = vec![0; PAGE_BYTES];
+        let refused = is_out_of_memory(region.read_at(&mut back, number * PAGE));
+        assert!(refused || back == page(number, 1), "page {number}");
+        refused
+    };
+    // Each that is refused has tried for a while: one is enough.
+    assert!((0..taken).any(read), "there is no frame for what is out");
+    // Nothing is lost.
+    let half = taken / 2;
+    region.discard(half * PAGE, (taken - half) * PAGE).unwrap();
+    assert!(!(0..half).any(read));
 }
