@@ -557,12 +557,15 @@ impl Checker {
             }
             self.rate_of_case(scenario, case);
             self.numbers_of_case(scenario, case);
-            self.hogs_of_case(scenario, case);
-            self.pins_of_case(scenario, case);
             let ids = scenario.tasks.iter().map(|task| task.id.get_ref().as_str());
             for task in &case.tasks {
                 self.known("task", task, ids.clone());
             }
+        }
+        // What has to fit has to in the one row of a scenario without `[[case]]`, too.
+        for row in scenario.rows() {
+            self.hogs_of_row(scenario, &row);
+            self.pins_of_row(scenario, &row);
         }
     }
 

@@ -478,6 +478,51 @@ fn more_pins_than_a_cache_lets_are_refused() {
 }
 
 #[test]
+fn what_has_to_fit_has_to_without_a_row_too() {
+    let plain = MEMORY.replace("[[case]]\nname = \"one\"\ncounts = { hog = 2 }\n\n", "");
+    assert_eq!(shown(&plain, &[]), "no mistake");
+    let held = "costs = \"p0\"\n\n[[task]]\nid = \"held\"\nkind = \"pinner\"\ndevice = \"disk\"\nrun_s = 5\n\
+                pinned_mib = 200";
+    let pins = shown(&plain.replace("costs = \"p0\"", held), &[]);
+    assert!(
+        pins.contains("error: the tasks pin 200 MiB, and a quarter of the memory is 64 MiB"),
+        "{pins}"
+    );
+    let hogs = shown(
+        &plain.replace("memory_part = 1.5", "memory_part = 3.1"),
+        &[],
+    );
+    assert!(
+        hogs.contains("error: the hogs keep 794 MiB, and memory and swap have 768 MiB"),
+        "{hogs}"
+    );
+}
+
+#[test]
+fn hogs_of_several_entries_have_to_fit_together() {
+    let second = |times: &str| {
+        let hog = format!("[[task]]\nid = \"second\"\nkind = \"hog\"\nregion_mib = 400\n{times}\n");
+        mistaken_memory("[[case]]", &format!("{hog}\n[[case]]"))
+    };
+    let both = second("run_s = 10");
+    assert!(both.contains("its hogs keep 784 MiB"), "{both}");
+    let begins_while_the_other_runs = second("start_s = 9\nrun_s = 10");
+    assert!(
+        begins_while_the_other_runs.contains("its hogs keep 784 MiB"),
+        "{begins_while_the_other_runs}"
+    );
+    assert_eq!(second("start_s = 10\nrun_s = 10"), "no mistake");
+    assert_eq!(
+        mistaken_memory(
+            "[[case]]",
+            "[[task]]\nid = \"second\"\nkind = \"hog\"\nregion_mib = 384\nrun_s = 10\n\n[[case]]"
+        ),
+        "no mistake",
+        "as much as there is"
+    );
+}
+
+#[test]
 fn files_that_a_row_gives_to_a_task_without_them_are_refused() {
     let text = mistaken_memory("name = \"one\"", "name = \"one\"\nfiles = { hog = 2 }");
     assert!(text.contains("`files` means nothing to a hog"), "{text}");

@@ -148,54 +148,66 @@ impl Checker {
         each * f64::from(count) + number(&task.memory_part) > 1.0
     }
 
-    /// The hogs of an entry keep all that they write to, at the same time: it has to fit memory and swap together.
-    pub(super) fn hogs_of_case(&mut self, scenario: &Scenario, case: &CaseEntry) {
+    /// Hogs keep all that they write to: what those of a row have at the same time has to fit memory and swap together.
+    pub(super) fn hogs_of_row(&mut self, scenario: &Scenario, row: &CaseEntry) {
         let machine = &scenario.machine;
         let Some(swap) = &machine.swap else { return };
         if machine.oom_kills {
             return;
         }
         let number = |value: &Option<Spanned<f64>>| value.as_ref().map_or(0.0, |v| *v.get_ref());
-        let memory = case.memory_mib.as_ref().unwrap_or(&machine.memory_mib);
+        let memory = row.memory_mib.as_ref().unwrap_or(&machine.memory_mib);
         let mib = *memory.get_ref();
         let left = mib * (1.0 - number(&machine.reserved_percent) / 100.0);
         let room = left + swap.mib.get_ref();
-        for (task, count) in tasks_of(scenario, case) {
-            if *task.kind.get_ref() != TaskKind::Hog {
-                continue;
-            }
-            let each = number(&task.region_mib) + number(&task.memory_part_each) * mib;
-            let all = each * count + number(&task.memory_part) * mib;
-            if all > room {
-                self.list.push(
-                    Mistake::new(
-                        format!(
-                            "row `{}`: its hogs keep {all:.0} MiB, and memory and swap have {room:.0} MiB",
-                            case.name.get_ref()
-                        ),
-                        task.id.span(),
-                        "it would run out of memory",
-                    )
-                    .also(memory.span(), "the memory")
-                    .also(swap.mib.span(), "the swap file")
-                    .help(format!(
-                        "give the swap file at least {:.0} MiB, or let the hogs have less",
-                        (all - left).ceil()
-                    )),
-                );
-            }
+        let hogs: Vec<(&TaskEntry, f64)> = tasks_of(scenario, row)
+            .filter(|(task, _)| *task.kind.get_ref() == TaskKind::Hog)
+            .map(|(task, count)| {
+                let each = number(&task.region_mib) + number(&task.memory_part_each) * mib;
+                (task, each * count + number(&task.memory_part) * mib)
+            })
+            .collect();
+        // There is most of it when one of them begins: one that has ended by then has given back its own.
+        let at_start_of = |begun: &TaskEntry| -> f64 {
+            let at = number(&begun.start_s);
+            let there = hogs.iter().filter(|(task, _)| {
+                let start = number(&task.start_s);
+                start <= at && at < start + number(&task.run_s).max(f64::MIN_POSITIVE)
+            });
+            there.map(|(_, mib)| mib).sum()
+        };
+        let totals = hogs.iter().map(|(task, _)| (*task, at_start_of(task)));
+        let most = totals.max_by(|(_, one), (_, other)| one.total_cmp(other));
+        if let Some((task, all)) = most
+            && all > room
+        {
+            self.list.push(
+                Mistake::new(
+                    format!(
+                        "{} hogs keep {all:.0} MiB, and memory and swap have {room:.0} MiB",
+                        whose(scenario, row)
+                    ),
+                    task.id.span(),
+                    "it would run out of memory",
+                )
+                .also(swap.mib.span(), "the swap file")
+                .help(format!(
+                    "give the swap file at least {:.0} MiB, or let the hogs have less",
+                    (all - left).ceil()
+                )),
+            );
         }
     }
 
     /// The tasks of a row pin no more pages together than a cache lets (`mm::Options::pins_max`).
-    pub(super) fn pins_of_case(&mut self, scenario: &Scenario, case: &CaseEntry) {
+    pub(super) fn pins_of_row(&mut self, scenario: &Scenario, row: &CaseEntry) {
         let machine = &scenario.machine;
-        let memory = case.memory_mib.as_ref().unwrap_or(&machine.memory_mib);
+        let memory = row.memory_mib.as_ref().unwrap_or(&machine.memory_mib);
         let reserved = machine.reserved_percent.as_ref();
         let left = 1.0 - reserved.map_or(0.0, |percent| *percent.get_ref()) / 100.0;
         let room = memory.get_ref() * left / 4.0;
         let pinned = |task: &TaskEntry| task.pinned_mib.as_ref().map_or(0.0, |mib| *mib.get_ref());
-        let all: f64 = tasks_of(scenario, case)
+        let all: f64 = tasks_of(scenario, row)
             .map(|(task, count)| pinned(task) * count)
             .sum();
         let largest = scenario
@@ -209,8 +221,8 @@ impl Checker {
             self.list.push(
                 Mistake::new(
                     format!(
-                        "row `{}`: its tasks pin {all} MiB, and a quarter of the memory is {room} MiB",
-                        case.name.get_ref()
+                        "{} tasks pin {all} MiB, and a quarter of the memory is {room} MiB",
+                        whose(scenario, row)
                     ),
                     largest.span(),
                     "more cannot be pinned",
@@ -374,6 +386,14 @@ impl Checker {
             }
         }
     }
+}
+
+/// How a message about a row begins: a row that the scenario did not write has no name there.
+fn whose(scenario: &Scenario, row: &CaseEntry) -> String {
+    if scenario.cases.is_empty() {
+        return "the".into();
+    }
+    format!("row `{}`: its", row.name.get_ref())
 }
 
 /// The tasks that a row has, each with how many there are of it.
