@@ -18,8 +18,9 @@ const BOTTOM: f64 = 42.0;
 /// Room for the figure's title, and for a row of its legend.
 const TITLE: f64 = 32.0;
 const LEGEND_ROW: f64 = 20.0;
-/// Width of a letter of the title.
-const TITLE_LETTER: f64 = 8.0;
+/// Height of the letters of the figure's title, and of a panel's.
+const TITLE_SIZE: f64 = 15.0;
+const PANEL_SIZE: f64 = 12.0;
 /// Panels in a row.
 const PER_ROW: usize = 3;
 /// Marks of a series that are drawn at most; more are thinned by extremes.
@@ -227,7 +228,7 @@ impl Figure {
     pub(super) fn render(&self) -> String {
         let columns = self.panels.len().clamp(1, PER_ROW);
         let rows = self.panels.len().div_ceil(columns).max(1);
-        let titled = 24.0 + TITLE_LETTER * count(self.title.chars().count());
+        let titled = (24.0 + bold_width(&self.title, TITLE_SIZE)).ceil();
         let width = titled.max(WIDTH * count(columns));
         let keys = self.placed_keys(width);
         let legend_rows = keys.last().map_or(0, |(_, row)| row + 1);
@@ -237,7 +238,7 @@ impl Figure {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
              width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"11\">\n\
              <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
-             <text x=\"12\" y=\"20\" font-size=\"15\" font-weight=\"bold\" fill=\"#222\">{}</text>\n",
+             <text x=\"12\" y=\"20\" font-size=\"{TITLE_SIZE}\" font-weight=\"bold\" fill=\"#222\">{}</text>\n",
             escape(&self.title)
         );
         self.render_legend(&mut svg, &keys);
@@ -344,9 +345,16 @@ impl Figure {
                 y0 - y.place(point.1) * (y0 - y1),
             )
         };
+        // The next panel begins where this one ends: what is longer is drawn narrower.
+        let room = left + WIDTH - x0;
+        let squeezed = if bold_width(&panel.title, PANEL_SIZE) > room {
+            format!(" textLength=\"{room}\" lengthAdjust=\"spacingAndGlyphs\"")
+        } else {
+            String::new()
+        };
         let _ = writeln!(
             svg,
-            "<text x=\"{x0}\" y=\"{}\" font-size=\"12\" font-weight=\"bold\" fill=\"#222\">{}</text>",
+            "<text x=\"{x0}\" y=\"{}\" font-size=\"{PANEL_SIZE}\" font-weight=\"bold\" fill=\"#222\"{squeezed}>{}</text>",
             y1 - 8.0,
             escape(&panel.title)
         );
@@ -461,6 +469,21 @@ fn render_mark(
     };
 }
 
+/// How wide bold text of this height may be: letters by their kind, each as wide as the widest of its kind in DejaVu Sans
+/// Bold, a wide font. Whose font it will be is not known here.
+fn bold_width(text: &str, size: f64) -> f64 {
+    let ems = text.chars().map(|letter| match letter {
+        ' ' | '.' | ',' | ':' | ';' | '\'' | '|' | '/' | '-' | '(' | ')' | 'i' | 'j' | 'l'
+        | 'I' => 0.46,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 1.11,
+        'A'..='Z' | '+' | '=' | '<' | '>' | '#' | '&' => 0.88,
+        '0'..='9' | 'a'..='z' | '_' | '"' => 0.72,
+        // Of other scripts some are twice as wide.
+        _ => 1.11,
+    });
+    ems.sum::<f64>() * size
+}
+
 /// At most `MARKS_MOST` of the points: of each stretch the least and the greatest, in order.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= MARKS_MOST {
@@ -528,6 +551,30 @@ mod tests {
         assert_eq!(placed.last().map(|(_, row)| *row), Some(7));
         let height = TITLE + 8.0 * LEGEND_ROW + 4.0 + HEIGHT;
         assert!(figure.render().contains(&format!("height=\"{height}\"")));
+    }
+
+    #[test]
+    fn a_long_title_ends_within_the_picture() {
+        let panel = |title: &str| Panel {
+            title: title.into(),
+            marks: Vec::new(),
+        };
+        let figure = Figure {
+            title: "40-of-64-beside-a-light-one: what each writer writes into the cache".into(),
+            panels: vec![panel("tidegate"), panel(&"a long name ".repeat(6))],
+            ..Figure::default()
+        };
+        // 620 wide in DejaVu Sans Bold of this size, and two panels are wider.
+        assert!((620.0..720.0).contains(&bold_width(&figure.title, TITLE_SIZE)));
+        let svg = figure.render();
+        assert!(svg.contains("width=\"800\""), "{svg}");
+        assert_eq!(svg.matches("textLength=\"338\"").count(), 1, "{svg}");
+        let long = Figure {
+            title: figure.title.repeat(2),
+            ..figure
+        };
+        let wide = (24.0 + bold_width(&long.title, TITLE_SIZE)).ceil();
+        assert!(long.render().contains(&format!("width=\"{wide}\"")));
     }
 
     #[test]

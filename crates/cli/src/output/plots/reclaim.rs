@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use env::Cause;
 use policy::reclaim::Reason;
 
 use super::{MIB_PER_PAGE, TIME};
@@ -13,7 +14,7 @@ use crate::output::svg::{Figure, Key, Mark, PALETTE, Panel, Scales};
 
 /// Points of a stacked area.
 const AREA_MOST: usize = 400;
-/// Colours of the parts of memory, and of causes.
+/// Colours of the parts of memory, of reasons and of columns.
 const COLOURS: [&str; 12] = [
     "#0072b2", "#56b4e9", "#009e73", "#8fd3b6", "#d55e00", "#e69f00", "#f0e442", "#cc79a7",
     "#7a5195", "#999999", "#4d4d4d", "#000000",
@@ -141,25 +142,43 @@ fn stack(layers: &[Vec<(f64, f64)>], colours: &[&'static str]) -> Vec<Mark> {
     layers.iter().zip(colours).map(area).collect()
 }
 
-/// Causes in the order of the stack, so that each has its colour in every row; others come after.
-const STACKED: [&str; 12] = [
-    "DirtyPause",
-    "DeviceStalled",
-    "WritebackFlight",
-    "SwapIo",
-    "ReclaimNoProgress",
-    "ReclaimWriteback",
-    "RequestSlot",
-    "Memory",
-    "ReadIo",
-    "DeviceMetadata",
-    "ReclaimIsolated",
-    "CongestionWait",
+/// Every cause that is drawn, in the order of the stack, with a colour that it has in every row and that no other has.
+const STACKED: [(Cause, &str); 19] = [
+    (Cause::DirtyPause, "#0072b2"),
+    (Cause::DeviceStalled, "#56b4e9"),
+    (Cause::WritebackFlight, "#009e73"),
+    (Cause::SwapIo, "#8fd3b6"),
+    (Cause::ReclaimNoProgress, "#d55e00"),
+    (Cause::ReclaimWriteback, "#e69f00"),
+    (Cause::RequestSlot, "#f0e442"),
+    (Cause::Memory, "#cc79a7"),
+    (Cause::ReadIo, "#7a5195"),
+    (Cause::DeviceMetadata, "#999999"),
+    (Cause::ReclaimIsolated, "#4d4d4d"),
+    (Cause::CongestionWait, "#000000"),
+    (Cause::ReclaimCongested, "#8c510a"),
+    (Cause::Journal, "#b2182b"),
+    (Cause::WritebackIo, "#253494"),
+    (Cause::DeviceFlush, "#f4a582"),
+    (Cause::RetryBackoff, "#b8e186"),
+    (Cause::PageBusy, "#00441b"),
+    (Cause::PageRetry, "#cab2d6"),
 ];
+/// The colour of what is not a cause: none is drawn with it.
+const UNKNOWN: &str = "#d9d9d9";
 
+/// Where in `STACKED` a cause is, by its name.
 fn place(cause: &str) -> usize {
-    let known = STACKED.iter().position(|other| *other == cause);
+    let known = STACKED
+        .iter()
+        .position(|(known, _)| format!("{known:?}") == cause);
     known.unwrap_or(STACKED.len())
+}
+
+fn colour_of(cause: &str) -> &'static str {
+    STACKED
+        .get(place(cause))
+        .map_or(UNKNOWN, |(_, colour)| colour)
 }
 
 /// How many tasks sleep, by cause.
@@ -171,10 +190,7 @@ fn asleep(case: &str, runs: &[&Outcome]) -> Option<Figure> {
         }
     }
     causes.sort_by_key(|cause| (place(cause), *cause));
-    let colours: Vec<&'static str> = causes
-        .iter()
-        .map(|cause| COLOURS[place(cause) % COLOURS.len()])
-        .collect();
+    let colours: Vec<&'static str> = causes.iter().map(|cause| colour_of(cause)).collect();
     let panel = |run: &&Outcome| {
         let slots = &run.slots;
         let length = slots.asleep.iter().map(|(_, means)| means.len()).max();
@@ -536,6 +552,48 @@ mod tests {
         figures.clear();
         add("12", &[&Outcome::default()], &mut figures);
         assert!(figures.is_empty());
+    }
+
+    /// The causes one after the other. A new one is refused here by the compiler: it wants a line, and one of `STACKED`.
+    fn cause_after(cause: Cause) -> Option<Cause> {
+        Some(match cause {
+            Cause::Idle => Cause::Think,
+            Cause::Think => Cause::Join,
+            Cause::Join => Cause::DirtyPause,
+            Cause::DirtyPause => Cause::DeviceStalled,
+            Cause::DeviceStalled => Cause::PageBusy,
+            Cause::PageBusy => Cause::ReadIo,
+            Cause::ReadIo => Cause::WritebackIo,
+            Cause::WritebackIo => Cause::WritebackFlight,
+            Cause::WritebackFlight => Cause::DeviceFlush,
+            Cause::DeviceFlush => Cause::DeviceMetadata,
+            Cause::DeviceMetadata => Cause::Memory,
+            Cause::Memory => Cause::ReclaimWriteback,
+            Cause::ReclaimWriteback => Cause::ReclaimIsolated,
+            Cause::ReclaimIsolated => Cause::ReclaimNoProgress,
+            Cause::ReclaimNoProgress => Cause::ReclaimCongested,
+            Cause::ReclaimCongested => Cause::CongestionWait,
+            Cause::CongestionWait => Cause::SwapIo,
+            Cause::SwapIo => Cause::RequestSlot,
+            Cause::RequestSlot => Cause::RetryBackoff,
+            Cause::RetryBackoff => Cause::Journal,
+            Cause::Journal => Cause::PageRetry,
+            Cause::PageRetry => return None,
+        })
+    }
+
+    #[test]
+    fn no_two_causes_that_are_drawn_have_the_same_colour() {
+        let all = core::iter::successors(Some(Cause::Idle), |cause| cause_after(*cause));
+        let drawn: Vec<Cause> = all.filter(|cause| !crate::watch::is_idle(*cause)).collect();
+        let mut colours: Vec<&str> = drawn
+            .iter()
+            .map(|cause| colour_of(&format!("{cause:?}")))
+            .collect();
+        assert!(!colours.contains(&UNKNOWN));
+        colours.sort_unstable();
+        colours.dedup();
+        assert_eq!(colours.len(), drawn.len());
     }
 
     #[test]
