@@ -96,6 +96,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     }
     // Made before the work, so that a folder that cannot be made does not cost the results.
     let name = scenario.name.get_ref();
+    let was_there = arguments.out.as_deref().is_some_and(Path::exists);
     let folder = output::folder(arguments.out.as_deref(), name, scenario.run.seed)?;
     let progress = Progress::new(orders.len());
     let began = Instant::now();
@@ -122,17 +123,27 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
         (false, true) => Some(after("REFUSED")),
         (false, false) => None,
     };
+    let none = outcomes.is_empty();
     if failed > 0 {
-        let none = outcomes.is_empty() && !stop.is_raised();
-        let written = if none { "; no results are written" } else { "" };
+        let written = if none && !stop.is_raised() {
+            "; no results are written"
+        } else {
+            ""
+        };
         terminal::complain(&format!("tidegate: {failed} of {all} runs failed{written}"));
-        if none {
-            if arguments.out.is_none() {
-                // Made for this run, and empty.
-                let _ = std::fs::remove_dir(&folder);
-            }
-            return Ok(code);
+    }
+    if none && (failed > 0 || stop.is_raised()) {
+        if !was_there {
+            // Made for this run, and empty.
+            let _ = std::fs::remove_dir(&folder);
         }
+        if stop.is_raised() {
+            terminal::complain(
+                "tidegate: interrupted before a run had come to its end; no results are written",
+            );
+            return Ok(INTERRUPTED);
+        }
+        return Ok(code);
     }
     let scale = orders.first().map_or(1.0, |order| order.cell.scale);
     let footer = footer(outcomes.len(), scale, began);
@@ -191,7 +202,7 @@ struct Ended<'a> {
     checked: bool,
 }
 
-/// Prints the comparison and writes the results.
+/// Prints the comparison and writes the results; some run has ended.
 fn finish(
     scenario: &Scenario,
     about: &About,
@@ -207,14 +218,12 @@ fn finish(
         Some(headline) => format!("{headline}\n\n"),
         None => String::new(),
     };
-    if !outcomes.is_empty() {
-        text.push_str(&report.render());
-    }
+    text.push_str(&report.render());
     let mut shown = verdicts
         .iter()
         .filter(|verdict| ended.checked || !verdict.skipped)
         .peekable();
-    if shown.peek().is_some() && !outcomes.is_empty() {
+    if shown.peek().is_some() {
         text.push_str("\nExpectations\n");
         for verdict in shown {
             text.push_str(&format!("  {}\n", verdict.line()));

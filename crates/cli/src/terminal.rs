@@ -102,7 +102,10 @@ impl Watcher for Progress {
             }
         }
         let what = match result {
-            Ok(outcome) if outcome.interrupted => RunError::Interrupted.to_string(),
+            Ok(outcome) if outcome.interrupted => format!(
+                "interrupted after {:.1} s; its figures are dropped",
+                outcome.wall_s
+            ),
             Ok(outcome) => {
                 format!(
                     "{:.1} s of its time in {:.1} s",

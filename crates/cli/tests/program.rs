@@ -334,14 +334,55 @@ fn an_interrupt_stops_cleanly_removes_the_files_and_is_status_130() {
         .unwrap();
     assert_eq!(status.code(), Some(130), "{err}");
     assert!(
-        err.contains("interrupted; the runs that had ended are in the results"),
+        err.contains("#0: interrupted after ") && err.contains(" s; its figures are dropped"),
+        "{err}"
+    );
+    assert!(
+        err.contains("interrupted before a run had come to its end; no results are written"),
         "{err}"
     );
     assert_eq!(std::fs::read_dir(at).unwrap().count(), 0);
+    assert!(!folder.join("o").exists());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn what_had_ended_before_an_interrupt_is_in_the_results() {
+    let folder = folder("interrupt-later");
+    small(&folder, SMALL);
+    std::fs::create_dir(folder.join("files")).unwrap();
+    let arguments = [
+        "run",
+        "small.toml",
+        "--live",
+        "files",
+        "--memory",
+        "64M",
+        "--replicas",
+        "100",
+        "--out",
+        "o",
+    ];
+    let said = folder.join("said");
+    let mut child = command(&folder, &arguments)
+        .stderr(std::fs::File::create(&said).unwrap())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let err = || std::fs::read_to_string(&said).unwrap();
+    until(&mut child, "a run has ended", || err().contains("[1/200]"));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{}", err());
+    assert!(
+        err().contains("interrupted; the runs that had ended are in the results"),
+        "{}",
+        err()
+    );
     assert!(folder.join("o/runs.csv").exists());
     let table = std::fs::read_to_string(folder.join("o/table.txt")).unwrap();
     assert!(
-        table.contains("INTERRUPTED after 0 of") && table.contains("\nRuns: 0 at"),
+        table.contains("INTERRUPTED after ") && table.contains(" of 200 runs"),
         "{table}"
     );
     std::fs::remove_dir_all(&folder).unwrap();

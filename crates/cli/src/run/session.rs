@@ -141,7 +141,7 @@ pub enum RunError {
     /// The scenario asks for what cannot be.
     #[error("{0}")]
     Impossible(String),
-    /// It was to stop before it had begun.
+    /// It was to stop while its files were made, before it had begun.
     #[error("stopped before it began")]
     Interrupted,
     /// The run panicked: a bug of Tidegate.
