@@ -63,6 +63,12 @@ pub(super) fn figures(outcomes: &[Outcome]) -> Vec<(String, Figure)> {
     figures
 }
 
+/// What an axis counts in: of runs at full size, live ones too, there is nothing to be said about a scale.
+fn unit(runs: &[&Outcome], whole: &'static str, shrunk: &'static str) -> &'static str {
+    let is_whole = runs.iter().all(|run| run.scale == 1.0);
+    if is_whole { whole } else { shrunk }
+}
+
 fn pauses(case: &str, runs: &[&Outcome]) -> Figure {
     let panel = |run: &&Outcome| {
         let mut zero = Vec::new();
@@ -185,7 +191,7 @@ fn ratelimits(case: &str, runs: &[&Outcome]) -> Figure {
             "{case}: base rate of the law (dirty_ratelimit; higher values cut at {cut:.0})"
         ),
         x_label: TIME,
-        y_label: "MiB/s (scaled)",
+        y_label: unit(runs, "MiB/s", "MiB/s (scaled)"),
         legend: vec![(
             "dirty_ratelimit, one writer's".into(),
             PALETTE[0],
@@ -221,7 +227,7 @@ fn levels(case: &str, runs: &[&Outcome]) -> Figure {
     Figure {
         title: format!("{case}: dirty pages and their limits"),
         x_label: TIME,
-        y_label: "MiB (scaled)",
+        y_label: unit(runs, "MiB", "MiB (scaled)"),
         legend: vec![
             ("dirty limit".into(), PALETTE[1], Key::Dashed),
             ("background limit".into(), PALETTE[4], Key::Dashed),
@@ -271,7 +277,7 @@ fn rates(case: &str, runs: &[&Outcome]) -> Figure {
             names.len()
         ),
         x_label: TIME,
-        y_label: "MB/s at full scale",
+        y_label: unit(runs, "MB/s", "MB/s at full scale"),
         legend: names
             .into_iter()
             .zip(PALETTE)

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use env::Cause;
 use policy::reclaim::Reason;
 
-use super::{MIB_PER_PAGE, TIME};
+use super::{MIB_PER_PAGE, TIME, unit};
 use crate::outcome::{Outcome, ThrottleCount};
 use crate::output::svg::{Figure, Key, Mark, PALETTE, Panel, Scales};
 
@@ -76,7 +76,7 @@ fn composition(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     (!panels.is_empty()).then(|| Figure {
         title: format!("{case}: what memory holds"),
         x_label: TIME,
-        y_label: "MiB (scaled)",
+        y_label: unit(runs, "MiB", "MiB (scaled)"),
         legend,
         panels,
         ..Figure::default()
@@ -261,7 +261,7 @@ fn scans(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     Some(Figure {
         title: format!("{case}: pages scanned and freed by reclaim"),
         x_label: TIME,
-        y_label: "pages/s at full scale (none: 1)",
+        y_label: unit(runs, "pages/s (none: 1)", "pages/s at full scale (none: 1)"),
         legend: vec![
             ("scanned, direct".into(), PALETTE[0], Key::Solid),
             (
@@ -552,6 +552,20 @@ mod tests {
         figures.clear();
         add("12", &[&Outcome::default()], &mut figures);
         assert!(figures.is_empty());
+    }
+
+    #[test]
+    fn axes_of_a_run_as_large_as_it_is_say_nothing_of_a_scale() {
+        let labels = |scale| {
+            let run = Outcome { scale, ..run() };
+            let figures = [composition("12", &[&run]), scans("12", &[&run])];
+            figures.map(|figure| figure.unwrap().y_label)
+        };
+        assert_eq!(
+            labels(0.5),
+            ["MiB (scaled)", "pages/s at full scale (none: 1)"]
+        );
+        assert_eq!(labels(1.0), ["MiB", "pages/s (none: 1)"]);
     }
 
     /// The causes one after the other. A new one is refused here by the compiler: it wants a line, and one of `STACKED`.
