@@ -316,21 +316,24 @@ fn frames(cell: &Cell, limit: Bytes) -> Result<u32, RunError> {
         frames_least: FRAMES_LEAST,
     };
     budget.frames().map_err(|error| {
-        let limit = limit.0 >> 20;
+        let limit = match limit.0 {
+            small @ ..1_048_576 => format!("{} KiB", small.div_ceil(1024)),
+            bytes => format!("{} MiB", bytes >> 20),
+        };
         RunError::Impossible(match error {
             BudgetError::TooLarge { available } => format!(
-                "a memory limit of {limit} MiB is more than the {} MiB that the system has left; use \
+                "a memory limit of {limit} is more than the {} MiB that the system has left; use \
                  a smaller --memory",
                 available >> 20
             ),
             BudgetError::TooSmall { least, overhead } => format!(
-                "a memory limit of {limit} MiB is too small: the program itself takes {} MiB; use at \
+                "a memory limit of {limit} is too small: the program itself takes {} MiB; use at \
                  least --memory {}M",
                 overhead >> 20,
                 least.div_ceil(1 << 20)
             ),
             BudgetError::TooMany => {
-                format!("a memory limit of {limit} MiB is more than 2^32 pages")
+                format!("a memory limit of {limit} is more than 2^32 pages")
             }
         })
     })
@@ -413,6 +416,16 @@ mod tests {
             assert_eq!(swap(&live), swap(&cell) + Pages(28 * 256));
             check_hogs(&live, limit, frames).unwrap();
         }
+    }
+
+    #[test]
+    fn a_limit_below_a_mebibyte_is_named_in_kibibytes() {
+        let (scenario, _) = Scenario::load(experiments::by_name("dd").unwrap(), &[]).unwrap();
+        let column = Column::of(&scenario.policies[0]);
+        let cell = Cell::resolve(&scenario, &scenario.rows()[0], &column);
+        let said = |limit| frames(&cell, Bytes(limit)).unwrap_err().to_string();
+        assert!(said(1024).starts_with("a memory limit of 1 KiB is too small"));
+        assert!(said(2 << 20).starts_with("a memory limit of 2 MiB is too small"));
     }
 
     #[test]

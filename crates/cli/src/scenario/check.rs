@@ -109,6 +109,20 @@ impl Checker {
                     "needs a name",
                 ));
             }
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
+            if !name.get_ref().chars().all(plain) {
+                self.list.push(
+                    Mistake::new(
+                        format!(
+                            "the {what} `{}` cannot stand in tables and names of files",
+                            name.get_ref()
+                        ),
+                        name.span(),
+                        "letters, digits, -, _, . and +",
+                    )
+                    .help("use letters, digits, -, _, . and + only"),
+                );
+            }
             if !seen.insert(name.get_ref()) {
                 self.list.push(Mistake::new(
                     format!("two of the same {what} `{}`", name.get_ref()),
@@ -519,10 +533,12 @@ impl Checker {
         if let Some(file) = &task.file_mib {
             self.range("file_mib", file, 0.001, FILE_MOST_MIB, " MiB");
         }
-        for (key, time) in [("start_s", &task.start_s), ("run_s", &task.run_s)] {
-            if let Some(time) = time {
-                self.range(key, time, 0.0, 1e7, " s");
-            }
+        if let Some(start) = &task.start_s {
+            self.range("start_s", start, 0.0, 1e7, " s");
+        }
+        if let Some(run) = &task.run_s {
+            // One that never runs has nothing to be measured.
+            self.range("run_s", run, 1e-6, 1e7, " s");
         }
         if let Some(every) = &task.every_ms {
             self.range("every_ms", every, 0.001, 1e7, " ms");
@@ -657,6 +673,20 @@ impl Checker {
                      `vs_case = \"CASE\"`",
                 ),
             );
+        }
+        for (key, bound) in [("min", &expect.min), ("max", &expect.max)] {
+            if let Some(bound) = bound
+                && !bound.get_ref().is_finite()
+            {
+                self.list.push(
+                    Mistake::new(
+                        format!("`{key}` is no finite number: {}", bound.get_ref()),
+                        bound.span(),
+                        "nothing can be compared with it",
+                    )
+                    .help(format!("write a number, or leave `{key}` out")),
+                );
+            }
         }
         match (&expect.min, &expect.max) {
             (None, None) => self.list.push(

@@ -604,8 +604,9 @@ impl Scenario {
     /// # Errors
     /// All mistakes found, with their places.
     pub fn load(source: Source, overrides: &[Override]) -> Result<(Self, Source), LoadError> {
+        let given = source.clone();
         let source = overrides::apply(source, overrides)?;
-        let scenario = parse::parse(&source)?;
+        let scenario = parse::parse(&source).map_err(|error| in_the_file(&given, error))?;
         let list = check::check(&scenario);
         if list.is_empty() {
             return Ok((scenario, source));
@@ -620,6 +621,21 @@ impl Scenario {
             return self.cases.clone();
         }
         vec![CaseEntry::plain(self.name.clone())]
+    }
+}
+
+/// A mistake that the file has without the overrides is shown in the file: its user has not seen the text that they made.
+fn in_the_file(given: &Source, error: LoadError) -> LoadError {
+    let titles = |error: &LoadError| match error {
+        LoadError::Mistakes(mistakes) => {
+            let titles = mistakes.list.iter().map(|mistake| mistake.title.clone());
+            titles.collect::<Vec<_>>()
+        }
+        LoadError::Override(_) => Vec::new(),
+    };
+    match parse::parse(given) {
+        Err(own) if titles(&own) == titles(&error) => own,
+        _ => error,
     }
 }
 

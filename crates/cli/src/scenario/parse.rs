@@ -27,6 +27,14 @@ const UNITS: [(&str, &str); 20] = [
     ("_factor", "a factor"),
 ];
 
+/// Tables that a scenario needs, as they are written.
+const TABLES: [(&str, &str); 4] = [
+    ("machine", "[machine]"),
+    ("device", "[[device]]"),
+    ("task", "[[task]]"),
+    ("policy", "[[policy]]"),
+];
+
 /// Reads the text.
 pub(super) fn parse(source: &Source) -> Result<Scenario, LoadError> {
     toml::from_str(&source.text).map_err(|error| {
@@ -59,6 +67,16 @@ fn explain(message: &str, span: core::ops::Range<usize>, text: &str) -> Mistake 
     }
     if let Some(field) = message.strip_prefix("missing field ") {
         let name = field.trim_matches('`');
+        if let Some((_, table)) = TABLES.iter().find(|(table, _)| *table == name)
+            && is_whole(&span, text)
+        {
+            return Mistake::new(
+                format!("the table `{table}` is missing"),
+                0..0,
+                "in this file",
+            )
+            .help(format!("add a table that begins with `{table}`"));
+        }
         return Mistake::new(
             format!("the key `{name}` is missing"),
             span,
@@ -70,6 +88,11 @@ fn explain(message: &str, span: core::ops::Range<usize>, text: &str) -> Mistake 
         return wrong_type(message, &word, span, text);
     }
     Mistake::new("this is not valid TOML", span, message)
+}
+
+/// Whether a complaint is about the text as a whole, and not about a table or a key in it.
+fn is_whole(span: &core::ops::Range<usize>, text: &str) -> bool {
+    span.start == 0 && (span.end == 0 || span.end >= text.trim_end().len())
 }
 
 /// The words in backquotes of a message of serde: the culprit, then the allowed ones.

@@ -202,6 +202,63 @@ fn a_missing_key_and_broken_toml() {
 }
 
 #[test]
+fn a_missing_table_is_named_as_it_is_written() {
+    for (table, end, written) in [
+        ("[machine]", "[[device]]", "[machine]"),
+        ("[[device]]", "[[task]]", "[[device]]"),
+        ("[[task]]", "[[policy]]", "[[task]]"),
+        ("[[policy]]", "", "[[policy]]"),
+    ] {
+        let from = GOOD.find(table).unwrap();
+        let rest = GOOD[from..].find(end).filter(|at| *at > 0);
+        let to = rest.map_or(GOOD.len(), |length| from + length);
+        let text = shown(&[&GOOD[..from], &GOOD[to..]].concat(), &[]);
+        assert!(
+            text.contains(&format!("error: the table `{written}` is missing"))
+                && text.contains(&format!("add a table that begins with `{written}`")),
+            "{text}"
+        );
+    }
+    // A key of the same name in a table.
+    let swap = mistaken_memory("device = \"disk\", mib = 512", "mib = 512");
+    assert!(
+        swap.contains("the key `device` is missing") && swap.contains("add `device = ...`"),
+        "{swap}"
+    );
+}
+
+#[test]
+fn what_is_wrong_without_an_override_is_shown_without_it() {
+    assert_eq!(
+        shown("", &["run.replicas=1"]),
+        "
+error: the key `schema` is missing
+ --> my.toml:1:1
+  |
+1 |
+  | ^ in this table
+  |
+  = help: add `schema = ...`
+"
+    );
+}
+
+#[test]
+fn names_that_tables_and_files_cannot_have_are_refused() {
+    let text = mistaken("id = \"dd\"", "id = \"d/d,e\"");
+    assert!(
+        text.contains("the task id `d/d,e` cannot stand in tables and names of files"),
+        "{text}"
+    );
+    assert_eq!(mistaken("id = \"dd\"", "id = \"12+1_a.b-c\""), "no mistake");
+    let never = mistaken_memory(
+        "memory_part = 1.5\nrun_s = 10",
+        "memory_part = 1.5\nrun_s = 0",
+    );
+    assert!(never.contains("`run_s` is out of range: 0"), "{never}");
+}
+
+#[test]
 fn a_band_that_nothing_meets_and_one_without_its_other_column() {
     let expect = "name = \"tidegate\"\n\n[[expect]]\nid = \"e\"\nsource = \"s\"\nmetric = \"real\"\npolicy = \"tidegate\"\nop = \"ratio\"\nmin = 2\nmax = 1";
     let text = mistaken("name = \"tidegate\"", expect);
@@ -210,6 +267,11 @@ fn a_band_that_nothing_meets_and_one_without_its_other_column() {
         text.contains("`ratio` and `change_percent` need `vs"),
         "{text}"
     );
+    for bound in ["nan", "inf"] {
+        let expect = expect.replace("max = 1", &format!("max = {bound}"));
+        let text = mistaken("name = \"tidegate\"", &expect);
+        assert!(text.contains("`max` is no finite number"), "{text}");
+    }
 }
 
 #[test]
@@ -417,6 +479,12 @@ fn a_size_said_twice_and_keys_of_another_kind_are_shown() {
     assert!(
         twice.contains("`region_mib` and `memory_part` are both given"),
         "{twice}"
+    );
+    let of_files = mistaken_memory("memory_part = 1.5", "region_mib = 3\nfile_mib = 3");
+    assert!(
+        of_files.contains("`file_mib` means nothing to a hog")
+            && !of_files.contains("are both given"),
+        "{of_files}"
     );
     let device = mistaken_memory("kind = \"hog\"", "kind = \"hog\"\ndevice = \"disk\"");
     assert!(

@@ -122,10 +122,11 @@ impl Checker {
                 task.memory_part_each.as_ref().map(Spanned::span),
             ),
         ];
-        // A task of phases has both files and memory.
+        // A task of phases has both files and memory. Of what its kind does not take, `keys_of_kind` tells.
         let mut given = sizes
             .into_iter()
             .filter_map(|(key, at)| at.map(|at| (key, at)))
+            .filter(|(key, _)| takes_size(kind, key))
             .filter(|(key, _)| kind != TaskKind::Phases || *key != "file_mib");
         if let (Some((one, at)), Some((other, other_at))) = (given.next(), given.next()) {
             self.list.push(
@@ -273,14 +274,12 @@ impl Checker {
     /// Which keys a kind of task needs, and which mean nothing to it.
     pub(super) fn keys_of_kind(&mut self, task: &TaskEntry) {
         use TaskKind::{
-            Bystander, Cp, Dd, Hog, LightWriter, Mapper, Phases, Pinner, RandRead, RandWrite,
-            Reader,
+            Bystander, Cp, Dd, LightWriter, Mapper, Phases, Pinner, RandRead, RandWrite, Reader,
         };
         let kind = *task.kind.get_ref();
         let name = kind.name();
         let span = |value: &Option<Spanned<f64>>| value.as_ref().map(Spanned::span);
         let size = span(&task.memory_part).or(span(&task.memory_part_each));
-        let in_parts = matches!(kind, Hog | Mapper | RandWrite | RandRead | Phases);
         // (key, where it is given, it is used, it is needed)
         let keys = [
             (
@@ -304,21 +303,26 @@ impl Checker {
             (
                 "file_mib",
                 span(&task.file_mib),
-                kind.has_files() && !matches!(kind, LightWriter | Pinner),
+                takes_size(kind, "file_mib"),
                 matches!(kind, Dd | Cp | Reader | Phases)
                     || (matches!(kind, RandWrite | RandRead) && size.is_none()),
             ),
             (
                 "region_mib",
                 span(&task.region_mib),
-                kind.has_memory(),
+                takes_size(kind, "region_mib"),
                 kind.has_memory() && size.is_none(),
             ),
-            ("memory_part", span(&task.memory_part), in_parts, false),
+            (
+                "memory_part",
+                span(&task.memory_part),
+                takes_size(kind, "memory_part"),
+                false,
+            ),
             (
                 "memory_part_each",
                 span(&task.memory_part_each),
-                in_parts,
+                takes_size(kind, "memory_part_each"),
                 false,
             ),
             (
@@ -385,6 +389,16 @@ impl Checker {
                 _ => {}
             }
         }
+    }
+}
+
+/// Whether a kind of task takes a size by this key.
+fn takes_size(kind: TaskKind, key: &str) -> bool {
+    use TaskKind::{Hog, LightWriter, Mapper, Phases, Pinner, RandRead, RandWrite};
+    match key {
+        "file_mib" => kind.has_files() && !matches!(kind, LightWriter | Pinner),
+        "region_mib" => kind.has_memory(),
+        _ => matches!(kind, Hog | Mapper | RandWrite | RandRead | Phases),
     }
 }
 
