@@ -32,7 +32,8 @@ const AGAIN_MOST: Nanos = Nanos::secs(1);
 pub struct Limit {
     /// Frames that the cache may use.
     pub limit: Pages,
-    /// Frames beyond it that are still in use. Zero: the limit holds.
+    /// Frames beyond it that have their memory: a chunk gives it back when the last of its frames is free. Zero: the limit
+    /// holds.
     pub over: Pages,
 }
 
@@ -67,6 +68,13 @@ impl Withheld {
 
     pub(crate) fn count(&self) -> u32 {
         self.count
+    }
+
+    /// Frames beyond the limit whose memory is not the system's yet.
+    pub(crate) fn with_memory(&self) -> Pages {
+        let firsts = (self.from..self.frames).step_by(self.chunk as usize);
+        let kept = firsts.filter(|first| !self.released[(first / self.chunk) as usize]);
+        Pages(kept.map(|first| u64::from(self.len(first))).sum())
     }
 
     pub(crate) fn hold(&mut self, frame: FrameId) {

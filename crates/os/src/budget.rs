@@ -62,11 +62,11 @@ impl Budget {
         if self.limit > available {
             return Err(BudgetError::TooLarge { available });
         }
-        let overhead = self.fixed + self.resident;
+        let overhead = self.fixed.saturating_add(self.resident);
         let per_frame = PAGE_SIZE + self.per_frame;
         let frames = self.limit.saturating_sub(overhead) / per_frame;
         if frames < self.frames_least {
-            let least = overhead + self.frames_least * per_frame;
+            let least = overhead.saturating_add(self.frames_least * per_frame);
             return Err(BudgetError::TooSmall { least, overhead });
         }
         u32::try_from(frames).map_err(|_| BudgetError::TooMany)

@@ -13,7 +13,8 @@ use crate::pressure::{Meter, Pressure};
 pub struct Stats {
     /// The memory limit now.
     pub limit: u64,
-    /// What is still in use beyond a limit that was lowered; zero: it holds.
+    /// What is resident beyond a limit that was lowered, in whole chunks (4 MiB; more in caches above 4 GiB): one whose last
+    /// page is pinned counts as a whole. Zero: the limit holds.
     pub over_limit: u64,
     /// What of the limit is left to the program itself (`Builder::beside`).
     pub beside: u64,

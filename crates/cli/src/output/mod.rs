@@ -180,7 +180,7 @@ fn remove_old_plots(folder: &Path) {
     };
     let named = report.split("<figure id=\"").skip(1);
     for name in named.filter_map(|rest| rest.split('"').next()) {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
         if name.chars().all(plain) {
             // One that is gone already is not in the way.
             let _ = std::fs::remove_file(folder.join(format!("{name}.svg")));

@@ -456,7 +456,7 @@ mod tests {
             [machine]
             cpus = 2
             memory_mib = 64
-            swap = { device = "disk", mib = 128 }
+            swap = { device = "disk", mib = 256 }
             [[device]]
             id = "disk"
             model = "p0_ssd"
@@ -469,7 +469,7 @@ mod tests {
             [[task]]
             id = "hog"
             kind = "hog"
-            region_mib = 96
+            region_mib = 192
             run_s = 1
             [[task]]
             id = "mmap"
@@ -489,7 +489,8 @@ mod tests {
         let live = Live {
             dir: dir.clone(),
             wrap: None,
-            // What other tests of this process take comes on top.
+            // What other tests of this process take comes on top; what they give back meanwhile is the hog's, whom that must
+            // not satisfy: who waits for nothing has no account.
             memory: Some(Bytes(os::resident_bytes() + (64 << 20))),
             files: LiveFiles::default(),
         };

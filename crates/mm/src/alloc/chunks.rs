@@ -54,11 +54,15 @@ impl<E: Env> Memory<E> {
     pub(crate) fn limit(&self, context: &impl Context) -> Limit {
         let free = self.lists.lock(context);
         let limit = self.limit_frames();
-        let over = (self.frames - limit).saturating_sub(free.withheld.count());
         Limit {
             limit: Pages(u64::from(limit)),
-            over: Pages(u64::from(over)),
+            over: free.withheld.with_memory(),
         }
+    }
+
+    /// Frames out of use.
+    pub(crate) fn withheld(&self, context: &impl Context) -> Pages {
+        Pages(u64::from(self.lists.lock(context).withheld.count()))
     }
 
     /// Moves the limit to `frames`, rounded up to a whole chunk: what is free beyond it is withheld at once, what was

@@ -434,9 +434,7 @@ impl<E: Env> Cache<E> {
         let writeback = get(&self.totals.writeback) + self.swap_writeback().0;
         read.set(Item::NrWriteback, writeback);
         read.set(Item::NrPinned, self.pinned().0);
-        let limit = self.memory.limit(&context);
-        let withheld = u64::from(self.options.frames) - limit.limit.0 - limit.over.0;
-        read.set(Item::NrWithheld, withheld);
+        read.set(Item::NrWithheld, self.memory.withheld(&context).0);
         read.set(Item::SwapFree, self.swap_stats().free.0);
         read.set(Item::SwapTotal, self.swap_total().0);
         read.set(Item::Pgfree, self.memory.given_back());
