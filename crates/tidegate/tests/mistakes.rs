@@ -179,6 +179,7 @@ fn sizes_are_told_in_bytes_and_settings_by_their_method() {
     };
     assert!(cache.set_limit(least - 1).is_err());
     cache.set_limit(least).unwrap();
+    cache.set_limit(64 << 20).unwrap();
 
     let text = told(cache.spill(2 << 30));
     let begins =

@@ -258,7 +258,7 @@ fn no_limit(wanted: u64, now: u64, cause: &tidegate::Error) -> String {
             show_size(wanted),
             show_size(least.next_multiple_of(1 << 20))
         ),
-        tidegate::Error::Cache(_) if wanted > now => format!(
+        tidegate::Error::BadSize { .. } if wanted > now => format!(
             "{} is more than the server was started with; restart for that",
             show_size(wanted)
         ),
