@@ -114,7 +114,7 @@ fn lives(plan: &Arc<Plan>, setup: &Setup) -> Outcome {
     let mut figures = Figures::default();
     describe(&mut figures, plan, &world, &lab, crashed);
     let events = lab.take_events();
-    verdicts::judge_wakes(&events);
+    verdicts::judge_wakes(&plan.cache.reclaim, &events);
     verdicts::judge(&mut figures, plan, &of_actors(&lab, events));
     let hash = lab.trace_hash();
     drop(lab);

@@ -27,6 +27,22 @@ pub(crate) fn write(
     offset: Bytes,
     data: &[Sector],
 ) -> Result<Bytes, Error> {
+    let result = write_pieces(task, world, file, writer, offset, data);
+    if result.is_err() {
+        // What is still owed is owed to this device: its next error is none of the next write's, which may go to another.
+        world.cache.settle(writer);
+    }
+    result
+}
+
+fn write_pieces(
+    task: &mut Task<'_, LabEnv>,
+    world: &World,
+    file: &File<LabEnv>,
+    writer: &mut Writer,
+    offset: Bytes,
+    data: &[Sector],
+) -> Result<Bytes, Error> {
     let mut done = 0;
     let mut tries = 0;
     while done < data.len() {

@@ -77,7 +77,7 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool 
         let free = memory.spare_of(node);
         let failures = cache.nodes[node].balance.lock(task).failures;
         // Whoever waits for the reserve looks again: at the failures too.
-        cache.nodes[node].reserve_wait.wake_all(Signal::Balanced);
+        cache.reserve_wait(node).wake_all(Signal::Balanced);
         if clears_flags(free, high, failures) {
             cache.nodes[node].clear_flags();
         }
@@ -148,7 +148,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> En
                 passes += 1;
                 balance.shrunk(got.reclaimed, got.scanned);
                 if may_begin(free(), marks.min, cache.nodes[node].is_hopeless(task)) {
-                    cache.nodes[node].reserve_wait.wake_all(Signal::Balanced);
+                    cache.reserve_wait(node).wake_all(Signal::Balanced);
                 }
                 if got.in_vain && cache.rule().insists && !memory.is_short() {
                     ended = Ended::InVain;

@@ -4,7 +4,7 @@
 
 use core::sync::atomic::Ordering;
 
-use env::{Cause, Env, Event, Signal, Task};
+use env::{Cause, Env, Event, Signal, Task, WaitQueue};
 use policy::reclaim::Reason;
 use policy::reclaim::direct::{Direct, DirectStep, Got, may_begin};
 use policy::reclaim::scan::CLUSTER;
@@ -103,6 +103,19 @@ fn follow<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId, after:
     }
 }
 
+impl<E: Env> Cache<E> {
+    /// Where those wait who leave the reserve alone. In Linux the background reclaimer alone ends that, and where a device
+    /// holds it up they wait although others gave memory back (5.15 mm/vmscan.c, throttle_direct_reclaim()). In our law
+    /// these wake them too.
+    pub(super) fn reserve_wait(&self, node: NodeId) -> &WaitQueue {
+        if self.is_tidegate() {
+            &self.memory.wait
+        } else {
+            &self.nodes[node].reserve_wait
+        }
+    }
+}
+
 /// Half of the reserve is for those who free memory: others wait for the background reclaimer.
 fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     let memory = &cache.memory;
@@ -116,9 +129,12 @@ fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     cache.ask_reclaim(task, home);
     cache.counters.add(Item::PgscanDirectThrottle, 1);
     let deadline = task.now() + RESERVE;
-    task.wait_while(&node.reserve_wait, Cause::Memory, Some(deadline), |task| {
-        !may(node.is_hopeless(task)) && !cache.stopping.load(Ordering::Acquire)
-    });
+    task.wait_while(
+        cache.reserve_wait(home),
+        Cause::Memory,
+        Some(deadline),
+        |task| !may(node.is_hopeless(task)) && !cache.stopping.load(Ordering::Acquire),
+    );
 }
 
 /// A task that waits for the reserve goes on after this in any case (in the kernel only one that may not enter
