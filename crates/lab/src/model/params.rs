@@ -419,7 +419,7 @@ impl Ssd {
     /// CALIBRATED on rows 7 and 8 of A7, the sleeps that end before the next tick. A disk that answers each request as its
     /// last byte is on the medium answers one of 1 MiB every 7 ms, two ticks, and so nothing ends a sleep sooner; disks
     /// answer as fast as their interface takes data in (SATA at 6 Gbit/s: 500 MB/s) until their buffer is full, and then
-    /// pause. 80 ms are 12 MB at 150 MB/s. With 20 ms row 8 is missed, from 40 to 160 ms its zeros hold (docs/stutterp.md).
+    /// pause. 80 ms are 12 MB at 150 MB/s. With 20 ms row 8 is missed, from 40 to 160 ms its zeros hold (docs/stutterp-notebook.md).
     pub const P0_BUFFERED: Self = Self {
         interface_bytes_per_sec: 500_000_000,
         write_buffer_us: 80_000,
