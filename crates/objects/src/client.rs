@@ -110,7 +110,7 @@ pub(crate) struct Client {
     pub(crate) timeout: Duration,
     /// Conditions on versions are looked at here: the store has none, and a lock stands against others.
     pub(crate) looks_first: bool,
-    /// That lock: each put has a hold of it.
+    /// That lock: each put has a hold of it, and a turn at its object.
     pub(crate) lock: Weak<DirectoryLock>,
     pub(crate) counters: Counters,
 }
@@ -241,12 +241,12 @@ impl Client {
         count(&self.counters.puts, 1);
         let path = self.path(name);
         let len = body.len() as u64;
-        let body = match self.lock.upgrade() {
-            Some(lock) => lock.with(body),
-            None => body,
-        };
         let answer = self
             .bounded(async {
+                let body = match self.lock.upgrade() {
+                    Some(lock) => lock.turn(name).await.with(body),
+                    None => body,
+                };
                 let mode = match when {
                     When::Always => PutMode::Overwrite,
                     When::Absent => PutMode::Create,

@@ -6,21 +6,25 @@
 //! process ends, however it ends.
 //!
 //! A put that hangs in the file system goes on after nobody waits for it any more, and the runtime ends without its
-//! thread. Each put has a hold of the lock, so that whoever takes the directory next is not overwritten by it.
+//! thread. Each put has a hold of the lock, so that whoever takes the directory next is not overwritten by it, and a turn at
+//! its object, so that no later put of this process is: the next one of that object waits until it has ended.
 //!
 //! Puts are synced, file and directory, before they are answered.
 
+use std::collections::BTreeSet;
 use std::fs::{DirEntry, File, TryLockError};
 use std::io::ErrorKind::NotFound;
 use std::io::{Error as Trouble, Read as _, Seek as _, Write as _};
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use object_store::local::LocalFileSystem;
+use tokio::sync::Notify;
 
 use crate::error::Error;
 use crate::layout;
+use crate::request::lock;
 
 /// The file whose lock says who has the volume.
 const LOCK: &str = "lock";
@@ -81,6 +85,9 @@ fn only_files(entry: &DirEntry) -> Result<(), Error> {
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
     file: File,
+    /// Objects of which a put has begun and not ended.
+    at_work: Mutex<BTreeSet<String>>,
+    ended: Notify,
 }
 
 impl Drop for DirectoryLock {
@@ -108,7 +115,11 @@ impl DirectoryLock {
             .map_err(system("open the lock"))?;
         // At once: what fails below must unlock it too.
         let mut lock = match file.try_lock() {
-            Ok(()) => Self { file },
+            Ok(()) => Self {
+                file,
+                at_work: Mutex::default(),
+                ended: Notify::new(),
+            },
             Err(TryLockError::WouldBlock) => {
                 let mut owner = String::new();
                 // Only to name it.
@@ -138,19 +149,50 @@ impl DirectoryLock {
         Ok(lock)
     }
 
-    /// The content of a put, which holds the lock as long as it lives: the store's thread drops it when the put ends.
-    pub(crate) fn with(self: Arc<Self>, content: Bytes) -> Bytes {
+    /// Waits until no put of the object is at work.
+    pub(crate) async fn turn(self: Arc<Self>, object: &str) -> Turn {
+        loop {
+            // Before the look: it hears of each put that ends after it.
+            let ended = self.ended.notified();
+            if lock(&self.at_work).insert(object.to_owned()) {
+                let object = object.to_owned();
+                return Turn {
+                    lock: self.clone(),
+                    object,
+                };
+            }
+            ended.await;
+        }
+    }
+}
+
+/// The right to put an object, and a hold of the lock.
+pub(crate) struct Turn {
+    lock: Arc<DirectoryLock>,
+    object: String,
+}
+
+impl Turn {
+    /// The content of a put, which has the turn as long as it lives: the store's thread drops it when the put ends.
+    pub(crate) fn with(self, content: Bytes) -> Bytes {
         Bytes::from_owner(Held {
             content,
-            _lock: self,
+            _turn: self,
         })
     }
 }
 
-/// Bytes and a hold of the lock.
+impl Drop for Turn {
+    fn drop(&mut self) {
+        lock(&self.lock.at_work).remove(&self.object);
+        self.lock.ended.notify_waiters();
+    }
+}
+
+/// Bytes and the turn of their put.
 struct Held {
     content: Bytes,
-    _lock: Arc<DirectoryLock>,
+    _turn: Turn,
 }
 
 impl AsRef<[u8]> for Held {
@@ -171,6 +213,7 @@ mod tests {
 
     use super::*;
     use crate::common::{Fault, Faulty, LONG, MIB, PAGE, Pending, Rig, TestDir, block};
+    use crate::error::TIMED_OUT;
     use crate::place::Place;
     use crate::{Config, open};
 
@@ -184,6 +227,44 @@ mod tests {
         let again = DirectoryLock::take(&dir.0);
         assert!(again.is_ok(), "{again:?}");
         drop(copy);
+    }
+
+    #[test]
+    fn no_put_goes_past_one_of_its_object_that_hangs() {
+        let dir = TestDir::new("past");
+        let rig = Rig::new();
+        let faulty = Faulty::new(Arc::new(super::open(&dir.0, false).unwrap()));
+        let place = || {
+            Ok(Place {
+                store: faulty.clone(),
+                prefix: Path::default(),
+                directory: Some(dir.0.clone()),
+            })
+        };
+        let config = Config {
+            size: Some(2 * MIB),
+            timeout: Duration::from_millis(300),
+            ..Config::new(dir.url())
+        };
+        let device = open::open_at(place, &config, Arc::clone(&rig.arena)).unwrap();
+        faulty.rule(|call, at| {
+            (call == "put" && at.as_ref() == layout::name_of(0)).then_some(Fault::Stuck)
+        });
+        let old = rig.submit_write(&*device, 0, &[2; PAGE]);
+        faulty.until_held(1);
+        assert_eq!(rig.wait(old), Err(TIMED_OUT));
+        faulty.calm();
+        assert_eq!(rig.write(&*device, 0, &[3; PAGE]), Err(TIMED_OUT));
+        rig.write(&*device, MIB, &[4; PAGE])
+            .expect("another object");
+        faulty.release(1);
+        let began = Instant::now();
+        while rig.write(&*device, 0, &[3; PAGE]).is_err() {
+            assert!(began.elapsed() < LONG, "the put that hung has ended");
+        }
+        device.close(LONG);
+        let object = std::fs::read(dir.0.join(layout::name_of(0))).unwrap();
+        assert!(object[..PAGE] == [3; PAGE], "{}", object[0]);
     }
 
     /// Closes a volume of one object while the put of `submit` hangs. Answers the object once the lock is free.
@@ -258,7 +339,7 @@ mod tests {
         }
     }
 
-    /// What `DirectoryLock::with` relies on.
+    /// What `Turn::with` relies on.
     #[test]
     fn the_store_keeps_the_content_until_the_object_is_in_place() {
         let dir = TestDir::new("content");
