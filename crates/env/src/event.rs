@@ -147,6 +147,8 @@ impl Wakeup {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
+    /// A task begins. Told by environments whose tasks are threads; others keep the accounts of theirs themselves.
+    Began,
     /// A task is about to wait: an `Env` that finds all tasks blocked can say on what.
     Waiting {
         /// On what.

@@ -435,7 +435,11 @@ impl Env for ThreadEnv {
             .expect("`self` is alive, and lives in an Arc");
         self.tasks.began();
         let run = move || {
-            let ended = catch_unwind(AssertUnwindSafe(|| body(&mut env.enter())));
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                let mut task = env.enter();
+                task.emit(&Event::Began);
+                body(&mut task);
+            }));
             env.tasks.ended(ended.is_err());
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);

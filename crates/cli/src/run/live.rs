@@ -469,7 +469,7 @@ mod tests {
             [[task]]
             id = "hog"
             kind = "hog"
-            region_mib = 192
+            region_mib = 256
             run_s = 1
             [[task]]
             id = "mmap"
@@ -490,7 +490,7 @@ mod tests {
             dir: dir.clone(),
             wrap: None,
             // What other tests of this process take comes on top; what they give back meanwhile is the hog's, whom that must
-            // not satisfy: who waits for nothing has no account.
+            // not satisfy: it is to wait for memory.
             memory: Some(Bytes(os::resident_bytes() + (64 << 20))),
             files: LiveFiles::default(),
         };

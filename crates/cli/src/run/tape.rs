@@ -131,7 +131,7 @@ impl Tape {
         }
     }
 
-    /// A thread's first event tells its name, and that its end is to be told.
+    /// A thread's first event tells its name, and that its end is to be told. (`Began` is the first of those that the environment starts.)
     fn met(self: &Arc<Self>, task: TaskId) {
         let met = ENDS.try_with(|ends| {
             let mut ends = ends.borrow_mut();
