@@ -411,9 +411,9 @@ impl State {
 impl Space {
     /// Takes what the request needs beyond what its object has. False: more than `limit` in all.
     fn try_take(&mut self, request: &IoRequest, limit: u64) -> bool {
-        let end = match request.op {
-            IoOp::Write => request.offset.0.saturating_add(request.pages().bytes().0),
-            IoOp::Allocate { len } => len.0,
+        let len = match request.op {
+            IoOp::Write => request.pages().bytes(),
+            IoOp::Allocate { len } => len,
             IoOp::SetLen { len } => {
                 if let Some(end) = self.ends.get_mut(&request.object) {
                     self.used -= end.saturating_sub(len.0);
@@ -425,8 +425,10 @@ impl Space {
                 return true;
             }
         };
+        // A hole takes none.
         let had = self.ends.get(&request.object).copied().unwrap_or(0);
-        let more = end.saturating_sub(had);
+        let end = request.offset.0.saturating_add(len.0);
+        let more = end.saturating_sub(had.max(request.offset.0));
         let fits = self.used.saturating_add(more) <= limit;
         if fits && more > 0 {
             self.used += more;

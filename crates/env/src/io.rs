@@ -39,9 +39,9 @@ pub enum IoOp {
         /// The new length.
         len: Bytes,
     },
-    /// Make sure that the object's first `len` bytes have space.
+    /// Make sure that a range of the object has space; its length stays.
     Allocate {
-        /// The length.
+        /// Length from the request's offset.
         len: Bytes,
     },
     /// Give the space of a range back; it reads as zeroes afterwards.

@@ -174,7 +174,7 @@ pub(crate) fn write<E: Env>(
         };
         let pages = budget.clamp(1, BATCH);
         let stop = end.min(((at >> PAGE_SHIFT) + pages) << PAGE_SHIFT);
-        reserve_space(task, mapping, stop)?;
+        reserve_space(task, mapping, at, stop)?;
         settle_cut(task, cache, mapping)?;
         let from = usize::try_from(at - offset.0).expect("an offset into the caller's data");
         mapping.enter(task, cache)?;
@@ -206,10 +206,13 @@ pub(crate) fn wrote<E: Env>(task: &Task<'_, E>, writer: &Writer, began: Instant,
     });
 }
 
-/// Makes sure that the device has space for the file up to `end` before a byte is acknowledged.
+/// Makes sure that the device has space for a write of `at..end` before a byte of it is acknowledged.
+///
+/// Far behind the end of what has space a hole is left, and none is taken ahead.
 pub(crate) fn reserve_space<E: Env>(
     task: &mut Task<'_, E>,
     mapping: &Mapping<E>,
+    at: u64,
     end: u64,
 ) -> Result<(), Error> {
     let allocated = mapping.allocated.load(Ordering::Acquire);
@@ -217,24 +220,29 @@ pub(crate) fn reserve_space<E: Env>(
         return Ok(());
     }
     io::may_call(task)?;
-    let ahead = (end / 8).clamp(AHEAD_MIN, AHEAD_MAX);
+    let is_far = at > allocated.saturating_add(AHEAD_MIN);
+    let (from, ahead) = if is_far {
+        (at, 0)
+    } else {
+        (allocated, (end / 8).clamp(AHEAD_MIN, AHEAD_MAX))
+    };
+    let from = from - from % PAGE_SIZE;
     let wanted = (end + ahead).next_multiple_of(AHEAD_MIN);
     let exact = end.next_multiple_of(PAGE_SIZE);
     let mut result = Ok(());
     // What is asked for ahead may be too much where the file itself still fits.
-    for len in [wanted, exact] {
-        let op = IoOp::Allocate { len: Bytes(len) };
-        let device = mapping.device.id;
+    for until in [wanted, exact] {
+        let len = Bytes(until - from);
         result = io::call(
             task,
-            device,
+            mapping.device.id,
             mapping.object,
-            op,
-            Bytes::ZERO,
+            IoOp::Allocate { len },
+            Bytes(from),
             Cause::DeviceMetadata,
         );
         if result.is_ok() {
-            mapping.allocated.fetch_max(len, Ordering::AcqRel);
+            mapping.allocated.fetch_max(until, Ordering::AcqRel);
             return Ok(());
         }
     }

@@ -382,7 +382,8 @@ impl Device for Objects {
             IoOp::Discard { len } => self.cut(request, Want::Discard, len.0),
             IoOp::Flush => self.shared.ledger.flush(request),
             // A volume has the size it has.
-            IoOp::SetLen { len } | IoOp::Allocate { len } if len > Bytes(size) => {
+            IoOp::SetLen { len } if len > Bytes(size) => end(request, Err(IoError::NoSpace)),
+            IoOp::Allocate { len } if len.0 > size.saturating_sub(request.offset.0) => {
                 end(request, Err(IoError::NoSpace));
             }
             IoOp::SetLen { .. } | IoOp::Allocate { .. } | IoOp::Prepare { .. } => {

@@ -199,7 +199,7 @@ fn call(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Result<u64, i32>
         IoOp::Allocate { len } => nothing(rustix::fs::fallocate(
             &job.file.file,
             FallocateFlags::KEEP_SIZE,
-            0,
+            job.request.offset.0,
             len.0,
         )),
         IoOp::Prepare { .. } => Ok(0),

@@ -634,6 +634,7 @@ impl Owner {
             IoOp::SetLen { len } => return opcode::Ftruncate::new(fd, len.0).build(),
             IoOp::Allocate { len } => {
                 return opcode::Fallocate::new(fd, len.0)
+                    .offset(job.request.offset.0)
                     .mode(libc::FALLOC_FL_KEEP_SIZE)
                     .build();
             }

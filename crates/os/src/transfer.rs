@@ -143,8 +143,8 @@ impl Job {
                 Some(size) if len <= size => Some(Ok(())),
                 _ => Some(Err(IoError::NoSpace)),
             },
-            IoOp::Allocate { len } if size.is_some() => match size {
-                Some(size) if len <= size => Some(Ok(())),
+            IoOp::Allocate { len } if size.is_some() => match self.up_to_end() {
+                Some(room) if len.0 <= room => Some(Ok(())),
                 _ => Some(Err(IoError::NoSpace)),
             },
             IoOp::Prepare { .. }

@@ -201,3 +201,39 @@ fn a_writer_never_has_more_dirty_than_the_limit() {
     }
     file.sync().unwrap();
 }
+
+/// Space is taken for what is written, and not for the hole before it: a write at a wrong place filled the disk.
+#[test]
+fn a_write_far_behind_the_end_leaves_a_hole() {
+    use std::os::unix::fs::MetadataExt as _;
+    const FAR: u64 = 1 << 40;
+    for uring in [true, false] {
+        let dir = Dir::new(if uring { "hole" } else { "hole-pool" });
+        let path = dir.0.join("data");
+        let builder = Cache::builder().memory(16 << 20).io_uring(uring);
+        let cache = builder.build().unwrap();
+        let file = cache.open(&path, OpenOptions::new().create(true)).unwrap();
+        let data = pattern(8 << 20, 5);
+        let places = [0, FAR + 100, FAR / 2];
+        for at in places {
+            assert_eq!(file.write_at(&data, at).unwrap(), data.len());
+        }
+        file.sync().unwrap();
+        let on_disk = std::fs::metadata(&path).unwrap();
+        assert_eq!(on_disk.len(), FAR + 100 + data.len() as u64);
+        let taken = on_disk.blocks() * 512;
+        assert!(
+            (24 << 20..64 << 20).contains(&taken),
+            "{taken} bytes on disk"
+        );
+        let mut page = vec![1; 4096];
+        for at in places {
+            assert_eq!(file.read_at(&mut page, at).unwrap(), 4096);
+            assert!(page == data[..4096], "at {at}");
+        }
+        assert_eq!(file.read_at(&mut page, FAR / 4).unwrap(), 4096);
+        assert!(page.iter().all(|byte| *byte == 0), "a hole reads as zeroes");
+        drop(file);
+        cache.close().unwrap();
+    }
+}

@@ -156,6 +156,23 @@ fn a_full_device_refuses_new_space_only() {
 }
 
 #[test]
+fn a_hole_takes_no_space() {
+    let rig = Rig::new();
+    let plan = FaultPlan {
+        full_after: Some(Bytes(3 * 4096)),
+        ..FaultPlan::default()
+    };
+    let faulty = faulty(&rig, plan);
+    let one_page = IoOp::Allocate { len: Bytes(4096) };
+    assert_eq!(one(&rig, &faulty, one_page, 1 << 40, 0), Ok(()));
+    assert_eq!(one(&rig, &faulty, IoOp::Write, 1 << 41, 2), Ok(()));
+    assert_eq!(
+        one(&rig, &faulty, one_page, 1 << 42, 0),
+        Err(IoError::NoSpace)
+    );
+}
+
+#[test]
 fn a_torn_write_arrives_in_part_and_comes_back_whole() {
     let rig = Rig::new();
     let plan = FaultPlan {

@@ -28,6 +28,7 @@
 //! Deviations: freed blocks are not used again before the cursor comes round.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use env::ObjectId;
 use policy::units::{Instant, Nanos, Pages};
@@ -286,15 +287,15 @@ impl Layout {
         self.commit(now, sides);
     }
 
-    /// Gives blocks to the first `pages` pages of the object.
-    pub fn allocate(&mut self, object: ObjectId, pages: Pages) {
+    /// Gives blocks to a range of the object's pages.
+    pub fn allocate(&mut self, object: ObjectId, pages: Range<u64>) {
         if self.params.abstract_blocks == 1 {
             return;
         }
-        let mut page = 0;
-        while page < pages.0 {
+        let mut page = pages.start;
+        while page < pages.end {
             let (run, left) = self.file(object).at(page);
-            let wanted = left.min(pages.0 - page);
+            let wanted = left.min(pages.end - page);
             page += match run {
                 Some(_) => wanted,
                 None => self.give(object, page, wanted).1,
@@ -304,7 +305,7 @@ impl Layout {
 
     /// `allocate` for content that stands there before the run: its metadata too.
     pub fn place(&mut self, object: ObjectId, pages: Pages) {
-        self.allocate(object, pages);
+        self.allocate(object, 0..pages.0);
         self.file(object).indirects.clear();
     }
 

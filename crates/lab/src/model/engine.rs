@@ -452,7 +452,7 @@ impl Core {
     fn take(&self, state: &mut State, request: Box<IoRequest>) {
         let now = self.host.now();
         let (op, class, object) = (request.op, request.class, request.object);
-        let first_page = request.offset.0 >> PAGE_SHIFT;
+        let (offset, first_page) = (request.offset, request.offset.0 >> PAGE_SHIFT);
         let pages = u32::try_from(request.frames.len()).expect("a request has few frames");
         let mark = self.platter().mark(object);
         let early = self.early(state, &request);
@@ -476,7 +476,10 @@ impl Core {
             }
             IoOp::Flush => {}
             IoOp::SetLen { len } => state.layout.truncate(object, len.pages_ceil()),
-            IoOp::Allocate { len } => state.layout.allocate(object, len.pages_ceil()),
+            IoOp::Allocate { len } => {
+                let end = Bytes(offset.0.saturating_add(len.0)).pages_ceil();
+                state.layout.allocate(object, first_page..end.0);
+            }
             IoOp::Discard { .. } | IoOp::Prepare { .. } => {}
         }
         let owner = Owner::Request(slot);

@@ -256,6 +256,11 @@ fn metadata_operations_do_what_they_say() {
             rig.one(object, IoOp::Allocate { len: Bytes::ZERO }, 0, &[]),
             Ok(())
         );
+        let before = blocks();
+        let far = IoOp::Allocate { len: Bytes(8192) };
+        assert_eq!(rig.one(object, far, 1 << 30, &[]), Ok(()));
+        let taken = blocks() - before;
+        assert!((16..2048).contains(&taken), "{taken} blocks of 512 bytes");
     });
 }
 
