@@ -2,11 +2,12 @@
 //!
 //! Frames from the limit on are withheld as they come free: those that are free at once, the others when their pages
 //! have left. A task takes care of that: it frees what is clean, has written what is dirty, and leaves what is pinned
-//! until it is let go. A chunk of which all frames are withheld gives its memory back to the system. Raising the limit
-//! gives the frames back.
+//! until it is let go. A page of a region that gets no slot in swap is moved to a free frame below the limit; where
+//! there is none it stays until there is a slot or a frame. A chunk of which all frames are withheld gives its memory
+//! back to the system. Raising the limit gives the frames back.
 //!
-//! Which chunks go is said by their number alone, and pages in them go whether they are in
-//! use or not: a limit is changed rarely.
+//! Which chunks go is said by their number alone, and pages in them go whether they are in use or not: a limit is
+//! changed rarely.
 
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -32,8 +33,8 @@ const AGAIN_MOST: Nanos = Nanos::secs(1);
 pub struct Limit {
     /// Frames that the cache may use.
     pub limit: Pages,
-    /// Frames beyond it that have their memory: a chunk gives it back when the last of its frames is free. Zero: the limit
-    /// holds.
+    /// Frames beyond it that have their memory: a chunk gives it back when the last of its frames is free. Zero: the
+    /// limit holds.
     pub over: Pages,
 }
 
@@ -126,8 +127,8 @@ impl Withheld {
         firsts.map(move |first| (FrameId(first), chunk.min(frames - first)))
     }
 
-    /// Moves the limit up to `from` and gives back what was withheld below it: single frames, and chunks without memory.
-    /// Answers how many frames.
+    /// Moves the limit up to `from` and gives back what was withheld below it: single frames, and chunks without
+    /// memory. Answers how many frames.
     pub(crate) fn raise(
         &mut self,
         from: u32,
@@ -157,12 +158,13 @@ impl Withheld {
 }
 
 impl<E: Env> Cache<E> {
-    /// Changes how many frames the cache may use, up to those it was built with; rounded up to whole chunks. Lower than what is
-    /// in use, it is reached in the background: `limit` says how far it is.
+    /// Changes how many frames the cache may use, up to those it was built with; rounded up to whole chunks. Lower than
+    /// what is in use, it is reached in the background: `limit` says how far it is.
     ///
     /// # Errors
     /// `BadOption` (more than the cache was built with), `LimitTooSmall`, `PinnedAboveLimit` (callers hold more),
-    /// `RegionsAboveLimit` (their tables come on top of it), `NoThread` (for the task that frees what is beyond the limit). The limit is then what it was.
+    /// `RegionsAboveLimit` (their tables come on top of it), `NoThread` (for the task that frees what is beyond the
+    /// limit). The limit is then what it was.
     pub fn set_limit(self: &Arc<Self>, task: &mut Task<'_, E>, limit: Pages) -> Result<(), Error> {
         let frames = u64::from(self.options.frames);
         let least = (4 * self.memory.marks.high.0)
@@ -289,8 +291,8 @@ fn pass<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     }
 }
 
-/// Takes up to a cluster of pages of a kind in frames `first..end` off their lists; answers where it stopped, and whether it met
-/// dirty pages of files.
+/// Takes up to a cluster of pages of a kind in frames `first..end` off their lists; answers where it stopped, and
+/// whether it met dirty pages of files.
 fn gather<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,

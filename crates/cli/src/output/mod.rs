@@ -20,6 +20,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::outcome::Outcome;
+use crate::scenario::is_plain;
 
 /// How many folders of one name there may be.
 const FOLDERS_MOST: u32 = 10_000;
@@ -163,10 +164,7 @@ fn draw(
 /// Name of the file with a run's trace: what is no letter, digit or sign of a plain name becomes `_`.
 #[must_use]
 pub fn trace_name(outcome: &Outcome) -> String {
-    let plain = |c: char| {
-        let fits = c.is_ascii_alphanumeric() || "-_.+".contains(c);
-        if fits { c } else { '_' }
-    };
+    let plain = |c| if is_plain(c) { c } else { '_' };
     let name = format!("{}-{}", outcome.case, outcome.policy);
     let name: String = name.chars().map(plain).collect();
     format!("{name}.perfetto-trace")
@@ -180,8 +178,7 @@ fn remove_old_plots(folder: &Path) {
     };
     let named = report.split("<figure id=\"").skip(1);
     for name in named.filter_map(|rest| rest.split('"').next()) {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
-        if name.chars().all(plain) {
+        if name.chars().all(is_plain) {
             // One that is gone already is not in the way.
             let _ = std::fs::remove_file(folder.join(format!("{name}.svg")));
         }

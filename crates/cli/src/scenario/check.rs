@@ -9,6 +9,7 @@ use toml::Spanned;
 use super::diagnose::{Mistake, choices};
 use super::{
     CaseEntry, CompareKind, DeviceEntry, ExpectEntry, PolicyEntry, SCHEMA, Scenario, TaskEntry,
+    is_plain,
 };
 use crate::catalogue;
 use crate::metrics::METRICS;
@@ -109,8 +110,7 @@ impl Checker {
                     "needs a name",
                 ));
             }
-            let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
-            if !name.get_ref().chars().all(plain) {
+            if !name.get_ref().chars().all(is_plain) {
                 self.list.push(
                     Mistake::new(
                         format!(

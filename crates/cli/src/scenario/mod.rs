@@ -639,6 +639,12 @@ fn in_the_file(given: &Source, error: LoadError) -> LoadError {
     }
 }
 
+/// Whether `c` may be in a plain name: of a device, a task, a case or a policy, which stand in tables and in names of
+/// files.
+pub(crate) fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_.+".contains(c)
+}
+
 /// Why a scenario could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {

@@ -65,10 +65,10 @@ impl<E: Env> Memory<E> {
         Pages(u64::from(self.lists.lock(context).withheld.count()))
     }
 
-    /// Moves the limit to `frames`, rounded up to a whole chunk: what is free beyond it is withheld at once, what was
+    /// Moves the limit to `frames`, which are `whole_chunks`: what is free beyond it is withheld at once, what was
     /// withheld below it is given back.
     pub(crate) fn move_limit(&self, context: &impl Context, frames: u32) {
-        let frames = self.whole_chunks(frames);
+        debug_assert_eq!(frames, self.whole_chunks(frames));
         {
             let mut free = self.lists.lock(context);
             let free = &mut *free;
@@ -110,7 +110,7 @@ impl<E: Env> Memory<E> {
         self.wait.wake_all(Signal::MemoryMoved);
     }
 
-    /// What `move_limit` makes of it.
+    /// `frames` rounded up to whole chunks: where the limit can be.
     pub(crate) fn whole_chunks(&self, frames: u32) -> u32 {
         frames.next_multiple_of(self.chunk).min(self.frames)
     }

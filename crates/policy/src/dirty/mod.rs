@@ -176,10 +176,10 @@ pub struct Dirtyable {
     pub most: Pages,
 }
 
+#[cfg(test)]
 impl Dirtyable {
     /// Memory of files alone.
-    #[must_use]
-    pub const fn of_files(pages: Pages) -> Self {
+    const fn of_files(pages: Pages) -> Self {
         Self {
             now: pages,
             most: pages,
