@@ -55,6 +55,8 @@ mod stash;
 mod stats;
 mod swap;
 mod sync;
+#[cfg(test)]
+mod testing;
 mod truncate;
 mod unwilling;
 mod vmstat;

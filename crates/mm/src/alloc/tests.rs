@@ -12,7 +12,7 @@ use lab::{Lab, LabEnv, Options as LabOptions};
 use policy::reclaim::Tunables as ReclaimTunables;
 
 use super::*;
-use crate::Options;
+use crate::{Options, testing};
 
 const FRAMES: u32 = 1024;
 
@@ -32,19 +32,9 @@ fn with(
     tunables: ReclaimTunables,
     body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static,
 ) {
-    let mut lab = Lab::new(LabOptions {
-        frames: FRAMES,
-        ..LabOptions::default()
-    });
-    let env = Arc::clone(lab.env());
-    lab.run(move |task| {
-        let mut options = Options::new(FRAMES, 2);
-        options.reclaim = tunables;
-        let cache = Cache::new(env, options).unwrap();
-        body(task, &cache);
-        let _ = cache.shutdown(task);
-    })
-    .unwrap();
+    let mut options = Options::new(FRAMES, 2);
+    options.reclaim = tunables;
+    testing::with_cache(options, body);
 }
 
 /// One to whom pages were granted that are not there any more waits again, and is not behind those who came later.

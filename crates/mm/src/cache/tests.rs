@@ -14,6 +14,7 @@ use policy::dirty::DeviceIndex;
 use policy::reclaim::scan::Kind;
 use policy::units::Nanos;
 
+use crate::testing::with_cache;
 use crate::{Cache, DeviceOptions, Error, Options};
 
 const FRAMES: u32 = 256;
@@ -25,20 +26,14 @@ const OTHER: Owner = Owner { file: 3, index: 8 };
 fn let_go_by(
     change: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, frames::Busy) + Send + 'static,
 ) -> Nanos {
-    let mut lab = Lab::new(LabOptions {
-        frames: FRAMES,
-        ..LabOptions::default()
-    });
-    let env = Arc::clone(lab.env());
-    lab.run(move |task| {
-        let cache = Cache::new(env, Options::new(FRAMES, 1)).unwrap();
+    with_cache(Options::new(FRAMES, 1), |task, cache| {
         let mut frames = Vec::new();
         cache.alloc(task, Kind::Anon, 1, &mut frames).unwrap();
         let frame: FrameId = frames[0];
         let busy = cache.table.claim(frame);
         cache.table.adopt(&busy, PAGE);
         let began = task.now();
-        let theirs = Arc::clone(&cache);
+        let theirs = Arc::clone(cache);
         let waiter = env::spawn(task.env(), "waiter", move |task| {
             theirs
                 .wait_busy(task, Cause::PageBusy, frame, PAGE)
@@ -46,12 +41,9 @@ fn let_go_by(
             task.now()
         });
         task.sleep(Cause::Think, Nanos::millis(1));
-        change(task, &cache, busy);
-        let went_on = waiter.join(task).unwrap();
-        cache.shutdown(task).unwrap();
-        went_on.since(began)
+        change(task, cache, busy);
+        waiter.join(task).unwrap().since(began)
     })
-    .unwrap()
 }
 
 #[test]

@@ -8,26 +8,18 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use frames::Content;
-use lab::{Lab, LabEnv, Options as LabOptions};
+use lab::LabEnv;
 
 use super::*;
-use crate::Options;
+use crate::{Options, testing};
 
 const FRAMES: u32 = 4096;
 
 fn with_cache(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static) {
-    let mut lab = Lab::new(LabOptions {
-        frames: FRAMES,
-        ..LabOptions::default()
-    });
-    let env = Arc::clone(lab.env());
-    lab.run(move |task| {
-        let cache = Cache::new(env, Options::new(FRAMES, 2)).unwrap();
+    testing::with_cache(Options::new(FRAMES, 2), |task, cache| {
         cache.populate_all(task).unwrap();
-        body(task, &cache);
-        let _ = cache.shutdown(task);
-    })
-    .unwrap();
+        body(task, cache);
+    });
 }
 
 /// The lab panics at a chunk whose memory is gone already.

@@ -24,6 +24,7 @@ use super::shrink::{Sorted, Swapped, swap_out};
 use super::{Control, throttle};
 use crate::spill::Cursor;
 use crate::swap::Patience;
+use crate::testing::with_cache;
 use crate::{Cache, DeviceOptions, Item, Options, Reader};
 
 /// Completes everything at once.
@@ -246,15 +247,9 @@ fn at_work_are_those_at_work() {
 /// Who drops its last handle gives its pages back, like one who discards them: it does not grow by its next region.
 #[test]
 fn a_region_that_is_dropped_counts_for_the_task_that_took_its_memory() {
-    let mut lab = Lab::new(LabOptions {
-        frames: 4096,
-        ..LabOptions::default()
-    });
-    let env = Arc::clone(lab.env());
-    lab.run(move |task| {
-        let mut options = Options::new(4096, 2);
-        options.reclaim = Tunables::of(ReclaimLaw::Tidegate, 250);
-        let cache = Cache::new(env, options).unwrap();
+    let mut options = Options::new(4096, 2);
+    options.reclaim = Tunables::of(ReclaimLaw::Tidegate, 250);
+    with_cache(options, |task, cache| {
         let grows = |task: &Task<'_, LabEnv>| {
             let (now, line) = (task.now(), &cache.memory.line);
             !line.is_modest(task, task.id(), now)
@@ -264,9 +259,7 @@ fn a_region_that_is_dropped_counts_for_the_task_that_took_its_memory() {
         assert!(grows(task), "it has taken pages and kept them");
         drop(region);
         assert!(!grows(task), "it has given them back");
-        let _ = cache.shutdown(task);
-    })
-    .unwrap();
+    });
 }
 
 /// The background reclaimer has found nothing for long.

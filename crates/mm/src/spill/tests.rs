@@ -7,24 +7,18 @@
 
 use env::{Cause, Signal};
 use frames::{Flags, Slot};
-use lab::{Lab, Options as LabOptions};
 use policy::units::Nanos;
 
 use super::*;
 use crate::Options;
 use crate::reclaim::node::NodeId;
+use crate::testing::with_cache;
 
 const FRAMES: u32 = 1024;
 
 #[test]
 fn a_region_that_finds_no_thread_is_given_back_by_others() {
-    let mut lab = Lab::new(LabOptions {
-        frames: FRAMES,
-        ..LabOptions::default()
-    });
-    let env = Arc::clone(lab.env());
-    lab.run(move |task| {
-        let cache = Cache::new(env, Options::new(FRAMES, 2)).unwrap();
+    with_cache(Options::new(FRAMES, 2), |task, cache| {
         for by_reclaimer in [true, false] {
             let region = cache.spill(task, Pages(100)).unwrap();
             region.touch(task, 0, 100).unwrap();
@@ -56,7 +50,5 @@ fn a_region_that_finds_no_thread_is_given_back_by_others() {
             assert_eq!(cache.swap.region_pages.load(Ordering::Relaxed), 0);
             assert!(cache.swap.regions.lock(task).iter().all(Option::is_none));
         }
-        let _ = cache.shutdown(task);
-    })
-    .unwrap();
+    });
 }

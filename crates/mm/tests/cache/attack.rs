@@ -200,12 +200,7 @@ fn the_tail_of_a_cut_that_failed_stays_cut() {
             .unwrap();
         disk.state().fail_lengths = false;
         file.truncate(task, Bytes(all)).unwrap();
-        let mut back = vec![Sector(9); 32];
-        file.read(task, &mut Reader::default(), Bytes(0), &mut back)
-            .unwrap();
-        let mut expected = vec![Sector(0); 32];
-        expected[0] = data(0, 1, 1)[0];
-        assert_eq!(back, expected);
+        assert_cut_to_a_sector(task, file, 4);
     });
 }
 
@@ -298,19 +293,19 @@ fn a_truncation_without_memory_is_made_up_for() {
                     _ => {}
                 }
                 file.truncate(task, Bytes(2 * 4096)).unwrap();
-                assert_cut_to_a_sector(task, file);
+                assert_cut_to_a_sector(task, file, 2);
                 file.sync(task).unwrap();
             }
         });
     }
 }
 
-/// Two pages of which all but the first sector were cut off and are there again.
-fn assert_cut_to_a_sector(task: &mut Task<'_, LabEnv>, file: &Arc<File<LabEnv>>) {
-    let mut back = vec![Sector(9); 16];
+/// The first `pages` pages, of which all but the first sector were cut off and are there again.
+fn assert_cut_to_a_sector(task: &mut Task<'_, LabEnv>, file: &Arc<File<LabEnv>>, pages: usize) {
+    let mut back = vec![Sector(9); 8 * pages];
     file.read(task, &mut Reader::default(), Bytes(0), &mut back)
         .expect("the device is well");
-    let mut expected = vec![Sector(0); 16];
+    let mut expected = vec![Sector(0); 8 * pages];
     expected[0] = data(0, 1, 1)[0];
     assert_eq!(back, expected);
 }
@@ -347,7 +342,7 @@ fn a_cut_that_is_tried_again_without_memory_is_still_owed() {
         task.sleep(Cause::Idle, Nanos::secs(1));
         drop(pin);
         write(task).unwrap();
-        assert_cut_to_a_sector(task, file);
+        assert_cut_to_a_sector(task, file, 2);
         file.sync(task).unwrap();
     });
 }

@@ -5,14 +5,12 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
-use std::sync::Arc;
-
 use env::Interrupt;
-use lab::{Lab, Options as LabOptions};
 use policy::reclaim::ReclaimLaw;
 
 use super::*;
 use crate::Options;
+use crate::testing::with_cache;
 
 const SOME: Pages = Pages(600);
 
@@ -86,21 +84,14 @@ fn nobody_sleeps_for_writes_of_which_none_is_left() {
         (ReclaimLaw::Tidegate, 1, true),
         (ReclaimLaw::Reasons, 0, true),
     ] {
-        let frames = 1024;
-        let mut lab = Lab::new(LabOptions {
-            frames,
-            ..LabOptions::default()
-        });
-        let env = Arc::clone(lab.env());
-        lab.run(move |task| {
-            let mut options = Options::new(frames, 2);
-            options.reclaim = Tunables::of(law, 250);
-            let cache = Cache::new(env, options).unwrap();
+        let mut options = Options::new(1024, 2);
+        options.reclaim = Tunables::of(law, 250);
+        with_cache(options, move |task, cache| {
             cache.totals.writeback.fetch_add(pending, Ordering::Relaxed);
             let began = task.now();
             pause(
                 task,
-                &cache,
+                cache,
                 NodeId::FIRST,
                 Reason::Writeback,
                 Who::BACKGROUND,
@@ -113,8 +104,6 @@ fn nobody_sleeps_for_writes_of_which_none_is_left() {
             );
             assert!(sleeps || slept < Nanos::millis(1), "{slept:?}");
             cache.totals.writeback.fetch_sub(pending, Ordering::Relaxed);
-            let _ = cache.shutdown(task);
-        })
-        .unwrap();
+        });
     }
 }

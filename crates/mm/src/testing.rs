@@ -1,0 +1,32 @@
+//! A cache in a lab of its size, for the tests of this crate.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
+use std::sync::Arc;
+
+use env::Task;
+use lab::{Lab, LabEnv, Options as LabOptions};
+
+use crate::{Cache, Options};
+
+/// Runs `body` with a cache of these options, and shuts it down.
+pub(crate) fn with_cache<T: Send + 'static>(
+    options: Options,
+    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) -> T + Send + 'static,
+) -> T {
+    let mut lab = Lab::new(LabOptions {
+        frames: options.frames,
+        ..LabOptions::default()
+    });
+    let env = Arc::clone(lab.env());
+    lab.run(move |task| {
+        let cache = Cache::new(env, options).unwrap();
+        let answer = body(task, &cache);
+        cache.shutdown(task).unwrap();
+        answer
+    })
+    .unwrap()
+}
