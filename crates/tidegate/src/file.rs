@@ -67,7 +67,8 @@ impl File {
     }
 
     /// Writes all of `data` at `offset` as this thread's own writer; pauses when that one is over
-    /// its share. Answers `data.len()`.
+    /// its share. Answers `data.len()`. Far behind the end it leaves a hole; a later write into that may
+    /// find the disk full only when it is written back, which `sync` tells.
     ///
     /// # Errors
     /// `Cache`: no space, a failed device, no memory (everything pinned). `Closed`.
