@@ -100,8 +100,8 @@ impl Spill {
     }
 
     /// Brings the pages of a range into memory and marks them as written to, as a store to each of what is there
-    /// already: for programs that want memory at hand, and for measuring. A page that was never written gets its
-    /// first word set to a number of its own.
+    /// already: for programs that want memory at hand, and for measuring. A page that was neither read nor written
+    /// gets its first word set to a number of its own.
     ///
     /// # Errors
     /// As `write_at`. `PartOfPage` for a range that does not begin and end at a page (4096 bytes).

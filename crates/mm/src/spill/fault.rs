@@ -38,6 +38,15 @@ struct Tally {
     major: u64,
 }
 
+/// What stands at the start of a fresh page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stamp {
+    /// Zeroes, as behind it: it is there to be read, or written in part.
+    None,
+    /// The word that a touch stores.
+    Page,
+}
+
 /// One call's way through the pages of a region.
 struct Walk<'a, E: Env> {
     cache: &'a Arc<Cache<E>>,
@@ -176,7 +185,7 @@ impl<'a, E: Env> Walk<'a, E> {
             }
             let from = at;
             if self.anon.pages.get(at) == Slot::Empty {
-                at += self.fresh(task, at, until)?;
+                at += self.fresh(task, at, until, Stamp::Page)?;
             } else {
                 let busy = self.page_for_write(task, at)?;
                 self.wrote(task, at, busy);
@@ -189,7 +198,13 @@ impl<'a, E: Env> Walk<'a, E> {
     }
 
     /// Gives fresh pages to as many of `from..until` as have none, a few at a time; answers how many.
-    fn fresh(&mut self, task: &mut Task<'_, E>, from: u32, until: u32) -> Result<u32, Error> {
+    fn fresh(
+        &mut self,
+        task: &mut Task<'_, E>,
+        from: u32,
+        until: u32,
+        stamp: Stamp,
+    ) -> Result<u32, Error> {
         let most = until.min(from.saturating_add(FAULT_AROUND));
         let empty = |page: &u32| self.anon.pages.get(*page) == Slot::Empty;
         let end = (from..most).find(|page| !empty(page)).unwrap_or(most);
@@ -225,8 +240,10 @@ impl<'a, E: Env> Walk<'a, E> {
         // All at once: a step of a frame's word waits for the stores before it, and these are slow.
         for (page, busy) in (from..next).zip(busies.iter().flatten()) {
             cache.content().zero(busy, 0, WHOLE);
-            let stamp = u64::from(self.anon.id) << 32 | (u64::from(page) + 1);
-            cache.content().mark(busy, stamp);
+            if stamp == Stamp::Page {
+                let word = u64::from(self.anon.id) << 32 | (u64::from(page) + 1);
+                cache.content().mark(busy, word);
+            }
         }
         let added = &added[..count];
         add(&cache.totals.anon, count as u64);
@@ -321,7 +338,7 @@ impl<'a, E: Env> Walk<'a, E> {
         match self.anon.pages.get(page) {
             Slot::Frame(frame) => Ok(Some(frame)),
             Slot::Empty => {
-                self.fresh(task, page, page + 1)?;
+                self.fresh(task, page, page + 1, Stamp::None)?;
                 Ok(None)
             }
             Slot::Shadow(Shadow(slot)) => {

@@ -111,7 +111,7 @@ impl<E: Env> Spill<E> {
 
     /// Touches `count` pages from `first` on as a program does that stores to each what is there already: each is in
     /// memory and dirty when it was touched. A page that was nowhere is full of zeroes, but for its stamp, one word
-    /// at its start that says which page of which region it is. Order: ascending.
+    /// at its start that says which page of which region it is (a read or a write leaves none). Order: ascending.
     ///
     /// # Errors
     /// `OutOfRange`; `OutOfMemory`, `NoMemory` (pages before it were touched); `SwapReadFailed`: the page's content is in
