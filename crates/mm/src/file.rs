@@ -158,11 +158,7 @@ impl<E: Env> File<E> {
         offset: Bytes,
         data: &mut <E::Content as Content>::Data,
     ) -> Result<Bytes, Error> {
-        match read::read(task, &self.cache, &self.mapping, reader, offset, data) {
-            // The file was cut under the reader: what is left is the answer.
-            Err(Error::OutOfRange { .. }) => Ok(Bytes::ZERO),
-            answer => answer,
-        }
+        read::read(task, &self.cache, &self.mapping, reader, offset, data)
     }
 
     /// Copies what is in memory of `data` at `offset`, up to the first page that is not, less at the end of the file. Never

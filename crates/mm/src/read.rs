@@ -76,9 +76,16 @@ pub(crate) fn read<E: Env>(
     task.did(Work::Call, 1);
     let missed = read_ahead(task, cache, mapping, reader, offset.0, end)?;
     let mut at = offset.0;
-    copy_out(task, cache, mapping, offset.0, &mut at, end, data)?;
-    task.did(Work::Copy, pages_of(offset.0, end));
-    let bytes = Bytes(end - offset.0);
+    match copy_out(task, cache, mapping, offset.0, &mut at, end, data) {
+        // The file was cut under the reader: what it got before is the answer.
+        Ok(()) | Err(Error::OutOfRange { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let bytes = read_to(mapping, offset, at);
+    if bytes.is_zero() {
+        return Ok(bytes);
+    }
+    task.did(Work::Copy, pages_of(offset.0, offset.0 + bytes.0));
     task.emit(&Event::Read {
         bytes,
         missed,
@@ -109,6 +116,12 @@ pub(crate) fn copy_out<E: Env>(
         *at = until;
     }
     Ok(())
+}
+
+/// Of what was copied from `offset` to `at`, that which is part of the file: it may have been cut meanwhile, and what was behind
+/// the new end in its last page is zeroed.
+pub(crate) fn read_to<E: Env>(mapping: &Mapping<E>, offset: Bytes, at: u64) -> Bytes {
+    Bytes(at.min(mapping.size()).saturating_sub(offset.0))
 }
 
 /// Pages that bytes lie in. There is at least one byte.

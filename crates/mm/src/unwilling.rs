@@ -27,7 +27,7 @@ use crate::cache::{Cache, FILE_MAX};
 use crate::device::DeviceState;
 use crate::mapping::Mapping;
 use crate::pace::keep_account;
-use crate::read::{Stuck, copy_out, page_of, pages_of, pin_untouched, read_ahead};
+use crate::read::{Stuck, copy_out, page_of, pages_of, pin_untouched, read_ahead, read_to};
 use crate::reclaim::direct::nodes;
 use crate::sync::{settle_cut, wait_frame};
 use crate::write::{BATCH, must_read, reserve_space, write_batch, wrote};
@@ -318,9 +318,9 @@ pub(crate) fn try_read<E: Env>(
         }
         copy_out(task, cache, mapping, offset.0, &mut at, end, data)
     });
-    let bytes = Bytes(at - offset.0);
+    let bytes = read_to(mapping, offset, at);
     if !bytes.is_zero() {
-        task.did(Work::Copy, pages_of(offset.0, at));
+        task.did(Work::Copy, pages_of(offset.0, offset.0 + bytes.0));
         task.emit(&Event::Read {
             bytes,
             missed,

@@ -396,3 +396,25 @@ fn the_last_page_of_the_largest_file_is_written() {
         file.sync(task).unwrap();
     });
 }
+
+/// A file that is cut while it is read ends where it was cut: what was read before is no end of the file.
+#[test]
+fn a_read_of_a_file_that_is_cut_ends_where_that_ends() {
+    const PAGES: u32 = 600;
+    const CUT: u64 = 200 * 4096 + 512;
+    let mut world = world(1024, 16 * MIB);
+    world.run(u64::from(PAGES) * 4096, |task, _, file| {
+        let cut = {
+            let file = Arc::clone(file);
+            env::spawn(task.env(), "cutter", move |task| {
+                task.sleep(Cause::Think, Nanos::millis(1));
+                file.truncate(task, Bytes(CUT))
+            })
+        };
+        let mut back = data(0, PAGES, 9);
+        let read = file.read(task, &mut Reader::default(), Bytes(0), &mut back);
+        assert_eq!(file.len(), Bytes(CUT), "it was cut meanwhile");
+        assert_eq!(read, Ok(Bytes(CUT)));
+        cut.join(task).unwrap().unwrap();
+    });
+}
