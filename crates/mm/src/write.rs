@@ -185,11 +185,18 @@ pub(crate) fn write<E: Env>(
             mapping.gate.leave();
             continue;
         }
-        let Took { dirtied, .. } = write_batch(task, cache, mapping, writer, at, stop, data, from)
-            .map_err(|(error, _)| error)?;
-        at = stop;
-        if dirtied > Pages::ZERO {
-            dirty::after_dirtying(task, cache, &mapping.device, writer, dirtied)?;
+        let result = write_batch(task, cache, mapping, writer, at, stop, data, from);
+        let (took, result) = match result {
+            Ok(took) => (took, Ok(())),
+            Err((error, took)) => (took, Err(error)),
+        };
+        at = took.until;
+        if took.dirtied > Pages::ZERO {
+            // Also after an error: it is held for what was taken in before it.
+            let balanced = dirty::after_dirtying(task, cache, device, writer, took.dirtied);
+            result.and(balanced)?;
+        } else {
+            result?;
         }
     }
     wrote(task, writer, began, Bytes(len));

@@ -296,7 +296,8 @@ fn a_limit_is_lowered_and_raised_while_running() {
 fn is_whole(number: u64, bytes: &[u8]) -> bool {
     let word = |at: usize| u64::from_le_bytes(bytes[at * 8..][..8].try_into().unwrap());
     let version = word(1);
-    let fresh = (0..512).all(|at| word(at) == 0);
+    // Fresh: zeroes, but for the stamp of a touch at the start.
+    let fresh = version == 0 && (1..512).all(|at| word(at) == 0);
     let written = (0..256_u32).all(|at| {
         let (place, at) = (2 * at as usize, u64::from(at));
         word(place) == number * 512 + at && word(place + 1) == version ^ at.rotate_left(32)

@@ -418,3 +418,22 @@ fn a_read_of_a_file_that_is_cut_ends_where_that_ends() {
         cut.join(task).unwrap().unwrap();
     });
 }
+
+/// Writes that fail at their last page, which cannot be read, are held for the pages before it as others are.
+#[test]
+fn writes_that_end_in_an_error_are_held_for_what_was_taken_in() {
+    let mut world = world(16384, 4 * MIB).limits(1024, 512);
+    let disk = Arc::clone(&world.disk);
+    world.run(64 * MIB, move |task, cache, file| {
+        disk.state().fail_reads = 0..u64::MAX;
+        let mut writer = cache.writer();
+        let chunk = vec![Sector(7); 3 * 8 + 1];
+        for round in 0..3000 {
+            let wrote = file.write(task, &mut writer, Bytes(round * 4 * 4096), &chunk);
+            assert!(matches!(wrote, Err(Error::ReadFailed { .. })), "{wrote:?}");
+            let stats = cache.stats();
+            assert!(stats.dirty + stats.writeback <= Pages(1100), "{stats:?}");
+        }
+        disk.state().fail_reads = 0..0;
+    });
+}
