@@ -88,7 +88,7 @@ impl File {
         data: &[u8],
         offset: u64,
     ) -> Result<usize, Error> {
-        self.write_as(&mut writer.inner, data, offset)
+        self.write_as(writer.of(&self.cache.inner.mm), data, offset)
     }
 
     fn write_as(&self, writer: &mut mm::Writer, data: &[u8], offset: u64) -> Result<usize, Error> {

@@ -316,9 +316,12 @@ impl Volume {
     pub fn try_write(&self, writer: &mut Writer, data: &[u8], offset: u64) -> Result<Tried, Error> {
         self.check(offset, data.len() as u64)?;
         let mut task = self.enter()?;
-        let tried = self
-            .inner
-            .try_write(&mut task, &mut writer.inner, Bytes(offset), data)?;
+        let tried = self.inner.try_write(
+            &mut task,
+            writer.of(&self.cache.inner.mm),
+            Bytes(offset),
+            data,
+        )?;
         Ok(tried.into())
     }
 
@@ -340,7 +343,7 @@ impl Volume {
         let mut task = self.enter()?;
         let mut received = None;
         let (from, len) = (Bytes(offset), Bytes(len));
-        let writer = &mut writer.inner;
+        let writer = writer.of(&self.cache.inner.mm);
         self.inner
             .try_receive(&mut task, writer, from, len, |content, offered| {
                 let answer = content.receive(socket, offered.parts());
@@ -359,9 +362,12 @@ impl Volume {
     pub fn ready_write(&self, writer: &mut Writer, offset: u64, len: u64) -> Result<(), Error> {
         self.check(offset, len)?;
         let mut task = self.enter()?;
-        Ok(self
-            .inner
-            .ready_write(&mut task, &mut writer.inner, Bytes(offset), Bytes(len))?)
+        Ok(self.inner.ready_write(
+            &mut task,
+            writer.of(&self.cache.inner.mm),
+            Bytes(offset),
+            Bytes(len),
+        )?)
     }
 
     /// Takes all of `data` at `offset`, waiting for what that needs. The writer is not held here: ask `pace`.
@@ -371,8 +377,12 @@ impl Volume {
     pub fn write(&self, writer: &mut Writer, data: &[u8], offset: u64) -> Result<(), Error> {
         self.check(offset, data.len() as u64)?;
         let mut task = self.enter()?;
-        self.inner
-            .write_unheld(&mut task, &mut writer.inner, Bytes(offset), data)?;
+        self.inner.write_unheld(
+            &mut task,
+            writer.of(&self.cache.inner.mm),
+            Bytes(offset),
+            data,
+        )?;
         Ok(())
     }
 
@@ -383,7 +393,11 @@ impl Volume {
     /// `Cache`: a failed device. `Closed`.
     pub fn pace(&self, writer: &mut Writer) -> Result<Option<Instant>, Error> {
         let mut task = self.cache.enter()?;
-        let until = self.cache.inner.mm.pace(&mut task, &mut writer.inner)?;
+        let until = self
+            .cache
+            .inner
+            .mm
+            .pace(&mut task, writer.of(&self.cache.inner.mm))?;
         Ok(until.map(|until| self.origin + Duration::from_nanos(until.0)))
     }
 

@@ -10,11 +10,12 @@ use std::sync::{Arc, Weak};
 use env::Env;
 use os::ThreadEnv;
 
-/// A writer: may be moved between threads, is used by one at a time.
+/// A writer: may be moved between threads, is used by one at a time. Used with another cache than the one that made it, it is a new writer
+/// of that one from then on.
 ///
 /// Dropped, it passes on what it still owes, and gives back memory that `Volume::ready_write` took for it.
 pub struct Writer {
-    pub(crate) inner: mm::Writer,
+    inner: mm::Writer,
     cache: Weak<mm::Cache<ThreadEnv>>,
 }
 
@@ -24,6 +25,19 @@ impl Writer {
             inner: cache.writer(),
             cache: Arc::downgrade(cache),
         }
+    }
+
+    fn is_of(&self, cache: &Arc<mm::Cache<ThreadEnv>>) -> bool {
+        self.cache.as_ptr() == Arc::as_ptr(cache)
+    }
+
+    /// As `cache` knows it: its frames, its debts and the devices that it was told of are those of one cache.
+    #[inline]
+    pub(crate) fn of(&mut self, cache: &Arc<mm::Cache<ThreadEnv>>) -> &mut mm::Writer {
+        if !self.is_of(cache) {
+            *self = Self::new(cache);
+        }
+        &mut self.inner
     }
 }
 
@@ -35,14 +49,9 @@ impl Drop for Writer {
     }
 }
 
-/// The writer of one thread in one cache.
-struct Own {
-    cache: Weak<mm::Cache<ThreadEnv>>,
-    writer: mm::Writer,
-}
-
 thread_local! {
-    static OWN: RefCell<Vec<Own>> = const { RefCell::new(Vec::new()) };
+    /// The writers of one thread, one for each cache.
+    static OWN: RefCell<Vec<Writer>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Calls `write` with this thread's writer in `cache`.
@@ -54,20 +63,15 @@ where
     ThreadEnv: Env,
 {
     let own = OWN.with_borrow_mut(|own| {
-        let at = own
-            .iter()
-            .position(|own| own.cache.as_ptr() == Arc::as_ptr(cache));
-        at.map(|at| own.swap_remove(at).writer)
+        let at = own.iter().position(|own| own.is_of(cache));
+        at.map(|at| own.swap_remove(at))
     });
-    let mut writer = own.unwrap_or_else(|| cache.writer());
-    let answer = write(&mut writer);
+    let mut writer = own.unwrap_or_else(|| Writer::new(cache));
+    let answer = write(&mut writer.inner);
     OWN.with_borrow_mut(|own| {
         // Caches that are gone take their writers with them.
         own.retain(|own| own.cache.strong_count() > 0);
-        own.push(Own {
-            cache: Arc::downgrade(cache),
-            writer,
-        });
+        own.push(writer);
     });
     answer
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use device::{Layer, Stack};
 use os::FileDevice;
-use tidegate::{Backing, Cache, Cursor, Error, Volume, VolumeOptions, Writer};
+use tidegate::{Backing, Cache, Cursor, Error, Law, Volume, VolumeOptions, Writer};
 
 const PAGE: usize = 4096;
 
@@ -265,4 +265,40 @@ fn one_thread_serves_many_who_are_held_and_does_not_wait() {
         fill(&mut expected, page as u64, 3);
         assert!(bytes == expected, "page {page}");
     }
+}
+
+/// A writer belongs to the cache that made it: frames that it was given are that one's, and so are what it owes and to which
+/// law. Used with another cache it is a new one there.
+#[test]
+fn a_writer_of_another_cache_brings_nothing_along() {
+    let dir = Dir::new("stranger");
+    let small = Cache::builder().memory(32 << 20).law(Law::RateBased);
+    let (one, other) = (
+        small.build().unwrap(),
+        Cache::builder().memory(64 << 20).build().unwrap(),
+    );
+    let (its, _) = attach(&one, &dir.0.join("one"), 16 << 20, "slow:latency=1us");
+    let (others, _) = attach(&other, &dir.0.join("other"), 16 << 20, "slow:latency=1us");
+    let mut writer = other.writer();
+    let free = other.stats().free;
+    others
+        .ready_write(&mut writer, 0, 32 * PAGE as u64)
+        .unwrap();
+    assert_eq!(
+        other.stats().free,
+        free - 32 * PAGE as u64,
+        "the writer has them"
+    );
+    let mut data = vec![0; 32 * PAGE];
+    fill(&mut data, 0, 1);
+    write(&its, &mut writer, &data, 0);
+    assert_eq!(other.stats().free, free, "and has given them back");
+    its.sync().unwrap();
+    let mut got = vec![0; 32 * PAGE];
+    its.read(&mut Cursor::default(), &mut got, 0).unwrap();
+    assert!(got == data);
+    write(&others, &mut writer, &data, 0);
+    drop((its, others));
+    one.close().unwrap();
+    other.close().unwrap();
 }
