@@ -289,13 +289,20 @@ impl<E: Env> File<E> {
     }
 
     /// Syncs, takes the file's pages out of the cache and gives its place back. Other handles of
-    /// the same file must not be used any more.
+    /// the same file must not be used any more; what is under way by them is synced too.
     ///
     /// # Errors
     /// As `sync`; the file then stays open with everything it holds.
     pub fn close(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
-        self.sync(task)?;
-        self.discard(task)
+        loop {
+            self.sync(task)?;
+            self.mapping.gate.shut(task)?;
+            if sync::is_durable(task, &self.cache, &self.mapping) {
+                return self.discard_gated(task);
+            }
+            // Whoever was inside meanwhile was told that his write is taken in.
+            self.mapping.gate.open();
+        }
     }
 
     /// Takes the file's pages out of the cache, dirty ones too, without writing them: for a file
@@ -304,8 +311,13 @@ impl<E: Env> File<E> {
     /// # Errors
     /// `Cancelled`.
     pub fn discard(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        self.mapping.gate.shut(task)?;
+        self.discard_gated(task)
+    }
+
+    /// The caller has shut the gate.
+    fn discard_gated(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
         let mapping = &self.mapping;
-        mapping.gate.shut(task)?;
         // First, so that nothing that is still under way brings a page in behind the one that is looked at.
         mapping.set_closed(true);
         let result = truncate::drop_pages(task, &self.cache, mapping, 0);

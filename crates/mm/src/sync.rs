@@ -371,6 +371,21 @@ fn has_settled<E: Env>(mapping: &Mapping<E>) -> bool {
     !owes && mapping.device_len.load(Ordering::Acquire) == mapping.size()
 }
 
+/// Whether everything that was ever written to the file is on its device, and the device flushed. The caller has shut the gate.
+pub(crate) fn is_durable<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+) -> bool {
+    let has_pages = {
+        let mut token = mapping.token.lock(task);
+        let index = mapping.index.writer(&cache.pool, &mut token);
+        let has = |tag| index.next_tagged(0, u32::MAX, tag).is_some();
+        has(Tag::Dirty) || has(Tag::Writeback)
+    };
+    !has_pages && has_settled(mapping) && mapping.unflushed().is_none()
+}
+
 /// Does what a truncation could not, before the file grows again: what was cut off must not come back.
 pub(crate) fn settle_cut<E: Env>(
     task: &mut Task<'_, E>,

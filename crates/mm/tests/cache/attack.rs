@@ -437,3 +437,36 @@ fn writes_that_end_in_an_error_are_held_for_what_was_taken_in() {
         disk.state().fail_reads = 0..0;
     });
 }
+
+/// Whoever is inside a file that is closed, and was told that his write is taken in, finds it on the device.
+#[test]
+fn a_write_beside_a_close_is_written_or_refused() {
+    let mut world = world(4096, 16 * MIB);
+    let disk = Arc::clone(&world.disk);
+    let taken = world.run(300 * 4096, |task, cache, file| {
+        let writing = {
+            let (file, cache) = (file.another(), Arc::clone(cache));
+            env::spawn(task.env(), "writer", move |task| {
+                let mut writer = cache.writer();
+                let mut taken = 0;
+                for page in 0..300 {
+                    let at = Bytes(u64::from(page) * 4096);
+                    if file
+                        .write(task, &mut writer, at, &data(page, 1, 1))
+                        .is_err()
+                    {
+                        break;
+                    }
+                    taken = page + 1;
+                    task.sleep(Cause::Think, Nanos::micros(50));
+                }
+                taken
+            })
+        };
+        task.sleep(Cause::Think, Nanos::millis(5));
+        file.close(task).unwrap();
+        writing.join(task).unwrap()
+    });
+    assert!(taken > 100, "{taken}");
+    assert_eq!(disk.state().pages.len(), taken as usize);
+}
