@@ -1,7 +1,7 @@
 //! The cache, and how files are opened in it.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -500,7 +500,8 @@ fn system_device(path: &Path) -> Result<u64, Error> {
         of(parent.unwrap_or(Path::new(".")))
     });
     match metadata {
-        Ok(metadata) if metadata.rdev() != 0 => Ok(metadata.rdev()),
+        // Other special files are no disks: they are refused when they are opened.
+        Ok(metadata) if metadata.file_type().is_block_device() => Ok(metadata.rdev()),
         Ok(metadata) => Ok(metadata.dev()),
         Err(error) => Err(Error::System(os::OsError::Open {
             path: PathBuf::from(path),

@@ -196,3 +196,18 @@ fn sizes_are_told_in_bytes_and_settings_by_their_method() {
     assert!(text.ends_with(" is 1 B; nothing is left of that"), "{text}");
     drop(all);
 }
+
+/// What is no disk takes no disk's place.
+#[test]
+fn special_files_that_are_refused_leave_room_for_disks() {
+    let dir = Dir::new("special");
+    let cache = Cache::builder().memory(16 << 20).devices(2);
+    let cache = cache.build().unwrap();
+    for name in ["null", "zero", "full", "random"] {
+        let path = PathBuf::from("/dev").join(name);
+        let text = told(cache.open(&path, OpenOptions::new()));
+        assert!(text.contains(name), "{text}");
+    }
+    dir.open(&cache).write_at(&[1; 8], 0).unwrap();
+    cache.close().unwrap();
+}
