@@ -294,15 +294,21 @@ impl<E: Env> File<E> {
     /// # Errors
     /// As `sync`; the file then stays open with everything it holds.
     pub fn close(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
-        loop {
-            self.sync(task)?;
-            self.mapping.gate.shut(task)?;
-            if sync::is_durable(task, &self.cache, &self.mapping) {
-                return self.discard_gated(task);
+        let mapping = &self.mapping;
+        self.sync(task)?;
+        mapping.gate.shut(task)?;
+        if !sync::is_durable(task, &self.cache, mapping) {
+            // Whoever was inside meanwhile was told that his write is taken in. No more come: one who goes on would keep the file
+            // open for ever.
+            mapping.set_closed(true);
+            mapping.gate.open();
+            let synced = self.sync(task).and_then(|()| mapping.gate.shut(task));
+            if synced.is_err() {
+                mapping.set_closed(false);
+                return synced;
             }
-            // Whoever was inside meanwhile was told that his write is taken in.
-            self.mapping.gate.open();
         }
+        self.discard_gated(task)
     }
 
     /// Takes the file's pages out of the cache, dirty ones too, without writing them: for a file

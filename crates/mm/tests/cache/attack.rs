@@ -449,15 +449,15 @@ fn a_write_beside_a_close_is_written_or_refused() {
             env::spawn(task.env(), "writer", move |task| {
                 let mut writer = cache.writer();
                 let mut taken = 0;
-                for page in 0..300 {
+                // To the end, which is the file's.
+                for write in 0_u32.. {
+                    let page = write % 300;
                     let at = Bytes(u64::from(page) * 4096);
-                    if file
-                        .write(task, &mut writer, at, &data(page, 1, 1))
-                        .is_err()
-                    {
+                    let content = data(page, 1, write / 300 + 1);
+                    if file.write(task, &mut writer, at, &content).is_err() {
                         break;
                     }
-                    taken = page + 1;
+                    taken = write + 1;
                     task.sleep(Cause::Think, Nanos::micros(50));
                 }
                 taken
@@ -468,5 +468,11 @@ fn a_write_beside_a_close_is_written_or_refused() {
         writing.join(task).unwrap()
     });
     assert!(taken > 100, "{taken}");
-    assert_eq!(disk.state().pages.len(), taken as usize);
+    let last = taken - 1;
+    let place = (1, u64::from(last % 300));
+    assert_eq!(
+        disk.state().pages[&place][..],
+        data(last % 300, 1, last / 300 + 1)
+    );
+    assert_eq!(disk.state().pages.len(), taken.min(300) as usize);
 }
