@@ -126,8 +126,8 @@ struct State {
 /// Space that objects take, as far as this device has seen.
 #[derive(Default)]
 struct Space {
-    /// One past the last byte that each object has space for.
-    ends: BTreeMap<ObjectId, u64>,
+    /// Of each object, ascending: between them are holes, which count as taken once something behind them is.
+    ranges: BTreeMap<ObjectId, Vec<Range<u64>>>,
     used: u64,
 }
 
@@ -415,9 +415,13 @@ impl Space {
             IoOp::Write => request.pages().bytes(),
             IoOp::Allocate { len } => len,
             IoOp::SetLen { len } => {
-                if let Some(end) = self.ends.get_mut(&request.object) {
-                    self.used -= end.saturating_sub(len.0);
-                    *end = len.0.min(*end);
+                if let Some(ranges) = self.ranges.get_mut(&request.object) {
+                    for range in &mut *ranges {
+                        let cut = range.end.saturating_sub(range.start.max(len.0));
+                        self.used -= cut;
+                        range.end -= cut;
+                    }
+                    ranges.retain(|range| !range.is_empty());
                 }
                 return true;
             }
@@ -425,14 +429,18 @@ impl Space {
                 return true;
             }
         };
-        // A hole takes none.
-        let had = self.ends.get(&request.object).copied().unwrap_or(0);
+        let ranges = self.ranges.entry(request.object).or_default();
+        let had = ranges.last().map_or(0, |last| last.end);
+        let start = request.offset.0.max(had);
         let end = request.offset.0.saturating_add(len.0);
-        let more = end.saturating_sub(had.max(request.offset.0));
+        let more = end.saturating_sub(start);
         let fits = self.used.saturating_add(more) <= limit;
         if fits && more > 0 {
             self.used += more;
-            self.ends.insert(request.object, end);
+            match ranges.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => ranges.push(start..end),
+            }
         }
         fits
     }

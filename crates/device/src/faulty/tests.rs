@@ -170,6 +170,15 @@ fn a_hole_takes_no_space() {
         one(&rig, &faulty, one_page, 1 << 42, 0),
         Err(IoError::NoSpace)
     );
+    let cut = IoOp::SetLen {
+        len: Bytes((1 << 41) + 4096),
+    };
+    assert_eq!(one(&rig, &faulty, cut, 0, 0), Ok(()));
+    assert_eq!(one(&rig, &faulty, one_page, 1 << 42, 0), Ok(()));
+    assert_eq!(
+        one(&rig, &faulty, IoOp::Write, 1 << 43, 1),
+        Err(IoError::NoSpace)
+    );
 }
 
 #[test]
