@@ -201,10 +201,9 @@ fn replicas(text: &str) -> Result<u32, String> {
 }
 
 fn seed(text: &str) -> Result<u64, String> {
-    number(
-        text,
-        "a seed; write a whole number from 0 on, for example 7",
-    )
+    let is_not = "a seed; write a whole number from 0 to 9223372036854775807, for example 7";
+    let seed: i64 = number(text, is_not)?;
+    u64::try_from(seed).map_err(|_| format!("`{text}` is not {is_not}"))
 }
 
 fn scale(text: &str) -> Result<f64, String> {
@@ -265,6 +264,8 @@ mod tests {
             }
         }
         assert!(replicas("0").is_err() && scale("half").is_err());
+        // TOML, in which a seed stands beside the results, has no larger one.
+        assert!(seed("9223372036854775807").is_ok() && seed("9223372036854775808").is_err());
         let arguments = ["tidegate", "run", "dd", "--replicas", "-1"];
         let told = Arguments::try_parse_from(arguments)
             .unwrap_err()

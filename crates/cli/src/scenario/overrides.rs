@@ -7,7 +7,7 @@ use core::fmt;
 
 use toml_edit::{DocumentMut, Item, Table, Value};
 
-use super::diagnose::{Source, choices};
+use super::diagnose::{Mistake, Mistakes, Source, choices};
 use super::{LoadError, parse};
 
 /// One override from the command line.
@@ -95,9 +95,19 @@ pub(super) fn apply(source: Source, overrides: &[Override]) -> Result<Source, Lo
     if overrides.is_empty() {
         return Ok(source);
     }
-    let Ok(mut document) = source.text.parse::<DocumentMut>() else {
-        // The text itself is wrong: its own mistake comes first.
-        return parse::parse(&source).map(|_| source);
+    let mut document = match source.text.parse::<DocumentMut>() {
+        Ok(document) => document,
+        Err(error) => {
+            // The text itself is wrong: its own mistake comes first.
+            parse::parse(&source)?;
+            let span = error.span().unwrap_or(0..0);
+            let list = vec![Mistake::new(
+                "this is not valid TOML",
+                span,
+                error.message(),
+            )];
+            return Err(LoadError::Mistakes(Mistakes { source, list }));
+        }
     };
     let mut origin = source.origin;
     for set in overrides {

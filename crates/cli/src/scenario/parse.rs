@@ -127,6 +127,16 @@ fn unknown_key(word: &str, quoted: &[String], span: core::ops::Range<usize>) -> 
 
 fn wrong_type(message: &str, word: &str, span: core::ops::Range<usize>, text: &str) -> Mistake {
     let key = key_before(text, span.start);
+    if key.is_empty() {
+        return wrong_header(word, span);
+    }
+    if let Some(range) = out_of_range(message) {
+        return Mistake::new(
+            format!("`{key}` is out of range: {word}"),
+            span,
+            format!("must be a whole number {range}"),
+        );
+    }
     let mistake = Mistake::new(
         format!("wrong type of value for `{key}`"),
         span,
@@ -140,6 +150,31 @@ fn wrong_type(message: &str, word: &str, span: core::ops::Range<usize>, text: &s
         Some(unit) => mistake.help(format!("`{key}` takes a number of {unit}")),
         None => mistake,
     }
+}
+
+/// A table in double brackets that there is one of, or one in single brackets that may be many.
+fn wrong_header(word: &str, span: core::ops::Range<usize>) -> Mistake {
+    let name = word.lines().next().unwrap_or("");
+    let name = name
+        .split(']')
+        .next()
+        .unwrap_or("")
+        .trim_matches(['[', ' ']);
+    let (what, header) = if word.starts_with("[[") {
+        ("one table", format!("[{name}]"))
+    } else {
+        ("a list of tables", format!("[[{name}]]"))
+    };
+    Mistake::new(format!("`{name}` is {what}"), span, "the wrong brackets")
+        .help(format!("write `{header}`"))
+}
+
+/// The whole numbers that belong where another one stands.
+fn out_of_range(message: &str) -> Option<&'static str> {
+    let (found, expected) = message.split_once(", expected ")?;
+    let bare = expected.trim_matches('`');
+    let ranges = WHOLE.iter().find(|(name, _)| *name == bare);
+    found.contains("integer").then_some(ranges?.1)
 }
 
 /// A complaint about a type in the words of TOML, not of Rust: "this is a string, a number belongs here".
@@ -167,6 +202,13 @@ const KINDS: [(&str, &str); 8] = [
     ("map", "a table"),
     ("unit", "nothing"),
     ("datetime", "a date"),
+];
+
+/// Whole numbers by their names in Rust.
+const WHOLE: [(&str, &str); 3] = [
+    ("u8", "from 0 to 255"),
+    ("u32", "from 0 to 4294967295"),
+    ("u64", "from 0 to 9223372036854775807"),
 ];
 
 /// Types by their names in Rust, or serde's words for them.

@@ -117,6 +117,56 @@ error: `cpus` is out of range: 300
 }
 
 #[test]
+fn a_whole_number_that_its_key_cannot_hold_shows_the_range() {
+    assert_eq!(
+        mistaken("cpus = 2", "cpus = -1"),
+        "
+error: `cpus` is out of range: -1
+ --> my.toml:5:8
+  |
+5 | cpus = -1
+  |        ^^ must be a whole number from 0 to 4294967295
+"
+    );
+    let percent = mistaken("dirty_mib = 64", "dirty_percent = 300");
+    assert!(
+        percent.contains("must be a whole number from 0 to 255"),
+        "{percent}"
+    );
+    let seed = mistaken("[machine]", "[run]\nseed = 18446744073709551616\n[machine]");
+    assert!(
+        seed.contains("must be a whole number from 0 to 9223372036854775807"),
+        "{seed}"
+    );
+}
+
+#[test]
+fn overrides_of_a_text_that_cannot_take_them_are_not_dropped() {
+    let text = GOOD.replace("[machine]", "[run]\nseed = 9223372036854775808\n[machine]");
+    let said = shown(&text, &["run.replicas=1"]);
+    assert!(said.contains("--> my.toml:5:8"), "{said}");
+}
+
+#[test]
+fn a_table_in_the_wrong_brackets_shows_the_right_ones() {
+    assert_eq!(
+        mistaken("[machine]", "[[machine]]"),
+        "
+error: `machine` is one table
+ --> my.toml:4:1
+  |
+4 | [[machine]]
+  | ^^^^^^^^^^^ the wrong brackets
+  |
+  = help: write `[machine]`
+"
+    );
+    let device = mistaken("[[device]]", "[device]");
+    assert!(device.contains("`device` is a list of tables"), "{device}");
+    assert!(device.contains("help: write `[[device]]`"), "{device}");
+}
+
+#[test]
 fn unknown_names_show_the_nearest_and_all() {
     assert_eq!(
         mistaken("name = \"tidegate\"", "name = \"linux-2.6.35\""),
