@@ -113,7 +113,7 @@ const WRITING: [Metric; 47] = [
         "system",
         "s",
         Better::Lower,
-        "system CPU time of jobs and flushers",
+        "system CPU time of jobs, flushers and reclaimer",
         |o| cpu(o, |task| !task.is_interrupt, |task| task.system_s),
     ),
     metric(
@@ -195,7 +195,7 @@ const WRITING: [Metric; 47] = [
         "pause_zero_share",
         "",
         Better::Lower,
-        "trace lines with a pause of zero, in steady state (p1 prints none)",
+        "part of the trace lines that have a pause of zero, in steady state (p1 prints none)",
         zeros,
     ),
     metric(
@@ -279,7 +279,7 @@ const WRITING: [Metric; 47] = [
         "jain_end",
         "",
         Better::Higher,
-        "the same, in the last quarter of that time",
+        "fairness among heavy writers in the last quarter of the time in which all write",
         |o| fairness(o, 0.75),
     ),
     metric(

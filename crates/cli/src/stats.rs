@@ -10,7 +10,8 @@
 //! two-sided t-test has p < 0.10, with the standard error of unequal variances and the pooled
 //! degrees of freedom n1 + n2 - 2 (mmtests 2018-2024).
 //!
-//! Deviation: with fewer than two samples on a side there is no test and never a star.
+//! Deviations: with fewer than two samples on a side there is no test and never a star. The harmonic mean of values
+//! one of which is zero is zero; mmtests prints -1.
 //!
 //! Source: experiments.md B6 (gormanm/mmtests at Oct 2021).
 
@@ -221,10 +222,10 @@ fn amean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / count(values.len())
 }
 
-/// Harmonic mean; -1 when a value is not positive, as the tool prints it.
+/// Harmonic mean; zero when a value is.
 fn hmean(values: &[f64]) -> f64 {
     if values.iter().any(|value| *value <= 0.0) {
-        return -1.0;
+        return 0.0;
     }
     count(values.len()) / values.iter().map(|value| 1.0 / value).sum::<f64>()
 }
@@ -268,7 +269,7 @@ mod tests {
             Samples::new([1.0, 0.0], Better::Higher)
                 .value(Stat::Mean)
                 .unwrap(),
-            -1.0,
+            0.0,
         );
         assert!(lower(&[1.0]).value(Stat::Stddev).unwrap().is_nan());
         assert_eq!(lower(&[]).value(Stat::Mean), None);

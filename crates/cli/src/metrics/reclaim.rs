@@ -44,11 +44,11 @@ pub(super) const METRICS: [Metric; 45] = [
         "lat_stddev_ms",
         "ms",
         Better::Lower,
-        "its standard deviation",
+        "standard deviation of the latency of mapping, touching and unmapping",
         |o| latency(o, Stat::Stddev),
     )
     .pooled(),
-    metric("lat_p50_ms", "ms", Better::Lower, "its median", |o| {
+    metric("lat_p50_ms", "ms", Better::Lower, "median latency of mapping, touching and unmapping", |o| {
         latency(o, Stat::Max(50))
     })
     .pooled(),
@@ -56,19 +56,19 @@ pub(super) const METRICS: [Metric; 45] = [
         "lat_max90_ms",
         "ms",
         Better::Lower,
-        "90 % of its samples are at least as good",
+        "90 % of the latencies of mapping, touching and unmapping are no longer",
         |o| latency(o, Stat::Max(90)),
     )
     .pooled(),
-    metric("lat_max99_ms", "ms", Better::Lower, "99 % are", |o| {
+    metric("lat_max99_ms", "ms", Better::Lower, "99 % of the latencies of mapping, touching and unmapping are no longer", |o| {
         latency(o, Stat::Max(99))
     })
     .pooled(),
-    metric("lat_max_ms", "ms", Better::Lower, "the longest", |o| {
+    metric("lat_max_ms", "ms", Better::Lower, "longest latency of mapping, touching and unmapping", |o| {
         latency(o, Stat::Worst)
     })
     .pooled(),
-    metric("lat_samples", "", Better::Higher, "its samples", |o| {
+    metric("lat_samples", "", Better::Higher, "measured passes of mapping, touching and unmapping", |o| {
         mapped(o).map(|samples| count(samples.len()))
     }),
     metric(
@@ -90,7 +90,7 @@ pub(super) const METRICS: [Metric; 45] = [
         "bystander_max_ms",
         "ms",
         Better::Lower,
-        "the longest of them",
+        "longest allocation of a task that takes little and gives it back",
         |o| bystander(o, Stat::Worst),
     )
     .pooled(),
@@ -98,7 +98,7 @@ pub(super) const METRICS: [Metric; 45] = [
         "hog_gib",
         "GiB",
         Better::Higher,
-        "memory that the hogs wrote to",
+        "pages that the hogs touched, however often",
         hogs,
     ),
     metric(
@@ -294,7 +294,7 @@ pub(super) const METRICS: [Metric; 45] = [
         "noprogress_echo_rise",
         "",
         Better::Higher,
-        "the same, times as many a tick as in those around, from half that timeout to twice",
+        "direct NOPROGRESS: ends of partial sleeps a tick, 0 to 2 ticks after WRITEBACK's timeout / in those around, from half that timeout to twice",
         echo::rise,
     )
     .pooled(),

@@ -51,7 +51,7 @@ const OPS: [(&str, &str); 12] = [
 /// Rows that mmtests does not have, and without which the others mislead: who scans less because his
 /// tasks sleep has saved nothing.
 const WORK: [(&str, &str); 3] = [
-    ("Hogs wrote GiB", "hog_gib"),
+    ("Hogs touched GiB", "hog_gib"),
     ("Tasks asleep", "asleep"),
     ("Swap pages read", "swap_reads"),
 ];
