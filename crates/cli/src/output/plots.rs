@@ -6,7 +6,7 @@
 mod reclaim;
 
 use super::svg::{Figure, Key, Mark, PALETTE, Panel};
-use crate::outcome::{Level, Outcome};
+use crate::outcome::{Job, Level, Outcome};
 
 const MIB_PER_PAGE: f64 = 4096.0 / 1_048_576.0;
 /// Writers whose rates are drawn one by one.
@@ -46,10 +46,7 @@ pub(super) fn figures(outcomes: &[Outcome]) -> Vec<(String, Figure)> {
         {
             figures.push((format!("ratelimit-{case}"), ratelimits(case, &runs)));
         }
-        if runs
-            .iter()
-            .any(|run| run.jobs.iter().filter(|job| !job.is_reader).count() > 1)
-        {
+        if writers(&runs).len() > 1 {
             figures.push((format!("rates-{case}"), rates(case, &runs)));
         }
         if runs
@@ -239,23 +236,29 @@ fn levels(case: &str, runs: &[&Outcome]) -> Figure {
     }
 }
 
+/// The places of the jobs that wrote to files under any column: a hog has none, and a reader only reads.
+fn writers(runs: &[&Outcome]) -> Vec<usize> {
+    let jobs = runs.first().map_or(0, |run| run.jobs.len());
+    let writes = |job: &Job| !job.is_reader && job.bytes > 0.0;
+    (0..jobs)
+        .filter(|at| runs.iter().any(|run| run.jobs.get(*at).is_some_and(writes)))
+        .collect()
+}
+
 fn rates(case: &str, runs: &[&Outcome]) -> Figure {
+    let mut writers = writers(runs);
+    writers.truncate(WRITERS_MOST);
     let names: Vec<String> = runs
         .first()
         .map(|run| {
-            let writers = run.jobs.iter().filter(|job| !job.is_reader);
-            writers
-                .take(WRITERS_MOST)
-                .map(|job| job.name.clone())
-                .collect()
+            let writers = writers.iter().map(|at| run.jobs[*at].name.clone());
+            writers.collect()
         })
         .unwrap_or_default();
     let panel = |run: &&Outcome| {
-        let marks = run
-            .jobs
+        let marks = writers
             .iter()
-            .filter(|job| !job.is_reader)
-            .take(WRITERS_MOST)
+            .filter_map(|at| run.jobs.get(*at))
             .zip(PALETTE)
             .map(|(job, colour)| Mark::Line {
                 points: (1_u32..)
@@ -334,5 +337,35 @@ fn memory(case: &str, runs: &[&Outcome]) -> Figure {
         ],
         panels: runs.iter().map(panel).collect(),
         ..Figure::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_drawn_of_those_who_write_files() {
+        let job = |name: &str, bytes: f64, is_reader: bool| Job {
+            name: name.into(),
+            bytes,
+            is_reader,
+            ..Job::default()
+        };
+        let run = |second: f64| Outcome {
+            jobs: vec![
+                job("hog", 0.0, false),
+                job("first", 1e6, false),
+                job("reader", 1e6, true),
+                job("second", second, false),
+            ],
+            ..Outcome::default()
+        };
+        let (one, other) = (run(0.0), run(1e6));
+        assert_eq!(writers(&[&one]), [1]);
+        let figure = rates("row", &[&one, &other]);
+        let names: Vec<&str> = figure.legend.iter().map(|(name, ..)| &**name).collect();
+        assert_eq!(names, ["first", "second"]);
+        assert!(figure.panels.iter().all(|panel| panel.marks.len() == 2));
     }
 }
