@@ -832,6 +832,8 @@ fn several_recordings_get_errors_guesses_and_pairs() {
         "{pairs}"
     );
     assert!(here.join("out/scenario-guest-2.toml").exists());
+    let html = std::fs::read_to_string(here.join("out/report.html")).unwrap();
+    assert!(html.contains("<h1>2 recordings: beside the lab</h1>"));
     std::fs::remove_dir_all(here).unwrap();
     std::fs::remove_dir_all(other).unwrap();
 }

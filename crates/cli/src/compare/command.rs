@@ -383,11 +383,16 @@ fn write(
     seed: u64,
 ) -> Result<(), CompareError> {
     let first = &plans[0];
-    let about = About {
+    let mut about = About {
         title: "a recording beside the lab".into(),
         master_seed: seed,
         ..About::of(&first.scenario, &first.source, false)
     };
+    if plans.len() > 1 {
+        about.experiment = format!("{} recordings", plans.len());
+        about.title = "beside the lab".into();
+        about.scenario_id = format!("{}, the others in scenario-NAME.toml", about.scenario_id);
+    }
     let mut tables = output::tables(&about, outcomes, &[]);
     tables.extend(own);
     output::write(folder, &about, &tables, outcomes, printed)?;
