@@ -112,6 +112,18 @@ fn an_interrupt_ends_it_and_leaves_nothing() {
 }
 
 #[test]
+fn a_plot_that_cannot_be_written_is_said_before_anything_runs() {
+    let folder = Folder::new("demo-plot");
+    fs::create_dir_all(folder.path("out").join("tidegate-demo.svg")).unwrap();
+    let output = demo(&folder, &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("out/tidegate-demo.svg: "), "{said}");
+    assert!(output.stdout.is_empty());
+    assert_eq!(left_behind(&folder), 0);
+}
+
+#[test]
 fn halves_that_show_nothing_are_refused() {
     let folder = Folder::new("demo-short");
     for (seconds, why) in [

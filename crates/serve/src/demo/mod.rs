@@ -172,6 +172,8 @@ pub fn run(options: &DemoOptions) -> Result<(), DemoError> {
         None => std::env::current_dir().map_err(DemoError::io("the current directory"))?,
     };
     std::fs::create_dir_all(&out).map_err(DemoError::io(out.display().to_string()))?;
+    let plot = out.join("tidegate-demo.svg");
+    can_be_written(&plot).map_err(DemoError::io(plot.display().to_string()))?;
     let stop = Arc::new(AtomicBool::new(false));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -195,11 +197,23 @@ pub fn run(options: &DemoOptions) -> Result<(), DemoError> {
         halves.push(half);
     }
     say(&table::tables(&halves));
-    let plot = out.join("tidegate-demo.svg");
     std::fs::write(&plot, plot::draw(&halves))
         .map_err(DemoError::io(plot.display().to_string()))?;
     say(&table::conclusion(&halves, &plot));
     Ok(())
+}
+
+/// Whether a file can be put there: said before the half minute, not after it. Leaves things as they were.
+fn can_be_written(path: &Path) -> io::Result<()> {
+    let was_there = path.exists();
+    std::fs::File::options()
+        .append(true)
+        .create(true)
+        .open(path)?;
+    if was_there {
+        return Ok(());
+    }
+    std::fs::remove_file(path)
 }
 
 /// Both clients at once.
