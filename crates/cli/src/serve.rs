@@ -1,6 +1,9 @@
 //! `serve`, `top` and `demo`: the words of the command line for the server's crate, and how they end.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use serve::config::{Asked, ConfigError};
@@ -17,10 +20,11 @@ Volumes are NAME=BACKEND[,OPTION..]. Backends:
   dir:PATH,size=1TiB         objects of one size in a folder
   mem:,size=1GiB             objects in memory, gone at the end: for trials
   s3://BUCKET/PREFIX         objects in S3 and what speaks its protocol (feature s3)
-Options: ro; size=SIZE; policy=retry|report|stop (what clients get while writes to the backend fail);
-dirty_min=10%, dirty_max=50% (its share of the dirty limit); description=TEXT; block_min=512B,
-block_preferred=4KiB; object_size=1MiB, parallel=8, force=true (objects); and last, for trials,
-device=slow:rate=16MB,latency=2ms (layers around the device, as `tidegate run --device` has them).
+Options: ro; size=SIZE; policy=retry|report|stop (what clients get while writes to the backend
+fail); dirty_min=10%, dirty_max=50% (its share of the dirty limit); description=TEXT;
+block_min=512B, block_preferred=4KiB; object_size=1MiB, parallel=8, force=true (objects);
+and last, for trials, device=slow:rate=16MB,latency=2ms (layers around the device, as `tidegate run
+--device` has them).
 
 Examples:
   tidegate serve                                        an embedded volume, and how to connect to it
@@ -183,7 +187,13 @@ pub fn top(arguments: &TopArguments) -> u8 {
         address: arguments.address.clone(),
         once: arguments.once,
     };
-    match serve::top::run(&options) {
+    let is_over = Arc::new(AtomicBool::new(false));
+    if !options.once && std::io::stdout().is_terminal() {
+        let over = Arc::clone(&is_over);
+        // Without it a signal ends the program where it is, and the terminal stays as it was drawn on.
+        let _ = ctrlc::set_handler(move || over.store(true, Ordering::Relaxed));
+    }
+    match serve::top::run(&options, &is_over) {
         Ok(()) => 0,
         Err(error) => {
             terminal::complain(&format!("tidegate: {error}"));

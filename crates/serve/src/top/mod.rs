@@ -78,11 +78,12 @@ impl TopError {
     }
 }
 
-/// Shows a server until the user has seen enough.
+/// Shows a server until the user has seen enough, or `is_over` is set: a signal that ended the program where it is
+/// would leave the terminal without its echo and cursor.
 ///
 /// # Errors
 /// The address is none. With `once`: no answer. The terminal cannot be used.
-pub fn run(options: &TopOptions) -> Result<(), TopError> {
+pub fn run(options: &TopOptions, is_over: &Arc<AtomicBool>) -> Result<(), TopError> {
     let address = client::host_and_port(&options.address);
     if !client::is_address(&address) {
         return Err(TopError::Address(options.address.clone()));
@@ -100,13 +101,12 @@ pub fn run(options: &TopOptions) -> Result<(), TopError> {
         };
     }
     let (send, news) = sync_channel(4);
-    let is_over = Arc::new(AtomicBool::new(false));
-    let stop = Arc::clone(&is_over);
+    let stop = Arc::clone(is_over);
     let of = address.clone();
     // Not joined: it may wait for a server that does not answer, and holds nothing.
     std::thread::spawn(move || follow(&of, &send, &stop));
     let mut terminal = ratatui::try_init()?;
-    let shown = show(&mut terminal, Model::new(address), &news);
+    let shown = show(&mut terminal, Model::new(address), &news, is_over);
     is_over.store(true, Ordering::Relaxed);
     ratatui::try_restore()?;
     Ok(shown?)
@@ -131,8 +131,13 @@ fn follow(address: &str, send: &SyncSender<News>, is_over: &AtomicBool) {
     }
 }
 
-fn show(terminal: &mut DefaultTerminal, mut model: Model, news: &Receiver<News>) -> io::Result<()> {
-    loop {
+fn show(
+    terminal: &mut DefaultTerminal,
+    mut model: Model,
+    news: &Receiver<News>,
+    is_over: &AtomicBool,
+) -> io::Result<()> {
+    while !is_over.load(Ordering::Relaxed) {
         while let Ok(news) = news.try_recv() {
             model.hear(news);
         }
@@ -154,6 +159,7 @@ fn show(terminal: &mut DefaultTerminal, mut model: Model, news: &Receiver<News>)
             }
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

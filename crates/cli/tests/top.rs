@@ -1,0 +1,49 @@
+//! `tidegate top` in a terminal: a signal that ends it leaves the terminal as it was.
+#![cfg(feature = "serve")]
+
+use std::fs::File;
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+/// What a terminal is told to show another screen, and to show its own again.
+const OTHER_SCREEN: &str = "\x1b[?1049h";
+const OWN_SCREEN: &str = "\x1b[?1049l";
+
+#[test]
+fn a_signal_gives_the_terminal_back() {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let theirs = File::options()
+        .read(true)
+        .write(true)
+        .open(name.to_str().unwrap())
+        .unwrap();
+    // Nobody answers at that port; it goes on asking.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["top", "127.0.0.1:1"])
+        .stdin(Stdio::from(theirs.try_clone().unwrap()))
+        .stdout(Stdio::from(theirs.try_clone().unwrap()))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(theirs);
+    let (mut ours, mut said, mut is_told) = (File::from(ours), Vec::new(), false);
+    let mut part = [0; 4096];
+    // Ends with an error when the last of their side is closed: with the child.
+    while let Ok(length @ 1..) = ours.read(&mut part) {
+        said.extend_from_slice(&part[..length]);
+        if !is_told && String::from_utf8_lossy(&said).contains(OTHER_SCREEN) {
+            kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+            is_told = true;
+        }
+    }
+    let status = child.wait().unwrap();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(is_told && said.contains(OWN_SCREEN), "{status}: {said:?}");
+    assert_eq!(status.code(), Some(0));
+}
