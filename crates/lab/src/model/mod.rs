@@ -71,7 +71,7 @@ pub const MODELS: [Entry; 10] = [
     },
     Entry {
         name: "sata2010",
-        summary: "7200 rpm SATA disk of 2010: seek, rotation, transfer; no write cache",
+        summary: "7200 rpm SATA disk of 2010: seek, rotation, transfer, a write buffer",
         make: || Params::Sata2010(params::Sata2010::DEFAULT),
     },
     Entry {

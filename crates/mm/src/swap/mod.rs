@@ -62,11 +62,11 @@ const SLOTS_MAX: u64 = 1 << 27;
 
 /// What a cache keeps for its anonymous memory.
 pub(crate) struct State<E: Env> {
-    /// Regions by their number (`spill::region_number`).
+    /// Regions by their number (`Anon::id` without its top bit).
     pub(crate) regions: Lock<Vec<Option<Arc<Anon>>>>,
     /// Regions without handles of which pages were busy, and for which there was no thread.
     pub(crate) remains: Lock<Vec<Arc<Anon>>>,
-    /// Pages of all regions together (`spill::REGIONS_PART`).
+    /// Pages of all regions together; bounded by `spill::pages_most`.
     pub(crate) region_pages: AtomicU64,
     /// A region that gave way is being emptied (`spill::kill`).
     pub(crate) emptying: AtomicBool,
