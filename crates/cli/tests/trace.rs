@@ -38,6 +38,17 @@ fn traces(folder: &Path) -> Vec<String> {
 }
 
 #[test]
+fn traces_of_an_earlier_run_do_not_stay_beside_later_results() {
+    let folder = folder("earlier");
+    assert!(tidegate(&folder, &["--trace"]).status.success());
+    let own = folder.join("out/kept.perfetto-trace");
+    std::fs::copy(folder.join("out").join(&traces(&folder)[0]), own).unwrap();
+    assert!(tidegate(&folder, &["--seed", "2"]).status.success());
+    assert_eq!(traces(&folder), ["kept.perfetto-trace"]);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn a_trace_of_each_column_of_the_first_row_and_where_to_open_it() {
     let folder = folder("row");
     let output = tidegate(&folder, &["--trace"]);

@@ -104,6 +104,8 @@ pub fn write(
     printed: &str,
 ) -> Result<(), OutputError> {
     let text = |name: &str, text: &str| write_text(folder, name, text);
+    remove_old_plots(folder);
+    remove_old_traces(folder);
     text("scenario.toml", &about.scenario_text)?;
     text("table.txt", printed)?;
     // Tables beside plots: neither is to wait for the other.
@@ -145,7 +147,6 @@ fn draw(
 ) -> Result<(), OutputError> {
     let text = |name: &str, text: &str| write_text(folder, name, text);
     let figures = plots::figures(outcomes);
-    remove_old_plots(folder);
     for (name, figure) in &figures {
         text(&format!("{name}.svg"), &figure.render())?;
     }
@@ -164,10 +165,31 @@ fn draw(
 /// Name of the file with a run's trace: what is no letter, digit or sign of a plain name becomes `_`.
 #[must_use]
 pub fn trace_name(outcome: &Outcome) -> String {
+    trace_of(&outcome.case, &outcome.policy)
+}
+
+fn trace_of(case: &str, policy: &str) -> String {
     let plain = |c| if is_plain(c) { c } else { '_' };
-    let name = format!("{}-{}", outcome.case, outcome.policy);
-    let name: String = name.chars().map(plain).collect();
+    let name: String = format!("{case}-{policy}").chars().map(plain).collect();
     format!("{name}.perfetto-trace")
+}
+
+/// Removes the traces of an earlier run into the same folder: those of the rows and columns in its table of runs.
+fn remove_old_traces(folder: &Path) {
+    let Ok(mut runs) = csv::Reader::from_path(folder.join("runs.csv")) else {
+        return;
+    };
+    let Ok(head) = runs.headers() else { return };
+    let place = |name| head.iter().position(|column| column == name);
+    let (Some(case), Some(policy)) = (place("case"), place("policy")) else {
+        return;
+    };
+    for run in runs.records().flatten() {
+        if let (Some(case), Some(policy)) = (run.get(case), run.get(policy)) {
+            // Most runs have none.
+            let _ = std::fs::remove_file(folder.join(trace_of(case, policy)));
+        }
+    }
 }
 
 /// Removes the plots of an earlier run into the same folder: those that its report names, and no other
