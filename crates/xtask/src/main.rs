@@ -39,11 +39,12 @@ usage: cargo xtask COMMAND
                                    the fault campaign (default 10000 seeds); campaign --help
   campaign --kills N               kills the server N times in the middle of writes
   bench [STEP]... [--dir DIR] [--pairs N]
-                                   the figures of README.md; steps: hit, lab, fio, slow
+                                   the figures of README.md; steps: hit, lab, scan, swap, fio, slow
   bench pacing [--row R]... [--column C]... [--seconds S] [--strict PERCENT] [--out DIR]
                                    writers on a slow device: Linux, strict Linux, Tidegate (root)
   bench agree [--experiment E]... [--out DIR]
                                    the lab's figures beside those of live runs
+  bench stutterp [--dir DIR]       memory under pressure: the kernel in a cgroup, Tidegate under the same limit (root)
   bench live [--memory SIZE] [--dir DIR] [--experiment E]...
                                    the experiments of memory reclaim on threads and files
   bench serve [--step S]... [--column C]... [--pairs N] [--seconds S] [--background MIB] [--dir DIR]
