@@ -34,7 +34,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
         command.arg("--out").arg(out()?);
     }
     command.args(&words);
-    println!("    {}", steps::typed(&command));
+    eprintln!("    {}", steps::typed(&command));
     Err(format!("{}: {}", steps::typed(&command), command.exec()))
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn typed(command: &Command) -> String {
 /// # Errors
 /// It could not be started, it failed, or it took too long.
 pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<()> {
-    println!("    {}", typed(command));
+    eprintln!("    {}", typed(command));
     command.process_group(0);
     let mut child = command
         .spawn()
@@ -128,7 +128,7 @@ pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<()> {
 /// # Errors
 /// It could not be started, it failed, or it wrote something that is not text.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    println!("    {}", typed(command));
+    eprintln!("    {}", typed(command));
     let output = command
         .output()
         .map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()))?;

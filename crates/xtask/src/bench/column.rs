@@ -142,7 +142,7 @@ impl Bench<'_> {
         });
         let mut command = Command::new(&self.writers);
         command.arg(through).args(arguments).stdout(Stdio::piped());
-        println!("    {}", steps::typed(&command));
+        eprintln!("    {}", steps::typed(&command));
         let watch = self.watch.as_ref().filter(|_| column.is_kernel());
         if let Some(watch) = watch {
             watch.clear()?;

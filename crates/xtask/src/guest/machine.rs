@@ -44,7 +44,7 @@ impl Machine<'_> {
         fs::write(&image, initrd).map_err(|error| format!("{}: {error}", image.display()))?;
         let memory = Memory::new(self.scenario)?;
         let mut command = self.command(&image, &memory)?;
-        println!("    {}", steps::typed(&command));
+        eprintln!("    {}", steps::typed(&command));
         let mut child = command
             .spawn()
             .map_err(|error| format!("qemu-system-x86_64: {error}"))?;

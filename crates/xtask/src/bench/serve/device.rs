@@ -90,7 +90,7 @@ impl Device {
 }
 
 fn start(undo: &Undo, command: &mut Command) -> Result<Process> {
-    println!("    {}", steps::typed(command));
+    eprintln!("    {}", steps::typed(command));
     undo.start(command.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 

@@ -25,7 +25,7 @@ impl Server {
     /// # Errors
     /// It ends at once, or does not listen.
     pub(super) fn start(mut command: Command, socket: &Path) -> Result<Self> {
-        println!("    {}", steps::typed(&command));
+        eprintln!("    {}", steps::typed(&command));
         let _ = std::fs::remove_file(socket);
         let name = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(Stdio::null());
