@@ -247,6 +247,11 @@ fn writers(runs: &[&Outcome]) -> Vec<usize> {
 
 fn rates(case: &str, runs: &[&Outcome]) -> Figure {
     let mut writers = writers(runs);
+    let part = if writers.len() > WRITERS_MOST {
+        format!(" (first {WRITERS_MOST} of {})", writers.len())
+    } else {
+        String::new()
+    };
     writers.truncate(WRITERS_MOST);
     let names: Vec<String> = runs
         .first()
@@ -275,10 +280,7 @@ fn rates(case: &str, runs: &[&Outcome]) -> Figure {
         }
     };
     Figure {
-        title: format!(
-            "{case}: what each writer writes into the cache (first {})",
-            names.len()
-        ),
+        title: format!("{case}: what each writer writes into the cache{part}"),
         x_label: TIME,
         y_label: unit(runs, "MB/s", "MB/s at full scale"),
         legend: names
@@ -366,6 +368,7 @@ mod tests {
         let figure = rates("row", &[&one, &other]);
         let names: Vec<&str> = figure.legend.iter().map(|(name, ..)| &**name).collect();
         assert_eq!(names, ["first", "second"]);
+        assert!(!figure.title.contains("(first"), "{}", figure.title);
         assert!(figure.panels.iter().all(|panel| panel.marks.len() == 2));
     }
 }
