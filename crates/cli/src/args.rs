@@ -119,7 +119,7 @@ pub enum Listed {
 pub struct RunArguments {
     /// Name of a built-in experiment, or a scenario file (TOML)
     #[arg(value_name = "EXPERIMENT|FILE.toml")]
-    pub experiment: String,
+    pub experiment: PathBuf,
     /// Columns to run, the first is the baseline; also presets that the scenario does not name
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub policy: Vec<String>,

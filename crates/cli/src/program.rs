@@ -302,7 +302,7 @@ fn check(verdicts: &[Verdict]) -> u8 {
 
 fn load(arguments: &RunArguments) -> Result<(Scenario, Source), Trouble> {
     let name = &arguments.experiment;
-    let source = match experiments::by_name(name) {
+    let source = match name.to_str().and_then(experiments::by_name) {
         Some(source) => source,
         None => file(name)?,
     };
@@ -349,20 +349,18 @@ fn live_scale(
     Ok(Some(1.0 / parts.round().clamp(1.0, 64.0)))
 }
 
-fn file(name: &str) -> Result<Source, Trouble> {
-    match std::fs::read_to_string(name) {
-        Ok(text) => Ok(Source {
-            origin: name.to_owned(),
-            text,
-        }),
-        Err(error) if Path::new(name).extension().is_some() || name.contains('/') => Err(
-            Trouble::Usage(format!("cannot read the scenario {name}: {error}")),
-        ),
+fn file(path: &Path) -> Result<Source, Trouble> {
+    let name = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Source { origin: name, text }),
+        Err(error) if path.extension().is_some() || name.contains('/') => Err(Trouble::Usage(
+            format!("cannot read the scenario {name}: {error}"),
+        )),
         Err(_) => {
             let known = EXPERIMENTS.map(|(known, _)| known);
             Err(Trouble::Usage(format!(
                 "there is no experiment `{name}`; {}; or name a scenario file",
-                choices(name, known)
+                choices(&name, known)
             )))
         }
     }

@@ -4,7 +4,9 @@
 
 mod small;
 
+use std::ffi::OsStr;
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -138,6 +140,25 @@ fn results_do_not_depend_on_how_many_run_side_by_side_nor_on_the_columns_chosen(
     assert_eq!((&all[1], &all[3]), (&one[0], &one[1]));
     assert_ne!(all[0], all[1]);
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_scenario_may_have_a_name_that_is_no_text() {
+    let folder = folder("bytes");
+    let name = OsStr::from_bytes(b"a\xff.toml");
+    std::fs::write(folder.join(name), SMALL).unwrap();
+    let output = command(&folder, &["run"]).arg(name).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let output = command(&folder, &["run"])
+        .arg(OsStr::from_bytes(b"b\xff.toml"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("cannot read the scenario b\u{fffd}.toml"),
+        "{said}"
+    );
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
