@@ -290,7 +290,7 @@ fn nobody_there_is_told_with_a_way_out() {
         address: free.to_string(),
         once: true,
     };
-    let error = run(&options).unwrap_err().to_string();
+    let error = run(&options, &Arc::default()).unwrap_err().to_string();
     assert!(
         error.contains("tidegate serve") && error.contains(&free.to_string()),
         "{error}"
