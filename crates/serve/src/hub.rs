@@ -21,6 +21,8 @@ use crate::export::Export;
 
 /// Connections whose sockets may be made wide: what the system holds for their clients, no limit of ours does.
 const WIDE_MAX: usize = 16;
+/// Requests that each connection may have under way, whatever others have; `connection::BYTES` has room for them.
+pub(crate) const OWN_REQUESTS: usize = 32;
 
 /// What clients may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct Limits {
     pub connections: usize,
     /// Requests of one connection under way; more are not read from it.
     pub in_flight: usize,
+    /// Requests under way of all connections together over the 32 that each may have. Stays what it was at the start.
+    pub in_flight_more: usize,
     /// Bytes of one request; more are refused.
     pub request: u32,
     /// For a client to say what it wants. Afterwards it may be silent as long as it likes.
@@ -40,6 +44,7 @@ impl Default for Limits {
         Self {
             connections: 1024,
             in_flight: 128,
+            in_flight_more: 1 << 16,
             request: 32 << 20,
             handshake: Duration::from_secs(10),
         }
@@ -95,6 +100,8 @@ pub struct Hub {
     stage: AtomicU8,
     /// Connections with a wide socket.
     wide: AtomicUsize,
+    /// Requests over `OWN_REQUESTS` that connections can take the right to.
+    more: AtomicUsize,
     roster: Mutex<Roster>,
     left: Notify,
     changed: Notify,
@@ -112,6 +119,8 @@ pub(crate) struct Seat {
     hub: Arc<Hub>,
     place: usize,
     is_wide: bool,
+    /// Requests over `OWN_REQUESTS` that it has the right to.
+    more: usize,
     pub(crate) mailbox: Arc<Mailbox>,
 }
 
@@ -126,6 +135,7 @@ impl Hub {
             exports: RwLock::default(),
             stage: AtomicU8::new(Stage::Serving as u8),
             wide: AtomicUsize::new(0),
+            more: AtomicUsize::new(limits.in_flight_more),
             roster: Mutex::default(),
             left: Notify::new(),
             changed: Notify::new(),
@@ -279,6 +289,7 @@ impl Hub {
             hub: Arc::clone(self),
             place,
             is_wide: false,
+            more: 0,
             mailbox,
         })
     }
@@ -310,6 +321,27 @@ impl Seat {
         }
         self.is_wide
     }
+
+    /// Requests that the connection may have under way now.
+    pub(crate) fn requests(&self) -> usize {
+        OWN_REQUESTS + self.more
+    }
+
+    /// Takes the right to `count` requests more, unless others have taken them.
+    pub(crate) fn take_more(&mut self, count: usize) {
+        let left = &self.hub.more;
+        let rest = |left: usize| left.checked_sub(count);
+        let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
+        if taken.is_ok() {
+            self.more += count;
+        }
+    }
+
+    /// Gives back what it took.
+    pub(crate) fn give_more(&mut self) {
+        let more = core::mem::take(&mut self.more);
+        self.hub.more.fetch_add(more, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Seat {
@@ -317,6 +349,7 @@ impl Drop for Seat {
         if self.is_wide {
             self.hub.wide.fetch_sub(1, Ordering::Relaxed);
         }
+        self.give_more();
         let mut roster = self.hub.roster();
         let mailbox = roster.places[self.place].take();
         roster.free.push(self.place);

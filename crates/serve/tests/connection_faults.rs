@@ -118,6 +118,73 @@ fn whoever_sends_more_than_may_be_under_way_is_held_back_and_then_cut_off() {
     server.wait("all is given back", Server::is_at_rest);
 }
 
+/// Requests take memory while they wait: over the 32 that each connection may have, all connections share a number of them.
+#[test]
+fn requests_under_way_are_bounded_for_all_connections_together() {
+    let limits = Limits {
+        in_flight: 100,
+        in_flight_more: 64,
+        ..Limits::default()
+    };
+    let server = Server::start(Setup {
+        layers: HOLDABLE,
+        limits,
+        ..Setup::default()
+    });
+    let hold = &server.layers.stack().unwrap().faulty[0];
+    let under_way = || server.export.counters.in_flight.load(Ordering::SeqCst);
+    let mut next = 0;
+    let mut submit = |client: &mut Client<_>, count: u64| {
+        let mut asked = Vec::new();
+        for _ in 0..count {
+            next += 1;
+            let request = Request {
+                flags: CommandFlags::NONE,
+                command: Command::Flush,
+                cookie: next,
+                offset: 0,
+                len: 0,
+            };
+            asked.extend_from_slice(&request.encode());
+        }
+        let mut stream: &std::os::unix::net::UnixStream = client.stream();
+        stream.write_all(&asked).unwrap();
+    };
+    let take = |client: &Client<_>, count: usize| {
+        let mut stream: &std::os::unix::net::UnixStream = client.stream();
+        let mut replies = vec![0; 16 * count];
+        stream.read_exact(&mut replies).unwrap();
+        for reply in replies.chunks(16) {
+            assert_eq!(reply[4..8], [0; 4], "it failed");
+        }
+    };
+    let mut clients: Vec<_> = (0..4).map(|_| server.client()).collect();
+    clients[3].write(0, &[1; PAGE]).unwrap();
+    hold.hold();
+    for client in &mut clients[..3] {
+        submit(client, 100);
+    }
+    until("all that may be are", || under_way() >= 3 * 32 + 64);
+    submit(&mut clients[3], 1);
+    until("who comes later has its own", || under_way() > 3 * 32 + 64);
+    assert_eq!(under_way(), 3 * 32 + 64 + 1);
+    hold.release();
+    for client in &clients[..3] {
+        take(client, 100);
+    }
+    take(&clients[3], 1);
+    // Who has none under way has given back what it took.
+    until("all are answered", || under_way() == 0);
+    clients[3].write(0, &[2; PAGE]).unwrap();
+    hold.hold();
+    submit(&mut clients[3], 100);
+    until("one has what all share", || under_way() >= 32 + 64);
+    hold.release();
+    take(&clients[3], 100);
+    drop(clients);
+    server.wait("all is given back", Server::is_at_rest);
+}
+
 #[test]
 fn a_hung_volume_keeps_its_own_threads_and_nobody_elses() {
     let server = Server::start(Setup {

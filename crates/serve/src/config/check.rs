@@ -26,6 +26,8 @@ const SIZE_MAX: u64 = 1 << 62;
 /// Smallest request that a client may be held to: what every client is allowed to send.
 const REQUEST_LEAST: u32 = 64 << 10;
 const REQUEST_MOST: u32 = 64 << 20;
+/// Most requests of a connection under way: what its table has places for.
+pub(crate) const REQUESTS_MOST: u32 = 1 << 14;
 /// Pages have 4096 bytes; larger blocks are of no use to the cache.
 const BLOCK_MOST: u32 = 1 << 20;
 
@@ -56,7 +58,7 @@ pub(super) fn check(
             .read("max_connections", |text| number(text, 1, 1 << 20))
             .unwrap_or_else(|| connections_for(memory, draft.tls_place.is_some())),
         requests: server
-            .read("max_requests", |text| number(text, 1, 1 << 16))
+            .read("max_requests", |text| number(text, 1, REQUESTS_MOST))
             .unwrap_or(limits.requests),
         request_bytes: server
             .read("max_request_size", request_size)

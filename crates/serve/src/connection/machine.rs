@@ -22,7 +22,7 @@ use super::send::Output;
 use super::table::Table;
 use crate::counters::Tally;
 use crate::export::Export;
-use crate::hub::{Seat, Stage};
+use crate::hub::{OWN_REQUESTS, Seat, Stage};
 
 /// Rounds of receiving and sending before others get their turn.
 const ROUNDS: usize = 16;
@@ -30,6 +30,7 @@ const ROUNDS: usize = 16;
 const LOOK: Duration = Duration::from_secs(1);
 /// Most requests that a table has places for.
 const IN_FLIGHT_MAX: usize = 1 << 14;
+const _: () = assert!(IN_FLIGHT_MAX == crate::config::REQUESTS_MOST as usize);
 
 /// Where the connection's writer is.
 pub(super) enum Pen {
@@ -307,6 +308,28 @@ where
             Errand::Zeroes => self.zeroes_can_go_on(result),
             Errand::Payload => self.payload_can_go_on(result),
             Errand::Rest(place) => self.rest_is_written(place, result),
+        }
+    }
+
+    /// How many requests more may come now. Over those that each connection may have, they come out of what all share: so
+    /// what they hold in memory is bounded for all of them. One that gets no more has some under way, and goes on when those
+    /// are answered.
+    pub(super) fn room(&mut self) -> usize {
+        let len = self.table.len();
+        let seat = &mut self.seat;
+        if let Some(most) = self.in_flight_max.checked_sub(seat.requests())
+            && seat.requests() == len
+        {
+            seat.take_more(most.min(OWN_REQUESTS));
+        }
+        seat.requests().min(self.in_flight_max).saturating_sub(len)
+    }
+
+    /// None is under way: what was taken for many goes back.
+    pub(super) fn is_idle(&mut self) {
+        if self.seat.requests() > OWN_REQUESTS {
+            self.table = Table::default();
+            self.seat.give_more();
         }
     }
 

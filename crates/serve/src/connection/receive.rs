@@ -77,7 +77,7 @@ where
         }
         let wanted = match self.input.receiving {
             Receiving::Head => {
-                let room = self.in_flight_max.saturating_sub(self.table.len());
+                let room = self.room();
                 if room == 0 {
                     return Ok(false);
                 }
@@ -165,7 +165,7 @@ where
                     let Some(head) = rest.first_chunk::<REQUEST>() else {
                         break Stop::TooLittle;
                     };
-                    if self.table.len() >= self.in_flight_max {
+                    if self.room() == 0 {
                         break Stop::Full;
                     }
                     let request = Request::parse(head).map_err(EndedBy::Request)?;

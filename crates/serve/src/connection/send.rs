@@ -411,6 +411,9 @@ where
             self.status_is_sent(place);
         }
         self.table.remove(place);
+        if self.table.is_empty() {
+            self.is_idle();
+        }
     }
 
     /// A read can go on, or will not.

@@ -114,7 +114,9 @@ impl Server {
         }
         if in_force(&old.limits, most) != in_force(&limits, most) {
             let room = crate::limits::lift_descriptors(u64::from(limits.connections.min(most)));
-            self.hub.set_limits(start::limits_of(&limits, room));
+            let in_flight_more = self.hub.limits().in_flight_more;
+            self.hub
+                .set_limits(start::limits_of(&limits, room, in_flight_more));
             info!("bounds on clients change, for new connections");
         }
         old.limits = limits;
