@@ -7,7 +7,7 @@ use nbd::wire::{BlockSizes, ExportFlags};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::EndedBy;
-use crate::export::Export;
+use crate::export::{About, Export};
 use crate::hub::{Hub, Stage};
 
 /// Bytes read at once: several options of the usual size.
@@ -109,6 +109,23 @@ impl Exports for Offer<'_> {
     }
 }
 
+/// The least that the protocol has for a preferred block.
+const PREFERRED_LEAST: u32 = 512;
+
+/// Block sizes as the protocol wants them, or clients refuse the export: the largest is a multiple of the smallest, and so
+/// is the volume, whose last bytes could not be reached otherwise.
+fn blocks(about: &About, size: u64, maximum: u32) -> BlockSizes {
+    let whole = 1_u32.checked_shl(size.trailing_zeros());
+    let minimum = about.minimum_block.min(whole.unwrap_or(u32::MAX));
+    let preferred = about.preferred_block.max(PREFERRED_LEAST);
+    let maximum = maximum.max(preferred);
+    BlockSizes {
+        minimum,
+        preferred,
+        maximum: maximum - maximum % minimum,
+    }
+}
+
 /// How an export is announced.
 fn info(export: &Arc<Export>, maximum: u32) -> ExportInfo {
     let (options, about) = (&export.options, export.about());
@@ -126,13 +143,37 @@ fn info(export: &Arc<Export>, maximum: u32) -> ExportInfo {
         .with_if(can_write && can_punch, ExportFlags::SEND_FAST_ZERO);
     ExportInfo {
         name: options.name.clone(),
-        description: about.description,
         size: export.size(),
         flags,
-        blocks: BlockSizes {
-            minimum: about.minimum_block,
-            preferred: about.preferred_block,
-            maximum: maximum.max(about.preferred_block),
-        },
+        blocks: blocks(&about, export.size(), maximum),
+        description: about.description,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn block_sizes_are_announced_as_the_protocol_wants_them() {
+        for (minimum_block, preferred_block) in [(1, 1), (1, 4096), (512, 512), (4096, 1 << 20)] {
+            let about = About {
+                description: String::new(),
+                minimum_block,
+                preferred_block,
+            };
+            for (size, maximum) in [
+                (1 << 30, 32 << 20),
+                ((1 << 20) + 512, 100_001),
+                (1000, 64 << 10),
+                (4097, 65_537),
+            ] {
+                let blocks = blocks(&about, size, maximum);
+                assert!(blocks.are_valid(size), "{blocks:?} of {size}");
+                let minimum = u64::from(blocks.minimum);
+                assert!(size.is_multiple_of(minimum), "{blocks:?} of {size}");
+                assert!(blocks.maximum > maximum - 4096, "{blocks:?}");
+            }
+        }
     }
 }
