@@ -23,6 +23,9 @@ pub trait Extents: Send + Sync {
     fn next(&self, offset: u64, len: u64) -> io::Result<(u64, bool)>;
 }
 
+/// Says why a backing is lost until it is opened again, if it is.
+pub type Lost = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// A volume whose backing is open.
 pub struct Opened {
     /// The volume in the cache.
@@ -31,6 +34,8 @@ pub struct Opened {
     pub extents: Option<Arc<dyn Extents>>,
     /// The backing gives space back, and such a range reads as zeros.
     pub can_punch: bool,
+    /// Why its backing is lost, if it can say more than its errors do.
+    pub lost: Option<Lost>,
     /// What has to live as long as the volume: its lock, handles to the layers of its device.
     pub keep: Box<dyn Any + Send + Sync>,
 }
@@ -191,6 +196,15 @@ impl Export {
         volume.sync()?;
         warn!(volume = %self.options.name, cause = %earlier, "it had failed before, and is durable now");
         Ok(())
+    }
+
+    /// An error of the volume as people read it: with what the backing says of it.
+    pub(crate) fn in_words(&self, error: &impl core::fmt::Display) -> String {
+        let lost = self.opened.lost.as_ref().and_then(|lost| lost());
+        match lost {
+            Some(why) => format!("{why} ({error})"),
+            None => error.to_string(),
+        }
     }
 
     /// Receive buffers that are in use now.

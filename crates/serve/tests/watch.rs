@@ -8,9 +8,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use common::{LONG, PAGE, Server, Setup, bytes, until};
+use common::{Folder, LONG, PAGE, Server, Setup, bytes, until};
 use nbd::client::Wishes;
-use serve::config::WebConfig;
+use serve::config::{BackendConfig, WebConfig};
 use serve::export::ExportOptions;
 use serve::log::{Format, Level, Log};
 use serve::snapshot::{Sampler, Snapshot, Source, State, Watched};
@@ -51,6 +51,34 @@ fn metric(text: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let line = line.unwrap_or_else(|| panic!("no {name} in\n{text}"));
     line.trim().parse().unwrap()
+}
+
+/// What its clients get is an error; what it is about is said where an operator looks.
+#[test]
+fn an_object_that_somebody_else_wrote_is_named() {
+    let folder = Folder::new();
+    let path = folder.0.join("objects");
+    let server = Server::start(Setup {
+        backend: Some(BackendConfig::Objects {
+            url: format!("dir:{}", path.display()),
+            size: Some(4 << 20),
+            object_size: None,
+            parallel: None,
+            force: false,
+        }),
+        ..Setup::default()
+    });
+    let mut client = server.client();
+    client.write(1 << 20, &bytes(1, PAGE)).unwrap();
+    client.flush().unwrap();
+    let object = "0000000000000001";
+    std::fs::write(path.join(object), vec![9; 1 << 20]).unwrap();
+    client.write(1 << 20, &bytes(2, PAGE)).unwrap();
+    client.flush().unwrap_err();
+    let watched = Watched::new(&server.hub, server.cache.clone());
+    let said = watched.read().volumes[0].last_error.clone().unwrap();
+    assert!(said.contains("somebody else changed the object"), "{said}");
+    assert!(said.contains(object), "{said}");
 }
 
 #[test]

@@ -75,6 +75,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         size,
         extents,
         can_punch,
+        lost: None,
         direct,
         keep: Box::new(file),
         closer: Closer(Box::new(move || closing.close(object))),

@@ -27,7 +27,7 @@ use policy::dirty::DeviceTunables;
 use tidegate::{Backing, Cache, VolumeOptions};
 
 use crate::config::{BackendConfig, VolumeConfig};
-use crate::export::{Extents, Opened};
+use crate::export::{Extents, Lost, Opened};
 use crate::own_path::OwnPath;
 
 pub use error::BackendError;
@@ -62,6 +62,7 @@ struct Raw {
     size: u64,
     extents: Option<Arc<dyn Extents>>,
     can_punch: bool,
+    lost: Option<Lost>,
     direct: bool,
     /// What lives as long as the device: its lock.
     keep: Box<dyn Send + Sync>,
@@ -82,6 +83,7 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
             raw.made,
             raw.extents,
             raw.can_punch,
+            raw.lost,
             raw.direct,
             raw.keep,
             raw.closer,
@@ -93,13 +95,14 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
             size: raw.size,
         })
     })?;
-    let (made, extents, can_punch, direct, keep, closer, layers) =
+    let (made, extents, can_punch, lost, direct, keep, closer, layers) =
         rest.expect("attached with a backing");
     let layers = Arc::new(layers);
     let opened = Opened {
         volume,
         extents,
         can_punch: can_punch && !config.read_only,
+        lost,
         keep: Box::new((keep, Arc::clone(&layers))),
     };
     Ok(Backend {

@@ -25,6 +25,10 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         size: objects.size(),
         extents: Some(Arc::new(ObjectExtents(Arc::clone(&objects)))),
         can_punch: true,
+        lost: Some(Box::new({
+            let objects = Arc::clone(&objects);
+            move || objects.failure()
+        })),
         direct: true,
         closer: Closer(Box::new({
             let objects = Arc::clone(&objects);

@@ -90,9 +90,10 @@ impl Server {
             }
             Left::Synced(export, Err(cause)) => {
                 let name = export.name().to_owned();
+                let cause = export.in_words(&cause);
                 self.hub.offer(export);
                 error!(
-                    volume = %name, cause = %cause,
+                    volume = %name, cause,
                     "kept: it could not be synced; its clients may connect again"
                 );
                 self.stays(&name);
