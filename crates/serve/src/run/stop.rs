@@ -28,6 +28,8 @@ struct Progress {
     /// Bytes that were left when it was last looked at, and since when it is that many.
     left: u64,
     since: Instant,
+    /// Its sync has begun: a flush is wanted of the backing, also if nothing is left to be written.
+    is_syncing: bool,
 }
 
 impl Progress {
@@ -37,6 +39,7 @@ impl Progress {
             end: volume.config.read_only.then_some(Ok(())),
             left: volume.unwritten(),
             since: Instant::now(),
+            is_syncing: false,
         }
     }
 
@@ -45,7 +48,8 @@ impl Progress {
         if left != self.left {
             (self.left, self.since) = (left, Instant::now());
         }
-        Some(self.since.elapsed()).filter(|silent| self.end.is_none() && *silent >= SILENT)
+        let is_asked = self.end.is_none() && (self.is_syncing || left > 0);
+        Some(self.since.elapsed()).filter(|silent| is_asked && *silent >= SILENT)
     }
 }
 
@@ -131,7 +135,11 @@ async fn sync_all(
     let (done, mut results) = mpsc::unbounded_channel();
     let of_all = || progress.lock().unwrap_or_else(PoisonError::into_inner);
     // Clients were waited for: what counts is from now on.
-    *of_all() = volumes.iter().map(Progress::new).collect();
+    let begun = |volume| Progress {
+        is_syncing: true,
+        ..Progress::new(volume)
+    };
+    *of_all() = volumes.iter().map(begun).collect();
     let written = volumes.iter().enumerate();
     for (place, volume) in written.filter(|(_, volume)| !volume.config.read_only) {
         let (export, done) = (Arc::clone(&volume.export), done.clone());
@@ -145,7 +153,8 @@ async fn sync_all(
                     result => result,
                 };
                 // Nobody listens after a second signal.
-                let _ = done.send((place, result.map_err(|error| last_words(&error))));
+                let result = result.map_err(|error| export.in_words(&last_words(&error)));
+                let _ = done.send((place, result));
             }
         });
         if let Err(cause) = started {
@@ -231,7 +240,8 @@ impl Served {
         };
         let failure = stats
             .last_error
-            .map(|error| format!(" (last error: {})", last_words(&Error::Cache(error))))
+            .map(|error| self.export.in_words(&last_words(&Error::Cache(error))))
+            .map(|error| format!(" (last error: {error})"))
             .unwrap_or_default();
         format!(
             "backing {} has taken nothing for {} s{failure}",
@@ -285,4 +295,26 @@ fn last_words(error: &Error) -> String {
 fn unwritten(volume: &tidegate::Volume) -> u64 {
     let stats = volume.stats();
     stats.dirty + stats.writeback
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backing_of_which_nothing_is_wanted_has_not_stopped_answering() {
+        let since = Instant::now().checked_sub(2 * SILENT).unwrap();
+        let is_silent = |left, is_syncing| {
+            let mut progress = Progress {
+                end: None,
+                left,
+                since,
+                is_syncing,
+            };
+            progress.look(left).is_some()
+        };
+        assert!(!is_silent(0, false), "its clients are still waited for");
+        assert!(is_silent(0, true), "a flush");
+        assert!(is_silent(4096, false), "what is dirty");
+    }
 }
