@@ -218,6 +218,16 @@ impl Listener {
         &self.name
     }
 
+    /// Where clients find it that was to listen at `asked`: with the port that it got.
+    pub(crate) fn address(&self, asked: &ListenConfig) -> ListenConfig {
+        match &self.socket {
+            Socket::Tcp(socket) => socket
+                .local_addr()
+                .map_or_else(|_| asked.clone(), ListenConfig::Tcp),
+            Socket::Unix(_) => asked.clone(),
+        }
+    }
+
     /// Takes clients until the server drains.
     pub async fn serve(self, hub: Arc<Hub>) {
         loop {
@@ -369,6 +379,18 @@ mod tests {
             assert!(error.to_string().contains("choose another port"), "{error}");
             let long = folder.0.join("x".repeat(120));
             assert!(matches!(unix(&long), Err(ListenError::TooLong(_))));
+        });
+    }
+
+    #[test]
+    fn a_port_that_the_system_chose_is_told() {
+        within(|| {
+            let asked = ListenConfig::Tcp("127.0.0.1:0".parse().unwrap());
+            let listener = bind(&asked).unwrap();
+            let ListenConfig::Tcp(address) = listener.address(&asked) else {
+                panic!("it is another socket");
+            };
+            std::net::TcpStream::connect(address).unwrap();
         });
     }
 

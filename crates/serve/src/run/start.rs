@@ -59,8 +59,9 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
     let mut addresses = Vec::new();
     let mut bound = Vec::new();
     for listen in &config.listen {
-        bound.push(listen::bind(listen).map_err(ServeError::Listen)?);
-        addresses.push(listen.clone());
+        let listener = listen::bind(listen).map_err(ServeError::Listen)?;
+        addresses.push(listener.address(listen));
+        bound.push(listener);
     }
     for passed in passed {
         let address = address_of(&passed.socket);
