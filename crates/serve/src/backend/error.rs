@@ -123,6 +123,21 @@ pub enum BackendError {
         /// What it should be a multiple of.
         unit: u64,
     },
+    /// A part of it was asked for that ends within a page.
+    #[error(
+        "{}: a size of {} is no multiple of {}; write one that is, or leave it out for all {} of the file",
+        path.display(), show_exactly(*wanted), show_size(*unit), show_exactly(*has)
+    )]
+    OddPart {
+        /// Which.
+        path: PathBuf,
+        /// Its bytes.
+        has: u64,
+        /// What was asked for.
+        wanted: u64,
+        /// What it should be a multiple of.
+        unit: u64,
+    },
     /// The layers around its device.
     #[error("{0}")]
     Layers(StackError),

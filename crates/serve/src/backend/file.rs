@@ -193,7 +193,12 @@ fn size(path: &Path, has: u64, wanted: Option<u64>, read_only: bool) -> Result<u
         }
         // What lies behind it in the same page is not ours to write.
         Some(wanted) if wanted < has && !wanted.is_multiple_of(PAGE) => {
-            return Err(odd(wanted, PAGE));
+            return Err(BackendError::OddPart {
+                path: path(),
+                has,
+                wanted,
+                unit: PAGE,
+            });
         }
         Some(wanted) => wanted,
         None => has,

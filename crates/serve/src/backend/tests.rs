@@ -208,7 +208,10 @@ fn sizes_that_cannot_be_served() {
         "{message}"
     );
     let message = refused(&sized(MIB - 512), &cache);
-    assert!(message.contains("no multiple of the 4 KiB"), "{message}");
+    assert!(
+        message.contains("no multiple of 4 KiB") && message.contains("leave it out"),
+        "{message}"
+    );
     let backend = open(&sized(MIB / 2), &cache).unwrap();
     assert_eq!(backend.opened.volume.size(), MIB / 2);
 }
