@@ -215,7 +215,7 @@ pub(crate) fn wrote<E: Env>(task: &Task<'_, E>, writer: &Writer, began: Instant,
 
 /// Makes sure that the device has space for a write of `at..end` before a byte of it is acknowledged.
 ///
-/// Far behind the end of what has space a hole is left, and none is taken ahead.
+/// Farther behind the end of what has space than is taken ahead, a hole is left, and nothing is taken ahead.
 pub(crate) fn reserve_space<E: Env>(
     task: &mut Task<'_, E>,
     mapping: &Mapping<E>,
@@ -227,7 +227,7 @@ pub(crate) fn reserve_space<E: Env>(
         return Ok(());
     }
     io::may_call(task)?;
-    let is_far = at > allocated.saturating_add(AHEAD_MIN);
+    let is_far = at > allocated.saturating_add(AHEAD_MAX);
     let (from, ahead) = if is_far {
         (at, 0)
     } else {
