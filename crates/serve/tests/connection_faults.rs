@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::{PAGE, Server, Setup, bytes, until};
+use common::{PAGE, Server, Setup, allow_descriptors, bytes, until};
 use device::FaultPlan;
 use nbd::client::{Ask, Client, Wishes};
 use nbd::wire::{Command, CommandFlags, Errno, Request};
@@ -181,6 +181,52 @@ fn requests_under_way_are_bounded_for_all_connections_together() {
     until("one has what all share", || under_way() >= 32 + 64);
     hold.release();
     take(&clients[3], 100);
+    drop(clients);
+    server.wait("all is given back", Server::is_at_rest);
+}
+
+/// A client may send as many as it may have under way and take the replies later, also where others have taken what all share.
+#[test]
+fn many_that_send_all_they_may_before_they_take_replies_are_answered() {
+    const EACH: usize = 128;
+    const LEN: usize = 8 << 10;
+    allow_descriptors();
+    let server = Server::start(Setup {
+        limits: Limits {
+            in_flight_more: 0,
+            ..Limits::default()
+        },
+        ..Setup::default()
+    });
+    let mut clients: Vec<_> = (0..900).map(|_| server.client()).collect();
+    clients[0].write(0, &bytes(1, LEN)).unwrap();
+    let request = Request {
+        flags: CommandFlags::NONE,
+        command: Command::Read,
+        cookie: 0,
+        offset: 0,
+        len: LEN as u32,
+    };
+    let asked = request.encode().repeat(EACH);
+    for client in &clients {
+        let mut stream: &std::os::unix::net::UnixStream = client.stream();
+        stream.write_all(&asked).unwrap();
+    }
+    let counters = &server.export.counters;
+    until("they have what each may have", || {
+        counters.in_flight.load(Ordering::SeqCst) >= 32 * clients.len() as u64 / 2
+    });
+    // One chunk for each, or more: until all data are there.
+    for client in &clients {
+        let mut stream: &std::os::unix::net::UnixStream = client.stream();
+        let (mut data, mut head, mut body) = (0, [0; 20], vec![0; LEN + 8]);
+        while data < EACH * LEN {
+            stream.read_exact(&mut head).unwrap();
+            let len = u32::from_be_bytes([head[16], head[17], head[18], head[19]]) as usize;
+            stream.read_exact(&mut body[..len]).unwrap();
+            data += len - 8;
+        }
+    }
     drop(clients);
     server.wait("all is given back", Server::is_at_rest);
 }

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{LONG, PAGE, Server, Setup, bytes};
+use common::{LONG, PAGE, Server, Setup, allow_descriptors, bytes};
 use nbd::client::give_up_after;
 use nbd::wire::{Command, CommandFlags, Request};
 
@@ -65,17 +65,6 @@ fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
     pages * PAGE as u64
-}
-
-/// Raises the limit on descriptors: each connection has two here.
-fn allow_descriptors() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let all = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    setrlimit(Resource::Nofile, all).unwrap();
 }
 
 #[test]

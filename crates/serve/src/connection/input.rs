@@ -85,7 +85,7 @@ impl Input {
             is_listening: false,
             is_closed: false,
             has_ended: false,
-            usual: CARRY,
+            usual: nbd::wire::REQUEST,
         }
     }
 

@@ -85,7 +85,8 @@ where
                     // The payload behind it is not for a buffer.
                     REQUEST.saturating_sub(kept).max(1)
                 } else {
-                    room.saturating_mul(self.input.usual).max(CARRY)
+                    // No more requests than may come: what is read and cannot begin has to be kept.
+                    room.saturating_mul(self.input.usual)
                 }
             }
             Receiving::Payload { place, left } if self.input.is_direct => {

@@ -24,6 +24,17 @@ pub(crate) const PAGE: usize = 4096;
 /// Longer than anything here takes on a machine that does much else.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
+/// Raises the limit on descriptors: each connection has two here.
+pub(crate) fn allow_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Nofile, all).unwrap();
+}
+
 /// A folder that is removed when dropped.
 pub(crate) struct Folder(pub PathBuf);
 
