@@ -12,6 +12,7 @@ use std::time::Duration;
 use env::IoError;
 use os::Arena;
 use tokio::runtime::Handle;
+use tokio::time::MissedTickBehavior;
 
 use crate::client::{Client, Trouble, count};
 use crate::error::TIMED_OUT;
@@ -195,10 +196,14 @@ impl Shared {
         let Fence::Lease(lease) = &self.fence else {
             return;
         };
+        let turn = lease.ttl() / crate::lease::RENEWALS;
+        let mut turns = tokio::time::interval(turn);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The first one is now.
+        turns.tick().await;
         loop {
-            let turn = lease.ttl() / crate::lease::RENEWALS;
-            tokio::time::sleep(turn).await;
-            // One that hangs must not take the others' time; whether it was done is seen at the next.
+            turns.tick().await;
+            // One that hangs must not take the others' time: the next begins when it is given up, and sees whether it was done.
             let renewed = tokio::time::timeout(turn, lease.renew(&self.client)).await;
             if let Ok(Renewed::Taken { by }) = renewed {
                 self.lose(format!(
