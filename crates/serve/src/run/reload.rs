@@ -10,7 +10,7 @@
 //!
 //! A volume that goes does so beside all the rest (`leave.rs`): a reload waits for it a moment, and then says that it goes on.
 
-use super::start::{self, same_places};
+use super::start::{self, same_mode, same_places};
 use super::{ServeError, Served, Server};
 use crate::backend::{self, BackendError};
 use crate::config::{BackendConfig, Config, ConfigError, LimitsConfig, VolumeConfig, show_size};
@@ -142,6 +142,7 @@ impl Server {
             ("dirty", old.dirty == new.dirty),
             ("background", old.background == new.background),
             ("listen", same_places(&old.listen, &new.listen)),
+            ("socket_mode", same_mode(&old.listen, &new.listen)),
             ("web", old.web == new.web),
             ("[tls]", old.tls == new.tls),
             ("io_uring", old.io_uring == new.io_uring),

@@ -421,7 +421,27 @@ pub(super) fn is_patient(volume: &VolumeConfig) -> bool {
 
 /// Where connections are taken, for comparisons.
 pub(super) fn same_places(before: &[ListenConfig], after: &[ListenConfig]) -> bool {
-    before.len() == after.len() && before.iter().all(|listen| after.contains(listen))
+    let is_same = |one: &ListenConfig, other: &ListenConfig| match (one, other) {
+        (ListenConfig::Unix { path: one, .. }, ListenConfig::Unix { path: other, .. }) => {
+            one == other
+        }
+        (one, other) => one == other,
+    };
+    let is_among = |listen| after.iter().any(|other| is_same(listen, other));
+    before.len() == after.len() && before.iter().all(is_among)
+}
+
+/// The permissions of Unix sockets, where both have some.
+pub(super) fn same_mode(before: &[ListenConfig], after: &[ListenConfig]) -> bool {
+    let mode = |all: &[ListenConfig]| {
+        all.iter().find_map(|listen| match listen {
+            ListenConfig::Unix { mode, .. } => Some(*mode),
+            ListenConfig::Tcp(_) => None,
+        })
+    };
+    mode(before)
+        .zip(mode(after))
+        .is_none_or(|(before, after)| before == after)
 }
 
 #[cfg(test)]
@@ -441,6 +461,22 @@ mod tests {
         let long = Duration::from_mins(1);
         let done = runtime.block_on(async { tokio::time::timeout(long, side_by_side(all)).await });
         done.expect("one waits for another to have ended")
+    }
+
+    #[test]
+    fn sockets_are_the_same_places_whatever_their_permissions() {
+        let unix = |path: &str, mode| ListenConfig::Unix {
+            path: path.into(),
+            mode,
+        };
+        let tcp = || ListenConfig::Tcp("127.0.0.1:1".parse().unwrap());
+        let before = [unix("/a", 0o600), tcp()];
+        assert!(same_places(&before, &[tcp(), unix("/a", 0o660)]));
+        assert!(!same_places(&before, &[unix("/b", 0o600), tcp()]));
+        assert!(!same_places(&before, &[tcp()]));
+        assert!(!same_mode(&before, &[unix("/b", 0o660)]));
+        assert!(same_mode(&before, &[unix("/b", 0o600)]));
+        assert!(same_mode(&before, &[tcp()]));
     }
 
     #[test]
