@@ -8,7 +8,7 @@
 //! | layer | keys |
 //! |---|---|
 //! | `slow` | `rate` bytes a second (`/s` may follow), `burst` bytes, `latency` time, `depth` number; `then` `RATE@TIME`, once for each change of the rate; a rate or a latency is needed |
-//! | `faulty` | `seed`; `eio_reads`, `eio_writes`, `torn_writes`, `flush_fails`, `discard_fails`, `hang`: odds from 0 to 1; `eio_read_at`, `eio_write_at`, `flush_fail_at`: which one, from 1; `eio_range` `FROM..TO` bytes; `full_after` bytes; `hang_at`, `hang_for`, `lost_at`: time |
+//! | `faulty` | `seed`; `eio_reads`, `eio_writes`, `torn_writes`, `flush_fails`, `length_fails`, `discard_fails`, `no_space`, `hang`: odds from 0 to 1; `eio_read_at`, `eio_write_at`, `flush_fail_at`: which one, from 1; `eio_range` `FROM..TO` bytes; `full_after` bytes; `hang_at`, `hang_for`, `lost_at`, `fails_after`, `lingers`: time |
 //! | `volatile` | `size` bytes, `seed`, `latency` time, `survives` odds |
 //! | `trace` | `records` number |
 //!
