@@ -12,8 +12,8 @@
 //!   2. What waits for the client (a reply it does not take) holds a place in the table of this connection, and nothing
 //!      else: no buffer, no thread, no page, no memory of the cache.
 //!   3. What waits for the cache holds a place in the pool's queue, and at most one receive buffer.
-//!   4. Memory: [`BYTES`] and, for each request under way, a place in the table. Nothing is allocated for a request that
-//!      the cache can serve at once.
+//!   4. Memory: [`BYTES`], with room for 32 requests under way; those over that come out of what all connections share
+//!      (`Limits::in_flight_more`). Nothing but a place in the table is taken for a request that the cache can serve at once.
 //!   5. However it ends, everything goes back: what a thread of the pool still has when that is done with it.
 
 mod direct;
@@ -54,7 +54,7 @@ use crate::hub::Security;
 use crate::hub::{Hub, Seat, Stage};
 use crate::log::{debug, info};
 
-/// Memory of one connection beside its requests, bytes: what a server keeps off its memory limit for each that it
+/// Memory of one connection with 32 requests under way, bytes: what a server keeps off its memory limit for each that it
 /// allows. Measured by `tests/connection_many.rs`.
 pub const BYTES: u64 = 24 << 10;
 
