@@ -194,7 +194,8 @@ impl<E: Env> File<E> {
     /// Pins a page that is in the cache: a lookup and a CAS. `None`: not there, being filled, or
     /// too many pins; `pin` settles it.
     pub fn try_pin(&self, page: u32) -> Option<Pinned<'_, E>> {
-        if !self.cache.count_pin() {
+        // While a file is cut, what is behind its end is in the cache still.
+        if u64::from(page) >= self.mapping.pages() || !self.cache.count_pin() {
             return None;
         }
         let Some(pin) = self.cache.try_pin(&self.mapping, page) else {

@@ -476,3 +476,36 @@ fn a_write_beside_a_close_is_written_or_refused() {
     );
     assert_eq!(disk.state().pages.len(), taken.min(300) as usize);
 }
+
+/// What is behind the end of a file that is being cut is not to be had, though it is in the cache still.
+#[test]
+fn pages_behind_the_end_are_not_pinned_while_a_file_is_cut() {
+    let mut world = world(1024, MIB);
+    world.run(0, |task, cache, file| {
+        let mut writer = cache.writer();
+        file.write(task, &mut writer, Bytes(0), &data(0, 4, 1))
+            .unwrap();
+        let under_way: Vec<_> = [true, false]
+            .into_iter()
+            .map(|cuts| {
+                let file = Arc::clone(file);
+                env::spawn(task.env(), "cutter", move |task| {
+                    if cuts {
+                        task.sleep(Cause::Think, Nanos::millis(1));
+                        file.truncate(task, Bytes(0)).unwrap();
+                    } else {
+                        file.sync(task).unwrap();
+                    }
+                })
+            })
+            .collect();
+        task.sleep(Cause::Think, Nanos::millis(2));
+        assert_eq!(file.len(), Bytes(0));
+        assert_eq!(cache.stats().cached, Pages(4), "their write is waited for");
+        assert!(file.try_pin(2).is_none());
+        assert!(file.pin(task, 2).is_err());
+        for task_of in under_way {
+            task_of.join(task).unwrap();
+        }
+    });
+}
