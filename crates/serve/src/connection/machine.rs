@@ -165,6 +165,7 @@ where
             if !moved {
                 self.settle_down()?;
                 self.forget_fetched();
+                self.give_back();
                 self.look(cx)?;
                 return Ok(false);
             }
@@ -325,12 +326,17 @@ where
         seat.requests().min(self.in_flight_max).saturating_sub(len)
     }
 
-    /// None is under way: what was taken for many goes back.
-    pub(super) fn is_idle(&mut self) {
-        if self.seat.requests() > OWN_REQUESTS {
-            self.table = Table::default();
-            self.seat.give_more();
+    /// Before the connection goes to sleep: with none under way, the right to many goes back, and the room that was made for
+    /// them.
+    fn give_back(&mut self) {
+        if self.seat.requests() == OWN_REQUESTS || !self.table.is_empty() {
+            return;
         }
+        self.table = Table::default();
+        self.done = Vec::new();
+        self.output.shrink();
+        self.seat.mailbox.shrink();
+        self.seat.give_more();
     }
 
     /// Answers that the request failed.

@@ -60,6 +60,14 @@ impl Mailbox {
         }
     }
 
+    /// Lets go of room that was made for many, if nothing is there.
+    pub(crate) fn shrink(&self) {
+        let mut inside = self.lock();
+        if inside.done.is_empty() {
+            inside.done = Vec::new();
+        }
+    }
+
     /// Whether nobody comes any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed

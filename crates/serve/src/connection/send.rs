@@ -98,6 +98,12 @@ impl Output {
         self.queue.is_empty() && self.rest.is_empty()
     }
 
+    /// Nothing is to be sent: room that was made for many is let go of.
+    pub(super) fn shrink(&mut self) {
+        self.queue = VecDeque::new();
+        self.pieces = Vec::new();
+    }
+
     /// Whether everything has left for the client.
     pub(super) fn is_sent(&self) -> bool {
         self.is_empty() && !self.is_flushing
@@ -411,9 +417,6 @@ where
             self.status_is_sent(place);
         }
         self.table.remove(place);
-        if self.table.is_empty() {
-            self.is_idle();
-        }
     }
 
     /// A read can go on, or will not.
