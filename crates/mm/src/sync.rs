@@ -442,9 +442,9 @@ fn set_len<E: Env>(
         mapping.device_len.store(LEN_UNKNOWN, Ordering::Release);
     }
     result.map_err(Error::metadata)?;
-    if len < before {
-        // Space beyond a length that was cut may be gone.
-        mapping.allocated.store(len, Ordering::Release);
+    if len <= before {
+        // Space beyond a length that was cut, or set again, may be gone. What it grew by before had none.
+        mapping.allocated.fetch_min(len, Ordering::AcqRel);
     }
     mapping.note_completed();
     Ok(())

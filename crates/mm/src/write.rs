@@ -237,6 +237,8 @@ pub(crate) fn reserve_space<E: Env>(
     let wanted = (end + ahead).next_multiple_of(AHEAD_MIN);
     let exact = end.next_multiple_of(PAGE_SIZE);
     let mut result = Ok(());
+    // Nobody cuts the object meanwhile: what it has been given would be noted and gone.
+    mapping.gate.enter(task)?;
     // What is asked for ahead may be too much where the file itself still fits.
     for until in [wanted, exact] {
         let len = Bytes(until - from);
@@ -250,9 +252,10 @@ pub(crate) fn reserve_space<E: Env>(
         );
         if result.is_ok() {
             mapping.allocated.fetch_max(until, Ordering::AcqRel);
-            return Ok(());
+            break;
         }
     }
+    mapping.gate.leave();
     result.map_err(Error::metadata)
 }
 

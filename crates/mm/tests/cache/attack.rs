@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{Disk, World, data, world};
-use env::{Cause, Device, Event, ObjectId, Task, Wakeup};
+use env::{Cause, Device, Event, IoError, ObjectId, Task, Wakeup};
 use lab::{CostTable, EventKind, Lab, LabEnv, Options as LabOptions, Record, Sector};
 use mm::{DeviceOptions, Error, File, Options, Reader};
 use policy::dirty::{DeviceIndex, Threshold};
@@ -507,5 +507,26 @@ fn pages_behind_the_end_are_not_pinned_while_a_file_is_cut() {
         for task_of in under_way {
             task_of.join(task).unwrap();
         }
+    });
+}
+
+/// What a file grew by without a write has no space, also after a part of it is cut off again.
+#[test]
+fn a_file_that_grew_and_was_cut_asks_for_space_when_it_is_written() {
+    let mut world = world(1024, 64 * MIB);
+    let disk = Arc::clone(&world.disk);
+    world.run(0, move |task, cache, file| {
+        let mut writer = cache.writer();
+        file.truncate(task, Bytes(100 * 4096)).unwrap();
+        file.sync(task).unwrap();
+        file.truncate(task, Bytes(50 * 4096)).unwrap();
+        disk.state().is_full = true;
+        let wrote = file.write(task, &mut writer, Bytes(20 * 4096), &data(20, 1, 1));
+        assert!(matches!(
+            wrote,
+            Err(Error::MetadataFailed {
+                cause: IoError::NoSpace
+            })
+        ));
     });
 }

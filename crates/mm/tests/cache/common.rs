@@ -49,6 +49,8 @@ pub struct State {
     pub writing_most: u32,
     pub fail_flushes: bool,
     pub fail_lengths: bool,
+    /// There is no space for what is to be allocated.
+    pub is_full: bool,
     /// Contents are thrown away (for benchmarks).
     pub forget: bool,
 }
@@ -144,6 +146,7 @@ impl Disk {
                     return Err(IoError::Failed { errno });
                 }
             }
+            IoOp::Allocate { .. } if state.is_full => return Err(IoError::NoSpace),
             IoOp::Allocate { .. } | IoOp::Prepare { .. } => {}
         }
         Ok(())
