@@ -564,6 +564,11 @@ impl Actor {
             }
             Err(Error::Cancelled) => Err(Over),
             Err(_) if world.is_dark() => Err(Over),
+            // What a truncation left to do may want a frame: as for the sync of one file.
+            Err(Error::OutOfMemory { .. }) if !world.memory_suffices => {
+                world.refusals.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
             // Which device it was is found out by whoever syncs a file of it.
             Err(error) => {
                 let all_calm = world.places.iter().all(|place| place.calm);
