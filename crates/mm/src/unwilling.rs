@@ -133,11 +133,7 @@ fn take_batch<E: Env>(
             Err(Error::WouldWait)
         };
     }
-    let result = write_batch(task, cache, mapping, writer, *at, stop, data, from);
-    let (took, result) = match result {
-        Ok(took) => (took, Ok(())),
-        Err((error, took)) => (took, Err(error)),
-    };
+    let (took, result) = write_batch(task, cache, mapping, writer, *at, stop, data, from);
     *at = took.until;
     keep_account(task, cache, device, writer, took.dirtied);
     result

@@ -185,11 +185,7 @@ pub(crate) fn write<E: Env>(
             mapping.gate.leave();
             continue;
         }
-        let result = write_batch(task, cache, mapping, writer, at, stop, data, from);
-        let (took, result) = match result {
-            Ok(took) => (took, Ok(())),
-            Err((error, took)) => (took, Err(error)),
-        };
+        let (took, result) = write_batch(task, cache, mapping, writer, at, stop, data, from);
         at = took.until;
         if took.dirtied > Pages::ZERO {
             // Also after an error: it is held for what was taken in before it.
@@ -222,11 +218,18 @@ pub(crate) fn reserve_space<E: Env>(
     at: u64,
     end: u64,
 ) -> Result<(), Error> {
-    let allocated = mapping.allocated.load(Ordering::Acquire);
-    if end <= allocated {
+    if end <= mapping.allocated.load(Ordering::Acquire) {
         return Ok(());
     }
     io::may_call(task)?;
+    // Nobody cuts the object meanwhile: what it has been given would be noted and gone.
+    mapping.gate.enter(task)?;
+    let allocated = mapping.allocated.load(Ordering::Acquire);
+    if end <= allocated {
+        // Another writer was faster.
+        mapping.gate.leave();
+        return Ok(());
+    }
     let is_far = at > allocated.saturating_add(AHEAD_MAX);
     let (from, ahead) = if is_far {
         (at, 0)
@@ -237,8 +240,6 @@ pub(crate) fn reserve_space<E: Env>(
     let wanted = (end + ahead).next_multiple_of(AHEAD_MIN);
     let exact = end.next_multiple_of(PAGE_SIZE);
     let mut result = Ok(());
-    // Nobody cuts the object meanwhile: what it has been given would be noted and gone.
-    mapping.gate.enter(task)?;
     // What is asked for ahead may be too much where the file itself still fits.
     for until in [wanted, exact] {
         let len = Bytes(until - from);
@@ -268,10 +269,8 @@ pub(crate) struct Took {
     pub(crate) dirtied: Pages,
 }
 
-/// Fills and shows the pages of `at..stop`. The caller has entered the gate; it is left here.
-///
-/// # Errors
-/// With what was taken in before it.
+/// Fills and shows the pages of `at..stop`. The caller has entered the gate; it is left here. Answers what was taken in, also
+/// before an error.
 #[expect(
     clippy::too_many_arguments,
     reason = "the parts of one write; a struct would name them no better"
@@ -285,7 +284,7 @@ pub(crate) fn write_batch<E: Env>(
     stop: u64,
     data: &<E::Content as Content>::Data,
     from: usize,
-) -> Result<Took, (Error, Took)> {
+) -> (Took, Result<(), Error>) {
     let mut batch = Batch {
         cache,
         mapping,
@@ -308,10 +307,7 @@ pub(crate) fn write_batch<E: Env>(
     task.did(Work::Copy, copied);
     task.did(Work::Insert, inserted);
     task.did(Work::Dirty, dirtied);
-    match result {
-        Ok(()) => Ok(took),
-        Err(error) => Err((error, took)),
-    }
+    (took, result)
 }
 
 struct Batch<'a, E: Env> {
