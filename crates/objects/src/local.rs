@@ -215,7 +215,7 @@ mod tests {
     use crate::common::{Fault, Faulty, LONG, MIB, PAGE, Pending, Rig, TestDir, block};
     use crate::error::TIMED_OUT;
     use crate::place::Place;
-    use crate::{Config, open};
+    use crate::{Config, Objects, open};
 
     #[test]
     fn a_lock_that_is_dropped_is_free_though_a_program_being_started_has_a_copy() {
@@ -229,10 +229,8 @@ mod tests {
         drop(copy);
     }
 
-    #[test]
-    fn no_put_goes_past_one_of_its_object_that_hangs() {
-        let dir = TestDir::new("past");
-        let rig = Rig::new();
+    /// A volume in the directory, over a store that can be made to hang.
+    fn volume(rig: &Rig, dir: &TestDir, config: &Config) -> (Arc<Objects>, Arc<Faulty>) {
         let faulty = Faulty::new(Arc::new(super::open(&dir.0, false).unwrap()));
         let place = || {
             Ok(Place {
@@ -241,12 +239,20 @@ mod tests {
                 directory: Some(dir.0.clone()),
             })
         };
+        let device = open::open_at(place, config, Arc::clone(&rig.arena)).unwrap();
+        (device, faulty)
+    }
+
+    #[test]
+    fn no_put_goes_past_one_of_its_object_that_hangs() {
+        let dir = TestDir::new("past");
+        let rig = Rig::new();
         let config = Config {
             size: Some(2 * MIB),
             timeout: Duration::from_millis(300),
             ..Config::new(dir.url())
         };
-        let device = open::open_at(place, &config, Arc::clone(&rig.arena)).unwrap();
+        let (device, faulty) = volume(&rig, &dir, &config);
         faulty.rule(|call, at| {
             (call == "put" && at.as_ref() == layout::name_of(0)).then_some(Fault::Stuck)
         });
@@ -273,19 +279,11 @@ mod tests {
         submit: impl FnOnce(&Rig, &dyn Device) -> Pending,
     ) -> Vec<u8> {
         let rig = Rig::new();
-        let faulty = Faulty::new(Arc::new(super::open(&dir.0, false).unwrap()));
-        let place = || {
-            Ok(Place {
-                store: faulty.clone(),
-                prefix: Path::default(),
-                directory: Some(dir.0.clone()),
-            })
-        };
         let config = Config {
             size: Some(MIB),
             ..Config::new(dir.url())
         };
-        let device = open::open_at(place, &config, Arc::clone(&rig.arena)).unwrap();
+        let (device, faulty) = volume(&rig, dir, &config);
         rig.write(&*device, 0, &block(0, 0)).unwrap();
         faulty.rule(|call, _| (call == "put").then_some(Fault::Stuck));
         let pending = submit(&rig, &*device);

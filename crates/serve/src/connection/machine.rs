@@ -29,8 +29,7 @@ const ROUNDS: usize = 16;
 /// How often a client that is not read from is looked after.
 const LOOK: Duration = Duration::from_secs(1);
 /// Most requests that a table has places for.
-const IN_FLIGHT_MAX: usize = 1 << 14;
-const _: () = assert!(IN_FLIGHT_MAX == crate::config::REQUESTS_MOST as usize);
+const IN_FLIGHT_MAX: usize = crate::config::REQUESTS_MOST as usize;
 
 /// Where the connection's writer is.
 pub(super) enum Pen {
