@@ -52,6 +52,10 @@ pub const EXPERIMENTS: [(&str, &str); 16] = [
         include_str!("../../../experiments/small-limit.toml"),
     ),
     (
+        "hogs-arrive",
+        include_str!("../../../experiments/hogs-arrive.toml"),
+    ),
+    (
         "two-devices-one-hung",
         include_str!("../../../experiments/two-devices-one-hung.toml"),
     ),

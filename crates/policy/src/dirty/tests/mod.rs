@@ -573,6 +573,34 @@ fn anonymous_memory_takes_its_part_of_the_limits_and_leaves_the_device_at_work()
     assert_eq!(theirs, [20_000, 10_000]);
 }
 
+/// Anonymous memory has pushed the limit from 200000 to 50000 pages, and 60000 are dirty. Those who filled it wait until the
+/// device has written them; who adds a page now and then does not, as long as all that is dirty was no matter before.
+#[test]
+fn anonymous_memory_that_takes_of_the_limit_does_not_stop_a_light_writer() {
+    let held = |pages, dirty, most: u64| {
+        let mut bench = Bench::seasoned(tunables(Law::TIDEGATE, 1000));
+        let counts = Counts {
+            dirtyable: Dirtyable {
+                now: Pages(1 << 18),
+                most: Pages(most),
+            },
+            ..counts(dirty, 0)
+        };
+        let limits = bench.domain.limits(counts.dirtyable);
+        let verdicts = bench.balance(pages, &counts, 20);
+        (limits.dirty, pauses(&verdicts).len())
+    };
+    let sunk = Pages(50_000);
+    assert_eq!(held(1, 49_000, 1 << 20), (sunk, 0));
+    assert_eq!(held(1, 60_000, 1 << 20), (sunk, 0));
+    assert_eq!(held(1, 190_000, 1 << 20), (sunk, 0));
+    assert_eq!(held(1 << 18, 60_000, 1 << 20), (sunk, 20));
+    assert_eq!(held(1, 200_000, 1 << 20), (sunk, 20));
+    // A limit that was lowered holds for all.
+    let lowered = |pages| held(pages, 200_001, 1 << 18);
+    assert_eq!(lowered(1), (Pages(200_000), 20));
+}
+
 /// What is reserved for a device is the others' again as soon as it is gone, not when another one takes its place.
 #[test]
 fn a_device_that_is_gone_has_nothing_reserved() {

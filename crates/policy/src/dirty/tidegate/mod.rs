@@ -21,7 +21,8 @@
 //!
 //!   - Old and new heavy writers have the same fair rate from the newcomer's first pause on: there is
 //!     no rate per writer that would have to be found.
-//!   - A light writer's debt is paid by the time it spends elsewhere, so it never grows to 5 ms.
+//!   - A light writer's debt is paid by the time it spends elsewhere, so it never grows to 5 ms. While anonymous memory
+//!     pushes the limit down faster than a device can follow, it goes on; those who filled it make the room.
 //!   - A device counts by its own level, rate and writers; the limit is divided so that what one
 //!     leaves undone is never another's (`room`).
 //!   - The level is bounded in seconds of the device as well as in pages.
@@ -35,7 +36,8 @@
 //!
 //! Invariants
 //!   1. A pause is 5..=200 ms, or it has the name `NoProgress`.
-//!   2. The level passes the limit by less than one page for each writer of the device.
+//!   2. The level passes the limit by less than one page for each writer of the device; where anonymous memory has taken
+//!      its part of the limit, by what light writers add, up to the same bound of the whole limit.
 //!   3. Time is in nanoseconds: there is no tick, and what was slept too long shortens the next
 //!      pause.
 //!   4. One writer, one debt: who alternates between devices owes at each one's rate.
@@ -162,6 +164,8 @@ pub(super) struct Stay {
     dirtied: Pages,
     /// What it owes for them, once charged.
     cost: Option<Nanos>,
+    /// It owed next to nothing when it came.
+    is_light: bool,
     /// It waits for the device to complete something, whatever it owes.
     stalled: bool,
     /// Of those, what it might dirty in the time it took.
@@ -175,6 +179,7 @@ impl Stay {
         Self {
             dirtied,
             cost: None,
+            is_light: false,
             stalled: false,
             in_time: Pages::ZERO,
             paused: Nanos::ZERO,
@@ -250,6 +255,8 @@ pub(super) struct Tidegate {
 /// One look at counters, limits and marks.
 struct View {
     limits: Limits,
+    /// The dirty limit without the part that anonymous memory has taken.
+    most: Pages,
     level: Level,
     marks: Marks,
 }
@@ -301,11 +308,14 @@ impl Tidegate {
     /// The limits. What anonymous memory takes, it takes of them too, but not what keeps the devices at work: where it leaves
     /// files next to nothing, half of that may be dirty.
     pub(super) fn limits(&self, dirtyable: Dirtyable) -> Limits {
-        let most = self.thresholds.limits(dirtyable.most).dirty;
-        let busy = self.rates.pages_in(BUSY).at_most(most);
+        let busy = self.rates.pages_in(BUSY).at_most(self.most(dirtyable));
         self.thresholds
             .part(dirtyable)
             .at_least(busy.at_most(Pages(dirtyable.now.0 / 2)))
+    }
+
+    fn most(&self, dirtyable: Dirtyable) -> Pages {
+        self.thresholds.limits(dirtyable.most).dirty
     }
 
     pub(super) fn bandwidth(&self, device: DeviceIndex) -> PagesPerSec {
@@ -398,6 +408,7 @@ impl Tidegate {
         state.unseen_max = Pages(left.0 / shares).at_least(Pages(1));
         View {
             limits,
+            most: self.most(counts.dirtyable),
             level,
             marks,
         }
@@ -610,8 +621,14 @@ impl Device {
             };
             writer.owe(now, cost, credit);
             writer.keep_to(fair);
+            stay.is_light = writer.debt(now) < PAUSE_MIN;
         }
-        let excess = view.marks.excess(level, dirty, self.roster.held());
+        let marks = if stay.is_light {
+            view.marks.raised_to(view.most)
+        } else {
+            view.marks
+        };
+        let excess = marks.excess(level, dirty, self.roster.held());
         if !excess.is_zero() {
             // One page above the excess has to go for each of the held before it is their turn.
             let pages = Pages(excess.0.saturating_add(self.roster.held()));

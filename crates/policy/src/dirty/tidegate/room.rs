@@ -184,6 +184,16 @@ impl Marks {
         }
     }
 
+    /// The caps in proportion under a higher limit.
+    pub(super) fn raised_to(self, limit: Pages) -> Self {
+        let limit = limit.at_least(self.limit);
+        Self {
+            cap: Pages(mul_div(self.cap.0, limit.0, self.limit.0.max(1))),
+            limit,
+            ..self
+        }
+    }
+
     /// Whether nobody is held: `level` of the device, `dirty` of all.
     pub(super) fn is_free(&self, level: Pages, dirty: Pages) -> bool {
         level <= self.freerun && dirty <= self.alarm && dirty < self.limit.at_least(Pages(1))
@@ -277,6 +287,19 @@ mod tests {
         assert_eq!([48, 52, 56, 60, 64].map(factor), [1280, 1152, 1024, 512, 0]);
         assert!(marks.is_free(Pages(48 * MIB), Pages(48 * MIB)));
         assert!(!marks.is_free(Pages(48 * MIB + 1), Pages(48 * MIB + 1)));
+    }
+
+    #[test]
+    fn under_a_higher_limit_a_device_has_the_same_part_of_it() {
+        let field = field(2, 20, 14, 4, 52);
+        let marks = Target::default().follow(Instant(9), &field, Pages(0), &PLAIN, HOLD);
+        let raised = marks.raised_to(Pages(256 * MIB));
+        assert_eq!(raised.cap.0 / 4, marks.cap.0);
+        let excess = |marks: Marks, level| marks.excess(level, level, 1);
+        assert_eq!(excess(marks, marks.cap), Pages(1));
+        assert_eq!(excess(raised, raised.cap - Pages(1)), Pages::ZERO);
+        assert_eq!(excess(raised, raised.cap), Pages(1));
+        assert_eq!(marks.raised_to(Pages(1)), marks);
     }
 
     #[test]
