@@ -3,7 +3,7 @@
 use crate::scenario::Source;
 
 /// Name and text of each.
-pub const EXPERIMENTS: [(&str, &str); 16] = [
+pub const EXPERIMENTS: [(&str, &str); 17] = [
     ("dd", include_str!("../../../experiments/dd.toml")),
     (
         "cp-pauses",
