@@ -13,7 +13,7 @@ use crate::expect::{self, Verdict};
 use crate::experiments::{self, EXPERIMENTS};
 use crate::list;
 use crate::outcome::Outcome;
-use crate::output::{self, About, OutputError};
+use crate::output::{self, About, Folder, OutputError};
 use crate::pool;
 use crate::presets::{self, PRESETS};
 use crate::report::Report;
@@ -96,8 +96,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     }
     // Made before the work, so that a folder that cannot be made does not cost the results.
     let name = scenario.name.get_ref();
-    let was_there = arguments.out.as_deref().is_some_and(Path::exists);
-    let folder = output::folder(arguments.out.as_deref(), name, scenario.run.seed)?;
+    let folder = Folder::make(arguments.out.as_deref(), name, scenario.run.seed)?;
     let progress = Progress::new(orders.len());
     let began = Instant::now();
     let results = run::run_all(&orders, &world, &stop, &progress);
@@ -133,10 +132,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
         terminal::complain(&format!("tidegate: {failed} of {all} runs failed{written}"));
     }
     if none && (failed > 0 || stop.is_raised()) {
-        if !was_there {
-            // Made for this run, and empty.
-            let _ = std::fs::remove_dir(&folder);
-        }
+        folder.remove_made();
         if stop.is_raised() {
             terminal::complain(
                 "tidegate: interrupted before a run had come to its end; no results are written",
@@ -163,7 +159,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
         }),
         checked: arguments.check,
     };
-    let verdicts = finish(&scenario, &about, ended, &folder)?;
+    let verdicts = finish(&scenario, &about, ended, folder.path())?;
     if stop.is_raised() {
         terminal::complain("tidegate: interrupted; the runs that had ended are in the results");
         return Ok(INTERRUPTED);

@@ -834,6 +834,27 @@ fn several_recordings_get_errors_guesses_and_pairs() {
     assert!(here.join("out/scenario-guest-2.toml").exists());
     let html = std::fs::read_to_string(here.join("out/report.html")).unwrap();
     assert!(html.contains("<h1>2 recordings: beside the lab</h1>"));
+
+    // Into the same folder: nothing of it stays that is not written over, and what is not ours does.
+    let is_there = |name: &str| here.join("out").join(name).exists();
+    std::fs::write(here.join("out/scenario-mine.toml"), "").unwrap();
+    let one = [&arguments[..2], &arguments[3..]].concat();
+    assert_eq!(tidegate(&here, &one).0, 0);
+    assert!(
+        !is_there("scenario-guest-2.toml") && !is_there("pairs.csv") && !is_there("pairs.parquet")
+    );
+    assert!(is_there("figures.csv") && is_there("scenario-mine.toml"));
+    let run = [
+        "run",
+        "out/scenario.toml",
+        "--policy",
+        "tidegate",
+        "--out",
+        "out",
+    ];
+    let (status, _, err) = tidegate(&here, &run);
+    assert_eq!(status, 0, "{err}");
+    assert!(!is_there("figures.csv") && is_there("scenario-mine.toml"));
     std::fs::remove_dir_all(here).unwrap();
     std::fs::remove_dir_all(other).unwrap();
 }

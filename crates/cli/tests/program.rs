@@ -531,7 +531,50 @@ fn a_run_that_fails_says_why_at_once() {
     );
     // Nothing came of it, so there is nothing to begin with.
     assert_eq!(out, "");
+    assert!(!folder.join("results").exists());
+    // What was there before stays.
+    std::fs::create_dir(folder.join("results")).unwrap();
+    assert_eq!(run(&folder, &arguments).0, 1);
     assert_eq!(folder.join("results").read_dir().unwrap().count(), 0);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn results_are_not_written_over_by_a_run_beside() {
+    let folder = folder("two");
+    small(&folder, SMALL);
+    std::fs::create_dir(folder.join("o")).unwrap();
+    // As a run beside this one has it, from its beginning to its end.
+    let beside = std::fs::File::open(folder.join("o")).unwrap();
+    beside.lock().unwrap();
+    let arguments = ["run", "small.toml", "--out", "o"];
+    let (status, _, err) = run(&folder, &arguments);
+    assert_eq!(status, 2, "{err}");
+    let told =
+        "cannot write the results to o: another tidegate is about to write its results there";
+    assert!(err.contains(told) && err.contains("--out"), "{err}");
+    assert!(!err.contains("[1/"), "before the work: {err}");
+    drop(beside);
+    let (status, _, err) = run(&folder, &arguments);
+    assert_eq!(status, 0, "{err}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn folders_that_were_made_for_nothing_go_again() {
+    let folder = folder("for-nothing");
+    small(&folder, &with_a_hog());
+    std::fs::create_dir(folder.join("a")).unwrap();
+    let arguments = [
+        "run",
+        "small.toml",
+        "--policy",
+        "tidegate",
+        "--out",
+        "a/b/c",
+    ];
+    assert_eq!(run(&folder, &arguments).0, 1);
+    assert_eq!(folder.join("a").read_dir().unwrap().count(), 0);
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

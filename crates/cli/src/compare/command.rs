@@ -15,7 +15,7 @@ use super::what_if::{Change, ChangeError};
 use super::{bands, show};
 use crate::args::CompareArguments;
 use crate::outcome::Outcome;
-use crate::output::{self, About, OutputError, TidyTable};
+use crate::output::{self, About, Folder, OutputError, TidyTable};
 use crate::program::{FAILED, INTERRUPTED, OK, stop_at_interrupt};
 use crate::run::LiveFiles;
 use crate::terminal::{self, Progress};
@@ -108,14 +108,20 @@ fn run(arguments: &CompareArguments, stop: &Stop) -> Result<u8, CompareError> {
     for setting in changed.iter().flatten() {
         plans.push(lab::plan(setting, &columns, arguments.seed)?);
     }
+    let settings = recordings.iter().map(|recording| &recording.setting);
+    let settings = settings.chain(changed.iter().flatten());
+    let rows: Vec<String> = settings.map(|setting| setting.name.clone()).collect();
     // Made before the work, so that a folder that cannot be made does not cost the results.
     let name = format!("compare-{}", lab::plain(&recordings[0].setting.name));
-    let folder = output::folder(arguments.out.as_deref(), &name, arguments.seed)?;
-    let runs = run_plans(&plans, stop).inspect_err(|_| {
-        // Not with anything in it, which was there before or is somebody's.
-        let _ = std::fs::remove_dir(&folder);
-    });
-    let mut runs = runs?.into_iter();
+    let folder = Folder::make(arguments.out.as_deref(), &name, arguments.seed)?;
+    let runs = match run_plans(&plans, stop) {
+        Ok(runs) => runs,
+        Err(error) => {
+            folder.remove_made();
+            return Err(error.into());
+        }
+    };
+    let mut runs = runs.into_iter();
     let mut outcomes = Vec::new();
     let mut sides = Vec::new();
     for (recording, plan) in recordings.into_iter().zip(&plans) {
@@ -138,7 +144,14 @@ fn run(arguments: &CompareArguments, stop: &Stop) -> Result<u8, CompareError> {
     if sides.len() > 1 {
         tables.push(several::table(&beside(&sides)));
     }
-    write(&folder, &plans, tables, &outcomes, &text, arguments.seed)?;
+    let made = Made {
+        rows: &rows,
+        plans: &plans,
+        outcomes: &outcomes,
+        printed: &text,
+        seed: arguments.seed,
+    };
+    write(folder.path(), &made, tables)?;
     Ok(if arguments.check {
         judge(&sides, columns[0])
     } else {
@@ -374,18 +387,22 @@ fn judge(sides: &[Side], column: &str) -> u8 {
     code
 }
 
-fn write(
-    folder: &Path,
-    plans: &[Planned],
-    own: Vec<TidyTable>,
-    outcomes: &[Outcome],
-    printed: &str,
+/// What is written.
+struct Made<'a> {
+    /// What the plans are called in the tables, in their order.
+    rows: &'a [String],
+    plans: &'a [Planned],
+    outcomes: &'a [Outcome],
+    printed: &'a str,
     seed: u64,
-) -> Result<(), CompareError> {
+}
+
+fn write(folder: &Path, made: &Made<'_>, own: Vec<TidyTable>) -> Result<(), CompareError> {
+    let plans = made.plans;
     let first = &plans[0];
     let mut about = About {
         title: "a recording beside the lab".into(),
-        master_seed: seed,
+        master_seed: made.seed,
         ..About::of(&first.scenario, &first.source, false)
     };
     if plans.len() > 1 {
@@ -393,11 +410,11 @@ fn write(
         about.title = "beside the lab".into();
         about.scenario_id = format!("{}, the others in scenario-NAME.toml", about.scenario_id);
     }
-    let mut tables = output::tables(&about, outcomes, &[]);
+    let mut tables = output::tables(&about, made.outcomes, &[]);
     tables.extend(own);
-    output::write(folder, &about, &tables, outcomes, printed)?;
-    for plan in plans.iter().skip(1) {
-        let path = folder.join(format!("scenario-{}.toml", plan.scenario.name.get_ref()));
+    output::write(folder, &about, &tables, made.outcomes, made.printed)?;
+    for (row, plan) in made.rows.iter().zip(plans).skip(1) {
+        let path = folder.join(output::scenario_of(row));
         std::fs::write(&path, &plan.source.text).map_err(|error| {
             let path = path.display();
             CompareError::Usage(format!(

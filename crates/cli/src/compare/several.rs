@@ -7,7 +7,7 @@ use super::guess::{self, JUDGED, mean};
 use super::measure::{Measures, QUANTITIES, Quantity, by_name};
 use super::setting::Setting;
 use super::show::percent;
-use crate::output::{Column, Data, TidyTable};
+use crate::output::{self, Column, Data, TidyTable};
 
 /// Differences below this part of the value are not judged: they are within what one run differs from
 /// another.
@@ -265,7 +265,7 @@ pub(super) fn table(sides: &[Beside<'_>]) -> TidyTable {
     let real = |of: &dyn Fn(&Pair<'_>) -> f64| Data::Real(pairs.iter().map(of).collect());
     let column = |name, data| Column { name, data };
     TidyTable::new(
-        "pairs",
+        output::PAIRS,
         vec![
             column("from", text(&|pair| pair.from.name.clone())),
             column("to", text(&|pair| pair.to.name.clone())),

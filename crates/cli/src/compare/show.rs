@@ -4,7 +4,7 @@ use core::fmt::Write as _;
 
 use super::measure::{Lengths, Measures, QUANTITIES};
 use super::setting::Setting;
-use crate::output::{Column, Data, TidyTable};
+use crate::output::{self, Column, Data, TidyTable};
 
 /// Writers that get a row each.
 const WRITERS_MOST: usize = 4;
@@ -172,7 +172,7 @@ pub(super) fn tidy(figures: &[(&str, &str, &Measures)]) -> TidyTable {
     }
     let column = |name, data| Column { name, data };
     TidyTable::new(
-        "figures",
+        output::FIGURES,
         vec![
             column("recording", Data::Text(recordings)),
             column("column", Data::Text(columns)),

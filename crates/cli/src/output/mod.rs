@@ -15,7 +15,7 @@ mod tables;
 pub use columns::{Column, Data, TidyTable};
 pub use tables::{About, tables};
 
-use std::fs::{DirEntry, File};
+use std::fs::{DirEntry, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -42,54 +42,120 @@ impl OutputError {
     }
 }
 
+/// Tables of a comparison with recordings: their figures, and those of pairs where there are several.
+pub(crate) const FIGURES: &str = "figures";
+pub(crate) const PAIRS: &str = "pairs";
+const COMPARED: [&str; 2] = [FIGURES, PAIRS];
+
 /// Written and removed at once: whether the folder can be written is to be known before the work.
 const PROBE: &str = ".tidegate-probe";
 
-/// Makes the folder for results: the one asked for, or a new one under `results`.
-///
-/// # Errors
-/// It cannot be made or written, or it is a folder of something else.
-pub fn folder(asked: Option<&Path>, name: &str, seed: u64) -> Result<PathBuf, OutputError> {
-    if let Some(path) = asked {
-        std::fs::create_dir_all(path).map_err(|error| OutputError::at(path)(&error))?;
-        let inside = path
-            .read_dir()
-            .map_err(|error| OutputError::at(path)(&error))?;
+/// The folder for results. Nobody else writes there as long as this lives.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Folders that were made for it, the innermost last.
+    made: Vec<PathBuf>,
+    /// Open and locked; the system takes the lock away however the program ends.
+    _locked: File,
+}
+
+impl Folder {
+    /// Makes the folder for results: the one asked for, or a new one under `results`.
+    ///
+    /// # Errors
+    /// It cannot be made or written, it is a folder of something else, or results are being written there.
+    pub fn make(asked: Option<&Path>, name: &str, seed: u64) -> Result<Self, OutputError> {
+        if let Some(path) = asked {
+            let made = make_all(path)?;
+            let folder = Self::locked(path.to_owned(), made)?;
+            folder.check()?;
+            return Ok(folder);
+        }
+        let parent = Path::new("results");
+        let mut made = make_all(parent)?;
+        for number in 1..=FOLDERS_MOST {
+            let tail = if number == 1 {
+                String::new()
+            } else {
+                format!("-{number}")
+            };
+            let path = parent.join(format!("{name}-seed{seed}{tail}"));
+            match std::fs::create_dir(&path) {
+                Ok(()) => {
+                    made.push(path.clone());
+                    return Self::locked(path, made);
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(OutputError::at(&path)(&error)),
+            }
+        }
+        let path = parent.join(name);
+        Err(OutputError::at(&path)(
+            &"there are ten thousand folders of that name",
+        ))
+    }
+
+    fn locked(path: PathBuf, made: Vec<PathBuf>) -> Result<Self, OutputError> {
+        let failed = |error: std::io::Error| OutputError::at(&path)(&error);
+        let opened = File::open(&path).map_err(failed)?;
+        // A file system without locks has none to wait for.
+        if let Err(TryLockError::WouldBlock) = opened.try_lock() {
+            return Err(OutputError::at(&path)(
+                &"another tidegate is about to write its results there",
+            ));
+        }
+        Ok(Self {
+            path,
+            made,
+            _locked: opened,
+        })
+    }
+
+    /// It holds results or nothing, and can be written.
+    fn check(&self) -> Result<(), OutputError> {
+        let failed = |error: std::io::Error| OutputError::at(&self.path)(&error);
+        let inside = self.path.read_dir().map_err(failed)?;
         let is_probe = |entry: &DirEntry| entry.file_name() == PROBE;
         let mut inside = inside.filter(|entry| !entry.as_ref().is_ok_and(is_probe));
-        if inside.next().is_some() && !path.join("runs.csv").exists() {
-            return Err(OutputError::at(path)(
+        if inside.next().is_some() && !self.path.join("runs.csv").exists() {
+            return Err(OutputError::at(&self.path)(
                 &"it holds files that are not results, and they might be overwritten",
             ));
         }
-        let probe = path.join(PROBE);
-        // One that a kill has left is no hindrance, and another's start beside this one neither.
+        let probe = self.path.join(PROBE);
+        // One that a kill has left is no hindrance.
         match File::create_new(&probe) {
             Ok(_) => drop(std::fs::remove_file(&probe)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(OutputError::at(path)(&error)),
+            Err(error) => return Err(failed(error)),
         }
-        return Ok(path.to_owned());
+        Ok(())
     }
-    let parent = Path::new("results");
-    std::fs::create_dir_all(parent).map_err(|error| OutputError::at(parent)(&error))?;
-    for number in 1..=FOLDERS_MOST {
-        let tail = if number == 1 {
-            String::new()
-        } else {
-            format!("-{number}")
-        };
-        let path = parent.join(format!("{name}-seed{seed}{tail}"));
-        match std::fs::create_dir(&path) {
-            Ok(()) => return Ok(path),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(OutputError::at(&path)(&error)),
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Nothing came of the work: folders that were made for its results go again, those with anything in them apart.
+    pub fn remove_made(self) {
+        for path in self.made.iter().rev() {
+            let _ = std::fs::remove_dir(path);
         }
     }
-    let path = parent.join(name);
-    Err(OutputError::at(&path)(
-        &"there are ten thousand folders of that name",
-    ))
+}
+
+/// Makes a folder and those above it; answers those that were not there, the innermost last.
+fn make_all(path: &Path) -> Result<Vec<PathBuf>, OutputError> {
+    let missing = path.ancestors().take_while(|path| !path.exists());
+    let mut missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+    // What is above a relative path is the folder where we are.
+    missing.retain(|path| !path.as_os_str().is_empty());
+    missing.reverse();
+    std::fs::create_dir_all(path).map_err(|error| OutputError::at(path)(&error))?;
+    Ok(missing)
 }
 
 /// Writes everything into the folder.
@@ -105,7 +171,8 @@ pub fn write(
 ) -> Result<(), OutputError> {
     let text = |name: &str, text: &str| write_text(folder, name, text);
     remove_old_plots(folder);
-    remove_old_traces(folder);
+    remove_old_runs(folder);
+    remove_old_tables(folder, tables);
     text("scenario.toml", &about.scenario_text)?;
     text("table.txt", printed)?;
     // Tables beside plots: neither is to wait for the other.
@@ -169,13 +236,22 @@ pub fn trace_name(outcome: &Outcome) -> String {
 }
 
 fn trace_of(case: &str, policy: &str) -> String {
-    let plain = |c| if is_plain(c) { c } else { '_' };
-    let name: String = format!("{case}-{policy}").chars().map(plain).collect();
-    format!("{name}.perfetto-trace")
+    format!("{}.perfetto-trace", plain(&format!("{case}-{policy}")))
 }
 
-/// Removes the traces of an earlier run into the same folder: those of the rows and columns in its table of runs.
-fn remove_old_traces(folder: &Path) {
+/// Name of the file with the scenario of one of several recordings.
+pub(crate) fn scenario_of(case: &str) -> String {
+    format!("scenario-{}.toml", plain(case))
+}
+
+fn plain(name: &str) -> String {
+    let plain = |c| if is_plain(c) { c } else { '_' };
+    name.chars().map(plain).collect()
+}
+
+/// Removes what an earlier run into the same folder left of the rows and columns in its table of runs: traces, and scenarios
+/// of a comparison.
+fn remove_old_runs(folder: &Path) {
     let Ok(mut runs) = csv::Reader::from_path(folder.join("runs.csv")) else {
         return;
     };
@@ -188,6 +264,18 @@ fn remove_old_traces(folder: &Path) {
         if let (Some(case), Some(policy)) = (run.get(case), run.get(policy)) {
             // Most runs have none.
             let _ = std::fs::remove_file(folder.join(trace_of(case, policy)));
+            let _ = std::fs::remove_file(folder.join(scenario_of(case)));
+        }
+    }
+}
+
+/// Removes the tables that not all results have; the others are written over.
+fn remove_old_tables(folder: &Path, tables: &[TidyTable]) {
+    for name in COMPARED {
+        if tables.iter().all(|table| table.name != name) {
+            for ending in ["csv", "parquet"] {
+                let _ = std::fs::remove_file(folder.join(format!("{name}.{ending}")));
+            }
         }
     }
 }
