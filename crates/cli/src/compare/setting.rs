@@ -389,10 +389,11 @@ impl Setting {
             );
         }
         match self.max_ratio {
-            Some(ratio) if !(ratio > 0.0 && ratio <= 100.0) => problem(
+            // Finer than a scenario, or the kernel, has it.
+            Some(ratio) if !(0.01..=100.0).contains(&ratio) => problem(
                 "max_ratio",
                 format!("`max_ratio` is out of range: {ratio}"),
-                "allowed: above 0, up to 100 % of the dirty limit",
+                "allowed: 0.01 to 100 % of the dirty limit",
             ),
             _ => Ok(()),
         }
