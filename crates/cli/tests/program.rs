@@ -213,7 +213,7 @@ fn a_band_that_does_not_hold_is_named_and_is_status_1() {
 fn mistakes_are_status_2_and_say_what_to_do() {
     let folder = folder("mistakes");
     small(&folder, &SMALL.replace("cpus = 2", "cpus = 0"));
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["run", "small.toml"], "--> small.toml:9:8"),
         (&["run", "cp-pause"], "did you mean `cp-pauses`?"),
         (
@@ -232,6 +232,11 @@ fn mistakes_are_status_2_and_say_what_to_do() {
         (
             &["run", "dd", "--live", "not-there"],
             "make the folder first",
+        ),
+        // Nobody can make a file there, root neither.
+        (
+            &["run", "dd", "--live", "/proc"],
+            "--live /proc: files cannot be made there: ",
         ),
         (
             &["run", "dd", "--live", ".", "--memory", "1M"],

@@ -22,7 +22,7 @@ use super::session::{self, JobFiles, Placed, RunError, Setup};
 use super::tape::Tape;
 use super::wrap::{Release, dress};
 use crate::outcome::Outcome;
-use crate::watch::Shared;
+use crate::watch::{Shared, Timeline};
 
 /// Resident bytes of metadata per frame: frame table, lists, index nodes of dense files.
 const METADATA_PER_FRAME: u64 = 112;
@@ -109,7 +109,7 @@ impl Live {
         let limit = self.memory.unwrap_or(cell.memory.bytes());
         // The runs before this one left heaps of their threads behind.
         os::trim_heaps();
-        let frames = frames(cell, limit)?;
+        let frames = frames(cell, limit, trace)?;
         let cell = &with_swap_for_the_program(cell, limit, frames);
         check_hogs(cell, limit, frames)?;
         self.check_space(cell)?;
@@ -198,10 +198,10 @@ impl Live {
         session::run(&mut env.enter(), env, &setup)
     }
 
-    /// The folder is one.
+    /// The folder is one, and files can be made in it.
     ///
     /// # Errors
-    /// It is not there, or is something else.
+    /// It is not there, is something else, or cannot be written.
     pub fn check_dir(&self) -> Result<(), RunError> {
         let shown = self.dir.display();
         let meta = std::fs::metadata(&self.dir).map_err(|error| {
@@ -213,6 +213,14 @@ impl Live {
             let text = format!("--live {shown}: not a folder; name a folder for the files");
             return Err(RunError::Impossible(text));
         }
+        let probe = format!("tidegate-{}-probe.dat", std::process::id());
+        let probe = self.dir.join(probe);
+        File::create(&probe).map_err(|error| {
+            RunError::Impossible(format!(
+                "--live {shown}: files cannot be made there: {error}; name a folder that you can write"
+            ))
+        })?;
+        let _ = std::fs::remove_file(&probe);
         Ok(())
     }
 
@@ -304,14 +312,15 @@ impl Live {
     }
 }
 
-/// How many frames are left of the limit.
-fn frames(cell: &Cell, limit: Bytes) -> Result<u32, RunError> {
+/// How many frames are left of the limit, of a run that is traced or not.
+fn frames(cell: &Cell, limit: Bytes, trace: bool) -> Result<u32, RunError> {
     let jobs = cell.jobs.iter();
     let tasks: u64 = jobs.map(|job| job.kind.block().0 + TASK_BYTES).sum();
+    let kept = if trace { Timeline::BYTES_MOST } else { 0 };
     let budget = Budget {
         limit: limit.0,
         resident: os::resident_bytes(),
-        fixed: tasks + RUNTIME_BYTES,
+        fixed: tasks + RUNTIME_BYTES + kept,
         per_frame: METADATA_PER_FRAME,
         frames_least: FRAMES_LEAST,
     };
@@ -423,9 +432,21 @@ mod tests {
         let (scenario, _) = Scenario::load(experiments::by_name("dd").unwrap(), &[]).unwrap();
         let column = Column::of(&scenario.policies[0]);
         let cell = Cell::resolve(&scenario, &scenario.rows()[0], &column);
-        let said = |limit| frames(&cell, Bytes(limit)).unwrap_err().to_string();
+        let said = |limit| frames(&cell, Bytes(limit), false).unwrap_err().to_string();
         assert!(said(1024).starts_with("a memory limit of 1 KiB is too small"));
         assert!(said(2 << 20).starts_with("a memory limit of 2 MiB is too small"));
+    }
+
+    #[test]
+    fn what_a_trace_keeps_comes_off_the_limit() {
+        let (scenario, _) = Scenario::load(experiments::by_name("dd").unwrap(), &[]).unwrap();
+        let column = Column::of(&scenario.policies[0]);
+        let cell = Cell::resolve(&scenario, &scenario.rows()[0], &column);
+        // Far from what other tests of this process take meanwhile.
+        let limit = Bytes(2 << 30);
+        let [without, with] = [false, true].map(|trace| frames(&cell, limit, trace).unwrap());
+        let less = u64::from(without - with) << PAGE_SHIFT;
+        assert!(less > Timeline::BYTES_MOST / 2, "{less}");
     }
 
     #[test]

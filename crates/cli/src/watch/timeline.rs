@@ -92,6 +92,9 @@ pub struct Timeline {
 }
 
 impl Timeline {
+    /// What it takes when it is full.
+    pub(crate) const BYTES_MOST: u64 = (ITEMS_MOST * size_of::<Item>()) as u64;
+
     pub(super) fn opens(&mut self, at: Instant) {
         self.begins = at;
         self.ends = at;
