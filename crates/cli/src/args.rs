@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+
+use crate::scenario::nearest;
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -68,6 +70,19 @@ impl Arguments {
             {
                 let tip = vec![format!("write '--trace={found}' to trace that row").into()];
                 mistake.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
+            }
+            // Of words as short as these, clap takes two letters that changed places for another word.
+            if let Some(ContextValue::String(found)) = mistake.get(ContextKind::InvalidSubcommand)
+                && mistake.get(ContextKind::SuggestedSubcommand).is_none()
+                && let Some(near) = nearest(
+                    found,
+                    Self::command()
+                        .get_subcommands()
+                        .map(clap::Command::get_name),
+                )
+            {
+                let near = ContextValue::Strings(vec![near.to_owned()]);
+                mistake.insert(ContextKind::SuggestedSubcommand, near);
             }
             mistake
         })
@@ -241,7 +256,6 @@ fn size(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_sound() {
@@ -293,6 +307,22 @@ mod tests {
         let words = ["tidegate", "run", "dd", "more"].map(OsString::from);
         let told = Arguments::of(&words).unwrap_err().to_string();
         assert!(!told.contains("trace"), "{told}");
+    }
+
+    #[test]
+    fn a_mistyped_command_is_told_the_nearest() {
+        for (word, near) in [("rnu", "run"), ("lsit", "list"), ("comprae", "compare")] {
+            let words = ["tidegate", word].map(OsString::from);
+            let told = Arguments::of(&words).unwrap_err().to_string();
+            assert!(
+                told.contains(&format!("'{near}' exists"))
+                    || told.contains(&format!("exists: '{near}'")),
+                "{told}"
+            );
+        }
+        let words = ["tidegate", "xyzzy"].map(OsString::from);
+        let told = Arguments::of(&words).unwrap_err().to_string();
+        assert!(!told.contains("similar"), "{told}");
     }
 
     #[test]

@@ -311,13 +311,18 @@ fn load(arguments: &RunArguments) -> Result<(Scenario, Source), Trouble> {
         .or(live_scale(arguments, &source, &overrides)?)
     {
         // As a float: TOML tells 1 from 1.0, and so does the schema's message.
-        overrides.push(Override::new(&["run", "scale"], format!("{scale:?}")));
+        let scale = format!("{scale:?}");
+        overrides.push(Override::by_option("--scale", &["run", "scale"], scale));
     }
     if let Some(replicas) = arguments.replicas {
-        overrides.push(Override::new(&["run", "replicas"], replicas));
+        overrides.push(Override::by_option(
+            "--replicas",
+            &["run", "replicas"],
+            replicas,
+        ));
     }
     if let Some(seed) = arguments.seed {
-        overrides.push(Override::new(&["run", "seed"], seed));
+        overrides.push(Override::by_option("--seed", &["run", "seed"], seed));
     }
     Ok(Scenario::load(source, &overrides)?)
 }

@@ -213,7 +213,7 @@ fn a_band_that_does_not_hold_is_named_and_is_status_1() {
 fn mistakes_are_status_2_and_say_what_to_do() {
     let folder = folder("mistakes");
     small(&folder, &SMALL.replace("cpus = 2", "cpus = 0"));
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["run", "small.toml"], "--> small.toml:9:8"),
         (&["run", "cp-pause"], "did you mean `cp-pauses`?"),
         (
@@ -228,6 +228,10 @@ fn mistakes_are_status_2_and_say_what_to_do() {
         (
             &["run", "dd", "--scale", "0.3"],
             "not one over a whole number",
+        ),
+        (
+            &["run", "dd", "--scale", "0.3"],
+            "--> dd (built in) --scale 0.3:11:9",
         ),
         (
             &["run", "dd", "--live", "not-there"],

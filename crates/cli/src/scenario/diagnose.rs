@@ -7,7 +7,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 /// The text of a scenario and where it came from.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// File name, or `NAME (built in)`; with `--set`, that too.
+    /// File name, or `NAME (built in)`; with options that change it, these too.
     pub origin: String,
     /// The text that was parsed.
     pub text: String,

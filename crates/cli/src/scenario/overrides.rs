@@ -15,29 +15,32 @@ use super::{LoadError, parse};
 pub struct Override {
     path: Vec<String>,
     value: String,
+    /// As it was written: `--set a.b=c`, or the option that stands for it.
+    said: String,
 }
 
 /// An override that fits nowhere.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--set {set}: {problem}")]
+#[error("{said}: {problem}")]
 pub struct OverrideError {
-    set: String,
+    said: String,
     problem: String,
 }
 
 impl fmt::Display for Override {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.path.join("."), self.value)
+        f.write_str(&self.said)
     }
 }
 
 impl Override {
-    /// An override of one value.
+    /// An override of one value by an option of its own.
     #[must_use]
-    pub fn new(path: &[&str], value: impl fmt::Display) -> Self {
+    pub fn by_option(option: &str, path: &[&str], value: impl fmt::Display) -> Self {
         Self {
             path: path.iter().map(|part| (*part).to_owned()).collect(),
             value: value.to_string(),
+            said: format!("{option} {value}"),
         }
     }
 
@@ -47,7 +50,7 @@ impl Override {
     /// When it is not of the form `path=value`.
     pub fn parse(set: &str) -> Result<Self, OverrideError> {
         let wrong = |problem: &str| OverrideError {
-            set: set.into(),
+            said: format!("--set {set}"),
             problem: problem.into(),
         };
         let (path, value) = set
@@ -62,6 +65,7 @@ impl Override {
         Ok(Self {
             path,
             value: value.trim().to_owned(),
+            said: format!("--set {set}"),
         })
     }
 
@@ -112,10 +116,10 @@ pub(super) fn apply(source: Source, overrides: &[Override]) -> Result<Source, Lo
     let mut origin = source.origin;
     for set in overrides {
         put(document.as_table_mut(), &set.path, set).map_err(|problem| OverrideError {
-            set: set.to_string(),
+            said: set.said.clone(),
             problem,
         })?;
-        origin = format!("{origin} --set {set}");
+        origin = format!("{origin} {set}");
     }
     Ok(Source {
         origin,
