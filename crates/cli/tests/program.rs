@@ -119,6 +119,7 @@ fn a_scenario_runs_and_leaves_its_results() {
     }
     let html = std::fs::read_to_string(results.join("report.html")).unwrap();
     assert!(html.contains("<svg") && !html.contains("http://cdn") && !html.contains("<script"));
+    assert!(html.contains("{\nbody { color: #e6e9ec; background: #12161a }"));
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

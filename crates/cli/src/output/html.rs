@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::svg::{Figure, escape};
+use super::svg::{DARK_BACK, Figure, escape};
 use super::tables::About;
 use crate::outcome::Outcome;
 use crate::stalls::{self, PRESSURES};
@@ -29,6 +29,7 @@ pub(super) fn page(
     };
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{experiment}: {title}</title>\n<style>\n\
          body {{ font-family: sans-serif; margin: 2em; color: #222 }}\n\
          p, figure {{ max-width: 1300px }}\n\
@@ -37,6 +38,9 @@ pub(super) fn page(
          table {{ border-collapse: collapse; font-size: 13px; margin: 0.5em 0 1.5em }}\n\
          th, td {{ padding: 0.2em 0.8em; text-align: right; border-bottom: 1px solid #ddd }}\n\
          th:first-child, td:first-child, .name {{ text-align: left }}\n\
+         @media screen and (prefers-color-scheme: dark) {{\n\
+         body {{ color: #e6e9ec; background: #12161a }}\npre {{ background: {DARK_BACK} }}\n\
+         th, td {{ border-bottom-color: #2d353d }}\n}}\n\
          </style>\n</head>\n<body>\n<h1>{experiment}: {title}</h1>\n\
          <p>Run {mode}; seed {seed}; scenario {scenario} (sha256 {sha}). The tables beside this file \
          hold every number.</p>\n<pre>{printed}</pre>\n{body}\

@@ -5,7 +5,10 @@
 
 mod reclaim;
 
-use super::svg::{Figure, Key, Mark, PALETTE, Panel};
+#[cfg(test)]
+pub(super) use reclaim::colours;
+
+use super::svg::{Figure, Key, Mark, PALETTE, Panel, column_colours};
 use crate::outcome::{Job, Level, Outcome};
 
 const MIB_PER_PAGE: f64 = 4096.0 / 1_048_576.0;
@@ -108,7 +111,7 @@ fn pauses(case: &str, runs: &[&Outcome]) -> Figure {
 
 /// Which part of the pauses is no longer than so much: one line a column.
 fn lengths(case: &str, runs: &[&Outcome]) -> Figure {
-    let line = |(run, colour): (&&Outcome, &'static str)| {
+    let line = |(run, (colour, key)): (&&Outcome, (&'static str, Key))| {
         let slept = run.pauses.iter().map(|pause| pause.slept_ms);
         let mut lengths: Vec<f64> = slept.filter(|slept| *slept > 0.0).collect();
         lengths.sort_by(f64::total_cmp);
@@ -126,18 +129,18 @@ fn lengths(case: &str, runs: &[&Outcome]) -> Figure {
         Mark::Line {
             points,
             colour,
-            dashed: false,
+            dashed: key == Key::Dashed,
         }
     };
-    let marks = runs.iter().zip(PALETTE).map(line).collect();
+    let marks = runs.iter().zip(column_colours()).map(line).collect();
     Figure {
         title: format!("{case}: lengths of pauses"),
         x_label: "pause (ms)",
         y_label: "part of the pauses",
         legend: runs
             .iter()
-            .zip(PALETTE)
-            .map(|(run, colour)| (run.policy.clone(), colour, Key::Solid))
+            .zip(column_colours())
+            .map(|(run, (colour, key))| (run.policy.clone(), colour, key))
             .collect(),
         panels: vec![Panel {
             title: "pauses longer than zero".into(),
@@ -345,6 +348,23 @@ fn memory(case: &str, runs: &[&Outcome]) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::Pause;
+
+    #[test]
+    fn lengths_of_pauses_are_drawn_of_all_columns() {
+        let columns: Vec<Outcome> = (0..9)
+            .map(|number| Outcome {
+                policy: number.to_string(),
+                pauses: vec![Pause {
+                    slept_ms: 10.0,
+                    ..Pause::default()
+                }],
+                ..Outcome::default()
+            })
+            .collect();
+        let figure = lengths("row", &columns.iter().collect::<Vec<_>>());
+        assert_eq!((figure.legend.len(), figure.panels[0].marks.len()), (9, 9));
+    }
 
     #[test]
     fn rates_are_drawn_of_those_who_write_files() {

@@ -8,6 +8,47 @@ pub(super) const PALETTE: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
 ];
 
+/// What is too dark, or too light, where the reader wants dark pages, and what stands for it there. The other colours of
+/// the plots are seen on both.
+const DARK: [(&str, &str); 15] = [
+    ("#ffffff", DARK_BACK),
+    ("#222", "#e6e9ec"),
+    ("#444", "#98a4af"),
+    ("#e4e4e4", "#2d353d"),
+    ("#000000", "#ffffff"),
+    ("#4d4d4d", "#c4cbd2"),
+    ("#7a5195", "#a982c6"),
+    ("#8c510a", "#bf812d"),
+    ("#b2182b", "#e0565f"),
+    ("#253494", "#7b8ce0"),
+    ("#00441b", "#41ab5d"),
+    // Free memory, and causes without a colour of their own.
+    ("#eeeeee", "#323b44"),
+    ("#d9d9d9", "#596470"),
+    ("#888", "#74818d"),
+    ("#0072b2", "#1f88c9"),
+];
+/// Behind everything, where pages are dark.
+pub(super) const DARK_BACK: &str = "#1b2127";
+
+/// The colours of dark pages, for those who want them on their screens.
+fn dark_style() -> String {
+    let mut style = String::from("<style>@media screen and (prefers-color-scheme: dark) {");
+    for (light, dark) in DARK {
+        for what in ["fill", "stroke"] {
+            let _ = write!(style, " [{what}=\"{light}\"] {{ {what}: {dark} }}");
+        }
+    }
+    style.push_str(" }</style>\n");
+    style
+}
+
+/// Colours for columns, one a column; where there are more than colours, dashed lines tell them apart.
+pub(super) fn column_colours() -> impl Iterator<Item = (&'static str, Key)> {
+    let keys = [Key::Solid, Key::Dashed].into_iter().cycle();
+    keys.flat_map(|key| PALETTE.map(|colour| (colour, key)))
+}
+
 /// One panel's outer size, and the room for its axes.
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 250.0;
@@ -236,9 +277,10 @@ impl Figure {
         let height = head + HEIGHT * count(rows);
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-             width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"11\">\n\
+             width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"11\">\n{}\
              <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
              <text x=\"12\" y=\"20\" font-size=\"{TITLE_SIZE}\" font-weight=\"bold\" fill=\"#222\">{}</text>\n",
+            dark_style(),
             escape(&self.title)
         );
         self.render_legend(&mut svg, &keys);
@@ -585,6 +627,58 @@ mod tests {
         let kept = thinned(&points);
         assert!(kept.len() <= MARKS_MOST);
         assert!(kept.contains(&(54_321.0, 9.0)));
+    }
+
+    /// Contrast as of WCAG 2 between two colours.
+    fn contrast(one: &str, other: &str) -> f64 {
+        let light = |colour: &str| {
+            let digits = &colour[1..];
+            let wide = digits.len() / 3;
+            let channel = |at: usize| {
+                let digits = digits[at * wide..(at + 1) * wide].repeat(2 / wide);
+                let value = f64::from(u8::from_str_radix(&digits, 16).unwrap()) / 255.0;
+                if value <= 0.040_45 {
+                    value / 12.92
+                } else {
+                    ((value + 0.055) / 1.055).powf(2.4)
+                }
+            };
+            0.05 + 0.2126 * channel(0) + 0.7152 * channel(1) + 0.0722 * channel(2)
+        };
+        let (one, other) = (light(one), light(other));
+        one.max(other) / one.min(other)
+    }
+
+    #[test]
+    fn whatever_is_drawn_is_seen_on_dark_pages() {
+        let style = dark_style();
+        let dark = |colour: &'static str| {
+            let dark = DARK.iter().find(|(light, _)| *light == colour);
+            dark.map_or(colour, |(_, dark)| dark)
+        };
+        assert!(style.contains("[stroke=\"#000000\"] { stroke: #ffffff }"));
+        let drawn = PALETTE.into_iter().chain(super::super::plots::colours());
+        for colour in drawn.chain(["#222", "#444", "#888"]) {
+            let seen = contrast(dark(colour), DARK_BACK);
+            assert!(seen >= 3.0, "{colour} is {} there: {seen}", dark(colour));
+        }
+        assert!(contrast(dark("#222"), DARK_BACK) > 10.0);
+        let svg = Figure::default().render();
+        assert!(svg.contains(&style), "{svg}");
+    }
+
+    #[test]
+    fn columns_beyond_the_colours_are_dashed() {
+        let all: Vec<_> = column_colours().take(2 * PALETTE.len()).collect();
+        assert_eq!(
+            (all[0], all[7]),
+            ((PALETTE[0], Key::Solid), (PALETTE[0], Key::Dashed))
+        );
+        assert!(
+            all.iter()
+                .enumerate()
+                .all(|(at, one)| !all[..at].contains(one))
+        );
     }
 
     #[test]

@@ -10,11 +10,11 @@ use policy::reclaim::Reason;
 
 use super::{MIB_PER_PAGE, TIME, unit};
 use crate::outcome::{Outcome, ThrottleCount};
-use crate::output::svg::{Figure, Key, Mark, PALETTE, Panel, Scales};
+use crate::output::svg::{Figure, Key, Mark, PALETTE, Panel, Scales, column_colours};
 
 /// Points of a stacked area.
 const AREA_MOST: usize = 400;
-/// Colours of the parts of memory, of reasons and of columns.
+/// Colours of the parts of memory and of reasons.
 const COLOURS: [&str; 12] = [
     "#0072b2", "#56b4e9", "#009e73", "#8fd3b6", "#d55e00", "#e69f00", "#f0e442", "#cc79a7",
     "#7a5195", "#999999", "#4d4d4d", "#000000",
@@ -414,7 +414,7 @@ fn latency(case: &str, runs: &[&Outcome]) -> Option<Figure> {
         samples.sort_by(f64::total_cmp);
         samples
     };
-    let line = |(run, colour): (&&Outcome, &'static str)| {
+    let line = |(run, (colour, key)): (&&Outcome, (&'static str, Key))| {
         let samples = samples(run);
         let total = samples.len();
         let left = samples.into_iter().enumerate();
@@ -423,14 +423,14 @@ fn latency(case: &str, runs: &[&Outcome]) -> Option<Figure> {
                 .map(|(at, ms)| (ms, count(total - at) / count(total)))
                 .collect(),
             colour,
-            dashed: false,
+            dashed: key == Key::Dashed,
         }
     };
     if !runs.iter().any(|run| samples(run).len() > 1) {
         return None;
     }
-    let legend = runs.iter().zip(COLOURS);
-    let legend = legend.map(|(run, colour)| (run.policy.clone(), colour, Key::Solid));
+    let legend = runs.iter().zip(column_colours());
+    let legend = legend.map(|(run, (colour, key))| (run.policy.clone(), colour, key));
     Some(Figure {
         title: format!("{case}: samples of latency that last at least so long"),
         x_label: "latency (ms)",
@@ -438,7 +438,7 @@ fn latency(case: &str, runs: &[&Outcome]) -> Option<Figure> {
         legend: legend.collect(),
         panels: vec![Panel {
             title: "of all measuring jobs".into(),
-            marks: runs.iter().zip(COLOURS).map(line).collect(),
+            marks: runs.iter().zip(column_colours()).map(line).collect(),
         }],
         scales: Scales {
             log_x: true,
@@ -465,6 +465,14 @@ fn tally(n: u64) -> f64 {
 )]
 fn thousandths(ms: f64) -> u64 {
     (ms * 1e3).round() as u64
+}
+
+/// All colours that are drawn here, but for that of free memory and of what has none of its own.
+#[cfg(test)]
+pub(in crate::output) fn colours() -> impl Iterator<Item = &'static str> {
+    COLOURS
+        .into_iter()
+        .chain(STACKED.iter().map(|(_, colour)| *colour))
 }
 
 #[cfg(test)]
