@@ -222,10 +222,13 @@ fn seed(text: &str) -> Result<u64, String> {
 }
 
 fn scale(text: &str) -> Result<f64, String> {
-    number(
-        text,
-        "a scale; write one over a whole number, for example 0.125",
-    )
+    let is_not = "a scale; write one over a whole number, for example 0.125";
+    let scale: f64 = number(text, is_not)?;
+    if scale.is_finite() {
+        Ok(scale)
+    } else {
+        Err(format!("`{text}` is not {is_not}"))
+    }
 }
 
 /// A size: a number and K, M, G or T (1024s). A bare number is refused: nobody means so many bytes.
@@ -278,6 +281,8 @@ mod tests {
             }
         }
         assert!(replicas("0").is_err() && scale("half").is_err());
+        // As text of a scenario it would be a word.
+        assert!(scale("nan").is_err() && scale("inf").is_err());
         // TOML, in which a seed stands beside the results, has no larger one.
         assert!(seed("9223372036854775807").is_ok() && seed("9223372036854775808").is_err());
         let arguments = ["tidegate", "run", "dd", "--replicas", "-1"];

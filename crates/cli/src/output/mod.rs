@@ -42,6 +42,9 @@ impl OutputError {
     }
 }
 
+/// The table of runs: a folder that has it holds results.
+const RUNS: &str = "runs";
+
 /// Tables of a comparison with recordings: their figures, and those of pairs where there are several.
 pub(crate) const FIGURES: &str = "figures";
 pub(crate) const PAIRS: &str = "pairs";
@@ -118,7 +121,7 @@ impl Folder {
         let inside = self.path.read_dir().map_err(failed)?;
         let is_probe = |entry: &DirEntry| entry.file_name() == PROBE;
         let mut inside = inside.filter(|entry| !entry.as_ref().is_ok_and(is_probe));
-        if inside.next().is_some() && !self.path.join("runs.csv").exists() {
+        if inside.next().is_some() && !self.path.join(format!("{RUNS}.csv")).exists() {
             return Err(OutputError::at(&self.path)(
                 &"it holds files that are not results, and they might be overwritten",
             ));
@@ -173,12 +176,16 @@ pub fn write(
     remove_old_plots(folder);
     remove_old_runs(folder);
     remove_old_tables(folder, tables);
+    // First what tells a folder of results from others: one that a full disk cut short is to be used again.
+    let (runs, others): (Vec<_>, Vec<_>) = tables.iter().partition(|table| table.name == RUNS);
+    runs.iter()
+        .try_for_each(|table| write_table(folder, table))?;
     text("scenario.toml", &about.scenario_text)?;
     text("table.txt", printed)?;
     // Tables beside plots: neither is to wait for the other.
     std::thread::scope(|scope| {
         let written = scope.spawn(|| {
-            tables
+            others
                 .iter()
                 .try_for_each(|table| write_table(folder, table))
         });
@@ -252,7 +259,7 @@ fn plain(name: &str) -> String {
 /// Removes what an earlier run into the same folder left of the rows and columns in its table of runs: traces, and scenarios
 /// of a comparison.
 fn remove_old_runs(folder: &Path) {
-    let Ok(mut runs) = csv::Reader::from_path(folder.join("runs.csv")) else {
+    let Ok(mut runs) = csv::Reader::from_path(folder.join(format!("{RUNS}.csv"))) else {
         return;
     };
     let Ok(head) = runs.headers() else { return };
@@ -292,5 +299,27 @@ fn remove_old_plots(folder: &Path) {
             // One that is gone already is not in the way.
             let _ = std::fs::remove_file(folder.join(format!("{name}.svg")));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments;
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn a_folder_that_was_written_in_part_is_one_of_results() {
+        let path = std::env::temp_dir().join(format!("tidegate-partly-{}", std::process::id()));
+        // In the way, as a disk without space is.
+        std::fs::create_dir_all(path.join("scenario.toml")).unwrap();
+        let (scenario, source) = Scenario::load(experiments::by_name("dd").unwrap(), &[]).unwrap();
+        let about = About::of(&scenario, &source, false);
+        let tables = tables(&about, &[], &[]);
+        let error = write(&path, &about, &tables, &[], "").unwrap_err();
+        assert!(error.to_string().contains("scenario.toml"), "{error}");
+        let folder = Folder::make(Some(&path), "dd", 1).unwrap();
+        assert_eq!(folder.path(), path);
+        std::fs::remove_dir_all(&path).unwrap();
     }
 }
