@@ -541,6 +541,23 @@ fn other_forms(ftrace: &str) -> [String; 2] {
 }
 
 #[test]
+fn a_trace_of_a_machine_with_more_cpus_than_the_lab_has_is_run_on_those() {
+    let here = folder("cpus");
+    let ftrace = unpacked(&fixture("ftrace.txt.gz"));
+    for cpu in ["200", "4294967295"] {
+        let text = ftrace.replace("[000]", &format!("[{cpu}]"));
+        std::fs::write(here.join("trace.txt"), text).unwrap();
+        let (status, out, err) = tidegate(&here, &["compare", "trace.txt", "--out", "o"]);
+        assert_eq!(status, 0, "{out}{err}");
+        assert!(out.contains("the lab has no more than 128 CPUs"), "{out}");
+    }
+    let (status, _, err) = tidegate(&here, &["compare", "trace.txt", "--set", "cpus=129"]);
+    assert_eq!(status, 2, "{err}");
+    assert!(err.contains("not a whole number of 1 to 128"), "{err}");
+    std::fs::remove_dir_all(here).unwrap();
+}
+
+#[test]
 fn a_trace_tells_its_setting_and_its_three_forms_the_same() {
     let path = folder("trace");
     let ftrace = unpacked(&fixture("ftrace.txt.gz"));

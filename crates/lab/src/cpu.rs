@@ -52,7 +52,7 @@ const QUANTUM: u64 = Nanos::micros(2).0;
 const SLICE: u64 = Nanos::millis(3).0;
 
 /// CPUs a lab can have: the bits of the set of idle ones.
-pub(crate) const CPUS_MAX: u32 = u128::BITS;
+pub const CPUS_MAX: u32 = u128::BITS;
 
 /// The CPU that interrupts run on.
 const INTERRUPT_CPU: usize = 0;

@@ -63,6 +63,7 @@ mod throttles;
 pub use crate::env::{LabEnv, Local};
 pub use content::{SECTOR_SIZE, SECTORS_PER_FRAME, Sector, Stamps};
 pub use cost::CostTable;
+pub use cpu::CPUS_MAX;
 pub use record::{
     Blocked, EventKind, LabError, Record, Recorded, TaskReport, Wakes, Watch, Watcher,
 };
@@ -88,7 +89,7 @@ const DRAIN_MAX: Nanos = Nanos::secs(600);
 /// What a lab is made of.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// CPUs, 1 to 128.
+    /// CPUs, 1 to `CPUS_MAX`.
     pub cpus: u32,
     /// Waits with a deadline end on the next tick of `1/hz` seconds, as with jiffies; 0: exactly. A
     /// program's own sleep (`Cause::Think`) ends exactly in any case, as with `nanosleep`.

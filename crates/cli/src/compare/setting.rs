@@ -8,6 +8,7 @@
 
 use std::path::Path;
 
+use lab::CPUS_MAX;
 use serde::Deserialize;
 
 use super::fault::{Fault, Place};
@@ -335,7 +336,7 @@ impl Setting {
             problem(key, format!("`{key}` is out of range: {value}"), &allowed)
         };
         within("seconds", self.seconds, 1.0, SECONDS_MOST, " s")?;
-        within("cpus", f64::from(self.cpus), 1.0, 256.0, "")?;
+        within("cpus", f64::from(self.cpus), 1.0, f64::from(CPUS_MAX), "")?;
         let (low, high) = (f64::from(*HZ.start()), f64::from(*HZ.end()));
         within(
             "hz",

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use lab::CPUS_MAX;
+
 use super::setting::Setting;
 use crate::scenario::choices;
 
@@ -156,7 +158,7 @@ impl Change {
                 setting.writers[self.index].start_s = self.value;
             }
             "hz" => setting.hz = count(10_000)?,
-            "cpus" => setting.cpus = count(256)?,
+            "cpus" => setting.cpus = count(CPUS_MAX)?,
             "page_size" => setting.page_size = count(65_536)?,
             _ => setting.memory_mib = self.value,
         }

@@ -183,7 +183,7 @@ impl Checker {
     fn machine(&mut self, scenario: &Scenario) {
         let machine = &scenario.machine;
         let cpus = Spanned::new(machine.cpus.span(), f64::from(*machine.cpus.get_ref()));
-        self.range("cpus", &cpus, 1.0, 256.0, "");
+        self.range("cpus", &cpus, 1.0, f64::from(lab::CPUS_MAX), "");
         self.range(
             "memory_mib",
             &machine.memory_mib,

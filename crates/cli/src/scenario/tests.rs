@@ -103,15 +103,15 @@ error: wrong type of value for `memory_mib`
 #[test]
 fn a_value_out_of_range_shows_the_range() {
     assert_eq!(
-        mistaken("cpus = 2", "cpus = 300"),
+        mistaken("cpus = 2", "cpus = 129"),
         "
-error: `cpus` is out of range: 300
+error: `cpus` is out of range: 129
  --> my.toml:5:8
   |
-5 | cpus = 300
-  |        ^^^ must be 1 to 256
+5 | cpus = 129
+  |        ^^^ must be 1 to 128
   |
-  = help: write a number from 1 to 256
+  = help: write a number from 1 to 128
 "
     );
 }

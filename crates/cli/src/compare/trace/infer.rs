@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use lab::CPUS_MAX;
+
 use super::super::fault::Fault;
 use super::super::recording::{Recording, jobs};
 use super::super::setting::{Origin, Setting, WriterSpec};
@@ -194,11 +196,15 @@ impl<'a> Inferred<'a> {
             self.names(),
             self.events.cpus
         ));
+        if self.events.cpus > CPUS_MAX {
+            let note = format!("the lab has no more than {CPUS_MAX} CPUs, and runs it on so many");
+            self.notes.push(note);
+        }
         Setting {
             name: stem.to_owned(),
             kernel: "(trace)".into(),
             origin: Origin::Trace,
-            cpus: self.events.cpus.clamp(1, 256),
+            cpus: self.events.cpus.clamp(1, CPUS_MAX),
             hz,
             page_size: 4096,
             memory_mib: if dirty_mib.is_finite() {

@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, line: &Line<'a>) -> Result<(), Fault> {
-        self.events.cpus = self.events.cpus.max(line.cpu + 1);
+        self.events.cpus = self.events.cpus.max(line.cpu.saturating_add(1));
         match line.event {
             BALANCE => self.balance(line)?,
             RATELIMIT => {
