@@ -541,6 +541,63 @@ fn other_forms(ftrace: &str) -> [String; 2] {
 }
 
 #[test]
+fn what_the_lab_cannot_run_is_said_of_the_recording_and_not_of_a_scenario() {
+    let here = folder("ranges");
+    let guest = fixture("guest");
+    let compare = |set: &str| {
+        let arguments = [
+            "compare",
+            guest.to_str().unwrap(),
+            "--set",
+            set,
+            "--out",
+            "o",
+        ];
+        tidegate(&here, &arguments)
+    };
+    for (set, said) in [
+        (
+            "device.0.rate=0.001",
+            "no usable rate: 0.001 MiB/s; allowed: 0.00390625 to 65536",
+        ),
+        ("device.0.max_ratio=0.001", "allowed: 0.01 to 100 %"),
+        (
+            "hz=1024",
+            "`hz` is out of range: 1024; allowed: 100 to 1000",
+        ),
+        (
+            "writer.0.sleep_ms=1e12",
+            "sleeps 1000000000 s; allowed: 0 to 10000 s",
+        ),
+    ] {
+        let (status, _, err) = compare(set);
+        assert_eq!(status, 2, "{err}");
+        assert!(
+            err.starts_with(&format!("tidegate: --set {set}: ")),
+            "{err}"
+        );
+        assert!(err.contains(said), "{err}");
+    }
+    // What it can, in its own way: calls that are no whole sectors, rests of nearly nothing.
+    for (set, said) in [
+        (
+            "writer.0.bytes=1000",
+            "writer 0: writes of 1000 bytes are run as 1024 bytes",
+        ),
+        (
+            "writer.0.bytes=1",
+            "writer 0: writes of 1 bytes are run as 512 bytes",
+        ),
+        ("writer.0.sleep_ms=1e-9", ""),
+    ] {
+        let (status, out, err) = compare(set);
+        assert_eq!(status, 0, "{set}: {err}");
+        assert!(out.contains(said), "{out}");
+    }
+    std::fs::remove_dir_all(here).unwrap();
+}
+
+#[test]
 fn a_trace_of_a_machine_with_more_cpus_than_the_lab_has_is_run_on_those() {
     let here = folder("cpus");
     let ftrace = unpacked(&fixture("ftrace.txt.gz"));

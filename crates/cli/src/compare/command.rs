@@ -124,7 +124,8 @@ fn run(arguments: &CompareArguments, stop: &Stop) -> Result<u8, CompareError> {
     let mut runs = runs.into_iter();
     let mut outcomes = Vec::new();
     let mut sides = Vec::new();
-    for (recording, plan) in recordings.into_iter().zip(&plans) {
+    let mut planned = plans.iter();
+    for (recording, plan) in recordings.into_iter().zip(planned.by_ref()) {
         let runs = runs.next().unwrap_or_default();
         sides.push(side(recording, plan, runs, &mut outcomes));
     }
@@ -134,6 +135,8 @@ fn run(arguments: &CompareArguments, stop: &Stop) -> Result<u8, CompareError> {
             outcomes.push(relabelled(&against.outcome, &setting.name));
         }
         let runs = runs.next().unwrap_or_default();
+        let notes = planned.next().map(|plan| plan.notes.iter().cloned());
+        side.recording.notes.extend(notes.into_iter().flatten());
         let lab = runs.iter().map(|run| measure(&setting, run)).collect();
         outcomes.extend(runs.iter().map(|run| relabelled(run, &setting.name)));
         side.changed = Some(Changed { setting, lab });

@@ -19,6 +19,10 @@ const FILE_MIB: f64 = 1_048_576.0;
 const BURST_US: u64 = 50_000;
 /// ... and their ext4 a journal of this size (oracle/README.md).
 const JOURNAL_MIB: u64 = 16;
+/// What the lab writes at least, and in multiples of.
+const SECTOR: f64 = 512.0;
+/// A shorter rest between two calls is none that a scenario has.
+const REST_LEAST_MS: f64 = 0.001;
 /// Levels are sampled as often as the recordings are.
 const SAMPLE_MS: u64 = 100;
 
@@ -147,11 +151,18 @@ fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<Stri
         device(&mut text, setting, index, *rate, notes);
     }
     for (index, writer) in setting.writers.iter().enumerate() {
+        let block = block(writer.bytes);
+        if block != writer.bytes {
+            notes.push(format!(
+                "writer {index}: writes of {} bytes are run as {block} bytes: the lab writes whole sectors",
+                writer.bytes
+            ));
+        }
         let _ = write!(
             text,
             "\n[[task]]\nid = \"writer-{index}\"\ndevice = \"device-{}\"\nblock_kib = {}\nrun_s = {}\n",
             writer.device,
-            writer.bytes / 1024.0,
+            block / 1024.0,
             setting.seconds - writer.start_s,
         );
         if writer.start_s > 0.0 {
@@ -160,7 +171,11 @@ fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<Stri
         let _ = writeln!(text, "kind = \"dd\"\nfile_mib = {FILE_MIB}");
         if !writer.is_heavy() {
             // A rest after each call, as the recorded writers take it; what a stall costs is not caught up.
-            let _ = writeln!(text, "every_ms = {}", writer.sleep_s * 1e3);
+            let _ = writeln!(
+                text,
+                "every_ms = {}",
+                (writer.sleep_s * 1e3).max(REST_LEAST_MS)
+            );
         }
     }
     for name in columns {
@@ -171,6 +186,11 @@ fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<Stri
         }
     }
     text
+}
+
+/// The nearest size of a call in whole sectors.
+fn block(bytes: f64) -> f64 {
+    (bytes / SECTOR).round().max(1.0) * SECTOR
 }
 
 fn device(text: &mut String, setting: &Setting, index: usize, rate: f64, notes: &mut Vec<String>) {

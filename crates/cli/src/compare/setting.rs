@@ -12,13 +12,12 @@ use lab::CPUS_MAX;
 use serde::Deserialize;
 
 use super::fault::{Fault, Place};
+use crate::scenario::{HZ, RATE_LEAST_MIB, RATE_MOST_MIB};
 
-/// Allowed ticks per second: what kernels can be built with.
-const HZ: core::ops::RangeInclusive<u32> = 24..=1200;
-/// Fastest device that a lab model takes, MiB/s.
-const RATE_MOST: f64 = 1_000_000.0;
 /// Longest recording: a day.
 const SECONDS_MOST: f64 = 86_400.0;
+/// Longest rest between two calls.
+const SLEEP_MOST: f64 = 10_000.0;
 /// Largest `write()`.
 const WRITE_MOST: f64 = 64.0 * 1_048_576.0;
 /// Most writers: each is a task of the lab.
@@ -405,12 +404,12 @@ impl Setting {
             let title = format!("{} devices", self.devices.len());
             return problem("devices", title, "allowed: 1 to 64 rates in MiB/s");
         }
-        let allowed = "allowed: a rate above 0, up to 1000000 MiB/s";
-        let is_rate = |rate: f64| rate > 0.0 && rate <= RATE_MOST;
+        let allowed = format!("allowed: {RATE_LEAST_MIB} to {RATE_MOST_MIB} MiB/s");
+        let is_rate = |rate: f64| (RATE_LEAST_MIB..=RATE_MOST_MIB).contains(&rate);
         for (index, rate) in self.devices.iter().enumerate() {
             if !is_rate(*rate) {
                 let title = format!("device {index} has no usable rate: {rate} MiB/s");
-                return problem("devices", title, allowed);
+                return problem("devices", title, &allowed);
             }
         }
         for change in &self.changes {
@@ -424,7 +423,7 @@ impl Setting {
             let is_change = is_rate(*rate) || *rate == 0.0;
             if !is_change || !at_s.is_finite() || *at_s < 0.0 {
                 let title = format!("a change to {rate} MiB/s at {at_s} s cannot be");
-                return problem("change", title, allowed);
+                return problem("change", title, &allowed);
             }
         }
         Ok(())
@@ -449,9 +448,9 @@ impl Setting {
                 let what = format!("writes of {} bytes", writer.bytes);
                 return wrong(what, format!("allowed: 1 to {WRITE_MOST} bytes"));
             }
-            if !(writer.sleep_s >= 0.0 && writer.sleep_s.is_finite()) {
+            if !(0.0..=SLEEP_MOST).contains(&writer.sleep_s) {
                 let what = format!("sleeps {} s", writer.sleep_s);
-                return wrong(what, "allowed: 0 s or more".into());
+                return wrong(what, format!("allowed: 0 to {SLEEP_MOST} s"));
             }
             if !(0.0..self.seconds).contains(&writer.start_s) {
                 let what = format!("starts at {} s", writer.start_s);

@@ -26,9 +26,11 @@ const FILE_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
 const TASKS_MOST: u32 = 4096;
 /// The file system that has a journal in the lab.
 const JOURNALLED: &str = "ext4";
+/// Ticks a second that a column may have.
+pub(crate) const HZ: core::ops::RangeInclusive<u32> = 100..=1000;
 /// Slowest and fastest device that has a rate.
-const RATE_LEAST_MIB: f64 = 1.0 / 256.0;
-const RATE_MOST_MIB: f64 = 65_536.0;
+pub(crate) const RATE_LEAST_MIB: f64 = 1.0 / 256.0;
+pub(crate) const RATE_MOST_MIB: f64 = 65_536.0;
 /// Most bytes of one call.
 const BLOCK_MOST_KIB: f64 = 64.0 * 1024.0;
 
@@ -611,7 +613,13 @@ impl Checker {
             self.known("preset", preset, PRESETS.iter().map(|preset| preset.name));
             if let Some(hz) = &policy.hz {
                 let value = Spanned::new(hz.span(), f64::from(*hz.get_ref()));
-                self.range("hz", &value, 100.0, 1000.0, " ticks a second");
+                self.range(
+                    "hz",
+                    &value,
+                    f64::from(*HZ.start()),
+                    f64::from(*HZ.end()),
+                    " ticks a second",
+                );
             }
             self.share(policy.max_percent.as_ref());
             self.reclaim_of_column(policy);

@@ -20,6 +20,7 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use check::{HZ, RATE_LEAST_MIB, RATE_MOST_MIB};
 pub(crate) use diagnose::renderer;
 pub use diagnose::{Mistake, Mistakes, Source, choices, nearest};
 pub use journal::{JournalData, JournalEntry, JournalTable};
