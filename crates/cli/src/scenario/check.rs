@@ -552,6 +552,16 @@ impl Checker {
     fn cases(&mut self, scenario: &Scenario) {
         self.unique("case name", scenario.cases.iter().map(|case| &case.name));
         for case in &scenario.cases {
+            if case.name.get_ref() == ALL && scenario.cases.len() > 1 {
+                self.list.push(
+                    Mistake::new(
+                        format!("a row of several cannot be called `{ALL}`"),
+                        case.name.span(),
+                        "that is the row of all of them together",
+                    )
+                    .help("give it another name"),
+                );
+            }
             if let Some(model) = &case.model {
                 self.known("device model", model, catalogue::models());
             }

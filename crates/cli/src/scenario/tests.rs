@@ -668,3 +668,16 @@ fn hogs_that_memory_and_swap_do_not_hold_are_refused() {
     let three = mistaken_memory("counts = { hog = 2 }", "counts = { hog = 3 }");
     assert_eq!(three, "no mistake", "a part of the memory is shared");
 }
+
+#[test]
+fn no_row_is_called_as_that_of_all_rows() {
+    let row = |name: &str| format!("\n[[case]]\nname = \"{name}\"\n");
+    let two = format!("{GOOD}{}{}", row("all"), row("other"));
+    let text = shown(&two, &[]);
+    assert!(
+        text.contains("a row of several cannot be called `all`"),
+        "{text}"
+    );
+    let one = format!("{GOOD}{}", row("all"));
+    assert_eq!(shown(&one, &[]), "no mistake");
+}
