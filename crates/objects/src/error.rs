@@ -79,6 +79,21 @@ pub enum Error {
         /// One of them.
         found: String,
     },
+    /// An object is longer or shorter than it was written.
+    #[error(
+        "{place}: the object {name} is {has} bytes long, not {wanted}: it was damaged, or is somebody else's; bring it back, or \
+         remove it: its part of the volume reads as zeroes then"
+    )]
+    Length {
+        /// Where.
+        place: String,
+        /// Which one.
+        name: String,
+        /// Its length.
+        has: u64,
+        /// What it should be.
+        wanted: u64,
+    },
     /// The manifest cannot be understood.
     #[error(
         "{place}/volume.json: {why}; it was not written by this version of Tidegate, or was damaged"

@@ -160,7 +160,7 @@ async fn look(
     };
     let found = shared.client.get(&name_of(object), None, take).await?;
     if found.len != 0 && found.len != len {
-        return Err(Trouble::Length);
+        return Err(Trouble::Changed);
     }
     Ok((found, digester.end()))
 }
@@ -266,7 +266,7 @@ pub(crate) async fn read(shared: &Shared, object: u64, parts: &[WholePart]) -> R
         .await
     {
         Ok(found) => found,
-        Err(trouble) => return Err(shared.missing_is_lost(object, trouble)),
+        Err(trouble) => return Err(unread(shared, object, &before, trouble).await),
     };
     let after = lock(&shared.known).seen(object);
     let certain = before.certain().filter(|_| before == after);
@@ -275,9 +275,22 @@ pub(crate) async fn read(shared: &Shared, object: u64, parts: &[WholePart]) -> R
         return Err(shared.changed(object));
     }
     if found.len != shared.geometry.object_len(object) {
-        return Err(BROKEN);
+        return Err(shared.changed(object));
     }
     Ok(())
+}
+
+/// Why a read failed: of an object that somebody cut, stores say no more than that there is no such range.
+async fn unread(shared: &Shared, object: u64, before: &Seen, trouble: Trouble) -> IoError {
+    if matches!(trouble, Trouble::Failed(_) | Trouble::Length)
+        && let Ok(found) = shared.client.head(&name_of(object)).await
+    {
+        let is_quiet = !before.flying && *before == lock(&shared.known).seen(object);
+        if is_quiet && found.len != shared.geometry.object_len(object) {
+            return shared.changed(object);
+        }
+    }
+    shared.missing_is_lost(object, trouble)
 }
 
 /// Copies bytes into the frames of a read, from byte `from` of the request on.

@@ -167,17 +167,30 @@ async fn prepare(
     }
     // After the lease was taken: from here on, nobody else changes anything.
     let known = Mutex::new(Known::new(geometry.objects(), TAGS_MAX));
+    let mut odd = None;
     let take = |name: &str, found: crate::client::Found| {
         if let Some(object) = layout::object_of(name).filter(|object| *object < geometry.objects())
         {
             lock(&known).found(object, found.tag.as_deref(), found.len > 0);
+            let wanted = geometry.object_len(object);
+            if found.len != 0 && found.len != wanted {
+                odd = Some(Error::Length {
+                    place: client.place.clone(),
+                    name: name.to_owned(),
+                    has: found.len,
+                    wanted,
+                });
+            }
         }
-        true
+        odd.is_none()
     };
     client
         .list(take)
         .await
         .map_err(client.error("list the objects"))?;
+    if let Some(odd) = odd {
+        return Err(odd);
+    }
     Ok(Arc::new(Shared {
         client,
         geometry,

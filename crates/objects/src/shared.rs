@@ -131,7 +131,7 @@ impl Shared {
         ))
     }
 
-    /// The error of a call on an object that must be there.
+    /// The error of a call on an object that must be there, and as it was.
     pub(crate) fn missing_is_lost(&self, object: u64, trouble: Trouble) -> IoError {
         match trouble {
             Trouble::Missing(_) => self.lose(format!(
@@ -139,6 +139,7 @@ impl Shared {
                 self.client.place,
                 name_of(object)
             )),
+            Trouble::Changed => self.changed(object),
             other => other.io(),
         }
     }

@@ -750,6 +750,49 @@ fn what_is_named_like_an_object_and_is_no_file_is_refused() {
 }
 
 #[test]
+fn an_object_of_another_length_is_named() {
+    let rig = Rig::new();
+    let dir = TestDir::new("lengths");
+    let config = Config {
+        url: dir.url(),
+        ..config(MIB)
+    };
+    let open = || objects::open(&config, Arc::clone(&rig.arena));
+    let (name, data) = ("0000000000000001", pattern(6, OBJECT as usize));
+    let cut = |len| {
+        let file = std::fs::File::options().write(true).open(dir.0.join(name));
+        file.unwrap().set_len(len).unwrap();
+    };
+    // What of it is read is there, is not, or is there in part; or it is to be written in part.
+    for (len, at, is_write) in [
+        (OBJECT - 1, 0, false),
+        (PAGE as u64, OBJECT - PAGE as u64, false),
+        (OBJECT - 1, OBJECT - PAGE as u64, false),
+        (OBJECT + 1, 0, false),
+        (PAGE as u64, 0, true),
+    ] {
+        let device = open().unwrap();
+        rig.write(&*device, OBJECT, &data).unwrap();
+        rig.flush(&*device).unwrap();
+        cut(len);
+        let result = match is_write {
+            true => rig.write(&*device, OBJECT + at, &pattern(7, PAGE)),
+            false => rig.read(&*device, OBJECT + at, PAGE).map(drop),
+        };
+        assert_eq!(result, Err(IoError::Lost), "{len}");
+        let why = device.failure().unwrap();
+        assert!(why.contains(name), "{why}");
+        device.close(Duration::from_secs(5));
+        let why = open().err().unwrap().to_string();
+        let length = format!("{name} is {len} bytes long, not {OBJECT}");
+        assert!(why.contains(&length), "{why}");
+        std::fs::write(dir.0.join(name), &data).unwrap();
+    }
+    let device = open().unwrap();
+    assert_eq!(rig.read(&*device, OBJECT, data.len()).unwrap(), data);
+}
+
+#[test]
 fn a_directory_is_locked_and_cleaned() {
     let rig = Rig::new();
     let dir = TestDir::new("lock");
