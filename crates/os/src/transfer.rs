@@ -13,8 +13,9 @@
 //!   EINTR, EAGAIN     again, RETRIES_MAX times        again, RETRIES_MAX times
 //! ```
 //!
-//! An object of a fixed size has its end there and nowhere else: a read that ends before it has met a device that lost
-//! its capacity or a file that was cut, and is `Lost`. Zeroes in its place would be kept, and written back.
+//! An object of a fixed size has its end there and nowhere else: a read that ends before it, or a write beyond where the file
+//! ends now, has met a device that lost its capacity or a file that was cut, and is `Lost`. Zeroes in its place would be kept,
+//! and written back; a write would leave them between the cut and itself.
 //!
 //! Adjacent frames become one element of the vector. A vector has at most `MAX_VECTORS` elements;
 //! a request with more runs is moved in parts, as if the system had answered short.
@@ -132,12 +133,29 @@ impl Job {
         Some(size.0.saturating_sub(self.request.offset.0))
     }
 
-    /// What can be said without asking the system.
+    /// Whether the file was cut since it was opened, below what is to be changed: that would make it longer again, with zeroes
+    /// where the rest of it was.
+    fn is_cut(&self) -> bool {
+        let (Some(size), Ok(stat)) = (self.file.fixed_size, rustix::fs::fstat(&self.file.file))
+        else {
+            return false;
+        };
+        let len = match self.request.op {
+            IoOp::Discard { len } => len.0,
+            _ => self.frames(),
+        };
+        let end = size.0.min(self.request.offset.0.saturating_add(len));
+        let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
+        is_file && u64::try_from(stat.st_size).is_ok_and(|has| has < end)
+    }
+
+    /// What can be said before anything is done.
     pub(crate) fn early(&self) -> Option<Result<(), IoError>> {
         let size = self.file.fixed_size;
         match self.request.op {
             IoOp::Read | IoOp::Write if self.request.frames.is_empty() => Some(Ok(())),
             IoOp::Write if self.total() == 0 => Some(Err(IoError::NoSpace)),
+            IoOp::Write | IoOp::Discard { .. } if self.is_cut() => Some(Err(IoError::Lost)),
             // A block device has the length it has.
             IoOp::SetLen { len } if size.is_some() => match size {
                 Some(size) if len <= size => Some(Ok(())),

@@ -211,6 +211,16 @@ fn a_cut_file_of_a_fixed_size_is_lost_and_not_zeroes() {
             assert_eq!(read(8192, &[1]), Err(IoError::Lost));
             assert_eq!(read(0, &[1, 2]), Err(IoError::Lost));
             assert_eq!(read(3 * 4096, &[1]), Err(IoError::Lost));
+            if !read_only {
+                // Near its old end it would get its length back, with zeroes between.
+                let write = |offset, frames: &[u32]| rig.one(object, IoOp::Write, offset, frames);
+                assert_eq!(write(0, &[1]), Ok(()), "what is still there");
+                assert_eq!(write(8192, &[1]), Err(IoError::Lost));
+                assert_eq!(write(0, &[1, 2]), Err(IoError::Lost));
+                let punch = IoOp::Discard { len: Bytes(4096) };
+                assert_eq!(rig.one(object, punch, 8192, &[]), Err(IoError::Lost));
+                assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096);
+            }
             // It has its size again: what is there now is the truth.
             std::fs::write(&path, &data).unwrap();
             assert_eq!(read(8192, &[1]), Ok(()));
