@@ -1,9 +1,9 @@
 //! Where clients knock: Unix sockets, TCP ports, sockets that systemd passes.
 //!
 //! A Unix socket gets its permissions before anybody can connect to it. A path that a dead server left behind is taken
-//! over; one of a living server, or something else of that name, is not.
+//! over; one of a living server, or something else of that name, is not. Of several that start at once, one gets it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -26,6 +26,10 @@ use crate::log::warn;
 use crate::own_path::OwnPath;
 use crate::refusal::words;
 
+/// How long others who bind a socket in the same folder are waited for.
+const LOCK_MAX: Duration = Duration::from_secs(1);
+/// Between two tries.
+const LOCK_AGAIN: Duration = Duration::from_millis(2);
 /// Connections that may wait to be taken; the system cuts it to what it allows.
 const BACKLOG: i32 = 1024;
 /// When descriptors or memory are short: how long nobody is let in.
@@ -110,6 +114,7 @@ fn bind_unix(path: &Path, mode: u32) -> Result<Listener, ListenError> {
         error,
     };
     let address = SocketAddrUnix::new(path).map_err(|_| ListenError::TooLong(path.into()))?;
+    let alone = lock_folder_of(path);
     clear(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
@@ -122,12 +127,30 @@ fn bind_unix(path: &Path, mode: u32) -> Result<Listener, ListenError> {
     // Nobody can connect before `listen`.
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
     rustix::net::listen(&socket, BACKLOG).map_err(|error| failed(error.into()))?;
+    drop(alone);
     let socket = UnixListener::from_std(socket.into()).map_err(failed)?;
     Ok(Listener {
         socket: Socket::Unix(socket),
         name: format!("unix:{}", path.display()),
         _path: Some(own),
     })
+}
+
+/// Servers that start at the same time come to a path one after the other: what one has bound and does not listen on yet looks
+/// to another like what a dead one left, and what that one was about to remove may be the first one's by then. A lock that others
+/// have for long (systemd-tmpfiles(8) lets a folder alone that is locked) or that cannot be had is done without.
+fn lock_folder_of(path: &Path) -> Option<File> {
+    let folder = path.parent()?;
+    let folder = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    };
+    let folder = File::open(folder).ok()?;
+    let began = Instant::now();
+    while folder.try_lock().is_err() && began.elapsed() < LOCK_MAX {
+        std::thread::sleep(LOCK_AGAIN);
+    }
+    Some(folder)
 }
 
 /// Removes what a dead server left at `path`.
@@ -297,6 +320,7 @@ fn set_up(stream: &TcpStream) {
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixListener as BlockingUnixListener;
+    use std::sync::Barrier;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
@@ -383,6 +407,34 @@ mod tests {
     }
 
     #[test]
+    fn of_servers_that_start_together_one_takes_over_what_is_left() {
+        let folder = Folder::new();
+        let path = folder.0.join("socket");
+        for round in 0..300 {
+            drop(BlockingUnixListener::bind(&path).unwrap());
+            let start = Barrier::new(4);
+            let bound: Vec<_> = std::thread::scope(|scope| {
+                let bind = || {
+                    within(|| {
+                        start.wait();
+                        let bound = unix(&path);
+                        // Nobody has gone when the last of them looks.
+                        start.wait();
+                        bound.map(drop)
+                    })
+                };
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(bind)).collect();
+                threads.into_iter().map(|one| one.join().unwrap()).collect()
+            });
+            let won = bound.iter().filter(|bound| bound.is_ok()).count();
+            assert_eq!(won, 1, "round {round}: {bound:?}");
+            for refused in bound.into_iter().filter_map(Result::err) {
+                assert!(matches!(refused, ListenError::InUse(_)), "{refused}");
+            }
+        }
+    }
+
+    #[test]
     fn a_port_that_the_system_chose_is_told() {
         within(|| {
             let asked = ListenConfig::Tcp("127.0.0.1:0".parse().unwrap());
@@ -421,7 +473,7 @@ mod tests {
             let address = passed.local_addr().unwrap();
             let listener = Listener::from_fd(passed.into()).unwrap();
             assert_eq!(listener.name(), format!("tcp:{address}"));
-            let file = fs::File::open("/dev/null").unwrap();
+            let file = File::open("/dev/null").unwrap();
             assert!(matches!(
                 Listener::from_fd(file.into()),
                 Err(ListenError::Passed(_))
