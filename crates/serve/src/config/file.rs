@@ -135,8 +135,10 @@ impl Reader<'_> {
     fn word(&mut self, key: &str, value: &Spanned<DeValue<'_>>) -> Option<Word> {
         let text = match value.get_ref() {
             DeValue::String(text) => text.to_string(),
-            DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => {
-                self.text.get(value.span())?.to_owned()
+            DeValue::Boolean(_) => self.text.get(value.span())?.to_owned(),
+            // As they are written, but for what the command line does not know: 1_000.
+            DeValue::Integer(_) | DeValue::Float(_) => {
+                self.text.get(value.span())?.replace('_', "")
             }
             DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
                 let title = format!("wrong kind of value for `{key}`");
