@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use device::StackError;
 
-use crate::config::{show_exactly, show_size};
+use crate::config::{SIZE_MAX, show_exactly, show_size};
 use crate::refusal::{Refused, words};
 
 /// Why a backend could not be opened; each with the way out.
@@ -137,6 +137,17 @@ pub enum BackendError {
         wanted: u64,
         /// What it should be a multiple of.
         unit: u64,
+    },
+    /// The cache cannot have that much of it.
+    #[error(
+        "{} has {}; a volume has at most {SIZE_MAX}B (16 TiB less 4 KiB): serve its beginning, with size={SIZE_MAX}B",
+        path.display(), show_exactly(*has)
+    )]
+    TooLarge {
+        /// Which.
+        path: PathBuf,
+        /// Its bytes.
+        has: u64,
     },
     /// The layers around its device.
     #[error("{0}")]

@@ -11,7 +11,7 @@ use rustix::fs::{FallocateFlags, SeekFrom, fallocate, major, minor, seek};
 use rustix::io::Errno;
 
 use super::{BackendError, Closer, Raw, lock};
-use crate::config::{BackendConfig, VolumeConfig};
+use crate::config::{BackendConfig, SIZE_MAX, VolumeConfig};
 use crate::export::Extents;
 use crate::own_path::{OwnPath, identity};
 
@@ -173,7 +173,12 @@ fn length(path: &Path, mut file: &File) -> Result<u64, BackendError> {
 }
 
 /// The size that is served.
-fn size(path: &Path, has: u64, wanted: Option<u64>, read_only: bool) -> Result<u64, BackendError> {
+pub(super) fn size(
+    path: &Path,
+    has: u64,
+    wanted: Option<u64>,
+    read_only: bool,
+) -> Result<u64, BackendError> {
     let path = || path.to_path_buf();
     let odd = |size, unit| BackendError::OddSize {
         path: path(),
@@ -201,6 +206,7 @@ fn size(path: &Path, has: u64, wanted: Option<u64>, read_only: bool) -> Result<u
             });
         }
         Some(wanted) => wanted,
+        None if has > SIZE_MAX => return Err(BackendError::TooLarge { path: path(), has }),
         None => has,
     };
     if !read_only && !size.is_multiple_of(SECTOR) {

@@ -501,3 +501,14 @@ fn a_file_that_was_created_and_cannot_be_locked_goes_unless_it_has_become_somebo
         path: path.into()
     })));
 }
+
+#[test]
+fn more_than_the_cache_knows_pages_of_is_served_in_part_only() {
+    let path = Path::new("/srv/disk");
+    let most = 17_592_186_040_320;
+    let size = |has, wanted| file::size(path, has, wanted, false);
+    assert_eq!(size(most, None).unwrap(), most);
+    assert_eq!(size(20 << 40, Some(most)).unwrap(), most);
+    let error = size(16 << 40, None).unwrap_err().to_string();
+    assert!(error.contains("size=17592186040320B"), "{error}");
+}

@@ -21,8 +21,8 @@ use super::{
 
 /// Longest name and description that the protocol has room for, in bytes.
 const NAME_MAX: usize = 4096;
-/// Beyond it a volume's offsets do not fit the system's.
-const SIZE_MAX: u64 = 1 << 62;
+/// The cache knows so many pages of a volume.
+pub(crate) const SIZE_MAX: u64 = (u32::MAX as u64) << 12;
 /// Smallest request that a client may be held to: what every client is allowed to send.
 const REQUEST_LEAST: u32 = 64 << 10;
 const REQUEST_MOST: u32 = 64 << 20;
@@ -538,7 +538,9 @@ fn volume_size(text: &str) -> Result<u64, String> {
         ));
     }
     if bytes > SIZE_MAX {
-        return Err("a volume has at most 4194304TiB".to_owned());
+        return Err(format!(
+            "a volume has at most {SIZE_MAX}B (16 TiB less 4 KiB)"
+        ));
     }
     Ok(bytes)
 }

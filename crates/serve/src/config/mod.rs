@@ -31,7 +31,7 @@ use tidegate::{ErrorPolicy, Threshold};
 use crate::log::{Format, Level};
 
 pub use asked::Asked;
-pub(crate) use check::{REQUESTS_MOST, connections_for};
+pub(crate) use check::{REQUESTS_MOST, SIZE_MAX, connections_for};
 pub use mistake::{ConfigError, Mistake, Mistakes};
 pub(crate) use units::show_exactly;
 pub use units::{show_size, size};

@@ -192,7 +192,7 @@ listen = ["unix:/run/t.sock", "tcp:[::1]:10809"]
 socket_mode = "0660"
 web = "off"
 max_connections = 100
-max_requests = 16
+max_requests = 1_6
 max_request_size = "4MiB"
 handshake_timeout = "2s"
 paced = false
@@ -514,9 +514,9 @@ fn every_mistake_has_a_way_out() {
             "512 bytes",
         ),
         (
-            "[volume.a]\nbackend = \"new:/x\"\nsize = \"9000000TiB\"",
+            "[volume.a]\nbackend = \"dir:/x\"\nsize = \"16TiB\"",
             "is no value for `size`",
-            "4194304TiB",
+            "17592186040320B (16 TiB less 4 KiB)",
         ),
         (
             "[volume.a]\nbackend = \"new:/x\"\nsize = \"1M\"\nread_only = true",
