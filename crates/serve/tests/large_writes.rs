@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Dice, PAGE, Server, Setup, bytes, until};
 use nbd::client::{Ask, Client, Wishes};
-use nbd::wire::{Command, CommandFlags, Request};
+use nbd::wire::{Command, CommandFlags, Errno, Request};
 
 const LARGE: usize = 1 << 20;
 
@@ -263,4 +263,29 @@ fn large_writes_between_small_requests_are_answered_in_any_case() {
         }
     }
     assert!(read(&mut client, 0, there.len()) == there);
+}
+
+/// What was taken in of a write is held like a write of its own: while nothing can be written back, the writer has to hear of
+/// that and not wait for each next piece until the backing has failed once more.
+#[test]
+fn a_write_that_is_held_on_a_full_backing_fails_when_that_does() {
+    const WHOLE: usize = 32 << 20;
+    let server = Server::start(Setup {
+        layers: "faulty:seed=1,no_space=1",
+        ..Setup::default()
+    });
+    let zeroes = Ask {
+        flags: CommandFlags::NO_HOLE,
+        ..Ask::new(Command::WriteZeroes, 0, WHOLE as u32)
+    };
+    let data = bytes(1, WHOLE);
+    for ask in [Ask::write(0, &data), zeroes] {
+        let mut client = server.client();
+        client.submit(ask).unwrap();
+        let completion = client.receive().unwrap();
+        let failure = completion.failure.unwrap();
+        assert_eq!(failure.errno, Errno::NoSpace);
+        // It is of one request, and the stream goes on.
+        client.read(40 << 20, &mut [0; PAGE]).unwrap();
+    }
 }

@@ -15,7 +15,7 @@ use tokio::time::Sleep;
 use super::EndedBy;
 use super::errors::{LOST, Told, told};
 use super::hold::Hold;
-use super::input::Input;
+use super::input::{Input, Receiving};
 use super::job::{Done, Place};
 use super::peer::{Peer, is_gone};
 use super::send::Output;
@@ -249,9 +249,27 @@ where
                     for place in self.hold.due() {
                         self.table.at(*place).failed = Some(told);
                     }
+                    self.fail_what_is_taken_in(told);
                     self.release();
                 }
             }
+        }
+    }
+
+    /// The writer was held for what it took in of a request so far, and the device has failed: nobody waits for it to take the
+    /// rest.
+    fn fail_what_is_taken_in(&mut self, told: Told) {
+        if let Receiving::Payload { place, left } = self.input.receiving
+            && self.table.at(place).moved > 0
+        {
+            self.table.at(place).failed = Some(told);
+            self.input.receiving = Receiving::Drop { place, left };
+        }
+        if let Some(place) = self.zeroing.front().copied()
+            && self.table.at(place).moved > 0
+        {
+            self.zeroing.pop_front();
+            self.fail(place, told);
         }
     }
 
