@@ -580,6 +580,40 @@ fn a_volume_whose_device_fails_says_so_and_the_stream_goes_on() {
     }
 }
 
+/// A simple reply, and one that is to come in one piece, promises all data with its head: that it cannot be read has to be
+/// found before.
+#[test]
+fn a_read_that_fails_in_the_middle_is_an_error_and_the_stream_goes_on() {
+    const BAD: u64 = (3 << 20) + 7 * PAGE as u64;
+    let server = Server::start(Setup {
+        layers: "faulty:seed=1,eio_range=3100KiB..3104KiB",
+        ..Setup::default()
+    });
+    let mut piece = Ask::read(BAD - (1 << 20), 2 << 20);
+    piece.flags = CommandFlags::DF;
+    let mut whole = server.client();
+    whole.submit(piece).unwrap();
+    let completion = whole.receive().unwrap();
+    assert_eq!(
+        completion.failure.map(|failure| failure.errno),
+        Some(Errno::Io)
+    );
+    whole.read(BAD - PAGE as u64, &mut [0; PAGE]).unwrap();
+    for (before, len) in [(1, 3), (16, 32), (256, 300), (700, 2000)] {
+        let (offset, len) = (BAD - before * PAGE as u64, len * PAGE);
+        let mut client = server.client_of(&Wishes::export("").simple());
+        // What of it can be read is in memory, or is not.
+        for _ in 0..2 {
+            let error = client.read(offset, &mut vec![0; len]).unwrap_err();
+            assert_eq!(error.errno(), Some(Errno::Io), "{before} pages before it");
+        }
+        client.read(BAD - PAGE as u64, &mut [0; PAGE]).unwrap();
+        client
+            .read(BAD + PAGE as u64, &mut vec![0; 4 << 20])
+            .unwrap();
+    }
+}
+
 #[test]
 fn a_patient_export_holds_a_flush_until_its_device_takes_writes() {
     let server = Server::start(Setup {

@@ -5,8 +5,9 @@
 //! socket takes more. So a client that does not read costs its place in the table and nothing else.
 //!
 //! A reply to a read may begin when its first data are there. With structured replies it comes in chunks of what is
-//! there; a simple reply promises all of it at once. Until what was promised is sent, nothing else can be; if it cannot be
-//! had any more, the connection has to end.
+//! there. A simple reply promises all of it at once: it begins when all of it is there together, or where that is too much,
+//! has been read once (`Connection::prove`), so that a backing that cannot be read is an error of the request. Until what was
+//! promised is sent, nothing else can be; if it is gone from memory and cannot be read any more, the connection has to end.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,7 +17,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use nbd::wire;
-use tidegate::Volume;
+use tidegate::{Cursor, Volume};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::EndedBy;
@@ -25,12 +26,11 @@ use super::job::Place;
 use super::machine::Connection;
 use super::peer::Peer;
 use super::reach::{LARGE, REACH_MAX, Reach};
+use super::table::pages_of;
 use crate::counters::Kind;
 
 /// As much is tried first when the socket was full.
 const SIP: usize = 16 << 10;
-/// Times that a reply which is promised as a whole waits for more than its first data.
-const WHOLE_TRIES: u8 = 2;
 /// Data are not split into less, unless it is all there is.
 const LEAST: usize = 4 << 10;
 
@@ -79,6 +79,8 @@ enum Composed {
     Piece(Piece),
     /// The cache does not have it at once.
     Stuck,
+    /// Promised as a whole, and not all of it is known to be readable.
+    Unproven,
     /// Too little room is left.
     NoRoom,
 }
@@ -225,6 +227,10 @@ where
                     }
                     self.ask_read(place);
                 }
+                Composed::Unproven => {
+                    self.output.queue.remove(at);
+                    self.prove(place);
+                }
             }
         }
         Ok(filled)
@@ -320,11 +326,15 @@ where
                 }
             }
         };
-        // Promised as a whole: begun when what can be sent at once is there, for then the rest mostly is; unless that
-        // does not fit into memory together.
         let as_a_whole = request.unfragmented || !structured;
-        let waits = as_a_whole && !is_promised && request.tries < WHOLE_TRIES;
-        if there == 0 || waits && there < asked {
+        if as_a_whole && !is_promised && there < left as usize && !request.is_proven {
+            request.is_proven = true;
+            let from = offset + there as u64;
+            if !is_in_memory(volume, from, offset + u64::from(left)) {
+                return Ok(Composed::Unproven);
+            }
+        }
+        if there == 0 {
             request.tries = request.tries.saturating_add(1);
             return Ok(Composed::Stuck);
         }
@@ -457,6 +467,14 @@ where
             }
         }
     }
+}
+
+/// Whether a range can be read without a wait: a byte of each page is.
+fn is_in_memory(volume: &Volume, from: u64, end: u64) -> bool {
+    pages_of(from, end).all(|at| {
+        let tried = volume.try_read(&mut Cursor::default(), &mut [0], at);
+        tried.is_ok_and(|tried| tried.bytes == 1)
+    })
 }
 
 /// Puts heads into room that may be too small.

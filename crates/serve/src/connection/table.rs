@@ -30,6 +30,8 @@ pub(super) struct Request {
     pub(super) kind: Kind,
     /// The data in one piece.
     pub(super) unfragmented: bool,
+    /// All of the data has been read once, or is being read for that.
+    pub(super) is_proven: bool,
     /// Answered when it is durable.
     pub(super) durable: bool,
     /// Zeroes at once, or an error.
@@ -41,6 +43,12 @@ pub(super) struct Request {
 /// How far into its page a byte of the volume lies.
 pub(super) fn into_page(at: u64) -> usize {
     usize::try_from(at % PAGE_SIZE as u64).expect("a remainder is smaller than a page")
+}
+
+/// Where a range begins, and each page behind that.
+pub(super) fn pages_of(from: u64, end: u64) -> impl Iterator<Item = u64> {
+    let next = |at: &u64| Some(at - at % PAGE_SIZE as u64 + PAGE_SIZE as u64);
+    core::iter::successors(Some(from), next).take_while(move |at| *at < end)
 }
 
 impl Request {

@@ -15,7 +15,7 @@ use super::input::Receiving;
 use super::job::{Done, Extent, Place, Promise};
 use super::machine::{Connection, Errand, Pen};
 use super::peer::Peer;
-use super::prefetch::Prefetch;
+use super::prefetch::{Prefetch, Proof};
 use super::receive::{PATIENCE, RESCUE};
 use super::table::{Request, into_page};
 use crate::counters::Kind;
@@ -53,6 +53,7 @@ where
             tries: 0,
             kind: kind_of(asked.command),
             unfragmented: false,
+            is_proven: false,
             durable: false,
             fast: false,
             one: false,
@@ -316,6 +317,23 @@ where
         };
         let pool = &self.export.pool;
         pool.submit(Sort::Move, &self.seat.mailbox, Box::new(job));
+    }
+
+    /// Has the pool read all of what is promised as a whole: a failure can still be told.
+    pub(super) fn prove(&mut self, place: Place) {
+        self.stuck();
+        let request = self.table.at(place);
+        Proof {
+            export: Arc::clone(&self.export),
+            volume: Arc::clone(&self.volume),
+            cursor: self.cursor,
+            at: request.offset,
+            end: request.offset + u64::from(request.len),
+            place,
+            promise: Promise::new(&self.seat.mailbox, Some(place)),
+            owner: Arc::clone(&self.seat.mailbox),
+        }
+        .submit();
     }
 
     fn stuck(&self) {
