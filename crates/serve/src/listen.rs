@@ -3,7 +3,7 @@
 //! A Unix socket gets its permissions before anybody can connect to it. A path that a dead server left behind is taken
 //! over; one of a living server, or something else of that name, is not. Of several that start at once, one gets it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -147,7 +147,9 @@ fn lock_folder_of(path: &Path) -> Option<File> {
     };
     let folder = File::open(folder).ok()?;
     let began = Instant::now();
-    while folder.try_lock().is_err() && began.elapsed() < LOCK_MAX {
+    while let Err(TryLockError::WouldBlock) = folder.try_lock()
+        && began.elapsed() < LOCK_MAX
+    {
         std::thread::sleep(LOCK_AGAIN);
     }
     Some(folder)
