@@ -431,7 +431,7 @@ fn mistakes_end_with_status_2_and_a_way_out() {
         ),
         (
             format!("a=new:{huge},size=1000000TiB"),
-            "huge of 1000000 TiB: File too large; choose a smaller size",
+            "a volume has at most 17592186040320B (16 TiB less 4 KiB)",
         ),
     ] {
         let (status, said) = refused(&folder, &["--listen", &at, "--no-web", &volume]);
