@@ -117,12 +117,20 @@ impl Server {
             }
             closed
         });
-        if let Ok(Err(cause)) = closed.await {
+        if let Some(Ok(Err(cause))) = unless_again(closed, signals).await {
             warn!(cause = %cause, "the cache did not close cleanly, but every volume is durable");
         }
         hub.enter(Stage::Ended);
         info!("ended: {ends}");
         Ok(())
+    }
+}
+
+/// What comes of `work`, unless a second wish to end comes first: it goes with the process then.
+async fn unless_again<T>(work: impl Future<Output = T>, signals: &mut Signals) -> Option<T> {
+    tokio::select! {
+        done = work => Some(done),
+        () = signals.again() => None,
     }
 }
 
@@ -300,6 +308,31 @@ fn unwritten(volume: &tidegate::Volume) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_wishes_again_to_end_does_not_wait_for_what_lets_go() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut signals = Signals::new().unwrap();
+            let own = rustix::process::getpid();
+            let terminate = async {
+                loop {
+                    rustix::process::kill_process(own, rustix::process::Signal::TERM).unwrap();
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            let hangs = core::future::pending::<()>();
+            tokio::select! {
+                ended = unless_again(hangs, &mut signals) => assert_eq!(ended, None),
+                () = terminate => {}
+            }
+            let ended = unless_again(core::future::ready(7), &mut signals).await;
+            assert_eq!(ended, Some(7));
+        });
+    }
 
     #[test]
     fn a_backing_of_which_nothing_is_wanted_has_not_stopped_answering() {
