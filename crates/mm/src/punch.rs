@@ -70,22 +70,26 @@ impl<E: Env> File<E> {
     /// page needs a copy), `MetadataFailed` (a truncation had failed before), `Cancelled`.
     pub fn punch(&self, task: &mut Task<'_, E>, from: Bytes, len: Bytes) -> Result<(), Error> {
         let (cache, mapping) = (&self.cache, &self.mapping);
-        let size = mapping.size();
-        let end = from.0.saturating_add(len.0).min(FILE_MAX);
-        let end = if end >= size {
-            size.div_ceil(PAGE_SIZE)
-        } else {
-            end >> PAGE_SHIFT
+        let page = |page: u64| u32::try_from(page).expect("below FILE_MAX");
+        let to = from.0.saturating_add(len.0).min(FILE_MAX);
+        // First page of the range that is no part of the hole, as the file's end is now.
+        let end_now = || {
+            let size = mapping.size();
+            page(if to >= size {
+                size.div_ceil(PAGE_SIZE)
+            } else {
+                to >> PAGE_SHIFT
+            })
         };
         let first = from.0.div_ceil(PAGE_SIZE);
-        if first >= end {
+        let last = end_now();
+        if first >= u64::from(last) {
             return Ok(());
         }
         mapping.device.flush_failure(task)?;
-        let page = |page: u64| u32::try_from(page).expect("below FILE_MAX");
-        let (mut at, end) = (page(first), page(end));
+        let mut at = page(first);
         let mut waited = 0;
-        while at < end {
+        loop {
             settle_cut(task, cache, mapping)?;
             mapping.gate.shut(task)?;
             // A truncation that failed at the gate, or the end of the cache or of the file in it.
@@ -96,6 +100,13 @@ impl<E: Env> File<E> {
                     return Err(Error::Cancelled);
                 }
                 continue;
+            }
+            // Behind the gate: where the file has grown, the page that it ended in holds bytes behind the range. Who goes on
+            // writing at the end is not followed.
+            let end = last.min(end_now());
+            if at >= end {
+                mapping.gate.open();
+                break;
             }
             // The flusher leaves the file alone: what it would write is about to go.
             mapping.syncing.fetch_add(1, Ordering::AcqRel);
@@ -110,7 +121,7 @@ impl<E: Env> File<E> {
             match result? {
                 Some(obstacle) => obstacle.wait(task, cache, mapping)?,
                 None if at < end => mapping.gate.let_in(task)?,
-                None => {}
+                None => break,
             }
         }
         Ok(())

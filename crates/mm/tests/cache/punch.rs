@@ -261,6 +261,31 @@ fn a_pinned_page_keeps_what_its_holder_sees() {
     });
 }
 
+/// The last page counts as whole only as far as the file ends in it when the hole is made, not when it was asked for.
+#[test]
+fn what_a_file_grows_by_while_a_hole_waits_for_the_gate_is_kept() {
+    // A page takes 4 ms.
+    let mut world = world(4096, MIB);
+    let len = Bytes(PAGE + 3 * 512);
+    world.run(len.0, move |task, cache, file| {
+        let writing = {
+            let (cache, file) = (Arc::clone(cache), Arc::clone(file));
+            // The rest of the page has to be read, behind the gate.
+            env::spawn(task.env(), "writer", move |task| {
+                let mut writer = cache.writer();
+                file.write(task, &mut writer, len, &[Sector(5); 5])
+            })
+        };
+        task.sleep(Cause::Think, Nanos::millis(1));
+        assert_eq!(file.len(), len, "it is being read");
+        file.punch(task, Bytes(0), len).unwrap();
+        writing.join(task).unwrap().unwrap();
+        let mut wanted = zeroes(2);
+        wanted[11..].fill(Sector(5));
+        assert_eq!(read_back(task, file, 0, 2), wanted);
+    });
+}
+
 /// A write that the device does not answer keeps a hole over it waiting, and no writer elsewhere.
 #[test]
 fn writers_do_not_wait_for_what_a_hole_waits_for() {
