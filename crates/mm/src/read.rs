@@ -220,6 +220,7 @@ fn start_read<E: Env>(
     let end = run.start.saturating_add(run.count.0).min(pages_in_file);
     let mut page = run.start;
     let mut frames: Vec<FrameId> = Vec::new();
+    let mut is_short = false;
     while page < end {
         let at = u32::try_from(page).expect("pages of a file are 32 bits");
         if matches!(mapping.index.get(&cache.pool, at), Slot::Frame(_)) {
@@ -246,8 +247,14 @@ fn start_read<E: Env>(
                 exempt: class == IoClass::ReadAhead,
                 ..cache.who(task, Kind::File)
             };
-            if task.is_willing() && !direct(task, cache, Pages(u64::from(want)), who).is_zero() {
-                continue;
+            if task.is_willing() && !is_short {
+                let wanted = Pages(u64::from(want));
+                let freed = direct(task, cache, wanted, who);
+                // The next pages would drive out those that were just read.
+                is_short = freed < wanted;
+                if !freed.is_zero() {
+                    continue;
+                }
             }
             if page > run.start || class == IoClass::ReadAhead {
                 break;
