@@ -565,10 +565,7 @@ impl Actor {
             Err(Error::Cancelled) => Err(Over),
             Err(_) if world.is_dark() => Err(Over),
             // What a truncation left to do may want a frame: as for the sync of one file.
-            Err(Error::OutOfMemory { .. }) if !world.memory_suffices => {
-                world.refusals.fetch_add(1, Ordering::Relaxed);
-                Ok(())
-            }
+            Err(error) if world.is_refusal(&error) => Ok(()),
             // Which device it was is found out by whoever syncs a file of it.
             Err(error) => {
                 let all_calm = world.places.iter().all(|place| place.calm);
@@ -634,18 +631,14 @@ impl Actor {
         if matches!(error, Error::FlushFailed { .. }) {
             place.flush_failed.store(true, Ordering::Relaxed);
         }
-        let refused = matches!(error, Error::OutOfMemory { .. });
+        if self.world.is_refusal(&error) {
+            return Ok(());
+        }
         judge!(
-            !place.calm || refused,
+            !place.calm,
             "unexpected-error",
             "{what} failed on a device without faults: {error}"
         );
-        if let Error::OutOfMemory { .. } = error
-            && !self.world.memory_suffices
-        {
-            self.world.refusals.fetch_add(1, Ordering::Relaxed);
-            return Ok(());
-        }
         let of_device = !matches!(
             error,
             Error::OutOfMemory { .. } | Error::TooMany { .. } | Error::OutOfRange { .. }

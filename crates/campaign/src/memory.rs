@@ -4,7 +4,6 @@
 //! start of a page of the lab (`Content::mark`): the page's number and one. That word is taken for zeroes; so
 //! a page whose content was lost and that was then faulted in afresh is found out by the version that it lost.
 
-use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{Cause, Task, Wakeup};
@@ -196,16 +195,17 @@ fn failed(world: &World, what: &str, error: Error) -> Going {
     if error == Error::Cancelled || world.is_dark() {
         return Err(Over);
     }
+    if world.is_refusal(&error) {
+        return Ok(());
+    }
     match error {
-        Error::OutOfMemory { .. } => {
-            judge!(
-                !world.memory_suffices,
-                "unexpected-error",
+        Error::OutOfMemory { .. } => fail(
+            "unexpected-error",
+            format!(
                 "{what} in anonymous memory, for which there is room: {error}\n{}",
                 reading(world)
-            );
-            world.refusals.fetch_add(1, Ordering::Relaxed);
-        }
+            ),
+        ),
         Error::SwapReadFailed { .. } => {
             let calm = world
                 .swap_place

@@ -312,7 +312,7 @@ pub(crate) struct World {
     pub(crate) swap_place: Option<usize>,
     /// Nobody may be refused memory.
     pub(crate) memory_suffices: bool,
-    /// Calls that were refused memory.
+    /// Calls that were refused memory, as they may be (`is_refusal`).
     pub(crate) refusals: AtomicU64,
     pub(crate) gauges: Vec<Gauge>,
     /// The devices stay healed.
@@ -364,6 +364,14 @@ impl World {
     pub(crate) fn anon_checker(&self) -> MutexGuard<'_, Checker> {
         let checker = self.anon_checker.lock();
         checker.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a call was refused memory where it may be: then it is counted.
+    pub(crate) fn is_refusal(&self, error: &Error) -> bool {
+        let refused = matches!(error, Error::OutOfMemory { .. }) && !self.memory_suffices;
+        self.refusals
+            .fetch_add(u64::from(refused), Ordering::Relaxed);
+        refused
     }
 
     pub(crate) fn is_dark(&self) -> bool {
