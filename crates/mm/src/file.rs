@@ -49,6 +49,17 @@ impl<E: Env> File<E> {
         Bytes(self.mapping.size())
     }
 
+    /// Has the device take space for the file up to `len`. If it has not enough, what it took behind the end is given back.
+    ///
+    /// # Errors
+    /// `MetadataFailed`, `Cancelled`.
+    pub fn allocate(&self, task: &mut Task<'_, E>, len: Bytes) -> Result<(), Error> {
+        self.mapping.gate.shut(task)?;
+        let allocated = write::allocate_gated(task, &self.mapping, len);
+        self.mapping.gate.open();
+        allocated
+    }
+
     /// The device has space for the file up to `len` already: writes up to there need not ask.
     pub fn assume_allocated(&self, len: Bytes) {
         self.mapping.allocated.fetch_max(len.0, Ordering::AcqRel);

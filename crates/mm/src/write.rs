@@ -14,7 +14,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Env, Event, IoOp, Signal, Task, Work};
+use env::{Cause, Env, Event, IoError, IoOp, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot, Tag};
 use policy::dirty::WriterState;
 use policy::reclaim::scan::Kind;
@@ -28,7 +28,7 @@ use crate::reclaim::direct::nodes;
 use crate::reclaim::node::INACTIVE_FILE;
 use crate::replace::replace_pinned;
 use crate::stash::Stash;
-use crate::sync::{settle_cut, wait_frame};
+use crate::sync::{set_device_len, settle_cut, wait_frame};
 use crate::{Error, dirty, io, read};
 
 pub(crate) mod received;
@@ -242,22 +242,52 @@ pub(crate) fn reserve_space<E: Env>(
     let mut result = Ok(());
     // What is asked for ahead may be too much where the file itself still fits.
     for until in [wanted, exact] {
-        let len = Bytes(until - from);
-        result = io::call(
-            task,
-            mapping.device.id,
-            mapping.object,
-            IoOp::Allocate { len },
-            Bytes(from),
-            Cause::DeviceMetadata,
-        );
+        result = ask_space(task, mapping, from, until);
         if result.is_ok() {
-            mapping.allocated.fetch_max(until, Ordering::AcqRel);
             break;
         }
     }
     mapping.gate.leave();
     result.map_err(Error::metadata)
+}
+
+/// Makes sure that the device has space up to `len`. The caller has shut the gate.
+pub(crate) fn allocate_gated<E: Env>(
+    task: &mut Task<'_, E>,
+    mapping: &Mapping<E>,
+    len: Bytes,
+) -> Result<(), Error> {
+    let allocated = ask_space(task, mapping, 0, len.0);
+    if allocated == Err(IoError::NoSpace) {
+        // File systems keep what they took before they were full. To lengthen the object gives nothing back, to set the
+        // same length again does.
+        let size = mapping.size();
+        let _ =
+            set_device_len(task, mapping, size).and_then(|()| set_device_len(task, mapping, size));
+    }
+    allocated.map_err(Error::metadata)
+}
+
+/// Has the device take space for `from..until`, and notes it.
+fn ask_space<E: Env>(
+    task: &mut Task<'_, E>,
+    mapping: &Mapping<E>,
+    from: u64,
+    until: u64,
+) -> Result<(), IoError> {
+    let op = IoOp::Allocate {
+        len: Bytes(until - from),
+    };
+    io::call(
+        task,
+        mapping.device.id,
+        mapping.object,
+        op,
+        Bytes(from),
+        Cause::DeviceMetadata,
+    )?;
+    mapping.allocated.fetch_max(until, Ordering::AcqRel);
+    Ok(())
 }
 
 /// What a batch has come to.

@@ -78,7 +78,7 @@ impl OpenOptions {
         self
     }
 
-    /// Take space for `bytes` on the device now.
+    /// Take space for `bytes` on the device now. Where it has not as much, what it took is given back.
     #[must_use]
     pub fn preallocate(mut self, bytes: u64) -> Self {
         self.inner.preallocate = Some(Bytes(bytes));
@@ -158,7 +158,8 @@ impl Cache {
                 let (key, entry) = self.open_new(path, options)?;
                 let file = File::new(self.clone(), key, &entry, Arc::clone(&entry.inner));
                 entries.insert(key, entry);
-                return Ok(file);
+                drop(entries);
+                return Self::preallocated(path, options, file);
             };
             if entry.read_only && !options.inner.read_only {
                 let is_free = entry.handles == 0;
@@ -184,7 +185,11 @@ impl Cache {
 
     fn open_new(&self, path: &Path, options: OpenOptions) -> Result<(FileKey, Entry), Error> {
         let disk = self.disk_of(path)?;
-        let (object, len) = disk.files.open(path, options.inner)?;
+        let plain = os::OpenOptions {
+            preallocate: None,
+            ..options.inner
+        };
+        let (object, len) = disk.files.open(path, plain)?;
         let opened = FileKey::of(path)
             .ok_or_else(|| {
                 // Removed or renamed at this very moment.
@@ -205,24 +210,21 @@ impl Cache {
                 return Err(error);
             }
         };
-        if let Some(len) = options.inner.preallocate {
-            file.assume_allocated(len);
-        }
         Ok((key, Entry::new(disk, object, file, options.inner.read_only)))
     }
 
     /// What the options ask for beyond opening, of a file that is open.
     fn opened_again(path: &Path, options: OpenOptions, file: File) -> Result<File, Error> {
-        let options = options.inner;
-        if options.truncate && !options.read_only {
+        if options.inner.truncate && !options.inner.read_only {
             file.set_len(0)?;
         }
-        if options.preallocate.is_some() {
-            let plain = os::OpenOptions {
-                truncate: false,
-                ..options
-            };
-            file.preallocate(path, plain)?;
+        Self::preallocated(path, options, file)
+    }
+
+    /// Takes the space that the options ask for.
+    fn preallocated(path: &Path, options: OpenOptions, file: File) -> Result<File, Error> {
+        if let Some(bytes) = options.inner.preallocate {
+            file.preallocate(path, bytes)?;
         }
         Ok(file)
     }

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex, TryLockError};
 
-use env::ObjectId;
+use env::{IoError, ObjectId};
 use mm::{Pinned, Reader};
 use os::ThreadEnv;
 use policy::units::Bytes;
@@ -167,14 +167,21 @@ impl File {
             .sync_range(&mut task, Bytes(offset), Bytes(len))?)
     }
 
-    /// Takes space for the file at `path`, which is this one.
-    pub(crate) fn preallocate(&self, path: &Path, options: os::OpenOptions) -> Result<(), Error> {
-        let (object, _) = self.disk.files.open(path, options)?;
-        self.disk.files.close(object);
-        if let Some(len) = options.preallocate {
-            self.inner.assume_allocated(len);
+    /// Takes space on the device; `path` is for the words of an error.
+    pub(crate) fn preallocate(&self, path: &Path, bytes: Bytes) -> Result<(), Error> {
+        let mut task = self.cache.enter()?;
+        let refused = |errno| {
+            let (path, bytes) = (path.into(), bytes.0);
+            Error::System(os::OsError::Preallocate { path, bytes, errno })
+        };
+        match self.inner.allocate(&mut task, bytes) {
+            Err(mm::Error::MetadataFailed { cause }) => Err(match cause {
+                IoError::NoSpace => refused(NO_SPACE),
+                IoError::Failed { errno } => refused(errno),
+                cause => mm::Error::MetadataFailed { cause }.into(),
+            }),
+            allocated => Ok(allocated?),
         }
-        Ok(())
     }
 
     /// Syncs the file and, with its last handle, takes it out of the cache.
@@ -240,6 +247,9 @@ impl Drop for File {
         }
     }
 }
+
+/// ENOSPC.
+const NO_SPACE: i32 = 28;
 
 /// A file that could not be closed, with everything it holds.
 #[derive(thiserror::Error)]

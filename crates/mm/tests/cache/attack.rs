@@ -520,7 +520,7 @@ fn a_file_that_grew_and_was_cut_asks_for_space_when_it_is_written() {
         file.truncate(task, Bytes(100 * 4096)).unwrap();
         file.sync(task).unwrap();
         file.truncate(task, Bytes(50 * 4096)).unwrap();
-        disk.state().is_full = true;
+        disk.state().refuses_space = Some(IoError::NoSpace);
         let wrote = file.write(task, &mut writer, Bytes(20 * 4096), &data(20, 1, 1));
         assert!(matches!(
             wrote,
@@ -528,5 +528,35 @@ fn a_file_that_grew_and_was_cut_asks_for_space_when_it_is_written() {
                 cause: IoError::NoSpace
             })
         ));
+    });
+}
+
+/// Space that was asked for and is not there in full is given back, but for what the file needs.
+#[test]
+fn what_a_refused_allocation_took_is_given_back() {
+    let mut world = world(1024, 64 * MIB);
+    let disk = Arc::clone(&world.disk);
+    world.run(0, move |task, cache, file| {
+        let mut writer = cache.writer();
+        let pages = data(0, 20, 1);
+        file.write(task, &mut writer, Bytes(0), &pages).unwrap();
+        disk.state().refuses_space = Some(IoError::NoSpace);
+        disk.state().lengths.clear();
+        let refused = Error::MetadataFailed {
+            cause: IoError::NoSpace,
+        };
+        assert_eq!(file.allocate(task, Bytes(MIB)), Err(refused));
+        // A length that is set again lets go of what is behind it; one that is longer than the last does not.
+        assert_eq!(disk.state().lengths, [20 * 4096, 20 * 4096]);
+        let wrote = file.write(task, &mut writer, Bytes(20 * 4096), &data(20, 1, 1));
+        assert_eq!(wrote, Err(refused), "its space ahead is gone, too");
+        disk.state().refuses_space = None;
+        file.allocate(task, Bytes(MIB)).unwrap();
+        disk.state().refuses_space = Some(IoError::NoSpace);
+        let all = data(20, 200, 1);
+        file.write(task, &mut writer, Bytes(20 * 4096), &all)
+            .unwrap();
+        file.sync(task).unwrap();
+        assert_eq!(disk.state().pages.len(), 220);
     });
 }

@@ -29,6 +29,8 @@ pub struct State {
     pub writes: u64,
     pub flushes: u64,
     pub len: BTreeMap<u32, u64>,
+    /// Lengths that were set, one after the other.
+    pub lengths: Vec<u64>,
     /// Writes fail from the first of these to before the second, counted in requests.
     pub fail_writes: std::ops::Range<u64>,
     /// Likewise reads.
@@ -49,8 +51,8 @@ pub struct State {
     pub writing_most: u32,
     pub fail_flushes: bool,
     pub fail_lengths: bool,
-    /// There is no space for what is to be allocated.
-    pub is_full: bool,
+    /// Why there is no space for what is to be allocated.
+    pub refuses_space: Option<IoError>,
     /// Contents are thrown away (for benchmarks).
     pub forget: bool,
 }
@@ -119,6 +121,7 @@ impl Disk {
             }
             IoOp::SetLen { len } => {
                 state.len.insert(request.object.0, len.0);
+                state.lengths.push(len.0);
                 let gone = len.0.div_ceil(4096);
                 state
                     .pages
@@ -146,8 +149,8 @@ impl Disk {
                     return Err(IoError::Failed { errno });
                 }
             }
-            IoOp::Allocate { .. } if state.is_full => return Err(IoError::NoSpace),
-            IoOp::Allocate { .. } | IoOp::Prepare { .. } => {}
+            IoOp::Allocate { .. } => return state.refuses_space.map_or(Ok(()), Err),
+            IoOp::Prepare { .. } => {}
         }
         Ok(())
     }
