@@ -10,6 +10,12 @@ use crate::cache::FILE_MAX;
 /// EOPNOTSUPP.
 const NOT_SUPPORTED: i32 = 95;
 
+/// Whether the device cannot do at all what it was asked for.
+pub(crate) fn is_unsupported(cause: IoError) -> bool {
+    let errno = NOT_SUPPORTED;
+    cause == IoError::Failed { errno }
+}
+
 /// An operating error. Bugs panic; these return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -177,15 +183,7 @@ impl Error {
     /// can be written as zeroes.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
-        matches!(
-            self,
-            Self::PunchFailed {
-                cause: IoError::Failed {
-                    errno: NOT_SUPPORTED
-                },
-                ..
-            }
-        )
+        matches!(self, Self::PunchFailed { cause, .. } if is_unsupported(*cause))
     }
 
     /// A hole from `offset` on that ended with `cause`.

@@ -22,6 +22,7 @@ use policy::units::{Bytes, Instant, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX, add};
 use crate::device::DeviceState;
+use crate::error::is_unsupported;
 use crate::mapping::Mapping;
 use crate::pace::Account;
 use crate::reclaim::direct::nodes;
@@ -211,7 +212,8 @@ pub(crate) fn wrote<E: Env>(task: &Task<'_, E>, writer: &Writer, began: Instant,
 
 /// Makes sure that the device has space for a write of `at..end` before a byte of it is acknowledged.
 ///
-/// Farther behind the end of what has space than is taken ahead, a hole is left, and nothing is taken ahead.
+/// Farther behind the end of what has space than is taken ahead, a hole is left, and nothing is taken ahead. A device that
+/// cannot take space ahead at all finds out when it is written to.
 pub(crate) fn reserve_space<E: Env>(
     task: &mut Task<'_, E>,
     mapping: &Mapping<E>,
@@ -243,6 +245,10 @@ pub(crate) fn reserve_space<E: Env>(
     // What is asked for ahead may be too much where the file itself still fits.
     for until in [wanted, exact] {
         result = ask_space(task, mapping, from, until);
+        if result.is_err_and(is_unsupported) {
+            mapping.allocated.fetch_max(until, Ordering::AcqRel);
+            result = Ok(());
+        }
         if result.is_ok() {
             break;
         }

@@ -531,6 +531,21 @@ fn a_file_that_grew_and_was_cut_asks_for_space_when_it_is_written() {
     });
 }
 
+/// A file system that cannot take space ahead (NFS before 4.2, 9p) is written to all the same.
+#[test]
+fn a_device_that_cannot_allocate_is_written_to() {
+    let mut world = world(1024, 64 * MIB);
+    let disk = Arc::clone(&world.disk);
+    world.run(0, move |task, cache, file| {
+        disk.state().refuses_space = Some(IoError::Failed { errno: 95 });
+        let mut writer = cache.writer();
+        let pages = data(0, 20, 1);
+        file.write(task, &mut writer, Bytes(0), &pages).unwrap();
+        file.sync(task).unwrap();
+        assert_eq!(disk.state().pages.len(), 20);
+    });
+}
+
 /// Space that was asked for and is not there in full is given back, but for what the file needs.
 #[test]
 fn what_a_refused_allocation_took_is_given_back() {
