@@ -71,7 +71,7 @@ impl OpenOptions {
         self
     }
 
-    /// For reading only.
+    /// For reading only: this handle refuses to write, whatever others of the file do.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.inner.read_only = read_only;
@@ -156,7 +156,8 @@ impl Cache {
             let known = key.and_then(|key| Some((key, entries.get_mut(&key)?)));
             let Some((key, entry)) = known else {
                 let (key, entry) = self.open_new(path, options)?;
-                let file = File::new(self.clone(), key, &entry, Arc::clone(&entry.inner));
+                let inner = Arc::clone(&entry.inner);
+                let file = File::new(self.clone(), key, &entry, inner, options.inner.read_only);
                 entries.insert(key, entry);
                 drop(entries);
                 return Self::preallocated(path, options, file);
@@ -177,7 +178,7 @@ impl Cache {
                 _ => entry.inner.another(),
             };
             entry.handles += 1;
-            let file = File::new(self.clone(), key, entry, inner);
+            let file = File::new(self.clone(), key, entry, inner, options.inner.read_only);
             drop(entries);
             return Self::opened_again(path, options, file);
         }

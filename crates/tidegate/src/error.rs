@@ -78,6 +78,9 @@ pub enum Error {
         /// Where it ends.
         end: u64,
     },
+    /// The handle was opened with [`OpenOptions::read_only`](crate::OpenOptions::read_only).
+    #[error("the file was opened for reading only; open it without `read_only` to write to it")]
+    ReadOnly,
     /// The cache was closed, or the volume taken out of it.
     #[error("the cache is closed, or the volume was taken out of it")]
     Closed,
@@ -154,6 +157,7 @@ impl From<Error> for io::Error {
                 cause: env::IoError::NoSpace,
             }) => io::ErrorKind::StorageFull,
             Error::Cache(error) if error.is_unsupported() => io::ErrorKind::Unsupported,
+            Error::ReadOnly => io::ErrorKind::PermissionDenied,
             Error::Closed => io::ErrorKind::BrokenPipe,
             Error::System(_) | Error::Cache(_) => io::ErrorKind::Other,
         };

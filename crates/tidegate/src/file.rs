@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex, TryLockError};
 
-use env::{IoError, ObjectId};
+use env::{IoError, ObjectId, Task};
 use mm::{Pinned, Reader};
 use os::ThreadEnv;
 use policy::units::Bytes;
@@ -25,6 +25,8 @@ pub struct File {
     disk: Disk,
     object: ObjectId,
     inner: Arc<mm::File<ThreadEnv>>,
+    /// This handle is for reading, whatever others are for.
+    read_only: bool,
     /// How this handle was read so far. Taken by one reader at a time; a second one at the same
     /// moment reads without read-ahead state.
     reader: Mutex<Reader>,
@@ -36,6 +38,7 @@ impl File {
         key: FileKey,
         entry: &Entry,
         inner: Arc<mm::File<ThreadEnv>>,
+        read_only: bool,
     ) -> Self {
         Self {
             cache,
@@ -44,6 +47,7 @@ impl File {
             disk: entry.disk.clone(),
             object: entry.object,
             inner,
+            read_only,
             reader: Mutex::new(Reader::default()),
         }
     }
@@ -71,7 +75,7 @@ impl File {
     /// find the disk full only when it is written back, which `sync` tells.
     ///
     /// # Errors
-    /// `Cache`: no space, a failed device, no memory (everything pinned). `Closed`.
+    /// `Cache`: no space, a failed device, no memory (everything pinned). `ReadOnly`, `Closed`.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize, Error> {
         with_own(&self.cache.inner.mm, |writer| {
             self.write_as(writer, data, offset)
@@ -92,9 +96,18 @@ impl File {
     }
 
     fn write_as(&self, writer: &mut mm::Writer, data: &[u8], offset: u64) -> Result<usize, Error> {
-        let mut task = self.cache.enter()?;
+        let mut task = self.enter_to_change()?;
         self.inner.write(&mut task, writer, Bytes(offset), data)?;
         Ok(data.len())
+    }
+
+    /// A task for a call that changes the file: what a handle for reading would change could never be written back.
+    fn enter_to_change(&self) -> Result<Task<'_, ThreadEnv>, Error> {
+        let task = self.cache.enter()?;
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        Ok(task)
     }
 
     /// Fills `data` from `offset`; answers how much there was before the end of the file.
@@ -140,9 +153,9 @@ impl File {
     /// Sets the length. A shorter file loses what lies beyond; a longer one reads as zeroes there.
     ///
     /// # Errors
-    /// `Cache`: the device refused. `Closed`.
+    /// `Cache`: the device refused. `ReadOnly`, `Closed`.
     pub fn set_len(&self, len: u64) -> Result<(), Error> {
-        let mut task = self.cache.enter()?;
+        let mut task = self.enter_to_change()?;
         Ok(self.inner.truncate(&mut task, Bytes(len))?)
     }
 
@@ -169,7 +182,7 @@ impl File {
 
     /// Takes space on the device; `path` is for the words of an error.
     pub(crate) fn preallocate(&self, path: &Path, bytes: Bytes) -> Result<(), Error> {
-        let mut task = self.cache.enter()?;
+        let mut task = self.enter_to_change()?;
         let refused = |errno| {
             let (path, bytes) = (path.into(), bytes.0);
             Error::System(os::OsError::Preallocate { path, bytes, errno })

@@ -60,6 +60,31 @@ fn who_goes_beyond_the_end_hears_where_it_is() {
 }
 
 #[test]
+fn a_handle_for_reading_refuses_to_write() {
+    let dir = Dir::new("reading");
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let path = dir.0.join("data");
+    std::fs::write(&path, [1; 9000]).unwrap();
+    let reading = OpenOptions::new().read_only(true);
+    let file = cache.open(&path, reading).unwrap();
+    let text = "the file was opened for reading only; open it without `read_only` to write to it";
+    assert_eq!(told(file.write_at(&[7; 8], 0)), text);
+    let mut writer = cache.writer();
+    assert_eq!(told(file.write_at_with(&mut writer, &[7; 8], 0)), text);
+    assert_eq!(told(file.set_len(0)), text);
+    assert_eq!(told(cache.open(&path, reading.preallocate(1))), text);
+    assert_eq!(file.len(), 9000);
+    file.sync().unwrap();
+    drop(file);
+    // Beside one for writing, too.
+    let other = dir.open(&cache);
+    let file = cache.open(&path, reading).unwrap();
+    assert_eq!(told(file.write_at(&[7; 8], 0)), text);
+    other.write_at(&[7; 8], 0).unwrap();
+    cache.close().unwrap();
+}
+
+#[test]
 fn after_close_every_call_answers_so() {
     fn closed<T>(call: &str, answer: Result<T, Error>) {
         let answer = answer.map(|_| ());
