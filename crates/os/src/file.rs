@@ -13,7 +13,7 @@
 //!
 //! Source: design.md "Devices and files"; open(2), statx(2) STATX_DIOALIGN.
 
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
@@ -225,6 +225,10 @@ impl Device for FileDevice {
 
 /// Opens with direct I/O if that can be had.
 fn open_best(path: &Path, options: OpenOptions) -> Result<(File, bool), OsError> {
+    // Before it is opened: a pipe that nobody writes would be waited for, and other devices take an open for a deed.
+    if std::fs::metadata(path).is_ok_and(|data| !keeps_bytes(data.file_type())) {
+        return Err(OsError::NotAFile { path: path.into() });
+    }
     let mut flags = File::options();
     flags.read(true).write(!options.read_only);
     if !options.read_only {
@@ -260,6 +264,11 @@ fn alignment_of(file: &File) -> Option<u32> {
     (known && alignment > 0).then_some(alignment)
 }
 
+/// Whether it is a file or a block device.
+fn keeps_bytes(kind: FileType) -> bool {
+    kind.is_file() || kind.is_block_device()
+}
+
 /// The true length; notes the size of a block device.
 fn measure(path: &Path, open: &mut OpenFile) -> Result<Bytes, OsError> {
     let failed = |error: std::io::Error| OsError::Open {
@@ -267,11 +276,11 @@ fn measure(path: &Path, open: &mut OpenFile) -> Result<Bytes, OsError> {
         errno: errno_of(&error),
     };
     let data = open.file.metadata().map_err(failed)?;
+    if !keeps_bytes(data.file_type()) {
+        return Err(OsError::NotAFile { path: path.into() });
+    }
     if data.is_file() {
         return Ok(Bytes(data.len()));
-    }
-    if !data.file_type().is_block_device() {
-        return Err(OsError::NotAFile { path: path.into() });
     }
     let size = Bytes((&open.file).seek(SeekFrom::End(0)).map_err(failed)?);
     open.fixed_size = Some(size);

@@ -614,3 +614,24 @@ fn what_is_given_up_is_one_piece_of_zeroes_that_keeps_its_space() {
     assert_eq!(stat.st_size, size);
     assert!(stat.st_blocks >= blocks.min(64 * 8), "{blocks} {stat:?}");
 }
+
+/// Who opens a pipe for reading waits for a writer; here for nobody.
+#[test]
+fn a_pipe_is_refused_before_it_is_opened() {
+    let rig = Rig::new("pipe", Backend::Pool);
+    let pipe = rig.dir.join("pipe");
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+    let (answer, answered) = std::sync::mpsc::channel();
+    let device = Arc::clone(&rig.device);
+    std::thread::spawn(move || {
+        let options = OpenOptions {
+            read_only: true,
+            ..OpenOptions::default()
+        };
+        let _ = answer.send(device.open(&pipe, options).map(|_| ()));
+    });
+    let bound = std::time::Duration::from_secs(20);
+    let refused = answered.recv_timeout(bound).expect("it waits for a writer");
+    assert!(matches!(refused, Err(OsError::NotAFile { .. })));
+}
