@@ -62,13 +62,16 @@ pub(crate) fn with_own<T>(
 where
     ThreadEnv: Env,
 {
-    let own = OWN.with_borrow_mut(|own| {
+    // Where the thread ends, what it keeps is gone already: a destructor that writes is a new writer then.
+    let own = OWN.try_with(|own| {
+        let mut own = own.borrow_mut();
         let at = own.iter().position(|own| own.is_of(cache));
         at.map(|at| own.swap_remove(at))
     });
-    let mut writer = own.unwrap_or_else(|| Writer::new(cache));
+    let mut writer = own.unwrap_or(None).unwrap_or_else(|| Writer::new(cache));
     let answer = write(&mut writer.inner);
-    OWN.with_borrow_mut(|own| {
+    let _ = OWN.try_with(|own| {
+        let mut own = own.borrow_mut();
         // Caches that are gone take their writers with them.
         own.retain(|own| own.cache.strong_count() > 0);
         own.push(writer);

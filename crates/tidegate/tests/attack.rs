@@ -7,8 +7,9 @@
     reason = "a failure here is a failed test; the numbers are small"
 )]
 
+use std::cell::RefCell;
 use std::path::PathBuf;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use tidegate::{Cache, File, OpenOptions};
@@ -313,4 +314,35 @@ fn cut_and_grow(file: &File, end: Instant) {
         let stale = back.chunks(512).position(|bytes| bytes != [0; 512]);
         assert_eq!(stale, None, "round {round}: behind sector {cut}");
     }
+}
+
+/// Writes as its thread ends, after what the library kept for that thread is gone.
+struct LastWords(Arc<File>);
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        self.0.write_at(b"last", 0).unwrap();
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<Option<LastWords>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn a_destructor_of_a_thread_that_ends_may_write() {
+    let dir = Dir::new("last-words");
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let options = OpenOptions::new().create(true);
+    let file = Arc::new(cache.open(dir.0.join("data"), options).unwrap());
+    let own = Arc::clone(&file);
+    let ended = std::thread::spawn(move || {
+        LAST.set(Some(LastWords(Arc::clone(&own))));
+        // Its first write: what is kept for the thread is made after `LAST`, and goes before it.
+        own.write_at(b"first", 0).unwrap();
+    });
+    ended.join().unwrap();
+    let mut words = [0; 5];
+    assert_eq!(file.read_at(&mut words, 0).unwrap(), 5);
+    assert_eq!(&words, b"lastt");
 }
