@@ -4,9 +4,10 @@
 //! start of a page of the lab (`Content::mark`): the page's number and one. That word is taken for zeroes; so
 //! a page whose content was lost and that was then faulted in afresh is found out by the version that it lost.
 
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Task, Wakeup};
+use env::{Cause, ObjectId, Task, Wakeup};
 use lab::check::Write;
 use lab::{LabEnv, Sector};
 use mm::Error;
@@ -18,7 +19,7 @@ use crate::judge;
 use crate::op::Op;
 use crate::plan::{SECTOR, SECTORS};
 use crate::run::{Going, Over};
-use crate::world::{Memory, World};
+use crate::world::{Memory, Region, World};
 
 /// A region is read in pieces of so many pages at the end.
 const PIECE: u64 = 32;
@@ -41,13 +42,35 @@ impl Actor {
         let Some(memory) = world.regions.get(number) else {
             return Ok(());
         };
+        let region = &memory.region();
         match op {
-            Op::Touch { page, pages, .. } => touch(task, &world, memory, page, pages),
-            Op::Put { at, len, .. } => put(task, &world, memory, at, len),
-            Op::Get { at, len, .. } => get(task, &world, memory, at, len),
-            Op::Discard { page, pages, .. } => discard(task, &world, memory, page, pages),
+            Op::Touch { page, pages, .. } => touch(task, &world, region, page, pages),
+            Op::Put { at, len, .. } => put(task, &world, region, at, len),
+            Op::Get { at, len, .. } => get(task, &world, region, at, len),
+            Op::Discard { page, pages, .. } => discard(task, &world, region, page, pages),
+            Op::Renew { .. } => renew(task, &world, memory),
             _ => Ok(()),
         }
+    }
+}
+
+/// Puts another region in a place; the last who is in the old one gives that back.
+fn renew(task: &mut Task<'_, LabEnv>, world: &World, memory: &Memory) -> Going {
+    let pages = memory.pages;
+    match world.cache.spill(task, Pages(pages)) {
+        Ok(spill) => {
+            let number = world.next_region.fetch_add(1, Ordering::Relaxed);
+            let region = Region {
+                object: ObjectId(number),
+                pages,
+                spill,
+            };
+            drop(memory.replace(Some(region)));
+            Ok(())
+        }
+        // There is no room for its table beside those of the old ones.
+        Err(Error::BadOption { .. }) => Ok(()),
+        Err(error) => failed(world, "renew", error),
     }
 }
 
@@ -57,7 +80,7 @@ fn within(first: u64, len: u64, bound: u64) -> (u64, u64) {
     (first.min(bound - len), len)
 }
 
-fn pages_within(memory: &Memory, page: u64, pages: u64) -> (u32, u32) {
+fn pages_within(memory: &Region, page: u64, pages: u64) -> (u32, u32) {
     let (page, pages) = within(page, pages, memory.pages);
     let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     (small(page), small(pages))
@@ -80,12 +103,12 @@ pub(crate) fn set_limit(task: &mut Task<'_, LabEnv>, world: &World, frames: u64)
 fn touch(
     task: &mut Task<'_, LabEnv>,
     world: &World,
-    memory: &Memory,
+    memory: &Region,
     page: u64,
     pages: u64,
 ) -> Going {
     let (page, pages) = pages_within(memory, page, pages);
-    let result = memory.spill().touch(task, page, pages);
+    let result = memory.spill.touch(task, page, pages);
     match result {
         Ok(touched) => {
             // A page that goes again before it was stored to faults again.
@@ -100,7 +123,7 @@ fn touch(
     }
 }
 
-fn put(task: &mut Task<'_, LabEnv>, world: &World, memory: &Memory, at: u64, len: u64) -> Going {
+fn put(task: &mut Task<'_, LabEnv>, world: &World, memory: &Region, at: u64, len: u64) -> Going {
     let (at, len) = within(at, len, memory.pages * SECTORS);
     let (offset, bytes) = (Bytes(at * SECTOR), Bytes(len * SECTOR));
     let write = world
@@ -108,14 +131,14 @@ fn put(task: &mut Task<'_, LabEnv>, world: &World, memory: &Memory, at: u64, len
         .on_write_begin(memory.object, offset, bytes);
     let mut data = junk(len);
     write.fill(&mut data);
-    let result = memory.spill().write(task, offset, &data);
+    let result = memory.spill.write(task, offset, &data);
     ended(world, memory, write, "write", result)
 }
 
 fn discard(
     task: &mut Task<'_, LabEnv>,
     world: &World,
-    memory: &Memory,
+    memory: &Region,
     page: u64,
     pages: u64,
 ) -> Going {
@@ -127,13 +150,13 @@ fn discard(
     let write = world
         .anon_checker()
         .on_discard_begin(memory.object, offset, bytes);
-    let result = memory.spill().discard(task, page, pages);
+    let result = memory.spill.discard(task, page, pages);
     ended(world, memory, write, "discard", result)
 }
 
 fn ended(
     world: &World,
-    memory: &Memory,
+    memory: &Region,
     write: Write,
     what: &str,
     result: Result<(), Error>,
@@ -155,14 +178,14 @@ fn ended(
     }
 }
 
-fn get(task: &mut Task<'_, LabEnv>, world: &World, memory: &Memory, at: u64, len: u64) -> Going {
+fn get(task: &mut Task<'_, LabEnv>, world: &World, memory: &Region, at: u64, len: u64) -> Going {
     let (at, len) = within(at, len, memory.pages * SECTORS);
     let (offset, bytes) = (Bytes(at * SECTOR), Bytes(len * SECTOR));
     let read = world
         .anon_checker()
         .on_read_begin(memory.object, offset, bytes);
     let mut data = junk(len);
-    match memory.spill().read(task, offset, &mut data) {
+    match memory.spill.read(task, offset, &mut data) {
         Ok(()) => {
             without_marks(at, &mut data);
             if let Err(violation) = world.anon_checker().on_read_stamps(read, &data) {
@@ -242,9 +265,9 @@ pub(crate) fn reading(world: &World) -> String {
 /// What has been read is given back at once: where there is not room for all regions, that makes some. Those that hold
 /// most of the memory come first.
 pub(crate) fn finish(task: &mut Task<'_, LabEnv>, world: &World) -> bool {
-    let mut regions: Vec<_> = world.regions.iter().collect();
-    regions.sort_by_key(|memory| core::cmp::Reverse(memory.spill().resident()));
-    for memory in regions {
+    let mut regions: Vec<_> = world.regions.iter().map(Memory::region).collect();
+    regions.sort_by_key(|region| core::cmp::Reverse(region.spill.resident()));
+    for memory in &regions {
         let mut refusals = 0;
         for page in (0..memory.pages).step_by(PIECE_STEP) {
             let (page, pages) = pages_within(memory, page, PIECE.min(memory.pages - page));
@@ -256,7 +279,7 @@ pub(crate) fn finish(task: &mut Task<'_, LabEnv>, world: &World) -> bool {
             if refusals == REFUSALS_MAX {
                 break;
             }
-            match memory.spill().discard(task, page, pages) {
+            match memory.spill.discard(task, page, pages) {
                 Ok(()) => {}
                 Err(Error::Cancelled) => return false,
                 Err(error) => fail("unexpected-error", format!("the last discard: {error}")),
@@ -264,7 +287,7 @@ pub(crate) fn finish(task: &mut Task<'_, LabEnv>, world: &World) -> bool {
         }
     }
     for memory in &world.regions {
-        memory.end();
+        memory.replace(None);
     }
     true
 }
@@ -281,7 +304,7 @@ enum Last {
 fn read_at_last(
     task: &mut Task<'_, LabEnv>,
     world: &World,
-    memory: &Memory,
+    memory: &Region,
     page: u32,
     pages: u32,
 ) -> Last {
@@ -293,7 +316,7 @@ fn read_at_last(
             .anon_checker()
             .on_read_begin(memory.object, offset, bytes);
         let mut data = junk(len);
-        let error = match memory.spill().read(task, offset, &mut data) {
+        let error = match memory.spill.read(task, offset, &mut data) {
             Ok(()) => {
                 without_marks(at, &mut data);
                 if let Err(violation) = world.anon_checker().on_read_stamps(read, &data) {

@@ -72,6 +72,8 @@ pub enum Op {
         page: u64,
         pages: u64,
     },
+    /// `renew R`: another region takes its place; whoever is in the old one ends there.
+    Renew { region: usize },
     /// `limit N`
     Limit { frames: u64 },
     /// `trim`
@@ -100,6 +102,7 @@ impl Op {
             Self::Put { .. } => "put",
             Self::Get { .. } => "get",
             Self::Discard { .. } => "discard",
+            Self::Renew { .. } => "renew",
             Self::Limit { .. } => "limit",
             Self::Trim => "trim",
             Self::Think { .. } => "think",
@@ -129,6 +132,7 @@ impl Op {
             | Self::Put { .. }
             | Self::Get { .. }
             | Self::Discard { .. }
+            | Self::Renew { .. }
             | Self::Limit { .. }
             | Self::SyncAll
             | Self::Trim
@@ -148,7 +152,8 @@ impl Op {
             Self::Touch { region, .. }
             | Self::Put { region, .. }
             | Self::Get { region, .. }
-            | Self::Discard { region, .. } => Some(region),
+            | Self::Discard { region, .. }
+            | Self::Renew { region } => Some(region),
             _ => None,
         }
     }
@@ -170,7 +175,11 @@ impl Op {
             | Self::Touch { page, pages, .. }
             | Self::Discard { page, pages, .. } => vec![pages, page],
             Self::Think { us } => vec![us],
-            Self::Sync { .. } | Self::SyncAll | Self::Close { .. } | Self::Trim => Vec::new(),
+            Self::Sync { .. }
+            | Self::SyncAll
+            | Self::Close { .. }
+            | Self::Renew { .. }
+            | Self::Trim => Vec::new(),
         }
     }
 }
@@ -199,6 +208,7 @@ impl fmt::Display for Op {
             Self::Truncate { file, len } => write!(f, " {file} {len}"),
             Self::Cut { file, by } | Self::Grow { file, by } => write!(f, " {file} {by}"),
             Self::Sync { file } | Self::Close { file } => write!(f, " {file}"),
+            Self::Renew { region } => write!(f, " {region}"),
             Self::Hold {
                 file,
                 page,
@@ -314,6 +324,9 @@ impl FromStr for Op {
                     steps: place(steps, "hold FILE PAGE+PAGES for STEPS")?,
                 })
             }
+            ["renew", region] => Ok(Self::Renew {
+                region: place(region, "renew REGION")?,
+            }),
             ["limit", frames] => Ok(Self::Limit {
                 frames: number(frames, "limit FRAMES")?,
             }),
@@ -324,7 +337,7 @@ impl FromStr for Op {
             ["trim"] => Ok(Self::Trim),
             _ => Err(format!(
                 "`{text}` is no step; steps are write, read, truncate, cut, grow, punch, sync, \
-                 sync-range, sync-all, close, hold, touch, put, get, discard, limit, trim, think, with their numbers"
+                 sync-range, sync-all, close, hold, touch, put, get, discard, renew, limit, trim, think, with their numbers"
             )),
         }
     }
@@ -352,6 +365,7 @@ mod tests {
             "put 1 12+8",
             "get 1 9+1",
             "discard 0 3+4",
+            "renew 1",
             "limit 512",
             "trim",
             "think 300",

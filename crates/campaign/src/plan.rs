@@ -509,6 +509,11 @@ impl Plan {
     /// In Linux a full swap file ends the scan of anonymous pages, those included that are in memory and have a
     /// slot; so there it has to have room for a memory more.
     pub(crate) fn memory_suffices(&self) -> bool {
+        let mut ops = self.tasks.iter().flat_map(|task| &task.ops);
+        if ops.any(|op| matches!(op, Op::Renew { .. })) {
+            // The old ones may be there for as long as others are in them.
+            return false;
+        }
         let anon = self.anon_pages();
         let spare = if self.cache.reclaim == "tidegate" {
             0

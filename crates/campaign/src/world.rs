@@ -49,27 +49,35 @@ const SWAP_OBJECT: ObjectId = ObjectId(14);
 /// taken for its own.
 const REGION_OBJECTS: u32 = 16;
 
-/// A region of anonymous memory of a run.
+/// The place of a region of anonymous memory of a run.
 pub(crate) struct Memory {
+    pub(crate) pages: u64,
+    region: Mutex<Option<Region>>,
+}
+
+/// The region that has a place now, or had it when a step on it began.
+#[derive(Clone)]
+pub(crate) struct Region {
     /// Its number for the checker.
     pub(crate) object: ObjectId,
     pub(crate) pages: u64,
-    spill: Mutex<Option<Arc<Spill<LabEnv>>>>,
+    pub(crate) spill: Arc<Spill<LabEnv>>,
 }
 
 impl Memory {
     /// # Panics
     /// If it is over: a failure of the run.
-    pub(crate) fn spill(&self) -> Arc<Spill<LabEnv>> {
-        let spill = self.spill.lock().unwrap_or_else(PoisonError::into_inner);
-        spill
+    pub(crate) fn region(&self) -> Region {
+        let region = self.region.lock().unwrap_or_else(PoisonError::into_inner);
+        region
             .clone()
             .unwrap_or_else(|| fail("lab", "a region that should be there is gone"))
     }
 
-    /// Drops the handle.
-    pub(crate) fn end(&self) {
-        *self.spill.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// Puts another region in the place, or none, and answers the one that had it.
+    pub(crate) fn replace(&self, region: Option<Region>) -> Option<Region> {
+        let mut place = self.region.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *place, region)
     }
 }
 
@@ -306,6 +314,8 @@ pub(crate) struct World {
     pub(crate) places: Vec<Place>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) regions: Vec<Memory>,
+    /// The checker's number for the next region.
+    pub(crate) next_region: AtomicU32,
     /// Of the regions.
     pub(crate) anon_checker: Mutex<Checker>,
     /// The swap file's device.
@@ -615,14 +625,21 @@ pub(crate) fn world(
             let spill = cache
                 .spill(task, Pages(region.pages))
                 .unwrap_or_else(|error| fail("unexpected-error", format!("a region: {error}")));
+            let (object, pages) = (ObjectId(object), region.pages);
+            let region = Region {
+                object,
+                pages,
+                spill,
+            };
             regions.push(Memory {
-                object: ObjectId(object),
-                pages: region.pages,
-                spill: Mutex::new(Some(spill)),
+                pages,
+                region: Mutex::new(Some(region)),
             });
         }
     }
+    let first_free = REGION_OBJECTS + u32::try_from(regions.len()).expect("a few regions");
     Arc::new(World {
+        next_region: first_free.into(),
         regions,
         anon_checker: Mutex::new(Checker::new()),
         swap_place: plan.swap.map(|swap| swap.device),
