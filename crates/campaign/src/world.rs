@@ -31,6 +31,9 @@ const STEPS_MAX: u64 = 1_000_000;
 const CHUNK: u32 = 512;
 /// A call on a device that fails, hangs or changes may take that long; then it is stuck.
 const STUCK: Nanos = Nanos::secs(3600);
+/// Where memory is short, each page may be had for itself, after all passes of a reclaim, twice over; under 5.16-rc1 each pass
+/// sleeps for half a second where it frees nothing (kernel: `VMSCAN_THROTTLE_NOPROGRESS`).
+const PASSES: u64 = 2 * 13;
 /// What any call on a steady device may take, and how many times what the data before it is worth.
 const CALL_LEAST: Nanos = Nanos::secs(2);
 const CALL_TIMES: u64 = 4;
@@ -340,6 +343,8 @@ pub(crate) struct World {
     law: String,
     /// How long reclaim may hold a writer up for each cluster of pages that it needs.
     throttled_a_cluster: Nanos,
+    /// How long it sleeps after a pass that freed nothing.
+    pass_sleeps: Nanos,
     /// Until the periodic flush has written what is dirty now.
     expires: Nanos,
 }
@@ -408,8 +413,14 @@ impl World {
         // Whoever needs memory waits for others' pages to be swapped out: for their device, and in reclaim.
         let steady = steady && !self.has_no_room(place) && self.regions.is_empty();
         if !steady {
+            let pages = if self.regions.is_empty() {
+                0
+            } else {
+                len.div_ceil(SECTORS)
+            };
+            let passes = self.pass_sleeps.0.saturating_mul(PASSES * pages);
             return Allowed {
-                time: STUCK,
+                time: STUCK + Nanos(passes),
                 steady,
             };
         }
@@ -658,17 +669,23 @@ pub(crate) fn world(
         isolates: plan.cache.law == "tidegate",
         law: plan.cache.law.clone(),
         throttled_a_cluster: throttled_a_cluster(&plan.cache.reclaim),
+        pass_sleeps: pass_sleeps(&plan.cache.reclaim),
         expires: Nanos::micros(plan.cache.flush.expire_us + 2 * plan.cache.flush.interval_us),
     })
 }
 
-/// A reclaimer may sleep at each of thirteen priorities, in 5.16-rc1 for half a second each from the fourth on, before
-/// it has a cluster. Ours is to get on without.
+/// A reclaimer may sleep at each of thirteen priorities, in 5.16-rc1 from the fourth on, before it has a cluster.
 fn throttled_a_cluster(reclaim: &str) -> Nanos {
+    let passes = if reclaim == "reasons" { 10 } else { 13 };
+    Nanos(pass_sleeps(reclaim).0 * passes)
+}
+
+/// How long a law has a reclaimer sleep after a pass that freed nothing. Ours is to get on without.
+fn pass_sleeps(reclaim: &str) -> Nanos {
     match reclaim {
         "tidegate" => Nanos::ZERO,
-        "reasons" => Nanos::millis(10 * 500),
-        _ => Nanos::millis(13 * 100),
+        "reasons" => Nanos::millis(500),
+        _ => Nanos::millis(100),
     }
 }
 
