@@ -157,6 +157,9 @@ impl From<Error> for io::Error {
                 cause: env::IoError::NoSpace,
             }) => io::ErrorKind::StorageFull,
             Error::Cache(error) if error.is_unsupported() => io::ErrorKind::Unsupported,
+            Error::System(
+                os::OsError::Open { errno, .. } | os::OsError::Preallocate { errno, .. },
+            ) => io::Error::from_raw_os_error(*errno).kind(),
             Error::ReadOnly => io::ErrorKind::PermissionDenied,
             Error::Closed => io::ErrorKind::BrokenPipe,
             Error::System(_) | Error::Cache(_) => io::ErrorKind::Other,

@@ -56,6 +56,7 @@ pub use cache::{Cache, OpenOptions};
 pub use error::Error;
 pub use file::{CloseError, File, Pin};
 pub use mm::{Error as CacheError, ErrorPolicy};
+pub use os::OsError as SystemError;
 pub use policy::dirty::{DeviceTunables, Law, Threshold};
 pub use policy::reclaim::ReclaimLaw;
 pub use pressure::Pressure;

@@ -5,9 +5,10 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
+use std::io;
 use std::path::PathBuf;
 
-use tidegate::{Cache, Error, File, OpenOptions, Threshold};
+use tidegate::{Cache, Error, File, OpenOptions, SystemError, Threshold};
 
 struct Dir(PathBuf);
 
@@ -57,6 +58,19 @@ fn who_goes_beyond_the_end_hears_where_it_is() {
     );
     assert!(matches!(region.touch(0, 10), Err(Error::PartOfPage { .. })));
     region.discard(4096, 10_000 - 4096).unwrap();
+}
+
+#[test]
+fn why_a_file_is_not_opened_can_be_told_apart() {
+    let dir = Dir::new("why");
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let missing = cache.open(dir.0.join("no"), OpenOptions::new());
+    let error = missing.map(|_| ()).unwrap_err();
+    assert!(matches!(
+        error,
+        Error::System(SystemError::Open { errno: 2, .. })
+    ));
+    assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);
 }
 
 #[test]
