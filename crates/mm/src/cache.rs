@@ -509,7 +509,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// A file without pages gives its number back.
-    pub(crate) fn forget_file(&self, context: &impl Context, mapping: &Mapping<E>) {
+    pub(crate) fn forget_file(&self, context: &impl Context, mapping: &Mapping<E>) -> bool {
         {
             let mut files = mapping.device.files.lock(context);
             let files = &mut *files;
@@ -518,6 +518,9 @@ impl<E: Env> Cache<E> {
             }
         }
         let mut files = self.files.lock(context);
+        if mapping.is_visited() {
+            return false;
+        }
         let slot = &mut files[mapping.id as usize];
         if slot
             .as_ref()
@@ -526,6 +529,18 @@ impl<E: Env> Cache<E> {
             *slot = None;
             mapping.device.remove_file(context);
         }
+        true
+    }
+
+    /// Comes into a file that is still in the cache, for a sync of all; false: it was taken out.
+    pub(crate) fn visit_file(&self, context: &impl Context, mapping: &Mapping<E>) -> bool {
+        let files = self.files.lock(context);
+        let own = files[mapping.id as usize].as_ref();
+        let is_there = own.is_some_and(|own| core::ptr::eq(Arc::as_ptr(own), mapping));
+        if is_there {
+            mapping.visit();
+        }
+        is_there
     }
 
     /// Gives a busy bit back and wakes whoever waits for it.

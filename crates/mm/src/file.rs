@@ -344,7 +344,9 @@ impl<E: Env> File<E> {
         }
         mapping.gate.open();
         result?;
-        self.cache.forget_file(task, mapping);
+        while !self.cache.forget_file(task, mapping) {
+            mapping.wait_for_visits(task)?;
+        }
         Ok(())
     }
 }

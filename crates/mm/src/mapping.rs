@@ -41,6 +41,10 @@ pub(crate) struct Mapping<E: Env> {
     /// Syncs that are writing the file: the flusher leaves it to them, so that the device sees one
     /// stream and not two.
     pub(crate) syncing: AtomicU32,
+    /// Syncs of the whole cache that are in it. They have no handle: whoever takes the file out waits until they have left, for
+    /// its object may be another's then.
+    visits: AtomicU32,
+    left: WaitQueue,
     /// Where the last slice of writeback stopped.
     pub(crate) cursor: AtomicU32,
     errors: Lock<Errors>,
@@ -88,6 +92,8 @@ impl<E: Env> Mapping<E> {
             writeback_wait: WaitQueue::new(),
             queued: AtomicBool::new(false),
             syncing: AtomicU32::new(0),
+            visits: AtomicU32::new(0),
+            left: WaitQueue::new(),
             cursor: AtomicU32::new(0),
             errors: Lock::new(
                 LockClass::Leaf,
@@ -165,6 +171,26 @@ impl<E: Env> Mapping<E> {
     /// Under the gate, before its pages are taken out; not after all, if that failed.
     pub(crate) fn set_closed(&self, closed: bool) {
         self.closed.store(closed, Ordering::Release);
+    }
+
+    /// A sync of the whole cache comes in. Under the lock of the table of files, where it still stands.
+    pub(crate) fn visit(&self) {
+        self.visits.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn end_visit(&self) {
+        if self.visits.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.left.wake_all(Signal::SyncEnded);
+        }
+    }
+
+    pub(crate) fn is_visited(&self) -> bool {
+        self.visits.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits until no sync of the whole cache is in it.
+    pub(crate) fn wait_for_visits(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        Error::after(task.wait_while(&self.left, Cause::DeviceFlush, None, |_| self.is_visited()))
     }
 
     /// The file now reaches at least to `end`.

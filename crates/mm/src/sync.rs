@@ -50,12 +50,16 @@ pub(crate) fn sync_all<E: Env>(task: &mut Task<'_, E>, cache: &Arc<Cache<E>>) ->
     }
     let mut answer = Ok(());
     for mapping in files {
+        if !cache.visit_file(task, &mapping) {
+            continue;
+        }
         // Nobody's handle: what has healed is left for the holders to be told.
         let mut told = Told {
             writes: u64::MAX,
             flushes: mapping.device.flush_failures(),
         };
         let synced = carry_out(task, cache, &mapping, &[(0, u32::MAX)]);
+        mapping.end_visit();
         answer = answer.and(synced.answer(task, &mapping, &mut told));
     }
     answer

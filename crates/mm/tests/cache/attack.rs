@@ -575,3 +575,28 @@ fn what_a_refused_allocation_took_is_given_back() {
         assert_eq!(disk.state().pages.len(), 220);
     });
 }
+
+/// A sync of all files that is in one when that is taken out of the cache: the file's object is its own until it has left.
+#[test]
+fn a_file_is_not_taken_out_beneath_a_sync_of_all() {
+    let mut world = world(1024, 64 * MIB);
+    let disk = Arc::clone(&world.disk);
+    world.run(0, move |task, cache, file| {
+        let mut writer = cache.writer();
+        let pages = data(0, 20, 1);
+        file.write(task, &mut writer, Bytes(0), &pages).unwrap();
+        let syncing = {
+            let cache = Arc::clone(cache);
+            env::spawn(task.env(), "sync", move |task| cache.sync(task))
+        };
+        // Its pages are written by then, and the flush hangs.
+        let now = task.now();
+        disk.state().hangs = now + Nanos::millis(1)..now + Nanos::secs(9);
+        task.sleep(Cause::Think, Nanos::secs(1));
+        assert_eq!(disk.state().flushes, 0);
+        assert_eq!(disk.state().pages.len(), 20);
+        file.discard(task).unwrap();
+        assert!(syncing.is_done(), "it is in the file");
+        assert_eq!(syncing.join(task).unwrap(), Ok(()));
+    });
+}
