@@ -50,6 +50,10 @@ pub(crate) struct DeviceState<E: Env> {
     pub(crate) requests: AtomicU32,
     pub(crate) in_flight: AtomicU64,
     pub(crate) flight_wait: WaitQueue,
+    /// Syncs that wait there.
+    pub(crate) flight_syncs: AtomicU32,
+    /// The room that comes next is theirs: somebody else had the last.
+    pub(crate) flight_owed: AtomicBool,
     /// Smoothed bandwidth, kept here so that completions and submitters need no lock.
     pub(crate) bandwidth: AtomicU64,
     /// When a writer last began a pause, in nanoseconds; zero: never.
@@ -151,6 +155,8 @@ impl<E: Env> DeviceState<E> {
             requests: AtomicU32::new(0),
             in_flight: AtomicU64::new(0),
             flight_wait: WaitQueue::new(),
+            flight_syncs: AtomicU32::new(0),
+            flight_owed: AtomicBool::new(false),
             bandwidth: AtomicU64::new(bandwidth),
             paused_at: AtomicU64::new(0),
             reach: AtomicU32::new(0),

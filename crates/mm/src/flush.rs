@@ -18,6 +18,8 @@
 //!   2. A page that is busy is skipped, never waited for: its holder may be waiting for memory.
 //!   3. A round ends: files dirtied after it began wait for the next one.
 //!   4. A file that is being synced is left to the sync: the device sees one stream of it.
+//!   5. Of the room in flight that syncs and others wait for, syncs have at least every second request: whoever is woken first
+//!      each time (the flusher, in virtual time) does not have it all.
 //!
 //! Source: mechanisms 6; Linux v6.12 fs/fs-writeback.c, wb_writeback(), in our own words.
 
@@ -397,7 +399,7 @@ pub(crate) fn write_pages<E: Env>(
     let mut from = select.from;
     while outcome.wrote < select.max {
         let left = Pages(select.max.0 - outcome.wrote.0);
-        let room = wait_for_flight(task, cache, &mapping.device)?.at_most(left);
+        let room = wait_for_flight(task, cache, &mapping.device, select.class)?.at_most(left);
         let mut request = cache.requests.take(task, mapping.device.index)?;
         let gathered = gather(task, cache, mapping, &select, from, room, &mut request);
         outcome.skipped += gathered.skipped;
@@ -529,6 +531,8 @@ fn send<E: Env>(
         device.note_moved(task.now());
     }
     add(&device.in_flight, pages);
+    let is_owed = class != IoClass::Sync && device.flight_syncs.load(Ordering::Acquire) > 0;
+    device.flight_owed.store(is_owed, Ordering::Release);
     request.device = device.id;
     request.object = mapping.object;
     request.op = IoOp::Write;
@@ -542,7 +546,9 @@ fn wait_for_flight<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     device: &DeviceState<E>,
+    class: IoClass,
 ) -> Result<Pages, Error> {
+    let is_sync = class == IoClass::Sync;
     let flush = &cache.options.flush;
     let bandwidth = PagesPerSec(device.bandwidth.load(Ordering::Relaxed));
     let queue = device.info.queue;
@@ -550,6 +556,9 @@ fn wait_for_flight<E: Env>(
         .request_pages(bandwidth, queue)
         .at_most(Pages(REQUEST_PAGES as u64));
     let may_submit = |now, resumes| {
+        let owed = !is_sync
+            && device.flight_owed.load(Ordering::Acquire)
+            && device.flight_syncs.load(Ordering::Acquire) > 0;
         let flight = InFlight {
             bandwidth,
             reach: device.reach.load(Ordering::Relaxed),
@@ -559,14 +568,22 @@ fn wait_for_flight<E: Env>(
             pages: Pages(get(&device.in_flight)),
             next: room,
         };
-        flush.may_submit(&flight, resumes)
+        !owed && flush.may_submit(&flight, resumes)
     };
     if may_submit(task.now(), false) {
         return Ok(room);
     }
+    if is_sync {
+        device.flight_syncs.fetch_add(1, Ordering::AcqRel);
+    }
     let wakeup = task.wait_while(&device.flight_wait, Cause::WritebackFlight, None, |task| {
         !may_submit(task.now(), true)
     });
+    if is_sync {
+        device.flight_syncs.fetch_sub(1, Ordering::AcqRel);
+        // It may have nothing to send, and those who left the room to it would wait for that.
+        device.flight_wait.wake_all(Signal::SyncEnded);
+    }
     if wakeup == Wakeup::Cancelled {
         Err(Error::Cancelled)
     } else {

@@ -218,7 +218,8 @@ fn send_tagged<E: Env>(
         max: Pages::MAX,
         class: IoClass::Sync,
     };
-    loop {
+    // Whoever has nothing to write does not wait for room in flight.
+    while next_tagged(task, cache, mapping, from, to, Tag::ToWrite).is_some() {
         let outcome = write_pages(task, cache, mapping, select)?;
         if outcome.skipped.is_zero() {
             return Ok(());
@@ -226,6 +227,7 @@ fn send_tagged<E: Env>(
         // Somebody is filling them, or an older version is being written.
         wait_for_skipped(task, cache, mapping, from, to)?;
     }
+    Ok(())
 }
 
 fn tag_dirty<E: Env>(

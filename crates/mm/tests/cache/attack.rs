@@ -7,7 +7,7 @@ use crate::common::{Disk, World, data, world};
 use env::{Cause, Device, Event, IoError, ObjectId, Task, Wakeup};
 use lab::{CostTable, EventKind, Lab, LabEnv, Options as LabOptions, Record, Sector};
 use mm::{DeviceOptions, Error, File, Options, Reader};
-use policy::dirty::{DeviceIndex, Threshold};
+use policy::dirty::{DeviceIndex, Law, Threshold};
 use policy::reclaim::ReclaimLaw;
 use policy::units::{Bytes, Nanos, Pages};
 
@@ -45,6 +45,52 @@ fn a_sync_that_settles_the_length_does_not_keep_writers_out_for_long() {
         writing.join(task).unwrap()
     });
     assert!(longest <= Nanos::millis(400), "{longest:?}");
+}
+
+/// A sync of one file has its part of a device while the flusher writes another without end. (All were woken when there was
+/// room in flight, and in virtual time the flusher was always first.)
+#[test]
+fn a_sync_has_its_turns_beside_a_flusher_that_is_never_done() {
+    for law in [Law::RateBased, Law::TIDEGATE] {
+        let mut world = world(8192, MIB).law(law).limits(1024, 512);
+        let took = world.run(0, |task, cache, file| {
+            let over = Arc::new(AtomicBool::new(false));
+            let writing = {
+                let (file, over, cache) = (Arc::clone(file), Arc::clone(&over), Arc::clone(cache));
+                env::spawn(task.env(), "writer", move |task| {
+                    let mut writer = cache.writer();
+                    for round in 0..300 {
+                        let page = round % 32 * 64;
+                        let offset = Bytes(u64::from(page) * 4096);
+                        file.write(task, &mut writer, offset, &data(page, 64, 1))
+                            .unwrap();
+                        if over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                })
+            };
+            task.sleep(Cause::Think, Nanos::millis(5_000));
+            let other = cache
+                .open(task, DeviceIndex(0), ObjectId(2), Bytes(0))
+                .unwrap();
+            let mut writer = cache.writer();
+            for number in 0..8 {
+                let page = number * 2;
+                let offset = Bytes(u64::from(page) * 4096);
+                other
+                    .write(task, &mut writer, offset, &data(page, 1, 1))
+                    .unwrap();
+            }
+            let began = task.now();
+            other.sync(task).unwrap();
+            let took = task.now().since(began);
+            over.store(true, Ordering::Relaxed);
+            writing.join(task).unwrap();
+            took
+        });
+        assert!(took <= Nanos::millis(2_000), "{law:?}: {took:?}");
+    }
 }
 
 /// Whoever waits for memory is woken when pages have become clean, not by its safety net.
