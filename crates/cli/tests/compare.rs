@@ -929,6 +929,10 @@ fn several_recordings_get_errors_guesses_and_pairs() {
     let (status, _, err) = tidegate(&here, &run);
     assert_eq!(status, 0, "{err}");
     assert!(!is_there("figures.csv") && is_there("scenario-mine.toml"));
+    // A run's rows leave no scenarios: what has such a name is somebody's own.
+    std::fs::write(here.join("out/scenario-guest.toml"), "").unwrap();
+    assert_eq!(tidegate(&here, &run).0, 0);
+    assert!(is_there("scenario-guest.toml"));
     std::fs::remove_dir_all(here).unwrap();
     std::fs::remove_dir_all(other).unwrap();
 }

@@ -202,6 +202,27 @@ impl<E: Env> File<E> {
         unwilling::ready_read(task, &self.cache, &self.mapping, reader, offset, len)
     }
 
+    /// Sees that `len` bytes at `offset` can be read, waiting for each page that has to be; it may be gone again when it is
+    /// asked for. That is no access to the pages.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn prove_read(
+        &self,
+        task: &mut Task<'_, E>,
+        reader: &mut Reader,
+        offset: Bytes,
+        len: Bytes,
+    ) -> Result<(), Error> {
+        unwilling::prove_read(task, &self.cache, &self.mapping, reader, offset, len)
+    }
+
+    /// Whether all of `len` bytes at `offset` is in memory now. That is no access to it.
+    #[must_use]
+    pub fn is_in_memory(&self, offset: Bytes, len: Bytes) -> bool {
+        unwilling::is_in_memory(&self.cache, &self.mapping, offset, len)
+    }
+
     /// Pins a page that is in the cache: a lookup and a CAS. `None`: not there, being filled, or
     /// too many pins; `pin` settles it.
     pub fn try_pin(&self, page: u32) -> Option<Pinned<'_, E>> {

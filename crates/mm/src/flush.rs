@@ -379,9 +379,10 @@ fn grow_ahead<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) {
     // With no writer inside, nothing can be written and sent beyond that space meanwhile: what a
     // late call would cut off. If somebody is inside, the next slice tries again.
     if mapping.gate.try_shut() {
-        // What has space by now; an error leaves it to the writes to extend the object.
+        // What has space by now; an error leaves it to the writes to extend the object. Of a file that was taken out since it
+        // was looked up, the object may be another's.
         let allocated = mapping.allocated.load(Ordering::Acquire);
-        if allocated >= mapping.size() {
+        if allocated >= mapping.size() && !mapping.is_closed() {
             let _ = set_device_len(task, mapping, allocated);
         }
         mapping.gate.open();

@@ -405,6 +405,52 @@ pub(crate) fn ready_read<E: Env>(
     }
 }
 
+/// Sees that each page of a range can be read, which is no access to them: they may be gone again when they are asked for. A
+/// range that goes on where the last one ended is the same access.
+pub(crate) fn prove_read<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    reader: &mut Reader,
+    offset: Bytes,
+    len: Bytes,
+) -> Result<(), Error> {
+    let end = offset.0.saturating_add(len.0).min(mapping.size());
+    if offset.0 >= end {
+        return Ok(());
+    }
+    let (first, last) = (page_of(offset.0), page_of(end - 1));
+    let start = reader
+        .stuck
+        .map(|stuck| stuck.access)
+        .filter(|access| access.end() == u64::from(first))
+        .map_or(u64::from(first), |access| access.start);
+    ready_read(task, cache, mapping, reader, offset, len)?;
+    for page in first..=last {
+        cache.unpin(pin_untouched(task, cache, mapping, page)?);
+    }
+    if let Some(stuck) = &mut reader.stuck {
+        let count = Pages(u64::from(last) + 1 - start);
+        stuck.access = Run { start, count };
+    }
+    Ok(())
+}
+
+/// Whether all of a range is in memory: a look, which is no access.
+pub(crate) fn is_in_memory<E: Env>(
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    offset: Bytes,
+    len: Bytes,
+) -> bool {
+    let end = offset.0.saturating_add(len.0).min(mapping.size());
+    offset.0 >= end
+        || (page_of(offset.0)..=page_of(end - 1)).all(|page| {
+            matches!(mapping.index.get(&cache.pool, page), Slot::Frame(frame)
+                if cache.table.flags(frame).has(Flags::UPTODATE))
+        })
+}
+
 /// Pins a page, waiting once for whoever fills it, but not for memory. If its read fails, that is left to whoever needs it
 /// first.
 fn pin_or_await<E: Env>(

@@ -285,7 +285,10 @@ async fn unread(shared: &Shared, object: u64, before: &Seen, trouble: Trouble) -
     if matches!(trouble, Trouble::Failed(_) | Trouble::Length)
         && let Ok(found) = shared.client.head(&name_of(object)).await
     {
-        let is_quiet = !before.flying && *before == lock(&shared.known).seen(object);
+        // A put of ours that had no answer may have changed it.
+        let is_quiet = !before.flying
+            && before.tried.is_empty()
+            && *before == lock(&shared.known).seen(object);
         if is_quiet && found.len != shared.geometry.object_len(object) {
             return shared.changed(object);
         }

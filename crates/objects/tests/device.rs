@@ -286,6 +286,26 @@ fn random_requests_in_a_directory() {
     compare(&rig, &device, &model);
 }
 
+/// What our own discard left, whose answer was lost, is nobody else's.
+#[test]
+fn an_object_that_a_discard_emptied_unheard_is_no_strangers() {
+    let rig = Rig::new();
+    let faulty = Faulty::new(memory());
+    let store: Arc<dyn ObjectStore> = faulty.clone();
+    let device = rig.open(&store, &config(4 * OBJECT)).unwrap();
+    let data = pattern(1, OBJECT as usize);
+    rig.write(&*device, 0, &data).unwrap();
+    rig.write(&*device, OBJECT, &data).unwrap();
+    faulty.rule(|call, at| (call == "put" && is_object(at)).then_some(Fault::DoneUnheard));
+    assert!(rig.discard(&*device, 0, OBJECT).is_err());
+    faulty.calm();
+    let _ = rig.read(&*device, 0, PAGE);
+    assert_eq!(device.failure(), None);
+    assert_eq!(rig.read(&*device, OBJECT, data.len()).unwrap(), data);
+    rig.discard(&*device, 0, OBJECT).unwrap();
+    assert_eq!(rig.read(&*device, 0, PAGE).unwrap(), vec![0; PAGE]);
+}
+
 #[test]
 fn random_requests_while_the_store_fails() {
     for seed in 1..6 {

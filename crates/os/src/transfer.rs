@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use env::{Interrupt, IoError, IoOp, IoRequest};
 use policy::units::{Bytes, PAGE_SIZE};
+use rustix::fs::{AtFlags, FileType, StatxFlags};
 
 use crate::arena::Arena;
 
@@ -136,8 +137,13 @@ impl Job {
     /// Whether the file was cut since it was opened, below what is to be changed: that would make it longer again, with zeroes
     /// where the rest of it was.
     fn is_cut(&self) -> bool {
-        let (Some(size), Ok(stat)) = (self.file.fixed_size, rustix::fs::fstat(&self.file.file))
-        else {
+        let Some(size) = self.file.fixed_size else {
+            return false;
+        };
+        // As the system knows it: asking whoever serves the file system might wait for him.
+        let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let what = StatxFlags::TYPE | StatxFlags::SIZE;
+        let Ok(stat) = rustix::fs::statx(&self.file.file, c"", how, what) else {
             return false;
         };
         let len = match self.request.op {
@@ -145,8 +151,7 @@ impl Job {
             _ => self.frames(),
         };
         let end = size.0.min(self.request.offset.0.saturating_add(len));
-        let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
-        is_file && u64::try_from(stat.st_size).is_ok_and(|has| has < end)
+        FileType::from_raw_mode(stat.stx_mode.into()).is_file() && stat.stx_size < end
     }
 
     /// What can be said before anything is done.

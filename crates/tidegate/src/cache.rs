@@ -160,7 +160,12 @@ impl Cache {
                 let file = File::new(self.clone(), key, &entry, inner, options.inner.read_only);
                 entries.insert(key, entry);
                 drop(entries);
-                return Self::preallocated(path, options, file);
+                let opened = Self::preallocated(path, options, file);
+                if opened.is_err() {
+                    // As nobody has a handle of it, nor its descriptor is kept.
+                    self.end(key);
+                }
+                return opened;
             };
             if entry.read_only && !options.inner.read_only {
                 let is_free = entry.handles == 0;

@@ -292,6 +292,24 @@ impl Volume {
             .ready_read(&mut task, &mut cursor.reader, Bytes(offset), Bytes(len))?)
     }
 
+    /// Waits until each of `len` bytes at `offset` has been read; it may be gone from memory again when it is asked for.
+    ///
+    /// # Errors
+    /// As `ready_read`.
+    pub fn prove_read(&self, cursor: &mut Cursor, offset: u64, len: u64) -> Result<(), Error> {
+        self.check(offset, len)?;
+        let mut task = self.enter()?;
+        Ok(self
+            .inner
+            .prove_read(&mut task, &mut cursor.reader, Bytes(offset), Bytes(len))?)
+    }
+
+    /// Whether all of `len` bytes at `offset` is in memory now.
+    #[must_use]
+    pub fn is_in_memory(&self, offset: u64, len: u64) -> bool {
+        self.inner.is_in_memory(Bytes(offset), Bytes(len))
+    }
+
     /// Fills `data` from `offset`, waiting for all of it.
     ///
     /// # Errors

@@ -267,11 +267,16 @@ fn remove_old_runs(folder: &Path) {
     let (Some(case), Some(policy)) = (place("case"), place("policy")) else {
         return;
     };
+    // Others may keep files of such names beside the results of a run.
+    let has = |name| folder.join(format!("{name}.csv")).exists();
+    let compared = COMPARED.into_iter().any(has);
     for run in runs.records().flatten() {
         if let (Some(case), Some(policy)) = (run.get(case), run.get(policy)) {
             // Most runs have none.
             let _ = std::fs::remove_file(folder.join(trace_of(case, policy)));
-            let _ = std::fs::remove_file(folder.join(scenario_of(case)));
+            if compared {
+                let _ = std::fs::remove_file(folder.join(scenario_of(case)));
+            }
         }
     }
 }

@@ -215,7 +215,7 @@ impl Live {
         }
         let probe = format!("tidegate-{}-probe.dat", std::process::id());
         let probe = self.dir.join(probe);
-        File::create(&probe).map_err(|error| {
+        File::create_new(&probe).map_err(|error| {
             RunError::Impossible(format!(
                 "--live {shown}: files cannot be made there: {error}; name a folder that you can write"
             ))

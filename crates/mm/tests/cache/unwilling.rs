@@ -9,10 +9,11 @@
 use std::sync::Arc;
 
 use crate::common::{data, world};
-use env::{Cause, Task};
+use env::{Cause, ObjectId, Task};
 use frames::Content as _;
 use lab::{LabEnv, Sector};
-use mm::{Cache, File, Item, Reader, Tried, Writer};
+use mm::{Cache, Error, File, Item, Reader, Tried, Writer};
+use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE, Pages};
 
 const PAGE: u64 = PAGE_SIZE;
@@ -523,7 +524,7 @@ fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
         );
         let told = file.ready_read(task, &mut reader, Bytes(5 * PAGE), Bytes(PAGE));
         assert!(
-            matches!(told, Err(mm::Error::ReadFailed { .. })),
+            matches!(told, Err(Error::ReadFailed { .. })),
             "{told:?}"
         );
         let stats = cache.device_stats()[0];
@@ -579,6 +580,49 @@ fn what_was_waited_for_is_there_as_a_whole() {
         }
         assert!(cache.stats().reclaimed.0 > 0, "memory was short");
     });
+}
+
+/// A look whether a range is there, and a check that all of it can be read, are no accesses: the look sends for nothing, and
+/// the read behind the check is the first. A page that cannot be read is found wherever it is in the range.
+#[test]
+fn a_range_is_proven_readable_without_an_access_to_it() {
+    const PAGES: u64 = 300;
+    let activated = |reads: u32| {
+        let mut world = world(1024, 100 << 20);
+        let disk = Arc::clone(&world.disk);
+        world.run(8192 * PAGE, move |task, cache, file| {
+            let all = Bytes(PAGES * PAGE);
+            assert!(!file.is_in_memory(Bytes(0), all));
+            assert_eq!(cache.stats().read_in, Pages::ZERO, "a look reads nothing");
+            let mut reader = Reader::default();
+            for piece in 0..3 {
+                let (at, len) = (Bytes(piece * 100 * PAGE), Bytes(100 * PAGE));
+                file.prove_read(task, &mut reader, at, len).unwrap();
+            }
+            assert!(file.is_in_memory(Bytes(0), all));
+            let mut got = vec![Sector(0); usize::try_from(PAGES * 8).unwrap()];
+            for _ in 0..reads {
+                let tried = file.try_read(task, &mut reader, Bytes(0), &mut got);
+                assert_eq!(tried.unwrap().bytes, all);
+            }
+            // As much else that reclaim has to look at them.
+            for at in (1024..8192).step_by(256) {
+                let mut got = vec![Sector(0); 256 * 8];
+                file.read(task, &mut reader, Bytes(at * PAGE), &mut got)
+                    .unwrap();
+            }
+            let activated = cache.vmstat().get(Item::Pgactivate);
+
+            let next = disk.state().reads;
+            disk.state().fail_reads = next + 1..u64::MAX;
+            let other = cache.open(task, DeviceIndex(0), ObjectId(2), all).unwrap();
+            let told = other.prove_read(task, &mut Reader::default(), Bytes(0), all);
+            assert!(matches!(told, Err(Error::ReadFailed { .. })), "{told:?}");
+            other.discard(task).unwrap();
+            activated
+        })
+    };
+    assert_eq!([1, 2].map(activated), [0, PAGES]);
 }
 
 /// Under the law that has a writer write pages itself, one that cannot is held all the same.

@@ -11,7 +11,6 @@ use tidegate::{Cursor, Volume};
 
 use super::Mailbox;
 use super::job::{Done, Place, Promise};
-use super::table::pages_of;
 use super::work::READY;
 use crate::durable::Tell;
 use crate::export::Export;
@@ -91,17 +90,10 @@ impl Proof {
     /// A piece of it.
     fn run(mut self) {
         let (at, end) = (self.at, self.end.min(self.at + READY));
-        let volume = &self.volume;
-        let brought = volume.ready_read(&mut self.cursor, at, end - at);
-        // What could not be brought together is read page by page, and whose read fails is seen.
-        let result = brought.and_then(|()| {
-            pages_of(at, end).try_for_each(|at| volume.read(&mut Cursor::default(), &mut [0], at))
-        });
+        let result = self.volume.prove_read(&mut self.cursor, at, end - at);
         self.at = end;
         if result.is_ok() && self.at < self.end {
-            let (export, owner) = (Arc::clone(&self.export), Arc::clone(&self.owner));
-            let rest = Box::new(move || self.run());
-            export.pool.go_on(Sort::Move, &owner, rest);
+            self.submit();
             return;
         }
         // Before it is told: whoever hears of it may want the volume for itself.

@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use nbd::wire;
-use tidegate::{Cursor, Volume};
+use tidegate::Volume;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::EndedBy;
@@ -26,7 +26,6 @@ use super::job::Place;
 use super::machine::Connection;
 use super::peer::Peer;
 use super::reach::{LARGE, REACH_MAX, Reach};
-use super::table::pages_of;
 use crate::counters::Kind;
 
 /// As much is tried first when the socket was full.
@@ -329,8 +328,8 @@ where
         let as_a_whole = request.unfragmented || !structured;
         if as_a_whole && !is_promised && there < left as usize && !request.is_proven {
             request.is_proven = true;
-            let from = offset + there as u64;
-            if !is_in_memory(volume, from, offset + u64::from(left)) {
+            let rest = u64::from(left) - there as u64;
+            if !volume.is_in_memory(offset + there as u64, rest) {
                 return Ok(Composed::Unproven);
             }
         }
@@ -467,14 +466,6 @@ where
             }
         }
     }
-}
-
-/// Whether a range can be read without a wait: a byte of each page is.
-fn is_in_memory(volume: &Volume, from: u64, end: u64) -> bool {
-    pages_of(from, end).all(|at| {
-        let tried = volume.try_read(&mut Cursor::default(), &mut [0], at);
-        tried.is_ok_and(|tried| tried.bytes == 1)
-    })
 }
 
 /// Puts heads into room that may be too small.

@@ -45,12 +45,6 @@ pub(super) fn into_page(at: u64) -> usize {
     usize::try_from(at % PAGE_SIZE as u64).expect("a remainder is smaller than a page")
 }
 
-/// Where a range begins, and each page behind that.
-pub(super) fn pages_of(from: u64, end: u64) -> impl Iterator<Item = u64> {
-    let next = |at: &u64| Some(at - at % PAGE_SIZE as u64 + PAGE_SIZE as u64);
-    core::iter::successors(Some(from), next).take_while(move |at| *at < end)
-}
-
 impl Request {
     /// The next byte to be moved.
     pub(super) fn next(&self) -> u64 {

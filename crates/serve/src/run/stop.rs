@@ -117,8 +117,14 @@ impl Server {
             }
             closed
         });
-        if let Some(Ok(Err(cause))) = unless_again(closed, signals).await {
-            warn!(cause = %cause, "the cache did not close cleanly, but every volume is durable");
+        match unless_again(closed, signals).await {
+            Some(Ok(Err(cause))) => {
+                warn!(cause = %cause, "the cache did not close cleanly, but every volume is durable");
+            }
+            None => warn!(
+                "told again to end while letting go: every volume is durable, but leases of objects may not have been given back"
+            ),
+            Some(_) => (),
         }
         hub.enter(Stage::Ended);
         info!("ended: {ends}");

@@ -101,6 +101,9 @@ const BUDGET_MAX: u64 = 1 << 16;
 /// Anonymous memory leaves the limits what the devices write in this time: what a writer dirties between two balances, and as
 /// much again that is being written meanwhile.
 const BUSY: Nanos = Nanos(2 * AIM.0);
+/// Light writers leave a quarter of what files have clean, whatever anonymous memory has pushed the limit down to.
+const LIGHT_MOST: u64 = 3;
+const LIGHT_OF: u64 = 4;
 /// How often the other devices are looked at.
 const LOOK: Nanos = Nanos::millis(50);
 
@@ -164,7 +167,7 @@ pub(super) struct Stay {
     dirtied: Pages,
     /// What it owes for them, once charged.
     cost: Option<Nanos>,
-    /// It owed next to nothing when it came.
+    /// It owes less than a pause, with what it has just dirtied.
     is_light: bool,
     /// It waits for the device to complete something, whatever it owes.
     stalled: bool,
@@ -255,10 +258,11 @@ pub(super) struct Tidegate {
 /// One look at counters, limits and marks.
 struct View {
     limits: Limits,
-    /// The dirty limit without the part that anonymous memory has taken.
-    most: Pages,
     level: Level,
     marks: Marks,
+    /// The marks of light writers: of the limit without the part that anonymous memory has taken, as long as some of what
+    /// files have is clean.
+    light: Marks,
 }
 
 impl Tidegate {
@@ -393,6 +397,10 @@ impl Tidegate {
         self.look_around(device, now, limits);
         let field = self.field(device, &level, limits);
         let hold = self.hold;
+        let files = counts.dirtyable.now;
+        let most = self
+            .most(counts.dirtyable)
+            .at_most(Pages(files.0 / LIGHT_OF * LIGHT_MOST));
         let state = self.device_mut(device);
         state.note_level(now, level.device_dirty);
         state.capacity.look(now, bounded(counts.device_writeback));
@@ -408,9 +416,9 @@ impl Tidegate {
         state.unseen_max = Pages(left.0 / shares).at_least(Pages(1));
         View {
             limits,
-            most: self.most(counts.dirtyable),
             level,
             marks,
+            light: marks.raised_to(most, field.rate.pages_in(hold)),
         }
     }
 
@@ -624,7 +632,7 @@ impl Device {
             stay.is_light = writer.debt(now) < PAUSE_MIN;
         }
         let marks = if stay.is_light {
-            view.marks.raised_to(view.most)
+            view.light
         } else {
             view.marks
         };

@@ -184,11 +184,12 @@ impl Marks {
         }
     }
 
-    /// The caps in proportion under a higher limit.
-    pub(super) fn raised_to(self, limit: Pages) -> Self {
+    /// The caps in proportion under a higher limit; the device's not above `most` for that.
+    pub(super) fn raised_to(self, limit: Pages, most: Pages) -> Self {
         let limit = limit.at_least(self.limit);
+        let cap = Pages(mul_div(self.cap.0, limit.0, self.limit.0.max(1)));
         Self {
-            cap: Pages(mul_div(self.cap.0, limit.0, self.limit.0.max(1))),
+            cap: cap.at_most(most).at_least(self.cap),
             limit,
             ..self
         }
@@ -293,13 +294,18 @@ mod tests {
     fn under_a_higher_limit_a_device_has_the_same_part_of_it() {
         let field = field(2, 20, 14, 4, 52);
         let marks = Target::default().follow(Instant(9), &field, Pages(0), &PLAIN, HOLD);
-        let raised = marks.raised_to(Pages(256 * MIB));
+        let all = Pages(1000 * MIB);
+        let raised = marks.raised_to(Pages(256 * MIB), all);
         assert_eq!(raised.cap.0 / 4, marks.cap.0);
         let excess = |marks: Marks, level| marks.excess(level, level, 1);
         assert_eq!(excess(marks, marks.cap), Pages(1));
         assert_eq!(excess(raised, raised.cap - Pages(1)), Pages::ZERO);
         assert_eq!(excess(raised, raised.cap), Pages(1));
-        assert_eq!(marks.raised_to(Pages(1)), marks);
+        assert_eq!(marks.raised_to(Pages(1), all), marks);
+        // Nor more than it writes in the time given.
+        let cap = |most| marks.raised_to(Pages(256 * MIB), most).cap;
+        assert_eq!(cap(marks.cap + Pages(9)), marks.cap + Pages(9));
+        assert_eq!(cap(Pages(9)), marks.cap);
     }
 
     #[test]
