@@ -523,10 +523,7 @@ fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
                 .stuck
         );
         let told = file.ready_read(task, &mut reader, Bytes(5 * PAGE), Bytes(PAGE));
-        assert!(
-            matches!(told, Err(Error::ReadFailed { .. })),
-            "{told:?}"
-        );
+        assert!(matches!(told, Err(Error::ReadFailed { .. })), "{told:?}");
         let stats = cache.device_stats()[0];
         assert_eq!(stats.last_read_error, told.err(), "counted, and told");
         assert!(stats.read_failed.0 >= 2, "{:?}", stats.read_failed);
