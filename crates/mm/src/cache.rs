@@ -508,7 +508,7 @@ impl<E: Env> Cache<E> {
         self.files.lock(context).get(id as usize)?.clone()
     }
 
-    /// A file without pages gives its number back.
+    /// A file without pages gives its number back; false: not yet, as a sync of the whole cache is in it.
     pub(crate) fn forget_file(&self, context: &impl Context, mapping: &Mapping<E>) -> bool {
         {
             let mut files = mapping.device.files.lock(context);

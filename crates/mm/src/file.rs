@@ -9,6 +9,7 @@ use policy::units::{Bytes, PAGE_SHIFT};
 
 use crate::cache::{Cache, FILE_MAX};
 use crate::mapping::Mapping;
+use crate::sync::settle_cut;
 use crate::write::received;
 use crate::{
     Error, Offered, Pinned, Reader, Synced, Tried, Writer, read, sync, truncate, unwilling, write,
@@ -54,6 +55,8 @@ impl<E: Env> File<E> {
     /// # Errors
     /// `MetadataFailed`, `Cancelled`.
     pub fn allocate(&self, task: &mut Task<'_, E>, len: Bytes) -> Result<(), Error> {
+        // One that is still to be done would take it away again.
+        settle_cut(task, &self.cache, &self.mapping)?;
         self.mapping.gate.shut(task)?;
         let allocated = write::allocate_gated(task, &self.mapping, len);
         self.mapping.gate.open();

@@ -78,7 +78,7 @@ impl OpenOptions {
         self
     }
 
-    /// Take space for `bytes` on the device now. Where it has not as much, what it took is given back.
+    /// Take space for `bytes` on the device now. Where it has not as much, what it took behind the file's end is given back.
     #[must_use]
     pub fn preallocate(mut self, bytes: u64) -> Self {
         self.inner.preallocate = Some(Bytes(bytes));
@@ -135,8 +135,9 @@ impl Cache {
     /// pages, also after all its handles were dropped.
     ///
     /// # Errors
-    /// `System` (the path, the reason; busy: it is open for reading only), `Cache` (more files than
-    /// there is room for). `Closed`.
+    /// `System` (the path, the reason; busy: it is open for reading only; no space for what is to be
+    /// preallocated), `Cache` (more files than there is room for; a device that failed). `ReadOnly` (for reading
+    /// only, and space is to be taken). `Closed`.
     pub fn open(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, Error> {
         self.is_open()?;
         let path = path.as_ref();

@@ -622,6 +622,26 @@ fn what_a_refused_allocation_took_is_given_back() {
     });
 }
 
+/// A truncation that the device refused is made up for before space is taken, not after.
+#[test]
+fn space_that_was_given_is_not_taken_by_a_truncation_of_before() {
+    let mut world = world(1024, 64 * MIB);
+    let disk = Arc::clone(&world.disk);
+    world.run(40 * 4096, move |task, cache, file| {
+        disk.state().fail_lengths = true;
+        assert!(file.truncate(task, Bytes(20 * 4096)).is_err());
+        assert!(file.allocate(task, Bytes(MIB)).is_err(), "it is owed still");
+        disk.state().fail_lengths = false;
+        file.allocate(task, Bytes(MIB)).unwrap();
+        disk.state().refuses_space = Some(IoError::NoSpace);
+        let mut writer = cache.writer();
+        let pages = data(20, 200, 1);
+        file.write(task, &mut writer, Bytes(20 * 4096), &pages)
+            .unwrap();
+        file.sync(task).unwrap();
+    });
+}
+
 /// A sync of all files that is in one when that is taken out of the cache: the file's object is its own until it has left.
 #[test]
 fn a_file_is_not_taken_out_beneath_a_sync_of_all() {
