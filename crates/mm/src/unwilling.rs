@@ -420,14 +420,20 @@ pub(crate) fn prove_read<E: Env>(
         return Ok(());
     }
     let (first, last) = (page_of(offset.0), page_of(end - 1));
+    let goes_on = |access: &Run| (0..=1).contains(&access.end().wrapping_sub(u64::from(first)));
     let start = reader
         .stuck
         .map(|stuck| stuck.access)
-        .filter(|access| access.end() == u64::from(first))
+        .filter(goes_on)
         .map_or(u64::from(first), |access| access.start);
     ready_read(task, cache, mapping, reader, offset, len)?;
     for page in first..=last {
-        cache.unpin(pin_untouched(task, cache, mapping, page)?);
+        match pin_untouched(task, cache, mapping, page) {
+            Ok(pin) => cache.unpin(pin),
+            // Cut under the reader.
+            Err(Error::OutOfRange { .. }) => break,
+            Err(error) => return Err(error),
+        }
     }
     if let Some(stuck) = &mut reader.stuck {
         let count = Pages(u64::from(last) + 1 - start);
@@ -447,7 +453,8 @@ pub(crate) fn is_in_memory<E: Env>(
     offset.0 >= end
         || (page_of(offset.0)..=page_of(end - 1)).all(|page| {
             matches!(mapping.index.get(&cache.pool, page), Slot::Frame(frame)
-                if cache.table.flags(frame).has(Flags::UPTODATE))
+                if cache.table.flags(frame).has(Flags::UPTODATE)
+                    && cache.table.owner(frame) == mapping.owner(page))
         })
 }
 

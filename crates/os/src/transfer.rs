@@ -140,18 +140,24 @@ impl Job {
         let Some(size) = self.file.fixed_size else {
             return false;
         };
-        // As the system knows it: asking whoever serves the file system might wait for him.
-        let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let what = StatxFlags::TYPE | StatxFlags::SIZE;
-        let Ok(stat) = rustix::fs::statx(&self.file.file, c"", how, what) else {
-            return false;
-        };
+        let file = &self.file.file;
         let len = match self.request.op {
             IoOp::Discard { len } => len.0,
             _ => self.frames(),
         };
         let end = size.0.min(self.request.offset.0.saturating_add(len));
-        FileType::from_raw_mode(stat.stx_mode.into()).is_file() && stat.stx_size < end
+        // As the system knows it: asking whoever serves the file system might wait for him. He is asked before anything is
+        // lost, for it may be long ago, and where the system cannot say.
+        let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let what = StatxFlags::TYPE | StatxFlags::SIZE;
+        let is_whole = rustix::fs::statx(file, c"", how, what).is_ok_and(|stat| {
+            !FileType::from_raw_mode(stat.stx_mode.into()).is_file() || stat.stx_size >= end
+        });
+        !is_whole
+            && rustix::fs::fstat(file).is_ok_and(|stat| {
+                FileType::from_raw_mode(stat.st_mode).is_file()
+                    && u64::try_from(stat.st_size).is_ok_and(|has| has < end)
+            })
     }
 
     /// What can be said before anything is done.

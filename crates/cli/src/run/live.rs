@@ -215,13 +215,16 @@ impl Live {
         }
         let probe = format!("tidegate-{}-probe.dat", std::process::id());
         let probe = self.dir.join(probe);
-        File::create_new(&probe).map_err(|error| {
-            RunError::Impossible(format!(
+        match File::create_new(&probe) {
+            Ok(_) => {
+                let _ = std::fs::remove_file(&probe);
+                Ok(())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(RunError::Impossible(format!(
                 "--live {shown}: files cannot be made there: {error}; name a folder that you can write"
-            ))
-        })?;
-        let _ = std::fs::remove_file(&probe);
-        Ok(())
+            ))),
+        }
     }
 
     /// The folder has room for the files.

@@ -327,9 +327,9 @@ where
         };
         let as_a_whole = request.unfragmented || !structured;
         if as_a_whole && !is_promised && there < left as usize && !request.is_proven {
-            request.is_proven = true;
             let rest = u64::from(left) - there as u64;
             if !volume.is_in_memory(offset + there as u64, rest) {
+                request.is_proven = true;
                 return Ok(Composed::Unproven);
             }
         }
