@@ -532,7 +532,9 @@ fn send<E: Env>(
         device.note_moved(task.now());
     }
     add(&device.in_flight, pages);
-    let is_owed = class != IoClass::Sync && device.flight_syncs.load(Ordering::Acquire) > 0;
+    // What is written of a file that is being synced is work of the sync's, whoever does it.
+    let is_others = class != IoClass::Sync && mapping.syncing.load(Ordering::Acquire) == 0;
+    let is_owed = is_others && device.flight_syncs.load(Ordering::Acquire) > 0;
     device.flight_owed.store(is_owed, Ordering::Release);
     request.device = device.id;
     request.object = mapping.object;
