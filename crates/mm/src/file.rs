@@ -9,7 +9,7 @@ use policy::units::{Bytes, PAGE_SHIFT};
 
 use crate::cache::{Cache, FILE_MAX};
 use crate::mapping::Mapping;
-use crate::sync::settle_cut;
+use crate::sync::shut_settled;
 use crate::write::received;
 use crate::{
     Error, Offered, Pinned, Reader, Synced, Tried, Writer, read, sync, truncate, unwilling, write,
@@ -55,9 +55,8 @@ impl<E: Env> File<E> {
     /// # Errors
     /// `MetadataFailed`, `Cancelled`.
     pub fn allocate(&self, task: &mut Task<'_, E>, len: Bytes) -> Result<(), Error> {
-        // One that is still to be done would take it away again.
-        settle_cut(task, &self.cache, &self.mapping)?;
-        self.mapping.gate.shut(task)?;
+        // A cut that is still to be done would take it away again.
+        shut_settled(task, &self.cache, &self.mapping)?;
         let allocated = write::allocate_gated(task, &self.mapping, len);
         self.mapping.gate.open();
         allocated

@@ -43,7 +43,7 @@ use crate::cache::{Cache, FILE_MAX};
 use crate::file::File;
 use crate::mapping::Mapping;
 use crate::replace::replace_pinned;
-use crate::sync::{settle_cut, wait_frame};
+use crate::sync::{shut_settled, wait_frame};
 use crate::truncate::{Which, drop_range, remove_busy, show_fresh};
 use crate::{Error, io};
 
@@ -90,16 +90,11 @@ impl<E: Env> File<E> {
         let mut at = page(first);
         let mut waited = 0;
         loop {
-            settle_cut(task, cache, mapping)?;
-            mapping.gate.shut(task)?;
-            // A truncation that failed at the gate, or the end of the cache or of the file in it.
-            let is_over = cache.closing.load(Ordering::SeqCst) || mapping.is_closed();
-            if mapping.cut_owed.load(Ordering::Acquire) || is_over {
+            shut_settled(task, cache, mapping)?;
+            // The end of the cache, or of the file, while this one waited.
+            if cache.closing.load(Ordering::SeqCst) || mapping.is_closed() {
                 mapping.gate.open();
-                if is_over {
-                    return Err(Error::Cancelled);
-                }
-                continue;
+                return Err(Error::Cancelled);
             }
             // Behind the gate: where the file has grown, the page that it ended in holds bytes behind the range. Who goes on
             // writing at the end is not followed.

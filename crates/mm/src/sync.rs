@@ -402,14 +402,23 @@ pub(crate) fn settle_cut<E: Env>(
         return Ok(());
     }
     io::may_call(task)?;
-    mapping.gate.shut(task)?;
-    let result = if mapping.cut_owed.load(Ordering::Acquire) {
-        cut(task, cache, mapping)
-    } else {
-        Ok(())
-    };
+    shut_settled(task, cache, mapping)?;
     mapping.gate.open();
-    result
+    Ok(())
+}
+
+/// Shuts the gate with no cut owed behind it, where the file changes its length or its space: what is still to be done of an
+/// older truncation is done first. After an error the gate is open. The task may wait (`may_call`).
+pub(crate) fn shut_settled<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+) -> Result<(), Error> {
+    mapping.gate.shut(task)?;
+    if mapping.cut_owed.load(Ordering::Acquire) {
+        cut(task, cache, mapping).inspect_err(|_| mapping.gate.open())?;
+    }
+    Ok(())
 }
 
 /// Sets the length of the device's object. The caller has shut the gate.

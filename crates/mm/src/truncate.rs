@@ -20,7 +20,7 @@ use crate::cache::{Cache, FILE_MAX, add, sub};
 use crate::mapping::Mapping;
 use crate::reclaim::node::INACTIVE_FILE;
 use crate::replace::replace_pinned;
-use crate::sync::{set_device_len, settle_cut, wait_frame};
+use crate::sync::{set_device_len, shut_settled, wait_frame};
 
 /// Shadows removed in one hold of an index lock.
 const SHADOWS_AT_ONCE: u32 = 1024;
@@ -35,15 +35,7 @@ pub(crate) fn truncate<E: Env>(
     if len.0 > FILE_MAX {
         return Err(Error::beyond_files(len));
     }
-    loop {
-        settle_cut(task, cache, mapping)?;
-        mapping.gate.shut(task)?;
-        if !mapping.cut_owed.load(Ordering::Acquire) {
-            break;
-        }
-        // Another truncation has failed while this one waited for the gate.
-        mapping.gate.open();
-    }
+    shut_settled(task, cache, mapping)?;
     let result = truncate_gated(task, cache, mapping, len.0);
     mapping.gate.open();
     result

@@ -355,13 +355,26 @@ pub(crate) fn ready_read<E: Env>(
     offset: Bytes,
     len: Bytes,
 ) -> Result<(), Error> {
-    let end = offset.0.saturating_add(len.0.min(ACCESS_MAX));
-    let end = end.min(mapping.size());
+    let end = offset.0.saturating_add(len.0).min(mapping.size());
     if offset.0 >= end {
         return Ok(());
     }
-    read_ahead(task, cache, mapping, reader, offset.0, end)?;
-    let (first, last) = (page_of(offset.0), page_of(end - 1));
+    bring(task, cache, mapping, reader, offset.0, end).map(drop)
+}
+
+/// Brings bytes `at..end` of the file into memory, from the first page on as far as `ready_read` says: the number of pages
+/// that were there.
+fn bring<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    reader: &mut Reader,
+    at: u64,
+    end: u64,
+) -> Result<u32, Error> {
+    let end = end.min(at.saturating_add(ACCESS_MAX));
+    read_ahead(task, cache, mapping, reader, at, end)?;
+    let (first, last) = (page_of(at), page_of(end - 1));
     // Pinned until all are there: where memory is short, the last would drive the first out. Nobody waits for memory
     // with pages in hand, and all who are here leave most of it to others.
     let wanted = (last - first + 1).min(READ_MAX);
@@ -386,6 +399,7 @@ pub(crate) fn ready_read<E: Env>(
             }
         }
     }
+    let brought = u32::try_from(pins.len()).expect("at most READ_MAX");
     for pin in pins {
         cache.unpin(pin);
     }
@@ -394,14 +408,14 @@ pub(crate) fn ready_read<E: Env>(
     reader.stuck = Some(Stuck {
         access: Run {
             start: u64::from(first),
-            count: Pages(pages_of(offset.0, end)),
+            count: Pages(pages_of(at, end)),
         },
         before: None,
     });
     match result {
         // Cut under the reader.
-        Err(Error::OutOfRange { .. }) => Ok(()),
-        result => result,
+        Err(Error::OutOfRange { .. }) => Ok(brought),
+        result => result.map(|()| brought),
     }
 }
 
@@ -426,8 +440,8 @@ pub(crate) fn prove_read<E: Env>(
         .map(|stuck| stuck.access)
         .filter(goes_on)
         .map_or(u64::from(first), |access| access.start);
-    ready_read(task, cache, mapping, reader, offset, len)?;
-    for page in first..=last {
+    let brought = bring(task, cache, mapping, reader, offset.0, end)?;
+    for page in first + brought..=last {
         match pin_untouched(task, cache, mapping, page) {
             Ok(pin) => cache.unpin(pin),
             // Cut under the reader.

@@ -633,6 +633,25 @@ fn space_that_was_given_is_not_taken_by_a_truncation_of_before() {
         assert!(file.allocate(task, Bytes(MIB)).is_err(), "it is owed still");
         disk.state().fail_lengths = false;
         file.allocate(task, Bytes(MIB)).unwrap();
+
+        // The same with one that is before it at the gate, which a sync has shut to set the length.
+        file.truncate(task, Bytes(30 * 4096)).unwrap();
+        disk.state().fail_lengths = true;
+        let now = task.now();
+        disk.state().hangs = now..now + Nanos::secs(2);
+        let (one, other) = (file.another(), file.another());
+        let syncing = env::spawn(task.env(), "sync", move |task| one.sync(task));
+        task.sleep(Cause::Think, Nanos::secs(1));
+        let cutting = env::spawn(task.env(), "truncate", move |task| {
+            other.truncate(task, Bytes(10 * 4096))
+        });
+        task.sleep(Cause::Think, Nanos::millis(1));
+        assert!(file.allocate(task, Bytes(MIB)).is_err(), "it is owed again");
+        assert!(syncing.join(task).unwrap().is_err());
+        assert!(cutting.join(task).unwrap().is_err());
+        disk.state().fail_lengths = false;
+        file.allocate(task, Bytes(MIB)).unwrap();
+
         disk.state().refuses_space = Some(IoError::NoSpace);
         let mut writer = cache.writer();
         let pages = data(20, 200, 1);
