@@ -7,19 +7,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate::{Cursor, Volume};
+use tidegate::{Cursor, Error, Volume};
 
 use super::Mailbox;
 use super::job::{Done, Place, Promise};
 use super::work::READY;
-use crate::durable::Tell;
 use crate::export::Export;
 use crate::hub::{Hub, Stage};
 use crate::pool::Sort;
 
 /// A range on its way into memory.
-pub(super) struct Prefetch {
-    pub(super) hub: Arc<Hub>,
+pub(super) struct Bring {
     pub(super) export: Arc<Export>,
     pub(super) volume: Arc<Volume>,
     pub(super) owner: Arc<Mailbox>,
@@ -27,81 +25,78 @@ pub(super) struct Prefetch {
     /// What is left: from this byte on, up to `end`.
     pub(super) at: u64,
     pub(super) end: u64,
-    pub(super) tell: Tell,
-}
-
-impl Prefetch {
-    /// Has the pool do it.
-    pub(super) fn submit(self) {
-        let (export, owner) = (Arc::clone(&self.export), Arc::clone(&self.owner));
-        let job = Box::new(move || self.run());
-        export.pool.submit(Sort::Advice, &owner, job);
-    }
-
-    /// A piece of it.
-    fn run(mut self) {
-        let len = READY.min(self.end - self.at);
-        let result = if self.is_in_vain() {
-            self.at = self.end;
-            Ok(())
-        } else {
-            self.at += len;
-            let at = self.at - len;
-            self.volume.ready_read(&mut self.cursor, at, len)
-        };
-        if result.is_ok() && self.at < self.end {
-            let (export, owner) = (Arc::clone(&self.export), Arc::clone(&self.owner));
-            let rest = Box::new(move || self.run());
-            export.pool.go_on(Sort::Advice, &owner, rest);
-            return;
-        }
-        // Before it is told: whoever hears of it may want the volume for itself.
-        drop((self.volume, self.export));
-        (self.tell)(result);
-    }
-
-    fn is_in_vain(&self) -> bool {
-        self.hub.stage() != Stage::Serving || self.export.withdrawn.load(Ordering::Acquire)
-    }
-}
-
-/// A read that is carried out before its reply begins. It may be more than fits into memory: what is gone again by then is
-/// read another time.
-pub(super) struct Proof {
-    pub(super) export: Arc<Export>,
-    pub(super) volume: Arc<Volume>,
-    pub(super) owner: Arc<Mailbox>,
-    pub(super) cursor: Cursor,
-    /// What is left: from this byte on, up to `end`.
-    pub(super) at: u64,
-    pub(super) end: u64,
+    pub(super) purpose: Purpose,
     pub(super) place: Place,
     pub(super) promise: Promise,
 }
 
-impl Proof {
+/// What a range is brought for.
+pub(super) enum Purpose {
+    /// The client will want it. One range after the other.
+    Advice(Arc<Hub>),
+    /// A read that is carried out before its reply begins, beside others of the connection. It may be more than fits into
+    /// memory: what is gone again by then is read another time.
+    Proof,
+}
+
+impl Bring {
     /// Has the pool do it.
     pub(super) fn submit(self) {
         let (export, owner) = (Arc::clone(&self.export), Arc::clone(&self.owner));
-        let job = Box::new(move || self.run());
-        export.pool.submit(Sort::Move, &owner, job);
+        let sort = self.sort();
+        export
+            .pool
+            .submit(sort, &owner, Box::new(move || self.run()));
+    }
+
+    fn sort(&self) -> Sort {
+        match self.purpose {
+            Purpose::Advice(_) => Sort::Advice,
+            Purpose::Proof => Sort::Move,
+        }
     }
 
     /// A piece of it.
     fn run(mut self) {
-        let (at, end) = (self.at, self.end.min(self.at + READY));
-        let result = self.volume.prove_read(&mut self.cursor, at, end - at);
-        self.at = end;
-        if result.is_ok() && self.at < self.end {
+        let result = self.piece();
+        if result.is_err() || self.at == self.end {
+            self.tell(result);
+        } else if matches!(self.purpose, Purpose::Proof) {
             self.submit();
-            return;
+        } else {
+            let (export, owner) = (Arc::clone(&self.export), Arc::clone(&self.owner));
+            let rest = Box::new(move || self.run());
+            export.pool.go_on(Sort::Advice, &owner, rest);
         }
+    }
+
+    fn piece(&mut self) -> Result<(), Error> {
+        let (at, len) = (self.at, READY.min(self.end - self.at));
+        self.at += len;
+        match &self.purpose {
+            Purpose::Advice(hub) if self.is_in_vain(hub) => {
+                self.at = self.end;
+                Ok(())
+            }
+            Purpose::Advice(_) => self.volume.ready_read(&mut self.cursor, at, len),
+            Purpose::Proof => self.volume.prove_read(&mut self.cursor, at, len),
+        }
+    }
+
+    fn is_in_vain(&self, hub: &Hub) -> bool {
+        hub.stage() != Stage::Serving || self.export.withdrawn.load(Ordering::Acquire)
+    }
+
+    fn tell(self, result: Result<(), Error>) {
         // Before it is told: whoever hears of it may want the volume for itself.
         drop((self.volume, self.export));
-        self.promise.keep(Done::Read {
-            place: self.place,
-            cursor: self.cursor,
-            result: result.map(|()| None),
-        });
+        match self.purpose {
+            Purpose::Advice(_) => self.promise.of_whole(self.place)(result),
+            Purpose::Proof => self.promise.keep(Done::Read {
+                place: self.place,
+                cursor: self.cursor,
+                result: result.map(|()| None),
+            }),
+        }
     }
 }

@@ -16,6 +16,7 @@
 //!      (`Limits::in_flight_more`). Nothing but a place in the table is taken for a request that the cache can serve at once.
 //!   5. However it ends, everything goes back: what a thread of the pool still has when that is done with it.
 
+mod bring;
 mod direct;
 mod errors;
 mod hold;
@@ -24,7 +25,6 @@ mod job;
 mod machine;
 mod mailbox;
 mod peer;
-mod prefetch;
 mod reach;
 mod receive;
 mod send;

@@ -10,12 +10,13 @@ use tidegate::{Cursor, Error, PAGE_SIZE, Volume, Writer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::EndedBy;
+use super::bring::{Bring, Purpose};
 use super::errors::{LOST, NOT_FAST, SHUTDOWN, Told, told};
 use super::input::Receiving;
 use super::job::{Done, Extent, Place, Promise};
 use super::machine::{Connection, Errand, Pen};
 use super::peer::Peer;
-use super::prefetch::{Prefetch, Proof};
+
 use super::receive::{PATIENCE, RESCUE};
 use super::table::{Request, into_page};
 use crate::counters::Kind;
@@ -139,17 +140,8 @@ where
             }
             Work::Cache { range } => {
                 let place = self.table.insert(request);
-                Prefetch {
-                    hub: Arc::clone(self.seat.hub()),
-                    export: Arc::clone(&self.export),
-                    volume: Arc::clone(&self.volume),
-                    cursor: Cursor::default(),
-                    at: range.offset,
-                    end: range.offset + u64::from(range.len),
-                    tell: Promise::new(&self.seat.mailbox, Some(place)).of_whole(place),
-                    owner: Arc::clone(&self.seat.mailbox),
-                }
-                .submit();
+                let hub = Arc::clone(self.seat.hub());
+                self.bring(place, range, Cursor::default(), Purpose::Advice(hub));
             }
             Work::Status { one, .. } => {
                 request.one = one;
@@ -323,15 +315,25 @@ where
     pub(super) fn prove(&mut self, place: Place) {
         self.stuck();
         let request = self.table.at(place);
-        Proof {
+        let range = Range {
+            offset: request.offset,
+            len: request.len,
+        };
+        self.bring(place, range, self.cursor, Purpose::Proof);
+    }
+
+    /// Has the pool bring a range into memory.
+    fn bring(&self, place: Place, range: Range, cursor: Cursor, purpose: Purpose) {
+        Bring {
             export: Arc::clone(&self.export),
             volume: Arc::clone(&self.volume),
-            cursor: self.cursor,
-            at: request.offset,
-            end: request.offset + u64::from(request.len),
+            owner: Arc::clone(&self.seat.mailbox),
+            cursor,
+            at: range.offset,
+            end: range.offset + u64::from(range.len),
+            purpose,
             place,
             promise: Promise::new(&self.seat.mailbox, Some(place)),
-            owner: Arc::clone(&self.seat.mailbox),
         }
         .submit();
     }

@@ -124,7 +124,8 @@ impl Server {
             None => warn!(
                 "told again to end while letting go: every volume is durable, but leases of objects may not have been given back"
             ),
-            Some(_) => (),
+            Some(Ok(Ok(_))) => (),
+            Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
         }
         hub.enter(Stage::Ended);
         info!("ended: {ends}");
