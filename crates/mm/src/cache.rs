@@ -388,7 +388,7 @@ impl<E: Env> Cache<E> {
         let devices = self.devices.lock(task).clone();
         for device in devices {
             device.flusher.wait.wake_all(Signal::Shutdown);
-            device.flight_wait.wake_all(Signal::Shutdown);
+            device.flight.wait.wake_all(Signal::Shutdown);
         }
         for node in self.nodes.iter() {
             node.background.wait.wake_all(Signal::Shutdown);

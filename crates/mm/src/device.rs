@@ -9,7 +9,7 @@ use env::{Context, DeviceId, DeviceInfo, Env, IoError, Lock, LockClass, Signal, 
 use policy::dirty::{DeviceIndex, Domain};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
-use crate::cache::sub;
+use crate::flight::Flight;
 use crate::mapping::Mapping;
 use crate::options::{DeviceOptions, ErrorPolicy};
 use crate::reading::Reading;
@@ -47,13 +47,7 @@ pub(crate) struct DeviceState<E: Env> {
     pub(crate) moved_at: AtomicU64,
     pub(crate) reading: Reading,
     /// Writeback in flight.
-    pub(crate) requests: AtomicU32,
-    pub(crate) in_flight: AtomicU64,
-    pub(crate) flight_wait: WaitQueue,
-    /// Syncs that wait there.
-    pub(crate) flight_syncs: AtomicU32,
-    /// The room that comes next is theirs: somebody else had the last.
-    pub(crate) flight_owed: AtomicBool,
+    pub(crate) flight: Flight,
     /// Smoothed bandwidth, kept here so that completions and submitters need no lock.
     pub(crate) bandwidth: AtomicU64,
     /// When a writer last began a pause, in nanoseconds; zero: never.
@@ -152,11 +146,7 @@ impl<E: Env> DeviceState<E> {
             failed: AtomicU64::new(0),
             moved_at: AtomicU64::new(0),
             reading: Reading::default(),
-            requests: AtomicU32::new(0),
-            in_flight: AtomicU64::new(0),
-            flight_wait: WaitQueue::new(),
-            flight_syncs: AtomicU32::new(0),
-            flight_owed: AtomicBool::new(false),
+            flight: Flight::new(),
             bandwidth: AtomicU64::new(bandwidth),
             paused_at: AtomicU64::new(0),
             reach: AtomicU32::new(0),
@@ -242,11 +232,11 @@ impl<E: Env> DeviceState<E> {
             return false;
         }
         let is_open = self.files.lock(context).open > 0;
-        let pages = [&self.dirty, &self.writeback, &self.in_flight];
-        let tasks = [&self.requests, &self.syncs];
+        let pages = [&self.dirty, &self.writeback];
         let is_used = is_open
             || pages.iter().any(|count| count.load(Ordering::Acquire) > 0)
-            || tasks.iter().any(|count| count.load(Ordering::Acquire) > 0);
+            || !self.flight.is_empty()
+            || self.syncs.load(Ordering::Acquire) > 0;
         if is_used || self.retired.swap(true, Ordering::AcqRel) {
             return false;
         }
@@ -284,12 +274,6 @@ impl<E: Env> DeviceState<E> {
         if !self.flusher.kicked.swap(true, Ordering::AcqRel) {
             self.flusher.wait.wake_all(Signal::FlusherAsked);
         }
-    }
-
-    /// A write of `pages` has left the device's queue.
-    pub(crate) fn leave_flight(&self, pages: Pages) {
-        sub(&self.in_flight, pages.0);
-        self.requests.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Has the flusher write `pages` even below the background threshold.
@@ -469,7 +453,7 @@ impl<E: Env> DeviceState<E> {
                 _ => {}
             }
         }
-        let writes = (self.requests.load(Ordering::Relaxed) > 0)
+        let writes = (self.flight.requests() > 0)
             .then(|| now.since(Instant(self.moved_at.load(Ordering::Relaxed))));
         match writes.max(self.reading.silent_for(now)) {
             Some(since) if since >= STALLED_AFTER => Health::Stalled { since },
@@ -516,7 +500,7 @@ impl<E: Env> DeviceState<E> {
             read_in: load(&self.read_in),
             read_failed: load(&self.read_failed),
             write_failed: load(&self.failed),
-            requests: self.requests.load(Ordering::Relaxed),
+            requests: self.flight.requests(),
             bandwidth: policy::units::PagesPerSec(self.bandwidth.load(Ordering::Relaxed)),
             pausing: self.paused_within(now, PAUSING),
             errors: self.error_seq(),

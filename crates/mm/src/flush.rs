@@ -18,8 +18,6 @@
 //!   2. A page that is busy is skipped, never waited for: its holder may be waiting for memory.
 //!   3. A round ends: files dirtied after it began wait for the next one.
 //!   4. A file that is being synced is left to the sync: the device sees one stream of it.
-//!   5. Of the room in flight that syncs and others wait for, syncs have at least every second request: whoever is woken first
-//!      each time (the flusher, in virtual time) does not have it all.
 //!
 //! Source: mechanisms 6; Linux v6.12 fs/fs-writeback.c, wb_writeback(), in our own words.
 
@@ -29,12 +27,12 @@ use std::sync::{Arc, Weak};
 use env::{Cause, Env, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Wakeup, Work};
 use frames::Tag;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages, PagesPerSec};
-use policy::writeback::InFlight;
 
 use crate::Error;
 use crate::cache::{Cache, add, get};
 use crate::device::DeviceState;
-use crate::io::{self, REQUEST_PAGES};
+use crate::flight::wait_for_room;
+use crate::io;
 use crate::mapping::Mapping;
 use crate::sync::set_device_len;
 
@@ -43,9 +41,6 @@ const BUSY_RETRY: Nanos = Nanos::millis(2);
 /// A flusher that found only files that are being synced looks for others after this, or when a
 /// sync ends.
 const SYNC_RETRY: Nanos = Nanos::millis(100);
-
-/// Writeback is in a hurry for so long after a writer paused (kernel: `wb_recent_wait`).
-const HURRIED: Nanos = Nanos::secs(1);
 
 /// Growing an object ahead of its writes is worth a call from here on.
 const GROW_AHEAD_MIN: u64 = 8 << 20;
@@ -400,7 +395,9 @@ pub(crate) fn write_pages<E: Env>(
     let mut from = select.from;
     while outcome.wrote < select.max {
         let left = Pages(select.max.0 - outcome.wrote.0);
-        let room = wait_for_flight(task, cache, &mapping.device, select.class)?.at_most(left);
+        let goes_on = !outcome.wrote.is_zero();
+        let room = wait_for_room(task, cache, &mapping.device, select.class, goes_on)?;
+        let room = room.at_most(left);
         let mut request = cache.requests.take(task, mapping.device.index)?;
         let gathered = gather(task, cache, mapping, &select, from, room, &mut request);
         outcome.skipped += gathered.skipped;
@@ -528,68 +525,15 @@ fn send<E: Env>(
     let pages = request.pages().0;
     let end = request.offset.0 + (pages << PAGE_SHIFT);
     mapping.device_len.fetch_max(end, Ordering::AcqRel);
-    if device.requests.fetch_add(1, Ordering::Relaxed) == 0 {
+    // What is written of a file that is being synced is work of the sync's, whoever does it.
+    let for_sync = class == IoClass::Sync || mapping.syncing.load(Ordering::Acquire) > 0;
+    if device.flight.enter(task, Pages(pages), for_sync) {
         device.note_moved(task.now());
     }
-    add(&device.in_flight, pages);
-    // What is written of a file that is being synced is work of the sync's, whoever does it.
-    let is_others = class != IoClass::Sync && mapping.syncing.load(Ordering::Acquire) == 0;
-    let is_owed = is_others && device.flight_syncs.load(Ordering::Acquire) > 0;
-    device.flight_owed.store(is_owed, Ordering::Release);
     request.device = device.id;
     request.object = mapping.object;
     request.op = IoOp::Write;
     request.class = class;
     request.on_done(Arc::clone(mapping) as Arc<dyn IoDone>);
     io::submit(task, request);
-}
-
-/// Waits until one more request may go out; answers how many pages it may have.
-fn wait_for_flight<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    device: &DeviceState<E>,
-    class: IoClass,
-) -> Result<Pages, Error> {
-    let is_sync = class == IoClass::Sync;
-    let flush = &cache.options.flush;
-    let bandwidth = PagesPerSec(device.bandwidth.load(Ordering::Relaxed));
-    let queue = device.info.queue;
-    let room = flush
-        .request_pages(bandwidth, queue)
-        .at_most(Pages(REQUEST_PAGES as u64));
-    let may_submit = |now, resumes| {
-        let owed = !is_sync
-            && device.flight_owed.load(Ordering::Acquire)
-            && device.flight_syncs.load(Ordering::Acquire) > 0;
-        let flight = InFlight {
-            bandwidth,
-            reach: device.reach.load(Ordering::Relaxed),
-            queue,
-            hurried: device.paused_within(now, HURRIED),
-            requests: device.requests.load(Ordering::Relaxed),
-            pages: Pages(get(&device.in_flight)),
-            next: room,
-        };
-        !owed && flush.may_submit(&flight, resumes)
-    };
-    if may_submit(task.now(), false) {
-        return Ok(room);
-    }
-    if is_sync {
-        device.flight_syncs.fetch_add(1, Ordering::AcqRel);
-    }
-    let wakeup = task.wait_while(&device.flight_wait, Cause::WritebackFlight, None, |task| {
-        !may_submit(task.now(), true)
-    });
-    if is_sync {
-        device.flight_syncs.fetch_sub(1, Ordering::AcqRel);
-        // It may have nothing to send, and those who left the room to it would wait for that.
-        device.flight_wait.wake_all(Signal::SyncEnded);
-    }
-    if wakeup == Wakeup::Cancelled {
-        Err(Error::Cancelled)
-    } else {
-        Ok(room)
-    }
 }

@@ -247,8 +247,8 @@ impl<E: Env> IoDone for Mapping<E> {
     }
 
     fn io_moved(&self, _: &Interrupt, request: &IoRequest) {
-        self.device.leave_flight(request.pages());
-        self.device.flight_wait.wake_all(Signal::WriteTaken);
+        self.device.flight.leave(request.pages());
+        self.device.flight.wait.wake_all(Signal::WriteTaken);
     }
 }
 
@@ -308,7 +308,7 @@ impl<E: Env> Mapping<E> {
         }
         sub(&cache.totals.writeback, pages);
         if !request.moved {
-            device.leave_flight(request.pages());
+            device.flight.leave(request.pages());
         }
         cache.wake_busy(&request.frames, Signal::PageWritten);
         cache.wrote_back(context, &request.frames, rotate.frames());
@@ -316,7 +316,7 @@ impl<E: Env> Mapping<E> {
         let pages = u32::try_from(pages).expect("a request is at most 256 pages");
         self.writeback.fetch_sub(pages, Ordering::Release);
         self.writeback_wait.wake_all(Signal::PageWritten);
-        device.flight_wait.wake_all(Signal::PageWritten);
+        device.flight.wait.wake_all(Signal::PageWritten);
     }
 
     pub(crate) fn count_dirty(&self, cache: &Cache<E>, pages: u64) {

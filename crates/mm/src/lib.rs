@@ -38,6 +38,7 @@ mod device;
 mod dirty;
 mod error;
 mod file;
+mod flight;
 mod flush;
 mod io;
 mod limit;

@@ -93,6 +93,47 @@ fn a_sync_has_its_turns_beside_a_flusher_that_is_never_done() {
     }
 }
 
+/// Syncs of one device take turns: a small one beside a large one is done long before it, and the large one is not kept.
+#[test]
+fn a_small_sync_has_its_turns_beside_a_large_one() {
+    const LARGE: u32 = 4096;
+    let mut world = world(8192, MIB).limits(8000, 8000);
+    let (small, large) = world.run(0, |task, cache, file| {
+        let mut writer = cache.writer();
+        file.write(task, &mut writer, Bytes(0), &data(0, LARGE, 1))
+            .unwrap();
+        let syncing = {
+            let file = Arc::clone(file);
+            env::spawn(task.env(), "sync", move |task| {
+                let began = task.now();
+                file.sync(task).unwrap();
+                task.now().since(began)
+            })
+        };
+        // The device's rate is known by then, and requests are small.
+        task.sleep(Cause::Think, Nanos::millis(5_000));
+        let mut longest = Nanos::ZERO;
+        for object in 2..7 {
+            let other = cache
+                .open(task, DeviceIndex(0), ObjectId(object), Bytes(0))
+                .unwrap();
+            for number in 0..4 {
+                let page = number * 2;
+                let offset = Bytes(u64::from(page) * 4096);
+                other
+                    .write(task, &mut writer, offset, &data(page, 1, 1))
+                    .unwrap();
+            }
+            let began = task.now();
+            other.sync(task).unwrap();
+            longest = longest.max(task.now().since(began));
+        }
+        (longest, syncing.join(task).unwrap())
+    });
+    assert!(small <= Nanos::millis(1_000), "{small:?}");
+    assert!(large <= Nanos::millis(17_000), "16 MiB at 1 MiB/s: {large:?}");
+}
+
 /// Whoever waits for memory is woken when pages have become clean, not by its safety net.
 #[test]
 fn a_writer_without_memory_goes_on_as_soon_as_pages_are_clean() {
