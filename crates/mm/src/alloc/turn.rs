@@ -15,11 +15,12 @@ use core::sync::atomic::Ordering;
 use env::{Context, Env, Task, TaskId, Wakeup};
 use frames::FrameId;
 use policy::reclaim::retry::{Retry, RetryVerdict};
+use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::Who;
 use policy::reclaim::turn::{Overdue, Ticket, at_bound};
 use policy::units::{Instant, Nanos, Pages};
 
-use super::{HOPELESS_ROUNDS, Standstill, WANTED};
+use super::{HOPELESS_ROUNDS, Memory, Standstill, WANTED};
 use crate::Error;
 use crate::cache::Cache;
 use crate::reclaim::direct::direct_until;
@@ -30,6 +31,9 @@ use crate::vmstat::Item;
 /// Who has waited for a turn so long without one page, while pages of files were written and went to others and no anonymous page
 /// could leave for want of a slot, will not get one: somebody's memory is too much. One such waiter is refused at a time.
 const PASSED_OVER: Nanos = Nanos::secs(10);
+
+/// One over this of the reserve stays where pages come back while the swap file is full.
+const RESERVE_REST: u64 = 4;
 
 /// What a waiter has seen of the chances to get memory at all.
 #[derive(Default)]
@@ -77,6 +81,49 @@ impl<E: Env> Cache<E> {
         let memory = &self.memory;
         let line = &memory.line;
         !line.is_open() || memory.spare() > memory.marks.high || line.may_read_on(task)
+    }
+
+    /// Takes a frame for a page that is out, as `alloc` does. Where the swap file has so few slots left that they do not even
+    /// fill the reserve, it may be one of that: what comes back gives its slot up, so that another page can go. Otherwise
+    /// what is out would stay there until somebody gives memory up.
+    pub(crate) fn alloc_for_return(
+        &self,
+        task: &mut Task<'_, E>,
+        out: &mut Vec<FrameId>,
+    ) -> Result<(), Error> {
+        let memory = &self.memory;
+        let may_use_reserve = memory.line.is_open() && !self.options.reclaim.oom_kills;
+        while may_use_reserve && self.swap_stats().free <= memory.marks.min {
+            let given_back = memory.given_back();
+            if self.try_alloc(task, 1, out)? > 0 || self.take_of_reserve(task, out)? > 0 {
+                return Ok(());
+            }
+            // Others have what their slots let go of: as long as frames are given back, there is one for each.
+            self.look_again(task);
+            let unchanged = |memory: &Memory<E>| memory.given_back() == given_back;
+            if !task.is_willing() || self.stopping.load(Ordering::Acquire) {
+                break;
+            }
+            self.wait_for_memory(task, unchanged)?;
+            if unchanged(memory) {
+                break;
+            }
+        }
+        self.alloc(task, Kind::Anon, 1, out).map(drop)
+    }
+
+    /// A frame of the reserve, of which a part stays.
+    fn take_of_reserve(
+        &self,
+        task: &mut Task<'_, E>,
+        out: &mut Vec<FrameId>,
+    ) -> Result<u32, Error> {
+        let memory = &self.memory;
+        let rest = memory.marks.min.0 / RESERVE_REST;
+        let rest = u32::try_from(rest).expect("no more than all frames");
+        self.take(task, NodeId::FIRST, 1, out, |task, _| {
+            memory.room_in_turn(task, 1, true).saturating_sub(rest)
+        })
     }
 
     /// The task has given back pages of its own.

@@ -360,6 +360,7 @@ impl<'a, E: Env> Walk<'a, E> {
         if let Ok(busy) = cache.table.try_busy(frame, self.owner(page)) {
             if cache.table.flags(frame).has(Flags::UPTODATE) {
                 cache.give_slot_up(task, &busy, SlotMoment::Mapped);
+                cache.look_again(task);
             }
             cache.release(busy, Flags::NONE, Flags::NONE);
         }

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use env::{Context, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Signal, Task};
 use frames::{Busy, Flags, FrameId, Owner, Shadow, Slot};
-use policy::reclaim::scan::Kind;
 use policy::units::{Bytes, PAGE_SHIFT};
 
 use super::{Area, NONE, unpacked};
@@ -41,7 +40,7 @@ impl<E: Env> Cache<E> {
         anon.takes(task.id());
         let with_others = self.may_return(task);
         let mut frames = Vec::with_capacity(1);
-        self.alloc(task, Kind::Anon, 1, &mut frames)?;
+        self.alloc_for_return(task, &mut frames)?;
         let Some(wanted) = self.install(area, task, anon, page, slot, frames[0], Flags::NONE)
         else {
             self.put_unused(task, &frames);

@@ -131,7 +131,10 @@ fn a_small_sync_has_its_turns_beside_a_large_one() {
         (longest, syncing.join(task).unwrap())
     });
     assert!(small <= Nanos::millis(1_000), "{small:?}");
-    assert!(large <= Nanos::millis(17_000), "16 MiB at 1 MiB/s: {large:?}");
+    assert!(
+        large <= Nanos::millis(17_000),
+        "16 MiB at 1 MiB/s: {large:?}"
+    );
 }
 
 /// Whoever waits for memory is woken when pages have become clean, not by its safety net.
