@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![cfg(feature = "serve")]
 
+#[path = "serve_run/come.rs"]
+mod come;
 #[path = "serve_run/end.rs"]
 mod end;
 #[path = "serve_run/leave.rs"]

@@ -26,8 +26,6 @@ const LEAVE_MAX: Duration = Duration::from_secs(10);
 const CUT_OFF_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether they have.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long a reload waits for volumes that go.
-const SEE_OUT_MAX: Duration = Duration::from_secs(3);
 
 /// How far a volume has come on its way out.
 pub(super) enum Left {
@@ -50,12 +48,8 @@ impl Server {
         }
     }
 
-    /// Waits a moment for the volumes that go; names those that take longer.
-    pub(super) async fn see_out(&mut self) {
-        let until = tokio::time::Instant::now() + SEE_OUT_MAX;
-        while let Ok(Some(left)) = tokio::time::timeout_at(until, self.leaving.join_next()).await {
-            self.has_left(left).await;
-        }
+    /// Names volumes that are still on their way out.
+    pub(super) fn name_those_that_leave(&self) {
         for volume in self.volumes.iter().filter(|volume| volume.is_leaving) {
             let connections = volume.export.counters.connections.load(Ordering::Acquire);
             let left = volume.unwritten();
@@ -68,8 +62,8 @@ impl Server {
         }
     }
 
-    /// A volume has come further on its way out. May be given up at any `await`.
-    pub(super) async fn has_left(&mut self, left: Result<Left, JoinError>) {
+    /// A volume has come further on its way out.
+    pub(super) fn has_left(&mut self, left: Result<Left, JoinError>) {
         let left = left.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         match left {
             Left::Synced(export, Ok(())) => {
@@ -103,7 +97,7 @@ impl Server {
                 info!(volume = %name, "taken out: synced and closed");
             }
         }
-        self.add().await;
+        self.add();
     }
 }
 

@@ -10,8 +10,9 @@
 //!   1. A start that fails has served nobody; whatever was made for it is let go.
 //!   2. No connection is taken before all volumes are open.
 //!   3. Exit status 0 means that everything that was ever written is durable.
-//!   4. A volume that hangs holds up neither the signals nor the sync of the others.
+//!   4. A volume that hangs holds up neither the signals nor the sync of the others, nor one that is opened or taken out.
 
+mod come;
 mod error;
 mod leave;
 mod message;
@@ -86,6 +87,9 @@ struct Server {
     volumes: Vec<Served>,
     /// Those of them that are being taken out.
     leaving: JoinSet<leave::Left>,
+    /// Volumes that a reload opens.
+    coming: Vec<come::Coming>,
+    opening: JoinSet<come::Opened>,
     wanted: Vec<reload::Wanted>,
     notify: Arc<Notify>,
     /// Connections that memory was put aside for.
@@ -177,28 +181,22 @@ impl Server {
             tokio::spawn(live(Arc::clone(&self.notify), period));
         }
         loop {
-            let left = tokio::select! {
+            tokio::select! {
                 asked = signals.next() => match asked {
                     Asks::End => break,
-                    Asks::Reload => None,
-                },
-                Some(left) = self.leaving.join_next() => Some(left),
-            };
-            let work = async {
-                match left {
-                    None => {
+                    Asks::Reload => {
                         self.notify.reloading();
-                        self.reload().await;
+                        let is_over = tokio::select! {
+                            () = self.reload() => false,
+                            () = signals.end() => true,
+                        };
+                        if is_over {
+                            break;
+                        }
                     }
-                    Some(left) => self.has_left(left).await,
-                }
-            };
-            let is_over = tokio::select! {
-                () = work => false,
-                () = signals.end() => true,
-            };
-            if is_over {
-                break;
+                },
+                Some(left) = self.leaving.join_next() => self.has_left(left),
+                Some(opened) = self.opening.join_next() => self.has_come(opened),
             }
             self.notify.ready(&self.status());
         }
@@ -211,10 +209,13 @@ impl Server {
         let leaving = self.volumes.iter().filter(|it| it.is_leaving).count();
         let volumes = self.volumes.len() - leaving;
         let s = if volumes == 1 { "" } else { "s" };
-        match leaving {
-            0 => format!("serving {volumes} volume{s}"),
-            _ => format!("serving {volumes} volume{s}, taking out {leaving}"),
+        let mut status = format!("serving {volumes} volume{s}");
+        for (count, what) in [(leaving, "taking out"), (self.coming.len(), "opening")] {
+            if count > 0 {
+                status += &format!(", {what} {count}");
+            }
         }
+        status
     }
 }
 

@@ -8,19 +8,25 @@
 //! | bounds on clients and certificates, for new connections | where connections are taken, the page, whether there is TLS |
 //! | pacing, the log's level | |
 //!
-//! A volume that goes does so beside all the rest (`leave.rs`): a reload waits for it a moment, and then says that it goes on.
+//! A volume that goes does so beside all the rest (`leave.rs`), and so does one that comes (`come.rs`): a reload waits for
+//! them a moment, and then says that they go on.
+
+use std::time::Duration;
 
 use super::start::{self, same_mode, same_places};
-use super::{ServeError, Served, Server};
-use crate::backend::{self, BackendError};
+use super::{Served, Server};
+use crate::backend;
 use crate::config::{BackendConfig, Config, ConfigError, LimitsConfig, VolumeConfig, show_size};
 use crate::log::{self, error, info, warn};
 
+/// How long a reload waits for volumes that go and come.
+const SEE_THROUGH_MAX: Duration = Duration::from_secs(3);
+
 /// A volume that the file names and that is not there yet.
 pub(super) struct Wanted {
-    config: VolumeConfig,
+    pub(super) config: VolumeConfig,
     /// Why not, as far as that is known.
-    cause: String,
+    pub(super) cause: String,
 }
 
 impl Server {
@@ -168,7 +174,15 @@ impl Server {
             self.take_out(&name);
         }
         self.wanted.clear();
+        for coming in &mut self.coming {
+            coming.wanted = None;
+        }
         for volume in &new.volumes {
+            let mut coming = self.coming.iter_mut();
+            if let Some(coming) = coming.find(|coming| coming.config.name == volume.name) {
+                coming.wanted = Some(volume.clone());
+                continue;
+            }
             let old = self
                 .volumes
                 .iter_mut()
@@ -182,8 +196,9 @@ impl Server {
                 }),
             }
         }
-        self.add().await;
-        self.see_out().await;
+        self.add();
+        self.see_through().await;
+        self.name_those_that_leave();
         for wanted in &self.wanted {
             warn!(
                 volume = %wanted.config.name, cause = %wanted.cause,
@@ -192,45 +207,15 @@ impl Server {
         }
     }
 
-    /// Adds what is wanted. What fails while volumes are being taken out stays wanted: they may be what it fails for.
-    pub(super) async fn add(&mut self) {
-        for Wanted { config, .. } in core::mem::take(&mut self.wanted) {
-            let name = config.name.clone();
-            let in_its_way = self.volumes.iter().find(|served| {
-                let places = (apart(&served.config.backend).0, apart(&config.backend).0);
-                served.is_leaving && (served.config.name == name || places.0 == places.1)
-            });
-            if let Some(served) = in_its_way {
-                let cause = format!("volume `{}` is being taken out", served.config.name);
-                self.wanted.push(Wanted { config, cause });
-                continue;
-            }
-            match start::open(config.clone(), self.cache.clone()).await {
-                Ok((config, backend)) => {
-                    let served =
-                        start::offer(&self.config, config, backend, &self.cache, &self.hub);
-                    let size = show_size(served.export.size());
-                    info!(volume = %name, size = %size, "added");
-                    self.volumes.push(served);
-                }
-                Err(cause) if !self.leaving.is_empty() => {
-                    let cause = cause.to_string();
-                    self.wanted.push(Wanted { config, cause });
-                }
-                Err(ServeError::Volume {
-                    cause:
-                        BackendError::Cache(tidegate::Error::Cache(tidegate::CacheError::TooMany {
-                            limit,
-                            ..
-                        })),
-                    name,
-                }) => error!(
-                    volume = %name,
-                    help = "take another one out of the file first, or restart",
-                    "not added: there is room for {limit} volumes at one time, {} more than the server was started with",
-                    start::ROOM
-                ),
-                Err(cause) => error!(cause = %cause, "not added"),
+    /// Waits a moment for the volumes that go, and for those that come.
+    async fn see_through(&mut self) {
+        let over = tokio::time::sleep(SEE_THROUGH_MAX);
+        tokio::pin!(over);
+        while !self.leaving.is_empty() || !self.opening.is_empty() {
+            tokio::select! {
+                Some(left) = self.leaving.join_next() => self.has_left(left),
+                Some(opened) = self.opening.join_next() => self.has_come(opened),
+                () = &mut over => return,
             }
         }
     }
@@ -283,7 +268,7 @@ fn needs_restart(what: &str) {
 
 impl Served {
     /// Follows a new version of its configuration as far as that goes, and says what it did and what it did not.
-    fn change(&mut self, new: &VolumeConfig) {
+    pub(super) fn change(&mut self, new: &VolumeConfig) {
         let old = &mut self.config;
         let ((old_place, old_size), (place, size)) = (apart(&old.backend), apart(&new.backend));
         let fixed = differing([
@@ -329,7 +314,7 @@ impl Served {
 }
 
 /// Where a volume is kept, and its size.
-fn apart(backend: &BackendConfig) -> (BackendConfig, Option<u64>) {
+pub(super) fn apart(backend: &BackendConfig) -> (BackendConfig, Option<u64>) {
     let mut place = backend.clone();
     let size = match &mut place {
         BackendConfig::File { size, .. } | BackendConfig::Objects { size, .. } => size.take(),

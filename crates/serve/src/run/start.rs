@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tidegate::{Cache, Threshold};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::message;
 use super::{ServeError, Served, Server};
@@ -40,6 +40,8 @@ const VOLUME: u64 = 3 << 19;
 const REQUEST: u64 = 384;
 /// The part of the memory limit that requests over those that each connection may have take together, at most.
 const REQUESTS_PART: u64 = 64;
+/// A backing that has not been opened for so long is named.
+const SILENT: Duration = Duration::from_secs(3);
 /// How long volumes that are being opened are waited for when one was refused.
 const OTHERS: Duration = Duration::from_secs(2);
 
@@ -116,6 +118,8 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
         hub,
         volumes,
         leaving: JoinSet::new(),
+        coming: Vec::new(),
+        opening: JoinSet::new(),
         wanted: Vec::new(),
         notify: Arc::new(Notify::of_process()),
         connections_max,
@@ -352,17 +356,26 @@ where
     }
 }
 
-/// Opens one volume on a thread that may wait.
+/// Opens one volume on a thread that may wait; says so if it waits for long.
 pub(super) async fn open(
     config: VolumeConfig,
     cache: Cache,
 ) -> Result<(VolumeConfig, Backend), ServeError> {
     let name = config.name.clone();
-    let opened = tokio::task::spawn_blocking(move || {
+    let place = message::place(&config.backend);
+    let mut opened = tokio::task::spawn_blocking(move || {
         let backend = backend::open(&config, &cache)?;
         Ok((config, backend))
     });
-    match opened.await {
+    let opened = match timeout(SILENT, &mut opened).await {
+        Ok(opened) => opened,
+        Err(_) => {
+            let silent = SILENT.as_secs();
+            warn!(volume = %name, "still being opened: backing {place} has not answered for {silent} s");
+            opened.await
+        }
+    };
+    match opened {
         Ok(Ok(opened)) => Ok(opened),
         Ok(Err(cause)) => Err(ServeError::Volume { name, cause }),
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),
@@ -459,7 +472,7 @@ mod tests {
             .build()
             .unwrap();
         let long = Duration::from_mins(1);
-        let done = runtime.block_on(async { tokio::time::timeout(long, side_by_side(all)).await });
+        let done = runtime.block_on(async { timeout(long, side_by_side(all)).await });
         done.expect("one waits for another to have ended")
     }
 
