@@ -50,7 +50,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use env::{Device, DeviceInfo, Interrupt, IoError, IoOp, IoRequest, ObjectId};
-use os::Arena;
+use os::{Arena, OwnPaths};
 use policy::units::{Bytes, PAGE_SIZE};
 use tokio::sync::oneshot;
 
@@ -170,6 +170,20 @@ pub struct Objects {
 /// # Errors
 /// See [`Error`].
 pub fn open(config: &Config, arena: Arc<Arena>) -> Result<Arc<Objects>, Error> {
+    let (objects, made) = open_to_be_kept(config, arena)?;
+    made.keep();
+    Ok(objects)
+}
+
+/// As `open`. Answers too what was made in a local directory for it, folders and all: it goes again unless it is kept, which
+/// has to be before the volume is closed.
+///
+/// # Errors
+/// See [`Error`].
+pub fn open_to_be_kept(
+    config: &Config,
+    arena: Arc<Arena>,
+) -> Result<(Arc<Objects>, OwnPaths), Error> {
     open::open_at(|| place::Place::of(config), config, arena)
 }
 

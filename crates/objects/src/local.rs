@@ -12,7 +12,7 @@
 //! Puts are synced, file and directory, before they are answered.
 
 use std::collections::BTreeSet;
-use std::fs::{DirEntry, File, TryLockError};
+use std::fs::{DirEntry, File, Metadata, TryLockError};
 use std::io::ErrorKind::NotFound;
 use std::io::{Error as Trouble, Read as _, Seek as _, Write as _};
 use std::path::{Path as FilePath, PathBuf};
@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use object_store::local::LocalFileSystem;
+use os::{OwnPath, OwnPaths, identity};
 use tokio::sync::Notify;
 
 use crate::error::Error;
@@ -29,8 +30,8 @@ use crate::request::lock;
 /// The file whose lock says who has the volume.
 const LOCK: &str = "lock";
 
-/// A directory as a store; made if `create`.
-pub(crate) fn open(path: &FilePath, create: bool) -> Result<LocalFileSystem, Error> {
+/// A directory as a store; made if there is `made` to note it in.
+pub(crate) fn open(path: &FilePath, made: Option<&mut OwnPaths>) -> Result<LocalFileSystem, Error> {
     let system = |what| {
         move |source| Error::System {
             path: path.to_path_buf(),
@@ -38,8 +39,9 @@ pub(crate) fn open(path: &FilePath, create: bool) -> Result<LocalFileSystem, Err
             source,
         }
     };
-    if create {
-        std::fs::create_dir_all(path).map_err(system("make the directory"))?;
+    if let Some(made) = made {
+        let folders = made.make_folders(path);
+        folders.map_err(system("make the directory"))?;
     }
     for entry in std::fs::read_dir(path).map_err(system("open the directory"))? {
         only_files(&entry.map_err(system("list"))?)?;
@@ -99,9 +101,10 @@ impl Drop for DirectoryLock {
 }
 
 impl DirectoryLock {
-    /// Takes it, and removes what writers that were killed left half done.
-    pub(crate) fn take(path: &FilePath) -> Result<Self, Error> {
+    /// Takes it, and removes what writers that were killed left half done. Notes the file in `made`, if it was not there.
+    pub(crate) fn take(path: &FilePath, made: &mut OwnPaths) -> Result<Self, Error> {
         let name: PathBuf = path.join(LOCK);
+        let is_there = name.exists();
         let system = |what| {
             let path = name.clone();
             move |source| Error::System { path, what, source }
@@ -113,6 +116,16 @@ impl DirectoryLock {
             .truncate(false)
             .open(&name)
             .map_err(system("open the lock"))?;
+        Self::of(file, path, is_there, made)
+    }
+
+    /// The lock that is this file, which was there before or was not.
+    fn of(file: File, path: &FilePath, is_there: bool, made: &mut OwnPaths) -> Result<Self, Error> {
+        let name: PathBuf = path.join(LOCK);
+        let system = |what| {
+            let path = name.clone();
+            move |source| Error::System { path, what, source }
+        };
         // At once: what fails below must unlock it too.
         let mut lock = match file.try_lock() {
             Ok(()) => Self {
@@ -132,6 +145,17 @@ impl DirectoryLock {
             }
             Err(TryLockError::Error(source)) => return Err(system("lock")(source)),
         };
+        // A start that is refused removes what it made before it unlocks it: this is nobody's lock then.
+        let data = lock.file.metadata().map_err(system("look at"))?;
+        let is_it = |there: Metadata| identity(&there) == identity(&data);
+        if !std::fs::metadata(&name).is_ok_and(is_it) {
+            return Err(Error::InUse {
+                place: format!("dir:{}", path.display()),
+                owner: "a server that is just ending".to_owned(),
+                remaining: None,
+            });
+        }
+        let own = OwnPath::new(&name, (!is_there).then(|| identity(&data)));
         let named = lock
             .file
             .set_len(0)
@@ -146,6 +170,7 @@ impl DirectoryLock {
                     .map_err(system("remove a half-written file beside"))?;
             }
         }
+        made.push(own);
         Ok(lock)
     }
 
@@ -217,29 +242,59 @@ mod tests {
     use crate::place::Place;
     use crate::{Config, Objects, open};
 
+    /// The lock, which stays when it was made.
+    fn take(dir: &TestDir) -> Result<DirectoryLock, Error> {
+        let mut made = OwnPaths::default();
+        let taken = DirectoryLock::take(&dir.0, &mut made);
+        made.keep();
+        taken
+    }
+
     #[test]
     fn a_lock_that_is_dropped_is_free_though_a_program_being_started_has_a_copy() {
         let dir = TestDir::new("lock");
-        let lock = DirectoryLock::take(&dir.0).unwrap();
+        let lock = take(&dir).unwrap();
         let copy = lock.file.try_clone().unwrap();
-        assert!(DirectoryLock::take(&dir.0).is_err(), "it is held");
+        assert!(take(&dir).is_err(), "it is held");
         drop(lock);
-        let again = DirectoryLock::take(&dir.0);
+        let again = take(&dir);
         assert!(again.is_ok(), "{again:?}");
         drop(copy);
     }
 
+    #[test]
+    fn a_lock_that_is_taken_away_by_who_made_it_is_nobodys() {
+        let dir = TestDir::new("away");
+        let mut made = OwnPaths::default();
+        let lock = DirectoryLock::take(&dir.0, &mut made).unwrap();
+        // Somebody else wants it too, and is not quick.
+        let late = File::options().write(true).open(dir.0.join(LOCK)).unwrap();
+        drop(made);
+        drop(lock);
+        assert!(!dir.0.join(LOCK).exists());
+        let refused = DirectoryLock::of(late, &dir.0, true, &mut OwnPaths::default());
+        assert!(matches!(refused, Err(Error::InUse { .. })), "{refused:?}");
+        drop(take(&dir).unwrap());
+        // One that was there before stays.
+        let mut made = OwnPaths::default();
+        drop(DirectoryLock::take(&dir.0, &mut made).unwrap());
+        drop(made);
+        assert!(dir.0.join(LOCK).exists());
+    }
+
     /// A volume in the directory, over a store that can be made to hang.
     fn volume(rig: &Rig, dir: &TestDir, config: &Config) -> (Arc<Objects>, Arc<Faulty>) {
-        let faulty = Faulty::new(Arc::new(super::open(&dir.0, false).unwrap()));
+        let faulty = Faulty::new(Arc::new(super::open(&dir.0, None).unwrap()));
         let place = || {
             Ok(Place {
                 store: faulty.clone(),
                 prefix: Path::default(),
                 directory: Some(dir.0.clone()),
+                made: OwnPaths::default(),
             })
         };
-        let device = open::open_at(place, config, Arc::clone(&rig.arena)).unwrap();
+        let (device, made) = open::open_at(place, config, Arc::clone(&rig.arena)).unwrap();
+        made.keep();
         (device, faulty)
     }
 
@@ -291,11 +346,11 @@ mod tests {
         device.close(Duration::ZERO);
         assert_eq!(rig.wait(pending), Err(IoError::Cancelled));
         drop(device);
-        let taken = DirectoryLock::take(&dir.0);
+        let taken = take(dir);
         assert!(matches!(taken, Err(Error::InUse { .. })), "{taken:?}");
         faulty.release(1);
         let began = Instant::now();
-        while DirectoryLock::take(&dir.0).is_err() {
+        while take(dir).is_err() {
             assert!(began.elapsed() < LONG, "it is given back");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -341,7 +396,7 @@ mod tests {
     #[test]
     fn the_store_keeps_the_content_until_the_object_is_in_place() {
         let dir = TestDir::new("content");
-        let store = super::open(&dir.0, false).unwrap();
+        let store = super::open(&dir.0, None).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use object_store::ObjectStore;
 use object_store::path::Path;
-use os::Arena;
+use os::{Arena, OwnPath, OwnPaths};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -53,17 +53,21 @@ pub fn open_on(
             store,
             prefix: Path::parse(prefix).map_err(|_| Error::Url { url: prefix.into() })?,
             directory: None,
+            made: OwnPaths::default(),
         })
     };
-    open_at(place, config, arena)
+    let (objects, made) = open_at(place, config, arena)?;
+    made.keep();
+    Ok(objects)
 }
 
-/// Starts the device's thread, and opens the volume there.
+/// Starts the device's thread, and opens the volume there. Answers too what was made in a directory for it, which goes again
+/// unless it is kept.
 pub(crate) fn open_at(
     place: impl FnOnce() -> Result<Place, Error>,
     config: &Config,
     arena: Arc<Arena>,
-) -> Result<Arc<Objects>, Error> {
+) -> Result<(Arc<Objects>, OwnPaths), Error> {
     let parallel = config.parallel()?;
     if config.lease < LEASE_MIN {
         return Err(Error::Option {
@@ -91,15 +95,15 @@ pub(crate) fn open_at(
     let config = config.clone();
     let body = move || {
         runtime.block_on(async {
-            let shared = match prepare(place, &config, arena, parallel).await {
-                Ok(shared) => shared,
+            let (shared, made) = match prepare(place, &config, arena, parallel).await {
+                Ok(prepared) => prepared,
                 Err(error) => {
                     let _ = answer.send(Err(error));
                     return;
                 }
             };
             let renewals = tokio::spawn(Arc::clone(&shared).keep_lease());
-            let _ = answer.send(Ok(Arc::clone(&shared)));
+            let _ = answer.send(Ok((Arc::clone(&shared), made)));
             drop(answer);
             // Ends when the sender goes.
             let _ = stopped.await;
@@ -115,15 +119,16 @@ pub(crate) fn open_at(
         .name(THREAD.into())
         .spawn(body)
         .map_err(system("start the thread"))?;
-    let shared = match opened.recv() {
-        Ok(shared) => shared?,
+    let (shared, made) = match opened.recv() {
+        Ok(prepared) => prepared?,
         Err(_) => return Err(system("start")(std::io::Error::other("the thread ended"))),
     };
-    Ok(Arc::new(Objects {
+    let objects = Arc::new(Objects {
         shared,
         stop: Mutex::new(Some(stop)),
         thread: Mutex::new(Some(thread)),
-    }))
+    });
+    Ok((objects, made))
 }
 
 async fn prepare(
@@ -131,7 +136,7 @@ async fn prepare(
     config: &Config,
     arena: Arc<Arena>,
     parallel: usize,
-) -> Result<Arc<Shared>, Error> {
+) -> Result<(Arc<Shared>, OwnPaths), Error> {
     let mut client = Client::new(
         place.store,
         place.prefix,
@@ -139,15 +144,15 @@ async fn prepare(
         config.timeout,
     );
     client.looks_first = place.directory.is_some();
+    let mut fence = Fence::None;
+    // Goes before the lock does.
+    let mut made = place.made;
     // Before anything is looked at: half-written files are removed by who has the lock.
-    let mut fence = match &place.directory {
-        Some(path) if !config.read_only => {
-            let lock = Arc::new(DirectoryLock::take(path)?);
-            client.lock = Arc::downgrade(&lock);
-            Fence::Lock(Mutex::new(Some(lock)))
-        }
-        _ => Fence::None,
-    };
+    if let Some(path) = place.directory.as_deref().filter(|_| !config.read_only) {
+        let lock = Arc::new(DirectoryLock::take(path, &mut made)?);
+        client.lock = Arc::downgrade(&lock);
+        fence = Fence::Lock(Mutex::new(Some(lock)));
+    }
     let (mut manifest, is_new) = match client.get_small(MANIFEST).await {
         Ok((text, _)) => (check(&client, &text, config)?, false),
         Err(Trouble::Missing(_)) => (design(&client, config).await?, true),
@@ -158,7 +163,11 @@ async fn prepare(
         probe(&client).await?;
     }
     if is_new {
-        manifest = make(&client, manifest, config).await?;
+        let is_ours;
+        (manifest, is_ours) = make(&client, manifest, config).await?;
+        if let Some(path) = place.directory.as_deref().filter(|_| is_ours) {
+            made.push(OwnPath::found(&path.join(MANIFEST)));
+        }
     }
     let geometry = Geometry::new(manifest.size, manifest.object_size)?;
     if needs_lease {
@@ -191,7 +200,7 @@ async fn prepare(
     if let Some(odd) = odd {
         return Err(odd);
     }
-    Ok(Arc::new(Shared {
+    let shared = Arc::new(Shared {
         client,
         geometry,
         arena,
@@ -204,7 +213,8 @@ async fn prepare(
         handle: Handle::current(),
         stopping: AtomicBool::new(false),
         lost: OnceLock::new(),
-    }))
+    });
+    Ok((shared, made))
 }
 
 /// The manifest of a volume that is there.
@@ -253,18 +263,22 @@ async fn design(client: &Client, config: &Config) -> Result<Manifest, Error> {
     Manifest::new(size, config.object_size.unwrap_or(OBJECT_USUAL))
 }
 
-/// Writes the manifest of a new volume.
-async fn make(client: &Client, manifest: Manifest, config: &Config) -> Result<Manifest, Error> {
+/// Writes the manifest of a new volume. Answers the one that counts, and whether that is this one.
+async fn make(
+    client: &Client,
+    manifest: Manifest,
+    config: &Config,
+) -> Result<(Manifest, bool), Error> {
     match client
         .put(MANIFEST, manifest.text().into(), When::Absent)
         .await
     {
-        Ok(_) => Ok(manifest),
+        Ok(_) => Ok((manifest, true)),
         // Somebody else made it just now: then that one counts. So does an own put whose answer was lost.
         Err(Trouble::Changed) => {
             let there = client.get_small(MANIFEST).await;
             let (text, _) = there.map_err(client.error("read volume.json"))?;
-            check(client, &text, config)
+            check(client, &text, config).map(|manifest| (manifest, false))
         }
         Err(trouble) => Err(client.error("write volume.json")(trouble)),
     }

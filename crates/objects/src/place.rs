@@ -12,6 +12,7 @@ use std::sync::Arc;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use object_store::path::Path;
+use os::OwnPaths;
 
 use crate::error::Error;
 use crate::{Config, local};
@@ -22,6 +23,8 @@ pub(crate) struct Place {
     pub(crate) prefix: Path,
     /// A local directory, with a lock of the system's.
     pub(crate) directory: Option<PathBuf>,
+    /// What of it was made just now.
+    pub(crate) made: OwnPaths,
 }
 
 impl Place {
@@ -30,11 +33,13 @@ impl Place {
         let url = config.url.as_str();
         if let Some(path) = url.strip_prefix("dir:").filter(|path| !path.is_empty()) {
             let path = FilePath::new(path);
-            let create = config.size.is_some() && !config.read_only;
+            let mut made = OwnPaths::default();
+            let creates = config.size.is_some() && !config.read_only;
             return Ok(Self {
-                store: Arc::new(local::open(path, create)?),
+                store: Arc::new(local::open(path, creates.then_some(&mut made))?),
                 prefix: Path::default(),
                 directory: Some(path.to_path_buf()),
+                made,
             });
         }
         if url == "mem:" {
@@ -42,6 +47,7 @@ impl Place {
                 store: Arc::new(InMemory::new()),
                 prefix: Path::default(),
                 directory: None,
+                made: OwnPaths::default(),
             });
         }
         if let Some(rest) = url.strip_prefix("s3://") {
@@ -110,6 +116,7 @@ fn s3(config: &Config, rest: &str) -> Result<Place, Error> {
         store: Arc::new(store),
         prefix,
         directory: None,
+        made: OwnPaths::default(),
     })
 }
 

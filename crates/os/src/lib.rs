@@ -29,6 +29,7 @@ mod budget;
 mod engine;
 mod error;
 mod file;
+mod own_path;
 mod parker;
 mod pool;
 mod queue;
@@ -44,6 +45,7 @@ pub use arena::Arena;
 pub use budget::{Budget, BudgetError};
 pub use error::OsError;
 pub use file::{FileDevice, OpenOptions, Registration};
+pub use own_path::{Identity, OwnPath, OwnPaths, identity};
 pub use threads::{Backend, Local, Options, Sink, ThreadEnv};
 
 use policy::units::Nanos;

@@ -15,7 +15,6 @@ pub mod listen;
 pub mod log;
 #[cfg(feature = "web")]
 pub mod metrics;
-pub mod own_path;
 pub mod pool;
 mod refusal;
 pub mod run;

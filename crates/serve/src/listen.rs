@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use os::OwnPath;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
@@ -23,7 +24,6 @@ use crate::config::ListenConfig;
 use crate::connection;
 use crate::hub::{Hub, Stage};
 use crate::log::warn;
-use crate::own_path::OwnPath;
 use crate::refusal::words;
 
 /// How long others who bind a socket in the same folder are waited for.

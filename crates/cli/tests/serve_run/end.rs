@@ -1,6 +1,6 @@
 //! Ends of a server that are not plain: what is waited for, what a second signal gives up, and what is said of both.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
@@ -290,4 +290,72 @@ fn each_volume_that_cannot_be_opened_is_named_and_what_was_made_for_others_is_re
         assert!(said.contains(text), "{said}");
     }
     assert!(!made.exists());
+}
+
+#[test]
+fn a_start_that_is_refused_leaves_of_objects_what_was_there() {
+    let folder = Folder::new("objects-refused");
+    let at = listen(&folder);
+    let refused = |volumes: &[String]| {
+        let mut arguments = vec![
+            "--listen",
+            &at,
+            "--no-web",
+            "--memory",
+            MEMORY,
+            "missing=/nonexistent",
+        ];
+        arguments.extend(volumes.iter().map(String::as_str));
+        let (status, said) = super::refused(&folder, &arguments);
+        assert_eq!(status, 2, "{said}");
+    };
+    let volume = |name: &str, size: &str| {
+        let path = folder.path(name);
+        format!(
+            "{}=dir:{},size={size}",
+            name.replace('/', "-"),
+            path.display()
+        )
+    };
+    let all = |name: &str| {
+        let mut names: Vec<_> = fs::read_dir(folder.path(name))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    // One that is served once, and a folder that somebody made for one.
+    let old = volume("old", "4MiB");
+    let mut process = Process::start(
+        &folder,
+        &["--listen", &at, "--no-web", "--memory", MEMORY, &old],
+    );
+    process.wait_ready();
+    Client::connect(&folder.path("socket"), "old")
+        .write(0, &[1; 4096], true)
+        .unwrap();
+    process.stop();
+    let before = all("old");
+    assert_eq!(before, ["0000000000000000", "lock", "volume.json"]);
+    fs::create_dir(folder.path("empty")).unwrap();
+
+    refused(&[
+        old.clone(),
+        volume("empty", "4MiB"),
+        volume("deep/below", "4MiB"),
+        volume("odd", "4100B"),
+    ]);
+    assert_eq!(all("old"), before);
+    assert!(all("empty").is_empty(), "{:?}", all("empty"));
+    for name in ["deep", "odd"] {
+        assert!(!folder.path(name).exists(), "{name}");
+    }
+    // What is refused by itself too.
+    let (status, said) = super::refused(
+        &folder,
+        &["--listen", &at, "--no-web", &volume("odd", "4608B")],
+    );
+    assert!(status == 2 && said.contains("a multiple of 4096"), "{said}");
+    assert!(!folder.path("odd").exists());
 }

@@ -6,14 +6,13 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _}
 use std::path::Path;
 use std::sync::Arc;
 
-use os::{FileDevice, OpenOptions, ThreadEnv};
+use os::{FileDevice, OpenOptions, OwnPath, OwnPaths, ThreadEnv, identity};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, major, minor, seek};
 use rustix::io::Errno;
 
 use super::{BackendError, Closer, Raw, lock};
 use crate::config::{BackendConfig, SIZE_MAX, VolumeConfig};
 use crate::export::Extents;
-use crate::own_path::{OwnPath, identity};
 
 /// Sizes are multiples of it.
 const SECTOR: u64 = 512;
@@ -34,7 +33,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     let (file, made) = match &config.backend {
         BackendConfig::New { size, .. } => make(path, *size, true, lock::open)?,
         BackendConfig::Embedded { size, .. } => make(path, *size, false, lock::open)?,
-        _ => (lock::open(path, read_only)?, OwnPath::default()),
+        _ => (lock::open(path, read_only)?, OwnPaths::default()),
     };
     let is_device = kind_of(path, &file)?;
     let has = length(path, &file)?;
@@ -82,14 +81,14 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     })
 }
 
-/// A sparse file, made if it is not there; with its folder, if nobody chose that. One that was made is removed again unless
+/// A sparse file, made if it is not there; with its folder, if nobody chose that. What was made is removed again unless
 /// it is kept, so that who is refused leaves nothing behind; before its lock goes.
 pub(super) fn make(
     path: &Path,
     size: u64,
     chosen: bool,
     lock: fn(&Path, bool) -> Result<File, BackendError>,
-) -> Result<(File, OwnPath), BackendError> {
+) -> Result<(File, OwnPaths), BackendError> {
     let system = |doing| {
         move |cause| BackendError::System {
             doing,
@@ -100,8 +99,10 @@ pub(super) fn make(
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
+    let mut folders = OwnPaths::default();
     if let Some(folder) = folder.filter(|_| !chosen) {
-        std::fs::create_dir_all(folder).map_err(system("make the folder of"))?;
+        let made = folders.make_folders(folder);
+        made.map_err(system("make the folder of"))?;
     }
     let mut options = File::options();
     options.write(true).create_new(true).mode(FILE_MODE);
@@ -121,7 +122,8 @@ pub(super) fn make(
         .metadata()
         .ok()
         .filter(|_| created.is_some() && has == 0);
-    let made = OwnPath::new(path, data.map(|data| identity(&data)));
+    let mut made = folders;
+    made.push(OwnPath::new(path, data.map(|data| identity(&data))));
     if has == 0 && file.metadata().is_ok_and(|data| data.is_file()) {
         // Under the lock: nobody else makes it too. The name is durable before anybody is told that data are.
         file.set_len(size).map_err(|cause| BackendError::NoRoom {

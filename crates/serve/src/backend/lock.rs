@@ -9,11 +9,11 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use os::identity;
 use rustix::fs::{OFlags, major, minor};
 
 use super::BackendError;
 use crate::log::debug;
-use crate::own_path::identity;
 
 /// Whether `path` still leads to that file.
 pub(super) fn has_name(file: &File, path: &Path) -> bool {

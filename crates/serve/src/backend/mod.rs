@@ -9,7 +9,7 @@
 //!   1. A backend that is open for writing is open in no other server: a file by flock(2), a block device by O_EXCL too,
 //!      objects by their lease. QEMU's locks are respected and taken (`lock::Claim`); what locks otherwise is seen when it is opened.
 //!   2. The size of a volume stays as it is when it is opened; a file neither grows nor shrinks.
-//!   3. A file that was made for a start or a reload that is refused is removed again.
+//!   3. What was made in the file system for a start or a reload that is refused is removed again, folders and all.
 //!   4. Each has a device and an engine of its own, so that one which hangs holds up nobody else.
 
 mod error;
@@ -22,20 +22,19 @@ use std::sync::Arc;
 
 use device::Stack;
 use env::{Device, Interrupt, ObjectId};
-use os::ThreadEnv;
+use os::{OwnPaths, ThreadEnv};
 use policy::dirty::DeviceTunables;
 use tidegate::{Backing, Cache, VolumeOptions};
 
 use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::{Extents, Lost, Opened};
-use crate::own_path::OwnPath;
 
 pub use error::BackendError;
 
 /// A backend that is open.
 pub struct Backend {
     /// What was made for it; it goes before the rest does.
-    pub made: OwnPath,
+    pub made: OwnPaths,
     /// The volume, and what its backing can do.
     pub opened: Opened,
     /// The layers of its device.
@@ -56,7 +55,7 @@ pub struct Layers(Option<Stack>);
 /// A device before it has a place in the cache.
 struct Raw {
     /// Goes first: nobody else may have the file yet.
-    made: OwnPath,
+    made: OwnPaths,
     device: Arc<dyn Device>,
     object: ObjectId,
     size: u64,

@@ -10,16 +10,15 @@ use os::ThreadEnv;
 use super::{BackendError, Closer, Raw};
 use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::Extents;
-use crate::own_path::OwnPath;
 
 /// How long giving a lease back may take.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// Opens a volume of objects, and takes its lease.
 pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
-    let objects = ::objects::open(&settings(config), env.arena())?;
+    let (objects, made) = ::objects::open_to_be_kept(&settings(config), env.arena())?;
     Ok(Raw {
-        made: OwnPath::default(),
+        made,
         device: Arc::<Objects>::clone(&objects),
         object: Objects::OBJECT,
         size: objects.size(),
