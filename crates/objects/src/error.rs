@@ -82,7 +82,7 @@ pub enum Error {
     /// An object is longer or shorter than it was written.
     #[error(
         "{place}: the object {name} is {has} bytes long, not {wanted}: it was damaged, or is somebody else's; bring it back, or \
-         remove it: its part of the volume reads as zeroes then"
+         remove it: its part of the volume reads as zeroes then; read only, all but its part can be read"
     )]
     Length {
         /// Where.

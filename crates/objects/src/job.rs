@@ -234,6 +234,9 @@ fn settle(
 /// Fills `parts`, all of one object and near each other.
 pub(crate) async fn read(shared: &Shared, object: u64, parts: &[WholePart]) -> Result<(), IoError> {
     shared.check()?;
+    if shared.damaged.contains_key(&object) {
+        return Err(BROKEN);
+    }
     let (has_data, before) = {
         let known = lock(&shared.known);
         (known.has_data(object), known.seen(object))

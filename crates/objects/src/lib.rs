@@ -16,7 +16,8 @@
 //!   2. A put that was answered is durable, so a flush waits for the writes before it and asks nothing of the store.
 //!   3. At most `parallel` contents of objects are in memory for writes; reads copy into the frames as they arrive.
 //!   4. `submit` never waits; calls have a bound in time, and what fails is told to the cache, which decides.
-//!   5. A second server is kept out by a lease (a lock of the system's for a directory); one that lost it stops.
+//!   5. An object of a wrong length is in the way of who wants to write; who reads is told at that place (EIO).
+//!   6. A second server is kept out by a lease (a lock of the system's for a directory); one that lost it stops.
 //!
 //! Concurrency: a thread of its own runs a tokio runtime; `Objects` may be used from any thread.
 #![forbid(unsafe_code)]
@@ -239,6 +240,13 @@ impl Objects {
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.shared.lost.get().cloned()
+    }
+
+    /// Objects of a wrong length, by name, with that length. A volume that is open for reading has them: what is in them
+    /// cannot be read, all else can.
+    pub fn damaged(&self) -> impl Iterator<Item = (String, u64)> {
+        let damaged = self.shared.damaged.iter();
+        damaged.map(|(object, has)| (layout::name_of(*object), *has))
     }
 
     /// Requests taken and not ended.

@@ -4,6 +4,7 @@
 //! absent" of an object that is there, and one that names a version that never was. Some servers ignore conditions,
 //! and would let two Tidegates overwrite each other.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
@@ -37,6 +38,9 @@ const RELEASE_BOUND: Duration = Duration::from_secs(3);
 const NO_VERSION: &str = "\"00000000000000000000000000000000\"";
 /// Bound on a lease: shorter ones run out between two renewals on a busy machine.
 const LEASE_MIN: Duration = Duration::from_millis(200);
+
+/// Damaged objects with which a volume can be read: of more it is not what its manifest says.
+const DAMAGED_MAX: usize = 1024;
 
 /// Opens a volume in a store of the caller's, under `prefix`. Waits for the store.
 ///
@@ -176,29 +180,30 @@ async fn prepare(
     }
     // After the lease was taken: from here on, nobody else changes anything.
     let known = Mutex::new(Known::new(geometry.objects(), TAGS_MAX));
-    let mut odd = None;
+    let mut damaged = BTreeMap::new();
+    let most = if config.read_only { DAMAGED_MAX } else { 0 };
     let take = |name: &str, found: crate::client::Found| {
         if let Some(object) = layout::object_of(name).filter(|object| *object < geometry.objects())
         {
             lock(&known).found(object, found.tag.as_deref(), found.len > 0);
             let wanted = geometry.object_len(object);
             if found.len != 0 && found.len != wanted {
-                odd = Some(Error::Length {
-                    place: client.place.clone(),
-                    name: name.to_owned(),
-                    has: found.len,
-                    wanted,
-                });
+                damaged.insert(object, found.len);
             }
         }
-        odd.is_none()
+        damaged.len() <= most
     };
     client
         .list(take)
         .await
         .map_err(client.error("list the objects"))?;
-    if let Some(odd) = odd {
-        return Err(odd);
+    if let Some((object, has)) = damaged.iter().next().filter(|_| damaged.len() > most) {
+        return Err(Error::Length {
+            place: client.place.clone(),
+            name: layout::name_of(*object),
+            has: *has,
+            wanted: geometry.object_len(*object),
+        });
     }
     let shared = Arc::new(Shared {
         client,
@@ -206,6 +211,7 @@ async fn prepare(
         arena,
         jobs: Mutex::new(Jobs::new(parallel)),
         known,
+        damaged,
         ledger: Arc::new(Ledger::default()),
         fence,
         read_only: config.read_only,

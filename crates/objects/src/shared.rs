@@ -5,6 +5,7 @@
 //!
 //! Lock order: `queue`, then `known`. Neither is held while a request ends or a call is under way.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -85,6 +86,8 @@ pub(crate) struct Shared {
     pub(crate) arena: Arc<Arena>,
     pub(crate) jobs: Mutex<Jobs>,
     pub(crate) known: Mutex<Known>,
+    /// Objects of a wrong length, and that length; only where nothing is written.
+    pub(crate) damaged: BTreeMap<u64, u64>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) fence: Fence,
     pub(crate) read_only: bool,

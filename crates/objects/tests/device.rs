@@ -792,6 +792,8 @@ fn an_object_of_another_length_is_named() {
         (PAGE as u64, 0, true),
     ] {
         let device = open().unwrap();
+        rig.write(&*device, 0, &vec![3; 3 * OBJECT as usize])
+            .unwrap();
         rig.write(&*device, OBJECT, &data).unwrap();
         rig.flush(&*device).unwrap();
         cut(len);
@@ -806,6 +808,22 @@ fn an_object_of_another_length_is_named() {
         let why = open().err().unwrap().to_string();
         let length = format!("{name} is {len} bytes long, not {OBJECT}");
         assert!(why.contains(&length), "{why}");
+        // Who only reads gets all else.
+        let reader = Config {
+            read_only: true,
+            ..config.clone()
+        };
+        let device = objects::open(&reader, Arc::clone(&rig.arena)).unwrap();
+        let damaged: Vec<_> = device.damaged().collect();
+        assert_eq!(damaged, [(name.to_owned(), len)]);
+        for at in [OBJECT, 2 * OBJECT - PAGE as u64, OBJECT - PAGE as u64] {
+            let read = rig.read(&*device, at, 2 * PAGE);
+            assert_eq!(read, Err(IoError::Failed { errno: 5 }), "{at}");
+        }
+        for at in [OBJECT - PAGE as u64, 2 * OBJECT] {
+            assert_eq!(rig.read(&*device, at, PAGE).unwrap(), vec![3; PAGE], "{at}");
+        }
+        drop(device);
         std::fs::write(dir.0.join(name), &data).unwrap();
     }
     let device = open().unwrap();

@@ -10,6 +10,7 @@ use os::ThreadEnv;
 use super::{BackendError, Closer, Raw};
 use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::Extents;
+use crate::log::warn;
 
 /// How long giving a lease back may take.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
@@ -17,6 +18,14 @@ const CLOSE_MAX: Duration = Duration::from_secs(5);
 /// Opens a volume of objects, and takes its lease.
 pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
     let (objects, made) = ::objects::open_to_be_kept(&settings(config), env.arena())?;
+    let damaged: Vec<_> = objects.damaged().collect();
+    if let Some((name, bytes)) = damaged.first() {
+        let (objects, wanted) = (damaged.len(), objects.object_size());
+        warn!(
+            volume = %config.name, objects, first = %name, bytes, wanted,
+            "read but for what is in objects of a wrong length"
+        );
+    }
     Ok(Raw {
         made,
         device: Arc::<Objects>::clone(&objects),
