@@ -164,6 +164,12 @@ impl FileDevice {
         self.object(object).is_some_and(|file| file.direct)
     }
 
+    /// The size of an object that can become no larger, as a block device cannot.
+    #[must_use]
+    pub fn fixed_size(&self, object: ObjectId) -> Option<Bytes> {
+        self.object(object)?.fixed_size
+    }
+
     /// How much of the arena is registered with the ring.
     #[must_use]
     pub fn registration(&self) -> Registration {

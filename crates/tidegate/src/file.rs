@@ -183,6 +183,15 @@ impl File {
     /// Takes space on the device; `path` is for the words of an error.
     pub(crate) fn preallocate(&self, path: &Path, bytes: Bytes) -> Result<(), Error> {
         let mut task = self.enter_to_change()?;
+        if let Some(size) = self.disk.files.fixed_size(self.object)
+            && bytes > size
+        {
+            return Err(Error::System(os::OsError::TooSmall {
+                path: path.into(),
+                bytes: size.0,
+                wanted: bytes.0,
+            }));
+        }
         let refused = |errno| {
             let (path, bytes) = (path.into(), bytes.0);
             Error::System(os::OsError::Preallocate { path, bytes, errno })

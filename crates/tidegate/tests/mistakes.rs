@@ -5,8 +5,9 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tidegate::{Cache, Error, File, OpenOptions, SystemError, Threshold};
 
@@ -95,6 +96,46 @@ fn a_handle_for_reading_refuses_to_write() {
     let file = cache.open(&path, reading).unwrap();
     assert_eq!(told(file.write_at(&[7; 8], 0)), text);
     other.write_at(&[7; 8], 0).unwrap();
+    cache.close().unwrap();
+}
+
+/// A loop device over a file; let go when dropped.
+struct Loop(PathBuf);
+
+impl Loop {
+    /// None: there is none to be had, for which one has to be root.
+    fn new(file: &Path) -> Option<Self> {
+        let mut command = Command::new("losetup");
+        let made = command.args(["-f", "--show"]).arg(file).output();
+        let made = made.ok().filter(|made| made.status.success())?;
+        let path = String::from_utf8(made.stdout).ok()?;
+        Some(Self(path.trim_end().into()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("-d").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn who_wants_more_of_a_device_than_there_is_hears_how_large_it_is() {
+    let dir = Dir::new("device");
+    let path = dir.0.join("disk");
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    let Some(disk) = Loop::new(&path) else {
+        let _ = writeln!(io::stderr(), "SKIPPED: no loop device (needs root)");
+        return;
+    };
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let wants = |bytes| cache.open(&disk.0, OpenOptions::new().preallocate(bytes));
+    let text = format!(
+        "{} has 1 MiB, 2 MiB were asked for; ask for no more than it has",
+        disk.0.display()
+    );
+    assert_eq!(told(wants(2 << 20)), text);
+    wants(1 << 20).unwrap();
     cache.close().unwrap();
 }
 
