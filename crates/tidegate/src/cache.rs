@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use env::{Device, Task};
 use mm::DeviceOptions;
@@ -28,7 +28,9 @@ pub(crate) struct Inner {
     waits: Arc<Waits>,
     /// The limit it was built with.
     built: u64,
-    beside: u64,
+    /// What of the limit is left to the program, when it was built and now.
+    beside_built: u64,
+    beside: Mutex<u64>,
     device: DeviceOptions,
     /// By the system's number of the file system or block device: a disk of its own, with its own
     /// share of the dirty limit and its own flusher.
@@ -36,6 +38,13 @@ pub(crate) struct Inner {
     pub(crate) opened: Opened,
     /// `close` has ended.
     closed: AtomicBool,
+}
+
+impl Inner {
+    /// What of a limit is not pages, where so much is left to the program.
+    fn overhead(&self, frames: Pages, beside: u64) -> u64 {
+        self.built.saturating_sub(frames.bytes().0) + (beside - self.beside_built)
+    }
 }
 
 #[derive(Clone)]
@@ -121,7 +130,8 @@ impl Cache {
                 mm,
                 waits,
                 built: limit,
-                beside,
+                beside_built: beside,
+                beside: Mutex::new(beside),
                 device,
                 disks,
                 opened: Opened::default(),
@@ -340,23 +350,55 @@ impl Cache {
     /// pinned, with `RegionsAboveLimit` while regions have more than thirty times as much; `System` when there is no
     /// thread to clear what is above a lower one. The limit is then what it was. `Closed`.
     pub fn set_limit(&self, bytes: u64) -> Result<(), Error> {
-        let pages = self.inner.mm.stats().frames;
-        let overhead = self.inner.built.saturating_sub(pages.bytes().0);
-        let wanted = Pages(bytes.saturating_sub(overhead) / PAGE_SIZE as u64);
+        let mut beside = self.beside();
+        let as_it_is = *beside;
+        self.set_limit_beside(bytes, as_it_is, &mut beside)
+    }
+
+    /// As `set_limit`, and so many bytes of the limit are left to the program itself from now on (`Builder::beside`); at least
+    /// as many as when the cache was built.
+    ///
+    /// # Errors
+    /// As `set_limit`; both are then what they were.
+    pub fn set_limit_and_beside(&self, bytes: u64, beside: u64) -> Result<(), Error> {
+        let wanted = beside.max(self.inner.beside_built);
+        self.set_limit_beside(bytes, wanted, &mut self.beside())
+    }
+
+    fn set_limit_beside(&self, bytes: u64, wanted: u64, beside: &mut u64) -> Result<(), Error> {
+        let frames = self.inner.mm.stats().frames;
+        let overhead = self.inner.overhead(frames, wanted);
+        let too_large = |least: Pages| Error::BadSize {
+            what: "set_limit",
+            bytes,
+            allowed: (overhead + least.bytes().0, self.inner.built),
+        };
+        let pages = Pages(bytes.saturating_sub(overhead) / PAGE_SIZE as u64);
         let mut task = self.enter()?;
-        match self.inner.mm.set_limit(&mut task, wanted) {
+        // More than it was built with, whatever is left to the program.
+        let pages = if bytes > self.inner.built {
+            frames + Pages(1)
+        } else {
+            pages
+        };
+        match self.inner.mm.set_limit(&mut task, pages) {
             Err(mm::Error::LimitTooSmall { least, .. }) => Err(Error::LimitTooSmall {
                 limit: bytes,
                 least: overhead + least.bytes().0,
                 overhead,
             }),
-            Err(mm::Error::BadOption { allowed, .. }) => Err(Error::BadSize {
-                what: "set_limit",
-                bytes,
-                allowed: (overhead + Pages(allowed.0).bytes().0, self.inner.built),
-            }),
-            changed => Ok(changed?),
+            Err(mm::Error::BadOption { allowed, .. }) => Err(too_large(Pages(allowed.0))),
+            changed => {
+                changed?;
+                *beside = wanted;
+                Ok(())
+            }
         }
+    }
+
+    fn beside(&self) -> MutexGuard<'_, u64> {
+        let beside = self.inner.beside.lock();
+        beside.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A task for one call; `Closed` once the cache was closed. Every call that is not to work then comes in here.
@@ -440,11 +482,16 @@ impl Cache {
     pub fn stats(&self) -> Stats {
         let (stats, swap) = (self.inner.mm.stats(), self.inner.mm.swap_stats());
         let bytes = |pages: Pages| pages.bytes().0;
-        let limit = self.inner.mm.limit();
+        let (limit, beside) = {
+            // Both of one change.
+            let beside = self.beside();
+            (self.inner.mm.limit(), *beside)
+        };
+        let overhead = self.inner.overhead(stats.frames, beside);
         Stats {
-            limit: self.inner.built - bytes(stats.frames.saturating_sub(limit.limit)),
+            limit: self.inner.built.min(overhead + bytes(limit.limit)),
             over_limit: bytes(limit.over),
-            beside: self.inner.beside,
+            beside,
             cached: bytes(stats.cached),
             free: bytes(stats.free),
             pinned: bytes(stats.pinned),

@@ -1,19 +1,21 @@
 //! Volumes that come with a reload while their backing hangs: what else the file says does not wait for them.
 
 use std::fs::{self, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 
 use super::serving::{Client, Folder};
-use super::{MEMORY, Process, listen};
+use super::{Process, listen};
 
 #[test]
 fn a_volume_that_hangs_while_it_is_opened_holds_up_nothing_else() {
     let folder = Folder::new("comes");
     let config = folder.path("config.toml");
     let head = format!(
-        "memory = \"{MEMORY}\"\nlisten = [\"{}\"]\nweb = \"off\"\n",
+        "memory = \"160MiB\"\nlisten = [\"{}\"]\nweb = \"off\"\n",
         listen(&folder)
     );
     // Who opens a pipe waits for somebody who writes to it.
@@ -70,5 +72,65 @@ fn a_volume_that_hangs_while_it_is_opened_holds_up_nothing_else() {
     drop(OpenOptions::new().write(true).open(first_pipe).unwrap());
     process.wait_said("msg=added volume=first");
     Client::connect(&socket, "first").flush().unwrap();
+    process.stop();
+}
+
+#[test]
+fn what_the_backing_of_a_volume_that_comes_takes_is_the_caches() {
+    let folder = Folder::new("comes-memory");
+    let (config, at) = (folder.path("config.toml"), listen(&folder));
+    let head = format!("memory = \"128MiB\"\nlisten = [\"{at}\"]\nweb = \"127.0.0.1:0\"\n");
+    let kept = |name: &str, size: &str| {
+        format!("[volume.{name}]\nbackend = \"mem:\"\nsize = \"{size}\"\n")
+    };
+    let write = |volumes: &[String]| fs::write(&config, head.clone() + &volumes.concat()).unwrap();
+    write(&[]);
+    let mut process = Process::start(&folder, &["--config", &config.display().to_string()]);
+    process.wait_said("watch it at http://");
+    let said = process.said();
+    let (_, page) = said.split_once("watch it at http://").unwrap();
+    let page: SocketAddr = page[..page.find('/').unwrap()].parse().unwrap();
+    let metrics = || {
+        let mut stream = TcpStream::connect(page).unwrap();
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {page}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let metric = |name: &str| -> u64 {
+        let answer = metrics();
+        let value = answer
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("{answer}")).parse().unwrap()
+    };
+    // Nothing is written here: all of the cache is free.
+    let free = || metric("tidegate_memory_bytes{mode=\"free\"}");
+    let before = free();
+    write(&[kept("small", "16MiB"), kept("large", "1GiB")]);
+    process.signal(Signal::HUP);
+    process.wait_said("reloaded: serving 1 volume");
+    let said = process.said();
+    let refused = said
+        .lines()
+        .find(|line| line.contains("not added: it takes 1"));
+    assert!(
+        refused.is_some_and(|line| line.contains("volume=large")),
+        "{said}"
+    );
+    assert_eq!(metric("tidegate_memory_limit_bytes"), 128 << 20);
+    // The limit moves in steps of 4 MiB.
+    process.wait("room", |_| free() <= before - (12 << 20));
+    // It goes, and leaves its room to another.
+    write(&[kept("other", "32MiB")]);
+    process.signal(Signal::HUP);
+    process.wait_said("msg=added volume=other");
+    process.wait_said("synced and closed\" volume=small");
+    write(&[]);
+    process.signal(Signal::HUP);
+    process.wait_said("synced and closed\" volume=other");
+    process.wait_said("reloaded: serving 0 volumes");
+    process.wait("all of it", |_| free() == before);
     process.stop();
 }

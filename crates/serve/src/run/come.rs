@@ -13,7 +13,7 @@ use super::reload::{Wanted, apart};
 use super::{ServeError, Server, start};
 use crate::backend::{Backend, BackendError};
 use crate::config::{VolumeConfig, show_size};
-use crate::log::{error, info};
+use crate::log::{error, info, warn};
 
 /// A volume that is being opened.
 pub(super) struct Coming {
@@ -38,6 +38,23 @@ impl Server {
                 self.wanted.push(Wanted { config, cause });
                 continue;
             }
+            match self.fit(Some(&config)) {
+                Ok(()) => {}
+                // They may be what it has no room for.
+                Err(cause) if !self.leaving.is_empty() => {
+                    self.wanted.push(Wanted { config, cause });
+                    continue;
+                }
+                Err(cause) => {
+                    error!(
+                        volume = %config.name, cause = %cause,
+                        help = "restart with more `memory`, or let its backend keep less",
+                        "not added: it takes {} of the memory limit beside the cache",
+                        show_size(start::of_volume(&config))
+                    );
+                    continue;
+                }
+            }
             let (name, cache) = (config.name.clone(), self.cache.clone());
             self.coming.push(Coming {
                 wanted: Some(config.clone()),
@@ -45,6 +62,48 @@ impl Server {
             });
             self.opening
                 .spawn(async { (name, start::open(config, cache).await) });
+        }
+    }
+
+    /// Bytes that the volumes, and those that come, take beside the cache over what was put aside for them.
+    pub(super) fn over(&self, one_more: Option<&VolumeConfig>) -> u64 {
+        let served = self.volumes.iter().map(|served| &served.config);
+        let coming = self.coming.iter().map(|coming| &coming.config);
+        let taken: u64 = served
+            .chain(coming)
+            .chain(one_more)
+            .map(start::of_volume)
+            .sum();
+        taken.saturating_sub(self.put_aside)
+    }
+
+    /// Has the cache take what the volumes leave of the memory limit, and one more that is to come.
+    ///
+    /// # Errors
+    /// It needs more; it stays as it was.
+    pub(super) fn fit(&self, one_more: Option<&VolumeConfig>) -> Result<(), String> {
+        let (memory, stats) = (self.config.memory, self.cache.stats());
+        let now = self.over(one_more);
+        let more = now - self.over(None);
+        let room = (stats.free + stats.cached).saturating_sub(more);
+        if more > 0 {
+            let fits = start::dirty_fits(&self.config, memory, room);
+            fits.map_err(|cause| cause.to_string())?;
+        }
+        let changed = self.cache.set_limit_and_beside(memory, self.beside + now);
+        changed.map_err(|cause| match cause {
+            tidegate::Error::LimitTooSmall { least, .. } => {
+                let (memory, least) = (show_size(memory), show_size(least));
+                format!("`memory` is {memory}, {least} are needed")
+            }
+            cause => cause.to_string(),
+        })
+    }
+
+    /// The cache gets back what a volume took that is gone.
+    pub(super) fn grow(&self) {
+        if let Err(cause) = self.fit(None) {
+            warn!(cause = %cause, "the cache stays smaller than it could be");
         }
     }
 
@@ -57,6 +116,9 @@ impl Server {
         let at = self.coming.iter().position(is_it);
         let Coming { config, wanted } = self.coming.remove(at.expect("it was being opened"));
         let again = wanted.clone().filter(|wanted| *wanted != config);
+        if opened.is_err() {
+            self.grow();
+        }
         match opened {
             Ok((config, backend)) => {
                 let mut served =

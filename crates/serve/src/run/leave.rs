@@ -95,6 +95,7 @@ impl Server {
             Left::Closed(name) => {
                 self.volumes.retain(|volume| volume.config.name != name);
                 info!(volume = %name, "taken out: synced and closed");
+                self.grow();
             }
         }
         self.add();

@@ -92,6 +92,10 @@ struct Server {
     opening: JoinSet<come::Opened>,
     wanted: Vec<reload::Wanted>,
     notify: Arc<Notify>,
+    /// Bytes of the memory limit of the start that are not the cache's.
+    beside: u64,
+    /// Of these, what was put aside for volumes.
+    put_aside: u64,
     /// Connections that memory was put aside for.
     connections_max: u32,
     listeners: Vec<JoinHandle<()>>,

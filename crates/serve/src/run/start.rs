@@ -27,7 +27,8 @@ use crate::systemd::{Notify, Passed};
 
 /// Volumes that there may be more than at the start: places for devices are made then.
 pub(super) const ROOM: usize = 16;
-/// Volumes that they add at one time for which memory is put aside; of more it is the cache's.
+/// Volumes that they add at one time for which memory is put aside; for more, and for what their backings take beside that,
+/// the cache gives way (`come.rs`).
 const ROOM_AT_ONCE: usize = 2;
 /// What threads of pools and of the runtime, allocator and log take beside what is counted.
 const BESIDE: u64 = 4 << 20;
@@ -113,6 +114,8 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
     }
     message::print(&uris);
     Ok(Server {
+        beside: cache.stats().beside,
+        put_aside: put_aside(&config),
         config,
         cache,
         hub,
@@ -222,18 +225,26 @@ fn too_small(config: &Config, limits: &Limits, least: u64) -> ServeError {
 
 /// What the server takes beside the cache at most.
 fn beside(config: &Config, bounds: &Limits) -> u64 {
-    let of_backends: u64 = config.volumes.iter().map(backend::memory).sum();
+    #[cfg(feature = "web")]
+    let web = config.web.map_or(0, |_| crate::web::MEMORY);
+    #[cfg(not(feature = "web"))]
+    let web = 0;
+    BESIDE + of_clients(config, bounds) + put_aside(config) + web
+}
+
+/// Of that, what is put aside for volumes: those of the start, and some that come later.
+fn put_aside(config: &Config) -> u64 {
     let room = if config.asked.file.is_some() {
         ROOM_AT_ONCE
     } else {
         0
     };
-    let volumes = (config.volumes.len() + room) as u64 * VOLUME + of_backends;
-    #[cfg(feature = "web")]
-    let web = config.web.map_or(0, |_| crate::web::MEMORY);
-    #[cfg(not(feature = "web"))]
-    let web = 0;
-    BESIDE + of_clients(config, bounds) + volumes + web
+    config.volumes.iter().map(of_volume).sum::<u64>() + room as u64 * VOLUME
+}
+
+/// What a volume takes beside the cache at most.
+pub(super) fn of_volume(config: &VolumeConfig) -> u64 {
+    VOLUME + backend::memory(config)
 }
 
 /// Of that, what connections take, and their requests.
