@@ -249,7 +249,10 @@ impl Client {
                 };
                 let mode = match when {
                     When::Always => PutMode::Overwrite,
-                    When::Absent => PutMode::Create,
+                    When::Absent => {
+                        self.in_place(&path).await?;
+                        PutMode::Create
+                    }
                     When::Is(tag) if self.looks_first => {
                         let there = self.store.head(&path).await.map_err(Trouble::of);
                         let there = match there {
@@ -276,6 +279,23 @@ impl Client {
             .await?;
         count(&self.counters.bytes_written, len);
         Ok(answer)
+    }
+
+    /// Whether a directory is still where it was locked: the store would make another one for what it is to create.
+    async fn in_place(&self, path: &Path) -> Result<(), Trouble> {
+        let Some(lock) = self.lock.upgrade() else {
+            return Ok(());
+        };
+        let looked = tokio::task::spawn_blocking(move || lock.in_place()).await;
+        let missing = match looked {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error.into(),
+            Err(error) => error.into(),
+        };
+        Err(Trouble::Missing(object_store::Error::NotFound {
+            path: path.to_string(),
+            source: missing,
+        }))
     }
 
     /// Calls `take` for each object under the prefix: its name and what is known of it. Stops when `take` says so.

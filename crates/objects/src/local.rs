@@ -12,7 +12,7 @@
 //! Puts are synced, file and directory, before they are answered.
 
 use std::collections::BTreeSet;
-use std::fs::{DirEntry, File, Metadata, TryLockError};
+use std::fs::{DirEntry, File, TryLockError};
 use std::io::ErrorKind::NotFound;
 use std::io::{Error as Trouble, Read as _, Seek as _, Write as _};
 use std::path::{Path as FilePath, PathBuf};
@@ -86,6 +86,7 @@ fn only_files(entry: &DirEntry) -> Result<(), Error> {
 /// The lock of a directory's volume, held as long as this lives.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
+    name: PathBuf,
     file: File,
     /// Objects of which a put has begun and not ended.
     at_work: Mutex<BTreeSet<String>>,
@@ -129,6 +130,7 @@ impl DirectoryLock {
         // At once: what fails below must unlock it too.
         let mut lock = match file.try_lock() {
             Ok(()) => Self {
+                name: name.clone(),
                 file,
                 at_work: Mutex::default(),
                 ended: Notify::new(),
@@ -146,15 +148,14 @@ impl DirectoryLock {
             Err(TryLockError::Error(source)) => return Err(system("lock")(source)),
         };
         // A start that is refused removes what it made before it unlocks it: this is nobody's lock then.
-        let data = lock.file.metadata().map_err(system("look at"))?;
-        let is_it = |there: Metadata| identity(&there) == identity(&data);
-        if !std::fs::metadata(&name).is_ok_and(is_it) {
+        if lock.in_place().is_err() {
             return Err(Error::InUse {
                 place: format!("dir:{}", path.display()),
                 owner: "a server that is just ending".to_owned(),
                 remaining: None,
             });
         }
+        let data = lock.file.metadata().map_err(system("look at"))?;
         let own = OwnPath::new(&name, (!is_there).then(|| identity(&data)));
         let named = lock
             .file
@@ -172,6 +173,15 @@ impl DirectoryLock {
         }
         made.push(own);
         Ok(lock)
+    }
+
+    /// Whether it can still be found where it was taken: a directory that was moved has it with it.
+    pub(crate) fn in_place(&self) -> Result<(), Trouble> {
+        let there = std::fs::metadata(&self.name)?;
+        match identity(&there) == identity(&self.file.metadata()?) {
+            true => Ok(()),
+            false => Err(NotFound.into()),
+        }
     }
 
     /// Waits until no put of the object is at work.

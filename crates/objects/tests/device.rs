@@ -831,6 +831,31 @@ fn an_object_of_another_length_is_named() {
 }
 
 #[test]
+fn a_directory_that_is_moved_is_not_made_anew() {
+    let rig = Rig::new();
+    let dir = TestDir::new("moved");
+    let config = Config {
+        url: dir.url(),
+        ..config(MIB)
+    };
+    let device = objects::open(&config, Arc::clone(&rig.arena)).unwrap();
+    rig.write(&*device, 0, &pattern(1, PAGE)).unwrap();
+    let elsewhere = dir.0.with_extension("elsewhere");
+    std::fs::rename(&dir.0, &elsewhere).unwrap();
+    let missing = Err(IoError::Failed { errno: 2 });
+    assert_eq!(rig.write(&*device, OBJECT, &pattern(2, PAGE)), missing);
+    assert!(!dir.0.exists());
+    // Nor is what somebody else has made there taken for it.
+    std::fs::create_dir(&dir.0).unwrap();
+    std::fs::write(dir.0.join("lock"), "").unwrap();
+    assert_eq!(rig.write(&*device, OBJECT, &pattern(2, PAGE)), missing);
+    std::fs::remove_dir_all(&dir.0).unwrap();
+    std::fs::rename(&elsewhere, &dir.0).unwrap();
+    rig.write(&*device, OBJECT, &pattern(2, PAGE)).unwrap();
+    assert_eq!(rig.read(&*device, OBJECT, PAGE).unwrap(), pattern(2, PAGE));
+}
+
+#[test]
 fn a_directory_is_locked_and_cleaned() {
     let rig = Rig::new();
     let dir = TestDir::new("lock");
