@@ -109,8 +109,10 @@ pub enum Error {
         /// Why.
         cause: IoError,
     },
-    /// A metadata operation (set length, allocate) failed.
+    /// The device refused something that is no reading or writing: another length, space for a write.
     MetadataFailed {
+        /// What was to be done.
+        what: &'static str,
         /// Why.
         cause: IoError,
     },
@@ -171,11 +173,40 @@ impl Error {
         }
     }
 
-    /// A metadata operation that ended with `cause`.
+    /// A change of a file's length that ended with `cause`.
     pub(crate) fn metadata(cause: IoError) -> Self {
+        Self::refused("changing the file's length", cause)
+    }
+
+    /// Space for a write, or ahead of one, was asked for, and that ended with `cause`.
+    pub(crate) fn no_space_taken(cause: IoError) -> Self {
+        Self::refused("taking space on the device", cause)
+    }
+
+    /// The device was told of a write, and that ended with `cause`.
+    pub(crate) fn unprepared(cause: IoError) -> Self {
+        Self::refused("preparing the device for a write", cause)
+    }
+
+    fn refused(what: &'static str, cause: IoError) -> Self {
         match cause {
             IoError::Cancelled => Self::Cancelled,
-            cause => Self::MetadataFailed { cause },
+            cause => Self::MetadataFailed { what, cause },
+        }
+    }
+
+    /// What the device answered, if it was a device.
+    #[must_use]
+    pub fn cause(&self) -> Option<IoError> {
+        match *self {
+            Self::ReadFailed { cause, .. }
+            | Self::SwapReadFailed { cause, .. }
+            | Self::WriteFailed { cause, .. }
+            | Self::FlushFailed { cause }
+            | Self::DeviceStopped { cause }
+            | Self::MetadataFailed { cause, .. }
+            | Self::PunchFailed { cause, .. } => Some(cause),
+            _ => None,
         }
     }
 
@@ -291,9 +322,7 @@ impl fmt::Display for Error {
             Self::DeviceStopped { cause } => {
                 write!(f, "the device takes no more writes after an error: {cause}")
             }
-            Self::MetadataFailed { cause } => {
-                write!(f, "changing the file's length failed: {cause}")
-            }
+            Self::MetadataFailed { what, cause } => write!(f, "{what} failed: {cause}"),
             Self::PunchFailed { offset, cause } => write!(
                 f,
                 "punching a hole from byte {} on failed: {cause}; what is there is as it was, or zeroes; write \

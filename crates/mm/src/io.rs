@@ -461,7 +461,7 @@ pub(crate) fn prepare<E: Env>(
     may_call(task)?;
     let op = IoOp::Prepare { len };
     let (device, object) = (mapping.device.id, mapping.object);
-    call(task, device, object, op, offset, Cause::Journal).map_err(Error::metadata)
+    call(task, device, object, op, offset, Cause::Journal).map_err(Error::unprepared)
 }
 
 /// Whether the task may have a device do something and wait for it: once sent, it would be done unseen.

@@ -254,7 +254,7 @@ pub(crate) fn reserve_space<E: Env>(
         }
     }
     mapping.gate.leave();
-    result.map_err(Error::metadata)
+    result.map_err(Error::no_space_taken)
 }
 
 /// Makes sure that the device has space up to `len`. The caller has shut the gate.
@@ -271,7 +271,7 @@ pub(crate) fn allocate_gated<E: Env>(
         let _ =
             set_device_len(task, mapping, size).and_then(|()| set_device_len(task, mapping, size));
     }
-    allocated.map_err(Error::metadata)
+    allocated.map_err(Error::no_space_taken)
 }
 
 /// Has the device take space for `from..until`, and notes it.

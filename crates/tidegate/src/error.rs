@@ -2,6 +2,7 @@
 
 use std::io;
 
+use env::IoError;
 use policy::units::Bytes;
 
 use crate::{PAGE_SIZE, budget};
@@ -93,6 +94,38 @@ impl Error {
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Cache(error) if error.is_unsupported())
     }
+
+    /// The system's error number, where the system or a device refused something with one: 28 (ENOSPC) on a full disk.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Cache(mm::Error::NoMemory { errno } | mm::Error::NoThread { errno, .. }) => {
+                Some(*errno)
+            }
+            Self::Cache(error) => error.cause().and_then(errno_of),
+            Self::System(
+                os::OsError::Arena { errno, .. }
+                | os::OsError::Uring { errno, .. }
+                | os::OsError::Thread { errno, .. }
+                | os::OsError::System { errno, .. }
+                | os::OsError::Open { errno, .. }
+                | os::OsError::Preallocate { errno, .. },
+            ) => Some(*errno),
+            _ => None,
+        }
+    }
+}
+
+/// ENOSPC.
+const NO_SPACE: i32 = 28;
+
+/// The number of what a device answered, if it has one.
+pub(crate) fn errno_of(cause: IoError) -> Option<i32> {
+    match cause {
+        IoError::NoSpace => Some(NO_SPACE),
+        IoError::Failed { errno } => Some(errno),
+        _ => None,
+    }
 }
 
 impl From<os::OsError> for Error {
@@ -153,17 +186,47 @@ impl From<Error> for io::Error {
             Error::Cache(mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. }) => {
                 io::ErrorKind::OutOfMemory
             }
-            Error::Cache(mm::Error::MetadataFailed {
-                cause: env::IoError::NoSpace,
-            }) => io::ErrorKind::StorageFull,
             Error::Cache(error) if error.is_unsupported() => io::ErrorKind::Unsupported,
-            Error::System(
-                os::OsError::Open { errno, .. } | os::OsError::Preallocate { errno, .. },
-            ) => io::Error::from_raw_os_error(*errno).kind(),
             Error::ReadOnly => io::ErrorKind::PermissionDenied,
             Error::Closed => io::ErrorKind::BrokenPipe,
-            Error::System(_) | Error::Cache(_) => io::ErrorKind::Other,
+            Error::System(_) | Error::Cache(_) => match error.errno() {
+                Some(errno) => Self::from_raw_os_error(errno).kind(),
+                None => io::ErrorKind::Other,
+            },
         };
         Self::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_one_whatever_found_it_full() {
+        let cause = IoError::NoSpace;
+        let (what, offset) = ("taking space on the device", Bytes(0));
+        let found = [
+            mm::Error::MetadataFailed { what, cause },
+            mm::Error::WriteFailed { offset, cause },
+            mm::Error::DeviceStopped { cause },
+        ];
+        for error in found.map(Error::from) {
+            assert_eq!(error.errno(), Some(28));
+            assert_eq!(io::Error::from(error).kind(), io::ErrorKind::StorageFull);
+        }
+        assert_eq!(
+            Error::from(found[0]).to_string(),
+            "taking space on the device failed: no space left on the device"
+        );
+    }
+
+    #[test]
+    fn what_no_system_answered_has_no_number() {
+        let lost = mm::Error::FlushFailed {
+            cause: IoError::Lost,
+        };
+        assert_eq!(Error::from(lost).errno(), None);
+        assert_eq!(Error::ReadOnly.errno(), None);
     }
 }

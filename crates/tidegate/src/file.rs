@@ -5,12 +5,13 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex, TryLockError};
 
-use env::{IoError, ObjectId, Task};
+use env::{ObjectId, Task};
 use mm::{Pinned, Reader};
 use os::ThreadEnv;
 use policy::units::Bytes;
 
 use crate::cache::Disk;
+use crate::error::errno_of;
 use crate::opened::{Entry, FileKey};
 use crate::writer::with_own;
 use crate::{Cache, Error, Writer};
@@ -197,11 +198,9 @@ impl File {
             Error::System(os::OsError::Preallocate { path, bytes, errno })
         };
         match self.inner.allocate(&mut task, bytes) {
-            Err(mm::Error::MetadataFailed { cause }) => Err(match cause {
-                IoError::NoSpace => refused(NO_SPACE),
-                IoError::Failed { errno } => refused(errno),
-                cause => mm::Error::MetadataFailed { cause }.into(),
-            }),
+            Err(error @ mm::Error::MetadataFailed { cause, .. }) => {
+                Err(errno_of(cause).map_or(error.into(), refused))
+            }
             allocated => Ok(allocated?),
         }
     }
@@ -269,9 +268,6 @@ impl Drop for File {
         }
     }
 }
-
-/// ENOSPC.
-const NO_SPACE: i32 = 28;
 
 /// A file that could not be closed, with everything it holds.
 #[derive(thiserror::Error)]

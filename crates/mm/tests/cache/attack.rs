@@ -615,6 +615,7 @@ fn a_file_that_grew_and_was_cut_asks_for_space_when_it_is_written() {
         assert!(matches!(
             wrote,
             Err(Error::MetadataFailed {
+                what: "taking space on the device",
                 cause: IoError::NoSpace
             })
         ));
@@ -648,6 +649,7 @@ fn what_a_refused_allocation_took_is_given_back() {
         disk.state().refuses_space = Some(IoError::NoSpace);
         disk.state().lengths.clear();
         let refused = Error::MetadataFailed {
+            what: "taking space on the device",
             cause: IoError::NoSpace,
         };
         assert_eq!(file.allocate(task, Bytes(MIB)), Err(refused));

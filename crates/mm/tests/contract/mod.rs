@@ -441,6 +441,7 @@ fn a_full_device_refuses_before_a_byte_is_acknowledged() {
             ..FaultPlan::default()
         });
         let full = Err(Error::MetadataFailed {
+            what: "taking space on the device",
             cause: IoError::NoSpace,
         });
         assert_eq!(bench.write(task, &file, 0, 4, 1), full);
@@ -630,7 +631,10 @@ fn a_cut_that_failed_comes_before_the_file_grows_again() {
             length_fails: Odds::ALWAYS,
             ..FaultPlan::default()
         });
-        let failed = Err(Error::MetadataFailed { cause: EIO });
+        let failed = Err(Error::MetadataFailed {
+            what: "changing the file's length",
+            cause: EIO,
+        });
         assert_eq!(file.truncate(task, Bytes(4096)), failed);
         assert_eq!(
             bench.write(task, &file, 12, 1, 2),

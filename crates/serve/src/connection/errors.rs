@@ -34,7 +34,7 @@ pub(super) fn told(error: &Error) -> Told {
         CacheError::DeviceStopped { cause } => {
             of_device(*cause, "the volume takes no writes after an error")
         }
-        CacheError::MetadataFailed { cause } => {
+        CacheError::MetadataFailed { cause, .. } => {
             of_device(*cause, "the backing refused to change its space")
         }
         CacheError::PunchFailed { cause, .. } => {
