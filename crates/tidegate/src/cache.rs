@@ -80,7 +80,8 @@ impl OpenOptions {
         self
     }
 
-    /// For reading only: this handle refuses to write, whatever others of the file do.
+    /// For reading only: this handle refuses to write, whatever others of the file do. Does not go with `create`, `truncate`
+    /// and `preallocate`.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.inner.read_only = read_only;
@@ -99,6 +100,20 @@ impl OpenOptions {
     pub fn direct(mut self, direct: bool) -> Self {
         self.inner.direct = direct;
         self
+    }
+
+    /// Who only reads changes nothing.
+    fn check(&self) -> Result<(), Error> {
+        let options = &self.inner;
+        let changes = [
+            ("create", options.create),
+            ("truncate", options.truncate),
+            ("preallocate", options.preallocate.is_some()),
+        ];
+        match changes.iter().find(|(_, is_asked)| *is_asked) {
+            Some((option, _)) if options.read_only => Err(Error::OptionsContradict { option }),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -146,10 +161,10 @@ impl Cache {
     ///
     /// # Errors
     /// `System` (the path, the reason; busy: it is open for reading only; no space for what is to be
-    /// preallocated), `Cache` (more files than there is room for; a device that failed). `ReadOnly` (for reading
-    /// only, and space is to be taken). `Closed`.
+    /// preallocated), `Cache` (more files than there is room for; a device that failed). `OptionsContradict`. `Closed`.
     pub fn open(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, Error> {
         self.is_open()?;
+        options.check()?;
         let path = path.as_ref();
         match self.try_open(path, options) {
             // Files that were dropped hold places, and descriptors of the system.
@@ -232,7 +247,7 @@ impl Cache {
 
     /// What the options ask for beyond opening, of a file that is open.
     fn opened_again(path: &Path, options: OpenOptions, file: File) -> Result<File, Error> {
-        if options.inner.truncate && !options.inner.read_only {
+        if options.inner.truncate {
             file.set_len(0)?;
         }
         Self::preallocated(path, options, file)

@@ -79,6 +79,14 @@ pub enum Error {
         /// Where it ends.
         end: u64,
     },
+    /// An option that changes the file, of a handle for reading only. Nothing was opened, or changed.
+    #[error(
+        "`{option}` changes the file, and it is opened for reading only; leave `read_only` or `{option}` away"
+    )]
+    OptionsContradict {
+        /// Which: "create", "truncate", "preallocate".
+        option: &'static str,
+    },
     /// The handle was opened with [`OpenOptions::read_only`](crate::OpenOptions::read_only).
     #[error("the file was opened for reading only; open it without `read_only` to write to it")]
     ReadOnly,
@@ -182,6 +190,7 @@ impl From<Error> for io::Error {
             | Error::BadSize { .. }
             | Error::SwapFileTooLarge { .. }
             | Error::PartOfPage { .. }
+            | Error::OptionsContradict { .. }
             | Error::Cache(mm::Error::BadOption { .. }) => io::ErrorKind::InvalidInput,
             Error::Cache(mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. }) => {
                 io::ErrorKind::OutOfMemory

@@ -87,7 +87,6 @@ fn a_handle_for_reading_refuses_to_write() {
     let mut writer = cache.writer();
     assert_eq!(told(file.write_at_with(&mut writer, &[7; 8], 0)), text);
     assert_eq!(told(file.set_len(0)), text);
-    assert_eq!(told(cache.open(&path, reading.preallocate(1))), text);
     assert_eq!(file.len(), 9000);
     file.sync().unwrap();
     drop(file);
@@ -137,6 +136,32 @@ fn who_wants_more_of_a_device_than_there_is_hears_how_large_it_is() {
     assert_eq!(told(wants(2 << 20)), text);
     wants(1 << 20).unwrap();
     cache.close().unwrap();
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused() {
+    let dir = Dir::new("contradict");
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let path = dir.0.join("data");
+    let reading = OpenOptions::new().read_only(true);
+    let refused = |options: OpenOptions, text: &str| {
+        let error = cache.open(&path, options).map(|_| ()).unwrap_err();
+        assert_eq!(error.to_string(), text);
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
+    };
+    let text = "`create` changes the file, and it is opened for reading only; leave `read_only` or `create` away";
+    refused(reading.create(true), text);
+    assert!(!path.exists());
+    std::fs::write(&path, [1; 9000]).unwrap();
+    // Opened anew, and beside another handle.
+    for _ in 0..2 {
+        let text = "`truncate` changes the file, and it is opened for reading only; leave `read_only` or `truncate` away";
+        refused(reading.truncate(true), text);
+        let text = "`preallocate` changes the file, and it is opened for reading only; leave `read_only` or \
+                    `preallocate` away";
+        refused(reading.preallocate(1), text);
+        assert_eq!(dir.open(&cache).len(), 9000);
+    }
 }
 
 #[test]
