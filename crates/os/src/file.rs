@@ -13,8 +13,8 @@
 //!
 //! Source: design.md "Devices and files"; open(2), statx(2) STATX_DIOALIGN.
 
-use std::fs::{File, FileType};
-use std::io::{Seek, SeekFrom};
+use std::fs::{File, FileType, OpenOptions as StdOptions};
+use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use env::{Device, DeviceInfo, Interrupt, IoError, IoOp, IoRequest, ObjectId};
 use policy::units::{Bytes, PAGE_SIZE};
-use rustix::fs::{AtFlags, FallocateFlags, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
 
 use crate::OsError;
 use crate::engine::Engine;
@@ -232,9 +232,12 @@ impl Device for FileDevice {
 /// Opens with direct I/O if that can be had.
 fn open_best(path: &Path, options: OpenOptions) -> Result<(File, bool), OsError> {
     // Before it is opened: a pipe that nobody writes would be waited for, and other devices take an open for a deed.
-    if std::fs::metadata(path).is_ok_and(|data| !keeps_bytes(data.file_type())) {
+    let seen = std::fs::metadata(path).map(|data| data.file_type());
+    if seen.as_ref().is_ok_and(|kind| !keeps_bytes(*kind)) {
         return Err(OsError::NotAFile { path: path.into() });
     }
+    // A drive would be opened without its medium.
+    let waits = seen.is_ok_and(|kind| kind.is_block_device());
     let mut flags = File::options();
     flags.read(true).write(!options.read_only);
     if !options.read_only {
@@ -244,7 +247,14 @@ fn open_best(path: &Path, options: OpenOptions) -> Result<(File, bool), OsError>
         path: path.into(),
         errno: errno_of(error),
     };
-    let obstacle = match flags.clone().custom_flags(libc::O_DIRECT).open(path) {
+    let open = |more| {
+        if waits {
+            flags.clone().custom_flags(more).open(path)
+        } else {
+            open_at_once(path, &flags, more)
+        }
+    };
+    let obstacle = match open(libc::O_DIRECT) {
         Ok(file) => match alignment_of(&file) {
             Some(alignment) if u64::from(alignment) > PAGE_SIZE => Some(alignment),
             _ => return Ok((file, true)),
@@ -258,8 +268,22 @@ fn open_best(path: &Path, options: OpenOptions) -> Result<(File, bool), OsError>
             alignment: obstacle,
         });
     }
-    let file = flags.open(path).map_err(|error| failed(&error))?;
+    let file = open(0).map_err(|error| failed(&error))?;
     Ok((file, false))
+}
+
+/// Opens what stands at `path` by now. If that has become a pipe, whoever would write it is not waited for.
+fn open_at_once(path: &Path, flags: &StdOptions, more: i32) -> std::io::Result<File> {
+    let open = |more| flags.clone().custom_flags(more).open(path);
+    let file = match open(more | libc::O_NONBLOCK) {
+        // Somebody has a lease of it, and is asked to give that up: it is a file.
+        Err(error) if error.kind() == ErrorKind::WouldBlock => return open(more),
+        opened => opened?,
+    };
+    // Requests would be refused instead of waited for.
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 /// The alignment that direct I/O on the file asks for, where the kernel tells (since 6.1).

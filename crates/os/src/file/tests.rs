@@ -635,3 +635,25 @@ fn a_pipe_is_refused_before_it_is_opened() {
     let refused = answered.recv_timeout(bound).expect("it waits for a writer");
     assert!(matches!(refused, Err(OsError::NotAFile { .. })));
 }
+
+/// One that took a file's place after that was looked at; and what is opened so is as if it had been waited for.
+#[test]
+fn who_opens_waits_for_nobody_and_requests_wait_again() {
+    let rig = Rig::new("swapped", Backend::Pool);
+    let (pipe, file) = (rig.dir.join("pipe"), rig.dir.join("file"));
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+    std::fs::write(&file, [1; 100]).unwrap();
+    for path in [pipe, file] {
+        let (answer, answered) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut flags = File::options();
+            flags.read(true);
+            let _ = answer.send(open_at_once(&path, &flags, libc::O_NOATIME));
+        });
+        let bound = std::time::Duration::from_secs(20);
+        let opened = answered.recv_timeout(bound).expect("it waits for a writer");
+        let flags = rustix::fs::fcntl_getfl(opened.unwrap()).unwrap();
+        assert!(!flags.contains(OFlags::NONBLOCK) && flags.contains(OFlags::NOATIME));
+    }
+}
