@@ -22,6 +22,7 @@ const CALLERS_MAX: usize = 4096;
 
 /// For how long callers were stalled for memory, since the cache was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pressure {
     /// At least one was.
     pub some: Duration,

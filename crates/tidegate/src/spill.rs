@@ -45,6 +45,7 @@ pub struct Spill {
 
 /// What touching a part of a region took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Touched {
     /// Bytes of whole pages touched.
     pub bytes: u64,

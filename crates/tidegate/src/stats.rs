@@ -10,6 +10,7 @@ use crate::pressure::{Meter, Pressure};
 
 /// A reading of a cache. Sizes in bytes.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Stats {
     /// The memory limit now.
     pub limit: u64,
@@ -58,6 +59,7 @@ pub struct Stats {
 
 /// The swap file. Sizes in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Swap {
     /// Its size.
     pub total: u64,
@@ -72,7 +74,8 @@ pub struct Swap {
 }
 
 /// All waits of one cause. Of callers and of the cache's own tasks, idling apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Wait {
     /// Its name.
     pub cause: &'static str,

@@ -16,6 +16,7 @@ const LEAVE_MAX: Duration = Duration::from_millis(200);
 
 /// A reading of one volume. Sizes in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VolumeStats {
     /// Written and not yet on its way to the backing.
     pub dirty: u64,

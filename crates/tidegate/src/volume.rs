@@ -143,6 +143,7 @@ pub struct Cursor {
 
 /// How far an operation that does not wait has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Tried {
     /// Bytes moved, from the first on.
     pub bytes: usize,

@@ -80,45 +80,41 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
     };
     let mut histogram = [0; 32];
     histogram[14] = 5 * seconds;
-    let paused = Wait {
-        cause: "dirty pause",
-        count: 5 * seconds,
-        total: Duration::from_millis(50 * seconds),
-        max: Duration::from_millis(11),
-        timed_out: 0,
-        histogram,
-        ended_by: vec![("deadline", 5 * seconds)],
-    };
-    let memory = Wait {
-        cause: "memory",
-        count: 5 * seconds,
-        total: Duration::from_millis(40 * seconds),
-        max: Duration::from_millis(9),
-        timed_out: 1,
-        histogram,
-        ended_by: vec![("pages freed", 5 * seconds - 1), ("deadline", 1)],
-    };
+    let mut paused = Wait::default();
+    paused.cause = "dirty pause";
+    paused.count = 5 * seconds;
+    paused.total = Duration::from_millis(50 * seconds);
+    paused.max = Duration::from_millis(11);
+    paused.histogram = histogram;
+    paused.ended_by = vec![("deadline", 5 * seconds)];
+    let mut memory = Wait::default();
+    memory.cause = "memory";
+    memory.count = 5 * seconds;
+    memory.total = Duration::from_millis(40 * seconds);
+    memory.max = Duration::from_millis(9);
+    memory.timed_out = 1;
+    memory.histogram = histogram;
+    memory.ended_by = vec![("pages freed", 5 * seconds - 1), ("deadline", 1)];
+    let mut stats = Stats::default();
+    stats.limit = 256 * MIB;
+    stats.cached = 200 * MIB;
+    stats.free = 30 * MIB;
+    stats.pinned = MIB;
+    stats.dirty = 30 * MIB;
+    stats.writeback = 6 * MIB;
+    stats.dirty_limit = 64 * MIB;
+    stats.background_limit = 32 * MIB;
+    stats.dirtied_total = seconds * 8 * MIB;
+    stats.written_total = seconds * 3 * MIB;
+    stats.read_total = 7 * MIB;
+    stats.metadata = 5 * MIB;
+    stats.waits = vec![paused, memory];
     Reading {
         at: UNIX_EPOCH + Duration::from_secs(1_795_305_900 + seconds),
         instant: began + Duration::from_secs(seconds),
         uptime: Duration::from_secs(seconds),
         stage: Stage::Serving,
-        stats: Stats {
-            limit: 256 * MIB,
-            cached: 200 * MIB,
-            free: 30 * MIB,
-            pinned: MIB,
-            dirty: 30 * MIB,
-            writeback: 6 * MIB,
-            dirty_limit: 64 * MIB,
-            background_limit: 32 * MIB,
-            dirtied_total: seconds * 8 * MIB,
-            written_total: seconds * 3 * MIB,
-            read_total: 7 * MIB,
-            metadata: 5 * MIB,
-            waits: vec![paused, memory],
-            ..Stats::default()
-        },
+        stats,
         resident: 215 * MIB,
         cpu: Duration::from_millis(250 * seconds),
         door: Door {
