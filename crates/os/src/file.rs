@@ -13,7 +13,7 @@
 //!
 //! Source: design.md "Devices and files"; open(2), statx(2) STATX_DIOALIGN.
 
-use std::fs::{File, FileType, OpenOptions as StdOptions};
+use std::fs::{File, FileType, Metadata, OpenOptions as StdOptions};
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
@@ -173,6 +173,15 @@ impl FileDevice {
     #[must_use]
     pub fn fixed_size(&self, object: ObjectId) -> Option<Bytes> {
         self.object(object)?.fixed_size
+    }
+
+    /// What the system says of an object's file.
+    ///
+    /// # Errors
+    /// It is not open, or the system's.
+    pub fn metadata(&self, object: ObjectId) -> std::io::Result<Metadata> {
+        let file = self.object(object).ok_or(ErrorKind::NotFound)?;
+        file.file.metadata()
     }
 
     /// How much of the arena is registered with the ring.

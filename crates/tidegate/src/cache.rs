@@ -12,7 +12,7 @@ use os::{FileDevice, ThreadEnv};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Pages};
 
-use crate::opened::{Entry, FileKey, Opened};
+use crate::opened::{Entries, Entry, FileKey, Opened};
 use crate::stats::{Swap, Waits};
 use crate::{Builder, Error, File, PAGE_SIZE, Spill, Stats, Writer};
 
@@ -183,12 +183,14 @@ impl Cache {
             let mut entries = self.inner.opened.lock(key);
             let known = key.and_then(|key| Some((key, entries.get_mut(&key)?)));
             let Some((key, entry)) = known else {
-                let (key, entry) = self.open_new(path, options)?;
+                let Some((key, entry)) = self.open_new(path, options, &entries)? else {
+                    continue;
+                };
                 let inner = Arc::clone(&entry.inner);
                 let file = File::new(self.clone(), key, &entry, inner, options.inner.read_only);
                 entries.insert(key, entry);
                 drop(entries);
-                let opened = Self::preallocated(path, options, file);
+                let opened = Self::prepared(path, options, file);
                 if opened.is_err() {
                     // As nobody has a handle of it, nor its descriptor is kept.
                     self.end(key);
@@ -213,50 +215,55 @@ impl Cache {
             entry.handles += 1;
             let file = File::new(self.clone(), key, entry, inner, options.inner.read_only);
             drop(entries);
-            return Self::opened_again(path, options, file);
+            return Self::prepared(path, options, file);
         }
     }
 
-    fn open_new(&self, path: &Path, options: OpenOptions) -> Result<(FileKey, Entry), Error> {
+    /// A file that was not open when it was looked for. None: what stands at the path by now is open.
+    fn open_new(
+        &self,
+        path: &Path,
+        options: OpenOptions,
+        entries: &Entries<'_>,
+    ) -> Result<Option<(FileKey, Entry)>, Error> {
         let disk = self.disk_of(path)?;
         let plain = os::OpenOptions {
+            truncate: false,
             preallocate: None,
             ..options.inner
         };
         let (object, len) = disk.files.open(path, plain)?;
-        let opened = FileKey::of(path)
-            .ok_or_else(|| {
-                // Removed or renamed at this very moment.
-                Error::System(os::OsError::Open {
-                    path: path.into(),
-                    errno: NO_ENTRY,
-                })
-            })
-            .and_then(|key| {
+        let data = disk.files.metadata(object);
+        let key = data.map(|data| FileKey::of_data(&data));
+        let opened = match key {
+            Ok(key) if entries.contains_key(&key) => Ok(None),
+            Ok(key) => {
                 let mut task = self.task();
-                let file = self.inner.mm.open(&mut task, disk.index, object, len)?;
-                Ok((key, file))
-            });
-        let (key, file) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                disk.files.close(object);
-                return Err(error);
+                let file = self.inner.mm.open(&mut task, disk.index, object, len);
+                file.map(|file| Some((key, file))).map_err(Error::from)
             }
+            Err(error) => Err(Error::System(os::OsError::Open {
+                path: path.into(),
+                errno: error.raw_os_error().unwrap_or(0),
+            })),
         };
-        Ok((key, Entry::new(disk, object, file, options.inner.read_only)))
+        match opened {
+            Ok(Some((key, file))) => {
+                let entry = Entry::new(disk, object, file, options.inner.read_only);
+                Ok(Some((key, entry)))
+            }
+            others => {
+                disk.files.close(object);
+                others.map(|_| None)
+            }
+        }
     }
 
     /// What the options ask for beyond opening, of a file that is open.
-    fn opened_again(path: &Path, options: OpenOptions, file: File) -> Result<File, Error> {
+    fn prepared(path: &Path, options: OpenOptions, file: File) -> Result<File, Error> {
         if options.inner.truncate {
             file.set_len(0)?;
         }
-        Self::preallocated(path, options, file)
-    }
-
-    /// Takes the space that the options ask for.
-    fn preallocated(path: &Path, options: OpenOptions, file: File) -> Result<File, Error> {
         if let Some(bytes) = options.inner.preallocate {
             file.preallocate(path, bytes)?;
         }
@@ -548,9 +555,8 @@ impl Drop for Inner {
     }
 }
 
-/// EBUSY, ENOENT, ENFILE, EMFILE.
+/// EBUSY, ENFILE, EMFILE.
 const BUSY: i32 = 16;
-const NO_ENTRY: i32 = 2;
 const NO_DESCRIPTORS: [i32; 2] = [23, 24];
 
 /// Whether files that are closed would help.
@@ -580,5 +586,29 @@ fn system_device(path: &Path) -> Result<u64, Error> {
             path: PathBuf::from(path),
             errno: error.raw_os_error().unwrap_or(0),
         })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As when two threads open a file that neither has found, and one of them makes it.
+    #[test]
+    fn a_file_that_somebody_has_opened_meanwhile_is_not_opened_beside_it() {
+        let name = format!("tidegate-meanwhile-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let cache = Cache::builder().memory(16 << 20).build().unwrap();
+        let create = OpenOptions::new().create(true).truncate(true);
+        let file = cache.open(&path, create).unwrap();
+        file.write_at(b"theirs", 0).unwrap();
+        file.sync().unwrap();
+        let entries = cache.inner.opened.lock(None);
+        let opened = cache.open_new(&path, create, &entries).unwrap();
+        assert!(opened.is_none());
+        drop(entries);
+        assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+        file.close().unwrap();
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -12,6 +12,7 @@
 //!   3. The lock is held across the system's `open`, never across requests to a device.
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,12 +29,18 @@ pub(crate) struct FileKey(u64, u64);
 impl FileKey {
     /// Of what stands at a path, if anything does.
     pub(crate) fn of(path: &Path) -> Option<Self> {
-        let data = std::fs::metadata(path).ok()?;
-        Some(match data.rdev() {
+        std::fs::metadata(path)
+            .ok()
+            .map(|data| Self::of_data(&data))
+    }
+
+    /// Of what is open.
+    pub(crate) fn of_data(data: &Metadata) -> Self {
+        match data.rdev() {
             0 => Self(data.dev(), data.ino()),
             // A block device may have several names, none of them on itself.
             device => Self(u64::MAX, device),
-        })
+        }
     }
 }
 
