@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     /// share of the dirty limit and its own flusher.
     disks: Mutex<BTreeMap<u64, Disk>>,
     pub(crate) opened: Opened,
+    /// Held by `close`: who closes it too hears how that ended, not that it is being closed.
+    closing: Mutex<()>,
     /// `close` has ended.
     closed: AtomicBool,
 }
@@ -152,6 +154,7 @@ impl Cache {
                 device,
                 disks,
                 opened: Opened::default(),
+                closing: Mutex::new(()),
                 closed: AtomicBool::new(false),
             }),
         })
@@ -471,6 +474,8 @@ impl Cache {
     /// # Errors
     /// What could not be made durable; the cache is ended all the same.
     pub fn close(&self) -> Result<(), Error> {
+        let closing = &self.inner.closing;
+        let _closing = closing.lock().unwrap_or_else(PoisonError::into_inner);
         let synced = {
             let mut task = self.task();
             self.inner.mm.shutdown(&mut task)

@@ -165,6 +165,24 @@ fn options_that_contradict_each_other_are_refused() {
 }
 
 #[test]
+fn who_closes_a_cache_that_is_being_closed_hears_how_that_ended() {
+    let dir = Dir::new("twice");
+    for _ in 0..100 {
+        let cache = Cache::builder().memory(16 << 20).build().unwrap();
+        dir.open(&cache).write_at(&[7; 100_000], 0).unwrap();
+        let both = std::sync::Barrier::new(2);
+        let close = || {
+            both.wait();
+            cache.close().unwrap();
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(close);
+            scope.spawn(close);
+        });
+    }
+}
+
+#[test]
 fn after_close_every_call_answers_so() {
     fn closed<T>(call: &str, answer: Result<T, Error>) {
         let answer = answer.map(|_| ());
