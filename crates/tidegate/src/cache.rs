@@ -36,8 +36,8 @@ pub(crate) struct Inner {
     /// share of the dirty limit and its own flusher.
     disks: Mutex<BTreeMap<u64, Disk>>,
     pub(crate) opened: Opened,
-    /// Held by `close`: who closes it too hears how that ended, not that it is being closed.
-    closing: Mutex<()>,
+    /// Held by `close`, true once it went well: who closes it too hears how that ended, not that it is being closed.
+    closing: Mutex<bool>,
     /// `close` has ended.
     closed: AtomicBool,
 }
@@ -154,7 +154,7 @@ impl Cache {
                 device,
                 disks,
                 opened: Opened::default(),
-                closing: Mutex::new(()),
+                closing: Mutex::new(false),
                 closed: AtomicBool::new(false),
             }),
         })
@@ -475,7 +475,10 @@ impl Cache {
     /// What could not be made durable; the cache is ended all the same.
     pub fn close(&self) -> Result<(), Error> {
         let closing = &self.inner.closing;
-        let _closing = closing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_done = closing.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_done {
+            return Ok(());
+        }
         let synced = {
             let mut task = self.task();
             self.inner.mm.shutdown(&mut task)
@@ -483,6 +486,7 @@ impl Cache {
         // Not before: until here whoever syncs has to hear how that ended.
         self.inner.closed.store(true, Ordering::Relaxed);
         self.inner.env.shutdown();
+        *is_done = synced.is_ok();
         Ok(synced?)
     }
 
