@@ -74,12 +74,18 @@ pub(crate) fn read<E: Env>(
         return Ok(Bytes::ZERO);
     }
     task.did(Work::Call, 1);
-    let missed = read_ahead(task, cache, mapping, reader, offset.0, end)?;
+    let part = part_of_call(cache, pages_of(offset.0, end));
+    let mut missed = Pages::ZERO;
     let mut at = offset.0;
-    match copy_out(task, cache, mapping, offset.0, &mut at, end, data) {
-        // The file was cut under the reader: what it got before is the answer.
-        Ok(()) | Err(Error::OutOfRange { .. }) => {}
-        Err(error) => return Err(error),
+    while at < end {
+        let until = end.min(((at >> PAGE_SHIFT) + part) << PAGE_SHIFT);
+        missed += read_ahead(task, cache, mapping, reader, at, until)?;
+        match copy_out(task, cache, mapping, offset.0, &mut at, until, data) {
+            Ok(()) => {}
+            // The file was cut under the reader: what it got before is the answer.
+            Err(Error::OutOfRange { .. }) => break,
+            Err(error) => return Err(error),
+        }
     }
     let bytes = read_to(mapping, offset, at);
     if bytes.is_zero() {
@@ -92,6 +98,21 @@ pub(crate) fn read<E: Env>(
         took: task.now().since(began),
     });
     Ok(bytes)
+}
+
+/// How many pages of a call for `pages` pages are looked at together. One for more than a window is a stream of accesses, each
+/// of which comes upon the mark of the window that it is in: what lies behind the window would be read page by page.
+fn part_of_call<E: Env>(cache: &Cache<E>, pages: u64) -> u64 {
+    let Pages(mut window) = cache.options.readahead_max;
+    if window == 0 {
+        // Parts that do not drive one another out.
+        window = (REQUEST_PAGES as u64).min(u64::from(cache.options.frames) / 16);
+    }
+    if pages > window {
+        (window / 2).max(1)
+    } else {
+        pages
+    }
 }
 
 /// Copies what lies from `at` to `end`, page by page, to its place in `data`, which begins at `offset`; `at` moves.
@@ -170,21 +191,18 @@ pub(crate) fn read_ahead<E: Env>(
     let start = resumed.unwrap_or(u64::from(first));
     let count = Pages(u64::from(last) + 1 - start);
     let max = cache.options.readahead_max;
-    let window = reader
-        .readahead
-        .on_access(start, count, missing, on_mark, max);
-    // Without read-ahead a miss still reads what was asked for, in one go.
-    let window = match (window, missing) {
-        (None, Some(start)) => {
-            let count = Pages(u64::from(last) + 1 - start);
-            Some(Window {
-                start,
-                count,
-                mark: None,
-                ahead: None,
-            })
-        }
-        (window, _) => window,
+    let window = if max.is_zero() {
+        // A miss still reads what was asked for, in one go.
+        missing.map(|start| Window {
+            start,
+            count: Pages(u64::from(last) + 1 - start),
+            mark: None,
+            ahead: None,
+        })
+    } else {
+        reader
+            .readahead
+            .on_access(start, count, missing, on_mark, max)
     };
     if let Some(window) = window {
         let class = if missing.is_some() {

@@ -701,6 +701,31 @@ fn what_was_refused_ahead_is_given_back() {
     });
 }
 
+/// A call for more than the window of read-ahead, wherever it begins: what is behind the window is not read page by page.
+#[test]
+fn a_call_for_more_than_a_window_is_read_in_windows() {
+    for (window, requests) in [(32, 40), (0, 60)] {
+        let mut world = world(1024, 64 * MIB);
+        world.options.readahead_max = Pages(window);
+        let disk = Arc::clone(&world.disk);
+        world.run(4096 * 4096, move |task, _, file| {
+            for page in [0, 1024, 2500] {
+                let mut reader = Reader::default();
+                let mut back = vec![Sector(1); 800 * 8];
+                let before = disk.state().reads;
+                let offset = Pages(page).bytes();
+                assert_eq!(
+                    file.read(task, &mut reader, offset, &mut back),
+                    Ok(Pages(800).bytes())
+                );
+                assert!(back.iter().all(|sector| *sector == Sector(0)));
+                let reads = disk.state().reads - before;
+                assert!(reads < requests, "{reads} of window {window} at {page}");
+            }
+        });
+    }
+}
+
 /// A truncation that the device refused is made up for before space is taken, not after.
 #[test]
 fn space_that_was_given_is_not_taken_by_a_truncation_of_before() {
