@@ -333,7 +333,7 @@ impl fmt::Display for Error {
                 len: Bytes(FILE_MAX),
                 end,
                 ..
-            } => write!(f, "byte {} is beyond the largest file (16 TiB)", end.0),
+            } => write!(f, "byte {} is beyond the largest file (16 TiB less 4 KiB)", end.0),
             Self::OutOfRange { what, end, len } => write!(
                 f,
                 "the {what} ends at byte {}; byte {} is beyond it",

@@ -76,7 +76,8 @@ impl File {
     /// find the disk full only when it is written back, which `sync` tells.
     ///
     /// # Errors
-    /// `Cache`: no space, a failed device, no memory (everything pinned). `ReadOnly`, `Closed`.
+    /// `Cache`: no space, a failed device, no memory (everything pinned). A beginning of `data` may have been taken in, and is
+    /// part of the file. `ReadOnly`, `Closed`.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize, Error> {
         with_own(&self.cache.inner.mm, |writer| {
             self.write_as(writer, data, offset)

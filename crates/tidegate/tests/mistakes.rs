@@ -44,7 +44,7 @@ fn who_goes_beyond_the_end_hears_where_it_is() {
     let file = dir.open(&cache);
     let text = "the file ends at byte 0; byte 4096 is beyond it";
     assert_eq!(told(file.pin(0)), text);
-    let text = "byte 18446744073709551615 is beyond the largest file (16 TiB)";
+    let text = "byte 18446744073709551615 is beyond the largest file (16 TiB less 4 KiB)";
     assert_eq!(told(file.write_at(&[1; 8], u64::MAX - 3)), text);
     let region = cache.spill(10_000).unwrap();
     let text = "the region ends at byte 10000; byte 10004 is beyond it";
