@@ -97,13 +97,13 @@ impl Actor {
                 return Ok(at + 1);
             }
             Op::SyncAll => {
-                self.timed(task, at, None, 0, Self::sync_all)?;
+                self.timed(task, (at, op), None, 0, Self::sync_all)?;
                 return Ok(at + 1);
             }
             _ => {}
         }
         if let Some(region) = op.region() {
-            self.timed(task, at, world.swap_place, 0, |actor, task| {
+            self.timed(task, (at, op), world.swap_place, 0, |actor, task| {
                 actor.in_memory(task, region, op)
             })?;
             return Ok(at + 1);
@@ -116,7 +116,7 @@ impl Actor {
             return Ok(at + 1);
         }
         if let Op::Close { .. } = op {
-            self.timed(task, at, Some(slot.place), 0, |actor, task| {
+            self.timed(task, (at, op), Some(slot.place), 0, |actor, task| {
                 actor.close(task, slot, place)
             })?;
             return Ok(at + 1);
@@ -149,41 +149,47 @@ impl Actor {
         let going = match op {
             Op::Write { at: first, len, .. } => {
                 let (first, len) = within(first, len, bound);
-                self.timed(task, at, Some(slot.place), len, |actor, task| {
+                self.timed(task, (at, op), Some(slot.place), len, |actor, task| {
                     actor.write(task, slot, place, &file, first, len)
                 })
             }
             Op::Read { at: first, len, .. } => {
                 let (first, len) = within(first, len, bound);
-                self.timed(task, at, Some(slot.place), len, |actor, task| {
+                self.timed(task, (at, op), Some(slot.place), len, |actor, task| {
                     actor.read(task, slot, place, &file, number, first, len)
                 })
             }
             Op::SyncRange { at: first, len, .. } => {
                 let (first, len) = within(first, len, bound);
-                self.timed(task, at, Some(slot.place), len, |actor, task| {
+                self.timed(task, (at, op), Some(slot.place), len, |actor, task| {
                     actor.sync_range(task, slot, place, &file, first, len)
                 })
             }
-            Op::Sync { .. } => self.timed(task, at, Some(slot.place), bound, |actor, task| {
-                actor.sync(task, slot, place, &file)
-            }),
+            Op::Sync { .. } => {
+                self.timed(task, (at, op), Some(slot.place), bound, |actor, task| {
+                    actor.sync(task, slot, place, &file)
+                })
+            }
             Op::Punch { page, pages, .. } => {
                 let (first, len) = within(page * SECTORS, pages * SECTORS, bound);
-                self.timed(task, at, Some(slot.place), bound, |actor, task| {
+                self.timed(task, (at, op), Some(slot.place), bound, |actor, task| {
                     actor.punch(task, slot, place, &file, first, len)
                 })
             }
-            Op::Truncate { len, .. } => self.timed(task, at, Some(slot.place), 0, |actor, task| {
-                actor.set_len(task, slot, place, &file, len.min(bound))
-            }),
-            Op::Cut { by, .. } => self.timed(task, at, Some(slot.place), 0, |actor, task| {
+            Op::Truncate { len, .. } => {
+                self.timed(task, (at, op), Some(slot.place), 0, |actor, task| {
+                    actor.set_len(task, slot, place, &file, len.min(bound))
+                })
+            }
+            Op::Cut { by, .. } => self.timed(task, (at, op), Some(slot.place), 0, |actor, task| {
                 actor.set_len(task, slot, place, &file, sectors.saturating_sub(by))
             }),
-            Op::Grow { by, .. } => self.timed(task, at, Some(slot.place), 0, |actor, task| {
-                let longer = sectors.saturating_add(by).min(bound.max(sectors));
-                actor.set_len(task, slot, place, &file, longer)
-            }),
+            Op::Grow { by, .. } => {
+                self.timed(task, (at, op), Some(slot.place), 0, |actor, task| {
+                    let longer = sectors.saturating_add(by).min(bound.max(sectors));
+                    actor.set_len(task, slot, place, &file, longer)
+                })
+            }
             // Dealt with above.
             _ => Ok(()),
         };
@@ -196,7 +202,7 @@ impl Actor {
     fn timed(
         &mut self,
         task: &mut Task<'_, LabEnv>,
-        op: usize,
+        (at, op): (usize, Op),
         place: Option<usize>,
         len: u64,
         call: impl FnOnce(&mut Self, &mut Task<'_, LabEnv>) -> Going,
@@ -208,9 +214,12 @@ impl Actor {
         let gauge = &world.gauges[number];
         let allowed = world.allowed(place, len);
         let began = task.now();
-        gauge.begin(began, op, allowed);
+        let pages_before = world.pages_ended.load(Ordering::Relaxed);
+        world.pages_asked.fetch_add(op.pages(), Ordering::Relaxed);
+        gauge.begin(began, at, allowed, pages_before);
         let going = call(self, task);
         gauge.end();
+        world.pages_ended.fetch_add(op.pages(), Ordering::Relaxed);
         if allowed.steady && going.is_ok() {
             let took = task.now().since(began).0;
             let share = took.saturating_mul(1000) / allowed.time.0.max(1);
@@ -341,10 +350,16 @@ impl Actor {
                 break;
             }
             let mut pinned = None;
-            let going = self.timed(task, at, Some(slot.place), SECTORS, |actor, task| {
-                pinned = actor.pin(task, slot, file, page)?;
-                Ok(())
-            });
+            let going = self.timed(
+                task,
+                (at, ops[at]),
+                Some(slot.place),
+                SECTORS,
+                |actor, task| {
+                    pinned = actor.pin(task, slot, file, page)?;
+                    Ok(())
+                },
+            );
             slot.end();
             going?;
             pins.extend(pinned);

@@ -24,6 +24,8 @@ use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::plan::SECTORS;
+
 /// One step of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -106,6 +108,29 @@ impl Op {
             Self::Limit { .. } => "limit",
             Self::Trim => "trim",
             Self::Think { .. } => "think",
+        }
+    }
+
+    /// Pages that one call of it may have to get memory for, at most.
+    pub(crate) const fn pages(&self) -> u64 {
+        match self {
+            Self::Write { len, .. }
+            | Self::Read { len, .. }
+            | Self::Put { len, .. }
+            | Self::Get { len, .. } => len.div_ceil(SECTORS) + 1,
+            Self::Touch { pages, .. } => *pages,
+            // Each is pinned by a call of its own.
+            Self::Hold { .. } => 1,
+            // Both ends of what is cut off or out.
+            Self::Truncate { .. } | Self::Cut { .. } | Self::Grow { .. } | Self::Punch { .. } => 2,
+            // A cut that was owed.
+            Self::Sync { .. } | Self::SyncRange { .. } | Self::SyncAll => 1,
+            Self::Close { .. }
+            | Self::Discard { .. }
+            | Self::Renew { .. }
+            | Self::Limit { .. }
+            | Self::Trim
+            | Self::Think { .. } => 0,
         }
     }
 

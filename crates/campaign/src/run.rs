@@ -291,7 +291,7 @@ fn look(task: &Task<'_, LabEnv>, plan: &Plan, world: &World, limit: Pages, frame
         memory::reading(world)
     );
     for (number, (gauge, own)) in world.gauges.iter().zip(&plan.tasks).enumerate() {
-        if let Some((kind, what)) = gauge.overdue(task.now(), &own.ops) {
+        if let Some((kind, what)) = gauge.overdue(task.now(), &own.ops, world) {
             let devices = world.cache.device_stats();
             fail(
                 kind,

@@ -23,7 +23,7 @@ use crate::op::Op;
 use crate::plan::{Contradiction, Phase, Plan, SECTOR, SECTORS};
 use crate::run::{Going, Over, Setup};
 
-/// Virtual time that a run may take.
+/// Virtual time that a run may take, apart from what reclaim may sleep for all of its pages.
 const LONGEST: Instant = Instant(40_000_000_000_000);
 /// Steps at one moment of virtual time: far more than a run that gets on ever takes.
 const STEPS_MAX: u64 = 1_000_000;
@@ -32,7 +32,8 @@ const CHUNK: u32 = 512;
 /// A call on a device that fails, hangs or changes may take that long; then it is stuck.
 const STUCK: Nanos = Nanos::secs(3600);
 /// Where memory is short, each page may be had for itself, after all passes of a reclaim, twice over; under 5.16-rc1 each pass
-/// sleeps for half a second where it frees nothing (kernel: `VMSCAN_THROTTLE_NOPROGRESS`).
+/// sleeps for half a second where it frees nothing (kernel: `VMSCAN_THROTTLE_NOPROGRESS`). Whoever sleeps does not see what
+/// it has freed, and another takes it: so it is for each page of all calls beside it too.
 const PASSES: u64 = 2 * 13;
 /// What any call on a steady device may take, and how many times what the data before it is worth.
 const CALL_LEAST: Nanos = Nanos::secs(2);
@@ -268,6 +269,8 @@ pub(crate) struct Gauge {
     /// In nanoseconds and one more; 0: in none.
     began: AtomicU64,
     allowed: AtomicU64,
+    /// Pages of calls that had ended before it.
+    pages_before: AtomicU64,
     op: AtomicUsize,
     steady: AtomicBool,
 }
@@ -280,8 +283,9 @@ pub(crate) struct Allowed {
 }
 
 impl Gauge {
-    pub(crate) fn begin(&self, now: Instant, op: usize, allowed: Allowed) {
+    pub(crate) fn begin(&self, now: Instant, op: usize, allowed: Allowed, pages_before: u64) {
         self.allowed.store(allowed.time.0, Ordering::Relaxed);
+        self.pages_before.store(pages_before, Ordering::Relaxed);
         self.op.store(op, Ordering::Relaxed);
         self.steady.store(allowed.steady, Ordering::Relaxed);
         self.began.store(now.0 + 1, Ordering::Relaxed);
@@ -292,9 +296,17 @@ impl Gauge {
     }
 
     /// What is wrong if the call has taken longer than it may: the kind of failure, and the words.
-    pub(crate) fn overdue(&self, now: Instant, ops: &[Op]) -> Option<(&'static str, String)> {
+    pub(crate) fn overdue(
+        &self,
+        now: Instant,
+        ops: &[Op],
+        world: &World,
+    ) -> Option<(&'static str, String)> {
         let began = self.began.load(Ordering::Relaxed);
-        let allowed = self.allowed.load(Ordering::Relaxed);
+        let pages = world.pages_asked.load(Ordering::Relaxed);
+        let pages = pages - self.pages_before.load(Ordering::Relaxed);
+        let slept = world.sleeps_a_page.0.saturating_mul(pages);
+        let allowed = self.allowed.load(Ordering::Relaxed) + slept;
         if began == 0 || now.0.saturating_sub(began - 1) <= allowed {
             return None;
         }
@@ -328,6 +340,9 @@ pub(crate) struct World {
     /// Calls that were refused memory, as they may be (`is_refusal`).
     pub(crate) refusals: AtomicU64,
     pub(crate) gauges: Vec<Gauge>,
+    /// Pages that calls have asked for so far, and those of calls that have ended.
+    pub(crate) pages_asked: AtomicU64,
+    pub(crate) pages_ended: AtomicU64,
     /// The devices stay healed.
     pub(crate) fair: AtomicBool,
     /// The power has failed: whatever ends in an error from now on may.
@@ -343,8 +358,8 @@ pub(crate) struct World {
     law: String,
     /// How long reclaim may hold a writer up for each cluster of pages that it needs.
     throttled_a_cluster: Nanos,
-    /// How long it sleeps after a pass that freed nothing.
-    pass_sleeps: Nanos,
+    /// How long it may sleep for each page where there is anonymous memory.
+    sleeps_a_page: Nanos,
     /// Until the periodic flush has written what is dirty now.
     expires: Nanos,
 }
@@ -393,7 +408,8 @@ impl World {
         self.dark.load(Ordering::Relaxed)
     }
 
-    /// What a call that moves `len` sectors of a device's data may take; no device: of all.
+    /// What a call that moves `len` sectors of a device's data may take; no device: of all. What reclaim sleeps where there
+    /// is anonymous memory comes to it.
     ///
     /// On a steady device: the data that stands before it (a full dirty limit, a batch of every
     /// writer, as much of every other writer's as of its own) at the least rate of the device, a few
@@ -413,14 +429,8 @@ impl World {
         // Whoever needs memory waits for others' pages to be swapped out: for their device, and in reclaim.
         let steady = steady && !self.has_no_room(place) && self.regions.is_empty();
         if !steady {
-            let pages = if self.regions.is_empty() {
-                0
-            } else {
-                len.div_ceil(SECTORS)
-            };
-            let passes = self.pass_sleeps.0.saturating_mul(PASSES * pages);
             return Allowed {
-                time: STUCK + Nanos(passes),
+                time: STUCK,
                 steady,
             };
         }
@@ -475,7 +485,9 @@ pub(crate) fn lab(plan: &Plan) -> Lab {
         let populated = lab.stamps().populate(FrameId(first));
         populated.unwrap_or_else(|error| fail("lab", format!("{error:?}")));
     }
-    lab.set_time_limit(LONGEST);
+    let ops = plan.tasks.iter().flat_map(|task| &task.ops);
+    let pages = ops.map(Op::pages).sum();
+    lab.set_time_limit(LONGEST + reclaim_sleeps(plan, pages));
     lab.set_step_limit(STEPS_MAX);
     lab.set_quiet(true);
     lab
@@ -660,6 +672,8 @@ pub(crate) fn world(
         places,
         slots,
         gauges: plan.tasks.iter().map(|_| Gauge::default()).collect(),
+        pages_asked: AtomicU64::new(0),
+        pages_ended: AtomicU64::new(0),
         fair: false.into(),
         dark: false.into(),
         longest_share: AtomicU64::new(0),
@@ -669,9 +683,17 @@ pub(crate) fn world(
         isolates: plan.cache.law == "tidegate",
         law: plan.cache.law.clone(),
         throttled_a_cluster: throttled_a_cluster(&plan.cache.reclaim),
-        pass_sleeps: pass_sleeps(&plan.cache.reclaim),
+        sleeps_a_page: reclaim_sleeps(plan, 1),
         expires: Nanos::micros(plan.cache.flush.expire_us + 2 * plan.cache.flush.interval_us),
     })
+}
+
+/// How long reclaim may sleep for so many pages.
+fn reclaim_sleeps(plan: &Plan, pages: u64) -> Nanos {
+    if plan.regions.is_empty() {
+        return Nanos::ZERO;
+    }
+    Nanos(pass_sleeps(&plan.cache.reclaim).0 * PASSES * pages)
 }
 
 /// A reclaimer may sleep at each of thirteen priorities, in 5.16-rc1 from the fourth on, before it has a cluster.
