@@ -49,6 +49,28 @@ fn traces_of_an_earlier_run_do_not_stay_beside_later_results() {
 }
 
 #[test]
+fn two_traces_of_one_name_are_refused_before_the_work() {
+    let folder = folder("same");
+    let rows = "[[case]]\nname = \"a\"\n[[case]]\nname = \"a-linux\"\n";
+    let column = "[[policy]]\nname = \"2.6.36\"\npreset = \"linux-2.6.36\"\n";
+    let path = folder.join("small.toml");
+    std::fs::write(path, format!("{SMALL}{rows}{column}")).unwrap();
+    let output = tidegate(&folder, &["--trace=a,a-linux"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("the traces of a/linux-2.6.36 and a-linux/2.6.36 would both be called"),
+        "{said}"
+    );
+    assert!(!folder.join("out").exists());
+    // One of them alone is no trouble.
+    let output = tidegate(&folder, &["--trace=a-linux/2.6.36"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(traces(&folder), ["a-linux-2.6.36.perfetto-trace"]);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn a_trace_of_each_column_of_the_first_row_and_where_to_open_it() {
     let folder = folder("row");
     let output = tidegate(&folder, &["--trace"]);

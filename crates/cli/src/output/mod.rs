@@ -242,7 +242,8 @@ pub fn trace_name(outcome: &Outcome) -> String {
     trace_of(&outcome.case, &outcome.policy)
 }
 
-fn trace_of(case: &str, policy: &str) -> String {
+/// The same by the names of its row and column.
+pub(crate) fn trace_of(case: &str, policy: &str) -> String {
     format!("{}.perfetto-trace", plain(&format!("{case}-{policy}")))
 }
 

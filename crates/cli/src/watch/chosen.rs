@@ -1,5 +1,6 @@
 //! Of which runs a trace is made: `--trace`, `--trace=ROW`, `--trace=ROW/COLUMN,...`.
 
+use crate::output;
 use crate::run::Order;
 use crate::scenario::choices;
 
@@ -33,11 +34,24 @@ pub(crate) fn choose(orders: &mut [Order], text: &str) -> Result<(), String> {
             return Err(format!("--trace: no run is called `{wanted}`; {known}"));
         }
     }
-    let marked = orders.iter().filter(|order| order.trace).count();
-    if marked > TRACES_MOST {
+    let marked: Vec<&Order> = orders.iter().filter(|order| order.trace).collect();
+    if marked.len() > TRACES_MOST {
         return Err(format!(
-            "--trace={text}: that would be {marked} traces; name at most {TRACES_MOST}, as ROW/COLUMN"
+            "--trace={text}: that would be {} traces; name at most {TRACES_MOST}, as ROW/COLUMN",
+            marked.len()
         ));
+    }
+    let name = |order: &Order| output::trace_of(&order.cell.case, &order.cell.policy);
+    for (at, order) in marked.iter().enumerate() {
+        if let Some(other) = marked[..at].iter().find(|it| name(it) == name(order)) {
+            let run = |order: &Order| format!("{}/{}", order.cell.case, order.cell.policy);
+            return Err(format!(
+                "--trace={text}: the traces of {} and {} would both be called {}; choose one of them",
+                run(other),
+                run(order),
+                name(order)
+            ));
+        }
     }
     Ok(())
 }
