@@ -5,8 +5,8 @@
 //!
 //! Invariants
 //!   1. Of the room that syncs and others wait for, syncs have at least every second request.
-//!   2. Syncs that wait stand in a line. The first one sends until there is no room, and goes to the end of the line if it
-//!      has more; one that comes anew goes to the end, too.
+//!   2. Syncs that wait stand in a line. The first one sends for as long as a turn lasts and goes to the end of the line if
+//!      it has more; one that comes anew goes to the end, too.
 //!
 //! Deviation from Linux, where all write-back waits for one request of the block layer (v6.12 block/blk-mq-tag.c,
 //! `blk_mq_get_tag()`), first come, first served.
@@ -25,6 +25,10 @@ use crate::io::REQUEST_PAGES;
 
 /// Writeback is in a hurry for so long after a writer paused (kernel: `wb_recent_wait`).
 const HURRIED: Nanos = Nanos::secs(1);
+
+/// A sync that is first in the line stays there until it has sent what the device writes in this time: a disk that seeks is to
+/// get more than one request of a file.
+const TURN: Nanos = Nanos::millis(500);
 
 /// Writeback in flight to one device.
 pub(crate) struct Flight {
@@ -83,11 +87,15 @@ impl Flight {
         !self.line.lock(context).waiting.is_empty()
     }
 
-    fn stand<C: Context>(&self, context: &C) -> u64 {
+    fn stand<C: Context>(&self, context: &C, in_front: bool) -> u64 {
         let mut line = self.line.lock(context);
         let place = line.next;
         line.next += 1;
-        line.waiting.push_back(place);
+        if in_front {
+            line.waiting.push_front(place);
+        } else {
+            line.waiting.push_back(place);
+        }
         place
     }
 
@@ -105,13 +113,14 @@ impl Flight {
     }
 }
 
-/// Waits until one more request may go out; answers how many pages it may have. `goes_on`: the last one was let through.
+/// Waits until one more request may go out; answers how many pages it may have. `turn`: those that were sent since it was let
+/// through; none: it comes anew.
 pub(crate) fn wait_for_room<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     device: &DeviceState<E>,
     class: IoClass,
-    goes_on: bool,
+    turn: &mut Pages,
 ) -> Result<Pages, Error> {
     let flush = &cache.options.flush;
     let flight = &device.flight;
@@ -133,6 +142,7 @@ pub(crate) fn wait_for_room<E: Env>(
         flush.may_submit(&now, resumes)
     };
     let is_sync = class == IoClass::Sync;
+    let goes_on = !turn.is_zero();
     let is_others = |task: &Task<'_, E>| {
         if is_sync {
             !goes_on && flight.has_syncs(task)
@@ -143,7 +153,11 @@ pub(crate) fn wait_for_room<E: Env>(
     if !is_others(task) && has_room(task.now(), false) {
         return Ok(next);
     }
-    let place = is_sync.then(|| flight.stand(task));
+    let is_over = !goes_on || *turn >= bandwidth.pages_in(TURN);
+    if is_over {
+        *turn = Pages::ZERO;
+    }
+    let place = is_sync.then(|| flight.stand(task, !is_over));
     let wakeup = task.wait_while(&flight.wait, Cause::WritebackFlight, None, |task| {
         let is_others =
             place.map_or_else(|| is_others(task), |place| !flight.is_first(task, place));

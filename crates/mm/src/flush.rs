@@ -392,11 +392,11 @@ pub(crate) fn write_pages<E: Env>(
     select: Selection,
 ) -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
+    let mut turn = Pages::ZERO;
     let mut from = select.from;
     while outcome.wrote < select.max {
         let left = Pages(select.max.0 - outcome.wrote.0);
-        let goes_on = !outcome.wrote.is_zero();
-        let room = wait_for_room(task, cache, &mapping.device, select.class, goes_on)?;
+        let room = wait_for_room(task, cache, &mapping.device, select.class, &mut turn)?;
         let room = room.at_most(left);
         let mut request = cache.requests.take(task, mapping.device.index)?;
         let gathered = gather(task, cache, mapping, &select, from, room, &mut request);
@@ -408,6 +408,7 @@ pub(crate) fn write_pages<E: Env>(
         let pages = request.pages();
         task.did(Work::WritePage, pages.0);
         outcome.wrote += pages;
+        turn += pages;
         if !request.more.is_zero() {
             request.more = select.max.saturating_sub(outcome.wrote);
         }
