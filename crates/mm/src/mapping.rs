@@ -31,8 +31,6 @@ pub(crate) struct Mapping<E: Env> {
     pub(crate) device_len: AtomicU64,
     /// Space asked for ahead on the device.
     pub(crate) allocated: AtomicU64,
-    /// Until then no space is asked for ahead: the device has refused some.
-    pub(crate) tight_until: AtomicU64,
     pub(crate) gate: Gate,
     /// Pages dirty, and under writeback.
     pub(crate) dirty: AtomicU64,
@@ -88,7 +86,6 @@ impl<E: Env> Mapping<E> {
             size: AtomicU64::new(len.0),
             device_len: AtomicU64::new(len.0),
             allocated: AtomicU64::new(len.0),
-            tight_until: AtomicU64::new(0),
             gate: Gate::new(),
             dirty: AtomicU64::new(0),
             writeback: AtomicU32::new(0),

@@ -18,7 +18,7 @@ use env::{Cause, Env, Event, IoError, IoOp, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot, Tag};
 use policy::dirty::WriterState;
 use policy::reclaim::scan::Kind;
-use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, PAGE_SIZE, Pages};
+use policy::units::{Bytes, Instant, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX, add};
 use crate::device::DeviceState;
@@ -42,8 +42,6 @@ const _: () = assert!(PAGE_BYTES as u64 == PAGE_SIZE);
 /// Space is asked for ahead in steps of an eighth of the file, between these.
 const AHEAD_MIN: u64 = 1 << 20;
 const AHEAD_MAX: u64 = 256 << 20;
-/// For so long after some was refused none is asked for: each refusal makes all writers of the file ask anew.
-const AHEAD_AGAIN: Nanos = Nanos::secs(1);
 
 /// Whoever writes: the unit that pacing holds back. One per client, thread or task; not shared.
 #[derive(Debug)]
@@ -235,41 +233,28 @@ pub(crate) fn reserve_space<E: Env>(
         return Ok(());
     }
     let is_far = at > allocated.saturating_add(AHEAD_MAX);
-    let is_tight = task.now().0 < mapping.tight_until.load(Ordering::Relaxed);
-    let from = if is_far { at } else { allocated };
-    let from = from - from % PAGE_SIZE;
-    let until = if is_far || is_tight {
-        end.next_multiple_of(PAGE_SIZE)
+    let (from, ahead) = if is_far {
+        (at, 0)
     } else {
-        let ahead = (end / 8).clamp(AHEAD_MIN, AHEAD_MAX);
-        (end + ahead).next_multiple_of(AHEAD_MIN)
+        (allocated, (end / 8).clamp(AHEAD_MIN, AHEAD_MAX))
     };
-    let mut result = ask_space(task, mapping, from, until);
-    mapping.gate.leave();
-    if result.is_err_and(is_unsupported) {
-        mapping.allocated.fetch_max(until, Ordering::AcqRel);
-        result = Ok(());
-    }
-    if result.is_err() && !is_far && !is_tight {
-        // That may be too much where the file itself still fits.
-        if result == Err(IoError::NoSpace) {
-            mapping.gate.shut(task)?;
-            give_space_back(task, mapping);
-            mapping.gate.open();
+    let from = from - from % PAGE_SIZE;
+    let wanted = (end + ahead).next_multiple_of(AHEAD_MIN);
+    let exact = end.next_multiple_of(PAGE_SIZE);
+    let mut result = Ok(());
+    // What is asked for ahead may be too much where the file itself still fits.
+    for until in [wanted, exact] {
+        result = ask_space(task, mapping, from, until);
+        if result.is_err_and(is_unsupported) {
+            mapping.allocated.fetch_max(until, Ordering::AcqRel);
+            result = Ok(());
         }
-        let again = task.now() + AHEAD_AGAIN;
-        mapping.tight_until.store(again.0, Ordering::Relaxed);
-        return reserve_space(task, mapping, at, end);
+        if result.is_ok() {
+            break;
+        }
     }
+    mapping.gate.leave();
     result.map_err(Error::no_space_taken)
-}
-
-/// Gives back what the device took behind the file's end before it was full: file systems keep that. The caller has shut the
-/// gate.
-fn give_space_back<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) {
-    // To lengthen the object gives nothing back, to set the same length again does.
-    let size = mapping.size();
-    let _ = set_device_len(task, mapping, size).and_then(|()| set_device_len(task, mapping, size));
 }
 
 /// Makes sure that the device has space up to `len`. The caller has shut the gate.
@@ -280,7 +265,11 @@ pub(crate) fn allocate_gated<E: Env>(
 ) -> Result<(), Error> {
     let allocated = ask_space(task, mapping, 0, len.0);
     if allocated == Err(IoError::NoSpace) {
-        give_space_back(task, mapping);
+        // File systems keep what they took before they were full. To lengthen the object gives nothing back, to set the
+        // same length again does.
+        let size = mapping.size();
+        let _ =
+            set_device_len(task, mapping, size).and_then(|()| set_device_len(task, mapping, size));
     }
     allocated.map_err(Error::no_space_taken)
 }

@@ -668,39 +668,6 @@ fn what_a_refused_allocation_took_is_given_back() {
     });
 }
 
-/// Space ahead that is not there in full is not kept from others, and not asked for with each write.
-#[test]
-fn what_was_refused_ahead_is_given_back() {
-    let mut world = world(1024, 64 * MIB);
-    let disk = Arc::clone(&world.disk);
-    world.run(0, move |task, cache, file| {
-        let mut writer = cache.writer();
-        disk.state().room = 90 * 4096;
-        let mut write = |task: &mut Task<'_, LabEnv>, page: u32| {
-            let at = Pages(page.into()).bytes();
-            file.write(task, &mut writer, at, &data(page, 20, 1))
-        };
-        write(task, 0).unwrap();
-        assert_eq!(disk.state().lengths, [0, 0]);
-        write(task, 20).unwrap();
-        write(task, 40).unwrap();
-        assert_eq!(disk.state().lengths, [0, 0]);
-        task.sleep(Cause::Think, Nanos::secs(2));
-        write(task, 60).unwrap();
-        assert_eq!(disk.state().lengths, [0, 0, 60 * 4096, 60 * 4096]);
-        let refused = Error::MetadataFailed {
-            what: "taking space on the device",
-            cause: IoError::NoSpace,
-        };
-        assert_eq!(write(task, 80), Err(refused));
-        disk.state().room = 0;
-        task.sleep(Cause::Think, Nanos::secs(2));
-        write(task, 80).unwrap();
-        file.sync(task).unwrap();
-        assert_eq!(disk.state().pages.len(), 100);
-    });
-}
-
 /// A call for more than the window of read-ahead, wherever it begins: what is behind the window is not read page by page.
 #[test]
 fn a_call_for_more_than_a_window_is_read_in_windows() {

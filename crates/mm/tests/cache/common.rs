@@ -53,8 +53,6 @@ pub struct State {
     pub fail_lengths: bool,
     /// Why there is no space for what is to be allocated.
     pub refuses_space: Option<IoError>,
-    /// So many bytes can be allocated; 0: any number.
-    pub room: u64,
     /// Contents are thrown away (for benchmarks).
     pub forget: bool,
 }
@@ -150,9 +148,6 @@ impl Disk {
                     let errno = state.discard_errno;
                     return Err(IoError::Failed { errno });
                 }
-            }
-            IoOp::Allocate { len } if state.room > 0 && request.offset.0 + len.0 > state.room => {
-                return Err(IoError::NoSpace);
             }
             IoOp::Allocate { .. } => return state.refuses_space.map_or(Ok(()), Err),
             IoOp::Prepare { .. } => {}
