@@ -17,7 +17,7 @@ use std::fs::{File, FileType, Metadata, OpenOptions as StdOptions};
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use env::{Device, DeviceInfo, Interrupt, IoError, IoOp, IoRequest, ObjectId};
@@ -99,7 +99,11 @@ impl FileDevice {
     /// `Open`, `NotAFile`, `NoDirectIo`, `Preallocate`, `TooSmall`; each names the path.
     pub fn open(&self, path: &Path, options: OpenOptions) -> Result<(ObjectId, Bytes), OsError> {
         let (file, direct) = open_best(path, options)?;
-        let mut open = OpenFile::new(file, direct, None);
+        let mut open = OpenFile {
+            file,
+            direct,
+            fixed_size: None,
+        };
         let length = measure(path, &mut open)?;
         if options.fixed {
             open.fixed_size = Some(length);
@@ -109,7 +113,6 @@ impl FileDevice {
         }
         if let Some(wanted) = options.preallocate {
             preallocate(path, &open, wanted)?;
-            open.kept = AtomicU64::new(wanted.0);
         }
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
         let place = objects
@@ -124,20 +127,12 @@ impl FileDevice {
         Ok((ObjectId(id), length))
     }
 
-    /// So much space from its beginning on stays with the object when it is closed, written or not.
-    pub fn keep_space(&self, object: ObjectId, bytes: Bytes) {
-        if let Some(file) = self.object(object) {
-            file.kept.fetch_max(bytes.0, Ordering::Relaxed);
-        }
-    }
-
-    /// Closes an object, with the space that was taken ahead and not written given back. Requests under way end as usual;
-    /// its number may be given again.
+    /// Closes an object. Requests under way end as usual; its number may be given again.
     pub fn close(&self, object: ObjectId) {
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
         let closed = objects.get_mut(object.0 as usize).and_then(Option::take);
         drop(objects);
-        closed.into_iter().for_each(close_file);
+        drop(closed);
     }
 
     /// Closes all files, whose content nobody wants any more: for files that are removed, once no request is under way.
@@ -208,14 +203,6 @@ impl FileDevice {
     }
 }
 
-impl Drop for FileDevice {
-    fn drop(&mut self) {
-        let objects = self.objects.get_mut();
-        let objects = core::mem::take(objects.unwrap_or_else(PoisonError::into_inner));
-        objects.into_iter().flatten().for_each(close_file);
-    }
-}
-
 impl Device for FileDevice {
     fn submit(&self, request: Box<IoRequest>) {
         let moves = matches!(request.op, IoOp::Read | IoOp::Write);
@@ -232,9 +219,6 @@ impl Device for FileDevice {
             );
             return;
         };
-        if matches!(request.op, IoOp::Allocate { .. }) {
-            file.took_ahead.store(true, Ordering::Relaxed);
-        }
         let job = Job::new(request, file);
         match &self.mover {
             Mover::Ring(ring) => ring.submit(job),
@@ -340,25 +324,6 @@ fn measure(path: &Path, open: &mut OpenFile) -> Result<Bytes, OsError> {
     let size = Bytes((&open.file).seek(SeekFrom::End(0)).map_err(failed)?);
     open.fixed_size = Some(size);
     Ok(size)
-}
-
-/// Closes a file. What it has of space behind its end goes back, unless some is to stay or a request is under way, which
-/// may make it longer.
-fn close_file(file: Arc<OpenFile>) {
-    let Some(open) = Arc::into_inner(file) else {
-        return;
-    };
-    if open.fixed_size.is_some() || !open.took_ahead.into_inner() {
-        return;
-    }
-    let Ok(stat) = rustix::fs::fstat(&open.file) else {
-        return;
-    };
-    let len = u64::try_from(stat.st_size).unwrap_or(0);
-    if len >= open.kept.into_inner() {
-        // The same length: file systems let go of what is behind it. Refused: it stays.
-        let _ = rustix::fs::ftruncate(&open.file, len);
-    }
 }
 
 /// Zeroes a file, with what was allocated beyond its end; nothing of a device, and nothing where the system cannot.

@@ -272,7 +272,11 @@ mod tests {
             .write(true)
             .open(&path)
             .unwrap();
-        let file = OpenFile::new(file, false, None);
+        let file = OpenFile {
+            file,
+            direct: false,
+            fixed_size: None,
+        };
         write_zeroes(&file, Bytes(8192), Bytes(4096)).unwrap();
         write_zeroes(&file, Bytes(200_704), Bytes(1 << 30)).unwrap();
         let content = std::fs::read(&path).unwrap();

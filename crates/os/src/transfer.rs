@@ -25,7 +25,6 @@
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use env::{Interrupt, IoError, IoOp, IoRequest};
 use policy::units::{Bytes, PAGE_SIZE};
@@ -66,24 +65,9 @@ pub(crate) struct OpenFile {
     /// Size of a block device, or of a file that is to have the one it was opened with; other files may grow and
     /// shrink.
     pub(crate) fixed_size: Option<Bytes>,
-    /// Space was asked for ahead of what is written: what is left of that is given back when the file is closed.
-    pub(crate) took_ahead: AtomicBool,
-    /// So much of it stays.
-    pub(crate) kept: AtomicU64,
 }
 
 impl OpenFile {
-    /// A file without space ahead.
-    pub(crate) fn new(file: File, direct: bool, fixed_size: Option<Bytes>) -> Self {
-        Self {
-            file,
-            direct,
-            fixed_size,
-            took_ahead: AtomicBool::new(false),
-            kept: AtomicU64::new(0),
-        }
-    }
-
     /// Its descriptor, valid as long as `self`.
     pub(crate) fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
@@ -320,7 +304,14 @@ mod tests {
             .frames
             .extend(frames.iter().map(|&frame| FrameId(frame)));
         let file = File::open("/dev/null").unwrap();
-        Job::new(request, Arc::new(OpenFile::new(file, direct, fixed_size)))
+        Job::new(
+            request,
+            Arc::new(OpenFile {
+                file,
+                direct,
+                fixed_size,
+            }),
+        )
     }
 
     fn arena() -> Arena {

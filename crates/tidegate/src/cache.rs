@@ -91,8 +91,6 @@ impl OpenOptions {
     }
 
     /// Take space for `bytes` on the device now. Where it has not as much, what it took behind the file's end is given back.
-    /// It stays when the file is closed; a sync of a file whose length is no multiple of a page cuts it off (the next write
-    /// takes space anew), and so does [`File::set_len`].
     #[must_use]
     pub fn preallocate(mut self, bytes: u64) -> Self {
         self.inner.preallocate = Some(Bytes(bytes));

@@ -202,16 +202,11 @@ impl File {
             Err(error @ mm::Error::MetadataFailed { cause, .. }) => {
                 Err(errno_of(cause).map_or(error.into(), refused))
             }
-            allocated => {
-                allocated?;
-                self.disk.files.keep_space(self.object, bytes);
-                Ok(())
-            }
+            allocated => Ok(allocated?),
         }
     }
 
-    /// Syncs the file and, with its last handle, takes it out of the cache. Space that was taken on the device ahead of what
-    /// was written goes back then.
+    /// Syncs the file and, with its last handle, takes it out of the cache.
     ///
     /// # Errors
     /// As `sync`. The error holds the file: it is still open and has lost nothing.

@@ -119,12 +119,10 @@ impl Opened {
 
     /// The file is out of the cache.
     pub(crate) fn end(&self, key: FileKey) {
-        let ended = self.lock(None).get(&key).cloned();
+        let ended = self.lock(None).remove(&key);
         if let Some(entry) = ended {
-            // Before anybody opens it anew: what it has of space ahead is cut off.
             entry.disk.files.close(entry.object);
         }
-        self.lock(None).remove(&key);
         self.ended.notify_all();
     }
 

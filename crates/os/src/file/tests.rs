@@ -3,7 +3,7 @@ use crate::threads::{Backend, Options};
 use env::{DeviceId, Env, IoClass, IoDone};
 use frames::{Content, FrameId};
 use std::collections::BTreeMap;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::sync::{Condvar, Mutex};
 
 const FRAMES: u32 = 512;
@@ -235,7 +235,7 @@ fn metadata_operations_do_what_they_say() {
     both("metadata", |rig| {
         let object = rig.open("file");
         let path = rig.dir.join("file");
-        let blocks = || std::fs::metadata(&path).unwrap().blocks();
+        let blocks = || std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&path).unwrap());
         assert_eq!(
             rig.one(object, IoOp::Allocate { len: Bytes::mib(1) }, 0, &[]),
             Ok(())
@@ -656,34 +656,4 @@ fn who_opens_waits_for_nobody_and_requests_wait_again() {
         let flags = rustix::fs::fcntl_getfl(opened.unwrap()).unwrap();
         assert!(!flags.contains(OFlags::NONBLOCK) && flags.contains(OFlags::NOATIME));
     }
-}
-
-/// What was asked for ahead is the file's while it is open, and no longer, but for what is to stay.
-#[test]
-fn space_ahead_goes_back_when_a_file_is_closed() {
-    const AHEAD: u64 = 8 << 20;
-    both("ahead", |mut rig| {
-        let dir = rig.dir.join("");
-        let space = |name: &str| dir.join(name).metadata().unwrap().blocks() * 512;
-        let ask = |rig: &Rig, name: &str| {
-            let object = rig.open(name);
-            let len = Bytes(AHEAD);
-            assert_eq!(rig.one(object, IoOp::Allocate { len }, 0, &[]), Ok(()));
-            rig.env.content().fill_for_test(FrameId(1), &page(1));
-            assert_eq!(rig.one(object, IoOp::Write, 0, &[1]), Ok(()));
-            assert!(space(name) >= AHEAD, "{}", space(name));
-            object
-        };
-        rig.device.close(ask(&rig, "closed"));
-        assert!(space("closed") < AHEAD, "{}", space("closed"));
-        assert_eq!(std::fs::read(rig.dir.join("closed")).unwrap(), page(1));
-        let kept = ask(&rig, "kept");
-        rig.device.keep_space(kept, Bytes(AHEAD));
-        rig.device.close(kept);
-        assert!(space("kept") >= AHEAD, "{}", space("kept"));
-        ask(&rig, "dropped");
-        rig.env.remove_device(rig.id);
-        rig.device = FileDevice::new(&rig.env).unwrap();
-        assert!(space("dropped") < AHEAD, "{}", space("dropped"));
-    });
 }

@@ -34,7 +34,11 @@ fn endless(arena: &Arc<Arena>) -> (Ring, mpsc::Receiver<Result<(), IoError>>, Ow
             OwnedFd::from_raw_fd(ends[1]),
         )
     };
-    let file = OpenFile::new(reading, false, None);
+    let file = OpenFile {
+        file: reading,
+        direct: false,
+        fixed_size: None,
+    };
     let (tell, told) = mpsc::channel();
     let mut request = IoRequest::with_room(1);
     request.frames.push(FrameId(3));
@@ -94,8 +98,11 @@ fn a_panic_in_a_completion_stops_nobody_else() {
     let arena = arena();
     let ring = Ring::start(&arena, true).unwrap();
     let zero = || {
-        let file = std::fs::File::open("/dev/zero").unwrap();
-        Arc::new(OpenFile::new(file, false, None))
+        Arc::new(OpenFile {
+            file: std::fs::File::open("/dev/zero").unwrap(),
+            direct: false,
+            fixed_size: None,
+        })
     };
     let (tell, told) = mpsc::channel();
     let handlers: [Arc<dyn IoDone>; 2] = [Arc::new(Panics), Arc::new(Answers(tell))];
@@ -119,7 +126,11 @@ fn a_completion_may_submit_the_next() {
     fn link(chain: &Arc<Chain>, mut request: Box<IoRequest>) {
         request.on_done(Arc::new(Link(Arc::clone(chain))));
         let file = std::fs::File::open("/dev/zero").unwrap();
-        let file = Arc::new(OpenFile::new(file, false, None));
+        let file = Arc::new(OpenFile {
+            file,
+            direct: false,
+            fixed_size: None,
+        });
         if let Some(ring) = chain.ring.upgrade() {
             ring.submit(Job::new(request, file));
         }
