@@ -6,7 +6,7 @@
 //! Invariants
 //!   1. Of the room that syncs and others wait for, syncs have at least every second request.
 //!   2. Syncs that wait stand in a line. The first one sends for as long as a turn lasts and goes to the end of the line if
-//!      it has more; one that comes anew goes to the end, too.
+//!      it has more; one that comes anew while others stand there goes to the end, too.
 //!
 //! Deviation from Linux, where all write-back waits for one request of the block layer (v6.12 block/blk-mq-tag.c,
 //! `blk_mq_get_tag()`), first come, first served.
@@ -40,8 +40,10 @@ pub(crate) struct Flight {
     owed: AtomicBool,
 }
 
+/// Syncs that a line has room for before it has to allocate.
+const ROOM: usize = 8;
+
 /// Syncs that wait for room, first come, first served.
-#[derive(Default)]
 struct Line {
     next: u64,
     waiting: VecDeque<u64>,
@@ -53,7 +55,13 @@ impl Flight {
             requests: AtomicU32::new(0),
             pages: AtomicU64::new(0),
             wait: WaitQueue::new(),
-            line: Lock::new(LockClass::Leaf, Line::default()),
+            line: Lock::new(
+                LockClass::Leaf,
+                Line {
+                    next: 0,
+                    waiting: VecDeque::with_capacity(ROOM),
+                },
+            ),
             owed: AtomicBool::new(false),
         }
     }

@@ -346,12 +346,14 @@ fn write_slice<E: Env>(
         max: slice,
         class,
     };
-    let mut outcome = write_pages(task, cache, mapping, select)?;
+    // The line is for syncs.
+    let mut turn = Pages::ZERO;
+    let mut outcome = write_pages(task, cache, mapping, select, &mut turn)?;
     if outcome.next.is_none() && start > 0 {
         select.from = 0;
         select.to = start - 1;
         select.max = slice.saturating_sub(outcome.wrote);
-        let rest = write_pages(task, cache, mapping, select)?;
+        let rest = write_pages(task, cache, mapping, select, &mut turn)?;
         outcome.wrote += rest.wrote;
         outcome.skipped += rest.skipped;
         outcome.next = rest.next;
@@ -384,19 +386,19 @@ fn grow_ahead<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) {
     }
 }
 
-/// Writes the selected pages of a file; waits for room in flight, never for the writes themselves.
+/// Writes the selected pages of a file; waits for room in flight, never for the writes themselves. `turn`: `wait_for_room`.
 pub(crate) fn write_pages<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
     select: Selection,
+    turn: &mut Pages,
 ) -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
-    let mut turn = Pages::ZERO;
     let mut from = select.from;
     while outcome.wrote < select.max {
         let left = Pages(select.max.0 - outcome.wrote.0);
-        let room = wait_for_room(task, cache, &mapping.device, select.class, &mut turn)?;
+        let room = wait_for_room(task, cache, &mapping.device, select.class, turn)?;
         let room = room.at_most(left);
         let mut request = cache.requests.take(task, mapping.device.index)?;
         let gathered = gather(task, cache, mapping, &select, from, room, &mut request);
@@ -408,7 +410,7 @@ pub(crate) fn write_pages<E: Env>(
         let pages = request.pages();
         task.did(Work::WritePage, pages.0);
         outcome.wrote += pages;
-        turn += pages;
+        *turn += pages;
         if !request.more.is_zero() {
             request.more = select.max.saturating_sub(outcome.wrote);
         }

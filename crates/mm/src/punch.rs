@@ -91,8 +91,8 @@ impl<E: Env> File<E> {
         let mut waited = 0;
         loop {
             shut_settled(task, cache, mapping)?;
-            // The end of the cache, or of the file, while this one waited.
-            if cache.closing.load(Ordering::SeqCst) || mapping.is_closed() {
+            // The end of the cache, while this one waited.
+            if cache.closing.load(Ordering::SeqCst) {
                 mapping.gate.open();
                 return Err(Error::Cancelled);
             }

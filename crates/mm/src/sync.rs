@@ -190,8 +190,9 @@ fn write_parts<E: Env>(
     for (from, to) in parts {
         tag_dirty(task, cache, mapping, *from, *to);
     }
+    let mut turn = Pages::ZERO;
     for (from, to) in parts {
-        send_tagged(task, cache, mapping, *from, *to)?;
+        send_tagged(task, cache, mapping, *from, *to, &mut turn)?;
     }
     for (from, to) in parts {
         wait_for_writeback(task, cache, mapping, *from, *to)?;
@@ -210,6 +211,7 @@ fn send_tagged<E: Env>(
     mapping: &Arc<Mapping<E>>,
     from: u32,
     to: u32,
+    turn: &mut Pages,
 ) -> Result<(), Error> {
     let select = Selection {
         from,
@@ -220,7 +222,7 @@ fn send_tagged<E: Env>(
     };
     // Whoever has nothing to write does not wait for room in flight.
     while next_tagged(task, cache, mapping, from, to, Tag::ToWrite).is_some() {
-        let outcome = write_pages(task, cache, mapping, select)?;
+        let outcome = write_pages(task, cache, mapping, select, turn)?;
         if outcome.skipped.is_zero() {
             return Ok(());
         }
@@ -408,17 +410,22 @@ pub(crate) fn settle_cut<E: Env>(
 }
 
 /// Shuts the gate with no cut owed behind it, where the file changes its length or its space: what is still to be done of an
-/// older truncation is done first. After an error the gate is open. The task may wait (`may_call`).
+/// older truncation is done first, unless the file is closed: its object may be another's by then. After an error the caller does not
+/// hold the gate. The task may wait (`may_call`).
 pub(crate) fn shut_settled<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
 ) -> Result<(), Error> {
     mapping.gate.shut(task)?;
-    if mapping.cut_owed.load(Ordering::Acquire) {
-        cut(task, cache, mapping).inspect_err(|_| mapping.gate.open())?;
-    }
-    Ok(())
+    let settled = if mapping.is_closed() {
+        Err(Error::Cancelled)
+    } else if mapping.cut_owed.load(Ordering::Acquire) {
+        cut(task, cache, mapping)
+    } else {
+        Ok(())
+    };
+    settled.inspect_err(|_| mapping.gate.open())
 }
 
 /// Sets the length of the device's object. The caller has shut the gate.

@@ -28,6 +28,7 @@ use crate::reclaim::turns::Line;
 use crate::vmstat::Item;
 use free::Free;
 
+mod back;
 mod chunks;
 mod free;
 mod marks;
@@ -58,6 +59,8 @@ pub(crate) struct Memory<E: Env> {
     moving: AtomicU32,
     /// Frames given back, ever.
     given_back: AtomicU64,
+    /// Frames that went to pages which came back while the swap file was full, ever.
+    returned: AtomicU64,
     /// Frames from this one on are out of use, or on their way there.
     limit: AtomicU32,
     frames: u32,
@@ -127,6 +130,7 @@ impl<E: Env> Memory<E> {
             division,
             moving: AtomicU32::new(0),
             given_back: AtomicU64::new(0),
+            returned: AtomicU64::new(0),
             frames,
             chunk,
             marks,

@@ -15,14 +15,13 @@ use core::sync::atomic::Ordering;
 use env::{Context, Env, Task, TaskId, Wakeup};
 use frames::FrameId;
 use policy::reclaim::retry::{Retry, RetryVerdict};
-use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::Who;
 use policy::reclaim::turn::{Overdue, Ticket, at_bound};
 use policy::units::{Instant, Nanos, Pages};
 
-use super::{HOPELESS_ROUNDS, Memory, Standstill, WANTED};
+use super::{HOPELESS_ROUNDS, Standstill, WANTED};
 use crate::Error;
-use crate::cache::Cache;
+use crate::cache::{Cache, get};
 use crate::reclaim::direct::direct_until;
 use crate::reclaim::node::NodeId;
 use crate::swap::Patience;
@@ -32,8 +31,8 @@ use crate::vmstat::Item;
 /// could leave for want of a slot, will not get one: somebody's memory is too much. One such waiter is refused at a time.
 const PASSED_OVER: Nanos = Nanos::secs(10);
 
-/// One over this of the reserve stays where pages come back while the swap file is full.
-const RESERVE_REST: u64 = 4;
+/// The same where the swap file is full and no page of a file was written, if all that was freed went to pages that came back.
+const FULL: Nanos = Nanos::secs(1);
 
 /// What a waiter has seen of the chances to get memory at all.
 #[derive(Default)]
@@ -41,8 +40,18 @@ struct Outlook {
     retry: Retry,
     hopeless: u32,
     standstill: Standstill,
-    /// When the wait began, and the pages ever written then.
-    began: Option<(Instant, u64)>,
+    began: Option<Began>,
+}
+
+/// When a wait began, and what had been done by then.
+#[derive(Clone, Copy)]
+struct Began {
+    at: Instant,
+    /// Pages ever written, those to the swap file and without them.
+    cleaned: u64,
+    written: u64,
+    /// Pages ever reclaimed that did not go to others that came back.
+    freed: Pages,
 }
 
 impl Outlook {
@@ -81,49 +90,6 @@ impl<E: Env> Cache<E> {
         let memory = &self.memory;
         let line = &memory.line;
         !line.is_open() || memory.spare() > memory.marks.high || line.may_read_on(task)
-    }
-
-    /// Takes a frame for a page that is out, as `alloc` does. Where the swap file has so few slots left that they do not even
-    /// fill the reserve, it may be one of that: what comes back gives its slot up, so that another page can go. Otherwise
-    /// what is out would stay there until somebody gives memory up.
-    pub(crate) fn alloc_for_return(
-        &self,
-        task: &mut Task<'_, E>,
-        out: &mut Vec<FrameId>,
-    ) -> Result<(), Error> {
-        let memory = &self.memory;
-        let may_use_reserve = memory.line.is_open() && !self.options.reclaim.oom_kills;
-        while may_use_reserve && self.swap_stats().free <= memory.marks.min {
-            let given_back = memory.given_back();
-            if self.try_alloc(task, 1, out)? > 0 || self.take_of_reserve(task, out)? > 0 {
-                return Ok(());
-            }
-            // Others have what their slots let go of: as long as frames are given back, there is one for each.
-            self.look_again(task);
-            let unchanged = |memory: &Memory<E>| memory.given_back() == given_back;
-            if !task.is_willing() || self.stopping.load(Ordering::Acquire) {
-                break;
-            }
-            self.wait_for_memory(task, unchanged)?;
-            if unchanged(memory) {
-                break;
-            }
-        }
-        self.alloc(task, Kind::Anon, 1, out).map(drop)
-    }
-
-    /// A frame of the reserve, of which a part stays.
-    fn take_of_reserve(
-        &self,
-        task: &mut Task<'_, E>,
-        out: &mut Vec<FrameId>,
-    ) -> Result<u32, Error> {
-        let memory = &self.memory;
-        let rest = memory.marks.min.0 / RESERVE_REST;
-        let rest = u32::try_from(rest).expect("no more than all frames");
-        self.take(task, NodeId::FIRST, 1, out, |task, _| {
-            memory.room_in_turn(task, 1, true).saturating_sub(rest)
-        })
     }
 
     /// The task has given back pages of its own.
@@ -168,7 +134,7 @@ impl<E: Env> Cache<E> {
             }
             let now = task.now();
             // One that waits again keeps its age.
-            let (since, _) = *outlook.began.get_or_insert_with(|| (now, self.cleaned()));
+            let since = outlook.began.get_or_insert_with(|| self.began(now)).at;
             let need = Pages(u64::from(want));
             let Some(ticket) = memory.line.join(task, task.id(), (since, now), need) else {
                 let given_back = memory.given_back();
@@ -202,7 +168,7 @@ impl<E: Env> Cache<E> {
         let mut in_vain = 0;
         loop {
             // What tasks give back may be kept for them: it says nothing about reclaim.
-            let before = self.reclaimed();
+            let before = self.freed();
             let wakeup = memory.line.wait(task, ticket);
             if wakeup == Wakeup::TimedOut {
                 // What was kept for others may be so no more, and nobody puts anything back when its time is over.
@@ -220,15 +186,16 @@ impl<E: Env> Cache<E> {
             }
             self.look_again(task);
             self.ask_reclaim(task, NodeId::FIRST);
-            let freed = self.reclaimed() - before;
+            let freed = self.freed().saturating_sub(before);
             in_vain = if freed.is_zero() { in_vain + 1 } else { 0 };
             if at_bound(freed, self.under_writeback(), in_vain) == Overdue::Reclaim {
                 in_vain = 0;
                 self.reclaim_in_turn(task, ticket, want, outlook)?;
             }
+            let now = task.now();
             if outlook
                 .began
-                .is_some_and(|began| self.passes_over(task.now(), began))
+                .is_some_and(|began| self.passes_over(now, began) || self.is_full(now, began))
             {
                 self.out_of_memory(task, Who::DIRECT)?;
                 outlook.start_over();
@@ -236,17 +203,40 @@ impl<E: Env> Cache<E> {
         }
     }
 
+    fn began(&self, at: Instant) -> Began {
+        Began {
+            at,
+            cleaned: self.cleaned(),
+            written: get(&self.totals.written),
+            freed: self.freed(),
+        }
+    }
+
+    /// Whether one whose wait began then is to be refused now since there is a place for every page, and none for more.
+    fn is_full(&self, now: Instant, began: Began) -> bool {
+        now.since(began.at) >= FULL
+            && self.slots_go_around()
+            && get(&self.totals.written) == began.written
+            && self.freed().saturating_sub(began.freed) <= self.memory.marks.min
+    }
+
     /// Whether one whose wait began then is to be refused now: the first who asks, and none for as long after it.
-    fn passes_over(&self, now: Instant, (since, cleaned): (Instant, u64)) -> bool {
+    fn passes_over(&self, now: Instant, began: Began) -> bool {
         let refused = &self.memory.refused;
         let last = refused.load(Ordering::Relaxed);
-        now.since(since.max(Instant(last))) >= PASSED_OVER
-            && self.cleaned() > cleaned
+        now.since(began.at.max(Instant(last))) >= PASSED_OVER
+            && self.cleaned() > began.cleaned
             && self.swap_free().is_zero()
             && self.swap_writeback().is_zero()
             && refused
                 .compare_exchange(last, now.0, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
+    }
+
+    /// Pages that were ever reclaimed, but for those that went to pages that came back while the swap file was full.
+    fn freed(&self) -> Pages {
+        self.reclaimed()
+            .saturating_sub(Pages(get(&self.memory.returned)))
     }
 
     /// Pages that were ever reclaimed.

@@ -358,11 +358,13 @@ impl<'a, E: Env> Walk<'a, E> {
         cache.wait_busy(task, Cause::SwapIo, frame, self.owner(page))?;
         // Where slots are scarce, the page keeps none that holds what it holds itself.
         if let Ok(busy) = cache.table.try_busy(frame, self.owner(page)) {
-            if cache.table.flags(frame).has(Flags::UPTODATE) {
-                cache.give_slot_up(task, &busy, SlotMoment::Mapped);
+            let gave = cache.table.flags(frame).has(Flags::UPTODATE)
+                && cache.give_slot_up(task, &busy, SlotMoment::Mapped);
+            cache.release(busy, Flags::NONE, Flags::NONE);
+            if gave && cache.slots_go_around() {
+                // There is a slot for another page.
                 cache.look_again(task);
             }
-            cache.release(busy, Flags::NONE, Flags::NONE);
         }
         self.counted = true;
         self.tally.faults += 1;

@@ -7,7 +7,7 @@
 )]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use env::{Cause, Device, ObjectId, Task};
 use lab::{LabEnv, Sector};
@@ -367,6 +367,26 @@ fn a_full_swap_file_refuses_and_keeps_what_it_has() {
         }
         let took = task.now().since(began);
         assert!(took <= Nanos::millis(1_000), "{took:?}");
+
+        // Who wants more than there is, is told so: that pages go around is no hope for it.
+        let over = Arc::new(AtomicBool::new(false));
+        let walking = {
+            let (region, over) = (Arc::clone(region), Arc::clone(&over));
+            env::spawn(task.env(), "walk", move |task| {
+                while !over.load(Ordering::Relaxed) {
+                    region.touch(task, 0, taken).unwrap();
+                }
+            })
+        };
+        let began = task.now();
+        let more = cache.spill(task, Pages(200)).unwrap();
+        let refused = more.touch(task, 0, 200).unwrap_err();
+        assert!(matches!(refused, Error::OutOfMemory { .. }), "{refused}");
+        let took = task.now().since(began);
+        assert!(took <= Nanos::millis(3_000), "{took:?}");
+        over.store(true, Ordering::Relaxed);
+        walking.join(task).unwrap();
+        drop(more);
         region.discard(task, 0, 600).unwrap();
         for page in 600..taken {
             check(task, region, page, 2);

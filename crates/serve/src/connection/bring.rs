@@ -90,13 +90,14 @@ impl Bring {
     fn tell(self, result: Result<(), Error>) {
         // Before it is told: whoever hears of it may want the volume for itself.
         drop((self.volume, self.export));
-        match self.purpose {
-            Purpose::Advice(_) => self.promise.of_whole(self.place)(result),
-            Purpose::Proof => self.promise.keep(Done::Read {
-                place: self.place,
+        let place = self.place;
+        self.promise.keep(match self.purpose {
+            Purpose::Advice(_) => Done::Whole { place, result },
+            Purpose::Proof => Done::Read {
+                place,
                 cursor: self.cursor,
                 result: result.map(|()| None),
-            }),
-        }
+            },
+        });
     }
 }
