@@ -94,10 +94,6 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     if let Some(chosen) = &arguments.trace {
         watch::choose(&mut orders, chosen).map_err(Trouble::Usage)?;
     }
-    if matches!(world, World::Lab) {
-        let room = run::check_room(&orders, os::available_bytes());
-        room.map_err(|error| Trouble::Usage(error.to_string()))?;
-    }
     // Made before the work, so that a folder that cannot be made does not cost the results.
     let name = scenario.name.get_ref();
     let folder = Folder::make(arguments.out.as_deref(), name, scenario.run.seed)?;

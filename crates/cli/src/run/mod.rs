@@ -28,7 +28,6 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Instant;
 
-use policy::units::Pages;
 use workload::Stop;
 
 use crate::outcome::Outcome;
@@ -79,48 +78,6 @@ pub fn orders(cells: &[Cell], replicas: u32, master: u64) -> Vec<Order> {
         .collect()
 }
 
-/// What the lab keeps for each frame of a machine: 156 bytes as measured, those that are never used too.
-const FRAME_BYTES: u64 = 150;
-/// And for each slot of its swap file: 11 as measured.
-const SLOT_BYTES: u64 = 10;
-/// Runs are made at no smaller a scale than one over this.
-const SHRINK_MOST: u64 = 64;
-
-/// As many runs of the lab as are made at a time find room in `free` bytes. What they write and trace comes to it, which
-/// nobody knows before.
-///
-/// # Errors
-/// `TooLarge`.
-pub fn check_room(orders: &[Order], free: u64) -> Result<(), RunError> {
-    let needs = |cell: &Cell| {
-        let slots = cell.swap.map_or(Pages::ZERO, |swap| swap.pages);
-        cell.memory.0 * FRAME_BYTES + slots.0 * SLOT_BYTES
-    };
-    let mut largest: Vec<&Cell> = orders.iter().map(|order| &order.cell).collect();
-    largest.sort_by_key(|cell| core::cmp::Reverse(needs(cell)));
-    largest.truncate(cores());
-    let Some(first) = largest.first() else {
-        return Ok(());
-    };
-    let needed: u64 = largest.iter().map(|cell| needs(cell)).sum();
-    if needed <= free {
-        return Ok(());
-    }
-    let shrink = first.shrink.saturating_mul(needed.div_ceil(free.max(1)));
-    Err(RunError::TooLarge {
-        memory_mib: first.memory.bytes().0 >> 20,
-        swap_mib: first.swap.map_or(0, |swap| swap.pages.bytes().0 >> 20),
-        runs: largest.len(),
-        needed_mib: needed >> 20,
-        free_mib: free >> 20,
-        fits: (shrink <= SHRINK_MOST).then_some(shrink.next_power_of_two()),
-    })
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, core::num::NonZero::get)
-}
-
 /// Makes all runs, as many at a time as there are cores in the lab and one at a time live; answers
 /// in the order of `orders`. What was not begun when `stop` was raised, or when a live run was refused, is `None`.
 pub fn run_all(
@@ -129,8 +86,9 @@ pub fn run_all(
     stop: &Stop,
     watcher: &impl Watcher,
 ) -> Vec<Option<Result<Outcome, RunError>>> {
+    let cores = std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
     let workers = match world {
-        World::Lab => cores().min(orders.len()),
+        World::Lab => cores.min(orders.len()),
         World::Live(_) => 1,
     };
     let cells = orders.iter().take_while(|order| order.replica == 0).count();
@@ -205,27 +163,6 @@ fn seed(master: u64, case: &str, replica: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn machines_that_find_no_room_are_refused_with_a_scale_at_which_they_do() {
-        let source = crate::experiments::by_name("dd").unwrap();
-        let (scenario, _) = crate::scenario::Scenario::load(source, &[]).unwrap();
-        let column = Column::of(&scenario.policies[0]);
-        let cell = Cell::resolve(&scenario, &scenario.rows()[0], &column);
-        let one = orders(core::slice::from_ref(&cell), 1, 1);
-        let needed = cell.memory.0 * FRAME_BYTES;
-        assert!(check_room(&one, needed).is_ok());
-        let error = check_room(&one, needed / 2 + 1).unwrap_err();
-        let scale = format!("--scale {}", 1.0 / (2 * cell.shrink) as f64);
-        assert!(error.to_string().ends_with(&scale), "{error}");
-        let error = check_room(&one, 0).unwrap_err();
-        assert!(error.to_string().ends_with("give them less"), "{error}");
-        if cores() > 1 {
-            let two = orders(&[cell], 2, 1);
-            assert!(check_room(&two, needed).is_err(), "they run side by side");
-        }
-        assert!(check_room(&[], 0).is_ok());
-    }
 
     #[test]
     fn seeds_differ_by_row_and_repetition_and_not_by_column() {

@@ -132,26 +132,6 @@ pub enum RunError {
         /// The jobs that had not ended.
         jobs: Vec<String>,
     },
-    /// The machines of the lab have more memory than this one can keep account of.
-    #[error(
-        "machines of {memory_mib} MiB (memory_mib, scaled) and {swap_mib} MiB of swap are larger than the lab has room for here: \
-         {runs} at a time need {needed_mib} MiB at least, and {free_mib} MiB are free; {}",
-        smaller(.fits)
-    )]
-    TooLarge {
-        /// Memory of the largest machine, scaled, MiB.
-        memory_mib: u64,
-        /// Its swap file, scaled, MiB.
-        swap_mib: u64,
-        /// Runs that are made at a time.
-        runs: usize,
-        /// What these need, MiB.
-        needed_mib: u64,
-        /// What this machine has left, MiB.
-        free_mib: u64,
-        /// They would fit at one over this scale.
-        fits: Option<u64>,
-    },
     /// The lab could not end.
     #[error("{0}")]
     Lab(#[from] lab::LabError),
@@ -167,14 +147,6 @@ pub enum RunError {
     /// The run panicked: a bug of Tidegate.
     #[error("the run panicked: {0}; this is a bug, please report it with the seed")]
     Panicked(String),
-}
-
-/// What to do about machines that are too large.
-fn smaller(fits: &Option<u64>) -> String {
-    match fits {
-        Some(shrink) => format!("make it smaller: --scale {}", 1.0 / number(*shrink)),
-        None => "give them less".to_owned(),
-    }
 }
 
 /// The first names of a list, and how many more there are.

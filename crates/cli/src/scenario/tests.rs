@@ -524,16 +524,6 @@ error: more anonymous memory than there is, and no swap file
 }
 
 #[test]
-fn a_swap_file_is_no_larger_than_a_cache_has_slots_for() {
-    assert_eq!(
-        mistaken_memory("mib = 512 }", "mib = 524288 }"),
-        "no mistake"
-    );
-    let larger = mistaken_memory("mib = 512 }", "mib = 524289 }");
-    assert!(larger.contains("must be 1 to 524288 MiB"), "{larger}");
-}
-
-#[test]
 fn a_size_said_twice_and_keys_of_another_kind_are_shown() {
     let twice = mistaken_memory("memory_part = 1.5", "memory_part = 1.5\nregion_mib = 3");
     assert!(

@@ -6,14 +6,12 @@ use core::ops::Range;
 use policy::reclaim::NODES_MAX;
 use toml::Spanned;
 
-use super::{Checker, MEMORY_MOST_MIB, TASKS_MOST};
+use super::{Checker, FILE_MOST_MIB, MEMORY_MOST_MIB, TASKS_MOST};
 use crate::catalogue;
 use crate::presets::{REASONS, RECLAIM_LAWS};
 use crate::scenario::diagnose::Mistake;
 use crate::scenario::{CaseEntry, PolicyEntry, Scenario, TaskEntry, TaskKind};
 
-/// Largest swap file: what a cache has slots for, at full size.
-const SWAP_MOST_MIB: f64 = 512.0 * 1024.0;
 /// Most memory or files of all tasks of one entry, as a part of the machine's memory.
 const PART_MOST: f64 = 1000.0;
 /// Most files of one task.
@@ -29,7 +27,7 @@ impl Checker {
             let ids = scenario.devices.iter();
             let ids = ids.map(|device| device.id.get_ref().as_str());
             self.known("device", &swap.device, ids);
-            self.range("mib", &swap.mib, 1.0, SWAP_MOST_MIB, " MiB");
+            self.range("mib", &swap.mib, 1.0, FILE_MOST_MIB, " MiB");
         }
         self.swappiness(machine.swappiness.as_ref());
         if let Some(nodes) = &machine.nodes {
