@@ -163,6 +163,18 @@ fn dress(
     Ok((Arc::clone(&stack.device), Layers(Some(stack))))
 }
 
+impl Backend {
+    /// Lets go of what was served to nobody, and of what was made for it. May wait for an object store.
+    pub(crate) fn close(self) {
+        drop(self.made);
+        self.layers.release();
+        // Nothing is in the cache of it that could fail.
+        let _ = self.opened.volume.detach();
+        drop(self.opened);
+        self.closer.close();
+    }
+}
+
 impl Closer {
     /// Does so; may wait for an object store.
     pub fn close(self) {

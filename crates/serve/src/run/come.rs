@@ -1,10 +1,14 @@
 //! Volumes that come while the server goes on: each is opened on a task of its own, as one may take for ever.
 //!
 //! ```text
-//!   wanted ──what is in its way has left──> coming ──opened──> served, as the file has it by then
-//!     ^                                       └── refused: said, or wanted again while others leave
-//!     └── refused, but the file names it differently by then
+//!   wanted ──nothing that goes is in its way──> coming ──opened, as the file has it by then──> served
+//!     ^                                           ├── opened, but the file says otherwise by then ──> closed, unserved
+//!     ^                                           │                                                      │
+//!     └── what the file has of it by then ────────┴── refused: said, or wanted again if what goes may ───┘
+//!                                                     have been in its way
 //! ```
+//!
+//! What goes is what is being taken out, and what comes and is not wanted as it comes.
 
 use tidegate::CacheError;
 use tokio::task::JoinError;
@@ -20,28 +24,37 @@ pub(super) struct Coming {
     pub(super) config: VolumeConfig,
     /// What the file says of it by now; none: it is not to be there any more.
     pub(super) wanted: Option<VolumeConfig>,
+    /// How many had gone when it began.
+    gone: u64,
 }
 
-/// How opening the volume of that name has ended.
-pub(super) type Opened = (String, Result<(VolumeConfig, Backend), ServeError>);
+impl Coming {
+    /// It is not served when it is open.
+    fn goes(&self) -> bool {
+        self.wanted.as_ref() != Some(&self.config)
+    }
+}
+
+/// How opening the volume of that name has ended; none: it is closed again, unserved.
+pub(super) type Opened = (String, Result<Option<(VolumeConfig, Backend)>, ServeError>);
 
 impl Server {
-    /// Begins to open what is wanted, but for what has one that is being taken out in its way.
+    /// Begins to open what is wanted, but for what has one that goes in its way.
     pub(super) fn add(&mut self) {
         for Wanted { config, .. } in core::mem::take(&mut self.wanted) {
-            let in_its_way = self.volumes.iter().find(|served| {
-                let places = (apart(&served.config.backend).0, apart(&config.backend).0);
-                served.is_leaving && (served.config.name == config.name || places.0 == places.1)
-            });
-            if let Some(served) = in_its_way {
-                let cause = format!("volume `{}` is being taken out", served.config.name);
+            let place = |config: &VolumeConfig| apart(&config.backend).0;
+            let in_its_way = self
+                .going()
+                .find(|going| going.name == config.name || place(going) == place(&config));
+            if let Some(going) = in_its_way {
+                let cause = format!("volume `{}` is being taken out", going.name);
                 self.wanted.push(Wanted { config, cause });
                 continue;
             }
             match self.fit(Some(&config)) {
                 Ok(()) => {}
                 // They may be what it has no room for.
-                Err(cause) if !self.leaving.is_empty() => {
+                Err(cause) if self.going().next().is_some() => {
                     self.wanted.push(Wanted { config, cause });
                     continue;
                 }
@@ -59,10 +72,26 @@ impl Server {
             self.coming.push(Coming {
                 wanted: Some(config.clone()),
                 config: config.clone(),
+                gone: self.gone,
             });
             self.opening
-                .spawn(async { (name, start::open(config, cache).await) });
+                .spawn(async { (name, start::open(config, cache).await.map(Some)) });
         }
+    }
+
+    /// Volumes that have places and memory, and leave them.
+    fn going(&self) -> impl Iterator<Item = &VolumeConfig> {
+        let served = self.volumes.iter().filter(|served| served.is_leaving);
+        let coming = self.coming.iter().filter(|coming| coming.goes());
+        let served = served.map(|served| &served.config);
+        served.chain(coming.map(|coming| &coming.config))
+    }
+
+    /// A volume has gone: what it took is there for others.
+    pub(super) fn has_gone(&mut self) {
+        self.gone += 1;
+        self.grow();
+        self.add();
     }
 
     /// Bytes that the volumes, and those that come, take beside the cache over what was put aside for them.
@@ -90,6 +119,9 @@ impl Server {
             let fits = start::dirty_fits(&self.config, memory, room);
             fits.map_err(|cause| cause.to_string())?;
         }
+        if stats.beside == self.beside + now {
+            return Ok(());
+        }
         let changed = self.cache.set_limit_and_beside(memory, self.beside + now);
         changed.map_err(|cause| match cause {
             tidegate::Error::LimitTooSmall { least, .. } => {
@@ -101,58 +133,212 @@ impl Server {
     }
 
     /// The cache gets back what a volume took that is gone.
-    pub(super) fn grow(&self) {
+    fn grow(&self) {
         if let Err(cause) = self.fit(None) {
             warn!(cause = %cause, "the cache stays smaller than it could be");
         }
     }
 
-    /// A volume was opened, or was refused. What fails while volumes are being taken out stays wanted: they may be what it
-    /// fails for.
+    /// A volume was opened, or was refused. What fails while others go stays wanted: they may be what it fails for.
     pub(super) fn has_come(&mut self, opened: Result<Opened, JoinError>) {
         let (name, opened) =
             opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         let is_it = |coming: &Coming| coming.config.name == name;
         let at = self.coming.iter().position(is_it);
-        let Coming { config, wanted } = self.coming.remove(at.expect("it was being opened"));
-        let again = wanted.clone().filter(|wanted| *wanted != config);
-        if opened.is_err() {
-            self.grow();
-        }
-        match opened {
-            Ok((config, backend)) => {
-                let mut served =
-                    start::offer(&self.config, config, backend, &self.cache, &self.hub);
+        let at = at.expect("it was being opened");
+        let goes = self.coming[at].goes();
+        let opened = match opened {
+            Ok(Some((_, backend))) if goes => {
+                // It has its place until it is closed.
+                self.opening.spawn(close(name, backend));
+                return;
+            }
+            opened => opened,
+        };
+        let Coming { wanted, gone, .. } = self.coming.remove(at);
+        let cause = match opened {
+            Ok(Some((config, backend))) => {
+                let served = start::offer(&self.config, config, backend, &self.cache, &self.hub);
                 let size = show_size(served.export.size());
                 info!(volume = %name, size = %size, "added");
-                if let Some(wanted) = &again {
-                    served.change(wanted);
-                }
                 self.volumes.push(served);
-                if wanted.is_none() {
-                    self.take_out(&name);
-                }
+                return;
             }
-            Err(_) if let Some(config) = again => {
-                let cause = String::new();
-                self.wanted.push(Wanted { config, cause });
+            Err(cause) if !goes => cause,
+            // What the file has of it by now.
+            Ok(None) | Err(_) => {
+                self.wanted.extend(wanted.map(Wanted::new));
+                self.has_gone();
+                return;
+            }
+        };
+        self.grow();
+        let may_fit = gone != self.gone;
+        if may_fit || self.going().next().is_some() {
+            let cause = cause.to_string();
+            let wanted = wanted.map(|config| Wanted { config, cause });
+            self.wanted.extend(wanted);
+            if may_fit {
                 self.add();
             }
-            Err(cause) if wanted.is_some() && !self.leaving.is_empty() => {
-                let cause = cause.to_string();
-                self.wanted.push(Wanted { config, cause });
-            }
-            Err(ServeError::Volume {
+            return;
+        }
+        match cause {
+            ServeError::Volume {
                 cause:
                     BackendError::Cache(tidegate::Error::Cache(CacheError::TooMany { limit, .. })),
                 name,
-            }) => error!(
+            } => error!(
                 volume = %name,
                 help = "take another one out of the file first, or restart",
                 "not added: there is room for {limit} volumes at one time, {} more than the server was started with",
                 start::ROOM
             ),
-            Err(cause) => error!(cause = %cause, "not added"),
+            cause => error!(cause = %cause, "not added"),
         }
+    }
+}
+
+/// Closes what nobody was offered.
+async fn close(name: String, backend: Backend) -> Opened {
+    match tokio::task::spawn_blocking(move || backend.close()).await {
+        Ok(()) => (name, Ok(None)),
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use tokio::runtime::Runtime;
+
+    use super::*;
+    use crate::config::Asked;
+
+    /// A server whose events are taken by hand, in a folder of its own.
+    struct Rig {
+        folder: PathBuf,
+        runtime: Runtime,
+        server: Server,
+    }
+
+    impl Rig {
+        fn new(name: &str) -> Self {
+            let id = std::process::id();
+            let folder = std::env::temp_dir().join(format!("tidegate-{id}-come-{name}"));
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir_all(&folder).unwrap();
+            let runtime = Runtime::new().unwrap();
+            let config = read(&folder, "");
+            let server = runtime.block_on(start::start(config, Vec::new())).unwrap();
+            Self {
+                folder,
+                runtime,
+                server,
+            }
+        }
+
+        /// The file says so from now on, and all of it is followed.
+        fn reload(&mut self, volumes: &str) {
+            let config = read(&self.folder, volumes);
+            self.runtime.block_on(self.server.volumes(&config));
+        }
+
+        /// Begins to open what the file says.
+        fn begin(&mut self, volumes: &str) {
+            let config = read(&self.folder, volumes);
+            let volumes = config.volumes.into_iter();
+            self.server.wanted.extend(volumes.map(Wanted::new));
+            let _inside = self.runtime.enter();
+            self.server.add();
+        }
+
+        /// What is served.
+        fn served(&self) -> Vec<&VolumeConfig> {
+            assert!(self.server.coming.is_empty() && self.server.wanted.is_empty());
+            self.server
+                .volumes
+                .iter()
+                .map(|served| &served.config)
+                .collect()
+        }
+    }
+
+    impl Drop for Rig {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    /// `@` stands for the folder.
+    fn read(folder: &std::path::Path, volumes: &str) -> crate::config::Config {
+        let file = folder.join("config.toml");
+        let head = "memory = \"128MiB\"\nlisten = [\"unix:@/socket\"]\nweb = \"off\"\n";
+        let text = (head.to_owned() + volumes).replace('@', &folder.display().to_string());
+        fs::write(&file, text).unwrap();
+        let asked = Asked {
+            file: Some(file),
+            ..Asked::default()
+        };
+        asked.config().unwrap()
+    }
+
+    const NEW: &str = "[volume.a]\nbackend = \"new:@/x.img\"\nsize = \"8MiB\"\n";
+    const SAME_FILE: &str = "[volume.b]\nbackend = \"@/x.img\"\n";
+
+    #[test]
+    fn what_was_refused_for_one_that_has_gone_since_is_tried_again() {
+        let mut rig = Rig::new("gone");
+        rig.reload(NEW);
+        let server = &mut rig.server;
+        rig.runtime.block_on(async { server.take_out("a") });
+        rig.begin(SAME_FILE);
+        let server = &mut rig.server;
+        rig.runtime.block_on(async {
+            let refused = server.opening.join_next().await.unwrap();
+            assert!(matches!(refused, Ok((_, Err(_)))), "it is locked");
+            while let Some(left) = server.leaving.join_next().await {
+                server.has_left(left);
+            }
+            server.has_come(refused);
+            let opened = server.opening.join_next().await.expect("tried again");
+            server.has_come(opened);
+        });
+        assert_eq!(rig.served()[0].name, "b");
+    }
+
+    #[test]
+    fn what_comes_and_is_not_wanted_so_any_more_is_closed_and_not_served() {
+        let mut rig = Rig::new("otherwise");
+        // Elsewhere, for reading, under another name, not at all.
+        rig.begin(NEW);
+        rig.reload(&NEW.replace("x.img", "y.img"));
+        let place = format!("{:?}", rig.served()[0].backend);
+        assert!(place.contains("y.img"), "{place}");
+        assert!(!rig.folder.join("x.img").exists(), "what was made for it");
+
+        fs::write(rig.folder.join("x.img"), vec![0; 1 << 20]).unwrap();
+        rig.begin(SAME_FILE);
+        rig.reload(&(SAME_FILE.to_owned() + "read_only = true\n"));
+        assert!(rig.served().iter().all(|volume| volume.read_only));
+        rig.reload("");
+        rig.begin(SAME_FILE);
+        rig.reload(&SAME_FILE.replace("[volume.b]", "[volume.c]"));
+        assert_eq!(rig.served()[0].name, "c");
+        rig.reload("");
+        rig.begin(SAME_FILE);
+        rig.reload("");
+        assert!(rig.served().is_empty());
+    }
+
+    #[test]
+    fn memory_that_what_is_not_wanted_any_more_takes_is_waited_for() {
+        let mut rig = Rig::new("memory");
+        let kept = "[volume.a]\nbackend = \"mem:\"\nsize = \"40MiB\"\n";
+        rig.begin(kept);
+        rig.reload(&kept.replace("[volume.a]", "[volume.b]"));
+        assert_eq!(rig.served()[0].name, "b");
     }
 }

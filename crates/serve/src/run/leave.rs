@@ -91,14 +91,15 @@ impl Server {
                     "kept: it could not be synced; its clients may connect again"
                 );
                 self.stays(&name);
+                // What waited for it hears what it is refused for.
+                self.add();
             }
             Left::Closed(name) => {
                 self.volumes.retain(|volume| volume.config.name != name);
                 info!(volume = %name, "taken out: synced and closed");
-                self.grow();
+                self.has_gone();
             }
         }
-        self.add();
     }
 }
 

@@ -90,6 +90,8 @@ struct Server {
     /// Volumes that a reload opens.
     coming: Vec<come::Coming>,
     opening: JoinSet<come::Opened>,
+    /// Volumes that have gone so far.
+    gone: u64,
     wanted: Vec<reload::Wanted>,
     notify: Arc<Notify>,
     /// Bytes of the memory limit of the start that are not the cache's.

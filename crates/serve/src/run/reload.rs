@@ -29,6 +29,13 @@ pub(super) struct Wanted {
     pub(super) cause: String,
 }
 
+impl Wanted {
+    pub(super) fn new(config: VolumeConfig) -> Self {
+        let cause = String::new();
+        Self { config, cause }
+    }
+}
+
 impl Server {
     /// Reads the configuration again and follows it as far as that goes.
     pub(super) async fn reload(&mut self) {
@@ -159,7 +166,7 @@ impl Server {
         }
     }
 
-    async fn volumes(&mut self, new: &Config) {
+    pub(super) async fn volumes(&mut self, new: &Config) {
         let gone = |volume: &Served| {
             let name = &volume.config.name;
             new.volumes.iter().all(|other| other.name != *name)
@@ -190,10 +197,7 @@ impl Server {
             match old {
                 Some(old) if !old.is_leaving && old.config == *volume => {}
                 Some(old) if !old.is_leaving => old.change(volume),
-                _ => self.wanted.push(Wanted {
-                    config: volume.clone(),
-                    cause: String::new(),
-                }),
+                _ => self.wanted.push(Wanted::new(volume.clone())),
             }
         }
         self.add();
