@@ -14,7 +14,7 @@ use object_store::{
     PutOptions, UpdateVersion,
 };
 
-use crate::error::{BROKEN, Error, TIMED_OUT, io_error};
+use crate::error::{AWAY, BROKEN, Error, TIMED_OUT, io_error};
 use crate::local::DirectoryLock;
 
 /// What a store was asked for so far.
@@ -49,6 +49,8 @@ pub(crate) enum Trouble {
     Failed(object_store::Error),
     /// The content is not as long as it should be.
     Length,
+    /// The directory is not where it was locked. What was put may have come there before, or somewhere else.
+    Away,
 }
 
 impl Trouble {
@@ -68,6 +70,7 @@ impl Trouble {
             Self::Late => TIMED_OUT,
             Self::Missing(error) | Self::Refused(error) | Self::Failed(error) => io_error(error),
             Self::Changed | Self::Length => BROKEN,
+            Self::Away => AWAY,
         }
     }
 }
@@ -147,7 +150,7 @@ impl Client {
         };
         if matches!(
             result,
-            Err(Trouble::Late | Trouble::Failed(_) | Trouble::Refused(_))
+            Err(Trouble::Late | Trouble::Failed(_) | Trouble::Refused(_) | Trouble::Away)
         ) {
             count(&self.counters.failed, 1);
         }
@@ -159,11 +162,10 @@ impl Client {
         count(&self.counters.heads, 1);
         let path = self.path(name);
         self.bounded(async {
-            self.store
-                .head(&path)
-                .await
-                .map(Found::of)
-                .map_err(Trouble::of)
+            match self.store.head(&path).await {
+                Ok(meta) => Ok(Found::of(meta)),
+                Err(error) => Err(self.trouble(error).await),
+            }
         })
         .await
     }
@@ -183,11 +185,10 @@ impl Client {
             ..GetOptions::default()
         };
         self.bounded(async {
-            let result = self
-                .store
-                .get_opts(&path, options)
-                .await
-                .map_err(Trouble::of)?;
+            let result = match self.store.get_opts(&path, options).await {
+                Ok(result) => result,
+                Err(error) => return Err(self.trouble(error).await),
+            };
             let expected = expected.unwrap_or(result.meta.size);
             let found = Found::of(result.meta.clone());
             let mut done = 0;
@@ -250,7 +251,7 @@ impl Client {
                 let mode = match when {
                     When::Always => PutMode::Overwrite,
                     When::Absent => {
-                        self.in_place(&path).await?;
+                        self.in_place().await?;
                         PutMode::Create
                     }
                     When::Is(tag) if self.looks_first => {
@@ -274,7 +275,10 @@ impl Client {
                     ..PutOptions::default()
                 };
                 let put = self.store.put_opts(&path, body.into(), options).await;
-                put.map(|put| put.e_tag).map_err(Trouble::of)
+                let put = put.map_err(Trouble::of)?;
+                // The store makes the directory anew if it has gone since.
+                self.in_place().await?;
+                Ok(put.e_tag)
             })
             .await?;
         count(&self.counters.bytes_written, len);
@@ -282,20 +286,23 @@ impl Client {
     }
 
     /// Whether a directory is still where it was locked: the store would make another one for what it is to create.
-    async fn in_place(&self, path: &Path) -> Result<(), Trouble> {
+    async fn in_place(&self) -> Result<(), Trouble> {
         let Some(lock) = self.lock.upgrade() else {
             return Ok(());
         };
-        let looked = tokio::task::spawn_blocking(move || lock.in_place()).await;
-        let missing = match looked {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => error.into(),
-            Err(error) => error.into(),
-        };
-        Err(Trouble::Missing(object_store::Error::NotFound {
-            path: path.to_string(),
-            source: missing,
-        }))
+        match tokio::task::spawn_blocking(move || lock.in_place()).await {
+            Ok(Ok(true)) => Ok(()),
+            // What cannot be looked at is not known to be there.
+            _ => Err(Trouble::Away),
+        }
+    }
+
+    /// Why a call failed; what a directory has taken with it is not missing.
+    async fn trouble(&self, error: object_store::Error) -> Trouble {
+        match Trouble::of(error) {
+            missing @ Trouble::Missing(_) => self.in_place().await.err().unwrap_or(missing),
+            trouble => trouble,
+        }
     }
 
     /// Calls `take` for each object under the prefix: its name and what is known of it. Stops when `take` says so.
@@ -344,6 +351,15 @@ impl Client {
                     source: Box::new(object_store::Error::Generic {
                         store: "Tidegate",
                         source: "somebody else is changing it at the same time; try again".into(),
+                    }),
+                },
+                Trouble::Away => Error::Store {
+                    place,
+                    what,
+                    source: Box::new(object_store::Error::Generic {
+                        store: "Tidegate",
+                        source: "the folder, or its lock, is not where it was; bring it back"
+                            .into(),
                     }),
                 },
                 Trouble::Length => Error::Store {

@@ -17,6 +17,8 @@ const ETIMEDOUT: i32 = 110;
 
 /// The store said something that makes no sense.
 pub(crate) const BROKEN: IoError = IoError::Failed { errno: EIO };
+/// The directory is not where it was locked.
+pub(crate) const AWAY: IoError = IoError::Failed { errno: ENOENT };
 /// A write to a volume that was opened for reading.
 pub(crate) const READ_ONLY: IoError = IoError::Failed { errno: EROFS };
 /// No answer within the bound.

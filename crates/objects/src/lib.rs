@@ -236,10 +236,11 @@ impl Objects {
         lock(&self.shared.known).filled() * self.shared.geometry.object_size
     }
 
-    /// Why the device is lost, if it is.
+    /// Why the device is lost, if it is, or why calls on a directory fail until somebody brings it back.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
-        self.shared.lost.get().cloned()
+        let lost = self.shared.lost.get().cloned();
+        lost.or_else(|| self.shared.away())
     }
 
     /// Objects of a wrong length, by name, with that length. A volume that is open for reading has them: what is in them

@@ -13,14 +13,15 @@
 
 use std::collections::BTreeSet;
 use std::fs::{DirEntry, File, TryLockError};
-use std::io::ErrorKind::NotFound;
+use std::io::ErrorKind::{AlreadyExists, NotFound};
 use std::io::{Error as Trouble, Read as _, Seek as _, Write as _};
 use std::path::{Path as FilePath, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use object_store::local::LocalFileSystem;
-use os::{OwnPath, OwnPaths, identity};
+use os::{OwnPath, OwnPaths, identity, leads_to};
 use tokio::sync::Notify;
 
 use crate::error::Error;
@@ -29,9 +30,14 @@ use crate::request::lock;
 
 /// The file whose lock says who has the volume.
 const LOCK: &str = "lock";
+/// Times that a lock is opened which others, who are refused, take away.
+const TRIES: u32 = 3;
 
-/// A directory as a store; made if there is `made` to note it in.
-pub(crate) fn open(path: &FilePath, made: Option<&mut OwnPaths>) -> Result<LocalFileSystem, Error> {
+/// A directory as a store, and what it is called whatever becomes of links to it; made if there is `made` to note it in.
+pub(crate) fn open(
+    path: &FilePath,
+    made: Option<&mut OwnPaths>,
+) -> Result<(LocalFileSystem, PathBuf), Error> {
     let system = |what| {
         move |source| Error::System {
             path: path.to_path_buf(),
@@ -43,15 +49,16 @@ pub(crate) fn open(path: &FilePath, made: Option<&mut OwnPaths>) -> Result<Local
         let folders = made.make_folders(path);
         folders.map_err(system("make the directory"))?;
     }
-    for entry in std::fs::read_dir(path).map_err(system("open the directory"))? {
+    let root = path.canonicalize().map_err(system("open the directory"))?;
+    for entry in std::fs::read_dir(&root).map_err(system("open the directory"))? {
         only_files(&entry.map_err(system("list"))?)?;
     }
-    let store = LocalFileSystem::new_with_prefix(path).map_err(|source| Error::Store {
+    let store = LocalFileSystem::new_with_prefix(&root).map_err(|source| Error::Store {
         place: format!("dir:{}", path.display()),
         what: "open the directory",
         source: Box::new(source),
     })?;
-    Ok(store.with_fsync(true))
+    Ok((store.with_fsync(true), root))
 }
 
 /// Refuses what has an object's name and is no file: it would not be listed, and would read as zeroes; a pipe would hang.
@@ -91,6 +98,7 @@ pub(crate) struct DirectoryLock {
     /// Objects of which a put has begun and not ended.
     at_work: Mutex<BTreeSet<String>>,
     ended: Notify,
+    was_away: AtomicBool,
 }
 
 impl Drop for DirectoryLock {
@@ -105,23 +113,37 @@ impl DirectoryLock {
     /// Takes it, and removes what writers that were killed left half done. Notes the file in `made`, if it was not there.
     pub(crate) fn take(path: &FilePath, made: &mut OwnPaths) -> Result<Self, Error> {
         let name: PathBuf = path.join(LOCK);
-        let is_there = name.exists();
         let system = |what| {
             let path = name.clone();
             move |source| Error::System { path, what, source }
         };
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&name)
-            .map_err(system("open the lock"))?;
-        Self::of(file, path, is_there, made)
+        let mut options = File::options();
+        options.read(true).write(true);
+        for _ in 0..TRIES {
+            let (file, is_there) = match options.clone().create_new(true).open(&name) {
+                Err(error) if error.kind() == AlreadyExists => (options.open(&name), true),
+                made => (made, false),
+            };
+            let lock = match file {
+                Err(error) if is_there && error.kind() == NotFound => None,
+                Err(error) => return Err(system("open the lock")(error)),
+                Ok(file) => Self::of(file, path, is_there, made)?,
+            };
+            if let Some(lock) = lock {
+                return Ok(lock);
+            }
+        }
+        let away = "others take it away again and again";
+        Err(system("open the lock")(Trouble::other(away)))
     }
 
-    /// The lock that is this file, which was there before or was not.
-    fn of(file: File, path: &FilePath, is_there: bool, made: &mut OwnPaths) -> Result<Self, Error> {
+    /// The lock that is this file, which was there before or was not. None: it has become nobody's.
+    fn of(
+        file: File,
+        path: &FilePath,
+        is_there: bool,
+        made: &mut OwnPaths,
+    ) -> Result<Option<Self>, Error> {
         let name: PathBuf = path.join(LOCK);
         let system = |what| {
             let path = name.clone();
@@ -134,6 +156,7 @@ impl DirectoryLock {
                 file,
                 at_work: Mutex::default(),
                 ended: Notify::new(),
+                was_away: AtomicBool::new(false),
             },
             Err(TryLockError::WouldBlock) => {
                 let mut owner = String::new();
@@ -148,12 +171,8 @@ impl DirectoryLock {
             Err(TryLockError::Error(source)) => return Err(system("lock")(source)),
         };
         // A start that is refused removes what it made before it unlocks it: this is nobody's lock then.
-        if lock.in_place().is_err() {
-            return Err(Error::InUse {
-                place: format!("dir:{}", path.display()),
-                owner: "a server that is just ending".to_owned(),
-                remaining: None,
-            });
+        if !lock.in_place().map_err(system("look at"))? {
+            return Ok(None);
         }
         let data = lock.file.metadata().map_err(system("look at"))?;
         let own = OwnPath::new(&name, (!is_there).then(|| identity(&data)));
@@ -172,16 +191,19 @@ impl DirectoryLock {
             }
         }
         made.push(own);
-        Ok(lock)
+        Ok(Some(lock))
     }
 
     /// Whether it can still be found where it was taken: a directory that was moved has it with it.
-    pub(crate) fn in_place(&self) -> Result<(), Trouble> {
-        let there = std::fs::metadata(&self.name)?;
-        match identity(&there) == identity(&self.file.metadata()?) {
-            true => Ok(()),
-            false => Err(NotFound.into()),
-        }
+    pub(crate) fn in_place(&self) -> Result<bool, Trouble> {
+        let is_there = leads_to(&self.name, &self.file)?;
+        self.was_away.store(!is_there, Ordering::Relaxed);
+        Ok(is_there)
+    }
+
+    /// Whether it was not in place when that was last looked at, and is not now.
+    pub(crate) fn is_away(&self) -> bool {
+        self.was_away.load(Ordering::Relaxed) && matches!(self.in_place(), Ok(false))
     }
 
     /// Waits until no put of the object is at work.
@@ -282,8 +304,8 @@ mod tests {
         drop(made);
         drop(lock);
         assert!(!dir.0.join(LOCK).exists());
-        let refused = DirectoryLock::of(late, &dir.0, true, &mut OwnPaths::default());
-        assert!(matches!(refused, Err(Error::InUse { .. })), "{refused:?}");
+        let nobodys = DirectoryLock::of(late, &dir.0, true, &mut OwnPaths::default());
+        assert!(matches!(nobodys, Ok(None)), "{nobodys:?}");
         drop(take(&dir).unwrap());
         // One that was there before stays.
         let mut made = OwnPaths::default();
@@ -294,7 +316,7 @@ mod tests {
 
     /// A volume in the directory, over a store that can be made to hang.
     fn volume(rig: &Rig, dir: &TestDir, config: &Config) -> (Arc<Objects>, Arc<Faulty>) {
-        let faulty = Faulty::new(Arc::new(super::open(&dir.0, None).unwrap()));
+        let faulty = Faulty::new(Arc::new(super::open(&dir.0, None).unwrap().0));
         let place = || {
             Ok(Place {
                 store: faulty.clone(),
@@ -406,7 +428,7 @@ mod tests {
     #[test]
     fn the_store_keeps_the_content_until_the_object_is_in_place() {
         let dir = TestDir::new("content");
-        let store = super::open(&dir.0, None).unwrap();
+        let (store, _) = super::open(&dir.0, None).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()

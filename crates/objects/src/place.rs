@@ -35,10 +35,11 @@ impl Place {
             let path = FilePath::new(path);
             let mut made = OwnPaths::default();
             let creates = config.size.is_some() && !config.read_only;
+            let (store, root) = local::open(path, creates.then_some(&mut made))?;
             return Ok(Self {
-                store: Arc::new(local::open(path, creates.then_some(&mut made))?),
+                store: Arc::new(store),
                 prefix: Path::default(),
-                directory: Some(path.to_path_buf()),
+                directory: Some(root),
                 made,
             });
         }

@@ -147,6 +147,20 @@ impl Shared {
         }
     }
 
+    /// That a directory was found not to be where it was locked, and is not there now.
+    pub(crate) fn away(&self) -> Option<String> {
+        let Fence::Lock(held) = &self.fence else {
+            return None;
+        };
+        let held = lock(held).clone();
+        held.filter(|held| held.is_away()).map(|_| {
+            format!(
+                "{}: the folder, or its lock, is not where it was; bring it back",
+                self.client.place
+            )
+        })
+    }
+
     /// Starts what may start.
     pub(crate) fn pump(self: &Arc<Self>) {
         loop {

@@ -845,14 +845,47 @@ fn a_directory_that_is_moved_is_not_made_anew() {
     let missing = Err(IoError::Failed { errno: 2 });
     assert_eq!(rig.write(&*device, OBJECT, &pattern(2, PAGE)), missing);
     assert!(!dir.0.exists());
+    // What is there already is not lost either, and it is said why nothing comes of it.
+    assert_eq!(
+        rig.read(&*device, 0, PAGE),
+        Err(IoError::Failed { errno: 2 })
+    );
+    assert_eq!(rig.write(&*device, 0, &pattern(3, PAGE)), missing);
+    let said = device.failure().expect("it is away");
+    assert!(said.contains("bring it back"), "{said}");
     // Nor is what somebody else has made there taken for it.
     std::fs::create_dir(&dir.0).unwrap();
     std::fs::write(dir.0.join("lock"), "").unwrap();
     assert_eq!(rig.write(&*device, OBJECT, &pattern(2, PAGE)), missing);
     std::fs::remove_dir_all(&dir.0).unwrap();
     std::fs::rename(&elsewhere, &dir.0).unwrap();
+    assert_eq!(device.failure(), None);
     rig.write(&*device, OBJECT, &pattern(2, PAGE)).unwrap();
     assert_eq!(rig.read(&*device, OBJECT, PAGE).unwrap(), pattern(2, PAGE));
+    assert_eq!(rig.read(&*device, 0, PAGE).unwrap(), pattern(1, PAGE));
+    rig.write(&*device, 0, &pattern(3, PAGE)).unwrap();
+    assert_eq!(rig.read(&*device, 0, PAGE).unwrap(), pattern(3, PAGE));
+}
+
+#[test]
+fn a_directory_stays_the_one_it_was_when_a_link_to_it_leads_elsewhere() {
+    let rig = Rig::new();
+    let dir = TestDir::new("link");
+    let (first, second, link) = (dir.0.join("1"), dir.0.join("2"), dir.0.join("link"));
+    std::fs::create_dir(&first).unwrap();
+    std::fs::create_dir(&second).unwrap();
+    std::os::unix::fs::symlink(&first, &link).unwrap();
+    let config = Config {
+        url: format!("dir:{}", link.display()),
+        ..config(MIB)
+    };
+    let device = objects::open(&config, Arc::clone(&rig.arena)).unwrap();
+    rig.write(&*device, 0, &pattern(1, PAGE)).unwrap();
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&second, &link).unwrap();
+    rig.write(&*device, OBJECT, &pattern(2, PAGE)).unwrap();
+    assert_eq!(rig.read(&*device, OBJECT, PAGE).unwrap(), pattern(2, PAGE));
+    assert_eq!(std::fs::read_dir(&second).unwrap().count(), 0);
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub use arena::Arena;
 pub use budget::{Budget, BudgetError};
 pub use error::OsError;
 pub use file::{FileDevice, OpenOptions, Registration};
-pub use own_path::{Identity, OwnPath, OwnPaths, identity};
+pub use own_path::{Identity, OwnPath, OwnPaths, identity, leads_to};
 pub use threads::{Backend, Local, Options, Sink, ThreadEnv};
 
 use policy::units::Nanos;

@@ -1,6 +1,6 @@
 //! Paths that were made here and are taken away again, unless they have become somebody else's.
 
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,18 @@ pub type Identity = (u64, u64);
 #[must_use]
 pub fn identity(data: &Metadata) -> Identity {
     (data.dev(), data.ino())
+}
+
+/// Whether `path` leads to that file.
+///
+/// # Errors
+/// Those of the system but that nothing is there.
+pub fn leads_to(path: &Path, file: &File) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(there) => Ok(identity(&there) == identity(&file.metadata()?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// A path that was made here; removed when dropped, if it is still the same, and empty if it is a folder.
@@ -68,6 +80,14 @@ impl OwnPaths {
     /// # Errors
     /// Those of the system.
     pub fn make_folders(&mut self, path: &Path) -> io::Result<()> {
+        match self.make_missing(path) {
+            // Who was refused took away one that was there a moment ago.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.make_missing(path),
+            made => made,
+        }
+    }
+
+    fn make_missing(&mut self, path: &Path) -> io::Result<()> {
         let ancestors = path.ancestors().filter(|at| !at.as_os_str().is_empty());
         let missing: Vec<&Path> = ancestors.take_while(|at| !at.exists()).collect();
         for at in missing.into_iter().rev() {
@@ -102,6 +122,20 @@ fn identity_at(path: &Path) -> Option<Identity> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_lost_its_name_is_told_from_one_that_has_it() {
+        let name = format!("tidegate-leads-to-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let file = File::create(&path).unwrap();
+        assert!(leads_to(&path, &file).unwrap());
+        fs::remove_file(&path).unwrap();
+        assert!(!leads_to(&path, &file).unwrap());
+        fs::write(&path, "").unwrap();
+        assert!(!leads_to(&path, &file).unwrap());
+        assert!(leads_to(&path.join("below"), &file).is_err());
+        fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn folders_that_were_made_go_again_and_others_stay() {

@@ -9,19 +9,11 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use os::identity;
+use os::leads_to;
 use rustix::fs::{OFlags, major, minor};
 
 use super::BackendError;
 use crate::log::debug;
-
-/// Whether `path` still leads to that file.
-pub(super) fn has_name(file: &File, path: &Path) -> bool {
-    match (file.metadata(), std::fs::metadata(path)) {
-        (Ok(ours), Ok(there)) => identity(&ours) == identity(&there),
-        _ => false,
-    }
-}
 
 /// EBUSY.
 const BUSY: i32 = 16;
@@ -61,7 +53,7 @@ pub(super) fn open(path: &Path, read_only: bool) -> Result<File, BackendError> {
         TryLockError::WouldBlock => in_use(path, &shared, read_only),
         TryLockError::Error(cause) => system("lock")(cause),
     })?;
-    if !has_name(&shared, path) {
+    if !leads_to(path, &shared).map_err(system("look at"))? {
         // Who made it was refused and took it away before we had the lock: data written to it would be lost.
         return Err(BackendError::Missing { path: path.into() });
     }

@@ -299,18 +299,6 @@ fn a_file_made_for_nothing_is_removed_and_one_that_was_there_is_not() {
 }
 
 #[test]
-fn a_file_that_lost_its_name_is_told_from_one_that_has_it() {
-    let folder = Folder::new("name");
-    let path = folder.file("data", MIB, 7);
-    let opened = File::open(&path).unwrap();
-    assert!(lock::has_name(&opened, &path));
-    fs::remove_file(&path).unwrap();
-    assert!(!lock::has_name(&opened, &path));
-    folder.file("data", MIB, 8);
-    assert!(!lock::has_name(&opened, &path));
-}
-
-#[test]
 fn a_lock_keeps_everybody_else_out_until_its_holder_is_gone() {
     let (folder, cache) = (Folder::new("lock"), cache());
     let path = folder.file("data", MIB, 7);
