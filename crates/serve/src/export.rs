@@ -23,7 +23,7 @@ pub trait Extents: Send + Sync {
     fn next(&self, offset: u64, len: u64) -> io::Result<(u64, bool)>;
 }
 
-/// Says why a backing is lost until it is opened again, if it is.
+/// Says why a backing is lost until it is opened again, if it is. Waits for nobody.
 pub type Lost = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// A volume whose backing is open.
@@ -198,10 +198,14 @@ impl Export {
         Ok(())
     }
 
+    /// Why the backing is lost, if it says so.
+    pub(crate) fn lost(&self) -> Option<String> {
+        self.opened.lost.as_ref().and_then(|lost| lost())
+    }
+
     /// An error of the volume as people read it: with what the backing says of it.
     pub(crate) fn in_words(&self, error: &impl core::fmt::Display) -> String {
-        let lost = self.opened.lost.as_ref().and_then(|lost| lost());
-        match lost {
+        match self.lost() {
             Some(why) => format!("{why} ({error})"),
             None => error.to_string(),
         }

@@ -2,17 +2,20 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Seek as _, SeekFrom as From};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
 use os::{FileDevice, OpenOptions, OwnPath, OwnPaths, ThreadEnv, identity};
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, major, minor, seek};
+use rustix::fs::{
+    AtFlags, FallocateFlags, SeekFrom, StatxFlags, fallocate, major, minor, seek, statx,
+};
 use rustix::io::Errno;
 
 use super::{BackendError, Closer, Raw, lock};
 use crate::config::{BackendConfig, SIZE_MAX, VolumeConfig};
-use crate::export::Extents;
+use crate::export::{Extents, Lost};
 
 /// Sizes are multiples of it.
 const SECTOR: u64 = 512;
@@ -66,6 +69,14 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
             file: Arc::clone(&file),
         })),
     };
+    let lost: Option<Lost> = match is_device || read_only || is_removed(&file) {
+        // Nothing of it would go with its name, or it has had none.
+        true => None,
+        false => Some(Box::new({
+            let (file, path) = (Arc::clone(&file), path.clone());
+            move || is_removed(&file).then(|| removed(&path, &file))
+        })),
+    };
     let closing = Arc::clone(&files);
     Ok(Raw {
         made,
@@ -74,7 +85,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         size,
         extents,
         can_punch,
-        lost: None,
+        lost,
         direct,
         keep: Box::new(file),
         closer: Closer(Box::new(move || closing.close(object))),
@@ -215,6 +226,22 @@ pub(super) fn size(
         return Err(odd(size, SECTOR));
     }
     Ok(size)
+}
+
+/// Whether a file has no name any more, as far as that is known: nobody is asked, who may not answer.
+fn is_removed(file: &File) -> bool {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    statx(file, "", flags, StatxFlags::NLINK).is_ok_and(|data| data.stx_nlink == 0)
+}
+
+/// What is said of one that was there.
+fn removed(path: &Path, file: &File) -> String {
+    let (process, number) = (std::process::id(), file.as_raw_fd());
+    format!(
+        "{}: it was removed or replaced; its data go when it is not served any more; save them before that from \
+         /proc/{process}/fd/{number}",
+        path.display()
+    )
 }
 
 /// Whether holes can be punched: tried beyond the end, where there is nothing.

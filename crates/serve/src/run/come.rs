@@ -208,9 +208,9 @@ async fn close(name: String, backend: Backend) -> Opened {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::fs;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use tokio::runtime::Runtime;
 
@@ -218,37 +218,39 @@ mod tests {
     use crate::config::Asked;
 
     /// A server whose events are taken by hand, in a folder of its own.
-    struct Rig {
-        folder: PathBuf,
-        runtime: Runtime,
-        server: Server,
+    pub(crate) struct Rig {
+        pub(crate) server: Server,
+        pub(crate) runtime: Runtime,
+        pub(crate) folder: Folder,
     }
 
+    pub(crate) struct Folder(pub(crate) PathBuf);
+
     impl Rig {
-        fn new(name: &str) -> Self {
+        pub(crate) fn new(name: &str) -> Self {
             let id = std::process::id();
-            let folder = std::env::temp_dir().join(format!("tidegate-{id}-come-{name}"));
+            let folder = std::env::temp_dir().join(format!("tidegate-{id}-run-{name}"));
             let _ = fs::remove_dir_all(&folder);
             fs::create_dir_all(&folder).unwrap();
             let runtime = Runtime::new().unwrap();
             let config = read(&folder, "");
             let server = runtime.block_on(start::start(config, Vec::new())).unwrap();
             Self {
-                folder,
-                runtime,
                 server,
+                runtime,
+                folder: Folder(folder),
             }
         }
 
         /// The file says so from now on, and all of it is followed.
-        fn reload(&mut self, volumes: &str) {
-            let config = read(&self.folder, volumes);
+        pub(crate) fn reload(&mut self, volumes: &str) {
+            let config = read(&self.folder.0, volumes);
             self.runtime.block_on(self.server.volumes(&config));
         }
 
         /// Begins to open what the file says.
         fn begin(&mut self, volumes: &str) {
-            let config = read(&self.folder, volumes);
+            let config = read(&self.folder.0, volumes);
             let volumes = config.volumes.into_iter();
             self.server.wanted.extend(volumes.map(Wanted::new));
             let _inside = self.runtime.enter();
@@ -256,7 +258,7 @@ mod tests {
         }
 
         /// What is served.
-        fn served(&self) -> Vec<&VolumeConfig> {
+        pub(crate) fn served(&self) -> Vec<&VolumeConfig> {
             assert!(self.server.coming.is_empty() && self.server.wanted.is_empty());
             self.server
                 .volumes
@@ -266,16 +268,16 @@ mod tests {
         }
     }
 
-    impl Drop for Rig {
+    impl Drop for Folder {
         fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.folder);
+            let _ = fs::remove_dir_all(&self.0);
         }
     }
 
     /// `@` stands for the folder.
-    fn read(folder: &std::path::Path, volumes: &str) -> crate::config::Config {
+    fn read(folder: &Path, volumes: &str) -> crate::config::Config {
         let file = folder.join("config.toml");
-        let head = "memory = \"128MiB\"\nlisten = [\"unix:@/socket\"]\nweb = \"off\"\n";
+        let head = "memory = \"2GiB\"\nlisten = [\"unix:@/socket\"]\nweb = \"off\"\n";
         let text = (head.to_owned() + volumes).replace('@', &folder.display().to_string());
         fs::write(&file, text).unwrap();
         let asked = Asked {
@@ -285,7 +287,7 @@ mod tests {
         asked.config().unwrap()
     }
 
-    const NEW: &str = "[volume.a]\nbackend = \"new:@/x.img\"\nsize = \"8MiB\"\n";
+    pub(crate) const NEW: &str = "[volume.a]\nbackend = \"new:@/x.img\"\nsize = \"8MiB\"\n";
     const SAME_FILE: &str = "[volume.b]\nbackend = \"@/x.img\"\n";
 
     #[test]
@@ -317,9 +319,9 @@ mod tests {
         rig.reload(&NEW.replace("x.img", "y.img"));
         let place = format!("{:?}", rig.served()[0].backend);
         assert!(place.contains("y.img"), "{place}");
-        assert!(!rig.folder.join("x.img").exists(), "what was made for it");
+        assert!(!rig.folder.0.join("x.img").exists(), "what was made for it");
 
-        fs::write(rig.folder.join("x.img"), vec![0; 1 << 20]).unwrap();
+        fs::write(rig.folder.0.join("x.img"), vec![0; 1 << 20]).unwrap();
         rig.begin(SAME_FILE);
         rig.reload(&(SAME_FILE.to_owned() + "read_only = true\n"));
         assert!(rig.served().iter().all(|volume| volume.read_only));
@@ -336,8 +338,10 @@ mod tests {
     #[test]
     fn memory_that_what_is_not_wanted_any_more_takes_is_waited_for() {
         let mut rig = Rig::new("memory");
-        let kept = "[volume.a]\nbackend = \"mem:\"\nsize = \"40MiB\"\n";
-        rig.begin(kept);
+        // There is room for one of them.
+        let most = (rig.server.cache.stats().free * 3 / 5) >> 20;
+        let kept = format!("[volume.a]\nbackend = \"mem:\"\nsize = \"{most}MiB\"\n");
+        rig.begin(&kept);
         rig.reload(&kept.replace("[volume.a]", "[volume.b]"));
         assert_eq!(rig.served()[0].name, "b");
     }

@@ -161,7 +161,7 @@ impl fmt::Display for NotDurable {
             ),
             (0, cause) => write!(
                 f,
-                "volume `{volume}`: {cause}; everything was written, but no flush has ended since"
+                "volume `{volume}`: {cause}; everything was written, but is not known to be durable"
             ),
             (bytes, cause) => write!(
                 f,

@@ -30,7 +30,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How far a volume has come on its way out.
 pub(super) enum Left {
     /// It is synced and out of the cache, or could not be.
-    Synced(Arc<Export>, Result<(), tidegate::Error>),
+    Synced(Arc<Export>, Result<(), String>),
     /// Nothing holds its backing open any more.
     Closed(String),
 }
@@ -84,7 +84,6 @@ impl Server {
             }
             Left::Synced(export, Err(cause)) => {
                 let name = export.name().to_owned();
-                let cause = export.in_words(&cause);
                 self.hub.offer(export);
                 error!(
                     volume = %name, cause,
@@ -114,8 +113,14 @@ async fn leave(hub: Arc<Hub>, export: Arc<Export>) -> Left {
     }
     let leaving = Arc::clone(&export);
     let left = tokio::task::spawn_blocking(move || {
-        leaving.sync()?;
-        leaving.opened.volume.detach()
+        let synced = leaving.sync();
+        let synced = synced.and_then(|()| leaving.opened.volume.detach());
+        if synced.is_ok()
+            && let Some(cause) = leaving.lost()
+        {
+            warn!(volume = %leaving.name(), cause, "taken out, and what was written is not known to be durable");
+        }
+        synced.map_err(|cause| leaving.in_words(&cause))
     });
     match left.await {
         Ok(result) => Left::Synced(export, result),

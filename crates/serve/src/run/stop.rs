@@ -169,6 +169,7 @@ async fn sync_all(
                 };
                 // Nobody listens after a second signal.
                 let result = result.map_err(|error| export.in_words(&last_words(&error)));
+                let result = result.and_then(|()| export.lost().map_or(Ok(()), Err));
                 let _ = done.send((place, result));
             }
         });
@@ -314,7 +315,31 @@ fn unwritten(volume: &tidegate::Volume) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::come::tests::{NEW, Rig};
     use super::*;
+
+    #[test]
+    fn a_file_that_was_removed_is_not_durable_and_may_be_taken_out() {
+        let mut rig = Rig::new("removed");
+        rig.reload(NEW);
+        let path = rig.folder.0.join("x.img");
+        let lost = |rig: &Rig| rig.server.volumes[0].export.lost();
+        assert_eq!(lost(&rig), None);
+        std::fs::remove_file(&path).unwrap();
+        let said = lost(&rig).expect("removed");
+        let (_, save) = said.split_once(" from ").unwrap();
+        assert_eq!(std::fs::metadata(save).unwrap().len(), 8 << 20);
+        rig.reload("");
+        assert!(rig.served().is_empty());
+
+        rig.reload(NEW);
+        let other = rig.folder.0.join("other");
+        std::fs::write(&other, "").unwrap();
+        std::fs::rename(other, path).unwrap();
+        let (runtime, volumes) = (&rig.runtime, &rig.server.volumes);
+        let failed = runtime.block_on(sync_all(volumes, &Mutex::default(), &|_| ()));
+        assert!(failed[0].cause.contains("replaced"), "{}", failed[0]);
+    }
 
     #[test]
     fn who_wishes_again_to_end_does_not_wait_for_what_lets_go() {

@@ -90,6 +90,8 @@ pub struct VolumeReading {
     pub errors: u64,
     /// The last of them: where and why.
     pub last_error: Option<String>,
+    /// Why the backing is lost, if it says so.
+    pub lost: Option<String>,
     /// Could not be read from the backing, in whole pages (each try counts).
     pub read_failed_total: u64,
     /// The last read that failed: where and why.
@@ -204,6 +206,7 @@ fn volume(export: &Export) -> VolumeReading {
         failed_total: stats.failed_total,
         errors: stats.errors,
         last_error: stats.last_error.map(|error| export.in_words(&error)),
+        lost: export.lost(),
         read_failed_total: stats.read_failed_total,
         last_read_error: stats.last_read_error.map(|error| export.in_words(&error)),
         reads_failing: stats.reads_failing,

@@ -40,6 +40,7 @@ struct Watcher {
 #[derive(Clone, Copy, Debug, Default)]
 struct Said {
     state: State,
+    is_lost: bool,
     /// Writes that failed.
     writes: Failures,
     /// Bytes of reads that failed.
@@ -100,6 +101,10 @@ impl Watcher {
                 volume.name.as_str(),
                 volume.state_for.map_or(0, |time| time.as_secs()),
             );
+            let was_lost = core::mem::replace(&mut said.is_lost, volume.lost.is_some());
+            if let Some(cause) = volume.lost.as_deref().filter(|_| !was_lost) {
+                error!(volume = name, cause, "the backing is lost");
+            }
             if let Some(failures) = said.writes.look(volume.errors, is_other) {
                 warn!(
                     volume = name,
@@ -238,6 +243,21 @@ mod tests {
         text.lines()
             .map(|line| line.split_once(" level=").unwrap().1.to_owned())
             .collect()
+    }
+
+    #[test]
+    fn a_backing_that_is_lost_is_said_once() {
+        let said = logged(|watcher, began| {
+            for second in 1..=3 {
+                let mut now = reading(began, second, State::Ok);
+                now.volumes[1].lost = (second > 1).then(|| "it was removed".to_owned());
+                watcher.look(&now);
+            }
+        });
+        assert_eq!(
+            said,
+            ["error msg=\"the backing is lost\" volume=data/backup cause=\"it was removed\""]
+        );
     }
 
     #[test]
