@@ -28,9 +28,9 @@ pub(crate) struct Inner {
     waits: Arc<Waits>,
     /// The limit it was built with.
     built: u64,
-    /// What of the limit is left to the program, when it was built and now.
+    /// What of it was left to the program then.
     beside_built: u64,
-    beside: Mutex<u64>,
+    memory: Mutex<Memory>,
     device: DeviceOptions,
     /// By the system's number of the file system or block device: a disk of its own, with its own
     /// share of the dirty limit and its own flusher.
@@ -40,6 +40,15 @@ pub(crate) struct Inner {
     closing: Mutex<bool>,
     /// `close` has ended.
     closed: AtomicBool,
+}
+
+/// How the memory is divided.
+#[derive(Clone, Copy)]
+struct Memory {
+    /// As it was asked for.
+    limit: u64,
+    /// What of it is left to the program.
+    beside: u64,
 }
 
 impl Inner {
@@ -148,7 +157,7 @@ impl Cache {
                 waits,
                 built: limit,
                 beside_built: beside,
-                beside: Mutex::new(beside),
+                memory: Mutex::new(Memory { limit, beside }),
                 device,
                 disks,
                 opened: Opened::default(),
@@ -375,24 +384,28 @@ impl Cache {
     /// pinned, with `RegionsAboveLimit` while regions have more than thirty times as much; `System` when there is no
     /// thread to clear what is above a lower one. The limit is then what it was. `Closed`.
     pub fn set_limit(&self, bytes: u64) -> Result<(), Error> {
-        let mut beside = self.beside();
-        let as_it_is = *beside;
-        self.set_limit_beside(bytes, as_it_is, &mut beside)
+        let mut memory = self.memory();
+        let limit = bytes;
+        let wanted = Memory { limit, ..*memory };
+        self.divide(wanted, &mut memory)
     }
 
-    /// As `set_limit`, and so many bytes of the limit are left to the program itself from now on (`Builder::beside`); at least
-    /// as many as when the cache was built.
+    /// So many bytes of the limit are left to the program itself from now on (`Builder::beside`); at least as many as when the
+    /// cache was built.
     ///
     /// # Errors
-    /// As `set_limit`; both are then what they were.
-    pub fn set_limit_and_beside(&self, bytes: u64, beside: u64) -> Result<(), Error> {
-        let wanted = beside.max(self.inner.beside_built);
-        self.set_limit_beside(bytes, wanted, &mut self.beside())
+    /// As `set_limit`; it is then what it was.
+    pub fn set_beside(&self, bytes: u64) -> Result<(), Error> {
+        let mut memory = self.memory();
+        let beside = bytes.max(self.inner.beside_built);
+        let wanted = Memory { beside, ..*memory };
+        self.divide(wanted, &mut memory)
     }
 
-    fn set_limit_beside(&self, bytes: u64, wanted: u64, beside: &mut u64) -> Result<(), Error> {
+    fn divide(&self, wanted: Memory, memory: &mut Memory) -> Result<(), Error> {
+        let bytes = wanted.limit;
         let frames = self.inner.mm.stats().frames;
-        let overhead = self.inner.overhead(frames, wanted);
+        let overhead = self.inner.overhead(frames, wanted.beside);
         let too_large = |least: Pages| Error::BadSize {
             what: "set_limit",
             bytes,
@@ -415,15 +428,15 @@ impl Cache {
             Err(mm::Error::BadOption { allowed, .. }) => Err(too_large(Pages(allowed.0))),
             changed => {
                 changed?;
-                *beside = wanted;
+                *memory = wanted;
                 Ok(())
             }
         }
     }
 
-    fn beside(&self) -> MutexGuard<'_, u64> {
-        let beside = self.inner.beside.lock();
-        beside.unwrap_or_else(PoisonError::into_inner)
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        let memory = self.inner.memory.lock();
+        memory.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A task for one call; `Closed` once the cache was closed. Every call that is not to work then comes in here.
@@ -515,8 +528,8 @@ impl Cache {
         let bytes = |pages: Pages| pages.bytes().0;
         let (limit, beside) = {
             // Both of one change.
-            let beside = self.beside();
-            (self.inner.mm.limit(), *beside)
+            let memory = self.memory();
+            (self.inner.mm.limit(), memory.beside)
         };
         let overhead = self.inner.overhead(stats.frames, beside);
         Stats {

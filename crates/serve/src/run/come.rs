@@ -80,7 +80,7 @@ impl Server {
     }
 
     /// Volumes that have places and memory, and leave them.
-    fn going(&self) -> impl Iterator<Item = &VolumeConfig> {
+    pub(super) fn going(&self) -> impl Iterator<Item = &VolumeConfig> {
         let served = self.volumes.iter().filter(|served| served.is_leaving);
         let coming = self.coming.iter().filter(|coming| coming.goes());
         let served = served.map(|served| &served.config);
@@ -122,7 +122,7 @@ impl Server {
         if stats.beside == self.beside + now {
             return Ok(());
         }
-        let changed = self.cache.set_limit_and_beside(memory, self.beside + now);
+        let changed = self.cache.set_beside(self.beside + now);
         changed.map_err(|cause| match cause {
             tidegate::Error::LimitTooSmall { least, .. } => {
                 let (memory, least) = (show_size(memory), show_size(least));
@@ -344,5 +344,19 @@ pub(super) mod tests {
         rig.begin(&kept);
         rig.reload(&kept.replace("[volume.a]", "[volume.b]"));
         assert_eq!(rig.served()[0].name, "b");
+    }
+
+    #[test]
+    fn what_volumes_leave_that_go_comes_off_the_limit_with_one_reload() {
+        let mut rig = Rig::new("limit");
+        rig.reload("[volume.a]\nbackend = \"mem:\"\nsize = \"1200MiB\"\n");
+        assert_eq!(rig.served().len(), 1);
+        read(&rig.folder.0, "");
+        let file = rig.folder.0.join("config.toml");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(file, text.replace("2GiB", "900MiB")).unwrap();
+        rig.runtime.block_on(rig.server.reload());
+        assert!(rig.served().is_empty());
+        assert_eq!(rig.server.config.memory, 900 << 20);
     }
 }

@@ -58,6 +58,10 @@ impl Server {
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         };
         self.settings(&new);
+        let is_lower = new.memory < self.config.memory;
+        if !is_lower {
+            self.limit(new.memory);
+        }
         if new.asked.file.is_none() {
             warn!(
                 help = "start with --config FILE.toml to have one",
@@ -66,7 +70,41 @@ impl Server {
             return;
         }
         self.volumes(&new).await;
+        if is_lower {
+            self.limit(new.memory);
+        }
         info!("reloaded: {}", self.status());
+    }
+
+    /// Follows the memory limit of the file. A lower one is for when volumes have gone, a higher one for before others come.
+    fn limit(&mut self, wanted: u64) {
+        let old = self.config.memory;
+        if wanted == old {
+            return;
+        }
+        let stats = self.cache.stats();
+        // Limits of dirty data stay those of the start.
+        let room = (stats.free + stats.cached).saturating_sub(old.saturating_sub(wanted));
+        let fits = match wanted < old {
+            true => start::dirty_fits(&self.config, wanted, room),
+            false => Ok(()),
+        };
+        let changed = fits.map_err(|cause| cause.to_string()).and_then(|()| {
+            let changed = self.cache.set_limit(wanted);
+            changed.map_err(|cause| no_limit(wanted, old, &cause))
+        });
+        match changed {
+            Ok(()) => {
+                self.config.memory = wanted;
+                let (from, to) = (show_size(old), show_size(wanted));
+                info!(from = %from, to = %to, "the memory limit changes");
+            }
+            Err(cause) => {
+                let goes = self.going().next().is_some();
+                let help = goes.then_some("reload again when what is being taken out is");
+                error!(cause = %cause, help, "the memory limit stays at {}", show_size(old));
+            }
+        }
     }
 
     fn settings(&mut self, new: &Config) {
@@ -88,28 +126,6 @@ impl Server {
                 needs_restart("log_format");
             }
             old.log = new.log;
-        }
-        let stats = self.cache.stats();
-        let taken = old.memory.saturating_sub(new.memory);
-        // Limits of dirty data stay those of the start.
-        let room = (stats.free + stats.cached).saturating_sub(taken);
-        if old.memory > new.memory
-            && let Err(cause) = start::dirty_fits(old, new.memory, room)
-        {
-            error!(cause = %cause, "the memory limit stays at {}", show_size(old.memory));
-        } else if old.memory != new.memory {
-            match self.cache.set_limit(new.memory) {
-                Ok(()) => {
-                    let (from, to) = (show_size(old.memory), show_size(new.memory));
-                    info!(from = %from, to = %to, "the memory limit changes");
-                    old.memory = new.memory;
-                }
-                Err(cause) => error!(
-                    cause = %no_limit(new.memory, old.memory, &cause),
-                    "the memory limit stays at {}",
-                    show_size(old.memory)
-                ),
-            }
         }
         let most = self.connections_max;
         let mut limits = new.limits;
