@@ -150,7 +150,10 @@ impl Server {
         let opened = match opened {
             Ok(Some((_, backend))) if goes => {
                 // It has its place until it is closed.
-                self.opening.spawn(close(name, backend));
+                self.opening.spawn(async {
+                    close(backend).await;
+                    (name, Ok(None))
+                });
                 return;
             }
             opened => opened,
@@ -200,10 +203,9 @@ impl Server {
 }
 
 /// Closes what nobody was offered.
-async fn close(name: String, backend: Backend) -> Opened {
-    match tokio::task::spawn_blocking(move || backend.close()).await {
-        Ok(()) => (name, Ok(None)),
-        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+pub(super) async fn close(backend: Backend) {
+    if let Err(panic) = tokio::task::spawn_blocking(move || backend.close()).await {
+        std::panic::resume_unwind(panic.into_panic());
     }
 }
 
@@ -249,7 +251,7 @@ pub(super) mod tests {
         }
 
         /// Begins to open what the file says.
-        fn begin(&mut self, volumes: &str) {
+        pub(crate) fn begin(&mut self, volumes: &str) {
             let config = read(&self.folder.0, volumes);
             let volumes = config.volumes.into_iter();
             self.server.wanted.extend(volumes.map(Wanted::new));

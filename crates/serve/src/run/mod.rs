@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariants
-//!   1. A start that fails has served nobody; whatever was made for it is let go.
+//!   1. A start that fails has served nobody; whatever was made for it is let go, but for what hangs longer than 2 s.
 //!   2. No connection is taken before all volumes are open.
 //!   3. Exit status 0 means that everything that was ever written is durable.
 //!   4. A volume that hangs holds up neither the signals nor the sync of the others, nor one that is opened or taken out.

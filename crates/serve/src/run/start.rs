@@ -43,8 +43,8 @@ const REQUEST: u64 = 384;
 const REQUESTS_PART: u64 = 64;
 /// A backing that has not been opened for so long is named.
 const SILENT: Duration = Duration::from_secs(3);
-/// How long volumes that are being opened are waited for when one was refused.
-const OTHERS: Duration = Duration::from_secs(2);
+/// How long volumes that are being opened are waited for when one was refused, or the server ends.
+pub(super) const OTHERS: Duration = Duration::from_secs(2);
 
 /// Opens all of it and begins to serve.
 pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server, ServeError> {

@@ -5,8 +5,12 @@ use std::time::{Duration, Instant};
 
 use tidegate::{CacheError, Error, VolumeState};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
+use super::come::{Opened, close};
 use super::message::{in_memory, place};
+use super::start::OTHERS;
 use super::{NotDurable, ServeError, Served, Server, Signals};
 use crate::config::show_size;
 use crate::durable::TRY_AGAIN;
@@ -61,6 +65,7 @@ impl Server {
             hub,
             volumes,
             leaving,
+            opening,
             notify,
             listeners,
             ..
@@ -72,7 +77,7 @@ impl Server {
         let stopping = |status: &str| notify.stopping(status, DRAIN_MAX + 30 * TELL_EVERY);
         stopping("finishing requests");
         let work = async {
-            let cut_off = hub.drain(DRAIN_MAX).await;
+            let (cut_off, ()) = tokio::join!(hub.drain(DRAIN_MAX), let_go(opening));
             if cut_off > 0 {
                 warn!(
                     connections = cut_off,
@@ -131,6 +136,18 @@ impl Server {
         info!("ended: {ends}");
         Ok(())
     }
+}
+
+/// Lets go of what is being opened, and of what was made for it. What hangs is not waited for, and leaves what it made.
+async fn let_go(mut opening: JoinSet<Opened>) {
+    let all = async {
+        while let Some(opened) = opening.join_next().await {
+            if let Ok((_, Ok(Some((_, backend))))) = opened {
+                close(backend).await;
+            }
+        }
+    };
+    let _ = timeout(OTHERS, all).await;
 }
 
 /// What comes of `work`, unless a second wish to end comes first: it goes with the process then.
@@ -317,6 +334,15 @@ fn unwritten(volume: &tidegate::Volume) -> u64 {
 mod tests {
     use super::super::come::tests::{NEW, Rig};
     use super::*;
+
+    #[test]
+    fn what_is_being_opened_at_the_end_leaves_nothing_behind() {
+        let mut rig = Rig::new("opening");
+        rig.begin(NEW);
+        let opening = core::mem::take(&mut rig.server.opening);
+        rig.runtime.block_on(let_go(opening));
+        assert!(!rig.folder.0.join("x.img").exists());
+    }
 
     #[test]
     fn a_file_that_was_removed_is_not_durable_and_may_be_taken_out() {
