@@ -270,7 +270,7 @@ mod tests {
 
     use super::*;
     use crate::common::{Fault, Faulty, LONG, MIB, PAGE, Pending, Rig, TestDir, block};
-    use crate::error::TIMED_OUT;
+    use crate::error::{AWAY, TIMED_OUT};
     use crate::place::Place;
     use crate::{Config, Objects, open};
 
@@ -356,6 +356,31 @@ mod tests {
             assert!(began.elapsed() < LONG, "the put that hung has ended");
         }
         device.close(LONG);
+        let object = std::fs::read(dir.0.join(layout::name_of(0))).unwrap();
+        assert!(object[..PAGE] == [3; PAGE], "{}", object[0]);
+    }
+
+    #[test]
+    fn a_put_that_finds_its_directory_moved_has_failed() {
+        let dir = TestDir::new("moved-under");
+        let rig = Rig::new();
+        let config = Config {
+            size: Some(MIB),
+            ..Config::new(dir.url())
+        };
+        let (device, faulty) = volume(&rig, &dir, &config);
+        // After the look before it.
+        faulty.rule(|call, _| (call == "put").then_some(Fault::Stuck));
+        let put = rig.submit_write(&*device, 0, &[2; PAGE]);
+        faulty.until_held(1);
+        let elsewhere = dir.0.with_extension("elsewhere");
+        std::fs::rename(&dir.0, &elsewhere).unwrap();
+        faulty.calm();
+        faulty.release(1);
+        assert_eq!(rig.wait(put), Err(AWAY), "it is not where anybody looks");
+        let _ = std::fs::remove_dir_all(&dir.0);
+        std::fs::rename(&elsewhere, &dir.0).unwrap();
+        rig.write(&*device, 0, &[3; PAGE]).unwrap();
         let object = std::fs::read(dir.0.join(layout::name_of(0))).unwrap();
         assert!(object[..PAGE] == [3; PAGE], "{}", object[0]);
     }
