@@ -47,6 +47,12 @@ impl Reader {
         self.readahead
     }
 
+    /// Whether an access from page `first` on goes on where the last one was, or is the rest of it.
+    fn goes_on(&self, first: u64) -> bool {
+        let is_rest = |stuck: Stuck| (stuck.access.start..stuck.access.end()).contains(&first);
+        self.stuck.is_some_and(is_rest) || self.readahead.goes_on(first)
+    }
+
     /// If an access from page `first` on is the rest of the last one: where that began.
     fn resumes(&mut self, first: u64) -> Option<u64> {
         let Stuck { access, before } = self.stuck.take()?;
@@ -74,12 +80,20 @@ pub(crate) fn read<E: Env>(
         return Ok(Bytes::ZERO);
     }
     task.did(Work::Call, 1);
-    let part = part_of_call(cache, pages_of(offset.0, end));
+    let pages = pages_of(offset.0, end);
+    let part = part_of_call(cache, pages);
+    let first = u64::from(page_of(offset.0));
+    // The parts follow one another; whether there is more to come is for the whole call to say.
+    let behind = if part < pages && !reader.goes_on(first) {
+        first + pages
+    } else {
+        u64::MAX
+    };
     let mut missed = Pages::ZERO;
     let mut at = offset.0;
     while at < end {
         let until = end.min(((at >> PAGE_SHIFT) + part) << PAGE_SHIFT);
-        missed += read_ahead(task, cache, mapping, reader, at, until)?;
+        missed += read_ahead_to(task, cache, mapping, reader, (at, until), behind)?;
         match copy_out(task, cache, mapping, offset.0, &mut at, until, data) {
             Ok(()) => {}
             // The file was cut under the reader: what it got before is the answer.
@@ -103,10 +117,10 @@ pub(crate) fn read<E: Env>(
 /// How many pages of a call for `pages` pages are looked at together. One for more than a window is a stream of accesses, each
 /// of which comes upon the mark of the window that it is in: what lies behind the window would be read page by page.
 fn part_of_call<E: Env>(cache: &Cache<E>, pages: u64) -> u64 {
-    let Pages(mut window) = cache.options.readahead_max;
+    let Pages(window) = cache.options.readahead_max;
     if window == 0 {
-        // Parts that do not drive one another out.
-        window = (REQUEST_PAGES as u64).min(u64::from(cache.options.frames) / 16);
+        // Parts that do not drive one another out, and have no marks.
+        return pages.min((REQUEST_PAGES as u64).min(u64::from(cache.options.frames) / 16));
     }
     if pages > window {
         (window / 2).max(1)
@@ -164,6 +178,18 @@ pub(crate) fn read_ahead<E: Env>(
     from: u64,
     end: u64,
 ) -> Result<Pages, Error> {
+    read_ahead_to(task, cache, mapping, reader, (from, end), u64::MAX)
+}
+
+/// As `read_ahead`, but nothing from page `behind` on.
+fn read_ahead_to<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    reader: &mut Reader,
+    (from, end): (u64, u64),
+    behind: u64,
+) -> Result<Pages, Error> {
     let (first, last) = (page_of(from), page_of(end - 1));
     let mut missing = None;
     let mut missed = 0;
@@ -216,9 +242,14 @@ pub(crate) fn read_ahead<E: Env>(
             mark,
             ahead,
         } = window;
-        start_read(task, cache, mapping, Run { start, count }, mark, class)?;
+        let up_to = |run: Run| Run {
+            start: run.start,
+            count: run.count.at_most(Pages(behind.saturating_sub(run.start))),
+        };
+        let run = up_to(Run { start, count });
+        start_read(task, cache, mapping, run, mark, class)?;
         if let Some(ahead) = ahead {
-            start_read(task, cache, mapping, ahead, mark, IoClass::ReadAhead)?;
+            start_read(task, cache, mapping, up_to(ahead), mark, IoClass::ReadAhead)?;
         }
     }
     Ok(Pages(missed))

@@ -116,14 +116,19 @@ impl Readahead {
         }
     }
 
+    /// Whether an access from page `index` on is one of a sequential reader.
+    #[must_use]
+    pub fn goes_on(&self, index: u64) -> bool {
+        // A reader of odd lengths comes back to the page it had only a part of.
+        let follows = index == self.last.end() || index.checked_add(1) == Some(self.last.end());
+        index == 0 || (!self.last.count.is_zero() && follows)
+    }
+
     /// Takes the access into the history and says what it looks like.
     fn observe(&mut self, access: Run) -> Pattern {
         let distance = i64::try_from(i128::from(access.start) - i128::from(self.last.start));
         let first = self.last.count.is_zero();
-        // A reader of odd lengths comes back to the page it had only a part of.
-        let follows =
-            access.start == self.last.end() || access.start.checked_add(1) == Some(self.last.end());
-        let sequential = access.start == 0 || (!first && follows);
+        let sequential = self.goes_on(access.start);
 
         match distance {
             _ if first => self.strided = 1,

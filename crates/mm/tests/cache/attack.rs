@@ -668,18 +668,20 @@ fn what_a_refused_allocation_took_is_given_back() {
     });
 }
 
-/// A call for more than the window of read-ahead, wherever it begins: what is behind the window is not read page by page.
+/// A call for more than the window of read-ahead, wherever it begins: what is behind the window is not read page by page, and
+/// what is behind the call not at all, but where the reader comes from the page before.
 #[test]
 fn a_call_for_more_than_a_window_is_read_in_windows() {
-    for (window, requests) in [(32, 40), (0, 60)] {
+    for (window, requests) in [(32, 40), (0, 30)] {
         let mut world = world(1024, 64 * MIB);
         world.options.readahead_max = Pages(window);
         let disk = Arc::clone(&world.disk);
-        world.run(4096 * 4096, move |task, _, file| {
-            for page in [0, 1024, 2500] {
+        world.run(4096 * 4096, move |task, cache, file| {
+            for page in [1024, 2500, 0] {
                 let mut reader = Reader::default();
                 let mut back = vec![Sector(1); 800 * 8];
                 let before = disk.state().reads;
+                let read_in = cache.stats().read_in;
                 let offset = Pages(page).bytes();
                 assert_eq!(
                     file.read(task, &mut reader, offset, &mut back),
@@ -688,6 +690,11 @@ fn a_call_for_more_than_a_window_is_read_in_windows() {
                 assert!(back.iter().all(|sector| *sector == Sector(0)));
                 let reads = disk.state().reads - before;
                 assert!(reads < requests, "{reads} of window {window} at {page}");
+                let Pages(read) = cache.stats().read_in - read_in;
+                assert!(
+                    page == 0 || read == 800,
+                    "{read} of window {window} at {page}"
+                );
             }
         });
     }
