@@ -271,7 +271,8 @@ impl Cache {
 
     /// What the options ask for beyond opening, of a file that is open.
     fn prepared(path: &Path, options: OpenOptions, file: File) -> Result<File, Error> {
-        if options.inner.truncate {
+        // A block device stays as large as it is, with what is on it.
+        if options.inner.truncate && !file.is_fixed() {
             file.set_len(0)?;
         }
         if let Some(bytes) = options.inner.preallocate {

@@ -182,6 +182,11 @@ impl File {
             .sync_range(&mut task, Bytes(offset), Bytes(len))?)
     }
 
+    /// Whether its length cannot be changed: a block device.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.disk.files.fixed_size(self.object).is_some()
+    }
+
     /// Takes space on the device; `path` is for the words of an error.
     pub(crate) fn preallocate(&self, path: &Path, bytes: Bytes) -> Result<(), Error> {
         let mut task = self.enter_to_change()?;

@@ -139,6 +139,27 @@ fn who_wants_more_of_a_device_than_there_is_hears_how_large_it_is() {
 }
 
 #[test]
+fn a_device_keeps_its_content_when_it_is_opened_to_be_truncated() {
+    let dir = Dir::new("truncated-device");
+    let path = dir.0.join("disk");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let Some(disk) = Loop::new(&path) else {
+        let _ = writeln!(io::stderr(), "SKIPPED: no loop device (needs root)");
+        return;
+    };
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let file = cache
+        .open(&disk.0, OpenOptions::new().truncate(true))
+        .unwrap();
+    assert_eq!(file.len(), 1 << 20);
+    file.write_at(&[8; 10], 0).unwrap();
+    let mut page = [0; 4096];
+    assert_eq!(file.read_at(&mut page, 0).unwrap(), 4096);
+    assert!(page[..10] == [8; 10] && page[10..] == [7; 4086]);
+    cache.close().unwrap();
+}
+
+#[test]
 fn options_that_contradict_each_other_are_refused() {
     let dir = Dir::new("contradict");
     let cache = Cache::builder().memory(16 << 20).build().unwrap();
