@@ -28,8 +28,10 @@
 //!      `unpin` and `end_writeback` exactly one sees "no user left".
 //!   5. Once a frame is adopted its word is only stepped (read-modify-write), until it is free. So each release heads
 //!      a release sequence that every later step continues: an acquire sees *all* earlier releases, of pins
-//!      too, and not only the last one. From `claim` to `adopt` nobody but the claimer changes the word, not even a stale
-//!      hint (`update`): it is stored to, each store a release behind an acquire.
+//!      too, and not only the last one. Where nobody else has anything to release it is stored to, each store a release
+//!      behind an acquire: from `claim` to `adopt`, when not even a stale hint (`update`) changes it; and by the holder of
+//!      the busy bit, in `show` and when the frame ends. Beside that one, outside writeback, only hints are stepped, and one
+//!      may be lost there.
 //!
 //! Why the word holds a generation: a reader compares the owner *before* its compare-and-swap, and the
 //! step succeeds only in the same generation. Pinning first and comparing afterwards would be one
@@ -458,6 +460,24 @@ impl FrameTable {
         })
     }
 
+    /// Gives the busy bit of a new page back, setting flags in the same step. No reclaim knows the page yet: a hint that it is
+    /// used or active may be lost.
+    ///
+    /// # Panics
+    /// As `release`, and if the page is under writeback.
+    #[inline]
+    pub fn show(&self, busy: Busy, set: Flags) {
+        assert_changeable(set, Flags::NONE);
+        // Release, below: as in `release`.
+        self.frame(busy.frame).let_go(busy, |before| {
+            assert!(
+                before.has(Flags::CACHED) && !before.any(Flags::WRITEBACK),
+                "what is not a new page is shown: {before:x?}"
+            );
+            before.changed(set, Flags::BUSY)
+        });
+    }
+
     /// The frame leaves the index for good: it is `FREE` and may go to the free lists.
     ///
     /// # Panics
@@ -476,25 +496,18 @@ impl FrameTable {
         self.end(busy, Flags::WRITEBACK)
     }
 
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "the frame is the free lists' from here"
-    )]
     #[inline]
     fn end(&self, busy: Busy, never: Flags) -> FrameId {
-        // Release: the content is given up before the next claim (acquire).
-        self.frame(busy.frame).always(Ordering::Release, |before| {
-            assert!(
-                before.has(Flags::BUSY),
-                "disown needs the busy bit: {before:x?}"
-            );
+        let frame = busy.frame;
+        // Release, below: the content is given up before the next claim (acquire).
+        self.frame(frame).let_go(busy, |before| {
             assert!(
                 !before.any(never),
                 "a frame would be dropped that is dirty or being written: {before:x?}"
             );
             Flags::FREE
         });
-        busy.frame
+        frame
     }
 
     /// Sets and clears flags (never `BUSY`, `CACHED`, `FREE`, `ORPHAN`, `WRITEBACK`, pins) in one step; answers the
@@ -695,6 +708,30 @@ impl Frame {
     fn always(&self, order: Ordering, change: impl Fn(Flags) -> Flags) -> Flags {
         match self.try_change(order, |before| Some(change(before))) {
             Ok(before) | Err(before) => before,
+        }
+    }
+
+    /// Ends a hold outside writeback (invariant 5): a load and a store.
+    #[inline]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the right to change the word ends here"
+    )]
+    fn let_go(&self, busy: Busy, change: impl FnOnce(Flags) -> Flags) {
+        // Acquire: the end of a write that was under way when the busy bit was taken.
+        let word = self.word.load(Ordering::Acquire);
+        let before = flags_of(word);
+        assert!(
+            before.has(Flags::BUSY),
+            "frame {} is not busy: {before:x?}",
+            busy.frame.0
+        );
+        let after = with_flags(word, change(before));
+        if cfg!(loom) {
+            // Its order of changes does not know that nothing comes between a step's look and its store.
+            self.word.swap(after, Ordering::Release);
+        } else {
+            self.word.store(after, Ordering::Release);
         }
     }
 

@@ -155,6 +155,42 @@ fn a_stale_hint_is_lost_or_kept_and_nothing_else() {
 }
 
 #[test]
+fn a_new_page_is_complete_when_it_is_shown_and_free_when_it_ends() {
+    // Both are stores beside stale hints and lookups.
+    model(Some(3), || {
+        let world = Arc::new(World {
+            table: FrameTable::new(1),
+            content: Content::new(0),
+            freed: AtomicU32::new(0),
+        });
+        let busy = world.table.claim(FRAME);
+        world.table.adopt(&busy, B);
+        let reader = reader_of_b(&world);
+        let stale = {
+            let world = world.clone();
+            thread::spawn(move || {
+                world.table.update(FRAME, Flags::REFERENCED, Flags::NONE);
+            })
+        };
+        world.content.write(B.file);
+        world.table.show(busy, Flags::UPTODATE);
+        if let Ok(busy) = world.table.try_busy(FRAME, B) {
+            world.content.write(0);
+            let frame = world.table.disown(busy);
+            assert_eq!(world.table.flags(frame).0, Flags::FREE.0);
+        }
+        stale.join().unwrap();
+        reader.join().unwrap();
+        let flags = world.table.flags(FRAME);
+        assert!(
+            flags.has(Flags::FREE) || flags.has(Flags::CACHED | Flags::UPTODATE),
+            "{flags:?}"
+        );
+        assert_eq!(flags.pins(), 0);
+    });
+}
+
+#[test]
 fn a_reader_never_sees_a_page_being_written() {
     // The writer leaves the very same state word behind: only the ordering of the step tells.
     model(None, || {

@@ -8,10 +8,10 @@
 use core::sync::atomic::Ordering;
 
 use env::{Context, Env};
-use frames::{Flags, FrameId, Generation};
+use frames::{Busy, Flags, FrameId, Generation};
 use policy::reclaim::scan::{CLUSTER, Lru};
 
-use super::node::{ASIDE, NodeId, list_of};
+use super::node::{ASIDE, INACTIVE_ANON, NodeId, list_of};
 use crate::cache::Cache;
 use crate::vmstat::Item;
 
@@ -120,6 +120,17 @@ impl<E: Env> Cache<E> {
             back += 1;
         }
         back
+    }
+
+    /// Fresh pages of regions, complete, onto their list. Whoever finds one from now on and takes it out of the cache waits
+    /// for this lock.
+    pub(crate) fn lru_add_fresh(&self, context: &impl Context, busies: impl Iterator<Item = Busy>) {
+        let mut lru = self.nodes.lru(context);
+        for busy in busies {
+            let frame = busy.frame();
+            self.table.show(busy, Flags::UPTODATE | Flags::DIRTY);
+            lru.push_head(INACTIVE_ANON, frame);
+        }
     }
 
     /// New pages onto the lists that their flags say.

@@ -221,22 +221,19 @@ impl<'a, E: Env> Walk<'a, E> {
         let mut busies: [Option<Busy>; FRESH] = [const { None }; FRESH];
         let mut added = [FrameId(0); FRESH];
         let (mut count, mut next) = (0, from);
-        for page in from..end {
-            let Some(frame) = self.frames.last().copied() else {
-                break;
-            };
-            let busy = cache.table.claim(frame);
+        for (page, frame) in (from..end).zip(self.frames.iter().rev()) {
+            let busy = cache.table.claim(*frame);
             cache.table.adopt_as(&busy, self.owner(page), Flags::ANON);
-            if !self.anon.pages.try_insert(page, Slot::Empty, frame) {
+            if !self.anon.pages.try_insert(page, Slot::Empty, *frame) {
                 cache.disown(busy);
                 break;
             }
-            self.frames.pop();
             busies[count] = Some(busy);
-            added[count] = frame;
+            added[count] = *frame;
             count += 1;
             next += 1;
         }
+        self.frames.truncate(self.frames.len() - count);
         // All at once: a step of a frame's word waits for the stores before it, and these are slow.
         for (page, busy) in (from..next).zip(busies.iter().flatten()) {
             cache.content().zero(busy, 0, WHOLE);
@@ -247,13 +244,8 @@ impl<'a, E: Env> Walk<'a, E> {
         }
         let added = &added[..count];
         add(&cache.totals.anon, count as u64);
-        cache.lru_add(task, added);
         self.anon.pages.map_run(from, next);
-        for busy in busies.into_iter().flatten() {
-            cache
-                .table
-                .release(busy, Flags::UPTODATE | Flags::DIRTY, Flags::NONE);
-        }
+        cache.lru_add_fresh(task, busies.into_iter().flatten());
         cache.wake_busy(added, Signal::PageUnlocked);
         let count = count as u64;
         let faults = count.div_ceil(u64::from(cache.options.reclaim.fault_around()));
