@@ -4,7 +4,7 @@
 //! on a list or under I/O is `mm`'s book-keeping.
 //!
 //! ```text
-//!           claim            adopt            release
+//!           claim            adopt         release, show
 //!   FREE ----------> BUSY ----------> BUSY -------------> CACHED <--------------------.
 //!    ^                |              CACHED   try_busy  | |    ^                      |
 //!    |                |    disown      |  ^-------------' |    | end_writeback        | end_writeback(failed):
@@ -21,7 +21,7 @@
 //! Invariants
 //!   1. `BUSY` and a pin exclude each other. Pins rise only from a word with `CACHED | UPTODATE` and
 //!      without `BUSY`; `BUSY` is set only on a word without pins.
-//!   2. The owner changes only between `claim` and the `release` after it, so never under a pin and
+//!   2. The owner changes only between `claim` and the `release` or `show` after it, so never under a pin and
 //!      never within one generation as a reader can see it.
 //!   3. `FREE` stands alone: no pins, no other flag.
 //!   4. `ORPHAN` implies neither `CACHED` nor `BUSY` nor `DIRTY`; its pins only fall. So among the last
@@ -77,7 +77,7 @@ pub struct Pin {
 }
 
 /// The exclusive right to a frame's content: no pins, nobody else busy. Held across I/O.
-/// Given back with `FrameTable::release` or `FrameTable::disown`. Not `Clone`.
+/// Given back with `FrameTable::release`, `FrameTable::show` or `FrameTable::disown`. Not `Clone`.
 #[derive(Debug)]
 #[must_use]
 pub struct Busy {
@@ -514,8 +514,8 @@ impl FrameTable {
     /// flags before.
     ///
     /// Without a pin or the busy bit the frame may be another page's by now: only hints (`REFERENCED`,
-    /// `ACTIVE`, `MARK`) may be changed so. A frame that no index holds is left alone. Nothing is stepped,
-    /// and so nothing ordered, if the flags stand already.
+    /// `ACTIVE`, `MARK`, `RECLAIM`, `WORKINGSET`) may be changed so. A frame that no index holds is left alone. Nothing is
+    /// stepped, and so nothing ordered, if the flags stand already.
     ///
     /// # Panics
     /// For a flag that is not the caller's.
@@ -729,7 +729,12 @@ impl Frame {
         let after = with_flags(word, change(before));
         if cfg!(loom) {
             // Its order of changes does not know that nothing comes between a step's look and its store.
-            self.word.swap(after, Ordering::Release);
+            let stood = self.word.swap(after, Ordering::Release);
+            assert!(
+                flags_of(stood ^ word).0 & !Flags::HINTS.0 == 0,
+                "more than a hint is lost: {:x?}",
+                flags_of(stood)
+            );
         } else {
             self.word.store(after, Ordering::Release);
         }

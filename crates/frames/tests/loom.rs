@@ -506,3 +506,38 @@ fn a_page_is_found_while_the_tree_grows() {
         assert_eq!(reader.join().unwrap(), Slot::Frame(FRAME));
     });
 }
+
+#[test]
+fn an_end_beside_a_flusher_and_a_hint_loses_a_hint_at_most() {
+    model(Some(3), || {
+        let world = World::with_page(Flags::DIRTY);
+        let flusher = {
+            let world = world.clone();
+            thread::spawn(move || {
+                if world.table.try_begin_writeback(FRAME) {
+                    world.content.read();
+                    let before = world.table.end_writeback(FRAME, true);
+                    assert!(before.has(Flags::WRITEBACK));
+                }
+            })
+        };
+        let stale = {
+            let world = world.clone();
+            thread::spawn(move || {
+                world.table.update(FRAME, Flags::REFERENCED, Flags::NONE);
+            })
+        };
+        if let Ok(busy) = world.table.try_busy(FRAME, A) {
+            if world.table.flags(FRAME).has(Flags::WRITEBACK) {
+                world.table.release(busy, Flags::NONE, Flags::NONE);
+            } else {
+                let frame = world.table.discard(busy);
+                let busy = world.table.claim(frame);
+                world.content.write(0);
+                world.table.disown(busy);
+            }
+        }
+        flusher.join().unwrap();
+        stale.join().unwrap();
+    });
+}

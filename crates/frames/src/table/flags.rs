@@ -64,6 +64,10 @@ impl Flags {
     /// No flag.
     pub const NONE: Self = Self(0);
 
+    /// What may be changed without a pin or the busy bit, and so be lost beside `FrameTable::show`.
+    pub(super) const HINTS: Self = Self(
+        Self::REFERENCED.0 | Self::ACTIVE.0 | Self::MARK.0 | Self::RECLAIM.0 | Self::WORKINGSET.0,
+    );
     /// The bits that count pins.
     pub(super) const PINS: u32 = 0xffff;
     /// What a caller of `update` and `release` may change; the rest belongs to the transitions.
