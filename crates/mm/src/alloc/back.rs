@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 use env::{Env, Task};
 use frames::FrameId;
 use policy::reclaim::scan::Kind;
-use policy::units::Nanos;
+use policy::units::{Nanos, Pages};
 
 use super::Memory;
 use crate::Error;
@@ -30,11 +30,12 @@ impl<E: Env> Cache<E> {
     /// are sent out arrive there.
     pub(crate) fn slots_go_around(&self) -> bool {
         let memory = &self.memory;
-        if !memory.line.is_open() || self.options.reclaim.oom_kills {
-            return false;
-        }
-        let free = self.swap_stats().free;
-        free <= memory.marks.min && (free.is_zero() || !self.swap_free().is_zero())
+        let free = self.swap.area().map_or(Pages::ZERO, |area| area.free());
+        // First, as it is mostly not so: each page that comes back asks.
+        free <= memory.marks.min
+            && memory.line.is_open()
+            && !self.options.reclaim.oom_kills
+            && (free.is_zero() || !self.swap_free().is_zero())
     }
 
     /// Takes a frame for a page that is out, as `alloc` does, where slots go around from the reserve if need be.
@@ -44,8 +45,11 @@ impl<E: Env> Cache<E> {
         out: &mut Vec<FrameId>,
     ) -> Result<(), Error> {
         let memory = &self.memory;
-        let until = task.now() + SCRAMBLE;
-        while self.slots_go_around() && task.now() < until && !self.is_exempt(task) {
+        let mut until = None;
+        while self.slots_go_around()
+            && task.now() < *until.get_or_insert_with(|| task.now() + SCRAMBLE)
+            && !self.is_exempt(task)
+        {
             let given_back = memory.given_back();
             if self.try_alloc(task, 1, out)? > 0 || self.take_of_reserve(task, out)? > 0 {
                 add(&memory.returned, 1);

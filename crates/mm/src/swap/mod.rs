@@ -187,7 +187,7 @@ impl<E: Env> Area<E> {
         self.free.store(slots.free(), Ordering::Relaxed);
     }
 
-    fn free(&self) -> Pages {
+    pub(crate) fn free(&self) -> Pages {
         Pages(u64::from(self.free.load(Ordering::Relaxed)))
     }
 
