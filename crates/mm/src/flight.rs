@@ -36,6 +36,9 @@ pub(crate) struct Flight {
     pages: AtomicU64,
     pub(crate) wait: WaitQueue,
     line: Lock<Line>,
+    /// How many stand in it; changes under its lock. Who looks without may miss a sync that takes its place at the same moment,
+    /// as he may who has the lock just before it: that one has the room after the next.
+    standing: AtomicU32,
     /// The room that comes next is a sync's: somebody else had the last.
     owed: AtomicBool,
 }
@@ -62,6 +65,7 @@ impl Flight {
                     waiting: VecDeque::with_capacity(ROOM),
                 },
             ),
+            standing: AtomicU32::new(0),
             owed: AtomicBool::new(false),
         }
     }
@@ -77,10 +81,10 @@ impl Flight {
     }
 
     /// Counts a request that is about to be sent, for a sync or not; whether it is the only one.
-    pub(crate) fn enter<C: Context>(&self, context: &C, pages: Pages, for_sync: bool) -> bool {
+    pub(crate) fn enter(&self, pages: Pages, for_sync: bool) -> bool {
         let is_only = self.requests.fetch_add(1, Ordering::Relaxed) == 0;
         add(&self.pages, pages.0);
-        let is_owed = !for_sync && self.has_syncs(context);
+        let is_owed = !for_sync && self.has_syncs();
         self.owed.store(is_owed, Ordering::Release);
         is_only
     }
@@ -91,8 +95,8 @@ impl Flight {
         self.requests.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn has_syncs<C: Context>(&self, context: &C) -> bool {
-        !self.line.lock(context).waiting.is_empty()
+    fn has_syncs(&self) -> bool {
+        self.standing.load(Ordering::Acquire) > 0
     }
 
     fn stand<C: Context>(&self, context: &C, in_front: bool) -> u64 {
@@ -104,6 +108,7 @@ impl Flight {
         } else {
             line.waiting.push_back(place);
         }
+        self.standing.fetch_add(1, Ordering::Release);
         place
     }
 
@@ -113,10 +118,11 @@ impl Flight {
 
     /// It may have nothing to send, and who left the room to it would wait for that.
     fn go<C: Context>(&self, context: &C, place: u64) {
-        self.line
-            .lock(context)
-            .waiting
-            .retain(|waits| *waits != place);
+        {
+            let mut line = self.line.lock(context);
+            line.waiting.retain(|waits| *waits != place);
+            self.standing.fetch_sub(1, Ordering::Release);
+        }
         self.wait.wake_all(Signal::SyncEnded);
     }
 }
@@ -151,14 +157,14 @@ pub(crate) fn wait_for_room<E: Env>(
     };
     let is_sync = class == IoClass::Sync;
     let goes_on = !turn.is_zero();
-    let is_others = |task: &Task<'_, E>| {
+    let is_others = || {
         if is_sync {
-            !goes_on && flight.has_syncs(task)
+            !goes_on && flight.has_syncs()
         } else {
-            flight.owed.load(Ordering::Acquire) && flight.has_syncs(task)
+            flight.owed.load(Ordering::Acquire) && flight.has_syncs()
         }
     };
-    if !is_others(task) && has_room(task.now(), false) {
+    if !is_others() && has_room(task.now(), false) {
         return Ok(next);
     }
     let is_over = !goes_on || *turn >= bandwidth.pages_in(TURN);
@@ -167,8 +173,7 @@ pub(crate) fn wait_for_room<E: Env>(
     }
     let place = is_sync.then(|| flight.stand(task, !is_over));
     let wakeup = task.wait_while(&flight.wait, Cause::WritebackFlight, None, |task| {
-        let is_others =
-            place.map_or_else(|| is_others(task), |place| !flight.is_first(task, place));
+        let is_others = place.map_or_else(is_others, |place| !flight.is_first(task, place));
         is_others || !has_room(task.now(), true)
     });
     if let Some(place) = place {

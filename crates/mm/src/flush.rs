@@ -530,7 +530,7 @@ fn send<E: Env>(
     mapping.device_len.fetch_max(end, Ordering::AcqRel);
     // What is written of a file that is being synced is work of the sync's, whoever does it.
     let for_sync = class == IoClass::Sync || mapping.syncing.load(Ordering::Acquire) > 0;
-    if device.flight.enter(task, Pages(pages), for_sync) {
+    if device.flight.enter(Pages(pages), for_sync) {
         device.note_moved(task.now());
     }
     request.device = device.id;
