@@ -36,8 +36,8 @@ pub(crate) struct Inner {
     /// share of the dirty limit and its own flusher.
     disks: Mutex<BTreeMap<u64, Disk>>,
     pub(crate) opened: Opened,
-    /// Held by `close`, true once it went well: who closes it too hears how that ended, not that it is being closed.
-    closing: Mutex<bool>,
+    /// Held by `close`, and how it ended: who closes it too hears that, not that it is being closed.
+    closing: Mutex<Option<Result<(), mm::Error>>>,
     /// `close` has ended.
     closed: AtomicBool,
 }
@@ -161,7 +161,7 @@ impl Cache {
                 device,
                 disks,
                 opened: Opened::default(),
-                closing: Mutex::new(false),
+                closing: Mutex::new(None),
                 closed: AtomicBool::new(false),
             }),
         })
@@ -481,15 +481,15 @@ impl Cache {
 
     /// Syncs and ends the cache. Every later call on it, its files, regions and volumes that can fail answers `Closed`;
     /// [`File::try_pin`] finds nothing. Pins that are held stay as they are, what is dropped is given back, readings
-    /// ([`Cache::stats`], lengths) go on, and closing again does no harm.
+    /// ([`Cache::stats`], lengths) go on. Who closes it again hears how it ended.
     ///
     /// # Errors
     /// What could not be made durable; the cache is ended all the same.
     pub fn close(&self) -> Result<(), Error> {
         let closing = &self.inner.closing;
-        let mut is_done = closing.lock().unwrap_or_else(PoisonError::into_inner);
-        if *is_done {
-            return Ok(());
+        let mut ended = closing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ended) = *ended {
+            return Ok(ended?);
         }
         let synced = {
             let mut task = self.task();
@@ -498,7 +498,7 @@ impl Cache {
         // Not before: until here whoever syncs has to hear how that ended.
         self.inner.closed.store(true, Ordering::Relaxed);
         self.inner.env.shutdown();
-        *is_done = synced.is_ok();
+        *ended = Some(synced);
         Ok(synced?)
     }
 

@@ -302,3 +302,15 @@ fn a_writer_of_another_cache_brings_nothing_along() {
     one.close().unwrap();
     other.close().unwrap();
 }
+
+#[test]
+fn who_closes_again_a_cache_that_could_not_keep_all_hears_the_same() {
+    let dir = Dir::new("failed");
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let (volume, _stack) = attach(&cache, &dir.0.join("v"), 1 << 20, "faulty:eio_writes=1");
+    write(&volume, &mut cache.writer(), &[1; PAGE], 0);
+    for _ in 0..2 {
+        let told = cache.close().unwrap_err();
+        assert_eq!(told.errno(), Some(5), "{told:?}");
+    }
+}
