@@ -6,7 +6,7 @@
 )]
 
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use tidegate::{Cache, Error, File, OpenOptions, SystemError, Threshold};
@@ -102,11 +102,16 @@ fn a_handle_for_reading_refuses_to_write() {
 struct Loop(PathBuf);
 
 impl Loop {
-    /// None: there is none to be had, for which one has to be root.
-    fn new(file: &Path) -> Option<Self> {
+    /// 1 MiB of it. None: there is none to be had, for which one has to be root.
+    fn new(dir: &Dir) -> Option<Self> {
+        let file = dir.0.join("disk");
+        std::fs::write(&file, vec![7; 1 << 20]).unwrap();
         let mut command = Command::new("losetup");
         let made = command.args(["-f", "--show"]).arg(file).output();
-        let made = made.ok().filter(|made| made.status.success())?;
+        let Some(made) = made.ok().filter(|made| made.status.success()) else {
+            let _ = writeln!(io::stderr(), "SKIPPED: no loop device (needs root)");
+            return None;
+        };
         let path = String::from_utf8(made.stdout).ok()?;
         Some(Self(path.trim_end().into()))
     }
@@ -121,10 +126,7 @@ impl Drop for Loop {
 #[test]
 fn who_wants_more_of_a_device_than_there_is_hears_how_large_it_is() {
     let dir = Dir::new("device");
-    let path = dir.0.join("disk");
-    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
-    let Some(disk) = Loop::new(&path) else {
-        let _ = writeln!(io::stderr(), "SKIPPED: no loop device (needs root)");
+    let Some(disk) = Loop::new(&dir) else {
         return;
     };
     let cache = Cache::builder().memory(16 << 20).build().unwrap();
@@ -141,10 +143,7 @@ fn who_wants_more_of_a_device_than_there_is_hears_how_large_it_is() {
 #[test]
 fn a_device_keeps_its_content_when_it_is_opened_to_be_truncated() {
     let dir = Dir::new("truncated-device");
-    let path = dir.0.join("disk");
-    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
-    let Some(disk) = Loop::new(&path) else {
-        let _ = writeln!(io::stderr(), "SKIPPED: no loop device (needs root)");
+    let Some(disk) = Loop::new(&dir) else {
         return;
     };
     let cache = Cache::builder().memory(16 << 20).build().unwrap();
