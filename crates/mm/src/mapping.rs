@@ -155,9 +155,18 @@ impl<E: Env> Mapping<E> {
     /// Goes in by the gate, for a write; `Cancelled`: the cache ends, or the file in it.
     pub(crate) fn enter(&self, task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<(), Error> {
         self.gate.enter(task)?;
-        // Behind the gate: a shutdown waits for whoever went in before.
+        self.takes_changes(cache).inspect_err(|_| self.gate.leave())
+    }
+
+    /// Shuts the gate, for a change of the file's length, space or holes; `Cancelled`: the same.
+    pub(crate) fn shut(&self, task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<(), Error> {
+        self.gate.shut(task)?;
+        self.takes_changes(cache).inspect_err(|_| self.gate.open())
+    }
+
+    /// Behind the gate: a shutdown waits for whoever went in before.
+    fn takes_changes(&self, cache: &Cache<E>) -> Result<(), Error> {
         if cache.closing.load(Ordering::SeqCst) || self.is_closed() {
-            self.gate.leave();
             return Err(Error::Cancelled);
         }
         Ok(())

@@ -91,11 +91,6 @@ impl<E: Env> File<E> {
         let mut waited = 0;
         loop {
             shut_settled(task, cache, mapping)?;
-            // The end of the cache, while this one waited.
-            if cache.closing.load(Ordering::SeqCst) {
-                mapping.gate.open();
-                return Err(Error::Cancelled);
-            }
             // Behind the gate: where the file has grown, the page that it ended in holds bytes behind the range. Who goes on
             // writing at the end is not followed.
             let end = last.min(end_now());

@@ -410,22 +410,18 @@ pub(crate) fn settle_cut<E: Env>(
 }
 
 /// Shuts the gate with no cut owed behind it, where the file changes its length or its space: what is still to be done of an
-/// older truncation is done first, unless the file is closed: its object may be another's by then. After an error the caller does not
+/// older truncation is done first. Of a closed file nothing is: its object may be another's by then. After an error the caller does not
 /// hold the gate. The task may wait (`may_call`).
 pub(crate) fn shut_settled<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
 ) -> Result<(), Error> {
-    mapping.gate.shut(task)?;
-    let settled = if mapping.is_closed() {
-        Err(Error::Cancelled)
-    } else if mapping.cut_owed.load(Ordering::Acquire) {
-        cut(task, cache, mapping)
-    } else {
-        Ok(())
-    };
-    settled.inspect_err(|_| mapping.gate.open())
+    mapping.shut(task, cache)?;
+    if mapping.cut_owed.load(Ordering::Acquire) {
+        cut(task, cache, mapping).inspect_err(|_| mapping.gate.open())?;
+    }
+    Ok(())
 }
 
 /// Sets the length of the device's object. The caller has shut the gate.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::common::{Disk, World, data, world};
 use env::{Cause, Device, Event, IoError, ObjectId, Task, Wakeup};
 use lab::{CostTable, EventKind, Lab, LabEnv, Options as LabOptions, Record, Sector};
-use mm::{DeviceOptions, Error, File, Options, Reader};
+use mm::{Cache, DeviceOptions, Error, File, Options, Reader};
 use policy::dirty::{DeviceIndex, Law, Threshold};
 use policy::reclaim::ReclaimLaw;
 use policy::units::{Bytes, Nanos, Pages};
@@ -47,6 +47,24 @@ fn a_sync_that_settles_the_length_does_not_keep_writers_out_for_long() {
     assert!(longest <= Nanos::millis(400), "{longest:?}");
 }
 
+/// How long it takes to sync so many pages of a file of its own, none beside another.
+fn small_sync(
+    task: &mut Task<'_, LabEnv>,
+    cache: &Arc<Cache<LabEnv>>,
+    object: u32,
+    pages: u32,
+) -> Result<Nanos, Error> {
+    let file = cache.open(task, DeviceIndex(0), ObjectId(object), Bytes(0))?;
+    let mut writer = cache.writer();
+    for page in (0..pages).map(|number| number * 2) {
+        let offset = Bytes(u64::from(page) * 4096);
+        file.write(task, &mut writer, offset, &data(page, 1, 1))?;
+    }
+    let began = task.now();
+    file.sync(task)?;
+    Ok(task.now().since(began))
+}
+
 /// A sync of one file has its part of a device while the flusher writes another without end. (All were woken when there was
 /// room in flight, and in virtual time the flusher was always first.)
 #[test]
@@ -71,20 +89,7 @@ fn a_sync_has_its_turns_beside_a_flusher_that_is_never_done() {
                 })
             };
             task.sleep(Cause::Think, Nanos::millis(5_000));
-            let other = cache
-                .open(task, DeviceIndex(0), ObjectId(2), Bytes(0))
-                .unwrap();
-            let mut writer = cache.writer();
-            for number in 0..8 {
-                let page = number * 2;
-                let offset = Bytes(u64::from(page) * 4096);
-                other
-                    .write(task, &mut writer, offset, &data(page, 1, 1))
-                    .unwrap();
-            }
-            let began = task.now();
-            other.sync(task).unwrap();
-            let took = task.now().since(began);
+            let took = small_sync(task, cache, 2, 8).unwrap();
             over.store(true, Ordering::Relaxed);
             writing.join(task).unwrap();
             took
@@ -114,19 +119,7 @@ fn a_small_sync_has_its_turns_beside_a_large_one() {
         task.sleep(Cause::Think, Nanos::millis(5_000));
         let mut longest = Nanos::ZERO;
         for object in 2..7 {
-            let other = cache
-                .open(task, DeviceIndex(0), ObjectId(object), Bytes(0))
-                .unwrap();
-            for number in 0..4 {
-                let page = number * 2;
-                let offset = Bytes(u64::from(page) * 4096);
-                other
-                    .write(task, &mut writer, offset, &data(page, 1, 1))
-                    .unwrap();
-            }
-            let began = task.now();
-            other.sync(task).unwrap();
-            longest = longest.max(task.now().since(began));
+            longest = longest.max(small_sync(task, cache, object, 4).unwrap());
         }
         (longest, syncing.join(task).unwrap())
     });
@@ -232,6 +225,30 @@ fn a_write_beside_a_shutdown_is_written_or_refused() {
         let state = disk.state();
         let written = state.pages.keys().filter(|(object, _)| *object == 1);
         assert_eq!(written.count(), acknowledged);
+    });
+}
+
+/// Once a shutdown has begun, nothing of a file is changed behind the sync that ends it, whichever way in one comes.
+#[test]
+fn nothing_changes_a_file_of_a_cache_that_has_ended() {
+    let mut world = world(1024, 16 * MIB);
+    let disk = Arc::clone(&world.disk);
+    world.run(0, move |task, cache, file| {
+        let mut writer = cache.writer();
+        file.write(task, &mut writer, Bytes(0), &data(0, 4, 1))
+            .unwrap();
+        cache.shutdown(task).unwrap();
+        let lengths = disk.state().lengths.clone();
+        let told = [
+            file.write(task, &mut writer, Bytes(0), &data(0, 1, 2))
+                .map(drop),
+            file.truncate(task, Bytes(4096)),
+            file.allocate(task, Bytes(MIB)),
+            file.punch(task, Bytes(0), Bytes(4096)),
+        ];
+        assert_eq!(told, [Err(Error::Cancelled); 4]);
+        assert_eq!(file.len(), Bytes(4 * 4096));
+        assert_eq!(disk.state().lengths, lengths);
     });
 }
 
