@@ -35,32 +35,62 @@ const PASSED_OVER: Nanos = Nanos::secs(10);
 const FULL: Nanos = Nanos::secs(1);
 
 /// What a waiter has seen of the chances to get memory at all.
-#[derive(Default)]
 struct Outlook {
-    retry: Retry,
-    hopeless: u32,
-    standstill: Standstill,
-    began: Option<Began>,
-}
-
-/// When a wait began, and what had been done by then.
-#[derive(Clone, Copy)]
-struct Began {
-    at: Instant,
-    /// Pages ever written, those to the swap file and without them.
+    /// When its wait began, which stays as it is.
+    began: Instant,
+    /// What had been done by then: pages ever written, those to the swap file and without them.
     cleaned: u64,
     written: u64,
     /// Pages ever reclaimed that did not go to others that came back.
     freed: Pages,
+    tries: Tries,
+}
+
+/// Its own passes, since it began or somebody gave way.
+#[derive(Default)]
+struct Tries {
+    retry: Retry,
+    in_vain: u32,
+    standstill: Standstill,
+    /// The last one found that there is nothing to hope for.
+    is_hopeless: bool,
 }
 
 impl Outlook {
-    /// Somebody has given way. That the wait began when it did stays.
-    fn start_over(&mut self) {
-        *self = Self {
-            began: self.began,
-            ..Self::default()
-        };
+    fn new<E: Env>(cache: &Cache<E>, began: Instant) -> Self {
+        Self {
+            began,
+            cleaned: cache.cleaned(),
+            written: get(&cache.totals.written),
+            freed: cache.freed(),
+            tries: Tries::default(),
+        }
+    }
+
+    /// Whether who waits is to be refused now.
+    fn is_over<E: Env>(&self, cache: &Cache<E>, now: Instant) -> bool {
+        self.tries.is_hopeless || self.is_passed_over(cache, now) || self.is_full(cache, now)
+    }
+
+    /// The first who asks, and none for as long after it.
+    fn is_passed_over<E: Env>(&self, cache: &Cache<E>, now: Instant) -> bool {
+        let refused = &cache.memory.refused;
+        let last = refused.load(Ordering::Relaxed);
+        now.since(self.began.max(Instant(last))) >= PASSED_OVER
+            && cache.cleaned() > self.cleaned
+            && cache.swap_free().is_zero()
+            && cache.swap_writeback().is_zero()
+            && refused
+                .compare_exchange(last, now.0, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// There is a place for every page, and none for more.
+    fn is_full<E: Env>(&self, cache: &Cache<E>, now: Instant) -> bool {
+        now.since(self.began) >= FULL
+            && cache.slots_go_around()
+            && get(&cache.totals.written) == self.written
+            && cache.freed().saturating_sub(self.freed) <= cache.memory.marks.min
     }
 }
 
@@ -126,7 +156,7 @@ impl<E: Env> Cache<E> {
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
-        let mut outlook = Outlook::default();
+        let mut outlook: Option<Outlook> = None;
         loop {
             let taken = self.alloc_at_hand(task, want, out)?;
             if taken > 0 {
@@ -134,9 +164,10 @@ impl<E: Env> Cache<E> {
             }
             let now = task.now();
             // One that waits again keeps its age.
-            let since = outlook.began.get_or_insert_with(|| self.began(now)).at;
+            let outlook = outlook.get_or_insert_with(|| Outlook::new(self, now));
             let need = Pages(u64::from(want));
-            let Some(ticket) = memory.line.join(task, task.id(), (since, now), need) else {
+            let since = (outlook.began, now);
+            let Some(ticket) = memory.line.join(task, task.id(), since, need) else {
                 let given_back = memory.given_back();
                 self.wait_for_memory(task, |memory| memory.given_back() == given_back)?;
                 continue;
@@ -144,7 +175,7 @@ impl<E: Env> Cache<E> {
             self.ask_reclaim(task, NodeId::FIRST);
             // What has become free between the look and the ticket.
             memory.hand_out(task);
-            let taken = self.wait_for_turn(task, ticket, want, out, &mut outlook);
+            let taken = self.wait_for_turn(task, ticket, want, out, outlook);
             memory.line.leave(task, ticket);
             memory.hand_out(task);
             match taken {
@@ -190,47 +221,13 @@ impl<E: Env> Cache<E> {
             in_vain = if freed.is_zero() { in_vain + 1 } else { 0 };
             if at_bound(freed, self.under_writeback(), in_vain) == Overdue::Reclaim {
                 in_vain = 0;
-                self.reclaim_in_turn(task, ticket, want, outlook)?;
+                self.reclaim_in_turn(task, ticket, want, &mut outlook.tries)?;
             }
-            let now = task.now();
-            if outlook
-                .began
-                .is_some_and(|began| self.passes_over(now, began) || self.is_full(now, began))
-            {
+            if outlook.is_over(self, task.now()) {
                 self.out_of_memory(task, Who::DIRECT)?;
-                outlook.start_over();
+                outlook.tries = Tries::default();
             }
         }
-    }
-
-    fn began(&self, at: Instant) -> Began {
-        Began {
-            at,
-            cleaned: self.cleaned(),
-            written: get(&self.totals.written),
-            freed: self.freed(),
-        }
-    }
-
-    /// Whether one whose wait began then is to be refused now since there is a place for every page, and none for more.
-    fn is_full(&self, now: Instant, began: Began) -> bool {
-        now.since(began.at) >= FULL
-            && self.slots_go_around()
-            && get(&self.totals.written) == began.written
-            && self.freed().saturating_sub(began.freed) <= self.memory.marks.min
-    }
-
-    /// Whether one whose wait began then is to be refused now: the first who asks, and none for as long after it.
-    fn passes_over(&self, now: Instant, began: Began) -> bool {
-        let refused = &self.memory.refused;
-        let last = refused.load(Ordering::Relaxed);
-        now.since(began.at.max(Instant(last))) >= PASSED_OVER
-            && self.cleaned() > began.cleaned
-            && self.swap_free().is_zero()
-            && self.swap_writeback().is_zero()
-            && refused
-                .compare_exchange(last, now.0, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
     }
 
     /// Pages that were ever reclaimed, but for those that went to pages that came back while the swap file was full.
@@ -252,7 +249,7 @@ impl<E: Env> Cache<E> {
         task: &mut Task<'_, E>,
         ticket: Ticket,
         want: u32,
-        outlook: &mut Outlook,
+        tries: &mut Tries,
     ) -> Result<(), Error> {
         let line = &self.memory.line;
         // It has its pages, or whatever it finds could not be sent out: looking on would cost time and free nothing.
@@ -263,25 +260,15 @@ impl<E: Env> Cache<E> {
         if self.stopping.load(Ordering::Acquire) {
             return Err(Error::Cancelled);
         }
-        let verdict = outlook.retry.decide(&self.retry_view(task, reclaimed));
-        let pending = !self.write_pending().is_zero();
-        if !reclaimed.is_zero() || pending {
-            outlook.hopeless = 0;
-        } else {
-            outlook.hopeless += 1;
-        }
+        let verdict = tries.retry.decide(&self.retry_view(task, reclaimed));
+        let is_vain = reclaimed.is_zero() && self.write_pending().is_zero();
+        tries.in_vain = if is_vain { tries.in_vain + 1 } else { 0 };
         let seen = (self.reclaimed(), self.cleaned());
-        let over = outlook.standstill.lasts(task.now(), seen);
-        if !pending && verdict == RetryVerdict::OutOfMemory && reclaimed.is_zero()
-            || outlook.hopeless > HOPELESS_ROUNDS
-            || over
-        {
-            self.out_of_memory(task, Who::DIRECT)?;
-            outlook.start_over();
-            return Ok(());
-        }
+        tries.is_hopeless = tries.standstill.lasts(task.now(), seen)
+            || is_vain && verdict == RetryVerdict::OutOfMemory
+            || tries.in_vain > HOPELESS_ROUNDS;
         // Nothing clean: what is dirty has to be written first.
-        if reclaimed.is_zero() {
+        if reclaimed.is_zero() && !tries.is_hopeless {
             self.want_of_each(task, WANTED);
         }
         Ok(())
