@@ -47,12 +47,6 @@ impl Reader {
         self.readahead
     }
 
-    /// Whether an access from page `first` on goes on where the last one was, or is the rest of it.
-    fn goes_on(&self, first: u64) -> bool {
-        let is_rest = |stuck: Stuck| (stuck.access.start..stuck.access.end()).contains(&first);
-        self.stuck.is_some_and(is_rest) || self.readahead.goes_on(first)
-    }
-
     /// If an access from page `first` on is the rest of the last one: where that began.
     fn resumes(&mut self, first: u64) -> Option<u64> {
         let Stuck { access, before } = self.stuck.take()?;
@@ -80,20 +74,12 @@ pub(crate) fn read<E: Env>(
         return Ok(Bytes::ZERO);
     }
     task.did(Work::Call, 1);
-    let pages = pages_of(offset.0, end);
-    let part = part_of_call(cache, pages);
-    let first = u64::from(page_of(offset.0));
-    // The parts follow one another; whether there is more to come is for the whole call to say.
-    let behind = if part < pages && !reader.goes_on(first) {
-        first + pages
-    } else {
-        u64::MAX
-    };
+    let part = part_of_call(cache, pages_of(offset.0, end));
     let mut missed = Pages::ZERO;
     let mut at = offset.0;
     while at < end {
         let until = end.min(((at >> PAGE_SHIFT) + part) << PAGE_SHIFT);
-        missed += read_ahead_to(task, cache, mapping, reader, (at, until), behind)?;
+        missed += read_ahead(task, cache, mapping, reader, at, until, end)?;
         match copy_out(task, cache, mapping, offset.0, &mut at, until, data) {
             Ok(()) => {}
             // The file was cut under the reader: what it got before is the answer.
@@ -168,8 +154,8 @@ pub(crate) fn page_of(offset: u64) -> u32 {
     u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX")
 }
 
-/// Starts whatever reads the policy wants for an access to `from..end`; answers how many of the
-/// pages asked for were missing.
+/// Starts whatever reads the policy wants for an access to `from..end`, a part of a call that goes on to `call_end`; answers how
+/// many of the pages asked for were missing.
 pub(crate) fn read_ahead<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
@@ -177,18 +163,7 @@ pub(crate) fn read_ahead<E: Env>(
     reader: &mut Reader,
     from: u64,
     end: u64,
-) -> Result<Pages, Error> {
-    read_ahead_to(task, cache, mapping, reader, (from, end), u64::MAX)
-}
-
-/// As `read_ahead`, but nothing from page `behind` on.
-fn read_ahead_to<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
-    reader: &mut Reader,
-    (from, end): (u64, u64),
-    behind: u64,
+    call_end: u64,
 ) -> Result<Pages, Error> {
     let (first, last) = (page_of(from), page_of(end - 1));
     let mut missing = None;
@@ -226,9 +201,10 @@ fn read_ahead_to<E: Env>(
             ahead: None,
         })
     } else {
+        let call_end = u64::from(page_of(call_end - 1)) + 1;
         reader
             .readahead
-            .on_access(start, count, missing, on_mark, max)
+            .on_access(Run { start, count }, call_end, missing, on_mark, max)
     };
     if let Some(window) = window {
         let class = if missing.is_some() {
@@ -242,14 +218,10 @@ fn read_ahead_to<E: Env>(
             mark,
             ahead,
         } = window;
-        let up_to = |run: Run| Run {
-            start: run.start,
-            count: run.count.at_most(Pages(behind.saturating_sub(run.start))),
-        };
-        let run = up_to(Run { start, count });
+        let run = Run { start, count };
         start_read(task, cache, mapping, run, mark, class)?;
         if let Some(ahead) = ahead {
-            start_read(task, cache, mapping, up_to(ahead), mark, IoClass::ReadAhead)?;
+            start_read(task, cache, mapping, ahead, mark, IoClass::ReadAhead)?;
         }
     }
     Ok(Pages(missed))

@@ -306,7 +306,7 @@ pub(crate) fn try_read<E: Env>(
     let resumed = reader.stuck;
     let mut missed = Pages::ZERO;
     let result = task.unwillingly(|task| {
-        match read_ahead(task, cache, mapping, reader, at, end) {
+        match read_ahead(task, cache, mapping, reader, at, end, end) {
             Ok(pages) => missed = pages,
             // There may be pages before the first that could not be sent for.
             Err(Error::WouldWait) => {}
@@ -372,8 +372,9 @@ fn bring<E: Env>(
     at: u64,
     end: u64,
 ) -> Result<u32, Error> {
+    let call_end = end;
     let end = end.min(at.saturating_add(ACCESS_MAX));
-    read_ahead(task, cache, mapping, reader, at, end)?;
+    read_ahead(task, cache, mapping, reader, at, end, call_end)?;
     let (first, last) = (page_of(at), page_of(end - 1));
     // Pinned until all are there: where memory is short, the last would drive the first out. Nobody waits for memory
     // with pages in hand, and all who are here leave most of it to others.

@@ -19,7 +19,8 @@
 //! Invariants
 //!   1. No window is longer than `max` (at least one page), whatever was asked for.
 //!   2. A window covers the first missing page; an answer at a mark covers only pages ahead of it.
-//!   3. A random reader gets no page it did not ask for.
+//!   3. A random reader gets no page it did not ask for; one that asks for more than a window gets windows that end with its
+//!      call, also at the start of the file.
 //!
 //! Concurrency: one per open file, `&mut` throughout.
 //!
@@ -46,6 +47,11 @@ pub struct Readahead {
     stride: i64,
     /// Accesses in a row at that distance, the first included.
     strided: u32,
+    /// It went on where the one before it ended.
+    follows: bool,
+    /// Nothing is read from this page on: it ends the call that the last access was a part of, and nobody knows whether its
+    /// reader goes on there.
+    until: Option<u64>,
 }
 
 /// Neighbouring pages.
@@ -89,46 +95,52 @@ enum Pattern {
 }
 
 impl Readahead {
-    /// The reader wants `count` pages from `index`. `missing`: the first of them that is not in the
-    /// cache, if any. `on_mark`: it touched a marked page. `max`: the largest window. Answers what to
-    /// read, if anything; the answer is not clipped to the file's size.
+    /// The reader wants `access`, as a part of a call that ends at page `end`. `missing`: the first of
+    /// these pages that is not in the cache, if any. `on_mark`: it touched a marked page. `max`: the
+    /// largest window. Answers what to read, if anything; the answer is not clipped to the file's size.
     ///
     /// To be called at every access that misses or touches a mark; calls at plain hits sharpen the
     /// picture of the reader and are not needed.
     pub fn on_access(
         &mut self,
-        index: u64,
-        count: Pages,
+        access: Run,
+        end: u64,
         missing: Option<u64>,
         on_mark: bool,
         max: Pages,
     ) -> Option<Window> {
         let max = max.at_least(Pages(1));
         let access = Run {
-            start: index,
-            count: count.at_least(Pages(1)),
+            start: access.start,
+            count: access.count.at_least(Pages(1)),
         };
-        let pattern = self.observe(access);
+        let pattern = self.observe(access, end, max);
         match missing {
-            Some(missing) => Some(self.on_miss(access, missing.max(index), &pattern, max)),
+            Some(missing) => self.on_miss(access, missing.max(access.start), &pattern, max),
             None if on_mark => self.on_mark(access, &pattern, max),
             None => None,
         }
     }
 
-    /// Whether an access from page `index` on is one of a sequential reader.
-    #[must_use]
-    pub fn goes_on(&self, index: u64) -> bool {
-        // A reader of odd lengths comes back to the page it had only a part of.
-        let follows = index == self.last.end() || index.checked_add(1) == Some(self.last.end());
-        index == 0 || (!self.last.count.is_zero() && follows)
-    }
-
     /// Takes the access into the history and says what it looks like.
-    fn observe(&mut self, access: Run) -> Pattern {
+    fn observe(&mut self, access: Run, end: u64, max: Pages) -> Pattern {
         let distance = i64::try_from(i128::from(access.start) - i128::from(self.last.start));
         let first = self.last.count.is_zero();
-        let sequential = self.goes_on(access.start);
+        // A reader of odd lengths comes back to the page it had only a part of.
+        let follows =
+            access.start == self.last.end() || access.start.checked_add(1) == Some(self.last.end());
+        let follows = !first && follows;
+        let sequential = access.start == 0 || follows;
+        if first || access.start != self.last.start {
+            self.follows = follows;
+        }
+        // The parts of a call follow one another, too.
+        let is_part = (self.last.start..=self.last.end()).contains(&access.start)
+            && self.until.is_some_and(|until| access.end() <= until);
+        if !is_part {
+            let is_large = end.saturating_sub(access.start) > max.0;
+            self.until = (is_large && !self.follows).then_some(end);
+        }
 
         match distance {
             _ if first => self.strided = 1,
@@ -158,13 +170,19 @@ impl Readahead {
     }
 
     /// The reader waits for `missing`.
-    fn on_miss(&mut self, access: Run, missing: u64, pattern: &Pattern, max: Pages) -> Window {
+    fn on_miss(
+        &mut self,
+        access: Run,
+        missing: u64,
+        pattern: &Pattern,
+        max: Pages,
+    ) -> Option<Window> {
         let wanted = Pages(access.end().saturating_sub(missing)).at_least(Pages(1));
         let outran = !self.window.count.is_zero() && missing == self.window.end();
         if outran {
             return self.advance(wanted, max);
         }
-        match *pattern {
+        Some(match *pattern {
             Pattern::Sequential => self.begin(missing, wanted, max),
             Pattern::Strided(next) => {
                 let ahead = Run {
@@ -179,21 +197,23 @@ impl Readahead {
                 }
             }
             // More than a window at once is a stream, wherever it starts.
-            Pattern::Random if wanted > max => self.begin(missing, wanted, max),
+            Pattern::Random if wanted > max || self.until.is_some() => {
+                self.begin(missing, wanted, max)
+            }
             Pattern::Random => Window {
                 start: missing,
                 count: wanted,
                 mark: None,
                 ahead: None,
             },
-        }
+        })
     }
 
     /// The reader has what it wants, and has come to where the next window is due.
     fn on_mark(&mut self, access: Run, pattern: &Pattern, max: Pages) -> Option<Window> {
         let own = !self.window.count.is_zero() && (access.start..access.end()).contains(&self.mark);
         if own {
-            return Some(self.advance(Pages(1), max));
+            return self.advance(Pages(1), max);
         }
         match *pattern {
             Pattern::Strided(next) => Some(Window {
@@ -203,14 +223,7 @@ impl Readahead {
                 ahead: None,
             }),
             // A mark that another reader of the file has left: join it one window on.
-            Pattern::Sequential => {
-                self.window = Run {
-                    start: access.end(),
-                    count: next_size(access.count, max),
-                };
-                self.mark = self.window.start;
-                Some(self.answer())
-            }
+            Pattern::Sequential => self.go_to(access.end(), next_size(access.count, max)),
             Pattern::Random => None,
         }
     }
@@ -225,22 +238,30 @@ impl Readahead {
         self.answer()
     }
 
-    /// The window after the present one. Its mark is its first page: when the reader enters it, it
-    /// is time for the next.
-    fn advance(&mut self, wanted: Pages, max: Pages) -> Window {
+    /// The window after the present one.
+    fn advance(&mut self, wanted: Pages, max: Pages) -> Option<Window> {
         let count = next_size(self.window.count, max).at_least(wanted.at_most(max));
-        self.window = Run {
-            start: self.window.end(),
-            count,
-        };
-        self.mark = self.window.start;
-        self.answer()
+        self.go_to(self.window.end(), count)
     }
 
+    /// The window from `start` on. Its mark is its first page: when the reader enters it, it is time
+    /// for the next. None: the call ends before it.
+    fn go_to(&mut self, start: u64, count: Pages) -> Option<Window> {
+        if self.until.is_some_and(|until| start >= until) {
+            return None;
+        }
+        self.window = Run { start, count };
+        self.mark = start;
+        Some(self.answer())
+    }
+
+    /// The window, as far as the call goes where that bounds it.
     fn answer(&self) -> Window {
+        let Run { start, count } = self.window;
+        let left = self.until.map(|until| Pages(until.saturating_sub(start)));
         Window {
-            start: self.window.start,
-            count: self.window.count,
+            start,
+            count: left.map_or(count, |left| count.at_most(left)),
             mark: Some(self.mark),
             ahead: None,
         }
@@ -281,6 +302,21 @@ mod tests {
 
     const MAX: Pages = Pages(32);
 
+    impl Readahead {
+        /// An access that is a call of its own.
+        fn on_call(
+            &mut self,
+            start: u64,
+            count: Pages,
+            missing: Option<u64>,
+            on_mark: bool,
+            max: Pages,
+        ) -> Option<Window> {
+            let call = Run { start, count };
+            self.on_access(call, call.end(), missing, on_mark, max)
+        }
+    }
+
     /// A reader, the cache it reads through and what it cost.
     #[derive(Default)]
     struct Bench {
@@ -293,13 +329,20 @@ mod tests {
 
     impl Bench {
         fn access(&mut self, index: u64, count: u64) -> Option<Window> {
+            self.part(index, count, index + count)
+        }
+
+        /// A part of a call that goes on to page `end`.
+        fn part(&mut self, index: u64, count: u64, end: u64) -> Option<Window> {
+            let access = Run {
+                start: index,
+                count: Pages(count),
+            };
             let pages = index..index + count;
             let missing = pages.clone().find(|page| !self.cached.contains(page));
             let on_mark = pages.clone().any(|page| self.marked.remove(&page));
             self.waits += u32::from(missing.is_some());
-            let window = self
-                .readahead
-                .on_access(index, Pages(count), missing, on_mark, MAX);
+            let window = self.readahead.on_access(access, end, missing, on_mark, MAX);
             if let Some(window) = window {
                 assert!(window.count <= MAX);
                 if let Some(missing) = missing {
@@ -353,7 +396,7 @@ mod tests {
         let mut bench = Bench::default();
         let window = bench
             .readahead
-            .on_access(500, Pages(100), Some(500), false, MAX);
+            .on_call(500, Pages(100), Some(500), false, MAX);
         let window = window.expect("something is missing");
         assert_eq!(
             (window.start, window.count, window.mark),
@@ -361,17 +404,42 @@ mod tests {
         );
         let next = bench
             .readahead
-            .on_access(500, Pages(100), Some(532), false, MAX);
+            .on_call(500, Pages(100), Some(532), false, MAX);
         let next = next.expect("something is missing");
         assert_eq!((next.start, next.count), (532, Pages(32)));
     }
 
     #[test]
+    fn a_call_for_more_than_a_window_is_read_up_to_its_end_and_what_follows_it_beyond() {
+        for start in [0, 500] {
+            let mut bench = Bench::default();
+            let call = |bench: &mut Bench, from: u64, end| {
+                for part in (from..end).step_by(16) {
+                    bench.part(part, 16.min(end - part), end);
+                }
+            };
+            call(&mut bench, start, start + 100);
+            assert_eq!(bench.cached.last(), Some(&(start + 99)));
+            assert_eq!(bench.waits, 1, "{:?}", bench.windows);
+            // Taken up again at a part, by who could not wait for it.
+            call(&mut bench, start + 32, start + 100);
+            assert_eq!(bench.cached.last(), Some(&(start + 99)));
+            call(&mut bench, start + 100, start + 200);
+            assert!(bench.cached.last() > Some(&(start + 199)));
+            assert_eq!(bench.waits, 2, "{:?}", bench.windows);
+            // Also where its first part came as a call of its own.
+            bench.access(start + 200, 16);
+            call(&mut bench, start + 200, start + 300);
+            assert!(bench.cached.last() > Some(&(start + 299)));
+        }
+    }
+
+    #[test]
     fn a_reader_that_outran_its_window_goes_on_behind_it() {
         let mut readahead = Readahead::default();
-        readahead.on_access(0, Pages(1), Some(0), false, MAX);
+        readahead.on_call(0, Pages(1), Some(0), false, MAX);
         let window = readahead
-            .on_access(4, Pages(1), Some(4), false, MAX)
+            .on_call(4, Pages(1), Some(4), false, MAX)
             .expect("a miss");
         assert_eq!(
             (window.start, window.count, window.mark),
@@ -431,9 +499,9 @@ mod tests {
     #[test]
     fn two_readers_of_one_file_share_marks() {
         let mut readahead = Readahead::default();
-        readahead.on_access(40, Pages(1), None, false, MAX);
+        readahead.on_call(40, Pages(1), None, false, MAX);
         let window = readahead
-            .on_access(41, Pages(1), None, true, MAX)
+            .on_call(41, Pages(1), None, true, MAX)
             .expect("on a mark");
         assert_eq!((window.start, window.count), (42, Pages(4)));
     }
@@ -445,8 +513,8 @@ mod tests {
             for max in [0, 1, 32, u64::MAX] {
                 for count in [0, 1, u64::MAX] {
                     let missing = Some(index);
-                    readahead.on_access(index, Pages(count), missing, true, Pages(max));
-                    readahead.on_access(index, Pages(count), None, true, Pages(max));
+                    readahead.on_call(index, Pages(count), missing, true, Pages(max));
+                    readahead.on_call(index, Pages(count), None, true, Pages(max));
                 }
             }
         }

@@ -59,7 +59,7 @@ struct Writer {
 
 enum Target {
     Kernel(File),
-    Cache(tidegate::File),
+    Cache(Box<tidegate::File>),
 }
 
 struct Call {
@@ -191,7 +191,8 @@ fn open(path: &Path, cache: Option<&Cache>) -> Result<Target, Problem> {
         }
         Some(cache) => {
             let options = tidegate::OpenOptions::new().direct(true);
-            Target::Cache(cache.open(path, options.create(!is_block).truncate(!is_block))?)
+            let options = options.create(!is_block).truncate(!is_block);
+            Target::Cache(Box::new(cache.open(path, options)?))
         }
     })
 }
