@@ -32,7 +32,7 @@ pub struct Options {
     pub reclaim: ReclaimTunables,
     /// When reclaim starts and stops; `None`: as for a zone of `frames` pages.
     pub marks: Option<Watermarks>,
-    /// Largest read-ahead window; zero turns it off.
+    /// Largest read-ahead window; one of less than two pages turns it off.
     pub readahead_max: Pages,
     /// Devices the cache has room for.
     pub devices_max: u16,

@@ -104,7 +104,7 @@ pub(crate) fn read<E: Env>(
 /// of which comes upon the mark of the window that it is in: what lies behind the window would be read page by page.
 fn part_of_call<E: Env>(cache: &Cache<E>, pages: u64) -> u64 {
     let Pages(window) = cache.options.readahead_max;
-    if window == 0 {
+    if window <= 1 {
         // Parts that do not drive one another out, and have no marks.
         return pages.min((REQUEST_PAGES as u64).min(u64::from(cache.options.frames) / 16));
     }
@@ -192,8 +192,8 @@ pub(crate) fn read_ahead<E: Env>(
     let start = resumed.unwrap_or(u64::from(first));
     let count = Pages(u64::from(last) + 1 - start);
     let max = cache.options.readahead_max;
-    let window = if max.is_zero() {
-        // A miss still reads what was asked for, in one go.
+    let window = if max <= Pages(1) {
+        // Nothing fits into it ahead of what was asked for. A miss still reads what was asked for, in one go.
         missing.map(|start| Window {
             start,
             count: Pages(u64::from(last) + 1 - start),

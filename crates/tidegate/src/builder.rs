@@ -118,8 +118,8 @@ impl Builder {
         self
     }
 
-    /// Largest read-ahead window in bytes (if not set: 8 MiB, at most a sixteenth of the cache; 0
-    /// turns it off).
+    /// Largest read-ahead window in bytes (if not set: 8 MiB, at most a sixteenth of the cache; less
+    /// than two pages turn it off).
     #[must_use]
     pub fn readahead(mut self, bytes: u64) -> Self {
         self.readahead = Some(bytes);

@@ -689,7 +689,7 @@ fn what_a_refused_allocation_took_is_given_back() {
 /// what is behind the call not at all, but where the reader comes from the page before; also where it is made ready in parts.
 #[test]
 fn a_call_for_more_than_a_window_is_read_in_windows() {
-    for (window, requests) in [(32, 40), (0, 30)] {
+    for (window, requests) in [(32, 40), (1, 30), (0, 30)] {
         let mut world = world(1024, 64 * MIB);
         world.options.readahead_max = Pages(window);
         let disk = Arc::clone(&world.disk);
