@@ -81,6 +81,8 @@ pub enum IoError {
     },
     /// No space left.
     NoSpace,
+    /// Space is left, and not for this user: a quota is used up.
+    OverQuota,
     /// The device is gone and will not come back.
     Lost,
     /// Only the first `done` bytes were moved.
@@ -99,6 +101,7 @@ impl fmt::Display for IoError {
                 write!(f, "{}", std::io::Error::from_raw_os_error(*errno))
             }
             Self::NoSpace => f.write_str("no space left on the device"),
+            Self::OverQuota => f.write_str("the quota on the device is used up"),
             Self::Lost => f.write_str("the device is gone"),
             Self::Torn { done } => write!(f, "only the first {done} bytes were moved"),
             Self::Cancelled => f.write_str("cancelled: shutting down"),

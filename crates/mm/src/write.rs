@@ -264,7 +264,7 @@ pub(crate) fn allocate_gated<E: Env>(
     len: Bytes,
 ) -> Result<(), Error> {
     let allocated = ask_space(task, mapping, 0, len.0);
-    if allocated == Err(IoError::NoSpace) {
+    if let Err(IoError::NoSpace | IoError::OverQuota) = allocated {
         // File systems keep what they took before they were full. To lengthen the object gives nothing back, to set the
         // same length again does.
         let size = mapping.size();

@@ -229,7 +229,8 @@ pub(crate) fn io_error(error: &object_store::Error) -> IoError {
 fn class_of(error: &(dyn StdError + 'static)) -> Option<IoError> {
     if let Some(system) = error.downcast_ref::<io::Error>() {
         return match system.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(IoError::NoSpace),
+            io::ErrorKind::StorageFull => Some(IoError::NoSpace),
+            io::ErrorKind::QuotaExceeded => Some(IoError::OverQuota),
             io::ErrorKind::TimedOut => Some(TIMED_OUT),
             _ => system.raw_os_error().map(|errno| IoError::Failed { errno }),
         };
@@ -262,6 +263,8 @@ mod tests {
     fn errors_have_classes() {
         let full = generic(io::Error::from(io::ErrorKind::StorageFull));
         assert_eq!(io_error(&full), IoError::NoSpace);
+        let quota = generic(io::Error::from(io::ErrorKind::QuotaExceeded));
+        assert_eq!(io_error(&quota), IoError::OverQuota);
         let quota = generic(io::Error::other(
             "Server returned non-2xx status code: 507 Insufficient Storage",
         ));

@@ -274,7 +274,8 @@ impl Job {
 
     fn failure(&self, errno: i32) -> IoError {
         match errno {
-            libc::ENOSPC | libc::EDQUOT => IoError::NoSpace,
+            libc::ENOSPC => IoError::NoSpace,
+            libc::EDQUOT => IoError::OverQuota,
             libc::ENODEV | libc::ENXIO | libc::ENOMEDIUM | libc::ESHUTDOWN => IoError::Lost,
             libc::ECANCELED => IoError::Cancelled,
             _ if self.request.op == IoOp::Write && self.done > 0 => {
@@ -484,6 +485,7 @@ mod tests {
             job.on_result(&arena, Err(errno))
         };
         assert_eq!(fresh(libc::ENOSPC), Step::Done(Err(IoError::NoSpace)));
+        assert_eq!(fresh(libc::EDQUOT), Step::Done(Err(IoError::OverQuota)));
         assert_eq!(fresh(libc::ENODEV), Step::Done(Err(IoError::Lost)));
         assert_eq!(
             fresh(libc::EIO),

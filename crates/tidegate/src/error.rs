@@ -103,7 +103,8 @@ impl Error {
         matches!(self, Self::Cache(error) if error.is_unsupported())
     }
 
-    /// The system's error number, where the system or a device refused something with one: 28 (ENOSPC) on a full disk.
+    /// The system's error number, where the system or a device refused something with one: 28 (ENOSPC) on a full disk, 122
+    /// (EDQUOT) where a quota is used up.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
@@ -126,11 +127,14 @@ impl Error {
 
 /// ENOSPC.
 const NO_SPACE: i32 = 28;
+/// EDQUOT.
+const OVER_QUOTA: i32 = 122;
 
 /// The number of what a device answered, if it has one.
 pub(crate) fn errno_of(cause: IoError) -> Option<i32> {
     match cause {
         IoError::NoSpace => Some(NO_SPACE),
+        IoError::OverQuota => Some(OVER_QUOTA),
         IoError::Failed { errno } => Some(errno),
         _ => None,
     }
@@ -212,22 +216,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_one_whatever_found_it_full() {
-        let cause = IoError::NoSpace;
-        let (what, offset) = ("taking space on the device", Bytes(0));
-        let found = [
-            mm::Error::MetadataFailed { what, cause },
-            mm::Error::WriteFailed { offset, cause },
-            mm::Error::DeviceStopped { cause },
-        ];
-        for error in found.map(Error::from) {
-            assert_eq!(error.errno(), Some(28));
-            assert_eq!(io::Error::from(error).kind(), io::ErrorKind::StorageFull);
-        }
-        assert_eq!(
-            Error::from(found[0]).to_string(),
-            "taking space on the device failed: no space left on the device"
+    fn a_full_disk_is_one_whatever_found_it_full_and_so_is_a_quota() {
+        let full = (28, io::ErrorKind::StorageFull, "no space left on the device");
+        let quota = (
+            122,
+            io::ErrorKind::QuotaExceeded,
+            "the quota on the device is used up",
         );
+        for (cause, (errno, kind, words)) in
+            [(IoError::NoSpace, full), (IoError::OverQuota, quota)]
+        {
+            let (what, offset) = ("taking space on the device", Bytes(0));
+            let found = [
+                mm::Error::MetadataFailed { what, cause },
+                mm::Error::WriteFailed { offset, cause },
+                mm::Error::DeviceStopped { cause },
+            ];
+            for error in found.map(Error::from) {
+                assert_eq!(error.errno(), Some(errno));
+                assert_eq!(io::Error::from(error).kind(), kind);
+            }
+            assert_eq!(
+                Error::from(found[0]).to_string(),
+                format!("taking space on the device failed: {words}")
+            );
+        }
     }
 
     #[test]

@@ -54,6 +54,7 @@ pub fn errors_arrive_as_they_are<H: Harness>(harness: &H) {
         IoError::Failed { errno: 5 },
         IoError::Failed { errno: 121 },
         IoError::NoSpace,
+        IoError::OverQuota,
         IoError::Lost,
         IoError::Torn { done: 4096 },
         IoError::Cancelled,

@@ -49,6 +49,8 @@ pub(super) fn told(error: &Error) -> Told {
 fn of_device(cause: IoError, words: &'static str) -> Told {
     match cause {
         IoError::NoSpace => (Errno::NoSpace, "the backing is full"),
+        // The protocol has no other number for it.
+        IoError::OverQuota => (Errno::NoSpace, "the quota at the backing is used up"),
         IoError::Cancelled => SHUTDOWN,
         IoError::Failed { errno: 1 | 13 | 30 } => (Errno::NotPermitted, words),
         IoError::Failed { errno: 12 } => (Errno::NoMemory, words),
