@@ -128,6 +128,13 @@ impl OpenOptions {
     }
 }
 
+/// What was found to stand at a path as it was opened.
+enum Opening {
+    New(FileKey, Entry),
+    /// That file is open.
+    Known(FileKey),
+}
+
 impl Cache {
     /// Settings for a new cache.
     #[must_use]
@@ -178,23 +185,33 @@ impl Cache {
         self.is_open()?;
         options.check()?;
         let path = path.as_ref();
-        match self.try_open(path, options) {
+        match self.try_open(path, options, FileKey::of(path)) {
             // Files that were dropped hold places, and descriptors of the system.
             Err(error) if is_out_of_places(&error) && self.end_dropped() > 0 => {
-                self.try_open(path, options)
+                self.try_open(path, options, FileKey::of(path))
             }
             opened => opened,
         }
     }
 
-    fn try_open(&self, path: &Path, options: OpenOptions) -> Result<File, Error> {
+    /// Opens what stands at a path, which looked like `key`. What was opened there counts: a file system may number it
+    /// otherwise each time that it is looked at.
+    fn try_open(
+        &self,
+        path: &Path,
+        options: OpenOptions,
+        mut key: Option<FileKey>,
+    ) -> Result<File, Error> {
         loop {
-            let key = FileKey::of(path);
             let mut entries = self.inner.opened.lock(key);
             let known = key.and_then(|key| Some((key, entries.get_mut(&key)?)));
-            let Some((key, entry)) = known else {
-                let Some((key, entry)) = self.open_new(path, options, &entries)? else {
-                    continue;
+            let Some((known, entry)) = known else {
+                let (key, entry) = match self.open_new(path, options, &entries)? {
+                    Opening::New(key, entry) => (key, entry),
+                    Opening::Known(known) => {
+                        key = Some(known);
+                        continue;
+                    }
                 };
                 let inner = Arc::clone(&entry.inner);
                 let file = File::new(self.clone(), key, &entry, inner, options.inner.read_only);
@@ -210,7 +227,7 @@ impl Cache {
             if entry.read_only && !options.inner.read_only {
                 let is_free = entry.handles == 0;
                 drop(entries);
-                if is_free && self.end(key) {
+                if is_free && self.end(known) {
                     continue;
                 }
                 return Err(Error::System(os::OsError::Open {
@@ -223,19 +240,19 @@ impl Cache {
                 _ => entry.inner.another(),
             };
             entry.handles += 1;
-            let file = File::new(self.clone(), key, entry, inner, options.inner.read_only);
+            let file = File::new(self.clone(), known, entry, inner, options.inner.read_only);
             drop(entries);
             return Self::prepared(path, options, file);
         }
     }
 
-    /// A file that was not open when it was looked for. None: what stands at the path by now is open.
+    /// A file that was not open when it was looked for.
     fn open_new(
         &self,
         path: &Path,
         options: OpenOptions,
         entries: &Entries<'_>,
-    ) -> Result<Option<(FileKey, Entry)>, Error> {
+    ) -> Result<Opening, Error> {
         let disk = self.disk_of(path)?;
         let plain = os::OpenOptions {
             truncate: false,
@@ -246,11 +263,14 @@ impl Cache {
         let data = disk.files.metadata(object);
         let key = data.map(|data| FileKey::of_data(&data));
         let opened = match key {
-            Ok(key) if entries.contains_key(&key) => Ok(None),
+            Ok(key) if entries.contains_key(&key) => {
+                disk.files.close(object);
+                return Ok(Opening::Known(key));
+            }
             Ok(key) => {
                 let mut task = self.task();
                 let file = self.inner.mm.open(&mut task, disk.index, object, len);
-                file.map(|file| Some((key, file))).map_err(Error::from)
+                file.map(|file| (key, file)).map_err(Error::from)
             }
             Err(error) => Err(Error::System(os::OsError::Open {
                 path: path.into(),
@@ -258,13 +278,13 @@ impl Cache {
             })),
         };
         match opened {
-            Ok(Some((key, file))) => {
+            Ok((key, file)) => {
                 let entry = Entry::new(disk, object, file, options.inner.read_only);
-                Ok(Some((key, entry)))
+                Ok(Opening::New(key, entry))
             }
-            others => {
+            Err(error) => {
                 disk.files.close(object);
-                others.map(|_| None)
+                Err(error)
             }
         }
     }
@@ -626,9 +646,19 @@ mod tests {
         file.sync().unwrap();
         let entries = cache.inner.opened.lock(None);
         let opened = cache.open_new(&path, create, &entries).unwrap();
-        assert!(opened.is_none());
+        assert!(matches!(opened, Opening::Known(_)));
         drop(entries);
         assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+        // As where each look at a path numbers the file otherwise: another file's number, and none.
+        for other in [FileKey::of(Path::new("/")), None] {
+            let again = cache.try_open(&path, OpenOptions::new(), other).unwrap();
+            again.write_at(b"shared", 0).unwrap();
+            let mut read = [0; 6];
+            file.read_at(&mut read, 0).unwrap();
+            assert_eq!(&read, b"shared", "it has the same pages");
+            drop(again);
+            file.write_at(b"theirs", 0).unwrap();
+        }
         file.close().unwrap();
         std::fs::remove_file(&path).unwrap();
     }
