@@ -244,9 +244,9 @@ impl Client {
         let len = body.len() as u64;
         let answer = self
             .bounded(async {
-                let body = match self.lock.upgrade() {
-                    Some(lock) => lock.turn(name).await.with(body),
-                    None => body,
+                let turn = match self.lock.upgrade() {
+                    Some(lock) => Some(lock.turn(name).await),
+                    None => None,
                 };
                 let mode = match when {
                     When::Always => PutMode::Overwrite,
@@ -274,11 +274,21 @@ impl Client {
                     mode,
                     ..PutOptions::default()
                 };
+                // Last: until the store has it, it would be dropped here.
+                let (body, in_place) = match turn {
+                    Some(turn) => {
+                        let (held, in_place) = turn.with(body);
+                        (held, Some(in_place))
+                    }
+                    None => (body, None),
+                };
                 let put = self.store.put_opts(&path, body.into(), options).await;
                 let put = put.map_err(Trouble::of)?;
                 // The store makes the directory anew if it has gone since.
-                self.in_place().await?;
-                Ok(put.e_tag)
+                match in_place.map(|found| found.get() == Some(&true)) {
+                    Some(false) => Err(Trouble::Away),
+                    Some(true) | None => Ok(put.e_tag),
+                }
             })
             .await?;
         count(&self.counters.bytes_written, len);

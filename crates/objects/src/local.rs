@@ -17,7 +17,7 @@ use std::io::ErrorKind::{AlreadyExists, NotFound};
 use std::io::{Error as Trouble, Read as _, Seek as _, Write as _};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use object_store::local::LocalFileSystem;
@@ -230,12 +230,16 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// The content of a put, which has the turn as long as it lives: the store's thread drops it when the put ends.
-    pub(crate) fn with(self, content: Bytes) -> Bytes {
-        Bytes::from_owner(Held {
+    /// The content of a put, which has the turn as long as it lives, and where it is found whether the directory was in
+    /// place at the end of the put. The store's thread drops the content then: the look, which may hang, needs no other.
+    pub(crate) fn with(self, content: Bytes) -> (Bytes, Arc<OnceLock<bool>>) {
+        let in_place = Arc::default();
+        let held = Held {
             content,
-            _turn: self,
-        })
+            in_place: Arc::clone(&in_place),
+            turn: self,
+        };
+        (Bytes::from_owner(held), in_place)
     }
 }
 
@@ -249,7 +253,16 @@ impl Drop for Turn {
 /// Bytes and the turn of their put.
 struct Held {
     content: Bytes,
-    _turn: Turn,
+    in_place: Arc<OnceLock<bool>>,
+    turn: Turn,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // What cannot be looked at is not known to be there.
+        let in_place = self.turn.lock.in_place().unwrap_or(false);
+        let _ = self.in_place.set(in_place);
+    }
 }
 
 impl AsRef<[u8]> for Held {
