@@ -90,7 +90,7 @@ fn only_files(entry: &DirEntry) -> Result<(), Error> {
     }
 }
 
-/// The lock of a directory's volume, held as long as this lives.
+/// The lock of a directory's volume, held as long as this lives, by who writes there.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
     name: PathBuf,
@@ -110,6 +110,26 @@ impl Drop for DirectoryLock {
 }
 
 impl DirectoryLock {
+    /// None, for who only reads: the directory itself, to tell whether it is in place.
+    pub(crate) fn none(path: &FilePath) -> Result<Self, Error> {
+        let file = File::open(path).map_err(|source| Error::System {
+            path: path.into(),
+            what: "open the directory",
+            source,
+        })?;
+        Ok(Self::new(path.into(), file))
+    }
+
+    fn new(name: PathBuf, file: File) -> Self {
+        Self {
+            name,
+            file,
+            at_work: Mutex::default(),
+            ended: Notify::new(),
+            was_away: AtomicBool::new(false),
+        }
+    }
+
     /// Takes it, and removes what writers that were killed left half done. Notes the file in `made`, if it was not there.
     pub(crate) fn take(path: &FilePath, made: &mut OwnPaths) -> Result<Self, Error> {
         let name: PathBuf = path.join(LOCK);
@@ -151,13 +171,7 @@ impl DirectoryLock {
         };
         // At once: what fails below must unlock it too.
         let mut lock = match file.try_lock() {
-            Ok(()) => Self {
-                name: name.clone(),
-                file,
-                at_work: Mutex::default(),
-                ended: Notify::new(),
-                was_away: AtomicBool::new(false),
-            },
+            Ok(()) => Self::new(name.clone(), file),
             Err(TryLockError::WouldBlock) => {
                 let mut owner = String::new();
                 // Only to name it.

@@ -152,8 +152,11 @@ async fn prepare(
     // Goes before the lock does.
     let mut made = place.made;
     // Before anything is looked at: half-written files are removed by who has the lock.
-    if let Some(path) = place.directory.as_deref().filter(|_| !config.read_only) {
-        let lock = Arc::new(DirectoryLock::take(path, &mut made)?);
+    if let Some(path) = place.directory.as_deref() {
+        let lock = Arc::new(match config.read_only {
+            true => DirectoryLock::none(path)?,
+            false => DirectoryLock::take(path, &mut made)?,
+        });
         client.lock = Arc::downgrade(&lock);
         fence = Fence::Lock(Mutex::new(Some(lock)));
     }

@@ -34,7 +34,7 @@ pub(crate) type WholePart = Part<Arc<Whole>>;
 pub(crate) enum Fence {
     /// Nothing: only this process can reach the store, or nothing is written.
     None,
-    /// A lock of the system's.
+    /// A lock of the system's, or for who only reads none.
     Lock(Mutex<Option<Arc<DirectoryLock>>>),
     /// An object in the store.
     Lease(Box<Lease>),

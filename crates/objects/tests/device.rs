@@ -840,8 +840,20 @@ fn a_directory_that_is_moved_is_not_made_anew() {
     };
     let device = objects::open(&config, Arc::clone(&rig.arena)).unwrap();
     rig.write(&*device, 0, &pattern(1, PAGE)).unwrap();
+    let reads = Config {
+        size: None,
+        read_only: true,
+        ..config.clone()
+    };
+    let reader = objects::open(&reads, Arc::clone(&rig.arena)).unwrap();
     let elsewhere = dir.0.with_extension("elsewhere");
     std::fs::rename(&dir.0, &elsewhere).unwrap();
+    assert_eq!(
+        rig.read(&*reader, 0, PAGE),
+        Err(IoError::Failed { errno: 2 })
+    );
+    let said = reader.failure().expect("it is away");
+    assert!(said.contains("bring it back"), "{said}");
     let missing = Err(IoError::Failed { errno: 2 });
     assert_eq!(rig.write(&*device, OBJECT, &pattern(2, PAGE)), missing);
     assert!(!dir.0.exists());
@@ -859,7 +871,8 @@ fn a_directory_that_is_moved_is_not_made_anew() {
     assert_eq!(rig.write(&*device, OBJECT, &pattern(2, PAGE)), missing);
     std::fs::remove_dir_all(&dir.0).unwrap();
     std::fs::rename(&elsewhere, &dir.0).unwrap();
-    assert_eq!(device.failure(), None);
+    assert_eq!((device.failure(), reader.failure()), (None, None));
+    assert_eq!(rig.read(&*reader, 0, PAGE).unwrap(), pattern(1, PAGE));
     rig.write(&*device, OBJECT, &pattern(2, PAGE)).unwrap();
     assert_eq!(rig.read(&*device, OBJECT, PAGE).unwrap(), pattern(2, PAGE));
     assert_eq!(rig.read(&*device, 0, PAGE).unwrap(), pattern(1, PAGE));
