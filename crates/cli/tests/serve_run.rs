@@ -134,6 +134,39 @@ fn listen(folder: &Folder) -> String {
     format!("unix:{}", folder.path("socket").display())
 }
 
+/// The file of a server, written again before each reload.
+struct Written {
+    path: PathBuf,
+    head: String,
+}
+
+impl Written {
+    /// With these lines before the volumes.
+    fn new(folder: &Folder, memory: &str, web: &str) -> Self {
+        let path = folder.path("config.toml");
+        let at = listen(folder);
+        let head = format!("memory = \"{memory}\"\nlisten = [\"{at}\"]\nweb = \"{web}\"\n");
+        Self { path, head }
+    }
+
+    /// With these volumes from now on.
+    fn write(&self, volumes: &[&str]) {
+        fs::write(&self.path, self.head.clone() + &volumes.concat()).unwrap();
+    }
+
+    /// A server that has it.
+    fn serve(&self, folder: &Folder) -> Process {
+        Process::start(folder, &["--config", &self.path.display().to_string()])
+    }
+}
+
+/// A volume in a file of its own in the folder, and what else is said of it.
+fn new_volume(folder: &Folder, name: &str, more: &str) -> String {
+    let path = folder.path(&format!("{name}.img"));
+    let path = path.display();
+    format!("[volume.{name}]\nbackend = \"new:{path}\"\nsize = \"8MiB\"\n{more}\n")
+}
+
 fn random(len: u64, seed: u64) -> Vec<u8> {
     let mut data = vec![0; usize::try_from(len).unwrap()];
     Random(seed).fill(&mut data);

@@ -217,14 +217,17 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_one_whatever_found_it_full_and_so_is_a_quota() {
-        let full = (28, io::ErrorKind::StorageFull, "no space left on the device");
+        let full = (
+            28,
+            io::ErrorKind::StorageFull,
+            "no space left on the device",
+        );
         let quota = (
             122,
             io::ErrorKind::QuotaExceeded,
             "the quota on the device is used up",
         );
-        for (cause, (errno, kind, words)) in
-            [(IoError::NoSpace, full), (IoError::OverQuota, quota)]
+        for (cause, (errno, kind, words)) in [(IoError::NoSpace, full), (IoError::OverQuota, quota)]
         {
             let (what, offset) = ("taking space on the device", Bytes(0));
             let found = [

@@ -8,16 +8,12 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 
 use super::serving::{Client, Folder};
-use super::{Process, listen};
+use super::{Written, new_volume};
 
 #[test]
 fn a_volume_that_hangs_while_it_is_opened_holds_up_nothing_else() {
     let folder = Folder::new("comes");
-    let config = folder.path("config.toml");
-    let head = format!(
-        "memory = \"160MiB\"\nlisten = [\"{}\"]\nweb = \"off\"\n",
-        listen(&folder)
-    );
+    let config = Written::new(&folder, "160MiB", "off");
     // Who opens a pipe waits for somebody who writes to it.
     let pipe = |name: &str| {
         fs::create_dir(folder.path(name)).unwrap();
@@ -30,23 +26,18 @@ fn a_volume_that_hangs_while_it_is_opened_holds_up_nothing_else() {
         let path = folder.path(name);
         format!("[volume.{name}]\nbackend = \"dir:{}\"\n", path.display())
     };
-    let volume = |name: &str| {
-        let path = folder.path(&format!("{name}.img"));
-        let path = path.display();
-        format!("[volume.{name}]\nbackend = \"new:{path}\"\nsize = \"8MiB\"\n")
-    };
-    let write = |volumes: &[String]| fs::write(&config, head.clone() + &volumes.concat()).unwrap();
-    write(&[volume("stays")]);
-    let mut process = Process::start(&folder, &["--config", &config.display().to_string()]);
+    let volume = |name| new_volume(&folder, name, "");
+    config.write(&[&volume("stays")]);
+    let mut process = config.serve(&folder);
     process.wait_ready();
     let socket = folder.path("socket");
 
     // In the order of their names.
-    write(&[
-        volume("stays"),
-        hangs("first"),
-        hangs("second"),
-        volume("third"),
+    config.write(&[
+        &volume("stays"),
+        &hangs("first"),
+        &hangs("second"),
+        &volume("third"),
     ]);
     process.signal(Signal::HUP);
     process.wait_said("msg=added volume=third");
@@ -66,7 +57,7 @@ fn a_volume_that_hangs_while_it_is_opened_holds_up_nothing_else() {
     );
 
     // One is not wanted any more, the other elsewhere: it is opened there as soon as it is known not to be here.
-    write(&[volume("stays"), volume("first")]);
+    config.write(&[&volume("stays"), &volume("first")]);
     process.signal(Signal::HUP);
     process.wait_said("taken out: synced and closed\" volume=third");
     drop(OpenOptions::new().write(true).open(first_pipe).unwrap());
@@ -78,14 +69,12 @@ fn a_volume_that_hangs_while_it_is_opened_holds_up_nothing_else() {
 #[test]
 fn what_the_backing_of_a_volume_that_comes_takes_is_the_caches() {
     let folder = Folder::new("comes-memory");
-    let (config, at) = (folder.path("config.toml"), listen(&folder));
-    let head = format!("memory = \"128MiB\"\nlisten = [\"{at}\"]\nweb = \"127.0.0.1:0\"\n");
+    let config = Written::new(&folder, "128MiB", "127.0.0.1:0");
     let kept = |name: &str, size: &str| {
         format!("[volume.{name}]\nbackend = \"mem:\"\nsize = \"{size}\"\n")
     };
-    let write = |volumes: &[String]| fs::write(&config, head.clone() + &volumes.concat()).unwrap();
-    write(&[]);
-    let mut process = Process::start(&folder, &["--config", &config.display().to_string()]);
+    config.write(&[]);
+    let mut process = config.serve(&folder);
     process.wait_said("watch it at http://");
     let said = process.said();
     let (_, page) = said.split_once("watch it at http://").unwrap();
@@ -108,7 +97,7 @@ fn what_the_backing_of_a_volume_that_comes_takes_is_the_caches() {
     // Nothing is written here: all of the cache is free.
     let free = || metric("tidegate_memory_bytes{mode=\"free\"}");
     let before = free();
-    write(&[kept("small", "16MiB"), kept("large", "1GiB")]);
+    config.write(&[&kept("small", "16MiB"), &kept("large", "1GiB")]);
     process.signal(Signal::HUP);
     process.wait_said("reloaded: serving 1 volume");
     let said = process.said();
@@ -123,11 +112,11 @@ fn what_the_backing_of_a_volume_that_comes_takes_is_the_caches() {
     // The limit moves in steps of 4 MiB.
     process.wait("room", |_| free() <= before - (12 << 20));
     // It goes, and leaves its room to another.
-    write(&[kept("other", "32MiB")]);
+    config.write(&[&kept("other", "32MiB")]);
     process.signal(Signal::HUP);
     process.wait_said("msg=added volume=other");
     process.wait_said("synced and closed\" volume=small");
-    write(&[]);
+    config.write(&[]);
     process.signal(Signal::HUP);
     process.wait_said("synced and closed\" volume=other");
     process.wait_said("reloaded: serving 0 volumes");

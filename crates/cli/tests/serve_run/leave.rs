@@ -1,35 +1,21 @@
 //! Volumes that are taken out by a reload while their backing hangs: what else the file says does not wait for them.
 
-use std::fs;
-
 use rustix::process::Signal;
 
 use super::serving::{Client, Folder, MIB};
-use super::{MEMORY, Process, listen, random, write_all};
+use super::{MEMORY, Written, new_volume, random, write_all};
 
 #[test]
 fn a_volume_that_hangs_while_it_is_taken_out_holds_up_nothing_else() {
     let folder = Folder::new("leaves");
-    let config = folder.path("config.toml");
-    let head = format!(
-        "memory = \"{MEMORY}\"\nlisten = [\"{}\"]\nweb = \"off\"\n",
-        listen(&folder)
-    );
-    let volume = |name: &str, device: &str| {
-        let path = folder.path(&format!("{name}.img"));
-        let path = path.display();
-        format!("[volume.{name}]\nbackend = \"new:{path}\"\nsize = \"8MiB\"\n{device}\n")
-    };
+    let config = Written::new(&folder, MEMORY, "off");
+    let volume = |name, device| new_volume(&folder, name, device);
     let hung = volume("hung", "device = \"slow:rate=0B\"");
     // Whether it still stands still when it is taken out, and when it is wanted again, is all the same here.
     let late = volume("late", "device = \"slow:rate=0B,then=64MiB@8s\"");
     let [stays, first, second] = ["stays", "first", "second"].map(|name| volume(name, ""));
-    let write = |volumes: &[&String]| {
-        let volumes: String = volumes.iter().map(|text| text.as_str()).collect();
-        fs::write(&config, head.clone() + &volumes).unwrap();
-    };
-    write(&[&stays, &hung, &late]);
-    let mut process = Process::start(&folder, &["--config", &config.display().to_string()]);
+    config.write(&[&stays, &hung, &late]);
+    let mut process = config.serve(&folder);
     process.wait_ready();
     let socket = folder.path("socket");
     let data = random(MIB, 8);
@@ -39,7 +25,7 @@ fn a_volume_that_hangs_while_it_is_taken_out_holds_up_nothing_else() {
             .unwrap();
     }
 
-    write(&[&stays, &first]);
+    config.write(&[&stays, &first]);
     process.signal(Signal::HUP);
     process.wait_said("msg=added volume=first");
     write_all(&mut Client::connect(&socket, "first"), &data);
@@ -52,7 +38,7 @@ fn a_volume_that_hangs_while_it_is_taken_out_holds_up_nothing_else() {
     assert!(named.contains("1 MiB to be written"), "{named}");
 
     // Both are wanted again: the one when it is out, the other never is.
-    write(&[&stays, &first, &second, &hung, &late]);
+    config.write(&[&stays, &first, &second, &hung, &late]);
     process.signal(Signal::HUP);
     process.wait_said("msg=added volume=second");
     write_all(&mut Client::connect(&socket, "second"), &data);
