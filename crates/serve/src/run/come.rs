@@ -13,7 +13,7 @@
 use tidegate::CacheError;
 use tokio::task::JoinError;
 
-use super::reload::{Wanted, apart};
+use super::reload::{Wanted, apart, passes};
 use super::{ServeError, Server, start};
 use crate::backend::{Backend, BackendError};
 use crate::config::{VolumeConfig, show_size};
@@ -53,12 +53,12 @@ impl Server {
             }
             match self.fit(Some(&config)) {
                 Ok(()) => {}
-                // They may be what it has no room for.
-                Err(cause) if self.going().next().is_some() => {
+                // Those that go may be what it has no room for.
+                Err((cause, passes)) if passes || self.going().next().is_some() => {
                     self.wanted.push(Wanted { config, cause });
                     continue;
                 }
-                Err(cause) => {
+                Err((cause, _)) => {
                     error!(
                         volume = %config.name, cause = %cause,
                         help = "restart with more `memory`, or let its backend keep less",
@@ -90,7 +90,19 @@ impl Server {
     /// A volume has gone: what it took is there for others.
     pub(super) fn has_gone(&mut self) {
         self.gone += 1;
+        self.again();
+    }
+
+    /// Whether something waits for what passes without a volume that goes.
+    pub(super) fn waits(&self) -> bool {
+        let waits = !self.wanted.is_empty() || self.memory != self.config.memory;
+        waits && self.going().next().is_none()
+    }
+
+    /// Does what had no room so far, if it has it now.
+    pub(super) fn again(&mut self) {
         self.grow();
+        self.limit(false);
         self.add();
     }
 
@@ -109,15 +121,15 @@ impl Server {
     /// Has the cache take what the volumes leave of the memory limit, and one more that is to come.
     ///
     /// # Errors
-    /// It needs more; it stays as it was.
-    pub(super) fn fit(&self, one_more: Option<&VolumeConfig>) -> Result<(), String> {
+    /// It needs more, or it has no room now (true); it stays as it was.
+    pub(super) fn fit(&self, one_more: Option<&VolumeConfig>) -> Result<(), (String, bool)> {
         let (memory, stats) = (self.config.memory, self.cache.stats());
         let now = self.over(one_more);
         let more = now - self.over(None);
         let room = (stats.free + stats.cached).saturating_sub(more);
         if more > 0 {
             let fits = start::dirty_fits(&self.config, memory, room);
-            fits.map_err(|cause| cause.to_string())?;
+            fits.map_err(|cause| (cause.to_string(), false))?;
         }
         if stats.beside == self.beside + now {
             return Ok(());
@@ -126,15 +138,15 @@ impl Server {
         changed.map_err(|cause| match cause {
             tidegate::Error::LimitTooSmall { least, .. } => {
                 let (memory, least) = (show_size(memory), show_size(least));
-                format!("`memory` is {memory}, {least} are needed")
+                (format!("`memory` is {memory}, {least} are needed"), false)
             }
-            cause => cause.to_string(),
+            cause => (cause.to_string(), passes(&cause)),
         })
     }
 
     /// The cache gets back what a volume took that is gone.
     fn grow(&self) {
-        if let Err(cause) = self.fit(None) {
+        if let Err((cause, _)) = self.fit(None) {
             warn!(cause = %cause, "the cache stays smaller than it could be");
         }
     }
@@ -346,6 +358,61 @@ pub(super) mod tests {
         rig.begin(&kept);
         rig.reload(&kept.replace("[volume.a]", "[volume.b]"));
         assert_eq!(rig.served()[0].name, "b");
+    }
+
+    #[test]
+    fn what_has_no_room_for_what_clients_read_comes_when_they_have_read_it() {
+        let mut rig = Rig::new("pinned");
+        let path = rig.folder.0.join("pinned");
+        fs::write(&path, vec![1; 48 << 20]).unwrap();
+        let cache = rig.server.cache.clone();
+        let options = tidegate::OpenOptions::new().read_only(true);
+        let file = cache.open(path, options).unwrap();
+        let pins: Vec<_> = (0..48 << 8).map(|page| file.pin(page).unwrap()).collect();
+        let Err(tidegate::Error::LimitTooSmall { least, .. }) = cache.set_limit(1 << 20) else {
+            panic!("that is too small");
+        };
+        let (old, lower) = (rig.server.config.memory, least + (16 << 20));
+        let of = |mib: u64| format!("[volume.a]\nbackend = \"mem:\"\nsize = \"{mib}MiB\"\n");
+        let one = &read(&rig.folder.0, &of(1024)).volumes[0];
+        let kept = 1024 + ((old - lower) >> 20) - (rig.server.over(Some(one)) >> 20);
+        let volume = of(kept);
+        rig.begin(&volume);
+        assert_eq!(rig.server.wanted.len(), 1, "not now");
+        rig.server.memory = lower;
+        rig.server.limit(true);
+        assert_eq!(rig.server.config.memory, old, "not now");
+        assert!(rig.server.waits());
+        rig.server.wanted.clear();
+        rig.server.again();
+        assert_eq!(rig.server.config.memory, old, "it is not given up");
+        drop(pins);
+        rig.server.again();
+        assert_eq!(rig.server.config.memory, lower);
+        assert!(!rig.server.waits());
+        rig.server.memory = old;
+        rig.server.limit(true);
+        rig.begin(&volume);
+        assert_eq!(rig.server.coming.len(), 1);
+        rig.reload(&volume);
+        assert_eq!(rig.served()[0].name, "a");
+    }
+
+    #[test]
+    fn a_lower_limit_that_has_to_wait_for_a_volume_comes_when_that_has_gone() {
+        let mut rig = Rig::new("later");
+        rig.reload("[volume.a]\nbackend = \"mem:\"\nsize = \"1200MiB\"\n");
+        let server = &mut rig.server;
+        rig.runtime.block_on(async {
+            server.take_out("a");
+            server.memory = 900 << 20;
+            server.limit(true);
+            assert_eq!(server.config.memory, 2 << 30, "it is still there");
+            while let Some(left) = server.leaving.join_next().await {
+                server.has_left(left);
+            }
+        });
+        assert_eq!(rig.server.config.memory, 900 << 20);
     }
 
     #[test]

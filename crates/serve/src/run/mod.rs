@@ -38,6 +38,8 @@ pub use message::uri;
 
 /// Wishes to end that come within it are one.
 const ONE_WISH: Duration = Duration::from_millis(500);
+/// How often what may pass by itself is tried again.
+const AGAIN_EVERY: Duration = Duration::from_secs(5);
 /// Threads that run connections: they copy between sockets and memory, and never wait.
 const WORKERS_MAX: usize = 4;
 
@@ -93,6 +95,8 @@ struct Server {
     /// Volumes that have gone so far.
     gone: u64,
     wanted: Vec<reload::Wanted>,
+    /// The memory limit that is to be in force, which may have to wait.
+    memory: u64,
     notify: Arc<Notify>,
     /// Bytes of the memory limit of the start that are not the cache's.
     beside: u64,
@@ -203,6 +207,7 @@ impl Server {
                 },
                 Some(left) = self.leaving.join_next() => self.has_left(left),
                 Some(opened) = self.opening.join_next() => self.has_come(opened),
+                () = tokio::time::sleep(AGAIN_EVERY), if self.waits() => self.again(),
             }
             self.notify.ready(&self.status());
         }

@@ -58,9 +58,10 @@ impl Server {
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         };
         self.settings(&new);
+        self.memory = new.memory;
         let is_lower = new.memory < self.config.memory;
         if !is_lower {
-            self.limit(new.memory);
+            self.limit(true);
         }
         if new.asked.file.is_none() {
             warn!(
@@ -71,14 +72,15 @@ impl Server {
         }
         self.volumes(&new).await;
         if is_lower {
-            self.limit(new.memory);
+            self.limit(true);
         }
         info!("reloaded: {}", self.status());
     }
 
     /// Follows the memory limit of the file. A lower one is for when volumes have gone, a higher one for before others come.
-    fn limit(&mut self, wanted: u64) {
-        let old = self.config.memory;
+    /// What it is refused for may pass: it is then tried again, and said at the first time.
+    pub(super) fn limit(&mut self, is_first: bool) {
+        let (old, wanted) = (self.config.memory, self.memory);
         if wanted == old {
             return;
         }
@@ -89,9 +91,13 @@ impl Server {
             true => start::dirty_fits(&self.config, wanted, room),
             false => Ok(()),
         };
+        let mut may_pass = self.going().next().is_some();
         let changed = fits.map_err(|cause| cause.to_string()).and_then(|()| {
             let changed = self.cache.set_limit(wanted);
-            changed.map_err(|cause| no_limit(wanted, old, &cause))
+            changed.map_err(|cause| {
+                may_pass |= passes(&cause);
+                no_limit(wanted, old, &cause)
+            })
         });
         match changed {
             Ok(()) => {
@@ -99,10 +105,15 @@ impl Server {
                 let (from, to) = (show_size(old), show_size(wanted));
                 info!(from = %from, to = %to, "the memory limit changes");
             }
+            Err(cause) if may_pass => {
+                if is_first {
+                    let (old, wanted) = (show_size(old), show_size(wanted));
+                    warn!(cause = %cause, "the memory limit stays at {old} for now: {wanted} are tried again by themselves");
+                }
+            }
             Err(cause) => {
-                let goes = self.going().next().is_some();
-                let help = goes.then_some("reload again when what is being taken out is");
-                error!(cause = %cause, help, "the memory limit stays at {}", show_size(old));
+                self.memory = old;
+                error!(cause = %cause, "the memory limit stays at {}", show_size(old));
             }
         }
     }
@@ -222,7 +233,7 @@ impl Server {
         for wanted in &self.wanted {
             warn!(
                 volume = %wanted.config.name, cause = %wanted.cause,
-                "not added yet: it is tried again when what is being taken out is"
+                "not added yet: it is tried again by itself"
             );
         }
     }
@@ -255,6 +266,16 @@ impl Server {
             served.change(&self.wanted.remove(at).config);
         }
     }
+}
+
+/// Whether another division of the memory may be refused now and not in a while, whatever volumes do: pages that clients
+/// read are let go of, and there may be a thread again.
+pub(super) fn passes(cause: &tidegate::Error) -> bool {
+    use tidegate::{CacheError, Error};
+    matches!(
+        cause,
+        Error::System(_) | Error::Cache(CacheError::PinnedAboveLimit { .. })
+    )
 }
 
 /// Why the memory limit cannot be `wanted`, and the way out.

@@ -116,6 +116,7 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
     Ok(Server {
         beside: cache.stats().beside,
         put_aside: put_aside(&config),
+        memory: config.memory,
         config,
         cache,
         hub,
