@@ -66,13 +66,22 @@ impl Drop for OwnPath {
 }
 
 /// Paths that were made here, in that order; removed when dropped, the last one first.
-#[derive(Debug, Default)]
-pub struct OwnPaths(Vec<OwnPath>);
+#[derive(Default)]
+pub struct OwnPaths {
+    paths: Vec<OwnPath>,
+    /// What else was made, elsewhere: called when dropped, before any path goes.
+    undo: Option<Box<dyn FnOnce() + Send>>,
+}
 
 impl OwnPaths {
     /// One more was made.
     pub fn push(&mut self, made: OwnPath) {
-        self.0.push(made);
+        self.paths.push(made);
+    }
+
+    /// Something else was made that is no path, and this takes it back.
+    pub fn or_undo(&mut self, undo: impl FnOnce() + Send + 'static) {
+        self.undo = Some(Box::new(undo));
     }
 
     /// Makes a folder, and those that it is in, as far as they are missing.
@@ -103,13 +112,17 @@ impl OwnPaths {
 
     /// They stay.
     pub fn keep(mut self) {
-        self.0.drain(..).for_each(OwnPath::keep);
+        self.undo = None;
+        self.paths.drain(..).for_each(OwnPath::keep);
     }
 }
 
 impl Drop for OwnPaths {
     fn drop(&mut self) {
-        while let Some(last) = self.0.pop() {
+        if let Some(undo) = self.undo.take() {
+            undo();
+        }
+        while let Some(last) = self.paths.pop() {
             drop(last);
         }
     }
