@@ -542,11 +542,45 @@ impl Checker {
             // One that never runs has nothing to be measured.
             self.range("run_s", run, 1e-6, 1e7, " s");
         }
+        self.ends_in_time(scenario, task);
         if let Some(every) = &task.every_ms {
             self.range("every_ms", every, 0.001, 1e7, " ms");
         }
         self.sizes_in_memory(scenario, task);
         self.keys_of_kind(task);
+    }
+
+    /// A run is stopped after `max_s`, and has failed: whatever lasts for longer than that fails in any case. What has an
+    /// amount to do may be done with it before.
+    fn ends_in_time(&mut self, scenario: &Scenario, task: &TaskEntry) {
+        let longest = &scenario.run.max_s;
+        let start = task.start_s.as_ref();
+        let run = task.run_s.as_ref();
+        let run = run.filter(|_| task.kind.get_ref().lasts());
+        let number = |value: Option<&Spanned<f64>>| value.map_or(0.0, |value| *value.get_ref());
+        let end = number(start) + number(run);
+        let Some(place) = run.or(start).filter(|_| end > *longest.get_ref()) else {
+            return;
+        };
+        let what = match (start, run) {
+            (Some(_), Some(_)) => "`start_s` and `run_s` together are",
+            (_, Some(_)) => "`run_s` is",
+            (_, None) => "`start_s` is",
+        };
+        let mut mistake = Mistake::new(
+            format!("{what} above `max_s`: {end} > {} s", longest.get_ref()),
+            place.span(),
+            "every run would be stopped before it has ended, and fail",
+        )
+        .help(format!(
+            "lower it, or give the run longer (`max_s` of `[run]`, --set run.max_s={})",
+            (end * 4.0).ceil()
+        ));
+        // One that is not given has no place.
+        if !longest.span().is_empty() {
+            mistake = mistake.also(longest.span(), "the longest run");
+        }
+        self.list.push(mistake);
     }
 
     fn cases(&mut self, scenario: &Scenario) {
@@ -593,6 +627,7 @@ impl Checker {
         // What has to fit has to in the one row of a scenario without `[[case]]`, too.
         for row in scenario.rows() {
             self.hogs_of_row(scenario, &row);
+            self.regions_of_row(scenario, &row);
             self.pins_of_row(scenario, &row);
         }
     }

@@ -281,6 +281,12 @@ impl TaskKind {
         matches!(self, Self::RandWrite | Self::RandRead)
     }
 
+    /// It goes on for its `run_s`, whatever it has done: it has no amount to do.
+    #[must_use]
+    pub const fn lasts(self) -> bool {
+        !matches!(self, Self::Dd | Self::Cp | Self::Reader)
+    }
+
     /// It has anonymous memory.
     #[must_use]
     pub const fn has_memory(self) -> bool {

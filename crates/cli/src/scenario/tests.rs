@@ -670,6 +670,95 @@ fn hogs_that_memory_and_swap_do_not_hold_are_refused() {
 }
 
 #[test]
+fn regions_without_room_for_their_tables_are_refused() {
+    // Swap for all of it, and for 30 times the memory there are tables.
+    let swap = "swap = { device = \"disk\", mib = 65536 }";
+    let text = |part: &str| {
+        let text = MEMORY.replace("swap = { device = \"disk\", mib = 512 }", swap);
+        shown(&text.replace("memory_part = 1.5", part), &[])
+    };
+    assert_eq!(text("memory_part = 30"), "no mistake");
+    let all = text("memory_part = 30.5");
+    assert!(
+        all.contains(
+            "row `one`: its tasks have 7808 MiB of anonymous memory, and the cache has tables for 7680 MiB"
+        ) && all.contains("my.toml:17:15")
+            && all.contains("at least 261 MiB (`memory_mib`)"),
+        "{all}"
+    );
+    let each = text("region_mib = 3841");
+    assert!(each.contains("its tasks have 7682 MiB"), "{each}");
+    // Of a machine of a 64th of the memory, what is not scaled is the 64-fold.
+    let bystander = "[run]\nscale = 0.015625\n\n[[task]]\nid = \"beside\"\nkind = \"bystander\"\nregion_mib = 121\n\
+                     every_ms = 100\nrun_s = 10\n\n[[device]]";
+    let bystander = mistaken_memory("[[device]]", bystander);
+    assert!(bystander.contains("its tasks have 8128 MiB"), "{bystander}");
+}
+
+/// What is built in `mm` is what is refused here.
+#[test]
+fn thirty_times_the_memory_is_what_the_tables_of_a_cache_hold() {
+    let frames = 1024_u32;
+    let mut lab = lab::Lab::new(lab::Options {
+        frames,
+        ..lab::Options::default()
+    });
+    let env = std::sync::Arc::clone(lab.env());
+    let fits = lab.run(move |task| {
+        let cache = mm::Cache::new(env, mm::Options::new(frames, 1)).unwrap();
+        let pages = |times: u64| policy::units::Pages(u64::from(frames) * times);
+        let fits = |task: &mut _, times| cache.spill(task, pages(times)).is_ok();
+        let all = (fits(task, 30), fits(task, 31));
+        cache.shutdown(task).unwrap();
+        all
+    });
+    assert_eq!(fits.unwrap(), (true, false));
+}
+
+#[test]
+fn what_lasts_longer_than_a_run_may_is_refused() {
+    let limited = |max_s: &str| format!("[run]\nmax_s = {max_s}\n\n[machine]");
+    assert_eq!(mistaken_memory("[machine]", &limited("10")), "no mistake");
+    let text = mistaken_memory("[machine]", &limited("9"));
+    assert!(
+        text.starts_with(
+            "
+error: `run_s` is above `max_s`: 10 > 9 s
+  --> my.toml:21:9
+"
+        ) && text.contains("--set run.max_s=40"),
+        "{text}"
+    );
+    let late = MEMORY
+        .replace("[machine]", &limited("12"))
+        .replace("kind = \"hog\"", "kind = \"hog\"\nstart_s = 2.5");
+    let late = shown(&late, &[]);
+    assert!(
+        late.contains("`start_s` and `run_s` together are above `max_s`: 12.5 > 12 s"),
+        "{late}"
+    );
+    // What has an amount to do may be done with it, unless it does not even begin.
+    let finite = GOOD.replace("[machine]", &limited("9"));
+    let file = "file_mib = 512";
+    let until = finite.replace(file, "file_mib = 512\nrun_s = 10");
+    assert_eq!(shown(&until, &[]), "no mistake");
+    let after = shown(&finite.replace(file, "file_mib = 512\nstart_s = 10"), &[]);
+    assert!(
+        after.contains("`start_s` is above `max_s`: 10 > 9 s"),
+        "{after}"
+    );
+    // Without a limit of its own a scenario has that of a day.
+    let day = mistaken_memory(
+        "memory_part = 1.5\nrun_s = 10",
+        "memory_part = 1.5\nrun_s = 1e6",
+    );
+    assert!(
+        day.contains("`run_s` is above `max_s`: 1000000 > 86400 s"),
+        "{day}"
+    );
+}
+
+#[test]
 fn no_row_is_called_as_that_of_all_rows() {
     let row = |name: &str| format!("\n[[case]]\nname = \"{name}\"\n");
     let two = format!("{GOOD}{}{}", row("all"), row("other"));

@@ -14,6 +14,8 @@ use crate::scenario::{CaseEntry, PolicyEntry, Scenario, TaskEntry, TaskKind};
 
 /// Most memory or files of all tasks of one entry, as a part of the machine's memory.
 const PART_MOST: f64 = 1000.0;
+/// All regions of a cache together, as a multiple of its memory (`mm::Cache::spill`).
+const REGIONS_MOST: f64 = 30.0;
 /// Most files of one task.
 const FILES_MOST: f64 = 4096.0;
 /// Highest `vm.swappiness`.
@@ -168,17 +170,7 @@ impl Checker {
                 (task, each * count + number(&task.memory_part) * mib)
             })
             .collect();
-        // There is most of it when one of them begins: one that has ended by then has given back its own.
-        let at_start_of = |begun: &TaskEntry| -> f64 {
-            let at = number(&begun.start_s);
-            let there = hogs.iter().filter(|(task, _)| {
-                let start = number(&task.start_s);
-                start <= at && at < start + number(&task.run_s).max(f64::MIN_POSITIVE)
-            });
-            there.map(|(_, mib)| mib).sum()
-        };
-        let totals = hogs.iter().map(|(task, _)| (*task, at_start_of(task)));
-        let most = totals.max_by(|(_, one), (_, other)| one.total_cmp(other));
+        let most = most_at_once(&hogs);
         if let Some((task, all)) = most
             && all > room
         {
@@ -198,6 +190,47 @@ impl Checker {
                 )),
             );
         }
+    }
+
+    /// The regions of a row's tasks at the same time have tables of a bounded size (`REGIONS_MOST`).
+    pub(super) fn regions_of_row(&mut self, scenario: &Scenario, row: &CaseEntry) {
+        let machine = &scenario.machine;
+        let number = |value: &Option<Spanned<f64>>| value.as_ref().map_or(0.0, |v| *v.get_ref());
+        let memory = row.memory_mib.as_ref().unwrap_or(&machine.memory_mib);
+        let mib = *memory.get_ref();
+        let left = 1.0 - number(&machine.reserved_percent) / 100.0;
+        let room = mib * left * REGIONS_MOST;
+        let regions: Vec<(&TaskEntry, f64)> = tasks_of(scenario, row)
+            .filter(|(task, _)| task.kind.get_ref().has_memory())
+            .map(|(task, count)| {
+                // A bystander's is not scaled.
+                let scale = match task.kind.get_ref() {
+                    TaskKind::Bystander => *scenario.run.scale.get_ref(),
+                    _ => 1.0,
+                };
+                let each = number(&task.region_mib) / scale + number(&task.memory_part_each) * mib;
+                (task, each * count + number(&task.memory_part) * mib)
+            })
+            .collect();
+        let Some((task, all)) = most_at_once(&regions).filter(|(_, all)| *all > room) else {
+            return;
+        };
+        let size = [&task.region_mib, &task.memory_part, &task.memory_part_each];
+        let size = size.into_iter().flatten().next();
+        let mistake = Mistake::new(
+            format!(
+                "{} tasks have {all:.0} MiB of anonymous memory, and the cache has tables for {room:.0} MiB",
+                whose(scenario, row)
+            ),
+            size.map_or(task.id.span(), Spanned::span),
+            format!("all together may have at most {REGIONS_MOST} times the memory"),
+        );
+        let help = format!(
+            "let the tasks have less, or give the machine at least {:.0} MiB (`memory_mib`)",
+            (all / REGIONS_MOST / left).ceil()
+        );
+        self.list
+            .push(mistake.also(memory.span(), "the memory").help(help));
     }
 
     /// The tasks of a row pin no more pages together than a cache lets (`mm::Options::pins_max`).
@@ -349,13 +382,7 @@ impl Checker {
                 kind == RandRead,
                 false,
             ),
-            (
-                "run_s",
-                span(&task.run_s),
-                true,
-                matches!(kind, LightWriter | RandWrite | RandRead | Phases | Pinner)
-                    || kind.has_memory(),
-            ),
+            ("run_s", span(&task.run_s), true, kind.lasts()),
             (
                 "every_ms",
                 span(&task.every_ms),
@@ -408,6 +435,22 @@ fn whose(scenario: &Scenario, row: &CaseEntry) -> String {
         return "the".into();
     }
     format!("row `{}`: its", row.name.get_ref())
+}
+
+/// The most that tasks have at the same time of what each of them has for as long as it runs, and whose beginning that is: there
+/// is most of it when one of them begins.
+fn most_at_once<'a>(tasks: &[(&'a TaskEntry, f64)]) -> Option<(&'a TaskEntry, f64)> {
+    let number = |value: &Option<Spanned<f64>>| value.as_ref().map_or(0.0, |v| *v.get_ref());
+    let at_start_of = |begun: &TaskEntry| -> f64 {
+        let at = number(&begun.start_s);
+        let there = tasks.iter().filter(|(task, _)| {
+            let start = number(&task.start_s);
+            start <= at && at < start + number(&task.run_s).max(f64::MIN_POSITIVE)
+        });
+        there.map(|(_, mib)| mib).sum()
+    };
+    let totals = tasks.iter().map(|(task, _)| (*task, at_start_of(task)));
+    totals.max_by(|(_, one), (_, other)| one.total_cmp(other))
 }
 
 /// The tasks that a row has, each with how many there are of it.
