@@ -871,6 +871,49 @@ fn what_if_is_answered_and_the_error_of_the_answer_shown() {
 }
 
 #[test]
+fn names_of_recordings_are_those_of_their_files() {
+    let here = folder("names");
+    let named = |folder: &str, name: &str| {
+        let own = format!("\"name\": \"{name}\"");
+        changed(folder, "scenario.json", |text| {
+            text.replace("\"name\": \"guest\"", &own)
+        })
+    };
+    let recordings = [
+        named("names-1", "a b"),
+        named("names-2", "a_b"),
+        named("names-3", "a/b"),
+        named("names-4", "a_b-changed"),
+    ];
+    let mut arguments = vec!["compare"];
+    arguments.extend(recordings.iter().map(|path| path.to_str().unwrap()));
+    let change = ["--set", "vm.dirty_background_bytes=8M"];
+    arguments.extend(change);
+    arguments.extend(["--policy", "tidegate", "--out", "out"]);
+    let (status, out, err) = tidegate(&here, &arguments);
+    assert_eq!(status, 0, "{out}{err}");
+    let names = ["a_b", "a_b-2", "a_b-3", "a_b-changed"];
+    let changed = [
+        "a_b-changed-2",
+        "a_b-2-changed",
+        "a_b-3-changed",
+        "a_b-changed-changed",
+    ];
+    for name in names.into_iter().chain(changed) {
+        // That of the first is scenario.toml.
+        let scenario = here.join(format!("out/scenario-{name}.toml"));
+        assert!(name == "a_b" || scenario.exists(), "{name}");
+        assert!(
+            here.join(format!("out/levels-{name}.svg")).exists(),
+            "{name}"
+        );
+    }
+    for path in recordings.into_iter().chain([here]) {
+        std::fs::remove_dir_all(path).unwrap();
+    }
+}
+
+#[test]
 fn several_recordings_get_errors_guesses_and_pairs() {
     let here = folder("several");
     let other = copy("several-other");

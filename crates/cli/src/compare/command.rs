@@ -1,5 +1,6 @@
 //! The command: load, run, measure, print, write, judge.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use workload::Stop;
@@ -83,7 +84,9 @@ pub(crate) fn main(arguments: &CompareArguments) -> Result<u8, CompareError> {
 fn run(arguments: &CompareArguments, stop: &Stop) -> Result<u8, CompareError> {
     let changes = parse(&arguments.set)?;
     let given = parse(&arguments.given)?;
-    let recordings = load(&arguments.recordings, &given, &changes)?;
+    let mut recordings = load(&arguments.recordings, &given, &changes)?;
+    let mut names = Names::default();
+    names.take_all(&mut recordings);
     let against = match &arguments.against {
         None => None,
         Some(_) if recordings.len() > 1 => {
@@ -103,7 +106,11 @@ fn run(arguments: &CompareArguments, stop: &Stop) -> Result<u8, CompareError> {
     let mut changed = Vec::new();
     for recording in &recordings {
         plans.push(lab::plan(&recording.setting, &columns, arguments.seed)?);
-        changed.push(changed_setting(recording, &changes)?);
+        let mut setting = changed_setting(recording, &changes)?;
+        if let Some(setting) = &mut setting {
+            setting.name = names.take(&format!("{}-changed", setting.name));
+        }
+        changed.push(setting);
     }
     for setting in changed.iter().flatten() {
         plans.push(lab::plan(setting, &columns, arguments.seed)?);
@@ -183,7 +190,6 @@ fn load(
         let problem = "no recording among the names given; name a folder of tables or a trace";
         return Err(CompareError::Usage(problem.into()));
     }
-    tell_apart(&mut recordings);
     Ok(recordings)
 }
 
@@ -222,24 +228,30 @@ fn changed_setting(
             problem.allowed
         ))
     })?;
-    setting.name.push_str("-changed");
     Ok(Some(setting))
 }
 
-/// Two recordings of one name get a number behind it.
-fn tell_apart(recordings: &mut [Recording]) {
-    for index in 1..recordings.len() {
-        let (before, rest) = recordings.split_at_mut(index);
-        let own = rest[0].setting.name.clone();
-        let is_taken = |name: &str| before.iter().any(|other| other.setting.name == name);
-        let mut name = own.clone();
-        let mut number = 2;
-        while is_taken(&name) {
-            name = format!("{own}-{number}");
-            number += 1;
+/// Names that tables and files of the results have already.
+#[derive(Default)]
+struct Names(BTreeSet<String>);
+
+impl Names {
+    /// The name as files can have it, with a number behind it if another has that.
+    fn take(&mut self, own: &str) -> String {
+        let own = output::plain(own);
+        let numbered = (2..).map(|number| format!("{own}-{number}"));
+        let mut names = core::iter::once(own.clone()).chain(numbered);
+        let free = names.find(|name| self.0.insert(name.clone()));
+        free.expect("there are more numbers than names")
+    }
+
+    /// Tells recordings apart.
+    fn take_all(&mut self, recordings: &mut [Recording]) {
+        for recording in recordings {
+            let name = self.take(&recording.setting.name);
+            recording.setting.name.clone_from(&name);
+            recording.outcome.case = name;
         }
-        rest[0].setting.name.clone_from(&name);
-        rest[0].outcome.case = name;
     }
 }
 

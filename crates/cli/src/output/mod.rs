@@ -252,7 +252,8 @@ pub(crate) fn scenario_of(case: &str) -> String {
     format!("scenario-{}.toml", plain(case))
 }
 
-fn plain(name: &str) -> String {
+/// The name as names of files have it.
+pub(crate) fn plain(name: &str) -> String {
     let plain = |c| if is_plain(c) { c } else { '_' };
     name.chars().map(plain).collect()
 }
