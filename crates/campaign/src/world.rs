@@ -31,9 +31,10 @@ const STEPS_MAX: u64 = 1_000_000;
 const CHUNK: u32 = 512;
 /// A call on a device that fails, hangs or changes may take that long; then it is stuck.
 const STUCK: Nanos = Nanos::secs(3600);
-/// Where memory is short, each page may be had for itself, after all passes of a reclaim, twice over; under 5.16-rc1 each pass
-/// sleeps for half a second where it frees nothing (kernel: `VMSCAN_THROTTLE_NOPROGRESS`). Whoever sleeps does not see what
-/// it has freed, and another takes it: so it is for each page of all calls beside it too.
+/// Where memory is short, each page may be had for itself, after all passes of a reclaim, twice over. A pass sleeps for 100 ms
+/// where a device holds it up; under 5.16-rc1 the last ten sleep for half a second besides where they free nothing (kernel:
+/// `VMSCAN_THROTTLE_NOPROGRESS`), so that all of them sleep 6.3 s, nearly half a second each (seed 109175: 12.3 s a page).
+/// Whoever sleeps does not see what it has freed, and another takes it: so it is for each page of all calls beside it too.
 const PASSES: u64 = 2 * 13;
 /// What any call on a steady device may take, and how many times what the data before it is worth.
 const CALL_LEAST: Nanos = Nanos::secs(2);
