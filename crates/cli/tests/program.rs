@@ -468,6 +468,50 @@ fn a_run_that_takes_too_long_is_told_what_to_set() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// It is stopped as an interrupted one is, and those after it are made.
+#[test]
+fn a_live_run_that_takes_too_long_is_stopped_and_has_failed() {
+    let folder = folder("too-long-live");
+    std::fs::create_dir(folder.join("files")).unwrap();
+    // 400 calls and a rest of 50 ms after each; and a single one.
+    let rows = "[[case]]\nname = \"long\"\nfile_mib = 1.5625\n[[case]]\nname = \"short\"\nfile_mib = 0.004\n";
+    let light = SMALL.find("[[task]]\nid = \"light\"").unwrap()..SMALL.find("[[policy]]").unwrap();
+    let mut text = SMALL.replace("seed = 7", "seed = 7\nmax_s = 5");
+    text.replace_range(light.start + 9..light.end + 9, "");
+    let text = text.replace(
+        "file_mib = 64",
+        "file_mib = 64\nblock_kib = 4\nevery_ms = 50",
+    );
+    small(&folder, &format!("{text}\n{rows}"));
+    let arguments = [
+        "run",
+        "small.toml",
+        "--live",
+        "files",
+        "--memory",
+        "64M",
+        "--policy",
+        "tidegate",
+        "--replicas",
+        "1",
+        "--out",
+        "out",
+    ];
+    let (status, out, err) = run(&folder, &arguments);
+    assert_eq!(status, 1, "{out}{err}");
+    assert!(
+        err.contains("not over after 5 s of its time (run.max_s); at work: dd;")
+            && err.contains("1 of 2 runs failed"),
+        "{err}"
+    );
+    let runs = std::fs::read_to_string(folder.join("out/runs.csv")).unwrap();
+    assert_eq!(runs.lines().count(), 2, "{runs}");
+    assert!(runs.contains("short"), "{runs}");
+    let left = std::fs::read_dir(folder.join("files")).unwrap();
+    assert_eq!(left.count(), 0);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn whoever_closes_the_pipe_has_seen_enough() {
     let folder = folder("pipe");

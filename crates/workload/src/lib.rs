@@ -53,6 +53,8 @@ use policy::units::{Bytes, Instant, Nanos};
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     raised: Arc<AtomicBool>,
+    /// That of all runs, if this is one run's.
+    of_all: Option<Arc<AtomicBool>>,
     look_every: Option<Nanos>,
 }
 
@@ -65,7 +67,20 @@ impl Stop {
     /// Whether it was raised.
     #[must_use]
     pub fn is_raised(&self) -> bool {
-        self.raised.load(Ordering::Relaxed)
+        let all = self.of_all.iter();
+        core::iter::once(&self.raised)
+            .chain(all)
+            .any(|raised| raised.load(Ordering::Relaxed))
+    }
+
+    /// One that stops a single run of those that this one stops.
+    #[must_use]
+    pub fn of_one_run(&self) -> Self {
+        Self {
+            raised: Arc::default(),
+            of_all: Some(Arc::clone(&self.raised)),
+            look_every: self.look_every,
+        }
     }
 
     /// The same one, for a world in which time is ours: a job that waits for its time to begin looks at it so often. In

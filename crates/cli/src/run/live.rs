@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use env::{DeviceId, DeviceInfo, ObjectId};
 use mm::Populate;
@@ -15,7 +16,7 @@ use os::{Budget, BudgetError, FileDevice, OpenOptions, ThreadEnv};
 use policy::units::{Bytes, Nanos, PAGE_SHIFT, Pages};
 use workload::Stop;
 
-use super::assemble::{self, number};
+use super::assemble::{self, number, seconds};
 use super::cell::Cell;
 use super::jobs::JobKind;
 use super::session::{self, JobFiles, Placed, RunError, Setup};
@@ -123,12 +124,20 @@ impl Live {
         tape.follows(&env);
         let mut disks = Vec::with_capacity(cell.devices.len());
         let before = os::cpu_times();
-        let made = self.run_in(&env, cell, frames, &mut disks, &watch, stop);
+        let own = stop.of_one_run();
+        let made = self.run_in(&env, cell, frames, &mut disks, &watch, &own);
         env.shutdown();
         let after = os::cpu_times();
         // Nothing is on its way any more.
         disks.iter().for_each(|disk| disk.give_up());
         let ended = made?;
+        if own.is_raised() && !stop.is_raised() {
+            let left = ended.reports.iter().filter(|report| !report.complete);
+            return Err(RunError::TooLong {
+                max_s: seconds(cell.longest),
+                jobs: left.map(|report| report.name.clone()).collect(),
+            });
+        }
         let mut outcome = assemble::outcome(cell, 1, &ended, tape.take_digest(law));
         outcome.memory_limit = number(limit.0);
         // Real devices do not shrink with the files.
@@ -179,6 +188,7 @@ impl Live {
                 (env.add_device(device), info)
             })
             .collect();
+        let longest = cell.longest;
         let mut cell = cell.clone();
         cell.sample = cell.sample.at_most(SAMPLE_MOST);
         let setup = Setup {
@@ -194,7 +204,7 @@ impl Live {
             resident: os::resident_bytes,
             watch: watch.clone(),
         };
-        let _release = Release::guard(stacks, stop);
+        let _release = Release::guard(stacks, stop, Duration::from_nanos(longest.0));
         session::run(&mut env.enter(), env, &setup)
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use device::{BytesPerSec, Layer, Meter, RateStep, SlowOptions, Stack};
 use env::{Device, Host, Interrupt};
@@ -117,26 +117,24 @@ fn stack(
     Stack::new(layers, inner, host, None).map_err(|error| RunError::Impossible(error.to_string()))
 }
 
-/// Lets go of all that wrappers hold when a live run is interrupted, so that it can end.
+/// Stops a live run whose time is over. Lets go of all that wrappers hold when one is stopped, so that it can end.
 pub(super) struct Release {
     over: Arc<AtomicBool>,
     guard: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Release {
-    /// Watches over the wrappers until dropped.
-    pub(super) fn guard(stacks: Vec<Stack>, stop: &Stop) -> Self {
-        if stacks.is_empty() {
-            return Self {
-                over: Arc::default(),
-                guard: None,
-            };
-        }
+    /// Watches over the run and its wrappers until dropped.
+    pub(super) fn guard(stacks: Vec<Stack>, stop: &Stop, longest: Duration) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let (ended, stop) = (Arc::clone(&over), stop.clone());
+        let began = Instant::now();
         let guard = std::thread::spawn(move || {
             while !stop.is_raised() && !ended.load(Ordering::Relaxed) {
                 std::thread::sleep(LOOK_EVERY);
+                if began.elapsed() > longest && !ended.load(Ordering::Relaxed) {
+                    stop.raise();
+                }
             }
             let context = Interrupt::new();
             stacks.iter().for_each(|stack| stack.cancel(&context));
