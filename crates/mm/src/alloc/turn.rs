@@ -85,12 +85,14 @@ impl Outlook {
                 .is_ok()
     }
 
-    /// There is a place for every page, and none for more.
+    /// There is a place for every page, and none for more: not while more is being written to the swap file than goes around,
+    /// which will be free.
     fn is_full<E: Env>(&self, cache: &Cache<E>, now: Instant) -> bool {
         now.since(self.began) >= FULL
             && cache.slots_go_around()
             && get(&cache.totals.written) == self.written
             && cache.freed().saturating_sub(self.freed) <= cache.memory.marks.min
+            && cache.swap_writeback() <= cache.memory.marks.min
     }
 }
 
