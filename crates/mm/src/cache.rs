@@ -1,6 +1,6 @@
 //! The cache: everything that its files and devices share.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use env::{
@@ -47,6 +47,8 @@ pub struct Cache<E: Env> {
     pub(crate) shadow_floor: u32,
     /// Tasks that are never throttled in reclaim.
     pub(crate) exempt: Lock<Vec<TaskId>>,
+    /// How many these are: mostly none.
+    pub(crate) exempts: AtomicUsize,
     /// Pages that are being brought in for those who come back for them.
     pub(crate) brought: AtomicU32,
     /// Frames that writers keep between two calls.
@@ -152,6 +154,7 @@ impl<E: Env> Cache<E> {
             totals: Totals::default(),
             shadow_floor: nodes / 2,
             exempt: Lock::new(LockClass::Leaf, Vec::new()),
+            exempts: AtomicUsize::new(0),
             brought: AtomicU32::new(0),
             stashed: AtomicU32::new(0),
             clearing: Lock::new(LockClass::Registry, false),

@@ -403,7 +403,8 @@ impl<E: Env> Cache<E> {
 
     /// Whether the task is one of those that others need to get on.
     fn is_exempt(&self, task: &Task<'_, E>) -> bool {
-        self.exempt.lock(task).contains(&task.id())
+        // Who is one of them has counted itself.
+        self.exempts.load(Ordering::Relaxed) > 0 && self.exempt.lock(task).contains(&task.id())
     }
 
     /// From now on the task is one of those that others need to get on: a thread of I/O that allocates. It may take
@@ -412,6 +413,7 @@ impl<E: Env> Cache<E> {
         let mut exempt = self.exempt.lock(task);
         if !exempt.contains(&task.id()) {
             exempt.push(task.id());
+            self.exempts.store(exempt.len(), Ordering::Relaxed);
         }
     }
 
