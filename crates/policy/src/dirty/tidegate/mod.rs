@@ -37,8 +37,7 @@
 //! Invariants
 //!   1. A pause is 5..=200 ms, or it has the name `NoProgress`.
 //!   2. The level passes the limit by less than one page for each writer of the device; where anonymous memory has taken
-//!      its part of the limit, by what light writers add, up to the same bound of the whole limit; where it was lowered below
-//!      what other devices hold, by the device's reserve.
+//!      its part of the limit, by what light writers add, up to the same bound of the whole limit.
 //!   3. Time is in nanoseconds: there is no tick, and what was slept too long shortens the next
 //!      pause.
 //!   4. One writer, one debt: who alternates between devices owes at each one's rate.
@@ -241,8 +240,6 @@ impl Device {
 #[derive(Clone, Copy, Debug, Default)]
 struct Around {
     unclaimed: Pages,
-    /// Reserved for others, held by them or not.
-    reserved: Pages,
     rates: PagesPerSec,
     /// Devices at work, this one included.
     active: u64,
@@ -262,10 +259,6 @@ pub(super) struct Tidegate {
 struct View {
     limits: Limits,
     level: Level,
-    /// Dirty and under writeback of all devices, as it counts for this one (`Field::counted`).
-    dirty: Pages,
-    /// The same under the limit of light writers.
-    light_dirty: Pages,
     marks: Marks,
     /// The marks of light writers: of the limit without the part that anonymous memory has taken, as long as some of what
     /// files have is clean.
@@ -365,7 +358,6 @@ impl Tidegate {
             dirty: level.dirty,
             devices: self.count(),
             unclaimed: state.around.unclaimed,
-            reserved: state.around.reserved,
             rate,
             rates: state.around.rates.at_least(rate),
         }
@@ -389,7 +381,6 @@ impl Tidegate {
             }
             if !own {
                 let reserve = Field::reserve(limits, count, &other.tunables);
-                around.reserved = around.reserved.saturating_add(reserve);
                 let unclaimed = reserve.saturating_sub(other.level);
                 around.unclaimed = around.unclaimed.saturating_add(unclaimed);
             }
@@ -419,17 +410,13 @@ impl Tidegate {
         let marks = state
             .target
             .follow(now, &field, level.device_dirty, &tunables, hold);
-        let dirty = field.counted(limits.dirty, level.device_dirty, &tunables);
-        let light_dirty = field.counted(most.at_least(limits.dirty), level.device_dirty, &tunables);
-        let left = marks.left(level.device_dirty, dirty);
+        let left = marks.left(level.device_dirty, level.dirty);
         state.unseen = Pages::ZERO;
         let shares = UNSEEN_SHARE * state.around.active.max(1);
         state.unseen_max = Pages(left.0 / shares).at_least(Pages(1));
         View {
             limits,
             level,
-            dirty,
-            light_dirty,
             marks,
             light: marks.raised_to(most, field.rate.pages_in(hold)),
         }
@@ -525,7 +512,7 @@ impl Tidegate {
         counts: &Counts,
     ) -> (Verdict, BalanceTrace) {
         let view = self.view(device, now, counts);
-        let (level, dirty) = (view.level.device_dirty, view.dirty);
+        let (level, dirty) = (view.level.device_dirty, view.level.dirty);
         let free = view.marks.is_free(level, dirty);
         let state = self.device_mut(device);
         let has_work = !free || state.is_over_background(&view.marks, counts);
@@ -606,7 +593,7 @@ impl Device {
         view: &View,
         trace: &mut BalanceTrace,
     ) -> Option<Nanos> {
-        let (level, dirty) = (view.level.device_dirty, view.dirty);
+        let (level, dirty) = (view.level.device_dirty, view.level.dirty);
         let Some(rate) = self.capacity.rate_now(now) else {
             // Its first completion is a moment away, or it fails: up to the target that is no matter.
             let full = !view
@@ -644,12 +631,12 @@ impl Device {
             writer.keep_to(fair);
             stay.is_light = writer.debt(now) < PAUSE_MIN;
         }
-        let (marks, counted) = if stay.is_light {
-            (view.light, view.light_dirty)
+        let marks = if stay.is_light {
+            view.light
         } else {
-            (view.marks, dirty)
+            view.marks
         };
-        let excess = marks.excess(level, counted, self.roster.held());
+        let excess = marks.excess(level, dirty, self.roster.held());
         if !excess.is_zero() {
             // One page above the excess has to go for each of the held before it is their turn.
             let pages = Pages(excess.0.saturating_add(self.roster.held()));

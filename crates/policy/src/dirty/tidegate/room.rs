@@ -21,8 +21,7 @@
 //! Required
 //!   1. The sum of the targets is at most the whole target, and so that of the caps at most the limit.
 //!   2. At freerun 5/4, at the target 1, at the cap 0; never rising with the level.
-//!   3. Near the whole limit all are held, so that it is not passed. Where it was lowered below what others hold, a device
-//!      goes on with its reserve.
+//!   3. Near the whole limit all are held, so that it is not passed.
 //!
 //! Source: ours. Freerun and set point as in mechanisms 5.1, 5.5 (Linux 6.12 mm/page-writeback.c,
 //! wb_position_ratio()) where the background limit is half of the limit; its shares follow completions only, so that a device alone takes all.
@@ -70,8 +69,6 @@ pub(super) struct Field {
     pub(super) devices: u64,
     /// What the others have reserved and do not hold.
     pub(super) unclaimed: Pages,
-    /// What the others have reserved, whether they hold it or not.
-    pub(super) reserved: Pages,
     /// Of all rates, this device's; and all of them.
     pub(super) rate: PagesPerSec,
     pub(super) rates: PagesPerSec,
@@ -89,17 +86,6 @@ impl Field {
         let asked = mul_div(whole, u64::from(tunables.min_ratio), RATIO_ONE);
         let most = mul_div(whole, u64::from(tunables.max_ratio), RATIO_ONE);
         Pages((whole / RESERVED / devices.max(1)).max(asked).min(most))
-    }
-
-    /// What all devices hold, as it counts under `limit` for one that holds `level`: the others no more than leaves it its
-    /// reserve. A limit that was lowered lies below what a dead device holds, and nobody else can write that.
-    pub(super) fn counted(&self, limit: Pages, level: Pages, tunables: &DeviceTunables) -> Pages {
-        let reserve = Self::reserve(self.limits, self.devices, tunables);
-        // Parts that were asked for may come to more than all there is.
-        let reserve = reserve.at_most(self.whole().saturating_sub(self.reserved));
-        let own = Pages(mul_div(limit.0, reserve.0, self.whole().0.max(1)));
-        let others = self.dirty.saturating_sub(level);
-        level.saturating_add(others.at_most(limit.saturating_sub(own)))
     }
 
     /// What a device that holds `level` should hold.
@@ -233,9 +219,11 @@ impl Marks {
 
     /// Pages that have to go before `writers` may dirty one page each.
     pub(super) fn excess(&self, level: Pages, dirty: Pages, writers: u64) -> Pages {
-        // Of a cap of a few pages a part has to be left, or nobody would ever write.
-        let kept = Pages(writers.min(self.cap.at_most(self.limit).0 / MARGIN_SHARE));
-        let over = |level: Pages, most: Pages| level.saturating_sub(most.saturating_sub(kept));
+        let over = |level: Pages, most: Pages| {
+            // Of a limit of a few pages a part has to be left, or nobody would ever write.
+            let kept = Pages(writers.min(most.0 / MARGIN_SHARE));
+            level.saturating_sub(most.saturating_sub(kept))
+        };
         over(level, self.cap).at_least(over(dirty, self.limit))
     }
 
@@ -279,7 +267,6 @@ mod tests {
             dirty: Pages(dirty * MIB),
             devices,
             unclaimed: Pages(unclaimed * MIB),
-            reserved: Pages::ZERO,
             rate: PagesPerSec(rate * MIB),
             rates: PagesPerSec(rates * MIB),
         }
@@ -343,31 +330,6 @@ mod tests {
         // Both at work and settled: by rate.
         assert_eq!(target(&field(2, 56, 0, 4, 52), 10), 10);
         assert_eq!(target(&field(2, 56, 0, 48, 52), 46), 45);
-    }
-
-    #[test]
-    fn under_a_lowered_limit_a_reserve_does_not_wait_for_who_holds_more() {
-        // 7 of 56 MiB of target are a quarter in two parts: 8 of the limit of 64.
-        let counted = |dirty, level| {
-            field(2, dirty, 0, 16, 32).counted(Pages(64 * MIB), Pages(level * MIB), &PLAIN)
-        };
-        // As it is, up to where the others may come.
-        assert_eq!(counted(56, 0), Pages(56 * MIB));
-        assert_eq!(counted(60, 4), Pages(60 * MIB));
-        // They hold what a higher limit let them.
-        assert_eq!(counted(100, 0), Pages(56 * MIB));
-        assert_eq!(counted(104, 8), Pages(64 * MIB));
-        // Nor may all of them take what was promised more than once.
-        let mut promised = field(2, 104, 0, 16, 32);
-        promised.reserved = promised.whole();
-        let counted = promised.counted(Pages(64 * MIB), Pages(4 * MIB), &PLAIN);
-        assert_eq!(counted, Pages(68 * MIB));
-        // Who is alone has nobody to go on beside.
-        let alone = field(1, 100, 0, 16, 16);
-        assert_eq!(
-            alone.counted(Pages(64 * MIB), Pages(100 * MIB), &PLAIN),
-            Pages(100 * MIB)
-        );
     }
 
     #[test]
