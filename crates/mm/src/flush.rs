@@ -336,7 +336,7 @@ fn write_slice<E: Env>(
     mapping: &Arc<Mapping<E>>,
     slice: Pages,
 ) -> Result<Outcome, Error> {
-    grow_ahead(task, mapping);
+    grow_ahead(task, cache, mapping);
     let start = mapping.cursor.load(Ordering::Relaxed);
     let class = IoClass::Writeback;
     let mut select = Selection {
@@ -366,7 +366,7 @@ fn write_slice<E: Env>(
 
 /// Gives the device's object the length that it has space for, before it is written beyond its
 /// end, where the device wants that. The next sync sets the true length.
-fn grow_ahead<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) {
+fn grow_ahead<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, mapping: &Mapping<E>) {
     let device_len = mapping.device_len.load(Ordering::Acquire);
     let allocated = mapping.allocated.load(Ordering::Acquire);
     let worth_it = device_len < mapping.size() && allocated >= device_len + GROW_AHEAD_MIN;
@@ -377,9 +377,9 @@ fn grow_ahead<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) {
     // late call would cut off. If somebody is inside, the next slice tries again.
     if mapping.gate.try_shut() {
         // What has space by now; an error leaves it to the writes to extend the object. Of a file that was taken out since it
-        // was looked up, the object may be another's.
+        // was looked up, the object may be another's; of a cache that ends, its length has been settled.
         let allocated = mapping.allocated.load(Ordering::Acquire);
-        if allocated >= mapping.size() && !mapping.is_closed() {
+        if allocated >= mapping.size() && mapping.takes_changes(cache).is_ok() {
             let _ = set_device_len(task, mapping, allocated);
         }
         mapping.gate.open();

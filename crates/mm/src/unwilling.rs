@@ -120,7 +120,7 @@ fn take_batch<E: Env>(
     let device = &mapping.device;
     let pages = budget(task, cache, device, writer);
     let stop = end.min(((*at >> PAGE_SHIFT) + pages) << PAGE_SHIFT);
-    reserve_space(task, mapping, *at, stop)?;
+    reserve_space(task, cache, mapping, *at, stop)?;
     settle_cut(task, cache, mapping)?;
     mapping.enter(task, cache)?;
     let cut = mapping.cut_owed.load(Ordering::Acquire);
@@ -174,7 +174,7 @@ pub(crate) fn ready_write<E: Env>(
     }
     io::prepare(task, mapping, offset, Bytes(len))?;
     writer.note_prepared(mapping, offset.0, whole_end);
-    reserve_space(task, mapping, offset.0, whole_end)?;
+    reserve_space(task, cache, mapping, offset.0, whole_end)?;
     settle_cut(task, cache, mapping)?;
     mapping.enter(task, cache)?;
     mapping.gate.leave();

@@ -175,7 +175,7 @@ pub(crate) fn write<E: Env>(
         };
         let pages = budget.clamp(1, BATCH);
         let stop = end.min(((at >> PAGE_SHIFT) + pages) << PAGE_SHIFT);
-        reserve_space(task, mapping, at, stop)?;
+        reserve_space(task, cache, mapping, at, stop)?;
         settle_cut(task, cache, mapping)?;
         let from = usize::try_from(at - offset.0).expect("an offset into the caller's data");
         mapping.enter(task, cache)?;
@@ -216,6 +216,7 @@ pub(crate) fn wrote<E: Env>(task: &Task<'_, E>, writer: &Writer, began: Instant,
 /// cannot take space ahead at all finds out when it is written to.
 pub(crate) fn reserve_space<E: Env>(
     task: &mut Task<'_, E>,
+    cache: &Cache<E>,
     mapping: &Mapping<E>,
     at: u64,
     end: u64,
@@ -225,7 +226,7 @@ pub(crate) fn reserve_space<E: Env>(
     }
     io::may_call(task)?;
     // Nobody cuts the object meanwhile: what it has been given would be noted and gone.
-    mapping.gate.enter(task)?;
+    mapping.enter(task, cache)?;
     let allocated = mapping.allocated.load(Ordering::Acquire);
     if end <= allocated {
         // Another writer was faster.

@@ -248,6 +248,8 @@ impl Readahead {
     /// for the next. None: the call ends before it.
     fn go_to(&mut self, start: u64, count: Pages) -> Option<Window> {
         if self.until.is_some_and(|until| start >= until) {
+            // What follows is read when a call wants it, with a mark ahead of that.
+            self.window = Run::default();
             return None;
         }
         self.window = Run { start, count };
@@ -432,6 +434,18 @@ mod tests {
             call(&mut bench, start + 200, start + 300);
             assert!(bench.cached.last() > Some(&(start + 299)));
         }
+    }
+
+    #[test]
+    fn a_stream_of_large_calls_that_end_with_a_window_waits_once_for_each_of_the_first_two() {
+        let mut bench = Bench::default();
+        for call in 0..10 {
+            let end = (call + 1) * 64;
+            for part in (call * 64..end).step_by(16) {
+                bench.part(part, 16, end);
+            }
+        }
+        assert_eq!(bench.waits, 2, "{:?}", bench.windows);
     }
 
     #[test]
