@@ -113,8 +113,15 @@ pub(crate) fn open_at(
             let _ = stopped.await;
             renewals.abort();
             if let Fence::Lease(lease) = &shared.fence {
-                let unwanted = shared.unwanted.load(Ordering::Acquire);
-                leave(&shared.client, lease, unwanted).await;
+                let client = &shared.client;
+                let leave = async {
+                    // Under the lease: nobody else has it yet.
+                    if shared.unwanted.load(Ordering::Acquire) && lease.holds() {
+                        let _ = client.delete(MANIFEST).await;
+                    }
+                    lease.release(client).await;
+                };
+                let _ = tokio::time::timeout(RELEASE_BOUND, leave).await;
             }
         });
         // What is still under way ends as cancelled.
@@ -175,8 +182,8 @@ async fn prepare(
     }
     let unwanted = Arc::new(AtomicBool::new(false));
     // After the lease was taken: from here on, nobody else changes anything.
-    let mut is_ours = false;
     let taken = async {
+        let mut is_ours = false;
         if is_new {
             (manifest, is_ours) = make(&client, manifest, config).await?;
         }
@@ -190,7 +197,7 @@ async fn prepare(
             }
         }
         let known = Known::new(geometry.objects(), TAGS_MAX);
-        // There were none before there was a volume (`Error::NotEmpty`).
+        // There were none before there was a volume.
         match is_ours {
             true => Ok((geometry, known, BTreeMap::new())),
             false => take_stock(&client, geometry, known, config).await,
@@ -198,7 +205,7 @@ async fn prepare(
     };
     let taken = taken.await;
     if let (Err(_), Fence::Lease(lease)) = (&taken, &fence) {
-        leave(&client, lease, is_ours).await;
+        let _ = tokio::time::timeout(RELEASE_BOUND, lease.release(&client)).await;
     }
     let (geometry, known, damaged) = taken?;
     let shared = Arc::new(Shared {
@@ -218,17 +225,6 @@ async fn prepare(
         lost: OnceLock::new(),
     });
     Ok((shared, made))
-}
-
-/// Gives the lease back; before it, while nobody else has it, the manifest of a volume that is `unwanted` goes.
-async fn leave(client: &Client, lease: &Lease, unwanted: bool) {
-    let leave = async {
-        if unwanted && lease.holds() {
-            let _ = client.delete(MANIFEST).await;
-        }
-        lease.release(client).await;
-    };
-    let _ = tokio::time::timeout(RELEASE_BOUND, leave).await;
 }
 
 /// Which objects there are, and those of a wrong length, which only a reader may have.
