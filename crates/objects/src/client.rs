@@ -295,13 +295,6 @@ impl Client {
         Ok(answer)
     }
 
-    /// Removes an object.
-    pub(crate) async fn delete(&self, name: &str) -> Result<(), Trouble> {
-        let path = self.path(name);
-        self.bounded(async { self.store.delete(&path).await.map_err(Trouble::of) })
-            .await
-    }
-
     /// Whether a directory is still where it was locked: the store would make another one for what it is to create.
     async fn in_place(&self) -> Result<(), Trouble> {
         let Some(lock) = self.lock.upgrade() else {

@@ -176,8 +176,8 @@ pub fn open(config: &Config, arena: Arc<Arena>) -> Result<Arc<Objects>, Error> {
     Ok(objects)
 }
 
-/// As `open`. Answers too what was made for it, in a local directory folders and all: it goes again unless it is kept, which
-/// has to be before the volume is closed. What was made in a store goes as it is closed.
+/// As `open`. Answers too what was made in a local directory for it, folders and all: it goes again unless it is kept, which
+/// has to be before the volume is closed.
 ///
 /// # Errors
 /// See [`Error`].

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::layout::{self, Geometry, MANIFEST, Manifest, OBJECT_USUAL, PROBE};
 use crate::lease::Lease;
 use crate::local::DirectoryLock;
 use crate::place::Place;
-use crate::request::Ledger;
+use crate::request::{Ledger, lock};
 use crate::shared::{Fence, Jobs, Shared};
 use crate::{Config, Objects};
 
@@ -65,8 +65,8 @@ pub fn open_on(
     Ok(objects)
 }
 
-/// Starts the device's thread, and opens the volume there. Answers too what was made for it, which goes again unless it is
-/// kept.
+/// Starts the device's thread, and opens the volume there. Answers too what was made in a directory for it, which goes again
+/// unless it is kept.
 pub(crate) fn open_at(
     place: impl FnOnce() -> Result<Place, Error>,
     config: &Config,
@@ -113,15 +113,7 @@ pub(crate) fn open_at(
             let _ = stopped.await;
             renewals.abort();
             if let Fence::Lease(lease) = &shared.fence {
-                let client = &shared.client;
-                let leave = async {
-                    // Under the lease: nobody else has it yet.
-                    if shared.unwanted.load(Ordering::Acquire) && lease.holds() {
-                        let _ = client.delete(MANIFEST).await;
-                    }
-                    lease.release(client).await;
-                };
-                let _ = tokio::time::timeout(RELEASE_BOUND, leave).await;
+                let _ = tokio::time::timeout(RELEASE_BOUND, lease.release(&shared.client)).await;
             }
         });
         // What is still under way ends as cancelled.
@@ -176,70 +168,27 @@ async fn prepare(
     let needs_lease = place.directory.is_none() && !config.read_only;
     if needs_lease {
         probe(&client).await?;
-        // Who is refused it has made nothing.
+    }
+    if is_new {
+        let is_ours;
+        (manifest, is_ours) = make(&client, manifest, config).await?;
+        if let Some(path) = place.directory.as_deref().filter(|_| is_ours) {
+            made.push(OwnPath::found(&path.join(MANIFEST)));
+        }
+    }
+    let geometry = Geometry::new(manifest.size, manifest.object_size)?;
+    if needs_lease {
         let lease = Lease::take(&client, config.lease, config.force).await?;
         fence = Fence::Lease(Box::new(lease));
     }
-    let unwanted = Arc::new(AtomicBool::new(false));
     // After the lease was taken: from here on, nobody else changes anything.
-    let taken = async {
-        let mut is_ours = false;
-        if is_new {
-            (manifest, is_ours) = make(&client, manifest, config).await?;
-        }
-        let geometry = Geometry::new(manifest.size, manifest.object_size)?;
-        match place.directory.as_deref() {
-            _ if !is_ours => {}
-            Some(path) => made.push(OwnPath::found(&path.join(MANIFEST))),
-            None => {
-                let unwanted = Arc::clone(&unwanted);
-                made.or_undo(move || unwanted.store(true, Ordering::Release));
-            }
-        }
-        let known = Known::new(geometry.objects(), TAGS_MAX);
-        // There were none before there was a volume.
-        match is_ours {
-            true => Ok((geometry, known, BTreeMap::new())),
-            false => take_stock(&client, geometry, known, config).await,
-        }
-    };
-    let taken = taken.await;
-    if let (Err(_), Fence::Lease(lease)) = (&taken, &fence) {
-        let _ = tokio::time::timeout(RELEASE_BOUND, lease.release(&client)).await;
-    }
-    let (geometry, known, damaged) = taken?;
-    let shared = Arc::new(Shared {
-        client,
-        geometry,
-        arena,
-        jobs: Mutex::new(Jobs::new(parallel)),
-        known: Mutex::new(known),
-        damaged,
-        ledger: Arc::new(Ledger::default()),
-        fence,
-        unwanted,
-        read_only: config.read_only,
-        parallel,
-        handle: Handle::current(),
-        stopping: AtomicBool::new(false),
-        lost: OnceLock::new(),
-    });
-    Ok((shared, made))
-}
-
-/// Which objects there are, and those of a wrong length, which only a reader may have.
-async fn take_stock(
-    client: &Client,
-    geometry: Geometry,
-    mut known: Known,
-    config: &Config,
-) -> Result<(Geometry, Known, BTreeMap<u64, u64>), Error> {
+    let known = Mutex::new(Known::new(geometry.objects(), TAGS_MAX));
     let mut damaged = BTreeMap::new();
     let most = if config.read_only { DAMAGED_MAX } else { 0 };
     let take = |name: &str, found: crate::client::Found| {
         if let Some(object) = layout::object_of(name).filter(|object| *object < geometry.objects())
         {
-            known.found(object, found.tag.as_deref(), found.len > 0);
+            lock(&known).found(object, found.tag.as_deref(), found.len > 0);
             let wanted = geometry.object_len(object);
             if found.len != 0 && found.len != wanted {
                 damaged.insert(object, found.len);
@@ -251,15 +200,30 @@ async fn take_stock(
         .list(take)
         .await
         .map_err(client.error("list the objects"))?;
-    match damaged.iter().next().filter(|_| damaged.len() > most) {
-        Some((object, has)) => Err(Error::Length {
+    if let Some((object, has)) = damaged.iter().next().filter(|_| damaged.len() > most) {
+        return Err(Error::Length {
             place: client.place.clone(),
             name: layout::name_of(*object),
             has: *has,
             wanted: geometry.object_len(*object),
-        }),
-        None => Ok((geometry, known, damaged)),
+        });
     }
+    let shared = Arc::new(Shared {
+        client,
+        geometry,
+        arena,
+        jobs: Mutex::new(Jobs::new(parallel)),
+        known,
+        damaged,
+        ledger: Arc::new(Ledger::default()),
+        fence,
+        read_only: config.read_only,
+        parallel,
+        handle: Handle::current(),
+        stopping: AtomicBool::new(false),
+        lost: OnceLock::new(),
+    });
+    Ok((shared, made))
 }
 
 /// The manifest of a volume that is there.
@@ -364,75 +328,4 @@ async fn probe(client: &Client) -> Result<(), Error> {
         .tag
         .map(|_| ())
         .ok_or_else(|| refused("tells no versions (ETag)"))
-}
-
-#[cfg(test)]
-mod tests {
-    use object_store::ObjectStoreExt as _;
-    use object_store::memory::InMemory;
-    use tokio::runtime::Builder;
-
-    use super::*;
-    use crate::common::{LONG, MIB, Rig};
-
-    fn open(
-        rig: &Rig,
-        store: &Arc<InMemory>,
-        size: u64,
-    ) -> Result<(Arc<Objects>, OwnPaths), Error> {
-        let store = Arc::clone(store);
-        let place = || {
-            Ok(Place {
-                store,
-                prefix: Path::default(),
-                directory: None,
-                made: OwnPaths::default(),
-            })
-        };
-        let config = Config {
-            size: Some(size),
-            ..Config::new("s3://test")
-        };
-        open_at(place, &config, Arc::clone(&rig.arena))
-    }
-
-    fn has_volume(store: &InMemory) -> bool {
-        let runtime = Builder::new_current_thread().build().unwrap();
-        runtime.block_on(store.head(&Path::from(MANIFEST))).is_ok()
-    }
-
-    #[test]
-    fn a_volume_that_nobody_wanted_leaves_no_manifest() {
-        let (rig, store) = (Rig::new(), Arc::new(InMemory::new()));
-        let (device, made) = open(&rig, &store, MIB).unwrap();
-        assert!(has_volume(&store));
-        drop(made);
-        device.close(LONG);
-        assert!(!has_volume(&store));
-        // Of another size.
-        let (device, made) = open(&rig, &store, 2 * MIB).unwrap();
-        made.keep();
-        device.close(LONG);
-        assert!(has_volume(&store));
-        // One that was there is not this start's.
-        let (device, made) = open(&rig, &store, 2 * MIB).unwrap();
-        drop(made);
-        device.close(LONG);
-        assert!(has_volume(&store));
-    }
-
-    #[test]
-    fn who_is_refused_the_lease_of_a_place_makes_no_volume_there() {
-        let (rig, store) = (Rig::new(), Arc::new(InMemory::new()));
-        let (device, made) = open(&rig, &store, MIB).unwrap();
-        made.keep();
-        let runtime = Builder::new_current_thread().build().unwrap();
-        runtime
-            .block_on(store.delete(&Path::from(MANIFEST)))
-            .unwrap();
-        let refused = open(&rig, &store, 2 * MIB).err();
-        assert!(matches!(refused, Some(Error::InUse { .. })), "{refused:?}");
-        assert!(!has_volume(&store));
-        device.close(LONG);
-    }
 }

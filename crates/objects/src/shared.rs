@@ -90,8 +90,6 @@ pub(crate) struct Shared {
     pub(crate) damaged: BTreeMap<u64, u64>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) fence: Fence,
-    /// Nobody has wanted the volume, which was made just now.
-    pub(crate) unwanted: Arc<AtomicBool>,
     pub(crate) read_only: bool,
     pub(crate) parallel: usize,
     pub(crate) handle: Handle,

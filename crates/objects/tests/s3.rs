@@ -149,15 +149,6 @@ fn device() {
         Err(Error::NoVolume { .. })
     ));
 
-    // As for a server that did not start for another reason.
-    let (unwanted, made) = objects::open_to_be_kept(&config(), arena()).unwrap();
-    drop(made);
-    unwanted.close(Duration::from_secs(5));
-    assert!(matches!(
-        objects::open(&nothing, arena()),
-        Err(Error::NoVolume { .. })
-    ));
-
     let first = objects::open(&config(), arena()).unwrap();
     let mut chance = Chance::new(11);
     let data: Vec<u8> = (0..2 * MIB / 8)

@@ -66,22 +66,13 @@ impl Drop for OwnPath {
 }
 
 /// Paths that were made here, in that order; removed when dropped, the last one first.
-#[derive(Default)]
-pub struct OwnPaths {
-    paths: Vec<OwnPath>,
-    /// What else was made, elsewhere: called when dropped, before any path goes.
-    undo: Option<Box<dyn FnOnce() + Send>>,
-}
+#[derive(Debug, Default)]
+pub struct OwnPaths(Vec<OwnPath>);
 
 impl OwnPaths {
     /// One more was made.
     pub fn push(&mut self, made: OwnPath) {
-        self.paths.push(made);
-    }
-
-    /// Something else was made that is no path, and this takes it back.
-    pub fn or_undo(&mut self, undo: impl FnOnce() + Send + 'static) {
-        self.undo = Some(Box::new(undo));
+        self.0.push(made);
     }
 
     /// Makes a folder, and those that it is in, as far as they are missing.
@@ -112,17 +103,13 @@ impl OwnPaths {
 
     /// They stay.
     pub fn keep(mut self) {
-        self.undo = None;
-        self.paths.drain(..).for_each(OwnPath::keep);
+        self.0.drain(..).for_each(OwnPath::keep);
     }
 }
 
 impl Drop for OwnPaths {
     fn drop(&mut self) {
-        if let Some(undo) = self.undo.take() {
-            undo();
-        }
-        while let Some(last) = self.paths.pop() {
+        while let Some(last) = self.0.pop() {
             drop(last);
         }
     }
