@@ -55,11 +55,13 @@ pub enum Work {
     Around,
     /// A frame allocated together with another, in one hold of the free lists.
     Drawn,
+    /// A page given back by its owner along with another, its frame's way back in it, and no entry.
+    Returned,
 }
 
 impl Work {
     /// How many kinds there are.
-    pub const COUNT: usize = 24;
+    pub const COUNT: usize = 25;
     /// All kinds, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::User,
@@ -86,6 +88,7 @@ impl Work {
         Self::ContendLru,
         Self::Around,
         Self::Drawn,
+        Self::Returned,
     ];
 
     /// Name in tables.
@@ -116,6 +119,7 @@ impl Work {
             Self::ContendLru => "contend_lru",
             Self::Around => "around",
             Self::Drawn => "drawn",
+            Self::Returned => "returned",
         }
     }
 }

@@ -33,6 +33,8 @@ pub trait Content: Send + Sync + 'static {
     fn data_len(data: &Self::Data) -> usize;
     /// Zeroes `len` bytes of the frame from `offset`.
     fn zero(&self, frame: &Busy, offset: usize, len: usize);
+    /// Zeroes whole frames; those that lie together, up or down, perhaps at once.
+    fn zero_all(&self, frames: &[Busy]);
     /// Copies `len` bytes of `data` from `from` into the frame at `offset`.
     fn copy_in(&self, frame: &Busy, offset: usize, data: &Self::Data, from: usize, len: usize);
     /// Copies `len` bytes of the frame at `offset` into `data` at `to`.

@@ -36,13 +36,20 @@ pub struct FreeLists {
     nonempty: u32,
     free: u32,
     /// Where `put_batch` sorts, so that giving memory back needs none.
-    scratch: Box<[u32]>,
+    scratch: Box<[Run]>,
 }
 
 #[derive(Clone, Copy)]
 struct Link {
     next: u32,
     prev: u32,
+}
+
+/// Frames that stand together.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    start: u32,
+    last: u32,
 }
 
 const ORDERS: usize = FreeLists::ORDER_MAX as usize + 1;
@@ -76,7 +83,7 @@ impl FreeLists {
             blocks: [0; ORDERS],
             nonempty: 0,
             free: 0,
-            scratch: vec![0; SORTED_MAX].into_boxed_slice(),
+            scratch: vec![Run::default(); SORTED_MAX].into_boxed_slice(),
         }
     }
 
@@ -163,24 +170,30 @@ impl FreeLists {
         self.put_block(first.0, order);
     }
 
-    /// Gives single frames back (any order; runs are merged cheaply).
+    /// Gives single frames back (any order; runs, up or down, are merged cheaply).
     ///
     /// # Panics
     /// If a frame is not in the arena, is free already, or is given twice.
     pub fn put_batch(&mut self, frames: &[FrameId]) {
-        if frames.is_sorted() {
-            self.put_ascending(frames.iter().map(|frame| frame.0));
-            return;
-        }
         // Taken out while it is read, because the loop below changes `self`.
         let mut scratch = core::mem::take(&mut self.scratch);
         for part in frames.chunks(SORTED_MAX) {
-            let sorted = &mut scratch[..part.len()];
-            for (to, from) in sorted.iter_mut().zip(part) {
-                *to = from.0;
+            let mut runs = 0;
+            for run in part.chunk_by(|a, b| a.0.abs_diff(b.0) == 1) {
+                let (a, b) = (run[0].0, run[run.len() - 1].0);
+                let [start, last] = [a.min(b), a.max(b)];
+                assert!(
+                    (last - start) as usize + 1 == run.len(),
+                    "a frame between {start} and {last} is given back twice"
+                );
+                scratch[runs] = Run { start, last };
+                runs += 1;
             }
-            sorted.sort_unstable();
-            self.put_ascending(sorted.iter().copied());
+            let runs = &mut scratch[..runs];
+            if !runs.is_sorted_by_key(|run| run.start) {
+                runs.sort_unstable_by_key(|run| run.start);
+            }
+            self.put_ascending(runs);
         }
         self.scratch = scratch;
     }
@@ -204,31 +217,25 @@ impl FreeLists {
             as u64
     }
 
-    /// Gives back frames that come in ascending order, run by run.
-    fn put_ascending(&mut self, frames: impl Iterator<Item = u32>) {
-        let mut run = 0..0;
-        for frame in frames {
-            if frame == run.end && !run.is_empty() {
-                run.end += 1;
-                continue;
+    /// Gives back runs that come in ascending order; neighbours as one.
+    fn put_ascending(&mut self, runs: &[Run]) {
+        let (mut start, mut end) = (0, 0);
+        for &Run { start: first, last } in runs {
+            assert!(
+                (last as usize) < self.orders.len(),
+                "frame {last} is not in the arena"
+            );
+            assert!(
+                start == end || first >= end,
+                "frame {first} is given back twice"
+            );
+            if first != end || start == end {
+                self.put_run(start, end);
+                start = first;
             }
-            self.put_run(run.start, run.end);
-            assert!(
-                (frame as usize) < self.orders.len(),
-                "frame {frame} is not in the arena"
-            );
-            assert!(
-                run.is_empty() || frame > run.end,
-                "frame {frame} is given back twice"
-            );
-            run = frame..frame + 1;
+            end = last + 1;
         }
-        assert!(
-            run.end as usize <= self.orders.len(),
-            "frame {} is not in the arena",
-            run.end - 1
-        );
-        self.put_run(run.start, run.end);
+        self.put_run(start, end);
     }
 
     /// Gives back the frames `at..end` as the largest aligned blocks, each merged with its buddies.

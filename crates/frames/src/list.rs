@@ -83,6 +83,29 @@ impl Lists {
         self.links[frame.0 as usize] = Link { newer: NIL, older };
     }
 
+    /// Puts frames that are on no list at the head, one after the other: the last is the newest.
+    ///
+    /// # Panics
+    /// If one of them is on one.
+    #[inline]
+    pub fn push_heads(&mut self, list: u8, frames: &[FrameId]) {
+        let mut ends = self.ends[usize::from(list)];
+        for &frame in frames {
+            let on = &mut self.on[frame.0 as usize];
+            assert!(*on == ON_NONE, "frame {} is on list {on} already", frame.0);
+            *on = list;
+            let older = core::mem::replace(&mut ends.head, frame.0);
+            if older == NIL {
+                ends.tail = frame.0;
+            } else {
+                self.links[older as usize].newer = frame.0;
+            }
+            self.links[frame.0 as usize] = Link { newer: NIL, older };
+            ends.len += 1;
+        }
+        self.ends[usize::from(list)] = ends;
+    }
+
     /// Puts a frame that is on no list at the tail (oldest).
     ///
     /// # Panics
@@ -107,18 +130,35 @@ impl Lists {
             return false;
         };
         let Link { newer, older } = self.links[frame.0 as usize];
-        let ends = &mut self.ends[usize::from(list)];
-        ends.len -= 1;
-        match newer {
-            NIL => ends.head = older,
-            _ => self.links[newer as usize].older = older,
-        }
-        match older {
-            NIL => ends.tail = newer,
-            _ => self.links[older as usize].newer = newer,
-        }
+        self.close(list, newer, older);
+        self.ends[usize::from(list)].len -= 1;
         self.on[frame.0 as usize] = ON_NONE;
         true
+    }
+
+    /// Takes frames off their lists, those that are on one. Neighbours that follow each other from old to new go in one step.
+    pub fn remove_all(&mut self, frames: &[FrameId]) {
+        let mut at = 0;
+        while at < frames.len() {
+            let oldest = frames[at];
+            let Some(list) = self.list_of(oldest) else {
+                at += 1;
+                continue;
+            };
+            let Link { mut newer, older } = self.links[oldest.0 as usize];
+            let first = at;
+            at += 1;
+            while frames.get(at).is_some_and(|next| next.0 == newer) {
+                newer = self.links[newer as usize].newer;
+                at += 1;
+            }
+            for frame in &frames[first..at] {
+                self.on[frame.0 as usize] = ON_NONE;
+            }
+            self.close(list, newer, older);
+            let gone = u32::try_from(at - first).expect("a list is no longer than a u32 counts");
+            self.ends[usize::from(list)].len -= gone;
+        }
     }
 
     /// Takes the oldest frame.
@@ -162,6 +202,20 @@ impl Lists {
         (size_of_val(&*self.links) + size_of_val(&*self.on) + size_of_val(&*self.ends)) as u64
     }
 
+    /// What was between them is gone.
+    #[inline]
+    fn close(&mut self, list: u8, newer: u32, older: u32) {
+        let ends = &mut self.ends[usize::from(list)];
+        match newer {
+            NIL => ends.head = older,
+            _ => self.links[newer as usize].older = older,
+        }
+        match older {
+            NIL => ends.tail = newer,
+            _ => self.links[older as usize].newer = newer,
+        }
+    }
+
     #[inline]
     fn enlist(&mut self, list: u8, frame: FrameId) {
         let on = &mut self.on[frame.0 as usize];
@@ -193,6 +247,15 @@ mod tests {
         PushTail(u8, u32),
         Remove(u32),
         PopTail(u8),
+        PushHeads(u8, Vec<u32>),
+        RemoveAll(Vec<u32>),
+        /// The oldest ones of a list, in order.
+        RemoveOldest(u8, usize),
+    }
+
+    /// Different frames in any order.
+    fn several() -> impl Strategy<Value = Vec<u32>> {
+        prop::sample::subsequence((0..FRAMES).collect::<Vec<_>>(), 0..8).prop_shuffle()
     }
 
     fn op() -> impl Strategy<Value = Op> {
@@ -201,6 +264,9 @@ mod tests {
             (0..LISTS, 0..FRAMES).prop_map(|(l, f)| Op::PushTail(l, f)),
             (0..FRAMES).prop_map(Op::Remove),
             (0..LISTS).prop_map(Op::PopTail),
+            (0..LISTS, several()).prop_map(|(l, all)| Op::PushHeads(l, all)),
+            several().prop_map(Op::RemoveAll),
+            (0..LISTS, 0..8_usize).prop_map(|(l, count)| Op::RemoveOldest(l, count)),
         ]
     }
 
@@ -225,6 +291,20 @@ mod tests {
                         model[usize::from(l)].push_back(f);
                     }
                     Op::PushHead(..) | Op::PushTail(..) => {}
+                    Op::PushHeads(l, all) => {
+                        let free: Vec<_> = all.into_iter().filter(|&f| holder(&model, f).is_none()).collect();
+                        lists.push_heads(l, &free.iter().copied().map(FrameId).collect::<Vec<_>>());
+                        free.into_iter().for_each(|f| model[usize::from(l)].push_front(f));
+                    }
+                    Op::RemoveAll(all) => {
+                        lists.remove_all(&all.iter().copied().map(FrameId).collect::<Vec<_>>());
+                        for list in &mut model { list.retain(|at| !all.contains(at)) }
+                    }
+                    Op::RemoveOldest(l, count) => {
+                        let oldest: Vec<_> = model[usize::from(l)].iter().rev().take(count).copied().collect();
+                        lists.remove_all(&oldest.iter().copied().map(FrameId).collect::<Vec<_>>());
+                        model[usize::from(l)].retain(|at| !oldest.contains(at));
+                    }
                     Op::Remove(f) => {
                         let held = holder(&model, f);
                         prop_assert_eq!(lists.remove(FrameId(f)), held.is_some());

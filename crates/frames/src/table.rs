@@ -21,7 +21,7 @@
 //! Invariants
 //!   1. `BUSY` and a pin exclude each other. Pins rise only from a word with `CACHED | UPTODATE` and
 //!      without `BUSY`; `BUSY` is set only on a word without pins.
-//!   2. The owner changes only between `claim` and the `release` or `show` after it, so never under a pin and
+//!   2. The owner changes only between `claim`, or in `claim_for`, and the `release` or `show` after it, so never under a pin and
 //!      never within one generation as a reader can see it.
 //!   3. `FREE` stands alone: no pins, no other flag.
 //!   4. `ORPHAN` implies neither `CACHED` nor `BUSY` nor `DIRTY`; its pins only fall. So among the last
@@ -291,6 +291,30 @@ impl FrameTable {
                 frame.0
             );
             with_flags(word.wrapping_add(GENERATION_ONE), Flags::BUSY)
+        });
+        Busy { frame }
+    }
+
+    /// Claims a frame and makes it hold `owner`, setting flags: `claim` and `adopt_as` in one step.
+    ///
+    /// # Panics
+    /// As these.
+    #[inline]
+    pub fn claim_for(&self, frame: FrameId, owner: Owner, set: Flags) -> Busy {
+        assert_changeable(set, Flags::NONE);
+        let entry = self.frame(frame);
+        // Acquire: as in `claim`.
+        entry.alone(|word| {
+            let before = flags_of(word);
+            assert!(
+                before.has(Flags::FREE),
+                "frame {} is claimed but not free: {before:x?}",
+                frame.0
+            );
+            // Release, below: as in `adopt_as`. Whoever reads it beside an older word finds that word gone (`holds`).
+            entry.owner.store(owner.packed(), Ordering::Relaxed);
+            let flags = Flags::BUSY | Flags::CACHED | set;
+            with_flags(word.wrapping_add(GENERATION_ONE), flags)
         });
         Busy { frame }
     }
@@ -661,8 +685,8 @@ impl Frame {
     /// very word, the answer holds for the step:
     ///
     /// - not older than the word: the owner was stored before the release that the load acquired;
-    /// - not younger: the generation is stepped before a new owner is stored. If that step came before
-    ///   ours, ours fails. If it comes after ours, it comes after our unpin too (release, acquired by
+    /// - not younger: between two owners the frame is `FREE`. If that came before our step, ours fails: the
+    ///   generation never comes again. If it comes after ours, it comes after our unpin too (release, acquired by
     ///   the busy bit), so this read happens before the new store and cannot see it.
     #[inline]
     fn holds(&self, owner: Owner) -> bool {

@@ -156,6 +156,15 @@ impl Content for Stamps {
         }
     }
 
+    #[inline]
+    fn zero_all(&self, frames: &[Busy]) {
+        for frame in frames {
+            for cell in self.frame(frame.frame()) {
+                cell.store(Sector::ZERO.0, Ordering::Relaxed);
+            }
+        }
+    }
+
     fn copy_in(&self, frame: &Busy, offset: usize, data: &[Sector], from: usize, len: usize) {
         let from = &data[sectors(from)..sectors(from + len)];
         for (cell, sector) in self.part(frame.frame(), offset, len).iter().zip(from) {

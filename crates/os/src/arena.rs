@@ -435,6 +435,17 @@ impl Content for Arena {
         unsafe { ptr::write_bytes(start, 0, len) };
     }
 
+    fn zero_all(&self, frames: &[Busy]) {
+        let neighbours = |a: &Busy, b: &Busy| a.frame().0.abs_diff(b.frame().0) == 1;
+        // No frame is in two hands, so a run of neighbours goes one way.
+        for run in frames.chunk_by(neighbours) {
+            let (a, b) = (run[0].frame(), run[run.len() - 1].frame());
+            let (start, _) = (self.address(a.min(b)), self.address(a.max(b)));
+            // SAFETY: `address` checked both ends, and what is between them is mapped; `Busy` is the exclusive right to each.
+            unsafe { ptr::write_bytes(start, 0, run.len() * FRAME) };
+        }
+    }
+
     fn copy_in(&self, frame: &Busy, offset: usize, data: &[u8], from: usize, len: usize) {
         let start = self.span(frame.frame(), offset, len);
         let source = &data[from..from + len];
@@ -447,6 +458,7 @@ impl Content for Arena {
         data[to..to + len].copy_from_slice(&self.bytes(frame)[offset..offset + len]);
     }
 
+    #[inline]
     fn mark(&self, frame: &Busy, word: u64) {
         self.copy_in(frame, 0, &word.to_le_bytes(), 0, size_of::<u64>());
     }

@@ -1,17 +1,19 @@
-//! What a page of p0's latency worker costs, on one thread: a region of 128 MiB that fits is touched, 16 fresh pages a call or one,
-//! and given back. Beside it the same with anonymous memory of the kernel's, and a page's zeroing alone.
+//! What a page of p0's latency worker costs, on one thread: a region of 128 MiB that fits is touched, 64 or 16 fresh pages a call or
+//! one, and given back. Beside it the same with anonymous memory of the kernel's, and what nobody can do without: zeroing as many
+//! pages at once and a store to each.
 //!
-//! Nanoseconds a page: the median of runs of 64 pages, so short that others' work seldom falls into one. The lab's costs
-//! of such a page are set by these ratios (`lab::fs::costs::p0`).
+//! Nanoseconds a page: the median of runs of 64 pages, so short that others' work seldom falls into one. What is above the
+//! zeroing, and the way back, set the lab's costs of a page beside others (`lab::fs::costs::p0`).
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use tidegate::Cache;
+use tidegate::{Cache, Spill};
 
 const REGION: usize = 128 << 20;
 const PAGE: usize = 4096;
-const RUN: usize = 64 * PAGE;
+const TOGETHER: usize = 64;
+const RUN: usize = TOGETHER * PAGE;
 const ROUNDS: usize = 5;
 
 fn main() {
@@ -19,46 +21,53 @@ fn main() {
     let cache = builder.build().expect("512 MiB");
     let region = cache.spill(REGION as u64).expect("a region that fits");
     for _ in 0..ROUNDS {
-        let touch = |together: usize| {
-            by_run(|at| {
-                for first in (at..at + RUN).step_by(together * PAGE) {
-                    region
-                        .touch(first as u64, (together * PAGE) as u64)
-                        .expect("it fits");
-                }
-            })
-        };
-        let back = || {
-            by_run(|at| {
-                region
-                    .discard(at as u64, RUN as u64)
-                    .expect("nobody else uses it")
-            })
-        };
-        let (by_16, back_16) = (touch(16), back());
-        let (by_1, back_1) = (touch(1), back());
+        // Its pages are there: what is measured is zeroing.
         let mut memory = vec![0_u8; REGION];
-        let kernel = by_run(|at| {
-            let run = &mut memory[at..at + RUN];
-            for page in run.chunks_exact_mut(PAGE) {
-                page[0] = 1;
-            }
-            black_box(run);
-        });
-        let zero = by_run(|at| {
-            for page in memory[at..at + RUN].chunks_exact_mut(PAGE) {
-                black_box(page).fill(0);
-            }
+        let kernel = by_run(|at| store_to_each(&mut memory[at..at + RUN]));
+        let above = [TOGETHER, 16, 1].map(|together| {
+            let zero = by_run(|at| {
+                for part in memory[at..at + RUN].chunks_exact_mut(together * PAGE) {
+                    black_box(&mut *part).fill(0);
+                    store_to_each(part);
+                }
+            });
+            let (fresh, back) = round(&region, together);
+            format!(
+                "by {together} {:.1} ({zero:.1} zeroing), back {back:.1}",
+                fresh - zero
+            )
         });
         println!(
-            "page of a round, by 16 {:.1} ns ({by_16:.1}, {back_16:.1} back), by 1 {:.1} ns ({by_1:.1}, {back_1:.1} back), \
-             kernel's fault {kernel:.1} ns, zeroing {zero:.1} ns",
-            by_16 + back_16,
-            by_1 + back_1,
+            "page of a round, ns: {}; kernel's fault {kernel:.1}",
+            above.join("; ")
         );
     }
     drop(region);
     cache.close().expect("nothing to write");
+}
+
+/// A fresh page by `together` a call, and its way back.
+fn round(region: &Spill, together: usize) -> (f64, f64) {
+    let fresh = by_run(|at| {
+        for first in (at..at + RUN).step_by(together * PAGE) {
+            region
+                .touch(first as u64, (together * PAGE) as u64)
+                .expect("it fits");
+        }
+    });
+    let back = by_run(|at| {
+        region
+            .discard(at as u64, RUN as u64)
+            .expect("nobody else uses it");
+    });
+    (fresh, back)
+}
+
+fn store_to_each(run: &mut [u8]) {
+    for page in run.chunks_exact_mut(PAGE) {
+        page[0] = 1;
+    }
+    black_box(run);
 }
 
 /// Does it for each run of the region; answers the median of nanoseconds a page.

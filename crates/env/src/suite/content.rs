@@ -84,6 +84,12 @@ impl Content for TestContent {
         }
     }
 
+    fn zero_all(&self, frames: &[Busy]) {
+        for frame in frames {
+            self.zero(frame, 0, WORDS * WORD);
+        }
+    }
+
     fn copy_in(&self, frame: &Busy, offset: usize, data: &[u64], from: usize, len: usize) {
         let data = &data[exact(from)..][..exact(len)];
         for (word, value) in self.part(frame.frame(), offset, len).iter().zip(data) {

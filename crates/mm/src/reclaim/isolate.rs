@@ -123,14 +123,18 @@ impl<E: Env> Cache<E> {
     }
 
     /// Fresh pages of regions, complete, onto their list. Whoever finds one from now on and takes it out of the cache waits
-    /// for this lock.
-    pub(crate) fn lru_add_fresh(&self, context: &impl Context, busies: impl Iterator<Item = Busy>) {
+    /// for this lock. `frames`: theirs, the last page's as the newest.
+    pub(crate) fn lru_add_fresh(
+        &self,
+        context: &impl Context,
+        frames: &[FrameId],
+        busies: impl Iterator<Item = Busy>,
+    ) {
         let mut lru = self.nodes.lru(context);
         for busy in busies {
-            let frame = busy.frame();
             self.table.show(busy, Flags::UPTODATE | Flags::DIRTY);
-            lru.push_head(INACTIVE_ANON, frame);
         }
+        lru.push_heads(INACTIVE_ANON, frames);
     }
 
     /// New pages onto the lists that their flags say.

@@ -148,6 +148,18 @@ impl Lru<'_> {
         self.lists.remove(frame)
     }
 
+    /// Off whatever lists they are on.
+    pub(crate) fn remove_all(&mut self, frames: &[FrameId]) {
+        self.lists.remove_all(frames);
+    }
+
+    /// To the new end of a list of their nodes, one after the other.
+    pub(crate) fn push_heads(&mut self, list: u8, frames: &[FrameId]) {
+        for (node, part) in self.division.parts(frames) {
+            self.lists.push_heads(node.list(list), part);
+        }
+    }
+
     /// To the new end of a list of its node.
     pub(crate) fn push_head(&mut self, list: u8, frame: FrameId) {
         let node = self.division.of(frame);

@@ -59,12 +59,18 @@ fn discard_for<E: Env>(
     who: TaskId,
 ) -> Result<(), Error> {
     let (mut at, end) = (pages.start, pages.end);
+    let together = u64::from(cache.options.reclaim.fault_around());
+    // Pages that go along with the last one that was charged whole.
+    let mut along = 0;
     while at < end {
         let mut batch = Batch::new();
         let (next, blocked) = batch.fill(cache, task, anon, at, end);
         let count = batch.give_back(cache, task, who);
         // Its frame's way back is in it: the published round has no other share for it.
-        task.did(Work::Unmap, count);
+        let entries = count.saturating_sub(along).div_ceil(together);
+        along = along + entries * together - count;
+        task.did(Work::Unmap, entries);
+        task.did(Work::Returned, count - entries);
         at = next;
         let Some(blocked) = blocked else { continue };
         if blocked.pinned {

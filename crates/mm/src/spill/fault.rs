@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use env::{Cause, Context, Env, Event, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, Shadow, Slot};
-use policy::reclaim::FAULT_AROUND;
+use policy::reclaim::FRESH;
 use policy::reclaim::scan::Kind;
 use policy::reclaim::swap::SlotMoment;
 use policy::units::{Bytes, Nanos, PAGE_SHIFT, PAGE_SIZE, Pages};
@@ -19,8 +19,6 @@ use crate::Error;
 use crate::cache::{Cache, add};
 use crate::vmstat::Item;
 
-/// Fresh pages that get frames together: as many as one fault of ours brings. In Linux each of them is a fault.
-const FRESH: usize = FAULT_AROUND as usize;
 const WHOLE: usize = 4096;
 const _: () = assert!(WHOLE as u64 == PAGE_SIZE);
 /// Pages that are there, after which a task reports its work.
@@ -53,6 +51,8 @@ struct Walk<'a, E: Env> {
     anon: &'a Arc<Anon>,
     /// Frames for fresh pages.
     frames: Vec<FrameId>,
+    /// Fresh pages that are being made ready.
+    busies: Vec<Busy>,
     tally: Tally,
     /// The page at hand was read for this access: that was its fault.
     counted: bool,
@@ -144,6 +144,7 @@ impl<'a, E: Env> Walk<'a, E> {
             cache,
             anon,
             frames: Vec::new(),
+            busies: Vec::new(),
             tally: Tally::default(),
             counted: false,
         }
@@ -205,48 +206,50 @@ impl<'a, E: Env> Walk<'a, E> {
         until: u32,
         stamp: Stamp,
     ) -> Result<u32, Error> {
-        let most = until.min(from.saturating_add(FAULT_AROUND));
+        let together = self.cache.options.reclaim.fresh_together();
+        let most = until.min(from.saturating_add(together));
         let empty = |page: &u32| self.anon.pages.get(*page) == Slot::Empty;
         let end = (from..most).find(|page| !empty(page)).unwrap_or(most);
         let want = end - from;
         let cache = self.cache;
         self.anon.takes(task.id());
+        self.busies.reserve(want as usize);
+        self.frames.reserve(want as usize);
         if self.frames.is_empty() && cache.try_alloc(task, want.max(1), &mut self.frames)? == 0 {
             let began = task.now();
-            cache.alloc(task, Kind::Anon, cache.asks_for(want), &mut self.frames)?;
+            let asks = cache.asks_for(want.min(FRESH));
+            cache.alloc(task, Kind::Anon, asks, &mut self.frames)?;
             let took = task.now().since(began);
             task.emit(&Event::Faulted { major: false, took });
             self.check_alive()?;
         }
-        let mut busies: [Option<Busy>; FRESH] = [const { None }; FRESH];
-        let mut added = [FrameId(0); FRESH];
-        let (mut count, mut next) = (0, from);
+        // From the end of what was drawn: no frame moves when others go.
+        let held = self.frames.len();
         for (page, frame) in (from..end).zip(self.frames.iter().rev()) {
-            let busy = cache.table.claim(*frame);
-            cache.table.adopt_as(&busy, self.owner(page), Flags::ANON);
+            let busy = cache.table.claim_for(*frame, self.owner(page), Flags::ANON);
             if !self.anon.pages.try_insert(page, Slot::Empty, *frame) {
                 cache.disown(busy);
                 break;
             }
-            busies[count] = Some(busy);
-            added[count] = *frame;
-            count += 1;
-            next += 1;
+            self.busies.push(busy);
         }
-        self.frames.truncate(self.frames.len() - count);
+        let count = self.busies.len();
+        let added = &mut self.frames[held - count..];
+        added.reverse();
+        let next = from + u32::try_from(count).expect("no more than were asked for");
+        add(&cache.totals.anon, count as u64);
         // All at once: a step of a frame's word waits for the stores before it, and these are slow.
-        for (page, busy) in (from..next).zip(busies.iter().flatten()) {
-            cache.content().zero(busy, 0, WHOLE);
-            if stamp == Stamp::Page {
+        cache.content().zero_all(&self.busies);
+        if stamp == Stamp::Page {
+            for (page, busy) in (from..next).zip(&self.busies) {
                 let word = u64::from(self.anon.id) << 32 | (u64::from(page) + 1);
                 cache.content().mark(busy, word);
             }
         }
-        let added = &added[..count];
-        add(&cache.totals.anon, count as u64);
         self.anon.pages.map_run(from, next);
-        cache.lru_add_fresh(task, busies.into_iter().flatten());
+        cache.lru_add_fresh(task, added, self.busies.drain(..));
         cache.wake_busy(added, Signal::PageUnlocked);
+        self.frames.truncate(held - count);
         let count = count as u64;
         let faults = count.div_ceil(u64::from(cache.options.reclaim.fault_around()));
         self.tally.faults += count;

@@ -250,10 +250,10 @@ impl<E: Env> Cache<E> {
             {
                 let mut lru = self.nodes.lru(context);
                 for busy in part.iter_mut().filter_map(Option::take) {
-                    lru.remove(busy.frame());
                     freed[count] = self.table.discard(busy);
                     count += 1;
                 }
+                lru.remove_all(&freed[..count]);
             }
             sub(&self.totals.anon, count as u64);
             self.wake_busy(&freed[..count], Signal::PageUnlocked);

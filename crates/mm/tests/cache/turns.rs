@@ -23,6 +23,8 @@ use policy::watermark::Watermarks;
 
 const HZ: u32 = 250;
 const TICK: Nanos = Nanos::millis(4);
+/// How long a task keeps a CPU of the lab while others wait for one (`lab::cpu`).
+const SLICE: Nanos = Nanos::millis(3);
 
 /// Jobs that compete for a memory of `frames`; the disk moves `mib_per_s`.
 #[derive(Clone)]
@@ -390,9 +392,9 @@ fn every_wait_is_bounded_also_where_many_wait() {
         assert!(*delayed <= BOUND, "{delayed:?}");
         assert_ne!(*wakeup, Wakeup::Cancelled);
     }
-    // The bound, the tick of the timer, and a tick for a CPU.
+    // The bound, the tick of the timer, and a CPU: hogs that have all of their memory compute, and there are 4 for 42 tasks.
     for waited in seen.waits_for_memory() {
-        assert!(waited <= BOUND + TICK + TICK, "{waited:?}");
+        assert!(waited <= BOUND + TICK + SLICE + SLICE, "{waited:?}");
     }
     // Also the one that got least has walked over all its pages and on.
     let pages = u64::from(Crowd::P0.anon / 32);

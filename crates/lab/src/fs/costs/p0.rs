@@ -31,17 +31,18 @@ pub const WORKER: [(Work, u64); 5] = [
 /// points: 0.4-0.6 us, from the system times of three machines.
 const SCAN: u64 = 500;
 
-/// What a fresh page that came with another's fault costs of `Work::Fault`'s 420 ns (`Work::Around`; Linux charges none:
-/// there each page is a fault), and what a frame drawn with others costs of `Work::Alloc`'s 120 (`Work::Drawn`; Linux charges
-/// none: there each is taken for itself).
+/// What a page costs that comes and goes along with others: of `Work::Fault`'s 420 ns (`Work::Around`), of `Work::Alloc`'s 120
+/// (`Work::Drawn`) and of `Work::Unmap`'s 120 (`Work::Returned`). Linux charges none: there each page is a fault, each frame
+/// is taken for itself and each page unmapped for itself.
 ///
-/// By the live program's own code (`cargo bench -p tidegate --bench round`, 2 cores, 2026-11-22): of a fresh page zeroing takes
-/// 168 ns, all else 342 where each is a fault and 84 where 16 come together, so 67 for each further page, its frame included. By its
-/// zeroing that machine is 7 % faster than this one: 72 ns, of which some 10 are the frame's (a list step and its place
-/// in the batch; GUESS). A fault alone would be 366 of the 540 that are charged here to all columns, and giving a page back 53 of
-/// `Work::Unmap`'s 120: no trap and no page table is in these, so what Linux pays is charged.
-const AROUND: u64 = 62;
+/// By the live program's own code (`cargo bench -p tidegate --bench round`, 2 cores, 2026-11-24, medians of five): beside zeroing 64 pages
+/// at once and a store to each, a fresh page takes 31 ns where 64 come together and 470 alone, so 24 for each further one, of
+/// which some 10 are the frame's (a list step and its place in the batch; GUESS); a page given back takes 26.5. Unscaled: that
+/// machine's kernel takes 1456 ns for a page for which p0's took 820. The first of 64 is charged as Linux's, 540 and 120 ns, with the
+/// trap and the page table that are not in ours: 32.1 and 28.0 ns a page in all.
+const AROUND: u64 = 14;
 const DRAWN: u64 = 10;
+const RETURNED: u64 = 26;
 
 /// What every other task that is shrinking the same node at that moment, on a CPU, adds to one batch of 32
 /// pages (`Work::ContendLru`).
@@ -77,6 +78,7 @@ const fn table() -> CostTable {
         .with(Work::ContendLru, CONTENTION)
         .with(Work::Around, Nanos(AROUND))
         .with(Work::Drawn, Nanos(DRAWN))
+        .with(Work::Returned, Nanos(RETURNED))
         .with(Work::WritePage, Nanos(700))
         .with(Work::Submit, Nanos(4_000))
         .with(Work::EndPage, Nanos(250))
