@@ -26,6 +26,8 @@ pub struct Verdict {
     pub source: String,
     /// A column or the row of it was left out by the caller.
     pub skipped: bool,
+    /// The experiment that holds the band where this one does not.
+    pub held_in: Option<String>,
 }
 
 impl Verdict {
@@ -38,13 +40,20 @@ impl Verdict {
             })
     }
 
+    /// Whether a check fails for it.
+    #[must_use]
+    pub fn fails(&self) -> bool {
+        !self.holds() && self.held_in.is_none()
+    }
+
     /// One line: name, row, value, band.
     #[must_use]
     pub fn line(&self) -> String {
-        let word = match (self.skipped, self.holds()) {
-            (true, _) => "not run",
-            (false, true) => "holds",
-            (false, false) => "FAILS",
+        let (word, where_held) = match (self.skipped, self.holds(), &self.held_in) {
+            (true, ..) => ("not run", String::new()),
+            (false, true, _) => ("holds", String::new()),
+            (false, false, None) => ("FAILS", String::new()),
+            (false, false, Some(name)) => ("misses", format!(" (held in `run {name}`)")),
         };
         let value = self
             .value
@@ -56,7 +65,7 @@ impl Verdict {
             (None, None) => "anything".into(),
         };
         format!(
-            "{word:<8} {} [{}] {} = {value}, expected {band}",
+            "{word:<8} {} [{}] {} = {value}, expected {band}{where_held}",
             self.id, self.case, self.what
         )
     }
@@ -165,6 +174,7 @@ fn judge_one(
         min: expect.min.as_ref().map(|min| *min.get_ref()),
         max: expect.max.as_ref().map(|max| *max.get_ref()),
         source: expect.source.clone(),
+        held_in: expect.held_in.as_ref().map(|name| name.get_ref().clone()),
         skipped: !ran(policy)
             || vs.is_some_and(|vs| !ran(vs))
             || (!outcomes.is_empty() && (missing(case) || vs_case.is_some_and(missing))),
@@ -269,6 +279,20 @@ mod tests {
         assert!(any_applies(&dd, &names(&["ext4"]), &both));
         assert!(!any_applies(&dd, &names(&["nfs"]), &both));
         assert!(!any_applies(&dd, &names(&["ext4"]), &names(&["p1"])));
+    }
+
+    #[test]
+    fn a_band_that_is_held_elsewhere_is_missed_without_failing() {
+        let mut verdicts = judge_dd(100.0, 103.1);
+        verdicts.retain(|verdict| !verdict.holds());
+        assert!(verdicts.iter().all(Verdict::fails));
+        for verdict in &mut verdicts {
+            verdict.held_in = Some("there".into());
+            assert!(!verdict.holds() && !verdict.fails());
+            let line = verdict.line();
+            assert!(line.starts_with("misses   A7-13-p1 ["), "{line}");
+            assert!(line.ends_with(" (held in `run there`)"), "{line}");
+        }
     }
 
     #[test]

@@ -283,9 +283,9 @@ fn rows_once(rows: &[String]) -> Vec<String> {
     once
 }
 
-/// Names every band that does not hold.
+/// Names every band that fails the check.
 fn check(verdicts: &[Verdict]) -> u8 {
-    let failed: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.holds()).collect();
+    let failed: Vec<&Verdict> = verdicts.iter().filter(|verdict| verdict.fails()).collect();
     for verdict in &failed {
         terminal::complain(&format!(
             "tidegate: {}\n  band of: {}",

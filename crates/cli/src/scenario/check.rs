@@ -7,11 +7,13 @@ use std::collections::BTreeSet;
 use toml::Spanned;
 
 use super::diagnose::{Mistake, choices};
+use super::parse::parse;
 use super::{
     CaseEntry, CompareKind, DeviceEntry, ExpectEntry, PolicyEntry, SCHEMA, Scenario, TaskEntry,
     is_plain,
 };
 use crate::catalogue;
+use crate::experiments;
 use crate::metrics::METRICS;
 use crate::pool::ALL;
 use crate::presets::PRESETS;
@@ -700,6 +702,27 @@ impl Checker {
         self.known("policy", policy, names.iter().copied());
     }
 
+    /// A band that no check fails for here has to fail one elsewhere.
+    fn held_in(&mut self, expect: &ExpectEntry) {
+        let Some(name) = &expect.held_in else { return };
+        let Some(source) = experiments::by_name(name.get_ref()) else {
+            let names = experiments::EXPERIMENTS.iter().map(|(name, _)| *name);
+            return self.known("experiment", name, names);
+        };
+        let holds = |other: &ExpectEntry| other.held_in.is_none() && other.is_same(expect);
+        if !parse(&source).is_ok_and(|other| other.expects.iter().any(holds)) {
+            let help = "it needs a band of this id with the same columns, rows, `min` and `max`, and no `held_in` of its own";
+            self.list.push(
+                Mistake::new(
+                    format!("`{}` does not hold this band", name.get_ref()),
+                    name.span(),
+                    "held nowhere",
+                )
+                .help(help),
+            );
+        }
+    }
+
     fn expect(&mut self, scenario: &Scenario, expect: &ExpectEntry) {
         self.metric(&expect.metric);
         for case in &expect.cases {
@@ -718,6 +741,7 @@ impl Checker {
             let devices = devices.map(|device| device.id.get_ref().as_str());
             self.known("task or device", of, tasks.chain(devices));
         }
+        self.held_in(expect);
         let compares = expect.vs.is_some() || expect.vs_case.is_some();
         if (*expect.op.get_ref() == CompareKind::Value) == compares {
             self.list.push(

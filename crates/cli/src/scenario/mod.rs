@@ -603,6 +603,32 @@ pub struct ExpectEntry {
     /// Not above.
     #[serde(default)]
     pub max: Option<Spanned<f64>>,
+    /// The experiment of ours that holds this very band, on another machine. Here it is judged and printed, and no check
+    /// fails for it.
+    #[serde(default)]
+    pub held_in: Option<Spanned<String>>,
+}
+
+impl ExpectEntry {
+    /// Whether two bands say the same, but for where they are held.
+    fn is_same(&self, other: &Self) -> bool {
+        let name = |entry: &Option<Spanned<String>>| entry.as_ref().map(|e| e.get_ref().clone());
+        let bound = |entry: &Option<Spanned<f64>>| entry.as_ref().map(|e| *e.get_ref());
+        let names = |entry: &Self| {
+            let all = [&entry.of, &entry.vs, &entry.vs_case].map(name);
+            let cases: Vec<_> = entry
+                .cases
+                .iter()
+                .map(|case| case.get_ref().clone())
+                .collect();
+            let own = [&entry.id, &entry.metric, &entry.policy].map(|e| e.get_ref().clone());
+            (own, all, cases)
+        };
+        names(self) == names(other)
+            && self.op.get_ref() == other.op.get_ref()
+            && bound(&self.min) == bound(&other.min)
+            && bound(&self.max) == bound(&other.max)
+    }
 }
 
 impl Scenario {

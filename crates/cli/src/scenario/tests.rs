@@ -309,6 +309,35 @@ fn names_that_tables_and_files_cannot_have_are_refused() {
 }
 
 #[test]
+fn a_band_that_is_held_elsewhere_is_held_there() {
+    let stutterp = |from: &str, to: &str| {
+        let source = crate::experiments::by_name("stutterp").unwrap();
+        assert_eq!(source.text.matches(from).count(), 1, "{from}");
+        let text = source.text.replace(from, to);
+        match Scenario::load(Source { text, ..source }, &[]) {
+            Ok(_) => "no mistake".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    };
+    let held = "max = 0.95\nheld_in = \"stutterp-oom\"";
+    assert_eq!(stutterp(held, held), "no mistake");
+    let nowhere = stutterp(held, "max = 0.95\nheld_in = \"stutterp-omm\"");
+    assert!(
+        nowhere.contains("unknown experiment `stutterp-omm`"),
+        "{nowhere}"
+    );
+    // Not this very band, not this band at all, and one that is not held there either.
+    for other in [
+        "max = 0.96\nheld_in = \"stutterp-oom\"",
+        "max = 0.95\nheld_in = \"dd\"",
+        "max = 0.95\nheld_in = \"stutterp\"",
+    ] {
+        let text = stutterp(held, other);
+        assert!(text.contains("does not hold this band"), "{text}");
+    }
+}
+
+#[test]
 fn a_band_that_nothing_meets_and_one_without_its_other_column() {
     let expect = "name = \"tidegate\"\n\n[[expect]]\nid = \"e\"\nsource = \"s\"\nmetric = \"real\"\npolicy = \"tidegate\"\nop = \"ratio\"\nmin = 2\nmax = 1";
     let text = mistaken("name = \"tidegate\"", expect);
