@@ -1,6 +1,6 @@
 //! What a page of p0's latency worker costs, on one thread: a region of 128 MiB that fits is touched, 64 or 16 fresh pages a call or
-//! one, and given back. Beside it the same with anonymous memory of the kernel's, and what nobody can do without: zeroing as many
-//! pages at once and a store to each.
+//! one, and given back; and written, 64 pages a call. Beside it the same with anonymous memory of the kernel's, and what nobody can do
+//! without: zeroing as many pages at once and a store to each, or a copy.
 //!
 //! Nanoseconds a page: the median of runs of 64 pages, so short that others' work seldom falls into one. What is above the
 //! zeroing, and the way back, set the lab's costs of a page beside others (`lab::fs::costs::p0`).
@@ -37,9 +37,23 @@ fn main() {
                 fresh - zero
             )
         });
+        let data = [7_u8; RUN];
+        let copy = by_run(|at| {
+            let run = &mut memory[at..at + RUN];
+            black_box(&mut *run).fill(0);
+            run.copy_from_slice(&data);
+            black_box(run);
+        });
+        let written = by_run(|at| {
+            region.write_at(&data, at as u64).expect("it fits");
+        });
+        region
+            .discard(0, REGION as u64)
+            .expect("nobody else uses it");
         println!(
-            "page of a round, ns: {}; kernel's fault {kernel:.1}",
-            above.join("; ")
+            "page of a round, ns: {}; written {:.1} ({copy:.1} zeroing and copy); kernel's fault {kernel:.1}",
+            above.join("; "),
+            written - copy
         );
     }
     drop(region);

@@ -49,6 +49,8 @@ enum Stamp {
 struct Walk<'a, E: Env> {
     cache: &'a Arc<Cache<E>>,
     anon: &'a Arc<Anon>,
+    /// The page behind the last that the call is for.
+    end: u32,
     /// Frames for fresh pages.
     frames: Vec<FrameId>,
     /// Fresh pages that are being made ready.
@@ -66,8 +68,8 @@ pub(super) fn touch<E: Env>(
     first: u32,
     end: u32,
 ) -> Result<Touched, Error> {
-    let mut walk = Walk::new(cache, anon);
-    let touched = walk.touch(task, first, end);
+    let mut walk = Walk::new(cache, anon, end);
+    let touched = walk.touch(task, first);
     let tally = walk.finish(task);
     touched?;
     Ok(Touched {
@@ -86,7 +88,7 @@ pub(super) fn write<E: Env>(
     data: &<E::Content as Content>::Data,
 ) -> Result<(), Error> {
     let len = E::Content::data_len(data);
-    let mut walk = Walk::new(cache, anon);
+    let mut walk = Walk::new(cache, anon, end_of(offset, len));
     let written = by_page(offset, len, |page, within, at, count| {
         let busy = walk.page_for_write(task, page)?;
         cache.content().copy_in(&busy, within, data, at, count);
@@ -107,7 +109,7 @@ pub(super) fn read<E: Env>(
     data: &mut <E::Content as Content>::Data,
 ) -> Result<(), Error> {
     let len = E::Content::data_len(data);
-    let mut walk = Walk::new(cache, anon);
+    let mut walk = Walk::new(cache, anon, end_of(offset, len));
     let read = by_page(offset, len, |page, within, at, count| {
         let pin = walk.page_for_read(task, page)?;
         cache.content().copy_out(&pin, within, data, at, count);
@@ -117,6 +119,12 @@ pub(super) fn read<E: Env>(
     });
     walk.finish(task);
     read
+}
+
+/// The page behind the last of `len` bytes at `offset`.
+fn end_of(offset: Bytes, len: usize) -> u32 {
+    let end = offset.0 + len as u64;
+    u32::try_from(end.div_ceil(PAGE_SIZE)).expect("the range was checked")
 }
 
 /// Calls `each` with the page, the offset in it, the offset in the caller's data and the length of every part.
@@ -139,10 +147,11 @@ fn by_page(
 }
 
 impl<'a, E: Env> Walk<'a, E> {
-    fn new(cache: &'a Arc<Cache<E>>, anon: &'a Arc<Anon>) -> Self {
+    fn new(cache: &'a Arc<Cache<E>>, anon: &'a Arc<Anon>, end: u32) -> Self {
         Self {
             cache,
             anon,
+            end,
             frames: Vec::new(),
             busies: Vec::new(),
             tally: Tally::default(),
@@ -173,8 +182,8 @@ impl<'a, E: Env> Walk<'a, E> {
         }
     }
 
-    fn touch(&mut self, task: &mut Task<'_, E>, first: u32, end: u32) -> Result<(), Error> {
-        let mut at = first;
+    fn touch(&mut self, task: &mut Task<'_, E>, first: u32) -> Result<(), Error> {
+        let (mut at, end) = (first, self.end);
         while at < end {
             self.check_alive()?;
             let until = end.min(at.saturating_add(RUN));
@@ -333,7 +342,7 @@ impl<'a, E: Env> Walk<'a, E> {
         match self.anon.pages.get(page) {
             Slot::Frame(frame) => Ok(Some(frame)),
             Slot::Empty => {
-                self.fresh(task, page, page + 1, Stamp::None)?;
+                self.fresh(task, page, self.end, Stamp::None)?;
                 Ok(None)
             }
             Slot::Shadow(Shadow(slot)) => {
