@@ -40,20 +40,20 @@ impl Verdict {
             })
     }
 
-    /// Whether a check fails for it.
+    /// Whether a check fails for it: it does not hold, and no other experiment holds it, or it could not be judged.
     #[must_use]
     pub fn fails(&self) -> bool {
-        !self.holds() && self.held_in.is_none()
+        !self.holds() && (self.held_in.is_none() || self.value.is_none())
     }
 
     /// One line: name, row, value, band.
     #[must_use]
     pub fn line(&self) -> String {
-        let (word, where_held) = match (self.skipped, self.holds(), &self.held_in) {
-            (true, ..) => ("not run", String::new()),
-            (false, true, _) => ("holds", String::new()),
-            (false, false, None) => ("FAILS", String::new()),
-            (false, false, Some(name)) => ("misses", format!(" (held in `run {name}`)")),
+        let (word, where_held) = match &self.held_in {
+            _ if self.skipped => ("not run", String::new()),
+            _ if self.holds() => ("holds", String::new()),
+            Some(name) if !self.fails() => ("misses", format!(" (held in `run {name}`)")),
+            _ => ("FAILS", String::new()),
         };
         let value = self
             .value
@@ -292,6 +292,8 @@ mod tests {
             let line = verdict.line();
             assert!(line.starts_with("misses   A7-13-p1 ["), "{line}");
             assert!(line.ends_with(" (held in `run there`)"), "{line}");
+            verdict.value = None;
+            assert!(verdict.fails() && verdict.line().starts_with("FAILS"));
         }
     }
 

@@ -327,6 +327,9 @@ fn load(arguments: &RunArguments) -> Result<(Scenario, Source), Trouble> {
     Ok(Scenario::load(source, &overrides)?)
 }
 
+/// The smallest part of its size that a scenario is run at.
+const PARTS_MOST: f64 = 64.0;
+
 /// Live, a scenario of anonymous memory shrinks with the limit that is given: to the nearest part of its own
 /// memory that is one over a whole number.
 fn live_scale(
@@ -346,8 +349,17 @@ fn live_scale(
         reason = "a limit of memory is below 2^53 bytes"
     )]
     let limit_mib = limit as f64 / 1_048_576.0;
-    let parts = scenario.machine.memory_mib.get_ref() / limit_mib;
-    Ok(Some(1.0 / parts.round().clamp(1.0, 64.0)))
+    let memory_mib = scenario.machine.memory_mib.get_ref();
+    let parts = (memory_mib / limit_mib).round();
+    if parts > PARTS_MOST {
+        return Err(Trouble::Usage(format!(
+            "--memory {limit_mib:.0}M: live, `{}` shrinks with its limit, to a {PARTS_MOST}th of its {memory_mib} MiB at the \
+             most; use at least --memory {:.0}M",
+            scenario.name.get_ref(),
+            (memory_mib / PARTS_MOST).ceil()
+        )));
+    }
+    Ok(Some(1.0 / parts.max(1.0)))
 }
 
 fn file(path: &Path) -> Result<Source, Trouble> {

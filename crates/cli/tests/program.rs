@@ -214,7 +214,7 @@ fn a_band_that_does_not_hold_is_named_and_is_status_1() {
 fn mistakes_are_status_2_and_say_what_to_do() {
     let folder = folder("mistakes");
     small(&folder, &SMALL.replace("cpus = 2", "cpus = 0"));
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["run", "small.toml"], "--> small.toml:9:8"),
         (&["run", "cp-pause"], "did you mean `cp-pauses`?"),
         (
@@ -246,6 +246,10 @@ fn mistakes_are_status_2_and_say_what_to_do() {
         (
             &["run", "dd", "--live", ".", "--memory", "1M"],
             "memory limit of 1 MiB is too small",
+        ),
+        (
+            &["run", "stutterp", "--live", ".", "--memory", "256M"],
+            "to a 64th of its 32768 MiB at the most; use at least --memory 512M",
         ),
     ];
     for (arguments, message) in cases {
