@@ -51,7 +51,8 @@ impl Verdict {
     pub fn line(&self) -> String {
         let (word, where_held) = match &self.held_in {
             _ if self.skipped => ("not run", String::new()),
-            _ if self.holds() => ("holds", String::new()),
+            Some(name) if self.holds() => ("holds", format!(" (held in `run {name}` too)")),
+            None if self.holds() => ("holds", String::new()),
             Some(name) if !self.fails() => ("misses", format!(" (held in `run {name}`)")),
             _ => ("FAILS", String::new()),
         };
@@ -71,10 +72,11 @@ impl Verdict {
     }
 }
 
-/// Whether any band is of rows and columns that will be run.
+/// Whether any band that is held here is of rows and columns that will be run.
 #[must_use]
 pub fn any_applies(scenario: &Scenario, rows: &[String], columns: &[String]) -> bool {
-    scenario.expects.iter().any(|expect| {
+    let held_here = |expect: &&ExpectEntry| expect.held_in.is_none();
+    scenario.expects.iter().filter(held_here).any(|expect| {
         let ran = |name: &String| columns.contains(name);
         let row = expect.cases.is_empty()
             || expect

@@ -11,7 +11,8 @@
 //!
 //! Invariants
 //!   1. An entry that holds a frame changes only by whoever has that frame's busy bit; one that holds
-//!      nothing, or a slot, changes by a compare-and-swap.
+//!      a slot changes by a compare-and-swap; one that holds nothing only by whoever alone fills pages of the
+//!      region at that time (`try_fill`).
 //!   2. A mapped page is there, up to date and dirty. The bit is set and cleared under the page's busy
 //!      bit; the young bit is a hint that anybody may set and clear.
 //!
@@ -67,14 +68,26 @@ impl Region {
         slot_of(self.entries[page as usize].load(Ordering::Acquire))
     }
 
-    /// Puts a frame where `expected`, nothing or a slot, still stands. False: it does not any more.
-    ///
-    /// # Panics
-    /// If `expected` is a frame: that changes by `replace`.
+    /// Puts a frame where nothing stands. False: something does. The caller is the only one who fills pages of the region
+    /// meanwhile, by a lock of his.
     #[must_use]
     #[inline]
-    pub fn try_insert(&self, page: u32, expected: Slot, frame: FrameId) -> bool {
-        self.try_change(page, expected, Slot::Frame(frame))
+    pub fn try_fill(&self, page: u32, frame: FrameId) -> bool {
+        let entry = &self.entries[page as usize];
+        // Acquire: the caller goes on with what was given back from here.
+        if slot_of(entry.load(Ordering::Acquire)) != Slot::Empty {
+            return false;
+        }
+        // Release: the frame is adopted before a reader sees it.
+        entry.store(entry_of(Slot::Frame(frame)), Ordering::Release);
+        true
+    }
+
+    /// Puts a frame where a slot still stands. False: it does not any more.
+    #[must_use]
+    #[inline]
+    pub fn try_insert(&self, page: u32, slot: Shadow, frame: FrameId) -> bool {
+        self.try_change(page, Slot::Shadow(slot), Slot::Frame(frame))
     }
 
     /// Takes a slot out. False: it does not stand there any more.
@@ -263,16 +276,13 @@ mod tests {
     fn an_entry_says_where_a_page_is() {
         let region = Region::new(3);
         assert_eq!(region.get(1), Slot::Empty);
-        assert!(region.try_insert(1, Slot::Empty, FrameId(0)));
-        assert!(
-            !region.try_insert(1, Slot::Empty, FrameId(7)),
-            "it is taken"
-        );
+        assert!(region.try_fill(1, FrameId(0)));
+        assert!(!region.try_fill(1, FrameId(7)), "it is taken");
         assert_eq!(region.get(1), Slot::Frame(FrameId(0)));
         region.replace(1, FrameId(0), Slot::Shadow(Shadow(0)));
         assert_eq!(region.get(1), Slot::Shadow(Shadow(0)));
-        assert!(!region.try_insert(1, Slot::Shadow(Shadow(4)), FrameId(7)));
-        assert!(region.try_insert(1, Slot::Shadow(Shadow(0)), FrameId(7)));
+        assert!(!region.try_insert(1, Shadow(4), FrameId(7)));
+        assert!(region.try_insert(1, Shadow(0), FrameId(7)));
         assert!(!region.try_clear(1, Slot::Shadow(Shadow(0))));
         region.replace(1, FrameId(7), Slot::Shadow(Shadow(9)));
         assert!(region.try_clear(1, Slot::Shadow(Shadow(9))));
@@ -305,7 +315,7 @@ mod tests {
             let (one, all) = (Region::new(200), Region::new(200));
             for region in [&one, &all] {
                 for page in from..to {
-                    assert!(region.try_insert(page, Slot::Empty, FrameId(page + 1000)));
+                    assert!(region.try_fill(page, FrameId(page + 1000)));
                 }
             }
             all.map_run(from, to);
@@ -342,7 +352,7 @@ mod tests {
     #[test]
     fn what_is_replaced_is_neither_mapped_nor_young() {
         let region = Region::new(1);
-        assert!(region.try_insert(0, Slot::Empty, FrameId(3)));
+        assert!(region.try_fill(0, FrameId(3)));
         region.map(0);
         assert!(region.is_mapped(0));
         region.replace(0, FrameId(3), Slot::Empty);
@@ -354,7 +364,7 @@ mod tests {
     #[should_panic(expected = "and not frame 4")]
     fn a_stranger_is_not_replaced() {
         let region = Region::new(1);
-        assert!(region.try_insert(0, Slot::Empty, FrameId(3)));
+        assert!(region.try_fill(0, FrameId(3)));
         region.replace(0, FrameId(4), Slot::Empty);
     }
 }

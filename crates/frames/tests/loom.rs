@@ -85,6 +85,19 @@ impl World {
         Ok(())
     }
 
+    /// The same as a fresh page of a region is made: claimed for its page in one step, and shown.
+    fn reuse_at_once(&self) -> Result<(), Refusal> {
+        let busy = self.table.try_busy_clean(FRAME)?;
+        let frame = self.table.disown(busy);
+        // Another task had put a frame there first.
+        let busy = self.table.claim_for(frame, B, Flags::ANON);
+        let frame = self.table.disown(busy);
+        let busy = self.table.claim_for(frame, B, Flags::ANON);
+        self.content.write(B.file);
+        self.table.show(busy, Flags::UPTODATE | Flags::DIRTY);
+        Ok(())
+    }
+
     fn unpin(&self, pin: Pin) {
         if self.table.unpin(pin) {
             self.free_orphan();
@@ -124,6 +137,57 @@ fn a_reader_never_sees_the_next_owners_content() {
         reclaimer.join().unwrap();
         reader_of_b.join().unwrap();
         assert_eq!(world.table.flags(FRAME).pins(), 0);
+    });
+}
+
+#[test]
+fn a_frame_claimed_for_a_page_in_one_step_is_nobody_elses() {
+    // Three take 80 s.
+    model(Some(2), || {
+        let world = World::with_page(Flags::NONE);
+        let by_generation = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let (flags, generation) = world.table.look(FRAME);
+                if let Ok(busy) = world.table.try_busy_of(FRAME, generation, Flags::DIRTY) {
+                    assert!(flags.has(Flags::CACHED));
+                    let owner = world.table.owner(FRAME);
+                    assert_eq!(world.content.read(), owner.file);
+                    world.content.write(owner.file);
+                    world.table.release(busy, Flags::NONE, Flags::NONE);
+                }
+            })
+        };
+        let reader_of_b = reader_of_b(&world);
+        let _ = world.reuse_at_once();
+        if let Ok(busy) = world.table.try_busy(FRAME, A) {
+            assert_eq!(world.content.read(), A.file);
+            world.table.release(busy, Flags::NONE, Flags::NONE);
+        }
+        by_generation.join().unwrap();
+        reader_of_b.join().unwrap();
+    });
+}
+
+#[test]
+fn who_sees_the_new_page_busy_sees_the_old_one_gone() {
+    model(Some(3), || {
+        let world = World::with_page(Flags::NONE);
+        let stale = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let is_new = world.table.is_busy_with(FRAME, B);
+                let flags = world.table.flags(FRAME);
+                if is_new || flags.has(Flags::ANON) {
+                    assert!(!world.table.is_busy_with(FRAME, A));
+                    assert!(world.table.try_pin(FRAME, A).is_err());
+                    assert!(world.table.try_busy(FRAME, A).is_err());
+                }
+            })
+        };
+        let _ = world.read(A);
+        let _ = world.reuse_at_once();
+        stale.join().unwrap();
     });
 }
 

@@ -439,9 +439,19 @@ impl Content for Arena {
         let neighbours = |a: &Busy, b: &Busy| a.frame().0.abs_diff(b.frame().0) == 1;
         // No frame is in two hands, so a run of neighbours goes one way.
         for run in frames.chunk_by(neighbours) {
-            let (a, b) = (run[0].frame(), run[run.len() - 1].frame());
-            let (start, _) = (self.address(a.min(b)), self.address(a.max(b)));
-            // SAFETY: `address` checked both ends, and what is between them is mapped; `Busy` is the exclusive right to each.
+            let (a, b) = (run[0].frame().0, run[run.len() - 1].frame().0);
+            let (first, last) = (a.min(b), a.max(b));
+            assert!(
+                (last - first) as usize + 1 == run.len(),
+                "a frame between {first} and {last} is in two hands"
+            );
+            let start = self.address(FrameId(first));
+            // A frame of each chunk that the run is in.
+            let chunks = (first..last).step_by(self.chunk_frames() as usize).skip(1);
+            for frame in chunks.chain([last]) {
+                self.address(FrameId(frame));
+            }
+            // SAFETY: `address` checked the range, chunk by chunk; `Busy` is the exclusive right to each of its frames.
             unsafe { ptr::write_bytes(start, 0, run.len() * FRAME) };
         }
     }
@@ -460,7 +470,9 @@ impl Content for Arena {
 
     #[inline]
     fn mark(&self, frame: &Busy, word: u64) {
-        self.copy_in(frame, 0, &word.to_le_bytes(), 0, size_of::<u64>());
+        let start = self.address(frame.frame()).cast::<u64>();
+        // SAFETY: a frame begins at a multiple of 4 KiB; `Busy` is the exclusive right to it.
+        unsafe { start.write(word.to_le()) };
     }
 
     fn copy_frame(&self, to: &Busy, from: &Pin) {

@@ -4,6 +4,7 @@
 //! of the others. Tools that a machine may lack (Miri) are skipped with a line that says so; nothing
 //! of our own is: a test that is not there is a failure.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -192,6 +193,11 @@ fn experiments() -> Result<()> {
         if let Err(problem) = ended {
             failed.push(format!("{name}: {problem}"));
         }
+        for id in needless(&out) {
+            failed.push(format!(
+                "{name}: {id} holds in all its rows: take its `held_in` out"
+            ));
+        }
     }
     if failed.is_empty() {
         Ok(())
@@ -207,11 +213,32 @@ pub(crate) fn experiments_out(workspace: &Workspace) -> PathBuf {
 
 /// Prints how each band came out.
 fn print_bands(out: &Path) {
-    let printed = std::fs::read_to_string(out.join("table.txt")).unwrap_or_default();
-    let bands = printed
-        .split_once("\nExpectations\n")
-        .map(|(_, bands)| bands);
-    print!("{}", bands.unwrap_or("    no bands were judged\n"));
+    let bands = bands(out);
+    print!(
+        "{}",
+        bands.as_deref().unwrap_or("    no bands were judged\n")
+    );
+}
+
+fn bands(out: &Path) -> Option<String> {
+    let printed = std::fs::read_to_string(out.join("table.txt")).ok()?;
+    let (_, bands) = printed.split_once("\nExpectations\n")?;
+    Some(bands.to_owned())
+}
+
+/// Bands that another experiment holds and that hold here, too, in all their rows.
+fn needless(out: &Path) -> Vec<String> {
+    let bands = bands(out).unwrap_or_default();
+    let ids = |word: &str, ending: &str| -> BTreeSet<String> {
+        let lines = bands.lines().filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let is_it = line.ends_with(ending) && words.next() == Some(word);
+            is_it.then(|| words.next().map(str::to_owned)).flatten()
+        });
+        lines.collect()
+    };
+    let too = ids("holds", " too)");
+    too.difference(&ids("misses", ")")).cloned().collect()
 }
 
 /// Builds the program, as a user would run it.

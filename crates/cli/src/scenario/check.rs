@@ -711,7 +711,7 @@ impl Checker {
         };
         let holds = |other: &ExpectEntry| other.held_in.is_none() && other.is_same(expect);
         if !parse(&source).is_ok_and(|other| other.expects.iter().any(holds)) {
-            let help = "it needs a band of this id with the same metric, columns, rows, `min` and `max`, and no `held_in` of its own";
+            let help = "it needs a band of this id with the same metric, columns, rows, `min` and `max`, and no `held_in` of its own; or leave `held_in` out";
             self.list.push(
                 Mistake::new(
                     format!("`{}` does not hold this band", name.get_ref()),

@@ -44,7 +44,7 @@ const HOPELESS_ROUNDS: u32 = 20;
 /// writeback. A device that hangs for half a minute and comes back is waited for.
 const STANDSTILL: Nanos = Nanos::secs(60);
 
-/// Who takes this many frames at a time takes many.
+/// Who takes this many frames at a time takes many; a whole fault of ours does.
 const MANY: u32 = 64;
 
 /// The frames that hold no page.

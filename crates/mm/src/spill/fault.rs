@@ -234,13 +234,18 @@ impl<'a, E: Env> Walk<'a, E> {
         }
         // From the end of what was drawn: no frame moves when others go.
         let held = self.frames.len();
-        for (page, frame) in (from..end).zip(self.frames.iter().rev()) {
-            let busy = cache.table.claim_for(*frame, self.owner(page), Flags::ANON);
-            if !self.anon.pages.try_insert(page, Slot::Empty, *frame) {
-                cache.disown(busy);
-                break;
+        {
+            let _alone = self.anon.filling.lock(task);
+            for (page, frame) in (from..end).zip(self.frames.iter().rev()) {
+                // Others may have been here since the look.
+                if !empty(&page) {
+                    break;
+                }
+                let busy = cache.table.claim_for(*frame, self.owner(page), Flags::ANON);
+                let filled = self.anon.pages.try_fill(page, *frame);
+                assert!(filled, "page {page} was filled by one who may not");
+                self.busies.push(busy);
             }
-            self.busies.push(busy);
         }
         let count = self.busies.len();
         let added = &mut self.frames[held - count..];

@@ -61,6 +61,8 @@ pub(crate) struct Anon {
     killed: AtomicBool,
     /// How far a walk over it was read ahead.
     pub(crate) walk: Lock<SwapWalk>,
+    /// Who gives frames to pages that have none: one at a time.
+    filling: Lock<()>,
 }
 
 impl Anon {
@@ -227,6 +229,7 @@ impl<E: Env> Cache<E> {
             taker: AtomicU32::new(task.id().0),
             killed: AtomicBool::new(false),
             walk: Lock::new(LockClass::Leaf, SwapWalk::default()),
+            filling: Lock::new(LockClass::Leaf, ()),
         });
         regions[place] = Some(Arc::clone(&anon));
         drop(regions);

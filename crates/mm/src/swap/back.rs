@@ -201,10 +201,7 @@ impl<E: Env> Cache<E> {
             index: page,
         };
         self.table.adopt_as(&busy, owner, Flags::ANON | set);
-        if !anon
-            .pages
-            .try_insert(page, Slot::Shadow(Shadow(slot)), frame)
-        {
+        if !anon.pages.try_insert(page, Shadow(slot), frame) {
             self.disown(busy);
             return None;
         }

@@ -35,12 +35,13 @@ const SCAN: u64 = 500;
 /// (`Work::Drawn`) and of `Work::Unmap`'s 120 (`Work::Returned`). Linux charges none: there each page is a fault, each frame
 /// is taken for itself and each page unmapped for itself.
 ///
-/// By the live program's own code (`cargo bench -p tidegate --bench round`, 2 cores, 2026-11-24, medians of five): beside zeroing 64 pages
-/// at once and a store to each, a fresh page takes 31 ns where 64 come together and 470 alone, so 24 for each further one, of
-/// which some 10 are the frame's (a list step and its place in the batch; GUESS); a page given back takes 26.5. Unscaled: that
-/// machine's kernel takes 1456 ns for a page for which p0's took 820. The first of 64 is charged as Linux's, 540 and 120 ns, with the
-/// trap and the page table that are not in ours: 32.1 and 28.0 ns a page in all.
-const AROUND: u64 = 14;
+/// By the live program's own code (`cargo bench -p tidegate --bench round`, 2 cores, 2026-11-24, medians of nine): in the CPU's caches a
+/// page is zeroed in 148 ns (64 at once, and a store to each); a fresh page takes 22 beside that where 64 come together, and a
+/// page given back 22. By its zeroing that is 27 and 27 on this machine. Beyond the caches, where that machine's memory is slow, they are 27
+/// and 26 beside 337, so less by zeroing. The first of 64 is charged as Linux's, 540 and 120 ns, with the trap and the page
+/// table that are not in ours; 20 and 26 for each further one make 28.1 and 27.5 a page in all. Of the 20 some 10 are the frame's (a
+/// list step and its place in the batch; GUESS).
+const AROUND: u64 = 10;
 const DRAWN: u64 = 10;
 const RETURNED: u64 = 26;
 
