@@ -15,7 +15,6 @@ use frames::FrameId;
 use policy::reclaim::scan::Kind;
 use policy::units::{Nanos, Pages};
 
-use super::Memory;
 use crate::Error;
 use crate::cache::{Cache, add};
 use crate::reclaim::node::NodeId;
@@ -30,12 +29,13 @@ impl<E: Env> Cache<E> {
     /// are sent out arrive there.
     pub(crate) fn slots_go_around(&self) -> bool {
         let memory = &self.memory;
+        // One look: the last free slot may be another's at the next.
         let free = self.swap.area().map_or(Pages::ZERO, |area| area.free());
         // First, as it is mostly not so: each page that comes back asks.
         free <= memory.marks.min
             && memory.line.is_open()
             && !self.options.reclaim.oom_kills
-            && (free.is_zero() || !self.swap_free().is_zero())
+            && (free.is_zero() || !self.swap_rests())
     }
 
     /// Takes a frame for a page that is out, as `alloc` does, where slots go around from the reserve if need be.
@@ -59,11 +59,7 @@ impl<E: Env> Cache<E> {
             if !task.is_willing() || self.stopping.load(Ordering::Acquire) {
                 break;
             }
-            let unchanged = |memory: &Memory<E>| memory.given_back() == given_back;
-            self.wait_for_memory(task, unchanged)?;
-            if unchanged(memory) {
-                break;
-            }
+            self.wait_for_memory(task, |memory| memory.given_back() == given_back)?;
         }
         self.alloc(task, Kind::Anon, 1, out).map(drop)
     }

@@ -286,11 +286,16 @@ impl<E: Env> Cache<E> {
 
     /// Slots that pages can have now: none without a swap file, and none while it rests after a failed write.
     pub(crate) fn swap_free(&self) -> Pages {
-        let resting = |area: &Arc<Area<E>>| area.is_backing_off(&Interrupt::new(), self.env.now());
         match self.swap.area() {
-            Some(area) if !resting(area) => area.free(),
+            Some(area) if !self.swap_rests() => area.free(),
             _ => Pages::ZERO,
         }
+    }
+
+    /// Whether the swap file rests after a failed write.
+    pub(crate) fn swap_rests(&self) -> bool {
+        let rests = |area: &Arc<Area<E>>| area.is_backing_off(&Interrupt::new(), self.env.now());
+        self.swap.area().is_some_and(rests)
     }
 
     /// Whether anonymous pages are worth a scan: there is a slot for one or, where the law looks for that, one that has
