@@ -12,15 +12,15 @@ use policy::dirty::{Counts, DeviceIndex, Dirtyable, Domain};
 use policy::units::{Bytes, Pages};
 use policy::watermark::Watermarks;
 
-use crate::alloc::{Memory, Shape};
-use crate::awaited::Awaited;
-use crate::device::DeviceState;
-use crate::io::Requests;
-use crate::mapping::Mapping;
+use crate::lists::{Division, Nodes};
+use crate::memory::{Memory, Shape};
 use crate::options::{DeviceOptions, Options, Populate};
-use crate::reclaim::node::{Division, Nodes};
+use crate::pages::awaited::Awaited;
+use crate::registry::device::DeviceState;
+use crate::registry::mapping::Mapping;
 use crate::vmstat::{Counters, Item};
-use crate::{Error, File, Stats, Writer, flush, reclaim, swap};
+use crate::writeback::io::Requests;
+use crate::{Error, File, Stats, Writer, reclaim, swap, writeback::flush};
 
 /// Frames below which a cache cannot work: room for a request, a read-ahead window and the marks.
 pub(crate) const FRAMES_MIN: u32 = 256;
@@ -377,7 +377,7 @@ impl<E: Env> Cache<E> {
     /// # Errors
     /// The first file's that failed; the others are synced all the same.
     pub fn sync(self: &Arc<Self>, task: &mut Task<'_, E>) -> Result<(), Error> {
-        crate::sync::sync_all(task, self)
+        crate::file::sync::sync_all(task, self)
     }
 
     /// Takes no more writes, syncs, stops the flushers and the reclaimer.

@@ -17,7 +17,7 @@ use policy::units::{Nanos, Pages};
 
 use crate::Error;
 use crate::cache::{Cache, add};
-use crate::reclaim::node::NodeId;
+use crate::lists::NodeId;
 
 /// One over this of the reserve stays.
 const RESERVE_REST: u64 = 4;

@@ -7,31 +7,26 @@
 //! more: no page is under writeback or dirty, and none could be freed; or when nothing has changed for
 //! `STANDSTILL`: what is under writeback is at a device that hangs.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::Arc;
+use core::sync::atomic::Ordering;
 
-use env::{Cause, Context, Env, Lock, LockClass, Task, WaitQueue, Work};
+use env::{Cause, Context, Env, Task, Work};
 use frames::FrameId;
+use policy::reclaim::ReclaimLaw;
 use policy::reclaim::retry::{Retry, RetryVerdict, RetryView};
 use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::Who;
-use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Instant, Nanos, Pages};
-use policy::watermark::{AllocRight, Watermarks};
+use policy::watermark::AllocRight;
 
 use crate::Error;
 use crate::cache::{Cache, get};
+use crate::lists::NodeId;
+use crate::memory::Memory;
 use crate::reclaim::direct::direct;
-use crate::reclaim::node::{Division, NodeId};
 use crate::reclaim::throttle;
-use crate::reclaim::turns::Line;
 use crate::vmstat::Item;
-use free::Free;
 
 mod back;
-mod chunks;
-mod free;
-mod marks;
 mod turn;
 
 /// A sleeper for memory looks again after this even if nobody woke it (a safety net).
@@ -46,35 +41,6 @@ const STANDSTILL: Nanos = Nanos::secs(60);
 
 /// Who takes this many frames at a time takes many; a whole fault of ours does.
 const MANY: u32 = 64;
-
-/// The frames that hold no page.
-pub(crate) struct Memory<E: Env> {
-    env: Arc<E>,
-    lists: Lock<Free>,
-    /// Free frames of each node, unpopulated ones included; copies for looks without the lock.
-    free: Box<[AtomicU32]>,
-    division: Division,
-    /// Chunks on their way to or from the system: on no list, but soon to be had. Changes under the
-    /// lock.
-    moving: AtomicU32,
-    /// Frames given back, ever.
-    given_back: AtomicU64,
-    /// Frames that went to pages which came back while the swap file was full, ever.
-    returned: AtomicU64,
-    /// Frames from this one on are out of use, or on their way there.
-    limit: AtomicU32,
-    frames: u32,
-    chunk: u32,
-    pub(crate) marks: Watermarks,
-    /// A node's part of `marks`.
-    pub(crate) marks_each: Watermarks,
-    /// Callers that found nothing to reclaim.
-    pub(crate) wait: WaitQueue,
-    /// Those who wait for their turn.
-    pub(crate) line: Line,
-    /// When one of them was last refused for having been passed over, ns.
-    refused: AtomicU64,
-}
 
 /// For how long a waiter has seen nothing freed and nothing written.
 #[derive(Default)]
@@ -92,53 +58,6 @@ impl Standstill {
         };
         self.seen = seen;
         now.since(since) >= STANDSTILL
-    }
-}
-
-/// How much memory there is, and how it is given out.
-pub(crate) struct Shape {
-    pub(crate) frames: u32,
-    pub(crate) chunk: u32,
-    pub(crate) division: Division,
-    pub(crate) marks: Watermarks,
-    pub(crate) tunables: Tunables,
-}
-
-impl<E: Env> Memory<E> {
-    pub(crate) fn new(env: Arc<E>, shape: &Shape) -> Self {
-        let Shape {
-            frames,
-            chunk,
-            division,
-            marks,
-            ..
-        } = *shape;
-        let mut free = vec![0; division.ids().count()];
-        for first in (0..frames).step_by(chunk as usize) {
-            free[division.of(FrameId(first)).index()] += chunk.min(frames - first);
-        }
-        let marks_each = Watermarks {
-            min: division.part(marks.min),
-            low: division.part(marks.low),
-            high: division.part(marks.high),
-        };
-        Self {
-            env,
-            lists: Lock::new(LockClass::Free, Free::new(frames, chunk, division)),
-            limit: AtomicU32::new(frames),
-            free: free.into_iter().map(AtomicU32::new).collect(),
-            division,
-            moving: AtomicU32::new(0),
-            given_back: AtomicU64::new(0),
-            returned: AtomicU64::new(0),
-            frames,
-            chunk,
-            marks,
-            marks_each,
-            wait: WaitQueue::new(),
-            line: Line::new(&shape.tunables, frames),
-            refused: AtomicU64::new(0),
-        }
     }
 }
 

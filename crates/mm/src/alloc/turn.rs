@@ -22,8 +22,8 @@ use policy::units::{Instant, Nanos, Pages};
 use super::{HOPELESS_ROUNDS, Standstill, WANTED};
 use crate::Error;
 use crate::cache::{Cache, get};
+use crate::lists::NodeId;
 use crate::reclaim::direct::direct_until;
-use crate::reclaim::node::NodeId;
 use crate::swap::Patience;
 use crate::vmstat::Item;
 

@@ -9,10 +9,10 @@ use env::{Env, Task, Work};
 use frames::Flags;
 use policy::reclaim::scan::{Kind, Turn};
 
-use super::isolate::Page;
-use super::node::NodeId;
+use crate::anon::Cursor;
 use crate::cache::Cache;
-use crate::spill::Cursor;
+use crate::lists::NodeId;
+use crate::lists::isolate::Page;
 use crate::vmstat::Item;
 
 /// One turn on an active list.

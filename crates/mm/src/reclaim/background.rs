@@ -13,9 +13,9 @@ use policy::reclaim::direct::may_begin;
 use policy::reclaim::throttle::{Throttle, Who};
 use policy::units::{Nanos, Pages};
 
-use super::node::NodeId;
 use super::{Control, age_anon, shrink_node};
 use crate::cache::Cache;
+use crate::lists::NodeId;
 use crate::vmstat::Item;
 
 /// The task of a node.

@@ -11,10 +11,10 @@ use policy::reclaim::scan::CLUSTER;
 use policy::reclaim::throttle::{After, Wake, Who};
 use policy::units::{Nanos, Pages};
 
-use super::node::NodeId;
 use super::{Control, shrink_node, throttle};
 use crate::Error;
 use crate::cache::Cache;
+use crate::lists::NodeId;
 use crate::vmstat::Item;
 
 /// Whoever needs index nodes and can free none rests this long.

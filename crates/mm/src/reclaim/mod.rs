@@ -25,14 +25,11 @@
 mod active;
 pub(crate) mod background;
 pub(crate) mod direct;
-pub(crate) mod isolate;
-pub(crate) mod node;
+pub(crate) mod limit;
 pub(crate) mod shrink;
 #[cfg(test)]
 mod tests;
 pub(crate) mod throttle;
-pub(crate) mod turns;
-mod workingset;
 
 use core::sync::atomic::Ordering;
 
@@ -47,7 +44,7 @@ use policy::reclaim::throttle::{Finding, Who};
 use policy::units::Pages;
 
 use crate::cache::Cache;
-use node::NodeId;
+use crate::lists::NodeId;
 
 /// How a pass over a node is made.
 #[derive(Clone, Copy, Debug)]

@@ -20,15 +20,15 @@ use policy::reclaim::page::{Judgement, PageRule, PageVerdict, Scanner, Seen, Tal
 use policy::reclaim::scan::{Kind, Shrunk, Turn};
 use policy::units::Pages;
 
-use super::isolate::{Batch, CLUSTER_FRAMES, Page};
-use super::node::NodeId;
 use super::{Control, throttle};
+use crate::anon::Cursor;
 use crate::cache::{Cache, sub};
-use crate::flush;
-use crate::replace::move_anon;
-use crate::spill::Cursor;
+use crate::lists::NodeId;
+use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
+use crate::pages::replace::move_anon;
 use crate::swap::{Patience, SwapOut};
 use crate::vmstat::Item;
+use crate::writeback::flush;
 
 /// What became of the pages of a turn.
 pub(super) struct Sorted {

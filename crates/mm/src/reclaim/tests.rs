@@ -18,11 +18,11 @@ use policy::reclaim::turn::BOUND;
 use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Nanos, Pages};
 
-use super::isolate::Page;
-use super::node::NodeId;
 use super::shrink::{Sorted, Swapped, swap_out};
 use super::{Control, throttle};
-use crate::spill::Cursor;
+use crate::anon::Cursor;
+use crate::lists::NodeId;
+use crate::lists::isolate::Page;
 use crate::swap::Patience;
 use crate::testing::with_cache;
 use crate::{Cache, DeviceOptions, Item, Options, Reader};

@@ -22,8 +22,8 @@ use policy::reclaim::{Reason, Tunables};
 use policy::units::{Instant, Nanos, Pages};
 
 use super::Control;
-use super::node::{Node, NodeId};
 use crate::cache::{Cache, get};
+use crate::lists::{Node, NodeId};
 
 #[cfg(test)]
 mod tests;
@@ -271,7 +271,7 @@ impl<E: Env> Cache<E> {
     /// has counted down before this fence. Of two that end the last writes side by side the one whose fence is the later
     /// finds both sums zero. A sleeper has published itself before the fence of its queue (`env::wait`), after which it
     /// looks whether any write is left: if its fence is the earlier, it is seen here, else it sees here what has ended.
-    pub(super) fn on_written(&self, context: &impl Context, written: &[FrameId]) {
+    pub(crate) fn on_written(&self, context: &impl Context, written: &[FrameId]) {
         fence(Ordering::SeqCst);
         let last = self.under_writeback().is_zero();
         for (node, written) in self.nodes.division.parts(written) {

@@ -41,17 +41,16 @@ use policy::reclaim::swap::{SlotMoment, SwapReadahead, releases, window_max};
 use policy::units::{Instant, Nanos, Pages};
 
 use crate::Error;
+use crate::anon::Anon;
 use crate::cache::{Cache, add, get, sub};
-use crate::io::Requests;
-use crate::spill::Anon;
+use crate::writeback::io::Requests;
 
-mod back;
 mod out;
 
 pub(crate) use out::{Patience, SwapOut};
 
 /// No slot.
-const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 /// No page has the slot.
 const NOBODY: u64 = u64::MAX;
 /// First wait after a write to the swap file failed; doubles up to 64 times as long, as for files.
@@ -77,41 +76,41 @@ pub(crate) struct State<E: Env> {
 
 /// A swap file.
 pub(crate) struct Area<E: Env> {
-    cache: Weak<Cache<E>>,
-    device: DeviceId,
-    object: ObjectId,
-    total: u32,
-    slots: Lock<SlotMap>,
+    pub(crate) cache: Weak<Cache<E>>,
+    pub(crate) device: DeviceId,
+    pub(crate) object: ObjectId,
+    pub(crate) total: u32,
+    pub(crate) slots: Lock<SlotMap>,
     /// A copy of `SlotMap::free`.
-    free: AtomicU32,
+    pub(crate) free: AtomicU32,
     /// Whose page is in a slot: packed, or `NOBODY`. A hint for read-ahead.
-    owners: Box<[AtomicU64]>,
+    pub(crate) owners: Box<[AtomicU64]>,
     /// What reclaim noted of an evicted page.
-    shadows: Box<[AtomicU32]>,
-    readahead: Lock<SwapReadahead>,
+    pub(crate) shadows: Box<[AtomicU32]>,
+    pub(crate) readahead: Lock<SwapReadahead>,
     /// Slots for requests: of those who reclaim themselves and, where writeback is throttled, of the background.
-    requests: Requests,
-    background: Option<Requests>,
+    pub(crate) requests: Requests,
+    pub(crate) background: Option<Requests>,
     /// Pages in frames that have a slot: what is clean among them can go although no slot is free.
-    kept: AtomicU64,
+    pub(crate) kept: AtomicU64,
     /// Pages on their way out.
-    writeback: AtomicU64,
-    write_failed: AtomicU64,
+    pub(crate) writeback: AtomicU64,
+    pub(crate) write_failed: AtomicU64,
     /// Pages whose write ended well.
-    written: AtomicU64,
-    read_failed: AtomicU64,
+    pub(crate) written: AtomicU64,
+    pub(crate) read_failed: AtomicU64,
     /// Failed writes since the last good one: read without the lock.
-    failures: AtomicU32,
+    pub(crate) failures: AtomicU32,
     /// All requests are out and none has ended for long: nothing more goes there until one does.
-    stalled: AtomicBool,
+    pub(crate) stalled: AtomicBool,
     /// When a request last went out, or ended, in nanoseconds.
-    moved_at: AtomicU64,
-    errors: Lock<Errors>,
+    pub(crate) moved_at: AtomicU64,
+    pub(crate) errors: Lock<Errors>,
 }
 
-struct Errors {
-    retry_at: Instant,
-    last_read: IoError,
+pub(crate) struct Errors {
+    pub(crate) retry_at: Instant,
+    pub(crate) last_read: IoError,
 }
 
 /// What became of the swap file so far.
@@ -155,7 +154,7 @@ impl<E: Env> State<E> {
         slots + area
     }
 
-    fn slot(&self, frame: FrameId) -> &AtomicU32 {
+    pub(crate) fn slot(&self, frame: FrameId) -> &AtomicU32 {
         &self.slot_of[frame.0 as usize]
     }
 }
@@ -427,7 +426,7 @@ fn packed(owner: Owner) -> u64 {
     u64::from(owner.file) << 32 | u64::from(owner.index)
 }
 
-fn unpacked(packed: u64) -> Option<Owner> {
+pub(crate) fn unpacked(packed: u64) -> Option<Owner> {
     let half = |shift: u32| u32::try_from(packed >> shift & u64::from(u32::MAX)).ok();
     (packed != NOBODY)
         .then(|| {

@@ -9,10 +9,10 @@ use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT};
 
 use super::{Area, BACKOFF_DOUBLINGS, NONE, RETRY_AFTER};
+use crate::anon::Cursor;
 use crate::cache::{Cache, add, sub};
-use crate::io::{self, Rotate};
-use crate::spill::Cursor;
 use crate::vmstat::Item;
+use crate::writeback::io::{self, Rotate};
 
 /// The swap file has its slots for itself.
 const ONLY: DeviceIndex = DeviceIndex(0);

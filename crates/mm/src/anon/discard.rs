@@ -1,0 +1,274 @@
+//! Giving pages of a region back: their frames and their slots, at once.
+//!
+//! A page under writeback leaves the region at once too; its frame and its slot follow when the device is done with
+//! them. Only a page that somebody reads in or looks at this very moment is waited for, and whoever has no task
+//! to wait with (the last handle is dropped) leaves those to a task of their own; where no thread is to be had for it, to
+//! the background reclaimer and to whoever makes the next region.
+
+use core::ops::Range;
+use std::sync::Arc;
+
+use env::{Cause, Context, Env, Interrupt, Signal, Task, TaskId, Work};
+use frames::{Busy, Flags, FrameId, Owner, Refusal, Shadow, Slot};
+use policy::units::Nanos;
+
+use super::Anon;
+use crate::Error;
+use crate::cache::{Cache, sub};
+
+/// Pages that are given back together.
+const BATCH: usize = 32;
+/// A page that a reader has pinned for the time of a copy is looked at again after this.
+const COPY: Nanos = Nanos::micros(20);
+
+/// What is given back in one go.
+struct Batch {
+    busies: [Option<Busy>; BATCH],
+    /// Pages whose busy bits these are, and their frames.
+    pages: [(u32, FrameId); BATCH],
+    frames: usize,
+    slots: [u32; BATCH],
+    taken: usize,
+}
+
+/// A page that cannot be given back yet.
+struct Blocked {
+    page: u32,
+    frame: FrameId,
+    pinned: bool,
+}
+
+/// Gives the pages `first..end` back; waits for those that are being read in.
+pub(super) fn discard<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    anon: &Anon,
+    first: u32,
+    end: u32,
+) -> Result<(), Error> {
+    let who = task.id();
+    discard_for(task, cache, anon, first..end, who)
+}
+
+/// The same on behalf of a task: the one that took the memory.
+fn discard_for<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    anon: &Anon,
+    pages: Range<u32>,
+    who: TaskId,
+) -> Result<(), Error> {
+    let (mut at, end) = (pages.start, pages.end);
+    let together = u64::from(cache.options.reclaim.fault_around());
+    // Pages that go along with the last one that was charged whole.
+    let mut along = 0;
+    while at < end {
+        let mut batch = Batch::new();
+        let (next, blocked) = batch.fill(cache, task, anon, at, end);
+        let count = batch.give_back(cache, task, who);
+        // Its frame's way back is in it: the published round has no other share for it.
+        let entries = count.saturating_sub(along).div_ceil(together);
+        along = along + entries * together - count;
+        task.did(Work::Unmap, entries);
+        task.did(Work::Returned, count - entries);
+        at = next;
+        let Some(blocked) = blocked else { continue };
+        if blocked.pinned {
+            Error::after(task.sleep(Cause::PageRetry, COPY))?;
+        } else {
+            let owner = anon.owner(blocked.page);
+            cache.wait_busy(task, Cause::PageBusy, blocked.frame, owner)?;
+        }
+    }
+    Ok(())
+}
+
+/// The last handle is gone: everything goes back, what is busy as soon as it is not.
+pub(super) fn drop_region<E: Env>(cache: &Arc<Cache<E>>, anon: &Arc<Anon>) {
+    let context = Interrupt::new();
+    let Some(first) = empty(cache, &context, anon) else {
+        return;
+    };
+    let end = anon.pages.len();
+    let (keep, own) = (Arc::downgrade(cache), Arc::clone(anon));
+    let started = cache.env.spawn(
+        "spill-end",
+        Box::new(move |task| {
+            let Some(cache) = keep.upgrade() else { return };
+            // Cancelled: the cache goes with everything in it.
+            let who = own.taker();
+            if discard_for(task, &cache, &own, first..end, who).is_ok() {
+                cache.forget_region(&own);
+            }
+        }),
+    );
+    if started.is_err() {
+        cache.swap.remains.lock(&context).push(Arc::clone(anon));
+    }
+}
+
+/// Gives back what is not busy of a region without handles, and forgets it when nothing is left; else answers the first
+/// page that is.
+fn empty<E: Env>(cache: &Cache<E>, context: &impl Context, anon: &Anon) -> Option<u32> {
+    let end = anon.pages.len();
+    let (mut at, mut left) = (0, None);
+    while at < end {
+        let mut batch = Batch::new();
+        let (next, blocked) = batch.fill(cache, context, anon, at, end);
+        batch.give_back(cache, context, anon.taker());
+        at = next;
+        if let Some(blocked) = blocked {
+            left = left.or(Some(blocked.page));
+            at = blocked.page + 1;
+        }
+    }
+    if left.is_none() {
+        cache.forget_region(anon);
+    }
+    left
+}
+
+impl<E: Env> Cache<E> {
+    /// Gives back what is left of regions without handles that got no task to wait with.
+    pub(crate) fn drop_remains(&self, context: &impl Context) {
+        let remains = core::mem::take(&mut *self.swap.remains.lock(context));
+        for anon in remains {
+            if empty(self, context, &anon).is_some() {
+                self.swap.remains.lock(context).push(anon);
+            }
+        }
+    }
+}
+
+impl Anon {
+    fn owner(&self, page: u32) -> Owner {
+        Owner {
+            file: self.id,
+            index: page,
+        }
+    }
+}
+
+impl Batch {
+    fn new() -> Self {
+        Self {
+            busies: [const { None }; BATCH],
+            pages: [(0, FrameId(0)); BATCH],
+            frames: 0,
+            slots: [0; BATCH],
+            taken: 0,
+        }
+    }
+
+    /// Takes pages out of the region until it is full; answers where to go on, and the page that is in the way.
+    fn fill<E: Env>(
+        &mut self,
+        cache: &Cache<E>,
+        context: &impl Context,
+        anon: &Anon,
+        first: u32,
+        end: u32,
+    ) -> (u32, Option<Blocked>) {
+        let blocked = self.gather(cache, anon, first, end);
+        self.take_out(cache, context, anon);
+        blocked
+    }
+
+    /// Takes the busy bits of pages that have frames, and the slots of those that are out.
+    fn gather<E: Env>(
+        &mut self,
+        cache: &Cache<E>,
+        anon: &Anon,
+        first: u32,
+        end: u32,
+    ) -> (u32, Option<Blocked>) {
+        for page in first..end {
+            // A page with a frame may have a slot as well.
+            if self.frames + self.taken == BATCH {
+                return (page, None);
+            }
+            // An entry that changes under the look is looked at again.
+            loop {
+                match anon.pages.get(page) {
+                    Slot::Empty => {}
+                    Slot::Shadow(Shadow(slot)) => {
+                        if !anon.pages.try_clear(page, Slot::Shadow(Shadow(slot))) {
+                            continue;
+                        }
+                        self.slots[self.taken] = slot;
+                        self.taken += 1;
+                    }
+                    Slot::Frame(frame) => match cache.table.try_busy(frame, anon.owner(page)) {
+                        Ok(busy) => {
+                            self.busies[self.frames] = Some(busy);
+                            self.pages[self.frames] = (page, frame);
+                            self.frames += 1;
+                        }
+                        Err(Refusal::Gone) => continue,
+                        Err(refusal) => {
+                            let pinned = refusal == Refusal::Pinned;
+                            let blocked = Blocked {
+                                page,
+                                frame,
+                                pinned,
+                            };
+                            return (page, Some(blocked));
+                        }
+                    },
+                }
+                break;
+            }
+        }
+        (end, None)
+    }
+
+    /// Takes the pages out of the region; leaves those under writeback to whoever writes them.
+    fn take_out<E: Env>(&mut self, cache: &Cache<E>, context: &impl Context, anon: &Anon) {
+        anon.pages.take_out(&self.pages[..self.frames]);
+        for at in 0..self.frames {
+            let frame = self.pages[at].1;
+            if cache.table.flags(frame).has(Flags::WRITEBACK) && self.orphan(cache, context, at) {
+                continue;
+            }
+            let slot = self.busies[at]
+                .as_ref()
+                .and_then(|busy| cache.take_slot_from(busy));
+            if let Some(slot) = slot {
+                self.slots[self.taken] = slot;
+                self.taken += 1;
+            }
+        }
+    }
+
+    /// Whether whoever writes the page frees it; else its write has ended meanwhile, and it goes the way of the others.
+    fn orphan<E: Env>(&mut self, cache: &Cache<E>, context: &impl Context, at: usize) -> bool {
+        let frame = self.pages[at].1;
+        {
+            let mut lru = cache.nodes.lru(context);
+            let was_listed = lru.remove(frame);
+            let busy = self.busies[at].take();
+            self.busies[at] = busy.and_then(|busy| cache.table.try_orphan_busy(busy).err());
+            if self.busies[at].is_some() {
+                if was_listed {
+                    lru.push_head(crate::lists::INACTIVE_ANON, frame);
+                }
+                return false;
+            }
+        }
+        sub(&cache.totals.anon, 1);
+        cache.wake_busy(&[frame], Signal::PageUnlocked);
+        true
+    }
+
+    /// Frees what was taken, which `who` took; answers how many frames that are, or will be.
+    fn give_back<E: Env>(mut self, cache: &Cache<E>, context: &impl Context, who: TaskId) -> u64 {
+        let count = self.frames as u64;
+        // First, so that what is kept for its like is not handed out to those who wait.
+        cache.credit(context, who, count);
+        if let Some(area) = cache.swap.area() {
+            area.put(context, &self.slots[..self.taken]);
+        }
+        cache.remove_anon(context, &mut self.busies[..self.frames]);
+        count
+    }
+}

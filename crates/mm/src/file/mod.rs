@@ -1,0 +1,389 @@
+//! A handle to a file in the cache.
+
+pub(crate) mod pin;
+pub(crate) mod punch;
+pub(crate) mod read;
+pub(crate) mod stash;
+pub(crate) mod sync;
+pub(crate) mod truncate;
+pub(crate) mod unwilling;
+pub(crate) mod write;
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use env::{Env, Task};
+use frames::Content;
+use policy::units::{Bytes, PAGE_SHIFT};
+
+use crate::cache::{Cache, FILE_MAX};
+use crate::file::sync::shut_settled;
+use crate::file::write::received;
+use crate::registry::mapping::Mapping;
+use crate::{Error, Offered, Pinned, Reader, Synced, Tried, Writer};
+
+/// A file of a cache, open. Shared by reference; errors of writeback are told to each handle once.
+pub struct File<E: Env> {
+    pub(crate) cache: Arc<Cache<E>>,
+    pub(crate) mapping: Arc<Mapping<E>>,
+    /// Errors that this handle was told of (`sync::Told`).
+    told_writes: AtomicU64,
+    told_flushes: AtomicU64,
+}
+
+impl<E: Env> File<E> {
+    pub(crate) fn new(cache: Arc<Cache<E>>, mapping: Arc<Mapping<E>>) -> Self {
+        let told_writes = AtomicU64::new(mapping.error_seq());
+        let told_flushes = AtomicU64::new(mapping.device.flush_failures());
+        Self {
+            cache,
+            mapping,
+            told_writes,
+            told_flushes,
+        }
+    }
+
+    /// Another handle of the same file, told of the errors from now on.
+    #[must_use]
+    pub fn another(&self) -> Arc<Self> {
+        Arc::new(Self::new(
+            Arc::clone(&self.cache),
+            Arc::clone(&self.mapping),
+        ))
+    }
+
+    /// Its true length.
+    pub fn len(&self) -> Bytes {
+        Bytes(self.mapping.size())
+    }
+
+    /// Has the device take space for the file up to `len`. If it has not enough, what it took behind the end is given back.
+    ///
+    /// # Errors
+    /// `MetadataFailed`, `Cancelled`.
+    pub fn allocate(&self, task: &mut Task<'_, E>, len: Bytes) -> Result<(), Error> {
+        // A cut that is still to be done would take it away again.
+        shut_settled(task, &self.cache, &self.mapping)?;
+        let allocated = write::allocate_gated(task, &self.mapping, len);
+        self.mapping.gate.open();
+        allocated
+    }
+
+    /// The device has space for the file up to `len` already: writes up to there need not ask.
+    pub fn assume_allocated(&self, len: Bytes) {
+        self.mapping.allocated.fetch_max(len.0, Ordering::AcqRel);
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len().is_zero()
+    }
+
+    /// Writes all of `data` at `offset`; the writer pauses here when it is over its share.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `MetadataFailed` (no space), `DeviceStopped`, `FlushFailed`, `OutOfMemory`,
+    /// `ReadFailed` (a partly written page could not be read), `Cancelled`. Data before the point
+    /// of the error may have been taken in.
+    pub fn write(
+        &self,
+        task: &mut Task<'_, E>,
+        writer: &mut Writer,
+        offset: Bytes,
+        data: &<E::Content as Content>::Data,
+    ) -> Result<Bytes, Error> {
+        write::write(task, &self.cache, &self.mapping, writer, offset, data)
+    }
+
+    /// Takes in as much of `data` at `offset` as can be at once. Never waits; nobody is held here: `pace` says what is
+    /// owed.
+    ///
+    /// # Errors
+    /// As `write`. What was taken in before the error stays, and is part of the file.
+    pub fn try_write(
+        &self,
+        task: &mut Task<'_, E>,
+        writer: &mut Writer,
+        offset: Bytes,
+        data: &<E::Content as Content>::Data,
+    ) -> Result<Tried, Error> {
+        unwilling::take_write(
+            task,
+            &self.cache,
+            &self.mapping,
+            writer,
+            offset,
+            data,
+            false,
+        )
+    }
+
+    /// Offers the pages of `len` bytes at `offset` that can be written to at once, from the first on, to `fill`. It fills a
+    /// beginning of them with what it has, without any wait, and answers how many bytes; so does this. `fill` is not called
+    /// if the first page cannot be offered: then `try_write` does what can be done. The file does not grow.
+    ///
+    /// # Errors
+    /// As `write`, before `fill` is called.
+    pub fn try_receive(
+        &self,
+        task: &mut Task<'_, E>,
+        writer: &mut Writer,
+        offset: Bytes,
+        len: Bytes,
+        fill: impl FnOnce(&E::Content, &Offered<'_>) -> usize,
+    ) -> Result<Bytes, Error> {
+        let (cache, mapping) = (&self.cache, &self.mapping);
+        received::receive(task, cache, mapping, writer, offset, len.0, fill)
+    }
+
+    /// Takes in all of `data` at `offset`, waiting where that must be, but not held: as `try_write`, for whoever was stuck
+    /// in vain.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn write_unheld(
+        &self,
+        task: &mut Task<'_, E>,
+        writer: &mut Writer,
+        offset: Bytes,
+        data: &<E::Content as Content>::Data,
+    ) -> Result<(), Error> {
+        let (cache, mapping) = (&self.cache, &self.mapping);
+        unwilling::take_write(task, cache, mapping, writer, offset, data, true).map(|_| ())
+    }
+
+    /// Waits for what `try_write` of `len` bytes at `offset` would wait for, in steps of at most 32 pages. The frames that
+    /// it needs are the writer's until its next write.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn ready_write(
+        &self,
+        task: &mut Task<'_, E>,
+        writer: &mut Writer,
+        offset: Bytes,
+        len: Bytes,
+    ) -> Result<(), Error> {
+        unwilling::ready_write(task, &self.cache, &self.mapping, writer, offset, len.0)
+    }
+
+    /// Fills `data` from `offset`, with less at the end of the file; answers how much.
+    ///
+    /// # Errors
+    /// `ReadFailed`, `OutOfMemory`, `Cancelled`.
+    pub fn read(
+        &self,
+        task: &mut Task<'_, E>,
+        reader: &mut Reader,
+        offset: Bytes,
+        data: &mut <E::Content as Content>::Data,
+    ) -> Result<Bytes, Error> {
+        read::read(task, &self.cache, &self.mapping, reader, offset, data)
+    }
+
+    /// Copies what is in memory of `data` at `offset`, up to the first page that is not, less at the end of the file. Never
+    /// waits. A page that is not there is read, if memory for it is to be had at once.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn try_read(
+        &self,
+        task: &mut Task<'_, E>,
+        reader: &mut Reader,
+        offset: Bytes,
+        data: &mut <E::Content as Content>::Data,
+    ) -> Result<Tried, Error> {
+        unwilling::try_read(task, &self.cache, &self.mapping, reader, offset, data)
+    }
+
+    /// Waits until the first page at `offset` is in memory, and as many of those of the other `len` bytes as is no trouble: at
+    /// most 256, and fewer where memory is short. It may be gone again when it is asked for.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn ready_read(
+        &self,
+        task: &mut Task<'_, E>,
+        reader: &mut Reader,
+        offset: Bytes,
+        len: Bytes,
+    ) -> Result<(), Error> {
+        unwilling::ready_read(task, &self.cache, &self.mapping, reader, offset, len)
+    }
+
+    /// Sees that `len` bytes at `offset` can be read, waiting for each page that has to be; it may be gone again when it is
+    /// asked for. That is no access to the pages.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn prove_read(
+        &self,
+        task: &mut Task<'_, E>,
+        reader: &mut Reader,
+        offset: Bytes,
+        len: Bytes,
+    ) -> Result<(), Error> {
+        unwilling::prove_read(task, &self.cache, &self.mapping, reader, offset, len)
+    }
+
+    /// Whether all of `len` bytes at `offset` is in memory now. That is no access to it.
+    #[must_use]
+    pub fn is_in_memory(&self, offset: Bytes, len: Bytes) -> bool {
+        unwilling::is_in_memory(&self.cache, &self.mapping, offset, len)
+    }
+
+    /// Pins a page that is in the cache: a lookup and a CAS. `None`: not there, being filled, or
+    /// too many pins; `pin` settles it.
+    pub fn try_pin(&self, page: u32) -> Option<Pinned<'_, E>> {
+        // While a file is cut, what is behind its end is in the cache still.
+        if u64::from(page) >= self.mapping.pages() || !self.cache.count_pin() {
+            return None;
+        }
+        let Some(pin) = self.cache.try_pin(&self.mapping, page) else {
+            self.cache.uncount_pin();
+            return None;
+        };
+        Pinned::new(&self.cache, pin).ok()
+    }
+
+    /// Pins a page, reading it in if it is not in the cache.
+    ///
+    /// # Errors
+    /// `TooMany` pins, `OutOfRange` (beyond the end), `ReadFailed`, `OutOfMemory`, `Cancelled`.
+    pub fn pin(&self, task: &mut Task<'_, E>, page: u32) -> Result<Pinned<'_, E>, Error> {
+        if u64::from(page) >= self.mapping.pages() {
+            return Err(Error::no_page(page, self.mapping.size()));
+        }
+        if !self.cache.count_pin() {
+            let limit = self.cache.pins_most();
+            return Err(Error::TooMany {
+                what: "pinned pages",
+                limit,
+            });
+        }
+        match read::pin_page(task, &self.cache, &self.mapping, page) {
+            Ok(pin) => Pinned::new(&self.cache, pin),
+            Err(error) => {
+                self.cache.uncount_pin();
+                Err(error)
+            }
+        }
+    }
+
+    /// Sets the length; a shorter file loses what lies beyond, dirty or not.
+    ///
+    /// # Errors
+    /// `OutOfRange`; after `MetadataFailed`, `OutOfMemory` (the last page is pinned, and needs a frame of its own) and
+    /// `Cancelled` the length is the new one, and what is left to do is done before the next write, growth or sync.
+    pub fn truncate(&self, task: &mut Task<'_, E>, len: Bytes) -> Result<(), Error> {
+        truncate::truncate(task, &self.cache, &self.mapping, len)
+    }
+
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// `WriteFailed` while bytes are not on the device, and once for an error that has healed;
+    /// `FlushFailed` until the device is reopened, and once afterwards to a handle that was not
+    /// told before; `MetadataFailed`; `Cancelled`.
+    pub fn sync(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        self.sync_pages(task, 0, u32::MAX)
+    }
+
+    /// Makes the bytes `from..from + len` durable.
+    ///
+    /// # Errors
+    /// As `sync`.
+    pub fn sync_range(&self, task: &mut Task<'_, E>, from: Bytes, len: Bytes) -> Result<(), Error> {
+        match part_of(from, len) {
+            Some((from, to)) => self.sync_pages(task, from, to),
+            None => Ok(()),
+        }
+    }
+
+    fn sync_pages(&self, task: &mut Task<'_, E>, from: u32, to: u32) -> Result<(), Error> {
+        let synced = sync::sync_parts(task, &self.cache, &self.mapping, &[(from, to)]);
+        self.answer(task, &synced)
+    }
+
+    /// Makes parts of the file durable (first byte and length of each) for several handles, each of which takes its
+    /// answer by `answer`.
+    pub fn sync_parts(&self, task: &mut Task<'_, E>, parts: &[(Bytes, Bytes)]) -> Synced {
+        let parts: Vec<_> = parts
+            .iter()
+            .filter_map(|(from, len)| part_of(*from, *len))
+            .collect();
+        sync::sync_parts(task, &self.cache, &self.mapping, &parts)
+    }
+
+    /// This handle's answer from a sync of this file that began after it was asked for.
+    ///
+    /// # Errors
+    /// As `sync`.
+    pub fn answer(&self, task: &Task<'_, E>, synced: &Synced) -> Result<(), Error> {
+        let mut told = sync::Told {
+            writes: self.told_writes.load(Ordering::Acquire),
+            flushes: self.told_flushes.load(Ordering::Acquire),
+        };
+        let result = synced.answer(task, &self.mapping, &mut told);
+        self.told_writes.fetch_max(told.writes, Ordering::AcqRel);
+        self.told_flushes.fetch_max(told.flushes, Ordering::AcqRel);
+        result
+    }
+
+    /// Syncs, takes the file's pages out of the cache and gives its place back. Other handles of
+    /// the same file must not be used any more; what is under way by them is synced too.
+    ///
+    /// # Errors
+    /// As `sync`; the file then stays open with everything it holds.
+    pub fn close(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        let mapping = &self.mapping;
+        self.sync(task)?;
+        mapping.gate.shut(task)?;
+        if !sync::is_durable(task, &self.cache, mapping) {
+            // Whoever was inside meanwhile was told that his write is taken in. No more come: one who goes on would keep the file
+            // open for ever.
+            mapping.set_closed(true);
+            mapping.gate.open();
+            let synced = self.sync(task).and_then(|()| mapping.gate.shut(task));
+            if synced.is_err() {
+                mapping.set_closed(false);
+                return synced;
+            }
+        }
+        self.discard_gated(task)
+    }
+
+    /// Takes the file's pages out of the cache, dirty ones too, without writing them: for a file
+    /// that is about to be removed.
+    ///
+    /// # Errors
+    /// `Cancelled`.
+    pub fn discard(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        self.mapping.gate.shut(task)?;
+        self.discard_gated(task)
+    }
+
+    /// The caller has shut the gate.
+    fn discard_gated(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        let mapping = &self.mapping;
+        // First, so that nothing that is still under way brings a page in behind the one that is looked at.
+        mapping.set_closed(true);
+        let result = truncate::drop_pages(task, &self.cache, mapping, 0);
+        if result.is_err() {
+            mapping.set_closed(false);
+        }
+        mapping.gate.open();
+        result?;
+        while !self.cache.forget_file(task, mapping) {
+            mapping.wait_for_visits(task)?;
+        }
+        Ok(())
+    }
+}
+
+/// The pages of a range of bytes; none: there are none.
+fn part_of(from: Bytes, len: Bytes) -> Option<sync::Part> {
+    let end = from.0.saturating_add(len.0).min(FILE_MAX);
+    let page = |offset: u64| u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX");
+    (from.0 < end).then(|| (page(from.0), page(end - 1)))
+}

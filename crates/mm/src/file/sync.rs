@@ -1,0 +1,496 @@
+//! Making written data durable.
+//!
+//! ```text
+//!   tag what is dirty now -> write it -> wait for it -> set the true length -> flush the device
+//! ```
+//!
+//! Pages dirtied after the tagging are not waited for, so a sync ends however fast others write.
+//! It answers Ok only when every byte written before it is on the device and the device has been
+//! flushed; it fails as long as bytes are not durable. An error that has healed since is told once
+//! to each holder. A failed flush fails the device until it is reopened: what it had taken since
+//! the last good flush can no longer be known.
+//!
+//! One sync may be carried out for many holders: all who asked before it began. It is for each of them what a sync of his
+//! own would have been, and each takes his own answer from it (`Synced`), since each is told of a healed error once.
+//!
+//! Source: design.md "Error contract"; mechanisms 6.2 (tagging against livelock).
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{Cause, Env, IoClass, IoOp, Signal, Task};
+use frames::{Flags, FrameId, Tag};
+use policy::units::{Bytes, PAGE_SHIFT, Pages};
+
+use crate::cache::{Cache, get};
+use crate::file::truncate::{cut, drop_behind_end, zero_behind_end};
+use crate::registry::device::DeviceState;
+use crate::registry::mapping::{LEN_UNKNOWN, Mapping};
+use crate::writeback::flush::{Selection, write_pages};
+use crate::{Error, writeback::io};
+
+/// Pages tagged at a time, so that the index lock is short.
+const TAG_BATCH: u32 = 4096;
+
+/// What the holder of a file has been told of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    /// Failed writes of the file (`Mapping::error_seq`).
+    pub(crate) writes: u64,
+    /// Failed flushes of its device (`DeviceState::flush_failures`).
+    pub(crate) flushes: u64,
+}
+
+/// Syncs every file of the cache; the first error is the answer.
+pub(crate) fn sync_all<E: Env>(task: &mut Task<'_, E>, cache: &Arc<Cache<E>>) -> Result<(), Error> {
+    let files: Vec<Arc<Mapping<E>>> = cache.files.lock(task).iter().flatten().cloned().collect();
+    let devices = cache.devices.lock(task).clone();
+    for device in devices {
+        note_sync(task, cache, &device, get(&device.dirty));
+    }
+    let mut answer = Ok(());
+    for mapping in files {
+        if !cache.visit_file(task, &mapping) {
+            continue;
+        }
+        // Nobody's handle: what has healed is left for the holders to be told.
+        let mut told = Told {
+            writes: u64::MAX,
+            flushes: mapping.device.flush_failures(),
+        };
+        let synced = carry_out(task, cache, &mapping, &[(0, u32::MAX)]);
+        mapping.end_visit();
+        answer = answer.and(synced.answer(task, &mapping, &mut told));
+    }
+    answer
+}
+
+/// Pages of a file, the first and the last.
+pub(crate) type Part = (u32, u32);
+
+/// What a sync came to, before a holder has taken his answer from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Synced {
+    done: Result<(), Error>,
+    /// Failed writes of the file, and failed flushes of its device, when it began.
+    before: Told,
+}
+
+/// Syncs parts of a file, for whoever asked for them before.
+pub(crate) fn sync_parts<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    parts: &[Part],
+) -> Synced {
+    let last = mapping.size().saturating_sub(1) >> PAGE_SHIFT;
+    let is_whole = |(from, to): &Part| *from == 0 && u64::from(*to) >= last;
+    // A sync of a part says nothing of the rest.
+    if parts.iter().any(is_whole) {
+        note_sync(task, cache, &mapping.device, get(&mapping.dirty));
+    }
+    carry_out(task, cache, mapping, parts)
+}
+
+fn carry_out<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    parts: &[Part],
+) -> Synced {
+    let before = Told {
+        writes: mapping.error_seq(),
+        flushes: mapping.device.flush_failures(),
+    };
+    Synced {
+        done: make_durable(task, cache, mapping, parts),
+        before,
+    }
+}
+
+impl Synced {
+    /// Whether all that was asked for is durable, whatever a holder has yet to be told of what went wrong before.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.done.is_ok()
+    }
+
+    /// The answer for a holder who was told so much, noted there.
+    pub(crate) fn answer<E: Env>(
+        &self,
+        task: &Task<'_, E>,
+        mapping: &Mapping<E>,
+        told: &mut Told,
+    ) -> Result<(), Error> {
+        let result = self.done.and_then(|()| {
+            // Also one that the device was reopened after: what was written before it may be gone.
+            let device = &mapping.device;
+            device.flush_failure_since(task, self.before.flushes)?;
+            device.flush_failure_since(task, told.flushes)?;
+            if told.writes < self.before.writes {
+                return Err(mapping.write_error(task));
+            }
+            Ok(())
+        });
+        match result {
+            Err(Error::WriteFailed { .. }) => told.writes = told.writes.max(mapping.error_seq()),
+            Err(Error::FlushFailed { .. }) => told.flushes = mapping.device.flush_failures(),
+            _ => {}
+        }
+        result
+    }
+}
+
+/// Tells the law of a sync that finds so many dirty pages: it may be one of many.
+fn note_sync<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, device: &DeviceState<E>, found: u64) {
+    let counts = cache.counts(device);
+    let mut domain = cache.domain.lock(task);
+    domain.on_sync(task.now(), device.index, Pages(found), &counts);
+}
+
+fn make_durable<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    parts: &[Part],
+) -> Result<(), Error> {
+    mapping.device.flush_failure(task)?;
+    write_and_wait(task, cache, mapping, parts)?;
+    settle_length(task, cache, mapping)?;
+    flush_device(task, mapping)
+}
+
+/// Writes what is dirty now in these parts and waits until none of it is under way.
+pub(crate) fn write_and_wait<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    parts: &[Part],
+) -> Result<(), Error> {
+    mapping.syncing.fetch_add(1, Ordering::AcqRel);
+    mapping.device.syncs.fetch_add(1, Ordering::AcqRel);
+    let result = write_parts(task, cache, mapping, parts);
+    mapping.syncing.fetch_sub(1, Ordering::AcqRel);
+    mapping.device.syncs.fetch_sub(1, Ordering::AcqRel);
+    mapping.device.flusher.wait.wake_all(Signal::SyncEnded);
+    result
+}
+
+fn write_parts<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    parts: &[Part],
+) -> Result<(), Error> {
+    // Under the lock: of a write that is just failing, either its pages are dirty by now or its error is yet to come.
+    let before = {
+        let _token = mapping.token.lock(task);
+        mapping.error_seq()
+    };
+    for (from, to) in parts {
+        tag_dirty(task, cache, mapping, *from, *to);
+    }
+    let mut turn = Pages::ZERO;
+    for (from, to) in parts {
+        send_tagged(task, cache, mapping, *from, *to, &mut turn)?;
+    }
+    for (from, to) in parts {
+        wait_for_writeback(task, cache, mapping, *from, *to)?;
+    }
+    if mapping.error_seq() != before {
+        Err(mapping.write_error(task))
+    } else {
+        Ok(())
+    }
+}
+
+/// Sends what is tagged in a range.
+fn send_tagged<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    from: u32,
+    to: u32,
+    turn: &mut Pages,
+) -> Result<(), Error> {
+    let select = Selection {
+        from,
+        to,
+        tag: Tag::ToWrite,
+        max: Pages::MAX,
+        class: IoClass::Sync,
+    };
+    // Whoever has nothing to write does not wait for room in flight.
+    while next_tagged(task, cache, mapping, from, to, Tag::ToWrite).is_some() {
+        let outcome = write_pages(task, cache, mapping, select, turn)?;
+        if outcome.skipped.is_zero() {
+            return Ok(());
+        }
+        // Somebody is filling them, or an older version is being written.
+        wait_for_skipped(task, cache, mapping, from, to)?;
+    }
+    Ok(())
+}
+
+fn tag_dirty<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    from: u32,
+    to: u32,
+) {
+    let mut next = Some(from);
+    while let Some(start) = next {
+        let mut token = mapping.token.lock(task);
+        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        next = index.tag_range(start, to, Tag::Dirty, Tag::ToWrite, TAG_BATCH);
+    }
+}
+
+fn next_tagged<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    from: u32,
+    to: u32,
+    tag: Tag,
+) -> Option<(u32, FrameId)> {
+    let mut token = mapping.token.lock(task);
+    mapping
+        .index
+        .writer(&cache.pool, &mut token)
+        .next_tagged(from, to, tag)
+}
+
+/// Waits for the first page that could not be taken.
+fn wait_for_skipped<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    from: u32,
+    to: u32,
+) -> Result<(), Error> {
+    let Some((page, frame)) = next_tagged(task, cache, mapping, from, to, Tag::ToWrite) else {
+        return Ok(());
+    };
+    if cache.table.flags(frame).has(Flags::WRITEBACK) {
+        wait_frame(task, cache, mapping, page, frame)
+    } else {
+        cache.wait_busy(task, Cause::PageBusy, frame, mapping.owner(page))
+    }
+}
+
+/// Waits for each page of the range that is under writeback, once.
+fn wait_for_writeback<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    from: u32,
+    to: u32,
+) -> Result<(), Error> {
+    let mut next = Some(from);
+    while let Some(start) = next {
+        let Some((page, frame)) = next_tagged(task, cache, mapping, start, to, Tag::Writeback)
+        else {
+            break;
+        };
+        wait_frame(task, cache, mapping, page, frame)?;
+        next = page.checked_add(1).filter(|next| *next <= to);
+    }
+    Ok(())
+}
+
+pub(crate) fn wait_frame<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    page: u32,
+    frame: FrameId,
+) -> Result<(), Error> {
+    let owner = mapping.owner(page);
+    Error::after(
+        task.wait_while(&mapping.writeback_wait, Cause::WritebackIo, None, |_| {
+            cache.table.flags(frame).has(Flags::WRITEBACK) && cache.table.owner(frame) == owner
+        }),
+    )
+}
+
+/// Gives the device's object the file's true length, where writes of whole pages or a growth left
+/// it with another.
+fn settle_length<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+) -> Result<(), Error> {
+    // A truncation under way may have dropped what this sync was to write: until the device's object
+    // is cut, an older version stands there.
+    if has_settled(mapping) && !mapping.gate.is_shut() {
+        wait_for_length(task, cache, mapping)?;
+        if has_settled(mapping) && !mapping.gate.is_shut() {
+            return Ok(());
+        }
+    }
+    mapping.gate.shut(task)?;
+    let result = settle_gated(task, cache, mapping);
+    mapping.gate.open();
+    result
+}
+
+/// The caller has shut the gate.
+fn settle_gated<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+) -> Result<(), Error> {
+    wait_for_length(task, cache, mapping)?;
+    if has_settled(mapping) {
+        return Ok(());
+    }
+    // With writers kept out, only a write of the last page can end behind the new end: the others
+    // may be dirty or on their way, and writers need not wait for them.
+    let last = u32::try_from(mapping.size() >> PAGE_SHIFT).expect("below FILE_MAX");
+    let is_owed = mapping.cut_owed.load(Ordering::Acquire);
+    if is_owed {
+        drop_behind_end(task, cache, mapping)?;
+    }
+    write_and_wait(task, cache, mapping, &[(last, u32::MAX)])?;
+    set_len(task, mapping, mapping.size(), true)?;
+    if is_owed {
+        zero_behind_end(task, cache, mapping)?;
+        mapping.cut_owed.store(false, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Waits for the write that makes the object as long as it is to be: a flush before its end would
+/// not cover the length. If it fails, the length is unknown again.
+fn wait_for_length<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+) -> Result<(), Error> {
+    let last = mapping.size().saturating_sub(1) >> PAGE_SHIFT;
+    let last = u32::try_from(last).expect("below FILE_MAX");
+    wait_for_writeback(task, cache, mapping, last, u32::MAX)
+}
+
+fn has_settled<E: Env>(mapping: &Mapping<E>) -> bool {
+    let owes = mapping.cut_owed.load(Ordering::Acquire);
+    !owes && mapping.device_len.load(Ordering::Acquire) == mapping.size()
+}
+
+/// Whether everything that was ever written to the file is on its device, and the device flushed. The caller has shut the gate.
+pub(crate) fn is_durable<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+) -> bool {
+    let has_pages = {
+        let mut token = mapping.token.lock(task);
+        let index = mapping.index.writer(&cache.pool, &mut token);
+        let has = |tag| index.next_tagged(0, u32::MAX, tag).is_some();
+        has(Tag::Dirty) || has(Tag::Writeback)
+    };
+    !has_pages && has_settled(mapping) && mapping.unflushed().is_none()
+}
+
+/// Does what a truncation could not, before the file grows again: what was cut off must not come back.
+pub(crate) fn settle_cut<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+) -> Result<(), Error> {
+    if !mapping.cut_owed.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    io::may_call(task)?;
+    shut_settled(task, cache, mapping)?;
+    mapping.gate.open();
+    Ok(())
+}
+
+/// Shuts the gate with no cut owed behind it, where the file changes its length or its space: what is still to be done of an
+/// older truncation is done first. Of a closed file nothing is: its object may be another's by then. After an error the caller does not
+/// hold the gate. The task may wait (`may_call`).
+pub(crate) fn shut_settled<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+) -> Result<(), Error> {
+    mapping.shut(task, cache)?;
+    if mapping.cut_owed.load(Ordering::Acquire) {
+        cut(task, cache, mapping).inspect_err(|_| mapping.gate.open())?;
+    }
+    Ok(())
+}
+
+/// Sets the length of the device's object. The caller has shut the gate.
+pub(crate) fn set_device_len<E: Env>(
+    task: &mut Task<'_, E>,
+    mapping: &Mapping<E>,
+    len: u64,
+) -> Result<(), Error> {
+    set_len(task, mapping, len, false)
+}
+
+/// `at_rest`: no write that ends behind `len` is under way or can begin.
+fn set_len<E: Env>(
+    task: &mut Task<'_, E>,
+    mapping: &Mapping<E>,
+    len: u64,
+    at_rest: bool,
+) -> Result<(), Error> {
+    // Before the call: writes sent from now on raise it again.
+    let before = mapping.device_len.swap(len, Ordering::AcqRel);
+    // A last page under writeback may make the object longer again as it ends.
+    let may_grow = !at_rest && before > len && mapping.writeback.load(Ordering::Acquire) > 0;
+    let op = IoOp::SetLen { len: Bytes(len) };
+    let device = mapping.device.id;
+    let result = io::call(
+        task,
+        device,
+        mapping.object,
+        op,
+        Bytes::ZERO,
+        Cause::DeviceMetadata,
+    );
+    // A write that was sent meanwhile may have ended before the device did this, or after.
+    let raised = mapping.device_len.load(Ordering::Acquire) != len;
+    if may_grow || raised || result.is_err() {
+        mapping.device_len.store(LEN_UNKNOWN, Ordering::Release);
+    }
+    result.map_err(Error::metadata)?;
+    if len <= before {
+        // Space beyond a length that was cut, or set again, may be gone. What it grew by before had none.
+        mapping.allocated.fetch_min(len, Ordering::AcqRel);
+    }
+    mapping.note_completed();
+    Ok(())
+}
+
+fn flush_device<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) -> Result<(), Error> {
+    let Some(completed) = mapping.unflushed() else {
+        // Flushed since the last write ended.
+        return Ok(());
+    };
+    let device = mapping.device.id;
+    let result = io::call(
+        task,
+        device,
+        mapping.object,
+        IoOp::Flush,
+        Bytes::ZERO,
+        Cause::DeviceFlush,
+    );
+    match result {
+        Ok(()) => {
+            mapping.note_flushed(completed);
+            Ok(())
+        }
+        Err(env::IoError::Cancelled) => Err(Error::Cancelled),
+        Err(cause) => {
+            mapping.device.on_flush_failed(task, cause);
+            Err(Error::FlushFailed { cause })
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Changing a file's length, and taking its pages out of the cache.
+//!
+//! Order: writers are kept out (the gate), the size changes first so that readers see no more than
+//! the new end, then each page beyond it is unlinked, its write waited for, the tail of the last
+//! page zeroed, and the device's object cut. Each of these steps can fail. The size is the new one then, and the file owes
+//! its cut (`cut_owed`) from before the first of them until after the last: nobody writes, grows or syncs it without doing
+//! them all. What was dirty beyond the new end is thrown away:
+//! together with holes (`punch`) the only way in which dirty data is ever dropped.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{Cause, Env, Signal, Task};
+use frames::{Busy, Content, Flags, FrameId, Refusal, Slot};
+use policy::reclaim::scan::Kind;
+use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
+
+use crate::Error;
+use crate::cache::{Cache, FILE_MAX, add, sub};
+use crate::file::sync::{set_device_len, shut_settled, wait_frame};
+use crate::lists::INACTIVE_FILE;
+use crate::pages::replace::replace_pinned;
+use crate::registry::mapping::Mapping;
+
+/// Shadows removed in one hold of an index lock.
+const SHADOWS_AT_ONCE: u32 = 1024;
+
+/// Sets the true length of a file.
+pub(crate) fn truncate<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    len: Bytes,
+) -> Result<(), Error> {
+    if len.0 > FILE_MAX {
+        return Err(Error::beyond_files(len));
+    }
+    shut_settled(task, cache, mapping)?;
+    let result = truncate_gated(task, cache, mapping, len.0);
+    mapping.gate.open();
+    result
+}
+
+fn truncate_gated<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    len: u64,
+) -> Result<(), Error> {
+    let old = mapping.size();
+    mapping.set_size(len);
+    if len >= old {
+        // The device's object follows at the next sync (`settle_length`).
+        return Ok(());
+    }
+    mapping.cut_owed.store(true, Ordering::Release);
+    cut(task, cache, mapping)
+}
+
+/// Takes away what is behind the end of a file that was made shorter, in the cache and on the device; an error leaves that
+/// owed. The caller has shut the gate.
+pub(crate) fn cut<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+) -> Result<(), Error> {
+    drop_behind_end(task, cache, mapping)?;
+    zero_behind_end(task, cache, mapping)?;
+    set_device_len(task, mapping, mapping.size())?;
+    // A read that began before the cut may have brought the old tail.
+    zero_behind_end(task, cache, mapping)?;
+    mapping.cut_owed.store(false, Ordering::Release);
+    Ok(())
+}
+
+/// Takes every page behind the end out of the cache, dirty ones too.
+pub(crate) fn drop_behind_end<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+) -> Result<(), Error> {
+    let first_gone = mapping.size().div_ceil(PAGE_SIZE);
+    let first_gone = u32::try_from(first_gone).expect("below FILE_MAX");
+    drop_pages(task, cache, mapping, first_gone)
+}
+
+/// Which pages leave the cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// All, dirty ones too.
+    All,
+    /// Those that are neither dirty nor under writeback.
+    Clean,
+}
+
+/// Takes every page from `first` on out of the cache, dirty ones too.
+pub(crate) fn drop_pages<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    first: u32,
+) -> Result<(), Error> {
+    drop_range(task, cache, mapping, first, u32::MAX, Which::All)
+}
+
+/// Takes pages in `first..=last` out of the cache. The caller has shut the gate.
+pub(crate) fn drop_range<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    first: u32,
+    last: u32,
+    which: Which,
+) -> Result<(), Error> {
+    let mut next = Some(first);
+    while let Some(from) = next {
+        let found = {
+            let mut token = mapping.token.lock(task);
+            mapping
+                .index
+                .writer(&cache.pool, &mut token)
+                .next_frame(from, last)
+        };
+        let Some((page, frame)) = found else { break };
+        drop_page(task, cache, mapping, page, frame, which)?;
+        next = page.checked_add(1).filter(|next| *next <= last);
+    }
+    // What was evicted from there.
+    loop {
+        let mut token = mapping.token.lock(task);
+        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        if index.remove_shadows(first, last, SHADOWS_AT_ONCE) < SHADOWS_AT_ONCE {
+            return Ok(());
+        }
+    }
+}
+
+fn drop_page<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+    frame: FrameId,
+    which: Which,
+) -> Result<(), Error> {
+    let owner = mapping.owner(page);
+    let stays = || {
+        let unwritten = Flags::DIRTY | Flags::WRITEBACK;
+        which == Which::Clean && cache.table.flags(frame).any(unwritten)
+    };
+    loop {
+        match cache.table.try_busy(frame, owner) {
+            Ok(busy) => {
+                if stays() {
+                    cache.release(busy, Flags::NONE, Flags::NONE);
+                    return Ok(());
+                }
+                if cache.table.flags(frame).has(Flags::WRITEBACK) {
+                    // The device still reads it. Let go meanwhile: its holder may need the bit.
+                    cache.release(busy, Flags::NONE, Flags::NONE);
+                    wait_frame(task, cache, mapping, page, frame)?;
+                    continue;
+                }
+                remove_busy(task, cache, mapping, page, busy);
+                return Ok(());
+            }
+            Err(Refusal::Pinned) if stays() => return Ok(()),
+            Err(Refusal::Pinned) => {
+                if cache.table.flags(frame).has(Flags::WRITEBACK) {
+                    wait_frame(task, cache, mapping, page, frame)?;
+                    continue;
+                }
+                if unlink_pinned(task, cache, mapping, page, frame) {
+                    return Ok(());
+                }
+            }
+            Err(Refusal::Busy) => cache.wait_busy(task, Cause::PageBusy, frame, owner)?,
+            Err(_) => return Ok(()),
+        }
+    }
+}
+
+/// A page that the caller holds leaves the file, dirty or not. It is not under writeback.
+pub(crate) fn remove_busy<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    page: u32,
+    busy: Busy,
+) {
+    let frame = busy.frame();
+    let was_dirty = {
+        let mut token = mapping.token.lock(task);
+        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        index.remove(page, None);
+        let mut lru = cache.nodes.lru(task);
+        lru.remove(frame);
+        let before = cache.table.update(frame, Flags::NONE, Flags::DIRTY);
+        cache.table.disown(busy);
+        before.has(Flags::DIRTY)
+    };
+    gone(cache, mapping, was_dirty);
+    cache.wake_busy(&[frame], Signal::PageUnlocked);
+    cache.memory.put(task, &[frame]);
+    cache.gave_back(task, 1);
+}
+
+/// A pinned page leaves the file; its holder keeps what it sees.
+fn unlink_pinned<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    page: u32,
+    frame: FrameId,
+) -> bool {
+    let was_dirty = {
+        let mut token = mapping.token.lock(task);
+        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        let mut lru = cache.nodes.lru(task);
+        let flags = cache.table.flags(frame);
+        let still = index.get(page) == Slot::Frame(frame)
+            && !flags.has(Flags::WRITEBACK)
+            && cache.table.try_orphan(frame);
+        if !still {
+            return false;
+        }
+        lru.remove(frame);
+        index.remove(page, None);
+        flags.has(Flags::DIRTY)
+    };
+    gone(cache, mapping, was_dirty);
+    true
+}
+
+fn gone<E: Env>(cache: &Cache<E>, mapping: &Mapping<E>, was_dirty: bool) {
+    sub(&cache.totals.cached, 1);
+    if was_dirty {
+        mapping.uncount_dirty(cache, 1);
+        add(&cache.totals.discarded, 1);
+    }
+}
+
+/// Zeroes what a page in the cache holds behind the end: read before the device's object was cut.
+pub(crate) fn zero_behind_end<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+) -> Result<(), Error> {
+    let size = mapping.size();
+    let tail = usize::try_from(size % PAGE_SIZE).expect("below a page");
+    if tail == 0 {
+        return Ok(());
+    }
+    let page = u32::try_from(size >> PAGE_SHIFT).expect("below FILE_MAX");
+    zero_tail(task, cache, mapping, page, tail)
+}
+
+/// Zeroes the page `page` from byte `tail` on, if it is cached.
+fn zero_tail<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+    tail: usize,
+) -> Result<(), Error> {
+    let mut fresh = Vec::new();
+    let result = zero_tail_with(task, cache, mapping, page, tail, &mut fresh);
+    cache.put_unused(task, &fresh);
+    result
+}
+
+fn zero_tail_with<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+    tail: usize,
+    fresh: &mut Vec<FrameId>,
+) -> Result<(), Error> {
+    let owner = mapping.owner(page);
+    let whole = usize::try_from(PAGE_SIZE).expect("4096");
+    loop {
+        let Slot::Frame(frame) = mapping.lookup(task, &cache.pool, page) else {
+            return Ok(());
+        };
+        match cache.table.try_busy(frame, owner) {
+            Ok(busy) if cache.table.flags(frame).has(Flags::WRITEBACK) => {
+                cache.release(busy, Flags::NONE, Flags::NONE);
+                wait_frame(task, cache, mapping, page, frame)?;
+            }
+            Ok(busy) => {
+                cache.content().zero(&busy, tail, whole - tail);
+                cache.release(busy, Flags::NONE, Flags::NONE);
+                return Ok(());
+            }
+            Err(Refusal::Busy) => cache.wait_busy(task, Cause::PageBusy, frame, owner)?,
+            Err(Refusal::Pinned) if cache.table.flags(frame).has(Flags::WRITEBACK) => {
+                wait_frame(task, cache, mapping, page, frame)?;
+            }
+            // A pin is a snapshot: its holder keeps the old tail, the file gets a frame of its own.
+            Err(Refusal::Pinned) => {
+                if fresh.is_empty() {
+                    cache.alloc(task, Kind::File, 1, fresh)?;
+                    continue;
+                }
+                let new = fresh.pop().expect("it was just filled");
+                match replace_pinned(task, cache, mapping, page, frame, new) {
+                    Ok((busy, was_dirty)) => {
+                        cache.content().zero(&busy, tail, whole - tail);
+                        show_fresh(task, cache, busy, was_dirty);
+                        return Ok(());
+                    }
+                    Err(new) => fresh.push(new),
+                }
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Puts a frame that replaced another on the lists, with its state, and gives the busy bit back.
+pub(crate) fn show_fresh<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    busy: Busy,
+    was_dirty: bool,
+) {
+    cache.nodes.lru(task).push_head(INACTIVE_FILE, busy.frame());
+    let dirty = if was_dirty { Flags::DIRTY } else { Flags::NONE };
+    cache.release(busy, Flags::UPTODATE | dirty, Flags::NONE);
+}

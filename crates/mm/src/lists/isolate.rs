@@ -1,0 +1,158 @@
+//! Taking pages off a list to look at them, and putting back those that stay.
+//!
+//! Isolation needs no right to a page but the hold of the LRU lock: an isolated page may be read, written
+//! and given back meanwhile. Reclaim looks at it again, by its generation, when it acts on it.
+//!
+//! Source: mechanisms 2.4; Linux v6.12 mm/vmscan.c, isolate_lru_folios(), move_folios_to_lru().
+
+use core::sync::atomic::Ordering;
+
+use env::{Context, Env};
+use frames::{Busy, Flags, FrameId, Generation};
+use policy::reclaim::scan::{CLUSTER, Lru};
+
+use crate::cache::Cache;
+use crate::lists::{ASIDE, INACTIVE_ANON, NodeId, list_of};
+use crate::vmstat::Item;
+
+pub(crate) const CLUSTER_FRAMES: usize = 32;
+const _: () = assert!(CLUSTER_FRAMES as u64 == CLUSTER.0);
+
+/// A page that is off its list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page {
+    pub(crate) frame: FrameId,
+    pub(crate) generation: Generation,
+}
+
+/// The pages of one turn.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pages: [Page; CLUSTER_FRAMES],
+    count: usize,
+}
+
+impl Batch {
+    pub(crate) fn new() -> Self {
+        let none = Page {
+            frame: FrameId(0),
+            generation: Generation::default(),
+        };
+        Self {
+            pages: [none; CLUSTER_FRAMES],
+            count: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, page: Page) {
+        self.pages[self.count] = page;
+        self.count += 1;
+    }
+
+    pub(crate) fn pages(&self) -> &[Page] {
+        &self.pages[..self.count]
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.count as u64
+    }
+}
+
+impl<E: Env> Cache<E> {
+    /// Takes up to `count` pages from the old end of a list of a node.
+    ///
+    /// A page of an inactive list that was accessed twice stands there only because a hit takes no lock: it goes to the
+    /// active list now and was not looked at.
+    pub(crate) fn isolate(
+        &self,
+        context: &impl Context,
+        node: NodeId,
+        list: Lru,
+        count: u64,
+    ) -> Batch {
+        let mut batch = Batch::new();
+        let number = list.number();
+        let mut moved = 0;
+        {
+            let mut lru = self.nodes.lru(context);
+            while batch.len() < count && moved < CLUSTER.0 {
+                let Some(frame) = lru.pop_tail(node, number) else {
+                    break;
+                };
+                let (flags, generation) = self.table.look(frame);
+                if flags.has(Flags::ACTIVE) && !list.is_active() {
+                    lru.push_head(list_of(flags), frame);
+                    moved += 1;
+                    continue;
+                }
+                batch.push(Page { frame, generation });
+            }
+            self.nodes[node].isolated[list.kind().index()]
+                .fetch_add(batch.len(), Ordering::Relaxed);
+        }
+        self.counters.add(Item::Pgactivate, moved);
+        batch
+    }
+
+    /// Puts pages back at the heads of the lists that their flags say; those that are gone are left out.
+    /// Answers how many came back.
+    ///
+    /// With `aside`, what is dirty or under writeback goes where no pass scans until it is clean; if its write has just
+    /// ended, to the old end.
+    pub(crate) fn put_back(&self, context: &impl Context, pages: &[Page], aside: bool) -> u64 {
+        let mut back = 0;
+        let mut lru = self.nodes.lru(context);
+        for page in pages {
+            let (flags, generation) = self.table.look(page.frame);
+            // Whoever takes a page out of the cache does so under this lock too.
+            if generation != page.generation || !flags.has(Flags::CACHED) {
+                continue;
+            }
+            let waits = flags.any(Flags::DIRTY | Flags::WRITEBACK);
+            if aside && waits && !flags.has(Flags::ACTIVE) {
+                lru.push_head(ASIDE, page.frame);
+            } else if aside && !waits && flags.has(Flags::RECLAIM) {
+                self.table.update(page.frame, Flags::NONE, Flags::RECLAIM);
+                lru.push_tail(list_of(flags), page.frame);
+            } else {
+                lru.push_head(list_of(flags), page.frame);
+            }
+            back += 1;
+        }
+        back
+    }
+
+    /// Fresh pages of regions, complete, onto their list. Whoever finds one from now on and takes it out of the cache waits
+    /// for this lock. `frames`: theirs, the last page's as the newest.
+    pub(crate) fn lru_add_fresh(
+        &self,
+        context: &impl Context,
+        frames: &[FrameId],
+        busies: impl Iterator<Item = Busy>,
+    ) {
+        let mut lru = self.nodes.lru(context);
+        for busy in busies {
+            self.table.show(busy, Flags::UPTODATE | Flags::DIRTY);
+        }
+        lru.push_heads(INACTIVE_ANON, frames);
+    }
+
+    /// New pages onto the lists that their flags say.
+    pub(crate) fn lru_add(&self, context: &impl Context, frames: &[FrameId]) {
+        let mut lru = self.nodes.lru(context);
+        for frame in frames {
+            lru.push_head(list_of(self.table.flags(*frame)), *frame);
+        }
+    }
+}
+
+/// The number of a list among `frames::Lists`.
+pub(crate) trait Number {
+    fn number(self) -> u8;
+}
+
+impl Number for Lru {
+    fn number(self) -> u8 {
+        self as u8
+    }
+}

@@ -1,0 +1,199 @@
+//! Chunks of memory: taken from the system as frames are wanted, given back to it, and out of use beyond a limit.
+//!
+//! Which chunks are beyond a limit, and how their pages leave: module `limit`.
+
+use core::sync::atomic::Ordering;
+
+use env::{Context, Env, Interrupt, Signal, Task};
+use frames::{Content, FrameId, FreeLists};
+use policy::units::Pages;
+
+use super::Memory;
+use crate::Error;
+use crate::cache::Cache;
+use crate::memory::withheld::Limit;
+
+/// Frames with memory that whoever takes many leaves behind, as long as the limit allows: two of the
+/// largest batches, so that one is there while the next chunk gets its memory.
+const READY: u32 = 512;
+
+/// A chunk on its way to or from the system; it arrives when this is dropped, by a panic too: else whoever finds no frame
+/// would wait for it for ever.
+pub(crate) struct OnItsWay<'a, E: Env> {
+    memory: &'a Memory<E>,
+    first: FrameId,
+    /// Its frames count as free meanwhile.
+    is_free: bool,
+    has_memory: bool,
+}
+
+impl<E: Env> Drop for OnItsWay<'_, E> {
+    fn drop(&mut self) {
+        let Self { memory, first, .. } = *self;
+        let count = memory.chunk.min(memory.frames - first.0);
+        memory.moved(&Interrupt::new(), first, |free| {
+            if !self.is_free {
+                memory.now_free(memory.division.of(first), count);
+            }
+            if self.has_memory {
+                free.give_chunk(first, count)
+            } else {
+                free.give_absent(first, count)
+            }
+        });
+    }
+}
+
+impl<E: Env> Memory<E> {
+    /// Frames from this one on may not be used.
+    pub(crate) fn limit_frames(&self) -> u32 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// The limit, and how far it is from being kept.
+    pub(crate) fn limit(&self, context: &impl Context) -> Limit {
+        let free = self.lists.lock(context);
+        let limit = self.limit_frames();
+        Limit {
+            limit: Pages(u64::from(limit)),
+            over: free.withheld.with_memory(),
+        }
+    }
+
+    /// Frames out of use.
+    pub(crate) fn withheld(&self, context: &impl Context) -> Pages {
+        Pages(u64::from(self.lists.lock(context).withheld.count()))
+    }
+
+    /// Moves the limit to `frames`, which are `whole_chunks`: what is free beyond it is withheld at once, what was
+    /// withheld below it is given back.
+    pub(crate) fn move_limit(&self, context: &impl Context, frames: u32) {
+        debug_assert_eq!(frames, self.whole_chunks(frames));
+        {
+            let mut free = self.lists.lock(context);
+            let free = &mut *free;
+            let before = self.limit.swap(frames, Ordering::Relaxed);
+            if frames < before {
+                for (first, count) in free.withheld.lower(frames) {
+                    if let Some(at) = free.absent.iter().position(|absent| *absent == first) {
+                        free.absent.swap_remove(at);
+                        free.withheld.hold_absent(first);
+                        self.now_taken(self.division.of(first), count);
+                        continue;
+                    }
+                    for frame in (first.0..first.0 + count).map(FrameId) {
+                        if free.of(frame).try_remove_range(frame, 1) {
+                            free.withheld.hold(frame);
+                            self.now_taken(self.division.of(frame), 1);
+                        }
+                    }
+                }
+            } else {
+                let (lists, absent, division) = (&mut free.lists, &mut free.absent, self.division);
+                free.withheld.raise(
+                    frames,
+                    |frame| {
+                        let node = division.of(frame);
+                        lists[node.index()].put_batch(&[frame]);
+                        self.now_free(node, 1);
+                    },
+                    |first| {
+                        absent.push(first);
+                        let count = self.chunk.min(self.frames - first.0);
+                        self.now_free(division.of(first), count);
+                    },
+                );
+            }
+        }
+        self.line.resize(context, frames);
+        self.hand_out(context);
+        self.wait.wake_all(Signal::MemoryMoved);
+    }
+
+    /// `frames` rounded up to whole chunks: where the limit can be.
+    pub(crate) fn whole_chunks(&self, frames: u32) -> u32 {
+        frames.next_multiple_of(self.chunk).min(self.frames)
+    }
+
+    /// A chunk that counts as on its way already.
+    fn on_its_way(&self, first: FrameId, is_free: bool) -> OnItsWay<'_, E> {
+        OnItsWay {
+            memory: self,
+            first,
+            is_free,
+            has_memory: false,
+        }
+    }
+
+    /// A chunk out of use whose memory is to be given back to the system.
+    pub(crate) fn take_to_release(&self, context: &impl Context) -> Option<OnItsWay<'_, E>> {
+        let mut free = self.lists.lock(context);
+        let first = free.withheld.next_to_release()?;
+        self.moving.fetch_add(1, Ordering::AcqRel);
+        Some(self.on_its_way(first, false))
+    }
+}
+
+impl<E: Env> Cache<E> {
+    /// Leaves frames with memory behind. Giving a chunk its memory takes milliseconds; whoever takes
+    /// many frames at a time spends them, so that one who takes a few finds them there.
+    pub(crate) fn populate_ahead(&self, task: &Task<'_, E>) {
+        let memory = &self.memory;
+        let absent = {
+            let mut free = memory.lists.lock(task);
+            if free.lists.iter().map(FreeLists::free).sum::<u32>() >= READY {
+                return;
+            }
+            memory.take_absent(&mut free, None)
+        };
+        if let Some(first) = absent {
+            // Who needs the memory hears that the system refuses it.
+            let _ = self.populate(first);
+        }
+    }
+
+    /// Gives the chunk that begins at `first` its memory; it came from `Memory::take_absent`.
+    pub(crate) fn populate(&self, first: FrameId) -> Result<(), Error> {
+        let mut chunk = self.memory.on_its_way(first, true);
+        let populated = self.content().populate(first);
+        chunk.has_memory = populated.is_ok();
+        populated.map_err(|error| Error::NoMemory { errno: error.errno })
+    }
+
+    /// The memory of a chunk is the system's; the limit may have been raised meanwhile.
+    pub(crate) fn give_to_system(&self, chunk: OnItsWay<'_, E>) {
+        self.content().release(chunk.first);
+        drop(chunk);
+    }
+
+    pub(crate) fn populate_all(&self, context: &impl Context) -> Result<(), Error> {
+        let memory = &self.memory;
+        while let Some(first) = { memory.take_absent(&mut memory.lists.lock(context), None) } {
+            self.populate(first)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the memory of wholly free chunks back to the system; it is taken again when needed.
+    /// Answers how many frames that were.
+    pub fn trim(&self, task: &mut Task<'_, E>) -> Pages {
+        let memory = &self.memory;
+        let mut given = 0;
+        for first in (0..memory.frames)
+            .step_by(memory.chunk as usize)
+            .map(FrameId)
+        {
+            let count = memory.chunk.min(memory.frames - first.0);
+            let mut free = memory.lists.lock(task);
+            if free.absent.contains(&first) || !free.of(first).try_remove_range(first, count) {
+                continue;
+            }
+            memory.moving.fetch_add(1, Ordering::AcqRel);
+            drop(free);
+            // On neither list meanwhile, so nobody can have it. The frames still count as free.
+            self.give_to_system(memory.on_its_way(first, true));
+            given += u64::from(count);
+        }
+        Pages(given)
+    }
+}

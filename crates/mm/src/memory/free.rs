@@ -1,0 +1,170 @@
+//! The frames that hold no page: a list for each node, and chunks that have no memory yet.
+//!
+//! Invariants
+//!   1. `Memory::free` counts a node's frames on its list, those of its chunks without memory, and those of chunks on their way;
+//!      it changes under the lock. What is withheld is not free.
+//!   2. Whoever puts frames back, or a chunk, hands out and wakes whoever waits for memory, after it has let the lock go.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use env::{Context, Env, Signal};
+use frames::{FrameId, FreeLists};
+
+use super::Memory;
+use crate::cache::get;
+use crate::lists::{Division, NodeId};
+use crate::memory::withheld::Withheld;
+
+/// Which frames are on a list, which chunks have no memory, and what is out of use.
+pub(crate) struct Free {
+    /// One for each node.
+    pub(crate) lists: Box<[FreeLists]>,
+    division: Division,
+    /// First frames of the chunks without memory, the next to be used last. Room for all is taken
+    /// at the start.
+    pub(crate) absent: Vec<FrameId>,
+    /// Frames beyond a limit that was lowered.
+    pub(crate) withheld: Withheld,
+}
+
+impl Free {
+    /// All of them without memory.
+    pub(crate) fn new(frames: u32, chunk: u32, division: Division) -> Self {
+        let firsts = (0..frames).step_by(chunk as usize).map(FrameId);
+        Self {
+            lists: division.ids().map(|_| FreeLists::new(frames)).collect(),
+            division,
+            absent: firsts.rev().collect(),
+            withheld: Withheld::new(frames, chunk),
+        }
+    }
+
+    /// The list of a frame's node.
+    pub(crate) fn of(&mut self, frame: FrameId) -> &mut FreeLists {
+        &mut self.lists[self.division.of(frame).index()]
+    }
+
+    /// Puts frames of one node back, those beyond the limit out of use; answers how many are free.
+    fn give(&mut self, node: NodeId, frames: &[FrameId]) -> u32 {
+        let lists = &mut self.lists[node.index()];
+        let count = |frames: usize| u32::try_from(frames).expect("fewer frames than a u32 counts");
+        if !frames.iter().any(|frame| self.withheld.wants(*frame)) {
+            lists.put_batch(frames);
+            return count(frames.len());
+        }
+        let mut given = 0;
+        for frame in frames {
+            if self.withheld.wants(*frame) {
+                self.withheld.hold(*frame);
+            } else {
+                lists.put_batch(&[*frame]);
+                given += 1;
+            }
+        }
+        given
+    }
+
+    /// A chunk has got its memory; answers how many of its frames, which counted as free, are beyond the limit.
+    pub(crate) fn give_chunk(&mut self, first: FrameId, count: u32) -> u32 {
+        if !self.withheld.wants(first) {
+            self.of(first).add_range(first, count);
+            return 0;
+        }
+        for frame in first.0..first.0 + count {
+            self.withheld.hold(FrameId(frame));
+        }
+        count
+    }
+
+    /// A chunk has no memory; answers as `give_chunk`.
+    pub(crate) fn give_absent(&mut self, first: FrameId, count: u32) -> u32 {
+        if !self.withheld.wants(first) {
+            self.absent.push(first);
+            return 0;
+        }
+        self.withheld.hold_absent(first);
+        count
+    }
+}
+
+impl<E: Env> Memory<E> {
+    /// Free frames, unpopulated ones included.
+    pub(crate) fn free(&self) -> u32 {
+        let free = |free: &AtomicU32| free.load(Ordering::Relaxed);
+        self.free.iter().map(free).sum()
+    }
+
+    /// Of one node.
+    pub(crate) fn free_of(&self, node: NodeId) -> u32 {
+        self.free[node.index()].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn now_free(&self, node: NodeId, count: u32) {
+        self.free[node.index()].fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn now_taken(&self, node: NodeId, count: u32) {
+        self.free[node.index()].fetch_sub(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bytes(&self, context: &impl Context) -> u64 {
+        let free = self.lists.lock(context);
+        let lists: u64 = free.lists.iter().map(FreeLists::bytes).sum();
+        lists + self.line.bytes()
+    }
+
+    /// Gives frames back and wakes whoever waits for memory.
+    pub(crate) fn put(&self, context: &impl Context, frames: &[FrameId]) {
+        if frames.is_empty() {
+            return;
+        }
+        let count = u32::try_from(frames.len()).expect("fewer frames than a u32 counts");
+        {
+            // Counted under the lock: nobody may count off what is not counted yet.
+            let mut free = self.lists.lock(context);
+            for (node, frames) in self.division.parts(frames) {
+                let given = free.give(node, frames);
+                self.now_free(node, given);
+            }
+        }
+        self.given_back
+            .fetch_add(u64::from(count), Ordering::Relaxed);
+        self.hand_out(context);
+        self.wait.wake_all(Signal::Freed);
+    }
+
+    /// Frames given back, ever.
+    pub(crate) fn given_back(&self) -> u64 {
+        get(&self.given_back)
+    }
+
+    pub(crate) fn moving(&self) -> u32 {
+        self.moving.load(Ordering::Acquire)
+    }
+
+    /// A chunk without memory, of that node if one is named, to be given some: ends with `moved`.
+    pub(crate) fn take_absent(&self, free: &mut Free, node: Option<NodeId>) -> Option<FrameId> {
+        let fits = |first: &FrameId| node.is_none_or(|node| self.division.of(*first) == node);
+        let last = free.absent.iter().rposition(fits)?;
+        let first = free.absent.remove(last);
+        self.moving.fetch_add(1, Ordering::AcqRel);
+        Some(first)
+    }
+
+    /// A chunk is where `put` puts it: whoever found nothing looks again.
+    pub(crate) fn moved(
+        &self,
+        context: &impl Context,
+        first: FrameId,
+        put: impl FnOnce(&mut Free) -> u32,
+    ) {
+        {
+            let mut free = self.lists.lock(context);
+            let withheld = put(&mut free);
+            self.now_taken(self.division.of(first), withheld);
+            self.moving.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.hand_out(context);
+        self.wait.wake_all(Signal::MemoryMoved);
+    }
+}

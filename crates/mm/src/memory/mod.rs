@@ -1,0 +1,99 @@
+//! The frames that hold no page: how many, where they are, who may take them, and who waits for them.
+//!
+//! `free` holds the lists and the chunks without memory, `marks` says how far down they may be taken, `chunks` takes
+//! memory from the system and gives it back, `withheld` is what a lowered limit has put out of use, `turns` who waits
+//! for a turn. Getting a frame by reclaiming and waiting is `alloc`'s.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::Arc;
+
+use env::{Env, Lock, LockClass, WaitQueue};
+use frames::FrameId;
+use policy::reclaim::Tunables;
+use policy::watermark::Watermarks;
+
+use crate::lists::Division;
+use free::Free;
+use turns::Line;
+
+mod chunks;
+mod free;
+mod marks;
+pub(crate) mod turns;
+pub(crate) mod withheld;
+
+/// The frames that hold no page.
+pub(crate) struct Memory<E: Env> {
+    pub(crate) env: Arc<E>,
+    pub(crate) lists: Lock<Free>,
+    /// Free frames of each node, unpopulated ones included; copies for looks without the lock.
+    pub(crate) free: Box<[AtomicU32]>,
+    pub(crate) division: Division,
+    /// Chunks on their way to or from the system: on no list, but soon to be had. Changes under the
+    /// lock.
+    pub(crate) moving: AtomicU32,
+    /// Frames given back, ever.
+    pub(crate) given_back: AtomicU64,
+    /// Frames that went to pages which came back while the swap file was full, ever.
+    pub(crate) returned: AtomicU64,
+    /// Frames from this one on are out of use, or on their way there.
+    pub(crate) limit: AtomicU32,
+    pub(crate) frames: u32,
+    pub(crate) chunk: u32,
+    pub(crate) marks: Watermarks,
+    /// A node's part of `marks`.
+    pub(crate) marks_each: Watermarks,
+    /// Callers that found nothing to reclaim.
+    pub(crate) wait: WaitQueue,
+    /// Those who wait for their turn.
+    pub(crate) line: Line,
+    /// When one of them was last refused for having been passed over, ns.
+    pub(crate) refused: AtomicU64,
+}
+
+/// How much memory there is, and how it is given out.
+pub(crate) struct Shape {
+    pub(crate) frames: u32,
+    pub(crate) chunk: u32,
+    pub(crate) division: Division,
+    pub(crate) marks: Watermarks,
+    pub(crate) tunables: Tunables,
+}
+
+impl<E: Env> Memory<E> {
+    pub(crate) fn new(env: Arc<E>, shape: &Shape) -> Self {
+        let Shape {
+            frames,
+            chunk,
+            division,
+            marks,
+            ..
+        } = *shape;
+        let mut free = vec![0; division.ids().count()];
+        for first in (0..frames).step_by(chunk as usize) {
+            free[division.of(FrameId(first)).index()] += chunk.min(frames - first);
+        }
+        let marks_each = Watermarks {
+            min: division.part(marks.min),
+            low: division.part(marks.low),
+            high: division.part(marks.high),
+        };
+        Self {
+            env,
+            lists: Lock::new(LockClass::Free, Free::new(frames, chunk, division)),
+            limit: AtomicU32::new(frames),
+            free: free.into_iter().map(AtomicU32::new).collect(),
+            division,
+            moving: AtomicU32::new(0),
+            given_back: AtomicU64::new(0),
+            returned: AtomicU64::new(0),
+            frames,
+            chunk,
+            marks,
+            marks_each,
+            wait: WaitQueue::new(),
+            line: Line::new(&shape.tunables, frames),
+            refused: AtomicU64::new(0),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What a device is reading for its readers, and how much of it at a time.
+//!
+//! A page that is being read holds memory that nothing can take back before the device answers. Devices that hang on
+//! reads would, with readers enough and their read-ahead, come to hold all of it. So the pages under way to one device
+//! are bounded: beyond it read-ahead is left out, and who needs a page waits for those under way (`ReadIo`), as it would
+//! for its own.
+//!
+//! The bound is a part of what is left of a pool, which is half of the memory: a third, so that a device alone comes to
+//! hold a quarter of the pool, an eighth of the memory, and devices that hang, however many, never all of it; whoever else
+//! reads has a third of the rest. (A dynamic threshold, as switches share their buffers: Choudhury and Hahne 1998.)
+//!
+//! Invariants
+//!   1. `pages` is at most what the bound was when the last of them were sent; all together at most the pool, and a page of
+//!      each device.
+//!   2. Every page counted is part of one request that has not ended, or of a `Room`.
+//!
+//! Reads of the swap file have a bound of their own (its window).
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use env::{Cause, Env, Signal, Task, WaitQueue};
+use policy::units::{Instant, Nanos};
+
+use crate::Error;
+use crate::cache::Cache;
+use crate::writeback::io::REQUEST_PAGES;
+
+/// Reads of all devices hold at most this part of the frames.
+const POOL: u32 = 2;
+/// One device's at most this part of what the pool has left.
+const OF_REST: u32 = 3;
+/// So those of a device alone at most this part of the frames: with 64 MiB of memory 8 MiB, far more than the flight that
+/// keeps any disk busy.
+const PART: u32 = POOL * (OF_REST + 1);
+
+/// Reads of one device that are under way.
+#[derive(Default)]
+pub(crate) struct Reading {
+    requests: AtomicU32,
+    pages: AtomicU32,
+    /// When a read last ended, or began while none was under way, in nanoseconds.
+    moved_at: AtomicU64,
+    wait: WaitQueue,
+}
+
+/// Room for pages that are about to be read; what is not used is given back.
+pub(crate) struct Room<'a> {
+    reading: &'a Reading,
+    all: &'a AtomicU32,
+    pages: u32,
+}
+
+impl Room<'_> {
+    pub(crate) fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// A request for `count` of the pages is sent at `now`.
+    pub(crate) fn send(mut self, now: Instant, count: u32) {
+        if self.reading.requests.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.reading.moved_at.store(now.0, Ordering::Relaxed);
+        }
+        self.pages -= count;
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.reading.give_back(self.all, self.pages);
+    }
+}
+
+impl Reading {
+    /// Room for up to `wanted` pages, as much as there is; `None`: there is none.
+    pub(crate) fn room<'a, E: Env>(&'a self, cache: &'a Cache<E>, wanted: u32) -> Option<Room<'a>> {
+        let all = &cache.totals.reading;
+        let mut pages = 0;
+        let taken = self
+            .pages
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
+                pages = wanted.min(self.left(cache, held));
+                (pages > 0).then_some(held + pages)
+            });
+        taken.ok()?;
+        all.fetch_add(pages, Ordering::AcqRel);
+        Some(Room {
+            reading: self,
+            all,
+            pages,
+        })
+    }
+
+    /// Pages that may be sent beside `held` of this device.
+    fn left<E: Env>(&self, cache: &Cache<E>, held: u32) -> u32 {
+        let all = cache.totals.reading.load(Ordering::Acquire);
+        let rest = (cache.memory.limit_frames() / POOL).saturating_sub(all);
+        // What keeps `held` below a third of what is left beside it, and a page always: whoever waits, waits for its own.
+        let left = rest.saturating_sub(OF_REST.saturating_mul(held)) / (OF_REST + 1);
+        left.max(u32::from(held == 0))
+    }
+
+    /// Waits until there is room for a page.
+    pub(crate) fn wait_for_room<E: Env>(
+        &self,
+        task: &mut Task<'_, E>,
+        cache: &Cache<E>,
+    ) -> Result<(), Error> {
+        Error::after(task.wait_while(&self.wait, Cause::ReadIo, None, |_| {
+            self.left(cache, self.pages.load(Ordering::Acquire)) == 0
+        }))
+    }
+
+    /// A request for `pages` has ended.
+    pub(crate) fn ended<E: Env>(&self, cache: &Cache<E>, now: Instant, pages: u32) {
+        self.moved_at.store(now.0, Ordering::Relaxed);
+        self.requests.fetch_sub(1, Ordering::Relaxed);
+        self.give_back(&cache.totals.reading, pages);
+    }
+
+    /// For how long none has ended, if there are any.
+    pub(crate) fn silent_for(&self, now: Instant) -> Option<Nanos> {
+        let under_way = self.requests.load(Ordering::Relaxed) > 0;
+        under_way.then(|| now.since(Instant(self.moved_at.load(Ordering::Relaxed))))
+    }
+
+    fn give_back(&self, all: &AtomicU32, pages: u32) {
+        if pages > 0 {
+            all.fetch_sub(pages, Ordering::AcqRel);
+            self.pages.fetch_sub(pages, Ordering::AcqRel);
+            self.wait.wake_all(Signal::ReadRoom);
+        }
+    }
+}
+
+const _: () = assert!(
+    REQUEST_PAGES * PART as usize * 4096 == 8 << 20,
+    "from 8 MiB of memory on a whole request fits the part"
+);

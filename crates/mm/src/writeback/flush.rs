@@ -1,0 +1,542 @@
+//! Writing dirty pages back: one flusher per device, and whoever else has to write.
+//!
+//! The flusher sleeps until it is kicked (background threshold), until a dirty file has waited for
+//! `expire` (looked at every `interval`), or until the cache stops. It takes files oldest first
+//! and a slice of each, so that no file starves another; a file with pages left goes behind the
+//! others. Within a file it goes on where the last slice stopped, merges neighbours into requests,
+//! and keeps what is in flight within the bound of `policy::writeback`, so that a read waits for
+//! no more than that.
+//!
+//! ```text
+//!   dirty --(older than the cutoff)--> io --slice--> clean: off the lists
+//!     ^                                  \--slice used up--> more_io --(next round)--> io
+//!     +------------- busy pages, failed writes -------------/
+//! ```
+//!
+//! Invariants
+//!   1. Nothing is allocated between a dirty page and its request (the slots are `io::Requests`).
+//!   2. A page that is busy is skipped, never waited for: its holder may be waiting for memory.
+//!   3. A round ends: files dirtied after it began wait for the next one.
+//!   4. A file that is being synced is left to the sync: the device sees one stream of it.
+//!
+//! Source: mechanisms 6; Linux v6.12 fs/fs-writeback.c, wb_writeback(), in our own words.
+
+use core::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use env::{Cause, Env, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Wakeup, Work};
+use frames::Tag;
+use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages, PagesPerSec};
+
+use crate::Error;
+use crate::cache::{Cache, add, get};
+use crate::file::sync::set_device_len;
+use crate::registry::device::DeviceState;
+use crate::registry::flight::wait_for_room;
+use crate::registry::mapping::Mapping;
+use crate::writeback::io;
+
+/// A flusher that found only busy pages looks again after this.
+const BUSY_RETRY: Nanos = Nanos::millis(2);
+/// A flusher that found only files that are being synced looks for others after this, or when a
+/// sync ends.
+const SYNC_RETRY: Nanos = Nanos::millis(100);
+
+/// Growing an object ahead of its writes is worth a call from here on.
+const GROW_AHEAD_MIN: u64 = 8 << 20;
+
+/// Which pages of a file to write.
+#[derive(Clone, Copy)]
+pub(crate) struct Selection {
+    /// First and last page.
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    /// Pages with this tag.
+    pub(crate) tag: Tag,
+    /// At most that many.
+    pub(crate) max: Pages,
+    pub(crate) class: IoClass,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Outcome {
+    pub(crate) wrote: Pages,
+    /// Pages with the tag that somebody was busy with.
+    pub(crate) skipped: Pages,
+    /// The first page not looked at; `None`: the range was finished.
+    pub(crate) next: Option<u32>,
+}
+
+/// What a round of writing is for, and so when it ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    /// Until dirty pages are below the background threshold.
+    Background,
+    /// Until no file is left that was dirtied before this.
+    Expired(Instant),
+    /// Until so many pages were written.
+    Count(Pages),
+}
+
+/// The flusher of a device.
+pub(crate) fn flusher<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Weak<Cache<E>>,
+    device: &Arc<DeviceState<E>>,
+) {
+    let mut looked = task.now();
+    while let Some(interval) = cache.upgrade().map(|cache| cache.options.flush.interval) {
+        let periodic = !interval.is_zero() && has_dirty_files(task, device);
+        let deadline = periodic.then(|| looked + interval);
+        let flusher = &device.flusher;
+        let wakeup = task.wait_while(&flusher.wait, Cause::Idle, deadline, |task| {
+            !flusher.kicked.load(Ordering::Acquire)
+                && !is_stopping(cache)
+                && (periodic || interval.is_zero() || !has_dirty_files(task, device))
+        });
+        let Some(cache) = cache.upgrade() else { return };
+        let is_over = cache.stopping.load(Ordering::Acquire) || device.is_retired();
+        if wakeup == Wakeup::Cancelled || is_over {
+            return;
+        }
+        flusher.running.store(true, Ordering::Relaxed);
+        let result = rounds(task, &cache, device, interval, &mut looked);
+        flusher.running.store(false, Ordering::Relaxed);
+        flusher.kicked.store(false, Ordering::Release);
+        let Ok(wrote) = result else { return };
+        // A kick that came while it ran was cleared with it.
+        if has_work(task, &cache, device) {
+            flusher.kicked.store(true, Ordering::Release);
+            if wrote.is_zero() && back_off(task, device) == Wakeup::Cancelled {
+                return;
+            }
+        }
+    }
+}
+
+fn is_stopping<E: Env>(cache: &Weak<Cache<E>>) -> bool {
+    cache
+        .upgrade()
+        .is_none_or(|cache| cache.stopping.load(Ordering::Acquire))
+}
+
+fn has_dirty_files<E: Env>(task: &Task<'_, E>, device: &DeviceState<E>) -> bool {
+    let files = device.files.lock(task);
+    !(files.dirty.is_empty() && files.io.is_empty() && files.more_io.is_empty())
+}
+
+/// Whether there is something to write now, not just later when it expires.
+fn has_work<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, device: &DeviceState<E>) -> bool {
+    let counts = cache.counts(device);
+    let wanted = device.flusher.wanted.load(Ordering::Acquire) > 0;
+    !counts.device_dirty.is_zero()
+        && (wanted
+            || cache
+                .domain
+                .lock(task)
+                .over_background(device.index, &counts))
+}
+
+/// After rounds that wrote nothing: waits out a failed device's back-off, or busy pages.
+fn back_off<E: Env>(task: &mut Task<'_, E>, device: &DeviceState<E>) -> Wakeup {
+    let retry_at = device.retry_at(task);
+    if retry_at > task.now() {
+        task.sleep_until(Cause::RetryBackoff, retry_at)
+    } else if device.syncs.load(Ordering::Acquire) > 0 {
+        let deadline = task.now() + SYNC_RETRY;
+        task.wait_while(&device.flusher.wait, Cause::Idle, Some(deadline), |_| {
+            device.syncs.load(Ordering::Acquire) > 0
+        })
+    } else {
+        task.sleep(Cause::PageRetry, BUSY_RETRY)
+    }
+}
+
+fn rounds<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    device: &Arc<DeviceState<E>>,
+    interval: Nanos,
+    looked: &mut Instant,
+) -> Result<Pages, Error> {
+    let mut wrote = Pages::ZERO;
+    if device.flusher.kicked.load(Ordering::Acquire) {
+        wrote += write_files(task, cache, device, Round::Background)?;
+        let wanted = Pages(device.flusher.wanted.swap(0, Ordering::AcqRel));
+        wrote += write_files(
+            task,
+            cache,
+            device,
+            Round::Count(wanted.saturating_sub(wrote)),
+        )?;
+    }
+    let now = task.now();
+    if !interval.is_zero() && now.since(*looked) >= interval {
+        *looked = now;
+        let expire = cache.options.flush.expire;
+        if now.0 > expire.0 {
+            let cutoff = Instant(now.0 - expire.0);
+            wrote += write_files(task, cache, device, Round::Expired(cutoff))?;
+        }
+    }
+    Ok(wrote)
+}
+
+/// Writes up to `pages` of the device's files on behalf of a throttled writer (2.6.36).
+pub(crate) fn write_some<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    device: &Arc<DeviceState<E>>,
+    pages: Pages,
+) -> Result<Pages, Error> {
+    write_files(task, cache, device, Round::Count(pages))
+}
+
+/// Takes files off the lists and writes a slice of each, until the round's end.
+fn write_files<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    device: &Arc<DeviceState<E>>,
+    round: Round,
+) -> Result<Pages, Error> {
+    let (max, cutoff) = match round {
+        Round::Background => (Pages::MAX, task.now()),
+        Round::Expired(cutoff) => (Pages::MAX, cutoff),
+        Round::Count(pages) => (pages, task.now()),
+    };
+    let mut wrote = Pages::ZERO;
+    // Files in a row that gave nothing: a whole round of them ends it.
+    let mut barren = 0;
+    while wrote < max {
+        let Some(dirty_limit) = may_go_on(task, cache, device, round) else {
+            break;
+        };
+        let Some((mapping, since, files)) = next_file(task, device, cutoff) else {
+            break;
+        };
+        if mapping.syncing.load(Ordering::Acquire) > 0 {
+            requeue(task, device, mapping, since, Outcome::default());
+            barren += 1;
+            if barren > files {
+                break;
+            }
+            continue;
+        }
+        let others = device.walkers.fetch_add(1, Ordering::Relaxed);
+        task.did(Work::VisitFile, 1);
+        task.did(Work::Contend, u64::from(others));
+        let bandwidth = PagesPerSec(device.bandwidth.load(Ordering::Relaxed));
+        let left = Pages(max.0 - wrote.0);
+        let slice = cache
+            .options
+            .flush
+            .slice_pages(bandwidth, dirty_limit, left)
+            .at_most(left);
+        let outcome = write_slice(task, cache, &mapping, slice);
+        device.walkers.fetch_sub(1, Ordering::Relaxed);
+        let outcome = outcome?;
+        wrote += outcome.wrote;
+        requeue(task, device, mapping, since, outcome);
+        barren = if outcome.wrote.is_zero() {
+            barren + 1
+        } else {
+            0
+        };
+        if barren > files {
+            break;
+        }
+    }
+    Ok(wrote)
+}
+
+/// Whether the round goes on, with the dirty limit if so; brings the bandwidth up to date.
+fn may_go_on<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    device: &DeviceState<E>,
+    round: Round,
+) -> Option<Pages> {
+    let now = task.now();
+    let counts = cache.counts(device);
+    let (over, limits) = {
+        let mut domain = cache.domain.lock(task);
+        domain.update(now, device.index, &counts);
+        device.note_pace(&domain);
+        (
+            domain.over_background(device.index, &counts),
+            domain.limits(counts.dirtyable),
+        )
+    };
+    let go_on = (over || round != Round::Background) && device.retry_at(task) <= now;
+    go_on.then_some(limits.dirty)
+}
+
+/// The next file of this round and how many stand behind it: `io`, refilled from `more_io` and then
+/// from `dirty`, oldest first.
+fn next_file<E: Env>(
+    task: &Task<'_, E>,
+    device: &DeviceState<E>,
+    cutoff: Instant,
+) -> Option<(Arc<Mapping<E>>, Instant, usize)> {
+    let mut files = device.files.lock(task);
+    if files.io.is_empty() {
+        let files = &mut *files;
+        files.io.append(&mut files.more_io);
+        while files
+            .dirty
+            .front()
+            .is_some_and(|(_, since)| *since <= cutoff)
+        {
+            files.io.extend(files.dirty.pop_front());
+        }
+    }
+    let (mapping, since) = files.io.pop_front()?;
+    Some((mapping, since, files.io.len()))
+}
+
+/// Puts a file back where it belongs after its slice.
+fn requeue<E: Env>(
+    task: &mut Task<'_, E>,
+    device: &DeviceState<E>,
+    mapping: Arc<Mapping<E>>,
+    since: Instant,
+    outcome: Outcome,
+) {
+    if get(&mapping.dirty) == 0 {
+        // A write between the look and the swap saw `queued` and left the file to us. A swap, not
+        // a store: what that writer counted is seen below.
+        mapping.queued.swap(false, Ordering::AcqRel);
+        if get(&mapping.dirty) == 0 || mapping.queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+    }
+    let now = task.now();
+    let first = {
+        let mut files = device.files.lock(task);
+        if outcome.skipped.is_zero() && !outcome.wrote.is_zero() {
+            files.more_io.push_back((mapping, since));
+        } else {
+            // Not ready: behind the others, as if dirtied now, so that a round does not spin on it.
+            files.dirty.push_back((mapping, now));
+        }
+        files.dirty.len() + files.io.len() + files.more_io.len() == 1
+    };
+    if first {
+        // Taken off by a writer that writes itself, it may have left the flusher without a file to
+        // look at periodically.
+        device.flusher.wait.wake_all(Signal::FileDirtied);
+    }
+}
+
+/// Writes a slice of a file from where the last one stopped, around the end once.
+fn write_slice<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    slice: Pages,
+) -> Result<Outcome, Error> {
+    grow_ahead(task, cache, mapping);
+    let start = mapping.cursor.load(Ordering::Relaxed);
+    let class = IoClass::Writeback;
+    let mut select = Selection {
+        from: start,
+        to: u32::MAX,
+        tag: Tag::Dirty,
+        max: slice,
+        class,
+    };
+    // The line is for syncs.
+    let mut turn = Pages::ZERO;
+    let mut outcome = write_pages(task, cache, mapping, select, &mut turn)?;
+    if outcome.next.is_none() && start > 0 {
+        select.from = 0;
+        select.to = start - 1;
+        select.max = slice.saturating_sub(outcome.wrote);
+        let rest = write_pages(task, cache, mapping, select, &mut turn)?;
+        outcome.wrote += rest.wrote;
+        outcome.skipped += rest.skipped;
+        outcome.next = rest.next;
+    }
+    mapping
+        .cursor
+        .store(outcome.next.unwrap_or(0), Ordering::Relaxed);
+    Ok(outcome)
+}
+
+/// Gives the device's object the length that it has space for, before it is written beyond its
+/// end, where the device wants that. The next sync sets the true length.
+fn grow_ahead<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, mapping: &Mapping<E>) {
+    let device_len = mapping.device_len.load(Ordering::Acquire);
+    let allocated = mapping.allocated.load(Ordering::Acquire);
+    let worth_it = device_len < mapping.size() && allocated >= device_len + GROW_AHEAD_MIN;
+    if !mapping.device.info.grows_slowly || !worth_it {
+        return;
+    }
+    // With no writer inside, nothing can be written and sent beyond that space meanwhile: what a
+    // late call would cut off. If somebody is inside, the next slice tries again.
+    if mapping.gate.try_shut() {
+        // What has space by now; an error leaves it to the writes to extend the object. Of a file that was taken out since it
+        // was looked up, the object may be another's; of a cache that ends, its length has been settled.
+        let allocated = mapping.allocated.load(Ordering::Acquire);
+        if allocated >= mapping.size() && mapping.takes_changes(cache).is_ok() {
+            let _ = set_device_len(task, mapping, allocated);
+        }
+        mapping.gate.open();
+    }
+}
+
+/// Writes the selected pages of a file; waits for room in flight, never for the writes themselves. `turn`: `wait_for_room`.
+pub(crate) fn write_pages<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    select: Selection,
+    turn: &mut Pages,
+) -> Result<Outcome, Error> {
+    let mut outcome = Outcome::default();
+    let mut from = select.from;
+    while outcome.wrote < select.max {
+        let left = Pages(select.max.0 - outcome.wrote.0);
+        let room = wait_for_room(task, cache, &mapping.device, select.class, turn)?;
+        let room = room.at_most(left);
+        let mut request = cache.requests.take(task, mapping.device.index)?;
+        let gathered = gather(task, cache, mapping, &select, from, room, &mut request);
+        outcome.skipped += gathered.skipped;
+        let Some(next) = gathered.next else {
+            cache.requests.put(task, mapping.device.index, request);
+            return Ok(outcome);
+        };
+        let pages = request.pages();
+        task.did(Work::WritePage, pages.0);
+        outcome.wrote += pages;
+        *turn += pages;
+        if !request.more.is_zero() {
+            request.more = select.max.saturating_sub(outcome.wrote);
+        }
+        send(task, mapping, request, select.class);
+        if next > select.to || next == 0 {
+            return Ok(outcome);
+        }
+        from = next;
+    }
+    outcome.next = Some(from);
+    Ok(outcome)
+}
+
+/// The background reclaimer writes one page itself, if there is room for a request at once. False: there is not, or
+/// the page is not to be had.
+pub(crate) fn try_write_page<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+) -> bool {
+    if mapping.device.retry_at(task) > task.now() {
+        return false;
+    }
+    let Some(mut request) = cache.requests.try_take(task, mapping.device.index) else {
+        return false;
+    };
+    let select = Selection {
+        from: page,
+        to: page,
+        tag: Tag::Dirty,
+        max: Pages(1),
+        class: IoClass::Writeback,
+    };
+    let gathered = gather(task, cache, mapping, &select, page, Pages(1), &mut request);
+    if gathered.next.is_none() {
+        cache.requests.put(task, mapping.device.index, request);
+        return false;
+    }
+    task.did(Work::WritePage, 1);
+    send(task, mapping, request, select.class);
+    true
+}
+
+struct Gathered {
+    skipped: Pages,
+    /// The page after the request; `None`: no page was found.
+    next: Option<u32>,
+}
+
+/// Fills a request with the first run of selected pages and puts them under writeback.
+fn gather<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    select: &Selection,
+    mut from: u32,
+    room: Pages,
+    request: &mut IoRequest,
+) -> Gathered {
+    let mut skipped = Pages::ZERO;
+    let mut next = None;
+    request.more = Pages::ZERO;
+    {
+        let mut token = mapping.token.lock(task);
+        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        while let Some((page, frame)) = index.next_tagged(from, select.to, select.tag) {
+            if let Some(expected) = next
+                && page != expected
+            {
+                break;
+            }
+            if cache.table.try_begin_writeback(frame) {
+                if next.is_none() {
+                    request.offset = Bytes(u64::from(page) << PAGE_SHIFT);
+                }
+                request.frames.push(frame);
+                index.clear_tag(page, Tag::Dirty);
+                index.clear_tag(page, Tag::ToWrite);
+                index.set_tag(page, Tag::Writeback);
+                next = Some(page.wrapping_add(1));
+            } else if next.is_some() {
+                break;
+            } else {
+                skipped += Pages(1);
+            }
+            from = page.wrapping_add(1);
+            if from == 0 || request.pages() >= room {
+                let goes_on = from != 0
+                    && from <= select.to
+                    && index.next_tagged(from, from, select.tag).is_some();
+                request.more = Pages(u64::from(goes_on));
+                break;
+            }
+        }
+    }
+    let pages = request.frames.len() as u64;
+    if pages > 0 {
+        add(&cache.totals.writeback, pages);
+        add(&mapping.device.writeback, pages);
+        let count = u32::try_from(pages).expect("a request is at most 256 pages");
+        mapping.writeback.fetch_add(count, Ordering::Relaxed);
+        mapping.uncount_dirty(cache, pages);
+    }
+    Gathered { skipped, next }
+}
+
+fn send<E: Env>(
+    task: &mut Task<'_, E>,
+    mapping: &Arc<Mapping<E>>,
+    mut request: Box<IoRequest>,
+    class: IoClass,
+) {
+    let device = &mapping.device;
+    let pages = request.pages().0;
+    let end = request.offset.0 + (pages << PAGE_SHIFT);
+    mapping.device_len.fetch_max(end, Ordering::AcqRel);
+    // What is written of a file that is being synced is work of the sync's, whoever does it.
+    let for_sync = class == IoClass::Sync || mapping.syncing.load(Ordering::Acquire) > 0;
+    if device.flight.enter(Pages(pages), for_sync) {
+        device.note_moved(task.now());
+    }
+    request.device = device.id;
+    request.object = mapping.object;
+    request.op = IoOp::Write;
+    request.class = class;
+    request.on_done(Arc::clone(mapping) as Arc<dyn IoDone>);
+    io::submit(task, request);
+}

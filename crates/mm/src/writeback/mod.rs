@@ -1,0 +1,6 @@
+//! How dirty pages get to their devices: pacing of writers, flushers, requests and their ends.
+
+pub(crate) mod dirty;
+pub(crate) mod flush;
+pub(crate) mod io;
+pub(crate) mod pace;
