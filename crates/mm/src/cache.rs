@@ -1,90 +1,48 @@
 //! The cache: everything that its files and devices share.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use env::{
-    Cause, Context, DeviceId, DeviceInfo, Env, Interrupt, Lock, LockClass, ObjectId, Signal, Task,
-    TaskId, WaitQueue,
-};
-use frames::{Content, FrameId, FrameTable, NodePool};
-use policy::dirty::{Counts, DeviceIndex, Dirtyable, Domain};
+use env::{Cause, Context, DeviceId, DeviceInfo, Env, Interrupt, ObjectId, Signal, Task};
+use frames::{Content, FrameId, NodePool};
+use policy::dirty::{Counts, DeviceIndex, Dirtyable};
 use policy::units::{Bytes, Pages};
 use policy::watermark::Watermarks;
 
 use crate::lists::{Division, Nodes};
 use crate::memory::{Memory, Shape};
 use crate::options::{DeviceOptions, Options, Populate};
-use crate::pages::awaited::Awaited;
+use crate::pages::CachedPages;
+use crate::registry::Registry;
 use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
 use crate::vmstat::{Counters, Item};
-use crate::writeback::io::Requests;
+use crate::writeback::Writeback;
 use crate::{Error, File, Stats, Writer, reclaim, swap, writeback::flush};
 
 /// Frames below which a cache cannot work: room for a request, a read-ahead window and the marks.
 pub(crate) const FRAMES_MIN: u32 = 256;
 /// Largest file: page numbers are 32 bits.
 pub(crate) const FILE_MAX: u64 = (u32::MAX as u64) << 12;
-/// Queues for waiters on busy pages, picked by frame.
-const PAGE_QUEUES: usize = 64;
 
 /// A page cache under one memory limit.
+///
+/// What it has is kept by owners; each says what may be done with what it keeps.
 pub struct Cache<E: Env> {
     pub(crate) env: Arc<E>,
     pub(crate) options: Options,
-    pub(crate) table: FrameTable,
-    pub(crate) pool: NodePool,
+    /// Which frame holds which page.
+    pub(crate) pages: CachedPages,
+    /// Frames that hold none.
     pub(crate) memory: Memory<E>,
+    /// The lists of each node, and who sleeps for it.
     pub(crate) nodes: Nodes,
-    pub(crate) files: Lock<Vec<Option<Arc<Mapping<E>>>>>,
-    pub(crate) devices: Lock<Vec<Arc<DeviceState<E>>>>,
-    pub(crate) domain: Lock<Domain>,
-    pub(crate) requests: Requests,
+    /// Files, and whether they may still be changed.
+    pub(crate) registry: Registry<E>,
+    /// Devices, and what is dirty.
+    pub(crate) writeback: Writeback<E>,
     pub(crate) swap: swap::State<E>,
-    pub(crate) totals: Totals,
-    /// Index nodes that are left to pages: below, evicted pages leave no shadows.
-    pub(crate) shadow_floor: u32,
-    /// Tasks that are never throttled in reclaim.
-    pub(crate) exempt: Lock<Vec<TaskId>>,
-    /// How many these are: mostly none.
-    pub(crate) exempts: AtomicUsize,
-    /// Pages that are being brought in for those who come back for them.
-    pub(crate) brought: AtomicU32,
-    /// Frames that writers keep between two calls.
-    pub(crate) stashed: AtomicU32,
-    /// A task is clearing frames beyond the limit. Held while the limit is changed.
-    pub(crate) clearing: Lock<bool>,
     pub(crate) counters: Counters,
-    page_queues: Vec<WaitQueue>,
-    /// Tasks in any of `page_queues`; lets a release skip the look.
-    page_waiters: AtomicU32,
-    pub(crate) awaited: Awaited,
-    /// No write is taken in any more; what was is still written.
-    pub(crate) closing: AtomicBool,
-    pub(crate) stopping: AtomicBool,
-    writers: AtomicU32,
-    /// Serial numbers of devices and files so far.
-    serials: AtomicU64,
-}
-
-/// Counters over all devices.
-#[derive(Default)]
-pub(crate) struct Totals {
-    pub(crate) dirty: AtomicU64,
-    pub(crate) writeback: AtomicU64,
-    pub(crate) dirtied: AtomicU64,
-    pub(crate) written: AtomicU64,
-    pub(crate) discarded: AtomicU64,
-    pub(crate) write_failed: AtomicU64,
-    pub(crate) read_in: AtomicU64,
-    /// Pages of files.
-    pub(crate) cached: AtomicU64,
-    /// Pages of anonymous memory in frames.
-    pub(crate) anon: AtomicU64,
-    pub(crate) pinned: AtomicU32,
-    /// Pages that are being read, or about to be.
-    pub(crate) reading: AtomicU32,
 }
 
 pub(crate) fn add(counter: &AtomicU64, by: u64) {
@@ -139,33 +97,13 @@ impl<E: Env> Cache<E> {
             tunables: options.reclaim,
         };
         let cache = Arc::new(Self {
-            table: FrameTable::new(frames),
-            pool: NodePool::new(nodes),
+            pages: CachedPages::new(frames, nodes),
             memory: Memory::new(Arc::clone(&env), &shape),
             nodes: Nodes::new(frames, division, &options.reclaim),
-            files: Lock::new(LockClass::Registry, Vec::new()),
-            devices: Lock::new(LockClass::Registry, Vec::new()),
-            domain: Lock::new(
-                LockClass::Dirty,
-                Domain::new(options.dirty, usize::from(options.devices_max)),
-            ),
-            requests: Requests::new(options.devices_max),
+            registry: Registry::new(),
+            writeback: Writeback::new(&options),
             swap: swap::State::new(frames),
-            totals: Totals::default(),
-            shadow_floor: nodes / 2,
-            exempt: Lock::new(LockClass::Leaf, Vec::new()),
-            exempts: AtomicUsize::new(0),
-            brought: AtomicU32::new(0),
-            stashed: AtomicU32::new(0),
-            clearing: Lock::new(LockClass::Registry, false),
             counters: Counters::new(),
-            page_queues: (0..PAGE_QUEUES).map(|_| WaitQueue::new()).collect(),
-            page_waiters: AtomicU32::new(0),
-            awaited: Awaited::new(),
-            closing: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
-            writers: AtomicU32::new(0),
-            serials: AtomicU64::new(0),
             env,
             options,
         });
@@ -202,7 +140,7 @@ impl<E: Env> Cache<E> {
         let limit = self.options.devices_max;
         let (index, device) = {
             // Held throughout: a device's place is its number.
-            let mut devices = self.devices.lock(task);
+            let mut devices = self.writeback.devices.lock(task);
             let before = devices.iter().find(|device| device.is_retired()).cloned();
             if before.is_none() && devices.len() >= usize::from(limit) {
                 return Err(Error::TooMany {
@@ -211,7 +149,7 @@ impl<E: Env> Cache<E> {
                 });
             }
             let (index, bandwidth) = {
-                let mut domain = self.domain.lock(task);
+                let mut domain = self.writeback.domain.lock(task);
                 let index = match &before {
                     Some(before) => {
                         domain.renew_device(before.index, options.tunables);
@@ -226,7 +164,7 @@ impl<E: Env> Cache<E> {
             if before.is_some() {
                 devices[usize::from(index.0)] = Arc::clone(&device);
             } else {
-                self.requests.add_device(task, index);
+                self.writeback.requests.add_device(task, index);
                 devices.push(Arc::clone(&device));
             }
             (index, device)
@@ -258,7 +196,7 @@ impl<E: Env> Cache<E> {
 
     /// Devices that were to be removed when that could not be, and are now: by what `Env` knows them.
     pub fn removed_devices(&self, task: &mut Task<'_, E>) -> Vec<DeviceId> {
-        let devices = self.devices.lock(task).clone();
+        let devices = self.writeback.devices.lock(task).clone();
         let leaving = devices.iter().filter(|device| device.is_leaving());
         leaving
             .filter_map(|device| self.retire_device(task, device))
@@ -267,16 +205,16 @@ impl<E: Env> Cache<E> {
 
     fn retire_device(&self, task: &Task<'_, E>, device: &DeviceState<E>) -> Option<DeviceId> {
         // Held meanwhile: nobody takes the place before its share of the dirty limit is given back.
-        let _devices = self.devices.lock(task);
+        let _devices = self.writeback.devices.lock(task);
         if !device.retire(task) {
             return None;
         }
-        self.domain.lock(task).remove_device(device.index);
+        self.writeback.domain.lock(task).remove_device(device.index);
         Some(device.id)
     }
 
     fn serial(&self) -> u64 {
-        self.serials.fetch_add(1, Ordering::Relaxed) + 1
+        self.registry.serials.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// From now on the device's share of the dirty limit, and what its writers get while writes fail, are another.
@@ -295,7 +233,10 @@ impl<E: Env> Cache<E> {
         options.check()?;
         self.device(task, device)
             .set_on_error(task, options.on_error);
-        self.domain.lock(task).set_device(device, options.tunables);
+        self.writeback
+            .domain
+            .lock(task)
+            .set_device(device, options.tunables);
         Ok(())
     }
 
@@ -319,7 +260,7 @@ impl<E: Env> Cache<E> {
         let device = self.device(task, device);
         device.flush_failure(task)?;
         let limit = self.options.files_max;
-        let mut files = self.files.lock(task);
+        let mut files = self.registry.files.lock(task);
         let slot = match files.iter().position(Option::is_none) {
             Some(free) => free,
             None if files.len() >= limit as usize => {
@@ -347,20 +288,21 @@ impl<E: Env> Cache<E> {
     /// errors from now on.
     pub fn writer(&self) -> Writer {
         let context = Interrupt::new();
-        let id = self.writers.fetch_add(1, Ordering::Relaxed);
+        let id = self.registry.writers.fetch_add(1, Ordering::Relaxed);
         let told = {
-            let devices = self.devices.lock(&context);
+            let devices = self.writeback.devices.lock(&context);
             let seen = devices.iter();
             seen.map(|device| (device.serial, device.error_seq()))
                 .collect()
         };
-        Writer::new(id, self.domain.lock(&context).add_writer(), told)
+        Writer::new(id, self.writeback.domain.lock(&context).add_writer(), told)
     }
 
     /// A writer is done for good; what it still owes is passed on.
     pub fn retire(&self, task: &mut Task<'_, E>, writer: Writer) {
         let cpu = task.cpu();
-        self.domain
+        self.writeback
+            .domain
             .lock(task)
             .remove_writer(writer.into_state(), cpu);
     }
@@ -385,10 +327,10 @@ impl<E: Env> Cache<E> {
     /// # Errors
     /// As `sync`; the tasks are stopped all the same.
     pub fn shutdown(self: &Arc<Self>, task: &mut Task<'_, E>) -> Result<(), Error> {
-        self.closing.store(true, Ordering::SeqCst);
+        self.registry.closing.store(true, Ordering::SeqCst);
         let synced = self.let_writers_out(task).and_then(|()| self.sync(task));
-        self.stopping.store(true, Ordering::Release);
-        let devices = self.devices.lock(task).clone();
+        self.registry.stopping.store(true, Ordering::Release);
+        let devices = self.writeback.devices.lock(task).clone();
         for device in devices {
             device.flusher.wait.wake_all(Signal::Shutdown);
             device.flight.wait.wake_all(Signal::Shutdown);
@@ -402,7 +344,14 @@ impl<E: Env> Cache<E> {
 
     /// Waits for the writes that came before `closing`: the sync after it is to cover them.
     fn let_writers_out(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
-        let files: Vec<_> = self.files.lock(task).iter().flatten().cloned().collect();
+        let files: Vec<_> = self
+            .registry
+            .files
+            .lock(task)
+            .iter()
+            .flatten()
+            .cloned()
+            .collect();
         for mapping in files {
             mapping.gate.shut(task)?;
             mapping.gate.open();
@@ -414,8 +363,12 @@ impl<E: Env> Cache<E> {
     pub fn stats(&self) -> Stats {
         let context = Interrupt::new();
         let free = Pages(u64::from(self.memory.free()));
-        let limits = self.domain.lock(&context).limits(self.dirtyable());
-        let totals = &self.totals;
+        let limits = self
+            .writeback
+            .domain
+            .lock(&context)
+            .limits(self.dirtyable());
+        let totals = &self.writeback.totals;
         let pages = |counter: &AtomicU64| Pages(get(counter));
         Stats {
             frames: Pages(u64::from(self.options.frames)),
@@ -440,7 +393,7 @@ impl<E: Env> Cache<E> {
 
     /// Levels and totals of each device.
     pub fn device_stats(&self) -> Vec<crate::DeviceStats> {
-        let devices = self.devices.lock(&Interrupt::new()).clone();
+        let devices = self.writeback.devices.lock(&Interrupt::new()).clone();
         devices.iter().map(|device| self.stats_of(device)).collect()
     }
 
@@ -456,7 +409,7 @@ impl<E: Env> Cache<E> {
         let context = Interrupt::new();
         let counts = self.counts(device);
         let limits = {
-            let domain = self.domain.lock(&context);
+            let domain = self.writeback.domain.lock(&context);
             let all = domain.limits(counts.dirtyable);
             let share = domain.device_limit(device.index, &counts);
             let background = share.0 * all.background.0 / all.dirty.0.max(1);
@@ -472,7 +425,7 @@ impl<E: Env> Cache<E> {
     fn metadata_bytes(&self, context: &impl Context) -> u64 {
         let lru = self.nodes.lru(context).bytes();
         let memory = self.memory.bytes(context) + self.swap.bytes(context);
-        self.table.bytes() + self.pool.bytes() + lru + memory
+        self.pages.table.bytes() + self.pages.pool.bytes() + lru + memory
     }
 
     /// Memory that may become dirty: free frames and pages of files, less the reserve. The limits shrink when
@@ -481,7 +434,7 @@ impl<E: Env> Cache<E> {
         let frames = Pages(u64::from(self.memory.limit_frames()));
         let movable = frames.saturating_sub(self.memory.marks.high + self.pinned());
         let least = self.options.reclaim.files_least(frames).at_most(movable);
-        let files = Pages(movable.0.saturating_sub(get(&self.totals.anon)));
+        let files = Pages(movable.0.saturating_sub(get(&self.writeback.totals.anon)));
         Dirtyable {
             now: files.at_least(least),
             most: movable,
@@ -493,8 +446,8 @@ impl<E: Env> Cache<E> {
         let pages = |counter: &AtomicU64| Pages(get(counter));
         Counts {
             dirtyable: self.dirtyable(),
-            dirty: pages(&self.totals.dirty),
-            writeback: pages(&self.totals.writeback),
+            dirty: pages(&self.writeback.totals.dirty),
+            writeback: pages(&self.writeback.totals.writeback),
             device_dirty: pages(&device.dirty),
             device_writeback: pages(&device.writeback),
             device_dirtied: pages(&device.dirtied),
@@ -504,11 +457,11 @@ impl<E: Env> Cache<E> {
     }
 
     pub(crate) fn device(&self, context: &impl Context, index: DeviceIndex) -> Arc<DeviceState<E>> {
-        Arc::clone(&self.devices.lock(context)[usize::from(index.0)])
+        Arc::clone(&self.writeback.devices.lock(context)[usize::from(index.0)])
     }
 
     pub(crate) fn mapping(&self, context: &impl Context, id: u32) -> Option<Arc<Mapping<E>>> {
-        self.files.lock(context).get(id as usize)?.clone()
+        self.registry.files.lock(context).get(id as usize)?.clone()
     }
 
     /// A file without pages gives its number back; false: not yet, as a sync of the whole cache is in it.
@@ -520,7 +473,7 @@ impl<E: Env> Cache<E> {
                 list.retain(|(other, _)| other.id != mapping.id);
             }
         }
-        let mut files = self.files.lock(context);
+        let mut files = self.registry.files.lock(context);
         if mapping.is_visited() {
             return false;
         }
@@ -537,7 +490,7 @@ impl<E: Env> Cache<E> {
 
     /// Comes into a file that is still in the cache, for a sync of all; false: it was taken out.
     pub(crate) fn visit_file(&self, context: &impl Context, mapping: &Mapping<E>) -> bool {
-        let files = self.files.lock(context);
+        let files = self.registry.files.lock(context);
         let own = files[mapping.id as usize].as_ref();
         let is_there = own.is_some_and(|own| core::ptr::eq(Arc::as_ptr(own), mapping));
         if is_there {
@@ -546,22 +499,16 @@ impl<E: Env> Cache<E> {
         is_there
     }
 
-    /// Gives a busy bit back and wakes whoever waits for it.
+    /// See `CachedPages::release`.
     pub(crate) fn release(&self, busy: frames::Busy, set: frames::Flags, clear: frames::Flags) {
-        let frame = busy.frame();
-        self.table.release(busy, set, clear);
-        self.wake_busy(&[frame], Signal::PageUnlocked);
+        self.pages.release(busy, set, clear);
     }
 
     pub(crate) fn content(&self) -> &E::Content {
         self.env.content()
     }
 
-    fn page_queue(&self, frame: FrameId) -> &WaitQueue {
-        &self.page_queues[frame.0 as usize % PAGE_QUEUES]
-    }
-
-    /// Waits until the frame is not busy, or holds another page.
+    /// See `CachedPages::wait_busy`.
     pub(crate) fn wait_busy(
         &self,
         task: &mut Task<'_, E>,
@@ -569,40 +516,17 @@ impl<E: Env> Cache<E> {
         frame: FrameId,
         owner: frames::Owner,
     ) -> Result<(), Error> {
-        self.page_waiters.fetch_add(1, Ordering::SeqCst);
-        let wakeup = task.wait_while(self.page_queue(frame), cause, None, |_| {
-            self.table.is_busy_with(frame, owner)
-        });
-        self.page_waiters.fetch_sub(1, Ordering::SeqCst);
-        Error::after(wakeup)
+        self.pages.wait_busy(task, cause, frame, owner)
     }
 
-    /// A page that never was to be found, or is not any more, gives its busy bit back with its owner; whoever came with an
-    /// old look-up and waits for it is woken. Under locks `FrameTable::disown` and, after them, `wake_busy`.
+    /// See `CachedPages::disown`.
     pub(crate) fn disown(&self, busy: frames::Busy) -> FrameId {
-        let frame = self.table.disown(busy);
-        self.wake_busy(&[frame], Signal::PageUnlocked);
-        frame
+        self.pages.disown(busy)
     }
 
-    /// After busy bits were given back: wakes whoever waits for one of `frames`, and says why they were.
+    /// See `CachedPages::wake_busy`.
     pub(crate) fn wake_busy(&self, frames: &[FrameId], signal: Signal) {
-        // The releases, then the look at the count (`wait_busy` counts, then looks at the bit).
-        core::sync::atomic::fence(Ordering::SeqCst);
-        if self.page_waiters.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        if frames.len() >= PAGE_QUEUES {
-            for queue in self.page_queues.iter().filter(|queue| !queue.is_empty()) {
-                queue.wake_all(signal);
-            }
-            return;
-        }
-        for queue in frames.iter().map(|frame| self.page_queue(*frame)) {
-            if !queue.is_empty() {
-                queue.wake_all(signal);
-            }
-        }
+        self.pages.wake_busy(frames, signal);
     }
 }
 

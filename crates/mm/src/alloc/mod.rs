@@ -219,7 +219,7 @@ impl<E: Env> Cache<E> {
                 hopeless = 0;
                 continue;
             }
-            if self.stopping.load(Ordering::Acquire) {
+            if self.registry.stopping.load(Ordering::Acquire) {
                 return Err(Error::Cancelled);
             }
             match verdict {
@@ -270,14 +270,14 @@ impl<E: Env> Cache<E> {
 
     /// Asks the flusher of each device for `pages`: nothing is clean, and what is dirty has to be written first.
     pub(crate) fn want_of_each(&self, context: &impl Context, pages: Pages) {
-        for device in self.devices.lock(context).iter() {
+        for device in self.writeback.devices.lock(context).iter() {
             device.want(pages);
         }
     }
 
     /// Pages that were ever written back: more of them means that something may be clean now.
     fn cleaned(&self) -> u64 {
-        get(&self.totals.written) + self.swap_written()
+        get(&self.writeback.totals.written) + self.swap_written()
     }
 
     /// Pages that a task which wants `want` frames reclaims: in Linux a cluster, whatever is wanted.
@@ -323,16 +323,17 @@ impl<E: Env> Cache<E> {
     /// Whether the task is one of those that others need to get on.
     fn is_exempt(&self, task: &Task<'_, E>) -> bool {
         // Who is one of them has counted itself.
-        self.exempts.load(Ordering::Relaxed) > 0 && self.exempt.lock(task).contains(&task.id())
+        self.memory.exempts.load(Ordering::Relaxed) > 0
+            && self.memory.exempt.lock(task).contains(&task.id())
     }
 
     /// From now on the task is one of those that others need to get on: a thread of I/O that allocates. It may take
     /// from the reserve and is never throttled when it has to reclaim (kernel: `PF_MEMALLOC_NOIO` and the like).
     pub fn exempt(&self, task: &Task<'_, E>) {
-        let mut exempt = self.exempt.lock(task);
+        let mut exempt = self.memory.exempt.lock(task);
         if !exempt.contains(&task.id()) {
             exempt.push(task.id());
-            self.exempts.store(exempt.len(), Ordering::Relaxed);
+            self.memory.exempts.store(exempt.len(), Ordering::Relaxed);
         }
     }
 

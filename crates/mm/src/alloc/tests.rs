@@ -46,7 +46,11 @@ fn who_waits_again_keeps_its_age() {
         let min = u32::try_from(memory.marks.min.0).unwrap();
         assert!(min / 8 < WANT, "what they want is not little");
         // Nothing to be freed, and something to hope for.
-        cache.totals.dirty.fetch_add(600, Ordering::Relaxed);
+        cache
+            .writeback
+            .totals
+            .dirty
+            .fetch_add(600, Ordering::Relaxed);
         let mut mine = Vec::new();
         let all = FRAMES - min;
         cache
@@ -91,7 +95,11 @@ fn who_waits_again_keeps_its_age() {
             memory.put(task, &frames);
         }
         assert_eq!(memory.free(), FRAMES);
-        cache.totals.dirty.fetch_sub(600, Ordering::Relaxed);
+        cache
+            .writeback
+            .totals
+            .dirty
+            .fetch_sub(600, Ordering::Relaxed);
     });
 }
 

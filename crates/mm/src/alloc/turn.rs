@@ -61,7 +61,7 @@ impl Outlook {
         Self {
             began,
             cleaned: cache.cleaned(),
-            written: get(&cache.totals.written),
+            written: get(&cache.writeback.totals.written),
             freed: cache.freed(),
             tries: Tries::default(),
         }
@@ -90,7 +90,7 @@ impl Outlook {
     fn is_full<E: Env>(&self, cache: &Cache<E>, now: Instant) -> bool {
         now.since(self.began) >= FULL
             && cache.slots_go_around()
-            && get(&cache.totals.written) == self.written
+            && get(&cache.writeback.totals.written) == self.written
             && cache.freed().saturating_sub(self.freed) <= cache.memory.marks.min
             && cache.swap_writeback() <= cache.memory.marks.min
     }
@@ -214,7 +214,7 @@ impl<E: Env> Cache<E> {
                     memory.free().min(granted - taken)
                 });
             }
-            if wakeup == Wakeup::Cancelled || self.stopping.load(Ordering::Acquire) {
+            if wakeup == Wakeup::Cancelled || self.registry.stopping.load(Ordering::Acquire) {
                 return Err(Error::Cancelled);
             }
             self.look_again(task);
@@ -259,7 +259,7 @@ impl<E: Env> Cache<E> {
             line.granted(task, ticket).is_some() || !self.can_send_out(task, Patience::Leaves)
         };
         let reclaimed = direct_until(task, self, self.target(want), Who::DIRECT, enough);
-        if self.stopping.load(Ordering::Acquire) {
+        if self.registry.stopping.load(Ordering::Acquire) {
             return Err(Error::Cancelled);
         }
         let verdict = tries.retry.decide(&self.retry_view(task, reclaimed));

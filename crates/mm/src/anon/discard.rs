@@ -198,7 +198,8 @@ impl Batch {
                         self.slots[self.taken] = slot;
                         self.taken += 1;
                     }
-                    Slot::Frame(frame) => match cache.table.try_busy(frame, anon.owner(page)) {
+                    Slot::Frame(frame) => match cache.pages.table.try_busy(frame, anon.owner(page))
+                    {
                         Ok(busy) => {
                             self.busies[self.frames] = Some(busy);
                             self.pages[self.frames] = (page, frame);
@@ -227,7 +228,9 @@ impl Batch {
         anon.pages.take_out(&self.pages[..self.frames]);
         for at in 0..self.frames {
             let frame = self.pages[at].1;
-            if cache.table.flags(frame).has(Flags::WRITEBACK) && self.orphan(cache, context, at) {
+            if cache.pages.table.flags(frame).has(Flags::WRITEBACK)
+                && self.orphan(cache, context, at)
+            {
                 continue;
             }
             let slot = self.busies[at]
@@ -247,7 +250,7 @@ impl Batch {
             let mut lru = cache.nodes.lru(context);
             let was_listed = lru.remove(frame);
             let busy = self.busies[at].take();
-            self.busies[at] = busy.and_then(|busy| cache.table.try_orphan_busy(busy).err());
+            self.busies[at] = busy.and_then(|busy| cache.pages.table.try_orphan_busy(busy).err());
             if self.busies[at].is_some() {
                 if was_listed {
                     lru.push_head(crate::lists::INACTIVE_ANON, frame);
@@ -255,7 +258,7 @@ impl Batch {
                 return false;
             }
         }
-        sub(&cache.totals.anon, 1);
+        sub(&cache.writeback.totals.anon, 1);
         cache.wake_busy(&[frame], Signal::PageUnlocked);
         true
     }

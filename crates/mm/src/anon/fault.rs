@@ -241,7 +241,10 @@ impl<'a, E: Env> Walk<'a, E> {
                 if !empty(&page) {
                     break;
                 }
-                let busy = cache.table.claim_for(*frame, self.owner(page), Flags::ANON);
+                let busy = cache
+                    .pages
+                    .table
+                    .claim_for(*frame, self.owner(page), Flags::ANON);
                 let filled = self.anon.pages.try_fill(page, *frame);
                 assert!(filled, "page {page} was filled by one who may not");
                 self.busies.push(busy);
@@ -251,7 +254,7 @@ impl<'a, E: Env> Walk<'a, E> {
         let added = &mut self.frames[held - count..];
         added.reverse();
         let next = from + u32::try_from(count).expect("no more than were asked for");
-        add(&cache.totals.anon, count as u64);
+        add(&cache.writeback.totals.anon, count as u64);
         // All at once: a step of a frame's word waits for the stores before it, and these are slow.
         cache.content().zero_all(&self.busies);
         if stamp == Stamp::Page {
@@ -287,6 +290,7 @@ impl<'a, E: Env> Walk<'a, E> {
             };
             if !asked
                 && cache
+                    .pages
                     .table
                     .flags(frame)
                     .has(Flags::WRITEBACK | Flags::RECLAIM)
@@ -296,8 +300,8 @@ impl<'a, E: Env> Walk<'a, E> {
                 cache.may_return(task);
                 continue;
             }
-            match cache.table.try_busy(frame, self.owner(page)) {
-                Ok(busy) if cache.table.flags(frame).has(Flags::UPTODATE) => return Ok(busy),
+            match cache.pages.table.try_busy(frame, self.owner(page)) {
+                Ok(busy) if cache.pages.table.flags(frame).has(Flags::UPTODATE) => return Ok(busy),
                 Ok(busy) => self.failed(task, page, busy, tried)?,
                 Err(refusal) => self.refused(task, page, frame, refusal, &mut tried)?,
             }
@@ -312,10 +316,10 @@ impl<'a, E: Env> Walk<'a, E> {
             let Some(frame) = self.frame(task, page, &mut tried)? else {
                 continue;
             };
-            match cache.table.try_pin(frame, self.owner(page)) {
+            match cache.pages.table.try_pin(frame, self.owner(page)) {
                 Ok(pin) => {
                     self.anon.pages.set_young(page);
-                    if cache.table.flags(frame).has(Flags::MARK) {
+                    if cache.pages.table.flags(frame).has(Flags::MARK) {
                         let on = self.hit(task, frame);
                         self.tally.faults += 1;
                         cache.swap_in_on(task, self.anon, on);
@@ -323,8 +327,8 @@ impl<'a, E: Env> Walk<'a, E> {
                     return Ok(pin);
                 }
                 Err(Refusal::NotUptodate) => {
-                    if let Ok(busy) = cache.table.try_busy(frame, self.owner(page)) {
-                        if cache.table.flags(frame).has(Flags::UPTODATE) {
+                    if let Ok(busy) = cache.pages.table.try_busy(frame, self.owner(page)) {
+                        if cache.pages.table.flags(frame).has(Flags::UPTODATE) {
                             cache.release(busy, Flags::NONE, Flags::NONE);
                         } else {
                             self.failed(task, page, busy, tried)?;
@@ -366,8 +370,8 @@ impl<'a, E: Env> Walk<'a, E> {
         };
         cache.wait_busy(task, Cause::SwapIo, frame, self.owner(page))?;
         // Where slots are scarce, the page keeps none that holds what it holds itself.
-        if let Ok(busy) = cache.table.try_busy(frame, self.owner(page)) {
-            let gave = cache.table.flags(frame).has(Flags::UPTODATE)
+        if let Ok(busy) = cache.pages.table.try_busy(frame, self.owner(page)) {
+            let gave = cache.pages.table.flags(frame).has(Flags::UPTODATE)
                 && cache.give_slot_up(task, &busy, SlotMoment::Mapped);
             cache.release(busy, Flags::NONE, Flags::NONE);
             if gave && cache.slots_go_around() {
@@ -428,7 +432,7 @@ impl<'a, E: Env> Walk<'a, E> {
             cache.release(busy, Flags::NONE, Flags::NONE);
             return;
         }
-        let is_ahead = cache.table.flags(frame).has(Flags::MARK);
+        let is_ahead = cache.pages.table.flags(frame).has(Flags::MARK);
         let on = is_ahead.then(|| self.hit(task, frame)).flatten();
         cache.give_slot_up(task, &busy, SlotMoment::Written);
         self.anon.pages.map(page);
@@ -447,7 +451,10 @@ impl<'a, E: Env> Walk<'a, E> {
 
     /// A page that was read ahead is used for the first time; answers the slots that are to be read now.
     fn hit(&self, context: &impl Context, frame: FrameId) -> Option<Range<u32>> {
-        self.cache.table.update(frame, Flags::NONE, Flags::MARK);
+        self.cache
+            .pages
+            .table
+            .update(frame, Flags::NONE, Flags::MARK);
         self.cache.swap_readahead_hit(context, self.anon, frame)
     }
 }

@@ -195,19 +195,19 @@ impl<E: Env> Cache<E> {
         frame: FrameId,
         set: Flags,
     ) -> Option<Busy> {
-        let busy = self.table.claim(frame);
+        let busy = self.pages.table.claim(frame);
         let owner = Owner {
             file: anon.id,
             index: page,
         };
-        self.table.adopt_as(&busy, owner, Flags::ANON | set);
+        self.pages.table.adopt_as(&busy, owner, Flags::ANON | set);
         if !anon.pages.try_insert(page, Shadow(slot), frame) {
             self.disown(busy);
             return None;
         }
         self.swap.slot(frame).store(slot, Ordering::Relaxed);
         add(&area.kept, 1);
-        add(&self.totals.anon, 1);
+        add(&self.writeback.totals.anon, 1);
         let shadow = area.shadows[slot as usize].load(Ordering::Relaxed);
         self.refaulted(task, frame, shadow);
         self.lru_add(task, &[frame]);
@@ -247,12 +247,12 @@ impl<E: Env> Cache<E> {
             {
                 let mut lru = self.nodes.lru(context);
                 for busy in part.iter_mut().filter_map(Option::take) {
-                    freed[count] = self.table.discard(busy);
+                    freed[count] = self.pages.table.discard(busy);
                     count += 1;
                 }
                 lru.remove_all(&freed[..count]);
             }
-            sub(&self.totals.anon, count as u64);
+            sub(&self.writeback.totals.anon, count as u64);
             self.wake_busy(&freed[..count], Signal::PageUnlocked);
             self.memory.put(context, &freed[..count]);
         }
@@ -333,7 +333,7 @@ impl<E: Env> Area<E> {
             }
         };
         for busy in request.busy.drain(..) {
-            cache.table.release(busy, set, Flags::NONE);
+            cache.pages.table.release(busy, set, Flags::NONE);
         }
         cache.wake_busy(&request.frames, Signal::PageRead);
     }

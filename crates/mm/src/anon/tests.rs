@@ -29,7 +29,7 @@ fn a_region_that_finds_no_thread_is_given_back_by_others() {
                 file: region.anon.id,
                 index: 7,
             };
-            let busy = cache.table.try_busy(frame, owner).unwrap();
+            let busy = cache.pages.table.try_busy(frame, owner).unwrap();
             cache.env.refuse_tasks(true);
             drop(region);
             cache.env.refuse_tasks(false);

@@ -30,8 +30,8 @@ fn let_go_by(
         let mut frames = Vec::new();
         cache.alloc(task, Kind::Anon, 1, &mut frames).unwrap();
         let frame: FrameId = frames[0];
-        let busy = cache.table.claim(frame);
-        cache.table.adopt(&busy, PAGE);
+        let busy = cache.pages.table.claim(frame);
+        cache.pages.table.adopt(&busy, PAGE);
         let began = task.now();
         let theirs = Arc::clone(cache);
         let waiter = env::spawn(task.env(), "waiter", move |task| {
@@ -58,11 +58,11 @@ fn a_page_that_could_not_be_put_into_the_index_lets_its_waiters_go() {
 fn a_waiter_is_no_hostage_of_the_frames_next_page() {
     let waited = let_go_by(|task, cache, busy| {
         // Woken, the waiter finds the frame in its next life: busy, and still under the old name.
-        let frame = cache.table.disown(busy);
-        let busy = cache.table.claim(frame);
+        let frame = cache.pages.table.disown(busy);
+        let busy = cache.pages.table.claim(frame);
         cache.wake_busy(&[frame], Signal::PageUnlocked);
         task.sleep(Cause::Think, Nanos::millis(1));
-        cache.table.adopt(&busy, OTHER);
+        cache.pages.table.adopt(&busy, OTHER);
         // Its read takes long.
         task.sleep(Cause::Think, Nanos::secs(30));
         cache.release(busy, Flags::UPTODATE, Flags::NONE);

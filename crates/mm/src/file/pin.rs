@@ -28,7 +28,7 @@ impl<'a, E: Env> Pinned<'a, E> {
     /// # Errors
     /// `TooMany` on this page.
     pub(crate) fn new(cache: &'a Cache<E>, pin: Pin) -> Result<Self, Error> {
-        let pins = cache.table.flags(pin.frame()).pins();
+        let pins = cache.pages.table.flags(pin.frame()).pins();
         // Dropped, it is given back.
         let pinned = Self {
             cache,
@@ -58,7 +58,11 @@ impl<E: Env> Drop for Pinned<'_, E> {
     fn drop(&mut self) {
         if let Some(pin) = self.pin.take() {
             self.cache.unpin(pin);
-            self.cache.totals.pinned.fetch_sub(1, Ordering::Relaxed);
+            self.cache
+                .writeback
+                .totals
+                .pinned
+                .fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -66,9 +70,9 @@ impl<E: Env> Drop for Pinned<'_, E> {
 impl<E: Env> Cache<E> {
     /// Counts one more pinned frame if the cap allows it.
     pub(crate) fn count_pin(&self) -> bool {
-        let before = self.totals.pinned.fetch_add(1, Ordering::Relaxed);
+        let before = self.writeback.totals.pinned.fetch_add(1, Ordering::Relaxed);
         if before >= self.pins_most() {
-            self.totals.pinned.fetch_sub(1, Ordering::Relaxed);
+            self.writeback.totals.pinned.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
         true
@@ -88,10 +92,12 @@ impl<E: Env> Cache<E> {
 
     /// Pins that callers hold: so many frames, if none is pinned twice.
     pub(crate) fn pinned(&self) -> Pages {
-        Pages(u64::from(self.totals.pinned.load(Ordering::Relaxed)))
+        Pages(u64::from(
+            self.writeback.totals.pinned.load(Ordering::Relaxed),
+        ))
     }
 
     pub(crate) fn uncount_pin(&self) {
-        self.totals.pinned.fetch_sub(1, Ordering::Relaxed);
+        self.writeback.totals.pinned.fetch_sub(1, Ordering::Relaxed);
     }
 }

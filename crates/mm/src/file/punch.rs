@@ -132,7 +132,10 @@ impl<E: Env> File<E> {
         let page = |offset: u64| u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX");
         let (from, last) = (page(from.0), page(to - 1));
         let mut token = self.mapping.token.lock(task);
-        let index = self.mapping.index.writer(&self.cache.pool, &mut token);
+        let index = self
+            .mapping
+            .index
+            .writer(&self.cache.pages.pool, &mut token);
         let next = |from| {
             let tagged = |tag| index.next_tagged(from, last, tag).map(|(page, _)| page);
             let (dirty, writeback) = (tagged(Tag::Dirty), tagged(Tag::Writeback));
@@ -216,7 +219,7 @@ fn hold<E: Env>(
     while next < to && held.len() < HELD_MAX {
         let (dirty, writeback) = {
             let mut token = mapping.token.lock(task);
-            let index = mapping.index.writer(&cache.pool, &mut token);
+            let index = mapping.index.writer(&cache.pages.pool, &mut token);
             let tagged = |tag| index.next_tagged(next, to - 1, tag);
             (tagged(Tag::Dirty), tagged(Tag::Writeback))
         };
@@ -248,11 +251,11 @@ fn take<E: Env>(
     mapping: &Mapping<E>,
     (page, frame): (u32, FrameId),
 ) -> Result<Busy, Option<Why>> {
-    let is_written = || cache.table.flags(frame).has(Flags::WRITEBACK);
-    match cache.table.try_busy(frame, mapping.owner(page)) {
+    let is_written = || cache.pages.table.flags(frame).has(Flags::WRITEBACK);
+    match cache.pages.table.try_busy(frame, mapping.owner(page)) {
         Ok(busy) => {
             let why = is_written().then_some(Why::Writeback);
-            if why.is_none() && cache.table.flags(frame).has(Flags::DIRTY) {
+            if why.is_none() && cache.pages.table.flags(frame).has(Flags::DIRTY) {
                 return Ok(busy);
             }
             cache.release(busy, Flags::NONE, Flags::NONE);

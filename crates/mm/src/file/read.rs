@@ -170,12 +170,12 @@ pub(crate) fn read_ahead<E: Env>(
     let mut missed = 0;
     let mut on_mark = false;
     for page in first..=last {
-        match mapping.index.get(&cache.pool, page) {
+        match mapping.index.get(&cache.pages.pool, page) {
             Slot::Frame(frame) => {
-                let flags = cache.table.flags(frame);
+                let flags = cache.pages.table.flags(frame);
                 if flags.has(Flags::MARK) {
                     on_mark = true;
-                    cache.table.update(frame, Flags::NONE, Flags::MARK);
+                    cache.pages.table.update(frame, Flags::NONE, Flags::MARK);
                 }
             }
             Slot::Empty | Slot::Shadow(_) => {
@@ -244,7 +244,7 @@ fn start_read<E: Env>(
     let mut is_short = false;
     while page < end {
         let at = u32::try_from(page).expect("pages of a file are 32 bits");
-        if matches!(mapping.index.get(&cache.pool, at), Slot::Frame(_)) {
+        if matches!(mapping.index.get(&cache.pages.pool, at), Slot::Frame(_)) {
             page += 1;
             continue;
         }
@@ -293,7 +293,7 @@ fn start_read<E: Env>(
             }
             drop(room);
             // No index node, or the page has come meanwhile.
-            if matches!(mapping.lookup(task, &cache.pool, at), Slot::Frame(_)) {
+            if matches!(mapping.lookup(task, &cache.pages.pool, at), Slot::Frame(_)) {
                 page += 1;
                 continue;
             }
@@ -329,7 +329,7 @@ fn insert_run<E: Env>(
     let mut refused = None;
     {
         let mut token = mapping.token.lock(task);
-        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         // Looked at again under the lock: a truncation sets the size first and then takes out what
         // it finds, so nothing may come in behind it.
         let pages_in_file = mapping.pages();
@@ -340,18 +340,18 @@ fn insert_run<E: Env>(
             if matches!(index.get(page), Slot::Frame(_)) {
                 break;
             }
-            let busy = cache.table.claim(*frame);
-            cache.table.adopt(&busy, mapping.owner(page));
+            let busy = cache.pages.table.claim(*frame);
+            cache.pages.table.adopt(&busy, mapping.owner(page));
             match index.insert(page, *frame) {
                 Ok(Slot::Shadow(shadow)) => cache.refaulted(task, *frame, shadow.0),
                 Ok(_) => {}
                 Err(_) => {
-                    refused = Some(cache.table.disown(busy));
+                    refused = Some(cache.pages.table.disown(busy));
                     break;
                 }
             }
             if mark == Some(page) {
-                cache.table.update(*frame, Flags::MARK, Flags::NONE);
+                cache.pages.table.update(*frame, Flags::MARK, Flags::NONE);
             }
             request.frames.push(*frame);
             request.busy.push(busy);
@@ -363,7 +363,7 @@ fn insert_run<E: Env>(
         return None;
     }
     frames.drain(..count);
-    add(&cache.totals.cached, count as u64);
+    add(&cache.writeback.totals.cached, count as u64);
     cache.lru_add(task, &request.frames);
     request.device = mapping.device.id;
     request.object = mapping.object;
@@ -399,7 +399,7 @@ pub(crate) fn pin_untouched<E: Env>(
     let mut lost = false;
     let mut held = None;
     loop {
-        let Slot::Frame(frame) = mapping.index.get(&cache.pool, page) else {
+        let Slot::Frame(frame) = mapping.index.get(&cache.pages.pool, page) else {
             lost |= tried;
             let run = Run {
                 start: u64::from(page),
@@ -413,19 +413,19 @@ pub(crate) fn pin_untouched<E: Env>(
             tried = true;
             continue;
         };
-        match cache.table.try_pin(frame, owner) {
+        match cache.pages.table.try_pin(frame, owner) {
             Ok(pin) => return Ok(pin),
             Err(Refusal::Busy) => {
                 if lost {
-                    let (_, generation) = cache.table.look(frame);
-                    drop(held.replace(cache.awaited.hold(task, frame, generation)));
+                    let (_, generation) = cache.pages.table.look(frame);
+                    drop(held.replace(cache.pages.awaited.hold(task, frame, generation)));
                 }
                 cache.wait_busy(task, Cause::ReadIo, frame, owner)?;
                 tried = true;
             }
             Err(Refusal::NotUptodate) => {
-                if let Ok(busy) = cache.table.try_busy(frame, owner) {
-                    if cache.table.flags(frame).has(Flags::UPTODATE) {
+                if let Ok(busy) = cache.pages.table.try_busy(frame, owner) {
+                    if cache.pages.table.flags(frame).has(Flags::UPTODATE) {
                         // Overwritten as a whole meanwhile.
                         cache.release(busy, Flags::NONE, Flags::NONE);
                         continue;
@@ -466,13 +466,13 @@ pub(crate) fn forget<E: Env>(
     let frame = busy.frame();
     {
         let mut token = mapping.token.lock(task);
-        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         index.remove(page, None);
         let mut lru = cache.nodes.lru(task);
         lru.remove(frame);
-        cache.table.disown(busy);
+        cache.pages.table.disown(busy);
     }
-    sub(&cache.totals.cached, 1);
+    sub(&cache.writeback.totals.cached, 1);
     cache.wake_busy(&[frame], Signal::PageUnlocked);
     cache.memory.put(task, &[frame]);
 }
@@ -480,39 +480,41 @@ pub(crate) fn forget<E: Env>(
 impl<E: Env> Cache<E> {
     /// Looks a page up and pins it: no lock, no task, no `Env` call.
     pub(crate) fn try_pin(&self, mapping: &Mapping<E>, page: u32) -> Option<Pin> {
-        let Slot::Frame(frame) = mapping.index.get(&self.pool, page) else {
+        let Slot::Frame(frame) = mapping.index.get(&self.pages.pool, page) else {
             return None;
         };
         let owner = Owner {
             file: mapping.id,
             index: page,
         };
-        let pin = self.table.try_pin(frame, owner).ok()?;
+        let pin = self.pages.table.try_pin(frame, owner).ok()?;
         self.touch(frame);
         Some(pin)
     }
 
     /// Notes an access: the first marks the page referenced, the second has it made active.
     pub(crate) fn touch(&self, frame: FrameId) {
-        let flags = self.table.flags(frame);
+        let flags = self.pages.table.flags(frame);
         if !flags.has(Flags::REFERENCED) {
-            self.table.update(frame, Flags::REFERENCED, Flags::NONE);
+            self.pages
+                .table
+                .update(frame, Flags::REFERENCED, Flags::NONE);
         } else if !flags.has(Flags::ACTIVE) {
-            self.table.update(frame, Flags::ACTIVE, Flags::NONE);
+            self.pages.table.update(frame, Flags::ACTIVE, Flags::NONE);
         }
     }
 
     /// Gives a pin back; the last one of a replaced page frees its frame.
     pub(crate) fn unpin(&self, pin: Pin) {
         let frame = pin.frame();
-        if self.table.unpin(pin) {
+        if self.pages.table.unpin(pin) {
             self.free_orphan(frame);
         }
     }
 
     #[cold]
     fn free_orphan(&self, frame: FrameId) {
-        if self.table.take_orphan(frame) {
+        if self.pages.table.take_orphan(frame) {
             self.memory.put(&env::Interrupt::new(), &[frame]);
         }
     }

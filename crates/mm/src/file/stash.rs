@@ -29,7 +29,7 @@ trait Home: Send + Sync {
 impl<E: Env> Home for Cache<E> {
     fn take_back(&self, frames: &[FrameId], kept: u32) {
         self.memory.put(&Interrupt::new(), frames);
-        self.stashed.fetch_sub(kept, Ordering::Relaxed);
+        self.memory.stashed.fetch_sub(kept, Ordering::Relaxed);
     }
 }
 
@@ -52,7 +52,7 @@ impl Stash {
         let count = u32::try_from(self.frames.len()).expect("a batch is at most 256 pages");
         let home: Weak<dyn Home> = match self.home.take() {
             Some((home, before)) => {
-                cache.stashed.fetch_sub(before, Ordering::Relaxed);
+                cache.memory.stashed.fetch_sub(before, Ordering::Relaxed);
                 home
             }
             None => {
@@ -60,14 +60,14 @@ impl Stash {
                 cache
             }
         };
-        cache.stashed.fetch_add(count, Ordering::Relaxed);
+        cache.memory.stashed.fetch_add(count, Ordering::Relaxed);
         self.home = Some((home, count));
     }
 
     /// Gives back what was not used.
     pub(crate) fn give_back<E: Env>(&mut self, task: &Task<'_, E>, cache: &Cache<E>) {
         if let Some((_, kept)) = self.home.take() {
-            cache.stashed.fetch_sub(kept, Ordering::Relaxed);
+            cache.memory.stashed.fetch_sub(kept, Ordering::Relaxed);
         }
         if !self.frames.is_empty() {
             cache.put_unused(task, &self.frames);

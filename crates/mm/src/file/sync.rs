@@ -43,8 +43,15 @@ pub(crate) struct Told {
 
 /// Syncs every file of the cache; the first error is the answer.
 pub(crate) fn sync_all<E: Env>(task: &mut Task<'_, E>, cache: &Arc<Cache<E>>) -> Result<(), Error> {
-    let files: Vec<Arc<Mapping<E>>> = cache.files.lock(task).iter().flatten().cloned().collect();
-    let devices = cache.devices.lock(task).clone();
+    let files: Vec<Arc<Mapping<E>>> = cache
+        .registry
+        .files
+        .lock(task)
+        .iter()
+        .flatten()
+        .cloned()
+        .collect();
+    let devices = cache.writeback.devices.lock(task).clone();
     for device in devices {
         note_sync(task, cache, &device, get(&device.dirty));
     }
@@ -144,7 +151,7 @@ impl Synced {
 /// Tells the law of a sync that finds so many dirty pages: it may be one of many.
 fn note_sync<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, device: &DeviceState<E>, found: u64) {
     let counts = cache.counts(device);
-    let mut domain = cache.domain.lock(task);
+    let mut domain = cache.writeback.domain.lock(task);
     domain.on_sync(task.now(), device.index, Pages(found), &counts);
 }
 
@@ -242,7 +249,7 @@ fn tag_dirty<E: Env>(
     let mut next = Some(from);
     while let Some(start) = next {
         let mut token = mapping.token.lock(task);
-        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         next = index.tag_range(start, to, Tag::Dirty, Tag::ToWrite, TAG_BATCH);
     }
 }
@@ -258,7 +265,7 @@ fn next_tagged<E: Env>(
     let mut token = mapping.token.lock(task);
     mapping
         .index
-        .writer(&cache.pool, &mut token)
+        .writer(&cache.pages.pool, &mut token)
         .next_tagged(from, to, tag)
 }
 
@@ -273,7 +280,7 @@ fn wait_for_skipped<E: Env>(
     let Some((page, frame)) = next_tagged(task, cache, mapping, from, to, Tag::ToWrite) else {
         return Ok(());
     };
-    if cache.table.flags(frame).has(Flags::WRITEBACK) {
+    if cache.pages.table.flags(frame).has(Flags::WRITEBACK) {
         wait_frame(task, cache, mapping, page, frame)
     } else {
         cache.wait_busy(task, Cause::PageBusy, frame, mapping.owner(page))
@@ -310,7 +317,8 @@ pub(crate) fn wait_frame<E: Env>(
     let owner = mapping.owner(page);
     Error::after(
         task.wait_while(&mapping.writeback_wait, Cause::WritebackIo, None, |_| {
-            cache.table.flags(frame).has(Flags::WRITEBACK) && cache.table.owner(frame) == owner
+            cache.pages.table.flags(frame).has(Flags::WRITEBACK)
+                && cache.pages.table.owner(frame) == owner
         }),
     )
 }
@@ -387,7 +395,7 @@ pub(crate) fn is_durable<E: Env>(
 ) -> bool {
     let has_pages = {
         let mut token = mapping.token.lock(task);
-        let index = mapping.index.writer(&cache.pool, &mut token);
+        let index = mapping.index.writer(&cache.pages.pool, &mut token);
         let has = |tag| index.next_tagged(0, u32::MAX, tag).is_some();
         has(Tag::Dirty) || has(Tag::Writeback)
     };

@@ -118,7 +118,7 @@ pub(crate) fn drop_range<E: Env>(
             let mut token = mapping.token.lock(task);
             mapping
                 .index
-                .writer(&cache.pool, &mut token)
+                .writer(&cache.pages.pool, &mut token)
                 .next_frame(from, last)
         };
         let Some((page, frame)) = found else { break };
@@ -128,7 +128,7 @@ pub(crate) fn drop_range<E: Env>(
     // What was evicted from there.
     loop {
         let mut token = mapping.token.lock(task);
-        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         if index.remove_shadows(first, last, SHADOWS_AT_ONCE) < SHADOWS_AT_ONCE {
             return Ok(());
         }
@@ -146,16 +146,16 @@ fn drop_page<E: Env>(
     let owner = mapping.owner(page);
     let stays = || {
         let unwritten = Flags::DIRTY | Flags::WRITEBACK;
-        which == Which::Clean && cache.table.flags(frame).any(unwritten)
+        which == Which::Clean && cache.pages.table.flags(frame).any(unwritten)
     };
     loop {
-        match cache.table.try_busy(frame, owner) {
+        match cache.pages.table.try_busy(frame, owner) {
             Ok(busy) => {
                 if stays() {
                     cache.release(busy, Flags::NONE, Flags::NONE);
                     return Ok(());
                 }
-                if cache.table.flags(frame).has(Flags::WRITEBACK) {
+                if cache.pages.table.flags(frame).has(Flags::WRITEBACK) {
                     // The device still reads it. Let go meanwhile: its holder may need the bit.
                     cache.release(busy, Flags::NONE, Flags::NONE);
                     wait_frame(task, cache, mapping, page, frame)?;
@@ -166,7 +166,7 @@ fn drop_page<E: Env>(
             }
             Err(Refusal::Pinned) if stays() => return Ok(()),
             Err(Refusal::Pinned) => {
-                if cache.table.flags(frame).has(Flags::WRITEBACK) {
+                if cache.pages.table.flags(frame).has(Flags::WRITEBACK) {
                     wait_frame(task, cache, mapping, page, frame)?;
                     continue;
                 }
@@ -191,12 +191,12 @@ pub(crate) fn remove_busy<E: Env>(
     let frame = busy.frame();
     let was_dirty = {
         let mut token = mapping.token.lock(task);
-        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         index.remove(page, None);
         let mut lru = cache.nodes.lru(task);
         lru.remove(frame);
-        let before = cache.table.update(frame, Flags::NONE, Flags::DIRTY);
-        cache.table.disown(busy);
+        let before = cache.pages.table.update(frame, Flags::NONE, Flags::DIRTY);
+        cache.pages.table.disown(busy);
         before.has(Flags::DIRTY)
     };
     gone(cache, mapping, was_dirty);
@@ -215,12 +215,12 @@ fn unlink_pinned<E: Env>(
 ) -> bool {
     let was_dirty = {
         let mut token = mapping.token.lock(task);
-        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         let mut lru = cache.nodes.lru(task);
-        let flags = cache.table.flags(frame);
+        let flags = cache.pages.table.flags(frame);
         let still = index.get(page) == Slot::Frame(frame)
             && !flags.has(Flags::WRITEBACK)
-            && cache.table.try_orphan(frame);
+            && cache.pages.table.try_orphan(frame);
         if !still {
             return false;
         }
@@ -233,10 +233,10 @@ fn unlink_pinned<E: Env>(
 }
 
 fn gone<E: Env>(cache: &Cache<E>, mapping: &Mapping<E>, was_dirty: bool) {
-    sub(&cache.totals.cached, 1);
+    sub(&cache.writeback.totals.cached, 1);
     if was_dirty {
         mapping.uncount_dirty(cache, 1);
-        add(&cache.totals.discarded, 1);
+        add(&cache.writeback.totals.discarded, 1);
     }
 }
 
@@ -280,11 +280,11 @@ fn zero_tail_with<E: Env>(
     let owner = mapping.owner(page);
     let whole = usize::try_from(PAGE_SIZE).expect("4096");
     loop {
-        let Slot::Frame(frame) = mapping.lookup(task, &cache.pool, page) else {
+        let Slot::Frame(frame) = mapping.lookup(task, &cache.pages.pool, page) else {
             return Ok(());
         };
-        match cache.table.try_busy(frame, owner) {
-            Ok(busy) if cache.table.flags(frame).has(Flags::WRITEBACK) => {
+        match cache.pages.table.try_busy(frame, owner) {
+            Ok(busy) if cache.pages.table.flags(frame).has(Flags::WRITEBACK) => {
                 cache.release(busy, Flags::NONE, Flags::NONE);
                 wait_frame(task, cache, mapping, page, frame)?;
             }
@@ -294,7 +294,7 @@ fn zero_tail_with<E: Env>(
                 return Ok(());
             }
             Err(Refusal::Busy) => cache.wait_busy(task, Cause::PageBusy, frame, owner)?,
-            Err(Refusal::Pinned) if cache.table.flags(frame).has(Flags::WRITEBACK) => {
+            Err(Refusal::Pinned) if cache.pages.table.flags(frame).has(Flags::WRITEBACK) => {
                 wait_frame(task, cache, mapping, page, frame)?;
             }
             // A pin is a snapshot: its holder keeps the old tail, the file gets a frame of its own.

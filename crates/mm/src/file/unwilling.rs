@@ -151,7 +151,7 @@ pub(crate) fn budget<E: Env>(
         return BATCH;
     }
     let cpu = task.cpu();
-    let domain = cache.domain.lock(task);
+    let domain = cache.writeback.domain.lock(task);
     let budget = domain.budget(&writer.state, device.index, cpu);
     budget.0.clamp(1, BATCH)
 }
@@ -178,10 +178,10 @@ pub(crate) fn ready_write<E: Env>(
     settle_cut(task, cache, mapping)?;
     mapping.enter(task, cache)?;
     mapping.gate.leave();
-    if cache.pool.free() < NODES_MIN {
+    if cache.pages.pool.free() < NODES_MIN {
         match nodes(task, cache) {
             // Enough for one path, or for pages that need none.
-            Err(Error::OutOfMemory { .. }) if cache.pool.free() >= NODES_PATH => {}
+            Err(Error::OutOfMemory { .. }) if cache.pages.pool.free() >= NODES_PATH => {}
             freed => freed?,
         }
     }
@@ -211,15 +211,15 @@ fn ready_page<E: Env>(
 ) -> Result<bool, Error> {
     let owner = mapping.owner(page);
     loop {
-        let Slot::Frame(frame) = mapping.lookup(task, &cache.pool, page) else {
+        let Slot::Frame(frame) = mapping.lookup(task, &cache.pages.pool, page) else {
             if !must_read(mapping, page, at, len) {
                 return Ok(true);
             }
             bring_in(task, cache, mapping, page)?;
             continue;
         };
-        let (flags, _) = cache.table.look(frame);
-        if cache.table.owner(frame) != owner {
+        let (flags, _) = cache.pages.table.look(frame);
+        if cache.pages.table.owner(frame) != owner {
             task.did(Work::Lookup, 1);
             continue;
         }
@@ -264,7 +264,7 @@ fn stash_frames<E: Env>(
 ) -> Result<(), Error> {
     let have = u32::try_from(writer.stash.len()).expect("a batch is at most 256 pages");
     let part = cache.memory.limit_frames() / STASHED_PART;
-    let most = if cache.stashed.load(Ordering::Relaxed) < part {
+    let most = if cache.memory.stashed.load(Ordering::Relaxed) < part {
         STASH_MAX
     } else {
         1
@@ -335,7 +335,10 @@ pub(crate) fn try_read<E: Env>(
             .filter(|stuck| (stuck.access.start..stuck.access.end()).contains(&u64::from(first)))
             .map_or(u64::from(first), |stuck| stuck.access.start);
         let count = Pages(u64::from(page_of(end - 1)) + 1 - start);
-        let is_sent = matches!(mapping.index.get(&cache.pool, page_of(at)), Slot::Frame(_));
+        let is_sent = matches!(
+            mapping.index.get(&cache.pages.pool, page_of(at)),
+            Slot::Frame(_)
+        );
         let earlier = resumed.and_then(|stuck| stuck.before).unwrap_or(before);
         reader.stuck = Some(Stuck {
             access: Run { start, count },
@@ -380,7 +383,7 @@ fn bring<E: Env>(
     // with pages in hand, and all who are here leave most of it to others.
     let wanted = (last - first + 1).min(READ_MAX);
     let part = cache.memory.limit_frames() / READ_PART;
-    let others = cache.brought.fetch_add(wanted, Ordering::Relaxed);
+    let others = cache.pages.brought.fetch_add(wanted, Ordering::Relaxed);
     let most = part.saturating_sub(others).clamp(1, wanted);
     let mut pins = Vec::new();
     let mut result = Ok(());
@@ -404,7 +407,7 @@ fn bring<E: Env>(
     for pin in pins {
         cache.unpin(pin);
     }
-    cache.brought.fetch_sub(wanted, Ordering::Relaxed);
+    cache.pages.brought.fetch_sub(wanted, Ordering::Relaxed);
     // Whoever copies them now comes back for the same access.
     reader.stuck = Some(Stuck {
         access: Run {
@@ -467,9 +470,9 @@ pub(crate) fn is_in_memory<E: Env>(
     let end = offset.0.saturating_add(len.0).min(mapping.size());
     offset.0 >= end
         || (page_of(offset.0)..=page_of(end - 1)).all(|page| {
-            matches!(mapping.index.get(&cache.pool, page), Slot::Frame(frame)
-                if cache.table.flags(frame).has(Flags::UPTODATE)
-                    && cache.table.owner(frame) == mapping.owner(page))
+            matches!(mapping.index.get(&cache.pages.pool, page), Slot::Frame(frame)
+                if cache.pages.table.flags(frame).has(Flags::UPTODATE)
+                    && cache.pages.table.owner(frame) == mapping.owner(page))
         })
 }
 
@@ -485,12 +488,12 @@ fn pin_or_await<E: Env>(
     if pinned.as_ref().err() != Some(&Error::WouldWait) {
         return pinned;
     }
-    let Slot::Frame(frame) = mapping.index.get(&cache.pool, page) else {
+    let Slot::Frame(frame) = mapping.index.get(&cache.pages.pool, page) else {
         return pinned;
     };
     let owner = mapping.owner(page);
     cache.wait_busy(task, Cause::ReadIo, frame, owner)?;
-    cache.table.try_pin(frame, owner).or(pinned)
+    cache.pages.table.try_pin(frame, owner).or(pinned)
 }
 
 fn end_of(offset: Bytes, len: u64) -> Result<u64, Error> {

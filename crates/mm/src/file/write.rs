@@ -168,6 +168,7 @@ pub(crate) fn write<E: Env>(
         let budget = {
             let cpu = task.cpu();
             cache
+                .writeback
                 .domain
                 .lock(task)
                 .budget(&writer.state, mapping.device.index, cpu)
@@ -403,7 +404,7 @@ impl<E: Env> Batch<'_, E> {
                 self.copy_in(busy, part, data, true, false);
                 return Ok(());
             }
-            let Slot::Frame(frame) = self.mapping.index.get(&cache.pool, part.page) else {
+            let Slot::Frame(frame) = self.mapping.index.get(&cache.pages.pool, part.page) else {
                 if self.must_read(part.page, part.at, part.len) {
                     self.show(task);
                     read::fill_one(task, cache, self.mapping, part.page)?;
@@ -413,7 +414,7 @@ impl<E: Env> Batch<'_, E> {
                 continue;
             };
             let owner = self.mapping.owner(part.page);
-            match cache.table.try_busy(frame, owner) {
+            match cache.pages.table.try_busy(frame, owner) {
                 Ok(busy) => {
                     if self.fill_cached(task, busy, part, data)? {
                         return Ok(());
@@ -456,7 +457,7 @@ impl<E: Env> Batch<'_, E> {
         let mut refused = None;
         {
             let mut token = mapping.token.lock(task);
-            let mut index = mapping.index.writer(&cache.pool, &mut token);
+            let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
             for page in part.page..end {
                 if matches!(index.get(page), Slot::Frame(_)) {
                     break;
@@ -473,10 +474,10 @@ impl<E: Env> Batch<'_, E> {
                 let Some(frame) = self.writer.stash.frames().pop() else {
                     break;
                 };
-                let busy = cache.table.claim(frame);
-                cache.table.adopt(&busy, mapping.owner(page));
+                let busy = cache.pages.table.claim(frame);
+                cache.pages.table.adopt(&busy, mapping.owner(page));
                 if index.insert(page, frame).is_err() {
-                    let frame = cache.table.disown(busy);
+                    let frame = cache.pages.table.disown(busy);
                     self.writer.stash.frames().push(frame);
                     refused = Some(frame);
                     break;
@@ -488,7 +489,7 @@ impl<E: Env> Batch<'_, E> {
         let count = self.writer.ahead.len() as u64;
         self.writer.ahead.reverse();
         self.inserted += count;
-        add(&cache.totals.cached, count);
+        add(&cache.writeback.totals.cached, count);
         if refused.is_some() && count == 0 {
             self.show(task);
             nodes(task, cache)?;
@@ -520,7 +521,7 @@ impl<E: Env> Batch<'_, E> {
     ) -> Result<bool, Error> {
         let cache = self.cache;
         let frame = busy.frame();
-        let flags = cache.table.flags(frame);
+        let flags = cache.pages.table.flags(frame);
         if self.mapping.device.info.stable_writes && flags.has(Flags::WRITEBACK) {
             cache.release(busy, Flags::NONE, Flags::NONE);
             self.show(task);
@@ -546,7 +547,7 @@ impl<E: Env> Batch<'_, E> {
         data: &<E::Content as Content>::Data,
     ) -> Result<bool, Error> {
         let (cache, mapping) = (self.cache, self.mapping);
-        if cache.table.flags(old).has(Flags::WRITEBACK) {
+        if cache.pages.table.flags(old).has(Flags::WRITEBACK) {
             self.show(task);
             wait_frame(task, cache, mapping, part.page, old)?;
             return Ok(false);
@@ -622,14 +623,16 @@ impl<E: Env> Batch<'_, E> {
         let mut dirty_already = 0;
         {
             let mut token = mapping.token.lock(task);
-            let mut index = mapping.index.writer(&cache.pool, &mut token);
+            let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
             for (at, filled) in self.writer.batch.drain(..).enumerate() {
                 shown[at] = filled.busy.frame();
                 index.set_tag(filled.page, Tag::Dirty);
                 let set = Flags::UPTODATE | Flags::DIRTY;
-                let before = cache
-                    .table
-                    .release(filled.busy, set, Flags::FAILED | Flags::RECLAIM);
+                let before =
+                    cache
+                        .pages
+                        .table
+                        .release(filled.busy, set, Flags::FAILED | Flags::RECLAIM);
                 // Written to again, it need not be freed when its write ends. An older write of it may have
                 // failed since it was filled: counted there.
                 dirty_already += u64::from(!filled.was_dirty && before.has(Flags::DIRTY));
@@ -638,7 +641,7 @@ impl<E: Env> Batch<'_, E> {
         mapping.uncount_dirty(cache, dirty_already);
         let dirtied = newly as u64 - dirty_already;
         self.dirtied += dirtied;
-        add(&cache.totals.dirtied, dirtied);
+        add(&cache.writeback.totals.dirtied, dirtied);
         add(&mapping.device.dirtied, dirtied);
         cache.queue_dirty(task, mapping);
         cache.wake_busy(&shown[..count], Signal::PageUnlocked);

@@ -79,7 +79,7 @@ impl<E: Env> Cache<E> {
                 let Some(frame) = lru.pop_tail(node, number) else {
                     break;
                 };
-                let (flags, generation) = self.table.look(frame);
+                let (flags, generation) = self.pages.table.look(frame);
                 if flags.has(Flags::ACTIVE) && !list.is_active() {
                     lru.push_head(list_of(flags), frame);
                     moved += 1;
@@ -103,7 +103,7 @@ impl<E: Env> Cache<E> {
         let mut back = 0;
         let mut lru = self.nodes.lru(context);
         for page in pages {
-            let (flags, generation) = self.table.look(page.frame);
+            let (flags, generation) = self.pages.table.look(page.frame);
             // Whoever takes a page out of the cache does so under this lock too.
             if generation != page.generation || !flags.has(Flags::CACHED) {
                 continue;
@@ -112,7 +112,9 @@ impl<E: Env> Cache<E> {
             if aside && waits && !flags.has(Flags::ACTIVE) {
                 lru.push_head(ASIDE, page.frame);
             } else if aside && !waits && flags.has(Flags::RECLAIM) {
-                self.table.update(page.frame, Flags::NONE, Flags::RECLAIM);
+                self.pages
+                    .table
+                    .update(page.frame, Flags::NONE, Flags::RECLAIM);
                 lru.push_tail(list_of(flags), page.frame);
             } else {
                 lru.push_head(list_of(flags), page.frame);
@@ -132,7 +134,7 @@ impl<E: Env> Cache<E> {
     ) {
         let mut lru = self.nodes.lru(context);
         for busy in busies {
-            self.table.show(busy, Flags::UPTODATE | Flags::DIRTY);
+            self.pages.table.show(busy, Flags::UPTODATE | Flags::DIRTY);
         }
         lru.push_heads(INACTIVE_ANON, frames);
     }
@@ -141,7 +143,7 @@ impl<E: Env> Cache<E> {
     pub(crate) fn lru_add(&self, context: &impl Context, frames: &[FrameId]) {
         let mut lru = self.nodes.lru(context);
         for frame in frames {
-            lru.push_head(list_of(self.table.flags(*frame)), *frame);
+            lru.push_head(list_of(self.pages.table.flags(*frame)), *frame);
         }
     }
 }

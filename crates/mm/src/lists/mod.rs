@@ -395,7 +395,7 @@ impl<E: Env> Cache<E> {
             let mut marks = rotate.iter().peekable();
             for frame in candidates {
                 let marked = marks.next_if_eq(&frame).is_some();
-                let flags = self.table.flags(*frame);
+                let flags = self.pages.table.flags(*frame);
                 // Not on a list: isolated, or gone. The mark is lost then, as in the kernel.
                 let Some(list) = lru.list_of(*frame) else {
                     continue;
@@ -406,7 +406,7 @@ impl<E: Env> Cache<E> {
                 if after_write(marked, aside, dirty, busy) != AfterWrite::Rotates {
                     continue;
                 }
-                self.table.update(*frame, Flags::NONE, Flags::ACTIVE);
+                self.pages.table.update(*frame, Flags::NONE, Flags::ACTIVE);
                 lru.remove(*frame);
                 lru.push_tail(inactive_of(flags), *frame);
                 rotated += 1;
@@ -445,8 +445,8 @@ impl<E: Env> Cache<E> {
         read.set(Item::NrIsolatedAnon, isolated(0));
         read.set(Item::NrIsolatedFile, isolated(1));
         read.set(Item::NrFreePages, u64::from(self.memory.free()));
-        read.set(Item::NrDirty, get(&self.totals.dirty));
-        let writeback = get(&self.totals.writeback) + self.swap_writeback().0;
+        read.set(Item::NrDirty, get(&self.writeback.totals.dirty));
+        let writeback = get(&self.writeback.totals.writeback) + self.swap_writeback().0;
         read.set(Item::NrWriteback, writeback);
         read.set(Item::NrPinned, self.pinned().0);
         read.set(Item::NrWithheld, self.memory.withheld(&context).0);
@@ -463,9 +463,15 @@ impl<E: Env> Cache<E> {
         );
         let kib = |pages: u64| pages << 2;
         let swapped_in = self.counters.get(Item::Pswpin);
-        read.set(Item::Pgpgin, kib(get(&self.totals.read_in) + swapped_in));
+        read.set(
+            Item::Pgpgin,
+            kib(get(&self.writeback.totals.read_in) + swapped_in),
+        );
         let swapped_out = self.counters.get(Item::Pswpout);
-        read.set(Item::Pgpgout, kib(get(&self.totals.written) + swapped_out));
+        read.set(
+            Item::Pgpgout,
+            kib(get(&self.writeback.totals.written) + swapped_out),
+        );
         read
     }
 }

@@ -22,7 +22,7 @@ impl<E: Env> Cache<E> {
     /// A page comes back into `frame` that had left `shadow` when it was evicted. Before it goes onto a list:
     /// its flags say onto which.
     pub(crate) fn refaulted(&self, context: &impl Context, frame: FrameId, shadow: u32) {
-        let kind = if self.table.flags(frame).has(Flags::ANON) {
+        let kind = if self.pages.table.flags(frame).has(Flags::ANON) {
             Kind::Anon
         } else {
             Kind::File
@@ -71,7 +71,7 @@ impl<E: Env> Cache<E> {
             set = set | Flags::WORKINGSET;
         }
         if set != Flags::NONE {
-            self.table.update(frame, set, Flags::NONE);
+            self.pages.table.update(frame, set, Flags::NONE);
         }
     }
 
@@ -94,24 +94,31 @@ impl<E: Env> Cache<E> {
     /// Whether pages evicted from this index leave shadows: as long as nodes are plenty, or made so by giving up
     /// this file's first ones.
     pub(crate) fn leaves_shadows(&self, index: &mut IndexWriter<'_>) -> bool {
-        self.pool.free() > self.shadow_floor
+        self.pages.pool.free() > self.pages.shadow_floor
             || index.remove_shadows(0, u32::MAX, SHADOWS_GIVEN_UP) > 0
     }
 
     /// Gives up the shadows of all files; whether index nodes came free.
     pub(crate) fn drop_shadows(&self, context: &impl Context) -> bool {
-        let before = self.pool.free();
-        let files: Vec<_> = self.files.lock(context).iter().flatten().cloned().collect();
+        let before = self.pages.pool.free();
+        let files: Vec<_> = self
+            .registry
+            .files
+            .lock(context)
+            .iter()
+            .flatten()
+            .cloned()
+            .collect();
         for mapping in files {
             // A few at a time, so that the index lock is short.
             loop {
                 let mut token = mapping.token.lock(context);
-                let mut index = mapping.index.writer(&self.pool, &mut token);
+                let mut index = mapping.index.writer(&self.pages.pool, &mut token);
                 if index.remove_shadows(0, u32::MAX, SHADOWS_AT_ONCE) < SHADOWS_AT_ONCE {
                     break;
                 }
             }
         }
-        self.pool.free() > before
+        self.pages.pool.free() > before
     }
 }

@@ -4,10 +4,10 @@
 //! memory from the system and gives it back, `withheld` is what a lowered limit has put out of use, `turns` who waits
 //! for a turn. Getting a frame by reclaiming and waiting is `alloc`'s.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::Arc;
 
-use env::{Env, Lock, LockClass, WaitQueue};
+use env::{Env, Lock, LockClass, TaskId, WaitQueue};
 use frames::FrameId;
 use policy::reclaim::Tunables;
 use policy::watermark::Watermarks;
@@ -49,6 +49,14 @@ pub(crate) struct Memory<E: Env> {
     pub(crate) line: Line,
     /// When one of them was last refused for having been passed over, ns.
     pub(crate) refused: AtomicU64,
+    /// Frames that writers keep between two calls.
+    pub(crate) stashed: AtomicU32,
+    /// A task is clearing frames beyond the limit. Held while the limit is changed.
+    pub(crate) clearing: Lock<bool>,
+    /// Tasks that are never throttled in reclaim.
+    pub(crate) exempt: Lock<Vec<TaskId>>,
+    /// How many these are: mostly none.
+    pub(crate) exempts: AtomicUsize,
 }
 
 /// How much memory there is, and how it is given out.
@@ -94,6 +102,10 @@ impl<E: Env> Memory<E> {
             wait: WaitQueue::new(),
             line: Line::new(&shape.tunables, frames),
             refused: AtomicU64::new(0),
+            stashed: AtomicU32::new(0),
+            clearing: Lock::new(LockClass::Registry, false),
+            exempt: Lock::new(LockClass::Leaf, Vec::new()),
+            exempts: AtomicUsize::new(0),
         }
     }
 }

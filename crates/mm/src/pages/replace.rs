@@ -24,23 +24,23 @@ pub(crate) fn replace_pinned<E: Env>(
     fresh: FrameId,
 ) -> Result<(Busy, bool), FrameId> {
     let owner = mapping.owner(page);
-    let Ok(pin) = cache.table.try_pin(old, owner) else {
+    let Ok(pin) = cache.pages.table.try_pin(old, owner) else {
         return Err(fresh);
     };
-    let busy = cache.table.claim(fresh);
-    cache.table.adopt(&busy, owner);
+    let busy = cache.pages.table.claim(fresh);
+    cache.pages.table.adopt(&busy, owner);
     cache.content().copy_frame(&busy, &pin);
     let mut was_dirty = false;
     let replaced = {
         let mut token = mapping.token.lock(task);
-        let mut index = mapping.index.writer(&cache.pool, &mut token);
-        let flags = cache.table.flags(old);
+        let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
+        let flags = cache.pages.table.flags(old);
         was_dirty |= flags.has(Flags::DIRTY);
         // Off the list in the same step: whatever is on a list is cached.
         let mut lru = cache.nodes.lru(task);
         let still = index.get(page) == Slot::Frame(old)
             && !flags.has(Flags::WRITEBACK)
-            && cache.table.try_orphan(old);
+            && cache.pages.table.try_orphan(old);
         if still {
             debug_assert!(
                 !index.has_tag(page, Tag::Writeback),
@@ -81,29 +81,39 @@ fn move_anon_to<E: Env>(
     free: FrameId,
 ) -> Result<(), FrameId> {
     let Page { frame, generation } = page;
-    let Ok(old) = cache.table.try_busy_of(frame, generation, Flags::WRITEBACK) else {
+    let Ok(old) = cache
+        .pages
+        .table
+        .try_busy_of(frame, generation, Flags::WRITEBACK)
+    else {
         return Err(free);
     };
-    let (flags, owner) = (cache.table.flags(frame), cache.table.owner(frame));
+    let (flags, owner) = (
+        cache.pages.table.flags(frame),
+        cache.pages.table.owner(frame),
+    );
     let region = cache.region(task, owner.file);
     let Some(region) = region.filter(|_| flags.has(Flags::DIRTY) && !cache.swap_has_slot(frame))
     else {
         cache.release(old, Flags::NONE, Flags::NONE);
         return Err(free);
     };
-    let new = cache.table.claim(free);
+    let new = cache.pages.table.claim(free);
     let active = if flags.has(Flags::ACTIVE) {
         Flags::ACTIVE
     } else {
         Flags::NONE
     };
-    cache.table.adopt_as(&new, owner, Flags::ANON | active);
+    cache
+        .pages
+        .table
+        .adopt_as(&new, owner, Flags::ANON | active);
     cache.content().move_frame(&new, &old);
     region.pages.replace(owner.index, frame, Slot::Frame(free));
     cache.lru_add(task, &[free]);
     cache.release(new, Flags::UPTODATE | Flags::DIRTY, Flags::NONE);
     // Dirty, but its content is in the other.
-    cache.table.discard(old);
+    cache.pages.table.discard(old);
     cache.wake_busy(&[frame], Signal::PageUnlocked);
     cache.memory.put(task, &[frame]);
     cache.gave_back(task, 1);

@@ -36,11 +36,11 @@ pub(super) fn shrink_active<E: Env>(
         let Page { frame, generation } = *page;
         if kind == Kind::Anon {
             // Used or not: it has to be used again.
-            let _ = regions.test_and_clear_young(cache, task, cache.table.owner(frame));
+            let _ = regions.test_and_clear_young(cache, task, cache.pages.table.owner(frame));
         }
         let used = Flags::ACTIVE | Flags::REFERENCED;
         let set = Flags::WORKINGSET;
-        let done = cache.table.update_of(frame, generation, set, used);
+        let done = cache.pages.table.update_of(frame, generation, set, used);
         deactivated += u64::from(done.is_some());
     }
     cache.put_back(task, batch.pages(), false);

@@ -47,9 +47,10 @@ fn sleep<E: Env>(
     let background = &cache.nodes[node].background;
     let deadline = nap.map(|nap| task.now() + nap);
     let wakeup = task.wait_while(&background.wait, Cause::Idle, deadline, |_| {
-        !background.asked.load(Ordering::Acquire) && !cache.stopping.load(Ordering::Acquire)
+        !background.asked.load(Ordering::Acquire)
+            && !cache.registry.stopping.load(Ordering::Acquire)
     });
-    wakeup != Wakeup::Cancelled && !cache.stopping.load(Ordering::Acquire)
+    wakeup != Wakeup::Cancelled && !cache.registry.stopping.load(Ordering::Acquire)
 }
 
 /// Balances until it may rest; false at the end of the world.
@@ -64,14 +65,14 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool 
             background.asked.store(false, Ordering::Release);
             cache.drop_remains(task);
             let ended = balance(task, cache, node);
-            if ended == Ended::InVain && !cache.stopping.load(Ordering::Acquire) {
+            if ended == Ended::InVain && !cache.registry.stopping.load(Ordering::Acquire) {
                 if !rest_in_vain(task, cache, node) {
                     return false;
                 }
                 continue;
             }
         }
-        if cache.stopping.load(Ordering::Acquire) {
+        if cache.registry.stopping.load(Ordering::Acquire) {
             return false;
         }
         let free = memory.spare_of(node);
@@ -154,7 +155,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> En
                     ended = Ended::InVain;
                     balance.stop();
                 }
-                if cache.stopping.load(Ordering::Acquire) {
+                if cache.registry.stopping.load(Ordering::Acquire) {
                     balance.stop();
                 }
             }

@@ -77,7 +77,7 @@ pub(crate) fn direct_until<E: Env>(
                 follow(task, cache, first, after, who);
                 scanned += got.scanned;
                 direct.shrunk(got);
-                if cache.stopping.load(Ordering::Acquire) || enough(task) {
+                if cache.registry.stopping.load(Ordering::Acquire) || enough(task) {
                     direct.stop();
                 }
             }
@@ -133,7 +133,7 @@ fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
         cache.reserve_wait(home),
         Cause::Memory,
         Some(deadline),
-        |task| !may(node.is_hopeless(task)) && !cache.stopping.load(Ordering::Acquire),
+        |task| !may(node.is_hopeless(task)) && !cache.registry.stopping.load(Ordering::Acquire),
     );
 }
 
@@ -143,7 +143,7 @@ const RESERVE: Nanos = Nanos::secs(1);
 
 /// Frees index nodes by freeing shadows and the pages that they hold.
 pub(crate) fn nodes<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<(), Error> {
-    let before = cache.pool.free();
+    let before = cache.pages.pool.free();
     if cache.drop_shadows(task) {
         return Ok(());
     }
@@ -153,7 +153,7 @@ pub(crate) fn nodes<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<
     for _ in 0..NODE_ROUNDS {
         let freed = direct(task, cache, CLUSTER, Who::DIRECT);
         // What was freed may have left shadows in the nodes.
-        if cache.drop_shadows(task) || cache.pool.free() > before {
+        if cache.drop_shadows(task) || cache.pages.pool.free() > before {
             return Ok(());
         }
         if freed.is_zero() {

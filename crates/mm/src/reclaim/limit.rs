@@ -63,7 +63,7 @@ impl<E: Env> Cache<E> {
         let limit = self.memory.whole_chunks(limit);
         {
             // Held throughout: the task does not end between a look at the old limit and the new one.
-            let mut clearing = self.clearing.lock(task);
+            let mut clearing = self.memory.clearing.lock(task);
             self.check_tables(limit)?;
             // Over the old one although nobody clears: the task that was to do it panicked.
             let has_to_clear = limit < self.memory.limit_frames() || !self.limit().over.is_zero();
@@ -96,7 +96,7 @@ impl<E: Env> Drop for Clearing<'_, E> {
         if std::thread::panicking()
             && let Some(cache) = self.0.upgrade()
         {
-            *cache.clearing.lock(&Interrupt::new()) = false;
+            *cache.memory.clearing.lock(&Interrupt::new()) = false;
         }
     }
 }
@@ -109,7 +109,7 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
     loop {
         {
             let Some(cache) = cache.upgrade() else { return };
-            if cache.stopping.load(Ordering::Acquire) {
+            if cache.registry.stopping.load(Ordering::Acquire) {
                 return;
             }
             let seen = cache.memory.limit_frames();
@@ -126,7 +126,7 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
                 AGAIN
             };
             if after.over.is_zero() {
-                let mut clearing = cache.clearing.lock(task);
+                let mut clearing = cache.memory.clearing.lock(task);
                 // Not where it was lowered meanwhile: free frames beyond it have memory to be given back.
                 if cache.memory.limit_frames() == seen {
                     *clearing = false;
@@ -179,7 +179,7 @@ fn gather<E: Env>(
     while at < end && batch.pages().len() < CLUSTER_FRAMES {
         let frame = FrameId(at);
         at += 1;
-        let (flags, generation) = cache.table.look(frame);
+        let (flags, generation) = cache.pages.table.look(frame);
         let anon = flags.has(Flags::ANON);
         let in_use = flags.any(Flags::BUSY | Flags::WRITEBACK) || flags.pins() > 0;
         if !flags.has(Flags::CACHED) || in_use || anon != (kind == Kind::Anon) {

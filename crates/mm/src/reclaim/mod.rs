@@ -110,7 +110,7 @@ pub(crate) fn shrink_node<E: Env>(
         } else {
             reclaimed += shrink::shrink_inactive(task, cache, turn, control, &mut tally);
         }
-        if cache.stopping.load(Ordering::Relaxed) {
+        if cache.registry.stopping.load(Ordering::Relaxed) {
             break;
         }
     }
@@ -170,7 +170,7 @@ impl<E: Env> Cache<E> {
 
     /// The memory is full of dirty pages that nobody is writing: the flushers are to write them.
     pub(crate) fn wake_flushers(&self, context: &impl Context) {
-        for device in self.devices.lock(context).iter() {
+        for device in self.writeback.devices.lock(context).iter() {
             let dirty = device.dirty.load(Ordering::Relaxed);
             if dirty > 0 {
                 device.want(Pages(dirty));

@@ -169,7 +169,7 @@ pub(crate) fn clear_out<E: Env>(
         let Page { frame, generation } = *page;
         let unless = Flags::DIRTY | Flags::WRITEBACK;
         let clean = kind == Kind::File || cache.swap_has_slot(frame);
-        if clean && let Ok(busy) = cache.table.try_busy_of(frame, generation, unless) {
+        if clean && let Ok(busy) = cache.pages.table.try_busy_of(frame, generation, unless) {
             sorted.free[sorted.freeing] = Some((busy, false));
             sorted.freeing += 1;
             continue;
@@ -205,14 +205,14 @@ fn judge_all<E: Env>(
     let mut regions = Cursor::new();
     for page in batch.pages() {
         let Page { frame, generation } = *page;
-        let (flags, now) = cache.table.look(frame);
+        let (flags, now) = cache.pages.table.look(frame);
         if now != generation || !flags.has(Flags::CACHED) {
             // Given back by its owner meanwhile.
             tally.note_refused(anon);
             sorted.kept.push(*page);
             continue;
         }
-        let awaited = || cache.awaited.has(task, frame, generation);
+        let awaited = || cache.pages.awaited.has(task, frame, generation);
         if flags.any(Flags::BUSY) || flags.pins() > 0 || awaited() {
             if is_held(flags) && !anon {
                 tally.note_held();
@@ -222,7 +222,8 @@ fn judge_all<E: Env>(
             sorted.kept.push(*page);
             continue;
         }
-        let young = anon && regions.test_and_clear_young(cache, task, cache.table.owner(frame));
+        let young =
+            anon && regions.test_and_clear_young(cache, task, cache.pages.table.owner(frame));
         let seen = Seen {
             anon,
             dirty: flags.has(Flags::DIRTY),
@@ -271,9 +272,9 @@ fn act<E: Env>(
     match judged.verdict {
         PageVerdict::Reclaim => {
             let unless = Flags::DIRTY | Flags::WRITEBACK;
-            match cache.table.try_busy_of(frame, generation, unless) {
+            match cache.pages.table.try_busy_of(frame, generation, unless) {
                 Ok(busy) => {
-                    let workingset = cache.table.flags(frame).has(Flags::WORKINGSET);
+                    let workingset = cache.pages.table.flags(frame).has(Flags::WORKINGSET);
                     sorted.free[sorted.freeing] = Some((busy, workingset));
                     sorted.freeing += 1;
                     return acted;
@@ -314,7 +315,12 @@ fn act<E: Env>(
     match judged.verdict {
         PageVerdict::Activate => {
             set = set | Flags::ACTIVE;
-            if anon && let Ok(busy) = cache.table.try_busy_of(frame, generation, Flags::WRITEBACK) {
+            if anon
+                && let Ok(busy) = cache
+                    .pages
+                    .table
+                    .try_busy_of(frame, generation, Flags::WRITEBACK)
+            {
                 cache.drop_slot_if_full(task, &busy);
                 cache.release(busy, Flags::NONE, Flags::NONE);
             }
@@ -322,7 +328,7 @@ fn act<E: Env>(
         PageVerdict::AwaitWrite if anon || !rule.aside => set = set | Flags::ACTIVE,
         _ => {}
     }
-    cache.table.update_of(frame, generation, set, clear);
+    cache.pages.table.update_of(frame, generation, set, clear);
     sorted.kept.push(page);
     acted
 }
@@ -344,10 +350,14 @@ pub(super) fn swap_out<E: Env>(
     sorted: &mut Sorted,
 ) -> Swapped {
     let unless = Flags::WRITEBACK;
-    let Ok(busy) = cache.table.try_busy_of(page.frame, page.generation, unless) else {
+    let Ok(busy) = cache
+        .pages
+        .table
+        .try_busy_of(page.frame, page.generation, unless)
+    else {
         return Swapped::Refused;
     };
-    if !cache.table.flags(page.frame).has(Flags::DIRTY) {
+    if !cache.pages.table.flags(page.frame).has(Flags::DIRTY) {
         // Its slot holds it already; who asks for this found it pinned a moment ago, and did not free it.
         cache.release(busy, Flags::NONE, Flags::NONE);
         return Swapped::Refused;
@@ -400,7 +410,7 @@ fn free_all<E: Env>(
         }
         Kind::File => {
             evict_files(task, cache, going, &shadows, &mut note);
-            sub(&cache.totals.cached, count as u64);
+            sub(&cache.writeback.totals.cached, count as u64);
         }
     }
     let freed = &freed[..count];
@@ -419,24 +429,24 @@ fn evict_files<E: Env>(
 ) {
     let mut next = 0;
     while let Some((busy, _)) = going.get(next).and_then(Option::as_ref) {
-        let file = cache.table.owner(busy.frame()).file;
+        let file = cache.pages.table.owner(busy.frame()).file;
         let Some(mapping) = cache.mapping(task, file) else {
             unreachable!("a cached page belongs to an open file");
         };
         // Neighbours on the list are mostly of one file: one lock for all of them.
         let mut token = mapping.token.lock(task);
-        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         let leave = cache.leaves_shadows(&mut index);
         while let Some(free) = going.get_mut(next) {
-            let same = |busy: &Busy| cache.table.owner(busy.frame()).file == file;
+            let same = |busy: &Busy| cache.pages.table.owner(busy.frame()).file == file;
             if !free.as_ref().is_some_and(|(busy, _)| same(busy)) {
                 break;
             }
             let Some((busy, _)) = free.take() else { break };
             let shadow = leave.then(|| frames::Shadow(shadows[next]));
-            index.remove(cache.table.owner(busy.frame()).index, shadow);
+            index.remove(cache.pages.table.owner(busy.frame()).index, shadow);
             // On no list: nobody else can put it on one.
-            note(cache.table.disown(busy));
+            note(cache.pages.table.disown(busy));
             next += 1;
         }
     }
@@ -444,8 +454,8 @@ fn evict_files<E: Env>(
 
 /// The background writes a page of a file itself (table row 12). False: it could not be now.
 fn write_page<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, page: Page) -> bool {
-    let owner = cache.table.owner(page.frame);
-    if cache.table.look(page.frame).1 != page.generation {
+    let owner = cache.pages.table.owner(page.frame);
+    if cache.pages.table.look(page.frame).1 != page.generation {
         return false;
     }
     let Some(mapping) = cache.mapping(task, owner.file) else {

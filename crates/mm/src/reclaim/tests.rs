@@ -178,7 +178,7 @@ fn a_clean_page_is_not_sent_out() {
         let Slot::Frame(frame) = anon.pages.get(0) else {
             panic!("it was read")
         };
-        let (flags, generation) = cache.table.look(frame);
+        let (flags, generation) = cache.pages.table.look(frame);
         assert!(cache.swap_has_slot(frame) && !flags.has(Flags::DIRTY));
         let mut sorted = Sorted::new();
         let page = Page { frame, generation };
@@ -221,7 +221,11 @@ fn at_work_are_those_at_work() {
     ] {
         with_swap(law, 4096, |task, cache| {
             // Dirty and never written: nothing to be freed, and something to hope for.
-            cache.totals.dirty.fetch_add(600, Ordering::Relaxed);
+            cache
+                .writeback
+                .totals
+                .dirty
+                .fetch_add(600, Ordering::Relaxed);
             let env = task.env();
             let reclaim = |_| {
                 let cache = Arc::clone(cache);
@@ -239,7 +243,11 @@ fn at_work_are_those_at_work() {
             for reclaimer in reclaimers {
                 let _ = reclaimer.join(task);
             }
-            cache.totals.dirty.fetch_sub(600, Ordering::Relaxed);
+            cache
+                .writeback
+                .totals
+                .dirty
+                .fetch_sub(600, Ordering::Relaxed);
         });
     }
 }
@@ -280,11 +288,19 @@ fn give_up(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) {
 fn nobody_waits_long_for_a_reclaimer_that_has_given_up() {
     let took = with_swap(ReclaimLaw::Tidegate, 4096, |task, cache| {
         give_up(task, cache);
-        cache.totals.writeback.fetch_add(1, Ordering::Relaxed);
+        cache
+            .writeback
+            .totals
+            .writeback
+            .fetch_add(1, Ordering::Relaxed);
         let region = cache.spill(task, Pages(1500)).unwrap();
         let began = task.now();
         region.touch(task, 0, 1500).unwrap();
-        cache.totals.writeback.fetch_sub(1, Ordering::Relaxed);
+        cache
+            .writeback
+            .totals
+            .writeback
+            .fetch_sub(1, Ordering::Relaxed);
         task.now().since(began)
     });
     assert!(took >= BOUND, "it waited: {took:?}");
@@ -302,7 +318,7 @@ fn a_page_that_can_go_has_the_background_look_again() {
             panic!("it was touched")
         };
         give_up(task, cache);
-        let (_, generation) = cache.table.look(frame);
+        let (_, generation) = cache.pages.table.look(frame);
         let mut sorted = Sorted::new();
         let swapped = swap_out(task, cache, Page { frame, generation }, &mut sorted);
         assert!(matches!(swapped, Swapped::Begun));

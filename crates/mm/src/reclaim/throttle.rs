@@ -306,11 +306,11 @@ impl<E: Env> Cache<E> {
 
     /// Pages dirty or under writeback.
     pub(crate) fn write_pending(&self) -> Pages {
-        Pages(get(&self.totals.dirty)) + self.under_writeback()
+        Pages(get(&self.writeback.totals.dirty)) + self.under_writeback()
     }
 
     /// Pages under writeback, to files and to the swap file.
     pub(crate) fn under_writeback(&self) -> Pages {
-        Pages(get(&self.totals.writeback)) + self.swap_writeback()
+        Pages(get(&self.writeback.totals.writeback)) + self.swap_writeback()
     }
 }

@@ -166,7 +166,7 @@ impl<E: Env> Mapping<E> {
 
     /// Behind the gate: a shutdown waits for whoever went in before.
     pub(crate) fn takes_changes(&self, cache: &Cache<E>) -> Result<(), Error> {
-        if cache.closing.load(Ordering::SeqCst) || self.is_closed() {
+        if cache.registry.closing.load(Ordering::SeqCst) || self.is_closed() {
             return Err(Error::Cancelled);
         }
         Ok(())

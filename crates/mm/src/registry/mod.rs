@@ -1,6 +1,36 @@
 //! What a cache knows of its files and devices.
 
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::Arc;
+
+use env::{Env, Lock, LockClass};
+
+use mapping::Mapping;
+
 pub(crate) mod device;
 pub(crate) mod flight;
 pub(crate) mod mapping;
 pub(crate) mod reading;
+
+/// Files, the numbers that are given out, and whether the cache ends.
+pub(crate) struct Registry<E: Env> {
+    pub(crate) files: Lock<Vec<Option<Arc<Mapping<E>>>>>,
+    /// Serial numbers of devices and files so far.
+    pub(crate) serials: AtomicU64,
+    pub(crate) writers: AtomicU32,
+    /// No write is taken in any more; what was is still written.
+    pub(crate) closing: AtomicBool,
+    pub(crate) stopping: AtomicBool,
+}
+
+impl<E: Env> Registry<E> {
+    pub(crate) fn new() -> Self {
+        Self {
+            files: Lock::new(LockClass::Registry, Vec::new()),
+            serials: AtomicU64::new(0),
+            writers: AtomicU32::new(0),
+            closing: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+        }
+    }
+}

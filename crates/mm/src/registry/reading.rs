@@ -73,7 +73,7 @@ impl Drop for Room<'_> {
 impl Reading {
     /// Room for up to `wanted` pages, as much as there is; `None`: there is none.
     pub(crate) fn room<'a, E: Env>(&'a self, cache: &'a Cache<E>, wanted: u32) -> Option<Room<'a>> {
-        let all = &cache.totals.reading;
+        let all = &cache.writeback.totals.reading;
         let mut pages = 0;
         let taken = self
             .pages
@@ -92,7 +92,7 @@ impl Reading {
 
     /// Pages that may be sent beside `held` of this device.
     fn left<E: Env>(&self, cache: &Cache<E>, held: u32) -> u32 {
-        let all = cache.totals.reading.load(Ordering::Acquire);
+        let all = cache.writeback.totals.reading.load(Ordering::Acquire);
         let rest = (cache.memory.limit_frames() / POOL).saturating_sub(all);
         // What keeps `held` below a third of what is left beside it, and a page always: whoever waits, waits for its own.
         let left = rest.saturating_sub(OF_REST.saturating_mul(held)) / (OF_REST + 1);
@@ -114,7 +114,7 @@ impl Reading {
     pub(crate) fn ended<E: Env>(&self, cache: &Cache<E>, now: Instant, pages: u32) {
         self.moved_at.store(now.0, Ordering::Relaxed);
         self.requests.fetch_sub(1, Ordering::Relaxed);
-        self.give_back(&cache.totals.reading, pages);
+        self.give_back(&cache.writeback.totals.reading, pages);
     }
 
     /// For how long none has ended, if there are any.

@@ -339,7 +339,7 @@ impl<E: Env> Cache<E> {
         if slot.load(Ordering::Relaxed) != NONE {
             return true;
         }
-        let Some(taken) = area.take(task, self.table.owner(busy.frame())) else {
+        let Some(taken) = area.take(task, self.pages.table.owner(busy.frame())) else {
             return false;
         };
         slot.store(taken, Ordering::Relaxed);
@@ -362,7 +362,7 @@ impl<E: Env> Cache<E> {
         let frame = busy.frame();
         // In this order: the end of a write that fails gives the slot up itself, and only then takes WRITEBACK off. Where
         // that is off, none begins without the busy bit.
-        let flags = self.table.flags(frame);
+        let flags = self.pages.table.flags(frame);
         let slot = self.swap.slot(frame).load(Ordering::Relaxed);
         let (Some(area), true) = (self.swap.area(), slot != NONE) else {
             return true;
@@ -377,7 +377,7 @@ impl<E: Env> Cache<E> {
         }
         self.swap.slot(frame).store(NONE, Ordering::Relaxed);
         sub(&area.kept, 1);
-        self.table.update(frame, Flags::DIRTY, Flags::NONE);
+        self.pages.table.update(frame, Flags::DIRTY, Flags::NONE);
         area.put(context, &[slot]);
         true
     }
@@ -403,7 +403,7 @@ impl<E: Env> Cache<E> {
     /// If the page has no slot: its content would be lost.
     pub(crate) fn evict_anon(&self, context: &impl Context, busy: Busy, shadow: u32) -> FrameId {
         let frame = busy.frame();
-        let owner = self.table.owner(frame);
+        let owner = self.pages.table.owner(frame);
         let slot = self.swap.slot(frame).swap(NONE, Ordering::Relaxed);
         let area = self
             .swap
@@ -417,8 +417,8 @@ impl<E: Env> Cache<E> {
             .expect("a region ends after its pages");
         anon.pages
             .replace(owner.index, frame, Slot::Shadow(Shadow(slot)));
-        sub(&self.totals.anon, 1);
-        self.table.disown(busy)
+        sub(&self.writeback.totals.anon, 1);
+        self.pages.table.disown(busy)
     }
 }
 

@@ -66,11 +66,11 @@ impl<E: Env> Cache<E> {
         let frame = busy.frame();
         let slot = self.swap.slot(frame).load(Ordering::Relaxed);
         assert!(slot != NONE, "a page goes out to its slot");
-        let owner = self.table.owner(frame);
+        let owner = self.pages.table.owner(frame);
         let anon = out.cursor.region(self, context, owner.file);
         let anon = anon.expect("a region ends after its pages");
         anon.pages.unmap(owner.index);
-        self.table.begin_writeback(busy, Flags::RECLAIM);
+        self.pages.table.begin_writeback(busy, Flags::RECLAIM);
         if let Some(area) = self.swap.area() {
             add(&area.writeback, 1);
         }
@@ -280,11 +280,11 @@ impl<E: Env> Area<E> {
         if failed {
             self.put_slot_of(cache, context, frame);
         }
-        let before = cache.table.end_writeback(frame, failed);
+        let before = cache.pages.table.end_writeback(frame, failed);
         if before.has(Flags::ORPHAN) {
             // Given back by its owner meanwhile.
             self.put_slot_of(cache, context, frame);
-            if cache.table.take_orphan(frame) {
+            if cache.pages.table.take_orphan(frame) {
                 cache.memory.put(context, &[frame]);
             }
             return;

@@ -52,7 +52,7 @@ pub(crate) fn after_dirtying<E: Env>(
         pages,
     });
     let due = {
-        let mut domain = cache.domain.lock(task);
+        let mut domain = cache.writeback.domain.lock(task);
         domain.on_dirtied(now, &mut writer.state, device.index, cpu, pages)
     };
     match due {
@@ -69,7 +69,7 @@ fn balance_dirty_pages<E: Env>(
     writer: &mut Writer,
     pages: Pages,
 ) -> Result<(), Error> {
-    let mut episode = cache.domain.lock(task).begin(device.index, pages);
+    let mut episode = cache.writeback.domain.lock(task).begin(device.index, pages);
     loop {
         let (verdict, now) = ask(task, cache, device, writer, &mut episode);
         match verdict {
@@ -109,7 +109,7 @@ pub(crate) fn ask<E: Env>(
     let now = task.now();
     let counts = cache.counts(device);
     let (verdict, trace) = {
-        let mut domain = cache.domain.lock(task);
+        let mut domain = cache.writeback.domain.lock(task);
         let answer = episode.decide(now, &mut domain, &mut writer.state, &counts);
         device.note_pace(&domain);
         answer
@@ -142,7 +142,7 @@ pub(crate) fn begin_pause<E: Env>(
     }
     let law = cache.options.dirty.law;
     let has_others = || {
-        let all = cache.totals.dirty.load(Ordering::Relaxed);
+        let all = cache.writeback.totals.dirty.load(Ordering::Relaxed);
         all > device.dirty.load(Ordering::Relaxed)
     };
     if law.wakes_other_flushers() && has_others() {
@@ -161,7 +161,7 @@ pub(crate) const fn cause_of(why: PauseReason) -> Cause {
 
 /// Has the flushers of the other devices write what is dirty there.
 fn kick_others<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, own: &DeviceState<E>) {
-    for other in cache.devices.lock(task).iter() {
+    for other in cache.writeback.devices.lock(task).iter() {
         let has_dirty = other.dirty.load(Ordering::Relaxed) > 0;
         if other.index != own.index && has_dirty {
             other.kick();

@@ -96,7 +96,7 @@ pub(crate) fn flusher<E: Env>(
                 && (periodic || interval.is_zero() || !has_dirty_files(task, device))
         });
         let Some(cache) = cache.upgrade() else { return };
-        let is_over = cache.stopping.load(Ordering::Acquire) || device.is_retired();
+        let is_over = cache.registry.stopping.load(Ordering::Acquire) || device.is_retired();
         if wakeup == Wakeup::Cancelled || is_over {
             return;
         }
@@ -118,7 +118,7 @@ pub(crate) fn flusher<E: Env>(
 fn is_stopping<E: Env>(cache: &Weak<Cache<E>>) -> bool {
     cache
         .upgrade()
-        .is_none_or(|cache| cache.stopping.load(Ordering::Acquire))
+        .is_none_or(|cache| cache.registry.stopping.load(Ordering::Acquire))
 }
 
 fn has_dirty_files<E: Env>(task: &Task<'_, E>, device: &DeviceState<E>) -> bool {
@@ -133,6 +133,7 @@ fn has_work<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, device: &DeviceState<E
     !counts.device_dirty.is_zero()
         && (wanted
             || cache
+                .writeback
                 .domain
                 .lock(task)
                 .over_background(device.index, &counts))
@@ -260,7 +261,7 @@ fn may_go_on<E: Env>(
     let now = task.now();
     let counts = cache.counts(device);
     let (over, limits) = {
-        let mut domain = cache.domain.lock(task);
+        let mut domain = cache.writeback.domain.lock(task);
         domain.update(now, device.index, &counts);
         device.note_pace(&domain);
         (
@@ -400,11 +401,14 @@ pub(crate) fn write_pages<E: Env>(
         let left = Pages(select.max.0 - outcome.wrote.0);
         let room = wait_for_room(task, cache, &mapping.device, select.class, turn)?;
         let room = room.at_most(left);
-        let mut request = cache.requests.take(task, mapping.device.index)?;
+        let mut request = cache.writeback.requests.take(task, mapping.device.index)?;
         let gathered = gather(task, cache, mapping, &select, from, room, &mut request);
         outcome.skipped += gathered.skipped;
         let Some(next) = gathered.next else {
-            cache.requests.put(task, mapping.device.index, request);
+            cache
+                .writeback
+                .requests
+                .put(task, mapping.device.index, request);
             return Ok(outcome);
         };
         let pages = request.pages();
@@ -435,7 +439,11 @@ pub(crate) fn try_write_page<E: Env>(
     if mapping.device.retry_at(task) > task.now() {
         return false;
     }
-    let Some(mut request) = cache.requests.try_take(task, mapping.device.index) else {
+    let Some(mut request) = cache
+        .writeback
+        .requests
+        .try_take(task, mapping.device.index)
+    else {
         return false;
     };
     let select = Selection {
@@ -447,7 +455,10 @@ pub(crate) fn try_write_page<E: Env>(
     };
     let gathered = gather(task, cache, mapping, &select, page, Pages(1), &mut request);
     if gathered.next.is_none() {
-        cache.requests.put(task, mapping.device.index, request);
+        cache
+            .writeback
+            .requests
+            .put(task, mapping.device.index, request);
         return false;
     }
     task.did(Work::WritePage, 1);
@@ -476,14 +487,14 @@ fn gather<E: Env>(
     request.more = Pages::ZERO;
     {
         let mut token = mapping.token.lock(task);
-        let mut index = mapping.index.writer(&cache.pool, &mut token);
+        let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         while let Some((page, frame)) = index.next_tagged(from, select.to, select.tag) {
             if let Some(expected) = next
                 && page != expected
             {
                 break;
             }
-            if cache.table.try_begin_writeback(frame) {
+            if cache.pages.table.try_begin_writeback(frame) {
                 if next.is_none() {
                     request.offset = Bytes(u64::from(page) << PAGE_SHIFT);
                 }
@@ -509,7 +520,7 @@ fn gather<E: Env>(
     }
     let pages = request.frames.len() as u64;
     if pages > 0 {
-        add(&cache.totals.writeback, pages);
+        add(&cache.writeback.totals.writeback, pages);
         add(&mapping.device.writeback, pages);
         let count = u32::try_from(pages).expect("a request is at most 256 pages");
         mapping.writeback.fetch_add(count, Ordering::Relaxed);

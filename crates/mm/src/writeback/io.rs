@@ -283,7 +283,7 @@ impl<E: Env> Mapping<E> {
         let last = device.writeback.fetch_sub(pages, Ordering::Relaxed) == pages;
         match result {
             Ok(()) => {
-                add(&cache.totals.written, pages);
+                add(&cache.writeback.totals.written, pages);
                 add(&device.written, pages);
                 device.on_write_done(context);
                 let done = Completion {
@@ -291,28 +291,28 @@ impl<E: Env> Mapping<E> {
                     submitted: request.submitted,
                     last,
                 };
-                let mut domain = cache.domain.lock(context);
+                let mut domain = cache.writeback.domain.lock(context);
                 domain.on_written(now, device.index, &done);
             }
             Err(_) => {
                 // The others were written over meanwhile: a newer version is dirty already.
                 let newer = pages - redirtied;
                 self.uncount_dirty(cache, newer);
-                add(&cache.totals.discarded, newer);
-                add(&cache.totals.write_failed, pages);
+                add(&cache.writeback.totals.discarded, newer);
+                add(&cache.writeback.totals.write_failed, pages);
                 add(&device.failed, pages);
                 if let Some(mapping) = cache.mapping(context, self.id) {
                     cache.queue_dirty(context, &mapping);
                 }
             }
         }
-        sub(&cache.totals.writeback, pages);
+        sub(&cache.writeback.totals.writeback, pages);
         if !request.moved {
             device.flight.leave(request.pages());
         }
         cache.wake_busy(&request.frames, Signal::PageWritten);
         cache.wrote_back(context, &request.frames, rotate.frames());
-        cache.requests.put(context, device.index, request);
+        cache.writeback.requests.put(context, device.index, request);
         let pages = u32::try_from(pages).expect("a request is at most 256 pages");
         self.writeback.fetch_sub(pages, Ordering::Release);
         self.writeback_wait.wake_all(Signal::PageWritten);
@@ -320,13 +320,13 @@ impl<E: Env> Mapping<E> {
     }
 
     pub(crate) fn count_dirty(&self, cache: &Cache<E>, pages: u64) {
-        add(&cache.totals.dirty, pages);
+        add(&cache.writeback.totals.dirty, pages);
         add(&self.device.dirty, pages);
         add(&self.dirty, pages);
     }
 
     pub(crate) fn uncount_dirty(&self, cache: &Cache<E>, pages: u64) {
-        sub(&cache.totals.dirty, pages);
+        sub(&cache.writeback.totals.dirty, pages);
         sub(&self.device.dirty, pages);
         sub(&self.dirty, pages);
     }
@@ -349,9 +349,9 @@ impl<E: Env> Mapping<E> {
             let at = Bytes(u64::from(first) << PAGE_SHIFT);
             self.note_write_error(context, at, *error);
         }
-        let mut index = self.index.writer(&cache.pool, &mut token);
+        let mut index = self.index.writer(&cache.pages.pool, &mut token);
         for (frame, page) in frames.iter().zip(first..) {
-            let before = cache.table.end_writeback(*frame, failed);
+            let before = cache.pages.table.end_writeback(*frame, failed);
             debug_assert!(
                 !before.has(Flags::ORPHAN),
                 "nothing is replaced while it is written"
@@ -392,10 +392,10 @@ impl<E: Env> Mapping<E> {
                 Flags::FAILED
             }
         };
-        add(&cache.totals.read_in, request.frames.len() as u64);
+        add(&cache.writeback.totals.read_in, request.frames.len() as u64);
         add(&self.device.read_in, request.frames.len() as u64);
         for busy in request.busy.drain(..) {
-            cache.table.release(busy, set, Flags::NONE);
+            cache.pages.table.release(busy, set, Flags::NONE);
         }
         cache.wake_busy(&request.frames, Signal::PageRead);
         self.device.reading.ended(cache, now, pages);

@@ -85,7 +85,7 @@ pub(crate) fn keep_account<E: Env>(
         pages,
     });
     let due = {
-        let mut domain = cache.domain.lock(task);
+        let mut domain = cache.writeback.domain.lock(task);
         domain.on_dirtied(now, &mut writer.state, device.index, cpu, pages)
     };
     if let Some(pages) = due {
@@ -107,12 +107,12 @@ pub(crate) fn pace<E: Env>(
             return Ok(Some(until));
         }
     }
-    if cache.stopping.load(Ordering::Acquire) {
+    if cache.registry.stopping.load(Ordering::Acquire) {
         return Err(Error::Cancelled);
     }
     let Some(stay) = writer.account.stay.take() else {
         while let Some((index, pages)) = writer.account.owed.pop() {
-            let episode = cache.domain.lock(task).begin(index, pages);
+            let episode = cache.writeback.domain.lock(task).begin(index, pages);
             let held = next(task, cache, writer, index, episode);
             if held.is_some() {
                 return Ok(held);
@@ -200,7 +200,7 @@ impl<E: Env> Cache<E> {
     pub fn settle(&self, writer: &mut Writer) {
         let context = Interrupt::new();
         writer.account = Account::default();
-        let mut domain = self.domain.lock(&context);
+        let mut domain = self.writeback.domain.lock(&context);
         let fresh = domain.add_writer();
         let state = core::mem::replace(&mut writer.state, fresh);
         // Of the CPUs, which are all the same to somebody outside any task.

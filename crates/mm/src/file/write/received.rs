@@ -132,13 +132,13 @@ fn take_pages<E: Env>(
     let stable = mapping.device.info.stable_writes;
     let last = u64::from(page_of(end - 1)).min(offset / PAGE_SIZE + pages - 1);
     for page in page_of(offset)..=u32::try_from(last).expect("no page behind the last") {
-        let Slot::Frame(frame) = mapping.index.get(&cache.pool, page) else {
+        let Slot::Frame(frame) = mapping.index.get(&cache.pages.pool, page) else {
             return;
         };
-        let Ok(busy) = cache.table.try_busy(frame, mapping.owner(page)) else {
+        let Ok(busy) = cache.pages.table.try_busy(frame, mapping.owner(page)) else {
             return;
         };
-        let flags = cache.table.flags(frame);
+        let flags = cache.pages.table.flags(frame);
         if !flags.has(Flags::UPTODATE) || stable && flags.has(Flags::WRITEBACK) {
             cache.release(busy, Flags::NONE, Flags::NONE);
             return;

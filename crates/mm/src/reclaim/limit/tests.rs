@@ -55,7 +55,7 @@ fn a_limit_is_reached_though_the_task_for_the_last_one_panicked() {
         let weak = Arc::downgrade(cache);
         let mut taken = Vec::new();
         cache.try_alloc(task, FRAMES, &mut taken).unwrap();
-        *cache.clearing.lock(task) = true;
+        *cache.memory.clearing.lock(task) = true;
         let cleared = catch_unwind(AssertUnwindSafe(|| {
             let _clearing = Clearing(&weak);
             cache.memory.move_limit(task, 1024);
@@ -69,7 +69,7 @@ fn a_limit_is_reached_though_the_task_for_the_last_one_panicked() {
         assert_eq!(cache.limit().over, Pages::ZERO);
         // The task gives the memory of chunks beyond the limit back.
         assert!(cache.memory.take_to_release(task).is_none());
-        assert!(!*cache.clearing.lock(task));
+        assert!(!*cache.memory.clearing.lock(task));
     });
 }
 
@@ -94,6 +94,6 @@ fn a_limit_that_finds_no_thread_changes_nothing() {
         };
         assert_eq!(cache.limit(), reached);
         assert!(cache.memory.take_to_release(task).is_none());
-        assert!(!*cache.clearing.lock(task));
+        assert!(!*cache.memory.clearing.lock(task));
     });
 }

@@ -87,7 +87,11 @@ fn nobody_sleeps_for_writes_of_which_none_is_left() {
         let mut options = Options::new(1024, 2);
         options.reclaim = Tunables::of(law, 250);
         with_cache(options, move |task, cache| {
-            cache.totals.writeback.fetch_add(pending, Ordering::Relaxed);
+            cache
+                .writeback
+                .totals
+                .writeback
+                .fetch_add(pending, Ordering::Relaxed);
             let began = task.now();
             pause(
                 task,
@@ -103,7 +107,11 @@ fn nobody_sleeps_for_writes_of_which_none_is_left() {
                 "{law:?}, {pending} under way: {slept:?}"
             );
             assert!(sleeps || slept < Nanos::millis(1), "{slept:?}");
-            cache.totals.writeback.fetch_sub(pending, Ordering::Relaxed);
+            cache
+                .writeback
+                .totals
+                .writeback
+                .fetch_sub(pending, Ordering::Relaxed);
         });
     }
 }
