@@ -36,6 +36,7 @@ mod anon;
 mod cache;
 mod error;
 mod file;
+mod lifecycle;
 mod lists;
 mod memory;
 mod options;

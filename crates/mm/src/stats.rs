@@ -1,10 +1,15 @@
 //! Levels and totals of a cache, read without locks.
 
-use env::IoError;
+use core::sync::atomic::AtomicU64;
+
+use env::{Context, Env, Interrupt, IoError};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Nanos, Pages, PagesPerSec};
 
 use crate::Error;
+use crate::cache::{Cache, get};
+use crate::registry::device::DeviceState;
+use crate::vmstat::Item;
 
 /// A reading of a cache's counters. Levels are pages now; totals since the cache was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,4 +141,75 @@ pub enum Health {
         /// Why.
         cause: IoError,
     },
+}
+
+impl<E: Env> Cache<E> {
+    /// Levels and totals.
+    pub fn stats(&self) -> Stats {
+        let context = Interrupt::new();
+        let free = Pages(u64::from(self.memory.free()));
+        let limits = self
+            .writeback
+            .domain
+            .lock(&context)
+            .limits(self.dirtyable());
+        let totals = &self.writeback.totals;
+        let pages = |counter: &AtomicU64| Pages(get(counter));
+        Stats {
+            frames: Pages(u64::from(self.options.frames)),
+            free,
+            cached: pages(&totals.cached),
+            anon: pages(&totals.anon),
+            pinned: self.pinned(),
+            dirty: pages(&totals.dirty),
+            writeback: pages(&totals.writeback),
+            dirty_limit: limits.dirty,
+            background_limit: limits.background,
+            dirtied: pages(&totals.dirtied),
+            written: pages(&totals.written),
+            discarded: pages(&totals.discarded),
+            write_failed: pages(&totals.write_failed),
+            read_in: pages(&totals.read_in),
+            scanned: self.total([Item::PgscanKswapd, Item::PgscanDirect]),
+            reclaimed: self.total([Item::PgstealKswapd, Item::PgstealDirect]),
+            metadata_bytes: self.metadata_bytes(&context),
+        }
+    }
+
+    /// Levels and totals of each device.
+    pub fn device_stats(&self) -> Vec<DeviceStats> {
+        let devices = self.writeback.devices.lock(&Interrupt::new()).clone();
+        devices.iter().map(|device| self.stats_of(device)).collect()
+    }
+
+    /// Levels and totals of one device.
+    ///
+    /// # Panics
+    /// If `device` is not of this cache.
+    pub fn device_stats_of(&self, device: DeviceIndex) -> DeviceStats {
+        self.stats_of(&self.device(&Interrupt::new(), device))
+    }
+
+    fn stats_of(&self, device: &DeviceState<E>) -> DeviceStats {
+        let context = Interrupt::new();
+        let counts = self.counts(device);
+        let limits = {
+            let domain = self.writeback.domain.lock(&context);
+            let all = domain.limits(counts.dirtyable);
+            let share = domain.device_limit(device.index, &counts);
+            let background = share.0 * all.background.0 / all.dirty.0.max(1);
+            (share, Pages(background))
+        };
+        device.stats(&context, self.env.now(), limits)
+    }
+
+    fn total(&self, items: [Item; 2]) -> Pages {
+        Pages(items.map(|item| self.counters.get(item)).iter().sum())
+    }
+
+    fn metadata_bytes(&self, context: &impl Context) -> u64 {
+        let lru = self.nodes.lru(context).bytes();
+        let memory = self.memory.bytes(context) + self.swap.bytes(context);
+        self.pages.table.bytes() + self.pages.pool.bytes() + lru + memory
+    }
 }

@@ -10,13 +10,13 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `node` | holds the lists, marks and counters; what ends a write |
-//! | `isolate` | takes pages off a list and puts them back |
+//! | `lists` (beside) | the lists, marks and counters of a node; what ends a write |
+//! | `lists::isolate` | takes pages off a list and puts them back |
 //! | `shrink`, `active` | a turn on an inactive, on an active list |
 //! | `background`, `direct` | when to make passes, and when to stop |
 //! | `throttle` | sleeps for a reason, and wakes |
-//! | `turns` | hands memory out in turn (Tidegate) |
-//! | `workingset` | knows evicted pages again |
+//! | `limit` | empties what a lowered limit puts out of use |
+//! | `lists::workingset` | knows evicted pages again |
 //!
 //! All decisions are `policy::reclaim`'s.
 //!

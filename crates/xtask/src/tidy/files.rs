@@ -220,7 +220,7 @@ mod tests {
     fn unsafe_outside_the_list_is_wrong() {
         let mut findings = Findings::default();
         judge(
-            &file("crates/mm/src/read.rs", "//! x\nunsafe { y }\n"),
+            &file("crates/mm/src/file/read.rs", "//! x\nunsafe { y }\n"),
             &mut findings,
         );
         assert_eq!(findings.wrong.len(), 1);

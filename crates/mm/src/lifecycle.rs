@@ -1,0 +1,327 @@
+//! How a cache begins and ends: building it, its devices and files, and the end of all of them.
+
+use core::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use env::{DeviceId, DeviceInfo, Env, Interrupt, ObjectId, Signal, Task};
+use frames::{Content, NodePool};
+use policy::dirty::DeviceIndex;
+use policy::units::{Bytes, Pages};
+use policy::watermark::Watermarks;
+
+use crate::cache::{Cache, FILE_MAX, FRAMES_MIN};
+use crate::lists::{Division, Nodes};
+use crate::memory::{Memory, Shape};
+use crate::options::{DeviceOptions, Options, Populate};
+use crate::pages::CachedPages;
+use crate::registry::Registry;
+use crate::registry::device::DeviceState;
+use crate::registry::mapping::Mapping;
+use crate::vmstat::Counters;
+use crate::writeback::{Writeback, flush};
+use crate::{Error, File, Writer, reclaim, swap};
+
+impl<E: Env> Cache<E> {
+    /// Builds a cache over the frames of `env` and starts its background reclaimer.
+    ///
+    /// # Errors
+    /// `LimitTooSmall`; `BadOption`; `NoMemory` when everything is populated at the start and the system refuses;
+    /// `NoThread`.
+    pub fn new(env: Arc<E>, options: Options) -> Result<Arc<Self>, Error> {
+        let frames = options.frames;
+        if frames < FRAMES_MIN {
+            return Err(Error::LimitTooSmall {
+                frames: Pages(u64::from(frames)),
+                least: Pages(u64::from(FRAMES_MIN)),
+            });
+        }
+        options.check()?;
+        // Dense files need 1/63 of a node a page; scattered ones up to a leaf and its parents a
+        // page. A quarter of the frames lets scattered pages fill a good part of the cache; when
+        // nodes run out, reclaim frees both.
+        let nodes = NodePool::nodes_for(u64::from(frames)) + frames / 4 + options.files_max / 4;
+        let of_zone = Watermarks::of_zone(Pages(u64::from(frames)));
+        let marks = options.marks.unwrap_or(of_zone);
+        let chunk = env.content().chunk_frames();
+        let division = Division::new(frames, chunk, options.reclaim.nodes);
+        // An empty node, or one of a few frames, would have no reserve and nothing to reclaim.
+        if let Err(most) = division.check(frames, chunk, FRAMES_MIN) {
+            return Err(Error::BadOption {
+                what: "reclaim.nodes, in a memory of this size,",
+                value: u64::from(options.reclaim.nodes),
+                allowed: (1, u64::from(most)),
+            });
+        }
+        let shape = Shape {
+            frames,
+            chunk,
+            division,
+            marks,
+            tunables: options.reclaim,
+        };
+        let cache = Arc::new(Self {
+            pages: CachedPages::new(frames, nodes),
+            memory: Memory::new(Arc::clone(&env), &shape),
+            nodes: Nodes::new(frames, division, &options.reclaim),
+            registry: Registry::new(),
+            writeback: Writeback::new(&options),
+            swap: swap::State::new(frames),
+            counters: Counters::new(),
+            env,
+            options,
+        });
+        if cache.options.populate == Populate::AtStart {
+            cache.populate_all(&Interrupt::new())?;
+        }
+        for node in division.ids() {
+            let reclaimer = Arc::downgrade(&cache);
+            let name = match node.index() {
+                0 => "reclaimer".to_owned(),
+                other => format!("reclaimer-{other}"),
+            };
+            let body = move |task: &mut Task<'_, E>| {
+                reclaim::background::background(task, &reclaimer, node);
+            };
+            let started = cache.env.spawn(&name, Box::new(body));
+            started.map_err(Error::no_thread("reclaimer"))?;
+        }
+        Ok(cache)
+    }
+
+    /// Registers a device that `Env` knows as `id` and starts its flusher.
+    ///
+    /// # Errors
+    /// `TooMany`; `BadOption`; `NoThread`.
+    pub fn add_device(
+        self: &Arc<Self>,
+        task: &mut Task<'_, E>,
+        id: DeviceId,
+        info: DeviceInfo,
+        options: DeviceOptions,
+    ) -> Result<DeviceIndex, Error> {
+        options.check()?;
+        let limit = self.options.devices_max;
+        let (index, device) = {
+            // Held throughout: a device's place is its number.
+            let mut devices = self.writeback.devices.lock(task);
+            let before = devices.iter().find(|device| device.is_retired()).cloned();
+            if before.is_none() && devices.len() >= usize::from(limit) {
+                return Err(Error::TooMany {
+                    what: "devices",
+                    limit: u32::from(limit),
+                });
+            }
+            let (index, bandwidth) = {
+                let mut domain = self.writeback.domain.lock(task);
+                let index = match &before {
+                    Some(before) => {
+                        domain.renew_device(before.index, options.tunables);
+                        before.index
+                    }
+                    None => domain.add_device(task.now(), options.tunables),
+                };
+                (index, domain.bandwidth(index).0)
+            };
+            let places = (index, self.serial());
+            let device = Arc::new(DeviceState::new(places, id, info, options, bandwidth));
+            if before.is_some() {
+                devices[usize::from(index.0)] = Arc::clone(&device);
+            } else {
+                self.writeback.requests.add_device(task, index);
+                devices.push(Arc::clone(&device));
+            }
+            (index, device)
+        };
+        let (cache, own) = (Arc::downgrade(self), Arc::clone(&device));
+        let started = self.env.spawn(
+            &format!("flush-{}", index.0),
+            Box::new(move |task| flush::flusher(task, &cache, &own)),
+        );
+        if let Err(none) = started {
+            // Its place is for the next one.
+            device.leave();
+            self.retire_device(task, &device);
+            return Err(Error::no_thread("flusher")(none));
+        }
+        Ok(index)
+    }
+
+    /// Gives up a device whose files are closed; its place is for the next one that is added. Answers by what `Env` knows it;
+    /// `None`: something of it is still open or under way. It is then among `removed_devices` when that has ended.
+    ///
+    /// # Panics
+    /// If `device` is not of this cache.
+    pub fn remove_device(&self, task: &mut Task<'_, E>, device: DeviceIndex) -> Option<DeviceId> {
+        let device = self.device(task, device);
+        device.leave();
+        self.retire_device(task, &device)
+    }
+
+    /// Devices that were to be removed when that could not be, and are now: by what `Env` knows them.
+    pub fn removed_devices(&self, task: &mut Task<'_, E>) -> Vec<DeviceId> {
+        let devices = self.writeback.devices.lock(task).clone();
+        let leaving = devices.iter().filter(|device| device.is_leaving());
+        leaving
+            .filter_map(|device| self.retire_device(task, device))
+            .collect()
+    }
+
+    fn retire_device(&self, task: &Task<'_, E>, device: &DeviceState<E>) -> Option<DeviceId> {
+        // Held meanwhile: nobody takes the place before its share of the dirty limit is given back.
+        let _devices = self.writeback.devices.lock(task);
+        if !device.retire(task) {
+            return None;
+        }
+        self.writeback.domain.lock(task).remove_device(device.index);
+        Some(device.id)
+    }
+
+    fn serial(&self) -> u64 {
+        self.registry.serials.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// From now on the device's share of the dirty limit, and what its writers get while writes fail, are another.
+    ///
+    /// # Errors
+    /// `BadOption`.
+    ///
+    /// # Panics
+    /// If `device` is not of this cache.
+    pub fn set_device(
+        &self,
+        task: &mut Task<'_, E>,
+        device: DeviceIndex,
+        options: DeviceOptions,
+    ) -> Result<(), Error> {
+        options.check()?;
+        self.device(task, device)
+            .set_on_error(task, options.on_error);
+        self.writeback
+            .domain
+            .lock(task)
+            .set_device(device, options.tunables);
+        Ok(())
+    }
+
+    /// Opens an object of a device as a file of `len` bytes.
+    ///
+    /// # Errors
+    /// `TooMany`, `OutOfRange`, `FlushFailed` (the device has to be reopened).
+    ///
+    /// # Panics
+    /// If `device` is not of this cache.
+    pub fn open(
+        self: &Arc<Self>,
+        task: &mut Task<'_, E>,
+        device: DeviceIndex,
+        object: ObjectId,
+        len: Bytes,
+    ) -> Result<Arc<File<E>>, Error> {
+        if len.0 > FILE_MAX {
+            return Err(Error::beyond_files(len));
+        }
+        let device = self.device(task, device);
+        device.flush_failure(task)?;
+        let limit = self.options.files_max;
+        let mut files = self.registry.files.lock(task);
+        let slot = match files.iter().position(Option::is_none) {
+            Some(free) => free,
+            None if files.len() >= limit as usize => {
+                return Err(Error::TooMany {
+                    what: "files",
+                    limit,
+                });
+            }
+            None => {
+                files.push(None);
+                files.len() - 1
+            }
+        };
+        let id = u32::try_from(slot).expect("files_max is a u32");
+        let weak: Weak<Self> = Arc::downgrade(self);
+        let names = (id, self.serial());
+        let mapping = Arc::new(Mapping::new(names, weak, device, object, len));
+        files[slot] = Some(Arc::clone(&mapping));
+        mapping.device.add_file(task);
+        drop(files);
+        Ok(Arc::new(File::new(Arc::clone(self), mapping)))
+    }
+
+    /// A new writer: whoever writes through it is paced by what *it* has dirtied, and told of
+    /// errors from now on.
+    pub fn writer(&self) -> Writer {
+        let context = Interrupt::new();
+        let id = self.registry.writers.fetch_add(1, Ordering::Relaxed);
+        let told = {
+            let devices = self.writeback.devices.lock(&context);
+            let seen = devices.iter();
+            seen.map(|device| (device.serial, device.error_seq()))
+                .collect()
+        };
+        Writer::new(id, self.writeback.domain.lock(&context).add_writer(), told)
+    }
+
+    /// A writer is done for good; what it still owes is passed on.
+    pub fn retire(&self, task: &mut Task<'_, E>, writer: Writer) {
+        let cpu = task.cpu();
+        self.writeback
+            .domain
+            .lock(task)
+            .remove_writer(writer.into_state(), cpu);
+    }
+
+    /// Clears a device's failed state: the caller has made sure that it works again.
+    pub fn reopen_device(&self, task: &mut Task<'_, E>, device: DeviceIndex) {
+        let device = self.device(task, device);
+        device.reopen(task);
+        device.kick();
+    }
+
+    /// Brings everything written so far to its device and flushes it.
+    ///
+    /// # Errors
+    /// The first file's that failed; the others are synced all the same.
+    pub fn sync(self: &Arc<Self>, task: &mut Task<'_, E>) -> Result<(), Error> {
+        crate::file::sync::sync_all(task, self)
+    }
+
+    /// Takes no more writes, syncs, stops the flushers and the reclaimer.
+    ///
+    /// # Errors
+    /// As `sync`; the tasks are stopped all the same.
+    pub fn shutdown(self: &Arc<Self>, task: &mut Task<'_, E>) -> Result<(), Error> {
+        self.registry.closing.store(true, Ordering::SeqCst);
+        let synced = self.let_writers_out(task).and_then(|()| self.sync(task));
+        self.registry.stopping.store(true, Ordering::Release);
+        let devices = self.writeback.devices.lock(task).clone();
+        for device in devices {
+            device.flusher.wait.wake_all(Signal::Shutdown);
+            device.flight.wait.wake_all(Signal::Shutdown);
+        }
+        for node in self.nodes.iter() {
+            node.background.wait.wake_all(Signal::Shutdown);
+        }
+        self.memory.wait.wake_all(Signal::Shutdown);
+        synced
+    }
+
+    /// Waits for the writes that came before `closing`: the sync after it is to cover them.
+    fn let_writers_out(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        let files: Vec<_> = self
+            .registry
+            .files
+            .lock(task)
+            .iter()
+            .flatten()
+            .cloned()
+            .collect();
+        for mapping in files {
+            mapping.gate.shut(task)?;
+            mapping.gate.open();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
