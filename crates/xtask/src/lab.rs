@@ -1,12 +1,19 @@
-//! `cargo xtask lab --twice`: the same experiment with the same seed has the same trace, twice.
+//! `cargo xtask lab`: every experiment of the lab still has the trace that is stored for it.
 //!
-//! Each experiment is run by two processes, so that addresses, hashers and thread numbers differ
-//! where they could leak in. The traces are compared by the hashes in the `runs` table, run by run.
+//! `experiments/hashes.txt` has a line for each row and column of each experiment: the trace hash of
+//! its first repetition, at a fixed scale and the scenario's own seed. `--twice` also runs each
+//! experiment in a second process, so that addresses, hashers and thread numbers differ where they
+//! could leak in. `--bless` writes the list anew, or the lines of the experiments that are named.
 //!
-//! Source: style guide A9.
+//! The list holds for every machine. What a trace depends on is counted in integers; the numbers of a
+//! scenario are floating point, but are only multiplied, divided and rounded, which IEEE 754 defines
+//! to the bit. No function of the C library's mathematics takes part, and nothing asks how many CPUs,
+//! which byte order or which page size the machine has.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -18,29 +25,69 @@ use crate::{Arguments, Result, steps};
 /// Longest time for one experiment.
 const RUN_MAX: Duration = Duration::from_secs(10 * 60);
 
+/// Part of its size at which an experiment is run here; determinism does not depend on it.
+const SCALE: &str = "0.03125";
+
+/// The list of trace hashes, from the root.
+const STORED: &str = "experiments/hashes.txt";
+
+const STORED_HEAD: &str = "\
+# Trace hashes of the experiments: experiment, row/column, hash of the first repetition.
+# Written by `cargo xtask lab --bless [EXPERIMENT]...`. A commit that changes a line says why.
+";
+
 /// Trace hash of each run of an experiment, by its name.
 type Hashes = BTreeMap<String, String>;
 
+/// What a command is to do with the runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Check,
+    Twice,
+    Bless,
+}
+
+/// Checks the experiments against the list, runs them twice, or writes the list.
 pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut names = Vec::new();
-    let mut scale = None;
-    let mut asked = false;
+    let mut scale = SCALE.to_owned();
+    let mut what = What::Check;
     while let Some(word) = arguments.next_word() {
         match word.as_str() {
-            "--twice" => asked = true,
-            "--scale" => scale = Some(arguments.value_of("--scale")?),
+            "--twice" if what == What::Check => what = What::Twice,
+            "--bless" if what == What::Check => what = What::Bless,
+            "--scale" => scale = arguments.value_of("--scale")?,
             option if option.starts_with('-') => return Err(format!("lab: unexpected '{option}'")),
             _ => names.push(word),
         }
     }
-    if !asked {
-        return Err("lab: nothing to do without --twice".into());
+    if scale != SCALE && what != What::Twice {
+        return Err(format!(
+            "lab: {STORED} has the traces at scale {SCALE}; another one goes with --twice only"
+        ));
     }
-    twice(&names, scale.as_deref())
+    let known = experiment_names()?;
+    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+        return Err(format!("lab: there is no experiments/{name}.toml"));
+    }
+    match what {
+        What::Check => judge(&names, &scale, false),
+        What::Twice => judge(&names, &scale, true),
+        What::Bless => bless(&names),
+    }
 }
 
-/// Experiments run at their own scale: with so little memory that there is nothing left of it at a smaller one; at 1/64
-/// already; or so near the end of their memory that it is another run at another scale.
+/// Every experiment twice, compared with each other and with the list.
+///
+/// # Errors
+/// Two runs differ, one is not as the list has it, or one failed.
+pub(crate) fn twice() -> Result<()> {
+    judge(&[], SCALE, true)
+}
+
+/// Experiments run at their own scale: with so little memory that there is nothing left of it at a
+/// smaller one; at 1/64 already; or so near the end of their memory that it is another run at
+/// another scale.
 const UNSCALED: [&str; 4] = [
     "small-limit",
     "stutterp",
@@ -48,49 +95,161 @@ const UNSCALED: [&str; 4] = [
     "stutterp-readers",
 ];
 
-/// Runs the experiments twice each; without names, all of them.
-///
-/// # Errors
-/// Two runs differ, or one failed.
-pub(crate) fn twice(names: &[String], scale: Option<&str>) -> Result<()> {
+/// Runs the experiments, without names all of them, and compares.
+fn judge(names: &[String], scale: &str, twice: bool) -> Result<()> {
     let workspace = Workspace::load()?;
     let program = build_lab()?;
-    let names = if names.is_empty() {
-        experiment_names()?
-    } else {
-        names.to_vec()
-    };
+    let known = experiment_names()?;
+    let stored = Stored::read()?;
     let mut differ = Vec::new();
-    for name in &names {
-        let scale = scale.filter(|_| !UNSCALED.contains(&name.as_str()));
-        let second = hashes(&workspace, &program, name, scale, "second")?;
-        let checked = match scale {
-            Some(_) => None,
-            None => of_the_check(&workspace, &program, name),
-        };
-        // One that was cut short has not all of them.
-        let checked = checked.filter(|first| first.keys().eq(second.keys()));
-        let how = if checked.is_some() {
-            "as in `experiments`"
+    if names.is_empty() {
+        let gone = stored
+            .experiments
+            .keys()
+            .filter(|name| !known.contains(name));
+        differ.extend(gone.map(|name| format!("{STORED} has {name}, which is no experiment")));
+    }
+    let mut changed = BTreeSet::new();
+    for name in if names.is_empty() { &known } else { names } {
+        let own = Some(scale).filter(|_| !UNSCALED.contains(&name.as_str()));
+        let second = hashes(&workspace, &program, name, own, "second")?;
+        let mut said = format!("{} runs", second.len());
+        if twice {
+            let (first, how) = other_time(&workspace, &program, name, own, &second)?;
+            let found = differences(&first, &second);
+            let _ = write!(said, ", {how}, {} differ", found.len());
+            differ.extend(found.into_iter().map(|what| format!("{name}: {what}")));
+        }
+        if own.is_none_or(|scale| scale == SCALE) {
+            let found = differences(stored.of(name), &second);
+            let _ = write!(said, ", {} not as stored", found.len());
+            for what in found {
+                differ.push(format!("{name}: stored and run: {what}"));
+                changed.insert(name.as_str());
+            }
         } else {
-            "run twice"
-        };
-        let first = match checked {
-            Some(first) => first,
-            None => hashes(&workspace, &program, name, scale, "first")?,
-        };
-        let found = differences(&first, &second);
-        println!(
-            "    {name}: {} runs, {how}, {} differ",
-            second.len(),
-            found.len()
-        );
-        differ.extend(found.into_iter().map(|what| format!("{name}: {what}")));
+            said += ", stored at another scale";
+        }
+        println!("    {name}: {said}");
     }
     if differ.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("not the same twice: {}", differ.join("; ")))
+        return Ok(());
+    }
+    let mut problem = format!("traces differ:\n  {}", differ.join("\n  "));
+    if !changed.is_empty() {
+        let changed: Vec<&str> = changed.into_iter().collect();
+        let _ = write!(
+            problem,
+            "\nIf the change is on purpose: cargo xtask lab --bless {}, and say in the commit why",
+            changed.join(" ")
+        );
+    }
+    Err(problem)
+}
+
+/// Writes the list, or the lines of the named experiments in it.
+fn bless(names: &[String]) -> Result<()> {
+    let workspace = Workspace::load()?;
+    let program = build_lab()?;
+    let known = experiment_names()?;
+    let mut stored = Stored::read()?;
+    let before = stored.experiments.clone();
+    stored.experiments.retain(|name, _| known.contains(name));
+    for name in if names.is_empty() { &known } else { names } {
+        let scale = Some(SCALE).filter(|_| !UNSCALED.contains(&name.as_str()));
+        let found = hashes(&workspace, &program, name, scale, "second")?;
+        if let Some(run) = found
+            .iter()
+            .find_map(|(run, hash)| is_empty(hash).then_some(run))
+        {
+            return Err(format!("{name}: {run} has an empty trace"));
+        }
+        let empty = Hashes::new();
+        let changed = differences(before.get(name).unwrap_or(&empty), &found).len();
+        println!("    {name}: {} runs, {changed} changed", found.len());
+        stored.experiments.insert(name.clone(), found);
+    }
+    stored.write()
+}
+
+/// The list of trace hashes, as it is in the tree.
+#[derive(Default)]
+struct Stored {
+    experiments: BTreeMap<String, Hashes>,
+}
+
+impl Stored {
+    fn path() -> PathBuf {
+        root().join(STORED)
+    }
+
+    /// Reads the list; empty if there is none yet.
+    fn read() -> Result<Self> {
+        match fs::read_to_string(Self::path()) {
+            Ok(text) => Self::parse(&text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(format!("{STORED}: {error}")),
+        }
+    }
+
+    /// Every line that is no comment names a run that no line before it named.
+    fn parse(text: &str) -> Result<Self> {
+        let mut stored = Self::default();
+        for (at, line) in text.lines().enumerate() {
+            if line.starts_with('#') {
+                continue;
+            }
+            let words: Vec<&str> = line.split(' ').collect();
+            let [name, run, hash] = words[..] else {
+                return Err(format!("{STORED}:{}: not three words", at + 1));
+            };
+            let runs = stored.experiments.entry(name.to_owned()).or_default();
+            if runs.insert(run.to_owned(), hash.to_owned()).is_some() {
+                return Err(format!("{STORED}:{}: {name} {run} again", at + 1));
+            }
+        }
+        Ok(stored)
+    }
+
+    fn text(&self) -> String {
+        let mut text = STORED_HEAD.to_owned();
+        for (name, runs) in &self.experiments {
+            for (run, hash) in runs {
+                let _ = writeln!(text, "{name} {run} {hash}");
+            }
+        }
+        text
+    }
+
+    fn write(&self) -> Result<()> {
+        fs::write(Self::path(), self.text()).map_err(|error| format!("{STORED}: {error}"))
+    }
+
+    fn of(&self, name: &str) -> &Hashes {
+        static NONE: Hashes = Hashes::new();
+        self.experiments.get(name).unwrap_or(&NONE)
+    }
+}
+
+/// The same experiment from another process, and where it is from.
+fn other_time(
+    workspace: &Workspace,
+    program: &Path,
+    name: &str,
+    scale: Option<&str>,
+    second: &Hashes,
+) -> Result<(Hashes, &'static str)> {
+    let checked = match scale {
+        Some(_) => None,
+        None => of_the_check(workspace, program, name),
+    };
+    // One that was cut short has not all of them.
+    match checked.filter(|first| first.keys().eq(second.keys())) {
+        Some(first) => Ok((first, "as in `experiments`")),
+        None => Ok((
+            hashes(workspace, program, name, scale, "first")?,
+            "run twice",
+        )),
     }
 }
 
@@ -103,7 +262,7 @@ fn hashes(
 ) -> Result<Hashes> {
     let out = workspace.target.join("xtask/twice").join(name).join(which);
     if out.exists() {
-        std::fs::remove_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+        fs::remove_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     }
     let mut command = Command::new(program);
     command
@@ -127,16 +286,17 @@ fn of_the_check(workspace: &Workspace, program: &Path, name: &str) -> Option<Has
     if ran.is_none() || ran <= changed(program) {
         return None;
     }
-    let mut hashes = read_hashes(&out).ok()?;
-    hashes.retain(|run, _| run.ends_with("/0"));
-    Some(hashes)
+    read_hashes(&out).ok()
 }
 
+/// The hashes of the first repetitions, by row and column.
 fn read_hashes(out: &Path) -> Result<Hashes> {
     let mut hashes = Hashes::new();
     for path in csv::find(out, "runs.csv") {
         for row in Table::read(&path)?.select(&["run_id", "trace_hash"])? {
-            hashes.insert(row[0].to_owned(), row[1].to_owned());
+            if let Some(run) = row[0].strip_suffix("/0") {
+                hashes.insert(run.to_owned(), row[1].to_owned());
+            }
         }
     }
     if hashes.is_empty() {
@@ -153,11 +313,19 @@ fn differences(first: &Hashes, second: &Hashes) -> Vec<String> {
     runs.dedup();
     for run in runs {
         match (first.get(run), second.get(run)) {
-            (Some(a), Some(b)) if a == b && a.bytes().any(|digit| digit != b'0') => {}
-            (a, b) => found.push(format!("{run}: {a:?} and {b:?}")),
+            (Some(a), Some(b)) if a == b && !is_empty(a) => {}
+            (a, b) => {
+                let word = |hash: Option<&String>| hash.map_or("none", String::as_str).to_owned();
+                found.push(format!("{run}: {} and {}", word(a), word(b)));
+            }
         }
     }
     found
+}
+
+/// The hash of a trace with nothing in it.
+fn is_empty(hash: &str) -> bool {
+    hash.bytes().all(|digit| digit == b'0')
 }
 
 #[cfg(test)]
@@ -181,5 +349,35 @@ mod tests {
         let first = hashes(&[("a", "1f"), ("b", "20"), ("c", "0000")]);
         let second = hashes(&[("a", "1e"), ("c", "0000"), ("d", "1")]);
         assert_eq!(differences(&first, &second).len(), 4);
+    }
+
+    #[test]
+    fn the_list_is_read_as_it_was_written() {
+        let text = format!("{STORED_HEAD}dd 1/linux 1f\ndd 2/linux 20\nsmall all/ours 3\n");
+        let stored = Stored::parse(&text).unwrap();
+        assert_eq!(
+            *stored.of("dd"),
+            hashes(&[("1/linux", "1f"), ("2/linux", "20")])
+        );
+        assert!(stored.of("none").is_empty());
+        assert_eq!(stored.text(), text);
+    }
+
+    #[test]
+    fn a_line_that_is_there_twice_or_cut_is_refused() {
+        for text in [
+            "dd 1/linux 1f\ndd 1/linux 1f\n",
+            "dd 1/linux\n",
+            "<<<<<<< HEAD\n",
+        ] {
+            assert!(Stored::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_list_has_every_experiment_and_no_other() {
+        let stored = Stored::parse(&fs::read_to_string(Stored::path()).unwrap()).unwrap();
+        let listed: Vec<String> = stored.experiments.keys().cloned().collect();
+        assert_eq!(listed, experiment_names().unwrap());
     }
 }

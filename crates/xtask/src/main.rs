@@ -31,8 +31,10 @@ usage: cargo xtask COMMAND
   test [--only STEP]... [--list]   everything that must pass before a commit
   check                            the quick part of it: format, lints, tidy
   tidy                             what a machine can judge of style.md: dependencies, unsafe, links
+  lab [NAME]...                    runs each experiment and compares its trace hashes with experiments/hashes.txt
   lab --twice [NAME]... [--scale S]
-                                   runs each experiment twice and compares the trace hashes
+                                   the same, each experiment in two processes
+  lab --bless [NAME]...            writes the hashes of these experiments, or of all, into that file
   guest SCENARIO... [--set KEY=VALUE]... [--twice] | --all | --list
                                    records what a real kernel does, in virtual time
   campaign [--seeds N] [--from S] [--for 8h] [--jobs J] [--out DIR] [--replay FILE]

@@ -17,8 +17,6 @@ use crate::{Arguments, Result, campaign, guest, lab, tidy};
 const BUILD_MAX: Duration = Duration::from_secs(20 * 60);
 /// Longest time for a step that only runs.
 const RUN_MAX: Duration = Duration::from_secs(5 * 60);
-/// Part of its size at which an experiment is run twice; determinism does not depend on it.
-const TWICE_SCALE: &str = "0.03125";
 /// Seeds of the fault test here; `campaign` runs more.
 const FAULT_SEEDS: u64 = 500;
 /// Times that the server is killed while clients write; `campaign --kills` does it more often.
@@ -59,7 +57,7 @@ const STEPS: [Step; 14] = [
     ("faults", || campaign::faults(FAULT_SEEDS, BUILD_MAX).into()),
     ("experiments", || experiments().into()),
     ("guest", guest::smoke),
-    ("lab-twice", || lab::twice(&[], Some(TWICE_SCALE)).into()),
+    ("lab-twice", || lab::twice().into()),
 ];
 
 /// The steps of `check`.
