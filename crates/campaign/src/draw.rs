@@ -16,14 +16,15 @@
 use std::collections::BTreeMap;
 
 use env::Work;
+use policy::reclaim::laws;
 use policy::writeback::FlushTunables;
 
 use crate::dice::Dice;
 use crate::op::Op;
 use crate::plan::{
     CachePlan, Contradiction, DevicePlan, FilePlan, FlushPlan, LAWS, Limit, Machine, OnError,
-    Phase, Plan, RECLAIM_LAWS, RegionPlan, SECTORS, SlowPlan, SwapPlan, TaskPlan, VERSION,
-    VolatilePlan, work_name,
+    Phase, Plan, RegionPlan, SECTORS, SlowPlan, SwapPlan, TaskPlan, VERSION, VolatilePlan,
+    reclaim_name, work_name,
 };
 
 /// Seeds of labs and devices fit a TOML integer.
@@ -161,7 +162,7 @@ fn cache(dice: &mut Dice) -> CachePlan {
         law_hz: dice.pick(&[100, 250, 1000]),
         dirty,
         background,
-        reclaim: dice.pick(RECLAIM_LAWS).0.into(),
+        reclaim: reclaim_name(dice.pick(laws::ALL)),
         swappiness: dice.pick(&[60, 60, 60, 0, 1, 100, 200]),
         readahead_pages: dice.pick(&[0, 4, u64::from(frames) / 16, u64::from(frames) / 16]),
         populate_at_start: dice.one_in(2),

@@ -39,8 +39,7 @@ pub use figures::Figures;
 pub use op::Op;
 pub use plan::{
     CachePlan, Contradiction, DevicePlan, FailedAs, FilePlan, FlushPlan, LAWS, Limit, Machine,
-    OnError, Phase, Plan, RECLAIM_LAWS, RegionPlan, SlowPlan, SwapPlan, TaskPlan, VERSION,
-    VolatilePlan,
+    OnError, Phase, Plan, RegionPlan, SlowPlan, SwapPlan, TaskPlan, VERSION, VolatilePlan,
 };
 pub use run::{Outcome, Setup, run};
 pub use shrink::{Shrunk, shrink};

@@ -20,7 +20,7 @@ use lab::CostTable;
 use lab::model::{self, Params};
 use mm::{DeviceOptions, ErrorPolicy, Options, Populate};
 use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold};
-use policy::reclaim::{ReclaimLaw, Tunables};
+use policy::reclaim::{ReclaimLaw, Tunables, laws};
 use policy::units::{Bytes, Nanos, Pages};
 use policy::writeback::{Flight, FlushTunables, Slice};
 use serde::{Deserialize, Serialize};
@@ -45,14 +45,10 @@ pub const LAWS: &[(&str, Law)] = &[
     ("tidegate", Law::TIDEGATE),
 ];
 
-/// The variants of throttling in reclaim that a run may use, by the name that a file gives them.
-pub const RECLAIM_LAWS: &[(&str, ReclaimLaw)] = &[
-    ("congestion-wait", ReclaimLaw::CongestionWait),
-    ("writeback-only", ReclaimLaw::WritebackOnly),
-    ("reasons", ReclaimLaw::Reasons),
-    ("mild", ReclaimLaw::Mild),
-    ("tidegate", ReclaimLaw::Tidegate),
-];
+/// The name that a file gives a law of reclaim: words joined as all names of plans are.
+pub(crate) fn reclaim_name(law: ReclaimLaw) -> String {
+    law.name.replace('_', "-")
+}
 
 /// A run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -601,9 +597,10 @@ impl CachePlan {
     /// # Errors
     /// There is none.
     pub fn reclaim_law(&self) -> Result<ReclaimLaw, String> {
-        let found = RECLAIM_LAWS.iter().find(|(name, _)| *name == self.reclaim);
-        found.map(|(_, law)| *law).ok_or_else(|| {
-            let known: Vec<_> = RECLAIM_LAWS.iter().map(|(name, _)| *name).collect();
+        let mut all = laws::ALL.iter().copied();
+        let found = all.find(|law| reclaim_name(*law) == self.reclaim);
+        found.ok_or_else(|| {
+            let known: Vec<_> = laws::ALL.iter().copied().map(reclaim_name).collect();
             format!(
                 "there is no throttling `{}` in reclaim; there are {}",
                 self.reclaim,

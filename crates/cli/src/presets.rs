@@ -39,7 +39,7 @@ pub const PRESETS: [Preset; 8] = [
         hz: 250,
         flush: FlushTunables::linux_2_6_36(),
         initial: InitialBandwidth::Assumed,
-        reclaim: ReclaimLaw::CongestionWait,
+        reclaim: ReclaimLaw::LINUX_5_15,
     },
     Preset {
         name: "p1",
@@ -48,7 +48,7 @@ pub const PRESETS: [Preset; 8] = [
         hz: 250,
         flush: FlushTunables::linux_2_6_36(),
         initial: InitialBandwidth::Assumed,
-        reclaim: ReclaimLaw::CongestionWait,
+        reclaim: ReclaimLaw::LINUX_5_15,
     },
     Preset {
         name: "p1-measured",
@@ -57,7 +57,7 @@ pub const PRESETS: [Preset; 8] = [
         hz: 1000,
         flush: FlushTunables::linux_2_6_36(),
         initial: InitialBandwidth::Assumed,
-        reclaim: ReclaimLaw::CongestionWait,
+        reclaim: ReclaimLaw::LINUX_5_15,
     },
     Preset {
         name: "linux-5.15",
@@ -66,7 +66,7 @@ pub const PRESETS: [Preset; 8] = [
         hz: 250,
         flush: FlushTunables::linux_6_12(),
         initial: InitialBandwidth::Assumed,
-        reclaim: ReclaimLaw::CongestionWait,
+        reclaim: ReclaimLaw::LINUX_5_15,
     },
     Preset {
         name: "linux-5.15+patch1",
@@ -75,7 +75,7 @@ pub const PRESETS: [Preset; 8] = [
         hz: 250,
         flush: FlushTunables::linux_6_12(),
         initial: InitialBandwidth::Assumed,
-        reclaim: ReclaimLaw::WritebackOnly,
+        reclaim: ReclaimLaw::LINUX_5_15_PATCH1,
     },
     Preset {
         name: "linux-5.16-rc1",
@@ -84,7 +84,7 @@ pub const PRESETS: [Preset; 8] = [
         hz: 250,
         flush: FlushTunables::linux_6_12(),
         initial: InitialBandwidth::Assumed,
-        reclaim: ReclaimLaw::Reasons,
+        reclaim: ReclaimLaw::LINUX_5_16_RC1,
     },
     Preset {
         name: "linux-6.12",
@@ -93,7 +93,7 @@ pub const PRESETS: [Preset; 8] = [
         hz: 250,
         flush: FlushTunables::linux_6_12(),
         initial: InitialBandwidth::Assumed,
-        reclaim: ReclaimLaw::Mild,
+        reclaim: ReclaimLaw::LINUX_5_16,
     },
     Preset {
         name: "tidegate",
@@ -102,7 +102,7 @@ pub const PRESETS: [Preset; 8] = [
         hz: 1000,
         flush: FlushTunables::tidegate(),
         initial: InitialBandwidth::Learned,
-        reclaim: ReclaimLaw::Tidegate,
+        reclaim: ReclaimLaw::TIDEGATE,
     },
 ];
 
@@ -110,22 +110,6 @@ pub const PRESETS: [Preset; 8] = [
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
-}
-
-/// The variants of throttling in reclaim by the names that scenarios give them.
-pub const RECLAIM_LAWS: [(&str, ReclaimLaw); 5] = [
-    ("congestion_wait", ReclaimLaw::CongestionWait),
-    ("writeback_only", ReclaimLaw::WritebackOnly),
-    ("reasons", ReclaimLaw::Reasons),
-    ("mild", ReclaimLaw::Mild),
-    ("tidegate", ReclaimLaw::Tidegate),
-];
-
-/// The variant of that name.
-#[must_use]
-pub fn reclaim_law(name: &str) -> Option<ReclaimLaw> {
-    let found = RECLAIM_LAWS.iter().find(|(known, _)| *known == name);
-    found.map(|(_, law)| *law)
 }
 
 /// Reasons to throttle by the names that scenarios give them.

@@ -1,7 +1,7 @@
 //! How a cache is built: sizes, laws, error policies. Plain data.
 
 use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold, Tunables};
-use policy::reclaim::{NODES_MAX, ReclaimLaw, Tunables as ReclaimTunables};
+use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
 use policy::units::{Nanos, Pages};
 use policy::watermark::Watermarks;
 use policy::writeback::FlushTunables;
@@ -61,7 +61,7 @@ impl Options {
                 background: Threshold::Percent(10),
             },
             flush: FlushTunables::tidegate(),
-            reclaim: ReclaimTunables::of(ReclaimLaw::Tidegate, 1000),
+            reclaim: ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000),
             marks: None,
             // Several requests deep, so that a fast device is kept busy; a small part of memory.
             readahead_max: Pages(u64::from(frames / 16)).at_most(Pages(2048)),
@@ -121,12 +121,7 @@ impl Options {
             u64::from(self.reclaim.swappiness),
             (0, SWAPPINESS_MAX),
         )?;
-        // Our own law takes memory for one.
-        let nodes = if self.reclaim.law == ReclaimLaw::Tidegate {
-            1
-        } else {
-            u64::from(NODES_MAX)
-        };
+        let nodes = u64::from(self.reclaim.law.nodes_max);
         check("reclaim.nodes", u64::from(self.reclaim.nodes), (1, nodes))?;
         if let Some(marks) = self.marks {
             let frames = u64::from(self.frames);

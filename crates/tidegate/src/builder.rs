@@ -53,7 +53,7 @@ impl Default for Builder {
             io_uring: true,
             swap: None,
             swappiness: 60,
-            reclaim: ReclaimLaw::Tidegate,
+            reclaim: ReclaimLaw::TIDEGATE,
         }
     }
 }

@@ -98,9 +98,9 @@ fn a_region_four_times_the_limit_comes_back_whole() {
 #[test]
 fn many_threads_share_regions_and_files_under_one_limit() {
     for law in [
-        ReclaimLaw::Tidegate,
-        ReclaimLaw::Reasons,
-        ReclaimLaw::CongestionWait,
+        ReclaimLaw::TIDEGATE,
+        ReclaimLaw::LINUX_5_16_RC1,
+        ReclaimLaw::LINUX_5_15,
     ] {
         let dir = Dir::new(&format!("share-{law:?}"));
         let cache = Cache::builder()

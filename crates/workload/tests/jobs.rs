@@ -67,7 +67,7 @@ fn run(
     let mut options = mm::Options::new(FRAMES, 12);
     options.reclaim = Tunables::of(law, 250);
     options.pins_max = FRAMES / 4;
-    if law != ReclaimLaw::Tidegate {
+    if law != ReclaimLaw::TIDEGATE {
         options.dirty.law = Law::RateBased;
         options.dirty.hz = 250;
     }
@@ -139,7 +139,9 @@ fn writer(files: Files, size: Bytes) -> Work<LabEnv> {
 
 #[test]
 fn alone_the_latency_worker_takes_what_was_published() {
-    let ended = run(ReclaimLaw::Reasons, 0, |_| vec![("mapper", mapper())]);
+    let ended = run(ReclaimLaw::LINUX_5_16_RC1, 0, |_| {
+        vec![("mapper", mapper())]
+    });
     let report = &ended.reports[0];
     assert!(report.complete && report.failure.is_none(), "{report:?}");
     // 0.92 to 0.96 us a page at full size, and 5 ms of rest: fault, frame, zeroing, store and unmap, nothing twice.
@@ -162,7 +164,7 @@ fn alone_the_latency_worker_takes_what_was_published() {
 
 #[test]
 fn a_hog_that_fits_only_uses_its_cpu_and_one_that_does_not_swaps() {
-    let small = run(ReclaimLaw::Reasons, 0, |_| vec![("hog", hog(4_096))]);
+    let small = run(ReclaimLaw::LINUX_5_16_RC1, 0, |_| vec![("hog", hog(4_096))]);
     let report = &small.reports[0];
     assert_eq!(report.faults, Pages(4_096));
     assert!(report.passes > 900, "{}", report.passes);
@@ -175,7 +177,7 @@ fn a_hog_that_fits_only_uses_its_cpu_and_one_that_does_not_swaps() {
     let account = account.unwrap();
     assert!(account.user > Nanos::secs(55), "{account:?}");
 
-    let large = run(ReclaimLaw::Reasons, 0, |_| {
+    let large = run(ReclaimLaw::LINUX_5_16_RC1, 0, |_| {
         vec![("hog", hog(u64::from(FRAMES) * 5 / 4))]
     });
     let report = &large.reports[0];
@@ -187,7 +189,7 @@ fn a_hog_that_fits_only_uses_its_cpu_and_one_that_does_not_swaps() {
 #[test]
 fn random_readers_read_what_is_there_and_writers_reach_every_block() {
     let size = Bytes(1 << 20);
-    let ended = run(ReclaimLaw::Tidegate, 5, move |files| {
+    let ended = run(ReclaimLaw::TIDEGATE, 5, move |files| {
         let read = RandRead {
             block: Bytes(128 << 10),
             switch_every: 16,
@@ -214,7 +216,7 @@ fn random_readers_read_what_is_there_and_writers_reach_every_block() {
 
 #[test]
 fn a_load_that_changes_goes_round_its_phases() {
-    let ended = run(ReclaimLaw::Tidegate, 1, |files| {
+    let ended = run(ReclaimLaw::TIDEGATE, 1, |files| {
         let phases = Phases {
             first: Phase::File,
             each: Nanos::secs(6),
@@ -242,7 +244,7 @@ fn a_load_that_changes_goes_round_its_phases() {
 fn what_a_pinner_holds_is_scanned_again_and_again_and_never_freed() {
     const PAGES: u64 = 64;
     let scanned = |held: bool| {
-        let ended = run(ReclaimLaw::Reasons, 1, move |files| {
+        let ended = run(ReclaimLaw::LINUX_5_16_RC1, 1, move |files| {
             let pinner = Pinner {
                 pages: Pages(PAGES),
                 for_at_most: A_MINUTE,
@@ -268,7 +270,7 @@ fn what_a_pinner_holds_is_scanned_again_and_again_and_never_freed() {
 /// Pinned pages are many beside what a pass is to free, and none of them is to be had: the background looks at others.
 #[test]
 fn pins_do_not_keep_the_background_reclaimer_from_anonymous_memory() {
-    let ended = run(ReclaimLaw::Tidegate, 1, |files| {
+    let ended = run(ReclaimLaw::TIDEGATE, 1, |files| {
         let pinner = Pinner {
             pages: Pages(u64::from(FRAMES) / 5),
             for_at_most: A_MINUTE,
@@ -308,11 +310,11 @@ fn stutterp(law: ReclaimLaw) -> Ended {
 #[test]
 fn all_of_them_at_once_go_on_under_every_law() {
     for law in [
-        ReclaimLaw::CongestionWait,
-        ReclaimLaw::WritebackOnly,
-        ReclaimLaw::Reasons,
-        ReclaimLaw::Mild,
-        ReclaimLaw::Tidegate,
+        ReclaimLaw::LINUX_5_15,
+        ReclaimLaw::LINUX_5_15_PATCH1,
+        ReclaimLaw::LINUX_5_16_RC1,
+        ReclaimLaw::LINUX_5_16,
+        ReclaimLaw::TIDEGATE,
     ] {
         let ended = stutterp(law);
         for report in &ended.reports {
@@ -334,7 +336,7 @@ fn all_of_them_at_once_go_on_under_every_law() {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    let hash = || stutterp(ReclaimLaw::Reasons).lab.trace_hash();
+    let hash = || stutterp(ReclaimLaw::LINUX_5_16_RC1).lab.trace_hash();
     assert_eq!(hash(), hash());
 }
 

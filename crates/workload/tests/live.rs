@@ -150,10 +150,10 @@ fn check(law: ReclaimLaw) {
 
 #[test]
 fn the_loads_run_on_threads_under_the_law_of_the_paper() {
-    check(ReclaimLaw::Reasons);
+    check(ReclaimLaw::LINUX_5_16_RC1);
 }
 
 #[test]
 fn the_loads_run_on_threads_under_ours() {
-    check(ReclaimLaw::Tidegate);
+    check(ReclaimLaw::TIDEGATE);
 }

@@ -251,9 +251,8 @@ impl Cell {
             reclaim.cluster_stands_for = reclaim.stands_for;
         }
         reclaim.oom_kills = machine.oom_kills;
-        if reclaim.law != reclaim::ReclaimLaw::Tidegate {
-            reclaim.nodes = machine.nodes.as_ref().map_or(1, checked_nodes);
-        }
+        let nodes = machine.nodes.as_ref().map_or(1, checked_nodes);
+        reclaim.nodes = nodes.min(reclaim.law.nodes_max);
         let some_fs = |is: fn(&lab::fs::Model) -> bool| {
             let fs = |device: &DeviceSpec| lab::fs::by_name(device.fs.as_deref()?).ok();
             devices.iter().filter_map(fs).any(|fs| is(&fs))
@@ -358,7 +357,7 @@ fn keep_used(devices: &mut Vec<DeviceSpec>, jobs: &mut [JobSpec], swap: Option<&
 /// How reclaim works in a column.
 fn reclaim_of(entry: &PolicyEntry, preset: &Preset) -> reclaim::Tunables {
     let law = entry.reclaim.as_ref().map(|name| {
-        presets::reclaim_law(name.get_ref()).expect("a loaded scenario names known laws")
+        reclaim::laws::by_name(name.get_ref()).expect("a loaded scenario names known laws")
     });
     let mut tunables = reclaim::Tunables::of(law.unwrap_or(preset.reclaim), preset.hz);
     for name in &entry.reclaim_off {

@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering;
 
 use env::{Cause, Context, Env, Task, Work};
 use frames::FrameId;
-use policy::reclaim::ReclaimLaw;
+use policy::reclaim::Admission;
 use policy::reclaim::retry::{Retry, RetryVerdict, RetryView};
 use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::Who;
@@ -291,7 +291,7 @@ impl<E: Env> Cache<E> {
     }
 
     pub(crate) fn is_tidegate(&self) -> bool {
-        self.options.reclaim.law == ReclaimLaw::Tidegate
+        self.options.reclaim.law.admission == Admission::Queue
     }
 
     /// The node after a round of reclaim that gave `reclaimed`.
@@ -312,11 +312,12 @@ impl<E: Env> Cache<E> {
     /// Who the task is to reclaim when it asks for pages of a kind.
     pub(crate) fn who(&self, task: &Task<'_, E>, kind: Kind) -> Who {
         let tunables = &self.options.reclaim;
-        let of_linux = tunables.law != ReclaimLaw::Tidegate;
         Who {
             background: false,
             exempt: self.is_exempt(task),
-            within_fs: of_linux && kind == Kind::File && tunables.files_within_fs,
+            within_fs: tunables.law.heeds_within_fs
+                && kind == Kind::File
+                && tunables.files_within_fs,
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use env::TaskId;
 use lab::{Lab, LabEnv, Options as LabOptions};
-use policy::reclaim::Tunables as ReclaimTunables;
+use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
 
 use super::*;
 use crate::{Options, testing};
@@ -18,12 +18,12 @@ const FRAMES: u32 = 1024;
 
 /// A cache whose memory is handed out in turn.
 fn with_cache(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static) {
-    with(ReclaimTunables::of(ReclaimLaw::Tidegate, 1000), body);
+    with(ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000), body);
 }
 
 /// A cache of two nodes.
 fn with_nodes(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static) {
-    let mut tunables = ReclaimTunables::of(ReclaimLaw::Reasons, 250);
+    let mut tunables = ReclaimTunables::of(ReclaimLaw::LINUX_5_16_RC1, 250);
     tunables.nodes = 2;
     with(tunables, body);
 }
@@ -207,7 +207,7 @@ fn no_node_is_empty() {
     lab.run(move |task| {
         let build = |nodes| {
             let mut options = Options::new(FRAMES, 2);
-            options.reclaim = ReclaimTunables::of(ReclaimLaw::Reasons, 250);
+            options.reclaim = ReclaimTunables::of(ReclaimLaw::LINUX_5_16_RC1, 250);
             options.reclaim.nodes = nodes;
             Cache::new(Arc::clone(&env), options)
         };
@@ -289,7 +289,7 @@ fn nobody_is_killed_for_a_page_asked_for_from_within_a_file_system() {
         let tunables = ReclaimTunables {
             oom_kills: true,
             files_within_fs: within,
-            ..ReclaimTunables::of(ReclaimLaw::Reasons, 250)
+            ..ReclaimTunables::of(ReclaimLaw::LINUX_5_16_RC1, 250)
         };
         with(tunables, move |task, cache| {
             let region = cache.spill(task, Pages(10)).unwrap();

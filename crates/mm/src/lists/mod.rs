@@ -29,7 +29,7 @@ use env::{Context, Env, Lock, LockClass, LockGuard, Signal, WaitQueue};
 use frames::{Flags, FrameId, Lists};
 use policy::reclaim::background::Failures;
 use policy::reclaim::page::{AfterWrite, NodeFlags, PageRule, after_write};
-use policy::reclaim::scan::{CostRule, Costs, Sizes};
+use policy::reclaim::scan::{Costs, Sizes};
 use policy::reclaim::workingset::Age;
 use policy::reclaim::{NODES_MAX, Tunables};
 use policy::units::Pages;
@@ -295,13 +295,12 @@ pub(crate) struct Balance {
 
 impl Node {
     pub(crate) fn new(frames: u32, tunables: &Tunables) -> Self {
-        let law = tunables.law;
         Self {
             isolated: [const { AtomicU64::new(0) }; 2],
             balance: Lock::new(
                 LockClass::Leaf,
                 Balance {
-                    costs: Costs::new(CostRule::of(law)),
+                    costs: Costs::new(tunables.law.cost),
                     age: Age::new(Pages(u64::from(frames))),
                     activated: [0; 2],
                     activated_before: [0; 2],
@@ -312,10 +311,7 @@ impl Node {
             shrinkers: AtomicU32::new(0),
             sleepers: Sleepers::new(tunables),
             reserve_wait: WaitQueue::new(),
-            rule: PageRule {
-                writes_files: tunables.writes_files,
-                ..PageRule::of(law)
-            },
+            rule: tunables.page_rule(),
             background: Background {
                 wait: WaitQueue::new(),
                 asked: AtomicBool::new(false),

@@ -25,7 +25,7 @@ use env::{Cause, Context, Event, Lock, LockClass, Signal, Task, TaskId, WaitQueu
 use policy::reclaim::growth::Growth;
 use policy::reclaim::token::{Entry, Token};
 use policy::reclaim::turn::{Front, Kept, Request, Standing, Stock, Ticket, Turns, rank};
-use policy::reclaim::{Reason, ReclaimLaw, Tunables};
+use policy::reclaim::{Admission, Reason, Tunables};
 use policy::units::{Instant, Nanos, Pages};
 
 /// Tickets that can be out at a time; who finds none waits for any change.
@@ -78,7 +78,7 @@ struct Promised {
 
 impl Line {
     pub(crate) fn new(tunables: &Tunables, frames: u32) -> Self {
-        let open = tunables.law == ReclaimLaw::Tidegate && !tunables.off.has(Reason::Turn);
+        let open = tunables.law.admission == Admission::Queue && !tunables.off.has(Reason::Turn);
         let account = || Lock::new(LockClass::Leaf, Account::new(TaskId::NONE, Instant(0)));
         let count = |most: usize| if open { most } else { 0 };
         Self {

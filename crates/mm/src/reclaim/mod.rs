@@ -34,6 +34,7 @@ pub(crate) mod throttle;
 use core::sync::atomic::Ordering;
 
 use env::{Context, Env, Task, Work};
+use policy::reclaim::Plenty;
 use policy::reclaim::background::LAST;
 use policy::reclaim::direct::Got;
 use policy::reclaim::page::{PageRule, Pass, PassStall, Tally, after_pass};
@@ -90,7 +91,7 @@ pub(crate) fn shrink_node<E: Env>(
             may_swap: control.may_swap && has_swap,
             costs: &balance.costs,
             may_deactivate: Kind::ALL.map(deactivate),
-            plenty: if cache.is_tidegate() {
+            plenty: if cache.options.reclaim.law.plenty == Plenty::Target {
                 // Pinned ones are at hand for nobody.
                 times(control.target + cache.pinned())
             } else {

@@ -154,7 +154,7 @@ const REGION: u32 = 1 << 31;
 /// region's, and the frame may hold a page of a file.
 #[test]
 fn an_old_owner_harms_nobody() {
-    with_swap(ReclaimLaw::Tidegate, 4096, |task, cache| {
+    with_swap(ReclaimLaw::TIDEGATE, 4096, |task, cache| {
         let region = cache.spill(task, Pages(10)).unwrap();
         region.touch(task, 0, 10).unwrap();
         let young =
@@ -169,7 +169,7 @@ fn an_old_owner_harms_nobody() {
 /// free it, does not send it out either.
 #[test]
 fn a_clean_page_is_not_sent_out() {
-    with_swap(ReclaimLaw::Tidegate, 4096, |task, cache| {
+    with_swap(ReclaimLaw::TIDEGATE, 4096, |task, cache| {
         let region = cache.spill(task, Pages(16)).unwrap();
         region.touch(task, 0, 16).unwrap();
         all_out(task, cache, &region);
@@ -192,7 +192,7 @@ fn a_clean_page_is_not_sent_out() {
 /// whoever takes the page for used.
 #[test]
 fn a_page_that_holds_nothing_keeps_its_slot() {
-    with_swap(ReclaimLaw::Tidegate, 20, |task, cache| {
+    with_swap(ReclaimLaw::TIDEGATE, 20, |task, cache| {
         let region = cache.spill(task, Pages(16)).unwrap();
         region.touch(task, 0, 16).unwrap();
         all_out(task, cache, &region);
@@ -215,9 +215,9 @@ fn a_page_that_holds_nothing_keeps_its_slot() {
 #[test]
 fn at_work_are_those_at_work() {
     for law in [
-        ReclaimLaw::Reasons,
-        ReclaimLaw::Mild,
-        ReclaimLaw::CongestionWait,
+        ReclaimLaw::LINUX_5_16_RC1,
+        ReclaimLaw::LINUX_5_16,
+        ReclaimLaw::LINUX_5_15,
     ] {
         with_swap(law, 4096, |task, cache| {
             // Dirty and never written: nothing to be freed, and something to hope for.
@@ -256,7 +256,7 @@ fn at_work_are_those_at_work() {
 #[test]
 fn a_region_that_is_dropped_counts_for_the_task_that_took_its_memory() {
     let mut options = Options::new(4096, 2);
-    options.reclaim = Tunables::of(ReclaimLaw::Tidegate, 250);
+    options.reclaim = Tunables::of(ReclaimLaw::TIDEGATE, 250);
     with_cache(options, |task, cache| {
         let grows = |task: &Task<'_, LabEnv>| {
             let (now, line) = (task.now(), &cache.memory.line);
@@ -286,7 +286,7 @@ fn give_up(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) {
 /// waiter has reached its bound, and not after all of the bounds for which writes are trusted.
 #[test]
 fn nobody_waits_long_for_a_reclaimer_that_has_given_up() {
-    let took = with_swap(ReclaimLaw::Tidegate, 4096, |task, cache| {
+    let took = with_swap(ReclaimLaw::TIDEGATE, 4096, |task, cache| {
         give_up(task, cache);
         cache
             .writeback
@@ -310,7 +310,7 @@ fn nobody_waits_long_for_a_reclaimer_that_has_given_up() {
 /// Pages that reclaim waits for have been written: there is something to be found.
 #[test]
 fn a_page_that_can_go_has_the_background_look_again() {
-    with_swap(ReclaimLaw::Tidegate, 4096, |task, cache| {
+    with_swap(ReclaimLaw::TIDEGATE, 4096, |task, cache| {
         let region = cache.spill(task, Pages(1)).unwrap();
         region.touch(task, 0, 1).unwrap();
         let anon = cache.region(task, REGION).unwrap();
@@ -331,7 +331,7 @@ fn a_page_that_can_go_has_the_background_look_again() {
 /// Somebody's memory has been taken from him: there is room that was not there when the background reclaimer gave up.
 #[test]
 fn who_gives_way_has_the_background_look_again() {
-    let mut tunables = Tunables::of(ReclaimLaw::Tidegate, 250);
+    let mut tunables = Tunables::of(ReclaimLaw::TIDEGATE, 250);
     tunables.oom_kills = true;
     with_swap_of(tunables, 4096, |task, cache| {
         let region = cache.spill(task, Pages(16)).unwrap();
@@ -347,7 +347,7 @@ fn who_gives_way_has_the_background_look_again() {
 /// and its look, which finds them few enough, lets the others go.
 #[test]
 fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
-    with_swap(ReclaimLaw::Reasons, 4096, |task, cache| {
+    with_swap(ReclaimLaw::LINUX_5_16_RC1, 4096, |task, cache| {
         let region = cache.spill(task, Pages(512)).unwrap();
         region.touch(task, 0, 512).unwrap();
         let isolated = &cache.nodes[NodeId::FIRST].isolated[Kind::Anon.index()];

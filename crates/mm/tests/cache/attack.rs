@@ -353,7 +353,7 @@ fn nothing_comes_into_a_file_that_is_taken_out() {
 /// off is seen again, and no page behind the end stays.
 #[test]
 fn a_truncation_without_memory_is_made_up_for() {
-    for law in [ReclaimLaw::Tidegate, ReclaimLaw::Mild] {
+    for law in [ReclaimLaw::TIDEGATE, ReclaimLaw::LINUX_5_16] {
         let mut world = world(1024, 200 * MIB);
         world.options.reclaim.law = law;
         world.run(0, move |task, cache, _| {
@@ -421,7 +421,7 @@ fn assert_cut_to_a_sector(task: &mut Task<'_, LabEnv>, file: &Arc<File<LabEnv>>,
 #[test]
 fn a_cut_that_is_tried_again_without_memory_is_still_owed() {
     let mut world = world(1024, 200 * MIB);
-    world.options.reclaim.law = ReclaimLaw::Mild;
+    world.options.reclaim.law = ReclaimLaw::LINUX_5_16;
     let disk = Arc::clone(&world.disk);
     world.run(0, move |task, cache, file| {
         let mut writer = cache.writer();

@@ -34,7 +34,7 @@ fn what_was_kept_is_handed_out_when_its_time_is_over() {
     let took = lab
         .run(move |task| {
             let mut options = Options::new(frames, 2);
-            options.reclaim = Tunables::of(ReclaimLaw::Tidegate, 1000);
+            options.reclaim = Tunables::of(ReclaimLaw::TIDEGATE, 1000);
             let cache = Cache::new(Arc::clone(&env), options).unwrap();
             // No swap file: what is touched stays.
             let mine = cache.spill(task, Pages(256)).unwrap();

@@ -261,7 +261,7 @@ fn what_was_just_read_is_not_taken_from_its_reader_for_ever() {
         ..world(FRAMES, RATE)
     };
     world.disk = Disk::new(&world.lab, RATE);
-    world.options.reclaim = Tunables::of(ReclaimLaw::Mild, 250);
+    world.options.reclaim = Tunables::of(ReclaimLaw::LINUX_5_16, 250);
     world.options.pins_max = FRAMES;
     world.run(u64::from(FRAMES) * 4096, |task, _, file| {
         let min = Watermarks::of_zone(Pages(u64::from(FRAMES))).min.0;

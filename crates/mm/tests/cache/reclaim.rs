@@ -20,11 +20,11 @@ use policy::reclaim::{Reason, Reasons, ReclaimLaw, Tunables};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
 const LAWS: [ReclaimLaw; 5] = [
-    ReclaimLaw::CongestionWait,
-    ReclaimLaw::WritebackOnly,
-    ReclaimLaw::Reasons,
-    ReclaimLaw::Mild,
-    ReclaimLaw::Tidegate,
+    ReclaimLaw::LINUX_5_15,
+    ReclaimLaw::LINUX_5_15_PATCH1,
+    ReclaimLaw::LINUX_5_16_RC1,
+    ReclaimLaw::LINUX_5_16,
+    ReclaimLaw::TIDEGATE,
 ];
 const HZ: u32 = 250;
 /// 64 MiB; one page stands for 32.
@@ -287,7 +287,7 @@ fn under_every_law_pages_add_up_and_every_sleep_ends() {
 /// sums hold.
 #[test]
 fn on_two_nodes_pages_add_up_and_both_are_reclaimed() {
-    for law in LAWS.into_iter().filter(|law| *law != ReclaimLaw::Tidegate) {
+    for law in LAWS.into_iter().filter(|law| *law != ReclaimLaw::TIDEGATE) {
         let mut pressure = Pressure::of(law);
         pressure.reclaim.nodes = 2;
         let seen = pressure.run();
@@ -314,7 +314,11 @@ fn on_two_nodes_pages_add_up_and_both_are_reclaimed() {
 
 #[test]
 fn an_exempt_task_is_never_throttled() {
-    for law in [ReclaimLaw::Reasons, ReclaimLaw::Mild, ReclaimLaw::Tidegate] {
+    for law in [
+        ReclaimLaw::LINUX_5_16_RC1,
+        ReclaimLaw::LINUX_5_16,
+        ReclaimLaw::TIDEGATE,
+    ] {
         for exempt in [false, true] {
             let seen = Pressure {
                 exempt,
@@ -328,7 +332,7 @@ fn an_exempt_task_is_never_throttled() {
             println!("{law:?} exempt {exempt}: {throttled}, {:?}", seen.longest);
             if exempt {
                 assert_eq!(throttled, 0, "{law:?}");
-            } else if law == ReclaimLaw::Reasons {
+            } else if law == ReclaimLaw::LINUX_5_16_RC1 {
                 assert!(throttled > 0, "else this shows nothing");
             }
         }
@@ -337,21 +341,21 @@ fn an_exempt_task_is_never_throttled() {
 
 #[test]
 fn a_reason_that_is_off_holds_nobody() {
-    let mut pressure = Pressure::of(ReclaimLaw::Reasons);
+    let mut pressure = Pressure::of(ReclaimLaw::LINUX_5_16_RC1);
     pressure.reclaim.off = Reasons::NONE.with(Reason::NoProgress);
     let seen = pressure.run();
     let sums = throttles(&seen.events);
     assert!(!sums.contains_key(&(false, Reason::NoProgress)));
-    check_sums(ReclaimLaw::Reasons, &seen);
+    check_sums(ReclaimLaw::LINUX_5_16_RC1, &seen);
 }
 
 #[test]
 fn without_wakes_only_timeouts_end_sleeps() {
-    let mut pressure = Pressure::of(ReclaimLaw::Reasons);
+    let mut pressure = Pressure::of(ReclaimLaw::LINUX_5_16_RC1);
     pressure.reclaim.wakes = false;
     let seen = pressure.run();
     for (which, sum) in throttles(&seen.events) {
         assert_eq!(sum.woken, 0, "{which:?}");
     }
-    check_sums(ReclaimLaw::Reasons, &seen);
+    check_sums(ReclaimLaw::LINUX_5_16_RC1, &seen);
 }

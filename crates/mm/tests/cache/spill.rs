@@ -128,8 +128,8 @@ fn third_walk(law: ReclaimLaw) -> u64 {
 /// window of eight.
 #[test]
 fn a_walk_has_what_follows_read_before_it_is_there() {
-    let ours = third_walk(ReclaimLaw::Tidegate);
-    let theirs = third_walk(ReclaimLaw::Reasons);
+    let ours = third_walk(ReclaimLaw::TIDEGATE);
+    let theirs = third_walk(ReclaimLaw::LINUX_5_16_RC1);
     assert!(theirs >= 16_384 / 8, "{theirs}");
     assert!(ours < 16_384 / 64, "{ours}");
 }
@@ -139,7 +139,7 @@ fn a_walk_has_what_follows_read_before_it_is_there() {
 fn a_read_takes_frames_for_what_is_out() {
     const PAGES: u32 = 4096;
     let mut world = world(PAGES / 4, 200 << 20);
-    world.options.reclaim = Tunables::of(ReclaimLaw::Tidegate, 1000);
+    world.options.reclaim = Tunables::of(ReclaimLaw::TIDEGATE, 1000);
     let swap = u64::from(PAGES) * 4;
     spill(
         &mut world,
@@ -443,11 +443,15 @@ fn hang(disk: &Disk, task: &Task<'_, LabEnv>, time: Nanos) {
 /// where there is none. Nothing is lost, and all goes on when the disk is back.
 #[test]
 fn a_swap_file_that_hangs_is_waited_for_but_not_for_ever() {
-    for law in [ReclaimLaw::Tidegate, ReclaimLaw::Reasons, ReclaimLaw::Mild] {
+    for law in [
+        ReclaimLaw::TIDEGATE,
+        ReclaimLaw::LINUX_5_16_RC1,
+        ReclaimLaw::LINUX_5_16,
+    ] {
         // Four requests: whoever needs another one waits for it. Or as many as it takes to fill memory.
         for requests in [4, 256] {
             // Linux waits for a request for ever.
-            if requests == 4 && law != ReclaimLaw::Tidegate {
+            if requests == 4 && law != ReclaimLaw::TIDEGATE {
                 continue;
             }
             let mut world = world(1024, 200 << 20);
@@ -543,7 +547,7 @@ fn a_swap_file_that_hangs_does_not_hold_readers_of_another_disk() {
 fn the_background_has_requests_of_its_own_where_writeback_is_throttled() {
     let most = |queue| {
         let mut world = world(1024, 200 << 20);
-        world.options.reclaim = Tunables::of(ReclaimLaw::Reasons, 1000);
+        world.options.reclaim = Tunables::of(ReclaimLaw::LINUX_5_16_RC1, 1000);
         world.options.flush = FlushTunables::linux_6_12();
         let disk = Arc::clone(&world.disk);
         disk.state().queue = queue;
@@ -662,10 +666,10 @@ fn a_region_that_is_dropped_on_its_way_gives_all_back() {
 #[test]
 fn out_of_memory_the_largest_region_gives_way() {
     for (law, kills) in [
-        (ReclaimLaw::CongestionWait, true),
-        (ReclaimLaw::Reasons, true),
-        (ReclaimLaw::Tidegate, true),
-        (ReclaimLaw::CongestionWait, false),
+        (ReclaimLaw::LINUX_5_15, true),
+        (ReclaimLaw::LINUX_5_16_RC1, true),
+        (ReclaimLaw::TIDEGATE, true),
+        (ReclaimLaw::LINUX_5_15, false),
     ] {
         let mut world = world(1024, 200 << 20);
         world.options.reclaim = Tunables {

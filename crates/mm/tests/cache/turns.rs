@@ -53,7 +53,7 @@ struct Crowd {
 impl Crowd {
     /// 8 GiB at a scale of 1/32, as p0's machine.
     const P0: Self = Self {
-        law: ReclaimLaw::Tidegate,
+        law: ReclaimLaw::TIDEGATE,
         wakes: true,
         frames: 65_536,
         shrink: 32,
@@ -293,7 +293,7 @@ fn a_bystander_is_not_held_up_and_a_mapper_is_before_the_hogs() {
     };
     let ours = crowd.clone().run();
     let theirs = Crowd {
-        law: ReclaimLaw::Reasons,
+        law: ReclaimLaw::LINUX_5_16_RC1,
         ..crowd
     }
     .run();
@@ -334,7 +334,7 @@ fn hogs_that_do_not_fit_get_more_done() {
         };
         let ours = crowd.clone().run();
         let theirs = Crowd {
-            law: ReclaimLaw::Reasons,
+            law: ReclaimLaw::LINUX_5_16_RC1,
             ..crowd
         }
         .run();
@@ -482,9 +482,9 @@ fn a_small_limit_does_not_stand_still() {
             print(&format!("{law:?}"), &seen);
             seen
         };
-        let before = of(ReclaimLaw::CongestionWait);
-        let reasons = of(ReclaimLaw::Reasons);
-        let ours = of(ReclaimLaw::Tidegate);
+        let before = of(ReclaimLaw::LINUX_5_15);
+        let reasons = of(ReclaimLaw::LINUX_5_16_RC1);
+        let ours = of(ReclaimLaw::TIDEGATE);
         let longest = |seen: &Seen| *seen.passes.last().unwrap();
         stands_still = stands_still.at_least(longest(&reasons));
         assert!(longest(&before) < Nanos::secs(1), "{:?}", longest(&before));
@@ -512,7 +512,7 @@ fn where_nothing_can_be_freed_one_is_refused() {
     let (result, took) = lab
         .run(move |task| {
             let mut options = Options::new(1024, 2);
-            options.reclaim = Tunables::of(ReclaimLaw::Tidegate, HZ);
+            options.reclaim = Tunables::of(ReclaimLaw::TIDEGATE, HZ);
             let cache = Cache::new(Arc::clone(&env), options).unwrap();
             // No swap: anonymous pages stay.
             let region = cache.spill(task, Pages(2048)).unwrap();
@@ -574,7 +574,7 @@ fn what_it_gave_back(reserve: Pages) {
     let (took, waiting) = lab
         .run(move |task| {
             let mut options = Options::new(8192, 2);
-            options.reclaim = Tunables::of(ReclaimLaw::Tidegate, HZ);
+            options.reclaim = Tunables::of(ReclaimLaw::TIDEGATE, HZ);
             options.marks = Some(Watermarks {
                 min: reserve,
                 low: Pages(512),
@@ -619,7 +619,7 @@ fn mappers_have_what_is_kept_in_turn() {
     let env = Arc::clone(lab.env());
     let passes = lab
         .run(move |task| {
-            let cache = marked(&env, ReclaimLaw::Tidegate);
+            let cache = marked(&env, ReclaimLaw::TIDEGATE);
             let end = task.now() + Nanos::secs(30);
             let mapper = |name: &str| {
                 let cache = Arc::clone(&cache);
@@ -696,7 +696,7 @@ fn pages_in_use_are_not_taken_to_fill_a_stock() {
     let env = Arc::clone(lab.env());
     let late = lab
         .run(move |task| {
-            let cache = marked(&env, ReclaimLaw::Tidegate);
+            let cache = marked(&env, ReclaimLaw::TIDEGATE);
             let device = cache
                 .add_device(task, id, info, DeviceOptions::default())
                 .unwrap();
@@ -741,7 +741,7 @@ fn anonymous_memory_leaves_the_writers_a_limit() {
         })
         .unwrap()
     };
-    assert!(limit(ReclaimLaw::Reasons) <= Pages(2));
+    assert!(limit(ReclaimLaw::LINUX_5_16_RC1) <= Pages(2));
     // 20 % of a sixteenth of the memory.
-    assert_eq!(limit(ReclaimLaw::Tidegate), Pages(102));
+    assert_eq!(limit(ReclaimLaw::TIDEGATE), Pages(102));
 }

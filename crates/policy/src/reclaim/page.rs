@@ -33,7 +33,6 @@
 //! "mm: vmscan: introduce LRU_IMMEDIATE" (p4, number 11, never merged), with a list that each page knows.
 //! Deviations: no cgroups, no executable mappings, no huge pages; a page is mapped once at most.
 
-use super::ReclaimLaw;
 use super::scan::CLUSTER;
 use crate::units::Pages;
 
@@ -66,42 +65,6 @@ pub struct PageRule {
     /// The background may write a dirty page of a file by itself. Not where the file system has no call for a single
     /// page (`Tunables::writes_files`): the page is active then.
     pub writes_files: bool,
-}
-
-impl PageRule {
-    /// Linux 5.15.
-    pub const LINUX_5_15: Self = Self {
-        asks_device: true,
-        dirty_needs_a_page: false,
-        aside: false,
-        insists: false,
-        empties_full_swap: false,
-        reads_on: false,
-        writes_files: true,
-    };
-    /// Ours: 6.12's table with 6.18's flag, and what waits for its write out of the way.
-    pub const TIDEGATE: Self = Self {
-        asks_device: false,
-        dirty_needs_a_page: true,
-        aside: true,
-        insists: true,
-        empties_full_swap: true,
-        reads_on: true,
-        writes_files: true,
-    };
-
-    /// The table of a variant. The variants of Linux throttle differently over one and the same table, that of
-    /// 5.15, so that what they differ in is the throttling.
-    #[must_use]
-    pub const fn of(law: ReclaimLaw) -> Self {
-        match law {
-            ReclaimLaw::CongestionWait
-            | ReclaimLaw::WritebackOnly
-            | ReclaimLaw::Reasons
-            | ReclaimLaw::Mild => Self::LINUX_5_15,
-            ReclaimLaw::Tidegate => Self::TIDEGATE,
-        }
-    }
 }
 
 /// What a reclaimer sees of an isolated page.

@@ -22,7 +22,6 @@
 //! Source: mechanisms 2.1 to 2.3; Linux 5.15 and 6.12 mm/vmscan.c, inactive_is_low(), get_scan_count(),
 //! shrink_lruvec(), shrink_node(); mm/swap.c, lru_note_cost().
 
-use super::ReclaimLaw;
 use crate::units::Pages;
 
 #[cfg(test)]
@@ -264,20 +263,6 @@ pub enum CostRule {
     WritesOnly,
     /// 6.4 and later: those 32-fold, and pages scanned that could not be reclaimed, once.
     WritesAndFailures,
-}
-
-impl CostRule {
-    /// The rule of a variant: those of Linux share one, as they share the table of pages.
-    #[must_use]
-    pub const fn of(law: ReclaimLaw) -> Self {
-        match law {
-            ReclaimLaw::CongestionWait
-            | ReclaimLaw::WritebackOnly
-            | ReclaimLaw::Reasons
-            | ReclaimLaw::Mild => Self::WritesOnly,
-            ReclaimLaw::Tidegate => Self::WritesAndFailures,
-        }
-    }
 }
 
 /// What reclaiming each kind has cost lately.

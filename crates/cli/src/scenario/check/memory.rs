@@ -3,12 +3,12 @@
 
 use core::ops::Range;
 
-use policy::reclaim::NODES_MAX;
+use policy::reclaim::{NODES_MAX, laws};
 use toml::Spanned;
 
 use super::{Checker, FILE_MOST_MIB, MEMORY_MOST_MIB, TASKS_MOST};
 use crate::catalogue;
-use crate::presets::{REASONS, RECLAIM_LAWS};
+use crate::presets::REASONS;
 use crate::scenario::diagnose::Mistake;
 use crate::scenario::{CaseEntry, PolicyEntry, Scenario, TaskEntry, TaskKind};
 
@@ -58,7 +58,7 @@ impl Checker {
     /// What a column says about reclaim.
     pub(super) fn reclaim_of_column(&mut self, policy: &PolicyEntry) {
         if let Some(law) = &policy.reclaim {
-            let laws = RECLAIM_LAWS.iter().map(|(name, _)| *name);
+            let laws = laws::ALL.iter().map(|law| law.name);
             self.known("way to throttle reclaim", law, laws);
         }
         for reason in &policy.reclaim_off {

@@ -37,7 +37,7 @@ fn an_event_between_the_verdict_and_the_sleep_is_not_lost() {
     let context = Interrupt::new();
     let goes_on =
         |sleepers: &Sleepers, reason, ticket| sleepers.goes_on(&context, reason, ticket, SOME);
-    for law in [ReclaimLaw::Reasons, ReclaimLaw::Tidegate] {
+    for law in [ReclaimLaw::LINUX_5_16_RC1, ReclaimLaw::TIDEGATE] {
         let sleepers = Sleepers::new(&Tunables::of(law, 250));
         let written = |pages| {
             sleepers.wake(
@@ -60,7 +60,7 @@ fn an_event_between_the_verdict_and_the_sleep_is_not_lost() {
         assert!(!goes_on(&sleepers, Reason::Isolated, isolated), "{law:?}");
     }
     // One event for one of them, who need not have got as far as its sleep: the other's is to come.
-    let sleepers = Sleepers::new(&Tunables::of(ReclaimLaw::Tidegate, 250));
+    let sleepers = Sleepers::new(&Tunables::of(ReclaimLaw::TIDEGATE, 250));
     let tickets = [(); 2].map(|()| begin(&sleepers, Reason::Writeback));
     for left in [1, 0] {
         sleepers.wake(
@@ -80,9 +80,9 @@ fn an_event_between_the_verdict_and_the_sleep_is_not_lost() {
 #[test]
 fn nobody_sleeps_for_writes_of_which_none_is_left() {
     for (law, pending, sleeps) in [
-        (ReclaimLaw::Tidegate, 0, false),
-        (ReclaimLaw::Tidegate, 1, true),
-        (ReclaimLaw::Reasons, 0, true),
+        (ReclaimLaw::TIDEGATE, 0, false),
+        (ReclaimLaw::TIDEGATE, 1, true),
+        (ReclaimLaw::LINUX_5_16_RC1, 0, true),
     ] {
         let mut options = Options::new(1024, 2);
         options.reclaim = Tunables::of(law, 250);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::reclaim::laws::{linux_5_15, tidegate};
 
 mod series;
 
@@ -44,7 +45,7 @@ const DIRECT: Scanner = Scanner {
     may_swap_out: true,
     slot_free: true,
     insists: false,
-    rule: PageRule::LINUX_5_15,
+    rule: linux_5_15::PAGE,
 };
 const BACKGROUND: Scanner = Scanner {
     background: true,
@@ -54,7 +55,7 @@ const BACKGROUND: Scanner = Scanner {
 /// The table of a version that does not ask whether the device is congested (from 6.12 on at the latest).
 const DEVICE_UNASKED: PageRule = PageRule {
     asks_device: false,
-    ..PageRule::LINUX_5_15
+    ..linux_5_15::PAGE
 };
 
 fn with_r(seen: Seen) -> Seen {
@@ -107,7 +108,7 @@ fn the_table() {
     };
     let writer = on(BACKGROUND, ALL_DIRTY);
     let ours = Scanner {
-        rule: PageRule::TIDEGATE,
+        rule: tidegate::PAGE,
         ..writer
     };
     let anon_writeback = Seen {
@@ -117,7 +118,7 @@ fn the_table() {
     };
     let no_call = PageRule {
         writes_files: false,
-        ..PageRule::LINUX_5_15
+        ..linux_5_15::PAGE
     };
     let rows = [
         ("6b", WRITEBACK, DIRECT, AwaitWrite),
@@ -260,9 +261,9 @@ fn each_case(mut check: impl FnMut(&Seen, &Scanner)) {
             slot_free: bit(14),
             insists: false,
             rule: if bit(15) {
-                PageRule::TIDEGATE
+                tidegate::PAGE
             } else {
-                PageRule::LINUX_5_15
+                linux_5_15::PAGE
             },
         };
         check(&seen, &scanner);
@@ -345,11 +346,11 @@ fn a_congested_device_counts_where_the_version_asks_it() {
     };
     // seen, rule, congested
     let table = [
-        (waits, PageRule::LINUX_5_15, 1),
+        (waits, linux_5_15::PAGE, 1),
         (waits, DEVICE_UNASKED, 0),
         (with_r(WRITEBACK), DEVICE_UNASKED, 1),
         (WRITEBACK, DEVICE_UNASKED, 0),
-        (with_r(DIRTY), PageRule::LINUX_5_15, 0),
+        (with_r(DIRTY), linux_5_15::PAGE, 0),
     ];
     for (seen, rule, congested) in table {
         let scanner = Scanner { rule, ..DIRECT };
@@ -400,7 +401,7 @@ fn what_follows_from_a_pass() {
         ..background
     };
     let ours = Pass {
-        rule: PageRule::TIDEGATE,
+        rule: tidegate::PAGE,
         ..background
     };
     let one = Pages(1);

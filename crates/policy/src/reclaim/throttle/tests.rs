@@ -1,13 +1,15 @@
 //! The tables of mechanisms 4.1, 4.4 and 4.5, row by row; its edge cases a to f; vector T1; the ablations.
 
 use super::*;
+use crate::reclaim::law::ReclaimLaw;
+use crate::reclaim::scan::Priority;
 
 const LAWS: [ReclaimLaw; 5] = [
-    ReclaimLaw::CongestionWait,
-    ReclaimLaw::WritebackOnly,
-    ReclaimLaw::Reasons,
-    ReclaimLaw::Mild,
-    ReclaimLaw::Tidegate,
+    ReclaimLaw::LINUX_5_15,
+    ReclaimLaw::LINUX_5_15_PATCH1,
+    ReclaimLaw::LINUX_5_16_RC1,
+    ReclaimLaw::LINUX_5_16,
+    ReclaimLaw::TIDEGATE,
 ];
 const FINDINGS: [Finding; 4] = [
     Finding::Immediate,
@@ -91,7 +93,7 @@ fn which_reason_a_finding_is() {
     use Reason::{Congested, CongestionWait, Isolated, WaitIffCongested, Writeback};
     let table = [
         (
-            ReclaimLaw::CongestionWait,
+            ReclaimLaw::LINUX_5_15,
             [
                 Some(CongestionWait),
                 Some(WaitIffCongested),
@@ -100,7 +102,7 @@ fn which_reason_a_finding_is() {
             ],
         ),
         (
-            ReclaimLaw::WritebackOnly,
+            ReclaimLaw::LINUX_5_15_PATCH1,
             [
                 Some(Writeback),
                 Some(Writeback),
@@ -109,15 +111,15 @@ fn which_reason_a_finding_is() {
             ],
         ),
         (
-            ReclaimLaw::Reasons,
+            ReclaimLaw::LINUX_5_16_RC1,
             [Some(Writeback), Some(Writeback), Some(Isolated), None],
         ),
         (
-            ReclaimLaw::Mild,
+            ReclaimLaw::LINUX_5_16,
             [Some(Writeback), Some(Congested), Some(Isolated), None],
         ),
         (
-            ReclaimLaw::Tidegate,
+            ReclaimLaw::TIDEGATE,
             [
                 Some(Writeback),
                 Some(Writeback),
@@ -151,15 +153,15 @@ fn timeouts() {
     ];
     #[rustfmt::skip]
     let table = [
-        (ReclaimLaw::CongestionWait, 250,  [0,   25,  0,   0, 25,  0]),
-        (ReclaimLaw::CongestionWait, 1000, [0,   100, 0,   0, 100, 0]),
-        (ReclaimLaw::WritebackOnly,  250,  [25,  25,  0,   0, 25,  0]),
-        (ReclaimLaw::Reasons,        250,  [25,  5,   125, 0, 0,   0]),
-        (ReclaimLaw::Reasons,        100,  [10,  2,   50,  0, 0,   0]),
-        (ReclaimLaw::Reasons,        1000, [100, 20,  500, 0, 0,   0]),
-        (ReclaimLaw::Mild,           250,  [25,  5,   1,   1, 0,   0]),
-        (ReclaimLaw::Mild,           1000, [100, 20,  1,   1, 0,   0]),
-        (ReclaimLaw::Tidegate,       250,  [25,  5,   0,   0, 0,   0]),
+        (ReclaimLaw::LINUX_5_15, 250,  [0,   25,  0,   0, 25,  0]),
+        (ReclaimLaw::LINUX_5_15, 1000, [0,   100, 0,   0, 100, 0]),
+        (ReclaimLaw::LINUX_5_15_PATCH1,  250,  [25,  25,  0,   0, 25,  0]),
+        (ReclaimLaw::LINUX_5_16_RC1,        250,  [25,  5,   125, 0, 0,   0]),
+        (ReclaimLaw::LINUX_5_16_RC1,        100,  [10,  2,   50,  0, 0,   0]),
+        (ReclaimLaw::LINUX_5_16_RC1,        1000, [100, 20,  500, 0, 0,   0]),
+        (ReclaimLaw::LINUX_5_16,           250,  [25,  5,   1,   1, 0,   0]),
+        (ReclaimLaw::LINUX_5_16,           1000, [100, 20,  1,   1, 0,   0]),
+        (ReclaimLaw::TIDEGATE,       250,  [25,  5,   0,   0, 0,   0]),
     ];
     for (law, hz, expected) in table {
         for who in [Who::DIRECT, Who::BACKGROUND] {
@@ -168,7 +170,12 @@ fn timeouts() {
         }
     }
     assert_eq!(
-        ticks(ReclaimLaw::Reasons, 20, Reason::Isolated, Who::DIRECT),
+        ticks(
+            ReclaimLaw::LINUX_5_16_RC1,
+            20,
+            Reason::Isolated,
+            Who::DIRECT
+        ),
         1,
         "at least one"
     );
@@ -183,13 +190,13 @@ fn who_is_exempt() {
                 continue;
             };
             let verdict = begin(&mut throttle, reason, EXEMPT);
-            match (law, reason) {
+            match (law.name, reason) {
                 // 5.15 knows no exemption, and what patch 1 does not touch is 5.15's.
-                (ReclaimLaw::CongestionWait, _)
-                | (ReclaimLaw::WritebackOnly, Reason::Isolated | Reason::CongestionWait) => {
+                ("congestion_wait", _)
+                | ("writeback_only", Reason::Isolated | Reason::CongestionWait) => {
                     assert_ne!(verdict, Verdict::Go, "{law:?} {reason:?}");
                 }
-                (ReclaimLaw::Mild, _) => {
+                ("mild", _) => {
                     assert_eq!(verdict, Verdict::Yield { traced: None }, "{reason:?}");
                 }
                 (_, _) => assert_eq!(verdict, Verdict::Go, "{law:?} {reason:?}"),
@@ -203,14 +210,14 @@ fn who_is_exempt() {
         ..Who::BACKGROUND
     };
     assert_eq!(
-        ticks(ReclaimLaw::Reasons, 250, Reason::Writeback, kswapd),
+        ticks(ReclaimLaw::LINUX_5_16_RC1, 250, Reason::Writeback, kswapd),
         25
     );
 }
 
 #[test]
 fn congestion_is_waited_for_where_there_is_some() {
-    let mut throttle = throttle(ReclaimLaw::CongestionWait, 250);
+    let mut throttle = throttle(ReclaimLaw::LINUX_5_15, 250);
     let reason = Reason::WaitIffCongested;
     let verdict = begin(&mut throttle, reason, Who::DIRECT);
     let traced = Some(Nanos::millis(100));
@@ -229,7 +236,7 @@ fn congestion_is_waited_for_where_there_is_some() {
 #[test]
 fn congestion_wait_lasts_longer_than_its_timeout() {
     for offset in [0, 1, 2_000_000, 3_999_999] {
-        let mut throttle = throttle(ReclaimLaw::CongestionWait, 250);
+        let mut throttle = throttle(ReclaimLaw::LINUX_5_15, 250);
         let began = NOW + Nanos(offset);
         let reason = Reason::CongestionWait;
         let Verdict::Sleep { timeout, deadline } =
@@ -243,7 +250,7 @@ fn congestion_wait_lasts_longer_than_its_timeout() {
         assert!(slept > Nanos::millis(100) && slept <= Nanos::millis(104));
     }
     // msleep adds a tick to be sure.
-    let mut throttle = throttle(ReclaimLaw::CongestionWait, 250);
+    let mut throttle = throttle(ReclaimLaw::LINUX_5_15, 250);
     assert_eq!(
         asleep(&mut throttle, Reason::Isolated),
         NOW + Nanos::millis(108)
@@ -252,7 +259,7 @@ fn congestion_wait_lasts_longer_than_its_timeout() {
 
 #[test]
 fn delays_are_whole_ticks_and_at_most_the_timeout() {
-    let mut throttle = throttle(ReclaimLaw::Reasons, 250);
+    let mut throttle = throttle(ReclaimLaw::LINUX_5_16_RC1, 250);
     let began = NOW + Nanos(1);
     let timeout = Nanos::millis(100);
     let mut delayed = |slept| {
@@ -275,7 +282,7 @@ fn delays_are_whole_ticks_and_at_most_the_timeout() {
 /// Vector T1: three asleep since the counter stood at 1000.
 #[test]
 fn the_bar_is_32_pages_a_sleeper_and_strict() {
-    let mut throttle = throttle(ReclaimLaw::Reasons, 250);
+    let mut throttle = throttle(ReclaimLaw::LINUX_5_16_RC1, 250);
     asleep(&mut throttle, Reason::Writeback);
     assert_eq!(throttle.on_written(Pages(1000), false), Wake::All);
     throttle.end(Reason::Writeback, Nanos::millis(100), NOW, NOW);
@@ -298,9 +305,9 @@ fn the_bar_is_32_pages_a_sleeper_and_strict() {
 #[test]
 fn what_counts_for_the_bar() {
     for law in [
-        ReclaimLaw::WritebackOnly,
-        ReclaimLaw::Reasons,
-        ReclaimLaw::Mild,
+        ReclaimLaw::LINUX_5_15_PATCH1,
+        ReclaimLaw::LINUX_5_16_RC1,
+        ReclaimLaw::LINUX_5_16,
     ] {
         let mut throttle = throttle(law, 250);
         // a: nobody sleeps, nothing is counted.
@@ -336,7 +343,7 @@ fn what_counts_for_the_bar() {
 /// Ours: a write that ends wakes one sleeper for each 32 pages, and all of them if none is under way that could wake the rest.
 #[test]
 fn the_last_write_under_way_wakes_who_else_sleeps() {
-    let mut ours = with_asleep(ReclaimLaw::Tidegate, 3);
+    let mut ours = with_asleep(ReclaimLaw::TIDEGATE, 3);
     assert_eq!(ours.on_written(Pages(31), false), Wake::None);
     assert_eq!(ours.on_written(Pages(1), false), Wake::Some(1));
     assert_eq!(ours.on_written(Pages(1), true), Wake::All);
@@ -345,14 +352,14 @@ fn the_last_write_under_way_wakes_who_else_sleeps() {
         Wake::None,
         "counted anew"
     );
-    let mut theirs = with_asleep(ReclaimLaw::Reasons, 1);
+    let mut theirs = with_asleep(ReclaimLaw::LINUX_5_16_RC1, 1);
     assert_eq!(theirs.on_written(Pages(1), true), Wake::None);
 }
 
 /// Edge case f, and that no other reason counts.
 #[test]
 fn the_background_reclaimer_counts_as_a_sleeper() {
-    let mut throttle = throttle(ReclaimLaw::Reasons, 250);
+    let mut throttle = throttle(ReclaimLaw::LINUX_5_16_RC1, 250);
     begin(&mut throttle, Reason::Writeback, Who::BACKGROUND);
     assert_eq!(throttle.writeback_sleepers(), 1);
     asleep(&mut throttle, Reason::Isolated);
@@ -373,15 +380,15 @@ fn the_background_reclaimer_counts_as_a_sleeper() {
 #[test]
 fn who_looks_and_finds_few_isolated_wakes() {
     for (law, wake) in [
-        (ReclaimLaw::CongestionWait, Wake::None),
-        (ReclaimLaw::WritebackOnly, Wake::None),
-        (ReclaimLaw::Reasons, Wake::All),
-        (ReclaimLaw::Mild, Wake::All),
-        (ReclaimLaw::Tidegate, Wake::Some(3)),
+        (ReclaimLaw::LINUX_5_15, Wake::None),
+        (ReclaimLaw::LINUX_5_15_PATCH1, Wake::None),
+        (ReclaimLaw::LINUX_5_16_RC1, Wake::All),
+        (ReclaimLaw::LINUX_5_16, Wake::All),
+        (ReclaimLaw::TIDEGATE, Wake::Some(3)),
     ] {
         assert_eq!(throttle(law, 250).on_checked(Pages(127)), wake, "{law:?}");
     }
-    let tidegate = throttle(ReclaimLaw::Tidegate, 250);
+    let tidegate = throttle(ReclaimLaw::TIDEGATE, 250);
     assert_eq!(tidegate.on_checked(Pages(31)), Wake::None);
     assert_eq!(tidegate.on_checked(Pages::MAX), Wake::Some(u32::MAX));
 }
@@ -390,7 +397,8 @@ fn who_looks_and_finds_few_isolated_wakes() {
 #[test]
 fn one_who_frees_little_sleeps_at_each_node() {
     let after = |reclaimed, scanned, priority| {
-        throttle(ReclaimLaw::Reasons, 250).after_node(&progress(reclaimed, scanned, priority))
+        throttle(ReclaimLaw::LINUX_5_16_RC1, 250)
+            .after_node(&progress(reclaimed, scanned, priority))
     };
     assert_eq!(after(0, 100, 12), NOTHING);
     assert_eq!(after(0, 100, 10), NOTHING);
@@ -413,7 +421,7 @@ fn one_who_frees_little_sleeps_at_each_node() {
         background: true,
         ..progress(0, 100, 3)
     };
-    let throttle = throttle(ReclaimLaw::Reasons, 250);
+    let throttle = throttle(ReclaimLaw::LINUX_5_16_RC1, 250);
     assert_eq!(
         throttle.after_node(&background),
         NOTHING,
@@ -430,7 +438,7 @@ fn one_who_frees_little_sleeps_at_each_node() {
 #[test]
 fn later_only_one_who_frees_nothing_and_only_late() {
     let after = |reclaimed, priority| {
-        throttle(ReclaimLaw::Mild, 250).after_nodes(&progress(reclaimed, 100, priority))
+        throttle(ReclaimLaw::LINUX_5_16, 250).after_nodes(&progress(reclaimed, 100, priority))
     };
     for priority in [0, 2, 3, 9, 12] {
         assert_eq!(after(0, priority), NOTHING, "{priority}");
@@ -438,16 +446,16 @@ fn later_only_one_who_frees_nothing_and_only_late() {
     assert_eq!(after(0, 1), SLEEPS);
     assert_eq!(after(1, 1), NOTHING);
     assert_eq!(after(13, 12), WAKES);
-    let throttle = throttle(ReclaimLaw::Mild, 250);
+    let throttle = throttle(ReclaimLaw::LINUX_5_16, 250);
     assert_eq!(throttle.after_node(&progress(0, 100, 1)), NOTHING);
 }
 
 #[test]
 fn the_others_have_no_such_site() {
     for law in [
-        ReclaimLaw::CongestionWait,
-        ReclaimLaw::WritebackOnly,
-        ReclaimLaw::Tidegate,
+        ReclaimLaw::LINUX_5_15,
+        ReclaimLaw::LINUX_5_15_PATCH1,
+        ReclaimLaw::TIDEGATE,
     ] {
         let throttle = throttle(law, 250);
         for priority in 0..=12 {
@@ -466,7 +474,7 @@ fn later_the_tick_is_skipped_near_the_end_of_memory_and_where_little_is_dirty() 
             hopeless,
             ..FACTS
         };
-        let mut throttle = throttle(ReclaimLaw::Mild, 250);
+        let mut throttle = throttle(ReclaimLaw::LINUX_5_16, 250);
         [Reason::NoProgress, Reason::Congested]
             .map(|reason| throttle.begin(NOW, reason, Who::DIRECT, &facts))
     };
@@ -484,7 +492,7 @@ fn later_the_tick_is_skipped_near_the_end_of_memory_and_where_little_is_dirty() 
 /// One sleeper for each 32 pages; what is left over counts for the next.
 #[test]
 fn ours_wakes_as_many_as_the_event_can_serve() {
-    let mut throttle = with_asleep(ReclaimLaw::Tidegate, 5);
+    let mut throttle = with_asleep(ReclaimLaw::TIDEGATE, 5);
     assert_eq!(throttle.on_written(Pages(31), false), Wake::None);
     assert_eq!(throttle.on_written(Pages(1), false), Wake::Some(1));
     assert_eq!(throttle.on_written(Pages(100), false), Wake::Some(3));
@@ -547,9 +555,9 @@ fn the_timeout_of_writeback_can_be_changed_alone() {
             Verdict::Go | Verdict::Yield { .. } => 0,
         })
     };
-    assert_eq!(timeouts(ReclaimLaw::Reasons), [60, 0, 20, 500]);
-    assert_eq!(timeouts(ReclaimLaw::CongestionWait), [0, 60, 100, 0]);
-    assert_eq!(timeouts(ReclaimLaw::WritebackOnly), [60, 60, 100, 0]);
+    assert_eq!(timeouts(ReclaimLaw::LINUX_5_16_RC1), [60, 0, 20, 500]);
+    assert_eq!(timeouts(ReclaimLaw::LINUX_5_15), [0, 60, 100, 0]);
+    assert_eq!(timeouts(ReclaimLaw::LINUX_5_15_PATCH1), [60, 60, 100, 0]);
 }
 
 /// A device that writes a request of 16 pages each 2 ms, and seven reclaimers that come back 1 ms after each

@@ -6,6 +6,7 @@ use super::super::super::scan::{
     CLUSTER, CostRule, Costs, CountInput, Kind, Lru, Priority, Sizes, Turns, plan,
 };
 use super::*;
+use crate::reclaim::laws::{linux_5_15, tidegate};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -262,9 +263,9 @@ fn run(rule: PageRule, text: &mut String) -> (Tally, u64) {
 #[test]
 fn pages_that_wait_for_their_write_are_not_looked_at_again() {
     let mut text = String::from("Linux 5.15\n");
-    let linux = run(PageRule::LINUX_5_15, &mut text);
+    let linux = run(linux_5_15::PAGE, &mut text);
     text += "\nTidegate\n";
-    let ours = run(PageRule::TIDEGATE, &mut text);
+    let ours = run(tidegate::PAGE, &mut text);
     compare("aside", &text);
     // With Linux's table, dirty pages outgrow the inactive list, come back from the active one, and the background
     // pauses for them while clean pages are at hand. Ours looks at a page at most once before its write and once

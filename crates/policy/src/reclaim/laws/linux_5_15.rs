@@ -1,0 +1,78 @@
+//! Linux 5.15: sleep until a device is congested no more. No device of several queues ever is, so
+//! `congestion_wait` always lasts its whole timeout and `wait_iff_congested` never sleeps.
+//!
+//! Nobody is exempt: 5.15 asks for that (`PF_LOCAL_THROTTLE`) in one place only, where it does not
+//! sleep in any case.
+//!
+//! Source: mechanisms 4.1; Linux 5.15 mm/backing-dev.c: congestion_wait(), wait_iff_congested();
+//! mm/vmscan.c: shrink_node(), shrink_inactive_list(); mm/page_alloc.c: should_reclaim_retry().
+
+use crate::reclaim::law::{Admission, Plenty, ReclaimLaw, Rules};
+use crate::reclaim::page::PageRule;
+use crate::reclaim::reason::Reason;
+use crate::reclaim::scan::CostRule;
+use crate::reclaim::throttle::law::{Facts, Finding, Sleep, ThrottleLaw, Who};
+use crate::reclaim::tunables::NODES_MAX;
+use crate::ticks::{TickRate, Ticks};
+use crate::units::Pages;
+
+/// Timeouts are `HZ / TENTH`.
+const TENTH: u64 = 10;
+
+impl ReclaimLaw {
+    /// Linux 5.15: `congestion_wait`, `wait_iff_congested` (mechanisms 4.1).
+    pub const LINUX_5_15: Self = Self::new(&RULES);
+}
+
+/// The other laws of Linux differ from it in name and throttling.
+pub(super) const RULES: Rules = Rules {
+    name: "congestion_wait",
+    page: PAGE,
+    cost: CostRule::WritesOnly,
+    plenty: Plenty::Any,
+    throttle: &Throttle,
+    admission: Admission::Direct,
+    fault_around: 1,
+    files_least: |_| Pages::ZERO,
+    heeds_within_fs: true,
+    nodes_max: NODES_MAX,
+};
+
+/// Linux 5.15's table of pages.
+pub(in crate::reclaim) const PAGE: PageRule = PageRule {
+    asks_device: true,
+    dirty_needs_a_page: false,
+    aside: false,
+    insists: false,
+    empties_full_swap: false,
+    reads_on: false,
+    writes_files: true,
+};
+
+/// Shared with the law that differs from this one in WRITEBACK alone.
+pub(super) struct Throttle;
+
+impl ThrottleLaw for Throttle {
+    fn reason_of(&self, finding: Finding) -> Option<Reason> {
+        Some(match finding {
+            Finding::Immediate | Finding::WritePending => Reason::CongestionWait,
+            Finding::Congested => Reason::WaitIffCongested,
+            Finding::Isolated => Reason::Isolated,
+        })
+    }
+
+    fn sleep(&self, reason: Reason, _who: Who, facts: &Facts, rate: TickRate) -> Sleep {
+        let timeout = rate.second_over(TENTH);
+        match reason {
+            Reason::CongestionWait | Reason::Isolated => Sleep::For(timeout),
+            Reason::WaitIffCongested if facts.device_congested => Sleep::For(timeout),
+            Reason::WaitIffCongested => Sleep::Traced(timeout),
+            Reason::Writeback | Reason::NoProgress | Reason::Congested | Reason::Turn => Sleep::Go,
+        }
+    }
+
+    /// `msleep`, used for too many isolated, adds a tick.
+    fn rounding(&self, reason: Reason) -> Ticks {
+        Ticks(u64::from(reason == Reason::Isolated))
+    }
+}

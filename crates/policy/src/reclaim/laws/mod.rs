@@ -1,0 +1,50 @@
+//! The laws of reclaim, one file each, and the list of them.
+//!
+//! | law | sleeps for | woken by |
+//! |---|---|---|
+//! | Linux 5.15 | `congestion_wait`, 100 ms for too many isolated | nothing: it lasts its timeout |
+//! | and patch 1 of p0 | WRITEBACK instead of the first in the scan | 32 pages written a sleeper: all |
+//! | 5.16-rc1 (p0) | WRITEBACK 100 ms, ISOLATED 20 ms, NOPROGRESS 500 ms | that; a look that finds few isolated; one that frees > 1/8 of what it scans |
+//! | 5.16 to 6.12 | the same, NOPROGRESS and CONGESTED one tick and rarely | the same |
+//! | Tidegate | WRITEBACK and ISOLATED; memory itself is handed out in turn (`turn`) | as many as the event can serve |
+//!
+//! The laws of Linux throttle differently over one and the same table of pages, that of 5.15, so
+//! that what they differ in is the throttling.
+
+pub(super) mod linux_5_15;
+mod linux_5_15_patch1;
+mod linux_5_16;
+mod linux_5_16_rc1;
+pub(super) mod tidegate;
+
+pub use super::law::ReclaimLaw;
+
+/// All laws, in the order of history. A new one joins here.
+pub const ALL: &[ReclaimLaw] = &[
+    ReclaimLaw::LINUX_5_15,
+    ReclaimLaw::LINUX_5_15_PATCH1,
+    ReclaimLaw::LINUX_5_16_RC1,
+    ReclaimLaw::LINUX_5_16,
+    ReclaimLaw::TIDEGATE,
+];
+
+/// The law of that name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<ReclaimLaw> {
+    ALL.iter().copied().find(|law| law.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_finds_its_own_law_alone() {
+        for law in ALL {
+            let of_that_name = ALL.iter().filter(|other| other.name == law.name);
+            assert_eq!(of_that_name.count(), 1, "{law:?}");
+            assert_eq!(by_name(law.name), Some(*law));
+        }
+        assert_eq!(by_name("linux"), None);
+    }
+}
