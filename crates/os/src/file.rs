@@ -17,7 +17,7 @@ use std::fs::{File, FileType, Metadata, OpenOptions as StdOptions};
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use env::{Device, DeviceInfo, Interrupt, IoError, IoOp, IoRequest, ObjectId};
@@ -27,6 +27,7 @@ use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
 use crate::OsError;
 use crate::engine::Engine;
 use crate::error::errno_of;
+use crate::place;
 use crate::threads::{Mover, ThreadEnv};
 use crate::transfer::{Job, OpenFile};
 
@@ -59,6 +60,8 @@ pub struct FileDevice {
     mover: Mover,
     objects: RwLock<Vec<Option<Arc<OpenFile>>>>,
     alignment: AtomicU32,
+    /// Bytes of a write must not change until it has ended.
+    stable_writes: AtomicBool,
 }
 
 /// How much of the arena is registered with the device's ring.
@@ -90,13 +93,22 @@ impl FileDevice {
             mover: env.start_engine()?,
             objects: RwLock::new(Vec::new()),
             alignment: AtomicU32::new(SECTOR),
+            stable_writes: AtomicBool::new(false),
         }))
+    }
+
+    /// What is opened here will stand at `path` or beside it: `info` says from now on what holds
+    /// there. For callers that have to know before the first file is open.
+    pub fn expect_files_at(&self, path: &Path) {
+        let stable = place::wants_stable_writes_at(path);
+        self.stable_writes.fetch_or(stable, Ordering::Relaxed);
     }
 
     /// Opens a file or block device. Answers its number and its true length.
     ///
     /// # Errors
-    /// `Open`, `NotAFile`, `NoDirectIo`, `Preallocate`, `TooSmall`; each names the path.
+    /// `Open` (EROFS also for a block device that takes no writes, if it is to be written),
+    /// `NotAFile`, `NoDirectIo`, `Preallocate`, `TooSmall`; each names the path.
     pub fn open(&self, path: &Path, options: OpenOptions) -> Result<(ObjectId, Bytes), OsError> {
         let (file, direct) = open_best(path, options)?;
         let mut open = OpenFile {
@@ -105,6 +117,15 @@ impl FileDevice {
             fixed_size: None,
         };
         let length = measure(path, &mut open)?;
+        if !options.read_only && place::is_write_protected(&open.file) {
+            return Err(OsError::Open {
+                path: path.into(),
+                errno: libc::EROFS,
+            });
+        }
+        // Through the system's cache they are copied first.
+        let stable = direct && place::wants_stable_writes(&open.file);
+        self.stable_writes.fetch_or(stable, Ordering::Relaxed);
         if options.fixed {
             open.fixed_size = Some(length);
         }
@@ -230,7 +251,7 @@ impl Device for FileDevice {
         let alignment = self.alignment.load(Ordering::Relaxed);
         DeviceInfo {
             alignment,
-            stable_writes: false,
+            stable_writes: self.stable_writes.load(Ordering::Relaxed),
             grows_slowly: true,
             prepares_writes: false,
             queue: None,

@@ -31,6 +31,7 @@ mod error;
 mod file;
 mod own_path;
 mod parker;
+mod place;
 mod pool;
 mod queue;
 #[expect(unsafe_code, reason = "io_uring takes raw memory and descriptors")]
@@ -46,6 +47,7 @@ pub use budget::{Budget, BudgetError};
 pub use error::OsError;
 pub use file::{FileDevice, OpenOptions, Registration};
 pub use own_path::{Identity, OwnPath, OwnPaths, identity, leads_to};
+pub use place::is_write_protected;
 pub use threads::{Backend, Local, Options, Sink, ThreadEnv};
 
 use policy::units::Nanos;

@@ -139,6 +139,18 @@ fn byte_lock(
     }
 }
 
+/// Whether a block device takes no writes (BLKROGET).
+pub(crate) fn is_read_only_device(file: &File) -> Result<bool, i32> {
+    const BLKROGET: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 94);
+    // SAFETY: the call writes one `int`, which is what `Getter` has room for.
+    let told = unsafe {
+        let get = rustix::ioctl::Getter::<BLKROGET, libc::c_int>::new();
+        rustix::ioctl::ioctl(file, get)
+    };
+    told.map(|says| says != 0)
+        .map_err(rustix::io::Errno::raw_os_error)
+}
+
 /// `preadv2` of what is left of a read request. Answers the bytes read, or the error number.
 pub(crate) fn read(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Result<u64, i32> {
     let used = job.plan(arena, vectors).vectors;

@@ -336,6 +336,7 @@ impl Cache {
         }
         let env = &self.inner.env;
         let files = FileDevice::new(env)?;
+        files.expect_files_at(path);
         let info = files.info();
         let id = env.add_device(Arc::clone(&files) as Arc<dyn Device>);
         let mut task = env.enter();

@@ -141,6 +141,31 @@ fn who_wants_more_of_a_device_than_there_is_hears_how_large_it_is() {
 }
 
 #[test]
+fn who_is_to_write_a_device_that_takes_no_writes_is_refused() {
+    let dir = Dir::new("read-only-device");
+    let Some(disk) = Loop::new(&dir) else {
+        return;
+    };
+    // It stays so when the file below it is taken away.
+    let set = |option| {
+        let set = Command::new("blockdev").arg(option).arg(&disk.0).status();
+        assert!(set.unwrap().success());
+    };
+    set("--setro");
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let text = format!(
+        "cannot open {}: Read-only file system (os error 30)",
+        disk.0.display()
+    );
+    let refused = cache.open(&disk.0, OpenOptions::new());
+    let read_only = cache.open(&disk.0, OpenOptions::new().read_only(true));
+    set("--setrw");
+    assert_eq!(told(refused), text);
+    read_only.unwrap();
+    cache.close().unwrap();
+}
+
+#[test]
 fn a_device_keeps_its_content_when_it_is_opened_to_be_truncated() {
     let dir = Dir::new("truncated-device");
     let Some(disk) = Loop::new(&dir) else {

@@ -577,6 +577,48 @@ fn shutdown_completes_what_is_in_flight() {
     });
 }
 
+/// Of a loop device, whose queue can be told what to say; before the first file is open, and after.
+#[test]
+fn a_device_asks_for_stable_writes_where_the_system_says_so() {
+    use std::process::Command;
+    let rig = Rig::new("stable", Backend::Pool);
+    let backing = rig.dir.join("disk");
+    std::fs::write(&backing, vec![7; 1 << 20]).unwrap();
+    let made = Command::new("losetup")
+        .args(["-f", "--show"])
+        .arg(&backing)
+        .output();
+    let Some(made) = made.ok().filter(|made| made.status.success()) else {
+        println!("SKIPPED: no loop device (needs root)");
+        return;
+    };
+    let disk = std::path::PathBuf::from(String::from_utf8(made.stdout).unwrap().trim_end());
+    let name = disk.file_name().unwrap().to_str().unwrap();
+    let queue = format!("/sys/block/{name}/queue/stable_writes");
+    let (mut opened, mut expected) = (Vec::new(), Vec::new());
+    for says in ["0", "1"] {
+        if std::fs::write(&queue, says).is_err() {
+            println!("SKIPPED: this system lets nobody say so");
+            break;
+        }
+        let device = FileDevice::new(&rig.env).unwrap();
+        assert!(!device.info().stable_writes, "nothing stands there");
+        device.expect_files_at(&disk);
+        expected.push(device.info().stable_writes);
+        let device = FileDevice::new(&rig.env).unwrap();
+        let (object, _) = device.open(&disk, OpenOptions::default()).unwrap();
+        assert!(device.is_direct(object));
+        opened.push(device.info().stable_writes);
+    }
+    let _ = std::fs::write(&queue, "0");
+    let _ = Command::new("losetup").arg("-d").arg(&disk).status();
+    assert!(
+        expected.is_empty() || expected == [false, true],
+        "{expected:?}"
+    );
+    assert!(opened.is_empty() || opened == [false, true], "{opened:?}");
+}
+
 #[test]
 fn what_is_given_up_is_one_piece_of_zeroes_that_keeps_its_space() {
     use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, seek};

@@ -41,6 +41,16 @@ pub enum BackendError {
         /// What the system says.
         cause: io::Error,
     },
+    /// The device takes no writes, though it can be opened for them.
+    #[error(
+        "{}: this device is set to read-only; serve it for reading with the option `ro`, or make it writable, as with \
+         `blockdev --setrw {}`",
+        path.display(), path.display()
+    )]
+    WriteProtected {
+        /// Which.
+        path: PathBuf,
+    },
     /// The system refuses.
     #[error("cannot {doing} {}: {}", path.display(), Refused(cause))]
     System {

@@ -49,6 +49,9 @@ pub(super) fn open(path: &Path, read_only: bool) -> Result<File, BackendError> {
         }
         _ => system("open")(cause),
     })?;
+    if !read_only && os::is_write_protected(&shared) {
+        return Err(BackendError::WriteProtected { path: path.into() });
+    }
     lock(&shared, read_only).map_err(|error| match error {
         TryLockError::WouldBlock => in_use(path, &shared, read_only),
         TryLockError::Error(cause) => system("lock")(cause),

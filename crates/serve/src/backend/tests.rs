@@ -461,6 +461,42 @@ fn a_block_device_is_had_alone() {
 }
 
 #[test]
+fn a_device_that_takes_no_writes_is_refused_unless_it_is_served_for_reading() {
+    let (folder, cache) = (Folder::new("read-only-block"), cache());
+    let path = folder.file("disk", 4 * MIB, 7);
+    let device = Loop::new(&path);
+    let set = |option: &str, device: &Loop| {
+        let set = Command::new("blockdev").arg(option).arg(&device.0).status();
+        set.is_ok_and(|status| status.success())
+    };
+    let Some(device) = device.filter(|device| set("--setro", device)) else {
+        use std::io::Write as _;
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: a_device_that_takes_no_writes: no loop device that can be set so (needs root)"
+        );
+        return;
+    };
+    let answer = open(&file(&device.0), &cache).err();
+    let reads = VolumeConfig {
+        read_only: true,
+        ..file(&device.0)
+    };
+    let backend = open(&reads, &cache);
+    // It stays so when the file below it is taken away.
+    assert!(set("--setrw", &device));
+    let message = answer.expect("it takes no writes").to_string();
+    assert!(
+        message.contains("set to read-only") && message.contains("`ro`"),
+        "{message}"
+    );
+    let backend = backend.unwrap();
+    assert_eq!(read(&backend, 4096, MIB), [7; 4096]);
+    drop(backend);
+    open(&file(&device.0), &cache).unwrap();
+}
+
+#[test]
 fn a_file_that_was_created_and_cannot_be_locked_goes_unless_it_has_become_somebody_elses() {
     let folder = Folder::new("unlocked");
     let made = |name: &str, lock: fn(&Path, bool) -> Result<File, BackendError>| {
