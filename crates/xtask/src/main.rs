@@ -30,7 +30,8 @@ usage: cargo xtask COMMAND
 
   test [--only STEP]... [--list]   everything that must pass before a commit
   check                            the quick part of it: format, lints, tidy
-  tidy                             what a machine can judge of style.md: dependencies, unsafe, links
+  tidy                             what a machine can judge of docs/style.md: dependencies, unsafe, links, citations
+  tidy --floors [--tree DIR]       modules that import each other in circles, and imports that go upwards
   lab [NAME]...                    runs each experiment and compares its trace hashes with experiments/hashes.txt
   lab --twice [NAME]... [--scale S]
                                    the same, each experiment in two processes
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
     let result = match arguments.next_word().as_deref() {
         Some("test") => test::test(arguments),
         Some("check") => test::check(arguments),
-        Some("tidy") => arguments.finish().and_then(|()| tidy::run()),
+        Some("tidy") => tidy::command(arguments),
         Some("lab") => lab::run(arguments),
         Some("guest") => guest::run(arguments),
         Some("campaign") => campaign::run(arguments),

@@ -1,4 +1,4 @@
-//! What a machine can judge of the style guide: `cargo xtask tidy`, and a test of this crate.
+//! What a machine can judge of docs/style.md: `cargo xtask tidy`, and a test of this crate.
 //!
 //! | rule | checked here |
 //! |---|---|
@@ -8,18 +8,22 @@
 //! | no notes to oneself | `notes` |
 //! | every acceptance band says whose it is | `bands` |
 //! | links of the documents lead somewhere | `links` |
+//! | modules of `mm` and `policy` import downwards, and not in circles | `floors` |
 //!
 //! A finding fails the command. Sizes and module headers are advice: printed, no more.
 //!
-//! Source: style guide L3, L4, section 1; design.md "Architecture".
+//! Source: style L3, L4.
 
 mod bands;
 mod files;
+mod floors;
 mod graph;
 mod links;
 
-use crate::Result;
-use crate::workspace::{Source, Workspace, sources};
+use std::path::Path;
+
+use crate::workspace::{Source, Workspace, root, sources, sources_of};
+use crate::{Arguments, Result};
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -38,6 +42,24 @@ impl Findings {
     fn advice(&mut self, place: &str, what: impl AsRef<str>) {
         self.advice.push(format!("{place}: {}", what.as_ref()));
     }
+}
+
+/// Runs the checks, or prints the floors of each crate.
+pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
+    let mut floors = false;
+    let mut tree = root();
+    while let Some(word) = arguments.next_word() {
+        match word.as_str() {
+            "--floors" => floors = true,
+            "--tree" if floors => tree = Path::new(&arguments.value_of("--tree")?).to_owned(),
+            _ => return Err(format!("tidy: unexpected '{word}'")),
+        }
+    }
+    if !floors {
+        return run();
+    }
+    floors::print(&sources_of(&tree, &["rs"])?);
+    Ok(())
 }
 
 /// Checks the tree and prints what was found.
@@ -75,6 +97,7 @@ fn judge() -> Result<Findings> {
     files::dead(&sources, &mut findings);
     bands::judge(&sources, &mut findings);
     links::judge(&sources, &mut findings);
+    floors::judge(&sources, &mut findings);
     Ok(findings)
 }
 

@@ -12,7 +12,7 @@ use crate::{Result, steps};
 
 /// A crate of the workspace.
 pub(crate) struct Crate {
-    /// Name without the prefix `tidegate-`: how design.md calls it.
+    /// Name without the prefix `tidegate-`: as ARCHITECTURE.md has it.
     pub(crate) name: String,
     pub(crate) dependencies: Vec<Dependency>,
 }
@@ -171,14 +171,21 @@ impl Source {
 /// # Errors
 /// A folder or a file cannot be read.
 pub(crate) fn sources(extensions: &[&str]) -> Result<Vec<Source>> {
-    let root = root();
+    sources_of(&root(), extensions)
+}
+
+/// The same of another working tree.
+///
+/// # Errors
+/// A folder or a file cannot be read.
+pub(crate) fn sources_of(root: &Path, extensions: &[&str]) -> Result<Vec<Source>> {
     let mut paths = Vec::new();
-    walk(&root, extensions, &mut paths)?;
+    walk(root, extensions, &mut paths)?;
     paths.sort();
     let read = |path: PathBuf| {
         let text =
             fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let path = path.strip_prefix(&root).expect("the walk began there");
+        let path = path.strip_prefix(root).expect("the walk began there");
         Ok(Source {
             path: path.to_string_lossy().replace('\\', "/"),
             text,
