@@ -10,7 +10,7 @@
 //!   2. A plan that passes `check` can be run: what it names exists, what it numbers is in range.
 //!   3. Files of another `VERSION` are refused: a step may have changed its meaning.
 //!
-//! Source: style guide T5, A9; TigerBeetle's and SQLite's fuzzers keep failures as data, too.
+//! Source: style T5, A9; TigerBeetle's and SQLite's fuzzers keep failures as data, too.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! What is measured of a run, by name: the metrics that scenarios, tables and bands speak of.
 //!
 //! All are brought back to scale 1: rates and CPU times are divided by the run's scale (fewer pages
-//! at proportionally slower devices take the same time; experiments.md A6).
+//! at proportionally slower devices take the same time; experiments A6).
 //!
 //! Pauses. One pause is one line of the trace of `balance_dirty_pages` as the original of the law
 //! prints it (`BalanceTrace::line`). 2.6.36 prints a line a call with all its naps together, which is

@@ -3,7 +3,7 @@
 //! Jobs, tasks and throttlings are put side by side, counters and times are added, so a metric of the
 //! whole is that of one long run. Levels over time are left out: they have no common time.
 //!
-//! Source: experiments.md B6 (data of an operation are the samples of all iterations), B7 (counters are of
+//! Source: experiments B6 (data of an operation are the samples of all iterations), B7 (counters are of
 //! the whole test).
 
 use crate::outcome::Outcome;

@@ -2,9 +2,9 @@
 //!
 //! One table. A column of a scenario names a preset and may change single keys of it.
 //!
-//! Source: mechanisms.md 5.3 (2.6.36), 5.4 (p1), 5.5-5.6 (6.12), 6.2 (flushers); HZ of p1's traces:
-//! experiments.md 0.7 (250 before, 1000 after). Reclaim: mechanisms 4; 5.15 stands for all that came
-//! before it, whose `congestion_wait` it still has. HZ of p0's histograms: experiments.md A1 (all delays
+//! Source: mechanisms 5.3 (2.6.36), 5.4 (p1), 5.5 and 5.6 (6.12), 6.2 (flushers); HZ of p1's traces:
+//! experiments 0.7 (250 before, 1000 after). Reclaim: mechanisms 4; 5.15 stands for all that came
+//! before it, whose `congestion_wait` it still has. HZ of p0's histograms: experiments A1 (all delays
 //! are multiples of 4 ms).
 
 use policy::dirty::{InitialBandwidth, Law};

@@ -13,7 +13,7 @@
 //! Deviations: with fewer than two samples on a side there is no test and never a star. The harmonic mean of values
 //! one of which is zero is zero; mmtests prints -1.
 //!
-//! Source: experiments.md B6 (gormanm/mmtests at Oct 2021).
+//! Source: experiments B6 (gormanm/mmtests at Oct 2021).
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 

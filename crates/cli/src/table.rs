@@ -11,7 +11,7 @@
 //! brackets that are stars where the difference of the means is significant. Published columns
 //! follow on the right, compared with the first published one.
 //!
-//! Source: experiments.md B6 "Format".
+//! Source: experiments B6 "Format".
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The bands of experiments.md A7 measure their mechanisms: each enforced row holds as shipped, fails
+//! The bands of experiments A7 measure their mechanisms: each enforced row holds as shipped, fails
 //! when its columns are swapped, and fails when its mechanism is knocked out.
 //!
 //! Row 13 is a band around no change and so is the same swapped.

@@ -1,7 +1,7 @@
 //! Does the lab's `linux-6.12` do what the real kernel did? Over the recordings of guests on a bare
 //! device that are checked in, and none of them with a constant of its own.
 //!
-//! Three questions, those of issue 3: is every figure within its band; is the mean error at most half of
+//! Three questions: is every figure within its band; is the mean error at most half of
 //! that of the best constant guess; and does the lab answer to a change of one setting as the kernel did?
 //! What is out of its band and known to be stands in `EXCEPTIONS` and `WRONG_ANSWERS`, with its cause; the bands are not
 //! widened for it. docs/fidelity.md has the figures.
@@ -29,7 +29,7 @@ use common::Quiet;
 const COLUMN: &str = "linux-6.12";
 /// The error of the lab is at most this part of the best constant guess's.
 const OF_THE_GUESS: f64 = 0.5;
-/// Figures that issue 3 has a band for.
+/// Figures that have a band.
 const BANDED: usize = 4;
 /// Fewer recordings, or fewer differences between them, would show little.
 const RECORDINGS_MIN: usize = 10;

@@ -18,7 +18,7 @@ use common::Quiet;
 
 /// The column that is judged.
 const COLUMN: &str = "linux-6.12";
-/// How far the longest write may be from the recorded one (issue 3).
+/// How far the longest write may be from the recorded one.
 const FACTOR: f64 = 2.0;
 /// Fewer recordings would show little.
 const RECORDINGS_MIN: usize = 3;

@@ -22,7 +22,7 @@
 //!   2. The same requests in the same order get the same fates for the same plans.
 //!   3. A request is held at most until `release`, the plan's `hang_for`, or `cancel`.
 //!
-//! Source: design.md "Error contract", "Devices and files"; style guide T6.
+//! Source: docs/adr/0009 (error contract); style T6.
 
 use core::ops::Range;
 use std::collections::{BTreeMap, VecDeque};

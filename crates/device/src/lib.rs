@@ -25,7 +25,7 @@
 //!      handler which submits again cannot recurse without end.
 //!   4. Nothing grows without bound: rings, queues and caches have limits taken at the start.
 //!
-//! Source: design.md "Devices and files"; style guide T6, A8.
+//! Source: style T6, A8.
 #![forbid(unsafe_code)]
 
 mod chance;

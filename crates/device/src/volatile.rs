@@ -31,7 +31,7 @@
 //!
 //! Concurrency: as `Slow`: one caller at a time runs `work`, an action at a time.
 //!
-//! Source: design.md promise 5, "Devices and files"; dependencies.md 14 (crash tests).
+//! Source: docs/adr/0009: what a sync acknowledged is not lost.
 
 mod pages;
 

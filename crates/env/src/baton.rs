@@ -24,8 +24,7 @@
 //!
 //! Deviations from the lab: work costs no time; CPUs are names (task number modulo CPUs).
 //!
-//! Source: design.md "Decisions to make first" 10; style guide section 3; dependencies.md 2
-//! (the second context-switch back end).
+//! Source: docs/adr/0001.
 
 use core::any::Any;
 use core::cmp::Reverse;

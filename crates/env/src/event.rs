@@ -15,7 +15,7 @@ impl TaskId {
     pub const NONE: Self = Self(u32::MAX);
 }
 
-/// Why a task waited. Every stall has one of these names (design, promise 4).
+/// Why a task waited. Every stall has one of these names, so that nobody needs a debugger to find one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Cause {

@@ -15,7 +15,7 @@
 //!   4. A task that is unwilling (`Task::unwillingly`) parks nowhere and queues nowhere.
 //!   5. There is no current task: no globals, no thread locals in any procedure.
 //!
-//! Source: design.md "Architecture", "Decisions to make first" 1-2; style guide A3-A5; docs/adr/0001.
+//! Source: style A3 to A5; docs/adr/0001.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "baton")]
@@ -65,7 +65,7 @@ pub enum Unparked {
     Cancelled,
 }
 
-/// The world as a type parameter. Ten methods, and no more (style guide A3).
+/// The world as a type parameter. Ten methods, and no more (style A3).
 ///
 /// `Local` is what one task is to its `Env`: a parker on threads, a coroutine's handle in the lab.
 pub trait Env: Send + Sync + Sized + 'static {

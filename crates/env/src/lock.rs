@@ -17,7 +17,7 @@
 //! knows about virtual time: a coroutine is never suspended under a lock, so in the lab no lock is
 //! ever contended.
 //!
-//! Source: design.md "Decisions to make first" 2; style guide A5; docs/adr/0001.
+//! Source: style A5; docs/adr/0001.
 
 use core::cell::Cell;
 use core::ops::{Deref, DerefMut};

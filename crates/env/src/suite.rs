@@ -25,7 +25,7 @@
 //! Every wait of a case has the deadline `PATIENCE` or ends by shutdown, so a lost wake-up is a
 //! failure with a name and not a test that hangs.
 //!
-//! Source: design.md "Architecture", promise 3; style guide A10.
+//! Source: docs/adr/0001 (sleepers are woken by the event they wait for); style A10.
 
 mod content;
 mod device;

@@ -11,7 +11,7 @@
 //! Entries hold a `core::task::Waker`, so threads, coroutines and later async callers share one
 //! queue. Storage for `ROOM` waiters is taken when the queue is made.
 //!
-//! Source: design.md promise 3; docs/adr/0001.
+//! Source: docs/adr/0001.
 
 use core::task::Waker;
 use std::collections::VecDeque;

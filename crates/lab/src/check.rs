@@ -34,8 +34,8 @@
 //! Memory: 8 bytes a sector up to the furthest one written, 48 bytes a write since the last sync.
 //! Concurrency: `&mut`; a live test puts it behind a mutex and calls it outside the operation.
 //!
-//! Source: design.md decision 7, promise 5; the legality is regularity of L. Lamport, "On
-//! interprocess communication", 1986, with a read's own observations added.
+//! Source: docs/adr/0009 (what a sync acknowledged is not lost); the legality is regularity of
+//! L. Lamport, "On interprocess communication", 1986, with a read's own observations added.
 
 use core::fmt;
 use std::collections::{BTreeMap, VecDeque};

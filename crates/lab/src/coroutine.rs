@@ -12,7 +12,7 @@
 //!      One that does not, because of a bug, is forgotten with its stack: unwinding it from outside
 //!      would run destructors in a place their author did not choose.
 //!
-//! Source: corosensei 0.3; style guide section 3.
+//! Source: corosensei 0.3; docs/adr/0001.
 
 use core::any::Any;
 use core::ptr::NonNull;

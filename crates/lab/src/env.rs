@@ -15,7 +15,7 @@
 //! thread only `now` works; what touches the scheduler panics there (`confined`). Labs share
 //! nothing; several may run side by side.
 //!
-//! Source: design.md "Architecture"; style guide A9, A12, section 3.
+//! Source: docs/adr/0001; style A9, A12.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::Waker;

@@ -36,8 +36,7 @@
 //!   3. A run ends with every task's return: `Lab::run` cancels what is left. No suspended
 //!      coroutine is ever dropped.
 //!
-//! Source: design.md "Architecture", "Decisions to make first" 7 and 10; style guide A9, A12,
-//! section 3.
+//! Source: docs/adr/0001; style A9, A12.
 #![deny(unsafe_code)]
 
 pub mod check;

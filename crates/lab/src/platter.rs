@@ -25,8 +25,8 @@
 //! Memory: 32 bytes a page, in chunks of 512 pages taken when first written; a prefilled object
 //! takes none until it is written. Concurrency: behind one mutex (`SharedPlatter`), a leaf lock.
 //!
-//! Source: design.md, decisions 7 and 8 (versions per sector, true size), error contract; ATA8-ACS
-//! (volatile write cache, FLUSH CACHE) for the meaning of completed and durable.
+//! Source: docs/adr/0009 (error contract), docs/adr/0011 (true size); ATA8-ACS (volatile write cache,
+//! FLUSH CACHE) for the meaning of completed and durable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
 //! Page events per second of the lab on one core: a page dirtied, submitted, completed, scanned,
-//! faulted or freed (issue 2, "Must reach": at least 10 million).
+//! faulted or freed. There are to be 10 million at least.
 //!
 //! A sequential writer through a cache of 64 MiB on a disk of 400 MB/s; then a reader of the same file.
 

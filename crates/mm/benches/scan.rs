@@ -1,4 +1,4 @@
-//! Real time of a page that reclaim looks at and frees, on one core (issue 4: at most 60 ns).
+//! Real time of a page that reclaim looks at and frees, on one core: 60 ns at most are wanted.
 //!
 //! A file is read front to back, once through a cache that it fits and once through one of a sixteenth of it: the
 //! second has to scan and free a page for every page that it reads. What it takes longer, over the pages it scanned.

@@ -14,7 +14,7 @@
 //!                                      ^----------- end of writeback failed --------+
 //! ```
 //!
-//! Rules (style guide D2)
+//! Rules (style D2)
 //!   1. Content changes only under the busy bit; it is read only under a pin or by a device under
 //!      writeback. A writer that finds a page pinned puts a fresh frame in its place, once the
 //!      page is not under writeback: a page has at most one write in flight.

@@ -32,7 +32,7 @@
 //! frame table that belongs to this arena, and a request carries frames that are busy or under
 //! writeback until it is complete (crates/env/src/io.rs, "Ownership").
 //!
-//! Source: design.md "Decisions to make first" 6; dependencies.md 17.
+//! Source: docs/adr/0006.
 
 use core::ffi::c_void;
 use core::ops::Range;

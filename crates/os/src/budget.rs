@@ -10,7 +10,7 @@
 //! Who asks knows what its metadata and its fixed part are; whether the system has that much
 //! memory to give is asked here.
 //!
-//! Source: design.md promise 1 and "Decisions to make first" 11.
+//! Source: docs/adr/0006. Resident and pinned memory together stay below the limit and 5 %.
 
 use policy::units::PAGE_SIZE;
 

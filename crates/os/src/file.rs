@@ -11,7 +11,7 @@
 //! length, `Discard` a punched hole or written zeroes. A block device has the length it has:
 //! `SetLen` and `Allocate` succeed up to it and are `NoSpace` beyond.
 //!
-//! Source: design.md "Devices and files"; open(2), statx(2) STATX_DIOALIGN.
+//! Source: open(2), statx(2) STATX_DIOALIGN.
 
 use std::fs::{File, FileType, Metadata, OpenOptions as StdOptions};
 use std::io::{ErrorKind, Seek, SeekFrom};

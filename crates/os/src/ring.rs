@@ -31,7 +31,7 @@
 //! end by themselves, then are cancelled in the kernel, and 500 ms later end with `Cancelled`
 //! whatever the kernel does. Such a write may still reach the device.
 //!
-//! Source: design.md "Decisions to make first" 6; io_uring_register(2); dependencies.md 1.
+//! Source: docs/adr/0006; io_uring_register(2).
 
 use core::mem;
 use core::time::Duration;

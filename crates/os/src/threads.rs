@@ -22,7 +22,7 @@
 //!   2. A panic in a task or a completion is reported by the panic hook, counted, and stops nobody else.
 //!   3. No thread of ours keeps the environment alive but spawned tasks.
 //!
-//! Source: design.md "Architecture"; docs/adr/0001.
+//! Source: docs/adr/0001.
 
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;

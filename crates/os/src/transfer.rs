@@ -20,7 +20,7 @@
 //! Adjacent frames become one element of the vector. A vector has at most `MAX_VECTORS` elements;
 //! a request with more runs is moved in parts, as if the system had answered short.
 //!
-//! Source: design.md "Error contract"; read(2), write(2), open(2) on O_DIRECT.
+//! Source: docs/adr/0009 (error contract); read(2), write(2), open(2) on O_DIRECT.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};

@@ -1,4 +1,4 @@
-//! `ThreadEnv` passes the suite that every `Env` passes (style guide A10).
+//! `ThreadEnv` passes the suite that every `Env` passes (style A10).
 
 use std::sync::Arc;
 

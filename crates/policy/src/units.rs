@@ -4,7 +4,7 @@
 //! its name, or is checked by the operator and panics: an overflow is our bug, never the input's.
 //! Division names its rounding.
 //!
-//! Source: style guide N2. A page is 4096 bytes everywhere (mechanisms 0.1).
+//! Source: style N2. A page is 4096 bytes everywhere (mechanisms 0.1).
 
 use core::fmt;
 use core::iter::Sum;

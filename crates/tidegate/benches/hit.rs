@@ -1,5 +1,5 @@
 //! A page hit, pin and unpin, on one thread, beside a `pread` of the same page from the kernel's
-//! page cache. Issue 2: at most 60 ns.
+//! page cache. It is to take 60 ns at most.
 
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;

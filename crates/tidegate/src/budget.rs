@@ -1,6 +1,6 @@
 //! What of a memory limit is not for pages; `os::Budget` does the sum.
 //!
-//! Source: design.md promise 1 and "Decisions to make first" 11.
+//! Source: docs/adr/0006. Resident and pinned memory together stay below the limit and 5 %.
 
 use std::ops::RangeInclusive;
 

@@ -3,7 +3,7 @@
 //! Where all of its region fits, it does nothing but use its CPU; where it does not, each page that it
 //! comes to is the one that went longest ago.
 //!
-//! Source: experiments.md B1 (memory hog of stutterp).
+//! Source: experiments B1 (memory hog of stutterp).
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@
 //!      cache answers with an error; the bytes until then are counted.
 //!   3. Latencies are of single calls, in a histogram of bounded size; the longest call is exact.
 //!
-//! Source: experiments.md A1, B1 (hog, mapper, random writers and readers), A2 (dd, cp), C (N writers,
+//! Source: experiments A1, B1 (hog, mapper, random writers and readers), A2 (dd, cp), C (N writers,
 //! light writer), D1 (task kinds).
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,7 @@
 //! and not below zero. So what is late about the rest counts too. A round that is under way when its
 //! time is over is finished and counted, as there.
 //!
-//! Source: experiments.md B1; mechanisms 10.4.
+//! Source: experiments B1; mechanisms 10.4.
 
 use std::sync::Arc;
 

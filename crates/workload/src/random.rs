@@ -4,7 +4,7 @@
 //! block of a file once, in random order, before it writes one again (fio's random map). A reader stays
 //! with a file for some blocks before it goes on to the next.
 //!
-//! Source: experiments.md B1; defaults of fio.
+//! Source: experiments B1; defaults of fio.
 
 use std::sync::Arc;
 

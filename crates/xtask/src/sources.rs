@@ -5,7 +5,7 @@
 //! word stands in test code; the number of tests beside the citing module is printed too. A function
 //! with neither is counted: advice, not a failure.
 //!
-//! Source: style guide C5.
+//! Source: style C5.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,6 +8,8 @@
 //! | no notes to oneself | `notes` |
 //! | every acceptance band says whose it is | `bands` |
 //! | links of the documents lead somewhere | `links` |
+//! | what is cited of the reference pages is in them | `citations` |
+//! | nothing is cited that a reader cannot look up | `banned` |
 //! | modules of `mm` and `policy` import downwards, and not in circles | `floors` |
 //!
 //! A finding fails the command. Sizes and module headers are advice: printed, no more.
@@ -15,6 +17,8 @@
 //! Source: style L3, L4.
 
 mod bands;
+mod banned;
+mod citations;
 mod files;
 mod floors;
 mod graph;
@@ -97,6 +101,8 @@ fn judge() -> Result<Findings> {
     files::dead(&sources, &mut findings);
     bands::judge(&sources, &mut findings);
     links::judge(&sources, &mut findings);
+    citations::judge(&sources, &mut findings);
+    banned::judge(&sources, &mut findings);
     floors::judge(&sources, &mut findings);
     Ok(findings)
 }

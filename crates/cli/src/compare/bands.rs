@@ -1,6 +1,6 @@
 //! The bands within which the lab's 6.12 has to be of a recording.
 //!
-//! Source: issue 3, "Must reach".
+//! Source: ours: goals set before the first recording was made.
 
 use super::measure::{Measures, by_name};
 use super::setting::{Origin, Setting};

@@ -1,4 +1,4 @@
-//! A recording as a folder of tables, in the form of `../shared/oracle` and of `cargo xtask guest`.
+//! A recording as a folder of tables, in the form of the field recordings and of `cargo xtask guest`.
 //!
 //! | file | needed | holds |
 //! |---|---|---|

@@ -9,7 +9,7 @@
 //! | pauses: sum | a fixed share of the heavy writers' time |
 //!
 //! The share is the one with the least mean error over the recordings at hand, so it is fitted to
-//! them: the lab, which is not, has to be twice as good (issue 3).
+//! them: the lab, which is not, has to be twice as good.
 
 use super::setting::Setting;
 

@@ -4,7 +4,7 @@
 //! Invariant: a `Setting` that was checked can be run: limits do not contradict each other, devices
 //! have a rate, writers a device.
 //!
-//! Source: oracle/README.md (keys and units; what it calls MB is MiB); mechanisms.md 5.7.
+//! Source: docs/reference/field-recordings.md (keys and units; what it calls MB is MiB); mechanisms 5.7.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ const MEMORY_MIB: f64 = 1024.0;
 pub enum Origin {
     /// A real kernel in deterministic virtual time, on a throttled null_blk (`cargo xtask guest`).
     Guest,
-    /// A real machine with a slow device in user space below ext4 (`../shared/oracle`).
+    /// A real machine with a slow device in user space below ext4 (docs/reference/field-recordings.md).
     Chain,
     /// A trace without its circumstances.
     Trace,
@@ -219,7 +219,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Read, Fault> {
     let fs = match (file.fs.as_deref(), origin) {
         (Some("none"), _) | (None, Origin::Guest) => None,
         (Some(fs), _) => Some(fs.to_owned()),
-        // The field recordings are of ext4 (oracle/README.md).
+        // The field recordings are of ext4.
         (None, _) => {
             assume("fs", "ext4".into());
             Some("ext4".to_owned())

@@ -12,7 +12,7 @@ use crate::output::{self, Column, Data, TidyTable};
 /// Differences below this part of the value are not judged: they are within what one run differs from
 /// another.
 pub(super) const NOTICEABLE: f64 = 0.05;
-/// The size of a difference is right within this (issue 3).
+/// The size of a difference is to be right within this.
 const SIZE: f64 = 0.3;
 /// Pairs that are printed one by one.
 const PAIRS_MOST: usize = 24;

@@ -3,7 +3,7 @@
 //! that timeout, and make a peak among the *partial* ones (longer than nothing, shorter than their own timeout).
 //!
 //! A peak is measured against the ticks around it, from half of where it begins to twice that, since short sleeps are
-//! more than long ones whatever wakes them. The published delays of p0 make 13.8 of the 100 ms (experiments.md A1: 2364 in
+//! more than long ones whatever wakes them. The published delays of p0 make 13.8 of the 100 ms (experiments A1: 2364 in
 //! three ticks, 1993 in the 35 around), and would make about 1 without an echo.
 
 use policy::reclaim::Reason;

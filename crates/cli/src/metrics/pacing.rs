@@ -5,7 +5,7 @@
 //! progress; it has a name of its own (`DeviceStalled`) and is no pause. Pauses of zero length are debts
 //! carried on and are no pauses either.
 //!
-//! Source: issue 3, "Must reach"; the light writer's, mechanisms 5.9.
+//! Source: the goals of docs/pacing.md.
 
 use core::ops::Range;
 

@@ -8,7 +8,7 @@
 //! Metrics that are `pooled` are of the samples of all repetitions together, as mmtests has them; the
 //! others are means over the repetitions.
 //!
-//! Source: experiments.md A1, A7, B1, B6, B7; mechanisms 10.2.
+//! Source: experiments A1, A7, B1, B6, B7; mechanisms 10.2.
 
 use env::Cause;
 use policy::reclaim::Reason;

@@ -1,7 +1,7 @@
 //! The results folder: tidy tables as CSV and Parquet, plots, the printed comparison, the scenario.
 //!
 //! Everything is written to a new folder `NAME-seedN[-...]` and nothing outside it; an existing one of
-//! that name gets a number behind. Tables are of experiments.md D2, in long form: one thing a row.
+//! that name gets a number behind. Tables are of experiments D2, in long form: one thing a row.
 
 #[cfg(feature = "parquet")]
 mod columnar;

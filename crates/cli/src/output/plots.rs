@@ -1,7 +1,7 @@
 //! Which plots a set of runs gets: pauses over time and their distribution, dirty levels with their
 //! limits, the law's rate, rates of writers, resident memory; `reclaim`: memory under pressure. One figure a row of the table, one panel a column; the first repetition.
 //!
-//! Source: experiments.md D3, numbers 2, 3, 5 and 14.
+//! Source: experiments D3, numbers 2, 3, 5 and 14.
 
 mod reclaim;
 

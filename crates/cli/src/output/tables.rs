@@ -1,4 +1,4 @@
-//! Outcomes as the tidy tables of experiments.md D2.
+//! Outcomes as the tidy tables of experiments D2.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -6,7 +6,7 @@
 //! A throttling is *zero* when it did not sleep a tick, *timeout* when it slept as long as it may or
 //! longer, *partial* otherwise.
 //!
-//! Source: experiments.md A1, B6 "Format", B7; paper p0.
+//! Source: experiments A1, B6 "Format", B7; paper p0.
 
 use std::fmt::Write as _;
 

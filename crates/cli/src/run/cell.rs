@@ -1,6 +1,6 @@
 //! One cell of the table, resolved: a row and a column of a scenario as numbers that a run needs.
 //!
-//! Scaling (experiments.md A6) happens here and in `jobs`, and nowhere else: memory, files and device
+//! Scaling (experiments A6) happens here and in `jobs`, and nowhere else: memory, files and device
 //! rates by the scale; times and HZ not; requests and random blocks too (`request_least`), other blocks not.
 //! Watermarks are those of the full size, scaled, and MIN at least 128 pages: the kernel's grow as the
 //! root of the memory, and clusters of 32 pages must stay small against them.
@@ -22,11 +22,11 @@ const WHOLE_RATIO: u32 = 10_000;
 const JOURNAL_MIB: f64 = 16.0;
 /// Pages of one mebibyte.
 pub(super) const PAGES_PER_MIB: f64 = 256.0;
-/// Requests do not shrink below 128 KiB (experiments.md A6).
+/// Requests do not shrink below 128 KiB (experiments A6).
 const REQUEST_LEAST: Pages = Pages(32);
 /// KiB of a page.
 const KIB_PER_PAGE: f64 = 4.0;
-/// MIN does not shrink below 128 pages, four clusters of reclaim: experiments.md A6.
+/// MIN does not shrink below 128 pages, four clusters of reclaim: experiments A6.
 const MIN_MARK_LEAST: u64 = 128;
 /// Requests in flight, however small the machine: the device is not to run dry.
 const FLIGHT_LEAST: u64 = 4;
@@ -297,7 +297,7 @@ impl Cell {
     }
 }
 
-/// What a request shrinks down to: 128 KiB (experiments.md A6), so that a device's time for a request
+/// What a request shrinks down to: 128 KiB (experiments A6), so that a device's time for a request
 /// stays small against that for its pages. Where both are scaled with the pages, a request of fewer pages
 /// takes as long as one of all of them at full size, and there is no such bound.
 pub(super) const fn request_least(machine: &Machine) -> Pages {

@@ -2,7 +2,7 @@
 //!
 //! Sizes are given in MiB of the full size or as a part of its memory, and are scaled by the run's scale.
 //! A block of random I/O shrinks with it as requests do (`request_least`), so that a file of a small part
-//! of the memory still has several blocks (experiments.md A6). What a bystander takes is not scaled: it
+//! of the memory still has several blocks (experiments A6). What a bystander takes is not scaled: it
 //! is a few pages.
 
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
@@ -20,9 +20,9 @@ const LIGHT_BLOCK_KIB: f64 = 4.0;
 const BLOCK_KIB: f64 = 1024.0;
 /// Block of `cp`: coreutils of 2010.
 const CP_BLOCK_KIB: f64 = 32.0;
-/// How long a mapper sleeps between two mappings (experiments.md B1).
+/// How long a mapper sleeps between two mappings (experiments B1).
 const MAPPER_THINK_MS: f64 = 5.0;
-/// Reads before fio's readers take another file (experiments.md B1).
+/// Reads before fio's readers take another file (experiments B1).
 const SWITCH_EVERY: u32 = 16;
 
 /// In which phase the tasks of an entry begin, in turn: so that they compete.

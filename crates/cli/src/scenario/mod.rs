@@ -10,7 +10,7 @@
 //!   2. Every number has its unit in its key's name.
 //!   3. Whatever is refused is shown with its place and the allowed values.
 //!
-//! Source: experiments.md D1, adapted: names are kept where the thing is the same.
+//! Source: experiments D1, adapted: names are kept where the thing is the same.
 
 mod check;
 mod diagnose;

@@ -17,7 +17,7 @@
 //!      the time is taken under the lock), so every sum is exact to the nanosecond of that time.
 //!   3. It changes nothing: a run with a watch has the trace hash of one without.
 //!
-//! Source: experiments.md D2, D3; Linux v6.12 kernel/sched/psi.c (what counts as a stall: `pressure`).
+//! Source: experiments D2, D3; Linux v6.12 kernel/sched/psi.c (what counts as a stall: `pressure`).
 
 mod chosen;
 mod lengths;

@@ -29,13 +29,13 @@
 //!     over 6,878: 330 us) suggested it. The lab then counted no such visit with one writer.
 //!   - `WritePage` per file system: GUESS by kind of path (mapped page by page, in clusters, by worker
 //!     threads, by calls).
-//!   - `Scan`: experiments.md, Open points, 0.4-0.6 us.
+//!   - `Scan`: experiments F, 0.4-0.6 us.
 //!
 //! What this cannot explain: with one writer the law of 2.6.36 hardly writes in the foreground, in
 //! p1's trace as in the lab, so page work does not make the 4-16 % that A2 shows between its columns.
 //! Where the rest went on the real machine is not known.
 //!
-//! Source: experiments.md A2, Open points; papers/p1.
+//! Source: experiments A2, F; paper p1.
 
 use env::Work;
 use policy::units::Nanos;

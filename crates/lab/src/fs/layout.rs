@@ -20,7 +20,7 @@
 //!   2. Blocks of two files never coincide until the cursor has gone round the device.
 //!   3. The same calls give the same blocks: no chance, no clock but `now`.
 //!
-//! Source: experiments.md A2, E; Linux 2.6.36 fs/ext2/balloc.c and fs/ext3/balloc.c (reservation
+//! Source: experiments A2, E; Linux 2.6.36 fs/ext2/balloc.c and fs/ext3/balloc.c (reservation
 //! windows up to 1024 blocks), fs/ext4/mballoc.c (stream allocation, requests normalised to 8 MiB),
 //! fs/xfs/xfs_iomap.c (speculative preallocation), fs/jbd/journal.c (commit interval 5 s),
 //! fs/btrfs/disk-io.c (transaction every 30 s). Numbers of side writes are GUESSes that make the

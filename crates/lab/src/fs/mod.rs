@@ -4,7 +4,7 @@
 //! the device it usually stands on. The columns of an experiment share a model; what differs between
 //! them is the law, never a cost (`costs` says which shares are guesses).
 //!
-//! Source: experiments.md A2, E; design.md "Variants".
+//! Source: experiments A2, E.
 
 use core::fmt;
 
@@ -40,7 +40,7 @@ pub struct Model {
 
 impl Model {
     /// An empty file system over `span` pages (`model::Params::span`), on a machine smaller by
-    /// `shrink` (experiments.md A6).
+    /// `shrink` (experiments A6).
     ///
     /// # Panics
     /// If `shrink` is zero.

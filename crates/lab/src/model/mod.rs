@@ -18,7 +18,7 @@
 //!      read memory late, and whoever writes pages that are under writeback must cope.
 //!   4. Time is made of parameters and draws from the host's stream: nothing else.
 //!
-//! Source: experiments.md section E (devices), A6 (scaling); each mechanism names its own.
+//! Source: experiments E (devices), A6 (scaling); each mechanism names its own.
 
 use core::fmt;
 use std::sync::Arc;
@@ -228,7 +228,7 @@ impl Params {
         each!(self, inner => inner.values())
     }
 
-    /// The same device on a machine smaller by `shrink` (experiments.md A6).
+    /// The same device on a machine smaller by `shrink` (experiments A6).
     ///
     /// # Panics
     /// If `shrink` is zero.

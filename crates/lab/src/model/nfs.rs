@@ -9,7 +9,7 @@
 //!
 //! The server has memory of its own and writes out by itself when that is full, answering nothing.
 //!
-//! Source: experiments.md E, NFS server with COMMIT; mechanisms 6.3. That WRITEs wait for a COMMIT
+//! Source: experiments E, NFS server with COMMIT; mechanisms 6.3. That WRITEs wait for a COMMIT
 //! and the size of the server's memory are GUESSes.
 
 use policy::units::{Bytes, Instant, Nanos};

@@ -3,7 +3,7 @@
 //! A scenario names a model and may set any parameter by its name; so a name carries its unit, all
 //! values are whole numbers, and each has a range outside of which the model would make no sense.
 //!
-//! Scaling (experiments.md A6): when memory shrinks by `s`, what is a volume or a rate of a device
+//! Scaling (experiments A6): when memory shrinks by `s`, what is a volume or a rate of a device
 //! shrinks with it and what is a time stays; sizes of requests shrink down to 128 KiB, below which
 //! the per-request times would rule. The `Unit` of a parameter says what happens to it.
 //!
@@ -16,8 +16,8 @@
 //! taken as 128 KiB) are charged eight times too much of the fixed time: next to nothing for `p0_ssd`,
 //! whose commands overlap, but most of the rate of `p0_disk`. So disks that seek want the first way.
 //!
-//! Evidence is cited as in experiments.md: A2, A5, MAIL and so on are its sections and tags; GUESS
-//! is a guess of ours, a free parameter.
+//! Evidence is cited as in docs/reference/experiments.md: A2, A5, MAIL and so on are its sections and
+//! tags; GUESS is an estimate of ours, a free parameter.
 
 use core::fmt;
 
@@ -96,7 +96,7 @@ impl Unit {
     }
 }
 
-/// Requests do not shrink below this (experiments.md A6).
+/// Requests do not shrink below this (experiments A6).
 pub const REQUEST_FLOOR_BYTES: u64 = 128 << 10;
 
 /// One parameter, described.
@@ -228,7 +228,7 @@ macro_rules! parameters {
                 Ok(())
             }
 
-            /// The same on a machine smaller by `shrink` (experiments.md A6).
+            /// The same on a machine smaller by `shrink` (experiments A6).
             ///
             /// # Panics
             /// If `shrink` is zero.
@@ -267,7 +267,7 @@ parameters! {
         /// Requests under way at once.
         depth: 1024, Count, 1..=65536, "none";
         /// Largest request; longer ones are split.
-        request_max_bytes: 1 << 20, RequestBytes, 4096..=1 << 30, "design.md: up to 1 MiB";
+        request_max_bytes: 1 << 20, RequestBytes, 4096..=1 << 30, "ours: up to 1 MiB";
         /// Volatile cache: what completed and is not flushed may be lost. 0: off.
         volatile_cache_bytes: 1 << 40, Bytes, 0..=1 << 50, "worst case for tests of sync";
     }
@@ -297,7 +297,7 @@ parameters! {
         interface_bytes_per_sec: 250_000_000, BytesPerSec, 4096..=RATE_MAX, "SATA 3 Gbit/s less coding and protocol";
         /// The write buffer, as the time the media need for what it holds; 0: none.
         ///
-        /// Both figures of the buffer were chosen so that rows 13, 15, 16 and 17 of experiments.md A7
+        /// Both figures of the buffer were chosen so that experiments A7 rows 13, 15, 16 and 17
         /// hold: the middle of the region in which all of them do, which is 130 to 190 ms for this one
         /// and 70 to 110 ms for its distance to the low mark (for 150 ms up to 130, for 170 and 190 up
         /// to 150). Lumps shorter than 68 ms, the 4 MiB that a writer of 2.6.36 is charged with at a
@@ -314,7 +314,7 @@ parameters! {
         /// A write that has waited so long goes before reads.
         write_expire_us: 5_000_000, Micros, 0..=DAY_US, "Linux 2.6.36 block/deadline-iosched.c: write_expire 5 s";
         /// Volatile cache; off.
-        volatile_cache_bytes: 0, Bytes, 0..=1 << 50, "task of issue 2: write cache off";
+        volatile_cache_bytes: 0, Bytes, 0..=1 << 50, "ours: write cache off";
     }
 }
 
@@ -472,15 +472,15 @@ parameters! {
     /// A slow device of a given rate: what `slow:rate=..,latency=..` is live.
     TokenBucket, "token_bucket" {
         /// Rate.
-        rate_bytes_per_sec: 16 << 20, BytesPerSec, 4096..=RATE_MAX, "oracle/README.md: 16 MiB/s";
+        rate_bytes_per_sec: 16 << 20, BytesPerSec, 4096..=RATE_MAX, "field recordings: 16 MiB/s";
         /// How long unused rate is saved up.
-        burst_us: 50_000, Micros, 0..=DAY_US, "oracle/README.md: 50 ms of burst";
+        burst_us: 50_000, Micros, 0..=DAY_US, "field recordings: 50 ms of burst";
         /// Time of every request beside its tokens.
-        latency_us: 0, RequestMicros, 0..=DAY_US, "issue 2: slow:rate=16MB,latency=2ms sets 2000";
+        latency_us: 0, RequestMicros, 0..=DAY_US, "ours: slow:rate=16MB,latency=2ms sets 2000";
         /// Requests whose latencies overlap.
-        depth: 1, Count, 1..=65536, "design.md: 2 ms per request gives 500 IOPS";
+        depth: 1, Count, 1..=65536, "ours: 2 ms per request gives 500 IOPS";
         /// Largest request.
-        request_max_bytes: 1 << 20, RequestBytes, 4096..=1 << 30, "design.md: up to 1 MiB";
+        request_max_bytes: 1 << 20, RequestBytes, 4096..=1 << 30, "ours: up to 1 MiB";
         /// Flush.
         flush_us: 0, Micros, 0..=DAY_US, "an NBD export in memory";
         /// Volatile cache.
@@ -492,7 +492,7 @@ parameters! {
     /// Linux's `null_blk` with `mbps` and `max_sectors`, no scheduler.
     NullBlk, "null_blk" {
         /// Rate; whole requests of a 50th of it every 20 ms (`mbps`, there in MiB/s).
-        rate_bytes_per_sec: 16 << 20, BytesPerSec, 4096..=RATE_MAX, "oracle/README.md: 16 MiB/s";
+        rate_bytes_per_sec: 16 << 20, BytesPerSec, 4096..=RATE_MAX, "field recordings: 16 MiB/s";
         /// Largest request (`max_sectors`).
         request_max_bytes: 64 << 10, RequestBytes, 4096..=1 << 30, "guest: max_sectors=128";
         /// Requests in its queue (`hw_queue_depth`).

@@ -15,7 +15,7 @@
 //! The square root makes the mean over random places (mean distance a third of the span) come out
 //! at about the published average. One command at a time: what order buys is in the queue's C-SCAN.
 //!
-//! Source: experiments.md E, SATA disk 2010; C. Ruemmler and J. Wilkes, "An introduction to disk
+//! Source: experiments E, SATA disk 2010; C. Ruemmler and J. Wilkes, "An introduction to disk
 //! drive modeling", IEEE Computer 27(3), 1994, for the shape of the seek curve.
 //! Deviations: one zone (no faster outer tracks), no defects, no track skew.
 

@@ -11,7 +11,7 @@
 //! With a buffer (`buffer`) a write ends when the interface has taken it in, and the cells follow; a flush waits for
 //! them, a read does not.
 //!
-//! Source: experiments.md E, SSD (p3), and its write stall (c).
+//! Source: experiments E, SSD (p3), and its write stall (c).
 
 use policy::units::{Bytes, Instant, Nanos};
 use policy::writeback::DeviceQueue;

@@ -4,7 +4,7 @@
 //! Kept as a *theoretical arrival time*: the instant at which the bucket would be empty had nothing
 //! been saved. A piece may end `burst` before it.
 //!
-//! Source: oracle/README.md (a token bucket with 50 ms of burst); ITU-T I.371, the generic cell rate
+//! Source: docs/reference/field-recordings.md (a token bucket with 50 ms of burst); ITU-T I.371, the generic cell rate
 //! algorithm, for the form.
 
 use policy::units::{Bytes, Instant, Nanos};

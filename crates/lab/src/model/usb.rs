@@ -8,7 +8,7 @@
 //!
 //! Invariants: at most `open_units` units are open; only writes open units.
 //!
-//! Source: experiments.md E, USB 2.0 stick 2011; A. Bergmann, "Optimizing Linux with cheap flash
+//! Source: experiments E, USB 2.0 stick 2011; A. Bergmann, "Optimizing Linux with cheap flash
 //! drives", LWN 428584. The draw of the copying time (mostly near its least, rarely near its most)
 //! is a GUESS.
 

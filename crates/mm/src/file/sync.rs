@@ -13,7 +13,7 @@
 //! One sync may be carried out for many holders: all who asked before it began. It is for each of them what a sync of his
 //! own would have been, and each takes his own answer from it (`Synced`), since each is told of a healed error once.
 //!
-//! Source: design.md "Error contract"; mechanisms 6.2 (tagging against livelock).
+//! Source: docs/adr/0009 (error contract); mechanisms 6.2 (tagging against livelock).
 
 use core::sync::atomic::Ordering;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The error contract, fault by fault (design.md "Error contract").
+//! The error contract, fault by fault (docs/adr/0009).
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! A slow block device for the kernel and for us alike: the chain of `shared/oracle`.
+//! A slow block device for the kernel and for us alike: the chain of the field recordings (docs/reference/field-recordings.md).
 //!
 //! ```text
 //!   ext4 (16 MiB journal)          or nothing: the writers then write /dev/loopN itself

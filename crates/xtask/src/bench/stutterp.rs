@@ -43,7 +43,7 @@ const MAPPING_PAGES: u64 = 32_768;
 const PAGES_PER_GIB: f64 = 262_144.0;
 const MIB_PER_MB: f64 = 1e6 / 1_048_576.0;
 
-/// One run's shape, the same for both columns (experiments.md A1, B1).
+/// One run's shape, the same for both columns (experiments A1, B1).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) workers: u32,

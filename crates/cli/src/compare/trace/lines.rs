@@ -11,7 +11,7 @@
 //! Everything before the CPU is the task: its name may hold spaces, dashes and brackets, so it is read
 //! from the right. Lines that have no such form are headers, or other text, and are passed over.
 //!
-//! Source: mechanisms.md 5.7; dependencies.md 10 (one parser for the three).
+//! Source: mechanisms 5.7. One parser serves the three formats.
 
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq)]

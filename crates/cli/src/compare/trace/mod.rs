@@ -13,7 +13,7 @@
 //!
 //! What was inferred is a note; what cannot be is asked for (`--given`).
 //!
-//! Source: mechanisms.md 5.7 (fields and units), 5.6 (set point, freerun).
+//! Source: mechanisms 5.7 (fields and units), 5.6 (set point, freerun).
 
 mod infer;
 mod lines;

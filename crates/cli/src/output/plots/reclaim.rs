@@ -1,7 +1,7 @@
 //! Plots of memory under pressure: what it is composed of, what was scanned by whom, who slept on what, and
 //! how long throttling lasted.
 //!
-//! Source: experiments.md D3, numbers 1, 4, 5, 6 and 7.
+//! Source: experiments D3, numbers 1, 4, 5, 6 and 7.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! CPU costs of p0's machine (experiments.md A1): 12 CPUs of about 2015, Linux 5.15, xfs.
+//! CPU costs of p0's machine (experiments A1): 12 CPUs of about 2015, Linux 5.15, xfs.
 //!
 //! The paper publishes two times and no profile:
 //!   - 31.4 ms for an unstressed round of the latency worker over 32768 pages, 0.92-0.96 us a page for
-//!     fault, frame, zeroing, store and unmap together (experiments.md Open points). `WORKER` holds its
+//!     fault, frame, zeroing, store and unmap together (experiments F). `WORKER` holds its
 //!     shares; their sum is tested against it, the split is a GUESS.
 //!   - 7308 s and 800 s of system time for 1166 and 651 million pages scanned: at most 6.3 and 1.2 us a
 //!     page, with all system time charged to scanning. Without contention no cost of a scan fits both:
@@ -27,8 +27,8 @@ pub const WORKER: [(Work, u64); 5] = [
     (Work::Unmap, 120),
 ];
 
-/// A page looked at by reclaim: isolation, the look at its references, the put-back. Experiments.md Open
-/// points: 0.4-0.6 us, from the system times of three machines.
+/// A page looked at by reclaim: isolation, the look at its references, the put-back: 0.4-0.6 us, from the
+/// system times of three machines (experiments F).
 const SCAN: u64 = 500;
 
 /// What a page costs that comes and goes along with others: of `Work::Fault`'s 420 ns (`Work::Around`), of `Work::Alloc`'s 120

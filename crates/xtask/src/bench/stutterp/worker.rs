@@ -3,7 +3,7 @@
 //! Words: `KIND GROUP START END ...`, with START and END in seconds from now. The answer goes to standard output when
 //! all is done, one line a figure, so that nothing is written while others are measured.
 //!
-//! Source: mmtests, shellpack_src/src/stutterp (experiments.md B1), in our own words.
+//! Source: mmtests, shellpack_src/src/stutterp (experiments B1), in our own words.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
