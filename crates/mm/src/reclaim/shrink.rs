@@ -232,7 +232,6 @@ fn judge_all<E: Env>(
             young,
             referenced: flags.has(Flags::REFERENCED),
             has_slot: anon && cache.swap_has_slot(frame),
-            device_congested: false,
         };
         let mut judged = judge(&seen, &scanner);
         if act(task, cache, *page, anon, &mut judged, sorted, scanner.rule) == Acted::Full {

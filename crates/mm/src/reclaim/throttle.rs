@@ -293,7 +293,6 @@ impl<E: Env> Cache<E> {
         Facts {
             reclaimable: self.reclaimable(context),
             write_pending: self.write_pending(),
-            device_congested: false,
             hopeless: self.nodes[node].is_hopeless(context),
         }
     }

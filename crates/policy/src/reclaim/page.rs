@@ -45,8 +45,6 @@ const VAIN_CLUSTERS: u64 = 8;
 /// Where the tables of the versions differ, and ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRule {
-    /// A page to be written counts as congested if its device says that it is (5.15; no device has said so since 5.18).
-    pub asks_device: bool,
     /// The node is flagged DIRTY only if the pass met a dirty page (6.18; before, a pass over anonymous pages alone
     /// flags it too).
     pub dirty_needs_a_page: bool,
@@ -84,8 +82,6 @@ pub struct Seen {
     pub referenced: bool,
     /// Anonymous: a slot of the swap file is its own.
     pub has_slot: bool,
-    /// The device it belongs to says that it is congested.
-    pub device_congested: bool,
 }
 
 /// Marks of a node, made by the background reclaimer and taken away when it finds the node balanced.
@@ -283,7 +279,7 @@ pub struct Tally {
     pub dirty: Pages,
     /// Pages of files that are dirty and not under writeback.
     pub unqueued_dirty: Pages,
-    /// Dirty pages that wait for a congested device.
+    /// Pages of files under writeback that came round again: their device is taken for congested.
     pub congested: Pages,
     /// Pages under writeback that were put out of the way.
     pub writeback: Pages,
@@ -314,8 +310,7 @@ impl Tally {
             if !seen.writeback {
                 self.unqueued_dirty += one;
             }
-            let waits = seen.writeback && seen.reclaim;
-            if waits || rule.asks_device && seen.device_congested {
+            if seen.writeback && seen.reclaim {
                 self.congested += one;
             }
         }

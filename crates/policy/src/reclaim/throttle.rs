@@ -185,13 +185,6 @@ impl Throttle {
         self.allowed(wake)
     }
 
-    /// A device is congested no more: who of those in `congestion_wait` and `wait_iff_congested` is to be
-    /// woken.
-    #[must_use]
-    pub fn on_uncongested(&self) -> Wake {
-        self.allowed(Wake::All)
-    }
-
     /// A pass over a node has ended. `progress` as it stands then.
     ///
     /// # Source

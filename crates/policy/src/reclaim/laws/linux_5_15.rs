@@ -1,5 +1,6 @@
-//! Linux 5.15: sleep until a device is congested no more. No device of several queues ever is, so
-//! `congestion_wait` always lasts its whole timeout and `wait_iff_congested` never sleeps.
+//! Linux 5.15: sleep until a device is congested no more. No device of several queues ever says that
+//! it is, so `congestion_wait` always lasts its whole timeout and `wait_iff_congested` never sleeps.
+//! That is all that is here: what 5.15 does for a device that does say so is left out.
 //!
 //! Nobody is exempt: 5.15 asks for that (`PF_LOCAL_THROTTLE`) in one place only, where it does not
 //! sleep in any case.
@@ -40,7 +41,6 @@ pub(super) const RULES: Rules = Rules {
 
 /// Linux 5.15's table of pages.
 pub(in crate::reclaim) const PAGE: PageRule = PageRule {
-    asks_device: true,
     dirty_needs_a_page: false,
     aside: false,
     insists: false,
@@ -61,11 +61,10 @@ impl ThrottleLaw for Throttle {
         })
     }
 
-    fn sleep(&self, reason: Reason, _who: Who, facts: &Facts, rate: TickRate) -> Sleep {
+    fn sleep(&self, reason: Reason, _who: Who, _facts: &Facts, rate: TickRate) -> Sleep {
         let timeout = rate.second_over(TENTH);
         match reason {
             Reason::CongestionWait | Reason::Isolated => Sleep::For(timeout),
-            Reason::WaitIffCongested if facts.device_congested => Sleep::For(timeout),
             Reason::WaitIffCongested => Sleep::Traced(timeout),
             Reason::Writeback | Reason::NoProgress | Reason::Congested | Reason::Turn => Sleep::Go,
         }

@@ -50,7 +50,6 @@ const RULES: Rules = Rules {
 
 /// Linux 6.12's table with 6.18's flag, and what waits for its write out of the way.
 pub(in crate::reclaim) const PAGE: PageRule = PageRule {
-    asks_device: false,
     dirty_needs_a_page: true,
     aside: true,
     insists: true,

@@ -13,7 +13,6 @@ const FILE: Seen = Seen {
     young: false,
     referenced: false,
     has_slot: false,
-    device_congested: false,
 };
 const DIRTY: Seen = Seen {
     dirty: true,
@@ -50,12 +49,6 @@ const DIRECT: Scanner = Scanner {
 const BACKGROUND: Scanner = Scanner {
     background: true,
     ..DIRECT
-};
-
-/// The table of a version that does not ask whether the device is congested (from 6.12 on at the latest).
-const DEVICE_UNASKED: PageRule = PageRule {
-    asks_device: false,
-    ..linux_5_15::PAGE
 };
 
 fn with_r(seen: Seen) -> Seen {
@@ -235,9 +228,9 @@ fn immediate_is_writeback_again_for_the_background_on_a_node_known_for_it() {
     }
 }
 
-/// Every page that can be seen by every reclaimer that can look: 2^16 cases.
+/// Every page that can be seen by every reclaimer that can look: 2^15 cases.
 fn each_case(mut check: impl FnMut(&Seen, &Scanner)) {
-    for case in 0..1_u32 << 16 {
+    for case in 0..1_u32 << 15 {
         let bit = |at: u32| case >> at & 1 != 0;
         let seen = Seen {
             anon: bit(0),
@@ -247,20 +240,19 @@ fn each_case(mut check: impl FnMut(&Seen, &Scanner)) {
             young: bit(4),
             referenced: bit(5),
             has_slot: bit(0) && bit(6),
-            device_congested: bit(7),
         };
         let scanner = Scanner {
-            background: bit(8),
+            background: bit(7),
             node: NodeFlags {
-                writeback: bit(9),
-                dirty: bit(10),
-                congested: bit(11),
+                writeback: bit(8),
+                dirty: bit(9),
+                congested: bit(10),
             },
-            may_write: bit(12),
-            may_swap_out: bit(13),
-            slot_free: bit(14),
+            may_write: bit(11),
+            may_swap_out: bit(12),
+            slot_free: bit(13),
             insists: false,
-            rule: if bit(15) {
+            rule: if bit(14) {
                 tidegate::PAGE
             } else {
                 linux_5_15::PAGE
@@ -339,24 +331,18 @@ fn a_tally_counts_every_page_once() {
 }
 
 #[test]
-fn a_congested_device_counts_where_the_version_asks_it() {
-    let waits = Seen {
-        device_congested: true,
-        ..DIRTY
-    };
-    // seen, rule, congested
+fn a_page_that_comes_round_again_under_writeback_counts_as_congested() {
+    // seen, congested
     let table = [
-        (waits, linux_5_15::PAGE, 1),
-        (waits, DEVICE_UNASKED, 0),
-        (with_r(WRITEBACK), DEVICE_UNASKED, 1),
-        (WRITEBACK, DEVICE_UNASKED, 0),
-        (with_r(DIRTY), linux_5_15::PAGE, 0),
+        (DIRTY, 0),
+        (with_r(WRITEBACK), 1),
+        (WRITEBACK, 0),
+        (with_r(DIRTY), 0),
     ];
-    for (seen, rule, congested) in table {
-        let scanner = Scanner { rule, ..DIRECT };
+    for (seen, congested) in table {
         let mut tally = Tally::default();
-        tally.note(&seen, &judge(&seen, &scanner), rule);
-        assert_eq!(tally.congested, Pages(congested), "{seen:?} {rule:?}");
+        tally.note(&seen, &judge(&seen, &DIRECT), DIRECT.rule);
+        assert_eq!(tally.congested, Pages(congested), "{seen:?}");
     }
 }
 
@@ -389,7 +375,7 @@ fn what_follows_from_a_pass() {
         aside: Pages::ZERO,
         inactive_file: Pages(31),
         last: true,
-        rule: DEVICE_UNASKED,
+        rule: linux_5_15::PAGE,
     };
     let direct = Pass {
         background: false,

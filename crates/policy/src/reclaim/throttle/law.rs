@@ -140,8 +140,6 @@ pub struct Facts {
     pub reclaimable: Pages,
     /// Pages dirty or under writeback.
     pub write_pending: Pages,
-    /// Some device says that its queue is congested. No device of several queues ever does.
-    pub device_congested: bool,
     /// The background reclaimer has given up (`background::Failures::hopeless`).
     pub hopeless: bool,
 }

@@ -25,7 +25,6 @@ const EXEMPT: Who = Who {
 const FACTS: Facts = Facts {
     reclaimable: Pages(1000),
     write_pending: Pages(501),
-    device_congested: false,
     hopeless: false,
 };
 const NOW: Instant = Instant(1_000_000_000);
@@ -216,20 +215,12 @@ fn who_is_exempt() {
 }
 
 #[test]
-fn congestion_is_waited_for_where_there_is_some() {
+fn no_device_is_congested_so_wait_iff_congested_does_not_sleep() {
     let mut throttle = throttle(ReclaimLaw::LINUX_5_15, 250);
     let reason = Reason::WaitIffCongested;
     let verdict = begin(&mut throttle, reason, Who::DIRECT);
     let traced = Some(Nanos::millis(100));
     assert_eq!(verdict, Verdict::Yield { traced });
-    let facts = Facts {
-        device_congested: true,
-        ..FACTS
-    };
-    let verdict = throttle.begin(NOW, reason, Who::DIRECT, &facts);
-    let (timeout, deadline) = (Nanos::millis(100), NOW + Nanos::millis(104));
-    assert_eq!(verdict, Verdict::Sleep { timeout, deadline });
-    assert_eq!(throttle.on_uncongested(), Wake::All);
 }
 
 /// p0's trace of 5.15: 1165 of 1165 `congestion_wait` of 100 ms last 104 ms and more.
@@ -531,7 +522,6 @@ fn without_wakes_only_timers_end_a_sleep() {
         begin(&mut throttle, Reason::Writeback, Who::DIRECT);
         assert_eq!(throttle.on_written(Pages(10_000), false), Wake::None);
         assert_eq!(throttle.on_checked(Pages(10_000)), Wake::None);
-        assert_eq!(throttle.on_uncongested(), Wake::None);
         assert_eq!(throttle.after_node(&progress(50, 100, 5)).wake, Wake::None);
         assert_eq!(throttle.after_nodes(&progress(50, 100, 5)).wake, Wake::None);
     }
