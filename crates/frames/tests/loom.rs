@@ -359,7 +359,7 @@ fn a_late_reader_does_not_revive_an_orphan() {
 }
 
 /// Writes the page back if it is dirty, as the flusher does. The device sees `content` at some moment in
-/// between: a writer may overwrite it meanwhile (decision 4), so only the atomic is read here.
+/// between: a writer may overwrite it meanwhile (docs/adr/0007), so only the atomic is read here.
 fn flush(world: &World, device: &AtomicU32, fails: bool) {
     if world.table.try_begin_writeback(FRAME) {
         let seen = world.content.value.load(Relaxed);

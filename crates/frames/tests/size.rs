@@ -3,7 +3,7 @@
 
 use frames::{FrameTable, FreeLists, Lists, NodePool};
 
-/// The design's limit for a frame; its goal is 48.
+/// Bytes of metadata that a frame may cost; 48 would be better.
 const BYTES_PER_FRAME_MAX: u64 = 64;
 const BYTES_PER_FRAME_GOAL: u64 = 48;
 

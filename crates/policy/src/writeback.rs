@@ -28,7 +28,7 @@
 //!   3. A slice is never empty while pages are left.
 //!
 //! Source: mechanisms 6.2 (Linux 6.12 fs/fs-writeback.c, writeback_chunk_size(); 2.6.36 the same
-//! file, MAX_WRITEBACK_PAGES). The flight bound is Tidegate's own (design, decision 9). Writeback
+//! file, MAX_WRITEBACK_PAGES). The flight bound is Tidegate's own. Writeback
 //! throttling: Linux 6.12 block/blk-wbt.c, get_limit(), wbt_rqw_done(), calc_wb_limits(), and
 //! block/blk-rq-qos.c, rq_depth_calc_max_depth(); held against recordings of a guest, whose
 //! nr_writeback runs from 23 requests to 48 in steps of a tick's completions.

@@ -18,6 +18,8 @@ const BANNED: &[(&str, &str)] = &[
     ),
     ("promise #", "say what is promised"),
     ("promises #", "say what is promised"),
+    ("decision #", "cite the record, docs/adr/NNNN"),
+    ("(design,", "say what is wanted"),
     (
         "oracle",
         "\"field recordings\" (docs/reference/field-recordings.md)",

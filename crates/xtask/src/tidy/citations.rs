@@ -127,9 +127,11 @@ fn is_name(word: &str) -> bool {
 /// The citations of a file, with their lines.
 fn citations(source: &Source) -> Vec<(usize, Citation)> {
     let (text, lines) = joined(source);
+    // A sentence may begin with one.
+    let small = text.to_ascii_lowercase();
     let mut found = Vec::new();
     for (page, _) in PAGES {
-        for (at, _) in text.match_indices(page) {
+        for (at, _) in small.match_indices(page) {
             let before = text[..at].chars().next_back();
             let after = &text[at + page.len()..];
             if before.is_some_and(is_part_of_word) || !after.starts_with(' ') {
@@ -296,6 +298,7 @@ mod tests {
             "// experiments A7, rows 15 and 17",
             "// experiments 0.2",
             "// style A8",
+            "// Mechanisms 2.9 says it.",
             "// kernel facts 14",
             "//! Source: mechanisms\n//! 2.9.",
         ] {
