@@ -7,7 +7,12 @@
 //!
 //! Imports are read from the text: `use` statements and paths that begin with `crate`, `super` or `self`.
 //! A name that the house's root (`lib.rs`, `mod.rs`) re-exports belongs to the room that it comes from.
-//! Tests do not count. A method that is called on a type of another room is not seen.
+//! Tests do not count.
+//!
+//! A room may also reach another without an import, by a method that the other one adds to a type of a
+//! third (`impl Cache` in a file of `swap`). Such calls are counted and printed, and checked where a house
+//! says so. The text does not tell types: a method whose name is not unique in its crate is passed over,
+//! and one that another crate has by the same name is taken for it.
 //!
 //! `cargo xtask tidy --floors` prints the circles of every crate, and the imports that go upwards.
 
@@ -22,6 +27,8 @@ struct House {
     folder: &'static str,
     /// Whether `tidy` fails for it; if not, the floors are a plan, which `--floors` measures.
     checked: bool,
+    /// Whether a call of a method that a room adds to another's type counts as an import.
+    methods: bool,
     /// From top to bottom, the rooms of each.
     floors: &'static [&'static [&'static str]],
     known: &'static [Known],
@@ -39,6 +46,7 @@ const HOUSES: &[House] = &[
     House {
         folder: "crates/mm/src",
         checked: false,
+        methods: false,
         floors: &[
             &["lib"],
             &["lifecycle"],
@@ -56,6 +64,7 @@ const HOUSES: &[House] = &[
     House {
         folder: "crates/policy/src",
         checked: true,
+        methods: true,
         floors: &[
             &["lib"],
             &["reclaim", "dirty", "writeback", "readahead"],
@@ -68,7 +77,11 @@ const HOUSES: &[House] = &[
 
 pub(super) fn judge(sources: &[Source], findings: &mut Findings) {
     for house in HOUSES.iter().filter(|house| house.checked) {
-        judge_house(house, &imports(sources, house.folder), findings);
+        judge_house(
+            house,
+            &imports(sources, house.folder, house.methods),
+            findings,
+        );
     }
 }
 
@@ -142,7 +155,8 @@ pub(super) fn print(sources: &[Source]) {
 }
 
 fn print_house(sources: &[Source], folder: &str) {
-    let rooms = imports(sources, folder);
+    let house = HOUSES.iter().find(|house| house.folder == folder);
+    let rooms = imports(sources, folder, house.is_some_and(|house| house.methods));
     let files = files(sources, folder);
     let (of_rooms, of_files) = (rooms.circles(), files.circles());
     let longest = |found: &[Vec<String>]| found.first().map_or(0, Vec::len);
@@ -155,6 +169,14 @@ fn print_house(sources: &[Source], folder: &str) {
         files.pairs().len(),
         longest(&of_files),
     );
+    let all = imports(sources, folder, true);
+    let calls = all.all.len() - imports(sources, folder, false).all.len();
+    if calls > 0 {
+        let longest = longest(&all.circles());
+        println!(
+            "    with {calls} calls of methods added to types of others: longest circle {longest}"
+        );
+    }
     for circle in of_rooms {
         println!("    {} modules: {}", circle.len(), circle.join(", "));
         for ((from, to), places) in rooms.pairs() {
@@ -167,7 +189,7 @@ fn print_house(sources: &[Source], folder: &str) {
     for circle in of_files {
         println!("    {} files: {}", circle.len(), circle.join(", "));
     }
-    if let Some(house) = HOUSES.iter().find(|house| house.folder == folder) {
+    if let Some(house) = house {
         let mut findings = Findings::default();
         judge_house(house, &rooms, &mut findings);
         let how = if house.checked {
@@ -352,14 +374,147 @@ fn module_of(path: &str) -> Option<Path> {
     }
 }
 
-/// The imports between the rooms of a house.
-fn imports(sources: &[Source], folder: &str) -> Imports {
+/// The imports between the rooms of a house, and where `methods` says so the calls of added methods.
+fn imports(sources: &[Source], folder: &str, methods: bool) -> Imports {
     let (home, inner) = split(folder);
-    collect(sources, &home, |module| {
+    let room = |module: &[String]| {
         let below = module.strip_prefix(&*inner)?;
         let room = below.first().map_or(root_of(&inner), String::as_str);
         Some(room.to_owned())
+    };
+    let mut imports = collect(sources, &home, room);
+    if methods {
+        imports.all.extend(calls(sources, &home, room));
+    }
+    imports
+}
+
+/// Calls of methods that one room adds to a type of another.
+fn calls(
+    sources: &[Source],
+    home: &str,
+    room: impl Fn(&[String]) -> Option<String>,
+) -> Vec<Import> {
+    let tree = Tree::new(sources, home);
+    let mut types: BTreeMap<String, String> = BTreeMap::new();
+    // Per name of a method, where it is and on what; nothing once the name has been seen twice.
+    let mut methods: BTreeMap<String, Option<(String, String)>> = BTreeMap::new();
+    for (module, source) in &tree.modules {
+        let room = room(module).unwrap_or_default();
+        types.extend(types_of(source).map(|name| (name, room.clone())));
+        for (of, name) in methods_of(source) {
+            let place = Some((room.clone(), of));
+            methods
+                .entry(name)
+                .and_modify(|known| *known = None)
+                .or_insert(place);
+        }
+    }
+    let added = methods.into_iter().filter_map(|(name, place)| {
+        let (home, of) = place?;
+        let foreign = types
+            .get(&of)
+            .is_some_and(|room| *room != home && !room.is_empty());
+        (foreign && !home.is_empty()).then_some((name, home))
+    });
+    let added: BTreeMap<String, String> = added.collect();
+    let mut found = Vec::new();
+    for (module, source) in &tree.modules {
+        let Some(from) = room(module) else {
+            continue;
+        };
+        for (line, text) in code(source) {
+            for name in called(&text) {
+                match added.get(name) {
+                    Some(to) if *to != from => found.push(Import {
+                        from: from.clone(),
+                        to: to.clone(),
+                        place: format!("{}:{line} (.{name})", source.path),
+                    }),
+                    _ => {}
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The names of the types that a file defines.
+fn types_of(source: &Source) -> impl Iterator<Item = String> {
+    source.shipped_lines().filter_map(|(_, line)| {
+        let rest = match line.strip_prefix("pub") {
+            Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
+            Some(rest) => rest.trim_start(),
+            None => line,
+        };
+        let rest = rest
+            .strip_prefix("struct ")
+            .or(rest.strip_prefix("enum "))?;
+        Some(word_of(rest).to_owned())
     })
+}
+
+/// The methods of a file in `impl` blocks that are not of a trait: type and name.
+fn methods_of(source: &Source) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut of = None;
+    for (_, line) in source.shipped_lines() {
+        if let Some(rest) = line.strip_prefix("impl") {
+            let name = word_of(past_generics(rest).trim_start());
+            of = (!line.contains(" for ")).then(|| name.to_owned());
+        } else if line.starts_with('}') {
+            of = None;
+        } else if let Some(of) = &of
+            && let Some(member) = line.strip_prefix("    ")
+            && !member.starts_with([' ', '/', '}'])
+            && let Some((_, rest)) = member.split_once("fn ")
+        {
+            found.push((of.clone(), word_of(rest).to_owned()));
+        }
+    }
+    found
+}
+
+/// What follows `<...>`, if the text begins with it.
+fn past_generics(text: &str) -> &str {
+    if !text.starts_with('<') {
+        return text;
+    }
+    let mut depth = 0_u32;
+    for (at, c) in text.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return &text[at + 1..];
+        }
+    }
+    ""
+}
+
+/// The identifier that a text begins with.
+fn word_of(text: &str) -> &str {
+    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_'));
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// The names of the methods called in a line, as `.name(` or `Type::name(`.
+fn called(line: &str) -> impl Iterator<Item = &str> {
+    line.match_indices(['.', ':']).filter_map(|(at, sign)| {
+        let name = word_of(&line[at + 1..]);
+        let rest = &line[at + 1 + name.len()..];
+        let is_call = rest.starts_with('(') || rest.starts_with("::<");
+        (!name.is_empty() && is_call && (sign == "." || ends_in_type(&line[..=at]))).then_some(name)
+    })
+}
+
+/// Whether a text ends in `Type::`.
+fn ends_in_type(text: &str) -> bool {
+    let path = text.trim_end_matches(':');
+    let end = path.rfind(|c: char| !(c.is_alphanumeric() || c == '_'));
+    path[end.map_or(0, |end| end + 1)..].starts_with(char::is_uppercase)
 }
 
 /// The imports between the files of a house.
@@ -617,11 +772,16 @@ mod tests {
         let house = House {
             folder: "crates/a/src",
             checked: true,
+            methods: true,
             floors: FLOORS,
             known,
         };
         let mut findings = Findings::default();
-        judge_house(&house, &imports(&tree(files), house.folder), &mut findings);
+        judge_house(
+            &house,
+            &imports(&tree(files), house.folder, true),
+            &mut findings,
+        );
         findings.wrong
     }
 
@@ -735,10 +895,45 @@ mod tests {
             ("dirty/types.rs", ""),
             ("units.rs", ""),
         ]);
-        let found = imports(&files, "crates/a/src/dirty");
+        let found = imports(&files, "crates/a/src/dirty", true);
         let rooms: Vec<&str> = found.rooms.iter().map(String::as_str).collect();
         assert_eq!(rooms, ["law", "mod", "types"]);
         assert!(found.has("mod", "law") && found.has("law", "types") && !found.has("law", "mod"));
+    }
+
+    #[test]
+    fn a_method_added_to_a_type_of_another_room_is_seen() {
+        let with = |low: &'static str| {
+            [
+                ("lib.rs", ""),
+                (
+                    "top.rs",
+                    "impl<E: Env<A>> Low<E> {\n    pub(crate) fn rise(&self) {}\n    fn new() {}\n}\n",
+                ),
+                ("low.rs", low),
+                (
+                    "beside.rs",
+                    "struct B;\nimpl B {\n    fn new() {}\n}\nimpl Clone for Low {\n    fn clone(&self) {}\n}\n",
+                ),
+            ]
+        };
+        let wrong = |low| wrong_with(&with(low), &[]);
+        let up = wrong("pub(crate) struct Low<E>(E);\nfn f(low: &Low) {\n    low.rise();\n}\n");
+        assert_eq!(
+            up,
+            ["crates/a/src/low.rs:3 (.rise): low imports top, which is on a floor above"]
+        );
+        // There are two of the name; one is of a trait; a call is not a name.
+        for text in [
+            "low.new()",
+            "low.clone()",
+            "low.rise",
+            "rise()",
+            "low.rises()",
+        ] {
+            let low = format!("pub(crate) struct Low;\nfn f(low: &Low) {{\n    {text};\n}}\n");
+            assert_eq!(wrong(low.leak()), Vec::<String>::new(), "{text}");
+        }
     }
 
     #[test]
@@ -750,7 +945,7 @@ mod tests {
             ("low/tests.rs", "use crate::testing::T;\n"),
             ("low.rs", ""),
         ]);
-        let found = imports(&files, "crates/a/src");
+        let found = imports(&files, "crates/a/src", true);
         assert!(!found.rooms.contains("testing") && found.all.is_empty());
     }
 
