@@ -1,65 +1,44 @@
 //! Frames for pages: from the free lists, from fresh chunks, or by reclaiming.
 //!
-//! Marks (policy::watermark): below `low` the background reclaimer is woken; below `min` the
-//! caller reclaims itself before it takes a frame, so that a reserve stays for whoever must not
-//! wait. A caller that cannot make progress sleeps until something changes: an end of writeback, a
-//! pass of reclaim, an unpin. It gives up with a typed error only when nothing can change any
-//! more: no page is under writeback or dirty, and none could be freed; or when nothing has changed for
-//! `STANDSTILL`: what is under writeback is at a device that hangs.
+//! ```text
+//!   try_alloc: what is free above the mark, for this task
+//!      '-- nothing --> alloc: what the cache was built with (memory::slow_path)
+//!                        |-- direct:    reclaims for itself, tries again, sleeps for a reason; gives up
+//!                        |-- queue:     joins, waits for its turn, takes what was granted; gives up
+//!                        '-- emergency: one that others need to get on, in either case; who waits here waits for a write
+//! ```
+//!
+//! Marks (policy::watermark): below `low` the background reclaimer is woken; below `min` the slow path begins, so that a
+//! reserve stays for those who must not wait. It ends with a typed error only when nothing can change any more: no page is
+//! under writeback or dirty, and none could be freed; or when nothing has changed for so long that what is under
+//! writeback is at a device that hangs.
 
 use core::sync::atomic::Ordering;
 
-use env::{Cause, Context, Env, Task, Work};
+use env::{Cause, Context, Env, Task, TaskId, Work};
 use frames::FrameId;
-use policy::reclaim::Admission;
-use policy::reclaim::retry::{Retry, RetryVerdict, RetryView};
+use policy::reclaim::retry::RetryView;
 use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::Who;
-use policy::units::{Instant, Nanos, Pages};
-use policy::watermark::AllocRight;
+use policy::units::{Nanos, Pages};
 
 use crate::Error;
 use crate::cache::{Cache, get};
 use crate::lists::NodeId;
 use crate::memory::Memory;
-use crate::reclaim::direct::direct;
-use crate::reclaim::throttle;
+use crate::memory::marks::Asked;
+use crate::memory::slow_path::SlowPath;
 use crate::vmstat::Item;
 
-mod back;
-mod turn;
+mod direct;
+mod emergency;
+mod queue;
+mod swapin;
 
 /// A sleeper for memory looks again after this even if nobody woke it (a safety net).
 const LOOK_AGAIN: Nanos = Nanos::millis(100);
-/// Pages that each flusher is asked for when nothing clean is left: a few requests' worth.
-const WANTED: Pages = Pages(1024);
-/// Rounds without progress, with nothing dirty or under writeback, before a caller is refused.
-const HOPELESS_ROUNDS: u32 = 20;
-/// Nothing was freed and nothing written for so long: whoever waits for memory is refused, though pages are dirty or under
-/// writeback. A device that hangs for half a minute and comes back is waited for.
-const STANDSTILL: Nanos = Nanos::secs(60);
-
 /// Who takes this many frames at a time takes many; a whole fault of ours does.
 const MANY: u32 = 64;
-
-/// For how long a waiter has seen nothing freed and nothing written.
-#[derive(Default)]
-struct Standstill {
-    since: Option<Instant>,
-    seen: (Pages, u64),
-}
-
-impl Standstill {
-    /// A look at the pages ever reclaimed and ever cleaned; whether they have been the same for too long.
-    fn lasts(&mut self, now: Instant, seen: (Pages, u64)) -> bool {
-        let since = match self.since {
-            Some(since) if self.seen == seen => since,
-            _ => *self.since.insert(now),
-        };
-        self.seen = seen;
-        now.since(since) >= STANDSTILL
-    }
-}
 
 impl<E: Env> Cache<E> {
     /// Takes up to `want` frames without waiting; answers how many were appended to `out`. Does not
@@ -72,7 +51,6 @@ impl<E: Env> Cache<E> {
     ) -> Result<u32, Error> {
         let memory = &self.memory;
         let exempt = self.is_exempt(task);
-        let in_turn = memory.line.is_open();
         let marks = memory.marks_each;
         // As long as another node has enough, none goes below LOW.
         let floors = [marks.low, marks.min];
@@ -82,14 +60,14 @@ impl<E: Env> Cache<E> {
             for node in self.nodes_for(task) {
                 let left = want - taken;
                 let got = self.take(task, node, left, out, |task, taken| {
-                    if in_turn {
-                        return memory.room_in_turn(task, left - taken, exempt);
-                    }
-                    let room = memory.room(node, *floor, AllocRight::Normal);
-                    if room == 0 && taken == 0 && exempt && *floor == marks.min {
-                        return memory.room(node, *floor, AllocRight::High);
-                    }
-                    room
+                    let asked = Asked {
+                        node,
+                        floor: *floor,
+                        want: left - taken,
+                        first: taken == 0,
+                        exempt,
+                    };
+                    memory.room(task, &asked)
                 });
                 match got {
                     Ok(got) => taken += got,
@@ -169,12 +147,15 @@ impl<E: Env> Cache<E> {
             draws += 1;
         }
         self.counters.add(Item::Pgalloc, u64::from(taken));
-        if memory.line.is_open() && taken > 0 {
-            let (now, taken) = (task.now(), Pages(u64::from(taken)));
-            memory.line.note(task, task.id(), now, taken, Pages::ZERO);
+        if taken > 0 {
+            memory.took(task, taken);
         }
         // In Linux a frame is taken for itself, whoever wants how many.
-        let each = if self.is_tidegate() { draws } else { taken };
+        let each = if self.options.reclaim.takes_batches() {
+            draws
+        } else {
+            taken
+        };
         task.did(Work::Alloc, u64::from(each));
         task.did(Work::Drawn, u64::from(taken - each));
         Ok(taken)
@@ -199,55 +180,10 @@ impl<E: Env> Cache<E> {
             };
         }
         let who = self.who(task, kind);
-        if self.memory.line.is_open() && !who.exempt {
-            return self.alloc_in_turn(task, want, out);
-        }
-        let mut retry = Retry::default();
-        let mut hopeless = 0;
-        let mut standstill = Standstill::default();
-        loop {
-            let taken = self.alloc_at_hand(task, want, out)?;
-            if taken > 0 {
-                return Ok(taken);
-            }
-            let cleaned = self.cleaned();
-            let target = self.target(want);
-            let reclaimed = direct(task, self, target, who);
-            let verdict = retry.decide(&self.retry_view(task, reclaimed));
-            let over = standstill.lasts(task.now(), (self.reclaimed(), self.cleaned()));
-            if !reclaimed.is_zero() {
-                hopeless = 0;
-                continue;
-            }
-            if self.registry.stopping.load(Ordering::Acquire) {
-                return Err(Error::Cancelled);
-            }
-            match verdict {
-                RetryVerdict::OutOfMemory if self.options.reclaim.oom_kills => {
-                    self.out_of_memory(task, who)?;
-                    retry = Retry::default();
-                    continue;
-                }
-                RetryVerdict::Retry if !self.is_tidegate() => continue,
-                RetryVerdict::RetryAfter(finding) if !self.is_tidegate() => {
-                    throttle::found(task, self, self.home(task), finding, who);
-                    continue;
-                }
-                _ => {}
-            }
-            // Nothing clean: what is dirty has to be written first.
-            self.want_of_each(task, WANTED);
-            let pending = !self.write_pending().is_zero();
-            hopeless = if pending { 0 } else { hopeless + 1 };
-            if hopeless > HOPELESS_ROUNDS || over {
-                self.out_of_memory(task, who)?;
-                (hopeless, standstill) = (0, Standstill::default());
-                continue;
-            }
-            // Frames, or pages that can be freed now.
-            self.wait_for_memory(task, |memory| {
-                u64::from(memory.free()) <= memory.marks.min.0 && self.cleaned() == cleaned
-            })?;
+        match self.memory.slow_path() {
+            SlowPath::Direct => direct::alloc(task, self, who, want, out),
+            SlowPath::Queue(queue) if !who.exempt => queue::alloc(task, self, queue, want, out),
+            SlowPath::Queue(_) | SlowPath::Unqueued => emergency::alloc(task, self, who, want, out),
         }
     }
 
@@ -280,30 +216,18 @@ impl<E: Env> Cache<E> {
         get(&self.writeback.totals.written) + self.swap_written()
     }
 
-    /// Pages that a task which wants `want` frames reclaims: in Linux a cluster, whatever is wanted.
-    fn target(&self, want: u32) -> Pages {
-        let cluster = self.options.reclaim.cluster();
-        if self.is_tidegate() {
-            Pages(u64::from(want)).at_least(cluster)
-        } else {
-            cluster
-        }
-    }
-
-    pub(crate) fn is_tidegate(&self) -> bool {
-        self.options.reclaim.law.admission == Admission::Queue
+    /// Pages that were ever reclaimed.
+    fn reclaimed(&self) -> Pages {
+        let steals = [Item::PgstealKswapd, Item::PgstealDirect];
+        Pages(steals.into_iter().map(|item| self.counters.get(item)).sum())
     }
 
     /// The node after a round of reclaim that gave `reclaimed`.
     fn retry_view(&self, context: &impl Context, reclaimed: Pages) -> RetryView {
-        // Where a page stands for many, lists that look empty may hold as much as that: nobody is killed for it.
-        let tunables = &self.options.reclaim;
-        let coarse = tunables.oom_kills && tunables.stands_for > 1 && !self.is_tidegate();
-        let unseen = Pages(u64::from(coarse));
         RetryView {
             reclaimed,
             free: Pages(u64::from(self.memory.free())),
-            reclaimable: self.reclaimable(context) + unseen,
+            reclaimable: self.reclaimable(context) + self.options.reclaim.unseen(),
             write_pending: self.write_pending(),
             min: self.memory.marks.min,
         }
@@ -311,13 +235,10 @@ impl<E: Env> Cache<E> {
 
     /// Who the task is to reclaim when it asks for pages of a kind.
     pub(crate) fn who(&self, task: &Task<'_, E>, kind: Kind) -> Who {
-        let tunables = &self.options.reclaim;
         Who {
             background: false,
             exempt: self.is_exempt(task),
-            within_fs: tunables.law.heeds_within_fs
-                && kind == Kind::File
-                && tunables.files_within_fs,
+            within_fs: self.options.reclaim.within_fs(kind),
         }
     }
 
@@ -336,6 +257,21 @@ impl<E: Env> Cache<E> {
             exempt.push(task.id());
             self.memory.exempts.store(exempt.len(), Ordering::Relaxed);
         }
+    }
+
+    /// Puts frames back that the task took and did not use.
+    pub(crate) fn put_unused(&self, task: &Task<'_, E>, frames: &[FrameId]) {
+        self.memory.put_unused(task, frames);
+    }
+
+    /// The task has given back pages of its own.
+    pub(crate) fn gave_back(&self, task: &Task<'_, E>, pages: u64) {
+        self.credit(task, task.id(), pages);
+    }
+
+    /// Somebody has given back pages that the task `who` took.
+    pub(crate) fn credit(&self, context: &impl Context, who: TaskId, pages: u64) {
+        self.memory.gave_back(context, who, Pages(pages));
     }
 
     fn wait_for_memory(

@@ -72,7 +72,7 @@ fn who_waits_again_keeps_its_age() {
         task.sleep(Cause::Idle, Nanos::millis(150));
         // Granted to the old one, and gone before it looks.
         memory.put(task, &mine.split_off(mine.len() - WANT as usize));
-        assert_eq!(memory.line.promised(), WANT);
+        assert_eq!(memory.test_queue().promised(), WANT);
         let mut gone = Vec::new();
         let free = memory.free();
         cache
@@ -82,7 +82,7 @@ fn who_waits_again_keeps_its_age() {
             .unwrap();
         assert_eq!(memory.free(), 0);
         task.sleep(Cause::Idle, Nanos::millis(1));
-        assert!(!old.is_done() && memory.line.promised() == 0);
+        assert!(!old.is_done() && memory.test_queue().promised() == 0);
         // Two turns: one by rank, one by age.
         memory.put(task, &gone);
         memory.put(task, &mine.split_off(mine.len() - WANT as usize));
@@ -107,7 +107,7 @@ fn who_waits_again_keeps_its_age() {
 #[test]
 fn who_returns_unused_frames_is_not_modest() {
     with_cache(|task, cache| {
-        let line = &cache.memory.line;
+        let line = cache.memory.test_queue();
         let mut frames = Vec::new();
         for _ in 0..4 {
             cache.try_alloc(task, 32, &mut frames).unwrap();
@@ -125,7 +125,7 @@ fn who_returns_unused_frames_is_not_modest() {
 
 /// Free pages that are kept back, less what is promised of them.
 fn kept(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) -> u32 {
-    cache.memory.line.promised_and_kept(task.now()).1
+    cache.memory.test_queue().promised_and_kept(task.now()).1
 }
 
 /// Takes so many frames, which are there.
@@ -140,7 +140,7 @@ fn take(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>, count: u32) -> Vec<F
 #[test]
 fn what_is_kept_is_charged_to_whom_it_is_kept_for() {
     with_cache(|task, cache| {
-        let line = &cache.memory.line;
+        let line = cache.memory.test_queue();
         cache.credit(task, TaskId(77), 40);
         cache.credit(task, task.id(), 10);
         assert_eq!(kept(task, cache), 50);
@@ -162,7 +162,7 @@ fn what_is_kept_is_charged_to_whom_it_is_kept_for() {
 #[test]
 fn what_is_not_used_goes_back_to_where_it_was_drawn() {
     with_cache(|task, cache| {
-        let line = &cache.memory.line;
+        let line = cache.memory.test_queue();
         cache.credit(task, TaskId(77), 40);
         cache.credit(task, task.id(), 10);
         let after = |task: &mut Task<'_, LabEnv>, count, unused| {

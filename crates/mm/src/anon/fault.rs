@@ -226,7 +226,7 @@ impl<'a, E: Env> Walk<'a, E> {
         self.frames.reserve(want as usize);
         if self.frames.is_empty() && cache.try_alloc(task, want.max(1), &mut self.frames)? == 0 {
             let began = task.now();
-            let asks = cache.asks_for(want.min(FRESH));
+            let asks = cache.options.reclaim.frames_asked(want.min(FRESH));
             cache.alloc(task, Kind::Anon, asks, &mut self.frames)?;
             let took = task.now().since(began);
             task.emit(&Event::Faulted { major: false, took });
@@ -297,7 +297,7 @@ impl<'a, E: Env> Walk<'a, E> {
             {
                 // On its way out: taking it back is bringing it back.
                 asked = true;
-                cache.may_return(task);
+                cache.may_swap_in(task);
                 continue;
             }
             match cache.pages.table.try_busy(frame, self.owner(page)) {
@@ -374,7 +374,7 @@ impl<'a, E: Env> Walk<'a, E> {
             let gave = cache.pages.table.flags(frame).has(Flags::UPTODATE)
                 && cache.give_slot_up(task, &busy, SlotMoment::Mapped);
             cache.release(busy, Flags::NONE, Flags::NONE);
-            if gave && cache.slots_go_around() {
+            if gave && cache.swap_slots_recycle() {
                 // There is a slot for another page.
                 cache.look_again(task);
             }

@@ -38,9 +38,9 @@ impl<E: Env> Cache<E> {
             .area()
             .expect("whoever has a slot has it of a swap file");
         anon.takes(task.id());
-        let with_others = self.may_return(task);
+        let with_others = self.may_swap_in(task);
         let mut frames = Vec::with_capacity(1);
-        self.alloc_for_return(task, &mut frames)?;
+        self.alloc_for_swapin(task, &mut frames)?;
         let Some(wanted) = self.install(area, task, anon, page, slot, frames[0], Flags::NONE)
         else {
             self.put_unused(task, &frames);
@@ -73,7 +73,7 @@ impl<E: Env> Cache<E> {
             return;
         };
         let mut end = slots.start;
-        if self.may_read_on(task) {
+        if self.may_readahead(task) {
             end = self.read_window(area, task, slots, None);
         }
         anon.walk.lock(task).cut(end);

@@ -105,7 +105,7 @@ impl<E: Env> Memory<E> {
                 );
             }
         }
-        self.line.resize(context, frames);
+        self.slow_path.resize(context, frames);
         self.hand_out(context);
         self.wait.wake_all(Signal::MemoryMoved);
     }

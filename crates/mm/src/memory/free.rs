@@ -9,9 +9,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use env::{Context, Env, Signal};
 use frames::{FrameId, FreeLists};
+use policy::units::Pages;
 
 use super::Memory;
-use crate::cache::get;
+use crate::cache::{add, get};
 use crate::lists::{Division, NodeId};
 use crate::memory::withheld::Withheld;
 
@@ -110,7 +111,7 @@ impl<E: Env> Memory<E> {
     pub(crate) fn bytes(&self, context: &impl Context) -> u64 {
         let free = self.lists.lock(context);
         let lists: u64 = free.lists.iter().map(FreeLists::bytes).sum();
-        lists + self.line.bytes()
+        lists + self.slow_path.bytes()
     }
 
     /// Gives frames back and wakes whoever waits for memory.
@@ -136,6 +137,16 @@ impl<E: Env> Memory<E> {
     /// Frames given back, ever.
     pub(crate) fn given_back(&self) -> u64 {
         get(&self.given_back)
+    }
+
+    /// Frames went to pages that came back while the swap file was full.
+    pub(crate) fn note_returned(&self, frames: u64) {
+        add(&self.returned, frames);
+    }
+
+    /// Frames that ever did.
+    pub(crate) fn returned(&self) -> Pages {
+        Pages(get(&self.returned))
     }
 
     pub(crate) fn moving(&self) -> u32 {

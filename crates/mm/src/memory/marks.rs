@@ -1,27 +1,81 @@
 //! How far down free frames may be taken, and by whom; and what is free for those who wait.
 //!
-//! In Linux's laws a mark is kept free. Under ours it depends on who asks: what is promised or kept back for others is
-//! not to be had, and one who draws little may use half the reserve.
+//! Where each task reclaims for itself, a mark is kept free. Where memory is handed out in turn it depends on who asks:
+//! what is promised or kept back for others is not available, and one who draws little may use half the reserve.
 //!
 //! Source: policy::watermark, policy::reclaim::turn.
 
-use env::{Context, Env, Task};
+use env::{Context, Env, Task, TaskId};
+use frames::FrameId;
 use policy::reclaim::turn::{Standing, Stock};
 use policy::units::Pages;
 use policy::watermark::{AllocRight, room};
 
 use super::Memory;
+use super::queue::MemoryQueue;
+use super::slow_path::SlowPath;
 use crate::lists::NodeId;
 
+/// Frames that somebody asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) node: NodeId,
+    /// Stays free where each task reclaims for itself; MIN for those who may use the reserve.
+    pub(crate) floor: Pages,
+    pub(crate) want: u32,
+    /// None was taken for the same purpose before.
+    pub(crate) first: bool,
+    /// For a task that others need to get on.
+    pub(crate) exempt: bool,
+}
+
 impl<E: Env> Memory<E> {
+    /// What a task does that finds too little.
+    pub(crate) fn slow_path(&self) -> &SlowPath {
+        &self.slow_path
+    }
+
+    /// The queue for memory, if there is one and memory is short: free frames are not above HIGH.
+    pub(crate) fn queue_if_short(&self) -> Option<&MemoryQueue> {
+        let queue = self.slow_path.queue()?;
+        (self.spare() <= self.marks.high).then_some(queue)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn test_queue(&self) -> &MemoryQueue {
+        self.slow_path.queue().expect("a law with a queue")
+    }
+
     /// Gives those who wait for their turn what is free above the reserve.
     pub(crate) fn hand_out(&self, context: &impl Context) {
-        let stock = || Stock {
+        let stock = |queue: &MemoryQueue| Stock {
             free: Pages(u64::from(self.free())),
-            kept: Pages(u64::from(self.line.kept_back(self.env.now()))),
+            kept: Pages(u64::from(queue.kept_back(self.env.now()))),
             min: self.marks.min,
         };
-        self.line.hand_out(context, || self.env.now(), stock);
+        self.slow_path.hand_out(context, || self.env.now(), stock);
+    }
+
+    /// The task took frames.
+    pub(crate) fn took(&self, task: &Task<'_, E>, frames: u32) {
+        self.slow_path.took(task, task.id(), || task.now(), frames);
+    }
+
+    /// Pages that the task `who` took were given back.
+    pub(crate) fn gave_back(&self, context: &impl Context, who: TaskId, pages: Pages) {
+        self.slow_path
+            .gave_back(context, who, || self.env.now(), pages);
+    }
+
+    /// Puts frames back that the task took and did not use.
+    pub(crate) fn put_unused(&self, task: &Task<'_, E>, frames: &[FrameId]) {
+        if frames.is_empty() {
+            return;
+        }
+        // First, as where pages are given back: what is kept for it and its like is not handed out to others.
+        let pages = Pages(frames.len() as u64);
+        self.slow_path.unused(task, task.id(), || task.now(), pages);
+        self.put(task, frames);
     }
 
     /// Free frames as the background reclaimer counts them: less what is promised, asked for or kept back.
@@ -36,58 +90,61 @@ impl<E: Env> Memory<E> {
         ))
     }
 
-    /// Free frames that are promised, asked for or kept back.
     fn spoken_for(&self) -> u32 {
-        let line = &self.line;
-        if !line.is_open() {
-            return 0;
-        }
-        let (promised, kept) = line.promised_and_kept(self.env.now());
-        promised.saturating_add(line.wanted()).saturating_add(kept)
+        self.slow_path.spoken_for(|| self.env.now())
     }
 
     /// Whether somebody waits for frames, or will at once: the reserve is being used.
     pub(crate) fn is_short(&self) -> bool {
-        let free = self.free().saturating_sub(self.line.promised());
-        self.line.wanted() > 0 || u64::from(free) < self.marks.min.0
+        let (promised, wanted) = self.slow_path.promised_and_wanted();
+        let free = self.free().saturating_sub(promised);
+        wanted > 0 || u64::from(free) < self.marks.min.0
     }
 
-    /// Frames of a node that may be taken with that right, where `mark` has to stay free.
-    pub(crate) fn room(&self, node: NodeId, mark: Pages, right: AllocRight) -> u32 {
-        let free = Pages(u64::from(self.free_of(node)));
-        let room = room(free, mark, right);
+    /// Frames that the task may take now, of those it asks for.
+    pub(crate) fn room(&self, task: &Task<'_, E>, asked: &Asked) -> u32 {
+        let room = match &self.slow_path {
+            SlowPath::Queue(queue) => self.room_in_turn(queue, task, asked),
+            SlowPath::Direct | SlowPath::Unqueued => self.room_above(asked),
+        };
         u32::try_from(room.0).expect("no more than are free")
     }
 
-    /// Frames that may be taken where memory is handed out in turn. How little a task takes matters
-    /// below the mark alone.
-    pub(crate) fn room_in_turn(&self, task: &Task<'_, E>, want: u32, exempt: bool) -> u32 {
-        let line = &self.line;
+    /// The floor has to stay free. One that others need to get on takes its first frame from the reserve.
+    fn room_above(&self, asked: &Asked) -> Pages {
+        let free = Pages(u64::from(self.free_of(asked.node)));
+        let above = room(free, asked.floor, AllocRight::Normal);
+        let last = asked.exempt && asked.first && asked.floor == self.marks_each.min;
+        if above.is_zero() && last {
+            return room(free, asked.floor, AllocRight::High);
+        }
+        above
+    }
+
+    /// Where memory is handed out in turn. How little a task takes matters below the mark alone.
+    fn room_in_turn(&self, queue: &MemoryQueue, task: &Task<'_, E>, asked: &Asked) -> Pages {
         let now = self.env.now();
-        let (promised, kept) = line.promised_and_kept(now);
+        let (promised, kept) = queue.promised_and_kept(now);
         let free = self.free().saturating_sub(promised);
         let min = self.marks.min;
         let left = |free: u32, floor: Pages| Pages(u64::from(free)).saturating_sub(floor);
         let above = left(free.saturating_sub(kept), min);
-        let need = Pages(u64::from(want));
-        let room = if above >= need {
-            above
+        let need = Pages(u64::from(asked.want));
+        if above >= need {
+            return above;
+        }
+        let standing = if asked.exempt {
+            Standing::Exempt
         } else {
-            let standing = if exempt {
-                Standing::Exempt
-            } else {
-                line.standing(task, task.id(), now, need, min)
-            };
-            let for_others = kept > 0 && !exempt && !line.is_modest(task, task.id(), now);
-            if for_others {
-                left(free.saturating_sub(kept), standing.floor(min))
-            } else {
-                // What was given back does not fill the reserve first: it is no emptier afterwards than it was before.
-                let kept = Pages(u64::from(kept));
-                let own = left(free, Standing::Small.floor(min)).at_most(kept);
-                left(free, standing.floor(min)).at_least(own)
-            }
+            queue.standing(task, task.id(), now, need, min)
         };
-        u32::try_from(room.0).expect("no more than are free")
+        let for_others = kept > 0 && !asked.exempt && !queue.is_modest(task, task.id(), now);
+        if for_others {
+            return left(free.saturating_sub(kept), standing.floor(min));
+        }
+        // What was given back does not fill the reserve first: it is no emptier afterwards than it was before.
+        let kept = Pages(u64::from(kept));
+        let own = left(free, Standing::Small.floor(min)).at_most(kept);
+        left(free, standing.floor(min)).at_least(own)
     }
 }

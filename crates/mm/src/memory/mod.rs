@@ -1,8 +1,8 @@
 //! The frames that hold no page: how many, where they are, who may take them, and who waits for them.
 //!
 //! `free` holds the lists and the chunks without memory, `marks` says how far down they may be taken, `chunks` takes
-//! memory from the system and gives it back, `withheld` is what a lowered limit has put out of use, `turns` who waits
-//! for a turn. Getting a frame by reclaiming and waiting is `alloc`'s.
+//! memory from the system and gives it back, `withheld` is what a lowered limit has put out of use, `slow_path` what a
+//! task does that finds too little, and `queue` who waits for a turn where that is a queue. Getting a frame by reclaiming and waiting is `alloc`'s.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::Arc;
@@ -14,12 +14,13 @@ use policy::watermark::Watermarks;
 
 use crate::lists::Division;
 use free::Free;
-use turns::Line;
+use slow_path::SlowPath;
 
 mod chunks;
 mod free;
-mod marks;
-pub(crate) mod turns;
+pub(crate) mod marks;
+pub(crate) mod queue;
+pub(crate) mod slow_path;
 pub(crate) mod withheld;
 
 /// The frames that hold no page.
@@ -35,7 +36,7 @@ pub(crate) struct Memory<E: Env> {
     /// Frames given back, ever.
     pub(crate) given_back: AtomicU64,
     /// Frames that went to pages which came back while the swap file was full, ever.
-    pub(crate) returned: AtomicU64,
+    returned: AtomicU64,
     /// Frames from this one on are out of use, or on their way there.
     pub(crate) limit: AtomicU32,
     pub(crate) frames: u32,
@@ -45,10 +46,7 @@ pub(crate) struct Memory<E: Env> {
     pub(crate) marks_each: Watermarks,
     /// Callers that found nothing to reclaim.
     pub(crate) wait: WaitQueue,
-    /// Those who wait for their turn.
-    pub(crate) line: Line,
-    /// When one of them was last refused for having been passed over, ns.
-    pub(crate) refused: AtomicU64,
+    slow_path: SlowPath,
     /// Frames that writers keep between two calls.
     pub(crate) stashed: AtomicU32,
     /// A task is clearing frames beyond the limit. Held while the limit is changed.
@@ -100,8 +98,7 @@ impl<E: Env> Memory<E> {
             marks,
             marks_each,
             wait: WaitQueue::new(),
-            line: Line::new(&shape.tunables, frames),
-            refused: AtomicU64::new(0),
+            slow_path: SlowPath::new(&shape.tunables, frames),
             stashed: AtomicU32::new(0),
             clearing: Lock::new(LockClass::Registry, false),
             exempt: Lock::new(LockClass::Leaf, Vec::new()),

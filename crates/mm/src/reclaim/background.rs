@@ -164,7 +164,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> En
     if passes > 0 {
         if ended == Ended::Balanced {
             let mut balance = cache.nodes[node].balance.lock(task);
-            let come = memory.line.is_open() && rotated() != before;
+            let come = cache.options.reclaim.revives_background() && rotated() != before;
             balance.failures.balanced(reclaimed, come);
         }
         cache.snapshot_refaults(task);
@@ -211,7 +211,7 @@ impl<E: Env> Cache<E> {
     /// Nobody else would, as those who want memory wait in line.
     pub(crate) fn look_again(&self, context: &impl env::Context) {
         let node = NodeId::FIRST;
-        if self.memory.line.is_open()
+        if self.options.reclaim.revives_background()
             && self.nodes[node].balance.lock(context).failures.look_again()
         {
             self.ask_reclaim(context, node);

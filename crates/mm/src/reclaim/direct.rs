@@ -5,10 +5,10 @@
 use core::sync::atomic::Ordering;
 
 use env::{Cause, Env, Event, Signal, Task, WaitQueue};
-use policy::reclaim::Reason;
 use policy::reclaim::direct::{Direct, DirectStep, Got, may_begin};
 use policy::reclaim::scan::CLUSTER;
 use policy::reclaim::throttle::{After, Wake, Who};
+use policy::reclaim::{Reason, ReserveWakes};
 use policy::units::{Nanos, Pages};
 
 use super::{Control, shrink_node, throttle};
@@ -104,14 +104,11 @@ fn follow<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId, after:
 }
 
 impl<E: Env> Cache<E> {
-    /// Where those wait who leave the reserve alone. In Linux the background reclaimer alone ends that, and where a device
-    /// holds it up they wait although others gave memory back (5.15 mm/vmscan.c, throttle_direct_reclaim()). In our law
-    /// these wake them too.
+    /// Where those wait who leave the reserve alone.
     pub(super) fn reserve_wait(&self, node: NodeId) -> &WaitQueue {
-        if self.is_tidegate() {
-            &self.memory.wait
-        } else {
-            &self.nodes[node].reserve_wait
+        match self.options.reclaim.reserve_wakes() {
+            ReserveWakes::Anyone => &self.memory.wait,
+            ReserveWakes::Background => &self.nodes[node].reserve_wait,
         }
     }
 }

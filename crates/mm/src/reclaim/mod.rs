@@ -34,7 +34,6 @@ pub(crate) mod throttle;
 use core::sync::atomic::Ordering;
 
 use env::{Context, Env, Task, Work};
-use policy::reclaim::Plenty;
 use policy::reclaim::background::LAST;
 use policy::reclaim::direct::Got;
 use policy::reclaim::page::{PageRule, Pass, PassStall, Tally, after_pass};
@@ -91,12 +90,13 @@ pub(crate) fn shrink_node<E: Env>(
             may_swap: control.may_swap && has_swap,
             costs: &balance.costs,
             may_deactivate: Kind::ALL.map(deactivate),
-            plenty: if cache.options.reclaim.law.plenty == Plenty::Target {
-                // Pinned ones are at hand for nobody.
-                times(control.target + cache.pinned())
-            } else {
-                Pages::ZERO
-            },
+            // Pinned ones are at hand for nobody.
+            plenty: times(
+                cache
+                    .options
+                    .reclaim
+                    .plenty(control.target + cache.pinned()),
+            ),
         })
     };
     scan.counts = scan.counts.part(factor);

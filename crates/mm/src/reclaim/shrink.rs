@@ -16,6 +16,7 @@ use core::sync::atomic::Ordering;
 
 use env::{Env, Signal, Task, Work};
 use frames::{Busy, Flags, FrameId};
+use policy::reclaim::SwapSender;
 use policy::reclaim::page::{Judgement, PageRule, PageVerdict, Scanner, Seen, Tally, judge};
 use policy::reclaim::scan::{Kind, Shrunk, Turn};
 use policy::units::Pages;
@@ -26,7 +27,7 @@ use crate::cache::{Cache, sub};
 use crate::lists::NodeId;
 use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
 use crate::pages::replace::move_anon;
-use crate::swap::{Patience, SwapOut};
+use crate::swap::SwapOut;
 use crate::vmstat::Item;
 use crate::writeback::flush;
 
@@ -95,13 +96,16 @@ pub(super) fn shrink_inactive<E: Env>(
     cache.contend(task, control.node);
     let mut tally = Tally::default();
     let mut sorted = Sorted::new();
-    let patience = cache.patience(control.who.background);
+    let sender = if control.who.background {
+        SwapSender::Background
+    } else {
+        SwapSender::Direct
+    };
     let scanner = Scanner {
         background: control.who.background,
         node: cache.nodes[control.node].flags(),
         may_write: control.may_write,
-        may_swap_out: control.may_swap
-            && (kind == Kind::File || cache.can_send_out(task, patience)),
+        may_swap_out: control.may_swap && (kind == Kind::File || cache.can_send_out(task, sender)),
         slot_free: kind == Kind::Anon && !cache.swap_free().is_zero(),
         insists: control.rule.insists && pass.is_in_vain() && cache.memory.is_short(),
         rule: control.rule,
@@ -123,7 +127,7 @@ pub(super) fn shrink_inactive<E: Env>(
     cache.counters.add(Item::Pgisolatedgone, gone);
     let mut written = sorted.swapping;
     if sorted.swapping > 0 {
-        cache.submit_swap_out(task, &mut sorted.swap_out, patience);
+        cache.submit_swap_out(task, &mut sorted.swap_out, sender);
     }
     for page in sorted.page_out.pages() {
         written += u64::from(write_page(task, cache, *page));
@@ -185,7 +189,7 @@ pub(crate) fn clear_out<E: Env>(
     let freed = free_all(task, cache, node, kind, &mut sorted);
     put_back(task, cache, node, kind, &sorted, cache.rule());
     if sorted.swapping > 0 {
-        cache.submit_swap_out(task, &mut sorted.swap_out, Patience::Looks);
+        cache.submit_swap_out(task, &mut sorted.swap_out, SwapSender::Limit);
     }
     task.did(Work::Scan, batch.len());
     task.did(Work::Free, freed.0);

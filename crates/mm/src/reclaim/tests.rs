@@ -23,9 +23,9 @@ use super::{Control, throttle};
 use crate::anon::Cursor;
 use crate::lists::NodeId;
 use crate::lists::isolate::Page;
-use crate::swap::Patience;
 use crate::testing::with_cache;
 use crate::{Cache, DeviceOptions, Item, Options, Reader};
+use policy::reclaim::SwapSender;
 
 /// Completes everything at once.
 struct Null;
@@ -259,7 +259,7 @@ fn a_region_that_is_dropped_counts_for_the_task_that_took_its_memory() {
     options.reclaim = Tunables::of(ReclaimLaw::TIDEGATE, 250);
     with_cache(options, |task, cache| {
         let grows = |task: &Task<'_, LabEnv>| {
-            let (now, line) = (task.now(), &cache.memory.line);
+            let (now, line) = (task.now(), cache.memory.test_queue());
             !line.is_modest(task, task.id(), now)
         };
         let region = cache.spill(task, Pages(1000)).unwrap();
@@ -323,7 +323,7 @@ fn a_page_that_can_go_has_the_background_look_again() {
         let swapped = swap_out(task, cache, Page { frame, generation }, &mut sorted);
         assert!(matches!(swapped, Swapped::Begun));
         assert!(cache.nodes[NodeId::FIRST].is_hopeless(task));
-        cache.submit_swap_out(task, sorted.swap_out(), Patience::Looks);
+        cache.submit_swap_out(task, sorted.swap_out(), SwapSender::Limit);
         assert!(!cache.nodes[NodeId::FIRST].is_hopeless(task));
     });
 }

@@ -47,7 +47,7 @@ use crate::writeback::io::Requests;
 
 mod out;
 
-pub(crate) use out::{Patience, SwapOut};
+pub(crate) use out::SwapOut;
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;

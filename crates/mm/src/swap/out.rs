@@ -6,6 +6,7 @@ use std::sync::Arc;
 use env::{Context, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Signal, Task};
 use frames::{Busy, Flags, FrameId};
 use policy::dirty::DeviceIndex;
+use policy::reclaim::{SwapSender, WhenFull};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT};
 
 use super::{Area, BACKOFF_DOUBLINGS, NONE, RETRY_AFTER};
@@ -25,18 +26,6 @@ const STALLED: Nanos = Nanos::secs(5);
 const LONG: Nanos = Nanos::secs(4);
 /// Most pages of a batch: what reclaim looks at in one turn.
 pub(crate) const BATCH: usize = 32;
-
-/// What a task does that finds no request for what it sends out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// Waits; who else is late finds out that the swap file hangs.
-    Waits,
-    /// Waits, and finds that out itself.
-    Looks,
-    /// Sends it another time: under Tidegate's law the background is at it, and whoever is to have memory must not
-    /// queue at the device.
-    Leaves,
-}
 
 /// Pages that are under writeback and not sent yet.
 pub(crate) struct SwapOut {
@@ -78,31 +67,23 @@ impl<E: Env> Cache<E> {
         out.count += 1;
     }
 
-    /// How a reclaimer waits that sends pages out.
-    pub(crate) fn patience(&self, background: bool) -> Patience {
-        match (background, self.is_tidegate()) {
-            (true, _) => Patience::Waits,
-            (false, true) => Patience::Leaves,
-            (false, false) => Patience::Looks,
-        }
-    }
-
-    /// Whether what is sent out now can go: who does not wait for a request looks first.
-    pub(crate) fn can_send_out(&self, context: &impl Context, patience: Patience) -> bool {
+    /// Whether what is sent out now can go: one that does not wait for a request looks first.
+    pub(crate) fn can_send_out(&self, context: &impl Context, sender: SwapSender) -> bool {
         let Some(area) = self.swap.area() else {
             return true;
         };
-        patience != Patience::Leaves
+        self.options.reclaim.when_swap_full(sender) != WhenFull::Skip
             || area.requests.has_one(context, ONLY)
             || area.is_late(self.env.now())
     }
 
-    /// Sends what `out` holds; pages in neighbouring slots go together. Waits for a request slot as `patience` says.
+    /// Sends what `out` holds; pages in neighbouring slots go together. Where all requests are out, the law says what
+    /// `sender` does.
     pub(crate) fn submit_swap_out(
         &self,
         task: &mut Task<'_, E>,
         out: &mut SwapOut,
-        patience: Patience,
+        sender: SwapSender,
     ) {
         let Some(area) = self.swap.area() else {
             return;
@@ -120,7 +101,7 @@ impl<E: Env> Cache<E> {
                 .count();
             let (run, rest) = pages.split_at_mut(count);
             pages = rest;
-            match area.request(task, self, patience) {
+            match area.request(task, self, sender) {
                 Some(mut request) => {
                     self.counters.add(Item::Pswpout, run.len() as u64);
                     request.frames.extend(run.iter().map(|(_, frame)| *frame));
@@ -154,28 +135,29 @@ impl<E: Env> IoDone for Area<E> {
 }
 
 impl<E: Env> Area<E> {
-    /// A slot for a request, to be waited for as long as others end. In Tidegate's law whoever waits for memory finds out
-    /// itself when none does; the background, and whoever Linux would let wait here for ever, leave when somebody has.
+    /// A slot for a request, to be waited for as long as others end. One that blocks and does not check itself leaves when
+    /// another has found out that none does.
     fn request(
         &self,
         task: &mut Task<'_, E>,
         cache: &Cache<E>,
-        patience: Patience,
+        sender: SwapSender,
     ) -> Option<Box<IoRequest>> {
         let (requests, pool) = match &self.background {
-            Some(own) if patience == Patience::Waits => (own, BACKGROUND),
+            Some(own) if sender == SwapSender::Background => (own, BACKGROUND),
             _ => (&self.requests, CALLERS),
         };
         let labelled = |mut request: Box<IoRequest>| {
             request.cookie[0] = pool;
             request
         };
+        let when_full = cache.options.reclaim.when_swap_full(sender);
         let stalled = || self.stalled.load(Ordering::Relaxed);
         loop {
             if stalled() {
                 return requests.try_take(task, ONLY).map(labelled);
             }
-            if patience == Patience::Leaves {
+            if when_full == WhenFull::Skip {
                 let request = requests.try_take(task, ONLY).map(labelled);
                 if request.is_none() {
                     self.look(task.now());
@@ -183,8 +165,8 @@ impl<E: Env> Area<E> {
                 return request;
             }
             let deadline = self.late_at();
-            let looks = cache.is_tidegate() && patience == Patience::Looks;
-            let deadline = (looks || task.now() + LONG >= deadline).then_some(deadline);
+            let checks = when_full == WhenFull::BlockAndCheckHang;
+            let deadline = (checks || task.now() + LONG >= deadline).then_some(deadline);
             match requests.take_while(task, ONLY, deadline, || !stalled()) {
                 Ok(Some(request)) => return Some(labelled(request)),
                 Ok(None) => self.look(task.now()),

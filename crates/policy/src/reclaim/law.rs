@@ -47,6 +47,9 @@ pub enum Admission {
     Direct,
     /// It waits in a queue for what the background reclaimer frees (`turn`).
     Queue,
+    /// It reclaims by itself and waits for a change: a law with a queue, without its queue (an
+    /// ablation, `Tunables::admission`).
+    Unqueued,
 }
 
 /// When inactive pages of files suffice, so that a pass leaves anonymous memory alone.

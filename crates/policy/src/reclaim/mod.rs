@@ -7,6 +7,7 @@
 //!
 //! Source: mechanisms 1.2, 1.3, 2, 3, 4, 9; paper p0.
 
+mod answers;
 pub mod background;
 pub mod direct;
 pub mod growth;
@@ -23,6 +24,7 @@ mod tunables;
 pub mod turn;
 pub mod workingset;
 
+pub use self::answers::{ReserveWakes, SwapSender, WhenFull};
 pub use self::law::{Admission, Plenty, ReclaimLaw, Rules};
 pub use self::reason::{Reason, Reasons};
 pub use self::tunables::{FRESH, NODES_MAX, Tunables};

@@ -1,10 +1,10 @@
-//! Frames for pages that come back while the swap file is full.
+//! Frames for pages that come back from the swap file.
 //!
 //! Memory and swap file together may have a place for every page, and yet a page that is out would stay there: there is no
 //! frame for it, and no slot for another that is to make room. So it gets one of the reserve. Once it is read it gives its
-//! slot up, another page goes there, and the reserve has its frame again: the slot goes around.
+//! slot up, another page goes there, and the reserve has its frame again: the slot is recycled.
 //!
-//! Only under Tidegate's own law, and not where the machine kills for memory: there somebody gives way.
+//! Only where memory is handed out in turn, and not where the machine kills for memory: there somebody gives way.
 //!
 //! Source: docs/adr/0014, point 11.
 
@@ -16,43 +16,57 @@ use policy::reclaim::scan::Kind;
 use policy::units::{Nanos, Pages};
 
 use crate::Error;
-use crate::cache::{Cache, add};
+use crate::cache::Cache;
 use crate::lists::NodeId;
+use crate::memory::marks::Asked;
 
 /// One over this of the reserve stays.
 const RESERVE_REST: u64 = 4;
-/// For so long whoever brings a page back takes what others' slots have let go of, in no order.
-const SCRAMBLE: Nanos = Nanos::secs(1);
+/// For so long a task that brings a page back takes what others' slots have let go of, in no order.
+const FULL_SWAP_GRACE: Nanos = Nanos::secs(1);
 
 impl<E: Env> Cache<E> {
+    /// A task wants a page back that was taken from it. Where memory is handed out in turn and short, it may have to
+    /// wait for that too. Answers whether it may read the pages beside it.
+    pub(crate) fn may_swap_in(&self, task: &mut Task<'_, E>) -> bool {
+        match self.memory.queue_if_short() {
+            Some(queue) if !self.is_exempt(task) => queue.may_return(task),
+            _ => true,
+        }
+    }
+
+    /// The same for pages that nobody waits for: not while another task's memory is coming back.
+    pub(crate) fn may_readahead(&self, task: &Task<'_, E>) -> bool {
+        let queue = self.memory.queue_if_short();
+        queue.is_none_or(|queue| queue.may_read_on(task))
+    }
+
     /// Whether a page that comes back may use the reserve: the slots that are free would not even fill that, and pages that
     /// are sent out arrive there.
-    pub(crate) fn slots_go_around(&self) -> bool {
-        let memory = &self.memory;
+    pub(crate) fn swap_slots_recycle(&self) -> bool {
         // One look: the last free slot may be another's at the next.
         let free = self.swap.area().map_or(Pages::ZERO, |area| area.free());
         // First, as it is mostly not so: each page that comes back asks.
-        free <= memory.marks.min
-            && memory.line.is_open()
-            && !self.options.reclaim.oom_kills
+        free <= self.memory.marks.min
+            && self.options.reclaim.recycles_slots()
             && (free.is_zero() || !self.swap_rests())
     }
 
-    /// Takes a frame for a page that is out, as `alloc` does, where slots go around from the reserve if need be.
-    pub(crate) fn alloc_for_return(
+    /// Takes a frame for a page that is out, as `alloc` does, where slots are recycled from the reserve if need be.
+    pub(crate) fn alloc_for_swapin(
         &self,
         task: &mut Task<'_, E>,
         out: &mut Vec<FrameId>,
     ) -> Result<(), Error> {
         let memory = &self.memory;
         let mut until = None;
-        while self.slots_go_around()
-            && task.now() < *until.get_or_insert_with(|| task.now() + SCRAMBLE)
+        while self.swap_slots_recycle()
+            && task.now() < *until.get_or_insert_with(|| task.now() + FULL_SWAP_GRACE)
             && !self.is_exempt(task)
         {
             let given_back = memory.given_back();
             if self.try_alloc(task, 1, out)? > 0 || self.take_of_reserve(task, out)? > 0 {
-                add(&memory.returned, 1);
+                memory.note_returned(1);
                 return Ok(());
             }
             self.look_again(task);
@@ -73,8 +87,15 @@ impl<E: Env> Cache<E> {
         let memory = &self.memory;
         let rest = memory.marks.min.0.div_ceil(RESERVE_REST);
         let rest = u32::try_from(rest).expect("no more than all frames");
-        self.take(task, NodeId::FIRST, 1, out, |task, _| {
-            memory.room_in_turn(task, 1, true).saturating_sub(rest)
+        let asked = Asked {
+            node: NodeId::FIRST,
+            floor: memory.marks_each.min,
+            want: 1,
+            first: true,
+            exempt: true,
+        };
+        self.take(task, asked.node, asked.want, out, |task, _| {
+            memory.room(task, &asked).saturating_sub(rest)
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Waiting for memory in turn: tickets, grants, and what each task has taken of late.
 //!
-//! `policy::reclaim::turn` decides who is next; here are the queues. Under the other laws the line is
-//! closed: nobody stands in it, and each call costs a look at a flag.
+//! `policy::reclaim::turn` decides who is next; here are the queues. Under laws without turns there is no queue at all
+//! (`super::slow_path`).
 //!
 //! ```text
 //!   alloc finds too little -> ticket -> hand_out (what has become free meanwhile) -> wait
@@ -25,7 +25,7 @@ use env::{Cause, Context, Event, Lock, LockClass, Signal, Task, TaskId, WaitQueu
 use policy::reclaim::growth::Growth;
 use policy::reclaim::token::{Entry, Token};
 use policy::reclaim::turn::{Front, Kept, Request, Standing, Stock, Ticket, Turns, rank};
-use policy::reclaim::{Admission, Reason, Tunables};
+use policy::reclaim::{Reason, Tunables};
 use policy::units::{Instant, Nanos, Pages};
 
 /// Tickets that can be out at a time; who finds none waits for any change.
@@ -41,7 +41,7 @@ const AT_ONCE: u32 = 32;
 const KEPT_AT_ONCE: u32 = 8;
 
 /// Those who wait for memory, and what tasks took of late.
-pub(crate) struct Line {
+pub(crate) struct MemoryQueue {
     turns: Lock<Turns>,
     /// Copies for looks without the lock; changed under it.
     waiting: AtomicU32,
@@ -57,6 +57,8 @@ pub(crate) struct Line {
     /// Pages kept back, and until when, ns: copies for looks without the lock.
     kept_pages: AtomicU32,
     kept_until: AtomicU64,
+    /// When one of those who wait was last refused for having been passed over, ns.
+    refused: AtomicU64,
     /// Nobody is woken from a pause for the token: its deadline is when it may pass on.
     paused: WaitQueue,
     wakes: bool,
@@ -76,45 +78,31 @@ struct Promised {
     to_modest: u32,
 }
 
-impl Line {
+impl MemoryQueue {
     pub(crate) fn new(tunables: &Tunables, frames: u32) -> Self {
-        let open = tunables.law.admission == Admission::Queue && !tunables.off.has(Reason::Turn);
         let account = || Lock::new(LockClass::Leaf, Account::new(TaskId::NONE, Instant(0)));
-        let count = |most: usize| if open { most } else { 0 };
         Self {
-            turns: Lock::new(
-                LockClass::Leaf,
-                Turns::new(if open { TICKETS } else { 0 }, tunables.hz),
-            ),
+            turns: Lock::new(LockClass::Leaf, Turns::new(TICKETS, tunables.hz)),
             waiting: AtomicU32::new(0),
             wanted: AtomicU32::new(0),
             promised: AtomicU64::new(0),
             front: AtomicU32::new(Front::NOBODY.number()),
-            queues: (0..count(QUEUES)).map(|_| WaitQueue::new()).collect(),
-            accounts: (0..count(ACCOUNTS)).map(|_| account()).collect(),
+            queues: (0..QUEUES).map(|_| WaitQueue::new()).collect(),
+            accounts: (0..ACCOUNTS).map(|_| account()).collect(),
             token: Lock::new(LockClass::Leaf, Token::new(tunables.hz)),
             kept: Lock::new(LockClass::Leaf, Kept::new(Pages(u64::from(frames)))),
             kept_pages: AtomicU32::new(0),
             kept_until: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             paused: WaitQueue::new(),
             wakes: tunables.wakes,
         }
     }
 
-    /// Whether memory is handed out in turn.
-    pub(crate) fn is_open(&self) -> bool {
-        !self.queues.is_empty()
-    }
-
     /// Bytes of its own.
     pub(crate) fn bytes(&self) -> u64 {
-        let tickets = if self.is_open() {
-            u64::from(TICKETS)
-        } else {
-            0
-        };
         let accounts = size_of::<Lock<Account>>() * self.accounts.len();
-        tickets * Turns::BYTES_PER_TICKET
+        u64::from(TICKETS) * Turns::BYTES_PER_TICKET
             + (accounts + size_of::<WaitQueue>() * self.queues.len()) as u64
     }
 
@@ -141,7 +129,6 @@ impl Line {
         self.with_account(context, task, now, |account| {
             Standing::of(&mut account.growth, now, need, min, front)
         })
-        .unwrap_or(Standing::Ordinary)
     }
 
     /// The task took pages, and gave pages back itself.
@@ -161,7 +148,7 @@ impl Line {
             takes || !given_back.is_zero() && account.growth.is_modest(now)
         });
         let keeps = self.kept_pages.load(Ordering::Relaxed) > 0;
-        if modest == Some(true) && (keeps || !given_back.is_zero()) {
+        if modest && (keeps || !given_back.is_zero()) {
             self.keep(context, |kept| kept.note(now, taken, given_back));
         }
     }
@@ -174,16 +161,14 @@ impl Line {
             let drawn = core::mem::replace(&mut account.drawn, Pages::ZERO);
             drawn.at_most(pages)
         });
-        if let Some(back) = drawn.filter(|drawn| !drawn.is_zero()) {
-            self.keep(context, |kept| kept.note(now, Pages::ZERO, back));
+        if !drawn.is_zero() {
+            self.keep(context, |kept| kept.note(now, Pages::ZERO, drawn));
         }
     }
 
     /// There is so much memory from now on.
     pub(crate) fn resize(&self, context: &impl Context, frames: u32) {
-        if self.is_open() {
-            self.keep(context, |kept| kept.resize(Pages(u64::from(frames))));
-        }
+        self.keep(context, |kept| kept.resize(Pages(u64::from(frames))));
     }
 
     fn keep(&self, context: &impl Context, change: impl FnOnce(&mut Kept)) {
@@ -221,7 +206,7 @@ impl Line {
         need: Pages,
     ) -> Option<Ticket> {
         let growth =
-            self.with_account(context, task, now, |account| rank(&mut account.growth, now))?;
+            self.with_account(context, task, now, |account| rank(&mut account.growth, now));
         let modest = growth.is_zero();
         // What the others are held back for is not to wait behind them.
         let holds = self.token.lock(context).is_held_by(task.0);
@@ -261,9 +246,6 @@ impl Line {
     ) {
         // Pairs with the publication in `join`: frames first, then this look; place first, then the look
         // for frames that `join`'s caller takes.
-        if !self.is_open() {
-            return;
-        }
         core::sync::atomic::fence(Ordering::SeqCst);
         while self.waiting.load(Ordering::Relaxed) > 0 {
             let mut woken = [0; (AT_ONCE + KEPT_AT_ONCE) as usize];
@@ -303,6 +285,18 @@ impl Line {
         let delayed = self.turns.lock(task).delayed(began, task.now());
         tell(task, timeout, delayed, wakeup);
         wakeup
+    }
+
+    /// When somebody was last refused for having been passed over.
+    pub(crate) fn last_refused(&self) -> Instant {
+        Instant(self.refused.load(Ordering::Relaxed))
+    }
+
+    /// One is to be refused who has seen `last`: answers whether it is the first since then.
+    pub(crate) fn refuses_first(&self, last: Instant, now: Instant) -> bool {
+        self.refused
+            .compare_exchange(last.0, now.0, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// A task wants a page back that was taken from it, while memory is short: waits for the token, or until
@@ -352,30 +346,27 @@ impl Line {
         self.with_account(context, task, now, |account| {
             !account.growth.growth(now).is_zero()
         })
-        .unwrap_or(false)
     }
 
     /// Whether a task gives back what it takes: what its like gave back is for it too.
     pub(crate) fn is_modest(&self, context: &impl Context, task: TaskId, now: Instant) -> bool {
         self.with_account(context, task, now, |account| account.growth.is_modest(now))
-            .unwrap_or(true)
     }
 
     fn queue(&self, slot: u32) -> &WaitQueue {
         &self.queues[slot as usize % self.queues.len()]
     }
 
-    /// Asks the task's account; `None`: the line is closed.
+    /// Asks the task's account.
     fn with_account<T>(
         &self,
         context: &impl Context,
         task: TaskId,
         now: Instant,
         ask: impl FnOnce(&mut Account) -> T,
-    ) -> Option<T> {
-        let at = (task.0 as usize).checked_rem(self.accounts.len())?;
-        let mut account = self.accounts.get(at)?.lock(context);
-        Some(ask(account.of(task, now)))
+    ) -> T {
+        let mut account = self.accounts[task.0 as usize % ACCOUNTS].lock(context);
+        ask(account.of(task, now))
     }
 
     fn publish(&self, turns: &Turns) {

@@ -1,0 +1,41 @@
+//! Allocation where each task reclaims for itself, as in Linux: direct reclaim, a retry as long as there is something to
+//! hope for, a sleep for a reason, and out of memory.
+//!
+//! Source: mechanisms 1.6; Linux 5.15 mm/page_alloc.c, __alloc_pages_slowpath(), should_reclaim_retry().
+
+use env::{Env, Task};
+use frames::FrameId;
+use policy::reclaim::retry::RetryVerdict;
+use policy::reclaim::throttle::Who;
+
+use super::emergency::Rounds;
+use crate::Error;
+use crate::cache::Cache;
+use crate::reclaim::throttle;
+
+/// Takes between one and `want` frames, reclaiming and waiting as it must.
+///
+/// # Errors
+/// `OutOfMemory`, `NoMemory`, `Cancelled`.
+pub(super) fn alloc<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    who: Who,
+    want: u32,
+    out: &mut Vec<FrameId>,
+) -> Result<u32, Error> {
+    let mut rounds = Rounds::default();
+    loop {
+        let taken = cache.alloc_at_hand(task, want, out)?;
+        if taken > 0 {
+            return Ok(taken);
+        }
+        match rounds.reclaim(task, cache, want, who)? {
+            None | Some(RetryVerdict::Retry) => {}
+            Some(RetryVerdict::RetryAfter(finding)) => {
+                throttle::found(task, cache, cache.home(task), finding, who);
+            }
+            Some(RetryVerdict::OutOfMemory) => rounds.wait(task, cache, who)?,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Allocation where memory is handed out in turn: a place in the queue instead of a pass of one's own.
+//!
+//! ```text
+//!   too little free -> ticket -> granted: take what was promised
+//!                        `-> bound reached: pages were freed, or are being written -> wait on, with one's age
+//!                                           none for long -> one pass of one's own, then on; hopeless -> a typed error
+//! ```
+//!
+//! Source: docs/adr/0014.
+
+use core::sync::atomic::Ordering;
+
+use env::{Env, Task, Wakeup};
+use frames::FrameId;
+use policy::reclaim::SwapSender;
+use policy::reclaim::retry::{Retry, RetryVerdict};
+use policy::reclaim::throttle::Who;
+use policy::reclaim::turn::{Overdue, Ticket, at_bound};
+use policy::units::{Instant, Nanos, Pages};
+
+use super::emergency::{HOPELESS_ROUNDS, Standstill, WANTED};
+use crate::Error;
+use crate::cache::{Cache, get};
+use crate::lists::NodeId;
+use crate::memory::queue::MemoryQueue;
+use crate::reclaim::direct::direct_until;
+
+/// Who has waited for a turn so long without one page, while pages of files were written and went to others and no anonymous page
+/// could leave for want of a slot, will not get one: somebody's memory is too much. One such waiter is refused at a time.
+const PASSED_OVER: Nanos = Nanos::secs(10);
+
+/// The same where the swap file is full and no page of a file was written, if all that was freed went to pages that came back.
+const FULL: Nanos = Nanos::secs(1);
+
+/// What a waiter has seen of the chances to get memory at all.
+struct Outlook {
+    /// When its wait began, which stays as it is.
+    began: Instant,
+    /// What had been done by then: pages ever written, those to the swap file and without them.
+    cleaned: u64,
+    written: u64,
+    /// Pages ever reclaimed that did not go to others that came back.
+    freed: Pages,
+    tries: Tries,
+}
+
+/// Its own passes, since it began or somebody gave way.
+#[derive(Default)]
+struct Tries {
+    retry: Retry,
+    fruitless: u32,
+    standstill: Standstill,
+    /// The last one found that there is nothing to hope for.
+    is_hopeless: bool,
+}
+
+impl Outlook {
+    fn new<E: Env>(cache: &Cache<E>, began: Instant) -> Self {
+        Self {
+            began,
+            cleaned: cache.cleaned(),
+            written: get(&cache.writeback.totals.written),
+            freed: freed(cache),
+            tries: Tries::default(),
+        }
+    }
+
+    /// Whether who waits is to be refused now.
+    fn is_over<E: Env>(&self, cache: &Cache<E>, queue: &MemoryQueue, now: Instant) -> bool {
+        self.tries.is_hopeless || self.is_passed_over(cache, queue, now) || self.is_full(cache, now)
+    }
+
+    /// The first who asks, and none for as long after it.
+    fn is_passed_over<E: Env>(&self, cache: &Cache<E>, queue: &MemoryQueue, now: Instant) -> bool {
+        let last = queue.last_refused();
+        now.since(self.began.max(last)) >= PASSED_OVER
+            && cache.cleaned() > self.cleaned
+            && cache.swap_free().is_zero()
+            && cache.swap_writeback().is_zero()
+            && queue.refuses_first(last, now)
+    }
+
+    /// There is a place for every page, and none for more: not while more is being written to the swap file than goes around,
+    /// which will be free.
+    fn is_full<E: Env>(&self, cache: &Cache<E>, now: Instant) -> bool {
+        now.since(self.began) >= FULL
+            && cache.swap_slots_recycle()
+            && get(&cache.writeback.totals.written) == self.written
+            && freed(cache).saturating_sub(self.freed) <= cache.memory.marks.min
+            && cache.swap_writeback() <= cache.memory.marks.min
+    }
+}
+
+/// Takes between one and `want` frames, waiting for a turn as it must.
+///
+/// # Errors
+/// `OutOfMemory`, `NoMemory`, `Cancelled`.
+pub(super) fn alloc<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    queue: &MemoryQueue,
+    want: u32,
+    out: &mut Vec<FrameId>,
+) -> Result<u32, Error> {
+    let memory = &cache.memory;
+    let mut outlook: Option<Outlook> = None;
+    loop {
+        let taken = cache.alloc_at_hand(task, want, out)?;
+        if taken > 0 {
+            return Ok(taken);
+        }
+        let now = task.now();
+        // One that waits again keeps its age.
+        let outlook = outlook.get_or_insert_with(|| Outlook::new(cache, now));
+        let need = Pages(u64::from(want));
+        let since = (outlook.began, now);
+        let Some(ticket) = queue.join(task, task.id(), since, need) else {
+            let given_back = memory.given_back();
+            cache.wait_for_memory(task, |memory| memory.given_back() == given_back)?;
+            continue;
+        };
+        cache.ask_reclaim(task, NodeId::FIRST);
+        // What has become free between the look and the ticket.
+        memory.hand_out(task);
+        let waiter = Waiter {
+            cache,
+            queue,
+            ticket,
+            want,
+        };
+        let taken = waiter.wait(task, out, outlook);
+        queue.leave(task, ticket);
+        memory.hand_out(task);
+        match taken {
+            Ok(0) => {}
+            taken => return taken,
+        }
+    }
+}
+
+/// Pages that were ever reclaimed, but for those that went to pages that came back while the swap file was full.
+fn freed<E: Env>(cache: &Cache<E>) -> Pages {
+    cache.reclaimed().saturating_sub(cache.memory.returned())
+}
+
+/// One that has a place in the queue.
+struct Waiter<'a, E: Env> {
+    cache: &'a Cache<E>,
+    queue: &'a MemoryQueue,
+    ticket: Ticket,
+    want: u32,
+}
+
+impl<E: Env> Waiter<'_, E> {
+    /// Waits until its turn has come, and takes what was granted. `Ok(0)`: what was granted could not be taken, and
+    /// is to be asked for again.
+    fn wait(
+        &self,
+        task: &mut Task<'_, E>,
+        out: &mut Vec<FrameId>,
+        outlook: &mut Outlook,
+    ) -> Result<u32, Error> {
+        let Self { cache, queue, .. } = *self;
+        let mut fruitless = 0;
+        loop {
+            // What tasks give back may be kept for them: it says nothing about reclaim.
+            let before = freed(cache);
+            let wakeup = queue.wait(task, self.ticket);
+            if wakeup == Wakeup::TimedOut {
+                // What was kept for others may be so no more, and nobody puts anything back when its time is over.
+                cache.memory.hand_out(task);
+            }
+            if let Some(granted) = queue.granted(task, self.ticket) {
+                return self.take(task, granted, out);
+            }
+            if wakeup == Wakeup::Cancelled || cache.registry.stopping.load(Ordering::Acquire) {
+                return Err(Error::Cancelled);
+            }
+            cache.look_again(task);
+            cache.ask_reclaim(task, NodeId::FIRST);
+            let freed = freed(cache).saturating_sub(before);
+            fruitless = if freed.is_zero() { fruitless + 1 } else { 0 };
+            if at_bound(freed, cache.under_writeback(), fruitless) == Overdue::Reclaim {
+                fruitless = 0;
+                self.reclaim(task, &mut outlook.tries)?;
+            }
+            if outlook.is_over(cache, queue, task.now()) {
+                cache.out_of_memory(task, Who::DIRECT)?;
+                outlook.tries = Tries::default();
+            }
+        }
+    }
+
+    fn take(
+        &self,
+        task: &mut Task<'_, E>,
+        granted: Pages,
+        out: &mut Vec<FrameId>,
+    ) -> Result<u32, Error> {
+        let granted = u32::try_from(granted.0).unwrap_or(u32::MAX);
+        let want = self.want.min(granted);
+        let memory = &self.cache.memory;
+        self.cache.take(task, NodeId::FIRST, want, out, |_, taken| {
+            memory.free().min(granted - taken)
+        })
+    }
+
+    /// Nothing has become free for as long as a turn may take: it reclaims itself, and finds out whether there is
+    /// anything to hope for.
+    fn reclaim(&self, task: &mut Task<'_, E>, tries: &mut Tries) -> Result<(), Error> {
+        let Self { cache, queue, .. } = *self;
+        // It has its pages, or whatever it finds could not be sent out: looking on would cost time and free nothing.
+        let enough = |task: &Task<'_, E>| {
+            queue.granted(task, self.ticket).is_some()
+                || !cache.can_send_out(task, SwapSender::Direct)
+        };
+        let target = cache.options.reclaim.direct_target(self.want);
+        let reclaimed = direct_until(task, cache, target, Who::DIRECT, enough);
+        if cache.registry.stopping.load(Ordering::Acquire) {
+            return Err(Error::Cancelled);
+        }
+        let verdict = tries.retry.decide(&cache.retry_view(task, reclaimed));
+        let is_fruitless = reclaimed.is_zero() && cache.write_pending().is_zero();
+        tries.fruitless = if is_fruitless { tries.fruitless + 1 } else { 0 };
+        let seen = (cache.reclaimed(), cache.cleaned());
+        tries.is_hopeless = tries.standstill.lasts(task.now(), seen)
+            || is_fruitless && verdict == RetryVerdict::OutOfMemory
+            || tries.fruitless > HOPELESS_ROUNDS;
+        // Nothing clean: what is dirty has to be written first.
+        if reclaimed.is_zero() && !tries.is_hopeless {
+            cache.want_of_each(task, WANTED);
+        }
+        Ok(())
+    }
+}
