@@ -30,7 +30,7 @@ use crate::file::write::{BATCH, must_read, reserve_space, write_batch, wrote};
 use crate::reclaim::direct::nodes;
 use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
-use crate::writeback::pace::keep_account;
+use crate::writeback::balance::account;
 use crate::{Error, Reader, Writer, writeback::io};
 
 /// Most frames that a writer keeps between two calls.
@@ -135,7 +135,7 @@ fn take_batch<E: Env>(
     }
     let (took, result) = write_batch(task, cache, mapping, writer, *at, stop, data, from);
     *at = took.until;
-    keep_account(task, cache, device, writer, took.dirtied);
+    account(task, cache, device, writer, took.dirtied);
     result
 }
 

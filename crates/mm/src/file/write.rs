@@ -29,8 +29,8 @@ use crate::pages::replace::replace_pinned;
 use crate::reclaim::direct::nodes;
 use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
-use crate::writeback::pace::Account;
-use crate::{Error, file::read, writeback::dirty, writeback::io};
+use crate::writeback::balance::{Account, account, balance};
+use crate::{Error, file::read, writeback::io};
 
 pub(crate) mod received;
 
@@ -189,13 +189,10 @@ pub(crate) fn write<E: Env>(
         }
         let (took, result) = write_batch(task, cache, mapping, writer, at, stop, data, from);
         at = took.until;
-        if took.dirtied > Pages::ZERO {
-            // Also after an error: it is held for what was taken in before it.
-            let balanced = dirty::after_dirtying(task, cache, device, writer, took.dirtied);
-            result.and(balanced)?;
-        } else {
-            result?;
-        }
+        account(task, cache, device, writer, took.dirtied);
+        // Also after an error: it is paused for what was taken in before it.
+        let balanced = balance(task, cache, writer);
+        result.and(balanced)?;
     }
     wrote(task, writer, began, Bytes(len));
     Ok(Bytes(len))

@@ -24,7 +24,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use env::{Cause, Env, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Wakeup, Work};
+use env::{Cause, Context, Env, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Wakeup, Work};
 use frames::Tag;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages, PagesPerSec};
 
@@ -294,6 +294,25 @@ fn next_file<E: Env>(
     }
     let (mapping, since) = files.io.pop_front()?;
     Some((mapping, since, files.io.len()))
+}
+
+impl<E: Env> Cache<E> {
+    /// Puts a file that has dirty pages on its device's list, unless it is on one.
+    pub(crate) fn queue_dirty(&self, context: &impl Context, mapping: &Arc<Mapping<E>>) {
+        if mapping.queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let now = self.env.now();
+        let first = {
+            let mut files = mapping.device.files.lock(context);
+            files.dirty.push_back((Arc::clone(mapping), now));
+            files.dirty.len() + files.io.len() + files.more_io.len() == 1
+        };
+        if first {
+            // The flusher's periodic look begins with the first dirty file.
+            mapping.device.flusher.wait.wake_all(Signal::FileDirtied);
+        }
+    }
 }
 
 /// Puts a file back where it belongs after its slice.

@@ -10,10 +10,9 @@ use crate::options::Options;
 use crate::registry::device::DeviceState;
 use io::Requests;
 
-pub(crate) mod dirty;
+pub(crate) mod balance;
 pub(crate) mod flush;
 pub(crate) mod io;
-pub(crate) mod pace;
 
 /// Devices, what is dirty on the way to them, and who may dirty more.
 pub(crate) struct Writeback<E: Env> {

@@ -208,6 +208,16 @@ pub struct Counts {
     pub flusher_running: bool,
 }
 
+/// A balance is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Over so many pages: for `Domain::begin`. Under 2.6.36 one and a half times those that were
+    /// dirtied, which the writer may have to write.
+    pub pages: Pages,
+    /// They include those of an earlier balance that was due and has not begun.
+    pub replaces: bool,
+}
+
 /// What a writer that has dirtied pages must do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -506,10 +516,7 @@ impl Domain {
         }
     }
 
-    /// The writer dirtied `pages`. `Some(n)`: a balance over `n` pages is due now.
-    ///
-    /// `n` is for `begin`: the pages to account for; under 2.6.36 one and a half times those, which
-    /// the writer may have to write.
+    /// The writer dirtied `pages`; answers whether a balance is due now.
     ///
     /// # Panics
     /// When `cpu` is not below the domain's count of CPUs.
@@ -520,16 +527,27 @@ impl Domain {
         device: DeviceIndex,
         cpu: usize,
         pages: Pages,
-    ) -> Option<Pages> {
-        match &mut self.engine {
+    ) -> Option<Due> {
+        let (due, replaces) = match &mut self.engine {
             Engine::Foreground(shares) => {
-                let due = shares.on_dirtied(writer.share(), device, cpu, pages)?;
-                Some(foreground::write_chunk(shares, due))
+                let due = shares.on_dirtied(writer.share(), device, cpu, pages);
+                (due.map(|due| foreground::write_chunk(shares, due)), false)
             }
-            Engine::SoftRegion(law) => law.shares.on_dirtied(writer.share(), device, cpu, pages),
-            Engine::RateBased(law) => law.on_dirtied(writer.rate_based(), device, cpu, pages),
-            Engine::Tidegate(law) => law.on_dirtied(writer.tidegate(), device, now, pages),
-        }
+            Engine::SoftRegion(law) => {
+                let due = law.shares.on_dirtied(writer.share(), device, cpu, pages);
+                (due, false)
+            }
+            // Its count of a writer's pages goes on until a verdict closes it.
+            Engine::RateBased(law) => {
+                let due = law.on_dirtied(writer.rate_based(), device, cpu, pages);
+                (due, true)
+            }
+            Engine::Tidegate(law) => {
+                let due = law.on_dirtied(writer.tidegate(), device, now, pages);
+                (due, false)
+            }
+        };
+        due.map(|pages| Due { pages, replaces })
     }
 
     /// Writeback of `pages` ended (proportions count it).

@@ -29,7 +29,7 @@ use crate::cache::Cache;
 use crate::file::read::page_of;
 use crate::file::unwilling::budget;
 use crate::registry::mapping::Mapping;
-use crate::writeback::pace::keep_account;
+use crate::writeback::balance::account;
 
 /// Most pages that are offered together: 256 KiB, wherever they begin.
 const OFFERED_MAX: u32 = 65;
@@ -116,7 +116,7 @@ pub(crate) fn receive<E: Env>(
     if !bytes.is_zero() {
         wrote(task, writer, began, bytes);
     }
-    keep_account(task, cache, device, writer, dirtied);
+    account(task, cache, device, writer, dirtied);
     Ok(bytes)
 }
 

@@ -203,8 +203,8 @@ fn under_2_6_36_a_writer_that_wrote_its_chunk_leaves() {
             break due;
         }
     };
-    assert_eq!(due, Pages(1536));
-    let mut episode = bench.domain.begin(DEVICE, due);
+    assert_eq!(due.pages, Pages(1536));
+    let mut episode = bench.domain.begin(DEVICE, due.pages);
     let mut decide = |episode: &mut Episode| {
         episode.decide(bench.now, &mut bench.domain, &mut bench.writer, &over)
     };
@@ -368,7 +368,10 @@ fn under_6_12_writers_call_by_their_own_count_and_by_their_cpus() {
     assert_eq!(domain.budget(writer, DEVICE, 0), Pages(1));
     assert_eq!(
         domain.on_dirtied(Instant(0), writer, DEVICE, 0, Pages(1)),
-        Some(Pages(32))
+        Some(Due {
+            pages: Pages(32),
+            replaces: true,
+        })
     );
     // Many young writers on one CPU: the guard catches one of them.
     let mut dirtied = 0;
@@ -379,7 +382,7 @@ fn under_6_12_writers_call_by_their_own_count_and_by_their_cpus() {
             break due;
         }
     };
-    assert_eq!((dirtied, due), (guard, Pages(25)));
+    assert_eq!((dirtied, due.pages), (guard, Pages(25)));
     // What a writer that ended owed is taken over on its CPU, up to the heir's interval.
     domain.on_dirtied(Instant(0), &mut other, DEVICE, 0, Pages(30));
     domain.remove_writer(other, 0);
@@ -387,7 +390,10 @@ fn under_6_12_writers_call_by_their_own_count_and_by_their_cpus() {
     assert_eq!(domain.budget(&heir, DEVICE, 0), Pages(2));
     assert_eq!(
         domain.on_dirtied(Instant(0), &mut heir, DEVICE, 0, Pages(2)),
-        Some(Pages(32))
+        Some(Due {
+            pages: Pages(32),
+            replaces: true,
+        })
     );
 }
 

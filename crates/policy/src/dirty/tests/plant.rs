@@ -261,7 +261,7 @@ impl Plant {
                 number % 2,
                 Pages(pages),
             );
-            writer.stay = due.map(|pages| self.domain.begin(index, pages));
+            writer.stay = due.map(|due| self.domain.begin(index, due.pages));
         }
     }
 

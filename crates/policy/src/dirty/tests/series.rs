@@ -706,7 +706,7 @@ fn tidegate_pages_of_writers_that_alternate_are_seen() {
                     device_dirty: Pages(dirty[at]),
                     ..Counts::default()
                 };
-                let mut stay = domain.begin(devices[at], due);
+                let mut stay = domain.begin(devices[at], due.pages);
                 let (verdict, _) = stay.decide(now, &mut domain, writer, &counts);
                 *held = matches!(verdict, Verdict::Pause { .. });
             }

@@ -1,0 +1,322 @@
+//! Balancing dirty pages: a writer that has dirtied enough asks the law, and does what it says.
+//!
+//! A balance becomes due as pages are dirtied, and stands in the writer's account until it begins. The law decides under
+//! a short lock, from one reading of the counters; a pause is an absolute deadline. A task that may block sleeps until
+//! then; one that may not gets the deadline as its answer, and whoever it serves is paused by it. Verdicts and their
+//! order are the same.
+//!
+//! ```text
+//!   write ──dirtied──> due ──balance──> asks the law ──> over: the next one that is due, or None
+//!                       ^                 ^      '─────> a pause: sleeps until t, or answers Some(t)
+//!                       |                 '──── at t ────'
+//!                       '--- dirtied while one that does not sleep is paused: the next balance
+//! ```
+//!
+//! A pause that is answered is told to `Env` as the wait that it is, once, when it is over.
+//!
+//! Under the law of 2.6.36 a writer writes pages itself. One that may not block has the flusher do it, and is paused by
+//! the naps of that law, having written nothing.
+//!
+//! Source: mechanisms 5; Linux v6.12 mm/page-writeback.c, balance_dirty_pages(), in our own words.
+
+use core::fmt;
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{Cause, Env, Event, Interrupt, Task, Wakeup, Work};
+use policy::dirty::{DeviceIndex, Due, Episode, PauseReason, Verdict};
+use policy::units::{Instant, Pages};
+
+use crate::cache::Cache;
+use crate::registry::device::DeviceState;
+use crate::{Error, Writer, writeback::flush};
+
+/// What a writer has dirtied and was not paused for yet.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    /// Pages that a balance is due for, by device: mostly one.
+    due: Vec<(DeviceIndex, Pages)>,
+    /// A balance under way, in a pause.
+    paused: Option<(Balance, Pause)>,
+}
+
+/// One call of `balance_dirty_pages`.
+struct Balance {
+    device: DeviceIndex,
+    episode: Episode,
+}
+
+/// One sleep of a balance.
+#[derive(Debug)]
+struct Pause {
+    cause: Cause,
+    until: Instant,
+    /// When it was answered to a task that may not block; none: the task sleeps itself.
+    answered: Option<Instant>,
+}
+
+impl fmt::Debug for Balance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Balance")
+            .field("device", &self.device)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Account {
+    /// Whether a balance is due that has not begun.
+    pub(crate) fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    fn add(&mut self, device: DeviceIndex, due: Due) {
+        let earlier = self.due.iter_mut().find(|(other, _)| *other == device);
+        match earlier {
+            Some((_, pages)) if due.replaces => *pages = (*pages).at_least(due.pages),
+            Some((_, pages)) => *pages = pages.saturating_add(due.pages),
+            None => self.due.push((device, due.pages)),
+        }
+    }
+
+    /// The end of the pause that is under way, if it is yet to come.
+    fn paused_until(&self, now: Instant) -> Option<Instant> {
+        let (_, pause) = self.paused.as_ref()?;
+        (now < pause.until).then_some(pause.until)
+    }
+}
+
+impl Pause {
+    /// Sees the pause to its end.
+    fn end<E: Env>(self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        let now = task.now();
+        if let Some(since) = self.answered {
+            task.emit(&Event::Waited {
+                cause: self.cause,
+                waited: now.min(self.until).since(since),
+                wakeup: Wakeup::TimedOut,
+            });
+            if now >= self.until {
+                return Ok(());
+            }
+        }
+        Error::after(task.sleep_until(self.cause, self.until))
+    }
+}
+
+/// The writer has dirtied `pages`: accounts them.
+pub(crate) fn account<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    device: &DeviceState<E>,
+    writer: &mut Writer,
+    pages: Pages,
+) {
+    if pages.is_zero() {
+        return;
+    }
+    let (now, cpu) = (task.now(), task.cpu());
+    task.emit(&Event::Dirtied {
+        device: device.index,
+        pages,
+    });
+    let due = {
+        let mut domain = cache.writeback.domain.lock(task);
+        domain.on_dirtied(now, &mut writer.state, device.index, cpu, pages)
+    };
+    if let Some(due) = due {
+        writer.account.add(device.index, due);
+    }
+}
+
+/// Pauses the writer until dirtying more pages is sustainable, for all balances that are due. A task that may not block gets
+/// the end of the pause as the answer, and asks again then.
+pub(crate) fn balance<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    writer: &mut Writer,
+) -> Result<Option<Instant>, Error> {
+    if !task.is_willing() {
+        let until = writer.account.paused_until(task.now());
+        if until.is_some() {
+            return Ok(until);
+        }
+        // A task that sleeps is told of that by its sleep.
+        if cache.registry.stopping.load(Ordering::Acquire) {
+            return Err(Error::Cancelled);
+        }
+    }
+    loop {
+        let paused = writer.account.paused.take();
+        let goes_on = paused.is_some();
+        let (device, mut balance) = match paused {
+            Some((balance, pause)) => {
+                pause.end(task)?;
+                let device = cache.device(task, balance.device);
+                // A device that fails meanwhile may not clear anything for a long time.
+                device.admit(task, writer.told(&device))?;
+                (device, balance)
+            }
+            None => {
+                let Some((device, pages)) = writer.account.due.pop() else {
+                    return Ok(None);
+                };
+                let episode = cache.writeback.domain.lock(task).begin(device, pages);
+                (cache.device(task, device), Balance { device, episode })
+            }
+        };
+        if let Some(pause) = next_pause(task, cache, &device, writer, &mut balance)? {
+            let until = pause.until;
+            let is_answered = pause.answered.is_some();
+            writer.account.paused = Some((balance, pause));
+            if is_answered {
+                return Ok(Some(until));
+            }
+        } else if goes_on && !task.is_willing() {
+            // What was dirtied during its pauses is a matter of the next call.
+            return Ok(None);
+        }
+    }
+}
+
+/// Asks the law until it names a pause, which begins now; none: the balance is over.
+fn next_pause<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    device: &Arc<DeviceState<E>>,
+    writer: &mut Writer,
+    balance: &mut Balance,
+) -> Result<Option<Pause>, Error> {
+    loop {
+        let (verdict, now) = ask(task, cache, device, writer, &mut balance.episode);
+        match verdict {
+            Verdict::Done { start_background } => {
+                if start_background {
+                    device.kick();
+                }
+                return Ok(None);
+            }
+            Verdict::Pause {
+                pause,
+                why,
+                start_background,
+            } => {
+                have_cleaned(task, cache, device, start_background);
+                device.note_pause(now);
+                let (cause, until) = (cause_of(why), now + pause);
+                let answered = (!task.is_willing()).then_some(now);
+                if answered.is_some() {
+                    task.emit(&Event::Waiting { cause });
+                }
+                return Ok(Some(Pause {
+                    cause,
+                    until,
+                    answered,
+                }));
+            }
+            Verdict::WriteYourself { pages } => {
+                let wrote = if task.is_willing() {
+                    flush::write_some(task, cache, device, pages)?
+                } else {
+                    device.want(pages);
+                    Pages::ZERO
+                };
+                balance.episode.wrote(wrote);
+            }
+        }
+    }
+}
+
+/// Asks the law for the next verdict of a balance; answers it with the moment it is of.
+fn ask<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    device: &DeviceState<E>,
+    writer: &mut Writer,
+    episode: &mut Episode,
+) -> (Verdict, Instant) {
+    task.did(Work::Balance, 1);
+    let now = task.now();
+    let counts = cache.counts(device);
+    let (verdict, trace) = {
+        let mut domain = cache.writeback.domain.lock(task);
+        let answer = episode.decide(now, &mut domain, &mut writer.state, &counts);
+        device.note_pace(&domain);
+        answer
+    };
+    let (why, done) = match verdict {
+        Verdict::Pause { why, .. } => (Some(why), false),
+        Verdict::Done { .. } => (None, true),
+        Verdict::WriteYourself { .. } => (None, false),
+    };
+    task.emit(&Event::BalanceDirtyPages {
+        device: device.index,
+        writer: writer.id,
+        trace,
+        why,
+        done,
+    });
+    (verdict, now)
+}
+
+/// Sees that somebody cleans while a writer of the device is paused.
+fn have_cleaned<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    device: &DeviceState<E>,
+    start_background: bool,
+) {
+    if start_background {
+        device.kick();
+    }
+    if !cache.options.dirty.law.wakes_other_flushers() {
+        return;
+    }
+    let all = cache.writeback.totals.dirty.load(Ordering::Relaxed);
+    if all <= device.dirty.load(Ordering::Relaxed) {
+        return;
+    }
+    for other in cache.writeback.devices.lock(task).iter() {
+        let has_dirty = other.dirty.load(Ordering::Relaxed) > 0;
+        if other.index != device.index && has_dirty {
+            other.kick();
+        }
+    }
+}
+
+/// The name of a pause.
+const fn cause_of(why: PauseReason) -> Cause {
+    match why {
+        PauseReason::OverShare => Cause::DirtyPause,
+        PauseReason::NoProgress => Cause::DeviceStalled,
+    }
+}
+
+impl<E: Env> Cache<E> {
+    /// Until when the writer is paused for what it took in unpaced so far. `None`: it need not be. `Some`: ask again then,
+    /// not before; it may be paused for longer. What it takes in meanwhile is a matter of the next balance, which begins
+    /// with the first call after this one has ended with `None`.
+    ///
+    /// Never waits. Under the law of 2.6.36 a writer writes pages itself, which cannot be done here: the flusher does it,
+    /// and the writer is paused by the naps of that law.
+    ///
+    /// # Errors
+    /// That of a device that has failed meanwhile, as a write gets it. `Cancelled`.
+    pub fn pace(
+        self: &Arc<Self>,
+        task: &mut Task<'_, E>,
+        writer: &mut Writer,
+    ) -> Result<Option<Instant>, Error> {
+        task.unwillingly(|task| balance(task, self, writer))
+    }
+
+    /// A writer is done for now: what it still owes is passed on, as that of one that is gone, and it is as a new one.
+    pub fn settle(&self, writer: &mut Writer) {
+        let context = Interrupt::new();
+        writer.account = Account::default();
+        let mut domain = self.writeback.domain.lock(&context);
+        let fresh = domain.add_writer();
+        let state = core::mem::replace(&mut writer.state, fresh);
+        // Of the CPUs, which are all the same to somebody outside any task.
+        domain.remove_writer(state, 0);
+    }
+}
