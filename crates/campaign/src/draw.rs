@@ -16,15 +16,15 @@
 use std::collections::BTreeMap;
 
 use env::Work;
-use policy::reclaim::laws;
 use policy::writeback::FlushTunables;
+use policy::{dirty, reclaim};
 
 use crate::dice::Dice;
 use crate::op::Op;
 use crate::plan::{
-    CachePlan, Contradiction, DevicePlan, FilePlan, FlushPlan, LAWS, Limit, Machine, OnError,
-    Phase, Plan, RegionPlan, SECTORS, SlowPlan, SwapPlan, TaskPlan, VERSION, VolatilePlan,
-    reclaim_name, work_name,
+    CachePlan, Contradiction, DevicePlan, FilePlan, FlushPlan, Limit, Machine, OnError, Phase,
+    Plan, RegionPlan, SECTORS, SlowPlan, SwapPlan, TaskPlan, VERSION, VolatilePlan, reclaim_name,
+    work_name,
 };
 
 /// Seeds of labs and devices fit a TOML integer.
@@ -134,7 +134,7 @@ fn costs(dice: &mut Dice) -> BTreeMap<String, u64> {
 
 fn cache(dice: &mut Dice) -> CachePlan {
     let frames = dice.pick(&[256, 300, 384, 512, 700, 1024, 2048, 4096]);
-    let (law, _) = dice.pick(LAWS);
+    let law = dice.pick(dirty::laws::ALL).name;
     let (dirty, background) = limits(dice, u64::from(frames));
     let tunables = dice.pick(&[
         FlushTunables::tidegate(),
@@ -162,7 +162,7 @@ fn cache(dice: &mut Dice) -> CachePlan {
         law_hz: dice.pick(&[100, 250, 1000]),
         dirty,
         background,
-        reclaim: reclaim_name(dice.pick(laws::ALL)),
+        reclaim: reclaim_name(dice.pick(reclaim::laws::ALL)),
         swappiness: dice.pick(&[60, 60, 60, 0, 1, 100, 200]),
         readahead_pages: dice.pick(&[0, 4, u64::from(frames) / 16, u64::from(frames) / 16]),
         populate_at_start: dice.one_in(2),

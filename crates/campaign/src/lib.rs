@@ -38,8 +38,8 @@ pub use failure::Failure;
 pub use figures::Figures;
 pub use op::Op;
 pub use plan::{
-    CachePlan, Contradiction, DevicePlan, FailedAs, FilePlan, FlushPlan, LAWS, Limit, Machine,
-    OnError, Phase, Plan, RegionPlan, SlowPlan, SwapPlan, TaskPlan, VERSION, VolatilePlan,
+    CachePlan, Contradiction, DevicePlan, FailedAs, FilePlan, FlushPlan, Limit, Machine, OnError,
+    Phase, Plan, RegionPlan, SlowPlan, SwapPlan, TaskPlan, VERSION, VolatilePlan,
 };
 pub use run::{Outcome, Setup, run};
 pub use shrink::{Shrunk, shrink};

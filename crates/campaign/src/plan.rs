@@ -19,7 +19,7 @@ use env::Work;
 use lab::CostTable;
 use lab::model::{self, Params};
 use mm::{DeviceOptions, ErrorPolicy, Options, Populate};
-use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold};
+use policy::dirty::{self, DeviceTunables, InitialBandwidth, Law, Threshold};
 use policy::reclaim::{ReclaimLaw, Tunables, laws};
 use policy::units::{Bytes, Nanos, Pages};
 use policy::writeback::{Flight, FlushTunables, Slice};
@@ -35,15 +35,6 @@ const LIMIT_LEAST: u64 = 256;
 pub(crate) const SECTORS: u64 = 8;
 /// Bytes of a sector.
 pub(crate) const SECTOR: u64 = 512;
-
-/// The laws that a run may use, by the name that a file gives them. A new law joins by a line here.
-pub const LAWS: &[(&str, Law)] = &[
-    ("foreground", Law::ForegroundWriteback),
-    ("soft-region", Law::SoftRegion { measured: false }),
-    ("soft-region-measured", Law::SoftRegion { measured: true }),
-    ("rate-based", Law::RateBased),
-    ("tidegate", Law::TIDEGATE),
-];
 
 /// The name that a file gives a law of reclaim: words joined as all names of plans are.
 pub(crate) fn reclaim_name(law: ReclaimLaw) -> String {
@@ -579,9 +570,8 @@ impl CachePlan {
     /// # Errors
     /// There is none.
     pub fn law(&self) -> Result<Law, String> {
-        let found = LAWS.iter().find(|(name, _)| *name == self.law);
-        found.map(|(_, law)| *law).ok_or_else(|| {
-            let known: Vec<_> = LAWS.iter().map(|(name, _)| *name).collect();
+        dirty::laws::by_name(&self.law).ok_or_else(|| {
+            let known: Vec<_> = dirty::laws::ALL.iter().map(|law| law.name).collect();
             format!(
                 "there is no law `{}`; there are {}",
                 self.law,

@@ -27,9 +27,9 @@ use policy::writeback::Flight;
 const BEFORE: &str = "linux-2.6.36";
 /// The column that p0 is about.
 const REASONS: &str = "linux-5.16-rc1";
-const FOREGROUND: Law = Law::ForegroundWriteback;
-const FIXED: Law = Law::SoftRegion { measured: false };
-const MEASURED: Law = Law::SoftRegion { measured: true };
+const FOREGROUND: Law = Law::FOREGROUND;
+const FIXED: Law = Law::SOFT_REGION;
+const MEASURED: Law = Law::SOFT_REGION_MEASURED;
 
 /// What is changed in which experiment.
 struct Table {
@@ -159,7 +159,7 @@ const PACING: [Ablation; 15] = [
     ablation("after: law of 2.6.36", |cell| after(cell, FOREGROUND)),
     ablation("after: law of p1, fixed", |cell| after(cell, FIXED)),
     ablation("after: law of p1, measured", |cell| after(cell, MEASURED)),
-    ablation("after: law of 6.12", |cell| after(cell, Law::RateBased)),
+    ablation("after: law of 6.12", |cell| after(cell, Law::RATE_BASED)),
     ablation("disk at half the rate", |cell| with_rate(cell, 0.5)),
     ablation("disk at twice the rate", |cell| with_rate(cell, 2.0)),
     ablation("HZ 100 in all columns", |cell| with_hz(cell, 100)),

@@ -35,7 +35,7 @@ pub const PRESETS: [Preset; 8] = [
     Preset {
         name: "linux-2.6.36",
         about: "a throttled writer writes pages back itself, then naps",
-        law: Law::ForegroundWriteback,
+        law: Law::FOREGROUND,
         hz: 250,
         flush: FlushTunables::linux_2_6_36(),
         initial: InitialBandwidth::Assumed,
@@ -44,7 +44,7 @@ pub const PRESETS: [Preset; 8] = [
     Preset {
         name: "p1",
         about: "paper p1: writers only sleep; soft region with a fixed 100 MiB/s",
-        law: Law::SoftRegion { measured: false },
+        law: Law::SOFT_REGION,
         hz: 250,
         flush: FlushTunables::linux_2_6_36(),
         initial: InitialBandwidth::Assumed,
@@ -53,7 +53,7 @@ pub const PRESETS: [Preset; 8] = [
     Preset {
         name: "p1-measured",
         about: "paper p1 with the device's measured bandwidth",
-        law: Law::SoftRegion { measured: true },
+        law: Law::SOFT_REGION_MEASURED,
         hz: 1000,
         flush: FlushTunables::linux_2_6_36(),
         initial: InitialBandwidth::Assumed,
@@ -62,7 +62,7 @@ pub const PRESETS: [Preset; 8] = [
     Preset {
         name: "linux-5.15",
         about: "rate-based, as 6.12; reclaim waits for congestion that no device reports (congestion_wait)",
-        law: Law::RateBased,
+        law: Law::RATE_BASED,
         hz: 250,
         flush: FlushTunables::linux_6_12(),
         initial: InitialBandwidth::Assumed,
@@ -71,7 +71,7 @@ pub const PRESETS: [Preset; 8] = [
     Preset {
         name: "linux-5.15+patch1",
         about: "5.15 with p0's own diff alone: reclaim waits for writeback, 100 ms at most",
-        law: Law::RateBased,
+        law: Law::RATE_BASED,
         hz: 250,
         flush: FlushTunables::linux_6_12(),
         initial: InitialBandwidth::Assumed,
@@ -80,7 +80,7 @@ pub const PRESETS: [Preset; 8] = [
     Preset {
         name: "linux-5.16-rc1",
         about: "paper p0's series: reclaim waits by reason: writeback 100 ms, isolated 20 ms, no progress 500 ms",
-        law: Law::RateBased,
+        law: Law::RATE_BASED,
         hz: 250,
         flush: FlushTunables::linux_6_12(),
         initial: InitialBandwidth::Assumed,
@@ -89,7 +89,7 @@ pub const PRESETS: [Preset; 8] = [
     Preset {
         name: "linux-6.12",
         about: "rate-based: each writer gets a rate that a control loop adjusts",
-        law: Law::RateBased,
+        law: Law::RATE_BASED,
         hz: 250,
         flush: FlushTunables::linux_6_12(),
         initial: InitialBandwidth::Assumed,

@@ -114,11 +114,10 @@ fn rows_15_and_16_hold_and_fail_swapped() {
 fn row_15_fails_with_the_law_of_p1_and_row_16_with_the_law_of_2_6_36() {
     let trial = cp();
     let exchanged = |cell: &mut Cell| {
-        let law = match cell.dirty.law {
-            Law::ForegroundWriteback => Law::SoftRegion { measured: true },
-            Law::SoftRegion { .. } | Law::RateBased | Law::Tidegate { .. } => {
-                Law::ForegroundWriteback
-            }
+        let law = if cell.dirty.law == Law::FOREGROUND {
+            Law::SOFT_REGION_MEASURED
+        } else {
+            Law::FOREGROUND
         };
         // The clock and the flusher of each column stay: it is the law alone that the rows are about.
         with_law(cell, law);
@@ -136,7 +135,7 @@ fn row_17_holds_and_fails_swapped_and_without_writers_that_write_themselves() {
     fails(&trial, &swapped(&outcomes, P1), "A7-17");
 
     let no_walkers = only(BEFORE, |cell| {
-        with_law(cell, Law::SoftRegion { measured: false });
+        with_law(cell, Law::SOFT_REGION);
     });
     fails(&trial, &trial.run(no_walkers).unwrap(), "A7-17");
 }

@@ -267,7 +267,7 @@ impl<E: Env> Cache<E> {
         self.writeback
             .domain
             .lock(task)
-            .remove_writer(writer.into_state(), cpu);
+            .remove_writer(writer.into_index(), cpu);
     }
 
     /// Clears a device's failed state: the caller has made sure that it works again.

@@ -272,7 +272,7 @@ fn one_thread_serves_many_who_are_held_and_does_not_wait() {
 #[test]
 fn a_writer_of_another_cache_brings_nothing_along() {
     let dir = Dir::new("stranger");
-    let small = Cache::builder().memory(32 << 20).law(Law::RateBased);
+    let small = Cache::builder().memory(32 << 20).law(Law::RATE_BASED);
     let (one, other) = (
         small.build().unwrap(),
         Cache::builder().memory(64 << 20).build().unwrap(),

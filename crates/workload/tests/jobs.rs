@@ -68,7 +68,7 @@ fn run(
     options.reclaim = Tunables::of(law, 250);
     options.pins_max = FRAMES / 4;
     if law != ReclaimLaw::TIDEGATE {
-        options.dirty.law = Law::RateBased;
+        options.dirty.law = Law::RATE_BASED;
         options.dirty.hz = 250;
     }
     let (reports, vmstat) = lab

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use env::{Event, TaskId};
-use policy::dirty::{BalanceTrace, Law, PauseReason};
+use policy::dirty::{BalanceTrace, Law, PauseReason, Prints};
 use policy::units::{Nanos, Pages};
 
 use super::assemble::{millis, number, seconds};
@@ -121,7 +121,7 @@ impl Digest {
         line.at_s = seconds(at);
         line.task = task.0;
         line.writer = writer;
-        line.printed_after = law == Law::ForegroundWriteback;
+        line.printed_after = law.prints == Prints::Whole;
         line.slept_ms = millis(printed_pause(law, trace));
         line.device_dirty = number(trace.device_dirty.0);
         line.device_limit = number(trace.device_limit.0);
@@ -166,9 +166,9 @@ impl Digest {
 
 /// What the original prints as the pause of its line.
 fn printed_pause(law: Law, trace: &BalanceTrace) -> Nanos {
-    match law {
-        Law::ForegroundWriteback => trace.paused,
-        Law::SoftRegion { .. } | Law::RateBased | Law::Tidegate { .. } => trace.pause,
+    match law.prints {
+        Prints::Whole => trace.paused,
+        Prints::Pauses => trace.pause,
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
             seen(12, trace(0, 12, true), true),
             seen(50, trace(0, 0, true), true),
         ];
-        let lines = printed(Law::ForegroundWriteback, &events);
+        let lines = printed(Law::FOREGROUND, &events);
         assert_eq!(lines, [(0.012, 12.0), (0.05, 0.0)]);
     }
 
@@ -232,19 +232,19 @@ mod tests {
             seen(230, trace(8, 200, true), false),
             seen(238, trace(0, 208, false), true),
         ];
-        let lines = printed(Law::SoftRegion { measured: true }, &events);
+        let lines = printed(Law::SOFT_REGION_MEASURED, &events);
         assert_eq!(lines, [(0.0, 8.0), (0.03, 200.0), (0.23, 8.0)]);
     }
 
     #[test]
     fn a_skipped_pause_of_6_12_is_a_line_of_zero() {
         let events = [seen(7, trace(0, 0, true), true)];
-        assert_eq!(printed(Law::RateBased, &events), [(0.007, 0.0)]);
+        assert_eq!(printed(Law::RATE_BASED, &events), [(0.007, 0.0)]);
     }
 
     #[test]
     fn a_million_balances_without_a_line_leave_the_highest_of_each_slot() {
-        let mut digest = Digest::new(Law::RateBased, Nanos::millis(10), usize::MAX);
+        let mut digest = Digest::new(Law::RATE_BASED, Nanos::millis(10), usize::MAX);
         for number in 0..1_000_000_u64 {
             let balance = BalanceTrace {
                 // It rises with every balance, to 100 in each slot.
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn pauses_are_kept_up_to_a_number() {
-        let mut digest = Digest::new(Law::RateBased, Nanos::ZERO, 2);
+        let mut digest = Digest::new(Law::RATE_BASED, Nanos::ZERO, 2);
         for at in 0..5 {
             let (at, event) = seen(at, trace(1, 0, true), true);
             digest.saw(at, TaskId(3), &event);

@@ -152,7 +152,7 @@ pub(crate) fn budget<E: Env>(
     }
     let cpu = task.cpu();
     let domain = cache.writeback.domain.lock(task);
-    let budget = domain.budget(&writer.state, device.index, cpu);
+    let budget = domain.budget(&writer.index, device.index, cpu);
     budget.0.clamp(1, BATCH)
 }
 

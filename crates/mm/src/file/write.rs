@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use env::{Cause, Env, Event, IoError, IoOp, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot, Tag};
-use policy::dirty::WriterState;
+use policy::dirty::WriterIndex;
 use policy::reclaim::scan::Kind;
 use policy::units::{Bytes, Instant, PAGE_SHIFT, PAGE_SIZE, Pages};
 
@@ -47,7 +47,7 @@ const AHEAD_MAX: u64 = 256 << 20;
 #[derive(Debug)]
 pub struct Writer {
     pub(crate) id: u32,
-    pub(crate) state: WriterState,
+    pub(crate) index: WriterIndex,
     /// Errors it was told of or that came before it, by the place of a device, and the serial number of that device:
     /// another one may have the place by now.
     told: Vec<(u64, u64)>,
@@ -76,11 +76,11 @@ struct Filled {
 
 impl Writer {
     /// `told`: serial numbers and errors so far, by the places of devices.
-    pub(crate) fn new(id: u32, state: WriterState, told: Vec<(u64, u64)>) -> Self {
+    pub(crate) fn new(id: u32, index: WriterIndex, told: Vec<(u64, u64)>) -> Self {
         // Grown as it writes: a server has a writer for each client, and most write little at a time.
         Self {
             id,
-            state,
+            index,
             told,
             account: Account::default(),
             prepared: None,
@@ -122,8 +122,8 @@ impl Writer {
         self.prepared = Some((mapping.serial, from..to));
     }
 
-    pub(crate) fn into_state(self) -> WriterState {
-        self.state
+    pub(crate) fn into_index(self) -> WriterIndex {
+        self.index
     }
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn write<E: Env>(
                 .writeback
                 .domain
                 .lock(task)
-                .budget(&writer.state, mapping.device.index, cpu)
+                .budget(&writer.index, mapping.device.index, cpu)
                 .0
         };
         let pages = budget.clamp(1, BATCH);

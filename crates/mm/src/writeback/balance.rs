@@ -19,12 +19,11 @@
 //!
 //! Source: mechanisms 5; Linux v6.12 mm/page-writeback.c, balance_dirty_pages(), in our own words.
 
-use core::fmt;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{Cause, Env, Event, Interrupt, Task, Wakeup, Work};
-use policy::dirty::{DeviceIndex, Due, Episode, PauseReason, Verdict};
+use policy::dirty::{DeviceIndex, Due, PauseReason, Verdict};
 use policy::units::{Instant, Pages};
 
 use crate::cache::Cache;
@@ -36,14 +35,8 @@ use crate::{Error, Writer, writeback::flush};
 pub(crate) struct Account {
     /// Pages that a balance is due for, by device: mostly one.
     due: Vec<(DeviceIndex, Pages)>,
-    /// A balance under way, in a pause.
-    paused: Option<(Balance, Pause)>,
-}
-
-/// One call of `balance_dirty_pages`.
-struct Balance {
-    device: DeviceIndex,
-    episode: Episode,
+    /// A balance under way, of that device, in a pause.
+    paused: Option<(DeviceIndex, Pause)>,
 }
 
 /// One sleep of a balance.
@@ -53,14 +46,6 @@ struct Pause {
     until: Instant,
     /// When it was answered to a task that may not block; none: the task sleeps itself.
     answered: Option<Instant>,
-}
-
-impl fmt::Debug for Balance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Balance")
-            .field("device", &self.device)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Account {
@@ -121,7 +106,7 @@ pub(crate) fn account<E: Env>(
     });
     let due = {
         let mut domain = cache.writeback.domain.lock(task);
-        domain.on_dirtied(now, &mut writer.state, device.index, cpu, pages)
+        domain.on_dirtied(now, &writer.index, device.index, cpu, pages)
     };
     if let Some(due) = due {
         writer.account.add(device.index, due);
@@ -148,26 +133,29 @@ pub(crate) fn balance<E: Env>(
     loop {
         let paused = writer.account.paused.take();
         let goes_on = paused.is_some();
-        let (device, mut balance) = match paused {
-            Some((balance, pause)) => {
+        let device = match paused {
+            Some((device, pause)) => {
                 pause.end(task)?;
-                let device = cache.device(task, balance.device);
+                let device = cache.device(task, device);
                 // A device that fails meanwhile may not clear anything for a long time.
                 device.admit(task, writer.told(&device))?;
-                (device, balance)
+                device
             }
             None => {
                 let Some((device, pages)) = writer.account.due.pop() else {
                     return Ok(None);
                 };
-                let episode = cache.writeback.domain.lock(task).begin(device, pages);
-                (cache.device(task, device), Balance { device, episode })
+                {
+                    let mut domain = cache.writeback.domain.lock(task);
+                    domain.begin(&writer.index, device, pages);
+                }
+                cache.device(task, device)
             }
         };
-        if let Some(pause) = next_pause(task, cache, &device, writer, &mut balance)? {
+        if let Some(pause) = next_pause(task, cache, &device, writer)? {
             let until = pause.until;
             let is_answered = pause.answered.is_some();
-            writer.account.paused = Some((balance, pause));
+            writer.account.paused = Some((device.index, pause));
             if is_answered {
                 return Ok(Some(until));
             }
@@ -183,11 +171,10 @@ fn next_pause<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     device: &Arc<DeviceState<E>>,
-    writer: &mut Writer,
-    balance: &mut Balance,
+    writer: &Writer,
 ) -> Result<Option<Pause>, Error> {
     loop {
-        let (verdict, now) = ask(task, cache, device, writer, &mut balance.episode);
+        let (verdict, now) = ask(task, cache, device, writer);
         match verdict {
             Verdict::Done { start_background } => {
                 if start_background {
@@ -220,7 +207,8 @@ fn next_pause<E: Env>(
                     device.want(pages);
                     Pages::ZERO
                 };
-                balance.episode.wrote(wrote);
+                let mut domain = cache.writeback.domain.lock(task);
+                domain.wrote(&writer.index, wrote);
             }
         }
     }
@@ -231,15 +219,14 @@ fn ask<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     device: &DeviceState<E>,
-    writer: &mut Writer,
-    episode: &mut Episode,
+    writer: &Writer,
 ) -> (Verdict, Instant) {
     task.did(Work::Balance, 1);
     let now = task.now();
     let counts = cache.counts(device);
     let (verdict, trace) = {
         let mut domain = cache.writeback.domain.lock(task);
-        let answer = episode.decide(now, &mut domain, &mut writer.state, &counts);
+        let answer = domain.decide(now, &writer.index, &counts);
         device.note_pace(&domain);
         answer
     };
@@ -268,7 +255,7 @@ fn have_cleaned<E: Env>(
     if start_background {
         device.kick();
     }
-    if !cache.options.dirty.law.wakes_other_flushers() {
+    if !cache.options.dirty.law.wakes_other_flushers {
         return;
     }
     let all = cache.writeback.totals.dirty.load(Ordering::Relaxed);
@@ -315,8 +302,8 @@ impl<E: Env> Cache<E> {
         writer.account = Account::default();
         let mut domain = self.writeback.domain.lock(&context);
         let fresh = domain.add_writer();
-        let state = core::mem::replace(&mut writer.state, fresh);
+        let before = core::mem::replace(&mut writer.index, fresh);
         // Of the CPUs, which are all the same to somebody outside any task.
-        domain.remove_writer(state, 0);
+        domain.remove_writer(before, 0);
     }
 }

@@ -69,7 +69,7 @@ fn small_sync(
 /// room in flight, and in virtual time the flusher was always first.)
 #[test]
 fn a_sync_has_its_turns_beside_a_flusher_that_is_never_done() {
-    for law in [Law::RateBased, Law::TIDEGATE] {
+    for law in [Law::RATE_BASED, Law::TIDEGATE] {
         let mut world = world(8192, MIB).law(law).limits(1024, 512);
         let took = world.run(0, |task, cache, file| {
             let over = Arc::new(AtomicBool::new(false));

@@ -52,7 +52,7 @@ fn what_is_written_is_read_back_through_a_small_cache() {
 
 #[test]
 fn a_writer_is_paced_to_the_device_and_no_pause_is_long() {
-    for law in [Law::RateBased, Law::SoftRegion { measured: true }] {
+    for law in [Law::RATE_BASED, Law::SOFT_REGION_MEASURED] {
         let mut world = world(65536, 16 * MIB).law(law).limits(16384, 8192);
         let longest = world.run(0, |task, cache, file| {
             let mut writer = cache.writer();
@@ -83,7 +83,7 @@ fn a_writer_is_paced_to_the_device_and_no_pause_is_long() {
 #[test]
 fn a_throttled_writer_of_2_6_36_writes_itself() {
     let mut world = world(65536, 16 * MIB)
-        .law(Law::ForegroundWriteback)
+        .law(Law::FOREGROUND)
         .limits(16384, 8192);
     world.run(0, |task, cache, file| {
         let mut writer = cache.writer();

@@ -88,7 +88,7 @@ impl Pressure {
         let id = lab.add_device(disk as Arc<dyn Device>);
         let env = Arc::clone(lab.env());
         let mut options = Options::new(FRAMES, 4);
-        options.dirty.law = Law::RateBased;
+        options.dirty.law = Law::RATE_BASED;
         options.dirty.hz = HZ;
         options.reclaim = self.reclaim;
         let end = Instant::ZERO + Nanos::secs(self.seconds);

@@ -141,7 +141,7 @@ impl Crowd {
         let mut seen = lab
             .run(move |task| {
                 let mut options = Options::new(self.frames, self.cpus);
-                options.dirty.law = Law::RateBased;
+                options.dirty.law = Law::RATE_BASED;
                 options.dirty.hz = HZ;
                 options.reclaim = Tunables::of(self.law, HZ);
                 options.reclaim.wakes = self.wakes;

@@ -20,8 +20,8 @@
 //! Deviation: the kernel is told when writeback of an idle device begins; here idleness is also seen
 //! from the counts and from the first completion after more than a second of none.
 
-use super::Counts;
 use super::limits::{RATE_MAX, bounded, bounded_rate};
+use super::types::Counts;
 use crate::ticks::{TickRate, Ticks};
 use crate::units::{Pages, PagesPerSec};
 

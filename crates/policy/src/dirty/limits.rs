@@ -16,7 +16,7 @@
 //! Deviation: a per cent is exact; 6.12 rounds it to 1/4096 first (20 % becomes 19.995 %).
 
 use super::proportion::Fraction;
-use super::{Counts, DeviceTunables, Dirtyable, Limits, Threshold};
+use super::types::{Counts, DeviceTunables, Dirtyable, Limits, Threshold};
 use crate::units::{Pages, PagesPerSec};
 
 /// No count is taken for larger than this (64 PiB): an input we do not control cannot overflow us.

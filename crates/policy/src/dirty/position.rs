@@ -27,8 +27,8 @@
 //! Source: mechanisms 5.5, 5.6; Linux 6.12 mm/page-writeback.c, pos_ratio_polynom(),
 //! wb_position_ratio().
 
-use super::Limits;
 use super::limits::mul_div;
+use super::types::Limits;
 use crate::units::{Pages, PagesPerSec};
 
 /// Binary digits after the point.

@@ -4,7 +4,7 @@
 //! throttling; when none came for 200 ms in which some writer had to wait, it is a different wait with a
 //! different name, because another cause has to be looked for.
 
-use super::PauseReason;
+use super::types::PauseReason;
 use crate::ticks::{TickRate, Ticks};
 use crate::units::Pages;
 

@@ -116,7 +116,7 @@ fn is_below_setpoint(position: &Position) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Limits;
+    use super::super::types::Limits;
     use super::*;
     use crate::ticks::Ticks;
 

@@ -5,6 +5,7 @@ mod recorded;
 mod series;
 
 use super::*;
+use crate::units::{Instant, Nanos, Pages};
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
 
@@ -16,10 +17,10 @@ const PLAIN: DeviceTunables = DeviceTunables {
 };
 
 const LAWS: [Law; 5] = [
-    Law::ForegroundWriteback,
-    Law::SoftRegion { measured: false },
-    Law::SoftRegion { measured: true },
-    Law::RateBased,
+    Law::FOREGROUND,
+    Law::SOFT_REGION,
+    Law::SOFT_REGION_MEASURED,
+    Law::RATE_BASED,
     Law::TIDEGATE,
 ];
 
@@ -46,7 +47,7 @@ fn tunables(law: Law, hz: u32) -> Tunables {
 
 struct Bench {
     domain: Domain,
-    writer: WriterState,
+    writer: WriterIndex,
     now: Instant,
 }
 
@@ -68,7 +69,7 @@ impl Bench {
         bench
             .domain
             .on_written(Instant(0), DEVICE, &written(1 << 24));
-        if matches!(tunables.law, Law::Tidegate { .. }) {
+        if tunables.law == Law::TIDEGATE {
             // It wants to have seen the device at work.
             bench.now = Instant(1_000_000_000);
             bench.domain.on_written(bench.now, DEVICE, &written(25_600));
@@ -76,17 +77,17 @@ impl Bench {
         bench
     }
 
-    /// One stay; pauses are slept. Every verdict, at most `most`.
+    /// One balance; pauses are slept. Every verdict, at most `most`.
     fn balance(&mut self, pages: u64, counts: &Counts, most: usize) -> Vec<Verdict> {
-        let mut episode = self.domain.begin(DEVICE, Pages(pages));
+        self.domain.begin(&self.writer, DEVICE, Pages(pages));
         let mut verdicts = Vec::new();
         while verdicts.len() < most {
-            let (verdict, _) = episode.decide(self.now, &mut self.domain, &mut self.writer, counts);
+            let (verdict, _) = self.domain.decide(self.now, &self.writer, counts);
             verdicts.push(verdict);
             match verdict {
                 Verdict::Done { .. } => break,
                 Verdict::Pause { pause, .. } => self.now = self.now + pause,
-                Verdict::WriteYourself { .. } => episode.wrote(Pages(0)),
+                Verdict::WriteYourself { .. } => self.domain.wrote(&self.writer, Pages(0)),
             }
         }
         verdicts
@@ -156,7 +157,7 @@ fn below_freerun_no_law_pauses() {
 
 #[test]
 fn under_2_6_36_the_naps_of_a_call_double_up_to_100_ms() {
-    let mut bench = Bench::seasoned(tunables(Law::ForegroundWriteback, 250));
+    let mut bench = Bench::seasoned(tunables(Law::FOREGROUND, 250));
     // All is under writeback already: nothing to write, only to wait.
     let verdicts = bench.balance(1536, &counts(0, 200_000), 8);
     assert_eq!(pauses(&verdicts), [4, 8, 16, 32, 64, 100, 100, 100]);
@@ -164,13 +165,12 @@ fn under_2_6_36_the_naps_of_a_call_double_up_to_100_ms() {
 
 #[test]
 fn under_2_6_36_the_pauses_of_a_call_add_up_to_the_papers_values() {
-    let mut bench = Bench::seasoned(tunables(Law::ForegroundWriteback, 250));
-    let mut episode = bench.domain.begin(DEVICE, Pages(1536));
+    let mut bench = Bench::seasoned(tunables(Law::FOREGROUND, 250));
+    bench.domain.begin(&bench.writer, DEVICE, Pages(1536));
     let mut sums = Vec::new();
     for _ in 0..8 {
         let over = counts(0, 200_000);
-        let (verdict, trace) =
-            episode.decide(bench.now, &mut bench.domain, &mut bench.writer, &over);
+        let (verdict, trace) = bench.domain.decide(bench.now, &bench.writer, &over);
         let Verdict::Pause { pause, .. } = verdict else {
             panic!("{verdict:?}")
         };
@@ -180,7 +180,7 @@ fn under_2_6_36_the_pauses_of_a_call_add_up_to_the_papers_values() {
     }
     assert_eq!(sums, [0, 1, 3, 7, 15, 31, 56, 81]);
     let below = counts(0, 1000);
-    let (verdict, trace) = episode.decide(bench.now, &mut bench.domain, &mut bench.writer, &below);
+    let (verdict, trace) = bench.domain.decide(bench.now, &bench.writer, &below);
     assert_eq!(
         verdict,
         Verdict::Done {
@@ -193,33 +193,31 @@ fn under_2_6_36_the_pauses_of_a_call_add_up_to_the_papers_values() {
 
 #[test]
 fn under_2_6_36_a_writer_that_wrote_its_chunk_leaves() {
-    let mut bench = Bench::seasoned(tunables(Law::ForegroundWriteback, 250));
+    let mut bench = Bench::seasoned(tunables(Law::FOREGROUND, 250));
     let over = counts(300_000, 0);
     let due = loop {
         let due = bench
             .domain
-            .on_dirtied(bench.now, &mut bench.writer, DEVICE, 0, Pages(256));
+            .on_dirtied(bench.now, &bench.writer, DEVICE, 0, Pages(256));
         if let Some(due) = due {
             break due;
         }
     };
     assert_eq!(due.pages, Pages(1536));
-    let mut episode = bench.domain.begin(DEVICE, due.pages);
-    let mut decide = |episode: &mut Episode| {
-        episode.decide(bench.now, &mut bench.domain, &mut bench.writer, &over)
-    };
+    bench.domain.begin(&bench.writer, DEVICE, due.pages);
+    let decide = |domain: &mut Domain| domain.decide(bench.now, &bench.writer, &over);
     assert_eq!(
-        decide(&mut episode).0,
+        decide(&mut bench.domain).0,
         Verdict::WriteYourself { pages: Pages(1536) }
     );
-    episode.wrote(Pages(1000));
-    assert!(matches!(decide(&mut episode).0, Verdict::Pause { .. }));
+    bench.domain.wrote(&bench.writer, Pages(1000));
+    assert!(matches!(decide(&mut bench.domain).0, Verdict::Pause { .. }));
     assert_eq!(
-        decide(&mut episode).0,
+        decide(&mut bench.domain).0,
         Verdict::WriteYourself { pages: Pages(1536) }
     );
-    episode.wrote(Pages(536));
-    let (verdict, trace) = decide(&mut episode);
+    bench.domain.wrote(&bench.writer, Pages(536));
+    let (verdict, trace) = decide(&mut bench.domain);
     assert_eq!(
         verdict,
         Verdict::Done {
@@ -235,7 +233,7 @@ fn under_2_6_36_a_writer_that_wrote_its_chunk_leaves() {
 
 #[test]
 fn under_p1_a_writer_in_its_soft_region_pauses_once() {
-    let mut bench = Bench::seasoned(tunables(Law::SoftRegion { measured: false }, 250));
+    let mut bench = Bench::seasoned(tunables(Law::SOFT_REGION, 250));
     let limit = bench.domain.device_limit(DEVICE, &counts(0, 0)).0;
     assert!(limit > 199_990);
     // Halfway through the soft region: 50 MiB/s, so 1024 pages are 80 ms.
@@ -253,7 +251,7 @@ fn under_p1_a_writer_in_its_soft_region_pauses_once() {
 
 #[test]
 fn under_p1_a_writer_over_its_limit_stays_and_starts_the_flusher() {
-    let mut bench = Bench::seasoned(tunables(Law::SoftRegion { measured: false }, 250));
+    let mut bench = Bench::seasoned(tunables(Law::SOFT_REGION, 250));
     let verdicts = bench.balance(16, &counts(200_000, 0), 4);
     assert_eq!(pauses(&verdicts), [200, 200, 200, 200]);
     for (turn, verdict) in verdicts.iter().enumerate() {
@@ -277,7 +275,7 @@ fn under_p1_a_writer_over_its_limit_stays_and_starts_the_flusher() {
 
 #[test]
 fn under_p1_a_light_device_sleeps_while_the_others_are_over_the_limit() {
-    let mut bench = Bench::seasoned(tunables(Law::SoftRegion { measured: false }, 250));
+    let mut bench = Bench::seasoned(tunables(Law::SOFT_REGION, 250));
     let others = Counts {
         device_dirty: Pages(10),
         ..counts(220_000, 0)
@@ -288,35 +286,37 @@ fn under_p1_a_light_device_sleeps_while_the_others_are_over_the_limit() {
 
 #[test]
 fn the_measured_series_lets_a_writer_go_when_the_level_fell() {
-    let stay = |measured| {
-        let mut bench = Bench::seasoned(tunables(Law::SoftRegion { measured }, 250));
-        let mut episode = bench.domain.begin(DEVICE, Pages(16));
+    let second_verdict = |law| {
+        let mut bench = Bench::seasoned(tunables(law, 250));
+        bench.domain.begin(&bench.writer, DEVICE, Pages(16));
         let mut decide = |level| {
             let counts = counts(level, 0);
-            episode
-                .decide(Instant(0), &mut bench.domain, &mut bench.writer, &counts)
-                .0
+            bench.domain.decide(Instant(0), &bench.writer, &counts).0
         };
         assert!(matches!(decide(200_000), Verdict::Pause { .. }));
         // 16 pages, eight times: 128.
         assert!(matches!(decide(199_999 - 127), Verdict::Pause { .. }));
-        let mut episode = bench.domain.begin(DEVICE, Pages(16));
+        bench.domain.begin(&bench.writer, DEVICE, Pages(16));
         let mut decide = |level| {
             let counts = counts(level, 0);
-            episode
-                .decide(Instant(0), &mut bench.domain, &mut bench.writer, &counts)
-                .0
+            bench.domain.decide(Instant(0), &bench.writer, &counts).0
         };
         assert!(matches!(decide(200_000), Verdict::Pause { .. }));
         decide(200_000 - 129)
     };
-    assert!(matches!(stay(true), Verdict::Done { .. }));
-    assert!(matches!(stay(false), Verdict::Pause { .. }));
+    assert!(matches!(
+        second_verdict(Law::SOFT_REGION_MEASURED),
+        Verdict::Done { .. }
+    ));
+    assert!(matches!(
+        second_verdict(Law::SOFT_REGION),
+        Verdict::Pause { .. }
+    ));
 }
 
 #[test]
 fn under_6_12_a_writer_leaves_after_one_pause() {
-    let mut bench = Bench::seasoned(tunables(Law::RateBased, 250));
+    let mut bench = Bench::seasoned(tunables(Law::RATE_BASED, 250));
     bench.balance(1, &counts(100, 0), 2);
     // At the set point, 25600 pages/s: 1024 pages are 40 ms.
     let verdicts = bench.balance(1024, &counts(175_000, 0), 10);
@@ -326,7 +326,7 @@ fn under_6_12_a_writer_leaves_after_one_pause() {
 
 #[test]
 fn under_6_12_a_stopped_device_holds_its_writers_and_names_the_wait() {
-    let mut bench = Bench::seasoned(tunables(Law::RateBased, 250));
+    let mut bench = Bench::seasoned(tunables(Law::RATE_BASED, 250));
     let verdicts = bench.balance(64, &counts(0, 210_000), 6);
     assert_eq!(pauses(&verdicts), [200; 6]);
     let named: Vec<_> = verdicts
@@ -341,7 +341,7 @@ fn under_6_12_a_stopped_device_holds_its_writers_and_names_the_wait() {
 
 #[test]
 fn under_6_12_a_writer_of_a_clean_device_is_not_held_by_a_dead_one() {
-    let mut bench = Bench::seasoned(tunables(Law::RateBased, 250));
+    let mut bench = Bench::seasoned(tunables(Law::RATE_BASED, 250));
     let others = Counts {
         device_dirty: Pages(20),
         device_writeback: Pages(12),
@@ -354,10 +354,10 @@ fn under_6_12_a_writer_of_a_clean_device_is_not_held_by_a_dead_one() {
 
 #[test]
 fn under_6_12_writers_call_by_their_own_count_and_by_their_cpus() {
-    let mut bench = Bench::new(tunables(Law::RateBased, 250));
-    let mut other = bench.domain.add_writer();
+    let mut bench = Bench::new(tunables(Law::RATE_BASED, 250));
+    let other = bench.domain.add_writer();
     let domain = &mut bench.domain;
-    let writer = &mut bench.writer;
+    let writer = &bench.writer;
     // 200000 / (32 * 2)
     let guard = 3125;
     assert_eq!(domain.budget(writer, DEVICE, 0), Pages(32));
@@ -376,20 +376,20 @@ fn under_6_12_writers_call_by_their_own_count_and_by_their_cpus() {
     // Many young writers on one CPU: the guard catches one of them.
     let mut dirtied = 0;
     let due = loop {
-        let mut young = domain.add_writer();
+        let young = domain.add_writer();
         dirtied += 25;
-        if let Some(due) = domain.on_dirtied(Instant(0), &mut young, DEVICE, 1, Pages(25)) {
+        if let Some(due) = domain.on_dirtied(Instant(0), &young, DEVICE, 1, Pages(25)) {
             break due;
         }
     };
     assert_eq!((dirtied, due.pages), (guard, Pages(25)));
     // What a writer that ended owed is taken over on its CPU, up to the heir's interval.
-    domain.on_dirtied(Instant(0), &mut other, DEVICE, 0, Pages(30));
+    domain.on_dirtied(Instant(0), &other, DEVICE, 0, Pages(30));
     domain.remove_writer(other, 0);
-    let mut heir = domain.add_writer();
+    let heir = domain.add_writer();
     assert_eq!(domain.budget(&heir, DEVICE, 0), Pages(2));
     assert_eq!(
-        domain.on_dirtied(Instant(0), &mut heir, DEVICE, 0, Pages(2)),
+        domain.on_dirtied(Instant(0), &heir, DEVICE, 0, Pages(2)),
         Some(Due {
             pages: Pages(32),
             replaces: true,
@@ -399,7 +399,7 @@ fn under_6_12_writers_call_by_their_own_count_and_by_their_cpus() {
 
 #[test]
 fn a_strict_device_is_held_by_its_own_limit_far_from_the_global_one() {
-    let mut domain = Domain::new(tunables(Law::RateBased, 250), 1);
+    let mut domain = Domain::new(tunables(Law::RATE_BASED, 250), 1);
     let strict = DeviceTunables {
         min_ratio: 0,
         max_ratio: 100,
@@ -439,7 +439,7 @@ fn the_background_limit_starts_the_flusher() {
         );
     }
     // Since 3.7 a device over its own share of it is enough.
-    let mut bench = Bench::new(tunables(Law::RateBased, 250));
+    let mut bench = Bench::new(tunables(Law::RATE_BASED, 250));
     bench.domain.add_device(Instant(0), PLAIN);
     bench
         .domain
@@ -449,20 +449,33 @@ fn the_background_limit_starts_the_flusher() {
 }
 
 #[test]
-#[should_panic(expected = "another law")]
-fn a_writer_of_another_law_is_a_bug() {
-    let mut old = Domain::new(tunables(Law::ForegroundWriteback, 250), 1);
-    let mut bench = Bench::new(tunables(Law::RateBased, 250));
-    let mut writer = old.add_writer();
-    bench
-        .domain
-        .on_dirtied(Instant(0), &mut writer, DEVICE, 0, Pages(1));
+fn the_number_of_a_writer_is_used_again_and_what_was_known_of_it_is_not() {
+    let mut bench = Bench::new(tunables(Law::RATE_BASED, 250));
+    let domain = &mut bench.domain;
+    let gone = domain.add_writer();
+    let number = format!("{gone:?}");
+    domain.on_dirtied(Instant(0), &gone, DEVICE, 0, Pages(10));
+    domain.begin(&gone, DEVICE, Pages(10));
+    assert_eq!(domain.budget(&gone, DEVICE, 0), Pages(22));
+    domain.remove_writer(gone, 1);
+    let fresh = domain.add_writer();
+    assert_eq!(format!("{fresh:?}"), number);
+    assert_eq!(domain.budget(&fresh, DEVICE, 0), Pages(32));
+    assert_ne!(format!("{:?}", domain.add_writer()), number);
+}
+
+#[test]
+#[should_panic(expected = "a balance has begun")]
+fn a_balance_that_is_over_has_no_more_verdicts() {
+    let mut bench = Bench::new(tunables(Law::RATE_BASED, 250));
+    bench.balance(1, &counts(0, 0), 1);
+    let _ = bench.domain.decide(bench.now, &bench.writer, &counts(0, 0));
 }
 
 #[test]
 #[should_panic(expected = "room for 2 devices")]
 fn a_full_domain_takes_no_more_devices() {
-    let mut bench = Bench::new(tunables(Law::RateBased, 250));
+    let mut bench = Bench::new(tunables(Law::RATE_BASED, 250));
     bench.domain.add_device(Instant(0), PLAIN);
     bench.domain.add_device(Instant(0), PLAIN);
 }
@@ -495,7 +508,7 @@ fn no_input_breaks_a_law() {
 
 fn exercise(bench: &mut Bench, step: u64, dirty: u64, writeback: u64, other: u64) {
     bench.now = bench.now + Nanos::millis(step * 97);
-    let (now, domain, writer) = (bench.now, &mut bench.domain, &mut bench.writer);
+    let (now, domain, writer) = (bench.now, &mut bench.domain, &bench.writer);
     let counts = Counts {
         dirtyable: Dirtyable {
             now: Pages(other),
@@ -575,7 +588,7 @@ fn anonymous_memory_takes_its_part_of_the_limits_and_leaves_the_device_at_work()
         assert_eq!(ours(10_000_000, 50_000), [20_000, 10_000]);
     }
     let [dirty, background] = pages;
-    let theirs = limits(Law::RateBased, dirty, background, 100_000, 1000);
+    let theirs = limits(Law::RATE_BASED, dirty, background, 100_000, 1000);
     assert_eq!(theirs, [20_000, 10_000]);
 }
 

@@ -3,7 +3,7 @@
 //! Time goes on in steps of one millisecond. Nothing in here knows which law it serves.
 
 use super::super::*;
-use crate::units::SECOND;
+use crate::units::{Instant, Nanos, Pages, SECOND};
 
 pub(super) const STEP: Nanos = Nanos::millis(1);
 /// Pages that complete together.
@@ -80,10 +80,11 @@ pub(super) struct Writer {
     /// Pages it wants per second.
     pub(super) demand: u64,
     pub(super) starts: Instant,
-    state: WriterState,
+    index: WriterIndex,
     owed: u64,
     wakes: Instant,
-    stay: Option<Episode>,
+    /// A balance that is not over.
+    balances: bool,
     pub(super) dirtied: u64,
     /// Single pauses, with the time they began.
     pub(super) pauses: Vec<(Instant, Nanos)>,
@@ -146,15 +147,15 @@ impl Plant {
     }
 
     pub(super) fn writer(&mut self, device: usize, demand: u64, starts: Nanos) {
-        let state = self.domain.add_writer();
+        let index = self.domain.add_writer();
         self.writers.push(Writer {
             device,
             demand,
             starts: Instant(0) + starts,
-            state,
+            index,
             owed: 0,
             wakes: Instant(0),
-            stay: None,
+            balances: false,
             dirtied: 0,
             pauses: Vec::new(),
             calls: Vec::new(),
@@ -234,13 +235,13 @@ impl Plant {
         // It wants no more than a step's worth at a time: what it missed it does not catch up.
         writer.owed = (writer.owed + writer.demand).min(writer.demand + 1000);
         loop {
-            if self.writers[number].stay.is_some() && !self.balance(number) {
+            if self.writers[number].balances && !self.balance(number) {
                 return;
             }
             let writer = &mut self.writers[number];
             let left = writer.turn();
             let index = DeviceIndex(u16::try_from(writer.device).expect("few devices"));
-            let budget = self.domain.budget(&writer.state, index, number % 2);
+            let budget = self.domain.budget(&writer.index, index, number % 2);
             let pages = budget.0.min(writer.owed / 1000).min(left);
             if pages == 0 {
                 return;
@@ -254,26 +255,23 @@ impl Plant {
             writer.dirtied += pages;
             self.disks[writer.device].dirty += pages;
             self.disks[writer.device].dirtied += pages;
-            let due = self.domain.on_dirtied(
-                self.now,
-                &mut writer.state,
-                index,
-                number % 2,
-                Pages(pages),
-            );
-            writer.stay = due.map(|due| self.domain.begin(index, due.pages));
+            let due =
+                self.domain
+                    .on_dirtied(self.now, &writer.index, index, number % 2, Pages(pages));
+            if let Some(due) = due {
+                self.domain.begin(&writer.index, index, due.pages);
+                writer.balances = true;
+            }
         }
     }
 
-    /// Goes on with a stay; whether it is over.
+    /// Goes on with a balance; whether it is over.
     fn balance(&mut self, number: usize) -> bool {
         loop {
             let device = self.writers[number].device;
             let counts = self.counts(device);
             let writer = &mut self.writers[number];
-            let stay = writer.stay.as_mut().expect("the writer is in a stay");
-            let (verdict, trace) =
-                stay.decide(self.now, &mut self.domain, &mut writer.state, &counts);
+            let (verdict, trace) = self.domain.decide(self.now, &writer.index, &counts);
             if trace.line {
                 writer.trace = trace;
             }
@@ -281,7 +279,7 @@ impl Plant {
                 Verdict::Done { start_background } => {
                     self.disks[device].flusher_running |= start_background;
                     writer.calls.push(trace.paused);
-                    writer.stay = None;
+                    writer.balances = false;
                     return true;
                 }
                 Verdict::Pause {
@@ -297,7 +295,7 @@ impl Plant {
                 }
                 Verdict::WriteYourself { pages } => {
                     let pages = self.disks[device].submit(self.now, pages.0);
-                    stay.wrote(Pages(pages));
+                    self.domain.wrote(&writer.index, Pages(pages));
                 }
             }
         }

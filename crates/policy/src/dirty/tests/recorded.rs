@@ -14,6 +14,8 @@ use super::super::limits::bounded_rate;
 use super::super::pause::{self, Rates};
 use super::super::position::Position;
 use super::super::*;
+use crate::ticks::{TickRate, Ticks};
+use crate::units::{Nanos, Pages, PagesPerSec};
 
 const RECORDED: &str = include_str!("recorded.csv");
 const MS_PER_TICK: i64 = 4;

@@ -4,6 +4,7 @@
 use super::super::*;
 use super::PLAIN;
 use super::plant::{Disk, Plant};
+use crate::units::{Instant, Nanos, Pages};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -192,7 +193,7 @@ fn assert_within(value: u64, target: u64, per_cent: u64, what: &str) {
 #[test]
 fn rate_based_one_writer() {
     for hz in [100, 250, 1000] {
-        let mut plant = one_disk(small(Law::RateBased, hz), 1 << 22, 16 * MIB, 512);
+        let mut plant = one_disk(small(Law::RATE_BASED, hz), 1 << 22, 16 * MIB, 512);
         plant.writer(0, GREEDY, Nanos::ZERO);
         let mut recorder = Recorder::new(plant, 1);
         recorder.run(30);
@@ -216,7 +217,7 @@ fn rate_based_one_writer() {
 #[test]
 fn rate_based_writers_share_the_device() {
     for writers in [2, 8] {
-        let mut plant = one_disk(small(Law::RateBased, 250), 1 << 22, 16 * MIB, 512);
+        let mut plant = one_disk(small(Law::RATE_BASED, 250), 1 << 22, 16 * MIB, 512);
         for _ in 0..writers {
             plant.writer(0, GREEDY, Nanos::ZERO);
         }
@@ -245,7 +246,7 @@ fn rate_based_writers_share_the_device() {
 
 #[test]
 fn rate_based_a_newcomer_gets_its_share() {
-    let mut plant = one_disk(small(Law::RateBased, 250), 1 << 22, 16 * MIB, 512);
+    let mut plant = one_disk(small(Law::RATE_BASED, 250), 1 << 22, 16 * MIB, 512);
     plant.writer(0, GREEDY, Nanos::ZERO);
     plant.writer(0, GREEDY, Nanos::secs(15));
     let mut recorder = Recorder::new(plant, 1);
@@ -260,7 +261,7 @@ fn rate_based_a_newcomer_gets_its_share() {
 
 #[test]
 fn rate_based_a_light_writer_is_not_held() {
-    let mut plant = one_disk(small(Law::RateBased, 250), 1 << 22, 16 * MIB, 512);
+    let mut plant = one_disk(small(Law::RATE_BASED, 250), 1 << 22, 16 * MIB, 512);
     plant.writer(0, GREEDY, Nanos::ZERO);
     plant.writer(0, 100, Nanos::ZERO);
     let mut recorder = Recorder::new(plant, 1);
@@ -274,7 +275,7 @@ fn rate_based_a_light_writer_is_not_held() {
 
 #[test]
 fn rate_based_follows_a_device_that_slows_down() {
-    let mut plant = one_disk(small(Law::RateBased, 250), 1 << 22, 32 * MIB, 512);
+    let mut plant = one_disk(small(Law::RATE_BASED, 250), 1 << 22, 32 * MIB, 512);
     plant.writer(0, GREEDY, Nanos::ZERO);
     let mut recorder = Recorder::new(plant, 1);
     recorder.run(40);
@@ -300,7 +301,7 @@ fn rate_based_a_strict_device_stays_small() {
         initial: InitialBandwidth::Assumed,
     };
     let disks = vec![(Disk::new(16 * MIB, 512), strict)];
-    let mut plant = Plant::new(small(Law::RateBased, 250), 1 << 22, disks);
+    let mut plant = Plant::new(small(Law::RATE_BASED, 250), 1 << 22, disks);
     plant.writer(0, GREEDY, Nanos::ZERO);
     let mut recorder = Recorder::new(plant, 1);
     recorder.run(30);
@@ -316,7 +317,7 @@ fn rate_based_a_strict_device_stays_small() {
 
 #[test]
 fn rate_based_a_device_that_stops_names_the_wait_and_recovers() {
-    let mut plant = one_disk(small(Law::RateBased, 250), 1 << 22, 16 * MIB, 512);
+    let mut plant = one_disk(small(Law::RATE_BASED, 250), 1 << 22, 16 * MIB, 512);
     plant.writer(0, GREEDY, Nanos::ZERO);
     let mut recorder = Recorder::new(plant, 1);
     recorder.run(20);
@@ -349,7 +350,7 @@ fn rate_based_a_slow_neighbour_does_not_stop_a_fast_device() {
         (Disk::new(48 * MIB, 1024), PLAIN),
         (Disk::new(4 * MIB, 1024), PLAIN),
     ];
-    let mut plant = Plant::new(small(Law::RateBased, 250), 1 << 22, disks);
+    let mut plant = Plant::new(small(Law::RATE_BASED, 250), 1 << 22, disks);
     plant.writer(0, GREEDY, Nanos::ZERO);
     plant.writer(1, GREEDY, Nanos::ZERO);
     let mut recorder = Recorder::new(plant, 1);
@@ -387,8 +388,8 @@ fn pause_statistics(plant: &Plant) -> (u64, u64) {
 
 #[test]
 fn soft_region_one_writer_settles_at_the_edge() {
-    for measured in [false, true] {
-        let law = Law::SoftRegion { measured };
+    for law in [Law::SOFT_REGION, Law::SOFT_REGION_MEASURED] {
+        let measured = law == Law::SOFT_REGION_MEASURED;
         let mut plant = one_disk(p1_machine(law), P1_DIRTYABLE, P1_DISK, 4096);
         plant.writer(0, GREEDY, Nanos::ZERO);
         let mut recorder = Recorder::new(plant, 5);
@@ -418,7 +419,7 @@ fn soft_region_one_writer_settles_at_the_edge() {
 
 #[test]
 fn soft_region_two_writers_converge_slowly_to_halves() {
-    let law = Law::SoftRegion { measured: true };
+    let law = Law::SOFT_REGION_MEASURED;
     let mut plant = one_disk(p1_machine(law), P1_DIRTYABLE, P1_DISK, 4096);
     plant.writer(0, GREEDY, Nanos::ZERO);
     plant.writer(0, GREEDY, Nanos::secs(30));
@@ -434,12 +435,7 @@ fn soft_region_two_writers_converge_slowly_to_halves() {
 
 #[test]
 fn foreground_pauses_are_long_and_irregular() {
-    let mut plant = one_disk(
-        p1_machine(Law::ForegroundWriteback),
-        P1_DIRTYABLE,
-        P1_DISK,
-        16_384,
-    );
+    let mut plant = one_disk(p1_machine(Law::FOREGROUND), P1_DIRTYABLE, P1_DISK, 16_384);
     plant.writer(0, GREEDY, Nanos::ZERO);
     let mut recorder = Recorder::new(plant, 5);
     recorder.run(60);
@@ -706,8 +702,8 @@ fn tidegate_pages_of_writers_that_alternate_are_seen() {
                     device_dirty: Pages(dirty[at]),
                     ..Counts::default()
                 };
-                let mut stay = domain.begin(devices[at], due.pages);
-                let (verdict, _) = stay.decide(now, &mut domain, writer, &counts);
+                domain.begin(writer, devices[at], due.pages);
+                let (verdict, _) = domain.decide(now, writer, &counts);
                 *held = matches!(verdict, Verdict::Pause { .. });
             }
         }

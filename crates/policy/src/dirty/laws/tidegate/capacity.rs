@@ -27,8 +27,8 @@
 //! Source: ours. The need: Linux's estimator averages over 3 s and moves by an eighth of the distance
 //! (mechanisms 5.5), so that a device at a quarter of its rate is misjudged for some ten seconds.
 
-use super::super::limits::{RATE_MAX, mul_div};
 use super::reach::Reach;
+use crate::dirty::limits::{RATE_MAX, mul_div};
 use crate::units::{Instant, Nanos, Pages, PagesPerSec, SECOND};
 
 /// The shortest lap.

@@ -19,8 +19,8 @@
 //! Source: ours; max-min fairness as in Bertsekas and Gallager, Data Networks, 6.5. What it replaces:
 //! Linux's base rate finds rate / N by steps (mechanisms 5.5), paper p1's proportions by halves.
 
-use super::super::DeviceIndex;
-use super::super::limits::mul_div;
+use crate::dirty::limits::mul_div;
+use crate::dirty::types::DeviceIndex;
 use crate::units::{Instant, Nanos, Pages, PagesPerSec, SECOND};
 
 /// How long a writer counts after its last pause, at least; at most twice that.

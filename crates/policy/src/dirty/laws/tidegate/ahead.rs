@@ -10,7 +10,7 @@
 //!    | as usual  | a next one is expected: from what the device writes in AHEAD on   | as usual
 //! ```
 //!
-//! It is expected for twice the longer of the last two gaps. With gaps longer than `Law::Tidegate`'s time nothing is
+//! It is expected for twice the longer of the last two gaps. With gaps longer than `HOLD` nothing is
 //! expected: so old a page is written for its age.
 //!
 //! Written ahead, a page may be dirtied again before the sync, and is then written twice. So what is written ahead of a sync

@@ -14,13 +14,15 @@
 //! Source: mechanisms 5.1, 5.2, 5.3; Linux 2.6.36 mm/page-writeback.c, task_dirty_limit(),
 //! balance_dirty_pages_ratelimited_nr(), writeback_set_ratelimit().
 
-use super::bandwidth::{Stopwatch, WriteBandwidth};
-use super::limits::{self, Level, Thresholds, bounded, mul_div};
-use super::progress::Progress;
-use super::proportion::{EventPeriod, Fraction, Share};
-use super::{Counts, DeviceIndex, DeviceTunables, Limits, Tunables};
-use crate::ticks::{TickRate, Ticks};
-use crate::units::{Pages, PagesPerSec};
+use crate::dirty::bandwidth::{Stopwatch, WriteBandwidth};
+use crate::dirty::law::Tunables;
+use crate::dirty::limits::{self, Level, Thresholds, bounded, mul_div};
+use crate::dirty::progress::Progress;
+use crate::dirty::proportion::{EventPeriod, Fraction, Share};
+use crate::dirty::rules::Dirtied;
+use crate::dirty::types::{Counts, DeviceIndex, DeviceTunables, Limits};
+use crate::ticks::TickRate;
+use crate::units::{Instant, Pages, PagesPerSec};
 
 /// `vm.dirty_ratio` was taken as at least this.
 const DIRTY_PERCENT_MIN: u8 = 5;
@@ -108,7 +110,8 @@ impl Shares {
         }
     }
 
-    pub(super) fn add_device(&mut self, now: Ticks, tunables: DeviceTunables) {
+    pub(super) fn add_device(&mut self, now: Instant, tunables: DeviceTunables) {
+        let now = self.rate.tick_at(now);
         self.reserved += u64::from(tunables.min_ratio);
         self.devices.push(Device {
             tunables,
@@ -150,25 +153,21 @@ impl Shares {
     }
 
     /// Counts pages of a writer. `Some`: what the CPU has dirtied is due.
-    pub(super) fn on_dirtied(
-        &mut self,
-        writer: &mut Share,
-        device: DeviceIndex,
-        cpu: usize,
-        pages: Pages,
-    ) -> Option<Pages> {
-        self.dirties.count(writer, bounded(pages).0, NO_BOUND);
-        let ratelimit = self.ratelimit(device);
-        let counter = &mut self.cpus[cpu];
-        *counter = counter.saturating_add(pages);
+    pub(super) fn on_dirtied(&mut self, writer: &mut Share, dirtied: &Dirtied) -> Option<Pages> {
+        self.dirties
+            .count(writer, bounded(dirtied.pages).0, NO_BOUND);
+        let ratelimit = self.ratelimit(dirtied.device);
+        let counter = &mut self.cpus[dirtied.cpu];
+        *counter = counter.saturating_add(dirtied.pages);
         if *counter < ratelimit {
             return None;
         }
         Some(core::mem::take(counter))
     }
 
-    pub(super) fn on_written(&mut self, now: Ticks, device: DeviceIndex, pages: Pages) {
+    pub(super) fn on_written(&mut self, now: Instant, device: DeviceIndex, pages: Pages) {
         let rate = self.rate;
+        let now = rate.tick_at(now);
         let device = &mut self.devices[usize::from(device.0)];
         device.stopwatch.on_written(rate, now);
         self.completions.count(
@@ -179,8 +178,9 @@ impl Shares {
     }
 
     /// Measures the device for the flusher; these laws do not use it.
-    pub(super) fn update(&mut self, now: Ticks, device: DeviceIndex, counts: &Counts) {
+    pub(super) fn update(&mut self, now: Instant, device: DeviceIndex, counts: &Counts) {
         let rate = self.rate;
+        let now = rate.tick_at(now);
         let device = self.device_mut(device);
         if let Some(interval) = device.stopwatch.lap(rate, now, counts) {
             device.bandwidth.sample(rate, &interval);
@@ -195,10 +195,15 @@ impl Shares {
         self.thresholds.limits(dirtyable)
     }
 
-    pub(super) fn device_limit(&self, device: DeviceIndex, limit: Pages) -> Pages {
+    fn device_limit(&self, device: DeviceIndex, limit: Pages) -> Pages {
         let device = self.device(device);
         let fraction = self.completions.fraction(&device.share);
         limits::share(limit, self.reserved, &device.tunables, fraction)
+    }
+
+    /// The device's share of the dirty limit for that much dirtyable memory.
+    pub(super) fn device_limit_of(&self, device: DeviceIndex, counts: &Counts) -> Pages {
+        self.device_limit(device, self.limits(counts.dirtyable.now).dirty)
     }
 
     /// Whether the flusher works: it looks at all devices together.
@@ -224,13 +229,13 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Law, Threshold};
     use super::*;
-    use crate::dirty::Dirtyable;
+    use crate::dirty::law::Law;
+    use crate::dirty::types::{Dirtyable, Threshold};
 
     fn shares(cpus: u32, memory: u64) -> Shares {
         let tunables = Tunables {
-            law: Law::ForegroundWriteback,
+            law: Law::FOREGROUND,
             hz: 250,
             cpus,
             memory: Pages(memory),
@@ -244,11 +249,20 @@ mod tests {
             strict: false,
             initial: crate::dirty::InitialBandwidth::Assumed,
         };
-        shares.add_device(Ticks(0), tunables);
+        shares.add_device(Instant(0), tunables);
         shares
     }
 
     const DEVICE: DeviceIndex = DeviceIndex(0);
+
+    fn dirtied(pages: Pages) -> Dirtied {
+        Dirtied {
+            now: Instant(0),
+            device: DEVICE,
+            cpu: 0,
+            pages,
+        }
+    }
 
     #[test]
     fn the_rate_limit_is_a_share_of_memory_within_bounds() {
@@ -262,18 +276,18 @@ mod tests {
     fn whoever_fills_the_cpu_pays_for_all() {
         let mut shares = shares(2, 1 << 20);
         let (mut a, mut b) = (Share::default(), Share::default());
-        assert_eq!(shares.on_dirtied(&mut a, DEVICE, 0, Pages(1000)), None);
+        assert_eq!(shares.on_dirtied(&mut a, &dirtied(Pages(1000))), None);
         assert_eq!(shares.budget(DEVICE, 0), Pages(24));
         assert_eq!(shares.budget(DEVICE, 1), Pages(1024));
         assert_eq!(
-            shares.on_dirtied(&mut b, DEVICE, 0, Pages(24)),
+            shares.on_dirtied(&mut b, &dirtied(Pages(24))),
             Some(Pages(1024))
         );
         assert_eq!(shares.budget(DEVICE, 0), Pages(1024));
         shares.device_mut(DEVICE).exceeded = true;
         assert_eq!(shares.budget(DEVICE, 0), Pages(8));
         assert_eq!(
-            shares.on_dirtied(&mut b, DEVICE, 0, Pages(8)),
+            shares.on_dirtied(&mut b, &dirtied(Pages(8))),
             Some(Pages(8))
         );
     }
@@ -282,8 +296,8 @@ mod tests {
     fn a_heavy_writer_has_the_lower_limit() {
         let mut shares = shares(1, 1 << 20);
         let (mut heavy, light) = (Share::default(), Share::default());
-        shares.on_dirtied(&mut heavy, DEVICE, 0, Pages(1 << 22));
-        shares.on_written(Ticks(0), DEVICE, Pages(1 << 22));
+        shares.on_dirtied(&mut heavy, &dirtied(Pages(1 << 22)));
+        shares.on_written(Instant(0), DEVICE, Pages(1 << 22));
         let counts = Counts {
             dirtyable: Dirtyable::of_files(Pages(1 << 20)),
             ..Counts::default()

@@ -25,19 +25,23 @@
 //! Deviations: no memory cgroups; no laptop mode; counters are exact, the kernel's per-CPU error is kept
 //! only as the backlog under which invariant 3 lets a writer go.
 
-use super::bandwidth::{SmoothedLimit, Stopwatch, WriteBandwidth};
-use super::learning::{self, Learning};
-use super::limits::{self, Level, Thresholds, bounded};
-use super::pause::{self, Account, Due, Rates};
-use super::position::{PosRatio, Position};
-use super::progress::Progress;
-use super::proportion::{Share, TimedPeriod};
-use super::ratelimit::BaseRate;
-use super::{
-    BalanceTrace, Counts, DeviceIndex, DeviceTunables, InitialBandwidth, Limits, Tunables, Verdict,
+use crate::dirty::bandwidth::{SmoothedLimit, Stopwatch, WriteBandwidth};
+use crate::dirty::law::{Law, Prints, Profile, Tunables};
+use crate::dirty::learning::{self, Learning};
+use crate::dirty::limits::{self, Level, Thresholds, bounded};
+use crate::dirty::pause::{self, Account, Rates};
+use crate::dirty::position::{PosRatio, Position};
+use crate::dirty::progress::Progress;
+use crate::dirty::proportion::{Share, TimedPeriod};
+use crate::dirty::ratelimit::BaseRate;
+use crate::dirty::rules::{DeviceRules, Dirtied, Look, WriterRules};
+use crate::dirty::running::Running;
+use crate::dirty::types::{
+    BalanceTrace, Completion, Counts, DeviceIndex, DeviceTunables, Dirtyable, Due,
+    InitialBandwidth, Limits, Verdict,
 };
 use crate::ticks::{TickRate, Ticks};
-use crate::units::{Nanos, Pages, PagesPerSec};
+use crate::units::{Instant, Nanos, Pages, PagesPerSec};
 
 /// A writer's interval while its device is over its share: 32 KiB.
 const DIRTIED_PAUSE_EXCEEDED: Pages = Pages(8);
@@ -48,9 +52,21 @@ const RATELIMIT_SHARE: u64 = 32;
 /// Pages a CPU may count before it tells the others, for one CPU (`WB_STAT_BATCH`).
 const COUNTER_BATCH: u64 = 8;
 
+impl Law {
+    /// Linux 6.12: rate-based (mechanisms 5.5, 5.6).
+    pub const RATE_BASED: Self = Self::new(&PROFILE);
+}
+
+const PROFILE: Profile = Profile {
+    name: "rate-based",
+    start: |tunables, devices| Running::start(RateBased::new(tunables, devices)),
+    wakes_other_flushers: false,
+    prints: Prints::Pauses,
+};
+
 /// State of a domain under this law.
-pub(super) struct RateBased {
-    pub(super) rate: TickRate,
+struct RateBased {
+    rate: TickRate,
     thresholds: Thresholds,
     smoothed: SmoothedLimit,
     completions: TimedPeriod,
@@ -86,28 +102,28 @@ struct Device {
 
 /// What the law remembers of one writer.
 #[derive(Debug)]
-pub(super) struct Writer {
+struct Writer {
     account: Account,
 }
 
 impl Writer {
-    pub(super) const fn new() -> Self {
+    const fn new() -> Self {
         Self {
             account: Account::new(),
         }
     }
 }
 
-/// One stay of a writer.
+/// One balance of a writer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stay {
+struct Balance {
     dirtied: Pages,
     /// Has taken the pause after which it leaves.
     leaves: bool,
 }
 
-impl Stay {
-    pub(super) const fn new(dirtied: Pages) -> Self {
+impl Balance {
+    const fn new(dirtied: Pages) -> Self {
         Self {
             dirtied,
             leaves: false,
@@ -141,8 +157,177 @@ impl View {
     }
 }
 
+impl DeviceRules for RateBased {
+    fn add_device(&mut self, now: Instant, tunables: DeviceTunables) {
+        self.reserved += u64::from(tunables.min_ratio);
+        let learning = match tunables.initial {
+            InitialBandwidth::Assumed => None,
+            InitialBandwidth::Learned => Some(Learning::new()),
+        };
+        let mut bandwidth = WriteBandwidth::new();
+        let mut base = BaseRate::new();
+        if learning.is_some() {
+            base.rescale(bandwidth.smooth(), learning::UNKNOWN);
+            bandwidth = WriteBandwidth::at(learning::UNKNOWN);
+        }
+        self.devices.push(Device {
+            tunables,
+            share: Share::default(),
+            exceeded: false,
+            stopwatch: Stopwatch::new(self.rate, self.rate.tick_at(now)),
+            bandwidth,
+            base,
+            learning,
+            progress: Progress::default(),
+        });
+    }
+
+    fn set_device(&mut self, device: DeviceIndex, tunables: DeviceTunables) {
+        let own = &mut self.devices[usize::from(device.0)].tunables;
+        self.reserved -= u64::from(own.min_ratio);
+        self.reserved += u64::from(tunables.min_ratio);
+        *own = tunables;
+    }
+
+    fn on_written(&mut self, now: Instant, device: DeviceIndex, done: &Completion) {
+        let rate = self.rate;
+        let (now, pages) = (rate.tick_at(now), bounded(done.pages));
+        let device = &mut self.devices[usize::from(device.0)];
+        device.stopwatch.on_written(rate, now);
+        device.learn(rate, now, pages);
+        let max_ratio = device.tunables.max_ratio;
+        self.completions
+            .count(now, &mut device.share, pages.0, max_ratio);
+    }
+
+    /// The flusher's look: bandwidth only. The base rate is brought up to date by writers that are
+    /// held, who know their position.
+    fn update(&mut self, now: Instant, device: DeviceIndex, counts: &Counts) {
+        let rate = self.rate;
+        let now = rate.tick_at(now);
+        let device = self.device_mut(device);
+        if let Some(learning) = device.learning.as_mut()
+            && counts.device_writeback.is_zero()
+        {
+            learning.on_start(now);
+        }
+        if let Some(interval) = device.stopwatch.lap(rate, now, counts)
+            && device.learning.is_none()
+        {
+            device.bandwidth.sample(rate, &interval);
+        }
+    }
+
+    fn bandwidth(&self, device: DeviceIndex) -> PagesPerSec {
+        self.device(device).bandwidth.smooth()
+    }
+
+    fn limits(&self, dirtyable: Dirtyable) -> Limits {
+        self.thresholds.limits(dirtyable.now)
+    }
+
+    /// Whether the flusher works: all devices are over the limit, or this one over its share of it.
+    fn over_background(&self, device: DeviceIndex, counts: &Counts) -> bool {
+        let background = self.limits(counts.dirtyable).background;
+        bounded(counts.dirty) > background
+            || bounded(counts.device_dirty) > self.share(device, background)
+    }
+
+    fn device_limit(&self, device: DeviceIndex, counts: &Counts) -> Pages {
+        self.share(device, self.limits(counts.dirtyable).dirty)
+    }
+}
+
+impl WriterRules for RateBased {
+    type Writer = Writer;
+    type Balance = Balance;
+
+    fn new_writer(&self) -> Writer {
+        Writer::new()
+    }
+
+    fn remove_writer(&mut self, writer: Writer, cpu: usize) {
+        let leaked = &mut self.cpus[cpu].leaked;
+        *leaked = leaked.saturating_add(writer.account.dirtied);
+    }
+
+    fn budget(&self, writer: &Writer, device: DeviceIndex, cpu: usize) -> Pages {
+        let cpu = self.cpus[cpu];
+        let counted = writer.account.dirtied.saturating_add(cpu.leaked);
+        let own = self.interval(writer, device).saturating_sub(counted);
+        let guard = self.ratelimit_pages.saturating_sub(cpu.dirtied);
+        own.at_most(guard).at_least(Pages(1))
+    }
+
+    fn on_dirtied(&mut self, writer: &mut Writer, dirtied: &Dirtied) -> Option<Due> {
+        let mut interval = self.interval(writer, dirtied.device);
+        let guard = self.ratelimit_pages;
+        let cpu = &mut self.cpus[dirtied.cpu];
+        let own = &mut writer.account.dirtied;
+        *own = own.saturating_add(dirtied.pages);
+        cpu.dirtied = cpu.dirtied.saturating_add(dirtied.pages);
+
+        if *own >= interval {
+            cpu.dirtied = Pages::ZERO;
+        } else if cpu.dirtied >= guard {
+            cpu.dirtied = Pages::ZERO;
+            interval = Pages::ZERO;
+        }
+        let taken_over = cpu.leaked.at_most(interval.saturating_sub(*own));
+        cpu.leaked -= taken_over;
+        *own += taken_over;
+        // The count goes on until a verdict closes it.
+        let due = Due {
+            pages: *own,
+            replaces: true,
+        };
+        (*own >= interval).then_some(due)
+    }
+
+    fn begin(&self, pages: Pages) -> Balance {
+        Balance::new(pages)
+    }
+
+    fn decide(
+        &mut self,
+        balance: &mut Balance,
+        writer: &mut Writer,
+        look: &Look<'_>,
+    ) -> (Verdict, BalanceTrace) {
+        let (device, counts) = (look.device, look.counts);
+        let now = self.rate.tick_at(look.now);
+        self.completions.catch_up(now);
+        let view = self.view(device, counts);
+        let idle = !counts.flusher_running;
+        let start_background = idle && view.level.reclaimable > view.limits.background;
+        if balance.leaves {
+            let trace = BalanceTrace {
+                dirtied: balance.dirtied,
+                ..levels(&view)
+            };
+            return (Verdict::Done { start_background }, trace);
+        }
+
+        let (dirty, limits) = view.ruling();
+        if dirty <= limits.freerun() {
+            let dirtied_pause = writer.account.dirtied_pause;
+            writer
+                .account
+                .run_free(now, pause::poll_interval(dirty, limits.dirty));
+            self.device_mut(device).progress.on_room();
+            let trace = BalanceTrace {
+                dirtied: balance.dirtied,
+                dirtied_pause,
+                ..levels(&view)
+            };
+            return (Verdict::Done { start_background }, trace);
+        }
+        self.hold(balance, writer, look, &view)
+    }
+}
+
 impl RateBased {
-    pub(super) fn new(tunables: &Tunables, devices: usize) -> Self {
+    fn new(tunables: &Tunables, devices: usize) -> Self {
         let rate = TickRate::new(tunables.hz);
         let thresholds = Thresholds {
             dirty: tunables.dirty,
@@ -164,48 +349,12 @@ impl RateBased {
         }
     }
 
-    pub(super) fn add_device(&mut self, now: Ticks, tunables: DeviceTunables) {
-        self.reserved += u64::from(tunables.min_ratio);
-        let learning = match tunables.initial {
-            InitialBandwidth::Assumed => None,
-            InitialBandwidth::Learned => Some(Learning::new()),
-        };
-        let mut bandwidth = WriteBandwidth::new();
-        let mut base = BaseRate::new();
-        if learning.is_some() {
-            base.rescale(bandwidth.smooth(), learning::UNKNOWN);
-            bandwidth = WriteBandwidth::at(learning::UNKNOWN);
-        }
-        self.devices.push(Device {
-            tunables,
-            share: Share::default(),
-            exceeded: false,
-            stopwatch: Stopwatch::new(self.rate, now),
-            bandwidth,
-            base,
-            learning,
-            progress: Progress::default(),
-        });
-    }
-
-    pub(super) fn set_device(&mut self, device: DeviceIndex, tunables: DeviceTunables) {
-        let own = &mut self.devices[usize::from(device.0)].tunables;
-        self.reserved -= u64::from(own.min_ratio);
-        self.reserved += u64::from(tunables.min_ratio);
-        *own = tunables;
-    }
-
     fn device(&self, device: DeviceIndex) -> &Device {
         &self.devices[usize::from(device.0)]
     }
 
     fn device_mut(&mut self, device: DeviceIndex) -> &mut Device {
         &mut self.devices[usize::from(device.0)]
-    }
-
-    pub(super) fn remove_writer(&mut self, writer: &Writer, cpu: usize) {
-        let leaked = &mut self.cpus[cpu].leaked;
-        *leaked = leaked.saturating_add(writer.account.dirtied);
     }
 
     /// Pages after which the writer is to be balanced.
@@ -217,92 +366,17 @@ impl RateBased {
         }
     }
 
-    pub(super) fn budget(&self, writer: &Writer, device: DeviceIndex, cpu: usize) -> Pages {
-        let cpu = self.cpus[cpu];
-        let counted = writer.account.dirtied.saturating_add(cpu.leaked);
-        let own = self.interval(writer, device).saturating_sub(counted);
-        let guard = self.ratelimit_pages.saturating_sub(cpu.dirtied);
-        own.at_most(guard).at_least(Pages(1))
-    }
-
-    pub(super) fn on_dirtied(
-        &mut self,
-        writer: &mut Writer,
-        device: DeviceIndex,
-        cpu: usize,
-        pages: Pages,
-    ) -> Option<Pages> {
-        let mut interval = self.interval(writer, device);
-        let guard = self.ratelimit_pages;
-        let cpu = &mut self.cpus[cpu];
-        let dirtied = &mut writer.account.dirtied;
-        *dirtied = dirtied.saturating_add(pages);
-        cpu.dirtied = cpu.dirtied.saturating_add(pages);
-
-        if *dirtied >= interval {
-            cpu.dirtied = Pages::ZERO;
-        } else if cpu.dirtied >= guard {
-            cpu.dirtied = Pages::ZERO;
-            interval = Pages::ZERO;
-        }
-        let taken_over = cpu.leaked.at_most(interval.saturating_sub(*dirtied));
-        cpu.leaked -= taken_over;
-        *dirtied += taken_over;
-        (*dirtied >= interval).then_some(*dirtied)
-    }
-
-    pub(super) fn on_written(&mut self, now: Ticks, device: DeviceIndex, pages: Pages) {
-        let rate = self.rate;
-        let device = &mut self.devices[usize::from(device.0)];
-        device.stopwatch.on_written(rate, now);
-        device.learn(rate, now, bounded(pages));
-        let max_ratio = device.tunables.max_ratio;
-        self.completions
-            .count(now, &mut device.share, bounded(pages).0, max_ratio);
-    }
-
-    /// The flusher's look: bandwidth only. The base rate is brought up to date by writers that are
-    /// held, who know their position.
-    pub(super) fn update(&mut self, now: Ticks, device: DeviceIndex, counts: &Counts) {
-        let rate = self.rate;
-        let device = self.device_mut(device);
-        if let Some(learning) = device.learning.as_mut()
-            && counts.device_writeback.is_zero()
-        {
-            learning.on_start(now);
-        }
-        if let Some(interval) = device.stopwatch.lap(rate, now, counts)
-            && device.learning.is_none()
-        {
-            device.bandwidth.sample(rate, &interval);
-        }
-    }
-
-    pub(super) fn bandwidth(&self, device: DeviceIndex) -> PagesPerSec {
-        self.device(device).bandwidth.smooth()
-    }
-
-    pub(super) fn limits(&self, dirtyable: Pages) -> Limits {
-        self.thresholds.limits(dirtyable)
-    }
-
-    pub(super) fn device_limit(&self, device: DeviceIndex, limit: Pages) -> Pages {
+    /// The device's share of a limit.
+    fn share(&self, device: DeviceIndex, limit: Pages) -> Pages {
         let device = self.device(device);
         let fraction = self.completions.fraction(&device.share);
         limits::share(limit, self.reserved, &device.tunables, fraction)
     }
 
-    /// Whether the flusher works: all devices are over the limit, or this one over its share of it.
-    pub(super) fn over_background(&self, device: DeviceIndex, counts: &Counts) -> bool {
-        let background = self.limits(counts.dirtyable.now).background;
-        bounded(counts.dirty) > background
-            || bounded(counts.device_dirty) > self.device_limit(device, background)
-    }
-
     fn view(&self, device: DeviceIndex, counts: &Counts) -> View {
-        let limits = self.limits(counts.dirtyable.now);
+        let limits = self.limits(counts.dirtyable);
         let level = Level::of(counts);
-        let device_limit = self.device_limit(device, limits.dirty);
+        let device_limit = self.share(device, limits.dirty);
         let device = self.device(device);
         let position = Position {
             limits,
@@ -321,55 +395,17 @@ impl RateBased {
         }
     }
 
-    /// The next verdict of a stay.
-    pub(super) fn decide(
-        &mut self,
-        stay: &mut Stay,
-        writer: &mut Writer,
-        device: DeviceIndex,
-        now: Ticks,
-        counts: &Counts,
-    ) -> (Verdict, BalanceTrace) {
-        self.completions.catch_up(now);
-        let view = self.view(device, counts);
-        let idle = !counts.flusher_running;
-        let start_background = idle && view.level.reclaimable > view.limits.background;
-        if stay.leaves {
-            let trace = BalanceTrace {
-                dirtied: stay.dirtied,
-                ..levels(&view)
-            };
-            return (Verdict::Done { start_background }, trace);
-        }
-
-        let (dirty, limits) = view.ruling();
-        if dirty <= limits.freerun() {
-            let dirtied_pause = writer.account.dirtied_pause;
-            writer
-                .account
-                .run_free(now, pause::poll_interval(dirty, limits.dirty));
-            self.device_mut(device).progress.on_room();
-            let trace = BalanceTrace {
-                dirtied: stay.dirtied,
-                dirtied_pause,
-                ..levels(&view)
-            };
-            return (Verdict::Done { start_background }, trace);
-        }
-        self.hold(stay, writer, device, now, counts, &view)
-    }
-
     /// Charges a writer above freerun for what it dirtied.
     fn hold(
         &mut self,
-        stay: &mut Stay,
+        balance: &mut Balance,
         writer: &mut Writer,
-        device: DeviceIndex,
-        now: Ticks,
-        counts: &Counts,
+        look: &Look<'_>,
         view: &View,
     ) -> (Verdict, BalanceTrace) {
         let rate = self.rate;
+        let (device, counts) = (look.device, look.counts);
+        let now = rate.tick_at(look.now);
         let ratio = view.position.ratio();
         self.device_mut(device).exceeded = view.exceeded();
         self.estimate(device, now, counts, &view.position, ratio);
@@ -392,7 +428,7 @@ impl RateBased {
         let dirtied_pause = writer.account.dirtied_pause;
         let due = writer
             .account
-            .charge(rate, now, stay.dirtied, task, (aim, longest));
+            .charge(rate, now, balance.dirtied, task, (aim, longest));
 
         let start_background = !counts.flusher_running;
         let why = device
@@ -401,7 +437,7 @@ impl RateBased {
         let trace = BalanceTrace {
             dirty_ratelimit: base,
             task_ratelimit: task,
-            dirtied: stay.dirtied,
+            dirtied: balance.dirtied,
             dirtied_pause,
             line: true,
             ..levels(view)
@@ -410,7 +446,7 @@ impl RateBased {
         if due.pause.is_none() {
             return (Verdict::Done { start_background }, trace);
         }
-        stay.leaves = task.0 > 0 || view.level.device_dirty <= self.backlog_ignored;
+        balance.leaves = task.0 > 0 || view.level.device_dirty <= self.backlog_ignored;
         (
             Verdict::Pause {
                 pause: trace.pause,
@@ -476,7 +512,7 @@ fn levels(view: &View) -> BalanceTrace {
     }
 }
 
-fn with_times(trace: BalanceTrace, rate: TickRate, due: &Due) -> BalanceTrace {
+fn with_times(trace: BalanceTrace, rate: TickRate, due: &pause::Due) -> BalanceTrace {
     BalanceTrace {
         pause: due.pause.map_or(Nanos::ZERO, |pause| rate.nanos(pause)),
         period: rate.nanos(due.period),

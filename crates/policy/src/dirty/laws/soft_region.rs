@@ -23,16 +23,21 @@
 //! Deviations: (i) level 3 sleeps; the patch as posted spins there, although its text says that it
 //! sleeps. (ii) A pause over a limit starts the flusher if it is idle, without which a device whose
 //! flusher nobody has started would keep its writers asleep until the periodic flush. (iii) With
-//! measured bandwidth, which is a later state of the series, a turn also ends the stay when the
+//! measured bandwidth, which is a later state of the series, a turn also ends the balance when the
 //! device's level fell by more than eight times what the writer dirtied, as the text describes.
 
-use super::bandwidth::{Stopwatch, WeightedBandwidth};
-use super::limits::{bounded, mul_div};
-use super::proportion::Share;
 use super::shares::{Shares, Standing};
-use super::{BalanceTrace, Counts, DeviceIndex, Verdict};
+use crate::dirty::bandwidth::{Stopwatch, WeightedBandwidth};
+use crate::dirty::law::{Law, Prints, Profile, Tunables};
+use crate::dirty::limits::{bounded, mul_div};
+use crate::dirty::proportion::Share;
+use crate::dirty::rules::{DeviceRules, Dirtied, Look, WriterRules};
+use crate::dirty::running::{Engine, Running};
+use crate::dirty::types::{
+    BalanceTrace, Completion, Counts, DeviceIndex, DeviceTunables, Dirtyable, Due, Limits, Verdict,
+};
 use crate::ticks::{TickRate, Ticks};
-use crate::units::{PAGE_SHIFT, Pages, PagesPerSec};
+use crate::units::{Instant, PAGE_SHIFT, Pages, PagesPerSec};
 
 /// The soft region is one 16th of the limit, and so is a writer's weight.
 const RATIO: u64 = 16;
@@ -40,11 +45,37 @@ const RATIO: u64 = 16;
 const PAUSE_MAX_PER_SECOND: u64 = 5;
 /// The patch grants parts of this, bytes/s.
 const FIXED_BANDWIDTH: u64 = 100 << 20;
-/// A fall of the level by so many times the writer's pages ends its stay.
+/// A fall of the level by so many times the writer's pages ends its balance.
 const FALL_PER_DIRTIED: u64 = 8;
 
+impl Law {
+    /// Paper p1: one pause within a soft region, bandwidth fixed at 100 MiB/s (mechanisms 5.4).
+    pub const SOFT_REGION: Self = Self::new(&FIXED);
+    /// The same with the device's estimated bandwidth.
+    pub const SOFT_REGION_MEASURED: Self = Self::new(&MEASURED);
+}
+
+const FIXED: Profile = Profile {
+    name: "soft-region",
+    start: |tunables, devices| SoftRegion::start(tunables, devices, Base::Fixed),
+    wakes_other_flushers: false,
+    prints: Prints::Pauses,
+};
+
+const MEASURED: Profile = Profile {
+    name: "soft-region-measured",
+    start: |tunables, devices| {
+        SoftRegion::start(
+            tunables,
+            devices,
+            Base::Measured(Vec::with_capacity(devices)),
+        )
+    },
+    ..FIXED
+};
+
 /// Bandwidth of which a writer is granted its part.
-pub(super) enum Base {
+enum Base {
     /// 100 MiB/s.
     Fixed,
     /// As measured, by device.
@@ -52,20 +83,20 @@ pub(super) enum Base {
 }
 
 /// Measures one device.
-pub(super) struct Meter {
+struct Meter {
     stopwatch: Stopwatch,
     bandwidth: WeightedBandwidth,
 }
 
 /// State of a domain under this law.
-pub(super) struct SoftRegion {
-    pub(super) shares: Shares,
+struct SoftRegion {
+    shares: Shares,
     base: Base,
 }
 
-/// One stay of a writer.
+/// One balance of a writer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stay {
+struct Balance {
     dirtied: Pages,
     /// The device's level in the turn before.
     level_before: Option<Pages>,
@@ -85,8 +116,8 @@ enum Turn {
     Exceeded,
 }
 
-impl Stay {
-    pub(super) const fn new(dirtied: Pages) -> Self {
+impl Balance {
+    const fn new(dirtied: Pages) -> Self {
         Self {
             dirtied,
             level_before: None,
@@ -96,38 +127,133 @@ impl Stay {
     }
 }
 
-impl SoftRegion {
-    pub(super) fn new(shares: Shares, measured: bool, devices: usize) -> Self {
-        let base = if measured {
-            Base::Measured(Vec::with_capacity(devices))
-        } else {
-            Base::Fixed
-        };
-        Self { shares, base }
-    }
-
-    pub(super) fn on_device_added(&mut self, now: Ticks) {
-        let interval_min = WeightedBandwidth::interval_min(self.shares.rate);
+impl DeviceRules for SoftRegion {
+    fn add_device(&mut self, now: Instant, tunables: DeviceTunables) {
+        self.shares.add_device(now, tunables);
+        let rate = self.shares.rate;
+        let interval_min = WeightedBandwidth::interval_min(rate);
         match &mut self.base {
             Base::Fixed => {}
             Base::Measured(meters) => meters.push(Meter {
-                stopwatch: Stopwatch::with_interval(interval_min, now),
+                stopwatch: Stopwatch::with_interval(interval_min, rate.tick_at(now)),
                 bandwidth: WeightedBandwidth::new(),
             }),
         }
     }
 
-    pub(super) fn on_written(&mut self, now: Ticks, device: DeviceIndex) {
+    fn set_device(&mut self, device: DeviceIndex, tunables: DeviceTunables) {
+        self.shares.set_device(device, tunables);
+    }
+
+    fn on_written(&mut self, now: Instant, device: DeviceIndex, done: &Completion) {
+        self.shares.on_written(now, device, done.pages);
         let rate = self.shares.rate;
         if let Base::Measured(meters) = &mut self.base {
-            meters[usize::from(device.0)]
-                .stopwatch
-                .on_written(rate, now);
+            let meter = &mut meters[usize::from(device.0)];
+            meter.stopwatch.on_written(rate, rate.tick_at(now));
         }
     }
 
+    fn update(&mut self, now: Instant, device: DeviceIndex, counts: &Counts) {
+        self.shares.update(now, device, counts);
+        self.measure(self.shares.rate.tick_at(now), device, counts);
+    }
+
+    fn limits(&self, dirtyable: Dirtyable) -> Limits {
+        self.shares.limits(dirtyable.now)
+    }
+
+    fn over_background(&self, _device: DeviceIndex, counts: &Counts) -> bool {
+        self.shares.over_background(counts)
+    }
+
+    fn bandwidth(&self, device: DeviceIndex) -> PagesPerSec {
+        match &self.base {
+            Base::Fixed => self.shares.bandwidth(device),
+            Base::Measured(meters) => meters[usize::from(device.0)].bandwidth.pages_per_sec(),
+        }
+    }
+
+    fn device_limit(&self, device: DeviceIndex, counts: &Counts) -> Pages {
+        self.shares.device_limit_of(device, counts)
+    }
+}
+
+impl WriterRules for SoftRegion {
+    /// Its part of recent dirtying. What it dirtied is on its CPU's counter, so it owes nothing.
+    type Writer = Share;
+    type Balance = Balance;
+
+    fn new_writer(&self) -> Share {
+        Share::default()
+    }
+
+    fn budget(&self, _writer: &Share, device: DeviceIndex, cpu: usize) -> Pages {
+        self.shares.budget(device, cpu)
+    }
+
+    fn on_dirtied(&mut self, writer: &mut Share, dirtied: &Dirtied) -> Option<Due> {
+        let pages = self.shares.on_dirtied(writer, dirtied)?;
+        Some(Due {
+            pages,
+            replaces: false,
+        })
+    }
+
+    fn begin(&self, pages: Pages) -> Balance {
+        Balance::new(pages)
+    }
+
+    fn decide(
+        &mut self,
+        balance: &mut Balance,
+        writer: &mut Share,
+        look: &Look<'_>,
+    ) -> (Verdict, BalanceTrace) {
+        let (device, counts) = (look.device, look.counts);
+        let now = self.shares.rate.tick_at(look.now);
+        self.measure(now, device, counts);
+        let standing = self.shares.standing(writer, device, counts);
+        let limit = standing.writer_limit(RATIO);
+        let trace = self.trace(balance, &standing, limit, device);
+
+        let level = standing.level;
+        let leaves = balance.turn == Turn::Within
+            || level.dirty < standing.limits.freerun()
+            || self.has_fallen(balance, &standing);
+        if leaves {
+            return self.leave(balance, device, counts, &standing, trace);
+        }
+
+        let exceeded = level.device_dirty >= limit || level.dirty >= standing.limits.dirty;
+        balance.turn = if exceeded {
+            Turn::Exceeded
+        } else {
+            Turn::Within
+        };
+        balance.level_before = Some(level.device_dirty);
+        if exceeded {
+            self.shares.device_mut(device).exceeded = true;
+        }
+
+        let base = self.base_bytes_per_sec(device);
+        let pause = match granted(base, limit, level.device_dirty) {
+            Some(bytes_per_sec) => pause(self.shares.rate, balance.dirtied, bytes_per_sec),
+            None if exceeded => self.level_three_pause(balance),
+            None => return self.leave(balance, device, counts, &standing, trace),
+        };
+        self.sleep(pause, exceeded, device, now, counts, trace)
+    }
+}
+
+impl SoftRegion {
+    fn start(tunables: &Tunables, devices: usize, base: Base) -> Box<dyn Engine> {
+        let shares = Shares::new(tunables, devices);
+        Running::start(Self { shares, base })
+    }
+
     /// Brings the measured bandwidth up to date.
-    pub(super) fn update(&mut self, now: Ticks, device: DeviceIndex, counts: &Counts) {
+    fn measure(&mut self, now: Ticks, device: DeviceIndex, counts: &Counts) {
         let rate = self.shares.rate;
         let Base::Measured(meters) = &mut self.base else {
             return;
@@ -138,14 +264,6 @@ impl SoftRegion {
         }
     }
 
-    /// The measured bandwidth, `None` when the law's is fixed.
-    pub(super) fn measured(&self, device: DeviceIndex) -> Option<PagesPerSec> {
-        match &self.base {
-            Base::Fixed => None,
-            Base::Measured(meters) => Some(meters[usize::from(device.0)].bandwidth.pages_per_sec()),
-        }
-    }
-
     fn base_bytes_per_sec(&self, device: DeviceIndex) -> u64 {
         match &self.base {
             Base::Fixed => FIXED_BANDWIDTH,
@@ -153,64 +271,22 @@ impl SoftRegion {
         }
     }
 
-    /// The next verdict of a stay.
-    pub(super) fn decide(
-        &mut self,
-        stay: &mut Stay,
-        writer: &Share,
-        device: DeviceIndex,
-        now: Ticks,
-        counts: &Counts,
-    ) -> (Verdict, BalanceTrace) {
-        self.update(now, device, counts);
-        let standing = self.shares.standing(writer, device, counts);
-        let limit = standing.writer_limit(RATIO);
-        let trace = self.trace(stay, &standing, limit, device);
-
-        let level = standing.level;
-        let leaves = stay.turn == Turn::Within
-            || level.dirty < standing.limits.freerun()
-            || self.has_fallen(stay, &standing);
-        if leaves {
-            return self.leave(stay, device, counts, &standing, trace);
-        }
-
-        let exceeded = level.device_dirty >= limit || level.dirty >= standing.limits.dirty;
-        stay.turn = if exceeded {
-            Turn::Exceeded
-        } else {
-            Turn::Within
-        };
-        stay.level_before = Some(level.device_dirty);
-        if exceeded {
-            self.shares.device_mut(device).exceeded = true;
-        }
-
-        let base = self.base_bytes_per_sec(device);
-        let pause = match granted(base, limit, level.device_dirty) {
-            Some(bytes_per_sec) => pause(self.shares.rate, stay.dirtied, bytes_per_sec),
-            None if exceeded => self.level_three_pause(stay),
-            None => return self.leave(stay, device, counts, &standing, trace),
-        };
-        self.sleep(pause, exceeded, device, now, counts, trace)
-    }
-
     /// Whether the writer has waited for completions enough to be let go (measured series only).
-    fn has_fallen(&self, stay: &Stay, standing: &Standing) -> bool {
+    fn has_fallen(&self, balance: &Balance, standing: &Standing) -> bool {
         let Base::Measured(_) = self.base else {
             return false;
         };
-        let fall = stay.level_before.map_or(Pages::ZERO, |before| {
+        let fall = balance.level_before.map_or(Pages::ZERO, |before| {
             before.saturating_sub(standing.level.device_dirty)
         });
         standing.level.dirty <= standing.limits.dirty
-            && fall.0 > FALL_PER_DIRTIED * bounded(stay.dirtied).0
+            && fall.0 > FALL_PER_DIRTIED * bounded(balance.dirtied).0
     }
 
-    fn level_three_pause(&self, stay: &mut Stay) -> Ticks {
+    fn level_three_pause(&self, balance: &mut Balance) -> Ticks {
         let longest = self.shares.rate.second_over(PAUSE_MAX_PER_SECOND);
-        let pause = stay.next_pause.min(longest);
-        stay.next_pause = Ticks(pause.0 * 2).min(longest);
+        let pause = balance.next_pause.min(longest);
+        balance.next_pause = Ticks(pause.0 * 2).min(longest);
         pause
     }
 
@@ -242,13 +318,13 @@ impl SoftRegion {
 
     fn leave(
         &mut self,
-        stay: &Stay,
+        balance: &Balance,
         device: DeviceIndex,
         counts: &Counts,
         standing: &Standing,
         trace: BalanceTrace,
     ) -> (Verdict, BalanceTrace) {
-        if stay.turn != Turn::Exceeded {
+        if balance.turn != Turn::Exceeded {
             let device = self.shares.device_mut(device);
             device.exceeded = false;
             device.progress.on_room();
@@ -262,7 +338,7 @@ impl SoftRegion {
     /// `task_ratelimit` its bw.
     fn trace(
         &self,
-        stay: &Stay,
+        balance: &Balance,
         standing: &Standing,
         limit: Pages,
         device: DeviceIndex,
@@ -278,7 +354,7 @@ impl SoftRegion {
             device_limit: limit,
             dirty_ratelimit: PagesPerSec(base >> PAGE_SHIFT),
             task_ratelimit: PagesPerSec(granted >> PAGE_SHIFT),
-            dirtied: stay.dirtied,
+            dirtied: balance.dirtied,
             dirtied_pause: self.shares.ratelimit_pages,
             ..BalanceTrace::default()
         }

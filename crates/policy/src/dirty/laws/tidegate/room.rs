@@ -12,8 +12,8 @@
 //!   - A quarter of the whole target is *reserved*, in equal parts. Nobody else can take a device's
 //!     reserve, however slow or dead he is.
 //!   - The rest goes by rate to the devices at work, so that all of them hold the same *time*; what somebody holds beyond
-//!     his part is missing there. At work is who holds something, or did within `Law::Tidegate`'s time.
-//!   - No device holds more than it writes in `Law::Tidegate`'s time: more would only be older.
+//!     his part is missing there. At work is who holds something, or did within `HOLD`.
+//!   - No device holds more than it writes in `HOLD`: more would only be older.
 //!
 //! A target that has to shrink does so at an eighth of the device's rate, and its writers go on
 //! at seven eighths: a target moves, nobody stops.
@@ -26,8 +26,8 @@
 //! Source: ours. Freerun and set point as in mechanisms 5.1, 5.5 (Linux 6.12 mm/page-writeback.c,
 //! wb_position_ratio()) where the background limit is half of the limit; its shares follow completions only, so that a device alone takes all.
 
-use super::super::limits::mul_div;
-use super::super::{DeviceTunables, Limits};
+use crate::dirty::limits::mul_div;
+use crate::dirty::types::{DeviceTunables, Limits};
 use crate::units::{Instant, Nanos, Pages, PagesPerSec, SECOND};
 
 /// One: a factor of the device's rate.
@@ -246,8 +246,8 @@ fn falling(value: Pages, from: Pages, to: Pages) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::InitialBandwidth;
     use super::*;
+    use crate::dirty::types::InitialBandwidth;
 
     const MIB: u64 = 256;
     const HOLD: Nanos = Nanos::secs(30);

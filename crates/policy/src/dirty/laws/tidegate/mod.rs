@@ -5,7 +5,7 @@
 //!   fair  = (R - what passes without being held) / held `roster`
 //!   debt += pages / fair                                 of the writer, paid off by the clock
 //!   debt >= 5 ms: it pauses until the debt is paid, at most 200 ms at a time; less is carried
-//!   after 30 ms in one stay: it goes on, and carries the rest into the next ones, if there is room
+//!   after 30 ms in one balance: it goes on, and carries the rest into the next ones, if there is room
 //! ```
 //!
 //! ```text
@@ -56,23 +56,41 @@ use self::ahead::Ahead;
 use self::capacity::{Capacity, Completed};
 use self::room::{Field, Marks, ONE, Target};
 use self::roster::{Fair, Roster};
-use super::limits::{Level, Thresholds, bounded, mul_div};
-use super::{
-    BalanceTrace, Completion, Counts, DeviceIndex, DeviceTunables, Dirtyable, Limits, PauseReason,
-    Tunables, Verdict,
+use crate::dirty::law::{Law, Prints, Profile, Tunables};
+use crate::dirty::limits::{Level, Thresholds, bounded, mul_div};
+use crate::dirty::rules::{DeviceRules, Dirtied, Look, WriterRules};
+use crate::dirty::running::Running;
+use crate::dirty::types::{
+    BalanceTrace, Completion, Counts, DeviceIndex, DeviceTunables, Dirtyable, Due, Limits,
+    PauseReason, Verdict,
 };
 use crate::units::{Instant, Nanos, Pages, PagesPerSec};
 
+impl Law {
+    /// Tidegate's own: each writer owes time at its fair rate.
+    pub const TIDEGATE: Self = Self::new(&PROFILE);
+}
+
+const PROFILE: Profile = Profile {
+    name: "tidegate",
+    start: |tunables, devices| Running::start(Tidegate::new(tunables, devices)),
+    wakes_other_flushers: true,
+    prints: Prints::Pauses,
+};
+
+/// No device holds more than it writes in this time: the age at which data is written in any case
+/// (`dirty_expire_centisecs`).
+const HOLD: Nanos = Nanos::secs(30);
 /// The shortest pause; a smaller debt is carried.
 const PAUSE_MIN: Nanos = Nanos::millis(5);
 /// The longest.
 const PAUSE_MAX: Nanos = Nanos::millis(200);
-/// A stay ends after this, though not all is paid, as long as the level leaves room: a device that catches its breath makes
+/// A balance ends after this, though not all is paid, as long as the level leaves room: a device that catches its breath makes
 /// debts of twice or thrice what was aimed at, and nobody who writes a page has to wait for all of that at once.
-const STAY_MAX: Nanos = Nanos::millis(30);
+const BALANCE_MAX: Nanos = Nanos::millis(30);
 /// What is carried is at most this.
 const CARRY_MAX: Nanos = PAUSE_MAX;
-/// Pages that a stay has to be worth, at least, for a debt to be carried: or it would only grow.
+/// Pages that a balance has to be worth, at least, for a debt to be carried: or it would only grow.
 const CARRY_PAGES: u64 = 2;
 /// A writer of a device that makes no progress looks again after this.
 const STALL_PAUSE: Nanos = Nanos::millis(50);
@@ -109,7 +127,7 @@ const LOOK: Nanos = Nanos::millis(50);
 
 /// One writer.
 #[derive(Debug)]
-pub(super) struct Writer {
+struct Writer {
     /// When its debt is paid.
     paid: Instant,
     /// Since when it has dirtied those pages that no balance has seen: the time of the last one.
@@ -123,7 +141,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             paid: Instant::ZERO,
             since: Instant::ZERO,
@@ -161,9 +179,9 @@ impl Writer {
     }
 }
 
-/// One stay.
+/// One balance.
 #[derive(Debug)]
-pub(super) struct Stay {
+struct Balance {
     dirtied: Pages,
     /// What it owes for them, once charged.
     cost: Option<Nanos>,
@@ -177,8 +195,8 @@ pub(super) struct Stay {
     paused: Nanos,
 }
 
-impl Stay {
-    pub(super) const fn new(dirtied: Pages) -> Self {
+impl Balance {
+    const fn new(dirtied: Pages) -> Self {
         Self {
             dirtied,
             cost: None,
@@ -246,10 +264,8 @@ struct Around {
 }
 
 /// The law.
-pub(super) struct Tidegate {
+struct Tidegate {
     thresholds: Thresholds,
-    /// No device holds more than it writes in this time.
-    hold: Nanos,
     devices: Vec<Device>,
     /// What all devices that were at work at the last look write.
     rates: PagesPerSec,
@@ -265,35 +281,201 @@ struct View {
     light: Marks,
 }
 
+impl DeviceRules for Tidegate {
+    fn add_device(&mut self, _now: Instant, tunables: DeviceTunables) {
+        self.devices.push(Device::new(tunables));
+    }
+
+    fn renew_device(&mut self, device: DeviceIndex) {
+        let state = self.device_mut(device);
+        *state = Device::new(state.tunables);
+    }
+
+    fn remove_device(&mut self, device: DeviceIndex) {
+        self.renew_device(device);
+        self.device_mut(device).is_gone = true;
+    }
+
+    fn set_device(&mut self, device: DeviceIndex, tunables: DeviceTunables) {
+        self.device_mut(device).tunables = tunables;
+    }
+
+    /// The limits. What anonymous memory takes, it takes of them too, but not what keeps the devices at work: where it leaves
+    /// files next to nothing, half of that may be dirty.
+    fn limits(&self, dirtyable: Dirtyable) -> Limits {
+        let busy = self.rates.pages_in(BUSY).at_most(self.most(dirtyable));
+        self.thresholds
+            .part(dirtyable)
+            .at_least(busy.at_most(Pages(dirtyable.now.0 / 2)))
+    }
+
+    fn bandwidth(&self, device: DeviceIndex) -> PagesPerSec {
+        self.device(device).capacity.rate().unwrap_or(UNKNOWN)
+    }
+
+    fn reach(&self, device: DeviceIndex) -> u32 {
+        self.device(device).capacity.reach()
+    }
+
+    /// The cap as it stood when the device was last looked at.
+    fn device_limit(&self, device: DeviceIndex, counts: &Counts) -> Pages {
+        self.marks(device, counts).cap
+    }
+
+    fn over_background(&self, device: DeviceIndex, counts: &Counts) -> bool {
+        let marks = self.marks(device, counts);
+        self.device(device).is_over_background(&marks, counts)
+    }
+
+    fn update(&mut self, now: Instant, device: DeviceIndex, counts: &Counts) {
+        self.view(device, now, counts);
+    }
+
+    fn on_written(&mut self, now: Instant, device: DeviceIndex, done: &Completion) {
+        let state = self.device_mut(device);
+        let pages = bounded(done.pages);
+        state.held = Some(now);
+        state.note_level(now, state.level.saturating_sub(pages));
+        state.capacity.on_completed(&Completed {
+            now,
+            submitted: done.submitted,
+            pages,
+            last: done.last,
+        });
+    }
+
+    fn on_sync(&mut self, now: Instant, device: DeviceIndex, found: Pages, counts: &Counts) {
+        let written = bounded(counts.device_written);
+        let state = self.device_mut(device);
+        state.ahead.on_sync(now, bounded(found), written);
+    }
+}
+
+impl WriterRules for Tidegate {
+    type Writer = Writer;
+    type Balance = Balance;
+
+    fn new_writer(&self) -> Writer {
+        Writer::new()
+    }
+
+    fn budget(&self, writer: &Writer, device: DeviceIndex, _cpu: usize) -> Pages {
+        let state = self.device(device);
+        let own = writer.budget.saturating_sub(writer.dirtied);
+        let all = state.unseen_max.saturating_sub(state.unseen);
+        own.at_most(all).at_least(Pages(1))
+    }
+
+    fn on_dirtied(&mut self, writer: &mut Writer, dirtied: &Dirtied) -> Option<Due> {
+        let (now, device) = (dirtied.now, dirtied.device);
+        let pages = bounded(dirtied.pages);
+        if writer.device.is_none() {
+            writer.start(now);
+        }
+        if let Some(before) = writer.device.replace(device)
+            && before != device
+        {
+            // What it dirtied there it owes at that device's rate.
+            let dirtied = core::mem::take(&mut writer.dirtied);
+            if let Some(fair) = self.device(before).fair {
+                writer.owe(now, fair.time_for(dirtied), Nanos::ZERO);
+            }
+        }
+        let state = self.device_mut(device);
+        writer.dirtied = bounded(writer.dirtied + pages);
+        let room = writer.budget.saturating_sub(writer.dirtied);
+        let absorbed = state.leak.at_most(room);
+        state.leak -= absorbed;
+        writer.dirtied += absorbed;
+        state.unseen = bounded(state.unseen + pages);
+        let seen = writer.dirtied < writer.budget && state.unseen < state.unseen_max;
+        if seen && writer.debt(now) < AIM {
+            return None;
+        }
+        Some(Due {
+            pages: core::mem::take(&mut writer.dirtied),
+            replaces: false,
+        })
+    }
+
+    fn remove_writer(&mut self, writer: Writer, _cpu: usize) {
+        if let Some(device) = writer.device {
+            let state = self.device_mut(device);
+            state.leak = bounded(state.leak + writer.dirtied);
+        }
+        for device in writer.held.devices() {
+            self.device_mut(device).roster.leave(&writer.held, device);
+        }
+    }
+
+    fn begin(&self, pages: Pages) -> Balance {
+        Balance::new(pages)
+    }
+
+    fn decide(
+        &mut self,
+        balance: &mut Balance,
+        writer: &mut Writer,
+        look: &Look<'_>,
+    ) -> (Verdict, BalanceTrace) {
+        let (now, device, counts) = (look.now, look.device, look.counts);
+        let view = self.view(device, now, counts);
+        let (level, dirty) = (view.level.device_dirty, view.level.dirty);
+        let free = view.marks.is_free(level, dirty);
+        let state = self.device_mut(device);
+        let has_work = !free || state.is_over_background(&view.marks, counts);
+        let start_background = has_work && !counts.flusher_running;
+        let mut trace = levels(&view, balance);
+
+        let mut why = PauseReason::OverShare;
+        let pause = if free {
+            writer.start(now);
+            state.fair = None;
+            state.leak = Pages::ZERO;
+            // As many pages as take the square root of what is left to freerun.
+            let left = view.marks.freerun.saturating_sub(level).0;
+            let log = left.checked_ilog2().unwrap_or(0) / 2;
+            writer.budget = Pages(1 << log);
+            None
+        } else {
+            let stalled = state.capacity.is_stalled(now);
+            let pause = state.charge(balance, writer, device, now, &view, &mut trace);
+            balance.stalled = stalled && (balance.stalled || pause.is_some());
+            if balance.stalled {
+                why = PauseReason::NoProgress;
+                Some(STALL_PAUSE)
+            } else {
+                pause
+            }
+        };
+        let Some(pause) = pause else {
+            return (Verdict::Done { start_background }, trace);
+        };
+        state.roster.hold(&mut writer.held, device);
+        balance.paused = balance.paused.saturating_add(pause);
+        trace.pause = pause;
+        trace.line = true;
+        (
+            Verdict::Pause {
+                pause,
+                why,
+                start_background,
+            },
+            trace,
+        )
+    }
+}
+
 impl Tidegate {
-    pub(super) fn new(tunables: &Tunables, hold: Nanos, devices: usize) -> Self {
+    fn new(tunables: &Tunables, devices: usize) -> Self {
         Self {
             thresholds: Thresholds {
                 dirty: tunables.dirty,
                 background: tunables.background,
             },
-            hold,
             devices: Vec::with_capacity(devices),
             rates: PagesPerSec(0),
         }
-    }
-
-    pub(super) fn add_device(&mut self, tunables: DeviceTunables) {
-        self.devices.push(Device::new(tunables));
-    }
-
-    pub(super) fn renew_device(&mut self, device: DeviceIndex) {
-        let state = self.device_mut(device);
-        *state = Device::new(state.tunables);
-    }
-
-    pub(super) fn remove_device(&mut self, device: DeviceIndex) {
-        self.renew_device(device);
-        self.device_mut(device).is_gone = true;
-    }
-
-    pub(super) fn set_device(&mut self, device: DeviceIndex, tunables: DeviceTunables) {
-        self.device_mut(device).tunables = tunables;
     }
 
     /// Devices that something is reserved for.
@@ -309,35 +491,8 @@ impl Tidegate {
         &mut self.devices[usize::from(device.0)]
     }
 
-    /// The limits. What anonymous memory takes, it takes of them too, but not what keeps the devices at work: where it leaves
-    /// files next to nothing, half of that may be dirty.
-    pub(super) fn limits(&self, dirtyable: Dirtyable) -> Limits {
-        let busy = self.rates.pages_in(BUSY).at_most(self.most(dirtyable));
-        self.thresholds
-            .part(dirtyable)
-            .at_least(busy.at_most(Pages(dirtyable.now.0 / 2)))
-    }
-
     fn most(&self, dirtyable: Dirtyable) -> Pages {
         self.thresholds.limits(dirtyable.most).dirty
-    }
-
-    pub(super) fn bandwidth(&self, device: DeviceIndex) -> PagesPerSec {
-        self.device(device).capacity.rate().unwrap_or(UNKNOWN)
-    }
-
-    pub(super) fn reach(&self, device: DeviceIndex) -> u32 {
-        self.device(device).capacity.reach()
-    }
-
-    /// The cap as it stood when the device was last looked at.
-    pub(super) fn device_limit(&self, device: DeviceIndex, counts: &Counts) -> Pages {
-        self.marks(device, counts).cap
-    }
-
-    pub(super) fn over_background(&self, device: DeviceIndex, counts: &Counts) -> bool {
-        let marks = self.marks(device, counts);
-        self.device(device).is_over_background(&marks, counts)
     }
 
     /// The marks without moving the target.
@@ -347,7 +502,7 @@ impl Tidegate {
         let field = self.field(device, &level, self.limits(counts.dirtyable));
         let mut target = state.target;
         let at = target.moved().unwrap_or(Instant::ZERO);
-        target.follow(at, &field, level.device_dirty, &state.tunables, self.hold)
+        target.follow(at, &field, level.device_dirty, &state.tunables, HOLD)
     }
 
     fn field(&self, device: DeviceIndex, level: &Level, limits: Limits) -> Field {
@@ -374,7 +529,7 @@ impl Tidegate {
         let there = self.devices.iter().enumerate();
         for (number, other) in there.filter(|(_, other)| !other.is_gone) {
             let own = number == usize::from(device.0);
-            if own || other.is_at_work(now, self.hold) {
+            if own || other.is_at_work(now) {
                 let rate = other.capacity.rate().unwrap_or(UNKNOWN);
                 around.rates = around.rates.saturating_add(rate);
                 around.active += 1;
@@ -396,7 +551,6 @@ impl Tidegate {
         let level = Level::of(counts);
         self.look_around(device, now, limits);
         let field = self.field(device, &level, limits);
-        let hold = self.hold;
         let files = counts.dirtyable.now;
         let most = self
             .most(counts.dirtyable)
@@ -405,11 +559,11 @@ impl Tidegate {
         state.note_level(now, level.device_dirty);
         state.capacity.look(now, bounded(counts.device_writeback));
         state.roster.turn(now);
-        state.ahead.look(now, hold);
+        state.ahead.look(now, HOLD);
         let tunables = state.tunables;
         let marks = state
             .target
-            .follow(now, &field, level.device_dirty, &tunables, hold);
+            .follow(now, &field, level.device_dirty, &tunables, HOLD);
         let left = marks.left(level.device_dirty, level.dirty);
         state.unseen = Pages::ZERO;
         let shares = UNSEEN_SHARE * state.around.active.max(1);
@@ -418,143 +572,8 @@ impl Tidegate {
             limits,
             level,
             marks,
-            light: marks.raised_to(most, field.rate.pages_in(hold)),
+            light: marks.raised_to(most, field.rate.pages_in(HOLD)),
         }
-    }
-
-    pub(super) fn update(&mut self, device: DeviceIndex, now: Instant, counts: &Counts) {
-        self.view(device, now, counts);
-    }
-
-    pub(super) fn on_written(&mut self, device: DeviceIndex, now: Instant, done: &Completion) {
-        let state = self.device_mut(device);
-        let pages = bounded(done.pages);
-        state.held = Some(now);
-        state.note_level(now, state.level.saturating_sub(pages));
-        state.capacity.on_completed(&Completed {
-            now,
-            submitted: done.submitted,
-            pages,
-            last: done.last,
-        });
-    }
-
-    pub(super) fn on_sync(
-        &mut self,
-        device: DeviceIndex,
-        now: Instant,
-        found: Pages,
-        counts: &Counts,
-    ) {
-        let written = bounded(counts.device_written);
-        let state = self.device_mut(device);
-        state.ahead.on_sync(now, bounded(found), written);
-    }
-
-    pub(super) fn budget(&self, writer: &Writer, device: DeviceIndex) -> Pages {
-        let state = self.device(device);
-        let own = writer.budget.saturating_sub(writer.dirtied);
-        let all = state.unseen_max.saturating_sub(state.unseen);
-        own.at_most(all).at_least(Pages(1))
-    }
-
-    /// Counts pages. `Some`: what the writer has dirtied since its last balance is due.
-    pub(super) fn on_dirtied(
-        &mut self,
-        writer: &mut Writer,
-        device: DeviceIndex,
-        now: Instant,
-        pages: Pages,
-    ) -> Option<Pages> {
-        let pages = bounded(pages);
-        if writer.device.is_none() {
-            writer.start(now);
-        }
-        if let Some(before) = writer.device.replace(device)
-            && before != device
-        {
-            // What it dirtied there it owes at that device's rate.
-            let dirtied = core::mem::take(&mut writer.dirtied);
-            if let Some(fair) = self.device(before).fair {
-                writer.owe(now, fair.time_for(dirtied), Nanos::ZERO);
-            }
-        }
-        let state = self.device_mut(device);
-        writer.dirtied = bounded(writer.dirtied + pages);
-        let room = writer.budget.saturating_sub(writer.dirtied);
-        let absorbed = state.leak.at_most(room);
-        state.leak -= absorbed;
-        writer.dirtied += absorbed;
-        state.unseen = bounded(state.unseen + pages);
-        let seen = writer.dirtied < writer.budget && state.unseen < state.unseen_max;
-        if seen && writer.debt(now) < AIM {
-            return None;
-        }
-        Some(core::mem::take(&mut writer.dirtied))
-    }
-
-    pub(super) fn remove_writer(&mut self, writer: &Writer) {
-        if let Some(device) = writer.device {
-            let state = self.device_mut(device);
-            state.leak = bounded(state.leak + writer.dirtied);
-        }
-        for device in writer.held.devices() {
-            self.device_mut(device).roster.leave(&writer.held, device);
-        }
-    }
-
-    pub(super) fn decide(
-        &mut self,
-        stay: &mut Stay,
-        writer: &mut Writer,
-        device: DeviceIndex,
-        now: Instant,
-        counts: &Counts,
-    ) -> (Verdict, BalanceTrace) {
-        let view = self.view(device, now, counts);
-        let (level, dirty) = (view.level.device_dirty, view.level.dirty);
-        let free = view.marks.is_free(level, dirty);
-        let state = self.device_mut(device);
-        let has_work = !free || state.is_over_background(&view.marks, counts);
-        let start_background = has_work && !counts.flusher_running;
-        let mut trace = levels(&view, stay);
-
-        let mut why = PauseReason::OverShare;
-        let pause = if free {
-            writer.start(now);
-            state.fair = None;
-            state.leak = Pages::ZERO;
-            // As many pages as take the square root of what is left to freerun.
-            let left = view.marks.freerun.saturating_sub(level).0;
-            let log = left.checked_ilog2().unwrap_or(0) / 2;
-            writer.budget = Pages(1 << log);
-            None
-        } else {
-            let stalled = state.capacity.is_stalled(now);
-            let pause = state.charge(stay, writer, device, now, &view, &mut trace);
-            stay.stalled = stalled && (stay.stalled || pause.is_some());
-            if stay.stalled {
-                why = PauseReason::NoProgress;
-                Some(STALL_PAUSE)
-            } else {
-                pause
-            }
-        };
-        let Some(pause) = pause else {
-            return (Verdict::Done { start_background }, trace);
-        };
-        state.roster.hold(&mut writer.held, device);
-        stay.paused = stay.paused.saturating_add(pause);
-        trace.pause = pause;
-        trace.line = true;
-        (
-            Verdict::Pause {
-                pause,
-                why,
-                start_background,
-            },
-            trace,
-        )
     }
 }
 
@@ -569,8 +588,8 @@ impl Device {
     /// Whether it has a part of what goes by rate: as long as what it was given may have to wait to be written. Who writes
     /// in bursts, or syncs, holds nothing for moments; one of them is no reason to give its part away, which would come
     /// back as slowly as a slow device writes.
-    fn is_at_work(&self, now: Instant, hold: Nanos) -> bool {
-        !self.level.is_zero() || self.held.is_some_and(|held| now.since(held) < hold)
+    fn is_at_work(&self, now: Instant) -> bool {
+        !self.level.is_zero() || self.held.is_some_and(|held| now.since(held) < HOLD)
     }
 
     /// Whether its flusher has work: above its mark, ahead of a sync, or to learn what the device does.
@@ -583,10 +602,10 @@ impl Device {
         dirty > marks.background.at_most(ahead.unwrap_or(Pages::MAX))
     }
 
-    /// Has the writer owe for what it dirtied, once a stay; answers how long it has to pause.
+    /// Has the writer owe for what it dirtied, once a balance; answers how long it has to pause.
     fn charge(
         &mut self,
-        stay: &mut Stay,
+        balance: &mut Balance,
         writer: &mut Writer,
         device: DeviceIndex,
         now: Instant,
@@ -608,17 +627,19 @@ impl Device {
         trace.task_ratelimit = fair.rate();
         trace.dirtied_pause = writer.budget;
         self.fair = Some(fair);
-        let cost = fair.time_for(stay.dirtied);
-        if let Some(before) = stay.cost {
+        let cost = fair.time_for(balance.dirtied);
+        if let Some(before) = balance.cost {
             // The device has become much faster: what it owes is worth less time now.
             if cost < Nanos(before.0 / 2) {
                 writer.paid = Instant(writer.paid.0.saturating_sub(before.0 - cost.0));
-                stay.cost = Some(cost);
+                balance.cost = Some(cost);
             }
         } else {
-            stay.cost = Some(cost);
+            balance.cost = Some(cost);
             // The rest is on credit, which does not last.
-            stay.in_time = fair.pages_in(now.since(writer.since)).at_most(stay.dirtied);
+            balance.in_time = fair
+                .pages_in(now.since(writer.since))
+                .at_most(balance.dirtied);
             trace.period = cost;
             trace.think = now.since(writer.paid);
             trace.line = true;
@@ -629,9 +650,9 @@ impl Device {
             };
             writer.owe(now, cost, credit);
             writer.keep_to(fair);
-            stay.is_light = writer.debt(now) < PAUSE_MIN;
+            balance.is_light = writer.debt(now) < PAUSE_MIN;
         }
-        let marks = if stay.is_light {
+        let marks = if balance.is_light {
             view.light
         } else {
             view.marks
@@ -645,15 +666,15 @@ impl Device {
         }
         let debt = writer.debt(now);
         let may_carry = debt <= CARRY_MAX
-            && fair.time_for(Pages(CARRY_PAGES)) <= STAY_MAX
+            && fair.time_for(Pages(CARRY_PAGES)) <= BALANCE_MAX
             && view.marks.has_room(level, dirty);
         let due = if may_carry {
-            debt.at_most(STAY_MAX.saturating_sub(stay.paused))
+            debt.at_most(BALANCE_MAX.saturating_sub(balance.paused))
         } else {
             debt
         };
         if due < PAUSE_MIN {
-            self.roster.pass(&writer.held, device, stay.in_time);
+            self.roster.pass(&writer.held, device, balance.in_time);
             return None;
         }
         Some(due.at_most(PAUSE_MAX))
@@ -661,7 +682,7 @@ impl Device {
 }
 
 /// The part of a trace that every verdict has.
-fn levels(view: &View, stay: &Stay) -> BalanceTrace {
+fn levels(view: &View, balance: &Balance) -> BalanceTrace {
     BalanceTrace {
         limit: view.limits.dirty,
         setpoint: room::whole(view.limits),
@@ -669,7 +690,7 @@ fn levels(view: &View, stay: &Stay) -> BalanceTrace {
         device_setpoint: view.marks.target,
         device_dirty: view.level.device_dirty,
         device_limit: view.marks.cap,
-        dirtied: stay.dirtied,
+        dirtied: balance.dirtied,
         ..BalanceTrace::default()
     }
 }
