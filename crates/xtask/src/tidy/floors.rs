@@ -54,12 +54,79 @@ const HOUSES: &[House] = &[
             &["alloc"],
             &["reclaim"],
             &["writeback", "swap"],
+            &["stats"],
             &["cache"],
             &["registry", "memory", "lists", "pages"],
-            &["stats", "options"],
+            &["options"],
             &["vmstat", "error"],
         ],
-        known: &[],
+        known: &[
+            Known {
+                from: "cache",
+                to: "swap",
+                why: "the swap file is one of the cache's owners",
+            },
+            Known {
+                from: "cache",
+                to: "writeback",
+                why: "what the flushers share is one of the cache's owners",
+            },
+            Known {
+                from: "error",
+                to: "cache",
+                why: "names the longest file, FILE_MAX",
+            },
+            Known {
+                from: "lists",
+                to: "cache",
+                why: "isolation and shadows take the whole cache, not the owners they use",
+            },
+            Known {
+                from: "lists",
+                to: "reclaim",
+                why: "a node holds the queues of those who sleep in reclaim",
+            },
+            Known {
+                from: "memory",
+                to: "cache",
+                why: "chunks take the whole cache; counters are read with its helpers",
+            },
+            Known {
+                from: "pages",
+                to: "cache",
+                why: "replacing a page takes the whole cache",
+            },
+            Known {
+                from: "reclaim",
+                to: "anon",
+                why: "a scan steps through a region with its cursor",
+            },
+            Known {
+                from: "registry",
+                to: "cache",
+                why: "a device and a mapping lead back to their cache",
+            },
+            Known {
+                from: "registry",
+                to: "stats",
+                why: "a device's health is told in the words of the public statistics",
+            },
+            Known {
+                from: "registry",
+                to: "writeback",
+                why: "bounds in flight are in requests, REQUEST_PAGES",
+            },
+            Known {
+                from: "swap",
+                to: "anon",
+                why: "a page that goes out is found in its region",
+            },
+            Known {
+                from: "writeback",
+                to: "file",
+                why: "a writer's account, and the length that a flush gives the device",
+            },
+        ],
     },
     House {
         folder: "crates/policy/src",
