@@ -347,8 +347,7 @@ pub struct CountInput<'a> {
     pub costs: &'a Costs,
     /// By kind: `may_deactivate`.
     pub may_deactivate: [bool; 2],
-    /// Inactive pages of files are in plenty if they are at least this many: none in Linux, where a handful keeps a
-    /// pass of a high priority from anonymous memory; what the pass is to free, and as many as are pinned, in ours.
+    /// Inactive pages of files suffice if they are at least this many (`Rules::plenty`).
     pub plenty: Pages,
 }
 

@@ -228,7 +228,7 @@ fn sleep(
     let longest = rate.second_over(PAUSE_MAX_PER_SECOND);
     let pause = balance.next_pause.min(longest);
     balance.next_pause = Ticks(pause.0 * 2).min(longest);
-    // Whoever sleeps here is over a limit: only completions help.
+    // A writer that sleeps here is over a limit: only completions help.
     let progress = &mut shares.device_mut(device).progress;
     let why = progress.reason(rate, now, counts.device_written, true);
     trace.line = false;

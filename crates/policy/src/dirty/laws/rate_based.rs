@@ -17,7 +17,7 @@
 //! Invariants
 //!   1. A pause lies in `least..=longest` (see `pause`), never above max(HZ/5, 1).
 //!   2. A writer whose rate is not zero leaves after one pause.
-//!   3. A writer whose rate is zero stays while its device has a backlog, whoever caused the zero;
+//!   3. A writer whose rate is zero stays while its device has a backlog, whatever caused the zero;
 //!      one whose device has next to none leaves: it is not punished for a neighbour's dead device.
 //!
 //! Source: mechanisms 5.5, 5.6; Linux 6.12 mm/page-writeback.c, balance_dirty_pages(),

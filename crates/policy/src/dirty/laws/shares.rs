@@ -4,8 +4,8 @@
 //! device's share to writers by the pages they dirtied. A writer that dirties much has a limit a little
 //! lower than the device's, so it is held first, and a light one goes on.
 //!
-//! Writers are counted per CPU, not each by itself: whoever dirties the page that fills the CPU's
-//! counter pays for all of them.
+//! Writers are counted per CPU, not each by itself: the one that dirties the page that fills the
+//! CPU's counter pays for all of them.
 //!
 //! Invariants
 //!   1. A writer's limit is at least half of its device's share, and at most all of it.

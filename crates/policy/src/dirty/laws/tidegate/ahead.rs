@@ -20,9 +20,10 @@
 //! Invariants
 //!   1. From one sync to the next no more is written ahead than a sync found of late, and the slice of the flusher in which that is
 //!      reached.
-//!   2. What a device writes in `AHEAD` is left to the sync: who syncs after every few pages has nothing written ahead.
+//!   2. What a device writes in `AHEAD` is left to the sync: where one comes after every few pages,
+//!      nothing is written ahead.
 //!
-//! Source: ours.
+//! Source: Tidegate's own.
 
 use crate::units::{Instant, Nanos, Pages, PagesPerSec};
 

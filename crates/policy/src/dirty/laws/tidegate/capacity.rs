@@ -24,8 +24,9 @@
 //!      least one page a second.
 //!   3. A stall is not taken for slowness: a gap counts for no more than what would be named one.
 //!
-//! Source: ours. The need: Linux's estimator averages over 3 s and moves by an eighth of the distance
-//! (mechanisms 5.5), so that a device at a quarter of its rate is misjudged for some ten seconds.
+//! Source: Tidegate's own. The need: Linux's estimator averages over 3 s and moves by an eighth of
+//! the distance (mechanisms 5.5), so that a device at a quarter of its rate is misjudged for some
+//! ten seconds.
 
 use super::reach::Reach;
 use crate::dirty::limits::{RATE_MAX, mul_div};

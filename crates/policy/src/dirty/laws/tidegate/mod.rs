@@ -28,8 +28,8 @@
 //!   - The level is bounded in seconds of the device as well as in pages.
 //!   - A burst that stays below freerun is not paced.
 //!   - What a sync is expected to find is written while nobody waits for it (`ahead`).
-//!   - A device that makes no progress stops those who would have to pause; what a light writer adds
-//!     while a device catches its breath is no matter.
+//!   - A device that makes no progress stops writers that would have to pause; what a light writer
+//!     adds while a device pauses briefly does not matter.
 //!
 //! How often a writer comes here follows from its rate: about every `AIM` of debt, and so that all
 //! of a device's writers together never dirty more than a part of what is left without being seen.
@@ -42,9 +42,9 @@
 //!      pause.
 //!   4. One writer, one debt: who alternates between devices owes at each one's rate.
 //!
-//! Source: ours. In place of a bucket of tokens the time at which it would be empty (ITU-T I.371,
-//! generic cell rate algorithm). What it takes from Linux 6.12 mm/page-writeback.c (mechanisms 5.5,
-//! 5.6): freerun, the control by position, sleeping on one's own behalf only.
+//! Source: Tidegate's own. In place of a bucket of tokens the time at which it would be empty
+//! (ITU-T I.371, generic cell rate algorithm). What it takes from Linux 6.12 mm/page-writeback.c
+//! (mechanisms 5.5, 5.6): freerun, the control by position, sleeping on one's own behalf only.
 
 mod ahead;
 mod capacity;
@@ -85,8 +85,9 @@ const HOLD: Nanos = Nanos::secs(30);
 const PAUSE_MIN: Nanos = Nanos::millis(5);
 /// The longest.
 const PAUSE_MAX: Nanos = Nanos::millis(200);
-/// A balance ends after this, though not all is paid, as long as the level leaves room: a device that catches its breath makes
-/// debts of twice or thrice what was aimed at, and nobody who writes a page has to wait for all of that at once.
+/// A balance ends after this, though not all is paid, as long as the level leaves room. A device that
+/// pauses briefly makes debts of two or three times what was aimed at, and no writer of a single page
+/// has to wait for all of that at once.
 const BALANCE_MAX: Nanos = Nanos::millis(30);
 /// What is carried is at most this.
 const CARRY_MAX: Nanos = PAUSE_MAX;
@@ -107,8 +108,9 @@ const UNKNOWN_PAUSE: Nanos = Nanos::millis(5);
 const UNKNOWN: PagesPerSec = PagesPerSec(4096);
 /// Dirty pages of an unknown device from which its flusher works, whatever the limits: to learn of it.
 const LEARN_FROM: Pages = Pages(256);
-/// The factor of a debt is at least this (1/1024), so that no writer is held for much longer than its
-/// share of the device would take. Where that is too much the cap holds.
+/// A debt is counted at no less than 13/16 of the device's rate (a factor in units of `1 / ONE`),
+/// so that no writer is held for much longer than its share of the device would take. Where that is
+/// too much the cap holds.
 const FACTOR_MIN: u64 = ONE * 13 / 16;
 /// Pages a writer dirties before its first balance.
 const BUDGET_FIRST: Pages = Pages(32);
@@ -614,7 +616,7 @@ impl Device {
     ) -> Option<Nanos> {
         let (level, dirty) = (view.level.device_dirty, view.level.dirty);
         let Some(rate) = self.capacity.rate_now(now) else {
-            // Its first completion is a moment away, or it fails: up to the target that is no matter.
+            // Its first completion is a moment away, or it fails: up to the target that does not matter.
             let full = !view
                 .marks
                 .excess(level, dirty, self.roster.held())

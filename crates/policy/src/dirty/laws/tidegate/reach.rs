@@ -16,8 +16,8 @@
 //!   1. The flight is 1, 2, 4 .. 2^`DOUBLINGS_MAX` times the usual one.
 //!   2. A trial that gains nothing is repeated after twice the time, at most `REST_MAX` of work.
 //!
-//! Source: ours; the idea of probing for bandwidth is that of BBR (Cardwell and others, ACM Queue
-//! 14-5, 2016).
+//! Source: Tidegate's own; the idea of probing for bandwidth is that of BBR (Cardwell and others,
+//! ACM Queue 14-5, 2016).
 
 use super::capacity::Work;
 use crate::units::{Nanos, PagesPerSec};

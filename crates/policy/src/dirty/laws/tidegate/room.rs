@@ -10,9 +10,10 @@
 //! cap. Among others:
 //!
 //!   - A quarter of the whole target is *reserved*, in equal parts. Nobody else can take a device's
-//!     reserve, however slow or dead he is.
-//!   - The rest goes by rate to the devices at work, so that all of them hold the same *time*; what somebody holds beyond
-//!     his part is missing there. At work is who holds something, or did within `HOLD`.
+//!     reserve, however slow or dead that device is.
+//!   - The rest goes by rate to the devices at work, so that all of them hold the same *time*; what
+//!     one holds beyond its part is missing there. At work is a device that holds something, or did
+//!     within `HOLD`.
 //!   - No device holds more than it writes in `HOLD`: more would only be older.
 //!
 //! A target that has to shrink does so at an eighth of the device's rate, and its writers go on
@@ -23,8 +24,9 @@
 //!   2. At freerun 5/4, at the target 1, at the cap 0; never rising with the level.
 //!   3. Near the whole limit all are held, so that it is not passed.
 //!
-//! Source: ours. Freerun and set point as in mechanisms 5.1, 5.5 (Linux 6.12 mm/page-writeback.c,
-//! wb_position_ratio()) where the background limit is half of the limit; its shares follow completions only, so that a device alone takes all.
+//! Source: Tidegate's own. Freerun and set point as in mechanisms 5.1, 5.5 (Linux 6.12
+//! mm/page-writeback.c, wb_position_ratio()) where the background limit is half of the limit; its
+//! shares follow completions only, so that a device alone takes all.
 
 use crate::dirty::limits::mul_div;
 use crate::dirty::types::{DeviceTunables, Limits};

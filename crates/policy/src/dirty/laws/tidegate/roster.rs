@@ -7,17 +7,19 @@
 //!   fair = (rate of the device - rate of those who are not held) / held
 //! ```
 //!
-//! Whoever dirties less than that is never held, whoever dirties more is held sooner or later: that
-//! is max-min fairness, found without a control loop. A newcomer counts from its first pause, one who
-//! has gone is missed after a window, so that N writers share the device equally after that time.
+//! A writer that dirties less than that is never held, one that dirties more is held sooner or
+//! later: that is max-min fairness, found without a control loop. A newcomer counts from its first
+//! pause, one who has gone is missed after a window, so that N writers share the device equally
+//! after that time.
 //!
 //! Invariants
 //!   1. `held` is at least one.
 //!   2. A writer counts once in a window, however often it pauses and however many devices it
 //!      alternates between (up to `MARKS` of them).
 //!
-//! Source: ours; max-min fairness as in Bertsekas and Gallager, Data Networks, 6.5. What it replaces:
-//! Linux's base rate finds rate / N by steps (mechanisms 5.5), paper p1's proportions by halves.
+//! Source: Tidegate's own; max-min fairness as in Bertsekas and Gallager, Data Networks, 6.5. What
+//! it replaces: Linux's base rate finds rate / N by steps (mechanisms 5.5), paper p1's proportions
+//! by halves.
 
 use crate::dirty::limits::mul_div;
 use crate::dirty::types::DeviceIndex;
