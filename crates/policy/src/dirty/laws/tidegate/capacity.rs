@@ -2,7 +2,7 @@
 //!
 //! A device tells of itself by its completions only. Between two of them, as long as it has work,
 //! lies time that those pages took; a rate is pages over such time. It is measured in *laps* of at
-//! least `LAP` and `LAP_COMPLETIONS`:
+//! least `LAP` and a few completions (`work`):
 //!
 //! ```text
 //!   laps                                         rate
@@ -29,15 +29,12 @@
 //! ten seconds.
 
 use super::reach::Reach;
-use crate::dirty::limits::{RATE_MAX, mul_div};
-use crate::units::{Instant, Nanos, Pages, PagesPerSec, SECOND};
+use super::work::Work;
+use crate::dirty::limits::mul_div;
+use crate::units::{Instant, Nanos, Pages, PagesPerSec};
 
 /// The shortest lap.
 const LAP: Nanos = Nanos::millis(100);
-/// The fewest completions of a lap.
-const LAP_COMPLETIONS: u32 = 4;
-/// A lap that lasts this long is closed with fewer.
-const LAP_LONGEST: Nanos = Nanos::secs(1);
 /// Time over which single laps are averaged.
 const TAU: Nanos = Nanos::secs(2);
 /// Work that is learned from at the start, in laps of at least this.
@@ -81,44 +78,6 @@ pub(super) struct Capacity {
     last_completion: Instant,
     /// Since when the device owes a completion. None: it has nothing to write.
     owes_since: Option<Instant>,
-}
-
-/// Pages written over time in which the device had work.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Work {
-    pages: u64,
-    time: Nanos,
-    completions: u32,
-}
-
-impl Work {
-    pub(super) fn add(&mut self, pages: Pages, time: Nanos) {
-        self.pages = self.pages.saturating_add(pages.0);
-        self.time = self.time.saturating_add(time);
-        self.completions = self.completions.saturating_add(1);
-    }
-
-    pub(super) const fn time(&self) -> Nanos {
-        self.time
-    }
-
-    pub(super) fn rate(&self) -> PagesPerSec {
-        let rate = mul_div(self.pages, SECOND, self.time.0.max(1));
-        PagesPerSec(rate.clamp(1, RATE_MAX))
-    }
-
-    pub(super) fn and(&self, other: &Self) -> Self {
-        Self {
-            pages: self.pages.saturating_add(other.pages),
-            time: self.time.saturating_add(other.time),
-            completions: self.completions.saturating_add(other.completions),
-        }
-    }
-
-    const fn is_lap(&self, least: Nanos) -> bool {
-        self.time.0 >= LAP_LONGEST.0
-            || (self.time.0 >= least.0 && self.completions >= LAP_COMPLETIONS)
-    }
 }
 
 /// The longest gap of late: in this window and the one before.
@@ -194,7 +153,8 @@ impl Capacity {
 
     fn learn(&mut self, pages: Pages, gap: Nanos) {
         let first = *self.first.get_or_insert(self.last_completion);
-        if self.lap.time.is_zero() && self.last_completion.since(first) < AT_ONCE && gap < AT_ONCE {
+        if self.lap.time().is_zero() && self.last_completion.since(first) < AT_ONCE && gap < AT_ONCE
+        {
             return;
         }
         self.lap.add(pages, gap);
@@ -205,7 +165,7 @@ impl Capacity {
             }
         } else if self.lap.is_lap(LEARN_LAP) {
             let lap = core::mem::take(&mut self.lap);
-            self.learned = self.learned.saturating_add(lap.time);
+            self.learned = self.learned.saturating_add(lap.time());
             let both = self.before.map_or(lap, |before| before.and(&lap));
             self.rate = Some(both.rate());
             self.before = (self.learned < LEARN_FOR).then_some(lap);
@@ -260,6 +220,7 @@ fn side(lap: &Work, rate: PagesPerSec) -> i8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::SECOND;
 
     /// Completes `count` requests of `pages` every `every`, back to back, two in flight.
     fn work(capacity: &mut Capacity, now: &mut Instant, count: u64, pages: u64, every: Nanos) {

@@ -51,6 +51,7 @@ mod capacity;
 mod reach;
 mod room;
 mod roster;
+mod work;
 
 use self::ahead::Ahead;
 use self::capacity::{Capacity, Completed};

@@ -19,7 +19,7 @@
 //! Source: Tidegate's own; the idea of probing for bandwidth is that of BBR (Cardwell and others,
 //! ACM Queue 14-5, 2016).
 
-use super::capacity::Work;
+use super::work::Work;
 use crate::units::{Nanos, PagesPerSec};
 
 /// The flight is doubled this often at most.
