@@ -169,7 +169,7 @@ impl Capacity {
             let both = self.before.map_or(lap, |before| before.and(&lap));
             self.rate = Some(both.rate());
             self.before = (self.learned < LEARN_FOR).then_some(lap);
-        } else if self.rate.is_none() && self.lap.time >= LEARN_LAP {
+        } else if self.rate.is_none() && self.lap.time() >= LEARN_LAP {
             // A slow device: better than nothing is what a request or two say.
             self.rate = Some(self.lap.rate());
         }
@@ -185,7 +185,7 @@ impl Capacity {
                 self.before = None;
             }
             _ => {
-                let weight = lap.time.at_most(TAU);
+                let weight = lap.time().at_most(TAU);
                 let kept = mul_div(rate.0, TAU.0 - weight.0, TAU.0);
                 let new = mul_div(lap.rate().0, weight.0, TAU.0);
                 let rate_then = PagesPerSec(kept + new).at_least(PagesPerSec(1));
