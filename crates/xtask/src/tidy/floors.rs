@@ -140,6 +140,41 @@ const HOUSES: &[House] = &[
         ],
         known: &[],
     },
+    House {
+        folder: "crates/policy/src/dirty",
+        checked: true,
+        methods: false,
+        floors: &[
+            &["mod"],
+            &["domain", "laws"],
+            &["law"],
+            &["running", "ratelimit"],
+            &["bandwidth", "position", "learning", "pause", "progress"],
+            &["limits", "rules"],
+            &["proportion"],
+            &["types"],
+        ],
+        known: &[],
+    },
+    House {
+        folder: "crates/policy/src/reclaim",
+        checked: false,
+        methods: false,
+        floors: &[
+            &["mod"],
+            &["laws", "answers", "background", "direct", "retry", "turn"],
+            &["token", "swap", "workingset", "growth", "throttle"],
+            &["tunables"],
+            &["law"],
+            &["page"],
+            &["scan", "reason"],
+        ],
+        known: &[Known {
+            from: "law",
+            to: "throttle",
+            why: "a law of reclaim is built of a law of throttling, whose tunables name the law",
+        }],
+    },
 ];
 
 pub(super) fn judge(sources: &[Source], findings: &mut Findings) {
