@@ -415,7 +415,7 @@ impl Plan {
         }
         self.cache.law()?;
         self.cache.reclaim_law()?;
-        self.machine.costs()?;
+        self.costs()?;
         for (number, device) in self.devices.iter().enumerate() {
             device
                 .params()
@@ -540,10 +540,24 @@ impl Plan {
         options.files_max = 16;
         options
     }
+
+    /// What work costs under the plan's laws.
+    ///
+    /// # Errors
+    /// What is wrong, and what is allowed.
+    pub(crate) fn costs(&self) -> Result<CostTable, String> {
+        let costs = self.machine.costs()?;
+        let reclaim = Tunables::of(self.cache.reclaim_law()?, self.machine.hz);
+        Ok(if reclaim.allocates_singly() {
+            costs.with_frames_alone()
+        } else {
+            costs
+        })
+    }
 }
 
 impl Machine {
-    pub(crate) fn costs(&self) -> Result<CostTable, String> {
+    fn costs(&self) -> Result<CostTable, String> {
         let mut costs = CostTable::zero();
         for (name, nanos) in &self.costs_ns {
             let work = Work::ALL

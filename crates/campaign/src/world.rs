@@ -476,10 +476,7 @@ pub(crate) fn lab(plan: &Plan) -> Lab {
         hz: plan.machine.hz,
         seed: plan.seed,
         frames: frames + volatile,
-        costs: plan
-            .machine
-            .costs()
-            .unwrap_or_else(|error| fail("lab", error)),
+        costs: plan.costs().unwrap_or_else(|error| fail("lab", error)),
         record,
     });
     for first in (frames..frames + volatile).step_by(CHUNK as usize) {

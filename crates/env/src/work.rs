@@ -14,7 +14,7 @@ pub enum Work {
     Copy,
     /// A page zeroed.
     Zero,
-    /// A frame allocated.
+    /// A frame allocated, for itself or as the first of those from one hold of the free lists.
     Alloc,
     /// A page put into the index and the lists.
     Insert,
@@ -53,7 +53,7 @@ pub enum Work {
     ContendLru,
     /// A fresh page that came with another's fault: its place in the tables and the accounts, and no entry.
     Around,
-    /// A frame allocated together with another, in one hold of the free lists.
+    /// A frame allocated together with another, in one hold of the free lists. Reported before the `Alloc` that it came with.
     Drawn,
     /// A page given back by its owner along with another, its frame's way back in it, and no entry.
     Returned,

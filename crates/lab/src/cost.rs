@@ -13,6 +13,7 @@ const PICOS: u64 = 1_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostTable {
     picos: [u64; Work::COUNT],
+    frames_alone: bool,
 }
 
 impl CostTable {
@@ -21,7 +22,21 @@ impl CostTable {
     pub const fn zero() -> Self {
         let mut picos = [0; Work::COUNT];
         picos[Work::User as usize] = PICOS;
-        Self { picos }
+        Self {
+            picos,
+            frames_alone: false,
+        }
+    }
+
+    /// The same table where each frame is allocated for itself, as in Linux: `Work::Drawn` is `Work::Alloc` too.
+    #[must_use]
+    pub const fn with_frames_alone(mut self) -> Self {
+        self.frames_alone = true;
+        self
+    }
+
+    pub(crate) const fn frames_alone(&self) -> bool {
+        self.frames_alone
     }
 
     /// The same table with one unit of `work` at `cost`.

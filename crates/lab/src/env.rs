@@ -149,6 +149,8 @@ pub struct Local {
     spent: Spent,
     /// Picoseconds charged that do not make a nanosecond yet.
     picos: u64,
+    /// `Work::Drawn` that is charged with the `Work::Alloc` it came with.
+    drawn: u64,
     cpu: u32,
 }
 
@@ -355,6 +357,7 @@ impl LabEnv {
             random,
             spent,
             picos: 0,
+            drawn: 0,
             cpu: first.cpu,
         };
         body(&mut Task::new(self, local, id));
@@ -371,6 +374,40 @@ impl LabEnv {
             .settle(cpu, before, after, local.spent, &core.clock);
         if suspend {
             local.suspend();
+        }
+    }
+
+    /// Frames were allocated, in so many holds of the free lists.
+    fn allocated(&self, local: &mut Local, holds: u64) {
+        let drawn = core::mem::take(&mut local.drawn);
+        if self.core.costs.frames_alone() {
+            return self.charge(local, Work::Alloc, holds + drawn);
+        }
+        self.charge(local, Work::Alloc, holds);
+        if drawn > 0 {
+            self.charge(local, Work::Drawn, drawn);
+        }
+    }
+
+    #[inline]
+    fn charge(&self, local: &mut Local, work: Work, units: u64) {
+        let core = &*self.core;
+        core.count(work, units);
+        let time = core.costs.charge(work, units, &mut local.picos);
+        if matches!(work, Work::User | Work::Touch) {
+            local.spent.user += time;
+        } else {
+            local.spent.system += time;
+        }
+        if time == 0 {
+            return;
+        }
+        let before = core.clock.local();
+        let after = before + time;
+        if after < core.clock.limit() {
+            core.clock.set(after);
+        } else {
+            self.settle(local, before, after);
         }
     }
 }
@@ -413,23 +450,10 @@ impl Env for LabEnv {
 
     #[inline]
     fn did(&self, local: &mut Local, work: Work, units: u64) {
-        let core = &*self.core;
-        core.count(work, units);
-        let time = core.costs.charge(work, units, &mut local.picos);
-        if matches!(work, Work::User | Work::Touch) {
-            local.spent.user += time;
-        } else {
-            local.spent.system += time;
-        }
-        if time == 0 {
-            return;
-        }
-        let before = core.clock.local();
-        let after = before + time;
-        if after < core.clock.limit() {
-            core.clock.set(after);
-        } else {
-            self.settle(local, before, after);
+        match work {
+            Work::Drawn => local.drawn += units,
+            Work::Alloc => self.allocated(local, units),
+            _ => self.charge(local, work, units),
         }
     }
 

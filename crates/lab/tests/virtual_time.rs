@@ -790,3 +790,30 @@ fn a_panic_of_a_device_is_the_panic_of_the_run() {
         task.sleep(Cause::Think, Nanos::secs(1))
     });
 }
+
+/// Frames from one hold of the free lists are charged with it; where each is allocated for itself they cost as many.
+#[test]
+fn frames_of_a_batch_cost_what_the_machine_says() {
+    let costs = CostTable::zero()
+        .with(Work::Alloc, Nanos(100))
+        .with(Work::Drawn, Nanos(10));
+    for (costs, time, counted) in [
+        (costs.clone(), 170, (1, 7)),
+        (costs.with_frames_alone(), 800, (8, 0)),
+    ] {
+        let mut lab = Lab::new(Options {
+            costs,
+            ..Options::default()
+        });
+        let took = lab.run(|task| {
+            let began = task.now();
+            task.did(Work::Drawn, 7);
+            let drawn = task.now();
+            task.did(Work::Alloc, 1);
+            (drawn.since(began), task.now().since(began))
+        });
+        assert_eq!(took.unwrap(), (Nanos::ZERO, Nanos(time)));
+        let units = (lab.units(Work::Alloc), lab.units(Work::Drawn));
+        assert_eq!(units, counted);
+    }
+}

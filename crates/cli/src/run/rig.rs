@@ -23,7 +23,10 @@ const BEFORE: u32 = 1;
 /// What work costs: by the machine that the scenario names, else by the file system of the first device,
 /// else ext4's.
 pub(super) fn costs(cell: &Cell) -> Result<CostTable, RunError> {
-    let table = named_costs(cell)?;
+    let mut table = named_costs(cell)?;
+    if cell.reclaim.allocates_singly() {
+        table = table.with_frames_alone();
+    }
     if !cell.scale_costs {
         return Ok(table);
     }

@@ -116,7 +116,7 @@ impl<E: Env> Cache<E> {
         room: impl Fn(&Task<'_, E>, u32) -> u32,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
-        let (mut taken, mut draws) = (0, 0);
+        let (mut taken, mut holds) = (0, 0);
         while taken < want {
             // Under the lock: two that look at once must not both take what is there for one.
             let mut free = memory.lists.lock(task);
@@ -144,20 +144,14 @@ impl<E: Env> Cache<E> {
             memory.now_taken(node, got);
             drop(free);
             taken += got;
-            draws += 1;
+            holds += 1;
         }
         self.counters.add(Item::Pgalloc, u64::from(taken));
         if taken > 0 {
             memory.took(task, taken);
         }
-        // In Linux a frame is taken for itself, whoever wants how many.
-        let each = if self.options.reclaim.takes_batches() {
-            draws
-        } else {
-            taken
-        };
-        task.did(Work::Alloc, u64::from(each));
-        task.did(Work::Drawn, u64::from(taken - each));
+        task.did(Work::Drawn, u64::from(taken - holds));
+        task.did(Work::Alloc, u64::from(holds));
         Ok(taken)
     }
 

@@ -229,7 +229,7 @@ impl<E: Env> Cache<E> {
             ended: AtomicBool::new(false),
             taker: AtomicU32::new(task.id().0),
             killed: AtomicBool::new(false),
-            walk: Lock::new(LockClass::Leaf, SwapWalk::default()),
+            walk: Lock::new(LockClass::Leaf, self.options.reclaim.swap_walk()),
             filling: Lock::new(LockClass::Leaf, ()),
         });
         regions[place] = Some(Arc::clone(&anon));

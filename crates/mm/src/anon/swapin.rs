@@ -53,9 +53,7 @@ impl<E: Env> Cache<E> {
             window = readahead.window(slot, area.total);
             let most = readahead.window_max();
             drop(readahead);
-            if self.rule().reads_on {
-                anon.walk.lock(task).faulted(slot, &window, most);
-            }
+            anon.walk.lock(task).faulted(slot, &window, most);
         }
         self.read_window(area, task, window, Some((slot, wanted)));
         Ok(Some(frame))
@@ -279,7 +277,7 @@ impl<E: Env> Cache<E> {
             readahead.window_max()
         };
         let slot = self.swap.slot(frame).load(Ordering::Relaxed);
-        if slot == NONE || !self.rule().reads_on {
+        if slot == NONE {
             return None;
         }
         anon.walk.lock(context).used(slot, area.total, most)

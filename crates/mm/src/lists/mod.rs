@@ -28,8 +28,8 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use env::{Context, Env, Lock, LockClass, LockGuard, Signal, WaitQueue};
 use frames::{Flags, FrameId, Lists};
 use policy::reclaim::background::Failures;
-use policy::reclaim::page::{AfterWrite, NodeFlags, PageRule, after_write};
-use policy::reclaim::scan::{Costs, Sizes};
+use policy::reclaim::page::{AfterWrite, NodeFlags, after_write};
+use policy::reclaim::scan::{Costs, Kind, Sizes};
 use policy::reclaim::workingset::Age;
 use policy::reclaim::{NODES_MAX, Tunables};
 use policy::units::Pages;
@@ -279,7 +279,6 @@ pub(crate) struct Node {
     pub(crate) sleepers: Sleepers,
     /// Who found less than half of the reserve.
     pub(crate) reserve_wait: WaitQueue,
-    pub(crate) rule: PageRule,
     pub(crate) background: Background,
 }
 
@@ -304,14 +303,13 @@ impl Node {
                     age: Age::new(Pages(u64::from(frames))),
                     activated: [0; 2],
                     activated_before: [0; 2],
-                    failures: Failures::default(),
+                    failures: Failures::new(tunables.revives_background()),
                 },
             ),
             flags: AtomicU8::new(0),
             shrinkers: AtomicU32::new(0),
             sleepers: Sleepers::new(tunables),
             reserve_wait: WaitQueue::new(),
-            rule: tunables.page_rule(),
             background: Background {
                 wait: WaitQueue::new(),
                 asked: AtomicBool::new(false),
@@ -370,7 +368,7 @@ impl<E: Env> Cache<E> {
         written: &[FrameId],
         rotate: &[FrameId],
     ) {
-        if !rotate.is_empty() || self.rule().aside {
+        if !rotate.is_empty() || self.options.reclaim.page_rule().defers(Kind::File) {
             let rotated = self.rotate(context, written, rotate);
             if rotated > 0 {
                 self.look_again(context);
@@ -410,11 +408,6 @@ impl<E: Env> Cache<E> {
         }
         self.counters.add(Item::Pgrotated, rotated);
         rotated
-    }
-
-    /// How pages are looked at: by all nodes alike.
-    pub(crate) fn rule(&self) -> PageRule {
-        self.nodes[NodeId::FIRST].rule
     }
 
     /// A reading of all counters and levels under the kernel's names.

@@ -140,9 +140,6 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> En
                     priority,
                     target,
                     force_deactivate: false,
-                    may_write: true,
-                    may_swap: true,
-                    rule: cache.rule(),
                 };
                 let got = shrink_node(task, cache, &control);
                 scanned += got.scanned;
@@ -151,7 +148,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> En
                 if may_begin(free(), marks.min, cache.nodes[node].is_hopeless(task)) {
                     cache.reserve_wait(node).wake_all(Signal::Balanced);
                 }
-                if got.in_vain && cache.rule().insists && !memory.is_short() {
+                if got.in_vain && !memory.is_short() {
                     ended = Ended::InVain;
                     balance.stop();
                 }
@@ -164,8 +161,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> En
     if passes > 0 {
         if ended == Ended::Balanced {
             let mut balance = cache.nodes[node].balance.lock(task);
-            let come = cache.options.reclaim.revives_background() && rotated() != before;
-            balance.failures.balanced(reclaimed, come);
+            balance.failures.balanced(reclaimed, rotated() != before);
         }
         cache.snapshot_refaults(task);
     }
@@ -207,13 +203,11 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    /// Pages that can be freed have come, or may have: a background reclaimer of ours that had given up looks again, once.
-    /// Nobody else would, as those who want memory wait in line.
+    /// Pages that can be freed have come, or may have: a background reclaimer that had given up looks again, once, where
+    /// the law says so. Nobody else would where those who want memory wait in a queue.
     pub(crate) fn look_again(&self, context: &impl env::Context) {
         let node = NodeId::FIRST;
-        if self.options.reclaim.revives_background()
-            && self.nodes[node].balance.lock(context).failures.look_again()
-        {
+        if self.nodes[node].balance.lock(context).failures.look_again() {
             self.ask_reclaim(context, node);
         }
     }

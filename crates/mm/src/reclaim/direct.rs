@@ -60,9 +60,6 @@ pub(crate) fn direct_until<E: Env>(
                         priority: sweep.priority,
                         target: sweep.wanted,
                         force_deactivate: sweep.force_deactivate,
-                        may_write: true,
-                        may_swap: true,
-                        rule: cache.rule(),
                     };
                     got += shrink_node(task, cache, &control);
                     let progress = direct.progress(&got);

@@ -36,7 +36,7 @@ use core::sync::atomic::Ordering;
 use env::{Context, Env, Task, Work};
 use policy::reclaim::background::LAST;
 use policy::reclaim::direct::Got;
-use policy::reclaim::page::{PageRule, Pass, PassStall, Tally, after_pass};
+use policy::reclaim::page::{Pass, PassStall, Tally, after_pass};
 use policy::reclaim::scan::{
     CountInput, Kind, Lru, Priority, Turn, Turns, ages_anon, may_deactivate, plan,
 };
@@ -55,11 +55,6 @@ pub(crate) struct Control {
     /// Pages wanted.
     pub(crate) target: Pages,
     pub(crate) force_deactivate: bool,
-    /// Writes may be started at all.
-    pub(crate) may_write: bool,
-    /// Also to the swap file.
-    pub(crate) may_swap: bool,
-    pub(crate) rule: PageRule,
 }
 
 /// One pass over a node at one priority.
@@ -87,7 +82,7 @@ pub(crate) fn shrink_node<E: Env>(
             high_mark_sum: times(cache.memory.marks_each.high),
             priority: control.priority,
             swappiness: cache.options.reclaim.swappiness,
-            may_swap: control.may_swap && has_swap,
+            may_swap: has_swap,
             costs: &balance.costs,
             may_deactivate: Kind::ALL.map(deactivate),
             // Pinned ones are at hand for nobody.
@@ -117,6 +112,7 @@ pub(crate) fn shrink_node<E: Env>(
     }
     age_anon(task, cache, control.node);
     let (sizes, aside) = cache.nodes.sizes_and_aside(task, control.node);
+    let rule = cache.options.reclaim.page_rule();
     let pass = Pass {
         background: control.who.background,
         may_throttle: !control.who.exempt,
@@ -124,7 +120,7 @@ pub(crate) fn shrink_node<E: Env>(
         aside,
         inactive_file: sizes.of(Lru::InactiveFile),
         last: control.priority <= LAST,
-        rule: control.rule,
+        rule,
     };
     let change = after_pass(&tally, &pass);
     node.set_flags(change.set);
@@ -144,7 +140,7 @@ pub(crate) fn shrink_node<E: Env>(
         reclaimed,
         scanned: tally.scanned,
         skipped_deactivate: turns.skipped_deactivate(),
-        in_vain: tally.is_in_vain(),
+        in_vain: tally.is_in_vain(rule),
     }
 }
 

@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering;
 use env::{Env, Signal, Task, Work};
 use frames::{Busy, Flags, FrameId};
 use policy::reclaim::SwapSender;
-use policy::reclaim::page::{Judgement, PageRule, PageVerdict, Scanner, Seen, Tally, judge};
+use policy::reclaim::page::{Judgement, PageVerdict, Scanner, Seen, Tally, judge};
 use policy::reclaim::scan::{Kind, Shrunk, Turn};
 use policy::units::Pages;
 
@@ -101,14 +101,14 @@ pub(super) fn shrink_inactive<E: Env>(
     } else {
         SwapSender::Direct
     };
+    let rule = cache.options.reclaim.page_rule();
     let scanner = Scanner {
         background: control.who.background,
         node: cache.nodes[control.node].flags(),
-        may_write: control.may_write,
-        may_swap_out: control.may_swap && (kind == Kind::File || cache.can_send_out(task, sender)),
+        may_swap_out: kind == Kind::File || cache.can_send_out(task, sender),
         slot_free: kind == Kind::Anon && !cache.swap_free().is_zero(),
-        insists: control.rule.insists && pass.is_in_vain() && cache.memory.is_short(),
-        rule: control.rule,
+        insists: pass.is_in_vain(rule) && cache.memory.is_short(),
+        rule,
     };
     judge_all(task, cache, kind, &batch, scanner, &mut tally, &mut sorted);
     let unmapped = match kind {
@@ -120,7 +120,7 @@ pub(super) fn shrink_inactive<E: Env>(
         cache.counters.add(item, freed.0);
     }
     let node = control.node;
-    let back = put_back(task, cache, node, kind, &sorted, control.rule);
+    let back = put_back(task, cache, node, kind, &sorted);
     cache.counters.add(Item::Pgputback, back);
     // Of those that were to be put back, not of what is missing: a page that nobody accounts for must show.
     let gone = sorted.kept.len() - back;
@@ -187,7 +187,7 @@ pub(crate) fn clear_out<E: Env>(
     }
     let node = NodeId::FIRST;
     let freed = free_all(task, cache, node, kind, &mut sorted);
-    put_back(task, cache, node, kind, &sorted, cache.rule());
+    put_back(task, cache, node, kind, &sorted);
     if sorted.swapping > 0 {
         cache.submit_swap_out(task, &mut sorted.swap_out, SwapSender::Limit);
     }
@@ -238,10 +238,10 @@ fn judge_all<E: Env>(
             has_slot: anon && cache.swap_has_slot(frame),
         };
         let mut judged = judge(&seen, &scanner);
-        if act(task, cache, *page, anon, &mut judged, sorted, scanner.rule) == Acted::Full {
+        if act(task, cache, *page, anon, &mut judged, sorted) == Acted::Full {
             scanner.slot_free = false;
         }
-        tally.note(&seen, &judged, scanner.rule);
+        tally.note(&seen, &judged);
     }
 }
 
@@ -268,7 +268,6 @@ fn act<E: Env>(
     anon: bool,
     judged: &mut Judgement,
     sorted: &mut Sorted,
-    rule: PageRule,
 ) -> Acted {
     let Page { frame, generation } = page;
     let mut acted = Acted::Done;
@@ -302,7 +301,8 @@ fn act<E: Env>(
         PageVerdict::Keep
         | PageVerdict::KeepReferenced
         | PageVerdict::Activate
-        | PageVerdict::AwaitWrite => {}
+        | PageVerdict::AwaitWrite
+        | PageVerdict::Defer => {}
     }
     let (mut set, mut clear) = (Flags::NONE, Flags::NONE);
     if judged.tested {
@@ -328,7 +328,7 @@ fn act<E: Env>(
                 cache.release(busy, Flags::NONE, Flags::NONE);
             }
         }
-        PageVerdict::AwaitWrite if anon || !rule.aside => set = set | Flags::ACTIVE,
+        PageVerdict::AwaitWrite => set = set | Flags::ACTIVE,
         _ => {}
     }
     cache.pages.table.update_of(frame, generation, set, clear);
@@ -467,7 +467,7 @@ fn write_page<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, page: Page) -> b
     flush::try_write_page(task, cache, &mapping, owner.index)
 }
 
-/// Puts back what stays, where its flags say; with the law's `aside`, pages that wait for their write
+/// Puts back what stays, where its flags say; where the law defers them, pages that wait for their write
 /// where no pass scans. Answers how many came back.
 fn put_back<E: Env>(
     task: &Task<'_, E>,
@@ -475,9 +475,9 @@ fn put_back<E: Env>(
     node: NodeId,
     kind: Kind,
     sorted: &Sorted,
-    rule: PageRule,
 ) -> u64 {
-    let back = cache.put_back(task, sorted.kept.pages(), rule.aside && kind == Kind::File);
+    let defers = cache.options.reclaim.page_rule().defers(kind);
+    let back = cache.put_back(task, sorted.kept.pages(), defers);
     cache.nodes[node].isolated[kind.index()].fetch_sub(sorted.kept.len(), Ordering::Relaxed);
     back
 }

@@ -362,9 +362,6 @@ fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
                 priority: Priority::GENTLEST,
                 target: Pages(32),
                 force_deactivate: false,
-                may_write: true,
-                may_swap: true,
-                rule: cache.rule(),
             };
             let began = task.now();
             let may = throttle::may_isolate(task, cache, Kind::Anon, &control);

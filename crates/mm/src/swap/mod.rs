@@ -300,9 +300,9 @@ impl<E: Env> Cache<E> {
     /// Whether anonymous pages are worth a scan: there is a slot for one or, where the law looks for that, one that has
     /// its slot.
     pub(crate) fn can_swap(&self) -> bool {
-        let kept = |area: &Arc<Area<E>>| get(&area.kept) > 0;
-        self.rule().empties_full_swap && self.swap.area().is_some_and(kept)
-            || !self.swap_free().is_zero()
+        let area = self.swap.area();
+        let kept = area.map_or(Pages::ZERO, |area| Pages(get(&area.kept)));
+        self.options.reclaim.scans_anon(self.swap_free(), kept)
     }
 
     /// Pages on their way to the swap file.

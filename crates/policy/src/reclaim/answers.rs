@@ -4,6 +4,7 @@
 //! same under every law.
 
 use super::scan::Kind;
+use super::swap::walk::SwapWalk;
 use super::{Admission, Plenty, Reason, Tunables};
 use crate::units::Pages;
 
@@ -54,6 +55,18 @@ impl Tunables {
         self.law.heeds_within_fs && kind == Kind::File && self.files_within_fs
     }
 
+    /// Whether anonymous pages are worth a scan, where so many slots are free, and so many pages in frames keep one.
+    #[must_use]
+    pub fn scans_anon(&self, free: Pages, kept: Pages) -> bool {
+        !free.is_zero() || self.law.page.empties_full_swap && !kept.is_zero()
+    }
+
+    /// What a walk over swapped memory remembers.
+    #[must_use]
+    pub fn swap_walk(&self) -> SwapWalk {
+        SwapWalk::new(self.law.page.reads_on)
+    }
+
     /// Whether slots of a full swap file go around: a page that comes back gets a frame of the reserve, gives up its
     /// slot, and another page goes there. Not where the machine kills for memory: there somebody gives way.
     #[must_use]
@@ -77,10 +90,10 @@ impl Tunables {
         }
     }
 
-    /// Whether frames taken in one hold of the free lists cost as a batch; in Linux each is taken for itself.
+    /// Whether each frame is allocated for itself, whoever wants how many, as in Linux: what that costs is the lab's matter.
     #[must_use]
-    pub fn takes_batches(&self) -> bool {
-        self.admission() != Admission::Direct
+    pub fn allocates_singly(&self) -> bool {
+        self.admission() == Admission::Direct
     }
 
     /// What a task does that finds all requests to the swap file out.
@@ -133,4 +146,54 @@ pub enum ReserveWakes {
     Background,
     /// Everyone who gives memory back.
     Anyone,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reclaim::{Reasons, ReclaimLaw};
+
+    #[test]
+    fn a_law_with_a_queue_and_without_differ_where_they_should() {
+        let linux = Tunables::of(ReclaimLaw::LINUX_5_15, 250);
+        let queue = Tunables::of(ReclaimLaw::TIDEGATE, 250);
+        let unqueued = Tunables {
+            off: Reasons::NONE.with(Reason::Turn),
+            ..queue
+        };
+        let all = [linux, queue, unqueued];
+        assert_eq!(
+            all.map(|tunables| tunables.admission()),
+            [Admission::Direct, Admission::Queue, Admission::Unqueued]
+        );
+        assert_eq!(all.map(|tunables| tunables.frames_asked(16)), [1, 16, 1]);
+        assert_eq!(
+            all.map(|tunables| tunables.direct_target(100)),
+            [Pages(32), Pages(100), Pages(100)]
+        );
+        let direct = all.map(|tunables| tunables.when_swap_full(SwapSender::Direct));
+        assert_eq!(direct, [WhenFull::Block, WhenFull::Skip, WhenFull::Skip]);
+        let revives = all.map(|tunables| tunables.revives_background());
+        assert_eq!(revives, [false, true, false]);
+        assert_eq!(
+            all.map(|tunables| tunables.reserve_wakes() == ReserveWakes::Anyone),
+            [false, true, true]
+        );
+    }
+
+    #[test]
+    fn a_full_swap_file_is_scanned_for_where_the_law_says_so() {
+        let scans = |law, free, kept| {
+            let tunables = Tunables::of(law, 250);
+            tunables.scans_anon(Pages(free), Pages(kept))
+        };
+        for (free, kept, linux, ours) in [
+            (1, 0, true, true),
+            (0, 1, false, true),
+            (0, 0, false, false),
+        ] {
+            assert_eq!(scans(ReclaimLaw::LINUX_5_15, free, kept), linux);
+            assert_eq!(scans(ReclaimLaw::TIDEGATE, free, kept), ours);
+        }
+    }
 }

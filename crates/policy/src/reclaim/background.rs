@@ -31,35 +31,49 @@ const NAP: u64 = 10;
 
 /// Balances in a row that freed nothing (`kswapd_failures`), one for a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Failures(u32);
+pub struct Failures {
+    count: u32,
+    /// It looks again whenever there may be more to find.
+    revives: bool,
+}
 
 impl Failures {
-    /// A balance has ended; `come`: pages that can be freed came meanwhile, behind its passes. One of ours that slept for
-    /// them to the end has not looked at them, and says nothing of what is left.
+    /// `revives`: having given up it looks again whenever there may be more to find (`Tunables::revives_background`).
+    #[must_use]
+    pub fn new(revives: bool) -> Self {
+        Self { count: 0, revives }
+    }
+
+    /// A balance has ended; `come`: pages that can be freed came meanwhile, behind its passes. One that slept for them
+    /// to the end has not looked at them, and if it revives says nothing of what is left.
     pub fn balanced(&mut self, reclaimed: Pages, come: bool) {
-        if reclaimed.is_zero() && !come {
-            self.0 = self.0.saturating_add(1);
+        if reclaimed.is_zero() && !(self.revives && come) {
+            self.count = self.count.saturating_add(1);
         }
     }
 
     /// Anybody's pass over the node has reclaimed pages.
     pub fn reclaimed(&mut self, pages: Pages) {
         if !pages.is_zero() {
-            self.0 = 0;
+            self.count = 0;
         }
     }
 
-    /// There may be more to find than when it gave up: one more balance is worth the while. Answers whether it had given up.
+    /// There may be more to find than when it gave up: one more balance is worth the while, if it revives. Answers whether
+    /// it had given up and has not any more.
     pub fn look_again(&mut self) -> bool {
+        if !self.revives {
+            return false;
+        }
         let had = self.hopeless();
-        self.0 = self.0.min(FAILURES - 1);
+        self.count = self.count.min(FAILURES - 1);
         had
     }
 
     /// The background reclaimer has given up: direct reclaim has to do.
     #[must_use]
     pub fn hopeless(&self) -> bool {
-        self.0 >= FAILURES
+        self.count >= FAILURES
     }
 }
 
@@ -254,7 +268,7 @@ mod tests {
 
     #[test]
     fn one_more_balance_may_find_what_has_come_since_it_gave_up() {
-        let mut failures = Failures::default();
+        let mut failures = Failures::new(true);
         assert!(!failures.look_again(), "it has not given up");
         for _ in 0..100 {
             failures.balanced(Pages(0), false);
@@ -265,6 +279,12 @@ mod tests {
         assert!(!failures.hopeless(), "it has not looked at what came");
         failures.balanced(Pages(0), false);
         assert!(failures.hopeless(), "one, not sixteen");
+        let mut failures = Failures::new(false);
+        for _ in 0..16 {
+            failures.balanced(Pages(0), true);
+        }
+        assert!(failures.hopeless() && !failures.look_again(), "for good");
+        assert!(failures.hopeless());
     }
 
     #[test]

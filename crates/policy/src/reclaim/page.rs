@@ -33,7 +33,7 @@
 //! "mm: vmscan: introduce LRU_IMMEDIATE" (p4, number 11, never merged), with a list that each page knows.
 //! Deviations: no cgroups, no executable mappings, no huge pages; a page is mapped once at most.
 
-use super::scan::CLUSTER;
+use super::scan::{CLUSTER, Kind};
 use crate::units::Pages;
 
 #[cfg(test)]
@@ -63,6 +63,23 @@ pub struct PageRule {
     /// The background may write a dirty page of a file by itself. Not where the file system has no call for a single
     /// page (`Tunables::writes_files`): the page is active then.
     pub writes_files: bool,
+}
+
+impl PageRule {
+    /// Whether pages of a kind that are left by a pass and wait for their write are put where no pass scans.
+    #[must_use]
+    pub fn defers(&self, kind: Kind) -> bool {
+        self.aside && kind == Kind::File
+    }
+
+    fn awaits(&self, seen: &Seen) -> PageVerdict {
+        let kind = if seen.anon { Kind::Anon } else { Kind::File };
+        if self.defers(kind) {
+            PageVerdict::Defer
+        } else {
+            PageVerdict::AwaitWrite
+        }
+    }
 }
 
 /// What a reclaimer sees of an isolated page.
@@ -114,8 +131,6 @@ pub struct Scanner {
     pub background: bool,
     /// The node's marks.
     pub node: NodeFlags,
-    /// Writes may be started at all (`may_writepage`).
-    pub may_write: bool,
     /// Writes to the swap file may be started (the caller may wait for I/O).
     pub may_swap_out: bool,
     /// The swap file has a free slot.
@@ -135,9 +150,10 @@ pub enum PageVerdict {
     KeepReferenced,
     /// To the active list. A clean swap slot may be given up (`swap::releases`).
     Activate,
-    /// R is set; out of the way: to the active list, or with `PageRule::aside` to the list that is not
-    /// scanned. When its write ends it goes to the old end of the inactive list.
+    /// R is set; out of the way: to the active list. When its write ends it goes to the old end of the inactive list.
     AwaitWrite,
+    /// The same, but out of the way is the list that is not scanned (`PageRule::aside`).
+    Defer,
     /// Freed; what it was leaves a shadow. An anonymous page's slot stays.
     Reclaim,
     /// A slot is taken, R is set, its write is started, it is kept until that ends. If there is no slot after all,
@@ -175,7 +191,10 @@ impl Judgement {
     pub const fn sets_reclaim(&self) -> bool {
         matches!(
             self.verdict,
-            PageVerdict::AwaitWrite | PageVerdict::SwapOut | PageVerdict::PageOut
+            PageVerdict::AwaitWrite
+                | PageVerdict::Defer
+                | PageVerdict::SwapOut
+                | PageVerdict::PageOut
         )
     }
 
@@ -205,7 +224,7 @@ pub fn judge(seen: &Seen, scanner: &Scanner) -> Judgement {
         let immediate = seen.reclaim && scanner.background && scanner.node.writeback;
         return Judgement {
             immediate,
-            ..Judgement::untested(PageVerdict::AwaitWrite)
+            ..Judgement::untested(scanner.rule.awaits(seen))
         };
     }
     let found = references(seen, scanner.insists);
@@ -221,7 +240,7 @@ pub fn judge(seen: &Seen, scanner: &Scanner) -> Judgement {
         References::ReclaimClean | References::Reclaim => {}
     }
     if seen.anon && !seen.has_slot {
-        return judged(if !scanner.may_swap_out || !scanner.may_write {
+        return judged(if !scanner.may_swap_out {
             PageVerdict::Keep
         } else if scanner.slot_free {
             PageVerdict::SwapOut
@@ -234,9 +253,9 @@ pub fn judge(seen: &Seen, scanner: &Scanner) -> Judgement {
     }
     let flushers_business = !scanner.background || !seen.reclaim || !scanner.node.dirty;
     if !seen.anon && (flushers_business || scanner.rule.aside) {
-        return judged(PageVerdict::AwaitWrite);
+        return judged(scanner.rule.awaits(seen));
     }
-    let may_write = scanner.may_write && (!seen.anon || scanner.may_swap_out);
+    let may_write = !seen.anon || scanner.may_swap_out;
     if found == References::ReclaimClean || !may_write {
         return judged(PageVerdict::Keep);
     }
@@ -302,7 +321,7 @@ pub struct Tally {
 
 impl Tally {
     /// A page that was isolated, and judged like that.
-    pub fn note(&mut self, seen: &Seen, judged: &Judgement, rule: PageRule) {
+    pub fn note(&mut self, seen: &Seen, judged: &Judgement) {
         let one = Pages(1);
         self.note_refused(seen.anon);
         if !seen.anon && (seen.dirty || seen.writeback) {
@@ -318,7 +337,7 @@ impl Tally {
             PageVerdict::Keep => {}
             PageVerdict::KeepReferenced => self.kept_referenced += one,
             PageVerdict::Activate => self.activated += one,
-            PageVerdict::AwaitWrite => {
+            PageVerdict::AwaitWrite | PageVerdict::Defer => {
                 if judged.immediate {
                     self.immediate += one;
                 } else if seen.writeback {
@@ -326,7 +345,7 @@ impl Tally {
                 } else {
                     self.left_to_flusher += one;
                 }
-                if seen.anon || !rule.aside {
+                if judged.verdict == PageVerdict::AwaitWrite {
                     self.activated += one;
                 }
             }
@@ -385,12 +404,14 @@ impl Tally {
     }
 
     /// Whether a pass has looked at enough to say that it finds hardly anything but pages in use: less than an eighth
-    /// was freed or is being written, and most of the rest was accessed.
+    /// was freed or is being written, and most of the rest was accessed. Never where the rule draws no conclusion from that
+    /// (`PageRule::insists`).
     #[must_use]
-    pub fn is_in_vain(&self) -> bool {
+    pub fn is_in_vain(&self, rule: PageRule) -> bool {
         let gone = self.reclaimed.0 + self.written.0;
         let in_use = self.kept_referenced.0 + self.activated.0;
-        self.scanned.0 >= VAIN_CLUSTERS * CLUSTER.0
+        rule.insists
+            && self.scanned.0 >= VAIN_CLUSTERS * CLUSTER.0
             && gone < self.scanned.0 / 8
             && in_use > self.scanned.0 / 2
     }

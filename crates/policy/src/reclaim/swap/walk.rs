@@ -37,12 +37,26 @@ pub struct SwapWalk {
     end: u32,
     /// Nothing was seen of it but its fault.
     is_new: bool,
+    /// It is never read ahead of.
+    is_off: bool,
 }
 
 impl SwapWalk {
+    /// A walk that is read ahead of, where the law does that.
+    #[must_use]
+    pub fn new(reads_on: bool) -> Self {
+        Self {
+            is_off: !reads_on,
+            ..Self::default()
+        }
+    }
+
     /// A fault on `slot` reads `window`. Only a window of `window_max`, of those who have found what they were looking for
     /// beside their pages before, begins a walk.
     pub fn faulted(&mut self, slot: u32, window: &Range<u32>, window_max: u32) {
+        if self.is_off {
+            return;
+        }
         let goes_on = self.end > self.start && (self.at..=self.end).contains(&slot);
         if !goes_on && (window_max < 2 || window.end - window.start < window_max) {
             *self = Self::default();
@@ -53,6 +67,7 @@ impl SwapWalk {
             at: slot,
             end: window.end,
             is_new: !goes_on,
+            is_off: false,
         };
     }
 

@@ -199,24 +199,26 @@ impl Node {
                 reclaim: page.reclaim,
                 ..FILE
             };
-            // Reclaim writes nothing itself: what the scan costs is the matter here.
             let scanner = Scanner {
-                may_write: false,
                 rule: self.rule,
                 ..on(BACKGROUND, self.flags)
             };
-            let judged = judge(&seen, &scanner);
-            tally.note(&seen, &judged, self.rule);
+            let mut judged = judge(&seen, &scanner);
+            if judged.writes() {
+                // Reclaim writes nothing itself: what the scan costs is the point here.
+                judged.verdict = Keep;
+            }
+            tally.note(&seen, &judged);
             self.pages[at].reclaim |= judged.sets_reclaim();
             match judged.verdict {
                 Reclaim => {
                     self.pages[at].list = NOWHERE;
                     self.free.push(at);
                 }
-                AwaitWrite if self.rule.aside => self.push(ASIDE, at, false),
+                Defer => self.push(ASIDE, at, false),
                 AwaitWrite | Activate => self.push(ACTIVE, at, false),
                 Keep | KeepReferenced => self.push(INACTIVE, at, false),
-                SwapOut | PageOut => unreachable!("no write is allowed"),
+                SwapOut | PageOut => unreachable!("these are kept"),
             }
         }
         tally
