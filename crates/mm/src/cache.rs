@@ -11,18 +11,15 @@ use policy::units::Pages;
 use crate::lists::Nodes;
 use crate::memory::Memory;
 use crate::options::Options;
+pub(crate) use crate::options::{FILE_MAX, FRAMES_MIN};
 use crate::pages::CachedPages;
 use crate::registry::Registry;
 use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
 use crate::vmstat::Counters;
+pub(crate) use crate::vmstat::{add, get, sub};
 use crate::writeback::Writeback;
 use crate::{Error, swap};
-
-/// Frames below which a cache cannot work: room for a request, a read-ahead window and the marks.
-pub(crate) const FRAMES_MIN: u32 = 256;
-/// Largest file: page numbers are 32 bits.
-pub(crate) const FILE_MAX: u64 = (u32::MAX as u64) << 12;
 
 /// A page cache under one memory limit.
 ///
@@ -44,25 +41,12 @@ pub struct Cache<E: Env> {
     pub(crate) counters: Counters,
 }
 
-pub(crate) fn add(counter: &AtomicU64, by: u64) {
-    counter.fetch_add(by, Ordering::Relaxed);
-}
-
-pub(crate) fn sub(counter: &AtomicU64, by: u64) {
-    let before = counter.fetch_sub(by, Ordering::Relaxed);
-    debug_assert!(before >= by, "a counter of pages went below zero");
-}
-
-pub(crate) fn get(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
-}
-
 impl<E: Env> Cache<E> {
     /// Memory that may become dirty: free frames and pages of files, less the reserve. The limits shrink when
     /// anonymous memory takes the frames, in our law down to what is the files' in any case.
     pub(crate) fn dirtyable(&self) -> Dirtyable {
         let frames = Pages(u64::from(self.memory.limit_frames()));
-        let movable = frames.saturating_sub(self.memory.marks.high + self.pinned());
+        let movable = frames.saturating_sub(self.memory.marks().high + self.pinned());
         let least = self.options.reclaim.files_least(frames).at_most(movable);
         let files = Pages(movable.0.saturating_sub(get(&self.writeback.totals.anon)));
         Dirtyable {
@@ -132,6 +116,19 @@ impl<E: Env> Cache<E> {
     /// See `CachedPages::release`.
     pub(crate) fn release(&self, busy: frames::Busy, set: frames::Flags, clear: frames::Flags) {
         self.pages.release(busy, set, clear);
+    }
+
+    /// See `Nodes::add`.
+    pub(crate) fn lru_add(&self, context: &impl Context, frames: &[FrameId]) {
+        self.nodes.add(context, &self.pages, frames);
+    }
+
+    /// See `Nodes::refaulted`.
+    pub(crate) fn refaulted(&self, context: &impl Context, frame: FrameId, shadow: u32) {
+        let may_swap = !self.swap_free().is_zero();
+        let counted = (&self.pages, &self.counters);
+        self.nodes
+            .refaulted(context, counted, frame, shadow, may_swap);
     }
 
     pub(crate) fn content(&self) -> &E::Content {

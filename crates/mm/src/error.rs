@@ -5,7 +5,7 @@ use core::fmt;
 use env::{IoError, NoThread, Wakeup};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
-use crate::cache::FILE_MAX;
+use crate::options::FILE_MAX;
 
 /// EOPNOTSUPP.
 const NOT_SUPPORTED: i32 = 95;

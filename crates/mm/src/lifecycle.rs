@@ -71,7 +71,7 @@ impl<E: Env> Cache<E> {
             options,
         });
         if cache.options.populate == Populate::AtStart {
-            cache.populate_all(&Interrupt::new())?;
+            cache.memory.populate_all(&Interrupt::new())?;
         }
         for node in division.ids() {
             let reclaimer = Arc::downgrade(&cache);
@@ -299,9 +299,9 @@ impl<E: Env> Cache<E> {
             device.flight.wait.wake_all(Signal::Shutdown);
         }
         for node in self.nodes.iter() {
-            node.background.wait.wake_all(Signal::Shutdown);
+            node.background().stop();
         }
-        self.memory.wait.wake_all(Signal::Shutdown);
+        self.memory.wake(Signal::Shutdown);
         synced
     }
 

@@ -4,12 +4,14 @@ use core::sync::atomic::AtomicU64;
 
 use env::{Context, Env, Interrupt, IoError};
 use policy::dirty::DeviceIndex;
+use policy::reclaim::scan::Kind;
 use policy::units::{Bytes, Nanos, Pages, PagesPerSec};
 
 use crate::Error;
 use crate::cache::{Cache, get};
+use crate::lists::Node;
 use crate::registry::device::DeviceState;
-use crate::vmstat::Item;
+use crate::vmstat::{Item, Vmstat};
 
 /// A reading of a cache's counters. Levels are pages now; totals since the cache was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -188,6 +190,55 @@ impl<E: Env> Cache<E> {
     /// If `device` is not of this cache.
     pub fn device_stats_of(&self, device: DeviceIndex) -> DeviceStats {
         self.stats_of(&self.device(&Interrupt::new(), device))
+    }
+
+    /// A reading of all counters and levels under the kernel's names.
+    pub fn vmstat(&self) -> Vmstat {
+        let context = Interrupt::new();
+        let mut read = self.counters.read();
+        let (sizes, aside) = self.nodes.all_sizes_and_aside(&context);
+        let levels = [
+            Item::NrInactiveAnon,
+            Item::NrActiveAnon,
+            Item::NrInactiveFile,
+            Item::NrActiveFile,
+        ];
+        for (item, size) in levels.into_iter().zip(sizes.0) {
+            read.set(item, size.0);
+        }
+        read.set(Item::NrAside, aside.0);
+        let isolated = |kind: Kind| self.nodes.iter().map(|node| node.isolated(kind).0).sum();
+        read.set(Item::NrIsolatedAnon, isolated(Kind::Anon));
+        read.set(Item::NrIsolatedFile, isolated(Kind::File));
+        read.set(Item::NrFreePages, u64::from(self.memory.free()));
+        read.set(Item::NrDirty, get(&self.writeback.totals.dirty));
+        let writeback = get(&self.writeback.totals.writeback) + self.swap_writeback().0;
+        read.set(Item::NrWriteback, writeback);
+        read.set(Item::NrPinned, self.pinned().0);
+        read.set(Item::NrWithheld, self.memory.withheld(&context).0);
+        read.set(Item::SwapFree, self.swap_stats().free.0);
+        read.set(Item::SwapTotal, self.swap_total().0);
+        read.set(Item::Pgfree, self.memory.given_back());
+        let written = |node: &Node| {
+            let sleepers = node.sleepers();
+            sleepers.law(&context, |law| law.throttled_written()).0
+        };
+        read.set(
+            Item::NrThrottledWritten,
+            self.nodes.iter().map(written).sum(),
+        );
+        let kib = |pages: u64| pages << 2;
+        let swapped_in = self.counters.get(Item::Pswpin);
+        read.set(
+            Item::Pgpgin,
+            kib(get(&self.writeback.totals.read_in) + swapped_in),
+        );
+        let swapped_out = self.counters.get(Item::Pswpout);
+        read.set(
+            Item::Pgpgout,
+            kib(get(&self.writeback.totals.written) + swapped_out),
+        );
+        read
     }
 
     fn stats_of(&self, device: &DeviceState<E>) -> DeviceStats {

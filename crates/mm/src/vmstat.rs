@@ -134,6 +134,19 @@ items! {
     OomKill = "oom_kill",
 }
 
+pub(crate) fn add(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+pub(crate) fn sub(counter: &AtomicU64, by: u64) {
+    let before = counter.fetch_sub(by, Ordering::Relaxed);
+    debug_assert!(before >= by, "a counter of pages went below zero");
+}
+
+pub(crate) fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
 /// The counters that are written to.
 pub(crate) struct Counters {
     cells: [AtomicU64; Item::ALL.len()],

@@ -13,9 +13,7 @@
 //! under writeback or dirty, and none could be freed; or when nothing has changed for so long that what is under
 //! writeback is at a device that hangs.
 
-use core::sync::atomic::Ordering;
-
-use env::{Cause, Context, Env, Task, TaskId, Work};
+use env::{Context, Env, Task, TaskId, Work};
 use frames::FrameId;
 use policy::reclaim::retry::RetryView;
 use policy::reclaim::scan::Kind;
@@ -50,8 +48,8 @@ impl<E: Env> Cache<E> {
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
-        let exempt = self.is_exempt(task);
-        let marks = memory.marks_each;
+        let exempt = self.memory.is_exempt(task);
+        let marks = memory.node_marks();
         // As long as another node has enough, none goes below LOW.
         let floors = [marks.low, marks.min];
         let floors = &floors[usize::from(self.options.reclaim.nodes == 1)..];
@@ -84,7 +82,7 @@ impl<E: Env> Cache<E> {
             }
         }
         if want >= MANY && task.is_willing() {
-            self.populate_ahead(task);
+            memory.populate_ahead(task);
         }
         Ok(taken)
     }
@@ -97,7 +95,7 @@ impl<E: Env> Cache<E> {
             1 => 0,
             _ => task.cpu(),
         };
-        self.nodes.division.in_order_of(cpu, cpus)
+        self.nodes.division().in_order_of(cpu, cpus)
     }
 
     /// The first of them.
@@ -116,36 +114,7 @@ impl<E: Env> Cache<E> {
         room: impl Fn(&Task<'_, E>, u32) -> u32,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
-        let (mut taken, mut holds) = (0, 0);
-        while taken < want {
-            // Under the lock: two that look at once must not both take what is there for one.
-            let mut free = memory.lists.lock(task);
-            let room = room(task, taken).min(want - taken);
-            if room == 0 {
-                break;
-            }
-            let got = free.lists[node.index()].try_take_batch(room, out);
-            if got == 0 {
-                // The system takes milliseconds to give a chunk its memory.
-                if !task.is_willing() {
-                    break;
-                }
-                let Some(first) = memory.take_absent(&mut free, Some(node)) else {
-                    break;
-                };
-                drop(free);
-                match self.populate(first) {
-                    Ok(()) => continue,
-                    // What was taken before is the caller's.
-                    Err(_) if taken > 0 => break,
-                    Err(error) => return Err(error),
-                }
-            }
-            memory.now_taken(node, got);
-            drop(free);
-            taken += got;
-            holds += 1;
-        }
+        let (taken, holds) = memory.take(task, node, want, out, |taken| room(task, taken))?;
         self.counters.add(Item::Pgalloc, u64::from(taken));
         if taken > 0 {
             memory.took(task, taken);
@@ -223,7 +192,7 @@ impl<E: Env> Cache<E> {
             free: Pages(u64::from(self.memory.free())),
             reclaimable: self.reclaimable(context) + self.options.reclaim.unseen(),
             write_pending: self.write_pending(),
-            min: self.memory.marks.min,
+            min: self.memory.marks().min,
         }
     }
 
@@ -231,26 +200,21 @@ impl<E: Env> Cache<E> {
     pub(crate) fn who(&self, task: &Task<'_, E>, kind: Kind) -> Who {
         Who {
             background: false,
-            exempt: self.is_exempt(task),
+            exempt: self.memory.is_exempt(task),
             within_fs: self.options.reclaim.within_fs(kind),
         }
-    }
-
-    /// Whether the task is one of those that others need to get on.
-    fn is_exempt(&self, task: &Task<'_, E>) -> bool {
-        // Who is one of them has counted itself.
-        self.memory.exempts.load(Ordering::Relaxed) > 0
-            && self.memory.exempt.lock(task).contains(&task.id())
     }
 
     /// From now on the task is one of those that others need to get on: a thread of I/O that allocates. It may take
     /// from the reserve and is never throttled when it has to reclaim (kernel: `PF_MEMALLOC_NOIO` and the like).
     pub fn exempt(&self, task: &Task<'_, E>) {
-        let mut exempt = self.memory.exempt.lock(task);
-        if !exempt.contains(&task.id()) {
-            exempt.push(task.id());
-            self.memory.exempts.store(exempt.len(), Ordering::Relaxed);
-        }
+        self.memory.make_exempt(task);
+    }
+
+    /// Gives the memory of wholly free chunks back to the system; it is taken again when needed.
+    /// Answers how many frames that were.
+    pub fn trim(&self, task: &mut Task<'_, E>) -> Pages {
+        self.memory.trim(task)
     }
 
     /// Puts frames back that the task took and did not use.
@@ -274,11 +238,7 @@ impl<E: Env> Cache<E> {
         blocked: impl Fn(&Memory<E>) -> bool,
     ) -> Result<(), Error> {
         let deadline = task.now() + LOOK_AGAIN;
-        let memory = &self.memory;
-        let wakeup = task.wait_while(&memory.wait, Cause::Memory, Some(deadline), |_| {
-            blocked(memory)
-        });
-        Error::after(wakeup)
+        self.memory.wait_while(task, deadline, blocked)
     }
 }
 

@@ -86,8 +86,8 @@ impl Outlook {
         now.since(self.began) >= FULL
             && cache.swap_slots_recycle()
             && get(&cache.writeback.totals.written) == self.written
-            && freed(cache).saturating_sub(self.freed) <= cache.memory.marks.min
-            && cache.swap_writeback() <= cache.memory.marks.min
+            && freed(cache).saturating_sub(self.freed) <= cache.memory.marks().min
+            && cache.swap_writeback() <= cache.memory.marks().min
     }
 }
 

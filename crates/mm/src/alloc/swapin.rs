@@ -30,7 +30,7 @@ impl<E: Env> Cache<E> {
     /// wait for that too. Answers whether it may read the pages beside it.
     pub(crate) fn may_swap_in(&self, task: &mut Task<'_, E>) -> bool {
         match self.memory.queue_if_short() {
-            Some(queue) if !self.is_exempt(task) => queue.may_return(task),
+            Some(queue) if !self.memory.is_exempt(task) => queue.may_return(task),
             _ => true,
         }
     }
@@ -47,7 +47,7 @@ impl<E: Env> Cache<E> {
         // One look: the last free slot may be another's at the next.
         let free = self.swap.area().map_or(Pages::ZERO, |area| area.free());
         // First, as it is mostly not so: each page that comes back asks.
-        free <= self.memory.marks.min
+        free <= self.memory.marks().min
             && self.options.reclaim.recycles_slots()
             && (free.is_zero() || !self.swap_rests())
     }
@@ -62,7 +62,7 @@ impl<E: Env> Cache<E> {
         let mut until = None;
         while self.swap_slots_recycle()
             && task.now() < *until.get_or_insert_with(|| task.now() + FULL_SWAP_GRACE)
-            && !self.is_exempt(task)
+            && !self.memory.is_exempt(task)
         {
             let given_back = memory.given_back();
             if self.try_alloc(task, 1, out)? > 0 || self.take_of_reserve(task, out)? > 0 {
@@ -85,11 +85,11 @@ impl<E: Env> Cache<E> {
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
-        let rest = memory.marks.min.0.div_ceil(RESERVE_REST);
+        let rest = memory.marks().min.0.div_ceil(RESERVE_REST);
         let rest = u32::try_from(rest).expect("no more than all frames");
         let asked = Asked {
             node: NodeId::FIRST,
-            floor: memory.marks_each.min,
+            floor: memory.node_marks().min,
             want: 1,
             first: true,
             exempt: true,

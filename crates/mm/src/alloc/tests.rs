@@ -5,9 +5,10 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::TaskId;
+use env::{Cause, TaskId};
 use lab::{Lab, LabEnv, Options as LabOptions};
 use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
 
@@ -43,7 +44,7 @@ fn who_waits_again_keeps_its_age() {
     const WANT: u32 = 32;
     with_cache(|task, cache| {
         let memory = &cache.memory;
-        let min = u32::try_from(memory.marks.min.0).unwrap();
+        let min = u32::try_from(memory.marks().min.0).unwrap();
         assert!(min / 8 < WANT, "what they want is not little");
         // Nothing to be freed, and something to hope for.
         cache
@@ -234,7 +235,7 @@ fn room_is_looked_up_under_the_lock() {
         let taken = cache.take(task, NodeId::FIRST, 1, &mut frames, |task, _| {
             if cfg!(debug_assertions) {
                 // Taken twice: that is what the check of the lock order finds.
-                drop(cache.memory.lists.lock(task));
+                let _ = cache.memory.withheld(task);
             }
             1
         });
@@ -249,23 +250,23 @@ fn room_is_looked_up_under_the_lock() {
 fn another_nodes_memory_comes_before_what_is_below_low() {
     with_nodes(|task, cache| {
         let memory = &cache.memory;
-        let (home, other) = (NodeId::FIRST, cache.nodes.division.ids().last().unwrap());
+        let (home, other) = (NodeId::FIRST, cache.nodes.division().ids().last().unwrap());
         assert_eq!(cache.home(task), home, "the first of two CPUs");
         let each = memory.free_of(home);
         assert_eq!((each, memory.free_of(other)), (FRAMES / 2, FRAMES / 2));
-        let low = u32::try_from(memory.marks_each.low.0).unwrap();
-        let min = u32::try_from(memory.marks_each.min.0).unwrap();
+        let low = u32::try_from(memory.node_marks().low.0).unwrap();
+        let min = u32::try_from(memory.node_marks().min.0).unwrap();
         assert!(
             0 < min && min < low && low < each / 2,
             "{:?}",
-            memory.marks_each
+            memory.node_marks()
         );
         let (mut here, mut there, mut rest) = (Vec::new(), Vec::new(), Vec::new());
         cache.try_alloc(task, each - low, &mut here).unwrap();
         assert_eq!((memory.free_of(home), memory.free_of(other)), (low, each));
         cache.try_alloc(task, each - low, &mut there).unwrap();
         assert_eq!((memory.free_of(home), memory.free_of(other)), (low, low));
-        let of = |node| move |frame: &FrameId| cache.nodes.division.of(*frame) == node;
+        let of = |node| move |frame: &FrameId| cache.nodes.division().of(*frame) == node;
         assert!(here.iter().all(of(home)) && there.iter().all(of(other)));
         cache.try_alloc(task, FRAMES, &mut rest).unwrap();
         assert_eq!((memory.free_of(home), memory.free_of(other)), (min, min));
@@ -295,7 +296,7 @@ fn nobody_is_killed_for_a_page_asked_for_from_within_a_file_system() {
             let region = cache.spill(task, Pages(10)).unwrap();
             region.touch(task, 0, 10).unwrap();
             let memory = &cache.memory;
-            let left = memory.free() - u32::try_from(memory.marks.min.0).unwrap();
+            let left = memory.free() - u32::try_from(memory.marks().min.0).unwrap();
             let mut mine = Vec::new();
             cache
                 .take(task, NodeId::FIRST, left, &mut mine, |_, taken| {

@@ -264,7 +264,9 @@ impl<'a, E: Env> Walk<'a, E> {
             }
         }
         self.anon.pages.map_run(from, next);
-        cache.lru_add_fresh(task, added, self.busies.drain(..));
+        cache
+            .nodes
+            .add_fresh(task, &cache.pages, added, self.busies.drain(..));
         cache.wake_busy(added, Signal::PageUnlocked);
         self.frames.truncate(held - count);
         let count = count as u64;

@@ -243,7 +243,7 @@ impl<E: Env> Cache<E> {
     /// Counts the table of a region of `pages` pages, if there is room for it.
     fn reserve_table(&self, context: &impl Context, pages: Pages) -> Result<u32, Error> {
         // The limit does not change meanwhile.
-        let _clearing = self.memory.clearing.lock(context);
+        let _clearing = self.memory.clearing(context);
         let all = &self.swap.region_pages;
         let most = pages_most(self.memory.limit_frames());
         let with = |all: u64| all.checked_add(pages.0).filter(|all| *all <= most);

@@ -5,7 +5,7 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
-use env::{Cause, Signal};
+use env::Cause;
 use frames::{Flags, Slot};
 use policy::units::Nanos;
 
@@ -39,9 +39,7 @@ fn a_region_that_finds_no_thread_is_given_back_by_others() {
             assert_eq!(cache.swap.remains.lock(task).len(), 1);
             cache.release(busy, Flags::NONE, Flags::NONE);
             if by_reclaimer {
-                let background = &cache.nodes[NodeId::FIRST].background;
-                background.asked.store(true, Ordering::Release);
-                background.wait.wake_all(Signal::ReclaimAsked);
+                cache.nodes[NodeId::FIRST].background().ask();
                 task.sleep(Cause::Idle, Nanos::secs(1));
             } else {
                 drop(cache.spill(task, Pages(1)).unwrap());

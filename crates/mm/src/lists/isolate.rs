@@ -5,15 +5,12 @@
 //!
 //! Source: mechanisms 2.4; Linux v6.12 mm/vmscan.c, isolate_lru_folios(), move_folios_to_lru().
 
-use core::sync::atomic::Ordering;
-
-use env::{Context, Env};
+use env::Context;
 use frames::{Busy, Flags, FrameId, Generation};
 use policy::reclaim::scan::{CLUSTER, Lru};
 
-use crate::cache::Cache;
-use crate::lists::{ASIDE, INACTIVE_ANON, NodeId, list_of};
-use crate::vmstat::Item;
+use crate::lists::{ASIDE, INACTIVE_ANON, NodeId, Nodes, list_of};
+use crate::pages::CachedPages;
 
 pub(crate) const CLUSTER_FRAMES: usize = 32;
 const _: () = assert!(CLUSTER_FRAMES as u64 == CLUSTER.0);
@@ -58,28 +55,29 @@ impl Batch {
     }
 }
 
-impl<E: Env> Cache<E> {
+impl Nodes {
     /// Takes up to `count` pages from the old end of a list of a node.
     ///
     /// A page of an inactive list that was accessed twice stands there only because a hit takes no lock: it goes to the
-    /// active list now and was not looked at.
+    /// active list now and was not looked at. Answers how many did.
     pub(crate) fn isolate(
         &self,
         context: &impl Context,
+        pages: &CachedPages,
         node: NodeId,
         list: Lru,
         count: u64,
-    ) -> Batch {
+    ) -> (Batch, u64) {
         let mut batch = Batch::new();
         let number = list.number();
         let mut moved = 0;
         {
-            let mut lru = self.nodes.lru(context);
+            let mut lru = self.lru(context);
             while batch.len() < count && moved < CLUSTER.0 {
                 let Some(frame) = lru.pop_tail(node, number) else {
                     break;
                 };
-                let (flags, generation) = self.pages.table.look(frame);
+                let (flags, generation) = pages.table.look(frame);
                 if flags.has(Flags::ACTIVE) && !list.is_active() {
                     lru.push_head(list_of(flags), frame);
                     moved += 1;
@@ -87,11 +85,9 @@ impl<E: Env> Cache<E> {
                 }
                 batch.push(Page { frame, generation });
             }
-            self.nodes[node].isolated[list.kind().index()]
-                .fetch_add(batch.len(), Ordering::Relaxed);
+            self[node].note_isolated(list.kind(), batch.len());
         }
-        self.counters.add(Item::Pgactivate, moved);
-        batch
+        (batch, moved)
     }
 
     /// Puts pages back at the heads of the lists that their flags say; those that are gone are left out.
@@ -99,11 +95,17 @@ impl<E: Env> Cache<E> {
     ///
     /// With `aside`, what is dirty or under writeback goes where no pass scans until it is clean; if its write has just
     /// ended, to the old end.
-    pub(crate) fn put_back(&self, context: &impl Context, pages: &[Page], aside: bool) -> u64 {
+    pub(crate) fn put_back(
+        &self,
+        context: &impl Context,
+        cached: &CachedPages,
+        pages: &[Page],
+        aside: bool,
+    ) -> u64 {
         let mut back = 0;
-        let mut lru = self.nodes.lru(context);
+        let mut lru = self.lru(context);
         for page in pages {
-            let (flags, generation) = self.pages.table.look(page.frame);
+            let (flags, generation) = cached.table.look(page.frame);
             // Whoever takes a page out of the cache does so under this lock too.
             if generation != page.generation || !flags.has(Flags::CACHED) {
                 continue;
@@ -112,9 +114,7 @@ impl<E: Env> Cache<E> {
             if aside && waits && !flags.has(Flags::ACTIVE) {
                 lru.push_head(ASIDE, page.frame);
             } else if aside && !waits && flags.has(Flags::RECLAIM) {
-                self.pages
-                    .table
-                    .update(page.frame, Flags::NONE, Flags::RECLAIM);
+                cached.table.update(page.frame, Flags::NONE, Flags::RECLAIM);
                 lru.push_tail(list_of(flags), page.frame);
             } else {
                 lru.push_head(list_of(flags), page.frame);
@@ -126,24 +126,25 @@ impl<E: Env> Cache<E> {
 
     /// Fresh pages of regions, complete, onto their list. Whoever finds one from now on and takes it out of the cache waits
     /// for this lock. `frames`: theirs, the last page's as the newest.
-    pub(crate) fn lru_add_fresh(
+    pub(crate) fn add_fresh(
         &self,
         context: &impl Context,
+        pages: &CachedPages,
         frames: &[FrameId],
         busies: impl Iterator<Item = Busy>,
     ) {
-        let mut lru = self.nodes.lru(context);
+        let mut lru = self.lru(context);
         for busy in busies {
-            self.pages.table.show(busy, Flags::UPTODATE | Flags::DIRTY);
+            pages.table.show(busy, Flags::UPTODATE | Flags::DIRTY);
         }
         lru.push_heads(INACTIVE_ANON, frames);
     }
 
     /// New pages onto the lists that their flags say.
-    pub(crate) fn lru_add(&self, context: &impl Context, frames: &[FrameId]) {
-        let mut lru = self.nodes.lru(context);
+    pub(crate) fn add(&self, context: &impl Context, pages: &CachedPages, frames: &[FrameId]) {
+        let mut lru = self.lru(context);
         for frame in frames {
-            lru.push_head(list_of(self.pages.table.flags(*frame)), *frame);
+            lru.push_head(list_of(pages.table.flags(*frame)), *frame);
         }
     }
 }

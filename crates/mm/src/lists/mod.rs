@@ -15,28 +15,27 @@
 //!      back, or until they were freed.
 //!   4. A frame is on lists of its own node alone. One lock holds the lists of all, so that pages of several nodes are
 //!      moved in one hold; that the kernel has one a node shows in what their reclaimers wait for each other
-//!      (`shrinkers`), which is counted by node.
+//!      (`Node::enter_work`), which is counted by node.
 //!
 //! Source: mechanisms 2.1, 2.4, 2.8, 4.2; Linux v6.12 mm/vmscan.c, mm/swap.c folio_rotate_reclaimable().
 
 pub(crate) mod isolate;
+mod node;
+pub(crate) mod sleepers;
 mod workingset;
 
-use core::ops::Index;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+pub(crate) use node::Node;
 
-use env::{Context, Env, Lock, LockClass, LockGuard, Signal, WaitQueue};
+use core::ops::Index;
+
+use env::{Context, Lock, LockClass, LockGuard};
 use frames::{Flags, FrameId, Lists};
-use policy::reclaim::background::Failures;
-use policy::reclaim::page::{AfterWrite, NodeFlags, after_write};
-use policy::reclaim::scan::{Costs, Kind, Sizes};
-use policy::reclaim::workingset::Age;
+use policy::reclaim::page::{AfterWrite, after_write};
+use policy::reclaim::scan::Sizes;
 use policy::reclaim::{NODES_MAX, Tunables};
 use policy::units::Pages;
 
-use crate::cache::{Cache, get};
-use crate::reclaim::throttle::Sleepers;
-use crate::vmstat::Item;
+use crate::pages::CachedPages;
 
 /// List numbers (`policy::reclaim::Lru::index`).
 pub(crate) const INACTIVE_ANON: u8 = 0;
@@ -134,7 +133,7 @@ impl Division {
 
 /// All nodes, and the lists of their pages.
 pub(crate) struct Nodes {
-    pub(crate) division: Division,
+    division: Division,
     lru: Lock<Lists>,
     all: Box<[Node]>,
 }
@@ -245,6 +244,11 @@ impl Nodes {
         sizes.total() + aside
     }
 
+    /// How frames are divided among them.
+    pub(crate) fn division(&self) -> Division {
+        self.division
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Node> {
         self.all.iter()
     }
@@ -255,93 +259,6 @@ impl Index<NodeId> for Nodes {
 
     fn index(&self, node: NodeId) -> &Node {
         &self.all[node.index()]
-    }
-}
-
-/// What wakes a background reclaimer.
-pub(crate) struct Background {
-    /// The idle reclaimer.
-    pub(crate) wait: WaitQueue,
-    pub(crate) asked: AtomicBool,
-    /// Until when nobody but those who wait for memory is to wake it, ns.
-    pub(crate) rests: AtomicU64,
-}
-
-/// See the module.
-pub(crate) struct Node {
-    /// Pages off the lists: anonymous, of files.
-    pub(crate) isolated: [AtomicU64; 2],
-    pub(crate) balance: Lock<Balance>,
-    /// The node's marks: WRITEBACK, DIRTY, CONGESTED.
-    flags: AtomicU8,
-    /// Reclaimers that are at work on it, asleep ones apart.
-    pub(crate) shrinkers: AtomicU32,
-    pub(crate) sleepers: Sleepers,
-    /// Who found less than half of the reserve.
-    pub(crate) reserve_wait: WaitQueue,
-    pub(crate) background: Background,
-}
-
-/// What the pressure on the two kinds of pages is.
-pub(crate) struct Balance {
-    pub(crate) costs: Costs,
-    pub(crate) age: Age,
-    /// Refaults that went to the active list, by kind, and what they were when the last cycle of reclaim ended.
-    pub(crate) activated: [u64; 2],
-    pub(crate) activated_before: [u64; 2],
-    pub(crate) failures: Failures,
-}
-
-impl Node {
-    pub(crate) fn new(frames: u32, tunables: &Tunables) -> Self {
-        Self {
-            isolated: [const { AtomicU64::new(0) }; 2],
-            balance: Lock::new(
-                LockClass::Leaf,
-                Balance {
-                    costs: Costs::new(tunables.law.cost),
-                    age: Age::new(Pages(u64::from(frames))),
-                    activated: [0; 2],
-                    activated_before: [0; 2],
-                    failures: Failures::new(tunables.revives_background()),
-                },
-            ),
-            flags: AtomicU8::new(0),
-            shrinkers: AtomicU32::new(0),
-            sleepers: Sleepers::new(tunables),
-            reserve_wait: WaitQueue::new(),
-            background: Background {
-                wait: WaitQueue::new(),
-                asked: AtomicBool::new(false),
-                rests: AtomicU64::new(0),
-            },
-        }
-    }
-
-    pub(crate) fn flags(&self) -> NodeFlags {
-        let bits = self.flags.load(Ordering::Relaxed);
-        NodeFlags {
-            writeback: bits & 1 != 0,
-            dirty: bits & 2 != 0,
-            congested: bits & 4 != 0,
-        }
-    }
-
-    pub(crate) fn set_flags(&self, set: NodeFlags) {
-        let bits =
-            u8::from(set.writeback) | u8::from(set.dirty) << 1 | u8::from(set.congested) << 2;
-        if bits != 0 {
-            self.flags.fetch_or(bits, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn clear_flags(&self) {
-        self.flags.store(0, Ordering::Relaxed);
-    }
-
-    /// Whether the background reclaimer has given up.
-    pub(crate) fn is_hopeless(&self, context: &impl Context) -> bool {
-        self.balance.lock(context).failures.hopeless()
     }
 }
 
@@ -359,37 +276,26 @@ pub(crate) fn list_of(flags: Flags) -> u8 {
     inactive_of(flags) + u8::from(flags.has(Flags::ACTIVE))
 }
 
-impl<E: Env> Cache<E> {
-    /// The writes of these pages have ended; all locks are released. Those in `rotate` had the flag
-    /// `RECLAIM`: they go to the inactive tail, to be freed next, unless they are dirty again.
-    pub(crate) fn wrote_back(
+impl Nodes {
+    /// The writes of the pages `written` have ended. Those in `rotate` had the flag `RECLAIM`: they go to the inactive
+    /// tail, to be freed next, unless they are dirty again. Answers how many went.
+    pub(crate) fn rotate(
         &self,
         context: &impl Context,
+        pages: &CachedPages,
         written: &[FrameId],
         rotate: &[FrameId],
-    ) {
-        if !rotate.is_empty() || self.options.reclaim.page_rule().defers(Kind::File) {
-            let rotated = self.rotate(context, written, rotate);
-            if rotated > 0 {
-                self.look_again(context);
-            }
-        }
-        self.on_written(context, written);
-        self.memory.wait.wake_all(Signal::PageWritten);
-    }
-
-    /// Answers how many went.
-    fn rotate(&self, context: &impl Context, written: &[FrameId], rotate: &[FrameId]) -> u64 {
+    ) -> u64 {
         let mut rotated = 0;
         {
-            let mut lru = self.nodes.lru(context);
+            let mut lru = self.lru(context);
             // Whatever waits for its write may wait for any of its writes.
             let candidates = if lru.waits_aside() { written } else { rotate };
             // In the order of `written`.
             let mut marks = rotate.iter().peekable();
             for frame in candidates {
                 let marked = marks.next_if_eq(&frame).is_some();
-                let flags = self.pages.table.flags(*frame);
+                let flags = pages.table.flags(*frame);
                 // Not on a list: isolated, or gone. The mark is lost then, as in the kernel.
                 let Some(list) = lru.list_of(*frame) else {
                     continue;
@@ -400,68 +306,13 @@ impl<E: Env> Cache<E> {
                 if after_write(marked, aside, dirty, busy) != AfterWrite::Rotates {
                     continue;
                 }
-                self.pages.table.update(*frame, Flags::NONE, Flags::ACTIVE);
+                pages.table.update(*frame, Flags::NONE, Flags::ACTIVE);
                 lru.remove(*frame);
                 lru.push_tail(inactive_of(flags), *frame);
                 rotated += 1;
             }
         }
-        self.counters.add(Item::Pgrotated, rotated);
         rotated
-    }
-
-    /// A reading of all counters and levels under the kernel's names.
-    pub fn vmstat(&self) -> crate::Vmstat {
-        let context = env::Interrupt::new();
-        let mut read = self.counters.read();
-        let (sizes, aside) = self.nodes.all_sizes_and_aside(&context);
-        let levels = [
-            Item::NrInactiveAnon,
-            Item::NrActiveAnon,
-            Item::NrInactiveFile,
-            Item::NrActiveFile,
-        ];
-        for (item, size) in levels.into_iter().zip(sizes.0) {
-            read.set(item, size.0);
-        }
-        read.set(Item::NrAside, aside.0);
-        let isolated = |kind: usize| {
-            self.nodes
-                .iter()
-                .map(|node| get(&node.isolated[kind]))
-                .sum()
-        };
-        read.set(Item::NrIsolatedAnon, isolated(0));
-        read.set(Item::NrIsolatedFile, isolated(1));
-        read.set(Item::NrFreePages, u64::from(self.memory.free()));
-        read.set(Item::NrDirty, get(&self.writeback.totals.dirty));
-        let writeback = get(&self.writeback.totals.writeback) + self.swap_writeback().0;
-        read.set(Item::NrWriteback, writeback);
-        read.set(Item::NrPinned, self.pinned().0);
-        read.set(Item::NrWithheld, self.memory.withheld(&context).0);
-        read.set(Item::SwapFree, self.swap_stats().free.0);
-        read.set(Item::SwapTotal, self.swap_total().0);
-        read.set(Item::Pgfree, self.memory.given_back());
-        let written = |node: &Node| {
-            let sleepers = &node.sleepers;
-            sleepers.law(&context, |law| law.throttled_written()).0
-        };
-        read.set(
-            Item::NrThrottledWritten,
-            self.nodes.iter().map(written).sum(),
-        );
-        let kib = |pages: u64| pages << 2;
-        let swapped_in = self.counters.get(Item::Pswpin);
-        read.set(
-            Item::Pgpgin,
-            kib(get(&self.writeback.totals.read_in) + swapped_in),
-        );
-        let swapped_out = self.counters.get(Item::Pswpout);
-        read.set(
-            Item::Pgpgout,
-            kib(get(&self.writeback.totals.written) + swapped_out),
-        );
-        read
     }
 }
 

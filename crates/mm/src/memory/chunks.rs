@@ -10,10 +10,10 @@ use policy::units::Pages;
 
 use super::Memory;
 use crate::Error;
-use crate::cache::Cache;
+use crate::lists::NodeId;
 use crate::memory::withheld::Limit;
 
-/// Frames with memory that whoever takes many leaves behind, as long as the limit allows: two of the
+/// Frames with memory that a task which takes many leaves behind, as long as the limit allows: two of the
 /// largest batches, so that one is there while the next chunk gets its memory.
 const READY: u32 = 512;
 
@@ -132,66 +132,103 @@ impl<E: Env> Memory<E> {
         self.moving.fetch_add(1, Ordering::AcqRel);
         Some(self.on_its_way(first, false))
     }
-}
 
-impl<E: Env> Cache<E> {
-    /// Leaves frames with memory behind. Giving a chunk its memory takes milliseconds; whoever takes
-    /// many frames at a time spends them, so that one who takes a few finds them there.
+    /// Takes up to `want` frames of a node, as many at a time as `room` allows, which is told how many have been taken.
+    /// It looks while the free lists are locked. Answers how many, and in how many holds of that lock.
+    ///
+    /// # Errors
+    /// `NoMemory`, if nothing was taken.
+    pub(crate) fn take(
+        &self,
+        task: &Task<'_, E>,
+        node: NodeId,
+        want: u32,
+        out: &mut Vec<FrameId>,
+        room: impl Fn(u32) -> u32,
+    ) -> Result<(u32, u32), Error> {
+        let (mut taken, mut holds) = (0, 0);
+        while taken < want {
+            // Under the lock: two that look at once must not both take what is there for one.
+            let mut free = self.lists.lock(task);
+            let room = room(taken).min(want - taken);
+            if room == 0 {
+                break;
+            }
+            let got = free.lists[node.index()].try_take_batch(room, out);
+            if got == 0 {
+                // The system takes milliseconds to give a chunk its memory.
+                if !task.is_willing() {
+                    break;
+                }
+                let Some(first) = self.take_absent(&mut free, Some(node)) else {
+                    break;
+                };
+                drop(free);
+                match self.populate(first) {
+                    Ok(()) => continue,
+                    // What was taken before is the caller's.
+                    Err(_) if taken > 0 => break,
+                    Err(error) => return Err(error),
+                }
+            }
+            self.now_taken(node, got);
+            drop(free);
+            taken += got;
+            holds += 1;
+        }
+        Ok((taken, holds))
+    }
+
+    /// Leaves frames with memory behind. Giving a chunk its memory takes milliseconds; a task that takes many frames at
+    /// a time spends them, so that one that takes a few finds them there.
     pub(crate) fn populate_ahead(&self, task: &Task<'_, E>) {
-        let memory = &self.memory;
         let absent = {
-            let mut free = memory.lists.lock(task);
+            let mut free = self.lists.lock(task);
             if free.lists.iter().map(FreeLists::free).sum::<u32>() >= READY {
                 return;
             }
-            memory.take_absent(&mut free, None)
+            self.take_absent(&mut free, None)
         };
         if let Some(first) = absent {
-            // Who needs the memory hears that the system refuses it.
+            // A task that needs the memory hears that the system refuses it.
             let _ = self.populate(first);
         }
     }
 
-    /// Gives the chunk that begins at `first` its memory; it came from `Memory::take_absent`.
-    pub(crate) fn populate(&self, first: FrameId) -> Result<(), Error> {
-        let mut chunk = self.memory.on_its_way(first, true);
-        let populated = self.content().populate(first);
+    /// Gives the chunk that begins at `first` its memory; it came from `take_absent`.
+    fn populate(&self, first: FrameId) -> Result<(), Error> {
+        let mut chunk = self.on_its_way(first, true);
+        let populated = self.env.content().populate(first);
         chunk.has_memory = populated.is_ok();
         populated.map_err(|error| Error::NoMemory { errno: error.errno })
     }
 
     /// The memory of a chunk is the system's; the limit may have been raised meanwhile.
     pub(crate) fn give_to_system(&self, chunk: OnItsWay<'_, E>) {
-        self.content().release(chunk.first);
+        self.env.content().release(chunk.first);
         drop(chunk);
     }
 
     pub(crate) fn populate_all(&self, context: &impl Context) -> Result<(), Error> {
-        let memory = &self.memory;
-        while let Some(first) = { memory.take_absent(&mut memory.lists.lock(context), None) } {
+        while let Some(first) = { self.take_absent(&mut self.lists.lock(context), None) } {
             self.populate(first)?;
         }
         Ok(())
     }
 
-    /// Gives the memory of wholly free chunks back to the system; it is taken again when needed.
-    /// Answers how many frames that were.
-    pub fn trim(&self, task: &mut Task<'_, E>) -> Pages {
-        let memory = &self.memory;
+    /// Gives the memory of wholly free chunks back to the system; answers how many frames that were.
+    pub(crate) fn trim(&self, context: &impl Context) -> Pages {
         let mut given = 0;
-        for first in (0..memory.frames)
-            .step_by(memory.chunk as usize)
-            .map(FrameId)
-        {
-            let count = memory.chunk.min(memory.frames - first.0);
-            let mut free = memory.lists.lock(task);
+        for first in (0..self.frames).step_by(self.chunk as usize).map(FrameId) {
+            let count = self.chunk.min(self.frames - first.0);
+            let mut free = self.lists.lock(context);
             if free.absent.contains(&first) || !free.of(first).try_remove_range(first, count) {
                 continue;
             }
-            memory.moving.fetch_add(1, Ordering::AcqRel);
+            self.moving.fetch_add(1, Ordering::AcqRel);
             drop(free);
             // On neither list meanwhile, so nobody can have it. The frames still count as free.
-            self.give_to_system(memory.on_its_way(first, true));
+            self.give_to_system(self.on_its_way(first, true));
             given += u64::from(count);
         }
         Pages(given)

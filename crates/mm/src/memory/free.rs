@@ -12,25 +12,25 @@ use frames::{FrameId, FreeLists};
 use policy::units::Pages;
 
 use super::Memory;
-use crate::cache::{add, get};
 use crate::lists::{Division, NodeId};
 use crate::memory::withheld::Withheld;
+use crate::vmstat::{add, get};
 
 /// Which frames are on a list, which chunks have no memory, and what is out of use.
-pub(crate) struct Free {
+pub(super) struct Free {
     /// One for each node.
-    pub(crate) lists: Box<[FreeLists]>,
+    pub(super) lists: Box<[FreeLists]>,
     division: Division,
     /// First frames of the chunks without memory, the next to be used last. Room for all is taken
     /// at the start.
-    pub(crate) absent: Vec<FrameId>,
+    pub(super) absent: Vec<FrameId>,
     /// Frames beyond a limit that was lowered.
-    pub(crate) withheld: Withheld,
+    pub(super) withheld: Withheld,
 }
 
 impl Free {
     /// All of them without memory.
-    pub(crate) fn new(frames: u32, chunk: u32, division: Division) -> Self {
+    pub(super) fn new(frames: u32, chunk: u32, division: Division) -> Self {
         let firsts = (0..frames).step_by(chunk as usize).map(FrameId);
         Self {
             lists: division.ids().map(|_| FreeLists::new(frames)).collect(),
@@ -41,7 +41,7 @@ impl Free {
     }
 
     /// The list of a frame's node.
-    pub(crate) fn of(&mut self, frame: FrameId) -> &mut FreeLists {
+    pub(super) fn of(&mut self, frame: FrameId) -> &mut FreeLists {
         &mut self.lists[self.division.of(frame).index()]
     }
 
@@ -66,7 +66,7 @@ impl Free {
     }
 
     /// A chunk has got its memory; answers how many of its frames, which counted as free, are beyond the limit.
-    pub(crate) fn give_chunk(&mut self, first: FrameId, count: u32) -> u32 {
+    pub(super) fn give_chunk(&mut self, first: FrameId, count: u32) -> u32 {
         if !self.withheld.wants(first) {
             self.of(first).add_range(first, count);
             return 0;
@@ -78,7 +78,7 @@ impl Free {
     }
 
     /// A chunk has no memory; answers as `give_chunk`.
-    pub(crate) fn give_absent(&mut self, first: FrameId, count: u32) -> u32 {
+    pub(super) fn give_absent(&mut self, first: FrameId, count: u32) -> u32 {
         if !self.withheld.wants(first) {
             self.absent.push(first);
             return 0;
@@ -100,11 +100,11 @@ impl<E: Env> Memory<E> {
         self.free[node.index()].load(Ordering::Relaxed)
     }
 
-    pub(crate) fn now_free(&self, node: NodeId, count: u32) {
+    pub(super) fn now_free(&self, node: NodeId, count: u32) {
         self.free[node.index()].fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(crate) fn now_taken(&self, node: NodeId, count: u32) {
+    pub(super) fn now_taken(&self, node: NodeId, count: u32) {
         self.free[node.index()].fetch_sub(count, Ordering::Relaxed);
     }
 
@@ -154,7 +154,7 @@ impl<E: Env> Memory<E> {
     }
 
     /// A chunk without memory, of that node if one is named, to be given some: ends with `moved`.
-    pub(crate) fn take_absent(&self, free: &mut Free, node: Option<NodeId>) -> Option<FrameId> {
+    pub(super) fn take_absent(&self, free: &mut Free, node: Option<NodeId>) -> Option<FrameId> {
         let fits = |first: &FrameId| node.is_none_or(|node| self.division.of(*first) == node);
         let last = free.absent.iter().rposition(fits)?;
         let first = free.absent.remove(last);
@@ -163,7 +163,7 @@ impl<E: Env> Memory<E> {
     }
 
     /// A chunk is where `put` puts it: whoever found nothing looks again.
-    pub(crate) fn moved(
+    pub(super) fn moved(
         &self,
         context: &impl Context,
         first: FrameId,

@@ -114,7 +114,7 @@ impl<E: Env> Memory<E> {
     fn room_above(&self, asked: &Asked) -> Pages {
         let free = Pages(u64::from(self.free_of(asked.node)));
         let above = room(free, asked.floor, AllocRight::Normal);
-        let last = asked.exempt && asked.first && asked.floor == self.marks_each.min;
+        let last = asked.exempt && asked.first && asked.floor == self.node_marks.min;
         if above.is_zero() && last {
             return room(free, asked.floor, AllocRight::High);
         }

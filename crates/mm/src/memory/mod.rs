@@ -4,14 +4,16 @@
 //! memory from the system and gives it back, `withheld` is what a lowered limit has put out of use, `slow_path` what a
 //! task does that finds too little, and `queue` who waits for a turn where that is a queue. Getting a frame by reclaiming and waiting is `alloc`'s.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use env::{Env, Lock, LockClass, TaskId, WaitQueue};
+use env::{Cause, Context, Env, Lock, LockClass, LockGuard, Signal, Task, TaskId, WaitQueue};
 use frames::FrameId;
 use policy::reclaim::Tunables;
+use policy::units::Instant;
 use policy::watermark::Watermarks;
 
+use crate::Error;
 use crate::lists::Division;
 use free::Free;
 use slow_path::SlowPath;
@@ -25,36 +27,36 @@ pub(crate) mod withheld;
 
 /// The frames that hold no page.
 pub(crate) struct Memory<E: Env> {
-    pub(crate) env: Arc<E>,
-    pub(crate) lists: Lock<Free>,
+    env: Arc<E>,
+    lists: Lock<Free>,
     /// Free frames of each node, unpopulated ones included; copies for looks without the lock.
-    pub(crate) free: Box<[AtomicU32]>,
-    pub(crate) division: Division,
+    free: Box<[AtomicU32]>,
+    division: Division,
     /// Chunks on their way to or from the system: on no list, but soon to be had. Changes under the
     /// lock.
-    pub(crate) moving: AtomicU32,
+    moving: AtomicU32,
     /// Frames given back, ever.
-    pub(crate) given_back: AtomicU64,
+    given_back: AtomicU64,
     /// Frames that went to pages which came back while the swap file was full, ever.
     returned: AtomicU64,
     /// Frames from this one on are out of use, or on their way there.
-    pub(crate) limit: AtomicU32,
-    pub(crate) frames: u32,
-    pub(crate) chunk: u32,
-    pub(crate) marks: Watermarks,
+    limit: AtomicU32,
+    frames: u32,
+    chunk: u32,
+    marks: Watermarks,
     /// A node's part of `marks`.
-    pub(crate) marks_each: Watermarks,
+    node_marks: Watermarks,
     /// Callers that found nothing to reclaim.
-    pub(crate) wait: WaitQueue,
+    wait: WaitQueue,
     slow_path: SlowPath,
     /// Frames that writers keep between two calls.
     pub(crate) stashed: AtomicU32,
     /// A task is clearing frames beyond the limit. Held while the limit is changed.
-    pub(crate) clearing: Lock<bool>,
+    clearing: Lock<bool>,
     /// Tasks that are never throttled in reclaim.
-    pub(crate) exempt: Lock<Vec<TaskId>>,
+    exempt: Lock<Vec<TaskId>>,
     /// How many these are: mostly none.
-    pub(crate) exempts: AtomicUsize,
+    exempts: AtomicUsize,
 }
 
 /// How much memory there is, and how it is given out.
@@ -79,7 +81,7 @@ impl<E: Env> Memory<E> {
         for first in (0..frames).step_by(chunk as usize) {
             free[division.of(FrameId(first)).index()] += chunk.min(frames - first);
         }
-        let marks_each = Watermarks {
+        let node_marks = Watermarks {
             min: division.part(marks.min),
             low: division.part(marks.low),
             high: division.part(marks.high),
@@ -96,7 +98,7 @@ impl<E: Env> Memory<E> {
             frames,
             chunk,
             marks,
-            marks_each,
+            node_marks,
             wait: WaitQueue::new(),
             slow_path: SlowPath::new(&shape.tunables, frames),
             stashed: AtomicU32::new(0),
@@ -104,5 +106,56 @@ impl<E: Env> Memory<E> {
             exempt: Lock::new(LockClass::Leaf, Vec::new()),
             exempts: AtomicUsize::new(0),
         }
+    }
+
+    /// When reclaim begins and ends.
+    pub(crate) fn marks(&self) -> Watermarks {
+        self.marks
+    }
+
+    /// A node's part of them.
+    pub(crate) fn node_marks(&self) -> Watermarks {
+        self.node_marks
+    }
+
+    /// Whether the task is one of those that others need to get on.
+    pub(crate) fn is_exempt(&self, task: &Task<'_, E>) -> bool {
+        // One of them has counted itself.
+        self.exempts.load(Ordering::Relaxed) > 0 && self.exempt.lock(task).contains(&task.id())
+    }
+
+    /// From now on the task is one of them.
+    pub(crate) fn make_exempt(&self, task: &Task<'_, E>) {
+        let mut exempt = self.exempt.lock(task);
+        if !exempt.contains(&task.id()) {
+            exempt.push(task.id());
+            self.exempts.store(exempt.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Waits as long as the task is `blocked`, and no longer than to `deadline`.
+    pub(crate) fn wait_while(
+        &self,
+        task: &mut Task<'_, E>,
+        deadline: Instant,
+        blocked: impl Fn(&Self) -> bool,
+    ) -> Result<(), Error> {
+        let wakeup = task.wait_while(&self.wait, Cause::Memory, Some(deadline), |_| blocked(self));
+        Error::after(wakeup)
+    }
+
+    /// Where those wait who found nothing to reclaim.
+    pub(crate) fn waiters(&self) -> &WaitQueue {
+        &self.wait
+    }
+
+    /// Something has changed for those who wait for memory.
+    pub(crate) fn wake(&self, signal: Signal) {
+        self.wait.wake_all(signal);
+    }
+
+    /// Held while the limit is changed, or must not change: whether a task is clearing frames beyond it.
+    pub(crate) fn clearing<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, bool> {
+        self.clearing.lock(context)
     }
 }

@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use env::{Cause, Env, Signal, Task, WaitQueue};
-use frames::{Busy, Flags, FrameId, FrameTable, NodePool, Owner};
+use frames::{Busy, Flags, FrameId, FrameTable, IndexWriter, NodePool, Owner};
 
 use crate::Error;
 use awaited::Awaited;
@@ -18,6 +18,8 @@ pub(crate) mod replace;
 
 /// Queues for waiters on busy pages, picked by frame.
 const QUEUES: usize = 64;
+/// Shadows given up at a time where index nodes are short: a cluster's worth, and as many again.
+const SHADOWS_GIVEN_UP: u32 = 64;
 
 /// Which frame holds which page.
 pub(crate) struct CachedPages {
@@ -25,7 +27,7 @@ pub(crate) struct CachedPages {
     /// Nodes of the indexes of all files.
     pub(crate) pool: NodePool,
     /// Index nodes that are left to pages: below, evicted pages leave no shadows.
-    pub(crate) shadow_floor: u32,
+    shadow_floor: u32,
     /// Pages that are being brought in for those who come back for them.
     pub(crate) brought: AtomicU32,
     pub(crate) awaited: Awaited,
@@ -46,6 +48,13 @@ impl CachedPages {
             queues: (0..QUEUES).map(|_| WaitQueue::new()).collect(),
             waiters: AtomicU32::new(0),
         }
+    }
+
+    /// Whether pages evicted from this index leave shadows: as long as nodes are plenty, or made so by giving up
+    /// this file's first ones.
+    pub(crate) fn leaves_shadows(&self, index: &mut IndexWriter<'_>) -> bool {
+        self.pool.free() > self.shadow_floor
+            || index.remove_shadows(0, u32::MAX, SHADOWS_GIVEN_UP) > 0
     }
 
     /// Gives a busy bit back and wakes whoever waits for it.

@@ -3,12 +3,11 @@
 //! Source: mechanisms 2.6; Linux 5.15 mm/vmscan.c, shrink_active_list(). Deviation: nothing is executable here, so every
 //! page goes.
 
-use core::sync::atomic::Ordering;
-
 use env::{Env, Task, Work};
 use frames::Flags;
 use policy::reclaim::scan::{Kind, Turn};
 
+use super::isolate;
 use crate::anon::Cursor;
 use crate::cache::Cache;
 use crate::lists::NodeId;
@@ -23,7 +22,7 @@ pub(super) fn shrink_active<E: Env>(
     turn: Turn,
 ) {
     let kind = turn.list.kind();
-    let batch = cache.isolate(task, node, turn.list, turn.pages.0);
+    let batch = isolate(task, cache, node, turn);
     let taken = batch.len();
     if taken == 0 {
         return;
@@ -43,8 +42,10 @@ pub(super) fn shrink_active<E: Env>(
         let done = cache.pages.table.update_of(frame, generation, set, used);
         deactivated += u64::from(done.is_some());
     }
-    cache.put_back(task, batch.pages(), false);
-    cache.nodes[node].isolated[kind.index()].fetch_sub(taken, Ordering::Relaxed);
+    cache
+        .nodes
+        .put_back(task, &cache.pages, batch.pages(), false);
+    cache.nodes[node].note_gone(kind, taken);
     cache.counters.add(Item::Pgrefill, taken);
     cache.counters.add(Item::Pgdeactivate, deactivated);
 }

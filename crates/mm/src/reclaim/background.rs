@@ -5,7 +5,7 @@
 use core::sync::atomic::{Ordering, fence};
 use std::sync::Weak;
 
-use env::{Cause, Env, Event, Signal, Task, Wakeup};
+use env::{Env, Event, Signal, Task, Wakeup};
 use policy::reclaim::background::{
     Balance, BalanceStep, Rest, clears_flags, nap, rest, wants_wake,
 };
@@ -21,7 +21,7 @@ use crate::vmstat::Item;
 /// The task of a node.
 pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>, node: NodeId) {
     if let Some(cache) = cache.upgrade() {
-        let sleepers = &cache.nodes[node].sleepers;
+        let sleepers = cache.nodes[node].sleepers();
         sleepers.law(task, Throttle::background_starts);
     }
     while let Some(cache) = cache.upgrade() {
@@ -37,32 +37,30 @@ pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>,
     }
 }
 
-/// Sleeps until it is asked, at most for `nap`; false at the end of the world.
+/// Sleeps until it is asked, at most for `nap`; false on shutdown.
 fn sleep<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     node: NodeId,
     nap: Option<Nanos>,
 ) -> bool {
-    let background = &cache.nodes[node].background;
+    let background = cache.nodes[node].background();
     let deadline = nap.map(|nap| task.now() + nap);
-    let wakeup = task.wait_while(&background.wait, Cause::Idle, deadline, |_| {
-        !background.asked.load(Ordering::Acquire)
-            && !cache.registry.stopping.load(Ordering::Acquire)
-    });
+    let stopping = || cache.registry.stopping.load(Ordering::Acquire);
+    let wakeup = background.sleep(task, deadline, stopping);
     wakeup != Wakeup::Cancelled && !cache.registry.stopping.load(Ordering::Acquire)
 }
 
-/// Balances until it may rest; false at the end of the world.
+/// Balances until it may rest; false on shutdown.
 fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool {
     let memory = &cache.memory;
-    let background = &cache.nodes[node].background;
-    let high = memory.marks_each.high;
+    let background = cache.nodes[node].background();
+    let high = memory.node_marks().high;
     let hz = cache.options.reclaim.hz;
     let mut napped = false;
     loop {
         if !napped {
-            background.asked.store(false, Ordering::Release);
+            background.begin();
             cache.drop_remains(task);
             let ended = balance(task, cache, node);
             if ended == Ended::InVain && !cache.registry.stopping.load(Ordering::Acquire) {
@@ -76,7 +74,7 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool 
             return false;
         }
         let free = memory.spare_of(node);
-        let failures = cache.nodes[node].balance.lock(task).failures;
+        let failures = cache.nodes[node].balance(task).failures();
         // Whoever waits for the reserve looks again: at the failures too.
         cache.reserve_wait(node).wake_all(Signal::Balanced);
         if clears_flags(free, high, failures) {
@@ -89,20 +87,20 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool 
                 if !sleep(task, cache, node, Some(nap)) {
                     return false;
                 }
-                napped = !background.asked.load(Ordering::Acquire);
+                napped = !background.is_asked();
             }
         }
     }
 }
 
-/// All that could be freed is in use, and nobody waits for memory: rests until somebody does, or for a nap; false at the
-/// end of the world.
+/// All that could be freed is in use, and nobody waits for memory: rests until somebody does, or for a nap; false on
+/// shutdown.
 fn rest_in_vain<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool {
-    let background = &cache.nodes[node].background;
+    let background = cache.nodes[node].background();
     let nap = nap(cache.options.reclaim.hz);
     let until = task.now() + nap;
-    background.rests.store(until.0, Ordering::Relaxed);
-    background.asked.store(false, Ordering::Release);
+    background.rest_until(until);
+    background.begin();
     // Whoever has taken a place in the line before this look is seen here; whoever comes after it asks again.
     fence(Ordering::SeqCst);
     cache.memory.is_short() || sleep(task, cache, node, Some(nap))
@@ -120,7 +118,7 @@ enum Ended {
 /// One balance of a node.
 fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> Ended {
     let memory = &cache.memory;
-    let marks = memory.marks_each;
+    let marks = memory.node_marks();
     let free = || Pages(u64::from(memory.free_of(node)));
     let mut balance = Balance::begin(marks.high);
     let mut scanned = Pages::ZERO;
@@ -160,10 +158,12 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> En
     };
     if passes > 0 {
         if ended == Ended::Balanced {
-            let mut balance = cache.nodes[node].balance.lock(task);
-            balance.failures.balanced(reclaimed, rotated() != before);
+            let mut balance = cache.nodes[node].balance(task);
+            balance
+                .failures_mut()
+                .balanced(reclaimed, rotated() != before);
         }
-        cache.snapshot_refaults(task);
+        cache.nodes.snapshot_refaults(task);
     }
     task.emit(&Event::Reclaimed {
         background: true,
@@ -171,7 +171,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> En
         freed: reclaimed,
     });
     // Others may find what this pass has freed, or that it freed nothing.
-    memory.wait.wake_all(Signal::Balanced);
+    memory.wake(Signal::Balanced);
     ended
 }
 
@@ -179,26 +179,24 @@ impl<E: Env> Cache<E> {
     /// A node is below LOW: its background reclaimer is to work, unless it has given up.
     pub(crate) fn ask_reclaim(&self, context: &impl env::Context, node: NodeId) {
         let memory = &self.memory;
-        let background = &self.nodes[node].background;
-        if background.asked.load(Ordering::Acquire) {
+        let background = self.nodes[node].background();
+        if background.is_asked() {
             return;
         }
-        let rests = self.env.now().0 < background.rests.load(Ordering::Relaxed);
+        let rests = background.is_resting(self.env.now());
         if rests && !memory.is_short() {
             return;
         }
         let free = memory.spare_of(node);
-        let failures = self.nodes[node].balance.lock(context).failures;
-        if wants_wake(free, memory.marks_each.high, failures)
-            && !background.asked.swap(true, Ordering::AcqRel)
-        {
-            background.wait.wake_all(Signal::ReclaimAsked);
+        let failures = self.nodes[node].balance(context).failures();
+        if wants_wake(free, memory.node_marks().high, failures) {
+            background.ask();
         }
     }
 
     /// The same for all nodes.
     pub(crate) fn ask_reclaim_of_all(&self, context: &impl env::Context) {
-        for node in self.nodes.division.ids() {
+        for node in self.nodes.division().ids() {
             self.ask_reclaim(context, node);
         }
     }
@@ -207,7 +205,11 @@ impl<E: Env> Cache<E> {
     /// the law says so. Nobody else would where those who want memory wait in a queue.
     pub(crate) fn look_again(&self, context: &impl env::Context) {
         let node = NodeId::FIRST;
-        if self.nodes[node].balance.lock(context).failures.look_again() {
+        if self.nodes[node]
+            .balance(context)
+            .failures_mut()
+            .look_again()
+        {
             self.ask_reclaim(context, node);
         }
     }

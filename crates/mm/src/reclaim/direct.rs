@@ -6,21 +6,15 @@ use core::sync::atomic::Ordering;
 
 use env::{Cause, Env, Event, Signal, Task, WaitQueue};
 use policy::reclaim::direct::{Direct, DirectStep, Got, may_begin};
-use policy::reclaim::scan::CLUSTER;
 use policy::reclaim::throttle::{After, Wake, Who};
 use policy::reclaim::{Reason, ReserveWakes};
 use policy::units::{Nanos, Pages};
 
+pub(crate) use super::index_nodes::nodes;
 use super::{Control, shrink_node, throttle};
-use crate::Error;
 use crate::cache::Cache;
 use crate::lists::NodeId;
 use crate::vmstat::Item;
-
-/// Whoever needs index nodes and can free none rests this long.
-const REST: Nanos = Nanos::millis(10);
-/// Rounds of reclaim for index nodes before a caller is refused.
-const NODE_ROUNDS: u32 = 64;
 
 /// Reclaims at least `target` pages, or as many as 13 passes give; answers how many.
 pub(crate) fn direct<E: Env>(
@@ -63,13 +57,13 @@ pub(crate) fn direct_until<E: Env>(
                     };
                     got += shrink_node(task, cache, &control);
                     let progress = direct.progress(&got);
-                    let sleepers = &cache.nodes[node].sleepers;
+                    let sleepers = cache.nodes[node].sleepers();
                     let after = sleepers.law(task, |law| law.after_node(&progress));
                     follow(task, cache, node, after, who);
                 }
                 let first = cache.home(task);
                 let progress = direct.progress(&got);
-                let sleepers = &cache.nodes[first].sleepers;
+                let sleepers = cache.nodes[first].sleepers();
                 let after = sleepers.law(task, |law| law.after_nodes(&progress));
                 follow(task, cache, first, after, who);
                 scanned += got.scanned;
@@ -80,7 +74,7 @@ pub(crate) fn direct_until<E: Env>(
             }
         }
     };
-    cache.snapshot_refaults(task);
+    cache.nodes.snapshot_refaults(task);
     task.emit(&Event::Reclaimed {
         background: false,
         scanned,
@@ -92,7 +86,7 @@ pub(crate) fn direct_until<E: Env>(
 /// After a pass: wakes those of a node who made no progress, or joins them.
 fn follow<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId, after: After, who: Who) {
     if after.wake != Wake::None {
-        let sleepers = &cache.nodes[node].sleepers;
+        let sleepers = cache.nodes[node].sleepers();
         sleepers.wake(task, Reason::NoProgress, Signal::Progress, |_| after.wake);
     }
     if let Some(reason) = after.throttle {
@@ -104,8 +98,8 @@ impl<E: Env> Cache<E> {
     /// Where those wait who leave the reserve alone.
     pub(super) fn reserve_wait(&self, node: NodeId) -> &WaitQueue {
         match self.options.reclaim.reserve_wakes() {
-            ReserveWakes::Anyone => &self.memory.wait,
-            ReserveWakes::Background => &self.nodes[node].reserve_wait,
+            ReserveWakes::Anyone => self.memory.waiters(),
+            ReserveWakes::Background => self.nodes[node].reserve_wait(),
         }
     }
 }
@@ -116,7 +110,7 @@ fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     let home = cache.home(task);
     let node = &cache.nodes[home];
     let free = || Pages(u64::from(memory.free_of(home)));
-    let may = |hopeless| may_begin(free(), memory.marks_each.min, hopeless);
+    let may = |hopeless| may_begin(free(), memory.node_marks().min, hopeless);
     if may(node.is_hopeless(task)) {
         return;
     }
@@ -134,26 +128,3 @@ fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
 /// A task that waits for the reserve goes on after this in any case (in the kernel only one that may not enter
 /// the file system: `HZ`).
 const RESERVE: Nanos = Nanos::secs(1);
-
-/// Frees index nodes by freeing shadows and the pages that they hold.
-pub(crate) fn nodes<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<(), Error> {
-    let before = cache.pages.pool.free();
-    if cache.drop_shadows(task) {
-        return Ok(());
-    }
-    if !task.is_willing() {
-        return Err(Error::WouldWait);
-    }
-    for _ in 0..NODE_ROUNDS {
-        let freed = direct(task, cache, CLUSTER, Who::DIRECT);
-        // What was freed may have left shadows in the nodes.
-        if cache.drop_shadows(task) || cache.pages.pool.free() > before {
-            return Ok(());
-        }
-        if freed.is_zero() {
-            cache.want_of_each(task, CLUSTER);
-            Error::after(task.sleep(Cause::Memory, REST))?;
-        }
-    }
-    Err(cache.no_memory())
-}

@@ -39,7 +39,7 @@ impl<E: Env> Cache<E> {
     /// limit). The limit is then what it was.
     pub fn set_limit(self: &Arc<Self>, task: &mut Task<'_, E>, limit: Pages) -> Result<(), Error> {
         let frames = u64::from(self.options.frames);
-        let least = (4 * self.memory.marks.high.0)
+        let least = (4 * self.memory.marks().high.0)
             .max(u64::from(FRAMES_MIN))
             .min(frames);
         if limit.0 > frames {
@@ -56,14 +56,14 @@ impl<E: Env> Cache<E> {
             });
         }
         let pinned = self.pinned();
-        if pinned + self.memory.marks.high > limit {
+        if pinned + self.memory.marks().high > limit {
             return Err(Error::PinnedAboveLimit { limit, pinned });
         }
         let limit = u32::try_from(limit.0).expect("no more than the frames");
         let limit = self.memory.whole_chunks(limit);
         {
             // Held throughout: the task does not end between a look at the old limit and the new one.
-            let mut clearing = self.memory.clearing.lock(task);
+            let mut clearing = self.memory.clearing(task);
             self.check_tables(limit)?;
             // Over the old one although nobody clears: the task that was to do it panicked.
             let has_to_clear = limit < self.memory.limit_frames() || !self.limit().over.is_zero();
@@ -96,7 +96,7 @@ impl<E: Env> Drop for Clearing<'_, E> {
         if std::thread::panicking()
             && let Some(cache) = self.0.upgrade()
         {
-            *cache.memory.clearing.lock(&Interrupt::new()) = false;
+            *cache.memory.clearing(&Interrupt::new()) = false;
         }
     }
 }
@@ -115,7 +115,7 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
             let seen = cache.memory.limit_frames();
             pass(task, &cache);
             while let Some(chunk) = cache.memory.take_to_release(task) {
-                cache.give_to_system(chunk);
+                cache.memory.give_to_system(chunk);
             }
             let after = cache.limit();
             let moved = |before: &Limit| after.limit != before.limit || after.over < before.over;
@@ -126,7 +126,7 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
                 AGAIN
             };
             if after.over.is_zero() {
-                let mut clearing = cache.memory.clearing.lock(task);
+                let mut clearing = cache.memory.clearing(task);
                 // Not where it was lowered meanwhile: free frames beyond it have memory to be given back.
                 if cache.memory.limit_frames() == seen {
                     *clearing = false;
@@ -195,7 +195,7 @@ fn gather<E: Env>(
         }
     }
     // Of several nodes, perhaps: what matters is that they are counted off where they were counted.
-    cache.nodes[NodeId::FIRST].isolated[kind.index()].fetch_add(batch.len(), Ordering::Relaxed);
+    cache.nodes[NodeId::FIRST].note_isolated(kind, batch.len());
     (batch, at, dirty)
 }
 

@@ -25,6 +25,7 @@
 mod active;
 pub(crate) mod background;
 pub(crate) mod direct;
+mod index_nodes;
 pub(crate) mod limit;
 pub(crate) mod shrink;
 #[cfg(test)]
@@ -37,14 +38,14 @@ use env::{Context, Env, Task, Work};
 use policy::reclaim::background::LAST;
 use policy::reclaim::direct::Got;
 use policy::reclaim::page::{Pass, PassStall, Tally, after_pass};
-use policy::reclaim::scan::{
-    CountInput, Kind, Lru, Priority, Turn, Turns, ages_anon, may_deactivate, plan,
-};
+use policy::reclaim::scan::{CountInput, Lru, Priority, Turn, Turns, ages_anon, plan};
 use policy::reclaim::throttle::{Finding, Who};
 use policy::units::Pages;
 
 use crate::cache::Cache;
 use crate::lists::NodeId;
+use crate::lists::isolate::Batch;
+use crate::vmstat::Item;
 
 /// How a pass over a node is made.
 #[derive(Clone, Copy, Debug)]
@@ -64,27 +65,22 @@ pub(crate) fn shrink_node<E: Env>(
     control: &Control,
 ) -> Got {
     let node = &cache.nodes[control.node];
-    throttle::enter_work(node);
+    node.enter_work();
     let factor = cache.options.reclaim.stands_for;
     let times = |pages: Pages| Pages(pages.0.saturating_mul(u64::from(factor)));
     let sizes = cache.nodes.sizes(task, control.node).times(factor);
     let has_swap = cache.can_swap();
     let mut scan = {
-        let balance = node.balance.lock(task);
-        let deactivate = |kind: Kind| {
-            let (now, before) = (balance.activated, balance.activated_before);
-            let at = kind.index();
-            may_deactivate(&sizes, kind, control.force_deactivate, now[at], before[at])
-        };
+        let balance = node.balance(task);
         plan(&CountInput {
             sizes: &sizes,
             free: times(Pages(u64::from(cache.memory.free_of(control.node)))),
-            high_mark_sum: times(cache.memory.marks_each.high),
+            high_mark_sum: times(cache.memory.node_marks().high),
             priority: control.priority,
             swappiness: cache.options.reclaim.swappiness,
             may_swap: has_swap,
-            costs: &balance.costs,
-            may_deactivate: Kind::ALL.map(deactivate),
+            costs: balance.costs(),
+            may_deactivate: balance.may_deactivate(&sizes, control.force_deactivate),
             // Pinned ones are at hand for nobody.
             plenty: times(
                 cache
@@ -134,14 +130,23 @@ pub(crate) fn shrink_node<E: Env>(
         };
         throttle::found_at_work(task, cache, control.node, finding, control.who);
     }
-    node.balance.lock(task).failures.reclaimed(reclaimed);
-    throttle::leave_work(node);
+    node.balance(task).failures_mut().reclaimed(reclaimed);
+    node.leave_work();
     Got {
         reclaimed,
         scanned: tally.scanned,
         skipped_deactivate: turns.skipped_deactivate(),
         in_vain: tally.is_in_vain(rule),
     }
+}
+
+/// Takes the pages of a turn off their list.
+fn isolate<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, node: NodeId, turn: Turn) -> Batch {
+    let (batch, moved) = cache
+        .nodes
+        .isolate(task, &cache.pages, node, turn.list, turn.pages.0);
+    cache.counters.add(Item::Pgactivate, moved);
+    batch
 }
 
 /// Ages a cluster of active anonymous pages if the inactive ones are few.
@@ -160,7 +165,7 @@ fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) {
 impl<E: Env> Cache<E> {
     /// Reclaimers of a node meet at the lock of its lists, once a cluster.
     fn contend(&self, task: &mut Task<'_, E>, node: NodeId) {
-        let at_work = self.nodes[node].shrinkers.load(Ordering::Relaxed);
+        let at_work = self.nodes[node].at_work();
         let others = at_work.min(self.options.dirty.cpus).saturating_sub(1);
         task.did(Work::ContendLru, u64::from(others));
     }

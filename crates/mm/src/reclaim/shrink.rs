@@ -12,8 +12,6 @@
 //!
 //! Source: mechanisms 2.5, 2.6, 2.8; Linux 5.15 mm/vmscan.c, shrink_inactive_list(), shrink_page_list().
 
-use core::sync::atomic::Ordering;
-
 use env::{Env, Signal, Task, Work};
 use frames::{Busy, Flags, FrameId};
 use policy::reclaim::SwapSender;
@@ -21,7 +19,7 @@ use policy::reclaim::page::{Judgement, PageVerdict, Scanner, Seen, Tally, judge}
 use policy::reclaim::scan::{Kind, Shrunk, Turn};
 use policy::units::Pages;
 
-use super::{Control, throttle};
+use super::{Control, isolate, throttle};
 use crate::anon::Cursor;
 use crate::cache::{Cache, sub};
 use crate::lists::NodeId;
@@ -75,7 +73,7 @@ pub(super) fn shrink_inactive<E: Env>(
     if !throttle::may_isolate(task, cache, kind, control) {
         return Pages::ZERO;
     }
-    let batch = cache.isolate(task, control.node, turn.list, turn.pages.0);
+    let batch = isolate(task, cache, control.node, turn);
     let taken = batch.len();
     if taken == 0 {
         return Pages::ZERO;
@@ -144,15 +142,15 @@ pub(super) fn shrink_inactive<E: Env>(
     tally.written = Pages(written);
     let listed = cache.nodes.listed(task, control.node);
     {
-        let mut balance = cache.nodes[control.node].balance.lock(task);
+        let mut balance = cache.nodes[control.node].balance(task);
         let shrunk = Shrunk {
             scanned: Pages(taken),
             reclaimed: freed,
             written: tally.written,
         };
-        balance.costs.note_shrunk(kind, shrunk, listed);
+        balance.note_shrunk(kind, shrunk, listed);
     }
-    cache.advance_age(task, tally.activated);
+    cache.nodes.advance_age(task, tally.activated);
     if tally.wants_flushers() {
         cache.wake_flushers(task);
     }
@@ -391,10 +389,10 @@ fn free_all<E: Env>(
     }
     let mut shadows = [0; CLUSTER_FRAMES];
     {
-        let mut balance = cache.nodes[NodeId::FIRST].balance.lock(task);
+        let mut balance = cache.nodes[NodeId::FIRST].balance(task);
         for (shadow, free) in shadows.iter_mut().zip(&sorted.free[..sorted.freeing]) {
             let workingset = free.as_ref().is_some_and(|(_, workingset)| *workingset);
-            *shadow = balance.age.evict(workingset).bits();
+            *shadow = balance.evict(workingset);
         }
     }
     let mut freed = [FrameId(0); CLUSTER_FRAMES];
@@ -417,7 +415,7 @@ fn free_all<E: Env>(
         }
     }
     let freed = &freed[..count];
-    cache.nodes[node].isolated[kind.index()].fetch_sub(count as u64, Ordering::Relaxed);
+    cache.nodes[node].note_gone(kind, count as u64);
     cache.wake_busy(freed, Signal::PageUnlocked);
     cache.memory.put(task, freed);
     Pages(count as u64)
@@ -439,7 +437,7 @@ fn evict_files<E: Env>(
         // Neighbours on the list are mostly of one file: one lock for all of them.
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
-        let leave = cache.leaves_shadows(&mut index);
+        let leave = cache.pages.leaves_shadows(&mut index);
         while let Some(free) = going.get_mut(next) {
             let same = |busy: &Busy| cache.pages.table.owner(busy.frame()).file == file;
             if !free.as_ref().is_some_and(|(busy, _)| same(busy)) {
@@ -477,7 +475,9 @@ fn put_back<E: Env>(
     sorted: &Sorted,
 ) -> u64 {
     let defers = cache.options.reclaim.page_rule().defers(kind);
-    let back = cache.put_back(task, sorted.kept.pages(), defers);
-    cache.nodes[node].isolated[kind.index()].fetch_sub(sorted.kept.len(), Ordering::Relaxed);
+    let back = cache
+        .nodes
+        .put_back(task, &cache.pages, sorted.kept.pages(), defers);
+    cache.nodes[node].note_gone(kind, sorted.kept.len());
     back
 }

@@ -236,7 +236,7 @@ fn at_work_are_those_at_work() {
             let reclaimers: Vec<_> = (0..3).map(reclaim).collect();
             let mut most = 0;
             for _ in 0..100 {
-                most = most.max(cache.nodes[NodeId::FIRST].shrinkers.load(Ordering::Relaxed));
+                most = most.max(cache.nodes[NodeId::FIRST].at_work());
                 task.sleep(env::Cause::Idle, Nanos::millis(1));
             }
             assert!(most <= 3, "{most} at work of three");
@@ -274,9 +274,8 @@ fn a_region_that_is_dropped_counts_for_the_task_that_took_its_memory() {
 fn give_up(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) {
     let node = &cache.nodes[NodeId::FIRST];
     for _ in 0..16 {
-        node.balance
-            .lock(task)
-            .failures
+        node.balance(task)
+            .failures_mut()
             .balanced(Pages::ZERO, false);
     }
     assert!(node.is_hopeless(task));
@@ -350,8 +349,8 @@ fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
     with_swap(ReclaimLaw::LINUX_5_16_RC1, 4096, |task, cache| {
         let region = cache.spill(task, Pages(512)).unwrap();
         region.touch(task, 0, 512).unwrap();
-        let isolated = &cache.nodes[NodeId::FIRST].isolated[Kind::Anon.index()];
-        isolated.fetch_add(100, Ordering::Relaxed);
+        let node = &cache.nodes[NodeId::FIRST];
+        node.note_isolated(Kind::Anon, 100);
         let look = |task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>, within_fs| {
             let control = Control {
                 node: NodeId::FIRST,
@@ -378,6 +377,6 @@ fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
         assert_eq!(look(task, cache, true), (true, Nanos::ZERO));
         let (may, slept) = sleeper.join(task).unwrap();
         assert!(!may && slept < Nanos::millis(4), "woken: {slept:?}");
-        isolated.fetch_sub(100, Ordering::Relaxed);
+        node.note_gone(Kind::Anon, 100);
     });
 }

@@ -1,147 +1,28 @@
-//! Sleeping for a reason, and waking those who do. The law decides (`policy::reclaim::throttle`); here are the queues.
+//! Sleeping for a reason, and waking those who do. The law decides (`policy::reclaim::throttle`); who sleeps is known to
+//! the node (`lists::sleepers`).
 //!
-//! Whoever sleeps has a ticket. The law and the tickets change under one lock: to be told to sleep is to have a ticket,
-//! and an event that the law answers takes tickets out, the oldest first, before anybody else is told anything. A sleeper
-//! whose ticket is gone was woken, one that finds it there at its deadline takes it out itself. So no wake is lost between
-//! the verdict and the sleep, none goes to one who has left, and each sleep ends by an event or a counted timeout.
-//!
-//! Whoever sleeps for writes under Tidegate's law is also woken when none is left: the last that ends wakes all, and one
+//! Under Tidegate's law a sleeper for writes is also woken when none is left: the last that ends wakes all, and one
 //! that comes too late for it looks whether any is left (`Cache::on_written` says why one of the two always sees the other).
 //!
 //! Source: mechanisms 4; Linux 5.16 mm/vmscan.c, reclaim_throttle().
 
-use core::sync::atomic::{AtomicU32, Ordering, fence};
-use std::collections::VecDeque;
+use core::sync::atomic::{Ordering, fence};
 
-use env::{Cause, Context, Env, Event, Lock, LockClass, Signal, Task, WaitQueue};
+use env::{Cause, Context, Env, Event, Signal, Task};
 use frames::FrameId;
+use policy::reclaim::Reason;
 use policy::reclaim::direct::{isolated_limit, too_many_isolated};
 use policy::reclaim::scan::Kind;
-use policy::reclaim::throttle::{Facts, Finding, Throttle, Verdict, Wake, Who};
-use policy::reclaim::{Reason, Tunables};
-use policy::units::{Instant, Nanos, Pages};
+use policy::reclaim::throttle::{Facts, Finding, Verdict, Who};
+use policy::units::{Nanos, Pages};
 
 use super::Control;
 use crate::cache::{Cache, get};
-use crate::lists::{Node, NodeId};
+use crate::lists::NodeId;
+use crate::vmstat::Item;
 
 #[cfg(test)]
 mod tests;
-
-/// Sleepers that a reason has room for before it has to allocate.
-const ROOM: usize = 256;
-
-/// Who sleeps on a node, for each reason.
-pub(crate) struct Sleepers {
-    inner: Lock<Inner>,
-    queues: [WaitQueue; Reason::COUNT],
-    /// How many sleep for WRITEBACK; a copy for looks without the lock.
-    for_writeback: AtomicU32,
-}
-
-struct Inner {
-    law: Throttle,
-    next: u64,
-    tickets: [VecDeque<u64>; Reason::COUNT],
-}
-
-impl Sleepers {
-    pub(crate) fn new(tunables: &Tunables) -> Self {
-        let inner = Inner {
-            law: Throttle::new(*tunables),
-            next: 0,
-            tickets: core::array::from_fn(|_| VecDeque::with_capacity(ROOM)),
-        };
-        Self {
-            inner: Lock::new(LockClass::Leaf, inner),
-            queues: core::array::from_fn(|_| WaitQueue::new()),
-            for_writeback: AtomicU32::new(0),
-        }
-    }
-
-    /// Asks the law, or tells it something of which nobody is woken or put to sleep.
-    pub(crate) fn law<T>(&self, context: &impl Context, ask: impl FnOnce(&mut Throttle) -> T) -> T {
-        ask(&mut self.inner.lock(context).law)
-    }
-
-    /// Something has happened: lets those go whom it can serve, as the law says, of those who sleep for `reason`.
-    pub(super) fn wake(
-        &self,
-        context: &impl Context,
-        reason: Reason,
-        signal: Signal,
-        event: impl FnOnce(&mut Throttle) -> Wake,
-    ) {
-        {
-            let mut inner = self.inner.lock(context);
-            let count = match event(&mut inner.law) {
-                Wake::None => return,
-                Wake::All => usize::MAX,
-                Wake::Some(count) => count as usize,
-            };
-            let tickets = &mut inner.tickets[reason as usize];
-            let count = count.min(tickets.len());
-            if count == 0 {
-                return;
-            }
-            tickets.drain(..count);
-        }
-        // The queue's order may differ from that of the tickets: each looks whether its own is gone.
-        self.queues[reason as usize].wake_all(signal);
-    }
-
-    /// What the law says to one that has a reason to sleep. `Sleep` comes with a ticket.
-    fn begin(
-        &self,
-        context: &impl Context,
-        now: Instant,
-        (reason, who): (Reason, Who),
-        facts: &Facts,
-    ) -> (Verdict, u64) {
-        let mut inner = self.inner.lock(context);
-        let ticket = inner.next;
-        let verdict = inner.law.begin(now, reason, who, facts);
-        if matches!(verdict, Verdict::Sleep { .. }) {
-            inner.next += 1;
-            inner.tickets[reason as usize].push_back(ticket);
-        }
-        self.publish(&inner);
-        (verdict, ticket)
-    }
-
-    /// Whether a sleep is to go on, with so many pages dirty or under writeback.
-    fn goes_on(
-        &self,
-        context: &impl Context,
-        reason: Reason,
-        ticket: u64,
-        write_pending: Pages,
-    ) -> bool {
-        let inner = self.inner.lock(context);
-        inner.law.may_be_woken(reason, write_pending)
-            && inner.tickets[reason as usize].contains(&ticket)
-    }
-
-    /// A sleep is over; answers its length as the trace line prints it.
-    fn end(
-        &self,
-        context: &impl Context,
-        (reason, ticket): (Reason, u64),
-        timeout: Nanos,
-        (began, now): (Instant, Instant),
-    ) -> Nanos {
-        let mut inner = self.inner.lock(context);
-        inner.tickets[reason as usize].retain(|out| *out != ticket);
-        let delayed = inner.law.end(reason, timeout, began, now);
-        self.publish(&inner);
-        delayed
-    }
-
-    fn publish(&self, inner: &Inner) {
-        let sleepers = inner.law.writeback_sleepers();
-        self.for_writeback.store(sleepers, Ordering::Relaxed);
-    }
-}
 
 /// The cause that waits for a reason have.
 fn cause_of(reason: Reason) -> Cause {
@@ -163,9 +44,8 @@ pub(crate) fn found<E: Env>(
     finding: Finding,
     who: Who,
 ) {
-    let reason = cache.nodes[node]
-        .sleepers
-        .law(task, |law| law.reason_of(finding));
+    let sleepers = cache.nodes[node].sleepers();
+    let reason = sleepers.law(task, |law| law.reason_of(finding));
     if let Some(reason) = reason {
         pause(task, cache, node, reason, who);
     }
@@ -179,9 +59,9 @@ pub(super) fn found_at_work<E: Env>(
     finding: Finding,
     who: Who,
 ) {
-    leave_work(&cache.nodes[node]);
+    cache.nodes[node].leave_work();
     found(task, cache, node, finding, who);
-    enter_work(&cache.nodes[node]);
+    cache.nodes[node].enter_work();
 }
 
 /// Throttles the reclaimer for a reason, as long as the law says. One event for each, also if it does not sleep.
@@ -194,7 +74,7 @@ pub(crate) fn pause<E: Env>(
 ) {
     let facts = cache.facts(task, node);
     let began = task.now();
-    let sleepers = &cache.nodes[node].sleepers;
+    let sleepers = cache.nodes[node].sleepers();
     let (verdict, ticket) = sleepers.begin(task, began, (reason, who), &facts);
     let (timeout, delayed, wakeup) = match verdict {
         Verdict::Go | Verdict::Yield { traced: None } => return,
@@ -202,7 +82,7 @@ pub(crate) fn pause<E: Env>(
             traced: Some(timeout),
         } => (timeout, Nanos::ZERO, None),
         Verdict::Sleep { timeout, deadline } => {
-            let queue = &sleepers.queues[reason as usize];
+            let queue = sleepers.queue(reason);
             let wakeup = task.wait_while(queue, cause_of(reason), Some(deadline), |task| {
                 sleepers.goes_on(task, reason, ticket, cache.write_pending())
             });
@@ -218,15 +98,6 @@ pub(crate) fn pause<E: Env>(
         delayed,
         wakeup,
     });
-}
-
-/// A reclaimer is at work on the node.
-pub(super) fn enter_work(node: &Node) {
-    node.shrinkers.fetch_add(1, Ordering::Relaxed);
-}
-
-pub(super) fn leave_work(node: &Node) {
-    node.shrinkers.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Whether the reclaimer may isolate pages of a kind; if too many are, it is throttled once and looks again.
@@ -246,11 +117,10 @@ pub(super) fn may_isolate<E: Env>(
     loop {
         let sizes = cache.nodes.sizes(task, control.node).times(factor);
         let inactive = sizes.of(kind.inactive());
-        let isolated = Pages(get(&node.isolated[kind.index()]));
-        let isolated = cache.options.reclaim.isolated(isolated);
+        let isolated = cache.options.reclaim.isolated(node.isolated(kind));
         if !too_many_isolated(isolated, inactive, may_enter_fs) {
             let room = isolated_limit(inactive, may_enter_fs).saturating_sub(isolated);
-            node.sleepers
+            node.sleepers()
                 .wake(task, Reason::Isolated, Signal::PutBack, |law| {
                     law.on_checked(room)
                 });
@@ -265,6 +135,25 @@ pub(super) fn may_isolate<E: Env>(
 }
 
 impl<E: Env> Cache<E> {
+    /// The writes of these pages have ended; all locks are released. Those in `rotate` had the flag
+    /// `RECLAIM`: they go to the inactive tail, to be freed next, unless they are dirty again.
+    pub(crate) fn wrote_back(
+        &self,
+        context: &impl Context,
+        written: &[FrameId],
+        rotate: &[FrameId],
+    ) {
+        if !rotate.is_empty() || self.options.reclaim.page_rule().defers(Kind::File) {
+            let rotated = self.nodes.rotate(context, &self.pages, written, rotate);
+            self.counters.add(Item::Pgrotated, rotated);
+            if rotated > 0 {
+                self.look_again(context);
+            }
+        }
+        self.on_written(context, written);
+        self.memory.wake(Signal::PageWritten);
+    }
+
     /// Pages have been written, and are not counted as under writeback any more: whoever sleeps for writeback may go on.
     ///
     /// Whether these were the last is a sum of two counters, of files and of the swap file, which whoever ends a write
@@ -274,14 +163,14 @@ impl<E: Env> Cache<E> {
     pub(crate) fn on_written(&self, context: &impl Context, written: &[FrameId]) {
         fence(Ordering::SeqCst);
         let last = self.under_writeback().is_zero();
-        for (node, written) in self.nodes.division.parts(written) {
+        for (node, written) in self.nodes.division().parts(written) {
             let node = &self.nodes[node];
-            if node.sleepers.for_writeback.load(Ordering::Relaxed) == 0 {
+            if !node.sleepers().are_for_writeback() {
                 continue;
             }
             let factor = u64::from(self.options.reclaim.cluster_stands_for);
             let pages = Pages((written.len() as u64).saturating_mul(factor));
-            node.sleepers
+            node.sleepers()
                 .wake(context, Reason::Writeback, Signal::WrittenEnough, |law| {
                     law.on_written(pages, last)
                 });

@@ -17,7 +17,7 @@ const FRAMES: u32 = 4096;
 
 fn with_cache(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static) {
     testing::with_cache(Options::new(FRAMES, 2), |task, cache| {
-        cache.populate_all(task).unwrap();
+        cache.memory.populate_all(task).unwrap();
         body(task, cache);
     });
 }
@@ -34,7 +34,7 @@ fn a_chunk_arrives_though_who_gives_it_back_panics() {
         cache.content().release(FrameId(1024));
         let give = || {
             while let Some(chunk) = memory.take_to_release(task) {
-                cache.give_to_system(chunk);
+                cache.memory.give_to_system(chunk);
             }
         };
         let given = catch_unwind(AssertUnwindSafe(give));
@@ -44,7 +44,7 @@ fn a_chunk_arrives_though_who_gives_it_back_panics() {
         assert_eq!(cache.limit().over, Pages::ZERO);
         memory.move_limit(task, FRAMES);
         assert_eq!(memory.free(), FRAMES);
-        cache.populate_all(task).unwrap();
+        cache.memory.populate_all(task).unwrap();
         assert_eq!(memory.free(), FRAMES);
     });
 }
@@ -55,7 +55,7 @@ fn a_limit_is_reached_though_the_task_for_the_last_one_panicked() {
         let weak = Arc::downgrade(cache);
         let mut taken = Vec::new();
         cache.try_alloc(task, FRAMES, &mut taken).unwrap();
-        *cache.memory.clearing.lock(task) = true;
+        *cache.memory.clearing(task) = true;
         let cleared = catch_unwind(AssertUnwindSafe(|| {
             let _clearing = Clearing(&weak);
             cache.memory.move_limit(task, 1024);
@@ -69,7 +69,7 @@ fn a_limit_is_reached_though_the_task_for_the_last_one_panicked() {
         assert_eq!(cache.limit().over, Pages::ZERO);
         // The task gives the memory of chunks beyond the limit back.
         assert!(cache.memory.take_to_release(task).is_none());
-        assert!(!*cache.memory.clearing.lock(task));
+        assert!(!*cache.memory.clearing(task));
     });
 }
 
@@ -94,6 +94,6 @@ fn a_limit_that_finds_no_thread_changes_nothing() {
         };
         assert_eq!(cache.limit(), reached);
         assert!(cache.memory.take_to_release(task).is_none());
-        assert!(!*cache.memory.clearing.lock(task));
+        assert!(!*cache.memory.clearing(task));
     });
 }
