@@ -8,7 +8,7 @@ use frames::FrameId;
 use policy::dirty::{Counts, DeviceIndex, Dirtyable};
 use policy::units::Pages;
 
-use crate::lists::Nodes;
+use crate::lists::{NodeId, Nodes};
 use crate::memory::Memory;
 use crate::options::Options;
 pub(crate) use crate::options::{FILE_MAX, FRAMES_MIN};
@@ -116,6 +116,29 @@ impl<E: Env> Cache<E> {
     /// See `CachedPages::release`.
     pub(crate) fn release(&self, busy: frames::Busy, set: frames::Flags, clear: frames::Flags) {
         self.pages.release(busy, set, clear);
+    }
+
+    /// The nodes in the order in which the task takes memory from them.
+    pub(crate) fn nodes_for(&self, task: &Task<'_, E>) -> impl Iterator<Item = NodeId> + use<E> {
+        let cpus = self.options.dirty.cpus;
+        // Which CPU it is takes a call of the system to find out.
+        let cpu = match self.options.reclaim.nodes {
+            1 => 0,
+            _ => task.cpu(),
+        };
+        self.nodes.division().in_order_of(cpu, cpus)
+    }
+
+    /// The first of them.
+    pub(crate) fn home(&self, task: &Task<'_, E>) -> NodeId {
+        self.nodes_for(task).next().unwrap_or(NodeId::FIRST)
+    }
+
+    /// `OutOfMemory`.
+    pub(crate) fn no_memory(&self) -> Error {
+        Error::OutOfMemory {
+            frames: Pages(u64::from(self.memory.limit_frames())),
+        }
     }
 
     /// See `Nodes::add`.

@@ -21,6 +21,8 @@ use crate::vmstat::Counters;
 use crate::writeback::{Writeback, flush};
 use crate::{Error, File, Writer, reclaim, swap};
 
+mod limit;
+
 impl<E: Env> Cache<E> {
     /// Builds a cache over the frames of `env` and starts its background reclaimer.
     ///

@@ -87,22 +87,6 @@ impl<E: Env> Cache<E> {
         Ok(taken)
     }
 
-    /// The nodes in the order in which the task takes memory from them.
-    pub(crate) fn nodes_for(&self, task: &Task<'_, E>) -> impl Iterator<Item = NodeId> + use<E> {
-        let cpus = self.options.dirty.cpus;
-        // Which CPU it is takes a call of the system to find out.
-        let cpu = match self.options.reclaim.nodes {
-            1 => 0,
-            _ => task.cpu(),
-        };
-        self.nodes.division().in_order_of(cpu, cpus)
-    }
-
-    /// The first of them.
-    pub(crate) fn home(&self, task: &Task<'_, E>) -> NodeId {
-        self.nodes_for(task).next().unwrap_or(NodeId::FIRST)
-    }
-
     /// Takes up to `want` frames of a node, as many at a time as `room` allows, which is told how many have been taken.
     /// It looks while the free lists are locked.
     fn take(
@@ -164,13 +148,6 @@ impl<E: Env> Cache<E> {
             }
             // Another task is just taking memory from the system, or giving it back.
             self.wait_for_memory(task, |memory| memory.moving() > 0)?;
-        }
-    }
-
-    /// Asks the flusher of each device for `pages`: nothing is clean, and what is dirty has to be written first.
-    pub(crate) fn want_of_each(&self, context: &impl Context, pages: Pages) {
-        for device in self.writeback.devices.lock(context).iter() {
-            device.want(pages);
         }
     }
 

@@ -9,12 +9,12 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use env::{Cause, Context, Env, Interrupt, Signal, Task, TaskId, Work};
-use frames::{Busy, Flags, FrameId, Owner, Refusal, Shadow, Slot};
+use frames::{Busy, Flags, FrameId, Refusal, Shadow, Slot};
 use policy::units::Nanos;
 
-use super::Anon;
 use crate::Error;
 use crate::cache::{Cache, sub};
+use crate::registry::regions::Anon;
 
 /// Pages that are given back together.
 const BATCH: usize = 32;
@@ -98,12 +98,12 @@ pub(super) fn drop_region<E: Env>(cache: &Arc<Cache<E>>, anon: &Arc<Anon>) {
             // Cancelled: the cache goes with everything in it.
             let who = own.taker();
             if discard_for(task, &cache, &own, first..end, who).is_ok() {
-                cache.forget_region(&own);
+                cache.registry.regions.forget(&own);
             }
         }),
     );
     if started.is_err() {
-        cache.swap.remains.lock(&context).push(Arc::clone(anon));
+        cache.registry.regions.leave(&context, Arc::clone(anon));
     }
 }
 
@@ -123,7 +123,7 @@ fn empty<E: Env>(cache: &Cache<E>, context: &impl Context, anon: &Anon) -> Optio
         }
     }
     if left.is_none() {
-        cache.forget_region(anon);
+        cache.registry.regions.forget(anon);
     }
     left
 }
@@ -131,20 +131,11 @@ fn empty<E: Env>(cache: &Cache<E>, context: &impl Context, anon: &Anon) -> Optio
 impl<E: Env> Cache<E> {
     /// Gives back what is left of regions without handles that got no task to wait with.
     pub(crate) fn drop_remains(&self, context: &impl Context) {
-        let remains = core::mem::take(&mut *self.swap.remains.lock(context));
+        let remains = self.registry.regions.take_left(context);
         for anon in remains {
             if empty(self, context, &anon).is_some() {
-                self.swap.remains.lock(context).push(anon);
+                self.registry.regions.leave(context, anon);
             }
-        }
-    }
-}
-
-impl Anon {
-    fn owner(&self, page: u32) -> Owner {
-        Owner {
-            file: self.id,
-            index: page,
         }
     }
 }

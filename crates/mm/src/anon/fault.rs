@@ -14,9 +14,10 @@ use policy::reclaim::scan::Kind;
 use policy::reclaim::swap::SlotMoment;
 use policy::units::{Bytes, Nanos, PAGE_SHIFT, PAGE_SIZE, Pages};
 
-use super::{Anon, Touched};
+use super::Touched;
 use crate::Error;
 use crate::cache::{Cache, add};
+use crate::registry::regions::Anon;
 use crate::vmstat::Item;
 
 const WHOLE: usize = 4096;
@@ -235,7 +236,7 @@ impl<'a, E: Env> Walk<'a, E> {
         // From the end of what was drawn: no frame moves when others go.
         let held = self.frames.len();
         {
-            let _alone = self.anon.filling.lock(task);
+            let _alone = self.anon.filling(task);
             for (page, frame) in (from..end).zip(self.frames.iter().rev()) {
                 // Others may have been here since the look.
                 if !empty(&page) {

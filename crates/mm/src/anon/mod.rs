@@ -4,39 +4,32 @@
 //! touches it waits until it is in a frame; reclaim decides when it leaves. What a page table does for a process,
 //! `frames::Region` does here: a page that is *mapped* is there and dirty, and touching it is a look at a bit.
 //!
-//! A region's number has its top bit set, so that owners of frames tell regions from files.
-//!
 //! Invariants
 //!   1. A frame stands in its region's table as long as it is cached; an entry changes under the frame's busy bit.
 //!   2. Dirty says that the slot, if there is one, does not hold the content. A page without a slot is dirty.
-//!   3. A region's number is given back when none of its pages is left.
 //!
 //! Source: mechanisms 9; Linux v5.15 mm/memory.c, do_anonymous_page(), do_swap_page(), zap_pte_range().
 //! Deviations: a read of a page that is nowhere gives it a frame (no shared page of zeroes); fresh pages come in
 //! runs of up to 16, as the kernel's lists of each CPU hand out frames.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 
-use env::{Context, Env, Interrupt, Lock, LockClass, Task, TaskId};
-use frames::{Content, Owner, Region};
-use policy::reclaim::swap::walk::SwapWalk;
+use env::{Context, Env, Task};
+use frames::{Content, Region};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
 use crate::Error;
 use crate::cache::Cache;
+use crate::registry::regions::{ANON, Anon, REGIONS_MAX};
 
 mod discard;
 mod fault;
-mod kill;
+mod oom;
+pub(crate) mod relocate;
 mod swapin;
 #[cfg(test)]
 mod tests;
 
-/// What tells a region's number from a file's.
-const ANON: u32 = 1 << 31;
-/// Regions a cache has room for.
-const REGIONS_MAX: usize = 1 << 16;
 /// The tables of all regions together take at most this part of the limit. They come on top of the limit, and with them
 /// resident memory stays below the limit and the 5 % that are promised.
 const TABLES_PART: u64 = 32;
@@ -47,34 +40,6 @@ const ENTRY_BITS: u64 = 32 + 2;
 const fn pages_most(frames: u32) -> u64 {
     let tables = ((frames as u64) << PAGE_SHIFT) / TABLES_PART;
     tables * 8 / ENTRY_BITS
-}
-
-/// A region as the cache knows it.
-pub(crate) struct Anon {
-    /// With the top bit set.
-    pub(crate) id: u32,
-    pub(crate) pages: Region,
-    /// Its number is another's by now: whoever remembers it looks again.
-    ended: AtomicBool,
-    /// Number of the task that last took memory for it: what is given back when nobody is there to do it is its.
-    taker: AtomicU32,
-    /// It has given way to others (`kill`).
-    killed: AtomicBool,
-    /// How far a walk over it was read ahead.
-    pub(crate) walk: Lock<SwapWalk>,
-    /// Who gives frames to pages that have none: one at a time.
-    filling: Lock<()>,
-}
-
-impl Anon {
-    fn taker(&self) -> TaskId {
-        TaskId(self.taker.load(Ordering::Relaxed))
-    }
-
-    /// A task takes memory for the region.
-    pub(crate) fn takes(&self, task: TaskId) {
-        self.taker.store(task.0, Ordering::Relaxed);
-    }
 }
 
 /// What touching a run of pages took.
@@ -207,33 +172,14 @@ impl<E: Env> Cache<E> {
         self.drop_remains(task);
         let count = self.reserve_table(task, pages)?;
         let region = Region::new(count);
-        let mut regions = self.swap.regions.lock(task);
-        let place = match regions.iter().position(Option::is_none) {
-            Some(free) => free,
-            None if regions.len() >= REGIONS_MAX => {
-                self.swap.region_pages.fetch_sub(pages.0, Ordering::Relaxed);
-                return Err(Error::TooMany {
-                    what: "regions",
-                    limit: u32::try_from(REGIONS_MAX).expect("it fits"),
-                });
-            }
-            None => {
-                regions.push(None);
-                regions.len() - 1
-            }
+        let walk = self.options.reclaim.swap_walk();
+        let Some(anon) = self.registry.regions.add(task, region, task.id(), walk) else {
+            self.registry.regions.uncount(pages);
+            return Err(Error::TooMany {
+                what: "regions",
+                limit: u32::try_from(REGIONS_MAX).expect("it fits"),
+            });
         };
-        let number = u32::try_from(place).expect("fewer than REGIONS_MAX");
-        let anon = Arc::new(Anon {
-            id: number | ANON,
-            pages: region,
-            ended: AtomicBool::new(false),
-            taker: AtomicU32::new(task.id().0),
-            killed: AtomicBool::new(false),
-            walk: Lock::new(LockClass::Leaf, self.options.reclaim.swap_walk()),
-            filling: Lock::new(LockClass::Leaf, ()),
-        });
-        regions[place] = Some(Arc::clone(&anon));
-        drop(regions);
         Ok(Arc::new(Spill {
             cache: Arc::clone(self),
             anon,
@@ -244,17 +190,13 @@ impl<E: Env> Cache<E> {
     fn reserve_table(&self, context: &impl Context, pages: Pages) -> Result<u32, Error> {
         // The limit does not change meanwhile.
         let _clearing = self.memory.clearing(context);
-        let all = &self.swap.region_pages;
+        let regions = &self.registry.regions;
         let most = pages_most(self.memory.limit_frames());
-        let with = |all: u64| all.checked_add(pages.0).filter(|all| *all <= most);
         let count = u32::try_from(pages.0).ok();
         let count = count.filter(|count| (1..=ANON).contains(count));
-        let fits = count.filter(|_| {
-            all.try_update(Ordering::Relaxed, Ordering::Relaxed, with)
-                .is_ok()
-        });
+        let fits = count.filter(|_| regions.try_count(pages, most));
         fits.ok_or_else(|| {
-            let left = most.saturating_sub(all.load(Ordering::Relaxed));
+            let left = most.saturating_sub(regions.pages().0);
             Error::BadOption {
                 what: "pages of a region, beside the other regions of the cache,",
                 value: pages.0,
@@ -265,7 +207,7 @@ impl<E: Env> Cache<E> {
 
     /// Whether the tables that there are may stand beside a limit of so many frames.
     pub(crate) fn check_tables(&self, frames: u32) -> Result<(), Error> {
-        let regions = Pages(self.swap.region_pages.load(Ordering::Relaxed));
+        let regions = self.registry.regions.pages();
         if regions.0 <= pages_most(frames) {
             return Ok(());
         }
@@ -274,61 +216,5 @@ impl<E: Env> Cache<E> {
             regions,
             tables: Bytes(regions.0 * ENTRY_BITS / 8),
         })
-    }
-
-    /// The region of that number, top bit included.
-    pub(crate) fn region(&self, context: &impl Context, id: u32) -> Option<Arc<Anon>> {
-        let place = (id & !ANON) as usize;
-        self.swap.regions.lock(context).get(place)?.clone()
-    }
-
-    /// A region's last page is gone: its number is free.
-    fn forget_region(&self, anon: &Anon) {
-        let context = Interrupt::new();
-        let mut regions = self.swap.regions.lock(&context);
-        anon.ended.store(true, Ordering::Release);
-        let pages = u64::from(anon.pages.len());
-        self.swap.region_pages.fetch_sub(pages, Ordering::Relaxed);
-        regions[(anon.id & !ANON) as usize] = None;
-    }
-}
-
-/// Looks regions up and remembers the last one: neighbours on a list are mostly of one region.
-pub(crate) struct Cursor {
-    last: Option<Arc<Anon>>,
-}
-
-impl Cursor {
-    pub(crate) fn new() -> Self {
-        Self { last: None }
-    }
-
-    /// The region of that number. Takes a lock of class `Registry` if it is another one than last time.
-    pub(crate) fn region<E: Env>(
-        &mut self,
-        cache: &Cache<E>,
-        context: &impl Context,
-        id: u32,
-    ) -> Option<&Arc<Anon>> {
-        let is_it = |anon: &Arc<Anon>| anon.id == id && !anon.ended.load(Ordering::Acquire);
-        if !self.last.as_ref().is_some_and(is_it) {
-            self.last = cache.region(context, id);
-        }
-        self.last.as_ref()
-    }
-
-    /// Whether a page was used since the last look. The owner may be an old one: the frame may be a file's by now, and the
-    /// region's number another, smaller region's.
-    pub(crate) fn test_and_clear_young<E: Env>(
-        &mut self,
-        cache: &Cache<E>,
-        context: &impl Context,
-        owner: Owner,
-    ) -> bool {
-        owner.file & ANON != 0
-            && self
-                .region(cache, context, owner.file)
-                .filter(|anon| owner.index < anon.pages.len())
-                .is_some_and(|anon| anon.pages.test_and_clear_young(owner.index))
     }
 }

@@ -6,19 +6,15 @@
 //! failed stands in its region, not up to date, until somebody asks for it.
 
 use core::ops::Range;
-use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Context, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Signal, Task};
+use env::{Context, Env, IoError, IoRequest, Signal, Task};
 use frames::{Busy, Flags, FrameId, Owner, Shadow, Slot};
-use policy::units::{Bytes, PAGE_SHIFT};
 
-use super::{Anon, Cursor};
 use crate::Error;
 use crate::cache::{Cache, add, sub};
-use crate::swap::{Area, NONE, unpacked};
-use crate::vmstat::Item;
-use crate::writeback::io;
+use crate::registry::regions::{Anon, Cursor};
+use crate::swap::{Area, NONE};
 
 /// Longest window; see `policy::reclaim::swap::walk`.
 const WINDOW_MAX: usize = 32;
@@ -49,11 +45,9 @@ impl<E: Env> Cache<E> {
         let frame = wanted.frame();
         let mut window = slot..slot + 1;
         if with_others {
-            let mut readahead = area.readahead.lock(task);
-            window = readahead.window(slot, area.total);
-            let most = readahead.window_max();
-            drop(readahead);
-            anon.walk.lock(task).faulted(slot, &window, most);
+            let (found, most) = area.window(task, slot);
+            window = found;
+            anon.walk(task).faulted(slot, &window, most);
         }
         self.read_window(area, task, window, Some((slot, wanted)));
         Ok(Some(frame))
@@ -74,7 +68,7 @@ impl<E: Env> Cache<E> {
         if self.may_readahead(task) {
             end = self.read_window(area, task, slots, None);
         }
-        anon.walk.lock(task).cut(end);
+        anon.walk(task).cut(end);
     }
 
     /// Reads those pages of a window that are still out and for which there are frames, `wanted` among them, which has its
@@ -174,8 +168,8 @@ impl<E: Env> Cache<E> {
         cursor: &'a mut Cursor,
         slot: u32,
     ) -> Option<(&'a Arc<Anon>, u32)> {
-        let owner = unpacked(area.owners[slot as usize].load(Ordering::Relaxed))?;
-        let anon = cursor.region(self, task, owner.file)?;
+        let owner = area.owner(slot)?;
+        let anon = cursor.region(&self.registry.regions, task, owner.file)?;
         let out = owner.index < anon.pages.len()
             && anon.pages.get(owner.index) == Slot::Shadow(Shadow(slot));
         out.then_some((anon, owner.index))
@@ -203,10 +197,9 @@ impl<E: Env> Cache<E> {
             self.disown(busy);
             return None;
         }
-        self.swap.slot(frame).store(slot, Ordering::Relaxed);
-        add(&area.kept, 1);
+        self.swap.keep(frame, slot);
         add(&self.writeback.totals.anon, 1);
-        let shadow = area.shadows[slot as usize].load(Ordering::Relaxed);
+        let shadow = area.shadow(slot);
         self.refaulted(task, frame, shadow);
         self.lru_add(task, &[frame]);
         Some(busy)
@@ -259,7 +252,7 @@ impl<E: Env> Cache<E> {
     /// Why the last read of the swap file failed.
     pub(crate) fn swap_read_error(&self, context: &impl Context) -> IoError {
         let area = self.swap.area();
-        area.map_or(IoError::Lost, |area| area.errors.lock(context).last_read)
+        area.map_or(IoError::Lost, |area| area.last_read_error(context))
     }
 
     /// A page of a region that was read ahead is used for the first time, and has not given its slot up yet. Answers the slots
@@ -271,68 +264,8 @@ impl<E: Env> Cache<E> {
         frame: FrameId,
     ) -> Option<Range<u32>> {
         let area = self.swap.area()?;
-        let most = {
-            let mut readahead = area.readahead.lock(context);
-            readahead.on_hit();
-            readahead.window_max()
-        };
-        let slot = self.swap.slot(frame).load(Ordering::Relaxed);
-        if slot == NONE {
-            return None;
-        }
-        anon.walk.lock(context).used(slot, area.total, most)
-    }
-}
-
-impl<E: Env> Area<E> {
-    /// `end`: the slot behind its last.
-    fn send_read(
-        self: &Arc<Self>,
-        task: &mut Task<'_, E>,
-        end: u32,
-        wanted: u32,
-        mut request: Box<IoRequest>,
-    ) {
-        let pages = request.pages().0;
-        let first = u64::from(end) - pages;
-        request.device = self.device;
-        request.object = self.object;
-        request.op = IoOp::Read;
-        request.class = if (first..u64::from(end)).contains(&u64::from(wanted)) {
-            IoClass::Read
-        } else {
-            IoClass::ReadAhead
-        };
-        request.offset = Bytes(first << PAGE_SHIFT);
-        request.on_done(Arc::clone(self) as Arc<dyn IoDone>);
-        if let Some(cache) = self.cache.upgrade() {
-            cache.counters.add(Item::Pswpin, pages);
-        }
-        io::submit(task, request);
-    }
-
-    #[expect(
-        clippy::boxed_local,
-        reason = "the box is the request's, and ends here"
-    )]
-    pub(crate) fn read_done(
-        &self,
-        cache: &Cache<E>,
-        context: &Interrupt,
-        mut request: Box<IoRequest>,
-        result: Result<(), IoError>,
-    ) {
-        let set = match result {
-            Ok(()) => Flags::UPTODATE,
-            Err(error) => {
-                add(&self.read_failed, request.pages().0);
-                self.errors.lock(context).last_read = error;
-                Flags::FAILED
-            }
-        };
-        for busy in request.busy.drain(..) {
-            cache.pages.table.release(busy, set, Flags::NONE);
-        }
-        cache.wake_busy(&request.frames, Signal::PageRead);
+        let most = area.hit(context);
+        let slot = self.swap.slot_of(frame)?;
+        anon.walk(context).used(slot, area.slots(), most)
     }
 }

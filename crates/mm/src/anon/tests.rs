@@ -6,7 +6,7 @@
 )]
 
 use env::Cause;
-use frames::{Flags, Slot};
+use frames::{Flags, Owner, Slot};
 use policy::units::Nanos;
 
 use super::*;
@@ -36,7 +36,11 @@ fn a_region_that_finds_no_thread_is_given_back_by_others() {
             assert_eq!(cache.memory.free(), FRAMES - 1);
             // Still busy: it stays.
             cache.drop_remains(task);
-            assert_eq!(cache.swap.remains.lock(task).len(), 1);
+            let left = cache.registry.regions.take_left(task);
+            assert_eq!(left.len(), 1);
+            for region in left {
+                cache.registry.regions.leave(task, region);
+            }
             cache.release(busy, Flags::NONE, Flags::NONE);
             if by_reclaimer {
                 cache.nodes[NodeId::FIRST].background().ask();
@@ -45,8 +49,8 @@ fn a_region_that_finds_no_thread_is_given_back_by_others() {
                 drop(cache.spill(task, Pages(1)).unwrap());
             }
             assert_eq!(cache.memory.free(), FRAMES);
-            assert_eq!(cache.swap.region_pages.load(Ordering::Relaxed), 0);
-            assert!(cache.swap.regions.lock(task).iter().all(Option::is_none));
+            assert_eq!(cache.registry.regions.pages(), Pages::ZERO);
+            assert!(cache.registry.regions.all(task).is_empty());
         }
     });
 }

@@ -8,10 +8,10 @@ use frames::Flags;
 use policy::reclaim::scan::{Kind, Turn};
 
 use super::isolate;
-use crate::anon::Cursor;
 use crate::cache::Cache;
 use crate::lists::NodeId;
 use crate::lists::isolate::Page;
+use crate::registry::regions::Cursor;
 use crate::vmstat::Item;
 
 /// One turn on an active list.
@@ -35,7 +35,11 @@ pub(super) fn shrink_active<E: Env>(
         let Page { frame, generation } = *page;
         if kind == Kind::Anon {
             // Used or not: it has to be used again.
-            let _ = regions.test_and_clear_young(cache, task, cache.pages.table.owner(frame));
+            let _ = regions.test_and_clear_young(
+                &cache.registry.regions,
+                task,
+                cache.pages.table.owner(frame),
+            );
         }
         let used = Flags::ACTIVE | Flags::REFERENCED;
         let set = Flags::WORKINGSET;

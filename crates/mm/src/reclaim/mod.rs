@@ -15,7 +15,6 @@
 //! | `shrink`, `active` | a turn on an inactive, on an active list |
 //! | `background`, `direct` | when to make passes, and when to stop |
 //! | `throttle` | sleeps for a reason, and wakes |
-//! | `limit` | empties what a lowered limit puts out of use |
 //! | `lists::workingset` | knows evicted pages again |
 //!
 //! All decisions are `policy::reclaim`'s.
@@ -26,7 +25,6 @@ mod active;
 pub(crate) mod background;
 pub(crate) mod direct;
 mod index_nodes;
-pub(crate) mod limit;
 pub(crate) mod shrink;
 #[cfg(test)]
 mod tests;
@@ -168,6 +166,13 @@ impl<E: Env> Cache<E> {
         let at_work = self.nodes[node].at_work();
         let others = at_work.min(self.options.dirty.cpus).saturating_sub(1);
         task.did(Work::ContendLru, u64::from(others));
+    }
+
+    /// Asks the flusher of each device for `pages`: nothing is clean, and what is dirty has to be written first.
+    pub(crate) fn want_of_each(&self, context: &impl Context, pages: Pages) {
+        for device in self.writeback.devices.lock(context).iter() {
+            device.want(pages);
+        }
     }
 
     /// The memory is full of dirty pages that nobody is writing: the flushers are to write them.

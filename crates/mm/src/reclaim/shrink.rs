@@ -20,11 +20,10 @@ use policy::reclaim::scan::{Kind, Shrunk, Turn};
 use policy::units::Pages;
 
 use super::{Control, isolate, throttle};
-use crate::anon::Cursor;
 use crate::cache::{Cache, sub};
 use crate::lists::NodeId;
 use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
-use crate::pages::replace::move_anon;
+use crate::registry::regions::Cursor;
 use crate::swap::SwapOut;
 use crate::vmstat::Item;
 use crate::writeback::flush;
@@ -159,12 +158,13 @@ pub(super) fn shrink_inactive<E: Env>(
 }
 
 /// Clears out pages that were taken off their lists because of where they are: what is clean is freed, anonymous pages
-/// are written, or moved where there is no slot; the others go back. Nothing of it counts as scanned.
+/// are written, or where there is no slot handed to `relocate`; the others go back. Nothing of it counts as scanned.
 pub(crate) fn clear_out<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     kind: Kind,
     batch: &Batch,
+    relocate: impl Fn(&mut Task<'_, E>, Page),
 ) {
     let mut sorted = Sorted::new();
     for page in batch.pages() {
@@ -179,7 +179,7 @@ pub(crate) fn clear_out<E: Env>(
         if kind == Kind::Anon && matches!(swap_out(task, cache, *page, &mut sorted), Swapped::Full)
         {
             // Where there is no frame either it stays: the limit waits for one of the two.
-            move_anon(task, cache, *page);
+            relocate(task, *page);
         }
         sorted.kept.push(*page);
     }
@@ -224,8 +224,12 @@ fn judge_all<E: Env>(
             sorted.kept.push(*page);
             continue;
         }
-        let young =
-            anon && regions.test_and_clear_young(cache, task, cache.pages.table.owner(frame));
+        let young = anon
+            && regions.test_and_clear_young(
+                &cache.registry.regions,
+                task,
+                cache.pages.table.owner(frame),
+            );
         let seen = Seen {
             anon,
             dirty: flags.has(Flags::DIRTY),

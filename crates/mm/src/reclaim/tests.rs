@@ -20,9 +20,9 @@ use policy::units::{Bytes, Nanos, Pages};
 
 use super::shrink::{Sorted, Swapped, swap_out};
 use super::{Control, throttle};
-use crate::anon::Cursor;
 use crate::lists::NodeId;
 use crate::lists::isolate::Page;
+use crate::registry::regions::Cursor;
 use crate::testing::with_cache;
 use crate::{Cache, DeviceOptions, Item, Options, Reader};
 use policy::reclaim::SwapSender;
@@ -157,8 +157,9 @@ fn an_old_owner_harms_nobody() {
     with_swap(ReclaimLaw::TIDEGATE, 4096, |task, cache| {
         let region = cache.spill(task, Pages(10)).unwrap();
         region.touch(task, 0, 10).unwrap();
-        let young =
-            |file, index| Cursor::new().test_and_clear_young(cache, task, Owner { file, index });
+        let young = |file, index| {
+            Cursor::new().test_and_clear_young(&cache.registry.regions, task, Owner { file, index })
+        };
         assert!(!young(REGION, 5000), "beyond its end");
         assert!(!young(0, 3), "a file's page");
         assert!(young(REGION, 3), "which takes no region's young bit away");
@@ -174,7 +175,7 @@ fn a_clean_page_is_not_sent_out() {
         region.touch(task, 0, 16).unwrap();
         all_out(task, cache, &region);
         region.read(task, Bytes(0), &mut [Sector(0); 8]).unwrap();
-        let anon = cache.region(task, REGION).unwrap();
+        let anon = cache.registry.regions.get(task, REGION).unwrap();
         let Slot::Frame(frame) = anon.pages.get(0) else {
             panic!("it was read")
         };
@@ -196,7 +197,7 @@ fn a_page_that_holds_nothing_keeps_its_slot() {
         let region = cache.spill(task, Pages(16)).unwrap();
         region.touch(task, 0, 16).unwrap();
         all_out(task, cache, &region);
-        let anon = cache.region(task, REGION).unwrap();
+        let anon = cache.registry.regions.get(task, REGION).unwrap();
         let Slot::Shadow(frames::Shadow(slot)) = anon.pages.get(3) else {
             panic!("it is out")
         };
@@ -312,7 +313,7 @@ fn a_page_that_can_go_has_the_background_look_again() {
     with_swap(ReclaimLaw::TIDEGATE, 4096, |task, cache| {
         let region = cache.spill(task, Pages(1)).unwrap();
         region.touch(task, 0, 1).unwrap();
-        let anon = cache.region(task, REGION).unwrap();
+        let anon = cache.registry.regions.get(task, REGION).unwrap();
         let Slot::Frame(frame) = anon.pages.get(0) else {
             panic!("it was touched")
         };

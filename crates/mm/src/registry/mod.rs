@@ -1,4 +1,4 @@
-//! What a cache knows of its files and devices.
+//! What a cache knows of its files, regions and devices.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::Arc;
@@ -6,15 +6,19 @@ use std::sync::Arc;
 use env::{Env, Lock, LockClass};
 
 use mapping::Mapping;
+use regions::Regions;
 
 pub(crate) mod device;
 pub(crate) mod flight;
 pub(crate) mod mapping;
 pub(crate) mod reading;
+pub(crate) mod regions;
 
 /// Files, the numbers that are given out, and whether the cache ends.
 pub(crate) struct Registry<E: Env> {
     pub(crate) files: Lock<Vec<Option<Arc<Mapping<E>>>>>,
+    /// Regions of anonymous memory.
+    pub(crate) regions: Regions,
     /// Serial numbers of devices and files so far.
     pub(crate) serials: AtomicU64,
     pub(crate) writers: AtomicU32,
@@ -27,6 +31,7 @@ impl<E: Env> Registry<E> {
     pub(crate) fn new() -> Self {
         Self {
             files: Lock::new(LockClass::Registry, Vec::new()),
+            regions: Regions::new(),
             serials: AtomicU64::new(0),
             writers: AtomicU32::new(0),
             closing: AtomicBool::new(false),

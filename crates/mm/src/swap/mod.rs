@@ -41,11 +41,11 @@ use policy::reclaim::swap::{SlotMoment, SwapReadahead, releases, window_max};
 use policy::units::{Instant, Nanos, Pages};
 
 use crate::Error;
-use crate::anon::Anon;
 use crate::cache::{Cache, add, get, sub};
 use crate::writeback::io::Requests;
 
 mod out;
+mod read;
 
 pub(crate) use out::SwapOut;
 
@@ -59,16 +59,8 @@ const BACKOFF_DOUBLINGS: u32 = 6;
 /// Largest number of slots: they stand in shadows of 27 bits (512 GiB).
 const SLOTS_MAX: u64 = 1 << 27;
 
-/// What a cache keeps for its anonymous memory.
+/// The swap file of a cache, if it has one, and the slot of each frame.
 pub(crate) struct State<E: Env> {
-    /// Regions by their number (`Anon::id` without its top bit).
-    pub(crate) regions: Lock<Vec<Option<Arc<Anon>>>>,
-    /// Regions without handles of which pages were busy, and for which there was no thread.
-    pub(crate) remains: Lock<Vec<Arc<Anon>>>,
-    /// Pages of all regions together; bounded by `spill::pages_most`.
-    pub(crate) region_pages: AtomicU64,
-    /// A region that gave way is being emptied (`spill::kill`).
-    pub(crate) emptying: AtomicBool,
     /// The slot of each frame that has one.
     slot_of: Box<[AtomicU32]>,
     area: OnceLock<Arc<Area<E>>>,
@@ -76,41 +68,41 @@ pub(crate) struct State<E: Env> {
 
 /// A swap file.
 pub(crate) struct Area<E: Env> {
-    pub(crate) cache: Weak<Cache<E>>,
-    pub(crate) device: DeviceId,
-    pub(crate) object: ObjectId,
-    pub(crate) total: u32,
-    pub(crate) slots: Lock<SlotMap>,
+    cache: Weak<Cache<E>>,
+    device: DeviceId,
+    object: ObjectId,
+    total: u32,
+    slots: Lock<SlotMap>,
     /// A copy of `SlotMap::free`.
-    pub(crate) free: AtomicU32,
+    free: AtomicU32,
     /// Whose page is in a slot: packed, or `NOBODY`. A hint for read-ahead.
-    pub(crate) owners: Box<[AtomicU64]>,
+    owners: Box<[AtomicU64]>,
     /// What reclaim noted of an evicted page.
-    pub(crate) shadows: Box<[AtomicU32]>,
-    pub(crate) readahead: Lock<SwapReadahead>,
+    shadows: Box<[AtomicU32]>,
+    readahead: Lock<SwapReadahead>,
     /// Slots for requests: of those who reclaim themselves and, where writeback is throttled, of the background.
-    pub(crate) requests: Requests,
-    pub(crate) background: Option<Requests>,
+    requests: Requests,
+    background: Option<Requests>,
     /// Pages in frames that have a slot: what is clean among them can go although no slot is free.
-    pub(crate) kept: AtomicU64,
+    kept: AtomicU64,
     /// Pages on their way out.
-    pub(crate) writeback: AtomicU64,
-    pub(crate) write_failed: AtomicU64,
+    writeback: AtomicU64,
+    write_failed: AtomicU64,
     /// Pages whose write ended well.
-    pub(crate) written: AtomicU64,
-    pub(crate) read_failed: AtomicU64,
+    written: AtomicU64,
+    read_failed: AtomicU64,
     /// Failed writes since the last good one: read without the lock.
-    pub(crate) failures: AtomicU32,
+    failures: AtomicU32,
     /// All requests are out and none has ended for long: nothing more goes there until one does.
-    pub(crate) stalled: AtomicBool,
+    stalled: AtomicBool,
     /// When a request last went out, or ended, in nanoseconds.
-    pub(crate) moved_at: AtomicU64,
-    pub(crate) errors: Lock<Errors>,
+    moved_at: AtomicU64,
+    errors: Lock<Errors>,
 }
 
-pub(crate) struct Errors {
-    pub(crate) retry_at: Instant,
-    pub(crate) last_read: IoError,
+struct Errors {
+    retry_at: Instant,
+    last_read: IoError,
 }
 
 /// What became of the swap file so far.
@@ -131,10 +123,6 @@ pub struct SwapStats {
 impl<E: Env> State<E> {
     pub(crate) fn new(frames: u32) -> Self {
         Self {
-            regions: Lock::new(LockClass::Registry, Vec::new()),
-            remains: Lock::new(LockClass::Leaf, Vec::new()),
-            region_pages: AtomicU64::new(0),
-            emptying: AtomicBool::new(false),
             slot_of: (0..frames).map(|_| AtomicU32::new(NONE)).collect(),
             area: OnceLock::new(),
         }
@@ -154,7 +142,21 @@ impl<E: Env> State<E> {
         slots + area
     }
 
-    pub(crate) fn slot(&self, frame: FrameId) -> &AtomicU32 {
+    /// The slot of the page in a frame (a hint without its busy bit).
+    pub(crate) fn slot_of(&self, frame: FrameId) -> Option<u32> {
+        let slot = self.slot(frame).load(Ordering::Relaxed);
+        (slot != NONE).then_some(slot)
+    }
+
+    /// A page that is read back into a frame keeps its slot.
+    pub(crate) fn keep(&self, frame: FrameId, slot: u32) {
+        self.slot(frame).store(slot, Ordering::Relaxed);
+        if let Some(area) = self.area() {
+            add(&area.kept, 1);
+        }
+    }
+
+    fn slot(&self, frame: FrameId) -> &AtomicU32 {
         &self.slot_of[frame.0 as usize]
     }
 }
@@ -323,7 +325,7 @@ impl<E: Env> Cache<E> {
 
     /// Whether a page has a slot (a hint without its busy bit).
     pub(crate) fn swap_has_slot(&self, frame: FrameId) -> bool {
-        self.swap.slot(frame).load(Ordering::Relaxed) != NONE
+        self.swap.slot_of(frame).is_some()
     }
 
     /// Gives a page that is to go out a slot if it has none. False: none is free, or the swap file rests after a
@@ -413,7 +415,9 @@ impl<E: Env> Cache<E> {
         sub(&area.kept, 1);
         area.shadows[slot as usize].store(shadow, Ordering::Relaxed);
         let anon = self
-            .region(context, owner.file)
+            .registry
+            .regions
+            .get(context, owner.file)
             .expect("a region ends after its pages");
         anon.pages
             .replace(owner.index, frame, Slot::Shadow(Shadow(slot)));
@@ -426,7 +430,7 @@ fn packed(owner: Owner) -> u64 {
     u64::from(owner.file) << 32 | u64::from(owner.index)
 }
 
-pub(crate) fn unpacked(packed: u64) -> Option<Owner> {
+fn unpacked(packed: u64) -> Option<Owner> {
     let half = |shift: u32| u32::try_from(packed >> shift & u64::from(u32::MAX)).ok();
     (packed != NOBODY)
         .then(|| {

@@ -10,8 +10,8 @@ use policy::reclaim::{SwapSender, WhenFull};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT};
 
 use super::{Area, BACKOFF_DOUBLINGS, NONE, RETRY_AFTER};
-use crate::anon::Cursor;
 use crate::cache::{Cache, add, sub};
+use crate::registry::regions::Cursor;
 use crate::vmstat::Item;
 use crate::writeback::io::{self, Rotate};
 
@@ -56,7 +56,9 @@ impl<E: Env> Cache<E> {
         let slot = self.swap.slot(frame).load(Ordering::Relaxed);
         assert!(slot != NONE, "a page goes out to its slot");
         let owner = self.pages.table.owner(frame);
-        let anon = out.cursor.region(self, context, owner.file);
+        let anon = out
+            .cursor
+            .region(&self.registry.regions, context, owner.file);
         let anon = anon.expect("a region ends after its pages");
         anon.pages.unmap(owner.index);
         self.pages.table.begin_writeback(busy, Flags::RECLAIM);

@@ -18,13 +18,14 @@ use policy::reclaim::scan::Kind;
 use policy::units::{Nanos, Pages};
 
 use crate::Error;
+use crate::anon::relocate::move_anon;
 use crate::cache::{Cache, FRAMES_MIN};
 use crate::lists::NodeId;
 use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
 use crate::memory::withheld::Limit;
 use crate::reclaim::shrink::clear_out;
 
-/// The task looks again after this at what it could not free; after twice as long where a look was in vain, up to
+/// The task looks again after this at what it could not free; after twice as long where a look was fruitless, up to
 /// `AGAIN_MOST`.
 const AGAIN: Nanos = Nanos::millis(20);
 const AGAIN_MOST: Nanos = Nanos::secs(1);
@@ -119,8 +120,8 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
             }
             let after = cache.limit();
             let moved = |before: &Limit| after.limit != before.limit || after.over < before.over;
-            let in_vain = before.replace(after).is_some_and(|before| !moved(&before));
-            again = if in_vain {
+            let fruitless = before.replace(after).is_some_and(|before| !moved(&before));
+            again = if fruitless {
                 Nanos(again.0 * 2).at_most(AGAIN_MOST)
             } else {
                 AGAIN
@@ -152,7 +153,9 @@ fn pass<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
             while first < end {
                 let (batch, stopped, met_dirty) = gather(task, cache, kind, first, end);
                 dirty |= met_dirty;
-                clear_out(task, cache, kind, &batch);
+                clear_out(task, cache, kind, &batch, |task, page| {
+                    move_anon(task, cache, page);
+                });
                 first = stopped;
             }
         }

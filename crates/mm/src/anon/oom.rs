@@ -15,33 +15,27 @@
 //! Source: Linux 5.15 mm/oom_kill.c: out_of_memory(), oom_badness(), oom_reap_task_mm(). Deviations: a region stands for
 //! its process; whoever ran out empties it, not a thread of its own.
 
-use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{Cause, Env, Task};
 use frames::Slot;
 use policy::reclaim::throttle::Who;
-use policy::units::{Nanos, Pages};
+use policy::units::Nanos;
 
-use super::{Anon, discard};
+use super::discard;
 use crate::Error;
 use crate::cache::Cache;
+use crate::registry::regions::Anon;
 use crate::vmstat::Item;
 
 /// How long one waits who runs out while a region is being emptied, or from within a file system, before it looks again.
 const LOOK: Nanos = Nanos::millis(4);
 
-impl Anon {
-    pub(crate) fn is_killed(&self) -> bool {
-        self.killed.load(Ordering::Relaxed)
-    }
-
-    /// Pages in memory and in the swap file. Walks over all of them.
-    fn weight(&self) -> u32 {
-        let taken = |page: &u32| self.pages.get(*page) != Slot::Empty;
-        let count = (0..self.pages.len()).filter(taken).count();
-        u32::try_from(count).unwrap_or(u32::MAX)
-    }
+/// Pages in memory and in the swap file. Walks over all of them.
+fn weight(anon: &Anon) -> u32 {
+    let taken = |page: &u32| anon.pages.get(*page) != Slot::Empty;
+    let count = (0..anon.pages.len()).filter(taken).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 impl<E: Env> Cache<E> {
@@ -55,37 +49,28 @@ impl<E: Env> Cache<E> {
         if !self.options.reclaim.oom_kills {
             return Err(told);
         }
-        if who.within_fs || self.swap.emptying.swap(true, Ordering::AcqRel) {
+        let regions = &self.registry.regions;
+        if who.within_fs || !regions.try_begin_emptying() {
             return Error::after(task.sleep(Cause::Memory, LOOK));
         }
         let emptied = match self.largest(task) {
             Some(anon) => {
-                anon.killed.store(true, Ordering::Relaxed);
+                anon.kill();
                 self.counters.add(Item::OomKill, 1);
                 discard::discard(task, self, &anon, 0, anon.pages.len())
             }
             None => Err(told),
         };
-        self.swap.emptying.store(false, Ordering::Release);
+        regions.end_emptying();
         // It had given up on a memory that was fuller.
         self.look_again(task);
         emptied
     }
 
-    /// `OutOfMemory`.
-    pub(crate) fn no_memory(&self) -> Error {
-        Error::OutOfMemory {
-            frames: Pages(u64::from(self.memory.limit_frames())),
-        }
-    }
-
     fn largest(&self, task: &Task<'_, E>) -> Option<Arc<Anon>> {
-        let regions: Vec<_> = {
-            let regions = self.swap.regions.lock(task);
-            regions.iter().flatten().cloned().collect()
-        };
+        let regions = self.registry.regions.all(task);
         let alive = regions.into_iter().filter(|anon| !anon.is_killed());
-        let weighed = alive.map(|anon| (anon.weight(), anon));
+        let weighed = alive.map(|anon| (weight(&anon), anon));
         let (weight, anon) = weighed.max_by_key(|(weight, _)| *weight)?;
         (weight > 0).then_some(anon)
     }
