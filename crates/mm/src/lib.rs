@@ -60,7 +60,7 @@ pub use file::sync::Synced;
 pub use file::unwilling::Tried;
 pub use file::write::Writer;
 pub use file::write::received::Offered;
-pub use memory::withheld::Limit;
+pub use memory::offline::Limit;
 pub use options::{DeviceOptions, ErrorPolicy, Options, Populate};
 pub use stats::{DeviceStats, Health, ReadsFailing, Stats};
 pub use swap::SwapStats;

@@ -215,7 +215,7 @@ impl<E: Env> Cache<E> {
         let writeback = get(&self.writeback.totals.writeback) + self.swap_writeback().0;
         read.set(Item::NrWriteback, writeback);
         read.set(Item::NrPinned, self.pinned().0);
-        read.set(Item::NrWithheld, self.memory.withheld(&context).0);
+        read.set(Item::NrWithheld, self.memory.offline(&context).0);
         read.set(Item::SwapFree, self.swap_stats().free.0);
         read.set(Item::SwapTotal, self.swap_total().0);
         read.set(Item::Pgfree, self.memory.given_back());

@@ -235,7 +235,7 @@ fn room_is_looked_up_under_the_lock() {
         let taken = cache.take(task, NodeId::FIRST, 1, &mut frames, |task, _| {
             if cfg!(debug_assertions) {
                 // Taken twice: that is what the check of the lock order finds.
-                let _ = cache.memory.withheld(task);
+                let _ = cache.memory.offline(task);
             }
             1
         });

@@ -189,7 +189,7 @@ impl<E: Env> Cache<E> {
     /// Counts the table of a region of `pages` pages, if there is room for it.
     fn reserve_table(&self, context: &impl Context, pages: Pages) -> Result<u32, Error> {
         // The limit does not change meanwhile.
-        let _clearing = self.memory.clearing(context);
+        let _shrinking = self.memory.shrinking(context);
         let regions = &self.registry.regions;
         let most = pages_most(self.memory.limit_frames());
         let count = u32::try_from(pages.0).ok();

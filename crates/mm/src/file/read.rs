@@ -21,7 +21,8 @@ use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::Error;
 use crate::cache::{Cache, add, sub};
-use crate::reclaim::direct::{direct, nodes};
+use crate::reclaim::direct::direct;
+use crate::reclaim::index_nodes::free_index_nodes;
 use crate::registry::mapping::Mapping;
 use crate::writeback::io::{self, REQUEST_PAGES};
 
@@ -299,7 +300,7 @@ fn start_read<E: Env>(
             }
             cache.put_unused(task, &frames);
             frames.clear();
-            nodes(task, cache)?;
+            free_index_nodes(task, cache)?;
             continue;
         };
         page += request.pages().0;

@@ -27,7 +27,7 @@ use crate::cache::{Cache, FILE_MAX};
 use crate::file::read::{Stuck, copy_out, page_of, pages_of, pin_untouched, read_ahead, read_to};
 use crate::file::sync::{settle_cut, wait_frame};
 use crate::file::write::{BATCH, must_read, reserve_space, write_batch, wrote};
-use crate::reclaim::direct::nodes;
+use crate::reclaim::index_nodes::free_index_nodes;
 use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
 use crate::writeback::balance::account;
@@ -179,7 +179,7 @@ pub(crate) fn ready_write<E: Env>(
     mapping.enter(task, cache)?;
     mapping.gate.leave();
     if cache.pages.pool.free() < NODES_MIN {
-        match nodes(task, cache) {
+        match free_index_nodes(task, cache) {
             // Enough for one path, or for pages that need none.
             Err(Error::OutOfMemory { .. }) if cache.pages.pool.free() >= NODES_PATH => {}
             freed => freed?,

@@ -26,7 +26,7 @@ use crate::file::stash::Stash;
 use crate::file::sync::{set_device_len, settle_cut, wait_frame};
 use crate::lists::INACTIVE_FILE;
 use crate::pages::replace::replace_pinned;
-use crate::reclaim::direct::nodes;
+use crate::reclaim::index_nodes::free_index_nodes;
 use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
 use crate::writeback::balance::{Account, account, balance};
@@ -489,7 +489,7 @@ impl<E: Env> Batch<'_, E> {
         add(&cache.writeback.totals.cached, count);
         if refused.is_some() && count == 0 {
             self.show(task);
-            nodes(task, cache)?;
+            free_index_nodes(task, cache)?;
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! A limit lowered while the cache runs: the last chunks of the arena go out of use, one page after the other.
 //!
-//! Frames from the limit on are withheld as they come free: those that are free at once, the others when their pages
+//! Frames from the limit on go offline as they come free: those that are free at once, the others when their pages
 //! have left. A task takes care of that: it frees what is clean, has written what is dirty, and leaves what is pinned
 //! until it is let go. A page of a region that gets no slot in swap is moved to a free frame below the limit; where
-//! there is none it stays until there is a slot or a frame. A chunk of which all frames are withheld gives its memory
+//! there is none it stays until there is a slot or a frame. A chunk of which all frames are offline gives its memory
 //! back to the system. Raising the limit gives the frames back.
 //!
 //! Which chunks go is said by their number alone, and pages in them go whether they are in use or not: a limit is
@@ -22,7 +22,7 @@ use crate::anon::relocate::move_anon;
 use crate::cache::{Cache, FRAMES_MIN};
 use crate::lists::NodeId;
 use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
-use crate::memory::withheld::Limit;
+use crate::memory::offline::Limit;
 use crate::reclaim::shrink::clear_out;
 
 /// The task looks again after this at what it could not free; after twice as long where a look was fruitless, up to
@@ -64,17 +64,17 @@ impl<E: Env> Cache<E> {
         let limit = self.memory.whole_chunks(limit);
         {
             // Held throughout: the task does not end between a look at the old limit and the new one.
-            let mut clearing = self.memory.clearing(task);
+            let mut shrinking = self.memory.shrinking(task);
             self.check_tables(limit)?;
             // Over the old one although nobody clears: the task that was to do it panicked.
-            let has_to_clear = limit < self.memory.limit_frames() || !self.limit().over.is_zero();
-            if has_to_clear && !*clearing {
+            let has_to_shrink = limit < self.memory.limit_frames() || !self.limit().over.is_zero();
+            if has_to_shrink && !*shrinking {
                 let cache = Arc::downgrade(self);
                 let body = move |task: &mut Task<'_, E>| clear(task, &cache);
                 // Before the limit moves: where there is no thread nothing has changed.
                 let started = self.env.spawn("limit", Box::new(body));
                 started.map_err(Error::no_thread("limit"))?;
-                *clearing = true;
+                *shrinking = true;
             }
             self.memory.move_limit(task, limit);
         }
@@ -90,21 +90,21 @@ impl<E: Env> Cache<E> {
 }
 
 /// The next call of `set_limit` starts another task if this one panics.
-struct Clearing<'a, E: Env>(&'a Weak<Cache<E>>);
+struct Shrinking<'a, E: Env>(&'a Weak<Cache<E>>);
 
-impl<E: Env> Drop for Clearing<'_, E> {
+impl<E: Env> Drop for Shrinking<'_, E> {
     fn drop(&mut self) {
         if std::thread::panicking()
             && let Some(cache) = self.0.upgrade()
         {
-            *cache.memory.clearing(&Interrupt::new()) = false;
+            *cache.memory.shrinking(&Interrupt::new()) = false;
         }
     }
 }
 
 /// Clears the frames beyond the limit until none is in use.
 fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
-    let _clearing = Clearing(cache);
+    let _shrinking = Shrinking(cache);
     let mut again = AGAIN;
     let mut before = None;
     loop {
@@ -127,10 +127,10 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
                 AGAIN
             };
             if after.over.is_zero() {
-                let mut clearing = cache.memory.clearing(task);
+                let mut shrinking = cache.memory.shrinking(task);
                 // Not where it was lowered meanwhile: free frames beyond it have memory to be given back.
                 if cache.memory.limit_frames() == seen {
-                    *clearing = false;
+                    *shrinking = false;
                     return;
                 }
             }

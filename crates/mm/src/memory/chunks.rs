@@ -1,6 +1,6 @@
 //! Chunks of memory: taken from the system as frames are wanted, given back to it, and out of use beyond a limit.
 //!
-//! Which chunks are beyond a limit, and how their pages leave: module `limit`.
+//! Which chunks are beyond a limit, and how their pages leave: `lifecycle::limit`.
 
 use core::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use policy::units::Pages;
 use super::Memory;
 use crate::Error;
 use crate::lists::NodeId;
-use crate::memory::withheld::Limit;
+use crate::memory::offline::Limit;
 
 /// Frames with memory that a task which takes many leaves behind, as long as the limit allows: two of the
 /// largest batches, so that one is there while the next chunk gets its memory.
@@ -56,17 +56,17 @@ impl<E: Env> Memory<E> {
         let limit = self.limit_frames();
         Limit {
             limit: Pages(u64::from(limit)),
-            over: free.withheld.with_memory(),
+            over: free.offline.with_memory(),
         }
     }
 
     /// Frames out of use.
-    pub(crate) fn withheld(&self, context: &impl Context) -> Pages {
-        Pages(u64::from(self.lists.lock(context).withheld.count()))
+    pub(crate) fn offline(&self, context: &impl Context) -> Pages {
+        Pages(u64::from(self.lists.lock(context).offline.count()))
     }
 
-    /// Moves the limit to `frames`, which are `whole_chunks`: what is free beyond it is withheld at once, what was
-    /// withheld below it is given back.
+    /// Moves the limit to `frames`, which are `whole_chunks`: what is free beyond it goes offline at once, what was
+    /// offline below it is given back.
     pub(crate) fn move_limit(&self, context: &impl Context, frames: u32) {
         debug_assert_eq!(frames, self.whole_chunks(frames));
         {
@@ -74,23 +74,23 @@ impl<E: Env> Memory<E> {
             let free = &mut *free;
             let before = self.limit.swap(frames, Ordering::Relaxed);
             if frames < before {
-                for (first, count) in free.withheld.lower(frames) {
+                for (first, count) in free.offline.lower(frames) {
                     if let Some(at) = free.absent.iter().position(|absent| *absent == first) {
                         free.absent.swap_remove(at);
-                        free.withheld.hold_absent(first);
+                        free.offline.hold_absent(first);
                         self.now_taken(self.division.of(first), count);
                         continue;
                     }
                     for frame in (first.0..first.0 + count).map(FrameId) {
                         if free.of(frame).try_remove_range(frame, 1) {
-                            free.withheld.hold(frame);
+                            free.offline.hold(frame);
                             self.now_taken(self.division.of(frame), 1);
                         }
                     }
                 }
             } else {
                 let (lists, absent, division) = (&mut free.lists, &mut free.absent, self.division);
-                free.withheld.raise(
+                free.offline.raise(
                     frames,
                     |frame| {
                         let node = division.of(frame);
@@ -128,7 +128,7 @@ impl<E: Env> Memory<E> {
     /// A chunk out of use whose memory is to be given back to the system.
     pub(crate) fn take_to_release(&self, context: &impl Context) -> Option<OnItsWay<'_, E>> {
         let mut free = self.lists.lock(context);
-        let first = free.withheld.next_to_release()?;
+        let first = free.offline.next_to_release()?;
         self.moving.fetch_add(1, Ordering::AcqRel);
         Some(self.on_its_way(first, false))
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //!   1. `Memory::free` counts a node's frames on its list, those of its chunks without memory, and those of chunks on their way;
-//!      it changes under the lock. What is withheld is not free.
+//!      it changes under the lock. What is offline is not free.
 //!   2. Whoever puts frames back, or a chunk, hands out and wakes whoever waits for memory, after it has let the lock go.
 
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,7 @@ use policy::units::Pages;
 
 use super::Memory;
 use crate::lists::{Division, NodeId};
-use crate::memory::withheld::Withheld;
+use crate::memory::offline::OfflineFrames;
 use crate::vmstat::{add, get};
 
 /// Which frames are on a list, which chunks have no memory, and what is out of use.
@@ -25,7 +25,7 @@ pub(super) struct Free {
     /// at the start.
     pub(super) absent: Vec<FrameId>,
     /// Frames beyond a limit that was lowered.
-    pub(super) withheld: Withheld,
+    pub(super) offline: OfflineFrames,
 }
 
 impl Free {
@@ -36,7 +36,7 @@ impl Free {
             lists: division.ids().map(|_| FreeLists::new(frames)).collect(),
             division,
             absent: firsts.rev().collect(),
-            withheld: Withheld::new(frames, chunk),
+            offline: OfflineFrames::new(frames, chunk),
         }
     }
 
@@ -49,14 +49,14 @@ impl Free {
     fn give(&mut self, node: NodeId, frames: &[FrameId]) -> u32 {
         let lists = &mut self.lists[node.index()];
         let count = |frames: usize| u32::try_from(frames).expect("fewer frames than a u32 counts");
-        if !frames.iter().any(|frame| self.withheld.wants(*frame)) {
+        if !frames.iter().any(|frame| self.offline.wants(*frame)) {
             lists.put_batch(frames);
             return count(frames.len());
         }
         let mut given = 0;
         for frame in frames {
-            if self.withheld.wants(*frame) {
-                self.withheld.hold(*frame);
+            if self.offline.wants(*frame) {
+                self.offline.hold(*frame);
             } else {
                 lists.put_batch(&[*frame]);
                 given += 1;
@@ -67,23 +67,23 @@ impl Free {
 
     /// A chunk has got its memory; answers how many of its frames, which counted as free, are beyond the limit.
     pub(super) fn give_chunk(&mut self, first: FrameId, count: u32) -> u32 {
-        if !self.withheld.wants(first) {
+        if !self.offline.wants(first) {
             self.of(first).add_range(first, count);
             return 0;
         }
         for frame in first.0..first.0 + count {
-            self.withheld.hold(FrameId(frame));
+            self.offline.hold(FrameId(frame));
         }
         count
     }
 
     /// A chunk has no memory; answers as `give_chunk`.
     pub(super) fn give_absent(&mut self, first: FrameId, count: u32) -> u32 {
-        if !self.withheld.wants(first) {
+        if !self.offline.wants(first) {
             self.absent.push(first);
             return 0;
         }
-        self.withheld.hold_absent(first);
+        self.offline.hold_absent(first);
         count
     }
 }
@@ -171,8 +171,8 @@ impl<E: Env> Memory<E> {
     ) {
         {
             let mut free = self.lists.lock(context);
-            let withheld = put(&mut free);
-            self.now_taken(self.division.of(first), withheld);
+            let offline = put(&mut free);
+            self.now_taken(self.division.of(first), offline);
             self.moving.fetch_sub(1, Ordering::AcqRel);
         }
         self.hand_out(context);

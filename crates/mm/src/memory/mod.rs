@@ -1,7 +1,7 @@
 //! The frames that hold no page: how many, where they are, who may take them, and who waits for them.
 //!
 //! `free` holds the lists and the chunks without memory, `marks` says how far down they may be taken, `chunks` takes
-//! memory from the system and gives it back, `withheld` is what a lowered limit has put out of use, `slow_path` what a
+//! memory from the system and gives it back, `offline` is what a lowered limit has put out of use, `slow_path` what a
 //! task does that finds too little, and `queue` who waits for a turn where that is a queue. Getting a frame by reclaiming and waiting is `alloc`'s.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -21,9 +21,9 @@ use slow_path::SlowPath;
 mod chunks;
 mod free;
 pub(crate) mod marks;
+pub(crate) mod offline;
 pub(crate) mod queue;
 pub(crate) mod slow_path;
-pub(crate) mod withheld;
 
 /// The frames that hold no page.
 pub(crate) struct Memory<E: Env> {
@@ -51,8 +51,8 @@ pub(crate) struct Memory<E: Env> {
     slow_path: SlowPath,
     /// Frames that writers keep between two calls.
     pub(crate) stashed: AtomicU32,
-    /// A task is clearing frames beyond the limit. Held while the limit is changed.
-    clearing: Lock<bool>,
+    /// A task is clearing the frames beyond the limit. Held while the limit is changed.
+    shrinking: Lock<bool>,
     /// Tasks that are never throttled in reclaim.
     exempt: Lock<Vec<TaskId>>,
     /// How many these are: mostly none.
@@ -102,7 +102,7 @@ impl<E: Env> Memory<E> {
             wait: WaitQueue::new(),
             slow_path: SlowPath::new(&shape.tunables, frames),
             stashed: AtomicU32::new(0),
-            clearing: Lock::new(LockClass::Registry, false),
+            shrinking: Lock::new(LockClass::Registry, false),
             exempt: Lock::new(LockClass::Leaf, Vec::new()),
             exempts: AtomicUsize::new(0),
         }
@@ -154,8 +154,8 @@ impl<E: Env> Memory<E> {
         self.wait.wake_all(signal);
     }
 
-    /// Held while the limit is changed, or must not change: whether a task is clearing frames beyond it.
-    pub(crate) fn clearing<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, bool> {
-        self.clearing.lock(context)
+    /// Held while the limit is changed, or must not change: whether a task is clearing the frames beyond it.
+    pub(crate) fn shrinking<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, bool> {
+        self.shrinking.lock(context)
     }
 }

@@ -10,7 +10,6 @@ use policy::reclaim::throttle::{After, Wake, Who};
 use policy::reclaim::{Reason, ReserveWakes};
 use policy::units::{Nanos, Pages};
 
-pub(crate) use super::index_nodes::nodes;
 use super::{Control, shrink_node, throttle};
 use crate::cache::Cache;
 use crate::lists::NodeId;

@@ -12,13 +12,16 @@ use crate::cache::Cache;
 /// Whoever needs index nodes and can free none rests this long.
 const REST: Nanos = Nanos::millis(10);
 /// Rounds of reclaim for index nodes before a caller is refused.
-const NODE_ROUNDS: u32 = 64;
+const ROUNDS: u32 = 64;
 
 /// Shadows given up in one hold of an index lock.
 const SHADOWS_AT_ONCE: u32 = 1024;
 
 /// Frees index nodes by freeing shadows and the pages that they hold.
-pub(crate) fn nodes<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<(), Error> {
+pub(crate) fn free_index_nodes<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+) -> Result<(), Error> {
     let before = cache.pages.pool.free();
     if cache.drop_shadows(task) {
         return Ok(());
@@ -26,7 +29,7 @@ pub(crate) fn nodes<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<
     if !task.is_willing() {
         return Err(Error::WouldWait);
     }
-    for _ in 0..NODE_ROUNDS {
+    for _ in 0..ROUNDS {
         let freed = direct(task, cache, CLUSTER, Who::DIRECT);
         // What was freed may have left shadows in the nodes.
         if cache.drop_shadows(task) || cache.pages.pool.free() > before {

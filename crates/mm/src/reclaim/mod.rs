@@ -24,7 +24,7 @@
 mod active;
 pub(crate) mod background;
 pub(crate) mod direct;
-mod index_nodes;
+pub(crate) mod index_nodes;
 pub(crate) mod shrink;
 #[cfg(test)]
 mod tests;

@@ -55,9 +55,9 @@ fn a_limit_is_reached_though_the_task_for_the_last_one_panicked() {
         let weak = Arc::downgrade(cache);
         let mut taken = Vec::new();
         cache.try_alloc(task, FRAMES, &mut taken).unwrap();
-        *cache.memory.clearing(task) = true;
+        *cache.memory.shrinking(task) = true;
         let cleared = catch_unwind(AssertUnwindSafe(|| {
-            let _clearing = Clearing(&weak);
+            let _shrinking = Shrinking(&weak);
             cache.memory.move_limit(task, 1024);
             panic!("expected by the test");
         }));
@@ -69,7 +69,7 @@ fn a_limit_is_reached_though_the_task_for_the_last_one_panicked() {
         assert_eq!(cache.limit().over, Pages::ZERO);
         // The task gives the memory of chunks beyond the limit back.
         assert!(cache.memory.take_to_release(task).is_none());
-        assert!(!*cache.memory.clearing(task));
+        assert!(!*cache.memory.shrinking(task));
     });
 }
 
@@ -94,6 +94,6 @@ fn a_limit_that_finds_no_thread_changes_nothing() {
         };
         assert_eq!(cache.limit(), reached);
         assert!(cache.memory.take_to_release(task).is_none());
-        assert!(!*cache.memory.clearing(task));
+        assert!(!*cache.memory.shrinking(task));
     });
 }

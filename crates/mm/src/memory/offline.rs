@@ -1,6 +1,6 @@
 //! Frames that are out of use: those beyond a limit that was lowered.
 //!
-//! How their pages leave: `reclaim::limit`.
+//! How their pages leave: `lifecycle::limit`.
 
 use frames::FrameId;
 use policy::units::Pages;
@@ -16,19 +16,19 @@ pub struct Limit {
 }
 
 /// Frames that are out of use.
-pub(crate) struct Withheld {
+pub(crate) struct OfflineFrames {
     /// Frames from here on; a multiple of the chunk, or all.
     from: u32,
     frames: u32,
     chunk: u32,
-    /// One bit a frame: withheld, with its memory.
+    /// One bit a frame: offline, with its memory.
     held: Vec<u64>,
-    /// By chunk: withheld, and its memory is the system's.
+    /// By chunk: offline, and its memory is the system's.
     released: Vec<bool>,
     count: u32,
 }
 
-impl Withheld {
+impl OfflineFrames {
     pub(crate) fn new(frames: u32, chunk: u32) -> Self {
         Self {
             from: frames,
@@ -78,7 +78,7 @@ impl Withheld {
         self.chunk.min(self.frames - first)
     }
 
-    /// A chunk all of whose frames are withheld with their memory. They are not any more: the caller comes back with
+    /// A chunk all of whose frames are offline with their memory. They are not any more: the caller comes back with
     /// the chunk.
     pub(crate) fn next_to_release(&mut self) -> Option<FrameId> {
         let mut first = self.from;
@@ -104,7 +104,7 @@ impl Withheld {
         firsts.map(move |first| (FrameId(first), chunk.min(frames - first)))
     }
 
-    /// Moves the limit up to `from` and gives back what was withheld below it: single frames, and chunks without
+    /// Moves the limit up to `from` and gives back what was offline below it: single frames, and chunks without
     /// memory. Answers how many frames.
     pub(crate) fn raise(
         &mut self,
