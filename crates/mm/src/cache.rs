@@ -8,10 +8,11 @@ use frames::FrameId;
 use policy::dirty::{Counts, DeviceIndex, Dirtyable};
 use policy::units::Pages;
 
+pub(crate) use crate::error::FILE_MAX;
 use crate::lists::{NodeId, Nodes};
 use crate::memory::Memory;
+pub(crate) use crate::options::FRAMES_MIN;
 use crate::options::Options;
-pub(crate) use crate::options::{FILE_MAX, FRAMES_MIN};
 use crate::pages::CachedPages;
 use crate::registry::Registry;
 use crate::registry::device::DeviceState;

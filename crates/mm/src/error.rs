@@ -5,7 +5,8 @@ use core::fmt;
 use env::{IoError, NoThread, Wakeup};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
-use crate::options::FILE_MAX;
+/// Largest file: page numbers are 32 bits.
+pub(crate) const FILE_MAX: u64 = (u32::MAX as u64) << 12;
 
 /// EOPNOTSUPP.
 const NOT_SUPPORTED: i32 = 95;

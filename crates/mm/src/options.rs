@@ -10,9 +10,6 @@ use crate::Error;
 
 /// Frames below which a cache cannot work: room for a request, a read-ahead window and the marks.
 pub(crate) const FRAMES_MIN: u32 = 256;
-/// Largest file: page numbers are 32 bits.
-pub(crate) const FILE_MAX: u64 = (u32::MAX as u64) << 12;
-
 /// When frames get their memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Populate {

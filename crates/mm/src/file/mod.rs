@@ -3,6 +3,7 @@
 pub(crate) mod pin;
 pub(crate) mod punch;
 pub(crate) mod read;
+mod replace;
 pub(crate) mod stash;
 pub(crate) mod sync;
 pub(crate) mod truncate;

@@ -41,9 +41,9 @@ use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 
 use crate::cache::{Cache, FILE_MAX};
 use crate::file::File;
+use crate::file::replace::replace_pinned;
 use crate::file::sync::{shut_settled, wait_frame};
 use crate::file::truncate::{Which, drop_range, remove_busy, show_fresh};
-use crate::pages::replace::replace_pinned;
 use crate::registry::mapping::Mapping;
 use crate::{Error, writeback::io};
 

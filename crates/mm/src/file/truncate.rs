@@ -17,9 +17,9 @@ use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 
 use crate::Error;
 use crate::cache::{Cache, FILE_MAX, add, sub};
+use crate::file::replace::replace_pinned;
 use crate::file::sync::{set_device_len, shut_settled, wait_frame};
 use crate::lists::INACTIVE_FILE;
-use crate::pages::replace::replace_pinned;
 use crate::registry::mapping::Mapping;
 
 /// Shadows removed in one hold of an index lock.

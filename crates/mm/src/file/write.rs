@@ -22,10 +22,10 @@ use policy::units::{Bytes, Instant, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX, add};
 use crate::error::is_unsupported;
+use crate::file::replace::replace_pinned;
 use crate::file::stash::Stash;
 use crate::file::sync::{set_device_len, settle_cut, wait_frame};
 use crate::lists::INACTIVE_FILE;
-use crate::pages::replace::replace_pinned;
 use crate::reclaim::index_nodes::free_index_nodes;
 use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;

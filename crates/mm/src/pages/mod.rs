@@ -14,7 +14,6 @@ use crate::Error;
 use awaited::Awaited;
 
 pub(crate) mod awaited;
-pub(crate) mod replace;
 
 /// Queues for waiters on busy pages, picked by frame.
 const QUEUES: usize = 64;
