@@ -72,36 +72,6 @@ const HOUSES: &[House] = &[
                 why: "what the flushers share is one of the cache's owners",
             },
             Known {
-                from: "error",
-                to: "cache",
-                why: "names the longest file, FILE_MAX",
-            },
-            Known {
-                from: "lists",
-                to: "cache",
-                why: "isolation and shadows take the whole cache, not the owners they use",
-            },
-            Known {
-                from: "lists",
-                to: "reclaim",
-                why: "a node holds the queues of those who sleep in reclaim",
-            },
-            Known {
-                from: "memory",
-                to: "cache",
-                why: "chunks take the whole cache; counters are read with its helpers",
-            },
-            Known {
-                from: "pages",
-                to: "cache",
-                why: "replacing a page takes the whole cache",
-            },
-            Known {
-                from: "reclaim",
-                to: "anon",
-                why: "a scan steps through a region with its cursor",
-            },
-            Known {
                 from: "registry",
                 to: "cache",
                 why: "a device and a mapping lead back to their cache",
@@ -115,11 +85,6 @@ const HOUSES: &[House] = &[
                 from: "registry",
                 to: "writeback",
                 why: "bounds in flight are in requests, REQUEST_PAGES",
-            },
-            Known {
-                from: "swap",
-                to: "anon",
-                why: "a page that goes out is found in its region",
             },
             Known {
                 from: "writeback",

@@ -183,7 +183,7 @@ fn the_table() {
             "12 ours leaves it to the flusher",
             with_r(DIRTY),
             ours,
-            AwaitWrite,
+            Defer,
         ),
         (
             "12 no call for a single page",
