@@ -9,11 +9,12 @@ use env::{Context, DeviceId, DeviceInfo, Env, IoError, Lock, LockClass, Signal, 
 use policy::dirty::{DeviceIndex, Domain};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
+use crate::Error;
 use crate::options::{DeviceOptions, ErrorPolicy};
 use crate::registry::flight::Flight;
+use crate::registry::health::{DeviceStats, Health, ReadsFailing};
 use crate::registry::mapping::Mapping;
 use crate::registry::reading::Reading;
-use crate::{DeviceStats, Error, Health, ReadsFailing};
 
 /// Back-off between tries of a failed write doubles this many times at most.
 const BACKOFF_DOUBLINGS: u32 = 6;

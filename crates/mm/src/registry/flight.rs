@@ -20,8 +20,8 @@ use policy::writeback::InFlight;
 
 use crate::Error;
 use crate::cache::{Cache, add, get, sub};
+use crate::registry::REQUEST_PAGES;
 use crate::registry::device::DeviceState;
-use crate::writeback::io::REQUEST_PAGES;
 
 /// Writeback is in a hurry for so long after a writer paused (kernel: `wb_recent_wait`).
 const HURRIED: Nanos = Nanos::secs(1);

@@ -10,9 +10,13 @@ use regions::Regions;
 
 pub(crate) mod device;
 pub(crate) mod flight;
+pub(crate) mod health;
 pub(crate) mod mapping;
 pub(crate) mod reading;
 pub(crate) mod regions;
+
+/// Pages of the largest request: 1 MiB.
+pub(crate) const REQUEST_PAGES: usize = 256;
 
 /// Files, the numbers that are given out, and whether the cache ends.
 pub(crate) struct Registry<E: Env> {

@@ -23,7 +23,7 @@ use policy::units::{Instant, Nanos};
 
 use crate::Error;
 use crate::cache::Cache;
-use crate::writeback::io::REQUEST_PAGES;
+use crate::registry::REQUEST_PAGES;
 
 /// Reads of all devices hold at most this part of the frames.
 const POOL: u32 = 2;

@@ -17,10 +17,9 @@ use policy::units::{Bytes, Instant, PAGE_SHIFT, Pages};
 
 use crate::Error;
 use crate::cache::{Cache, add, sub};
+pub(crate) use crate::registry::REQUEST_PAGES;
 use crate::registry::mapping::{LEN_UNKNOWN, Mapping};
 
-/// Pages of the largest request: 1 MiB.
-pub(crate) const REQUEST_PAGES: usize = 256;
 /// Write slots taken at the start for each of the first devices a cache has room for, and for each further one.
 const SLOTS_PER_DEVICE: usize = 16;
 const DEVICES_DEEP: usize = 16;

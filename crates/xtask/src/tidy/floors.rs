@@ -77,16 +77,6 @@ const HOUSES: &[House] = &[
                 why: "a device and a mapping lead back to their cache",
             },
             Known {
-                from: "registry",
-                to: "stats",
-                why: "a device's health is told in the words of the public statistics",
-            },
-            Known {
-                from: "registry",
-                to: "writeback",
-                why: "bounds in flight are in requests, REQUEST_PAGES",
-            },
-            Known {
                 from: "writeback",
                 to: "file",
                 why: "a writer's account, and the length that a flush gives the device",
