@@ -40,12 +40,18 @@ fn run(
     files: u32,
     plan: impl FnOnce(Files) -> Vec<(&'static str, Work<LabEnv>)> + Send + 'static,
 ) -> Ended {
+    let reclaim = Tunables::of(law, 250);
+    let costs = if reclaim.allocates_singly() {
+        fs::costs::P0.with_frames_alone()
+    } else {
+        fs::costs::P0
+    };
     let mut lab = Lab::new(Options {
         cpus: 12,
         hz: 250,
         seed: 1,
         frames: FRAMES,
-        costs: fs::costs::P0.shrunk(SHRINK),
+        costs: costs.shrunk(SHRINK),
         record: Record::NONE.with(EventKind::Throttled),
     });
     let params = model::by_name("p0_ssd")
@@ -65,7 +71,7 @@ fn run(
     let id = lab.add_device(disk);
     let env = Arc::clone(lab.env());
     let mut options = mm::Options::new(FRAMES, 12);
-    options.reclaim = Tunables::of(law, 250);
+    options.reclaim = reclaim;
     options.pins_max = FRAMES / 4;
     if law != ReclaimLaw::TIDEGATE {
         options.dirty.law = Law::RATE_BASED;
