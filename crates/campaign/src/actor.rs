@@ -297,7 +297,8 @@ impl Actor {
         let result = if self.served {
             served::read(task, file, &mut reader, offset, &mut data)
         } else {
-            file.read(task, &mut reader, offset, &mut data)
+            let read = file.read(task, &mut reader, offset, &mut data);
+            read.map(|progress| progress.bytes)
         };
         self.readers[number] = reader;
         say!(
@@ -687,7 +688,7 @@ pub(crate) fn read_all(task: &mut Task<'_, LabEnv>, place: &Place, slot: &Slot) 
             .on_read_begin(slot.object, Bytes(offset), bytes);
         let mut data = junk(PIECE);
         let count = match file.read(task, &mut reader, Bytes(offset), &mut data) {
-            Ok(count) => count,
+            Ok(progress) => progress.bytes,
             // The lab has given up, and says why.
             Err(Error::Cancelled) => return,
             Err(error) => fail(

@@ -3,7 +3,7 @@
 
 use env::{Cause, Task, Wakeup};
 use lab::{LabEnv, Sector};
-use mm::{Error, File, Reader, Tried, Writer};
+use mm::{Error, File, Progress, Reader, Writer};
 use policy::units::Bytes;
 
 use crate::failure::fail;
@@ -48,18 +48,18 @@ fn write_pieces(
     while done < data.len() {
         let piece = &data[done..data.len().min(done + PIECE)];
         let from = Bytes(offset.0 + done as u64 * SECTOR);
-        let tried = file.try_write(task, writer, from, piece)?;
+        let tried = task.nonblocking(|task| file.write_unpaced(task, writer, from, piece))?;
         let moved = sectors("write", tried, piece.len(), &mut tries);
         done += moved;
-        if tried.stuck {
+        if tried.would_block {
             let rest = &piece[moved..];
             let from = Bytes(offset.0 + done as u64 * SECTOR);
             if tries > TRIES_MAX {
-                file.write_unheld(task, writer, from, rest)?;
+                file.write_unpaced(task, writer, from, rest)?;
                 done += rest.len();
             } else {
                 let len = Bytes(rest.len() as u64 * SECTOR);
-                file.ready_write(task, writer, from, len)?;
+                file.prepare_write(task, writer, from, len)?;
             }
         }
         hold(task, world, writer)?;
@@ -80,21 +80,22 @@ pub(crate) fn read(
     while done < data.len() {
         let to = data.len().min(done + PIECE);
         let from = Bytes(offset.0 + done as u64 * SECTOR);
-        let tried = file.try_read(task, reader, from, &mut data[done..to])?;
+        let part = &mut data[done..to];
+        let tried = task.nonblocking(|task| file.read(task, reader, from, part))?;
         let moved = sectors("read", tried, to - done, &mut tries);
         done += moved;
-        if tried.stuck {
+        if tried.would_block {
             let rest = &mut data[done..to];
             let from = Bytes(offset.0 + done as u64 * SECTOR);
             if tries > TRIES_MAX {
-                let got = file.read(task, reader, from, rest)?.0 / SECTOR;
+                let got = file.read(task, reader, from, rest)?.bytes.0 / SECTOR;
                 done += usize::try_from(got).unwrap_or(0);
                 if done < to {
                     break;
                 }
             } else {
                 let len = Bytes(rest.len() as u64 * SECTOR);
-                file.ready_read(task, reader, from, len)?;
+                file.prepare_read(task, reader, from, len)?;
             }
         } else if done < to {
             // The end of the file.
@@ -105,9 +106,12 @@ pub(crate) fn read(
 }
 
 /// Whole sectors that a call has moved, of `asked`.
-fn sectors(what: &str, tried: Tried, asked: usize, tries: &mut u32) -> usize {
+fn sectors(what: &str, tried: Progress, asked: usize, tries: &mut u32) -> usize {
     let moved = usize::try_from(tried.bytes.0 / SECTOR).unwrap_or(usize::MAX);
-    if moved > asked || (tried.stuck && moved == asked) || !tried.bytes.0.is_multiple_of(SECTOR) {
+    if moved > asked
+        || (tried.would_block && moved == asked)
+        || !tried.bytes.0.is_multiple_of(SECTOR)
+    {
         fail("tried", format!("{what}: {tried:?} of {asked} sectors"));
     }
     *tries = if moved == 0 { *tries + 1 } else { 0 };

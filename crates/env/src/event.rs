@@ -114,7 +114,7 @@ pub enum Wakeup {
     TimedOut,
     /// The `Env` shuts down.
     Cancelled,
-    /// The task may not wait now (`Task::unwillingly`). No event has this.
+    /// The task may not wait now (`Task::nonblocking`). No event has this.
     Refused,
 }
 

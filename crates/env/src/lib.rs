@@ -12,7 +12,7 @@
 //!   2. A wake between the look at a condition and the sleep is never lost (`Task::wait_while`).
 //!   3. Every sleep has a `Cause`; one that was taken is emitted as an event with its length and with the `Signal` or the
 //!      deadline that ended it.
-//!   4. A task that is unwilling (`Task::unwillingly`) parks nowhere and queues nowhere.
+//!   4. A task that may not block (`Task::nonblocking`) parks nowhere and queues nowhere.
 //!   5. There is no current task: no globals, no thread locals in any procedure.
 //!
 //! Source: style A3 to A5; docs/adr/0001.

@@ -15,8 +15,7 @@ pub struct Task<'e, E: Env> {
     id: TaskId,
     waker: Waker,
     held: Cell<u16>,
-    /// It may wait.
-    willing: bool,
+    may_block: bool,
 }
 
 impl<E: Env> Context for Task<'_, E> {
@@ -35,22 +34,22 @@ impl<'e, E: Env> Task<'e, E> {
             id,
             waker,
             held: Cell::new(0),
-            willing: true,
+            may_block: true,
         }
     }
 
     /// Has the task do `work` without a wait: one that would have to be taken ends at once with `Refused`, and no event
     /// tells of it. For tasks on threads that have others to serve.
-    pub fn unwillingly<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
-        let before = core::mem::replace(&mut self.willing, false);
+    pub fn nonblocking<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = core::mem::replace(&mut self.may_block, false);
         let answer = work(self);
-        self.willing = before;
+        self.may_block = before;
         answer
     }
 
-    /// Whether it may wait now.
-    pub fn is_willing(&self) -> bool {
-        self.willing
+    /// Whether it may block now: wait, or sleep.
+    pub fn may_block(&self) -> bool {
+        self.may_block
     }
 
     /// Its `Env`.
@@ -97,7 +96,7 @@ impl<'e, E: Env> Task<'e, E> {
 
     /// Sleeps until `deadline`.
     pub fn sleep_until(&mut self, cause: Cause, deadline: Instant) -> Wakeup {
-        if !self.willing {
+        if !self.may_block {
             return Wakeup::Refused;
         }
         let began = self.now();
@@ -129,7 +128,7 @@ impl<'e, E: Env> Task<'e, E> {
         if !blocked(self) {
             return Wakeup::Ready(Signal::Seen);
         }
-        if !self.willing {
+        if !self.may_block {
             return Wakeup::Refused;
         }
         let began = self.now();

@@ -137,7 +137,7 @@ pub enum Error {
     Killed,
     /// The environment shuts down.
     Cancelled,
-    /// It would have to be waited for, and the task may not (`Task::unwillingly`).
+    /// It would have to be waited for, and the task may not (`Task::nonblocking`).
     WouldWait,
 }
 

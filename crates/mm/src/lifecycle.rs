@@ -318,8 +318,7 @@ impl<E: Env> Cache<E> {
             .cloned()
             .collect();
         for mapping in files {
-            mapping.gate.shut(task)?;
-            mapping.gate.open();
+            drop(mapping.shut_at_the_end(task)?);
         }
         Ok(())
     }

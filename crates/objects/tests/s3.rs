@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use common::{Chance, MIB, PAGE, Rig, attach, block};
 use env::IoError;
 use objects::{Config, Error};
-use tidegate::Cursor;
+use tidegate::{Cursor, Mode};
 
 /// A moto of our own; ended when the test ends.
 struct Moto {
@@ -221,13 +221,17 @@ fn volume() {
         if round == 0 {
             let mut writer = cache.writer();
             for at in 0..24 {
-                volume.write(&mut writer, &block(at, 0), at * MIB).unwrap();
+                volume
+                    .write(&mut writer, &block(at, 0), at * MIB, Mode::Blocking)
+                    .unwrap();
             }
             volume.sync().unwrap();
         } else {
             let (mut cursor, mut data) = (Cursor::default(), vec![0; MIB as usize]);
             for at in 0..24 {
-                volume.read(&mut cursor, &mut data, at * MIB).unwrap();
+                volume
+                    .read(&mut cursor, &mut data, at * MIB, Mode::Blocking)
+                    .unwrap();
                 assert!(data == block(at, 0), "{at}");
             }
         }

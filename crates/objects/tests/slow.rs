@@ -18,7 +18,7 @@ use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use objects::Config;
-use tidegate::{Cache, Volume, Writer};
+use tidegate::{Cache, Mode, Volume, Writer};
 
 /// A write that is held as long as the cache says.
 fn write_paced(
@@ -29,7 +29,7 @@ fn write_paced(
     offset: u64,
 ) -> Duration {
     let began = Instant::now();
-    volume.write(writer, data, offset).unwrap();
+    volume.write(writer, data, offset, Mode::Blocking).unwrap();
     while let Some(until) = volume.pace(writer).unwrap() {
         std::thread::sleep(until.saturating_duration_since(Instant::now()));
     }

@@ -16,11 +16,13 @@ use common::{Chance, Fault, Faulty, MIB, PAGE, TestDir, attach, block};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use objects::Config;
-use tidegate::{Cursor, Volume};
+use tidegate::{Cursor, Mode, Volume};
 
 fn expect(volume: &Volume, cursor: &mut Cursor, at: u64, round: u64) {
     let mut data = vec![0; MIB as usize];
-    volume.read(cursor, &mut data, at * MIB).unwrap();
+    volume
+        .read(cursor, &mut data, at * MIB, Mode::Blocking)
+        .unwrap();
     assert!(data == block(at, round), "MiB {at}");
 }
 
@@ -35,7 +37,9 @@ fn four_times_the_caches_memory_goes_through_and_is_there_after_reopening() {
         let (cache, volume, device) = attach(16 << 20, |arena| objects::open(&config, arena));
         let mut writer = cache.writer();
         for at in 0..64 {
-            volume.write(&mut writer, &block(at, 0), at * MIB).unwrap();
+            volume
+                .write(&mut writer, &block(at, 0), at * MIB, Mode::Blocking)
+                .unwrap();
         }
         volume.sync().unwrap();
         // Sequential: hardly an object is put twice.
@@ -84,7 +88,10 @@ fn a_store_that_fails_for_a_while_loses_nothing() {
     let mut writer = cache.writer();
     for at in 0..32 {
         // The error of a failed writeback is told once; the data was not taken then.
-        while volume.write(&mut writer, &block(at, 0), at * MIB).is_err() {}
+        while volume
+            .write(&mut writer, &block(at, 0), at * MIB, Mode::Blocking)
+            .is_err()
+        {}
     }
     let mut tries = 0;
     while let Err(error) = volume.sync() {
@@ -147,7 +154,7 @@ fn what_was_synced_survives_a_kill() {
         let mut page = vec![0; PAGE];
         for at in 0..32 * MIB / PAGE as u64 {
             volume
-                .read(&mut cursor, &mut page, at * PAGE as u64)
+                .read(&mut cursor, &mut page, at * PAGE as u64, Mode::Blocking)
                 .unwrap();
         }
         assert_eq!(device.failure(), None);
@@ -168,7 +175,7 @@ fn writes_until_it_is_killed() {
     let mut writer = cache.writer();
     for at in 0..32 {
         volume
-            .write(&mut writer, &block(at, round), at * MIB)
+            .write(&mut writer, &block(at, round), at * MIB, Mode::Blocking)
             .unwrap();
         if at % 4 == 3 {
             volume.sync().unwrap();

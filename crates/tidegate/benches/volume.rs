@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use os::FileDevice;
-use tidegate::{Backing, Cache, Cursor, Error, OpenOptions, Volume, VolumeOptions, Writer};
+use tidegate::{Backing, Cache, Cursor, Error, Mode, OpenOptions, Volume, VolumeOptions, Writer};
 
 const PAGES: u32 = 4096;
 const ROUNDS: u32 = 1_000_000;
@@ -34,9 +34,14 @@ fn main() {
     let mut many = vec![0_u8; 128 << 10];
     for _ in 0..3 {
         let (count, few) = (ROUNDS, ROUNDS / 20);
-        let try_read = per_round(count, |at| {
-            let tried = volume.try_read(&mut cursor, &mut page, scatter(at) * 4096);
-            assert!(!tried.expect("resident").stuck);
+        let volume_read = per_round(count, |at| {
+            let tried = volume.read(
+                &mut cursor,
+                &mut page,
+                scatter(at) * 4096,
+                Mode::Nonblocking,
+            );
+            assert!(!tried.expect("resident").would_block);
         });
         let read_at = per_round(count, |at| {
             black_box(
@@ -44,28 +49,33 @@ fn main() {
                     .expect("resident"),
             );
         });
-        let try_write = per_round(count, |at| {
-            let tried = volume.try_write(&mut writer, &chunk[..4096], scatter(at) * 4096);
-            assert!(!tried.expect("resident").stuck);
+        let volume_write = per_round(count, |at| {
+            let tried = volume.write(
+                &mut writer,
+                &chunk[..4096],
+                scatter(at) * 4096,
+                Mode::Nonblocking,
+            );
+            assert!(!tried.expect("resident").would_block);
             black_box(volume.pace(&mut writer).expect("a good disk"));
         });
         let write_at = per_round(count, |at| {
             file.write_at(&chunk[..4096], scatter(at) * 4096)
                 .expect("resident");
         });
-        let try_read_many = per_round(few, |at| {
+        let volume_read_many = per_round(few, |at| {
             let at = scatter(at) / 32 * (128 << 10);
-            let tried = volume.try_read(&mut cursor, &mut many, at);
-            assert!(!tried.expect("resident").stuck);
+            let tried = volume.read(&mut cursor, &mut many, at, Mode::Nonblocking);
+            assert!(!tried.expect("resident").would_block);
         });
         let read_many = per_round(few, |at| {
             let at = scatter(at) / 32 * (128 << 10);
             black_box(file.read_at(&mut many, at).expect("resident"));
         });
-        let try_write_many = per_round(few, |at| {
+        let volume_write_many = per_round(few, |at| {
             let at = scatter(at) / 32 * (128 << 10);
-            let tried = volume.try_write(&mut writer, &chunk, at);
-            assert!(!tried.expect("resident").stuck);
+            let tried = volume.write(&mut writer, &chunk, at, Mode::Nonblocking);
+            assert!(!tried.expect("resident").would_block);
             black_box(volume.pace(&mut writer).expect("a good disk"));
         });
         let write_many = per_round(few, |at| {
@@ -73,9 +83,9 @@ fn main() {
             file.write_at(&chunk, at).expect("resident");
         });
         println!(
-            "ns: 4 KiB: try_read {try_read:.0}, read_at {read_at:.0}; try_write + pace {try_write:.0}, write_at \
-             {write_at:.0}; 128 KiB: try_read {try_read_many:.0}, read_at {read_many:.0}; try_write + pace \
-             {try_write_many:.0}, write_at {write_many:.0}"
+            "ns: 4 KiB: volume_read {volume_read:.0}, read_at {read_at:.0}; volume_write + pace {volume_write:.0}, write_at \
+             {write_at:.0}; 128 KiB: volume_read {volume_read_many:.0}, read_at {read_many:.0}; volume_write + pace \
+             {volume_write_many:.0}, write_at {write_many:.0}"
         );
     }
     let pace = per_round(ROUNDS, |_| {
@@ -111,12 +121,14 @@ fn write(volume: &Volume, writer: &mut Writer, data: &[u8], at: u64) {
     while done < data.len() {
         let from = at + done as u64;
         let tried = volume
-            .try_write(writer, &data[done..], from)
+            .write(writer, &data[done..], from, Mode::Nonblocking)
             .expect("a good disk");
         done += tried.bytes;
-        if tried.stuck {
+        if tried.would_block {
             let (from, len) = (at + done as u64, (data.len() - done) as u64);
-            volume.ready_write(writer, from, len).expect("a good disk");
+            volume
+                .prepare_write(writer, from, len)
+                .expect("a good disk");
         }
     }
 }

@@ -237,7 +237,7 @@ impl Cache {
             }
             let inner = match entry.handles {
                 0 => Arc::clone(&entry.inner),
-                _ => entry.inner.another(),
+                _ => entry.inner.clone_handle(),
             };
             entry.handles += 1;
             let file = File::new(self.clone(), known, entry, inner, options.inner.read_only);

@@ -129,7 +129,7 @@ impl File {
                     .read(&mut task, &mut Reader::default(), Bytes(offset), data)
             }
         }?;
-        Ok(usize::try_from(read.0).expect("no more than was asked for"))
+        Ok(usize::try_from(read.bytes.0).expect("no more than was asked for"))
     }
 
     /// Pins page `page` (4 KiB each) for reading without a copy, if it is in the cache: a lookup and

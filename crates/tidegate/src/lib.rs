@@ -63,7 +63,7 @@ pub use pressure::Pressure;
 pub use spill::{Spill, Touched};
 pub use stats::{Stats, Swap, Wait};
 pub use upkeep::{VolumeState, VolumeStats};
-pub use volume::{Backing, Cursor, Synced, Tried, Volume, VolumeOptions};
+pub use volume::{Backing, Cursor, Mode, Progress, Synced, Volume, VolumeOptions};
 pub use writer::Writer;
 
 /// Bytes in a page.

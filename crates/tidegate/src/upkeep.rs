@@ -249,7 +249,7 @@ mod tests {
         };
         for _ in 0..3 {
             let volume = attach().expect("a place");
-            let straggler = volume.another();
+            let straggler = volume.clone_handle();
             let inside = straggler.enter().expect("it is there");
             volume.detach().expect("nothing fails");
             assert!(matches!(

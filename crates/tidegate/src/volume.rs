@@ -1,17 +1,18 @@
 //! A volume: a device of its own with one object of fixed size, for servers with clients of their own.
 //!
-//! A server must not lend a thread to every client that waits. So each operation comes in two parts: `try_` ones do
-//! what can be done at once and say how far they came, and never wait; the others wait, and are for a pool of threads.
+//! A server must not lend a thread to every client that waits. So a read or a write is asked for in one of two ways
+//! (`Mode`): without a wait, it does what can be done at once and says how far it came; with one, it is for a pool of
+//! threads. There too the waits can be taken apart from the moving of bytes: that is what the `prepare_` operations are for.
 //!
 //! ```text
-//!   request ──try_write──> all taken ──pace──> reply now, or at the moment that pace names
-//!                 '──────> stuck ──> ready_write on a thread of the pool ──> try_write again
+//!   request ──write, nonblocking──> all taken ──pace──> reply now, or at the moment that pace names
+//!                 '──────> would block ──> prepare_write on a thread of the pool ──> write again
 //! ```
 //!
 //! Invariants
 //!   1. A device, its share of the dirty limit, its flusher and its errors belong to one volume.
-//!   2. A `try_` operation never waits: not for memory, a device, a page, or a pause.
-//!   3. What `try_write` has taken is part of the volume: readers see it, `sync` makes it durable.
+//!   2. A nonblocking operation never waits: not for memory, a device, a page, or a pause.
+//!   3. What `write` has taken is part of the volume: readers see it, `sync` makes it durable.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -141,21 +142,43 @@ pub struct Cursor {
     reader: Reader,
 }
 
-/// How far an operation that does not wait has come.
+/// Whether a read or a write waits for what it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Tried {
-    /// Bytes moved, from the first on.
-    pub bytes: usize,
-    /// The next byte has to be waited for: call the `ready_` operation where waiting is allowed.
-    pub stuck: bool,
+pub enum Mode {
+    /// It moves all bytes, however long that takes.
+    Blocking,
+    /// It moves the bytes that can be moved at once.
+    Nonblocking,
 }
 
-impl From<mm::Tried> for Tried {
-    fn from(tried: mm::Tried) -> Self {
+impl Mode {
+    fn run<T>(
+        self,
+        task: &mut Task<'_, ThreadEnv>,
+        work: impl FnOnce(&mut Task<'_, ThreadEnv>) -> T,
+    ) -> T {
+        match self {
+            Self::Blocking => work(task),
+            Self::Nonblocking => task.nonblocking(|task| work(task)),
+        }
+    }
+}
+
+/// How far a read or a write has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Bytes moved, from the first on.
+    pub bytes: usize,
+    /// The next byte has to be waited for: call the `prepare_` operation where waiting is allowed.
+    pub would_block: bool,
+}
+
+impl From<mm::Progress> for Progress {
+    fn from(progress: mm::Progress) -> Self {
         Self {
-            bytes: usize::try_from(tried.bytes.0).expect("no more than was asked for"),
-            stuck: tried.stuck,
+            bytes: usize::try_from(progress.bytes.0).expect("no more than was asked for"),
+            would_block: progress.would_block,
         }
     }
 }
@@ -218,11 +241,11 @@ impl Volume {
 
     /// Another holder of the same volume, told of errors from now on.
     #[must_use]
-    pub fn another(&self) -> Self {
+    pub fn clone_handle(&self) -> Self {
         Self {
             cache: self.cache.clone(),
             device: self.device,
-            inner: self.inner.another(),
+            inner: self.inner.clone_handle(),
             size: self.size,
             holders: Arc::clone(&self.holders),
             origin: self.origin,
@@ -263,95 +286,88 @@ impl Volume {
         }
     }
 
-    /// Copies what is in memory of `data.len()` bytes at `offset`, up to the first page that is not.
+    /// Fills `data` from `offset`; if it may not block, up to the first page that is not in memory.
     ///
     /// # Errors
-    /// `Cache`: beyond the end, the device failed to read. `Closed`.
-    pub fn try_read(
+    /// `Cache`: beyond the end, the device failed to read, no memory. `Closed`.
+    pub fn read(
         &self,
         cursor: &mut Cursor,
         data: &mut [u8],
         offset: u64,
-    ) -> Result<Tried, Error> {
-        self.check(offset, data.len() as u64)?;
-        let mut task = self.enter()?;
-        let tried = self
-            .inner
-            .try_read(&mut task, &mut cursor.reader, Bytes(offset), data)?;
-        Ok(tried.into())
+        mode: Mode,
+    ) -> Result<Progress, Error> {
+        let len = data.len();
+        self.check(offset, len as u64)?;
+        let (reader, offset) = (&mut cursor.reader, Bytes(offset));
+        let read = mode.run(&mut *self.enter()?, |task| {
+            self.inner.read(task, reader, offset, data)
+        });
+        let progress = Progress::from(read?);
+        if progress.bytes < len && !progress.would_block {
+            // Taken out meanwhile: what is left of `data` is not what the volume has.
+            return Err(Error::Closed);
+        }
+        Ok(progress)
     }
 
-    /// Waits until what lies at `offset` is in memory, and more of the `len` bytes there as long as that is no trouble. Where
-    /// memory is short it may be gone again when it is asked for: after some tries in vain, `read`.
+    /// Waits until what lies at `offset` is in memory, and more of the `len` bytes there that need no wait of their own. Where
+    /// memory is short it may be gone again when it is asked for: after some tries, a read that blocks gets it.
     ///
     /// # Errors
-    /// As `try_read`; no memory.
-    pub fn ready_read(&self, cursor: &mut Cursor, offset: u64, len: u64) -> Result<(), Error> {
+    /// As `read`.
+    pub fn prepare_read(&self, cursor: &mut Cursor, offset: u64, len: u64) -> Result<(), Error> {
+        let (reader, offset, len) = (&mut cursor.reader, Bytes(offset), Bytes(len));
         let mut task = self.enter()?;
-        Ok(self
-            .inner
-            .ready_read(&mut task, &mut cursor.reader, Bytes(offset), Bytes(len))?)
+        Ok(self.inner.prepare_read(&mut task, reader, offset, len)?)
     }
 
     /// Waits until each of `len` bytes at `offset` has been read; it may be gone from memory again when it is asked for.
     ///
     /// # Errors
-    /// As `ready_read`.
-    pub fn prove_read(&self, cursor: &mut Cursor, offset: u64, len: u64) -> Result<(), Error> {
+    /// As `read`.
+    pub fn verify_readable(&self, cursor: &mut Cursor, offset: u64, len: u64) -> Result<(), Error> {
         self.check(offset, len)?;
+        let (reader, offset, len) = (&mut cursor.reader, Bytes(offset), Bytes(len));
         let mut task = self.enter()?;
-        Ok(self
-            .inner
-            .prove_read(&mut task, &mut cursor.reader, Bytes(offset), Bytes(len))?)
+        Ok(self.inner.verify_readable(&mut task, reader, offset, len)?)
     }
 
     /// Whether all of `len` bytes at `offset` is in memory now.
     #[must_use]
-    pub fn is_in_memory(&self, offset: u64, len: u64) -> bool {
-        self.inner.is_in_memory(Bytes(offset), Bytes(len))
+    pub fn is_cached(&self, offset: u64, len: u64) -> bool {
+        self.inner.is_cached(Bytes(offset), Bytes(len))
     }
 
-    /// Fills `data` from `offset`, waiting for all of it.
+    /// Takes in `data` at `offset`; if it may not block, as much as can be taken at once. The writer is not paused here: ask
+    /// `pace`.
     ///
     /// # Errors
-    /// As `ready_read`.
-    pub fn read(&self, cursor: &mut Cursor, data: &mut [u8], offset: u64) -> Result<(), Error> {
+    /// `Cache`: beyond the end, a failed device, no memory, a page could not be read. `Closed`. What was taken before the
+    /// error stays.
+    pub fn write(
+        &self,
+        writer: &mut Writer,
+        data: &[u8],
+        offset: u64,
+        mode: Mode,
+    ) -> Result<Progress, Error> {
         self.check(offset, data.len() as u64)?;
-        let mut task = self.enter()?;
-        let got = self
-            .inner
-            .read(&mut task, &mut cursor.reader, Bytes(offset), data)?;
-        if got.0 < data.len() as u64 {
-            // Taken out meanwhile: what is left of `data` is not what the volume has.
-            return Err(Error::Closed);
-        }
-        Ok(())
-    }
-
-    /// Takes as much of `data` at `offset` as can be taken at once. The writer is not held up here: ask `pace`.
-    ///
-    /// # Errors
-    /// `Cache`: beyond the end, a failed device. `Closed`. What was taken before the error stays.
-    pub fn try_write(&self, writer: &mut Writer, data: &[u8], offset: u64) -> Result<Tried, Error> {
-        self.check(offset, data.len() as u64)?;
-        let mut task = self.enter()?;
-        let tried = self.inner.try_write(
-            &mut task,
-            writer.of(&self.cache.inner.mm),
-            Bytes(offset),
-            data,
-        )?;
-        Ok(tried.into())
+        let (writer, offset) = (writer.of(&self.cache.inner.mm), Bytes(offset));
+        let written = mode.run(&mut *self.enter()?, |task| {
+            self.inner.write_unpaced(task, writer, offset, data)
+        });
+        Ok(written?.into())
     }
 
     /// Takes in what `socket` has for the `len` bytes at `offset`, straight into the pages that are in memory: at most 256 KiB.
     /// Answers how many bytes, which is none at the end of the stream, or the socket's error; `None` if the first page cannot
-    /// be written to at once: nothing was taken from the socket, and `try_write` does what can be done. Nothing is held
-    /// for what the socket does not have. As after `try_write`, ask `pace`.
+    /// be written to at once: nothing was taken from the socket, and `write` does what can be done. Nothing is held
+    /// for what the socket does not have. As after `write`, ask `pace`.
     ///
     /// # Errors
-    /// As `try_write`; nothing was taken from the socket.
-    pub fn try_receive(
+    /// As `write`; nothing was taken from the socket.
+    pub fn receive(
         &self,
         writer: &mut Writer,
         socket: BorrowedFd<'_>,
@@ -364,7 +380,7 @@ impl Volume {
         let (from, len) = (Bytes(offset), Bytes(len));
         let writer = writer.of(&self.cache.inner.mm);
         self.inner
-            .try_receive(&mut task, writer, from, len, |content, offered| {
+            .receive(&mut task, writer, from, len, |content, offered| {
                 let answer = content.receive(socket, offered.parts());
                 let bytes = *answer.as_ref().unwrap_or(&0);
                 received = Some(answer);
@@ -373,36 +389,16 @@ impl Volume {
         Ok(received)
     }
 
-    /// Waits for what `try_write` of `len` bytes at `offset` needs: memory, which the writer keeps until then, and the
-    /// rest of pages that are written in part. After some tries in vain, `write`.
+    /// Waits for what a write of `len` bytes at `offset` needs: memory, which the writer keeps until then, and the rest of
+    /// pages that are written in part. After some tries, a write that blocks does it.
     ///
     /// # Errors
-    /// As `try_write`; no memory; a page could not be read.
-    pub fn ready_write(&self, writer: &mut Writer, offset: u64, len: u64) -> Result<(), Error> {
+    /// As `write`.
+    pub fn prepare_write(&self, writer: &mut Writer, offset: u64, len: u64) -> Result<(), Error> {
         self.check(offset, len)?;
         let mut task = self.enter()?;
-        Ok(self.inner.ready_write(
-            &mut task,
-            writer.of(&self.cache.inner.mm),
-            Bytes(offset),
-            Bytes(len),
-        )?)
-    }
-
-    /// Takes all of `data` at `offset`, waiting for what that needs. The writer is not held here: ask `pace`.
-    ///
-    /// # Errors
-    /// As `ready_write`.
-    pub fn write(&self, writer: &mut Writer, data: &[u8], offset: u64) -> Result<(), Error> {
-        self.check(offset, data.len() as u64)?;
-        let mut task = self.enter()?;
-        self.inner.write_unheld(
-            &mut task,
-            writer.of(&self.cache.inner.mm),
-            Bytes(offset),
-            data,
-        )?;
-        Ok(())
+        let (writer, offset, len) = (writer.of(&self.cache.inner.mm), Bytes(offset), Bytes(len));
+        Ok(self.inner.prepare_write(&mut task, writer, offset, len)?)
     }
 
     /// When the writer may be told that what it wrote so far is done: `None` at once, otherwise not before that moment,

@@ -13,7 +13,7 @@ use os::ThreadEnv;
 /// A writer: may be moved between threads, is used by one at a time. Used with another cache than the one that made it, it is a new writer
 /// of that one from then on.
 ///
-/// Dropped, it passes on what it still owes, and gives back memory that `Volume::ready_write` took for it.
+/// Dropped, it passes on what it still owes, and gives back memory that `Volume::prepare_write` took for it.
 pub struct Writer {
     inner: mm::Writer,
     cache: Weak<mm::Cache<ThreadEnv>>,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use device::{Layer, Stack};
 use os::FileDevice;
-use tidegate::{Backing, Cache, Cursor, Error, Law, Volume, VolumeOptions, Writer};
+use tidegate::{Backing, Cache, Cursor, Error, Law, Mode, Volume, VolumeOptions, Writer};
 
 const PAGE: usize = 4096;
 
@@ -68,7 +68,12 @@ fn write(volume: &Volume, writer: &mut Writer, data: &[u8], offset: u64) {
     let mut done = 0;
     for _ in 0..100_000 {
         let tried = volume
-            .try_write(writer, &data[done..], offset + done as u64)
+            .write(
+                writer,
+                &data[done..],
+                offset + done as u64,
+                Mode::Nonblocking,
+            )
             .unwrap();
         done += tried.bytes;
         if done == data.len() {
@@ -76,7 +81,7 @@ fn write(volume: &Volume, writer: &mut Writer, data: &[u8], offset: u64) {
         }
         let left = (data.len() - done) as u64;
         volume
-            .ready_write(writer, offset + done as u64, left)
+            .prepare_write(writer, offset + done as u64, left)
             .unwrap();
     }
     panic!("no progress at {offset}+{done}");
@@ -101,7 +106,7 @@ fn a_device_that_hangs_holds_up_nobody_who_may_not_wait() {
     let (told, heard) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let (volume, mut cursor) = (volume.another(), Cursor::default());
+            let (volume, mut cursor) = (volume.clone_handle(), Cursor::default());
             let mut data = vec![0; 32 * PAGE];
             let mut got = vec![0; 32 * PAGE];
             let (mut wrote, mut read, mut stuck) = (0, 0, 0);
@@ -110,14 +115,16 @@ fn a_device_that_hangs_holds_up_nobody_who_may_not_wait() {
                 let offset = page * PAGE as u64 + round % 512 * 8;
                 fill(&mut data, page, 2);
                 let part = &data[..data.len() - 4096];
-                let tried = volume.try_write(&mut writer, part, offset).unwrap();
-                wrote += tried.bytes;
-                stuck += u32::from(tried.stuck);
                 let tried = volume
-                    .try_read(&mut cursor, &mut got, page * PAGE as u64)
+                    .write(&mut writer, part, offset, Mode::Nonblocking)
+                    .unwrap();
+                wrote += tried.bytes;
+                stuck += u32::from(tried.would_block);
+                let tried = volume
+                    .read(&mut cursor, &mut got, page * PAGE as u64, Mode::Nonblocking)
                     .unwrap();
                 read += tried.bytes;
-                stuck += u32::from(tried.stuck);
+                stuck += u32::from(tried.would_block);
                 let _ = volume.pace(&mut writer).unwrap();
             }
             told.send((wrote, read, stuck)).unwrap();
@@ -212,7 +219,7 @@ fn one_thread_serves_many_who_are_held_and_does_not_wait() {
                 fill(&mut piece, client.next, 3);
                 let offset = client.next * PAGE as u64 + client.done as u64;
                 let tried = volume
-                    .try_write(writer, &piece[client.done..], offset)
+                    .write(writer, &piece[client.done..], offset, Mode::Nonblocking)
                     .unwrap();
                 client.done += tried.bytes;
                 if client.done == piece.len() {
@@ -221,13 +228,13 @@ fn one_thread_serves_many_who_are_held_and_does_not_wait() {
                     client.until = volume.pace(writer).unwrap();
                     held += client.until.map_or(Duration::ZERO, |until| until - now);
                 } else {
-                    assert!(tried.stuck);
+                    assert!(tried.would_block);
                     let mut writer = client.writer.take().unwrap();
-                    let (volume, told) = (volume.another(), told.clone());
+                    let (volume, told) = (volume.clone_handle(), told.clone());
                     let offset = offset + tried.bytes as u64;
                     let left = (piece.len() - client.done) as u64;
                     scope.spawn(move || {
-                        volume.ready_write(&mut writer, offset, left).unwrap();
+                        volume.prepare_write(&mut writer, offset, left).unwrap();
                         told.send((number, writer)).unwrap();
                     });
                 }
@@ -282,7 +289,7 @@ fn a_writer_of_another_cache_brings_nothing_along() {
     let mut writer = other.writer();
     let free = other.stats().free;
     others
-        .ready_write(&mut writer, 0, 32 * PAGE as u64)
+        .prepare_write(&mut writer, 0, 32 * PAGE as u64)
         .unwrap();
     assert_eq!(
         other.stats().free,
@@ -295,7 +302,8 @@ fn a_writer_of_another_cache_brings_nothing_along() {
     assert_eq!(other.stats().free, free, "and has given them back");
     its.sync().unwrap();
     let mut got = vec![0; 32 * PAGE];
-    its.read(&mut Cursor::default(), &mut got, 0).unwrap();
+    its.read(&mut Cursor::default(), &mut got, 0, Mode::Blocking)
+        .unwrap();
     assert!(got == data);
     write(&others, &mut writer, &data, 0);
     drop((its, others));

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use env::Device as _;
 use os::FileDevice;
-use tidegate::{Backing, Cache, Cursor, Error, Volume, VolumeOptions, Writer};
+use tidegate::{Backing, Cache, Cursor, Error, Mode, Volume, VolumeOptions, Writer};
 
 const PAGE: u64 = 4096;
 const VOLUMES: u64 = 64;
@@ -61,14 +61,16 @@ fn resident() -> u64 {
 /// Writes all of it, waiting where that is needed.
 fn write(volume: &Volume, writer: &mut Writer, mut data: &[u8], mut offset: u64) {
     for _ in 0..10_000 {
-        let tried = volume.try_write(writer, data, offset).unwrap();
+        let tried = volume
+            .write(writer, data, offset, Mode::Nonblocking)
+            .unwrap();
         data = &data[tried.bytes..];
         offset += tried.bytes as u64;
         if data.is_empty() {
             return;
         }
         volume
-            .ready_write(writer, offset, data.len() as u64)
+            .prepare_write(writer, offset, data.len() as u64)
             .unwrap();
     }
     panic!("no progress at {offset}");
@@ -78,14 +80,16 @@ fn write(volume: &Volume, writer: &mut Writer, mut data: &[u8], mut offset: u64)
 fn read(volume: &Volume, mut data: &mut [u8], mut offset: u64) {
     let mut cursor = Cursor::default();
     for _ in 0..10_000 {
-        let tried = volume.try_read(&mut cursor, data, offset).unwrap();
+        let tried = volume
+            .read(&mut cursor, data, offset, Mode::Nonblocking)
+            .unwrap();
         data = &mut data[tried.bytes..];
         offset += tried.bytes as u64;
         if data.is_empty() {
             return;
         }
         volume
-            .ready_read(&mut cursor, offset, data.len() as u64)
+            .prepare_read(&mut cursor, offset, data.len() as u64)
             .unwrap();
     }
     panic!("no progress at {offset}");
@@ -121,7 +125,7 @@ fn what_a_socket_has_goes_into_pages_that_are_there() {
     write(&volume, &mut writer, &there, 0);
     let (mut client, socket) = UnixStream::pair().unwrap();
     let mut receive = |volume: &Volume, offset: u64, len: u64| {
-        volume.try_receive(&mut writer, socket.as_fd(), offset, len)
+        volume.receive(&mut writer, socket.as_fd(), offset, len)
     };
     // Nothing there; then less than is wanted, and as much, wherever it begins.
     let nothing = receive(&volume, 0, 4096).unwrap().unwrap();
@@ -238,7 +242,7 @@ fn a_volume_is_punched_watched_and_taken_out() {
     let dir = Dir::new("upkeep");
     let cache = Cache::builder().memory(32 << 20).build().unwrap();
     let volume = attach(&cache, &dir, 0);
-    let other = volume.another();
+    let other = volume.clone_handle();
     let mut writer = cache.writer();
     let data = vec![7; 1 << 20];
     write(&volume, &mut writer, &data, 0);
@@ -262,7 +266,7 @@ fn a_volume_is_punched_watched_and_taken_out() {
     volume.detach().unwrap();
     assert!(matches!(other.sync(), Err(Error::Closed)));
     assert!(matches!(
-        other.try_write(&mut writer, &data, 0),
+        other.write(&mut writer, &data, 0, Mode::Nonblocking),
         Err(Error::Closed)
     ));
     assert!(matches!(other.detach(), Err(Error::Closed)));

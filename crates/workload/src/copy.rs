@@ -55,7 +55,7 @@ fn copy_all<E: Env>(
         if size < options.block {
             block = buffer::<E>(size);
         }
-        let got = from.read(task, &mut reader, at, &mut block)?;
+        let got = from.read(task, &mut reader, at, &mut block)?.bytes;
         if got < size {
             return Err(Failure::ShortRead { at: at + got });
         }

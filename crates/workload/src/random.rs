@@ -195,7 +195,7 @@ fn read_for_ever<E: Env>(
             let called = task.now();
             let at = Bytes(index * options.block.0);
             let got = files[file].read(task, &mut readers[file], at, &mut block)?;
-            report.moved(called, task.now(), run.origin, got);
+            report.moved(called, task.now(), run.origin, got.bytes);
         }
     }
     Err(Failure::ShortRead { at: Bytes::ZERO })

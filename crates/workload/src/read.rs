@@ -77,7 +77,7 @@ fn read_all<E: Env>(
             Bytes(index * options.block.0),
             &mut block,
         )?;
-        report.moved(called, task.now(), run.origin, got);
+        report.moved(called, task.now(), run.origin, got.bytes);
         if !options.think.is_zero() {
             rest(task, options.think)?;
         }

@@ -272,14 +272,14 @@ pub fn a_task_that_may_not_wait_is_refused_and_leaves_no_trace<H: Harness>(harne
     run_root(harness, |task| {
         let queue = WaitQueue::new();
         let hour = Nanos::secs(3600);
-        let answer = task.unwillingly(|task| {
+        let answer = task.nonblocking(|task| {
             assert_eq!(task.sleep(Cause::Idle, hour), Wakeup::Refused, "a sleep");
             let ready = task.wait_while(&queue, Cause::Idle, None, |_| false);
             assert_eq!(ready, Wakeup::Ready(Signal::Seen), "a condition that holds");
             let inner =
-                task.unwillingly(|task| task.wait_while(&queue, Cause::Idle, None, |_| true));
+                task.nonblocking(|task| task.wait_while(&queue, Cause::Idle, None, |_| true));
             assert_eq!(inner, Wakeup::Refused, "a wait within");
-            assert!(!task.is_willing(), "it is asked once more within");
+            assert!(!task.may_block(), "it is asked once more within");
             task.wait_while(&queue, Cause::Idle, None, |_| {
                 assert!(queue.is_empty(), "it looks before it queues");
                 true
@@ -287,7 +287,7 @@ pub fn a_task_that_may_not_wait_is_refused_and_leaves_no_trace<H: Harness>(harne
         });
         assert_eq!(answer, Wakeup::Refused, "a wait");
         assert!(queue.is_empty(), "a task that was refused is in the queue");
-        assert!(task.is_willing(), "it stays unwilling");
+        assert!(task.may_block(), "it still may not block");
         let wakeup = task.sleep(Cause::Idle, Nanos::millis(1));
         assert_eq!(wakeup, Wakeup::TimedOut, "a sleep after it");
     });

@@ -81,7 +81,7 @@ impl<E: Env> Cache<E> {
                 }
             }
         }
-        if want >= MANY && task.is_willing() {
+        if want >= MANY && task.may_block() {
             memory.populate_ahead(task);
         }
         Ok(taken)
@@ -120,7 +120,7 @@ impl<E: Env> Cache<E> {
         want: u32,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
-        if !task.is_willing() {
+        if !task.may_block() {
             return match self.try_alloc(task, want, out)? {
                 0 => Err(Error::WouldWait),
                 taken => Ok(taken),

@@ -70,7 +70,7 @@ impl<E: Env> Cache<E> {
                 return Ok(());
             }
             self.look_again(task);
-            if !task.is_willing() || self.registry.stopping.load(Ordering::Acquire) {
+            if !task.may_block() || self.registry.stopping.load(Ordering::Acquire) {
                 break;
             }
             self.wait_for_memory(task, |memory| memory.given_back() == given_back)?;

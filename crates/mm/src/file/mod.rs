@@ -7,7 +7,6 @@ mod replace;
 pub(crate) mod stash;
 pub(crate) mod sync;
 pub(crate) mod truncate;
-pub(crate) mod unwilling;
 pub(crate) mod write;
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -19,9 +18,10 @@ use policy::units::{Bytes, PAGE_SHIFT};
 
 use crate::cache::{Cache, FILE_MAX};
 use crate::file::sync::shut_settled;
-use crate::file::write::received;
+use crate::file::write::{Pacing, Progress};
+use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
-use crate::{Error, Offered, Pinned, Reader, Synced, Tried, Writer};
+use crate::{Error, Offered, Pinned, Reader, Synced, Writer};
 
 /// A file of a cache, open. Shared by reference; errors of writeback are told to each handle once.
 pub struct File<E: Env> {
@@ -46,7 +46,7 @@ impl<E: Env> File<E> {
 
     /// Another handle of the same file, told of the errors from now on.
     #[must_use]
-    pub fn another(&self) -> Arc<Self> {
+    pub fn clone_handle(&self) -> Arc<Self> {
         Arc::new(Self::new(
             Arc::clone(&self.cache),
             Arc::clone(&self.mapping),
@@ -64,15 +64,13 @@ impl<E: Env> File<E> {
     /// `MetadataFailed`, `Cancelled`.
     pub fn allocate(&self, task: &mut Task<'_, E>, len: Bytes) -> Result<(), Error> {
         // A cut that is still to be done would take it away again.
-        shut_settled(task, &self.cache, &self.mapping)?;
-        let allocated = write::allocate_gated(task, &self.mapping, len);
-        self.mapping.gate.open();
-        allocated
+        let file = shut_settled(task, &self.cache, &self.mapping)?;
+        write::allocate(task, &file, len)
     }
 
     /// The device has space for the file up to `len` already: writes up to there need not ask.
     pub fn assume_allocated(&self, len: Bytes) {
-        self.mapping.allocated.fetch_max(len.0, Ordering::AcqRel);
+        self.mapping.note_allocated(len.0);
     }
 
     /// Whether it has no bytes.
@@ -93,39 +91,40 @@ impl<E: Env> File<E> {
         offset: Bytes,
         data: &<E::Content as Content>::Data,
     ) -> Result<Bytes, Error> {
-        write::write(task, &self.cache, &self.mapping, writer, offset, data)
+        let len = E::Content::data_len(data) as u64;
+        let call = write::Call::new(task, self, writer, offset, len)?;
+        let progress = call.write(task, data, Pacing::Here)?;
+        if progress.would_block {
+            return Err(Error::WouldWait);
+        }
+        Ok(progress.bytes)
     }
 
-    /// Takes in as much of `data` at `offset` as can be at once. Never waits; nobody is held here: `pace` says what is
-    /// owed.
+    /// Takes in `data` at `offset`, or as much as can be at once where the task may not block (`Task::nonblocking`). The
+    /// writer is not paused here: `Cache::pace` says what it owes.
     ///
     /// # Errors
-    /// As `write`. What was taken in before the error stays, and is part of the file.
-    pub fn try_write(
+    /// As `write`.
+    pub fn write_unpaced(
         &self,
         task: &mut Task<'_, E>,
         writer: &mut Writer,
         offset: Bytes,
         data: &<E::Content as Content>::Data,
-    ) -> Result<Tried, Error> {
-        unwilling::take_write(
-            task,
-            &self.cache,
-            &self.mapping,
-            writer,
-            offset,
-            data,
-            false,
-        )
+    ) -> Result<Progress, Error> {
+        let len = E::Content::data_len(data) as u64;
+        let call = write::Call::new(task, self, writer, offset, len)?;
+        call.write(task, data, Pacing::Elsewhere)
     }
 
     /// Offers the pages of `len` bytes at `offset` that can be written to at once, from the first on, to `fill`. It fills a
     /// beginning of them with what it has, without any wait, and answers how many bytes; so does this. `fill` is not called
-    /// if the first page cannot be offered: then `try_write` does what can be done. The file does not grow.
+    /// if the first page cannot be offered: then `write_unpaced` does what can be done. The file does not grow, and the
+    /// writer is not paused.
     ///
     /// # Errors
     /// As `write`, before `fill` is called.
-    pub fn try_receive(
+    pub fn receive(
         &self,
         task: &mut Task<'_, E>,
         writer: &mut Writer,
@@ -133,42 +132,27 @@ impl<E: Env> File<E> {
         len: Bytes,
         fill: impl FnOnce(&E::Content, &Offered<'_>) -> usize,
     ) -> Result<Bytes, Error> {
-        let (cache, mapping) = (&self.cache, &self.mapping);
-        received::receive(task, cache, mapping, writer, offset, len.0, fill)
+        write::Call::new(task, self, writer, offset, len.0)?.receive(task, fill)
     }
 
-    /// Takes in all of `data` at `offset`, waiting where that must be, but not held: as `try_write`, for whoever was stuck
-    /// in vain.
+    /// Waits for what a write of `len` bytes at `offset` by a task that may not block would be stuck at, in steps of at most
+    /// 32 pages. The frames that it needs are the writer's until its next write. That can go on then, and need not come to
+    /// its end: pages may be evicted or become busy in between.
     ///
     /// # Errors
     /// As `write`.
-    pub fn write_unheld(
-        &self,
-        task: &mut Task<'_, E>,
-        writer: &mut Writer,
-        offset: Bytes,
-        data: &<E::Content as Content>::Data,
-    ) -> Result<(), Error> {
-        let (cache, mapping) = (&self.cache, &self.mapping);
-        unwilling::take_write(task, cache, mapping, writer, offset, data, true).map(|_| ())
-    }
-
-    /// Waits for what `try_write` of `len` bytes at `offset` would wait for, in steps of at most 32 pages. The frames that
-    /// it needs are the writer's until its next write.
-    ///
-    /// # Errors
-    /// As `write`.
-    pub fn ready_write(
+    pub fn prepare_write(
         &self,
         task: &mut Task<'_, E>,
         writer: &mut Writer,
         offset: Bytes,
         len: Bytes,
     ) -> Result<(), Error> {
-        unwilling::ready_write(task, &self.cache, &self.mapping, writer, offset, len.0)
+        write::Call::new(task, self, writer, offset, len.0)?.prepare(task)
     }
 
-    /// Fills `data` from `offset`, with less at the end of the file; answers how much.
+    /// Fills `data` from `offset`, with less at the end of the file. Where the task may not block, it gets what is in memory
+    /// up to the first page that is not; that one is read, if there is memory for it at once.
     ///
     /// # Errors
     /// `ReadFailed`, `OutOfMemory`, `Cancelled`.
@@ -178,38 +162,24 @@ impl<E: Env> File<E> {
         reader: &mut Reader,
         offset: Bytes,
         data: &mut <E::Content as Content>::Data,
-    ) -> Result<Bytes, Error> {
-        read::read(task, &self.cache, &self.mapping, reader, offset, data)
+    ) -> Result<Progress, Error> {
+        let len = Bytes(E::Content::data_len(data) as u64);
+        read::Call::new(self, reader, offset, len).read(task, data)
     }
 
-    /// Copies what is in memory of `data` at `offset`, up to the first page that is not, less at the end of the file. Never
-    /// waits. A page that is not there is read, if memory for it is to be had at once.
+    /// Waits until the first page at `offset` is in memory, and as many of those of the other `len` bytes as need no wait of
+    /// their own: at most 256, and fewer where memory is short. It may be gone again when it is asked for.
     ///
     /// # Errors
     /// As `read`.
-    pub fn try_read(
-        &self,
-        task: &mut Task<'_, E>,
-        reader: &mut Reader,
-        offset: Bytes,
-        data: &mut <E::Content as Content>::Data,
-    ) -> Result<Tried, Error> {
-        unwilling::try_read(task, &self.cache, &self.mapping, reader, offset, data)
-    }
-
-    /// Waits until the first page at `offset` is in memory, and as many of those of the other `len` bytes as is no trouble: at
-    /// most 256, and fewer where memory is short. It may be gone again when it is asked for.
-    ///
-    /// # Errors
-    /// As `read`.
-    pub fn ready_read(
+    pub fn prepare_read(
         &self,
         task: &mut Task<'_, E>,
         reader: &mut Reader,
         offset: Bytes,
         len: Bytes,
     ) -> Result<(), Error> {
-        unwilling::ready_read(task, &self.cache, &self.mapping, reader, offset, len)
+        read::Call::new(self, reader, offset, len).prepare(task)
     }
 
     /// Sees that `len` bytes at `offset` can be read, waiting for each page that has to be; it may be gone again when it is
@@ -217,20 +187,20 @@ impl<E: Env> File<E> {
     ///
     /// # Errors
     /// As `read`.
-    pub fn prove_read(
+    pub fn verify_readable(
         &self,
         task: &mut Task<'_, E>,
         reader: &mut Reader,
         offset: Bytes,
         len: Bytes,
     ) -> Result<(), Error> {
-        unwilling::prove_read(task, &self.cache, &self.mapping, reader, offset, len)
+        read::Call::new(self, reader, offset, len).verify(task)
     }
 
     /// Whether all of `len` bytes at `offset` is in memory now. That is no access to it.
     #[must_use]
-    pub fn is_in_memory(&self, offset: Bytes, len: Bytes) -> bool {
-        unwilling::is_in_memory(&self.cache, &self.mapping, offset, len)
+    pub fn is_cached(&self, offset: Bytes, len: Bytes) -> bool {
+        read::is_cached(&self.cache, &self.mapping, offset, len)
     }
 
     /// Pins a page that is in the cache: a lookup and a CAS. `None`: not there, being filled, or
@@ -339,19 +309,17 @@ impl<E: Env> File<E> {
     pub fn close(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
         let mapping = &self.mapping;
         self.sync(task)?;
-        mapping.gate.shut(task)?;
-        if !sync::is_durable(task, &self.cache, mapping) {
-            // Whoever was inside meanwhile was told that his write is taken in. No more come: one who goes on would keep the file
-            // open for ever.
-            mapping.set_closed(true);
-            mapping.gate.open();
-            let synced = self.sync(task).and_then(|()| mapping.gate.shut(task));
-            if synced.is_err() {
-                mapping.set_closed(false);
-                return synced;
-            }
+        let mut file = mapping.shut_at_the_end(task)?;
+        if !sync::is_durable(task, &self.cache, &file) {
+            // Writers inside the gate were promised their write. No more are admitted, or one that keeps writing would hold
+            // the file open for ever.
+            file.close();
+            drop(file);
+            let synced = self.sync(task);
+            let shut = synced.and_then(|()| mapping.shut_at_the_end(task));
+            file = shut.inspect_err(|_| mapping.reopen())?;
         }
-        self.discard_gated(task)
+        self.discard_shut(task, file)
     }
 
     /// Takes the file's pages out of the cache, dirty ones too, without writing them: for a file
@@ -360,23 +328,18 @@ impl<E: Env> File<E> {
     /// # Errors
     /// `Cancelled`.
     pub fn discard(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
-        self.mapping.gate.shut(task)?;
-        self.discard_gated(task)
+        let file = self.mapping.shut_at_the_end(task)?;
+        self.discard_shut(task, file)
     }
 
-    /// The caller has shut the gate.
-    fn discard_gated(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
-        let mapping = &self.mapping;
+    fn discard_shut(&self, task: &mut Task<'_, E>, file: ShutGate<'_, E>) -> Result<(), Error> {
         // First, so that nothing that is still under way brings a page in behind the one that is looked at.
-        mapping.set_closed(true);
-        let result = truncate::drop_pages(task, &self.cache, mapping, 0);
-        if result.is_err() {
-            mapping.set_closed(false);
-        }
-        mapping.gate.open();
-        result?;
-        while !self.cache.forget_file(task, mapping) {
-            mapping.wait_for_visits(task)?;
+        file.close();
+        let dropped = truncate::drop_pages(task, &self.cache, &file, 0);
+        dropped.inspect_err(|_| file.reopen())?;
+        drop(file);
+        while !self.cache.forget_file(task, &self.mapping) {
+            self.mapping.wait_for_visits(task)?;
         }
         Ok(())
     }

@@ -44,6 +44,7 @@ use crate::file::File;
 use crate::file::replace::replace_pinned;
 use crate::file::sync::{shut_settled, wait_frame};
 use crate::file::truncate::{Which, drop_range, remove_busy, show_fresh};
+use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
 use crate::{Error, writeback::io};
 
@@ -90,12 +91,11 @@ impl<E: Env> File<E> {
         let mut at = page(first);
         let mut waited = 0;
         loop {
-            shut_settled(task, cache, mapping)?;
+            let file = shut_settled(task, cache, mapping)?;
             // Behind the gate: where the file has grown, the page that it ended in holds bytes behind the range. Who goes on
             // writing at the end is not followed.
             let end = last.min(end_now());
             if at >= end {
-                mapping.gate.open();
                 break;
             }
             // The flusher leaves the file alone: what it would write is about to go.
@@ -103,14 +103,14 @@ impl<E: Env> File<E> {
             let before = at;
             let step = end.min((at / STEP + 1).saturating_mul(STEP));
             let keeps_shut = waited >= OPEN_WAITS;
-            let result = punch_gated(task, cache, mapping, &mut at, step, keeps_shut);
+            let result = punch_gated(task, cache, &file, &mut at, step, keeps_shut);
             mapping.syncing.fetch_sub(1, Ordering::AcqRel);
-            mapping.gate.open();
+            drop(file);
             mapping.device.flusher.wait.wake_all(Signal::SyncEnded);
             waited = if at > before { 0 } else { waited + 1 };
             match result? {
                 Some(obstacle) => obstacle.wait(task, cache, mapping)?,
-                None if at < end => mapping.gate.let_in(task)?,
+                None if at < end => mapping.let_in(task)?,
                 None => break,
             }
         }
@@ -156,13 +156,13 @@ impl<E: Env> File<E> {
     }
 }
 
-/// Punches from `at` on, which is where it has come to in the end. The caller has shut the gate.
+/// Punches from `at` on, which is where it has come to in the end.
 ///
 /// Answers what it has to wait for before it can go on; with `keeps_shut` it waits here.
 fn punch_gated<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+    mapping: &ShutGate<'_, E>,
     at: &mut u32,
     to: u32,
     keeps_shut: bool,
@@ -310,7 +310,7 @@ fn unpin_by_copy<E: Env>(
 fn discard<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+    mapping: &ShutGate<'_, E>,
     from: u32,
     to: u32,
     held: &mut Vec<(u32, Busy)>,

@@ -6,10 +6,16 @@
 //! copies page by page under pins, waiting for the busy ones. Read-ahead never waits for memory:
 //! what cannot be had at once is left out.
 //!
+//! A task that may not block copies what is in memory, up to the first page that is not. What it needs behind that was sent
+//! for, as far as there was memory; one that may block waits for it (`Call::prepare`), and the reader comes back for the
+//! rest, which is the same access for `policy::readahead`.
+//!
 //! A page whose read failed stays in the index, not up to date, until somebody asks for it: that
 //! caller forgets the page and tries the device again, once; whoever waited for the read that failed
 //! gets the error.
 
+use core::ops::Range;
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{Cause, Env, Event, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Work};
@@ -21,33 +27,36 @@ use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::Error;
 use crate::cache::{Cache, add, sub};
+use crate::file::File;
+use crate::file::write::Progress;
 use crate::reclaim::direct::direct;
 use crate::reclaim::index_nodes::free_index_nodes;
 use crate::registry::mapping::Mapping;
 use crate::writeback::io::{self, REQUEST_PAGES};
+
+/// Pages that one reader waits for at a time, at most; and all of them together: this part of the frames.
+const READ_MAX: u32 = 256;
+const READ_PART: u32 = 4;
+/// Bytes that one wait looks at.
+const ACCESS_MAX: u64 = 1 << 20;
 
 /// What one reader of one file remembers, so that the cache can read ahead of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reader {
     readahead: Readahead,
     /// The last access, if its reader could not wait for all of it and will come back for the rest.
-    pub(crate) stuck: Option<Stuck>,
+    stuck: Option<Stuck>,
 }
 
 /// An access in parts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stuck {
-    pub(crate) access: Run,
+struct Stuck {
+    access: Run,
     /// The state before it, if what it needs could not be sent for: it is to be judged again.
-    pub(crate) before: Option<Readahead>,
+    before: Option<Readahead>,
 }
 
 impl Reader {
-    /// What it remembers of accesses that ended.
-    pub(crate) const fn readahead(&self) -> Readahead {
-        self.readahead
-    }
-
     /// If an access from page `first` on is the rest of the last one: where that began.
     fn resumes(&mut self, first: u64) -> Option<u64> {
         let Stuck { access, before } = self.stuck.take()?;
@@ -59,46 +68,294 @@ impl Reader {
     }
 }
 
-/// Reads `data` full from `offset`, less at the end of the file.
-pub(crate) fn read<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
-    reader: &mut Reader,
-    offset: Bytes,
-    data: &mut <E::Content as Content>::Data,
-) -> Result<Bytes, Error> {
-    let began = task.now();
-    let len = E::Content::data_len(data) as u64;
-    let end = offset.0.saturating_add(len).min(mapping.size());
-    if offset.0 >= end {
-        return Ok(Bytes::ZERO);
-    }
-    task.did(Work::Call, 1);
-    let part = part_of_call(cache, pages_of(offset.0, end));
-    let mut missed = Pages::ZERO;
-    let mut at = offset.0;
-    while at < end {
-        let until = end.min(((at >> PAGE_SHIFT) + part) << PAGE_SHIFT);
-        missed += read_ahead(task, cache, mapping, reader, at, until, end)?;
-        match copy_out(task, cache, mapping, offset.0, &mut at, until, data) {
-            Ok(()) => {}
-            // The file was cut under the reader: what it got before is the answer.
-            Err(Error::OutOfRange { .. }) => break,
-            Err(error) => return Err(error),
+/// One call of a reader: what it reads from, and which bytes of it, as far as the file goes.
+pub(crate) struct Call<'a, E: Env> {
+    cache: &'a Arc<Cache<E>>,
+    mapping: &'a Arc<Mapping<E>>,
+    reader: &'a mut Reader,
+    bytes: Range<u64>,
+}
+
+impl<'a, E: Env> Call<'a, E> {
+    /// A call for `len` bytes at `offset`.
+    pub(crate) fn new(
+        file: &'a File<E>,
+        reader: &'a mut Reader,
+        offset: Bytes,
+        len: Bytes,
+    ) -> Self {
+        let end = offset.0.saturating_add(len.0).min(file.mapping.size());
+        Self {
+            cache: &file.cache,
+            mapping: &file.mapping,
+            reader,
+            bytes: offset.0..end,
         }
     }
-    let bytes = read_to(mapping, offset, at);
-    if bytes.is_zero() {
-        return Ok(bytes);
+
+    /// Fills `data`; where the task may not block, up to the first page that is not in memory, which is read if there is
+    /// memory for it.
+    pub(crate) fn read(
+        mut self,
+        task: &mut Task<'_, E>,
+        data: &mut <E::Content as Content>::Data,
+    ) -> Result<Progress, Error> {
+        let began = task.now();
+        let (before, resumed) = (self.reader.readahead, self.reader.stuck);
+        let mut at = self.bytes.start;
+        let mut missed = Pages::ZERO;
+        if !self.bytes.is_empty() {
+            task.did(Work::Call, 1);
+        }
+        let would_block = match self.copy_parts(task, data, &mut at, &mut missed) {
+            // The file was cut under the reader: what it got before is the answer.
+            Ok(()) | Err(Error::OutOfRange { .. }) => false,
+            Err(Error::WouldWait) => true,
+            Err(error) => return Err(error),
+        };
+        if would_block {
+            self.note_rest(at, before, resumed);
+        }
+        // It may have been cut meanwhile, and what was behind the new end in its last page is zeroed.
+        let start = self.bytes.start;
+        let bytes = Bytes(at.min(self.mapping.size()).saturating_sub(start));
+        if !bytes.is_zero() {
+            task.did(Work::Copy, pages_of(start, start + bytes.0));
+            task.emit(&Event::Read {
+                bytes,
+                missed,
+                took: task.now().since(began),
+            });
+        }
+        Ok(Progress { bytes, would_block })
     }
-    task.did(Work::Copy, pages_of(offset.0, offset.0 + bytes.0));
-    task.emit(&Event::Read {
-        bytes,
-        missed,
-        took: task.now().since(began),
-    });
-    Ok(bytes)
+
+    /// Copies part by part to its place in `data`, having sent for what is missing of each; `at` moves.
+    fn copy_parts(
+        &mut self,
+        task: &mut Task<'_, E>,
+        data: &mut <E::Content as Content>::Data,
+        at: &mut u64,
+        missed: &mut Pages,
+    ) -> Result<(), Error> {
+        let Range { start, end } = self.bytes;
+        while *at < end {
+            // One that does not wait sends for all at once.
+            let pages = pages_of(start, end);
+            let part = if task.may_block() {
+                part_of_call(self.cache, pages)
+            } else {
+                pages
+            };
+            let until = end.min(((*at >> PAGE_SHIFT) + part) << PAGE_SHIFT);
+            match self.read_ahead(task, *at..until) {
+                Ok(pages) => *missed += pages,
+                // There may be pages before the first that could not be sent for.
+                Err(Error::WouldWait) => {}
+                Err(error) => return Err(error),
+            }
+            self.copy_out(task, data, at, until)?;
+        }
+        Ok(())
+    }
+
+    /// Copies what lies from `at` to `until`, page by page, to its place in `data`; `at` moves.
+    fn copy_out(
+        &self,
+        task: &mut Task<'_, E>,
+        data: &mut <E::Content as Content>::Data,
+        at: &mut u64,
+        until: u64,
+    ) -> Result<(), Error> {
+        while *at < until {
+            let page = page_of(*at);
+            let page_end = until.min((u64::from(page) + 1) << PAGE_SHIFT);
+            let pin = pin_page(task, self.cache, self.mapping, page)?;
+            let within = usize::try_from(*at % PAGE_SIZE).expect("below a page");
+            let count = usize::try_from(page_end - *at).expect("at most a page");
+            let to = usize::try_from(*at - self.bytes.start).expect("within the caller's data");
+            self.cache.content().copy_out(&pin, within, data, to, count);
+            self.cache.unpin(pin);
+            *at = page_end;
+        }
+        Ok(())
+    }
+
+    /// The reader will come back for what is left from `at` on. `before` and `resumed` are its state before this call.
+    fn note_rest(&mut self, at: u64, before: Readahead, resumed: Option<Stuck>) {
+        let first = u64::from(page_of(self.bytes.start));
+        let start = resumed
+            .filter(|stuck| (stuck.access.start..stuck.access.end()).contains(&first))
+            .map_or(first, |stuck| stuck.access.start);
+        let count = Pages(u64::from(page_of(self.bytes.end - 1)) + 1 - start);
+        let page = self.mapping.index.get(&self.cache.pages.pool, page_of(at));
+        let is_sent = matches!(page, Slot::Frame(_));
+        let earlier = resumed.and_then(|stuck| stuck.before).unwrap_or(before);
+        self.reader.stuck = Some(Stuck {
+            access: Run { start, count },
+            before: (!is_sent).then_some(earlier),
+        });
+    }
+
+    /// Waits until the first page is in memory, and those behind it as far as that takes no more than what is read already or
+    /// can be sent for at once.
+    pub(crate) fn prepare(mut self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        self.bring(task).map(drop)
+    }
+
+    /// Sees that each page can be read, which is no access to them: they may be gone again when they are asked for. A range
+    /// that goes on where the last one ended is the same access.
+    pub(crate) fn verify(mut self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        let Range { start, end } = self.bytes;
+        let (first, last) = (page_of(start), page_of(end - 1));
+        let goes_on = |access: &Run| (0..=1).contains(&access.end().wrapping_sub(u64::from(first)));
+        let begins = self
+            .reader
+            .stuck
+            .map(|stuck| stuck.access)
+            .filter(goes_on)
+            .map_or(u64::from(first), |access| access.start);
+        let brought = self.bring(task)?;
+        for page in first + brought..=last {
+            match pin_untouched(task, self.cache, self.mapping, page) {
+                Ok(pin) => self.cache.unpin(pin),
+                // Cut under the reader.
+                Err(Error::OutOfRange { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(stuck) = &mut self.reader.stuck {
+            stuck.access = Run {
+                start: begins,
+                count: Pages(u64::from(last) + 1 - begins),
+            };
+        }
+        Ok(())
+    }
+
+    /// Brings pages into memory, from the first on as far as `prepare` says; answers how many were there.
+    fn bring(&mut self, task: &mut Task<'_, E>) -> Result<u32, Error> {
+        let (cache, mapping) = (self.cache, self.mapping);
+        let start = self.bytes.start;
+        let end = self.bytes.end.min(start.saturating_add(ACCESS_MAX));
+        self.read_ahead(task, start..end)?;
+        let (first, last) = (page_of(start), page_of(end - 1));
+        // Pinned until all are there: where memory is short, the last would drive the first out. Nobody waits for memory
+        // with pages in hand, and all who are here leave most of it to others.
+        let wanted = (last - first + 1).min(READ_MAX);
+        let part = cache.memory.limit_frames() / READ_PART;
+        let others = cache.pages.brought.fetch_add(wanted, Ordering::Relaxed);
+        let most = part.saturating_sub(others).clamp(1, wanted);
+        let mut pins = Vec::new();
+        let mut result = Ok(());
+        for page in first..=last.min(first.saturating_add(most - 1)) {
+            let pinned = if page == first {
+                pin_untouched(task, cache, mapping, page)
+            } else {
+                pin_or_await(task, cache, mapping, page)
+            };
+            match pinned {
+                Ok(pin) => pins.push(pin),
+                Err(error) => {
+                    if page == first {
+                        result = Err(error);
+                    }
+                    break;
+                }
+            }
+        }
+        let brought = u32::try_from(pins.len()).expect("at most READ_MAX");
+        for pin in pins {
+            cache.unpin(pin);
+        }
+        cache.pages.brought.fetch_sub(wanted, Ordering::Relaxed);
+        // Whoever copies them now comes back for the same access.
+        self.reader.stuck = Some(Stuck {
+            access: Run {
+                start: u64::from(first),
+                count: Pages(pages_of(start, end)),
+            },
+            before: None,
+        });
+        match result {
+            // Cut under the reader.
+            Err(Error::OutOfRange { .. }) => Ok(brought),
+            result => result.map(|()| brought),
+        }
+    }
+
+    /// Starts whatever reads the policy wants for an access to a part of the call; answers how many of the pages asked for were
+    /// missing.
+    fn read_ahead(&mut self, task: &mut Task<'_, E>, part: Range<u64>) -> Result<Pages, Error> {
+        let (cache, mapping, call_end) = (self.cache, self.mapping, self.bytes.end);
+        let reader = &mut *self.reader;
+        let (first, last) = (page_of(part.start), page_of(part.end - 1));
+        let mut missing = None;
+        let mut missed = 0;
+        let mut on_mark = false;
+        for page in first..=last {
+            match mapping.index.get(&cache.pages.pool, page) {
+                Slot::Frame(frame) => {
+                    let flags = cache.pages.table.flags(frame);
+                    if flags.has(Flags::MARK) {
+                        on_mark = true;
+                        cache.pages.table.update(frame, Flags::NONE, Flags::MARK);
+                    }
+                }
+                Slot::Empty | Slot::Shadow(_) => {
+                    missed += 1;
+                    missing = missing.or(Some(u64::from(page)));
+                }
+            }
+        }
+        // The rest of an access is no access of its own.
+        let resumed = reader.resumes(u64::from(first));
+        if resumed.is_some() && missing.is_none() && !on_mark {
+            return Ok(Pages::ZERO);
+        }
+        let start = resumed.unwrap_or(u64::from(first));
+        let count = Pages(u64::from(last) + 1 - start);
+        let max = cache.options.readahead_max;
+        let window = if max <= Pages(1) {
+            // Nothing fits into it ahead of what was asked for. A miss still reads what was asked for, in one go.
+            missing.map(|start| Window {
+                start,
+                count: Pages(u64::from(last) + 1 - start),
+                mark: None,
+                ahead: None,
+            })
+        } else {
+            let call_end = u64::from(page_of(call_end - 1)) + 1;
+            reader
+                .readahead
+                .on_access(Run { start, count }, call_end, missing, on_mark, max)
+        };
+        if let Some(window) = window {
+            let class = if missing.is_some() {
+                IoClass::Read
+            } else {
+                IoClass::ReadAhead
+            };
+            let Window {
+                start,
+                count,
+                mark,
+                ahead,
+            } = window;
+            let run = Run { start, count };
+            start_read(task, cache, mapping, run, mark, class)?;
+            if let Some(ahead) = ahead {
+                start_read(task, cache, mapping, ahead, mark, IoClass::ReadAhead)?;
+            }
+        }
+        Ok(Pages(missed))
+    }
 }
 
 /// How many pages of a call for `pages` pages are looked at together. One for more than a window is a stream of accesses, each
@@ -116,36 +373,6 @@ fn part_of_call<E: Env>(cache: &Cache<E>, pages: u64) -> u64 {
     }
 }
 
-/// Copies what lies from `at` to `end`, page by page, to its place in `data`, which begins at `offset`; `at` moves.
-pub(crate) fn copy_out<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
-    offset: u64,
-    at: &mut u64,
-    end: u64,
-    data: &mut <E::Content as Content>::Data,
-) -> Result<(), Error> {
-    while *at < end {
-        let page = page_of(*at);
-        let until = end.min((u64::from(page) + 1) << PAGE_SHIFT);
-        let pin = pin_page(task, cache, mapping, page)?;
-        let within = usize::try_from(*at % PAGE_SIZE).expect("below a page");
-        let count = usize::try_from(until - *at).expect("at most a page");
-        let to = usize::try_from(*at - offset).expect("within the caller's data");
-        cache.content().copy_out(&pin, within, data, to, count);
-        cache.unpin(pin);
-        *at = until;
-    }
-    Ok(())
-}
-
-/// Of what was copied from `offset` to `at`, that which is part of the file: it may have been cut meanwhile, and what was behind
-/// the new end in its last page is zeroed.
-pub(crate) fn read_to<E: Env>(mapping: &Mapping<E>, offset: Bytes, at: u64) -> Bytes {
-    Bytes(at.min(mapping.size()).saturating_sub(offset.0))
-}
-
 /// Pages that bytes lie in. There is at least one byte.
 pub(crate) fn pages_of(from: u64, end: u64) -> u64 {
     u64::from(page_of(end - 1)) - u64::from(page_of(from)) + 1
@@ -155,77 +382,40 @@ pub(crate) fn page_of(offset: u64) -> u32 {
     u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX")
 }
 
-/// Starts whatever reads the policy wants for an access to `from..end`, a part of a call that goes on to `call_end`; answers how
-/// many of the pages asked for were missing.
-pub(crate) fn read_ahead<E: Env>(
+/// Whether all of a range is in memory: a look, which is no access.
+pub(crate) fn is_cached<E: Env>(
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    offset: Bytes,
+    len: Bytes,
+) -> bool {
+    let end = offset.0.saturating_add(len.0).min(mapping.size());
+    offset.0 >= end
+        || (page_of(offset.0)..=page_of(end - 1)).all(|page| {
+            matches!(mapping.index.get(&cache.pages.pool, page), Slot::Frame(frame)
+                if cache.pages.table.flags(frame).has(Flags::UPTODATE)
+                    && cache.pages.table.owner(frame) == mapping.owner(page))
+        })
+}
+
+/// Pins a page, waiting once for whoever fills it, but not for memory. If its read fails, that is left to whoever needs it
+/// first.
+fn pin_or_await<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
-    reader: &mut Reader,
-    from: u64,
-    end: u64,
-    call_end: u64,
-) -> Result<Pages, Error> {
-    let (first, last) = (page_of(from), page_of(end - 1));
-    let mut missing = None;
-    let mut missed = 0;
-    let mut on_mark = false;
-    for page in first..=last {
-        match mapping.index.get(&cache.pages.pool, page) {
-            Slot::Frame(frame) => {
-                let flags = cache.pages.table.flags(frame);
-                if flags.has(Flags::MARK) {
-                    on_mark = true;
-                    cache.pages.table.update(frame, Flags::NONE, Flags::MARK);
-                }
-            }
-            Slot::Empty | Slot::Shadow(_) => {
-                missed += 1;
-                missing = missing.or(Some(u64::from(page)));
-            }
-        }
+    page: u32,
+) -> Result<Pin, Error> {
+    let pinned = task.nonblocking(|task| pin_untouched(task, cache, mapping, page));
+    if pinned.as_ref().err() != Some(&Error::WouldWait) {
+        return pinned;
     }
-    // The rest of an access is no access of its own.
-    let resumed = reader.resumes(u64::from(first));
-    if resumed.is_some() && missing.is_none() && !on_mark {
-        return Ok(Pages::ZERO);
-    }
-    let start = resumed.unwrap_or(u64::from(first));
-    let count = Pages(u64::from(last) + 1 - start);
-    let max = cache.options.readahead_max;
-    let window = if max <= Pages(1) {
-        // Nothing fits into it ahead of what was asked for. A miss still reads what was asked for, in one go.
-        missing.map(|start| Window {
-            start,
-            count: Pages(u64::from(last) + 1 - start),
-            mark: None,
-            ahead: None,
-        })
-    } else {
-        let call_end = u64::from(page_of(call_end - 1)) + 1;
-        reader
-            .readahead
-            .on_access(Run { start, count }, call_end, missing, on_mark, max)
+    let Slot::Frame(frame) = mapping.index.get(&cache.pages.pool, page) else {
+        return pinned;
     };
-    if let Some(window) = window {
-        let class = if missing.is_some() {
-            IoClass::Read
-        } else {
-            IoClass::ReadAhead
-        };
-        let Window {
-            start,
-            count,
-            mark,
-            ahead,
-        } = window;
-        let run = Run { start, count };
-        start_read(task, cache, mapping, run, mark, class)?;
-        if let Some(ahead) = ahead {
-            start_read(task, cache, mapping, ahead, mark, IoClass::ReadAhead)?;
-        }
-    }
-    Ok(Pages(missed))
+    let owner = mapping.owner(page);
+    cache.wait_busy(task, Cause::ReadIo, frame, owner)?;
+    cache.pages.table.try_pin(frame, owner).or(pinned)
 }
 
 /// Starts reading the missing pages of a run, as far as the file goes and memory allows. Only for a
@@ -269,7 +459,7 @@ fn start_read<E: Env>(
                 exempt: class == IoClass::ReadAhead,
                 ..cache.who(task, Kind::File)
             };
-            if task.is_willing() && !is_short {
+            if task.may_block() && !is_short {
                 let wanted = Pages(u64::from(want));
                 let freed = direct(task, cache, wanted, who);
                 // The next pages would drive out those that were just read.

@@ -1,7 +1,7 @@
 //! Frames that a writer has taken and not used yet.
 //!
 //! Within a call they belong to the call, which gives back what it did not use. Between calls a writer keeps only what
-//! `ready_write` took for its next `try_write`; a writer that is dropped meanwhile gives that back as well, so that no
+//! `prepare_write` took for its next write; a writer that is dropped meanwhile gives that back as well, so that no
 //! frame is ever lost to the cache.
 
 use core::fmt;

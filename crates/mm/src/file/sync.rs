@@ -25,7 +25,8 @@ use policy::units::{Bytes, PAGE_SHIFT, Pages};
 use crate::cache::{Cache, get};
 use crate::file::truncate::{cut, drop_behind_end, zero_behind_end};
 use crate::registry::device::DeviceState;
-use crate::registry::mapping::{LEN_UNKNOWN, Mapping};
+use crate::registry::gate::ShutGate;
+use crate::registry::mapping::Mapping;
 use crate::writeback::flush::{Selection, write_pages};
 use crate::{Error, writeback::io};
 
@@ -332,40 +333,29 @@ fn settle_length<E: Env>(
 ) -> Result<(), Error> {
     // A truncation under way may have dropped what this sync was to write: until the device's object
     // is cut, an older version stands there.
-    if has_settled(mapping) && !mapping.gate.is_shut() {
+    if mapping.has_settled() && !mapping.is_shut() {
         wait_for_length(task, cache, mapping)?;
-        if has_settled(mapping) && !mapping.gate.is_shut() {
+        if mapping.has_settled() && !mapping.is_shut() {
             return Ok(());
         }
     }
-    mapping.gate.shut(task)?;
-    let result = settle_gated(task, cache, mapping);
-    mapping.gate.open();
-    result
-}
-
-/// The caller has shut the gate.
-fn settle_gated<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
-) -> Result<(), Error> {
-    wait_for_length(task, cache, mapping)?;
-    if has_settled(mapping) {
+    let file = mapping.shut_at_the_end(task)?;
+    wait_for_length(task, cache, &file)?;
+    if file.has_settled() {
         return Ok(());
     }
     // With writers kept out, only a write of the last page can end behind the new end: the others
     // may be dirty or on their way, and writers need not wait for them.
-    let last = u32::try_from(mapping.size() >> PAGE_SHIFT).expect("below FILE_MAX");
-    let is_owed = mapping.cut_owed.load(Ordering::Acquire);
+    let last = u32::try_from(file.size() >> PAGE_SHIFT).expect("below FILE_MAX");
+    let is_owed = file.owes_cut();
     if is_owed {
-        drop_behind_end(task, cache, mapping)?;
+        drop_behind_end(task, cache, &file)?;
     }
-    write_and_wait(task, cache, mapping, &[(last, u32::MAX)])?;
-    set_len(task, mapping, mapping.size(), true)?;
+    write_and_wait(task, cache, &file, &[(last, u32::MAX)])?;
+    set_len(task, &file, file.size(), true)?;
     if is_owed {
-        zero_behind_end(task, cache, mapping)?;
-        mapping.cut_owed.store(false, Ordering::Release);
+        zero_behind_end(task, cache, &file)?;
+        file.cut_is_done();
     }
     Ok(())
 }
@@ -382,16 +372,11 @@ fn wait_for_length<E: Env>(
     wait_for_writeback(task, cache, mapping, last, u32::MAX)
 }
 
-fn has_settled<E: Env>(mapping: &Mapping<E>) -> bool {
-    let owes = mapping.cut_owed.load(Ordering::Acquire);
-    !owes && mapping.device_len.load(Ordering::Acquire) == mapping.size()
-}
-
-/// Whether everything that was ever written to the file is on its device, and the device flushed. The caller has shut the gate.
+/// Whether everything that was ever written to the file is on its device, and the device flushed.
 pub(crate) fn is_durable<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,
-    mapping: &Mapping<E>,
+    mapping: &ShutGate<'_, E>,
 ) -> bool {
     let has_pages = {
         let mut token = mapping.token.lock(task);
@@ -399,7 +384,7 @@ pub(crate) fn is_durable<E: Env>(
         let has = |tag| index.next_tagged(0, u32::MAX, tag).is_some();
         has(Tag::Dirty) || has(Tag::Writeback)
     };
-    !has_pages && has_settled(mapping) && mapping.unflushed().is_none()
+    !has_pages && mapping.has_settled() && mapping.unflushed().is_none()
 }
 
 /// Does what a truncation could not, before the file grows again: what was cut off must not come back.
@@ -408,48 +393,46 @@ pub(crate) fn settle_cut<E: Env>(
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
 ) -> Result<(), Error> {
-    if !mapping.cut_owed.load(Ordering::Acquire) {
+    if !mapping.owes_cut() {
         return Ok(());
     }
     io::may_call(task)?;
-    shut_settled(task, cache, mapping)?;
-    mapping.gate.open();
-    Ok(())
+    shut_settled(task, cache, mapping).map(drop)
 }
 
 /// Shuts the gate with no cut owed behind it, where the file changes its length or its space: what is still to be done of an
-/// older truncation is done first. Of a closed file nothing is: its object may be another's by then. After an error the caller does not
-/// hold the gate. The task may wait (`may_call`).
-pub(crate) fn shut_settled<E: Env>(
+/// older truncation is done first. Of a closed file nothing is: its object may be another's by then. The task may wait
+/// (`may_call`).
+pub(crate) fn shut_settled<'a, E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
-) -> Result<(), Error> {
-    mapping.shut(task, cache)?;
-    if mapping.cut_owed.load(Ordering::Acquire) {
-        cut(task, cache, mapping).inspect_err(|_| mapping.gate.open())?;
+    mapping: &'a Arc<Mapping<E>>,
+) -> Result<ShutGate<'a, E>, Error> {
+    let file = mapping.shut(task, cache)?;
+    if file.owes_cut() {
+        cut(task, cache, &file)?;
     }
-    Ok(())
+    Ok(file)
 }
 
-/// Sets the length of the device's object. The caller has shut the gate.
+/// Sets the length of the device's object.
 pub(crate) fn set_device_len<E: Env>(
     task: &mut Task<'_, E>,
-    mapping: &Mapping<E>,
+    file: &ShutGate<'_, E>,
     len: u64,
 ) -> Result<(), Error> {
-    set_len(task, mapping, len, false)
+    set_len(task, file, len, false)
 }
 
 /// `at_rest`: no write that ends behind `len` is under way or can begin.
 fn set_len<E: Env>(
     task: &mut Task<'_, E>,
-    mapping: &Mapping<E>,
+    mapping: &ShutGate<'_, E>,
     len: u64,
     at_rest: bool,
 ) -> Result<(), Error> {
     // Before the call: writes sent from now on raise it again.
-    let before = mapping.device_len.swap(len, Ordering::AcqRel);
+    let before = mapping.set_device_len(len);
     // A last page under writeback may make the object longer again as it ends.
     let may_grow = !at_rest && before > len && mapping.writeback.load(Ordering::Acquire) > 0;
     let op = IoOp::SetLen { len: Bytes(len) };
@@ -463,14 +446,14 @@ fn set_len<E: Env>(
         Cause::DeviceMetadata,
     );
     // A write that was sent meanwhile may have ended before the device did this, or after.
-    let raised = mapping.device_len.load(Ordering::Acquire) != len;
+    let raised = mapping.device_len() != len;
     if may_grow || raised || result.is_err() {
-        mapping.device_len.store(LEN_UNKNOWN, Ordering::Release);
+        mapping.forget_device_len();
     }
     result.map_err(Error::metadata)?;
     if len <= before {
         // Space beyond a length that was cut, or set again, may be gone. What it grew by before had none.
-        mapping.allocated.fetch_min(len, Ordering::AcqRel);
+        mapping.lose_space_behind(len);
     }
     mapping.note_completed();
     Ok(())

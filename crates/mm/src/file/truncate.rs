@@ -7,7 +7,6 @@
 //! them all. What was dirty beyond the new end is thrown away:
 //! together with holes (`punch`) the only way in which dirty data is ever dropped.
 
-use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{Cause, Env, Signal, Task};
@@ -20,6 +19,7 @@ use crate::cache::{Cache, FILE_MAX, add, sub};
 use crate::file::replace::replace_pinned;
 use crate::file::sync::{set_device_len, shut_settled, wait_frame};
 use crate::lists::INACTIVE_FILE;
+use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
 
 /// Shadows removed in one hold of an index lock.
@@ -35,41 +35,30 @@ pub(crate) fn truncate<E: Env>(
     if len.0 > FILE_MAX {
         return Err(Error::beyond_files(len));
     }
-    shut_settled(task, cache, mapping)?;
-    let result = truncate_gated(task, cache, mapping, len.0);
-    mapping.gate.open();
-    result
-}
-
-fn truncate_gated<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
-    len: u64,
-) -> Result<(), Error> {
-    let old = mapping.size();
-    mapping.set_size(len);
-    if len >= old {
+    let file = shut_settled(task, cache, mapping)?;
+    let old = file.size();
+    file.set_size(len.0);
+    if len.0 >= old {
         // The device's object follows at the next sync (`settle_length`).
         return Ok(());
     }
-    mapping.cut_owed.store(true, Ordering::Release);
-    cut(task, cache, mapping)
+    file.owe_cut();
+    cut(task, cache, &file)
 }
 
 /// Takes away what is behind the end of a file that was made shorter, in the cache and on the device; an error leaves that
-/// owed. The caller has shut the gate.
+/// owed.
 pub(crate) fn cut<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+    file: &ShutGate<'_, E>,
 ) -> Result<(), Error> {
-    drop_behind_end(task, cache, mapping)?;
-    zero_behind_end(task, cache, mapping)?;
-    set_device_len(task, mapping, mapping.size())?;
+    drop_behind_end(task, cache, file)?;
+    zero_behind_end(task, cache, file)?;
+    set_device_len(task, file, file.size())?;
     // A read that began before the cut may have brought the old tail.
-    zero_behind_end(task, cache, mapping)?;
-    mapping.cut_owed.store(false, Ordering::Release);
+    zero_behind_end(task, cache, file)?;
+    file.cut_is_done();
     Ok(())
 }
 
@@ -77,11 +66,11 @@ pub(crate) fn cut<E: Env>(
 pub(crate) fn drop_behind_end<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+    file: &ShutGate<'_, E>,
 ) -> Result<(), Error> {
-    let first_gone = mapping.size().div_ceil(PAGE_SIZE);
+    let first_gone = file.size().div_ceil(PAGE_SIZE);
     let first_gone = u32::try_from(first_gone).expect("below FILE_MAX");
-    drop_pages(task, cache, mapping, first_gone)
+    drop_pages(task, cache, file, first_gone)
 }
 
 /// Which pages leave the cache.
@@ -97,17 +86,17 @@ pub(crate) enum Which {
 pub(crate) fn drop_pages<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+    file: &ShutGate<'_, E>,
     first: u32,
 ) -> Result<(), Error> {
-    drop_range(task, cache, mapping, first, u32::MAX, Which::All)
+    drop_range(task, cache, file, first, u32::MAX, Which::All)
 }
 
-/// Takes pages in `first..=last` out of the cache. The caller has shut the gate.
+/// Takes pages in `first..=last` out of the cache.
 pub(crate) fn drop_range<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+    mapping: &ShutGate<'_, E>,
     first: u32,
     last: u32,
     which: Which,

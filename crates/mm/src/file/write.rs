@@ -1,14 +1,25 @@
 //! Writing into the cache, in batches that end where a balance is due.
 //!
-//! A batch is at most 256 pages and at most what the writer may dirty before its next balance. Runs
-//! of missing pages enter the index together, busy; all pages of the batch are filled one by one
-//! under their busy bits and become dirty and visible together, under one index lock. A page that is missing or wholly overwritten needs no read; a partly written page that is
-//! in the file but not in the cache is read first. A page that is pinned gets a fresh frame (pins
-//! are snapshots); a page under writeback is overwritten in place, unless the device needs stable
-//! content: then the writer waits for that write.
+//! A batch is at most 256 pages and at most what the writer may dirty before its next balance. Runs of missing pages
+//! enter the index together, busy; all pages of the batch are filled one by one under their busy bits and become dirty
+//! and visible together, under one index lock. A page that is missing or wholly overwritten needs no read; a partly
+//! written page that is in the file but not in the cache is read first. A page that is pinned gets a fresh frame (pins
+//! are snapshots); a page under writeback is overwritten in place, unless the device needs stable content: then the
+//! writer waits for that write.
 //!
-//! Before anything that may wait, the batch so far is made visible and its busy bits are given
-//! back (lib.rs, rule 4).
+//! Before anything that may wait, the batch so far is made visible and its busy bits are given back (lib.rs, rule 4).
+//!
+//! There is one loop for all who write. What differs is
+//!
+//! ```text
+//!   may the task block?           no: what it would have to wait for ends the call, with what it took in shown; a task that
+//!                                 may block calls `prepare` then, and the writer tries again with the frames that it got
+//!   where is the writer paused?   `Pacing`: in the call, or by whoever it writes for
+//!   where do the bytes come from? the caller's memory; or straight from elsewhere (`received`)
+//! ```
+//!
+//! A task that may not block reclaims nothing, asks the system for nothing and takes no place in the queue for memory. A
+//! read that it has started goes on.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -22,26 +33,38 @@ use policy::units::{Bytes, Instant, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX, add};
 use crate::error::is_unsupported;
+use crate::file::File;
+use crate::file::read::{self, page_of};
 use crate::file::replace::replace_pinned;
 use crate::file::stash::Stash;
 use crate::file::sync::{set_device_len, settle_cut, wait_frame};
 use crate::lists::INACTIVE_FILE;
 use crate::reclaim::index_nodes::free_index_nodes;
 use crate::registry::device::DeviceState;
+use crate::registry::gate::{GateGuard, ShutGate};
 use crate::registry::mapping::Mapping;
 use crate::writeback::balance::{Account, account, balance};
-use crate::{Error, file::read, writeback::io};
+use crate::{Error, writeback::io};
 
 pub(crate) mod received;
 
 /// Most pages made visible at once.
-pub(crate) const BATCH: u64 = 256;
+const BATCH: u64 = 256;
 const BATCH_FRAMES: usize = 256;
 const PAGE_BYTES: usize = 4096;
 const _: () = assert!(PAGE_BYTES as u64 == PAGE_SIZE);
 /// Space is asked for ahead in steps of an eighth of the file, between these.
 const AHEAD_MIN: u64 = 1 << 20;
 const AHEAD_MAX: u64 = 256 << 20;
+
+/// Most frames that a writer keeps between two calls.
+const STASH_MAX: u32 = 32;
+/// Beyond this part of the frames, writers keep one frame each.
+const STASHED_PART: u32 = 16;
+/// Index nodes below which some are freed for a writer: a path through the index, and some more.
+const NODES_MIN: u32 = 16;
+/// The longest path: 32 bits of a page number, six at a time.
+const NODES_PATH: u32 = 6;
 
 /// Whoever writes: the unit that pacing holds back. One per client, thread or task; not shared.
 #[derive(Debug)]
@@ -55,7 +78,7 @@ pub struct Writer {
     pub(crate) account: Account,
     /// A write that the device was told of before it is taken in: serial number of the file, and bytes.
     prepared: Option<(u64, Range<u64>)>,
-    /// Frames taken and not used yet. Between calls only what `ready_write` has left for the next one.
+    /// Frames taken and not used yet. Between calls only what `prepare` has left for the next one.
     pub(crate) stash: Stash,
     /// Pages put into the index ahead, busy and not filled yet, the next one last; empty between calls.
     ahead: Vec<(u32, Busy)>,
@@ -139,96 +162,293 @@ struct Part {
 }
 
 impl Part {
+    /// The part of `at..end` that lies in the first page, from the caller's byte `from` on.
+    fn first(at: u64, end: u64, from: usize) -> Self {
+        let until = end.min(((at >> PAGE_SHIFT) + 1) << PAGE_SHIFT);
+        Self {
+            page: page_of(at),
+            at: usize::try_from(at % PAGE_SIZE).expect("below a page"),
+            len: usize::try_from(until - at).expect("at most a page"),
+            from,
+        }
+    }
+
     fn is_whole(self) -> bool {
         self.len as u64 == PAGE_SIZE
     }
-}
 
-/// Writes all of `data` at `offset`, pausing where the writer is over its share.
-pub(crate) fn write<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
-    writer: &mut Writer,
-    offset: Bytes,
-    data: &<E::Content as Content>::Data,
-) -> Result<Bytes, Error> {
-    let len = E::Content::data_len(data) as u64;
-    let end = offset.0.checked_add(len).filter(|end| *end <= FILE_MAX);
-    let Some(end) = end else {
-        return Err(Error::beyond_files(Bytes(offset.0.saturating_add(len))));
-    };
-    let device = &mapping.device;
-    device.admit(task, writer.told(device))?;
-    let began = task.now();
-    task.did(Work::Call, 1);
-    io::prepare(task, mapping, offset, Bytes(len))?;
-    let mut at = offset.0;
-    while at < end {
-        let budget = {
-            let cpu = task.cpu();
-            cache
-                .writeback
-                .domain
-                .lock(task)
-                .budget(&writer.index, mapping.device.index, cpu)
-                .0
-        };
-        let pages = budget.clamp(1, BATCH);
-        let stop = end.min(((at >> PAGE_SHIFT) + pages) << PAGE_SHIFT);
-        reserve_space(task, cache, mapping, at, stop)?;
-        settle_cut(task, cache, mapping)?;
-        let from = usize::try_from(at - offset.0).expect("an offset into the caller's data");
-        mapping.enter(task, cache)?;
-        if mapping.allocated.load(Ordering::Acquire) < stop
-            || mapping.cut_owed.load(Ordering::Acquire)
-        {
-            // The length was cut meanwhile, and the space with it.
-            mapping.gate.leave();
-            continue;
-        }
-        let (took, result) = write_batch(task, cache, mapping, writer, at, stop, data, from);
-        at = took.until;
-        account(task, cache, device, writer, took.dirtied);
-        // Also after an error: it is paused for what was taken in before it.
-        let balanced = balance(task, cache, writer);
-        result.and(balanced)?;
+    /// Whether its page, which is not cached, needs the rest of it from the device.
+    fn needs_rest<E: Env>(self, mapping: &Mapping<E>) -> bool {
+        must_read(mapping, self.page, self.at, self.len)
     }
-    wrote(task, writer, began, Bytes(len));
-    Ok(Bytes(len))
 }
 
-/// Reports a call that began at `began` and took in `bytes`.
-pub(crate) fn wrote<E: Env>(task: &Task<'_, E>, writer: &Writer, began: Instant, bytes: Bytes) {
-    let took = task.now().since(began);
-    task.emit(&Event::Wrote {
-        writer: writer.id,
-        bytes,
-        took,
-    });
+/// How far a call that moves bytes has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes moved, from the first on.
+    pub bytes: Bytes,
+    /// The next one would have to be waited for, and the task may not. False: all were moved, or all that there are.
+    pub would_block: bool,
+}
+
+/// Where a writer is paused that is over its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pacing {
+    /// In its call, where a balance is due.
+    Here,
+    /// By whoever it writes for, who asks `Cache::pace`.
+    Elsewhere,
+}
+
+/// One call of a writer: what it writes to, and which bytes of it.
+pub(crate) struct Call<'a, E: Env> {
+    cache: &'a Arc<Cache<E>>,
+    mapping: &'a Arc<Mapping<E>>,
+    writer: &'a mut Writer,
+    bytes: Range<u64>,
+}
+
+impl<'a, E: Env> Call<'a, E> {
+    /// A call for `len` bytes at `offset`, to a device that takes writes.
+    pub(crate) fn new(
+        task: &Task<'_, E>,
+        file: &'a File<E>,
+        writer: &'a mut Writer,
+        offset: Bytes,
+        len: u64,
+    ) -> Result<Self, Error> {
+        let end = offset.0.checked_add(len).filter(|end| *end <= FILE_MAX);
+        let end = end.ok_or(Error::beyond_files(Bytes(offset.0.saturating_add(len))))?;
+        let device = &file.mapping.device;
+        device.admit(task, writer.told(device))?;
+        Ok(Self {
+            cache: &file.cache,
+            mapping: &file.mapping,
+            writer,
+            bytes: offset.0..end,
+        })
+    }
+
+    /// Takes `data` in: all of it, or as much as can be without a wait where the task may not block.
+    pub(crate) fn write(
+        mut self,
+        task: &mut Task<'_, E>,
+        data: &<E::Content as Content>::Data,
+        pacing: Pacing,
+    ) -> Result<Progress, Error> {
+        let began = task.now();
+        task.did(Work::Call, 1);
+        let mut at = self.bytes.start;
+        let would_block = match self.take_in(task, data, pacing, &mut at) {
+            Ok(()) => false,
+            Err(Error::WouldWait) => true,
+            // What was taken in before it is part of the file, and paced.
+            Err(error) => return Err(error),
+        };
+        let bytes = Bytes(at - self.bytes.start);
+        self.wrote(task, began, bytes);
+        Ok(Progress { bytes, would_block })
+    }
+
+    /// Takes `data` in, batch by batch; `at` moves.
+    fn take_in(
+        &mut self,
+        task: &mut Task<'_, E>,
+        data: &<E::Content as Content>::Data,
+        pacing: Pacing,
+        at: &mut u64,
+    ) -> Result<(), Error> {
+        let (cache, mapping) = (self.cache, self.mapping);
+        let Range { start, end } = self.bytes;
+        if !self.is_prepared() {
+            io::prepare(task, mapping, Bytes(start), Bytes(end - start))?;
+        }
+        while *at < end {
+            let pages = self.budget(task);
+            let stop = end.min(((*at >> PAGE_SHIFT) + pages) << PAGE_SHIFT);
+            reserve_space(task, cache, mapping, *at, stop)?;
+            settle_cut(task, cache, mapping)?;
+            let inside = mapping.enter(task, cache)?;
+            if !inside.is_ready_up_to(stop) {
+                // The length was cut meanwhile, and the space with it.
+                continue;
+            }
+            let from = usize::try_from(*at - start).expect("an offset into the caller's data");
+            let source = Source { data, from };
+            let mut batch = Batch::new(self, &inside, *at);
+            let filled = batch.fill(task, source, stop);
+            let took = batch.finish(task);
+            self.writer.stash.give_back(task, cache);
+            drop(inside);
+            *at = took.until;
+            self.account(task, took);
+            // Also after an error: it is paused for what was taken in before it.
+            let balanced = match pacing {
+                Pacing::Here => balance(task, cache, self.writer).map(drop),
+                Pacing::Elsewhere => Ok(()),
+            };
+            filled.and(balanced)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the device need not be told of the write any more.
+    fn is_prepared(&self) -> bool {
+        let Range { start, end } = self.bytes;
+        self.writer.is_prepared(self.mapping, start, end)
+    }
+
+    /// Pages of the writer's next batch.
+    fn budget(&self, task: &Task<'_, E>) -> u64 {
+        // Once a balance is due, its size does not matter any more: what comes until it begins is due too.
+        if self.writer.account.is_due() {
+            return BATCH;
+        }
+        let cpu = task.cpu();
+        let domain = self.cache.writeback.domain.lock(task);
+        let budget = domain.budget(&self.writer.index, self.mapping.device.index, cpu);
+        budget.0.clamp(1, BATCH)
+    }
+
+    /// Reports a batch, and accounts what it made dirty.
+    fn account(&mut self, task: &mut Task<'_, E>, took: Took) {
+        task.did(Work::Copy, took.copied);
+        task.did(Work::Insert, took.inserted);
+        task.did(Work::Dirty, took.dirtied);
+        let device = &self.mapping.device;
+        account(task, self.cache, device, self.writer, Pages(took.dirtied));
+    }
+
+    /// Reports a call that began at `began` and took in `bytes`.
+    fn wrote(&self, task: &Task<'_, E>, began: Instant, bytes: Bytes) {
+        if bytes.is_zero() {
+            return;
+        }
+        let took = task.now().since(began);
+        task.emit(&Event::Wrote {
+            writer: self.writer.id,
+            bytes,
+            took,
+        });
+    }
+
+    /// Waits for what the call would have to wait for, and leaves frames for it.
+    pub(crate) fn prepare(&mut self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        let (cache, mapping) = (self.cache, self.mapping);
+        let Range { start, end } = self.bytes;
+        if start == end {
+            return Ok(());
+        }
+        io::prepare(task, mapping, Bytes(start), Bytes(end - start))?;
+        self.writer.note_prepared(mapping, start, end);
+        reserve_space(task, cache, mapping, start, end)?;
+        settle_cut(task, cache, mapping)?;
+        drop(mapping.enter(task, cache)?);
+        if cache.pages.pool.free() < NODES_MIN {
+            match free_index_nodes(task, cache) {
+                // Enough for one path, or for pages that need none.
+                Err(Error::OutOfMemory { .. }) if cache.pages.pool.free() >= NODES_PATH => {}
+                freed => freed?,
+            }
+        }
+        let end = end.min(start + (u64::from(STASH_MAX) << PAGE_SHIFT));
+        let mut missing = 0;
+        let mut at = start;
+        while at < end {
+            let part = Part::first(at, end, 0);
+            missing += u32::from(self.prepare_page(task, part)?);
+            at += part.len as u64;
+        }
+        self.stash_frames(task, missing)
+    }
+
+    /// Waits until the page can be written to at once; answers whether a frame is needed for it. What it waits for is what
+    /// `Batch::fill_page` does.
+    fn prepare_page(&self, task: &mut Task<'_, E>, part: Part) -> Result<bool, Error> {
+        let (cache, mapping) = (self.cache, self.mapping);
+        let owner = mapping.owner(part.page);
+        loop {
+            let Slot::Frame(frame) = mapping.lookup(task, &cache.pages.pool, part.page) else {
+                if !part.needs_rest(mapping) {
+                    return Ok(true);
+                }
+                self.bring_in(task, part.page)?;
+                continue;
+            };
+            let (flags, _) = cache.pages.table.look(frame);
+            if cache.pages.table.owner(frame) != owner {
+                task.did(Work::Lookup, 1);
+                continue;
+            }
+            let is_pinned = flags.pins() > 0;
+            if flags.has(Flags::BUSY) {
+                cache.wait_busy(task, Cause::PageBusy, frame, owner)?;
+            } else if is_pinned && flags.has(Flags::WRITEBACK) || must_stay(mapping, flags) {
+                wait_frame(task, cache, mapping, part.page, frame)?;
+            } else if !flags.has(Flags::UPTODATE) && !part.is_whole() {
+                self.bring_in(task, part.page)?;
+            } else {
+                return Ok(is_pinned);
+            }
+        }
+    }
+
+    /// Brings a page in for a part of it that is to be written. The file may be cut meanwhile: then there is nothing to
+    /// read.
+    fn bring_in(&self, task: &mut Task<'_, E>, page: u32) -> Result<(), Error> {
+        match read::pin_untouched(task, self.cache, self.mapping, page) {
+            Ok(pin) => self.cache.unpin(pin),
+            Err(Error::OutOfRange { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Takes up to `missing` frames for the writer's next call; at least one if it needs any.
+    fn stash_frames(&mut self, task: &mut Task<'_, E>, missing: u32) -> Result<(), Error> {
+        let (cache, stash) = (self.cache, &mut self.writer.stash);
+        let have = u32::try_from(stash.len()).expect("a batch is at most 256 pages");
+        let part = cache.memory.limit_frames() / STASHED_PART;
+        let most = if cache.memory.stashed.load(Ordering::Relaxed) < part {
+            STASH_MAX
+        } else {
+            1
+        };
+        let want = missing.min(most).saturating_sub(have);
+        let mut taken = Ok(());
+        if want > 0 {
+            taken = cache
+                .alloc(task, Kind::File, want, stash.frames())
+                .map(drop);
+            // Popped from the end: neighbours in the file are to be neighbours in memory.
+            stash.frames().reverse();
+        }
+        stash.keep(cache);
+        taken
+    }
 }
 
 /// Makes sure that the device has space for a write of `at..end` before a byte of it is acknowledged.
 ///
 /// Farther behind the end of what has space than is taken ahead, a hole is left, and nothing is taken ahead. A device that
 /// cannot take space ahead at all finds out when it is written to.
-pub(crate) fn reserve_space<E: Env>(
+fn reserve_space<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
-    mapping: &Mapping<E>,
+    mapping: &Arc<Mapping<E>>,
     at: u64,
     end: u64,
 ) -> Result<(), Error> {
-    if end <= mapping.allocated.load(Ordering::Acquire) {
+    if end <= mapping.allocated() {
         return Ok(());
     }
     io::may_call(task)?;
     // Nobody cuts the object meanwhile: what it has been given would be noted and gone.
-    mapping.enter(task, cache)?;
-    let allocated = mapping.allocated.load(Ordering::Acquire);
+    let inside = mapping.enter(task, cache)?;
+    let allocated = mapping.allocated();
     if end <= allocated {
         // Another writer was faster.
-        mapping.gate.leave();
         return Ok(());
     }
     let is_far = at > allocated.saturating_add(AHEAD_MAX);
@@ -245,21 +465,21 @@ pub(crate) fn reserve_space<E: Env>(
     for until in [wanted, exact] {
         result = ask_space(task, mapping, from, until);
         if result.is_err_and(is_unsupported) {
-            mapping.allocated.fetch_max(until, Ordering::AcqRel);
+            mapping.note_allocated(until);
             result = Ok(());
         }
         if result.is_ok() {
             break;
         }
     }
-    mapping.gate.leave();
+    drop(inside);
     result.map_err(Error::no_space_taken)
 }
 
-/// Makes sure that the device has space up to `len`. The caller has shut the gate.
-pub(crate) fn allocate_gated<E: Env>(
+/// Makes sure that the device has space up to `len`.
+pub(crate) fn allocate<E: Env>(
     task: &mut Task<'_, E>,
-    mapping: &Mapping<E>,
+    mapping: &ShutGate<'_, E>,
     len: Bytes,
 ) -> Result<(), Error> {
     let allocated = ask_space(task, mapping, 0, len.0);
@@ -291,94 +511,70 @@ fn ask_space<E: Env>(
         Bytes(from),
         Cause::DeviceMetadata,
     )?;
-    mapping.allocated.fetch_max(until, Ordering::AcqRel);
+    mapping.note_allocated(until);
     Ok(())
+}
+
+/// The caller's data, and where in it what comes next stands.
+struct Source<'a, E: Env> {
+    data: &'a <E::Content as Content>::Data,
+    from: usize,
 }
 
 /// What a batch has come to.
 #[derive(Clone, Copy)]
-pub(crate) struct Took {
+struct Took {
     /// Where the data that was taken in ends in the file.
-    pub(crate) until: u64,
-    /// Pages that became dirty.
-    pub(crate) dirtied: Pages,
-}
-
-/// Fills and shows the pages of `at..stop`. The caller has entered the gate; it is left here. Answers what was taken in, also
-/// before an error.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the parts of one write; a struct would name them no better"
-)]
-pub(crate) fn write_batch<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
-    writer: &mut Writer,
-    at: u64,
-    stop: u64,
-    data: &<E::Content as Content>::Data,
-    from: usize,
-) -> (Took, Result<(), Error>) {
-    let mut batch = Batch {
-        cache,
-        mapping,
-        writer,
-        filled_to: at,
-        dirtied: 0,
-        copied: 0,
-        inserted: 0,
-    };
-    let result = batch.fill(task, at, stop, data, from);
-    // Also after an error: what was taken in before it is part of the file.
-    batch.show(task);
-    let (dirtied, copied, inserted) = (batch.dirtied, batch.copied, batch.inserted);
-    let took = Took {
-        until: batch.filled_to,
-        dirtied: Pages(dirtied),
-    };
-    writer.stash.give_back(task, cache);
-    mapping.gate.leave();
-    task.did(Work::Copy, copied);
-    task.did(Work::Insert, inserted);
-    task.did(Work::Dirty, dirtied);
-    (took, result)
-}
-
-struct Batch<'a, E: Env> {
-    cache: &'a Arc<Cache<E>>,
-    mapping: &'a Arc<Mapping<E>>,
-    writer: &'a mut Writer,
-    /// Where the data taken in so far ends in the file.
-    filled_to: u64,
-    dirtied: u64,
+    until: u64,
+    /// Pages that were copied to, put into the index, and became dirty.
     copied: u64,
     inserted: u64,
+    dirtied: u64,
 }
 
-impl<E: Env> Batch<'_, E> {
+/// Pages that are filled inside the gate and shown together.
+struct Batch<'a, E: Env> {
+    cache: &'a Arc<Cache<E>>,
+    mapping: &'a GateGuard<'a, E>,
+    writer: &'a mut Writer,
+    took: Took,
+}
+
+impl<'a, E: Env> Batch<'a, E> {
+    /// An empty one, for what comes from byte `at` of the file on.
+    fn new(call: &'a mut Call<'_, E>, inside: &'a GateGuard<'a, E>, at: u64) -> Self {
+        Self {
+            cache: call.cache,
+            mapping: inside,
+            writer: call.writer,
+            took: Took {
+                until: at,
+                copied: 0,
+                inserted: 0,
+                dirtied: 0,
+            },
+        }
+    }
+
+    /// Shows what was filled, also before an error: it is part of the file.
+    fn finish(mut self, task: &mut Task<'_, E>) -> Took {
+        self.show(task);
+        self.took
+    }
+
+    /// Fills the pages up to `stop` from `source`.
     fn fill(
         &mut self,
         task: &mut Task<'_, E>,
-        at: u64,
+        mut source: Source<'_, E>,
         stop: u64,
-        data: &<E::Content as Content>::Data,
-        from: usize,
     ) -> Result<(), Error> {
-        let mut offset = at;
-        while offset < stop {
-            let page_end = ((offset >> PAGE_SHIFT) + 1) << PAGE_SHIFT;
-            let until = page_end.min(stop);
-            let part = Part {
-                page: u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX"),
-                at: usize::try_from(offset % PAGE_SIZE).expect("below a page"),
-                len: usize::try_from(until - offset).expect("at most a page"),
-                from: from + usize::try_from(offset - at).expect("within the caller's data"),
-            };
-            self.fill_page(task, part, stop, data)?;
-            self.copied += 1;
-            self.filled_to = until;
-            offset = until;
+        while self.took.until < stop {
+            let part = Part::first(self.took.until, stop, source.from);
+            self.fill_page(task, part, stop, source.data)?;
+            self.took.copied += 1;
+            self.took.until += part.len as u64;
+            source.from += part.len;
         }
         Ok(())
     }
@@ -402,7 +598,7 @@ impl<E: Env> Batch<'_, E> {
                 return Ok(());
             }
             let Slot::Frame(frame) = self.mapping.index.get(&cache.pages.pool, part.page) else {
-                if self.must_read(part.page, part.at, part.len) {
+                if part.needs_rest(self.mapping) {
                     self.show(task);
                     read::fill_one(task, cache, self.mapping, part.page)?;
                 } else {
@@ -432,18 +628,13 @@ impl<E: Env> Batch<'_, E> {
         }
     }
 
-    /// Whether a part of a page that is not cached needs the rest of the page from the device.
-    fn must_read(&self, page: u32, at: usize, len: usize) -> bool {
-        must_read(self.mapping, page, at, len)
-    }
-
     /// Puts fresh busy frames into the index for `part.page` and the missing pages that follow, as
     /// far as this write goes and none of them needs a read.
     fn insert_ahead(&mut self, task: &mut Task<'_, E>, part: Part, stop: u64) -> Result<(), Error> {
         let last_whole = u32::try_from(stop >> PAGE_SHIFT).expect("below FILE_MAX");
         let tail = usize::try_from(stop % PAGE_SIZE).expect("below a page");
         let mut end = last_whole.max(part.page + 1);
-        if tail > 0 && last_whole > part.page && !self.must_read(last_whole, 0, tail) {
+        if tail > 0 && last_whole > part.page && !must_read(self.mapping, last_whole, 0, tail) {
             end = last_whole + 1;
         }
         let want = end - part.page;
@@ -465,7 +656,7 @@ impl<E: Env> Batch<'_, E> {
                     page if page == last_whole => (0, tail),
                     _ => (0, PAGE_BYTES),
                 };
-                if self.must_read(page, at, len) {
+                if must_read(mapping, page, at, len) {
                     break;
                 }
                 let Some(frame) = self.writer.stash.frames().pop() else {
@@ -485,7 +676,7 @@ impl<E: Env> Batch<'_, E> {
         cache.wake_busy(refused.as_slice(), Signal::PageUnlocked);
         let count = self.writer.ahead.len() as u64;
         self.writer.ahead.reverse();
-        self.inserted += count;
+        self.took.inserted += count;
         add(&cache.writeback.totals.cached, count);
         if refused.is_some() && count == 0 {
             self.show(task);
@@ -519,7 +710,7 @@ impl<E: Env> Batch<'_, E> {
         let cache = self.cache;
         let frame = busy.frame();
         let flags = cache.pages.table.flags(frame);
-        if self.mapping.device.info.stable_writes && flags.has(Flags::WRITEBACK) {
+        if must_stay(self.mapping, flags) {
             cache.release(busy, Flags::NONE, Flags::NONE);
             self.show(task);
             wait_frame(task, cache, self.mapping, part.page, frame)?;
@@ -608,7 +799,7 @@ impl<E: Env> Batch<'_, E> {
         }
         // Before the pages can be written and reclaimed: whoever then finds one missing must know
         // that it is part of the file.
-        mapping.extend_to(self.filled_to);
+        mapping.extend_to(self.took.until);
         let newly = self
             .writer
             .batch
@@ -637,7 +828,7 @@ impl<E: Env> Batch<'_, E> {
         }
         mapping.uncount_dirty(cache, dirty_already);
         let dirtied = newly as u64 - dirty_already;
-        self.dirtied += dirtied;
+        self.took.dirtied += dirtied;
         add(&cache.writeback.totals.dirtied, dirtied);
         add(&mapping.device.dirtied, dirtied);
         cache.queue_dirty(task, mapping);
@@ -646,7 +837,7 @@ impl<E: Env> Batch<'_, E> {
 }
 
 /// Whether a part of a page that is not cached needs the rest of the page from the device.
-pub(crate) fn must_read<E: Env>(mapping: &Mapping<E>, page: u32, at: usize, len: usize) -> bool {
+fn must_read<E: Env>(mapping: &Mapping<E>, page: u32, at: usize, len: usize) -> bool {
     if len as u64 == PAGE_SIZE {
         return false;
     }
@@ -656,6 +847,11 @@ pub(crate) fn must_read<E: Env>(mapping: &Mapping<E>, page: u32, at: usize, len:
     let nothing_before = at == 0 || size <= start;
     let nothing_after = size <= start + (at + len) as u64;
     !(nothing_before && nothing_after)
+}
+
+/// Whether the content of a page that is not pinned has to stay as it is: the device reads it, and wants it stable.
+fn must_stay<E: Env>(mapping: &Mapping<E>, flags: Flags) -> bool {
+    mapping.device.info.stable_writes && flags.has(Flags::WRITEBACK)
 }
 
 /// A fresh frame for a part of a page: the rest of it is zero.

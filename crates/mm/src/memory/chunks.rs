@@ -157,7 +157,7 @@ impl<E: Env> Memory<E> {
             let got = free.lists[node.index()].try_take_batch(room, out);
             if got == 0 {
                 // The system takes milliseconds to give a chunk its memory.
-                if !task.is_willing() {
+                if !task.may_block() {
                     break;
                 }
                 let Some(first) = self.take_absent(&mut free, Some(node)) else {

@@ -33,7 +33,7 @@ pub(crate) fn direct_until<E: Env>(
     who: Who,
     enough: impl Fn(&Task<'_, E>) -> bool,
 ) -> Pages {
-    debug_assert!(task.is_willing(), "a pass may have to be waited for");
+    debug_assert!(task.may_block(), "a pass may have to be waited for");
     task.emit(&Event::DirectReclaim);
     if !who.exempt {
         leave_reserve(task, cache);

@@ -26,7 +26,7 @@ pub(crate) fn free_index_nodes<E: Env>(
     if cache.drop_shadows(task) {
         return Ok(());
     }
-    if !task.is_willing() {
+    if !task.may_block() {
         return Err(Error::WouldWait);
     }
     for _ in 0..ROUNDS {

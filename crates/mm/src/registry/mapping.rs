@@ -1,4 +1,15 @@
 //! One file as the cache sees it: its index, size, dirty state, errors.
+//!
+//! What is said of its length, its space and its end changes in few places, and only for those whom the gate has let do
+//! it (`gate`):
+//!
+//! | | changes | by |
+//! |---|---|---|
+//! | size | grows; is set | a writer inside the gate; who has shut it |
+//! | space on the device | grows; shrinks with the object | inside or behind the shut gate; behind it |
+//! | length of the object | set; raised by writes on their way; unknown after a failure | behind the shut gate; flushers; completions |
+//! | a cut that is owed | owed, and paid | behind the shut gate |
+//! | closed | | behind the shut gate, before its pages are taken out |
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,9 +21,10 @@ use policy::units::{Bytes, PAGE_SIZE};
 use crate::Error;
 use crate::cache::Cache;
 use crate::registry::device::DeviceState;
+use crate::registry::gate::{Gate, GateGuard, ShutGate};
 
 /// The length of the device's object has to be set before it is known again.
-pub(crate) const LEN_UNKNOWN: u64 = u64::MAX;
+const LEN_UNKNOWN: u64 = u64::MAX;
 
 /// A file in the cache.
 pub(crate) struct Mapping<E: Env> {
@@ -28,10 +40,10 @@ pub(crate) struct Mapping<E: Env> {
     size: AtomicU64,
     /// Length that the device's object has been given by writes (a multiple of the page), or by
     /// `SetLen`; `LEN_UNKNOWN` after a failure, or where a write under way may have changed it.
-    pub(crate) device_len: AtomicU64,
+    device_len: AtomicU64,
     /// Space asked for ahead on the device.
-    pub(crate) allocated: AtomicU64,
-    pub(crate) gate: Gate,
+    allocated: AtomicU64,
+    gate: Gate,
     /// Pages dirty, and under writeback.
     pub(crate) dirty: AtomicU64,
     pub(crate) writeback: AtomicU32,
@@ -55,7 +67,7 @@ pub(crate) struct Mapping<E: Env> {
     completed: AtomicU64,
     flushed: AtomicU64,
     /// A truncation is under way, or could not do all of it: that comes before the file grows again.
-    pub(crate) cut_owed: AtomicBool,
+    cut_owed: AtomicBool,
     /// The file is being taken out of the cache, or was: no page comes in any more.
     closed: AtomicBool,
 }
@@ -86,7 +98,7 @@ impl<E: Env> Mapping<E> {
             size: AtomicU64::new(len.0),
             device_len: AtomicU64::new(len.0),
             allocated: AtomicU64::new(len.0),
-            gate: Gate::new(),
+            gate: Gate::default(),
             dirty: AtomicU64::new(0),
             writeback: AtomicU32::new(0),
             writeback_wait: WaitQueue::new(),
@@ -152,20 +164,56 @@ impl<E: Env> Mapping<E> {
         }
     }
 
+    pub(super) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
     /// Goes in by the gate, for a write; `Cancelled`: the cache ends, or the file in it.
-    pub(crate) fn enter(&self, task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<(), Error> {
-        self.gate.enter(task)?;
-        self.takes_changes(cache).inspect_err(|_| self.gate.leave())
+    pub(crate) fn enter<'a>(
+        self: &'a Arc<Self>,
+        task: &mut Task<'_, E>,
+        cache: &Cache<E>,
+    ) -> Result<GateGuard<'a, E>, Error> {
+        let inside = GateGuard::enter(task, self)?;
+        self.takes_changes(cache).map(|()| inside)
     }
 
     /// Shuts the gate, for a change of the file's length, space or holes; `Cancelled`: the same.
-    pub(crate) fn shut(&self, task: &mut Task<'_, E>, cache: &Cache<E>) -> Result<(), Error> {
-        self.gate.shut(task)?;
-        self.takes_changes(cache).inspect_err(|_| self.gate.open())
+    pub(crate) fn shut<'a>(
+        self: &'a Arc<Self>,
+        task: &mut Task<'_, E>,
+        cache: &Cache<E>,
+    ) -> Result<ShutGate<'a, E>, Error> {
+        let shut = ShutGate::shut(task, self)?;
+        self.takes_changes(cache).map(|()| shut)
+    }
+
+    /// Shuts the gate unless somebody is inside, or the cache ends, or the file in it.
+    pub(crate) fn try_shut<'a>(self: &'a Arc<Self>, cache: &Cache<E>) -> Option<ShutGate<'a, E>> {
+        let shut = ShutGate::try_shut(self)?;
+        self.takes_changes(cache).is_ok().then_some(shut)
+    }
+
+    /// Shuts the gate also where no change is taken any more: for a sync, and for who ends the file.
+    pub(crate) fn shut_at_the_end<'a>(
+        self: &'a Arc<Self>,
+        task: &mut Task<'_, E>,
+    ) -> Result<ShutGate<'a, E>, Error> {
+        ShutGate::shut(task, self)
+    }
+
+    /// Whether somebody has shut the gate, or is about to.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.gate.is_shut()
+    }
+
+    /// Waits until the writers who found the gate shut have gone in.
+    pub(crate) fn let_in(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+        self.gate.let_in(task)
     }
 
     /// Behind the gate: a shutdown waits for whoever went in before.
-    pub(crate) fn takes_changes(&self, cache: &Cache<E>) -> Result<(), Error> {
+    fn takes_changes(&self, cache: &Cache<E>) -> Result<(), Error> {
         if cache.registry.closing.load(Ordering::SeqCst) || self.is_closed() {
             return Err(Error::Cancelled);
         }
@@ -177,9 +225,49 @@ impl<E: Env> Mapping<E> {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Under the gate, before its pages are taken out; not after all, if that failed.
-    pub(crate) fn set_closed(&self, closed: bool) {
-        self.closed.store(closed, Ordering::Release);
+    /// It stays open after all: its pages could not be taken out.
+    pub(crate) fn reopen(&self) {
+        self.closed.store(false, Ordering::Release);
+    }
+
+    /// Whether a truncation is under way, or could not do all of it.
+    pub(crate) fn owes_cut(&self) -> bool {
+        self.cut_owed.load(Ordering::Acquire)
+    }
+
+    /// Up to where the device has taken space for it.
+    pub(crate) fn allocated(&self) -> u64 {
+        self.allocated.load(Ordering::Acquire)
+    }
+
+    /// The device has taken space up to `until`.
+    pub(crate) fn note_allocated(&self, until: u64) {
+        self.allocated.fetch_max(until, Ordering::AcqRel);
+    }
+
+    /// Whether a write up to `end` may go on: there is space for it, and no cut is owed.
+    pub(crate) fn is_ready_up_to(&self, end: u64) -> bool {
+        self.allocated() >= end && !self.owes_cut()
+    }
+
+    /// Length of the device's object; more than any file has if it is not known.
+    pub(crate) fn device_len(&self) -> u64 {
+        self.device_len.load(Ordering::Acquire)
+    }
+
+    /// A write that ends at `end` is sent to the device's object.
+    pub(crate) fn raise_device_len(&self, end: u64) {
+        self.device_len.fetch_max(end, Ordering::AcqRel);
+    }
+
+    /// A change of the object's length failed, or another may have overtaken it.
+    pub(crate) fn forget_device_len(&self) {
+        self.device_len.store(LEN_UNKNOWN, Ordering::Release);
+    }
+
+    /// Whether the device's object has the file's length, with nothing cut off that is still to go.
+    pub(crate) fn has_settled(&self) -> bool {
+        !self.owes_cut() && self.device_len() == self.size()
     }
 
     /// A sync of the whole cache comes in. Under the lock of the table of files, where it still stands.
@@ -200,16 +288,6 @@ impl<E: Env> Mapping<E> {
     /// Waits until no sync of the whole cache is in it.
     pub(crate) fn wait_for_visits(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
         Error::after(task.wait_while(&self.left, Cause::DeviceFlush, None, |_| self.is_visited()))
-    }
-
-    /// The file now reaches at least to `end`.
-    pub(crate) fn extend_to(&self, end: u64) {
-        self.size.fetch_max(end, Ordering::AcqRel);
-    }
-
-    /// Truncation, under the gate.
-    pub(crate) fn set_size(&self, size: u64) {
-        self.size.store(size, Ordering::Release);
     }
 
     pub(crate) fn note_write_error(&self, context: &impl Context, at: Bytes, error: IoError) {
@@ -239,101 +317,41 @@ impl<E: Env> Mapping<E> {
     }
 }
 
-/// Many writers, or one truncation. Held across waits, so not a `Lock`: a counter and a queue.
-pub(crate) struct Gate {
-    /// Writers inside; `TRUNCATING` when a truncation is.
-    state: AtomicU32,
-    /// Writers who found it shut and have not gone in yet.
-    turned_away: AtomicU32,
-    wait: WaitQueue,
+impl<E: Env> GateGuard<'_, E> {
+    /// The file now reaches at least to `end`.
+    pub(crate) fn extend_to(&self, end: u64) {
+        self.size.fetch_max(end, Ordering::AcqRel);
+    }
 }
 
-const TRUNCATING: u32 = 1 << 31;
-
-impl Gate {
-    fn new() -> Self {
-        Self {
-            state: AtomicU32::new(0),
-            turned_away: AtomicU32::new(0),
-            wait: WaitQueue::new(),
-        }
+impl<E: Env> ShutGate<'_, E> {
+    /// The file has another length from now on.
+    pub(crate) fn set_size(&self, size: u64) {
+        self.size.store(size, Ordering::Release);
     }
 
-    pub(crate) fn try_enter(&self) -> bool {
-        self.state
-            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |state| {
-                (state & TRUNCATING == 0).then_some(state + 1)
-            })
-            .is_ok()
+    /// What is behind its end is still to be taken away.
+    pub(crate) fn owe_cut(&self) {
+        self.cut_owed.store(true, Ordering::Release);
     }
 
-    /// Enters as a writer.
-    pub(crate) fn enter<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
-        if self.try_enter() {
-            return Ok(());
-        }
-        self.turned_away.fetch_add(1, Ordering::AcqRel);
-        let result = self.wait_and_enter(task);
-        if self.turned_away.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.wait.wake_all(Signal::GateOpened);
-        }
-        result
+    /// It was taken away.
+    pub(crate) fn cut_is_done(&self) {
+        self.cut_owed.store(false, Ordering::Release);
     }
 
-    fn wait_and_enter<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
-        while !self.try_enter() {
-            Error::after(task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
-                self.state.load(Ordering::Relaxed) & TRUNCATING != 0
-            }))?;
-        }
-        Ok(())
+    /// The device's object is given the length `len`; answers the one it had.
+    pub(crate) fn set_device_len(&self, len: u64) -> u64 {
+        self.device_len.swap(len, Ordering::AcqRel)
     }
 
-    /// Waits until those who were turned away have gone in: who has opened the gate and is to shut it again at once would
-    /// never leave them a turn.
-    pub(crate) fn let_in<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
-        Error::after(task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
-            self.turned_away.load(Ordering::Acquire) > 0 && !self.is_shut()
-        }))
+    /// Space behind `len` may be gone.
+    pub(crate) fn lose_space_behind(&self, len: u64) {
+        self.allocated.fetch_min(len, Ordering::AcqRel);
     }
 
-    pub(crate) fn leave(&self) {
-        if self.state.fetch_sub(1, Ordering::Release) & !TRUNCATING == 1 {
-            self.wait.wake_all(Signal::GateOpened);
-        }
-    }
-
-    /// Whether a truncation, or a sync that settles the length, is inside or wants to be.
-    pub(crate) fn is_shut(&self) -> bool {
-        self.state.load(Ordering::Acquire) & TRUNCATING != 0
-    }
-
-    /// Shuts the gate unless somebody is inside.
-    pub(crate) fn try_shut(&self) -> bool {
-        self.state
-            .compare_exchange(0, TRUNCATING, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
-    }
-
-    /// Shuts the gate to writers and waits until the last one is out.
-    pub(crate) fn shut<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
-        loop {
-            let before = self.state.fetch_or(TRUNCATING, Ordering::Acquire);
-            if before & TRUNCATING == 0 {
-                break;
-            }
-            Error::after(task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
-                self.state.load(Ordering::Relaxed) & TRUNCATING != 0
-            }))?;
-        }
-        let inside = task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
-            self.state.load(Ordering::Acquire) != TRUNCATING
-        });
-        Error::after(inside).inspect_err(|_| self.open())
-    }
-
-    pub(crate) fn open(&self) {
-        self.state.fetch_and(!TRUNCATING, Ordering::Release);
-        self.wait.wake_all(Signal::GateOpened);
+    /// The file is being taken out of the cache: no page comes in any more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
     }
 }

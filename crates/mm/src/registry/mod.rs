@@ -10,6 +10,7 @@ use regions::Regions;
 
 pub(crate) mod device;
 pub(crate) mod flight;
+pub(crate) mod gate;
 pub(crate) mod health;
 pub(crate) mod mapping;
 pub(crate) mod reading;

@@ -120,7 +120,7 @@ pub(crate) fn balance<E: Env>(
     cache: &Arc<Cache<E>>,
     writer: &mut Writer,
 ) -> Result<Option<Instant>, Error> {
-    if !task.is_willing() {
+    if !task.may_block() {
         let until = writer.account.paused_until(task.now());
         if until.is_some() {
             return Ok(until);
@@ -159,7 +159,7 @@ pub(crate) fn balance<E: Env>(
             if is_answered {
                 return Ok(Some(until));
             }
-        } else if goes_on && !task.is_willing() {
+        } else if goes_on && !task.may_block() {
             // What was dirtied during its pauses is a matter of the next call.
             return Ok(None);
         }
@@ -190,7 +190,7 @@ fn next_pause<E: Env>(
                 have_cleaned(task, cache, device, start_background);
                 device.note_pause(now);
                 let (cause, until) = (cause_of(why), now + pause);
-                let answered = (!task.is_willing()).then_some(now);
+                let answered = (!task.may_block()).then_some(now);
                 if answered.is_some() {
                     task.emit(&Event::Waiting { cause });
                 }
@@ -201,7 +201,7 @@ fn next_pause<E: Env>(
                 }));
             }
             Verdict::WriteYourself { pages } => {
-                let wrote = if task.is_willing() {
+                let wrote = if task.may_block() {
                     flush::write_some(task, cache, device, pages)?
                 } else {
                     device.want(pages);
@@ -293,7 +293,7 @@ impl<E: Env> Cache<E> {
         task: &mut Task<'_, E>,
         writer: &mut Writer,
     ) -> Result<Option<Instant>, Error> {
-        task.unwillingly(|task| balance(task, self, writer))
+        task.nonblocking(|task| balance(task, self, writer))
     }
 
     /// A writer is done for now: what it still owes is passed on, as that of one that is gone, and it is as a new one.

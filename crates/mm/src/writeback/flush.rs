@@ -386,23 +386,23 @@ fn write_slice<E: Env>(
 
 /// Gives the device's object the length that it has space for, before it is written beyond its
 /// end, where the device wants that. The next sync sets the true length.
-fn grow_ahead<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, mapping: &Mapping<E>) {
-    let device_len = mapping.device_len.load(Ordering::Acquire);
-    let allocated = mapping.allocated.load(Ordering::Acquire);
+fn grow_ahead<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, mapping: &Arc<Mapping<E>>) {
+    let device_len = mapping.device_len();
+    let allocated = mapping.allocated();
     let worth_it = device_len < mapping.size() && allocated >= device_len + GROW_AHEAD_MIN;
     if !mapping.device.info.grows_slowly || !worth_it {
         return;
     }
     // With no writer inside, nothing can be written and sent beyond that space meanwhile: what a
     // late call would cut off. If somebody is inside, the next slice tries again.
-    if mapping.gate.try_shut() {
-        // What has space by now; an error leaves it to the writes to extend the object. Of a file that was taken out since it
-        // was looked up, the object may be another's; of a cache that ends, its length has been settled.
-        let allocated = mapping.allocated.load(Ordering::Acquire);
-        if allocated >= mapping.size() && mapping.takes_changes(cache).is_ok() {
-            let _ = set_device_len(task, mapping, allocated);
+    // Of a file that was taken out since it was looked up, the object may be another's; of a cache that ends, its length
+    // has been settled: then the gate is not shut.
+    if let Some(file) = mapping.try_shut(cache) {
+        // What has space by now; an error leaves it to the writes to extend the object.
+        let allocated = file.allocated();
+        if allocated >= file.size() {
+            let _ = set_device_len(task, &file, allocated);
         }
-        mapping.gate.open();
     }
 }
 
@@ -557,7 +557,7 @@ fn send<E: Env>(
     let device = &mapping.device;
     let pages = request.pages().0;
     let end = request.offset.0 + (pages << PAGE_SHIFT);
-    mapping.device_len.fetch_max(end, Ordering::AcqRel);
+    mapping.raise_device_len(end);
     // What is written of a file that is being synced is work of the sync's, whoever does it.
     let for_sync = class == IoClass::Sync || mapping.syncing.load(Ordering::Acquire) > 0;
     if device.flight.enter(Pages(pages), for_sync) {

@@ -18,7 +18,7 @@ use policy::units::{Bytes, Instant, PAGE_SHIFT, Pages};
 use crate::Error;
 use crate::cache::{Cache, add, sub};
 pub(crate) use crate::registry::REQUEST_PAGES;
-use crate::registry::mapping::{LEN_UNKNOWN, Mapping};
+use crate::registry::mapping::Mapping;
 
 /// Write slots taken at the start for each of the first devices a cache has room for, and for each further one.
 const SLOTS_PER_DEVICE: usize = 16;
@@ -271,7 +271,7 @@ impl<E: Env> Mapping<E> {
             Err(error) => {
                 self.count_dirty(cache, pages);
                 // It was to make the object so long, and has not.
-                self.device_len.store(LEN_UNKNOWN, Ordering::Release);
+                self.forget_device_len();
                 device.on_write_failed(context, now, request.offset, error);
             }
         }
@@ -465,7 +465,7 @@ pub(crate) fn prepare<E: Env>(
 
 /// Whether the task may have a device do something and wait for it: once sent, it would be done unseen.
 pub(crate) fn may_call<E: Env>(task: &Task<'_, E>) -> Result<(), Error> {
-    if task.is_willing() {
+    if task.may_block() {
         Ok(())
     } else {
         Err(Error::WouldWait)
@@ -481,7 +481,7 @@ pub(crate) fn call<E: Env>(
     offset: Bytes,
     cause: Cause,
 ) -> Result<(), IoError> {
-    debug_assert!(task.is_willing(), "the answer has to be waited for");
+    debug_assert!(task.may_block(), "the answer has to be waited for");
     let answer = Arc::new(Answer {
         result: Lock::new(LockClass::Leaf, None),
         done: WaitQueue::new(),

@@ -336,7 +336,8 @@ fn nothing_comes_into_a_file_that_is_taken_out() {
         assert!(!going.is_done());
         // Who was let in before does not know, and comes behind it.
         let late = read(task, file, 3);
-        assert_eq!(late.join(task).unwrap(), Ok(Bytes::ZERO));
+        let late = late.join(task).unwrap();
+        assert_eq!(late.map(|got| got.bytes), Ok(Bytes::ZERO));
         early.join(task).unwrap().unwrap();
         going.join(task).unwrap().unwrap();
         assert_eq!(cache.stats().cached, Pages::ZERO, "a page nobody owns");
@@ -521,7 +522,7 @@ fn a_read_of_a_file_that_is_cut_ends_where_that_ends() {
         let mut back = data(0, PAGES, 9);
         let read = file.read(task, &mut Reader::default(), Bytes(0), &mut back);
         assert_eq!(file.len(), Bytes(CUT), "it was cut meanwhile");
-        assert_eq!(read, Ok(Bytes(CUT)));
+        assert_eq!(read.map(|got| got.bytes), Ok(Bytes(CUT)));
         cut.join(task).unwrap().unwrap();
     });
 }
@@ -552,7 +553,7 @@ fn a_write_beside_a_close_is_written_or_refused() {
     let disk = Arc::clone(&world.disk);
     let taken = world.run(300 * 4096, |task, cache, file| {
         let writing = {
-            let (file, cache) = (file.another(), Arc::clone(cache));
+            let (file, cache) = (file.clone_handle(), Arc::clone(cache));
             env::spawn(task.env(), "writer", move |task| {
                 let mut writer = cache.writer();
                 let mut taken = 0;
@@ -700,10 +701,8 @@ fn a_call_for_more_than_a_window_is_read_in_windows() {
                 let before = disk.state().reads;
                 let read_in = cache.stats().read_in;
                 let offset = Pages(page).bytes();
-                assert_eq!(
-                    file.read(task, &mut reader, offset, &mut back),
-                    Ok(Pages(800).bytes())
-                );
+                let got = file.read(task, &mut reader, offset, &mut back).unwrap();
+                assert_eq!(got.bytes, Pages(800).bytes());
                 assert!(back.iter().all(|sector| *sector == Sector(0)));
                 let reads = disk.state().reads - before;
                 assert!(reads < requests, "{reads} of window {window} at {page}");
@@ -716,9 +715,11 @@ fn a_call_for_more_than_a_window_is_read_in_windows() {
             while at < end {
                 let (offset, left) = (Pages(at).bytes(), Pages(end - at).bytes());
                 let mut part = vec![Sector(1); 8 * 8];
-                let tried = file.try_read(task, &mut reader, offset, &mut part).unwrap();
-                if tried.stuck {
-                    file.ready_read(task, &mut reader, offset, left).unwrap();
+                let tried =
+                    task.nonblocking(|task| file.read(task, &mut reader, offset, &mut part));
+                let tried = tried.unwrap();
+                if tried.would_block {
+                    file.prepare_read(task, &mut reader, offset, left).unwrap();
                 }
                 at += tried.bytes.0 / 4096;
             }
@@ -746,7 +747,7 @@ fn space_that_was_given_is_not_taken_by_a_truncation_of_before() {
         disk.state().fail_lengths = true;
         let now = task.now();
         disk.state().hangs = now..now + Nanos::secs(2);
-        let (one, other) = (file.another(), file.another());
+        let (one, other) = (file.clone_handle(), file.clone_handle());
         let syncing = env::spawn(task.env(), "sync", move |task| one.sync(task));
         task.sleep(Cause::Think, Nanos::secs(1));
         let cutting = env::spawn(task.env(), "truncate", move |task| {

@@ -32,7 +32,7 @@ fn read_back(
     let got = file
         .read(task, &mut Reader::default(), pages(first), &mut back)
         .unwrap();
-    assert_eq!(got, pages(count));
+    assert_eq!(got.bytes, pages(count));
     back
 }
 
@@ -559,7 +559,11 @@ fn against_a_model(mut world: World, seed: u64) {
                         .unwrap();
                     let end = model.len().min(at + len);
                     let wanted = model.get(at..end).unwrap_or_default();
-                    assert_eq!(got.0, wanted.len() as u64 * 512, "seed {seed} step {step}");
+                    assert_eq!(
+                        got.bytes.0,
+                        wanted.len() as u64 * 512,
+                        "seed {seed} step {step}"
+                    );
                     assert_eq!(&back[..wanted.len()], wanted, "seed {seed} step {step}");
                 }
             }

@@ -94,7 +94,9 @@ impl Bench {
     ) -> Result<Vec<Sector>, Error> {
         let mut data = vec![Sector::JUNK; 8];
         let offset = Pages(u64::from(page)).bytes();
-        let count = file.read(task, &mut Reader::default(), offset, &mut data)?;
+        let count = file
+            .read(task, &mut Reader::default(), offset, &mut data)?
+            .bytes;
         assert_eq!(count, Bytes(4096));
         Ok(data)
     }
@@ -213,7 +215,7 @@ fn an_error_that_healed_by_itself_is_told_once() {
     bench(1, ErrorPolicy::Retry, |task, bench| {
         let drive = &bench.drives[0];
         let file = bench.open(task, 0, 1);
-        let other = file.another();
+        let other = file.clone_handle();
         drive.fails_writes();
         // Over the background threshold: the flusher tries, and fails.
         bench.write(task, &file, 0, 200, 1).unwrap();
@@ -226,7 +228,7 @@ fn an_error_that_healed_by_itself_is_told_once() {
             Pages::ZERO,
             "retried with back-off"
         );
-        let late = file.another();
+        let late = file.clone_handle();
         for holder in [&file, &other] {
             let told = holder.sync(task);
             assert!(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tidegate::{Cursor, ErrorPolicy};
+use tidegate::{Cursor, ErrorPolicy, Mode};
 
 #[path = "../../tests/common/locks.rs"]
 mod locks;
@@ -101,7 +101,7 @@ fn write(backend: &Backend, cache: &Cache, data: &[u8], offset: u64) {
     backend
         .opened
         .volume
-        .write(&mut writer, data, offset)
+        .write(&mut writer, data, offset, Mode::Blocking)
         .unwrap();
 }
 
@@ -110,7 +110,7 @@ fn read(backend: &Backend, len: usize, offset: u64) -> Vec<u8> {
     backend
         .opened
         .volume
-        .read(&mut Cursor::default(), &mut data, offset)
+        .read(&mut Cursor::default(), &mut data, offset, Mode::Blocking)
         .unwrap();
     data
 }
@@ -348,7 +348,7 @@ fn layers_are_around_the_device_and_can_be_let_go() {
     let failed = backend
         .opened
         .volume
-        .read(&mut Cursor::default(), &mut data, 0);
+        .read(&mut Cursor::default(), &mut data, 0, Mode::Blocking);
     assert!(failed.is_err());
     backend.layers.release();
 }

@@ -78,8 +78,8 @@ impl Bring {
                 self.at = self.end;
                 Ok(())
             }
-            Purpose::Advice(_) => self.volume.ready_read(&mut self.cursor, at, len),
-            Purpose::Proof => self.volume.prove_read(&mut self.cursor, at, len),
+            Purpose::Advice(_) => self.volume.prepare_read(&mut self.cursor, at, len),
+            Purpose::Proof => self.volume.verify_readable(&mut self.cursor, at, len),
         }
     }
 

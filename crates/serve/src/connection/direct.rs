@@ -58,7 +58,7 @@ where
             return Ok(Direct::TooLittle);
         }
         let at = self.table.at(place).next();
-        let bytes = match self.volume.try_receive(writer, socket, at, there) {
+        let bytes = match self.volume.receive(writer, socket, at, there) {
             Ok(Some(Ok(0))) => return Err(EndedBy::Vanished),
             Ok(Some(Ok(bytes))) => bytes,
             Ok(None) => return Ok(Direct::Refused),

@@ -98,7 +98,7 @@ where
         counters.connections_total.fetch_add(1, Ordering::Relaxed);
         Self {
             stream,
-            volume: Arc::new(export.opened.volume.another()),
+            volume: Arc::new(export.opened.volume.clone_handle()),
             seat,
             export,
             agreed,

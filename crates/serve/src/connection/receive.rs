@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use nbd::wire::{REQUEST, Request};
-use tidegate::PAGE_SIZE;
+use tidegate::{Mode, PAGE_SIZE};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::EndedBy;
@@ -243,7 +243,7 @@ where
             return None;
         };
         let at = self.table.at(place).next();
-        let tried = match self.volume.try_write(writer, payload, at) {
+        let tried = match self.volume.write(writer, payload, at, Mode::Nonblocking) {
             Ok(tried) => tried,
             Err(error) => {
                 self.table.at(place).failed = Some(told(&error));
@@ -261,7 +261,7 @@ where
             self.written(place);
         } else {
             self.input.receiving = Receiving::Payload { place, left };
-            if tried.stuck {
+            if tried.would_block {
                 let at = at + tried.bytes as u64;
                 let rest = &payload[tried.bytes..];
                 if rest.len() == left as usize && self.send_rest(place, at, rest) {
@@ -288,7 +288,8 @@ where
         };
         let data: Box<[u8]> = rest.into();
         self.send_pen_to(Errand::Rest(place), move |volume, writer| {
-            let result = volume.write(writer, &data, offset).map(|()| data.len());
+            let written = volume.write(writer, &data, offset, Mode::Blocking);
+            let result = written.map(|progress| progress.bytes);
             drop((data, spilled));
             result
         });

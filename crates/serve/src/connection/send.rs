@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use nbd::wire;
-use tidegate::Volume;
+use tidegate::{Mode, Volume};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::EndedBy;
@@ -315,7 +315,8 @@ where
                 there
             }
             None => {
-                match volume.try_read(&mut self.cursor, &mut room[head..head + asked], offset) {
+                let data = &mut room[head..head + asked];
+                match volume.read(&mut self.cursor, data, offset, Mode::Nonblocking) {
                     Ok(tried) => tried.bytes,
                     Err(error) if is_promised => return Err(EndedBy::Late(told(&error).0)),
                     Err(error) => {
@@ -328,7 +329,7 @@ where
         let as_a_whole = request.unfragmented || !structured;
         if as_a_whole && !is_promised && there < left as usize && !request.is_proven {
             let rest = u64::from(left) - there as u64;
-            if !volume.is_in_memory(offset + there as u64, rest) {
+            if !volume.is_cached(offset + there as u64, rest) {
                 request.is_proven = true;
                 return Ok(Composed::Unproven);
             }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use nbd::transmit::{Limits, Payload, Range, Work, judge};
 use nbd::wire::{Command, Request as Asked, State, descriptor};
-use tidegate::{Cursor, Error, PAGE_SIZE, Volume, Writer};
+use tidegate::{Cursor, Error, Mode, PAGE_SIZE, Volume, Writer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::EndedBy;
@@ -192,7 +192,8 @@ where
         let left = (request.len - request.moved) as usize;
         let into_page = into_page(at);
         let piece = (ZEROES.len() - into_page).min(left);
-        let tried = match self.volume.try_write(writer, &ZEROES[..piece], at) {
+        let zeroes = &ZEROES[..piece];
+        let tried = match self.volume.write(writer, zeroes, at, Mode::Nonblocking) {
             Ok(tried) => tried,
             Err(error) => {
                 self.zeroing.pop_front();
@@ -201,7 +202,7 @@ where
             }
         };
         self.zeroes_are_taken(place, tried.bytes);
-        if tried.stuck && tried.bytes < left {
+        if tried.would_block && tried.bytes < left {
             let at = at + tried.bytes as u64;
             let rest = piece - tried.bytes;
             if self.table.at(place).tries <= PATIENCE {
@@ -247,14 +248,15 @@ where
     /// Sends the writer to the pool, to wait for what it needs to write `len` bytes at `offset`.
     pub(super) fn send_pen(&mut self, errand: Errand, offset: u64, len: u64) {
         self.send_pen_to(errand, move |volume, writer| {
-            volume.ready_write(writer, offset, len).map(|()| 0)
+            volume.prepare_write(writer, offset, len).map(|()| 0)
         });
     }
 
     /// Sends the writer to the pool, to write `data` at `offset`, however long that takes.
     pub(super) fn send_pen_with(&mut self, errand: Errand, offset: u64, data: Box<[u8]>) {
         self.send_pen_to(errand, move |volume, writer| {
-            volume.write(writer, &data, offset).map(|()| data.len())
+            let written = volume.write(writer, &data, offset, Mode::Blocking);
+            written.map(|progress| progress.bytes)
         });
     }
 
@@ -292,11 +294,11 @@ where
         let volume = Arc::clone(&self.volume);
         let job = move || {
             let result = match rescue {
-                None => volume.ready_read(&mut cursor, offset, len).map(|()| None),
+                None => volume.prepare_read(&mut cursor, offset, len).map(|()| None),
                 Some(len) => {
                     let mut data = vec![0; len].into_boxed_slice();
-                    let read = volume.read(&mut cursor, &mut data, offset);
-                    read.map(|()| Some(data))
+                    let read = volume.read(&mut cursor, &mut data, offset, Mode::Blocking);
+                    read.map(|_| Some(data))
                 }
             };
             drop(volume);
@@ -504,7 +506,9 @@ fn write_zeroes(volume: &Volume, export: &Export, offset: u64, end: u64) -> Resu
     if len == 0 {
         return Ok(());
     }
-    volume.write(&mut export.cache.writer(), &ZEROES[..len], offset)
+    let writer = &mut export.cache.writer();
+    let written = volume.write(writer, &ZEROES[..len], offset, Mode::Blocking);
+    written.map(drop)
 }
 
 /// How a range is kept, in at most `most` extents.

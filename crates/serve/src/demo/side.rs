@@ -91,7 +91,7 @@ impl Side {
     /// The disk failed.
     pub(super) fn settle(&self) -> Result<(), DemoError> {
         self.layers.release();
-        Ok(self.export.opened.volume.another().sync()?)
+        Ok(self.export.opened.volume.clone_handle().sync()?)
     }
 
     /// Compares the disk with what the clients know to be written.

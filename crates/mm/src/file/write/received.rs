@@ -16,20 +16,14 @@
 //!      after a write that ended there.
 
 use core::ops::Range;
-use core::sync::atomic::Ordering;
-use std::sync::Arc;
 
 use env::{Env, Task, Work};
 use frames::{Busy, Flags, Slot};
-use policy::units::{Bytes, PAGE_SIZE, Pages};
+use policy::units::{Bytes, PAGE_SIZE};
 
-use super::{Batch, Filled, PAGE_BYTES, Writer, wrote};
+use super::{Batch, Call, Filled, PAGE_BYTES, must_stay};
 use crate::Error;
-use crate::cache::Cache;
 use crate::file::read::page_of;
-use crate::file::unwilling::budget;
-use crate::registry::mapping::Mapping;
-use crate::writeback::balance::account;
 
 /// Most pages that are offered together: 256 KiB, wherever they begin.
 const OFFERED_MAX: u32 = 65;
@@ -68,104 +62,76 @@ impl Offered<'_> {
     }
 }
 
-/// Offers the pages of `len` bytes at `offset` that can be written to at once to `fill`, which answers how many bytes it
-/// filled. Answers the same; `fill` is not called if the first page cannot be offered.
-pub(crate) fn receive<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
-    writer: &mut Writer,
-    offset: Bytes,
-    len: u64,
-    fill: impl FnOnce(&E::Content, &Offered<'_>) -> usize,
-) -> Result<Bytes, Error> {
-    let device = &mapping.device;
-    device.admit(task, writer.told(device))?;
-    let end = offset.0.saturating_add(len);
-    if len == 0 || !writer.is_prepared(mapping, offset.0, end) {
-        return Ok(Bytes::ZERO);
-    }
-    match task.unwillingly(|task| mapping.enter(task, cache)) {
-        Ok(()) => {}
-        Err(Error::WouldWait) => return Ok(Bytes::ZERO),
-        Err(error) => return Err(error),
-    }
-    let began = task.now();
-    task.did(Work::Call, 1);
-    // The file does not grow here, and has its space.
-    let is_there = end <= mapping.size() && end <= mapping.allocated.load(Ordering::Acquire);
-    if is_there && !mapping.cut_owed.load(Ordering::Acquire) {
-        let pages = budget(task, cache, device, writer).min(u64::from(OFFERED_MAX));
-        take_pages(cache, mapping, writer, offset.0, end, pages);
-    }
-    let mut batch = Batch {
-        cache,
-        mapping,
-        writer,
-        filled_to: offset.0,
-        dirtied: 0,
-        copied: 0,
-        inserted: 0,
-    };
-    let bytes = batch.fill_from_outside(offset.0, end, fill);
-    batch.show(task);
-    let (dirtied, copied) = (Pages(batch.dirtied), batch.copied);
-    mapping.gate.leave();
-    task.did(Work::Copy, copied);
-    task.did(Work::Dirty, dirtied.0);
-    if !bytes.is_zero() {
-        wrote(task, writer, began, bytes);
-    }
-    account(task, cache, device, writer, dirtied);
-    Ok(bytes)
-}
-
-/// Takes the busy bits of up to `pages` pages from `offset` on into the batch.
-fn take_pages<E: Env>(
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
-    writer: &mut Writer,
-    offset: u64,
-    end: u64,
-    pages: u64,
-) {
-    let stable = mapping.device.info.stable_writes;
-    let last = u64::from(page_of(end - 1)).min(offset / PAGE_SIZE + pages - 1);
-    for page in page_of(offset)..=u32::try_from(last).expect("no page behind the last") {
-        let Slot::Frame(frame) = mapping.index.get(&cache.pages.pool, page) else {
-            return;
-        };
-        let Ok(busy) = cache.pages.table.try_busy(frame, mapping.owner(page)) else {
-            return;
-        };
-        let flags = cache.pages.table.flags(frame);
-        if !flags.has(Flags::UPTODATE) || stable && flags.has(Flags::WRITEBACK) {
-            cache.release(busy, Flags::NONE, Flags::NONE);
-            return;
+impl<E: Env> Call<'_, E> {
+    /// Offers the pages of the call that can be written to at once to `fill`, which answers how many bytes it filled. Answers
+    /// the same; `fill` is not called if the first page cannot be offered.
+    pub(crate) fn receive(
+        mut self,
+        task: &mut Task<'_, E>,
+        fill: impl FnOnce(&E::Content, &Offered<'_>) -> usize,
+    ) -> Result<Bytes, Error> {
+        let (cache, mapping) = (self.cache, self.mapping);
+        let Range { start, end } = self.bytes;
+        if start == end || !self.is_prepared() {
+            return Ok(Bytes::ZERO);
         }
-        writer.batch.push(Filled {
-            page,
-            busy,
-            fresh: false,
-            was_dirty: flags.has(Flags::DIRTY),
-        });
+        let inside = match task.nonblocking(|task| mapping.enter(task, cache)) {
+            Ok(inside) => inside,
+            Err(Error::WouldWait) => return Ok(Bytes::ZERO),
+            Err(error) => return Err(error),
+        };
+        let began = task.now();
+        task.did(Work::Call, 1);
+        let pages = self.budget(task).min(u64::from(OFFERED_MAX));
+        let mut batch = Batch::new(&mut self, &inside, start);
+        // The file does not grow here, and has its space.
+        if end <= inside.size() && inside.is_ready_up_to(end) {
+            batch.take_pages(end, pages);
+        }
+        batch.receive(end, fill);
+        let took = batch.finish(task);
+        drop(inside);
+        self.account(task, took);
+        let bytes = Bytes(took.until - start);
+        self.wrote(task, began, bytes);
+        Ok(bytes)
     }
 }
 
 impl<E: Env> Batch<'_, E> {
+    /// Takes the busy bits of up to `pages` pages before `end`.
+    fn take_pages(&mut self, end: u64, pages: u64) {
+        let (cache, mapping, first) = (self.cache, self.mapping, page_of(self.took.until));
+        let last = u64::from(page_of(end - 1)).min(u64::from(first) + pages - 1);
+        for page in first..=u32::try_from(last).expect("no page behind the last") {
+            let Slot::Frame(frame) = mapping.index.get(&cache.pages.pool, page) else {
+                return;
+            };
+            let Ok(busy) = cache.pages.table.try_busy(frame, mapping.owner(page)) else {
+                return;
+            };
+            let flags = cache.pages.table.flags(frame);
+            if !flags.has(Flags::UPTODATE) || must_stay(mapping, flags) {
+                cache.release(busy, Flags::NONE, Flags::NONE);
+                return;
+            }
+            self.writer.batch.push(Filled {
+                page,
+                busy,
+                fresh: false,
+                was_dirty: flags.has(Flags::DIRTY),
+            });
+        }
+    }
+
     /// Has `fill` fill the pages of the batch, and takes those out again that it did not come to.
-    fn fill_from_outside(
-        &mut self,
-        offset: u64,
-        end: u64,
-        fill: impl FnOnce(&E::Content, &Offered<'_>) -> usize,
-    ) -> Bytes {
+    fn receive(&mut self, end: u64, fill: impl FnOnce(&E::Content, &Offered<'_>) -> usize) {
         let pages = &self.writer.batch;
         if pages.is_empty() {
-            return Bytes::ZERO;
+            return;
         }
-        let within = usize::try_from(offset % PAGE_SIZE).expect("below a page");
-        let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX);
+        let within = usize::try_from(self.took.until % PAGE_SIZE).expect("below a page");
+        let wanted = usize::try_from(end - self.took.until).unwrap_or(usize::MAX);
         let there = (pages.len() * PAGE_BYTES - within).min(wanted);
         let offered = Offered {
             pages,
@@ -181,8 +147,7 @@ impl<E: Env> Batch<'_, E> {
         for left in self.writer.batch.drain(filled..) {
             self.cache.release(left.busy, Flags::NONE, Flags::NONE);
         }
-        self.copied += filled as u64;
-        self.filled_to = offset + bytes as u64;
-        Bytes(bytes as u64)
+        self.took.copied += filled as u64;
+        self.took.until += bytes as u64;
     }
 }

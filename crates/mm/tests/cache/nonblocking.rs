@@ -1,4 +1,4 @@
-//! Callers that may not wait, in the lab: no time passes inside a `try_` call, what was taken in is right, limits hold, and
+//! Callers that may not wait, in the lab: no time passes inside their calls, what was taken in is right, limits hold, and
 //! a wait that is refused loses nothing.
 
 #![allow(
@@ -12,7 +12,7 @@ use crate::common::{data, world};
 use env::{Cause, ObjectId, Task};
 use frames::Content as _;
 use lab::{LabEnv, Sector};
-use mm::{Cache, Error, File, Item, Reader, Tried, Writer};
+use mm::{Cache, Error, File, Item, Progress, Reader, Writer};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE, Pages};
 
@@ -24,6 +24,16 @@ struct Server<'a> {
     file: &'a Arc<File<LabEnv>>,
 }
 
+fn try_read(
+    file: &File<LabEnv>,
+    task: &mut Task<'_, LabEnv>,
+    reader: &mut Reader,
+    at: Bytes,
+    data: &mut [Sector],
+) -> Result<Progress, Error> {
+    task.nonblocking(|task| file.read(task, reader, at, data))
+}
+
 impl Server<'_> {
     fn try_write(
         &self,
@@ -31,11 +41,16 @@ impl Server<'_> {
         writer: &mut Writer,
         at: u64,
         data: &[Sector],
-    ) -> Tried {
+    ) -> Progress {
         let before = task.now();
-        let tried = self.file.try_write(task, writer, Bytes(at), data).unwrap();
-        assert_eq!(task.now(), before, "time passed in try_write");
-        tried
+        let file = self.file;
+        let tried = task.nonblocking(|task| file.write_unpaced(task, writer, Bytes(at), data));
+        assert_eq!(
+            task.now(),
+            before,
+            "time passed in a write that may not block"
+        );
+        tried.unwrap()
     }
 
     /// Reads all of it, with the waits on this task; answers how often it was stuck.
@@ -52,17 +67,21 @@ impl Server<'_> {
             let mut rest = vec![Sector(0); sectors - data.len()];
             let from = Bytes(at + data.len() as u64 * 512);
             let before = task.now();
-            let tried = self.file.try_read(task, reader, from, &mut rest).unwrap();
-            assert_eq!(task.now(), before, "time passed in try_read");
+            let tried = try_read(self.file, task, reader, from, &mut rest).unwrap();
+            assert_eq!(
+                task.now(),
+                before,
+                "time passed in a read that may not block"
+            );
             let got = usize::try_from(tried.bytes.0 / 512).unwrap();
-            assert_eq!(tried.stuck, got < rest.len());
+            assert_eq!(tried.would_block, got < rest.len());
             data.extend(&rest[..got]);
-            if tried.stuck {
+            if tried.would_block {
                 stuck += 1;
                 assert!(stuck < 10_000, "no progress at {from:?}");
                 let from = Bytes(at + data.len() as u64 * 512);
                 let len = Bytes((sectors - data.len()) as u64 * 512);
-                self.file.ready_read(task, reader, from, len).unwrap();
+                self.file.prepare_read(task, reader, from, len).unwrap();
             }
         }
         (data, stuck)
@@ -95,13 +114,13 @@ impl Server<'_> {
             let tried = self.try_write(task, writer, from, &rest);
             assert_eq!(tried.bytes.0 % 512, 0);
             done += usize::try_from(tried.bytes.0 / 512).unwrap();
-            assert_eq!(tried.stuck, done < data.len());
-            if tried.stuck {
+            assert_eq!(tried.would_block, done < data.len());
+            if tried.would_block {
                 stuck += 1;
                 assert!(stuck < 10_000, "no progress at {from}");
                 let len = Bytes((data.len() - done) as u64 * 512);
                 let from = Bytes(at + done as u64 * 512);
-                self.file.ready_write(task, writer, from, len).unwrap();
+                self.file.prepare_write(task, writer, from, len).unwrap();
             }
         }
         stuck
@@ -132,7 +151,7 @@ fn what_fits_is_taken_at_once_and_is_there() {
         let again = data(3, 32, 2);
         let tried = server.try_write(task, &mut writer, 3 * PAGE, &again);
         assert_eq!(tried.bytes, Bytes(32 * PAGE));
-        assert!(!tried.stuck);
+        assert!(!tried.would_block);
         assert_eq!(server.pace(task, &mut writer), None, "below freerun");
         let mut back = vec![Sector(0); 32 * 8];
         file.read(task, &mut Reader::default(), Bytes(3 * PAGE), &mut back)
@@ -156,7 +175,7 @@ fn receive(
     let len = sectors.len() * 512;
     let before = task.now();
     let mut seen = None;
-    let filled = file.try_receive(
+    let filled = file.receive(
         task,
         writer,
         Bytes(at),
@@ -413,28 +432,36 @@ fn a_wait_that_is_refused_loses_nothing() {
         let page = data(0, 1, 9);
         let at = |number: u64| number * PAGE;
         // No memory: the first chunk is not there yet. Space beyond the end.
-        assert!(server.try_write(task, &mut writer, at(0), &page).stuck);
+        assert!(
+            server
+                .try_write(task, &mut writer, at(0), &page)
+                .would_block
+        );
         assert!(
             server
                 .try_write(task, &mut writer, at(1 << 14), &page)
-                .stuck
+                .would_block
         );
         // A page that is being read, by a reader and by the writer of a part.
         server
             .file
-            .ready_read(task, &mut reader, Bytes(at(200)), Bytes(PAGE))
+            .prepare_read(task, &mut reader, Bytes(at(200)), Bytes(PAGE))
             .unwrap();
         let mut got = vec![Sector(0); 8];
         assert!(
-            file.try_read(task, &mut reader, Bytes(at(100)), &mut got)
+            try_read(file, task, &mut reader, Bytes(at(100)), &mut got)
                 .unwrap()
-                .stuck
+                .would_block
         );
-        assert!(server.try_write(task, &mut writer, at(100), &page).stuck);
+        assert!(
+            server
+                .try_write(task, &mut writer, at(100), &page)
+                .would_block
+        );
         assert!(
             server
                 .try_write(task, &mut writer, at(120), &page[..4])
-                .stuck
+                .would_block
         );
         server.write(task, &mut writer, at(100), &page);
         server.write(task, &mut writer, at(120), &page[..4]);
@@ -446,7 +473,11 @@ fn a_wait_that_is_refused_loses_nothing() {
         });
         task.sleep(Cause::Think, Nanos::micros(100));
         assert!(cache.stats().writeback.0 > 0, "a sync is under way");
-        assert!(server.try_write(task, &mut writer, at(100), &page).stuck);
+        assert!(
+            server
+                .try_write(task, &mut writer, at(100), &page)
+                .would_block
+        );
         server.write(task, &mut writer, at(100), &data(0, 1, 11));
         assert_eq!(
             pin.content().load(pin.pin().frame())[..],
@@ -464,7 +495,9 @@ fn a_wait_that_is_refused_loses_nothing() {
         });
         task.sleep(Cause::Think, Nanos::micros(5));
         assert!(
-            server.try_write(task, &mut writer, at(1), &page).stuck,
+            server
+                .try_write(task, &mut writer, at(1), &page)
+                .would_block,
             "the gate is shut"
         );
         cutting.join(task).unwrap().unwrap();
@@ -472,7 +505,11 @@ fn a_wait_that_is_refused_loses_nothing() {
         // All memory is dirty, and the disk has a second's work.
         let mut stuck = 0;
         for number in 0..2048 {
-            stuck += u32::from(server.try_write(task, &mut writer, at(number), &page).stuck);
+            stuck += u32::from(
+                server
+                    .try_write(task, &mut writer, at(number), &page)
+                    .would_block,
+            );
         }
         assert!(stuck > 1000, "there was memory for all");
         // A writer that is dropped with what it was to use.
@@ -480,7 +517,7 @@ fn a_wait_that_is_refused_loses_nothing() {
         let before = cache.stats().free;
         let mut gone = cache.writer();
         let free_pages = Bytes(at(3000));
-        file.ready_write(task, &mut gone, free_pages, Bytes(32 * PAGE))
+        file.prepare_write(task, &mut gone, free_pages, Bytes(32 * PAGE))
             .unwrap();
         let kept = before.0.saturating_sub(cache.stats().free.0);
         assert!(kept > 0, "nothing was kept for the writer");
@@ -506,23 +543,23 @@ fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
         let server = Server { cache, file };
         let mut reader = Reader::default();
         let mut got = vec![Sector(0); 8];
-        file.ready_read(task, &mut reader, Bytes(60 * PAGE), Bytes(PAGE))
+        file.prepare_read(task, &mut reader, Bytes(60 * PAGE), Bytes(PAGE))
             .unwrap();
         let next = state.state().reads;
         state.state().fail_reads = next..next + 2;
         assert!(
-            file.try_read(task, &mut reader, Bytes(5 * PAGE), &mut got)
+            try_read(file, task, &mut reader, Bytes(5 * PAGE), &mut got)
                 .unwrap()
-                .stuck
+                .would_block
         );
         task.sleep(Cause::Think, Nanos::millis(50));
         // The failure is an older one: the device is asked again, and fails again.
         assert!(
-            file.try_read(task, &mut reader, Bytes(5 * PAGE), &mut got)
+            try_read(file, task, &mut reader, Bytes(5 * PAGE), &mut got)
                 .unwrap()
-                .stuck
+                .would_block
         );
-        let told = file.ready_read(task, &mut reader, Bytes(5 * PAGE), Bytes(PAGE));
+        let told = file.prepare_read(task, &mut reader, Bytes(5 * PAGE), Bytes(PAGE));
         assert!(matches!(told, Err(Error::ReadFailed { .. })), "{told:?}");
         let stats = cache.device_stats()[0];
         assert_eq!(stats.last_read_error, told.err(), "counted, and told");
@@ -539,7 +576,7 @@ fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
         // Another one long after: it is no matter how long ago the first was.
         let next = state.state().reads;
         state.state().fail_reads = next..next + 1;
-        let told = file.ready_read(task, &mut reader, Bytes(5 * PAGE), Bytes(PAGE));
+        let told = file.prepare_read(task, &mut reader, Bytes(5 * PAGE), Bytes(PAGE));
         assert!(told.is_err(), "{told:?}");
         let failing = cache.device_stats()[0].reads_failing.unwrap();
         assert!(failing.since < Nanos::secs(1), "{failing:?}");
@@ -549,11 +586,11 @@ fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
         // A page behind the one that is waited for, for good: it is no matter before it is the first.
         let next = state.state().reads;
         state.state().fail_reads = next + 1..u64::MAX;
-        let brought = file.ready_read(task, &mut reader, Bytes(20 * PAGE), Bytes(8 * PAGE));
+        let brought = file.prepare_read(task, &mut reader, Bytes(20 * PAGE), Bytes(8 * PAGE));
         assert!(brought.is_ok(), "{brought:?}");
         let mut got = vec![Sector(0); 8];
-        let tried = file.try_read(task, &mut reader, Bytes(20 * PAGE), &mut got);
-        assert!(!tried.unwrap().stuck, "the first page was read");
+        let tried = try_read(file, task, &mut reader, Bytes(20 * PAGE), &mut got);
+        assert!(!tried.unwrap().would_block, "the first page was read");
         file.discard(task).unwrap();
         assert_eq!(cache.stats().free, cache.stats().frames, "frames are lost");
     });
@@ -568,11 +605,11 @@ fn what_was_waited_for_is_there_as_a_whole() {
         for chunk in 0..16 {
             let at = Bytes(chunk * 256 * PAGE);
             let mut got = vec![Sector(0); 256 * 8];
-            let tried = file.try_read(task, &mut reader, at, &mut got).unwrap();
-            assert!(tried.stuck || chunk > 0);
-            file.ready_read(task, &mut reader, at, Bytes(256 * PAGE))
+            let tried = try_read(file, task, &mut reader, at, &mut got).unwrap();
+            assert!(tried.would_block || chunk > 0);
+            file.prepare_read(task, &mut reader, at, Bytes(256 * PAGE))
                 .unwrap();
-            let tried = file.try_read(task, &mut reader, at, &mut got).unwrap();
+            let tried = try_read(file, task, &mut reader, at, &mut got).unwrap();
             assert_eq!(tried.bytes, Bytes(256 * PAGE), "chunk {chunk}");
         }
         assert!(cache.stats().reclaimed.0 > 0, "memory was short");
@@ -589,17 +626,17 @@ fn a_range_is_proven_readable_without_an_access_to_it() {
         let disk = Arc::clone(&world.disk);
         world.run(8192 * PAGE, move |task, cache, file| {
             let all = Bytes(PAGES * PAGE);
-            assert!(!file.is_in_memory(Bytes(0), all));
+            assert!(!file.is_cached(Bytes(0), all));
             assert_eq!(cache.stats().read_in, Pages::ZERO, "a look reads nothing");
             let mut reader = Reader::default();
             for piece in 0..3 {
                 let (at, len) = (Bytes(piece * 100 * PAGE), Bytes(100 * PAGE));
-                file.prove_read(task, &mut reader, at, len).unwrap();
+                file.verify_readable(task, &mut reader, at, len).unwrap();
             }
-            assert!(file.is_in_memory(Bytes(0), all));
+            assert!(file.is_cached(Bytes(0), all));
             let mut got = vec![Sector(0); usize::try_from(PAGES * 8).unwrap()];
             for _ in 0..reads {
-                let tried = file.try_read(task, &mut reader, Bytes(0), &mut got);
+                let tried = try_read(file, task, &mut reader, Bytes(0), &mut got);
                 assert_eq!(tried.unwrap().bytes, all);
             }
             // As much else that reclaim has to look at them.
@@ -613,7 +650,7 @@ fn a_range_is_proven_readable_without_an_access_to_it() {
             let next = disk.state().reads;
             disk.state().fail_reads = next + 1..u64::MAX;
             let other = cache.open(task, DeviceIndex(0), ObjectId(2), all).unwrap();
-            let told = other.prove_read(task, &mut Reader::default(), Bytes(0), all);
+            let told = other.verify_readable(task, &mut Reader::default(), Bytes(0), all);
             assert!(matches!(told, Err(Error::ReadFailed { .. })), "{told:?}");
             other.discard(task).unwrap();
             activated
