@@ -254,13 +254,17 @@ impl<E: Env> Cache<E> {
     pub fn writer(&self) -> Writer {
         let context = Interrupt::new();
         let id = self.registry.writers.fetch_add(1, Ordering::Relaxed);
-        let told = {
+        let seen_errors = {
             let devices = self.writeback.devices.lock(&context);
             let seen = devices.iter();
             seen.map(|device| (device.serial, device.error_seq()))
                 .collect()
         };
-        Writer::new(id, self.writeback.domain.lock(&context).add_writer(), told)
+        Writer::new(
+            id,
+            self.writeback.domain.lock(&context).add_writer(),
+            seen_errors,
+        )
     }
 
     /// A writer is done for good; what it still owes is passed on.
@@ -298,7 +302,7 @@ impl<E: Env> Cache<E> {
         let devices = self.writeback.devices.lock(task).clone();
         for device in devices {
             device.flusher.wait.wake_all(Signal::Shutdown);
-            device.flight.wait.wake_all(Signal::Shutdown);
+            device.writes_inflight.wait.wake_all(Signal::Shutdown);
         }
         for node in self.nodes.iter() {
             node.background().stop();

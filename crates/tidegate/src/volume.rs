@@ -1,8 +1,10 @@
-//! A volume: a device of its own with one object of fixed size, for servers with clients of their own.
+//! A volume: a device of its own with one object of fixed size, for servers with clients of their
+//! own.
 //!
-//! A server must not lend a thread to every client that waits. So a read or a write is asked for in one of two ways
-//! (`Mode`): without a wait, it does what can be done at once and says how far it came; with one, it is for a pool of
-//! threads. There too the waits can be taken apart from the moving of bytes: that is what the `prepare_` operations are for.
+//! A server must not lend a thread to every client that waits. So a read or a write is asked for in
+//! one of two ways (`Mode`): without a wait, it does what can be done at once and says how far it
+//! came; with one, it is for a pool of threads. There too the waits can be taken apart from the
+//! moving of bytes: that is what the `prepare_` operations are for.
 //!
 //! ```text
 //!   request ──write, nonblocking──> all taken ──pace──> reply now, or at the moment that pace names
@@ -84,14 +86,15 @@ pub struct Volume {
 pub(crate) struct Holders {
     /// It was taken out of the cache, or is being.
     pub(crate) gone: AtomicBool,
-    /// It is closed: nothing of it is in memory, and whoever is the last inside gives its place up.
+    /// It is closed: nothing of it is in memory, and the last one inside gives its place up.
     pub(crate) closed: AtomicBool,
     /// Its place was given up, or is being: once.
     pub(crate) left: AtomicBool,
-    /// Operations under way. Whoever comes counts itself first and looks at `gone` then; who takes the volume out does it
-    /// the other way round, so that no one is missed by both. Who leaves and who closes it likewise.
+    /// Operations under way. One that begins counts itself first and looks at `gone` then; who
+    /// takes the volume out does it the other way round, so that no one is missed by both. Who
+    /// leaves and who closes it likewise.
     pub(crate) inside: AtomicUsize,
-    /// For whoever waits until nobody is inside.
+    /// For those that wait until nobody is inside.
     pub(crate) quiet: Mutex<()>,
     pub(crate) emptied: Condvar,
 }
@@ -129,7 +132,7 @@ impl Drop for Inside<'_> {
             self.volume.leave_place();
         }
         if holders.gone.load(Ordering::SeqCst) {
-            // Under the lock: whoever has just looked is asleep.
+            // Under the lock: a task that has just looked is asleep.
             drop(holders.quiet.lock());
             holders.emptied.notify_all();
         }
@@ -184,7 +187,8 @@ impl From<mm::Progress> for Progress {
 }
 
 impl Cache {
-    /// Attaches a volume; `backing` makes what keeps it, with the environment that its requests come from.
+    /// Attaches a volume; `backing` makes what keeps it, with the environment that its requests
+    /// come from.
     ///
     /// # Errors
     /// Those of `backing`; `Cache` with `TooMany` devices or files. `Closed`.
@@ -311,8 +315,9 @@ impl Volume {
         Ok(progress)
     }
 
-    /// Waits until what lies at `offset` is in memory, and more of the `len` bytes there that need no wait of their own. Where
-    /// memory is short it may be gone again when it is asked for: after some tries, a read that blocks gets it.
+    /// Waits until what lies at `offset` is in memory, and more of the `len` bytes there that need
+    /// no wait of their own. Where memory is short it may be gone again when it is asked for: after
+    /// some tries, a read that blocks gets it.
     ///
     /// # Errors
     /// As `read`.
@@ -322,7 +327,8 @@ impl Volume {
         Ok(self.inner.prepare_read(&mut task, reader, offset, len)?)
     }
 
-    /// Waits until each of `len` bytes at `offset` has been read; it may be gone from memory again when it is asked for.
+    /// Waits until each of `len` bytes at `offset` has been read; it may be gone from memory again
+    /// when it is asked for.
     ///
     /// # Errors
     /// As `read`.
@@ -339,12 +345,12 @@ impl Volume {
         self.inner.is_cached(Bytes(offset), Bytes(len))
     }
 
-    /// Takes in `data` at `offset`; if it may not block, as much as can be taken at once. The writer is not paused here: ask
-    /// `pace`.
+    /// Takes in `data` at `offset`; if it may not block, as much as can be taken at once. The
+    /// writer is not paused here: ask `pace`.
     ///
     /// # Errors
-    /// `Cache`: beyond the end, a failed device, no memory, a page could not be read. `Closed`. What was taken before the
-    /// error stays.
+    /// `Cache`: beyond the end, a failed device, no memory, a page could not be read. `Closed`.
+    /// What was taken before the error stays.
     pub fn write(
         &self,
         writer: &mut Writer,
@@ -360,10 +366,11 @@ impl Volume {
         Ok(written?.into())
     }
 
-    /// Takes in what `socket` has for the `len` bytes at `offset`, straight into the pages that are in memory: at most 256 KiB.
-    /// Answers how many bytes, which is none at the end of the stream, or the socket's error; `None` if the first page cannot
-    /// be written to at once: nothing was taken from the socket, and `write` does what can be done. Nothing is held
-    /// for what the socket does not have. As after `write`, ask `pace`.
+    /// Takes in what `socket` has for the `len` bytes at `offset`, straight into the pages that are
+    /// in memory: at most 256 KiB. Answers how many bytes, which is none at the end of the stream,
+    /// or the socket's error; `None` if the first page cannot be written to at once: nothing was
+    /// taken from the socket, and `write` does what can be done. Nothing is held for what the
+    /// socket does not have. As after `write`, ask `pace`.
     ///
     /// # Errors
     /// As `write`; nothing was taken from the socket.
@@ -389,8 +396,9 @@ impl Volume {
         Ok(received)
     }
 
-    /// Waits for what a write of `len` bytes at `offset` needs: memory, which the writer keeps until then, and the rest of
-    /// pages that are written in part. After some tries, a write that blocks does it.
+    /// Waits for what a write of `len` bytes at `offset` needs: memory, which the writer keeps
+    /// until then, and the rest of pages that are written in part. After some tries, a write that
+    /// blocks does it.
     ///
     /// # Errors
     /// As `write`.
@@ -401,8 +409,8 @@ impl Volume {
         Ok(self.inner.prepare_write(&mut task, writer, offset, len)?)
     }
 
-    /// When the writer may be told that what it wrote so far is done: `None` at once, otherwise not before that moment,
-    /// and then ask again. What it writes meanwhile is on its next account.
+    /// When the writer may be told that what it wrote so far is done: `None` at once, otherwise not
+    /// before that moment, and then ask again. What it writes meanwhile is on its next account.
     ///
     /// # Errors
     /// `Cache`: a failed device. `Closed`.
@@ -436,8 +444,8 @@ impl Volume {
             .sync_range(&mut task, Bytes(offset), Bytes(len))?)
     }
 
-    /// Makes parts of the volume durable (first byte and length of each) for several holders: all who asked before this was
-    /// called. Each takes its answer by `answer`.
+    /// Makes parts of the volume durable (first byte and length of each) for several holders: all
+    /// who asked before this was called. Each takes its answer by `answer`.
     #[must_use]
     pub fn sync_parts(&self, parts: &[(u64, u64)]) -> Synced {
         let Ok(mut task) = self.enter() else {
@@ -463,13 +471,14 @@ impl Volume {
     }
 }
 
-/// What a sync on behalf of several holders of a volume came to; none: the volume is not there any more.
+/// What a sync on behalf of several holders of a volume came to; none: the volume is not there any
+/// more.
 #[derive(Clone, Copy, Debug)]
 pub struct Synced(Option<mm::Synced>);
 
 impl Synced {
-    /// Whether all that was asked for is durable. A holder may still have to be told of an error that has healed
-    /// (`Volume::answer`).
+    /// Whether all that was asked for is durable. A holder may still have to be told of an error
+    /// that has healed (`Volume::answer`).
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.0.is_some_and(|synced| synced.is_done())

@@ -4,7 +4,7 @@ pub(crate) mod pin;
 pub(crate) mod punch;
 pub(crate) mod read;
 mod replace;
-pub(crate) mod stash;
+pub(crate) mod reserve;
 pub(crate) mod sync;
 pub(crate) mod truncate;
 pub(crate) mod write;
@@ -27,20 +27,20 @@ use crate::{Error, Offered, Pinned, Reader, Synced, Writer};
 pub struct File<E: Env> {
     pub(crate) cache: Arc<Cache<E>>,
     pub(crate) mapping: Arc<Mapping<E>>,
-    /// Errors that this handle was told of (`sync::Told`).
-    told_writes: AtomicU64,
-    told_flushes: AtomicU64,
+    /// Errors that this handle has reported (`sync::SeenErrors`).
+    seen_writes: AtomicU64,
+    seen_flushes: AtomicU64,
 }
 
 impl<E: Env> File<E> {
     pub(crate) fn new(cache: Arc<Cache<E>>, mapping: Arc<Mapping<E>>) -> Self {
-        let told_writes = AtomicU64::new(mapping.error_seq());
-        let told_flushes = AtomicU64::new(mapping.device.flush_failures());
+        let seen_writes = AtomicU64::new(mapping.error_seq());
+        let seen_flushes = AtomicU64::new(mapping.device.flush_failures());
         Self {
             cache,
             mapping,
-            told_writes,
-            told_flushes,
+            seen_writes,
+            seen_flushes,
         }
     }
 
@@ -58,7 +58,8 @@ impl<E: Env> File<E> {
         Bytes(self.mapping.size())
     }
 
-    /// Has the device take space for the file up to `len`. If it has not enough, what it took behind the end is given back.
+    /// Has the device take space for the file up to `len`. If it has not enough, what it took
+    /// behind the end is given back.
     ///
     /// # Errors
     /// `MetadataFailed`, `Cancelled`.
@@ -100,8 +101,8 @@ impl<E: Env> File<E> {
         Ok(progress.bytes)
     }
 
-    /// Takes in `data` at `offset`, or as much as can be at once where the task may not block (`Task::nonblocking`). The
-    /// writer is not paused here: `Cache::pace` says what it owes.
+    /// Takes in `data` at `offset`, or as much as can be at once where the task may not block
+    /// (`Task::nonblocking`). The writer is not paused here: `Cache::pace` says what it owes.
     ///
     /// # Errors
     /// As `write`.
@@ -117,10 +118,10 @@ impl<E: Env> File<E> {
         call.write(task, data, Pacing::Elsewhere)
     }
 
-    /// Offers the pages of `len` bytes at `offset` that can be written to at once, from the first on, to `fill`. It fills a
-    /// beginning of them with what it has, without any wait, and answers how many bytes; so does this. `fill` is not called
-    /// if the first page cannot be offered: then `write_unpaced` does what can be done. The file does not grow, and the
-    /// writer is not paused.
+    /// Offers the pages of `len` bytes at `offset` that can be written to at once, from the first
+    /// on, to `fill`. It fills a beginning of them with what it has, without any wait, and answers
+    /// how many bytes; so does this. `fill` is not called if the first page cannot be offered: then
+    /// `write_unpaced` does what can be done. The file does not grow, and the writer is not paused.
     ///
     /// # Errors
     /// As `write`, before `fill` is called.
@@ -135,9 +136,10 @@ impl<E: Env> File<E> {
         write::Call::new(task, self, writer, offset, len.0)?.receive(task, fill)
     }
 
-    /// Waits for what a write of `len` bytes at `offset` by a task that may not block would be stuck at, in steps of at most
-    /// 32 pages. The frames that it needs are the writer's until its next write. That can go on then, and need not come to
-    /// its end: pages may be evicted or become busy in between.
+    /// Waits for what a write of `len` bytes at `offset` by a task that may not block would be
+    /// stuck at, in steps of at most 32 pages. The frames that it needs are the writer's until its
+    /// next write. That can go on then, and need not come to its end: pages may be evicted or
+    /// become busy in between.
     ///
     /// # Errors
     /// As `write`.
@@ -151,8 +153,9 @@ impl<E: Env> File<E> {
         write::Call::new(task, self, writer, offset, len.0)?.prepare(task)
     }
 
-    /// Fills `data` from `offset`, with less at the end of the file. Where the task may not block, it gets what is in memory
-    /// up to the first page that is not; that one is read, if there is memory for it at once.
+    /// Fills `data` from `offset`, with less at the end of the file. Where the task may not block,
+    /// it gets what is in memory up to the first page that is not; that one is read, if there is
+    /// memory for it at once.
     ///
     /// # Errors
     /// `ReadFailed`, `OutOfMemory`, `Cancelled`.
@@ -167,8 +170,9 @@ impl<E: Env> File<E> {
         read::Call::new(self, reader, offset, len).read(task, data)
     }
 
-    /// Waits until the first page at `offset` is in memory, and as many of those of the other `len` bytes as need no wait of
-    /// their own: at most 256, and fewer where memory is short. It may be gone again when it is asked for.
+    /// Waits until the first page at `offset` is in memory, and as many of those of the other `len`
+    /// bytes as need no wait of their own: at most 256, and fewer where memory is short. It may be
+    /// gone again when it is asked for.
     ///
     /// # Errors
     /// As `read`.
@@ -182,8 +186,8 @@ impl<E: Env> File<E> {
         read::Call::new(self, reader, offset, len).prepare(task)
     }
 
-    /// Sees that `len` bytes at `offset` can be read, waiting for each page that has to be; it may be gone again when it is
-    /// asked for. That is no access to the pages.
+    /// Sees that `len` bytes at `offset` can be read, waiting for each page that has to be; it may
+    /// be gone again when it is asked for. That is no access to the pages.
     ///
     /// # Errors
     /// As `read`.
@@ -244,8 +248,9 @@ impl<E: Env> File<E> {
     /// Sets the length; a shorter file loses what lies beyond, dirty or not.
     ///
     /// # Errors
-    /// `OutOfRange`; after `MetadataFailed`, `OutOfMemory` (the last page is pinned, and needs a frame of its own) and
-    /// `Cancelled` the length is the new one, and what is left to do is done before the next write, growth or sync.
+    /// `OutOfRange`; after `MetadataFailed`, `OutOfMemory` (the last page is pinned, and needs a
+    /// frame of its own) and `Cancelled` the length is the new one, and what is left to do is done
+    /// before the next write, growth or sync.
     pub fn truncate(&self, task: &mut Task<'_, E>, len: Bytes) -> Result<(), Error> {
         truncate::truncate(task, &self.cache, &self.mapping, len)
     }
@@ -276,8 +281,8 @@ impl<E: Env> File<E> {
         self.answer(task, &synced)
     }
 
-    /// Makes parts of the file durable (first byte and length of each) for several handles, each of which takes its
-    /// answer by `answer`.
+    /// Makes parts of the file durable (first byte and length of each) for several handles, each of
+    /// which takes its answer by `answer`.
     pub fn sync_parts(&self, task: &mut Task<'_, E>, parts: &[(Bytes, Bytes)]) -> Synced {
         let parts: Vec<_> = parts
             .iter()
@@ -291,13 +296,13 @@ impl<E: Env> File<E> {
     /// # Errors
     /// As `sync`.
     pub fn answer(&self, task: &Task<'_, E>, synced: &Synced) -> Result<(), Error> {
-        let mut told = sync::Told {
-            writes: self.told_writes.load(Ordering::Acquire),
-            flushes: self.told_flushes.load(Ordering::Acquire),
+        let mut seen = sync::SeenErrors {
+            writes: self.seen_writes.load(Ordering::Acquire),
+            flushes: self.seen_flushes.load(Ordering::Acquire),
         };
-        let result = synced.answer(task, &self.mapping, &mut told);
-        self.told_writes.fetch_max(told.writes, Ordering::AcqRel);
-        self.told_flushes.fetch_max(told.flushes, Ordering::AcqRel);
+        let result = synced.answer(task, &self.mapping, &mut seen);
+        self.seen_writes.fetch_max(seen.writes, Ordering::AcqRel);
+        self.seen_flushes.fetch_max(seen.flushes, Ordering::AcqRel);
         result
     }
 
@@ -311,8 +316,8 @@ impl<E: Env> File<E> {
         self.sync(task)?;
         let mut file = mapping.shut_at_the_end(task)?;
         if !sync::is_durable(task, &self.cache, &file) {
-            // Writers inside the gate were promised their write. No more are admitted, or one that keeps writing would hold
-            // the file open for ever.
+            // Writers inside the gate were promised their write. No more are admitted, or one that
+            // keeps writing would hold the file open for ever.
             file.close();
             drop(file);
             let synced = self.sync(task);
@@ -333,7 +338,8 @@ impl<E: Env> File<E> {
     }
 
     fn discard_shut(&self, task: &mut Task<'_, E>, file: ShutGate<'_, E>) -> Result<(), Error> {
-        // First, so that nothing that is still under way brings a page in behind the one that is looked at.
+        // First, so that nothing that is still under way brings a page in behind the one that is
+        // looked at.
         file.close();
         let dropped = truncate::drop_pages(task, &self.cache, &file, 0);
         dropped.inspect_err(|_| file.reopen())?;

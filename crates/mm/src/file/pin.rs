@@ -10,7 +10,7 @@ use crate::Error;
 use crate::cache::Cache;
 
 /// Pins that callers may have on one page. The other half is for those who copy out of it and those who put a frame in its
-/// place: they hold one for a moment, and one who gets none looks again until he does.
+/// place: they hold one for a moment, and one that gets none tries again until it does.
 const PAGE_PINS_MAX: u32 = PINS_MAX / 2;
 
 /// A page that stays as it is while this lives: a write to it meanwhile goes to another frame.

@@ -6,13 +6,14 @@
 //! copies page by page under pins, waiting for the busy ones. Read-ahead never waits for memory:
 //! what cannot be had at once is left out.
 //!
-//! A task that may not block copies what is in memory, up to the first page that is not. What it needs behind that was sent
-//! for, as far as there was memory; one that may block waits for it (`Call::prepare`), and the reader comes back for the
-//! rest, which is the same access for `policy::readahead`.
+//! A task that may not block copies what is in memory, up to the first page that is not. What it
+//! needs behind that was sent for, as far as there was memory; one that may block waits for it
+//! (`Call::prepare`), and the reader comes back for the rest, which is the same access for
+//! `policy::readahead`.
 //!
 //! A page whose read failed stays in the index, not up to date, until somebody asks for it: that
-//! caller forgets the page and tries the device again, once; whoever waited for the read that failed
-//! gets the error.
+//! caller forgets the page and tries the device again, once; a task that waited for the read that
+//! failed gets the error.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -34,7 +35,8 @@ use crate::reclaim::index_nodes::free_index_nodes;
 use crate::registry::mapping::Mapping;
 use crate::writeback::io::{self, REQUEST_PAGES};
 
-/// Pages that one reader waits for at a time, at most; and all of them together: this part of the frames.
+/// Pages that one reader waits for at a time, at most; and all of them together: this part of the
+/// frames.
 const READ_MAX: u32 = 256;
 const READ_PART: u32 = 4;
 /// Bytes that one wait looks at.
@@ -93,8 +95,8 @@ impl<'a, E: Env> Call<'a, E> {
         }
     }
 
-    /// Fills `data`; where the task may not block, up to the first page that is not in memory, which is read if there is
-    /// memory for it.
+    /// Fills `data`; where the task may not block, up to the first page that is not in memory,
+    /// which is read if there is memory for it.
     pub(crate) fn read(
         mut self,
         task: &mut Task<'_, E>,
@@ -116,7 +118,8 @@ impl<'a, E: Env> Call<'a, E> {
         if would_block {
             self.note_rest(at, before, resumed);
         }
-        // It may have been cut meanwhile, and what was behind the new end in its last page is zeroed.
+        // It may have been cut meanwhile, and what was behind the new end in its last page is
+        // zeroed.
         let start = self.bytes.start;
         let bytes = Bytes(at.min(self.mapping.size()).saturating_sub(start));
         if !bytes.is_zero() {
@@ -130,7 +133,8 @@ impl<'a, E: Env> Call<'a, E> {
         Ok(Progress { bytes, would_block })
     }
 
-    /// Copies part by part to its place in `data`, having sent for what is missing of each; `at` moves.
+    /// Copies part by part to its place in `data`, having sent for what is missing of each; `at`
+    /// moves.
     fn copy_parts(
         &mut self,
         task: &mut Task<'_, E>,
@@ -181,7 +185,8 @@ impl<'a, E: Env> Call<'a, E> {
         Ok(())
     }
 
-    /// The reader will come back for what is left from `at` on. `before` and `resumed` are its state before this call.
+    /// The reader will come back for what is left from `at` on. `before` and `resumed` are its
+    /// state before this call.
     fn note_rest(&mut self, at: u64, before: Readahead, resumed: Option<Stuck>) {
         let first = u64::from(page_of(self.bytes.start));
         let start = resumed
@@ -197,8 +202,8 @@ impl<'a, E: Env> Call<'a, E> {
         });
     }
 
-    /// Waits until the first page is in memory, and those behind it as far as that takes no more than what is read already or
-    /// can be sent for at once.
+    /// Waits until the first page is in memory, and those behind it as far as that takes no more
+    /// than what is read already or can be sent for at once.
     pub(crate) fn prepare(mut self, task: &mut Task<'_, E>) -> Result<(), Error> {
         if self.bytes.is_empty() {
             return Ok(());
@@ -206,8 +211,8 @@ impl<'a, E: Env> Call<'a, E> {
         self.bring(task).map(drop)
     }
 
-    /// Sees that each page can be read, which is no access to them: they may be gone again when they are asked for. A range
-    /// that goes on where the last one ended is the same access.
+    /// Sees that each page can be read, which is no access to them: they may be gone again when
+    /// they are asked for. A range that goes on where the last one ended is the same access.
     pub(crate) fn verify(mut self, task: &mut Task<'_, E>) -> Result<(), Error> {
         if self.bytes.is_empty() {
             return Ok(());
@@ -239,15 +244,17 @@ impl<'a, E: Env> Call<'a, E> {
         Ok(())
     }
 
-    /// Brings pages into memory, from the first on as far as `prepare` says; answers how many were there.
+    /// Brings pages into memory, from the first on as far as `prepare` says; answers how many were
+    /// there.
     fn bring(&mut self, task: &mut Task<'_, E>) -> Result<u32, Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         let start = self.bytes.start;
         let end = self.bytes.end.min(start.saturating_add(ACCESS_MAX));
         self.read_ahead(task, start..end)?;
         let (first, last) = (page_of(start), page_of(end - 1));
-        // Pinned until all are there: where memory is short, the last would drive the first out. Nobody waits for memory
-        // with pages in hand, and all who are here leave most of it to others.
+        // Pinned until all are there: where memory is short, the last would drive the first out.
+        // Nobody waits for memory with pages in hand, and all who are here leave most of it to
+        // others.
         let wanted = (last - first + 1).min(READ_MAX);
         let part = cache.memory.limit_frames() / READ_PART;
         let others = cache.pages.brought.fetch_add(wanted, Ordering::Relaxed);
@@ -275,7 +282,7 @@ impl<'a, E: Env> Call<'a, E> {
             cache.unpin(pin);
         }
         cache.pages.brought.fetch_sub(wanted, Ordering::Relaxed);
-        // Whoever copies them now comes back for the same access.
+        // The copy that follows is a part of the same access.
         self.reader.stuck = Some(Stuck {
             access: Run {
                 start: u64::from(first),
@@ -290,8 +297,8 @@ impl<'a, E: Env> Call<'a, E> {
         }
     }
 
-    /// Starts whatever reads the policy wants for an access to a part of the call; answers how many of the pages asked for were
-    /// missing.
+    /// Starts whatever reads the policy wants for an access to a part of the call; answers how many
+    /// of the pages asked for were missing.
     fn read_ahead(&mut self, task: &mut Task<'_, E>, part: Range<u64>) -> Result<Pages, Error> {
         let (cache, mapping, call_end) = (self.cache, self.mapping, self.bytes.end);
         let reader = &mut *self.reader;
@@ -323,7 +330,8 @@ impl<'a, E: Env> Call<'a, E> {
         let count = Pages(u64::from(last) + 1 - start);
         let max = cache.options.readahead_max;
         let window = if max <= Pages(1) {
-            // Nothing fits into it ahead of what was asked for. A miss still reads what was asked for, in one go.
+            // Nothing fits into it ahead of what was asked for. A miss still reads what was asked
+            // for, in one go.
             missing.map(|start| Window {
                 start,
                 count: Pages(u64::from(last) + 1 - start),
@@ -358,8 +366,9 @@ impl<'a, E: Env> Call<'a, E> {
     }
 }
 
-/// How many pages of a call for `pages` pages are looked at together. One for more than a window is a stream of accesses, each
-/// of which comes upon the mark of the window that it is in: what lies behind the window would be read page by page.
+/// How many pages of a call for `pages` pages are looked at together. One for more than a window is
+/// a stream of accesses, each of which comes upon the mark of the window that it is in: what lies
+/// behind the window would be read page by page.
 fn part_of_call<E: Env>(cache: &Cache<E>, pages: u64) -> u64 {
     let Pages(window) = cache.options.readahead_max;
     if window <= 1 {
@@ -398,8 +407,8 @@ pub(crate) fn is_cached<E: Env>(
         })
 }
 
-/// Pins a page, waiting once for whoever fills it, but not for memory. If its read fails, that is left to whoever needs it
-/// first.
+/// Pins a page, waiting once for the task that fills it, but not for memory. If its read fails, the
+/// first one that needs the page finds out.
 fn pin_or_await<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
@@ -440,15 +449,15 @@ fn start_read<E: Env>(
             continue;
         }
         let want = u32::try_from((end - page).min(REQUEST_PAGES as u64)).expect("small");
-        let reading = &mapping.device.reading;
-        let Some(room) = reading.room(cache, want) else {
+        let inflight = &mapping.device.reads_inflight;
+        let Some(room) = inflight.room(cache, want) else {
             if page > run.start || class == IoClass::ReadAhead {
                 break;
             }
             // Frames in hand would be missed by those it waits for.
             cache.put_unused(task, &frames);
             frames.clear();
-            reading.wait_for_room(task, cache)?;
+            inflight.wait_for_room(task, cache)?;
             continue;
         };
         let want = room.pages();

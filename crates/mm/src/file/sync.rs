@@ -10,8 +10,8 @@
 //! to each holder. A failed flush fails the device until it is reopened: what it had taken since
 //! the last good flush can no longer be known.
 //!
-//! One sync may be carried out for many holders: all who asked before it began. It is for each of them what a sync of his
-//! own would have been, and each takes his own answer from it (`Synced`), since each is told of a healed error once.
+//! One sync may be carried out for many holders: all who asked before it began. Each caller gets the result that its own
+//! sync would have had, and takes it from the same one (`Synced`), since each is told of a healed error once.
 //!
 //! Source: docs/adr/0009 (error contract); mechanisms 6.2 (tagging against livelock).
 
@@ -33,9 +33,9 @@ use crate::{Error, writeback::io};
 /// Pages tagged at a time, so that the index lock is short.
 const TAG_BATCH: u32 = 4096;
 
-/// What the holder of a file has been told of.
+/// Errors of a file that its holder has already reported.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct SeenErrors {
     /// Failed writes of the file (`Mapping::error_seq`).
     pub(crate) writes: u64,
     /// Failed flushes of its device (`DeviceState::flush_failures`).
@@ -62,13 +62,13 @@ pub(crate) fn sync_all<E: Env>(task: &mut Task<'_, E>, cache: &Arc<Cache<E>>) ->
             continue;
         }
         // Nobody's handle: what has healed is left for the holders to be told.
-        let mut told = Told {
+        let mut seen = SeenErrors {
             writes: u64::MAX,
             flushes: mapping.device.flush_failures(),
         };
         let synced = carry_out(task, cache, &mapping, &[(0, u32::MAX)]);
         mapping.end_visit();
-        answer = answer.and(synced.answer(task, &mapping, &mut told));
+        answer = answer.and(synced.answer(task, &mapping, &mut seen));
     }
     answer
 }
@@ -76,15 +76,15 @@ pub(crate) fn sync_all<E: Env>(task: &mut Task<'_, E>, cache: &Arc<Cache<E>>) ->
 /// Pages of a file, the first and the last.
 pub(crate) type Part = (u32, u32);
 
-/// What a sync came to, before a holder has taken his answer from it.
+/// What a sync came to, before a holder has taken its answer from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Synced {
     done: Result<(), Error>,
     /// Failed writes of the file, and failed flushes of its device, when it began.
-    before: Told,
+    before: SeenErrors,
 }
 
-/// Syncs parts of a file, for whoever asked for them before.
+/// Syncs parts of a file, for all callers that asked for them before.
 pub(crate) fn sync_parts<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
@@ -106,7 +106,7 @@ fn carry_out<E: Env>(
     mapping: &Arc<Mapping<E>>,
     parts: &[Part],
 ) -> Synced {
-    let before = Told {
+    let before = SeenErrors {
         writes: mapping.error_seq(),
         flushes: mapping.device.flush_failures(),
     };
@@ -123,26 +123,26 @@ impl Synced {
         self.done.is_ok()
     }
 
-    /// The answer for a holder who was told so much, noted there.
+    /// The answer for a holder that has reported so many errors; what it reports now is noted.
     pub(crate) fn answer<E: Env>(
         &self,
         task: &Task<'_, E>,
         mapping: &Mapping<E>,
-        told: &mut Told,
+        seen: &mut SeenErrors,
     ) -> Result<(), Error> {
         let result = self.done.and_then(|()| {
             // Also one that the device was reopened after: what was written before it may be gone.
             let device = &mapping.device;
             device.flush_failure_since(task, self.before.flushes)?;
-            device.flush_failure_since(task, told.flushes)?;
-            if told.writes < self.before.writes {
+            device.flush_failure_since(task, seen.flushes)?;
+            if seen.writes < self.before.writes {
                 return Err(mapping.write_error(task));
             }
             Ok(())
         });
         match result {
-            Err(Error::WriteFailed { .. }) => told.writes = told.writes.max(mapping.error_seq()),
-            Err(Error::FlushFailed { .. }) => told.flushes = mapping.device.flush_failures(),
+            Err(Error::WriteFailed { .. }) => seen.writes = seen.writes.max(mapping.error_seq()),
+            Err(Error::FlushFailed { .. }) => seen.flushes = mapping.device.flush_failures(),
             _ => {}
         }
         result
@@ -228,7 +228,7 @@ fn send_tagged<E: Env>(
         max: Pages::MAX,
         class: IoClass::Sync,
     };
-    // Whoever has nothing to write does not wait for room in flight.
+    // A sync with nothing to write does not wait for room in flight.
     while next_tagged(task, cache, mapping, from, to, Tag::ToWrite).is_some() {
         let outcome = write_pages(task, cache, mapping, select, turn)?;
         if outcome.skipped.is_zero() {

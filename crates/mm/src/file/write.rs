@@ -1,25 +1,27 @@
 //! Writing into the cache, in batches that end where a balance is due.
 //!
-//! A batch is at most 256 pages and at most what the writer may dirty before its next balance. Runs of missing pages
-//! enter the index together, busy; all pages of the batch are filled one by one under their busy bits and become dirty
-//! and visible together, under one index lock. A page that is missing or wholly overwritten needs no read; a partly
-//! written page that is in the file but not in the cache is read first. A page that is pinned gets a fresh frame (pins
-//! are snapshots); a page under writeback is overwritten in place, unless the device needs stable content: then the
+//! A batch is at most 256 pages and at most what the writer may dirty before its next balance. Runs
+//! of missing pages enter the index together, busy; all pages of the batch are filled one by one
+//! under their busy bits and become dirty and visible together, under one index lock. A page that
+//! is missing or wholly overwritten needs no read; a partly written page that is in the file but
+//! not in the cache is read first. A page that is pinned gets a fresh frame (pins are snapshots); a
+//! page under writeback is overwritten in place, unless the device needs stable content: then the
 //! writer waits for that write.
 //!
-//! Before anything that may wait, the batch so far is made visible and its busy bits are given back (lib.rs, rule 4).
+//! Before anything that may wait, the batch so far is made visible and its busy bits are given back
+//! (lib.rs, rule 4).
 //!
 //! There is one loop for all who write. What differs is
 //!
 //! ```text
 //!   may the task block?           no: what it would have to wait for ends the call, with what it took in shown; a task that
 //!                                 may block calls `prepare` then, and the writer tries again with the frames that it got
-//!   where is the writer paused?   `Pacing`: in the call, or by whoever it writes for
+//!   where is the writer paused?   `Pacing`: in the call, or by its owner
 //!   where do the bytes come from? the caller's memory; or straight from elsewhere (`received`)
 //! ```
 //!
-//! A task that may not block reclaims nothing, asks the system for nothing and takes no place in the queue for memory. A
-//! read that it has started goes on.
+//! A task that may not block reclaims nothing, asks the system for nothing and takes no place in
+//! the queue for memory. A read that it has started goes on.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -36,7 +38,7 @@ use crate::error::is_unsupported;
 use crate::file::File;
 use crate::file::read::{self, page_of};
 use crate::file::replace::replace_pinned;
-use crate::file::stash::Stash;
+use crate::file::reserve::FrameReserve;
 use crate::file::sync::{set_device_len, settle_cut, wait_frame};
 use crate::lists::INACTIVE_FILE;
 use crate::reclaim::index_nodes::free_index_nodes;
@@ -58,29 +60,31 @@ const AHEAD_MIN: u64 = 1 << 20;
 const AHEAD_MAX: u64 = 256 << 20;
 
 /// Most frames that a writer keeps between two calls.
-const STASH_MAX: u32 = 32;
+const RESERVE_MAX: u32 = 32;
 /// Beyond this part of the frames, writers keep one frame each.
-const STASHED_PART: u32 = 16;
+const RESERVED_PART: u32 = 16;
 /// Index nodes below which some are freed for a writer: a path through the index, and some more.
 const NODES_MIN: u32 = 16;
 /// The longest path: 32 bits of a page number, six at a time.
 const NODES_PATH: u32 = 6;
 
-/// Whoever writes: the unit that pacing holds back. One per client, thread or task; not shared.
+/// The unit that is paced. One per client, thread or task; not shared.
 #[derive(Debug)]
 pub struct Writer {
     pub(crate) id: u32,
     pub(crate) index: WriterIndex,
-    /// Errors it was told of or that came before it, by the place of a device, and the serial number of that device:
-    /// another one may have the place by now.
-    told: Vec<(u64, u64)>,
-    /// Pages that it dirtied without being held for them yet.
+    /// For each device slot: how many errors this writer has already reported, and the serial of
+    /// the device it counted them for.
+    seen_errors: Vec<(u64, u64)>,
+    /// Pages that it dirtied and was not paused for yet.
     pub(crate) account: Account,
-    /// A write that the device was told of before it is taken in: serial number of the file, and bytes.
+    /// A write that the device was told of before it is taken in: serial number of the file, and
+    /// bytes.
     prepared: Option<(u64, Range<u64>)>,
     /// Frames taken and not used yet. Between calls only what `prepare` has left for the next one.
-    pub(crate) stash: Stash,
-    /// Pages put into the index ahead, busy and not filled yet, the next one last; empty between calls.
+    pub(crate) reserve: FrameReserve,
+    /// Pages put into the index ahead, busy and not filled yet, the next one last; empty between
+    /// calls.
     ahead: Vec<(u32, Busy)>,
     /// The batch being filled; empty between calls.
     batch: Vec<Filled>,
@@ -98,16 +102,17 @@ struct Filled {
 }
 
 impl Writer {
-    /// `told`: serial numbers and errors so far, by the places of devices.
-    pub(crate) fn new(id: u32, index: WriterIndex, told: Vec<(u64, u64)>) -> Self {
-        // Grown as it writes: a server has a writer for each client, and most write little at a time.
+    /// `seen_errors`: serial numbers and errors so far, by device slot.
+    pub(crate) fn new(id: u32, index: WriterIndex, seen_errors: Vec<(u64, u64)>) -> Self {
+        // Grown as it writes: a server has a writer for each client, and most write little at a
+        // time.
         Self {
             id,
             index,
-            told,
+            seen_errors,
             account: Account::default(),
             prepared: None,
-            stash: Stash::default(),
+            reserve: FrameReserve::default(),
             ahead: Vec::new(),
             batch: Vec::new(),
         }
@@ -119,17 +124,17 @@ impl Writer {
         self.id
     }
 
-    /// Errors of a device that it was told of. A device younger than the writer had none before.
-    pub(crate) fn told<E: Env>(&mut self, device: &DeviceState<E>) -> &mut u64 {
+    /// Errors of a device that it has reported. A device younger than the writer had none before.
+    pub(crate) fn seen_errors<E: Env>(&mut self, device: &DeviceState<E>) -> &mut u64 {
         let at = usize::from(device.index.0);
-        if at >= self.told.len() {
-            self.told.resize(at + 1, (0, 0));
+        if at >= self.seen_errors.len() {
+            self.seen_errors.resize(at + 1, (0, 0));
         }
-        let (serial, told) = &mut self.told[at];
+        let (serial, seen) = &mut self.seen_errors[at];
         if *serial != device.serial {
-            (*serial, *told) = (device.serial, 0);
+            (*serial, *seen) = (device.serial, 0);
         }
-        told
+        seen
     }
 
     /// Whether the device need not be told of a write any more.
@@ -188,7 +193,8 @@ impl Part {
 pub struct Progress {
     /// Bytes moved, from the first on.
     pub bytes: Bytes,
-    /// The next one would have to be waited for, and the task may not. False: all were moved, or all that there are.
+    /// The next one would have to be waited for, and the task may not. False: all were moved, or
+    /// all that there are.
     pub would_block: bool,
 }
 
@@ -197,7 +203,7 @@ pub struct Progress {
 pub(crate) enum Pacing {
     /// In its call, where a balance is due.
     Here,
-    /// By whoever it writes for, who asks `Cache::pace`.
+    /// By its owner, who asks `Cache::pace`.
     Elsewhere,
 }
 
@@ -221,7 +227,7 @@ impl<'a, E: Env> Call<'a, E> {
         let end = offset.0.checked_add(len).filter(|end| *end <= FILE_MAX);
         let end = end.ok_or(Error::beyond_files(Bytes(offset.0.saturating_add(len))))?;
         let device = &file.mapping.device;
-        device.admit(task, writer.told(device))?;
+        device.admit(task, writer.seen_errors(device))?;
         Ok(Self {
             cache: &file.cache,
             mapping: &file.mapping,
@@ -230,7 +236,8 @@ impl<'a, E: Env> Call<'a, E> {
         })
     }
 
-    /// Takes `data` in: all of it, or as much as can be without a wait where the task may not block.
+    /// Takes `data` in: all of it, or as much as can be without a wait where the task may not
+    /// block.
     pub(crate) fn write(
         mut self,
         task: &mut Task<'_, E>,
@@ -279,7 +286,7 @@ impl<'a, E: Env> Call<'a, E> {
             let mut batch = Batch::new(self, &inside, *at);
             let filled = batch.fill(task, source, stop);
             let took = batch.finish(task);
-            self.writer.stash.give_back(task, cache);
+            self.writer.reserve.give_back(task, cache);
             drop(inside);
             *at = took.until;
             self.account(task, took);
@@ -301,7 +308,8 @@ impl<'a, E: Env> Call<'a, E> {
 
     /// Pages of the writer's next batch.
     fn budget(&self, task: &Task<'_, E>) -> u64 {
-        // Once a balance is due, its size does not matter any more: what comes until it begins is due too.
+        // Once a balance is due, its size does not matter any more: what comes until it begins is
+        // due too.
         if self.writer.account.is_due() {
             return BATCH;
         }
@@ -352,7 +360,7 @@ impl<'a, E: Env> Call<'a, E> {
                 freed => freed?,
             }
         }
-        let end = end.min(start + (u64::from(STASH_MAX) << PAGE_SHIFT));
+        let end = end.min(start + (u64::from(RESERVE_MAX) << PAGE_SHIFT));
         let mut missing = 0;
         let mut at = start;
         while at < end {
@@ -360,11 +368,11 @@ impl<'a, E: Env> Call<'a, E> {
             missing += u32::from(self.prepare_page(task, part)?);
             at += part.len as u64;
         }
-        self.stash_frames(task, missing)
+        self.reserve_frames(task, missing)
     }
 
-    /// Waits until the page can be written to at once; answers whether a frame is needed for it. What it waits for is what
-    /// `Batch::fill_page` does.
+    /// Waits until the page can be written to at once; answers whether a frame is needed for it.
+    /// What it waits for is what `Batch::fill_page` does.
     fn prepare_page(&self, task: &mut Task<'_, E>, part: Part) -> Result<bool, Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         let owner = mapping.owner(part.page);
@@ -394,8 +402,8 @@ impl<'a, E: Env> Call<'a, E> {
         }
     }
 
-    /// Brings a page in for a part of it that is to be written. The file may be cut meanwhile: then there is nothing to
-    /// read.
+    /// Brings a page in for a part of it that is to be written. The file may be cut meanwhile: then
+    /// there is nothing to read.
     fn bring_in(&self, task: &mut Task<'_, E>, page: u32) -> Result<(), Error> {
         match read::pin_untouched(task, self.cache, self.mapping, page) {
             Ok(pin) => self.cache.unpin(pin),
@@ -406,12 +414,12 @@ impl<'a, E: Env> Call<'a, E> {
     }
 
     /// Takes up to `missing` frames for the writer's next call; at least one if it needs any.
-    fn stash_frames(&mut self, task: &mut Task<'_, E>, missing: u32) -> Result<(), Error> {
-        let (cache, stash) = (self.cache, &mut self.writer.stash);
-        let have = u32::try_from(stash.len()).expect("a batch is at most 256 pages");
-        let part = cache.memory.limit_frames() / STASHED_PART;
-        let most = if cache.memory.stashed.load(Ordering::Relaxed) < part {
-            STASH_MAX
+    fn reserve_frames(&mut self, task: &mut Task<'_, E>, missing: u32) -> Result<(), Error> {
+        let (cache, reserve) = (self.cache, &mut self.writer.reserve);
+        let have = u32::try_from(reserve.len()).expect("a batch is at most 256 pages");
+        let part = cache.memory.limit_frames() / RESERVED_PART;
+        let most = if cache.memory.reserved.load(Ordering::Relaxed) < part {
+            RESERVE_MAX
         } else {
             1
         };
@@ -419,20 +427,21 @@ impl<'a, E: Env> Call<'a, E> {
         let mut taken = Ok(());
         if want > 0 {
             taken = cache
-                .alloc(task, Kind::File, want, stash.frames())
+                .alloc(task, Kind::File, want, reserve.frames())
                 .map(drop);
             // Popped from the end: neighbours in the file are to be neighbours in memory.
-            stash.frames().reverse();
+            reserve.frames().reverse();
         }
-        stash.keep(cache);
+        reserve.keep(cache);
         taken
     }
 }
 
-/// Makes sure that the device has space for a write of `at..end` before a byte of it is acknowledged.
+/// Makes sure that the device has space for a write of `at..end` before a byte of it is
+/// acknowledged.
 ///
-/// Farther behind the end of what has space than is taken ahead, a hole is left, and nothing is taken ahead. A device that
-/// cannot take space ahead at all finds out when it is written to.
+/// Farther behind the end of what has space than is taken ahead, a hole is left, and nothing is
+/// taken ahead. A device that cannot take space ahead at all finds out when it is written to.
 fn reserve_space<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -484,8 +493,8 @@ pub(crate) fn allocate<E: Env>(
 ) -> Result<(), Error> {
     let allocated = ask_space(task, mapping, 0, len.0);
     if let Err(IoError::NoSpace | IoError::OverQuota) = allocated {
-        // File systems keep what they took before they were full. To lengthen the object gives nothing back, to set the
-        // same length again does.
+        // File systems keep what they took before they were full. To lengthen the object gives
+        // nothing back, to set the same length again does.
         let size = mapping.size();
         let _ =
             set_device_len(task, mapping, size).and_then(|()| set_device_len(task, mapping, size));
@@ -638,7 +647,7 @@ impl<'a, E: Env> Batch<'a, E> {
             end = last_whole + 1;
         }
         let want = end - part.page;
-        if self.writer.stash.is_empty() && !self.refill(task, want)? {
+        if self.writer.reserve.is_empty() && !self.refill(task, want)? {
             return Ok(());
         }
         let (cache, mapping) = (self.cache, self.mapping);
@@ -659,14 +668,14 @@ impl<'a, E: Env> Batch<'a, E> {
                 if must_read(mapping, page, at, len) {
                     break;
                 }
-                let Some(frame) = self.writer.stash.frames().pop() else {
+                let Some(frame) = self.writer.reserve.frames().pop() else {
                     break;
                 };
                 let busy = cache.pages.table.claim(frame);
                 cache.pages.table.adopt(&busy, mapping.owner(page));
                 if index.insert(page, frame).is_err() {
                     let frame = cache.pages.table.disown(busy);
-                    self.writer.stash.frames().push(frame);
+                    self.writer.reserve.frames().push(frame);
                     refused = Some(frame);
                     break;
                 }
@@ -685,17 +694,17 @@ impl<'a, E: Env> Batch<'a, E> {
         Ok(())
     }
 
-    /// Fills the stash; false when it had to show the batch and wait, so look again.
+    /// Fills the reserve; false when it had to show the batch and wait, so look again.
     fn refill(&mut self, task: &mut Task<'_, E>, want: u32) -> Result<bool, Error> {
-        let frames = self.writer.stash.frames();
+        let frames = self.writer.reserve.frames();
         let at_once = self.cache.try_alloc(task, want, frames)? > 0;
         if !at_once {
             self.show(task);
             self.cache
-                .alloc(task, Kind::File, want, self.writer.stash.frames())?;
+                .alloc(task, Kind::File, want, self.writer.reserve.frames())?;
         }
         // Popped from the end: neighbours in the file are to be neighbours in memory.
-        self.writer.stash.frames().reverse();
+        self.writer.reserve.frames().reverse();
         Ok(at_once)
     }
 
@@ -740,19 +749,19 @@ impl<'a, E: Env> Batch<'a, E> {
             wait_frame(task, cache, mapping, part.page, old)?;
             return Ok(false);
         }
-        if self.writer.stash.is_empty() && !self.refill(task, 1)? {
+        if self.writer.reserve.is_empty() && !self.refill(task, 1)? {
             return Ok(false);
         }
         let fresh = self
             .writer
-            .stash
+            .reserve
             .frames()
             .pop()
-            .expect("the stash was just filled");
+            .expect("the reserve was just filled");
         let (busy, was_dirty) = match replace_pinned(task, cache, mapping, part.page, old, fresh) {
             Ok(replaced) => replaced,
             Err(fresh) => {
-                self.writer.stash.frames().push(fresh);
+                self.writer.reserve.frames().push(fresh);
                 return Ok(false);
             }
         };
@@ -797,8 +806,8 @@ impl<'a, E: Env> Batch<'a, E> {
                 lru.push_head(INACTIVE_FILE, filled.busy.frame());
             }
         }
-        // Before the pages can be written and reclaimed: whoever then finds one missing must know
-        // that it is part of the file.
+        // Before the pages can be written and reclaimed: a reader that then finds one missing must
+        // know that it is part of the file.
         mapping.extend_to(self.took.until);
         let newly = self
             .writer
@@ -821,8 +830,8 @@ impl<'a, E: Env> Batch<'a, E> {
                         .pages
                         .table
                         .release(filled.busy, set, Flags::FAILED | Flags::RECLAIM);
-                // Written to again, it need not be freed when its write ends. An older write of it may have
-                // failed since it was filled: counted there.
+                // Written to again, it need not be freed when its write ends. An older write of it
+                // may have failed since it was filled: counted there.
                 dirty_already += u64::from(!filled.was_dirty && before.has(Flags::DIRTY));
             }
         }
@@ -849,7 +858,8 @@ fn must_read<E: Env>(mapping: &Mapping<E>, page: u32, at: usize, len: usize) -> 
     !(nothing_before && nothing_after)
 }
 
-/// Whether the content of a page that is not pinned has to stay as it is: the device reads it, and wants it stable.
+/// Whether the content of a page that is not pinned has to stay as it is: the device reads it, and
+/// wants it stable.
 fn must_stay<E: Env>(mapping: &Mapping<E>, flags: Flags) -> bool {
     mapping.device.info.stable_writes && flags.has(Flags::WRITEBACK)
 }

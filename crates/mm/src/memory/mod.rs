@@ -50,7 +50,7 @@ pub(crate) struct Memory<E: Env> {
     wait: WaitQueue,
     slow_path: SlowPath,
     /// Frames that writers keep between two calls.
-    pub(crate) stashed: AtomicU32,
+    pub(crate) reserved: AtomicU32,
     /// A task is clearing the frames beyond the limit. Held while the limit is changed.
     shrinking: Lock<bool>,
     /// Tasks that are never throttled in reclaim.
@@ -101,7 +101,7 @@ impl<E: Env> Memory<E> {
             node_marks,
             wait: WaitQueue::new(),
             slow_path: SlowPath::new(&shape.tunables, frames),
-            stashed: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
             shrinking: Lock::new(LockClass::Registry, false),
             exempt: Lock::new(LockClass::Leaf, Vec::new()),
             exempts: AtomicUsize::new(0),

@@ -11,10 +11,10 @@ use policy::units::{Bytes, Instant, Nanos, Pages};
 
 use crate::Error;
 use crate::options::{DeviceOptions, ErrorPolicy};
-use crate::registry::flight::Flight;
 use crate::registry::health::{DeviceStats, Health, ReadsFailing};
+use crate::registry::inflight::read::ReadInflight;
+use crate::registry::inflight::write::WriteInflight;
 use crate::registry::mapping::Mapping;
-use crate::registry::reading::Reading;
 
 /// Back-off between tries of a failed write doubles this many times at most.
 const BACKOFF_DOUBLINGS: u32 = 6;
@@ -46,9 +46,9 @@ pub(crate) struct DeviceState<E: Env> {
     pub(crate) failed: AtomicU64,
     /// When a write last ended, or began while none was under way, in nanoseconds.
     pub(crate) moved_at: AtomicU64,
-    pub(crate) reading: Reading,
+    pub(crate) reads_inflight: ReadInflight,
     /// Writeback in flight.
-    pub(crate) flight: Flight,
+    pub(crate) writes_inflight: WriteInflight,
     /// Smoothed bandwidth, kept here so that completions and submitters need no lock.
     pub(crate) bandwidth: AtomicU64,
     /// When a writer last began a pause, in nanoseconds; zero: never.
@@ -146,8 +146,8 @@ impl<E: Env> DeviceState<E> {
             reads_fail: AtomicBool::new(false),
             failed: AtomicU64::new(0),
             moved_at: AtomicU64::new(0),
-            reading: Reading::default(),
-            flight: Flight::new(),
+            reads_inflight: ReadInflight::default(),
+            writes_inflight: WriteInflight::new(),
             bandwidth: AtomicU64::new(bandwidth),
             paused_at: AtomicU64::new(0),
             reach: AtomicU32::new(0),
@@ -236,7 +236,7 @@ impl<E: Env> DeviceState<E> {
         let pages = [&self.dirty, &self.writeback];
         let is_used = is_open
             || pages.iter().any(|count| count.load(Ordering::Acquire) > 0)
-            || !self.flight.is_empty()
+            || !self.writes_inflight.is_empty()
             || self.syncs.load(Ordering::Acquire) > 0;
         if is_used || self.retired.swap(true, Ordering::AcqRel) {
             return false;
@@ -381,13 +381,13 @@ impl<E: Env> DeviceState<E> {
         self.flush_failures.load(Ordering::Acquire)
     }
 
-    /// An error if a flush has failed since there were `told` failures, reopened or not.
+    /// An error if a flush has failed since there were `seen` failures, reopened or not.
     pub(crate) fn flush_failure_since(
         &self,
         context: &impl Context,
-        told: u64,
+        seen: u64,
     ) -> Result<(), Error> {
-        if self.flush_failures() == told {
+        if self.flush_failures() == seen {
             return Ok(());
         }
         let cause = self.errors.lock(context).flush_cause;
@@ -454,9 +454,9 @@ impl<E: Env> DeviceState<E> {
                 _ => {}
             }
         }
-        let writes = (self.flight.requests() > 0)
+        let writes = (self.writes_inflight.requests() > 0)
             .then(|| now.since(Instant(self.moved_at.load(Ordering::Relaxed))));
-        match writes.max(self.reading.silent_for(now)) {
+        match writes.max(self.reads_inflight.silent_for(now)) {
             Some(since) if since >= STALLED_AFTER => Health::Stalled { since },
             _ => Health::Working,
         }
@@ -501,7 +501,7 @@ impl<E: Env> DeviceState<E> {
             read_in: load(&self.read_in),
             read_failed: load(&self.read_failed),
             write_failed: load(&self.failed),
-            requests: self.flight.requests(),
+            requests: self.writes_inflight.requests(),
             bandwidth: policy::units::PagesPerSec(self.bandwidth.load(Ordering::Relaxed)),
             pausing: self.paused_within(now, PAUSING),
             errors: self.error_seq(),

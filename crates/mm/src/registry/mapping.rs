@@ -1,7 +1,7 @@
 //! One file as the cache sees it: its index, size, dirty state, errors.
 //!
-//! What is said of its length, its space and its end changes in few places, and only for those whom the gate has let do
-//! it (`gate`):
+//! What is said of its length, its space and its end changes in few places, and only for those whom
+//! the gate has let do it (`gate`):
 //!
 //! | | changes | by |
 //! |---|---|---|
@@ -53,8 +53,8 @@ pub(crate) struct Mapping<E: Env> {
     /// Syncs that are writing the file: the flusher leaves it to them, so that the device sees one
     /// stream and not two.
     pub(crate) syncing: AtomicU32,
-    /// Syncs of the whole cache that are in it. They have no handle: whoever takes the file out waits until they have left, for
-    /// its object may be another's then.
+    /// Syncs of the whole cache that are in it. They have no handle: a task that takes the file out
+    /// waits until they have left, for its object may be another's then.
     visits: AtomicU32,
     left: WaitQueue,
     /// Where the last slice of writeback stopped.
@@ -66,7 +66,8 @@ pub(crate) struct Mapping<E: Env> {
     /// good flush covers.
     completed: AtomicU64,
     flushed: AtomicU64,
-    /// A truncation is under way, or could not do all of it: that comes before the file grows again.
+    /// A truncation is under way, or could not do all of it: that comes before the file grows
+    /// again.
     cut_owed: AtomicBool,
     /// The file is being taken out of the cache, or was: no page comes in any more.
     closed: AtomicBool,
@@ -194,7 +195,8 @@ impl<E: Env> Mapping<E> {
         self.takes_changes(cache).is_ok().then_some(shut)
     }
 
-    /// Shuts the gate also where no change is taken any more: for a sync, and for who ends the file.
+    /// Shuts the gate also where no change is taken any more: for a sync, and for who ends the
+    /// file.
     pub(crate) fn shut_at_the_end<'a>(
         self: &'a Arc<Self>,
         task: &mut Task<'_, E>,
@@ -212,7 +214,7 @@ impl<E: Env> Mapping<E> {
         self.gate.let_in(task)
     }
 
-    /// Behind the gate: a shutdown waits for whoever went in before.
+    /// Asked behind the gate: a shutdown waits for those that went in before.
     fn takes_changes(&self, cache: &Cache<E>) -> Result<(), Error> {
         if cache.registry.closing.load(Ordering::SeqCst) || self.is_closed() {
             return Err(Error::Cancelled);
@@ -220,7 +222,8 @@ impl<E: Env> Mapping<E> {
         Ok(())
     }
 
-    /// Looked at behind the gate by who is about to put a page in, and under the index lock by readers.
+    /// Looked at behind the gate by who is about to put a page in, and under the index lock by
+    /// readers.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -270,7 +273,8 @@ impl<E: Env> Mapping<E> {
         !self.owes_cut() && self.device_len() == self.size()
     }
 
-    /// A sync of the whole cache comes in. Under the lock of the table of files, where it still stands.
+    /// A sync of the whole cache comes in. Under the lock of the table of files, where it still
+    /// stands.
     pub(crate) fn visit(&self) {
         self.visits.fetch_add(1, Ordering::AcqRel);
     }

@@ -9,11 +9,10 @@ use mapping::Mapping;
 use regions::Regions;
 
 pub(crate) mod device;
-pub(crate) mod flight;
 pub(crate) mod gate;
 pub(crate) mod health;
+pub(crate) mod inflight;
 pub(crate) mod mapping;
-pub(crate) mod reading;
 pub(crate) mod regions;
 
 /// Pages of the largest request: 1 MiB.

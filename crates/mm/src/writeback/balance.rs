@@ -1,9 +1,9 @@
 //! Balancing dirty pages: a writer that has dirtied enough asks the law, and does what it says.
 //!
-//! A balance becomes due as pages are dirtied, and stands in the writer's account until it begins. The law decides under
-//! a short lock, from one reading of the counters; a pause is an absolute deadline. A task that may block sleeps until
-//! then; one that may not gets the deadline as its answer, and whoever it serves is paused by it. Verdicts and their
-//! order are the same.
+//! A balance becomes due as pages are dirtied, and stands in the writer's account until it begins.
+//! The law decides under a short lock, from one reading of the counters; a pause is an absolute
+//! deadline. A task that may block sleeps until then; one that may not gets the deadline as its
+//! answer, and pauses its client by it. Verdicts and their order are the same.
 //!
 //! ```text
 //!   write ──dirtied──> due ──balance──> asks the law ──> over: the next one that is due, or None
@@ -14,8 +14,8 @@
 //!
 //! A pause that is answered is told to `Env` as the wait that it is, once, when it is over.
 //!
-//! Under the law of 2.6.36 a writer writes pages itself. One that may not block has the flusher do it, and is paused by
-//! the naps of that law, having written nothing.
+//! Under the law of 2.6.36 a writer writes pages itself. One that may not block has the flusher do
+//! it, and is paused by the naps of that law, having written nothing.
 //!
 //! Source: mechanisms 5; Linux v6.12 mm/page-writeback.c, balance_dirty_pages(), in our own words.
 
@@ -113,8 +113,8 @@ pub(crate) fn account<E: Env>(
     }
 }
 
-/// Pauses the writer until dirtying more pages is sustainable, for all balances that are due. A task that may not block gets
-/// the end of the pause as the answer, and asks again then.
+/// Pauses the writer until dirtying more pages is sustainable, for all balances that are due. A
+/// task that may not block gets the end of the pause as the answer, and asks again then.
 pub(crate) fn balance<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
@@ -138,7 +138,7 @@ pub(crate) fn balance<E: Env>(
                 pause.end(task)?;
                 let device = cache.device(task, device);
                 // A device that fails meanwhile may not clear anything for a long time.
-                device.admit(task, writer.told(&device))?;
+                device.admit(task, writer.seen_errors(&device))?;
                 device
             }
             None => {
@@ -279,12 +279,13 @@ const fn cause_of(why: PauseReason) -> Cause {
 }
 
 impl<E: Env> Cache<E> {
-    /// Until when the writer is paused for what it took in unpaced so far. `None`: it need not be. `Some`: ask again then,
-    /// not before; it may be paused for longer. What it takes in meanwhile is a matter of the next balance, which begins
-    /// with the first call after this one has ended with `None`.
+    /// Until when the writer is paused for what it took in unpaced so far. `None`: it need not be.
+    /// `Some`: ask again then, not before; it may be paused for longer. What it takes in meanwhile
+    /// is a matter of the next balance, which begins with the first call after this one has ended
+    /// with `None`.
     ///
-    /// Never waits. Under the law of 2.6.36 a writer writes pages itself, which cannot be done here: the flusher does it,
-    /// and the writer is paused by the naps of that law.
+    /// Never waits. Under the law of 2.6.36 a writer writes pages itself, which cannot be done
+    /// here: the flusher does it, and the writer is paused by the naps of that law.
     ///
     /// # Errors
     /// That of a device that has failed meanwhile, as a write gets it. `Cancelled`.
@@ -296,7 +297,8 @@ impl<E: Env> Cache<E> {
         task.nonblocking(|task| balance(task, self, writer))
     }
 
-    /// A writer is done for now: what it still owes is passed on, as that of one that is gone, and it is as a new one.
+    /// A writer is done for now: what it still owes is passed on, as that of one that is gone, and
+    /// it is as a new one.
     pub fn settle(&self, writer: &mut Writer) {
         let context = Interrupt::new();
         writer.account = Account::default();

@@ -32,7 +32,7 @@ use crate::Error;
 use crate::cache::{Cache, add, get};
 use crate::file::sync::set_device_len;
 use crate::registry::device::DeviceState;
-use crate::registry::flight::wait_for_room;
+use crate::registry::inflight::write::wait_for_room;
 use crate::registry::mapping::Mapping;
 use crate::writeback::io;
 
@@ -560,7 +560,7 @@ fn send<E: Env>(
     mapping.raise_device_len(end);
     // What is written of a file that is being synced is work of the sync's, whoever does it.
     let for_sync = class == IoClass::Sync || mapping.syncing.load(Ordering::Acquire) > 0;
-    if device.flight.enter(Pages(pages), for_sync) {
+    if device.writes_inflight.enter(Pages(pages), for_sync) {
         device.note_moved(task.now());
     }
     request.device = device.id;

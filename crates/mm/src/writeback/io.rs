@@ -246,8 +246,11 @@ impl<E: Env> IoDone for Mapping<E> {
     }
 
     fn io_moved(&self, _: &Interrupt, request: &IoRequest) {
-        self.device.flight.leave(request.pages());
-        self.device.flight.wait.wake_all(Signal::WriteTaken);
+        self.device.writes_inflight.leave(request.pages());
+        self.device
+            .writes_inflight
+            .wait
+            .wake_all(Signal::WriteTaken);
     }
 }
 
@@ -307,7 +310,7 @@ impl<E: Env> Mapping<E> {
         }
         sub(&cache.writeback.totals.writeback, pages);
         if !request.moved {
-            device.flight.leave(request.pages());
+            device.writes_inflight.leave(request.pages());
         }
         cache.wake_busy(&request.frames, Signal::PageWritten);
         cache.wrote_back(context, &request.frames, rotate.frames());
@@ -315,7 +318,7 @@ impl<E: Env> Mapping<E> {
         let pages = u32::try_from(pages).expect("a request is at most 256 pages");
         self.writeback.fetch_sub(pages, Ordering::Release);
         self.writeback_wait.wake_all(Signal::PageWritten);
-        device.flight.wait.wake_all(Signal::PageWritten);
+        device.writes_inflight.wait.wake_all(Signal::PageWritten);
     }
 
     pub(crate) fn count_dirty(&self, cache: &Cache<E>, pages: u64) {
@@ -397,7 +400,7 @@ impl<E: Env> Mapping<E> {
             cache.pages.table.release(busy, set, Flags::NONE);
         }
         cache.wake_busy(&request.frames, Signal::PageRead);
-        self.device.reading.ended(cache, now, pages);
+        self.device.reads_inflight.ended(cache, now, pages);
     }
 }
 

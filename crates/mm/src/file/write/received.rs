@@ -1,5 +1,5 @@
-//! Writing what is still to come from elsewhere (a socket): straight into pages that are in the cache, with no buffer
-//! in between, for callers that may not wait.
+//! Writing what is still to come from elsewhere (a socket): straight into pages that are in the
+//! cache, with no buffer in between, for callers that may not wait.
 //!
 //! ```text
 //!   pages of the range, from the first on, up to one that is not there, not up to date, pinned or busy
@@ -7,13 +7,14 @@
 //!                                                     '──> the others: as they were
 //! ```
 //!
-//! Whatever else a write can meet (a page to be read, memory, a pinned page) ends the run of pages. If that is at the
-//! first, nothing is offered, and the caller writes as others do.
+//! Whatever else a write can meet (a page to be read, memory, a pinned page) ends the run of pages.
+//! If that is at the first, nothing is offered, and the caller writes as others do.
 //!
 //! Invariants
-//!   1. The pages are busy for one call of the caller's that does not wait (lib.rs, rule 4): never for a client.
-//!   2. Only pages that are up to date are offered. So one that is filled in part is whole, of new bytes and old ones, as
-//!      after a write that ended there.
+//!   1. The pages are busy for one call of the caller's that does not wait (lib.rs, rule 4): never
+//!      for a client.
+//!   2. Only pages that are up to date are offered. So one that is filled in part is whole, of new
+//!      bytes and old ones, as after a write that ended there.
 
 use core::ops::Range;
 
@@ -28,7 +29,8 @@ use crate::file::read::page_of;
 /// Most pages that are offered together: 256 KiB, wherever they begin.
 const OFFERED_MAX: u32 = 65;
 
-/// Neighbouring pages that are to be filled from the first byte on, as far as there is something to fill them with.
+/// Neighbouring pages that are to be filled from the first byte on, as far as there is something to
+/// fill them with.
 pub struct Offered<'a> {
     pages: &'a [Filled],
     /// Where its bytes begin and end in the first page and those behind it.
@@ -63,8 +65,9 @@ impl Offered<'_> {
 }
 
 impl<E: Env> Call<'_, E> {
-    /// Offers the pages of the call that can be written to at once to `fill`, which answers how many bytes it filled. Answers
-    /// the same; `fill` is not called if the first page cannot be offered.
+    /// Offers the pages of the call that can be written to at once to `fill`, which answers how
+    /// many bytes it filled. Answers the same; `fill` is not called if the first page cannot be
+    /// offered.
     pub(crate) fn receive(
         mut self,
         task: &mut Task<'_, E>,

@@ -1,6 +1,6 @@
 //! Writes in flight to a device: how many, and who may send the next one.
 //!
-//! The bound is `policy::writeback`'s. Whoever wants to send waits here for room, never for the writes themselves. All who
+//! The bound is `policy::writeback`'s. A task that wants to send waits here for room, never for the writes themselves. All who
 //! wait are woken when there is room, so who runs first would have it each time: in virtual time always the same one.
 //!
 //! Invariants
@@ -28,16 +28,16 @@ const HURRIED: Nanos = Nanos::secs(1);
 
 /// A sync that is first in the line stays there until it has sent what the device writes in this time: a disk that seeks is to
 /// get more than one request of a file.
-const TURN: Nanos = Nanos::millis(500);
+const SYNC_SLICE: Nanos = Nanos::millis(500);
 
 /// Writeback in flight to one device.
-pub(crate) struct Flight {
+pub(crate) struct WriteInflight {
     requests: AtomicU32,
     pages: AtomicU64,
     pub(crate) wait: WaitQueue,
     line: Lock<Line>,
     /// How many stand in it; changes under its lock. Who looks without may miss a sync that takes its place at the same moment,
-    /// as he may who has the lock just before it: that one has the room after the next.
+    /// as one may that has the lock just before it: that sync has the room after the next.
     standing: AtomicU32,
     /// The room that comes next is a sync's: somebody else had the last.
     owed: AtomicBool,
@@ -52,7 +52,7 @@ struct Line {
     waiting: VecDeque<u64>,
 }
 
-impl Flight {
+impl WriteInflight {
     pub(crate) fn new() -> Self {
         Self {
             requests: AtomicU32::new(0),
@@ -137,7 +137,7 @@ pub(crate) fn wait_for_room<E: Env>(
     turn: &mut Pages,
 ) -> Result<Pages, Error> {
     let flush = &cache.options.flush;
-    let flight = &device.flight;
+    let inflight = &device.writes_inflight;
     let bandwidth = PagesPerSec(device.bandwidth.load(Ordering::Relaxed));
     let queue = device.info.queue;
     let next = flush
@@ -149,8 +149,8 @@ pub(crate) fn wait_for_room<E: Env>(
             reach: device.reach.load(Ordering::Relaxed),
             queue,
             hurried: device.paused_within(now, HURRIED),
-            requests: flight.requests(),
-            pages: Pages(get(&flight.pages)),
+            requests: inflight.requests(),
+            pages: Pages(get(&inflight.pages)),
             next,
         };
         flush.may_submit(&now, resumes)
@@ -159,25 +159,25 @@ pub(crate) fn wait_for_room<E: Env>(
     let goes_on = !turn.is_zero();
     let is_others = || {
         if is_sync {
-            !goes_on && flight.has_syncs()
+            !goes_on && inflight.has_syncs()
         } else {
-            flight.owed.load(Ordering::Acquire) && flight.has_syncs()
+            inflight.owed.load(Ordering::Acquire) && inflight.has_syncs()
         }
     };
     if !is_others() && has_room(task.now(), false) {
         return Ok(next);
     }
-    let is_over = !goes_on || *turn >= bandwidth.pages_in(TURN);
+    let is_over = !goes_on || *turn >= bandwidth.pages_in(SYNC_SLICE);
     if is_over {
         *turn = Pages::ZERO;
     }
-    let place = is_sync.then(|| flight.stand(task, !is_over));
-    let wakeup = task.wait_while(&flight.wait, Cause::WritebackFlight, None, |task| {
-        let is_others = place.map_or_else(is_others, |place| !flight.is_first(task, place));
+    let place = is_sync.then(|| inflight.stand(task, !is_over));
+    let wakeup = task.wait_while(&inflight.wait, Cause::WritebackFlight, None, |task| {
+        let is_others = place.map_or_else(is_others, |place| !inflight.is_first(task, place));
         is_others || !has_room(task.now(), true)
     });
     if let Some(place) = place {
-        flight.go(task, place);
+        inflight.go(task, place);
     }
     if wakeup == Wakeup::Cancelled {
         Err(Error::Cancelled)

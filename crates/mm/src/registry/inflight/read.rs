@@ -6,8 +6,8 @@
 //! for its own.
 //!
 //! The bound is a part of what is left of a pool, which is half of the memory: a third, so that a device alone comes to
-//! hold a quarter of the pool, an eighth of the memory, and devices that hang, however many, never all of it; whoever else
-//! reads has a third of the rest. (A dynamic threshold, as switches share their buffers: Choudhury and Hahne 1998.)
+//! hold a quarter of the pool, an eighth of the memory, and devices that hang, however many, never all of it; the other
+//! readers have a third of the rest. (A dynamic threshold, as switches share their buffers: Choudhury and Hahne 1998.)
 //!
 //! Invariants
 //!   1. `pages` is at most what the bound was when the last of them were sent; all together at most the pool, and a page of
@@ -35,7 +35,7 @@ const PART: u32 = POOL * (OF_REST + 1);
 
 /// Reads of one device that are under way.
 #[derive(Default)]
-pub(crate) struct Reading {
+pub(crate) struct ReadInflight {
     requests: AtomicU32,
     pages: AtomicU32,
     /// When a read last ended, or began while none was under way, in nanoseconds.
@@ -45,7 +45,7 @@ pub(crate) struct Reading {
 
 /// Room for pages that are about to be read; what is not used is given back.
 pub(crate) struct Room<'a> {
-    reading: &'a Reading,
+    reading: &'a ReadInflight,
     all: &'a AtomicU32,
     pages: u32,
 }
@@ -70,7 +70,7 @@ impl Drop for Room<'_> {
     }
 }
 
-impl Reading {
+impl ReadInflight {
     /// Room for up to `wanted` pages, as much as there is; `None`: there is none.
     pub(crate) fn room<'a, E: Env>(&'a self, cache: &'a Cache<E>, wanted: u32) -> Option<Room<'a>> {
         let all = &cache.writeback.totals.reading;
@@ -94,7 +94,7 @@ impl Reading {
     fn left<E: Env>(&self, cache: &Cache<E>, held: u32) -> u32 {
         let all = cache.writeback.totals.reading.load(Ordering::Acquire);
         let rest = (cache.memory.limit_frames() / POOL).saturating_sub(all);
-        // What keeps `held` below a third of what is left beside it, and a page always: whoever waits, waits for its own.
+        // What keeps `held` below a third of what is left beside it, and a page always: a reader that waits, waits for its own device.
         let left = rest.saturating_sub(OF_REST.saturating_mul(held)) / (OF_REST + 1);
         left.max(u32::from(held == 0))
     }

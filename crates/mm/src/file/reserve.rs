@@ -1,8 +1,8 @@
 //! Frames that a writer has taken and not used yet.
 //!
-//! Within a call they belong to the call, which gives back what it did not use. Between calls a writer keeps only what
-//! `prepare_write` took for its next write; a writer that is dropped meanwhile gives that back as well, so that no
-//! frame is ever lost to the cache.
+//! Within a call they belong to the call, which gives back what it did not use. Between calls a
+//! writer keeps only what `prepare_write` took for its next write; a writer that is dropped
+//! meanwhile gives that back as well, so that no frame is ever lost to the cache.
 
 use core::fmt;
 use core::sync::atomic::Ordering;
@@ -15,9 +15,10 @@ use crate::cache::Cache;
 
 /// Frames of one writer. Those popped first lie last.
 #[derive(Default)]
-pub(crate) struct Stash {
+pub(crate) struct FrameReserve {
     frames: Vec<FrameId>,
-    /// Where they go when the writer is dropped, and how many of them are counted there as kept between calls.
+    /// Where they go when the writer is dropped, and how many of them are counted there as kept
+    /// between calls.
     home: Option<(Weak<dyn Home>, u32)>,
 }
 
@@ -29,11 +30,11 @@ trait Home: Send + Sync {
 impl<E: Env> Home for Cache<E> {
     fn take_back(&self, frames: &[FrameId], kept: u32) {
         self.memory.put(&Interrupt::new(), frames);
-        self.memory.stashed.fetch_sub(kept, Ordering::Relaxed);
+        self.memory.reserved.fetch_sub(kept, Ordering::Relaxed);
     }
 }
 
-impl Stash {
+impl FrameReserve {
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
@@ -52,7 +53,7 @@ impl Stash {
         let count = u32::try_from(self.frames.len()).expect("a batch is at most 256 pages");
         let home: Weak<dyn Home> = match self.home.take() {
             Some((home, before)) => {
-                cache.memory.stashed.fetch_sub(before, Ordering::Relaxed);
+                cache.memory.reserved.fetch_sub(before, Ordering::Relaxed);
                 home
             }
             None => {
@@ -60,14 +61,14 @@ impl Stash {
                 cache
             }
         };
-        cache.memory.stashed.fetch_add(count, Ordering::Relaxed);
+        cache.memory.reserved.fetch_add(count, Ordering::Relaxed);
         self.home = Some((home, count));
     }
 
     /// Gives back what was not used.
     pub(crate) fn give_back<E: Env>(&mut self, task: &Task<'_, E>, cache: &Cache<E>) {
         if let Some((_, kept)) = self.home.take() {
-            cache.memory.stashed.fetch_sub(kept, Ordering::Relaxed);
+            cache.memory.reserved.fetch_sub(kept, Ordering::Relaxed);
         }
         if !self.frames.is_empty() {
             cache.put_unused(task, &self.frames);
@@ -76,7 +77,7 @@ impl Stash {
     }
 }
 
-impl Drop for Stash {
+impl Drop for FrameReserve {
     fn drop(&mut self) {
         if let Some((home, kept)) = self.home.take()
             && let Some(home) = home.upgrade()
@@ -86,8 +87,8 @@ impl Drop for Stash {
     }
 }
 
-impl fmt::Debug for Stash {
+impl fmt::Debug for FrameReserve {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Stash").field(&self.frames).finish()
+        f.debug_tuple("FrameReserve").field(&self.frames).finish()
     }
 }
