@@ -4,10 +4,12 @@ pub(crate) mod pin;
 pub(crate) mod punch;
 pub(crate) mod read;
 mod replace;
-pub(crate) mod reserve;
+mod reserve;
+mod space;
 pub(crate) mod sync;
 pub(crate) mod truncate;
 pub(crate) mod write;
+pub(crate) mod writer;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -66,7 +68,7 @@ impl<E: Env> File<E> {
     pub fn allocate(&self, task: &mut Task<'_, E>, len: Bytes) -> Result<(), Error> {
         // A cut that is still to be done would take it away again.
         let file = shut_settled(task, &self.cache, &self.mapping)?;
-        write::allocate(task, &file, len)
+        space::allocate(task, &file, len)
     }
 
     /// The device has space for the file up to `len` already: writes up to there need not ask.

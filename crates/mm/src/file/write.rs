@@ -27,26 +27,23 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Env, Event, IoError, IoOp, Signal, Task, Work};
+use env::{Cause, Env, Event, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot, Tag};
-use policy::dirty::WriterIndex;
 use policy::reclaim::scan::Kind;
 use policy::units::{Bytes, Instant, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX, add};
-use crate::error::is_unsupported;
 use crate::file::File;
 use crate::file::read::{self, page_of};
 use crate::file::replace::replace_pinned;
-use crate::file::reserve::FrameReserve;
-use crate::file::sync::{set_device_len, settle_cut, wait_frame};
+use crate::file::space::reserve_space;
+use crate::file::sync::{settle_cut, wait_frame};
 use crate::lists::INACTIVE_FILE;
 use crate::reclaim::index_nodes::free_index_nodes;
-use crate::registry::device::DeviceState;
-use crate::registry::gate::{GateGuard, ShutGate};
+use crate::registry::gate::GateGuard;
 use crate::registry::mapping::Mapping;
-use crate::writeback::balance::{Account, account, balance};
-use crate::{Error, writeback::io};
+use crate::writeback::balance::{account, balance};
+use crate::{Error, Writer, writeback::io};
 
 pub(crate) mod received;
 
@@ -55,10 +52,6 @@ const BATCH: u64 = 256;
 const BATCH_FRAMES: usize = 256;
 const PAGE_BYTES: usize = 4096;
 const _: () = assert!(PAGE_BYTES as u64 == PAGE_SIZE);
-/// Space is asked for ahead in steps of an eighth of the file, between these.
-const AHEAD_MIN: u64 = 1 << 20;
-const AHEAD_MAX: u64 = 256 << 20;
-
 /// Most frames that a writer keeps between two calls.
 const RESERVE_MAX: u32 = 32;
 /// Beyond this part of the frames, writers keep one frame each.
@@ -68,91 +61,15 @@ const NODES_MIN: u32 = 16;
 /// The longest path: 32 bits of a page number, six at a time.
 const NODES_PATH: u32 = 6;
 
-/// The unit that is paced. One per client, thread or task; not shared.
-#[derive(Debug)]
-pub struct Writer {
-    pub(crate) id: u32,
-    pub(crate) index: WriterIndex,
-    /// For each device slot: how many errors this writer has already reported, and the serial of
-    /// the device it counted them for.
-    seen_errors: Vec<(u64, u64)>,
-    /// Pages that it dirtied and was not paused for yet.
-    pub(crate) account: Account,
-    /// A write that the device was told of before it is taken in: serial number of the file, and
-    /// bytes.
-    prepared: Option<(u64, Range<u64>)>,
-    /// Frames taken and not used yet. Between calls only what `prepare` has left for the next one.
-    pub(crate) reserve: FrameReserve,
-    /// Pages put into the index ahead, busy and not filled yet, the next one last; empty between
-    /// calls.
-    ahead: Vec<(u32, Busy)>,
-    /// The batch being filled; empty between calls.
-    batch: Vec<Filled>,
-}
-
 /// A page of the batch: filled, still busy, not dirty yet.
 #[derive(Debug)]
-struct Filled {
+pub(super) struct Filled {
     page: u32,
     busy: Busy,
     /// Its frame is fresh: not on an LRU list yet.
     fresh: bool,
     /// The page is dirty already, in this frame or in the one that it replaced.
     was_dirty: bool,
-}
-
-impl Writer {
-    /// `seen_errors`: serial numbers and errors so far, by device slot.
-    pub(crate) fn new(id: u32, index: WriterIndex, seen_errors: Vec<(u64, u64)>) -> Self {
-        // Grown as it writes: a server has a writer for each client, and most write little at a
-        // time.
-        Self {
-            id,
-            index,
-            seen_errors,
-            account: Account::default(),
-            prepared: None,
-            reserve: FrameReserve::default(),
-            ahead: Vec::new(),
-            batch: Vec::new(),
-        }
-    }
-
-    /// Its number, as events name it.
-    #[must_use]
-    pub fn id(&self) -> u32 {
-        self.id
-    }
-
-    /// Errors of a device that it has reported. A device younger than the writer had none before.
-    pub(crate) fn seen_errors<E: Env>(&mut self, device: &DeviceState<E>) -> &mut u64 {
-        let at = usize::from(device.index.0);
-        if at >= self.seen_errors.len() {
-            self.seen_errors.resize(at + 1, (0, 0));
-        }
-        let (serial, seen) = &mut self.seen_errors[at];
-        if *serial != device.serial {
-            (*serial, *seen) = (device.serial, 0);
-        }
-        seen
-    }
-
-    /// Whether the device need not be told of a write any more.
-    pub(crate) fn is_prepared<E: Env>(&self, mapping: &Mapping<E>, from: u64, to: u64) -> bool {
-        !mapping.device.info.prepares_writes
-            || self.prepared.as_ref().is_some_and(|(file, bytes)| {
-                *file == mapping.serial && bytes.start <= from && to <= bytes.end
-            })
-    }
-
-    /// The device was told of a write.
-    pub(crate) fn note_prepared<E: Env>(&mut self, mapping: &Mapping<E>, from: u64, to: u64) {
-        self.prepared = Some((mapping.serial, from..to));
-    }
-
-    pub(crate) fn into_index(self) -> WriterIndex {
-        self.index
-    }
 }
 
 /// Part of one page that a write covers.
@@ -435,93 +352,6 @@ impl<'a, E: Env> Call<'a, E> {
         reserve.keep(cache);
         taken
     }
-}
-
-/// Makes sure that the device has space for a write of `at..end` before a byte of it is
-/// acknowledged.
-///
-/// Farther behind the end of what has space than is taken ahead, a hole is left, and nothing is
-/// taken ahead. A device that cannot take space ahead at all finds out when it is written to.
-fn reserve_space<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Arc<Mapping<E>>,
-    at: u64,
-    end: u64,
-) -> Result<(), Error> {
-    if end <= mapping.allocated() {
-        return Ok(());
-    }
-    io::may_call(task)?;
-    // Nobody cuts the object meanwhile: what it has been given would be noted and gone.
-    let inside = mapping.enter(task, cache)?;
-    let allocated = mapping.allocated();
-    if end <= allocated {
-        // Another writer was faster.
-        return Ok(());
-    }
-    let is_far = at > allocated.saturating_add(AHEAD_MAX);
-    let (from, ahead) = if is_far {
-        (at, 0)
-    } else {
-        (allocated, (end / 8).clamp(AHEAD_MIN, AHEAD_MAX))
-    };
-    let from = from - from % PAGE_SIZE;
-    let wanted = (end + ahead).next_multiple_of(AHEAD_MIN);
-    let exact = end.next_multiple_of(PAGE_SIZE);
-    let mut result = Ok(());
-    // What is asked for ahead may be too much where the file itself still fits.
-    for until in [wanted, exact] {
-        result = ask_space(task, mapping, from, until);
-        if result.is_err_and(is_unsupported) {
-            mapping.note_allocated(until);
-            result = Ok(());
-        }
-        if result.is_ok() {
-            break;
-        }
-    }
-    drop(inside);
-    result.map_err(Error::no_space_taken)
-}
-
-/// Makes sure that the device has space up to `len`.
-pub(crate) fn allocate<E: Env>(
-    task: &mut Task<'_, E>,
-    mapping: &ShutGate<'_, E>,
-    len: Bytes,
-) -> Result<(), Error> {
-    let allocated = ask_space(task, mapping, 0, len.0);
-    if let Err(IoError::NoSpace | IoError::OverQuota) = allocated {
-        // File systems keep what they took before they were full. To lengthen the object gives
-        // nothing back, to set the same length again does.
-        let size = mapping.size();
-        let _ =
-            set_device_len(task, mapping, size).and_then(|()| set_device_len(task, mapping, size));
-    }
-    allocated.map_err(Error::no_space_taken)
-}
-
-/// Has the device take space for `from..until`, and notes it.
-fn ask_space<E: Env>(
-    task: &mut Task<'_, E>,
-    mapping: &Mapping<E>,
-    from: u64,
-    until: u64,
-) -> Result<(), IoError> {
-    let op = IoOp::Allocate {
-        len: Bytes(until - from),
-    };
-    io::call(
-        task,
-        mapping.device.id,
-        mapping.object,
-        op,
-        Bytes(from),
-        Cause::DeviceMetadata,
-    )?;
-    mapping.note_allocated(until);
-    Ok(())
 }
 
 /// The caller's data, and where in it what comes next stands.
