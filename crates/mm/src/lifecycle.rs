@@ -205,7 +205,8 @@ impl<E: Env> Cache<E> {
         Ok(())
     }
 
-    /// Opens an object of a device as a file of `len` bytes.
+    /// Opens an object of a device as a file of `len` bytes. They count as not flushed: the first
+    /// sync flushes the device.
     ///
     /// # Errors
     /// `TooMany`, `OutOfRange`, `FlushFailed` (the device has to be reopened).

@@ -9,7 +9,8 @@
 //! thread. Each put has a hold of the lock, so that whoever takes the directory next is not overwritten by it, and a turn at
 //! its object, so that no later put of this process is: the next one of that object waits until it has ended.
 //!
-//! Puts are synced, file and directory, before they are answered.
+//! Puts are synced, file and directory, before they are answered. What was there before may not be: of
+//! a server that was killed, or copied there a moment ago. It is synced before the volume is open.
 
 use std::collections::BTreeSet;
 use std::fs::{DirEntry, File, TryLockError};
@@ -350,11 +351,48 @@ mod tests {
                 prefix: Path::default(),
                 directory: Some(dir.0.clone()),
                 made: OwnPaths::default(),
+                settle: os::sync_file_system,
             })
         };
         let (device, made) = open::open_at(place, config, Arc::clone(&rig.arena)).unwrap();
         made.keep();
         (device, faulty)
+    }
+
+    #[test]
+    fn what_was_there_is_synced_before_a_volume_is_open_for_writing() {
+        static SYNCED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+        let dir = TestDir::new("settled");
+        let rig = Rig::new();
+        let open = |read_only: bool, settle: fn(&FilePath) -> std::io::Result<()>| {
+            let config = Config {
+                size: (!read_only).then_some(MIB),
+                read_only,
+                ..Config::new(dir.url())
+            };
+            let place = || {
+                let place = Place::of(&config)?;
+                Ok::<_, Error>(Place { settle, ..place })
+            };
+            open::open_at(place, &config, Arc::clone(&rig.arena)).map(|(device, made)| {
+                made.keep();
+                device.close(LONG);
+            })
+        };
+        let count = |path: &FilePath| {
+            lock(&SYNCED).push(path.into());
+            Ok(())
+        };
+        open(false, count).unwrap();
+        open(true, count).unwrap();
+        let root = dir.0.canonicalize().unwrap();
+        assert_eq!(*lock(&SYNCED), vec![root]);
+        let refused = open(false, |_: &FilePath| Err(Trouble::from_raw_os_error(5)));
+        assert!(
+            matches!(refused, Err(Error::System { .. })),
+            "nothing is served that may not be durable"
+        );
+        open(false, os::sync_file_system).unwrap();
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! and would let two Tidegates overwrite each other.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
@@ -58,6 +58,7 @@ pub fn open_on(
             prefix: Path::parse(prefix).map_err(|_| Error::Url { url: prefix.into() })?,
             directory: None,
             made: OwnPaths::default(),
+            settle: os::sync_file_system,
         })
     };
     let (objects, made) = open_at(place, config, arena)?;
@@ -181,6 +182,9 @@ async fn prepare(
         let lease = Lease::take(&client, config.lease, config.force).await?;
         fence = Fence::Lease(Box::new(lease));
     }
+    if let Some(path) = place.directory.as_deref().filter(|_| !config.read_only) {
+        settle(path, place.settle).await?;
+    }
     // After the lease was taken: from here on, nobody else changes anything.
     let known = Mutex::new(Known::new(geometry.objects(), TAGS_MAX));
     let mut damaged = BTreeMap::new();
@@ -224,6 +228,21 @@ async fn prepare(
         lost: OnceLock::new(),
     });
     Ok((shared, made))
+}
+
+/// What an answered flush covers from now on: what is in the directory, whoever put it there.
+async fn settle(
+    path: &FilePath,
+    settle: fn(&FilePath) -> std::io::Result<()>,
+) -> Result<(), Error> {
+    let at = path.to_path_buf();
+    let settled = tokio::task::spawn_blocking(move || settle(&at)).await;
+    let settled = settled.unwrap_or_else(|_| Err(std::io::Error::other("it was given up")));
+    settled.map_err(|source| Error::System {
+        path: path.into(),
+        what: "sync what is in the directory",
+        source,
+    })
 }
 
 /// The manifest of a volume that is there.

@@ -25,6 +25,8 @@ pub(crate) struct Place {
     pub(crate) directory: Option<PathBuf>,
     /// What of it was made just now.
     pub(crate) made: OwnPaths,
+    /// Makes what is in the directory durable.
+    pub(crate) settle: fn(&FilePath) -> std::io::Result<()>,
 }
 
 impl Place {
@@ -41,6 +43,7 @@ impl Place {
                 prefix: Path::default(),
                 directory: Some(root),
                 made,
+                settle: os::sync_file_system,
             });
         }
         if url == "mem:" {
@@ -49,6 +52,7 @@ impl Place {
                 prefix: Path::default(),
                 directory: None,
                 made: OwnPaths::default(),
+                settle: os::sync_file_system,
             });
         }
         if let Some(rest) = url.strip_prefix("s3://") {
@@ -118,6 +122,7 @@ fn s3(config: &Config, rest: &str) -> Result<Place, Error> {
         prefix,
         directory: None,
         made: OwnPaths::default(),
+        settle: os::sync_file_system,
     })
 }
 

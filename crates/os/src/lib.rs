@@ -149,6 +149,14 @@ impl Drop for TestDir {
     }
 }
 
+/// Makes what is in a folder durable, whoever wrote it, with all else on its file system.
+///
+/// # Errors
+/// The system's; since Linux 5.8 also that of a write that failed lately.
+pub fn sync_file_system(folder: &std::path::Path) -> std::io::Result<()> {
+    Ok(rustix::fs::syncfs(std::fs::File::open(folder)?)?)
+}
+
 /// Puts a shared lock on one byte of a file, which lasts until it is taken off or the file is closed, however the process
 /// ends; `on` false: takes it off. fcntl(2), locks of open file descriptions.
 ///

@@ -63,6 +63,17 @@ fn while_one_hangs(
 }
 
 #[test]
+fn the_first_flush_of_a_server_reaches_the_backing() {
+    let (server, _) = server();
+    let mut client = server.client();
+    for _ in 0..2 {
+        client.submit(Ask::flush()).unwrap();
+        assert_eq!(failure(&mut client), None);
+        assert_eq!(flushes(&server), 1, "{:#?}", records(&server));
+    }
+}
+
+#[test]
 fn durable_writes_that_come_while_one_is_under_way_share_one_flush_of_the_backing() {
     let (server, faulty) = server();
     let mut clients = while_one_hangs(&server, &faulty, |client, page| {

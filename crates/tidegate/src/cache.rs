@@ -270,6 +270,12 @@ impl Cache {
             Ok(key) => {
                 let mut task = self.task();
                 let file = self.inner.mm.open(&mut task, disk.index, object, len);
+                if let Ok(file) = &file
+                    && options.inner.read_only
+                {
+                    // It is not for those who only read to make it durable.
+                    file.assume_durable();
+                }
                 file.map(|file| (key, file)).map_err(Error::from)
             }
             Err(error) => Err(Error::System(os::OsError::Open {

@@ -184,6 +184,8 @@ pub(super) fn run<E: Env>(
         let mut open = |task: &mut Task<'_, E>, device: usize, placed: Placed| {
             let file = cache.open(task, devices[device], placed.object, placed.len);
             let file = file.map_err(failed("opening a file"))?;
+            // It was made for this run, and goes with it.
+            file.assume_durable();
             files.push(Arc::clone(&file));
             Ok::<_, RunError>(file)
         };

@@ -76,6 +76,14 @@ impl<E: Env> File<E> {
         self.mapping.note_allocated(len.0);
     }
 
+    /// What is in the file is durable, or nobody will be told that it is. Without this the first
+    /// sync flushes the device, whatever was written through this cache.
+    pub fn assume_durable(&self) {
+        if let Some(completed) = self.mapping.unflushed() {
+            self.mapping.note_flushed(completed);
+        }
+    }
+
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len().is_zero()

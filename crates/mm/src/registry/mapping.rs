@@ -63,7 +63,8 @@ pub(crate) struct Mapping<E: Env> {
     /// Bumped by every failed write; compared by holders without the lock.
     error_seq: AtomicU64,
     /// Writes and changes of length that the device has completed, and how many of them the last
-    /// good flush covers.
+    /// good flush covers. What was there when the file was opened counts as one: whoever wrote it
+    /// may have ended without a flush.
     completed: AtomicU64,
     flushed: AtomicU64,
     /// A truncation is under way, or could not do all of it: that comes before the file grows
@@ -116,7 +117,7 @@ impl<E: Env> Mapping<E> {
                 },
             ),
             error_seq: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
+            completed: AtomicU64::new(1),
             flushed: AtomicU64::new(0),
             cut_owed: AtomicBool::new(false),
             closed: AtomicBool::new(false),

@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use crate::common::{Disk, World, data, world};
-use env::{Cause, Work};
-use lab::{CostTable, Lab, Options as LabOptions, Sector};
+use env::{Cause, ObjectId, Task, Work};
+use lab::{CostTable, Lab, LabEnv, Options as LabOptions, Sector};
 use mm::{Error, Reader};
 use policy::dirty::Law;
 use policy::reclaim::{ReclaimLaw, Tunables};
@@ -206,6 +206,40 @@ fn a_failed_flush_fails_the_device_until_it_is_reopened() {
             .unwrap();
         file.sync(task).unwrap();
     });
+}
+
+#[test]
+fn the_first_sync_after_an_open_flushes_the_device_whatever_was_written_here() {
+    let mut world = world(1024, 64 * MIB);
+    let disk = Arc::clone(&world.disk);
+    world.run(MIB, move |task, cache, file| {
+        let flushes = || disk.state().flushes;
+        let open = |task: &mut Task<'_, LabEnv>, object| {
+            let device = policy::dirty::DeviceIndex(0);
+            cache.open(task, device, ObjectId(object), Bytes(MIB))
+        };
+        // What is there may be of a process that was killed before it could flush.
+        for _ in 0..2 {
+            file.sync(task).unwrap();
+            assert_eq!(flushes(), 1, "once is enough");
+        }
+        let part = open(task, 2).unwrap();
+        part.sync_range(task, Bytes(0), Bytes(4096)).unwrap();
+        assert_eq!(flushes(), 2);
+        let closed = open(task, 3).unwrap();
+        closed.close(task).unwrap();
+        assert_eq!(flushes(), 3);
+        let again = open(task, 3).unwrap();
+        again.sync(task).unwrap();
+        assert_eq!(flushes(), 4, "another may have had it meanwhile");
+        let known = open(task, 4).unwrap();
+        known.assume_durable();
+        known.sync(task).unwrap();
+        assert_eq!(flushes(), 4);
+        // The end is for this one.
+        open(task, 5).unwrap();
+    });
+    assert_eq!(world.disk.state().flushes, 5);
 }
 
 #[test]
