@@ -36,7 +36,7 @@ pub use io::{
 };
 pub use lock::{Context, Interrupt, Lock, LockClass, LockGuard};
 pub use signal::Signal;
-pub use task::{JoinHandle, Task, spawn};
+pub use task::{Client, JoinHandle, Task, spawn};
 pub use wait::WaitQueue;
 pub use work::Work;
 

@@ -1,6 +1,7 @@
 //! A task: the right to block, and the only way to do it.
 
 use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::Waker;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,6 +17,26 @@ pub struct Task<'e, E: Env> {
     waker: Waker,
     held: Cell<u16>,
     may_block: bool,
+    /// Whom it acts for, if that is somebody who may end before it does.
+    client: Option<Arc<Client>>,
+}
+
+/// Somebody for whom tasks change files, and who may end while they do.
+#[derive(Debug, Default)]
+pub struct Client {
+    ended: AtomicBool,
+}
+
+impl Client {
+    /// What tasks have not changed for it yet, they leave as it is.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
 }
 
 impl<E: Env> Context for Task<'_, E> {
@@ -35,6 +56,7 @@ impl<'e, E: Env> Task<'e, E> {
             waker,
             held: Cell::new(0),
             may_block: true,
+            client: None,
         }
     }
 
@@ -50,6 +72,18 @@ impl<'e, E: Env> Task<'e, E> {
     /// Whether it may block now: wait, or sleep.
     pub fn may_block(&self) -> bool {
         self.may_block
+    }
+
+    /// From now on it acts for `client`.
+    pub fn act_for(&mut self, client: &Arc<Client>) {
+        self.client = Some(Arc::clone(client));
+    }
+
+    /// Whether what it does is still wanted: not once the client that it acts for has ended.
+    pub fn is_wanted(&self) -> bool {
+        self.client
+            .as_ref()
+            .is_none_or(|client| !client.has_ended())
     }
 
     /// Its `Env`.

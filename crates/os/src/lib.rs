@@ -157,6 +157,14 @@ pub fn sync_file_system(folder: &std::path::Path) -> std::io::Result<()> {
     Ok(rustix::fs::syncfs(std::fs::File::open(folder)?)?)
 }
 
+/// Of which of these sockets (by their numbers) the other end is closed; where the second of a pair is
+/// true, also if it has only ended its half of the stream. Waits for nothing. The caller sees to it that
+/// the numbers are those of open sockets.
+#[must_use]
+pub fn hung_up(sockets: &[(std::os::fd::RawFd, bool)]) -> Vec<bool> {
+    sys::hung_up(sockets)
+}
+
 /// Puts a shared lock on one byte of a file, which lasts until it is taken off or the file is closed, however the process
 /// ends; `on` false: takes it off. fcntl(2), locks of open file descriptions.
 ///

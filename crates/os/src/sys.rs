@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use policy::units::Nanos;
 
@@ -184,6 +184,27 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, vectors: &mut [IoVec]) -> io::Resu
     // vouches for the memory that they describe.
     let moved = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     usize::try_from(moved).map_err(|_| io::Error::last_os_error())
+}
+
+/// Of which of these sockets the other end is closed, or, where the second of a pair says so, writes
+/// nothing any more. Waits for nothing; a number that is none of an open file is not closed.
+pub(crate) fn hung_up(sockets: &[(RawFd, bool)]) -> Vec<bool> {
+    let asked = |(fd, half): &(RawFd, bool)| libc::pollfd {
+        fd: *fd,
+        events: if *half { libc::POLLRDHUP } else { 0 },
+        revents: 0,
+    };
+    let mut asked: Vec<libc::pollfd> = sockets.iter().map(asked).collect();
+    let count = asked.len().try_into().expect("no more than open files");
+    loop {
+        // SAFETY: the array is as long as `count` says and lives over the call, which writes to nothing else.
+        let answered = unsafe { libc::poll(asked.as_mut_ptr(), count, 0) };
+        if answered >= 0 || last_errno() != libc::EINTR {
+            break;
+        }
+    }
+    let gone = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+    asked.iter().map(|it| it.revents & gone != 0).collect()
 }
 
 fn count_of(used: usize) -> libc::c_int {

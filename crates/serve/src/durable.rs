@@ -14,7 +14,9 @@
 //!   2. An error is told to each connection as if it had synced alone: what has healed, once.
 //!   3. A part that cannot be written fails those who want it, and nobody else. Where it is tried again, others wait for
 //!      `TRY_AGAIN` beside it; where it hangs, until the backing gives up.
-//!   4. Whoever asks is answered, also if the pool drops the round or it panics.
+//!   4. Once it is answered, nothing changes any more for a client that was gone when it was asked
+//!      for (`clients.rs`).
+//!   5. Whoever asks is answered, also if the pool drops the round or it panics.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -119,6 +121,8 @@ impl Round {
         let Some(export) = self.export.upgrade() else {
             return Vec::new();
         };
+        // After they have asked: nothing changes for clients that were gone by then.
+        export.clients.end_the_gone();
         let whole = (0, export.size());
         let parts: Vec<(u64, u64)> = if self.is_whole {
             vec![whole]

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tidegate::{Cache, Error, Volume};
 
 use crate::buffers::Buffers;
+use crate::clients::Clients;
 pub use crate::counters::{Counters, Histogram, Kind, Latencies};
 use crate::durable::Durable;
 use crate::log::warn;
@@ -106,6 +107,8 @@ pub struct Export {
     pub(crate) buffers: Buffers,
     /// Who waits for it to be durable.
     pub(crate) durable: Arc<Durable>,
+    /// Who is connected to it.
+    pub(crate) clients: Clients,
     /// It is not offered any more: its connections are to end.
     pub(crate) withdrawn: AtomicBool,
     /// Its connections end now, wherever they are.
@@ -132,6 +135,7 @@ impl Export {
             pool,
             buffers,
             durable: Arc::default(),
+            clients: Clients::default(),
             withdrawn: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),
         }

@@ -3,6 +3,7 @@
 
 pub mod backend;
 pub mod buffers;
+mod clients;
 pub mod config;
 pub mod connection;
 pub mod counters;

@@ -11,7 +11,7 @@ use common::{PAGE, Server, Setup, bytes, until};
 use device::{FaultPlan, Faulty, TraceRecord};
 use env::IoOp;
 use nbd::client::{Ask, Client};
-use nbd::wire::{CommandFlags, Errno};
+use nbd::wire::{Command, CommandFlags, Errno};
 
 /// A device that holds what it is told to hold, and writes down what comes through.
 const WATCHED: &str = "faulty:seed=1+trace:records=10000";
@@ -70,6 +70,43 @@ fn the_first_flush_of_a_server_reaches_the_backing() {
         client.submit(Ask::flush()).unwrap();
         assert_eq!(failure(&mut client), None);
         assert_eq!(flushes(&server), 1, "{:#?}", records(&server));
+    }
+}
+
+/// One that was killed had asked for a hole, or for zeroes, all over the volume; another writes into
+/// what is left of that, and flushes.
+#[test]
+fn nothing_changes_for_a_client_that_is_gone_once_a_flush_is_answered() {
+    const SIZE: u64 = 1 << 30;
+    for command in [Command::Trim, Command::WriteZeroes] {
+        let ask = Ask::new(command, 0, u32::try_from(SIZE).unwrap());
+        let server = Server::start(Setup {
+            size: SIZE,
+            layers: "slow:latency=50ms+trace:records=10000",
+            ..Setup::default()
+        });
+        let discards = || {
+            let records = records(&server);
+            let is_discard = |it: &&TraceRecord| matches!(it.op, IoOp::Discard { .. });
+            records.iter().filter(is_discard).count()
+        };
+        let mut gone = server.client();
+        gone.submit(ask).unwrap();
+        until("it is under way", || discards() > 0);
+        drop(gone);
+        let mut other = server.client();
+        let (last, data) = (SIZE / PAGE as u64 - 1, bytes(1, PAGE));
+        other.write(at(last), &data).unwrap();
+        other.submit(Ask::flush()).unwrap();
+        assert_eq!(failure(&mut other), None);
+        let before = discards();
+        let load = || server.export.pool.load();
+        until("nothing is under way", || load().idle == load().threads);
+        assert_eq!(discards(), before, "{:#?}", records(&server));
+        assert!(before < 32, "it was to be killed halfway");
+        let mut back = vec![0; PAGE];
+        other.read(at(last), &mut back).unwrap();
+        assert!(back == data, "what was flushed is there");
     }
 }
 

@@ -256,6 +256,13 @@ impl Volume {
         }
     }
 
+    /// This holder is gone. What is under way for it changes nothing more of the volume after its next
+    /// step, and fails (`Closed`); so does what is begun. Once a sync by another holder
+    /// that ends after this has been answered, nothing of the volume changes for this one.
+    pub fn end(&self) {
+        self.inner.end();
+    }
+
     /// `Closed` once it was detached. The cache may be closed: `enter` tells.
     pub(crate) fn is_there(&self) -> Result<(), Error> {
         if self.holders.gone.load(Ordering::SeqCst) {
@@ -269,8 +276,10 @@ impl Volume {
     pub(crate) fn enter(&self) -> Result<Inside<'_>, Error> {
         self.cache.is_open()?;
         self.holders.inside.fetch_add(1, Ordering::SeqCst);
+        let mut task = self.cache.task();
+        task.act_for(self.inner.client());
         let inside = Inside {
-            task: Some(self.cache.task()),
+            task: Some(task),
             volume: self,
         };
         self.is_there().map(|()| inside)

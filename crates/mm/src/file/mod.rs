@@ -14,7 +14,7 @@ pub(crate) mod writer;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use env::{Env, Task};
+use env::{Client, Env, Task};
 use frames::Content;
 use policy::units::{Bytes, PAGE_SHIFT};
 
@@ -32,6 +32,8 @@ pub struct File<E: Env> {
     /// Errors that this handle has reported (`sync::SeenErrors`).
     seen_writes: AtomicU64,
     seen_flushes: AtomicU64,
+    /// Who has it, for tasks that act for it (`Task::act_for`).
+    client: Arc<Client>,
 }
 
 impl<E: Env> File<E> {
@@ -43,7 +45,21 @@ impl<E: Env> File<E> {
             mapping,
             seen_writes,
             seen_flushes,
+            client: Arc::default(),
         }
+    }
+
+    /// Whom tasks act for that change the file for this handle's holder.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// The handle's holder is gone: tasks that act for it change nothing any more. A write or a hole
+    /// under way ends with `Cancelled` before its next step, and a sync that ends after this waits
+    /// for the step. So once such a sync is answered, nothing changes for this holder.
+    pub fn end(&self) {
+        self.client.end();
+        self.mapping.note_ended();
     }
 
     /// Another handle of the same file, told of the errors from now on.

@@ -24,6 +24,8 @@
 //!   5. Writers of the file wait for the device's Discards, and not for what a hole waits for: a write to an object that does
 //!      not answer keeps that hole waiting, and nobody else. But a hole comes to its end: where the same page is on its
 //!      way again each time, `OPEN_WAITS` times, it is waited for with the gate shut.
+//!   6. Whether the hole is still wanted is asked behind the gate, at each hold of it: one whose
+//!      client has ended goes no further (`File::end`).
 //!
 //! A hold of the gate is at most `STEP` long, and who was turned away goes in before the next one: writers and syncs of the
 //! file get their turn in between.

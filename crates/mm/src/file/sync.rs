@@ -165,7 +165,9 @@ fn make_durable<E: Env>(
     mapping.device.flush_failure(task)?;
     write_and_wait(task, cache, mapping, parts)?;
     settle_length(task, cache, mapping)?;
-    flush_device(task, mapping)
+    flush_device(task, mapping)?;
+    // Last: whoever hears of this sync sees nothing change any more for those who had ended by now.
+    mapping.wait_for_the_ended(task)
 }
 
 /// Writes what is dirty now in these parts and waits until none of it is under way.
@@ -483,5 +485,56 @@ fn flush_device<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) -> Result<
             mapping.device.on_flush_failed(task, cause);
             Err(Error::FlushFailed { cause })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env::{DeviceId, DeviceInfo};
+    use policy::units::Nanos;
+
+    use super::*;
+    use crate::testing::with_cache;
+    use crate::{DeviceOptions, Options};
+
+    #[test]
+    fn a_sync_waits_for_what_is_behind_the_gate_for_a_handle_that_has_ended() {
+        with_cache(Options::new(256, 1), |task, cache| {
+            let info = DeviceInfo {
+                alignment: 512,
+                stable_writes: false,
+                grows_slowly: false,
+                prepares_writes: false,
+                queue: None,
+            };
+            let device = DeviceOptions::default();
+            let device = cache.add_device(task, DeviceId(0), info, device).unwrap();
+            let object = env::ObjectId(1);
+            let file = cache.open(task, device, object, Bytes(4096)).unwrap();
+            // Nothing here needs the device.
+            file.assume_durable();
+            let client = file.clone_handle();
+            let inside = {
+                let (client, cache) = (Arc::clone(&client), Arc::clone(cache));
+                env::spawn(task.env(), "inside", move |task| {
+                    task.act_for(client.client());
+                    let inside = client.mapping.enter(task, &cache).unwrap();
+                    task.sleep(Cause::Think, Nanos::millis(100));
+                    drop(inside);
+                    client.mapping.enter(task, &cache).map(drop)
+                })
+            };
+            let began = task.now();
+            task.sleep(Cause::Think, Nanos::millis(10));
+            file.sync(task).unwrap();
+            let took = task.now().since(began);
+            assert!(took < Nanos::millis(50), "its client is there: {took:?}");
+            client.end();
+            file.sync(task).unwrap();
+            let took = task.now().since(began);
+            assert!(took >= Nanos::millis(100), "{took:?}");
+            assert_eq!(inside.join(task).unwrap(), Err(Error::Cancelled));
+            assert!(!file.mapping.is_shut(), "it is open again");
+        });
     }
 }

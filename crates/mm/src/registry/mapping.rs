@@ -72,6 +72,9 @@ pub(crate) struct Mapping<E: Env> {
     cut_owed: AtomicBool,
     /// The file is being taken out of the cache, or was: no page comes in any more.
     closed: AtomicBool,
+    /// Handles that have ended, and how many of them have nobody behind the gate any more.
+    ended: AtomicU64,
+    out: AtomicU64,
 }
 
 /// What went wrong lately.
@@ -121,6 +124,8 @@ impl<E: Env> Mapping<E> {
             flushed: AtomicU64::new(0),
             cut_owed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            ended: AtomicU64::new(0),
+            out: AtomicU64::new(0),
         }
     }
 
@@ -170,14 +175,15 @@ impl<E: Env> Mapping<E> {
         &self.gate
     }
 
-    /// Goes in by the gate, for a write; `Cancelled`: the cache ends, or the file in it.
+    /// Goes in by the gate, for a write; `Cancelled`: the cache ends, or the file in it, or the
+    /// client that the task acts for has ended.
     pub(crate) fn enter<'a>(
         self: &'a Arc<Self>,
         task: &mut Task<'_, E>,
         cache: &Cache<E>,
     ) -> Result<GateGuard<'a, E>, Error> {
         let inside = GateGuard::enter(task, self)?;
-        self.takes_changes(cache).map(|()| inside)
+        self.takes_changes_of(task, cache).map(|()| inside)
     }
 
     /// Shuts the gate, for a change of the file's length, space or holes; `Cancelled`: the same.
@@ -187,7 +193,33 @@ impl<E: Env> Mapping<E> {
         cache: &Cache<E>,
     ) -> Result<ShutGate<'a, E>, Error> {
         let shut = ShutGate::shut(task, self)?;
-        self.takes_changes(cache).map(|()| shut)
+        self.takes_changes_of(task, cache).map(|()| shut)
+    }
+
+    /// Behind the gate: once it has been shut after a client's end, none of its tasks is there.
+    fn takes_changes_of(&self, task: &Task<'_, E>, cache: &Cache<E>) -> Result<(), Error> {
+        if !task.is_wanted() {
+            return Err(Error::Cancelled);
+        }
+        self.takes_changes(cache)
+    }
+
+    /// A handle has ended; its client says so already.
+    pub(crate) fn note_ended(&self) {
+        self.ended.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Waits until no task is behind the gate that acts for a client whose handle has ended by now.
+    pub(crate) fn wait_for_the_ended(
+        self: &Arc<Self>,
+        task: &mut Task<'_, E>,
+    ) -> Result<(), Error> {
+        let ended = self.ended.load(Ordering::SeqCst);
+        if self.out.load(Ordering::SeqCst) < ended {
+            drop(ShutGate::shut(task, self)?);
+            self.out.fetch_max(ended, Ordering::SeqCst);
+        }
+        Ok(())
     }
 
     /// Shuts the gate unless somebody is inside, or the cache ends, or the file in it.

@@ -286,6 +286,79 @@ fn what_a_file_grows_by_while_a_hole_waits_for_the_gate_is_kept() {
     });
 }
 
+/// A hole of a client that has ended goes no further than its step, and a sync of another waits for that
+/// one: what another wrote in the rest of the range, and flushed, stays.
+#[test]
+fn a_hole_ends_with_its_client_and_a_sync_waits_for_its_step() {
+    let mut world = world(4096, 64 * MIB);
+    let disk = Arc::clone(&world.disk);
+    // A step of 16 MiB takes 160 ms.
+    disk.state().discard_rate = 100 * MIB;
+    world.run(256 * MIB, move |task, cache, file| {
+        let client = file.clone_handle();
+        let punching = {
+            let client = Arc::clone(&client);
+            env::spawn(task.env(), "punch", move |task| {
+                task.act_for(client.client());
+                client.punch(task, Bytes(0), Bytes(256 * MIB))
+            })
+        };
+        let far = 200 * 256;
+        task.sleep(Cause::Think, Nanos::millis(200));
+        client.end();
+        write(task, cache, file, far, 8, 7);
+        // Between a step's beginning and its end: this sync ends behind it.
+        file.sync(task).unwrap();
+        let discards = disk.state().discards;
+        assert!((1..4).contains(&discards), "{discards}");
+        assert!(disk.state().pages.contains_key(&(1, u64::from(far))));
+        assert_eq!(punching.join(task).unwrap(), Err(Error::Cancelled));
+        task.sleep(Cause::Think, Nanos::secs(5));
+        assert_eq!(disk.state().discards, discards, "nothing more is punched");
+        assert_eq!(read_back(task, file, far, 8), data(far, 8, 7));
+        // The handle is good for nothing that changes, and for all else.
+        task.act_for(client.client());
+        let refused = client.write(task, &mut cache.writer(), Bytes(0), &data(0, 1, 1));
+        assert_eq!(refused, Err(Error::Cancelled));
+        assert_eq!(read_back(task, &client, far, 8), data(far, 8, 7));
+        client.sync(task).unwrap();
+    });
+}
+
+/// The rest of a long write of a client that has ended is not written.
+#[test]
+fn a_write_ends_with_its_client_and_a_sync_waits_for_its_batch() {
+    let mut world = world(4096, 16 * MIB).limits(512, 256);
+    let disk = Arc::clone(&world.disk);
+    world.run(64 * MIB, move |task, cache, file| {
+        let client = file.clone_handle();
+        let writing = {
+            let (client, cache) = (Arc::clone(&client), Arc::clone(cache));
+            env::spawn(task.env(), "writer", move |task| {
+                task.act_for(client.client());
+                let all = data(0, 64 * 256, 3);
+                client.write(task, &mut cache.writer(), Bytes(0), &all)
+            })
+        };
+        task.sleep(Cause::Think, Nanos::secs(1));
+        assert!(!writing.is_done());
+        client.end();
+        let far = 63 * 256;
+        write(task, cache, file, far, 8, 7);
+        file.sync(task).unwrap();
+        // With what it took in while that one ended.
+        file.sync(task).unwrap();
+        let is_there = |page| disk.state().pages.contains_key(&(1, page));
+        let written = (0..64 * 256).filter(|page| is_there(*page)).count();
+        assert_eq!(writing.join(task).unwrap(), Err(Error::Cancelled));
+        task.sleep(Cause::Think, Nanos::secs(10));
+        file.sync(task).unwrap();
+        let later = (0..64 * 256).filter(|page| is_there(*page)).count();
+        assert_eq!(later, written, "nothing more is written");
+        assert_eq!(read_back(task, file, far, 8), data(far, 8, 7));
+    });
+}
+
 /// A write that the device does not answer keeps a hole over it waiting, and no writer elsewhere.
 #[test]
 fn writers_do_not_wait_for_what_a_hole_waits_for() {

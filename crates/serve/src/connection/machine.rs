@@ -96,9 +96,11 @@ where
         let counters = &export.counters;
         counters.connections.fetch_add(1, Ordering::Relaxed);
         counters.connections_total.fetch_add(1, Ordering::Relaxed);
+        let volume = Arc::new(export.opened.volume.clone_handle());
+        export.clients.join(stream.socket(), &volume);
         Self {
             stream,
-            volume: Arc::new(export.opened.volume.clone_handle()),
+            volume,
             seat,
             export,
             agreed,
@@ -382,6 +384,8 @@ fn show_one(gauge: &std::sync::atomic::AtomicU64, before: usize, now: usize) {
 
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
+        // The stream is open: its socket's number is nobody else's yet.
+        self.export.clients.leave(&self.volume);
         // What threads of the pool still have for it is dropped when they bring it.
         self.seat.mailbox.close();
         let counters = &self.export.counters;

@@ -39,6 +39,7 @@ where
         let judged = judge(asked, &self.agreed, &Limits::default());
         if matches!(judged, Ok(Work::Disconnect)) {
             self.input.is_closed = true;
+            self.export.clients.says_goodbye(&self.volume);
             return Ok(());
         }
         let mut request = Request {

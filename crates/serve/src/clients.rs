@@ -1,0 +1,172 @@
+//! Who is connected to an export, and who of them is gone.
+//!
+//! The sockets of a client that is killed are closed at once. Its connection here hears of that when
+//! its turn comes, which may be late: it is held, or waits for the backing. So the sockets of all are
+//! looked at before something is made durable for one, and when one comes that may be a client's next
+//! try. For who is gone by then nothing changes any more (`Volume::end`): what waits is refused, and
+//! the sync waits for the step under way.
+//!
+//! ```text
+//!   A: TRIM ──step──step──step── (A is killed)
+//!   B:                              FLUSH ── who is gone? A: end ── sync ── A's last step ── answer
+//! ```
+//!
+//! Invariants
+//!   1. Of a client that was gone when a flush or a durable write was asked for, nothing changes the
+//!      volume once that is answered.
+//!   2. A socket's number is in the list only while the socket is open: a connection takes it out
+//!      before it closes it.
+//!
+//! A client that has ended its half of the stream is gone, unless it has said goodbye: then it may
+//! still wait for its replies.
+
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate::Volume;
+
+/// The connections of an export.
+#[derive(Default)]
+pub(crate) struct Clients {
+    list: Mutex<Vec<Client>>,
+}
+
+struct Client {
+    /// The volume as it holds it, which tells it from the others.
+    volume: Arc<Volume>,
+    /// Its socket's number; none: there is no socket to look at.
+    socket: Option<i32>,
+    said_goodbye: bool,
+}
+
+impl Clients {
+    fn lock(&self) -> MutexGuard<'_, Vec<Client>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more, who holds the volume so.
+    pub(crate) fn join(&self, socket: Option<BorrowedFd<'_>>, volume: &Arc<Volume>) {
+        let mut list = self.lock();
+        list.push(Client {
+            volume: Arc::clone(volume),
+            socket: socket.map(|socket| socket.as_raw_fd()),
+            said_goodbye: false,
+        });
+        end_the_gone(&mut list);
+    }
+
+    /// It will ask for nothing more, and may wait for its replies.
+    pub(crate) fn says_goodbye(&self, volume: &Arc<Volume>) {
+        let mut list = self.lock();
+        let it = list.iter_mut().find(|it| Arc::ptr_eq(&it.volume, volume));
+        if let Some(it) = it {
+            it.said_goodbye = true;
+        }
+    }
+
+    /// Its connection has ended. Before the socket is closed.
+    pub(crate) fn leave(&self, volume: &Arc<Volume>) {
+        let mut list = self.lock();
+        list.retain(|it| !Arc::ptr_eq(&it.volume, volume));
+        drop(list);
+        volume.end();
+    }
+
+    /// Ends those who are gone.
+    pub(crate) fn end_the_gone(&self) {
+        end_the_gone(&mut self.lock());
+    }
+}
+
+fn end_the_gone(list: &mut [Client]) {
+    if list.len() < 2 {
+        // Nobody is there whom it could harm.
+        return;
+    }
+    let seen = list.iter_mut().filter(|it| it.socket.is_some());
+    let (mut seen, sockets): (Vec<_>, Vec<_>) = seen
+        .map(|it| {
+            let socket = (it.socket.unwrap_or_default(), !it.said_goodbye);
+            (it, socket)
+        })
+        .unzip();
+    for (client, is_gone) in seen.iter_mut().zip(os::hung_up(&sockets)) {
+        if is_gone {
+            client.volume.end();
+            // Once is enough.
+            client.socket = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Shutdown;
+    use std::os::fd::AsFd as _;
+    use std::os::unix::net::UnixStream;
+
+    use os::FileDevice;
+    use tidegate::{Backing, Cache, Error, Mode, VolumeOptions};
+
+    use super::*;
+
+    #[test]
+    fn who_is_gone_changes_nothing_more_and_who_is_there_does() {
+        let name = format!("tidegate-clients-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+        let cache = Cache::builder().memory(16 << 20).build().unwrap();
+        let made = cache.attach(VolumeOptions::default(), |env| {
+            let device = FileDevice::new(env)?;
+            let (object, len) = device.open(&path, os::OpenOptions::default())?;
+            Ok::<_, Error>(Backing {
+                device,
+                object,
+                size: len.0,
+            })
+        });
+        let _ = std::fs::remove_file(&path);
+        let volume = made.unwrap();
+        let clients = Clients::default();
+        let come = || {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let held = Arc::new(volume.clone_handle());
+            clients.join(Some(ours.as_fd()), &held);
+            (ours, theirs, held)
+        };
+        let may_write = |held: &Volume| {
+            let wrote = held.write(&mut cache.writer(), &[1; 512], 0, Mode::Blocking);
+            match wrote {
+                Ok(_) => true,
+                Err(Error::Closed) => false,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        // Of one alone nobody asks.
+        let (_first, theirs, first) = come();
+        drop(theirs);
+        clients.end_the_gone();
+        assert!(may_write(&first));
+        // One that comes ends those who were gone before.
+        let (_second, second_end, second) = come();
+        assert!(!may_write(&first) && may_write(&second));
+        let (_third, third_end, third) = come();
+        let (_fourth, fourth_end, fourth) = come();
+        clients.says_goodbye(&fourth);
+        for end in [&third_end, &fourth_end] {
+            end.shutdown(Shutdown::Write).unwrap();
+        }
+        clients.end_the_gone();
+        assert!(!may_write(&third), "it can ask for nothing more");
+        assert!(may_write(&fourth), "it waits for its replies");
+        drop(fourth_end);
+        clients.end_the_gone();
+        assert!(!may_write(&fourth), "nobody waits");
+        assert!(may_write(&second), "it is there");
+        clients.leave(&second);
+        assert!(!may_write(&second));
+        drop(second_end);
+        volume.sync().unwrap();
+        assert!(clients.lock().len() == 3, "the others' connections go on");
+    }
+}
