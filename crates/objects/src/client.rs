@@ -14,7 +14,9 @@ use object_store::{
     PutOptions, UpdateVersion,
 };
 
+use crate::clock::Guard;
 use crate::error::{AWAY, BROKEN, Error, TIMED_OUT, io_error};
+use crate::layout;
 use crate::local::DirectoryLock;
 
 /// What a store was asked for so far.
@@ -49,6 +51,8 @@ pub(crate) enum Trouble {
     Failed(object_store::Error),
     /// The content is not as long as it should be.
     Length,
+    /// The lease has run out: nothing was sent.
+    RunOut,
     /// The directory is not where it was locked. What was put may have come there before, or somewhere else.
     Away,
 }
@@ -67,7 +71,7 @@ impl Trouble {
     /// The class for whoever made the request.
     pub(crate) fn io(&self) -> IoError {
         match self {
-            Self::Late => TIMED_OUT,
+            Self::Late | Self::RunOut => TIMED_OUT,
             Self::Missing(error) | Self::Refused(error) | Self::Failed(error) => io_error(error),
             Self::Changed | Self::Length => BROKEN,
             Self::Away => AWAY,
@@ -115,6 +119,8 @@ pub(crate) struct Client {
     pub(crate) looks_first: bool,
     /// That lock: each put has a hold of it, and a turn at its object.
     pub(crate) lock: Weak<DirectoryLock>,
+    /// Whether puts of the volume's objects may be sent.
+    pub(crate) guard: Arc<Guard>,
     pub(crate) counters: Counters,
 }
 
@@ -132,6 +138,7 @@ impl Client {
             timeout,
             looks_first: false,
             lock: Weak::new(),
+            guard: Arc::default(),
             counters: Counters::default(),
         }
     }
@@ -144,7 +151,15 @@ impl Client {
         &self,
         call: impl Future<Output = Result<T, Trouble>>,
     ) -> Result<T, Trouble> {
-        let result = match tokio::time::timeout(self.timeout, call).await {
+        self.bounded_by(self.timeout, call).await
+    }
+
+    async fn bounded_by<T>(
+        &self,
+        bound: Duration,
+        call: impl Future<Output = Result<T, Trouble>>,
+    ) -> Result<T, Trouble> {
+        let result = match tokio::time::timeout(bound, call).await {
             Ok(result) => result,
             Err(_) => Err(Trouble::Late),
         };
@@ -242,8 +257,14 @@ impl Client {
         count(&self.counters.puts, 1);
         let path = self.path(name);
         let len = body.len() as u64;
+        let is_object = layout::object_of(name).is_some();
+        let bound = match is_object {
+            // Not even on its way once another may have the volume.
+            true => self.guard.left().ok_or(Trouble::RunOut)?.min(self.timeout),
+            false => self.timeout,
+        };
         let answer = self
-            .bounded(async {
+            .bounded_by(bound, async {
                 let turn = match self.lock.upgrade() {
                     Some(lock) => Some(lock.turn(name).await),
                     None => None,
@@ -274,6 +295,9 @@ impl Client {
                     mode,
                     ..PutOptions::default()
                 };
+                if is_object && self.guard.left().is_none() {
+                    return Err(Trouble::RunOut);
+                }
                 // Last: until the store has it, it would be dropped here.
                 let (body, in_place) = match turn {
                     Some(turn) => {
@@ -347,7 +371,7 @@ impl Client {
         move |trouble| {
             let place = place.clone();
             match trouble {
-                Trouble::Late => Error::TimedOut { place, what, after },
+                Trouble::Late | Trouble::RunOut => Error::TimedOut { place, what, after },
                 Trouble::Missing(source) | Trouble::Refused(source) | Trouble::Failed(source) => {
                     Error::Store {
                         place,

@@ -181,7 +181,10 @@ async fn put(shared: &Shared, object: u64, body: Bytes, when: When) -> Result<bo
             settle(shared, object, &body, &when, looked)
         }
         Err(trouble) => {
-            let certain = matches!(trouble, Trouble::Refused(_) | Trouble::Missing(_));
+            let certain = matches!(
+                trouble,
+                Trouble::Refused(_) | Trouble::Missing(_) | Trouble::RunOut
+            );
             let tried = (!certain).then(|| Digest::of(&body));
             lock(&shared.known).put_failed(object, tried);
             Err(trouble.io())

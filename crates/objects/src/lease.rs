@@ -8,7 +8,7 @@
 //!
 //! Every change of the lease is conditional on the version last seen, so of two that want it one gets it, and an
 //! owner whose lease was taken learns of it at its next renewal. An owner that cannot renew stops sending puts when
-//! the lease has run out by its own clock, counted from before its last good renewal. If a renewal succeeds after
+//! the lease has run out by its own clock (`clock.rs`), counted from before its last good renewal. If a renewal succeeds after
 //! all, nobody took it meanwhile, and it goes on.
 //!
 //! Taken by force, the lease is rewritten at once, and then waited for as long as the other one may still believe in
@@ -168,7 +168,6 @@ pub(crate) struct Lease {
 
 struct State {
     tag: Option<String>,
-    until: Instant,
 }
 
 impl Lease {
@@ -181,7 +180,7 @@ impl Lease {
         let mut refused = Trouble::Changed;
         for _ in 0..TRIES {
             let text = Text::new(ttl);
-            let began = Instant::now();
+            let began = client.guard.now();
             let mut wait = Duration::ZERO;
             let when = match client.get_small(LEASE).await {
                 Err(Trouble::Missing(_)) => When::Absent,
@@ -210,13 +209,11 @@ impl Lease {
             };
             match client.put(LEASE, text.body(), when).await {
                 Ok(tag) => {
+                    client.guard.allow(began, ttl);
                     let lease = Self {
                         text,
                         ttl,
-                        state: Mutex::new(State {
-                            tag,
-                            until: began + ttl,
-                        }),
+                        state: Mutex::new(State { tag }),
                     };
                     lease.wait_out(client, wait).await?;
                     return Ok(lease);
@@ -247,11 +244,6 @@ impl Lease {
         }
     }
 
-    /// Whether puts may be sent now.
-    pub(crate) fn holds(&self) -> bool {
-        Instant::now() < lock(&self.state).until
-    }
-
     /// How long it lasts without a renewal.
     pub(crate) fn ttl(&self) -> Duration {
         self.ttl
@@ -264,7 +256,7 @@ impl Lease {
 
     /// Gives it back, so that the next one need not wait.
     pub(crate) async fn release(&self, client: &Client) {
-        lock(&self.state).until = Instant::now();
+        client.guard.forbid();
         // It runs out by itself otherwise.
         let _ = self.write(client, true).await;
     }
@@ -277,16 +269,15 @@ impl Lease {
                 released,
                 ..self.text.clone()
             };
-            let began = Instant::now();
+            let began = client.guard.now();
             let tag = lock(&self.state).tag.clone();
             // Without one the store told no version: it has to be asked for.
             if let Some(tag) = tag {
                 match client.put(LEASE, text.body(), When::Is(tag)).await {
                     Ok(tag) => {
-                        let mut state = lock(&self.state);
-                        state.tag = tag;
+                        lock(&self.state).tag = tag;
                         if !released {
-                            state.until = began + self.ttl;
+                            client.guard.allow(began, self.ttl);
                         }
                         return Renewed::Yes;
                     }
@@ -323,6 +314,7 @@ impl Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::{Guard, Moment};
     use object_store::memory::InMemory;
     use object_store::path::Path;
     use std::sync::Arc;
@@ -347,6 +339,50 @@ mod tests {
         runtime.block_on(future)
     }
 
+    fn holds(client: &Client) -> bool {
+        client.guard.left().is_some()
+    }
+
+    /// A machine that was suspended, or that was stopped from outside and told the time of day since: until the next
+    /// renewal nothing is sent, and a put that was under way is not tried again.
+    #[test]
+    fn it_runs_out_while_the_machine_stands_still() {
+        run(async {
+            let (store, shift) = (Arc::new(InMemory::new()), Arc::new(Mutex::new((0, 0))));
+            let mut client = client(&store);
+            let shifted = Arc::clone(&shift);
+            client.guard = Arc::new(Guard::by(move || {
+                let (boot, wall) = *lock(&shifted);
+                let now = Moment::now();
+                Moment {
+                    boot: now.boot + Duration::from_secs(boot),
+                    wall: now.wall + Duration::from_secs(wall),
+                }
+            }));
+            let put = async |client: &Client| {
+                let name = crate::layout::name_of(7);
+                client
+                    .put(&name, Bytes::from_static(b"x"), When::Always)
+                    .await
+            };
+            let ttl = Duration::from_secs(30);
+            let lease = Lease::take(&client, ttl, false).await.unwrap();
+            for (boot, wall) in [(60, 0), (60, 60)] {
+                assert!(holds(&client) && put(&client).await.is_ok());
+                *lock(&shift) = (boot, wall);
+                assert!(
+                    !holds(&client),
+                    "{boot} s of suspension, {wall} s of the day"
+                );
+                assert!(matches!(put(&client).await, Err(Trouble::RunOut)));
+                assert_eq!(lease.renew(&client).await, Renewed::Yes);
+            }
+            assert!(put(&client).await.is_ok());
+            lease.release(&client).await;
+            assert!(matches!(put(&client).await, Err(Trouble::RunOut)));
+        });
+    }
+
     #[test]
     fn one_of_two_gets_it_and_force_waits_until_the_other_must_have_stopped() {
         run(async {
@@ -363,10 +399,10 @@ mod tests {
             ));
             let second = Lease::take(&b, TTL, true).await.unwrap();
             assert!(
-                !first.holds(),
+                !holds(&a),
                 "the first must have stopped before the second begins"
             );
-            assert!(second.holds());
+            assert!(holds(&b));
             assert!(matches!(first.renew(&a).await, Renewed::Taken { .. }));
             assert_eq!(second.renew(&b).await, Renewed::Yes);
         });
@@ -376,17 +412,17 @@ mod tests {
     fn it_is_free_when_given_back_or_run_out() {
         run(async {
             let store = Arc::new(InMemory::new());
-            let client = client(&store);
-            let first = Lease::take(&client, TTL, false).await.unwrap();
-            first.release(&client).await;
-            assert!(!first.holds());
-            let second = Lease::take(&client, TTL, false).await.unwrap();
-            assert!(second.holds());
+            let [a, b, c] = [client(&store), client(&store), client(&store)];
+            let first = Lease::take(&a, TTL, false).await.unwrap();
+            first.release(&a).await;
+            assert!(!holds(&a));
+            let second = Lease::take(&b, TTL, false).await.unwrap();
+            assert!(holds(&b));
             tokio::time::sleep(2 * TTL + Duration::from_millis(20)).await;
-            assert!(!second.holds());
-            let third = Lease::take(&client, TTL, false).await.unwrap();
-            assert!(third.holds());
-            assert!(matches!(second.renew(&client).await, Renewed::Taken { .. }));
+            assert!(!holds(&b));
+            let _third = Lease::take(&c, TTL, false).await.unwrap();
+            assert!(holds(&c));
+            assert!(matches!(second.renew(&b).await, Renewed::Taken { .. }));
         });
     }
 
@@ -418,9 +454,9 @@ mod tests {
             let old = lock(&lease.state).tag.clone();
             assert_eq!(lease.renew(&client).await, Renewed::Yes);
             lock(&lease.state).tag = old.clone();
-            lock(&lease.state).until = Instant::now();
+            client.guard.forbid();
             assert_eq!(lease.renew(&client).await, Renewed::Yes);
-            assert!(lease.holds(), "at once, not a third of its time later");
+            assert!(holds(&client), "at once, not a third of its time later");
             // And given back, so that the next one need not wait.
             lock(&lease.state).tag = old;
             lease.release(&client).await;

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod clock;
 mod error;
 mod job;
 mod known;

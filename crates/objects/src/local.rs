@@ -351,6 +351,7 @@ mod tests {
                 prefix: Path::default(),
                 directory: Some(dir.0.clone()),
                 made: OwnPaths::default(),
+                guard: Arc::default(),
                 settle: os::sync_file_system,
             })
         };

@@ -58,6 +58,7 @@ pub fn open_on(
             prefix: Path::parse(prefix).map_err(|_| Error::Url { url: prefix.into() })?,
             directory: None,
             made: OwnPaths::default(),
+            guard: Arc::default(),
             settle: os::sync_file_system,
         })
     };
@@ -149,6 +150,7 @@ async fn prepare(
         config.timeout,
     );
     client.looks_first = place.directory.is_some();
+    client.guard = place.guard;
     let mut fence = Fence::None;
     // Goes before the lock does.
     let mut made = place.made;

@@ -14,6 +14,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use os::OwnPaths;
 
+use crate::clock::Guard;
 use crate::error::Error;
 use crate::{Config, local};
 
@@ -25,6 +26,8 @@ pub(crate) struct Place {
     pub(crate) directory: Option<PathBuf>,
     /// What of it was made just now.
     pub(crate) made: OwnPaths,
+    /// Whether puts may be sent.
+    pub(crate) guard: Arc<Guard>,
     /// Makes what is in the directory durable.
     pub(crate) settle: fn(&FilePath) -> std::io::Result<()>,
 }
@@ -43,6 +46,7 @@ impl Place {
                 prefix: Path::default(),
                 directory: Some(root),
                 made,
+                guard: Arc::default(),
                 settle: os::sync_file_system,
             });
         }
@@ -52,6 +56,7 @@ impl Place {
                 prefix: Path::default(),
                 directory: None,
                 made: OwnPaths::default(),
+                guard: Arc::default(),
                 settle: os::sync_file_system,
             });
         }
@@ -112,6 +117,8 @@ fn s3(config: &Config, rest: &str) -> Result<Place, Error> {
             builder = builder.with_config(key, value);
         }
     }
+    let guard = Arc::new(Guard::default());
+    builder = builder.with_http_connector(guarded::Connector(Arc::clone(&guard)));
     let store = builder.build().map_err(|source| Error::Store {
         place: config.url.clone(),
         what: "set up the client",
@@ -122,13 +129,129 @@ fn s3(config: &Config, rest: &str) -> Result<Place, Error> {
         prefix,
         directory: None,
         made: OwnPaths::default(),
+        guard,
         settle: os::sync_file_system,
     })
+}
+
+/// Each request as it is sent, the client library's own next tries among them.
+#[cfg(feature = "s3")]
+mod guarded {
+    use std::pin::Pin;
+    use std::sync::Arc;
+
+    use object_store::ClientOptions;
+    use object_store::client::{
+        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+        HttpService, ReqwestConnector,
+    };
+
+    use crate::clock::Guard;
+    use crate::layout;
+
+    #[derive(Debug)]
+    pub(super) struct Connector(pub(super) Arc<Guard>);
+
+    impl HttpConnector for Connector {
+        fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+            Ok(HttpClient::new(Guarded {
+                guard: Arc::clone(&self.0),
+                client: ReqwestConnector::default().connect(options)?,
+            }))
+        }
+    }
+
+    #[derive(Debug)]
+    pub(super) struct Guarded {
+        pub(super) guard: Arc<Guard>,
+        pub(super) client: HttpClient,
+    }
+
+    /// Nothing was sent: another may have the volume.
+    #[derive(Debug, thiserror::Error)]
+    #[error("the lease has run out; it was not sent")]
+    struct RunOut;
+
+    type Answer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
+
+    impl HttpService for Guarded {
+        fn call<'life, 'answer>(&'life self, request: HttpRequest) -> Answer<'answer>
+        where
+            'life: 'answer,
+            Self: 'answer,
+        {
+            Box::pin(async move {
+                let name = request.uri().path().rsplit('/').next();
+                let is_object = name.and_then(layout::object_of).is_some();
+                if is_object && request.method() == "PUT" && self.guard.left().is_none() {
+                    // Not one that is tried again.
+                    return Err(HttpError::new(HttpErrorKind::Unknown, RunOut));
+                }
+                self.client.execute(request).await
+            })
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "s3")]
+    #[test]
+    fn an_object_is_not_sent_once_the_lease_has_run_out() {
+        use object_store::client::{
+            HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+        };
+        use std::pin::Pin;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        use std::time::Duration;
+
+        #[derive(Debug, Default)]
+        struct Store(Arc<AtomicUsize>);
+
+        impl HttpService for Store {
+            fn call<'life, 'answer>(
+                &'life self,
+                _: HttpRequest,
+            ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'answer>>
+            where
+                'life: 'answer,
+                Self: 'answer,
+            {
+                self.0.fetch_add(1, Ordering::SeqCst);
+                let error = std::io::Error::other("it has nothing to say");
+                let error = HttpError::new(HttpErrorKind::Unknown, error);
+                Box::pin(async move { Err(error) })
+            }
+        }
+
+        let (guard, sent) = (Arc::new(Guard::default()), Arc::default());
+        let service = guarded::Guarded {
+            guard: Arc::clone(&guard),
+            client: HttpClient::new(Store(Arc::clone(&sent))),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let count = |method: &str, name: &str| {
+            let mut request = HttpRequest::new(object_store::client::HttpRequestBody::empty());
+            *request.method_mut() = method.parse().unwrap();
+            *request.uri_mut() = format!("http://store/bucket/prefix/{name}")
+                .parse()
+                .unwrap();
+            let before = sent.load(Ordering::SeqCst);
+            let _ = runtime.block_on(service.call(request));
+            sent.load(Ordering::SeqCst) - before
+        };
+        let object = crate::layout::name_of(3);
+        guard.allow(guard.now(), Duration::from_secs(30));
+        assert_eq!(count("PUT", &object), 1);
+        guard.forbid();
+        assert_eq!(count("PUT", &object), 0);
+        assert_eq!(count("GET", &object), 1);
+        assert_eq!(count("PUT", crate::layout::LEASE), 1);
+    }
 
     #[test]
     fn what_is_no_place_is_refused() {

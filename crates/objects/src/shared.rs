@@ -114,7 +114,7 @@ impl Shared {
         self.check()?;
         match &self.fence {
             // Nobody took it as far as is known; it may be renewed yet.
-            Fence::Lease(lease) if !lease.holds() => Err(TIMED_OUT),
+            Fence::Lease(_) if self.client.guard.left().is_none() => Err(TIMED_OUT),
             Fence::Lease(_) | Fence::Lock(_) | Fence::None => Ok(()),
         }
     }

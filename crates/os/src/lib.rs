@@ -165,6 +165,14 @@ pub fn hung_up(sockets: &[(std::os::fd::RawFd, bool)]) -> Vec<bool> {
     sys::hung_up(sockets)
 }
 
+/// How long ago the machine was started, the time that it was suspended included (CLOCK_BOOTTIME).
+#[must_use]
+pub fn time_since_boot() -> std::time::Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let secs = u64::try_from(time.tv_sec).unwrap_or(0);
+    std::time::Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
 /// Puts a shared lock on one byte of a file, which lasts until it is taken off or the file is closed, however the process
 /// ends; `on` false: takes it off. fcntl(2), locks of open file descriptions.
 ///
