@@ -145,6 +145,17 @@ impl Actor {
             return Ok(at + 1);
         }
         let bound = slot.pages_max * SECTORS;
+        if let Op::Leave {
+            page, pages, us, ..
+        } = op
+        {
+            let range = within(page * SECTORS, pages * SECTORS, bound);
+            // No call of it has a bound of its own.
+            let going = self.leave(task, slot, place, &file, (number, range), us);
+            slot.end();
+            going?;
+            return Ok(at + 1);
+        }
         let sectors = file.len().0 / SECTOR;
         let going = match op {
             Op::Write { at: first, len, .. } => {
@@ -497,6 +508,62 @@ impl Actor {
         }
     }
 
+    /// A client asks for a hole, or writes (from odd pages on), and is gone in the middle of that. Once a
+    /// sync of another is answered, nothing changes for it any more: what is written then is there.
+    fn leave(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        slot: &Slot,
+        place: &Place,
+        file: &Arc<File<LabEnv>>,
+        (number, (first, len)): (usize, (u64, u64)),
+        us: u64,
+    ) -> Going {
+        let (offset, bytes) = (Bytes(first * SECTOR), Bytes(len * SECTOR));
+        let punches = (first / SECTORS).is_multiple_of(2);
+        let mut data = junk(len);
+        let left = if punches {
+            place.checker().on_discard_begin(slot.object, offset, bytes)
+        } else {
+            let write = place.checker().on_write_begin(slot.object, offset, bytes);
+            write.fill(&mut data);
+            write
+        };
+        say!(self, task, "leaves {}: {first}+{len}", slot.object.0);
+        slot.forget_reach();
+        let client = file.clone_handle();
+        let doing = {
+            let (client, cache) = (Arc::clone(&client), Arc::clone(&self.world.cache));
+            env::spawn(task.env(), "client", move |task| {
+                task.act_for(client.client());
+                if punches {
+                    return client.punch(task, offset, bytes);
+                }
+                let mut writer = cache.writer();
+                let written = client.write(task, &mut writer, offset, &data);
+                cache.retire(task, writer);
+                written.map(|_| ())
+            })
+        };
+        let paused = pause(task, Nanos::micros(us));
+        client.end();
+        paused?;
+        let sync = place.checker().on_sync_begin(slot.object);
+        let result = file.sync(task);
+        let is_over = result.is_ok();
+        if is_over {
+            place.checker().on_write_failed(left);
+            self.synced(slot, place, sync, "sync", result)?;
+            self.write(task, slot, place, file, first, len)?;
+            // What it was in the middle of comes to its end.
+            let _ = doing.join(task);
+            return self.read(task, slot, place, file, number, first, len);
+        }
+        let _ = doing.join(task);
+        place.checker().on_write_failed(left);
+        self.synced(slot, place, sync, "sync", result)
+    }
+
     fn sync(
         &mut self,
         task: &mut Task<'_, LabEnv>,
@@ -508,7 +575,7 @@ impl Actor {
         say!(self, task, "syncs {}", slot.object.0);
         let result = file.sync(task);
         say!(self, task, "has synced {}: {result:?}", slot.object.0);
-        self.synced(place, sync, "sync", result)
+        self.synced(slot, place, sync, "sync", result)
     }
 
     fn sync_range(
@@ -532,11 +599,12 @@ impl Actor {
             "has synced {}: {first}+{len}: {result:?}",
             slot.object.0
         );
-        self.synced(place, sync, "sync_range", result)
+        self.synced(slot, place, sync, "sync_range", result)
     }
 
     fn synced(
         &mut self,
+        slot: &Slot,
         place: &Place,
         sync: lab::check::Sync,
         what: &str,
@@ -544,6 +612,12 @@ impl Actor {
     ) -> Going {
         match result {
             Ok(()) => {
+                judge!(
+                    place.layers.flushes.has(slot.object),
+                    "first-flush",
+                    "a {what} of object {} was answered, and no flush of it has reached the device since it was opened",
+                    slot.object.0
+                );
                 place.checker().on_sync_ok(sync);
                 place.check_durable();
                 Ok(())
@@ -628,6 +702,7 @@ impl Actor {
             slot.object.0,
             file.len()
         );
+        place.layers.flushes.opened(slot.object);
         match self.world.cache.open(task, place.index, slot.object, len) {
             Ok(file) => *slot.file_cell() = Some(file),
             Err(Error::FlushFailed { .. }) => {

@@ -616,6 +616,13 @@ impl<'a> Walk<'a> {
             95..=96 => Op::SyncAll,
             _ => match dice.below(30_000) {
                 // The same number says where, so that the dice fall as they did before there were holes.
+                // And before there were clients that leave.
+                number if number.is_multiple_of(4) => Op::Leave {
+                    file,
+                    page: number / 4 % self.files[file].pages_max,
+                    pages: 1 + number % 97,
+                    us: number / 8,
+                },
                 number if number.is_multiple_of(2) => Op::Punch {
                     file,
                     page: number / 2 % self.files[file].pages_max,

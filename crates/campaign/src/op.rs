@@ -8,6 +8,7 @@
 //! | `cut F N` | makes the file N sectors shorter than it is |
 //! | `grow F N` | makes it N sectors longer, up to its bound |
 //! | `punch F P+N` | punches a hole of N pages from page P |
+//! | `leave F P+N after US` | a client punches that hole (from an odd page on: writes there), and is gone after US microseconds; the task then syncs, writes there and reads |
 //! | `sync F`, `sync-range F A+N`, `sync-all` | as they say |
 //! | `close F` | closes the file, when nobody is inside, and opens it again |
 //! | `hold F P+N for K` | pins N pages from page P while it takes the next K steps |
@@ -43,6 +44,13 @@ pub enum Op {
     Grow { file: usize, by: u64 },
     /// `punch F P+N`
     Punch { file: usize, page: u64, pages: u64 },
+    /// `leave F P+N after US`
+    Leave {
+        file: usize,
+        page: u64,
+        pages: u64,
+        us: u64,
+    },
     /// `sync F`
     Sync { file: usize },
     /// `sync-range F A+N`
@@ -95,6 +103,7 @@ impl Op {
             Self::Cut { .. } => "cut",
             Self::Grow { .. } => "grow",
             Self::Punch { .. } => "punch",
+            Self::Leave { .. } => "leave",
             Self::Sync { .. } => "sync",
             Self::SyncRange { .. } => "sync-range",
             Self::SyncAll => "sync-all",
@@ -119,6 +128,8 @@ impl Op {
             | Self::Put { len, .. }
             | Self::Get { len, .. } => len.div_ceil(SECTORS) + 1,
             Self::Touch { pages, .. } => *pages,
+            // Written by the client and after it, and read.
+            Self::Leave { pages, .. } => 3 * (*pages + 1),
             // Each is pinned by a call of its own.
             Self::Hold { .. } => 1,
             // Both ends of what is cut off or out.
@@ -149,6 +160,7 @@ impl Op {
             | Self::Cut { file, .. }
             | Self::Grow { file, .. }
             | Self::Punch { file, .. }
+            | Self::Leave { file, .. }
             | Self::Sync { file }
             | Self::SyncRange { file, .. }
             | Self::Close { file }
@@ -199,6 +211,9 @@ impl Op {
             | Self::Punch { page, pages, .. }
             | Self::Touch { page, pages, .. }
             | Self::Discard { page, pages, .. } => vec![pages, page],
+            Self::Leave {
+                page, pages, us, ..
+            } => vec![pages, us, page],
             Self::Think { us } => vec![us],
             Self::Sync { .. }
             | Self::SyncAll
@@ -230,6 +245,12 @@ impl fmt::Display for Op {
                 pages,
             } => write!(f, " {region} {page}+{pages}"),
             Self::Punch { file, page, pages } => write!(f, " {file} {page}+{pages}"),
+            Self::Leave {
+                file,
+                page,
+                pages,
+                us,
+            } => write!(f, " {file} {page}+{pages} after {us}"),
             Self::Truncate { file, len } => write!(f, " {file} {len}"),
             Self::Cut { file, by } | Self::Grow { file, by } => write!(f, " {file} {by}"),
             Self::Sync { file } | Self::Close { file } => write!(f, " {file}"),
@@ -322,6 +343,16 @@ impl FromStr for Op {
                 let file = place(file, "punch FILE PAGE+PAGES")?;
                 Ok(Self::Punch { file, page, pages })
             }
+            ["leave", file, part, "after", us] => {
+                let shape = "leave FILE PAGE+PAGES after MICROSECONDS";
+                let (page, pages) = range(part, shape)?;
+                Ok(Self::Leave {
+                    file: place(file, shape)?,
+                    page,
+                    pages,
+                    us: number(us, shape)?,
+                })
+            }
             ["truncate", file, len] => Ok(Self::Truncate {
                 file: place(file, "truncate FILE SECTORS")?,
                 len: number(len, "truncate FILE SECTORS")?,
@@ -361,7 +392,7 @@ impl FromStr for Op {
             ["sync-all"] => Ok(Self::SyncAll),
             ["trim"] => Ok(Self::Trim),
             _ => Err(format!(
-                "`{text}` is no step; steps are write, read, truncate, cut, grow, punch, sync, \
+                "`{text}` is no step; steps are write, read, truncate, cut, grow, punch, leave, sync, \
                  sync-range, sync-all, close, hold, touch, put, get, discard, renew, limit, trim, think, with their numbers"
             )),
         }
@@ -381,6 +412,7 @@ mod tests {
             "cut 0 20",
             "grow 0 30",
             "punch 1 3+40",
+            "leave 1 3+40 after 700",
             "sync 0",
             "sync-range 0 3+4",
             "sync-all",

@@ -2,10 +2,11 @@
 //! the gauges that say which call takes how long.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use device::{BytesPerSec, FaultPlan, Faulty, FrameCopy, Odds, Slow, Volatile, VolatileOptions};
-use env::{Cause, Device, DeviceId, DeviceInfo, Host, ObjectId, Task, Wakeup};
+use env::{Cause, Device, DeviceId, DeviceInfo, Host, IoOp, IoRequest, ObjectId, Task, Wakeup};
 use frames::{Content as _, FrameId};
 use lab::check::Checker;
 use lab::fs::Layout;
@@ -104,12 +105,48 @@ pub(crate) struct Place {
     pub(crate) flush_failed: AtomicBool,
 }
 
+/// Notes which objects of a device were flushed since they were opened. The outermost layer.
+pub(crate) struct Flushes {
+    inner: Arc<dyn Device>,
+    flushed: Mutex<BTreeSet<u32>>,
+}
+
+impl Flushes {
+    fn cell(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.flushed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The object is open from now on.
+    pub(crate) fn opened(&self, object: ObjectId) {
+        self.cell().remove(&object.0);
+    }
+
+    /// Whether a flush of it has reached the device since.
+    pub(crate) fn has(&self, object: ObjectId) -> bool {
+        self.cell().contains(&object.0)
+    }
+}
+
+impl Device for Flushes {
+    fn submit(&self, request: Box<IoRequest>) {
+        if request.op == IoOp::Flush {
+            self.cell().insert(request.object.0);
+        }
+        self.inner.submit(request);
+    }
+
+    fn info(&self) -> DeviceInfo {
+        self.inner.info()
+    }
+}
+
 /// The wrappers around a device.
 pub(crate) struct Layers {
     pub(crate) faulty: Arc<Faulty>,
     slow: Option<Arc<Slow>>,
     volatile: Option<Arc<Volatile>>,
     rate: Option<BytesPerSec>,
+    pub(crate) flushes: Arc<Flushes>,
     /// Unflushed pages that losses of power took.
     pub(crate) pages_lost: AtomicU64,
 }
@@ -563,14 +600,19 @@ pub(crate) fn parts(
         if let Some(slow) = &slow {
             outermost = Arc::<Slow>::clone(slow);
         }
+        let flushes = Arc::new(Flushes {
+            inner: outermost,
+            flushed: Mutex::default(),
+        });
         parts.push(Part {
-            info: outermost.info(),
-            id: lab.add_device(outermost),
+            info: flushes.info(),
+            id: lab.add_device(Arc::clone(&flushes) as Arc<dyn Device>),
             layers: Layers {
                 faulty,
                 slow,
                 volatile,
                 rate: slow_options.and_then(|options| options.rate),
+                flushes,
                 pages_lost: AtomicU64::new(0),
             },
             platter,
@@ -716,6 +758,7 @@ pub(crate) fn open(
     object: ObjectId,
     len: Bytes,
 ) -> Arc<File<LabEnv>> {
+    place.layers.flushes.opened(object);
     cache
         .open(task, place.index, object, len)
         .unwrap_or_else(|error| fail("unexpected-error", format!("open: {error}")))
