@@ -14,7 +14,8 @@ mod common;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{Chance, MIB, PAGE, Rig, attach, block};
@@ -123,6 +124,154 @@ fn the_device_on_s3() {
 #[test]
 fn a_volume_through_the_cache_on_s3() {
     run("volume");
+}
+
+#[test]
+fn a_server_that_was_stopped_sends_nothing_once_another_has_the_volume() {
+    run("stopped");
+}
+
+/// Which process is to be stopped when its first put of an object arrives, and how many came after that.
+struct Proxy {
+    process: Mutex<Option<u32>>,
+    stopped: AtomicBool,
+    puts_after: AtomicUsize,
+}
+
+impl Proxy {
+    /// One request: to moto, but for the first put of an object. That stops its sender, who finds an error when it goes on.
+    fn serve(&self, mut client: TcpStream, moto: u16) -> std::io::Result<()> {
+        let mut request = Vec::new();
+        let mut piece = [0; 4096];
+        let (head, len) = loop {
+            let count = client.read(&mut piece)?;
+            request.extend_from_slice(&piece[..count]);
+            let text = String::from_utf8_lossy(&request).to_lowercase();
+            if let Some(end) = text.find("\r\n\r\n") {
+                let len = text
+                    .lines()
+                    .find_map(|line| line.strip_prefix("content-length: "));
+                break (end + 4, len.map_or(0, |len| len.trim().parse().unwrap()));
+            }
+            if count == 0 {
+                return Ok(());
+            }
+        };
+        while request.len() < head + len {
+            let count = client.read(&mut piece)?;
+            request.extend_from_slice(&piece[..count]);
+        }
+        if request.starts_with(b"PUT /tidegate/volumes/one/0000") {
+            if !self.stopped.load(Ordering::SeqCst) {
+                signal("-STOP", self.process.lock().unwrap().unwrap());
+                self.stopped.store(true, Ordering::SeqCst);
+                let busy =
+                    "HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+                return client.write_all(busy.as_bytes());
+            }
+            self.puts_after.fetch_add(1, Ordering::SeqCst);
+        }
+        let mut store = TcpStream::connect(("127.0.0.1", moto))?;
+        store.write_all(&request[..head - 2])?;
+        store.write_all(b"Connection: close\r\n\r\n")?;
+        store.write_all(&request[head..])?;
+        let mut answer = Vec::new();
+        store.read_to_end(&mut answer)?;
+        client.write_all(&answer)
+    }
+}
+
+fn until(mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < common::LONG, "it never is");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(signal: &str, process: u32) {
+    let mut command = Command::new("kill");
+    let status = command.args([signal, &process.to_string()]).status();
+    assert!(status.unwrap().success());
+}
+
+fn short() -> Config {
+    Config {
+        lease: Duration::from_secs(1),
+        ..config()
+    }
+}
+
+/// The other server: writes a page, and says what became of it.
+#[test]
+#[ignore = "run by `stopped`"]
+fn holder() {
+    let rig = Rig::new();
+    let device = objects::open(&short(), Arc::clone(&rig.arena)).unwrap();
+    let written = rig.write(&*device, 0, &[7; PAGE]);
+    assert!(written.is_err(), "another has the volume");
+}
+
+#[test]
+#[ignore = "run by `a_server_that_was_stopped_sends_nothing_once_another_has_the_volume`"]
+fn stopped() {
+    let Ok(moto) = std::env::var("MOTO_PORT") else {
+        eprintln!("SKIPPED: stopped: the store is not ours to stand before");
+        return;
+    };
+    let moto: u16 = moto.parse().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let proxy = Arc::new(Proxy {
+        process: Mutex::new(None),
+        stopped: AtomicBool::new(false),
+        puts_after: AtomicUsize::new(0),
+    });
+    let served = Arc::clone(&proxy);
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let proxy = Arc::clone(&served);
+            std::thread::spawn(move || proxy.serve(client, moto));
+        }
+    });
+    // Nobody is stopped who is not known yet.
+    let mut process = proxy.process.lock().unwrap();
+    let mut holder = Command::new(std::env::current_exe().unwrap());
+    holder.args(["--exact", "holder", "--ignored", "--nocapture"]);
+    let child = holder.env("AWS_ENDPOINT", format!("http://127.0.0.1:{port}"));
+    let mut child = Holder(child.spawn().unwrap());
+    *process = Some(child.0.id());
+    drop(process);
+    until(|| proxy.stopped.load(Ordering::SeqCst));
+    let rig = Rig::new();
+    let mut opened = None;
+    until(|| {
+        opened = objects::open(&short(), Arc::clone(&rig.arena)).ok();
+        opened.is_some()
+    });
+    let ours = opened.unwrap();
+    assert_eq!(rig.read(&*ours, 0, PAGE).unwrap(), [0; PAGE]);
+    signal("-CONT", child.0.id());
+    let status = child.0.wait().unwrap();
+    assert_eq!(
+        proxy.puts_after.load(Ordering::SeqCst),
+        0,
+        "it sent its put again"
+    );
+    assert!(status.success(), "{status}");
+    rig.write(&*ours, 0, &[8; PAGE]).unwrap();
+    assert_eq!(rig.read(&*ours, 0, PAGE).unwrap(), [8; PAGE]);
+    assert_eq!(ours.failure(), None);
+}
+
+/// A process that ends with its test.
+struct Holder(Child);
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
