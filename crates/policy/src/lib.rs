@@ -8,6 +8,7 @@
 #![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]
 
 pub mod dirty;
+pub mod place;
 pub mod readahead;
 pub mod reclaim;
 mod ticks;

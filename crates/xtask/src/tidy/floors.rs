@@ -89,6 +89,7 @@ const HOUSES: &[House] = &[
         methods: true,
         floors: &[
             &["lib"],
+            &["place"],
             &["reclaim", "dirty", "writeback", "readahead"],
             &["watermark", "ticks"],
             &["units"],

@@ -1,0 +1,136 @@
+//! Where a frame comes from on a machine of several nodes: which regions are tried, in what order, down to
+//! which mark, and what is done where a mark stops the search.
+//!
+//! ```text
+//!   order: the fallback list of a node        list: N0.Normal  N1.Normal  N0.Dma32
+//!                                                      |           |         |
+//!   search: take above LOW; where the mark fails:      trim it?    next      next
+//!             hidden by the cache? next                |
+//!             trim::start -> NoScan, Full: next;  Go: a pass, then the mark once more
+//!           all failed at LOW: wake every reclaimer, and once more down to MIN
+//!           all failed at MIN: exhausted; the caller reclaims
+//! ```
+//!
+//! Vocabulary: a *node* is memory near some CPUs; a *region* is what has lists and marks of its own: a zone of
+//! a node before Linux 4.8, a node since. To *trim* a region is to reclaim there before another one is tried
+//! (kernel: `zone_reclaim`, later `node_reclaim`). The *zonelist cache* remembers for up to a second which
+//! regions were found full.
+//!
+//! | module | decides |
+//! |---|---|
+//! | `distance`, `order` | the order in which a node's tasks try regions |
+//! | `cache` | which regions are passed over |
+//! | `trim` | whether a region is trimmed, how far, and what came of it |
+//! | `search` | the next step of an allocation |
+//!
+//! Invariants
+//!   1. A search ends: each region of the list is taken from, trimmed or passed over at most twice a floor.
+//!   2. No reclaimer is woken while a region of the list is above LOW.
+//!   3. A law without a cache never passes a region over unseen.
+//!
+//! Source: mechanisms 1.5 to 1.7.1; paper p2; Linux 3.0 and 6.12 mm/page_alloc.c, get_page_from_freelist(),
+//! Linux 3.0 mm/vmscan.c, zone_reclaim().
+//! Deviations: no cpusets, no page order above 0 in the cache's test of a region.
+
+pub mod cache;
+pub mod distance;
+pub mod order;
+pub mod search;
+pub mod trim;
+
+use self::cache::CacheRule;
+use self::trim::Mode;
+
+/// Most nodes of a machine.
+pub const NODES_MAX: usize = 8;
+/// Most regions of a machine: two zones a node.
+pub const REGIONS_MAX: usize = 2 * NODES_MAX;
+
+/// Which region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegionId(pub u8);
+
+impl RegionId {
+    /// As an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How a kernel looks for a frame among several regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaceLaw {
+    /// Name of its column.
+    pub name: &'static str,
+    /// What a trim may do; `None`: regions are not trimmed (`zone_reclaim_mode = 0`).
+    pub trims: Option<Mode>,
+    /// How the zonelist cache is used; `None`: there is none (since 4.4).
+    pub cache: Option<CacheRule>,
+    /// Regions farther away than this are not trimmed (`node_reclaim_distance`); `None`: those of other nodes with
+    /// CPUs are not, however near (3.x).
+    pub trims_within: Option<u8>,
+}
+
+impl PlaceLaw {
+    /// Linux 3.0 where `zone_reclaim_mode` was switched off.
+    pub const LINUX_3_0_OFF: Self = Self {
+        name: "linux-3.0-off",
+        trims: None,
+        ..Self::LINUX_3_0
+    };
+    /// Linux 3.0-rc6, the paper's baseline.
+    pub const LINUX_3_0: Self = Self {
+        name: "linux-3.0",
+        trims: Some(Mode::RECLAIM),
+        cache: Some(CacheRule {
+            asks_first: false,
+            keeps_trim_failures: true,
+            cleared_by_reclaim: false,
+        }),
+        trims_within: None,
+    };
+    /// The paper's first patch: a region is not trimmed again while the cache says that this failed.
+    pub const LINUX_3_0_FIRST: Self = Self {
+        name: "linux-3.0+zlcfirst",
+        cache: Some(CacheRule {
+            asks_first: true,
+            keeps_trim_failures: false,
+            cleared_by_reclaim: false,
+        }),
+        ..Self::LINUX_3_0
+    };
+    /// Both patches: direct reclaim that freed pages clears the cache.
+    pub const LINUX_3_0_BOTH: Self = Self {
+        name: "linux-3.0+zlc",
+        cache: Some(CacheRule {
+            asks_first: true,
+            keeps_trim_failures: false,
+            cleared_by_reclaim: true,
+        }),
+        ..Self::LINUX_3_0
+    };
+    /// Linux 6.12 as it is unless somebody sets `node_reclaim_mode`.
+    pub const LINUX_6_12: Self = Self {
+        name: "linux-6.12",
+        trims: None,
+        cache: None,
+        trims_within: Some(30),
+    };
+    /// Linux 6.12 with `node_reclaim_mode = 1`.
+    pub const LINUX_6_12_RECLAIM: Self = Self {
+        name: "linux-6.12-mode1",
+        trims: Some(Mode::RECLAIM),
+        ..Self::LINUX_6_12
+    };
+
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::LINUX_3_0_OFF,
+        Self::LINUX_3_0,
+        Self::LINUX_3_0_FIRST,
+        Self::LINUX_3_0_BOTH,
+        Self::LINUX_6_12,
+        Self::LINUX_6_12_RECLAIM,
+    ];
+}

@@ -1,0 +1,173 @@
+//! The zone lists: in which order a task of a node tries the regions of a machine.
+//!
+//! By *node*, all regions of one node come before those of the next; by *zone*, all Normal regions come before the
+//! first Dma32 one, so that the memory that only old devices can reach is spared.
+//!
+//! Source: mechanisms 1.7; Linux 3.0 mm/page_alloc.c, build_zonelists(), default_zonelist_order().
+
+use super::{REGIONS_MAX, RegionId};
+use crate::units::Pages;
+
+/// What kind of memory a region is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Anything may be there.
+    Normal,
+    /// The first 4 GiB, which devices of 32 bits can reach.
+    Dma32,
+}
+
+/// A region of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Of which node.
+    pub node: u8,
+    /// What kind of memory.
+    pub class: Class,
+    /// How large.
+    pub pages: Pages,
+}
+
+/// How regions are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ZoneOrder {
+    /// Node by node; in a node, Normal first. The only one since 4.14.
+    Node,
+    /// Normal of all nodes, then Dma32 of all nodes.
+    Zone,
+}
+
+impl ZoneOrder {
+    /// What Linux up to 4.13 chose by itself (`numa_zonelist_order=default`).
+    ///
+    /// By zone, unless Dma32 is absent, is more than half of the memory, is nearly all (70 %) of a node of more than
+    /// average size, or a node has nothing else.
+    #[must_use]
+    pub fn chosen_by_linux(regions: &[Region]) -> Self {
+        let sum = |wanted: &dyn Fn(&Region) -> bool| -> u64 {
+            let chosen = regions.iter().filter(|region| wanted(region));
+            chosen.map(|region| region.pages.0).sum()
+        };
+        let total = sum(&|_| true);
+        let low = sum(&|region| region.class == Class::Dma32);
+        let mut nodes: Vec<u8> = regions.iter().map(|region| region.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let normal_of = |node| sum(&|region| region.node == node && region.class == Class::Normal);
+        let of = |node| sum(&|region| region.node == node);
+        if nodes.iter().any(|node| normal_of(*node) == 0) || low == 0 || low > total / 2 {
+            return Self::Node;
+        }
+        // One more node than there are, as there.
+        let average = total / (nodes.len() as u64 + 1);
+        let is_low = |node: &u8| {
+            let (all, low) = (of(*node), of(*node) - normal_of(*node));
+            low > 0 && all > average && low > all * 7 / 10
+        };
+        if nodes.iter().any(is_low) {
+            Self::Node
+        } else {
+            Self::Zone
+        }
+    }
+
+    /// The regions in the order in which tasks of a node try them; `nodes`: its fallback order
+    /// (`Distances::fallback_orders`).
+    ///
+    /// # Panics
+    /// If there are more than `REGIONS_MAX` regions.
+    #[must_use]
+    pub fn list(self, regions: &[Region], nodes: &[usize]) -> Vec<RegionId> {
+        assert!(regions.len() <= REGIONS_MAX, "regions are few");
+        let place = |region: &Region| {
+            let node = nodes
+                .iter()
+                .position(|node| *node == usize::from(region.node));
+            (node, region.class)
+        };
+        let id = |at: usize| RegionId(u8::try_from(at).expect("regions are few"));
+        let mut listed: Vec<_> = regions
+            .iter()
+            .enumerate()
+            .filter_map(|(at, region)| {
+                let (node, class) = place(region);
+                Some((node?, class, id(at)))
+            })
+            .collect();
+        match self {
+            Self::Node => listed.sort_unstable(),
+            Self::Zone => listed.sort_unstable_by_key(|&(node, class, id)| (class, node, id)),
+        }
+        listed.into_iter().map(|(_, _, id)| id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 256;
+
+    fn region(node: u8, class: Class, mib: u64) -> Region {
+        Region {
+            node,
+            class,
+            pages: Pages(mib * MIB),
+        }
+    }
+
+    /// The paper's machine as its counters say: 3.0 and 2.5 GiB on node 0, 6.0 on node 1.
+    fn of_paper() -> [Region; 3] {
+        [
+            region(0, Class::Normal, 2560),
+            region(0, Class::Dma32, 3072),
+            region(1, Class::Normal, 6144),
+        ]
+    }
+
+    #[test]
+    fn linux_orders_the_paper_s_machine_by_zone() {
+        assert_eq!(ZoneOrder::chosen_by_linux(&of_paper()), ZoneOrder::Zone);
+    }
+
+    #[test]
+    fn linux_orders_by_node_where_low_memory_is_no_scarcity_or_all_there_is() {
+        let by_node = |regions: &[Region]| {
+            assert_eq!(ZoneOrder::chosen_by_linux(regions), ZoneOrder::Node);
+        };
+        // None.
+        by_node(&[
+            region(0, Class::Normal, 6000),
+            region(1, Class::Normal, 6000),
+        ]);
+        // More than half of all.
+        by_node(&[
+            region(0, Class::Normal, 1000),
+            region(0, Class::Dma32, 3000),
+            region(1, Class::Normal, 1000),
+        ]);
+        // More than 70 % of a large node.
+        by_node(&[
+            region(0, Class::Normal, 1280),
+            region(0, Class::Dma32, 3072),
+            region(1, Class::Normal, 6144),
+        ]);
+        // A node with nothing else.
+        by_node(&[
+            region(0, Class::Dma32, 3000),
+            region(1, Class::Normal, 9000),
+        ]);
+    }
+
+    #[test]
+    fn lists_by_node_and_by_zone() {
+        let ids = |ids: &[u8]| ids.iter().copied().map(RegionId).collect::<Vec<_>>();
+        let regions = of_paper();
+        assert_eq!(ZoneOrder::Node.list(&regions, &[0, 1]), ids(&[0, 1, 2]));
+        assert_eq!(ZoneOrder::Zone.list(&regions, &[0, 1]), ids(&[0, 2, 1]));
+        assert_eq!(ZoneOrder::Node.list(&regions, &[1, 0]), ids(&[2, 0, 1]));
+        assert_eq!(ZoneOrder::Zone.list(&regions, &[1, 0]), ids(&[2, 0, 1]));
+        // A list of one node alone (`__GFP_THISNODE`).
+        assert_eq!(ZoneOrder::Node.list(&regions, &[0]), ids(&[0, 1]));
+    }
+}

@@ -1,0 +1,277 @@
+//! One allocation's way through its list of regions.
+//!
+//! ```text
+//! let mut search = Search::begin(law, regions.len(), want);
+//! loop {
+//!     match search.step(&cache) {
+//!         Step::Take { place, floor, most } => search.took(now, &mut cache, take(place, floor, most)),
+//!         Step::Trim { place }              => search.trimmed(now, &mut cache, trim(place)),
+//!         Step::WakeReclaimers              => wake the reclaimer of each node in the list,
+//!         Step::Done                        => return what was taken,
+//!         Step::Exhausted                   => reclaim; free something? search.again() : give up
+//!     }
+//! }
+//! ```
+//!
+//! A page is looked for from the head of the list: above LOW; where all regions fail, the reclaimers are woken and
+//! the list is gone through once more, down to MIN. Of the first region several pages are taken at a time, as each of
+//! them would come from there; of a later one a single page where the law trims or remembers, since the next page's
+//! search would ask the regions before it again.
+//!
+//! Where the cache hid regions and nothing was found, the list is walked once more without it.
+//!
+//! Source: mechanisms 1.5, 1.6, 1.7.1; Linux 3.0 mm/page_alloc.c, get_page_from_freelist(),
+//! __alloc_pages_slowpath().
+
+use super::PlaceLaw;
+use super::cache::ZonelistCache;
+use super::trim::Outcome;
+use crate::units::Instant;
+
+/// Down to which mark frames are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Floor {
+    /// As long as some region has enough.
+    Low,
+    /// The reserve stays.
+    Min,
+}
+
+/// What the caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Take up to `most` frames of the region at that place of the list, as long as more than the floor is free
+    /// there; then `Search::took`.
+    Take {
+        /// Of the list.
+        place: usize,
+        /// What has to stay free.
+        floor: Floor,
+        /// Frames.
+        most: u32,
+    },
+    /// Trim the region at that place; then `Search::trimmed`.
+    Trim {
+        /// Of the list.
+        place: usize,
+    },
+    /// Every region has failed above LOW: wake the reclaimers of all, and go on.
+    WakeReclaimers,
+    /// All frames that were wanted are there.
+    Done,
+    /// No region has a frame for this one above MIN.
+    Exhausted,
+}
+
+/// What a try to take frames gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Took {
+    /// So many, at least one.
+    Frames(u32),
+    /// The mark does not allow one.
+    BelowMark,
+    /// The mark would have, but another task was faster, or there was none of the kind.
+    Nothing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Look at the place.
+    Look,
+    /// Frames are being taken there; after a trim, or before.
+    Taking {
+        trimmed: bool,
+    },
+    /// A trim is under way there.
+    Trimming,
+    /// All failed above LOW.
+    Waking,
+    Done,
+    Exhausted,
+}
+
+/// An allocation under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Search {
+    law: PlaceLaw,
+    /// Regions of the list.
+    len: usize,
+    wanted: u32,
+    floor: Floor,
+    place: usize,
+    state: State,
+    /// The cache is asked.
+    asks_cache: bool,
+    /// It was made ready: once for each walk that it is asked in.
+    is_ready: bool,
+    passed_over: u32,
+    stale: u32,
+}
+
+impl Search {
+    /// A search for `want` frames in a list of `len` regions.
+    #[must_use]
+    pub fn begin(law: PlaceLaw, len: usize, want: u32) -> Self {
+        let state = if want == 0 { State::Done } else { State::Look };
+        Self {
+            law,
+            len,
+            wanted: want,
+            floor: Floor::Low,
+            place: 0,
+            state,
+            asks_cache: false,
+            is_ready: false,
+            passed_over: 0,
+            stale: 0,
+        }
+    }
+
+    /// What to do next.
+    pub fn step(&mut self, cache: &ZonelistCache) -> Step {
+        loop {
+            match self.state {
+                State::Done => return Step::Done,
+                State::Exhausted => return Step::Exhausted,
+                State::Waking => {
+                    self.floor = Floor::Min;
+                    self.walk();
+                    return Step::WakeReclaimers;
+                }
+                State::Trimming => return Step::Trim { place: self.place },
+                State::Taking { .. } => return self.take(),
+                State::Look if self.place >= self.len => self.end_of_list(),
+                State::Look if self.asks_cache && cache.hides(self.place) => self.pass_over(cache),
+                State::Look => self.state = State::Taking { trimmed: false },
+            }
+        }
+    }
+
+    /// What `Step::Take` gave.
+    pub fn took(&mut self, now: Instant, cache: &mut ZonelistCache, took: Took) {
+        let State::Taking { trimmed } = self.state else {
+            debug_assert!(false, "nothing was to be taken");
+            return;
+        };
+        match took {
+            Took::Frames(frames) => {
+                self.wanted = self.wanted.saturating_sub(frames);
+                if self.wanted == 0 {
+                    self.state = State::Done;
+                } else {
+                    // The next page's own search.
+                    self.walk();
+                }
+            }
+            Took::BelowMark if !trimmed => self.below_mark(now, cache),
+            Took::BelowMark | Took::Nothing => self.full(now, cache),
+        }
+    }
+
+    /// What came of `Step::Trim`.
+    pub fn trimmed(&mut self, now: Instant, cache: &mut ZonelistCache, outcome: Outcome) {
+        let marks = self.law.cache.is_some_and(|rule| rule.keeps_trim_failures);
+        match outcome {
+            Outcome::NoScan => self.next(now, cache),
+            Outcome::Full if marks => self.full(now, cache),
+            Outcome::Full => self.next(now, cache),
+            // The mark again.
+            Outcome::Some | Outcome::Success => self.state = State::Taking { trimmed: true },
+        }
+    }
+
+    /// Looks once more, down to MIN: after direct reclaim.
+    pub fn again(&mut self) {
+        if self.wanted > 0 {
+            self.floor = Floor::Min;
+            self.walk();
+        }
+    }
+
+    /// How often a region was passed over because the cache said so (`zlc_skipped`), and how often it was although
+    /// direct reclaim had freed pages since (`zlc_hidden`).
+    #[must_use]
+    pub const fn passed_over(&self) -> (u32, u32) {
+        (self.passed_over, self.stale)
+    }
+
+    fn take(&self) -> Step {
+        let remembers = self.law.cache.is_some() || self.law.trims.is_some();
+        let most = if self.place == 0 || !remembers {
+            self.wanted
+        } else {
+            1
+        };
+        Step::Take {
+            place: self.place,
+            floor: self.floor,
+            most,
+        }
+    }
+
+    fn below_mark(&mut self, now: Instant, cache: &mut ZonelistCache) {
+        let asks_first = self.law.cache.is_some_and(|rule| rule.asks_first);
+        if asks_first {
+            self.make_ready(now, cache);
+        }
+        if self.law.trims.is_none() {
+            return self.full(now, cache);
+        }
+        if asks_first && self.asks_cache && cache.hides(self.place) {
+            return self.pass_over(cache);
+        }
+        self.state = State::Trimming;
+    }
+
+    fn full(&mut self, now: Instant, cache: &mut ZonelistCache) {
+        if self.law.cache.is_some() {
+            cache.mark(self.place, now);
+        }
+        self.next(now, cache);
+    }
+
+    fn next(&mut self, now: Instant, cache: &mut ZonelistCache) {
+        self.make_ready(now, cache);
+        self.place += 1;
+        self.state = State::Look;
+    }
+
+    /// From now on the cache is asked, unless this is the walk without it.
+    fn make_ready(&mut self, now: Instant, cache: &mut ZonelistCache) {
+        if self.law.cache.is_some() && self.len > 1 && !self.is_ready {
+            cache.expire(now);
+            self.is_ready = true;
+            self.asks_cache = true;
+        }
+    }
+
+    fn pass_over(&mut self, cache: &ZonelistCache) {
+        self.passed_over += 1;
+        self.stale += u32::from(cache.is_stale(self.place));
+        self.place += 1;
+        self.state = State::Look;
+    }
+
+    fn end_of_list(&mut self) {
+        if self.asks_cache {
+            // Once more without it.
+            self.asks_cache = false;
+            self.place = 0;
+            return;
+        }
+        self.state = match self.floor {
+            Floor::Low => State::Waking,
+            Floor::Min => State::Exhausted,
+        };
+    }
+
+    fn walk(&mut self) {
+        self.place = 0;
+        self.state = State::Look;
+        self.asks_cache = false;
+        self.is_ready = false;
+    }
+}
+
+#[cfg(test)]
+mod tests;

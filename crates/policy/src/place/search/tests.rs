@@ -1,0 +1,239 @@
+//! Searches as series: what each law does with the same memory.
+
+use super::*;
+use crate::place::cache::ZonelistCache;
+
+const SECOND: u64 = 1_000_000_000;
+const START: Instant = Instant(100 * SECOND);
+
+/// Regions of a machine: free frames above LOW and MIN, and what a trim finds.
+struct Machine {
+    law: PlaceLaw,
+    cache: ZonelistCache,
+    now: Instant,
+    above_low: Vec<u32>,
+    /// Between LOW and MIN.
+    between: Vec<u32>,
+    /// What each trim of a region frees, and `None`: it is not begun.
+    trims: Vec<Option<u32>>,
+    log: Vec<String>,
+    stale: u32,
+}
+
+impl Machine {
+    fn new(law: PlaceLaw, above_low: &[u32], trims: &[Option<u32>]) -> Self {
+        Self {
+            law,
+            cache: ZonelistCache::default(),
+            now: START,
+            above_low: above_low.to_vec(),
+            between: vec![100; above_low.len()],
+            trims: trims.to_vec(),
+            log: Vec::new(),
+            stale: 0,
+        }
+    }
+
+    fn take(&mut self, place: usize, floor: Floor, most: u32) -> Took {
+        let room = match floor {
+            Floor::Low => self.above_low[place],
+            Floor::Min => self.above_low[place] + self.between[place],
+        };
+        let took = room.min(most);
+        let low = took.min(self.above_low[place]);
+        self.above_low[place] -= low;
+        self.between[place] -= took - low;
+        match took {
+            0 => Took::BelowMark,
+            took => Took::Frames(took),
+        }
+    }
+
+    /// One allocation; answers how many frames it got.
+    fn alloc(&mut self, want: u32) -> u32 {
+        let mut search = Search::begin(self.law, self.above_low.len(), want);
+        let mut got = 0;
+        for _ in 0..1000 {
+            match search.step(&self.cache) {
+                Step::Take { place, floor, most } => {
+                    let took = self.take(place, floor, most);
+                    let at = if floor == Floor::Low { "" } else { "!" };
+                    match took {
+                        Took::Frames(frames) => {
+                            got += frames;
+                            self.log.push(format!("{place}{at}+{frames}"));
+                        }
+                        Took::BelowMark | Took::Nothing => self.log.push(format!("{place}{at}-")),
+                    }
+                    search.took(self.now, &mut self.cache, took);
+                }
+                Step::Trim { place } => {
+                    self.log.push(format!("trim{place}"));
+                    let outcome = match self.trims[place] {
+                        None => Outcome::Full,
+                        Some(0) => Outcome::Some,
+                        Some(freed) => {
+                            self.above_low[place] += freed;
+                            Outcome::Success
+                        }
+                    };
+                    search.trimmed(self.now, &mut self.cache, outcome);
+                }
+                Step::WakeReclaimers => self.log.push("wake".into()),
+                Step::Done | Step::Exhausted => {
+                    self.stale += search.passed_over().1;
+                    return got;
+                }
+            }
+        }
+        panic!("a search that does not end: {:?}", self.log);
+    }
+
+    fn said(&mut self) -> String {
+        core::mem::take(&mut self.log).join(" ")
+    }
+}
+
+#[test]
+fn while_another_region_is_above_low_no_reclaimer_is_woken() {
+    for law in PlaceLaw::ALL {
+        let mut machine = Machine::new(law, &[0, 50], &[None, None]);
+        assert_eq!(machine.alloc(1), 1, "{}", law.name);
+        assert!(!machine.said().contains("wake"), "{}", law.name);
+    }
+}
+
+#[test]
+fn where_all_fail_at_low_the_reclaimers_are_woken_once_and_the_reserve_stays() {
+    for law in PlaceLaw::ALL {
+        let mut machine = Machine::new(law, &[0, 0], &[None, None]);
+        assert_eq!(machine.alloc(1), 1, "{}", law.name);
+        assert_eq!(machine.said().matches("wake").count(), 1, "{}", law.name);
+        machine.between = vec![0, 0];
+        assert_eq!(machine.alloc(1), 0, "{}", law.name);
+    }
+}
+
+#[test]
+fn without_trims_the_next_region_is_taken_from_and_many_frames_come_at_once() {
+    let mut machine = Machine::new(PlaceLaw::LINUX_6_12, &[3, 50], &[Some(9), None]);
+    assert_eq!(machine.alloc(10), 10);
+    assert_eq!(machine.said(), "0+3 0- 1+7");
+}
+
+#[test]
+fn linux_3_0_trims_the_first_region_again_for_every_page() {
+    let mut machine = Machine::new(PlaceLaw::LINUX_3_0, &[0, 50], &[Some(0), None]);
+    assert_eq!(machine.alloc(3), 3);
+    assert_eq!(
+        machine.said(),
+        "0- trim0 0- 1+1 0- trim0 0- 1+1 0- trim0 0- 1+1"
+    );
+}
+
+#[test]
+fn patch_1_trims_it_once_a_second() {
+    let mut machine = Machine::new(PlaceLaw::LINUX_3_0_FIRST, &[0, 50], &[Some(0), None]);
+    assert_eq!(machine.alloc(3), 3);
+    assert_eq!(machine.said(), "0- trim0 0- 1+1 0- 1+1 0- 1+1");
+    machine.now = Instant(START.0 + SECOND + 1);
+    assert_eq!(machine.alloc(1), 1);
+    assert_eq!(machine.said(), "0- trim0 0- 1+1");
+}
+
+#[test]
+fn a_first_region_that_has_memory_again_is_used_at_once() {
+    let mut machine = Machine::new(PlaceLaw::LINUX_3_0_FIRST, &[0, 50], &[Some(0), None]);
+    machine.alloc(1);
+    machine.said();
+    machine.above_low[0] = 1;
+    machine.alloc(1);
+    assert_eq!(machine.said(), "0+1");
+}
+
+#[test]
+fn a_later_region_stays_hidden_although_it_has_memory_again() {
+    let mut machine = Machine::new(
+        PlaceLaw::LINUX_3_0_FIRST,
+        &[0, 0, 50],
+        &[Some(0), Some(0), None],
+    );
+    machine.alloc(1);
+    assert_eq!(machine.said(), "0- trim0 0- 1- trim1 1- 2+1");
+    machine.above_low[1] = 10;
+    machine.alloc(1);
+    assert_eq!(machine.said(), "0- 2+1");
+    assert_eq!(machine.stale, 0);
+}
+
+#[test]
+fn patch_2_shows_it_again_once_direct_reclaim_has_freed_pages() {
+    let regions = [0, 0, 50];
+    for (law, told, stale) in [
+        (PlaceLaw::LINUX_3_0_FIRST, "0- 2+1", 2),
+        (PlaceLaw::LINUX_3_0_BOTH, "0- trim0 0- 1+1", 0),
+    ] {
+        let mut machine = Machine::new(law, &regions, &[Some(0), Some(0), None]);
+        machine.alloc(1);
+        machine.said();
+        let rule = law.cache.expect("both have one");
+        machine.now = Instant(START.0 + 1);
+        machine.cache.reclaimed(rule, machine.now);
+        machine.above_low[1] = 10;
+        machine.alloc(1);
+        assert_eq!(machine.said(), told, "{}", law.name);
+        // Both that are passed over were marked before the reclaim.
+        assert_eq!(machine.stale, stale, "{}", law.name);
+    }
+}
+
+#[test]
+fn a_trim_that_frees_enough_is_used_where_it_was_made() {
+    for law in [PlaceLaw::LINUX_3_0, PlaceLaw::LINUX_3_0_BOTH] {
+        let mut machine = Machine::new(law, &[0, 50], &[Some(32), None]);
+        machine.alloc(2);
+        assert_eq!(machine.said(), "0- trim0 0+2", "{}", law.name);
+    }
+}
+
+#[test]
+fn what_is_not_worth_a_scan_is_remembered_before_patch_1_only() {
+    let mut before = Machine::new(PlaceLaw::LINUX_3_0, &[0, 0, 50], &[Some(0), None, None]);
+    before.alloc(2);
+    assert_eq!(before.said(), "0- trim0 0- 1- trim1 2+1 0- trim0 0- 2+1");
+    let mut after = Machine::new(
+        PlaceLaw::LINUX_3_0_FIRST,
+        &[0, 0, 50],
+        &[Some(0), None, None],
+    );
+    after.alloc(2);
+    assert_eq!(after.said(), "0- trim0 0- 1- trim1 2+1 0- 1- trim1 2+1");
+}
+
+#[test]
+fn where_all_are_hidden_the_list_is_walked_again_without_the_cache() {
+    let mut machine = Machine::new(PlaceLaw::LINUX_3_0_BOTH, &[0, 0], &[Some(0), Some(0)]);
+    machine.between = vec![0, 0];
+    assert_eq!(machine.alloc(1), 0);
+    // At LOW: a walk that marks both, one without the cache; the same at MIN, where the cache hides both at first.
+    assert_eq!(
+        machine.said(),
+        "0- trim0 0- 1- trim1 1- 0- trim0 0- 1- trim1 1- wake 0!- 0!- trim0 0!- 1!- trim1 1!-"
+    );
+}
+
+#[test]
+fn a_machine_of_one_region_asks_no_cache() {
+    let mut machine = Machine::new(PlaceLaw::LINUX_3_0_BOTH, &[0], &[Some(32)]);
+    for _ in 0..2 {
+        machine.above_low = vec![0];
+        machine.alloc(1);
+        assert_eq!(machine.said(), "0- trim0 0+1");
+    }
+}
+
+#[test]
+fn nothing_wanted_is_done() {
+    let mut search = Search::begin(PlaceLaw::LINUX_3_0, 2, 0);
+    assert_eq!(search.step(&ZonelistCache::default()), Step::Done);
+}
