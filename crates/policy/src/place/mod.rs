@@ -19,6 +19,7 @@
 //! | module | decides |
 //! |---|---|
 //! | `distance`, `order` | the order in which a node's tasks try regions |
+//! | `marks` | the marks of a region, and what it keeps back from those who could go elsewhere |
 //! | `cache` | which regions are passed over |
 //! | `trim` | whether a region is trimmed, how far, and what came of it |
 //! | `search` | the next step of an allocation |
@@ -34,6 +35,7 @@
 
 pub mod cache;
 pub mod distance;
+pub mod marks;
 pub mod order;
 pub mod search;
 pub mod trim;

@@ -1,7 +1,7 @@
 //! The zone lists: in which order a task of a node tries the regions of a machine.
 //!
 //! By *node*, all regions of one node come before those of the next; by *zone*, all Normal regions come before the
-//! first Dma32 one, so that the memory that only old devices can reach is spared.
+//! first Dma32 one, so that memory that old devices need is spared.
 //!
 //! Source: mechanisms 1.7; Linux 3.0 mm/page_alloc.c, build_zonelists(), default_zonelist_order().
 
@@ -15,6 +15,8 @@ pub enum Class {
     Normal,
     /// The first 4 GiB, which devices of 32 bits can reach.
     Dma32,
+    /// The first 16 MiB, which the oldest devices can reach.
+    Dma,
 }
 
 /// A region of a machine.
@@ -33,15 +35,15 @@ pub struct Region {
 pub enum ZoneOrder {
     /// Node by node; in a node, Normal first. The only one since 4.14.
     Node,
-    /// Normal of all nodes, then Dma32 of all nodes.
+    /// Normal of all nodes, then Dma32 of all nodes, then Dma.
     Zone,
 }
 
 impl ZoneOrder {
     /// What Linux up to 4.13 chose by itself (`numa_zonelist_order=default`).
     ///
-    /// By zone, unless Dma32 is absent, is more than half of the memory, is nearly all (70 %) of a node of more than
-    /// average size, or a node has nothing else.
+    /// By zone, unless low memory (Dma32 and Dma) is absent, is more than half of all, is more than 70 % of a node of
+    /// more than average size, or is all that a node has.
     #[must_use]
     pub fn chosen_by_linux(regions: &[Region]) -> Self {
         let sum = |wanted: &dyn Fn(&Region) -> bool| -> u64 {
@@ -49,7 +51,7 @@ impl ZoneOrder {
             chosen.map(|region| region.pages.0).sum()
         };
         let total = sum(&|_| true);
-        let low = sum(&|region| region.class == Class::Dma32);
+        let low = sum(&|region| region.class != Class::Normal);
         let mut nodes: Vec<u8> = regions.iter().map(|region| region.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
