@@ -7,7 +7,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use frames::{
-    Flags, FrameId, FrameTable, FreeLists, Lists, NodePool, Owner, PageIndex, Slot, Tag, WriteToken,
+    Flags, FrameId, FrameTable, FreeLists, Group, Lists, NodePool, Owner, PageIndex, Slot, Tag,
+    WriteToken,
 };
 
 /// 1 GiB of pages.
@@ -237,7 +238,7 @@ fn free_lists() {
         (0..PAGES / 256).map(|_| Vec::with_capacity(256)).collect();
     bench("free lists: batches of 256 taken + put", PAGES, || {
         for batch in &mut batches {
-            assert_eq!(free.try_take_batch(256, batch), 256);
+            assert_eq!(free.try_take_batch(Group::FIRST, 256, batch), 256);
         }
         for batch in &mut batches {
             free.put_batch(batch);
@@ -249,7 +250,7 @@ fn free_lists() {
         "free lists: single frames taken + put in disorder",
         PAGES,
         || {
-            while let Some(frame) = free.try_take(0) {
+            while let Some(frame) = free.try_take(Group::FIRST, 0) {
                 frames.push(frame);
             }
             for page in 0..PAGES {
@@ -262,7 +263,7 @@ fn free_lists() {
         "free lists: batches of 32 in disorder, taken + put",
         PAGES,
         || {
-            assert_eq!(free.try_take_batch(PAGES, &mut frames), PAGES);
+            assert_eq!(free.try_take_batch(Group::FIRST, PAGES, &mut frames), PAGES);
             for page in 0..PAGES / 2 {
                 let other = scattered(page);
                 frames.swap(page as usize, other as usize);

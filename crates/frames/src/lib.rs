@@ -34,7 +34,7 @@ pub mod table;
 
 pub use content::{Content, PopulateError};
 pub use counters::Counter;
-pub use free::FreeLists;
+pub use free::{FreeLists, Group, Pageblocks};
 pub use index::{IndexWriter, NoNodes, NodePool, PageIndex, Shadow, Slot, Tag, WriteToken};
 pub use list::Lists;
 pub use region::Region;

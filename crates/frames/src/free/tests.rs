@@ -12,22 +12,54 @@ fn lists(frames: u32) -> FreeLists {
 
 /// Invariants 1 to 3, and that no two buddies are free beside each other.
 fn check(lists: &FreeLists) -> Vec<bool> {
-    let mut is_free = vec![false; lists.orders.len()];
+    let mut is_free = vec![false; lists.marks.len()];
+    let mut total = 0;
+    for group in groups(lists) {
+        total += check_group(lists, group, &mut is_free);
+    }
+    let starts = lists.marks.iter().filter(|&&mark| mark != NO_BLOCK).count();
+    let blocks = groups(lists).map(|group| lists.blocks(group).iter().sum::<u32>());
+    assert_eq!(starts, blocks.sum::<u32>() as usize);
+    assert_eq!(lists.free(), total);
+    is_free
+}
+
+fn groups(lists: &FreeLists) -> impl Iterator<Item = Group> + use<> {
+    let mobilities = lists.blocks.mobilities;
+    (0..lists.blocks.regions)
+        .flat_map(move |region| (0..mobilities).map(move |mobility| Group { region, mobility }))
+}
+
+/// Answers how many frames are free in the group.
+fn check_group(lists: &FreeLists, group: Group, is_free: &mut [bool]) -> u32 {
+    let own = lists.groups[usize::from(lists.blocks.number(group))];
     let mut total = 0;
     for order in 0..=FreeLists::ORDER_MAX {
         let list = usize::from(order);
-        let (mut at, mut prev, mut blocks) = (lists.heads[list], NIL, 0);
-        assert_eq!(at != NIL, lists.nonempty >> order & 1 == 1);
+        let (mut at, mut prev, mut blocks) = (own.heads[list], NIL, 0);
+        assert_eq!(at != NIL, own.nonempty >> order & 1 == 1);
         while at != NIL {
             assert_eq!(at % (1 << order), 0);
-            assert_eq!(lists.orders[at as usize], order);
+            assert_eq!(
+                lists.marks[at as usize],
+                mark(order, lists.blocks.number(group))
+            );
+            assert_eq!(lists.home(FrameId(at)).region, group.region);
             assert_eq!(lists.links[at as usize].prev, prev);
-            if order < FreeLists::ORDER_MAX {
+            let buddy = at ^ 1 << order;
+            if order < FreeLists::ORDER_MAX
+                && order < lists.blocks.order
+                && (buddy as usize) < lists.marks.len()
+                && lists.home(FrameId(at)).mobility == group.mobility
+            {
                 assert_ne!(
-                    lists.orders.get((at ^ 1 << order) as usize),
-                    Some(&order),
+                    lists.marks[buddy as usize],
+                    mark(order, lists.blocks.number(group)),
                     "unmerged buddies"
                 );
+            }
+            if order > lists.blocks.order {
+                assert!(lists.is_of_one_group(at, order), "a block of two groups");
             }
             for frame in at..at + (1 << order) {
                 assert!(!is_free[frame as usize], "frame {frame} is in two blocks");
@@ -36,16 +68,9 @@ fn check(lists: &FreeLists) -> Vec<bool> {
             (prev, at, blocks) = (at, lists.links[at as usize].next, blocks + 1);
             total += 1 << order;
         }
-        assert_eq!(lists.blocks()[list], blocks);
+        assert_eq!(own.blocks[list], blocks);
     }
-    let starts = lists
-        .orders
-        .iter()
-        .filter(|&&order| order != NO_BLOCK)
-        .count();
-    assert_eq!(starts, lists.blocks().iter().sum::<u32>() as usize);
-    assert_eq!(lists.free(), total);
-    is_free
+    total
 }
 
 /// Runs of the answer: (first, length).
@@ -66,7 +91,7 @@ fn a_batch_from_a_large_block_is_one_run() {
     let mut out = Vec::new();
     for want in [256, 300, 1, 77] {
         out.clear();
-        assert_eq!(lists.try_take_batch(want, &mut out), want);
+        assert_eq!(lists.try_take_batch(Group::FIRST, want, &mut out), want);
         assert_eq!(runs(&out).len(), 1, "{want} frames in one run");
         check(&lists);
     }
@@ -78,9 +103,13 @@ fn a_batch_prefers_the_block_that_just_fits() {
     lists.add_range(FrameId(0), 1024);
     lists.add_range(FrameId(2048), 256);
     let mut out = Vec::new();
-    assert_eq!(lists.try_take_batch(200, &mut out), 200);
+    assert_eq!(lists.try_take_batch(Group::FIRST, 200, &mut out), 200);
     assert_eq!(runs(&out), [(2048, 200)]);
-    assert_eq!(lists.blocks()[10], 1, "the large block stays whole");
+    assert_eq!(
+        lists.blocks(Group::FIRST)[10],
+        1,
+        "the large block stays whole"
+    );
 }
 
 #[test]
@@ -90,29 +119,33 @@ fn a_batch_larger_than_any_block_starts_with_the_largest() {
     lists.add_range(FrameId(64), 64);
     lists.add_range(FrameId(1024), 1024);
     let mut out = Vec::new();
-    assert_eq!(lists.try_take_batch(u32::MAX, &mut out), 1089);
+    assert_eq!(lists.try_take_batch(Group::FIRST, u32::MAX, &mut out), 1089);
     assert_eq!(runs(&out), [(1024, 1024), (64, 64), (10, 1)]);
     assert_eq!(lists.free(), 0);
-    assert_eq!(lists.try_take_batch(1, &mut out), 0);
+    assert_eq!(lists.try_take_batch(Group::FIRST, 1, &mut out), 0);
 }
 
 #[test]
 fn blocks_are_aligned_and_split() {
     let mut lists = lists(1024);
-    let small = lists.try_take(3).unwrap();
-    let large = lists.try_take(9).unwrap();
+    let small = lists.try_take(Group::FIRST, 3).unwrap();
+    let large = lists.try_take(Group::FIRST, 9).unwrap();
     assert_eq!((small.0 % 8, large.0 % 512), (0, 0));
-    assert_eq!(lists.try_take(9), None, "the other half is split");
+    assert_eq!(
+        lists.try_take(Group::FIRST, 9),
+        None,
+        "the other half is split"
+    );
     assert_eq!(lists.free(), 1024 - 512 - 8);
     lists.put(small, 3);
     lists.put(large, 9);
-    assert_eq!(lists.blocks()[10], 1);
+    assert_eq!(lists.blocks(Group::FIRST)[10], 1);
 }
 
 #[test]
 fn a_range_is_removed_only_if_free() {
     let mut lists = lists(2048);
-    let taken = lists.try_take(0).unwrap();
+    let taken = lists.try_take(Group::FIRST, 0).unwrap();
     let chunk = taken.0 & !63;
     assert!(!lists.try_remove_range(FrameId(chunk), 64));
     lists.put(taken, 0);
@@ -121,7 +154,7 @@ fn a_range_is_removed_only_if_free() {
     let is_free = check(&lists);
     assert!((chunk..chunk + 64).all(|frame| !is_free[frame as usize]));
     lists.add_range(FrameId(chunk), 64);
-    assert_eq!(lists.blocks()[10], 2);
+    assert_eq!(lists.blocks(Group::FIRST)[10], 2);
 }
 
 #[test]
@@ -140,10 +173,10 @@ fn a_range_may_span_blocks_and_cut_them() {
 fn an_unsorted_batch_merges_as_well() {
     let mut lists = lists(2048);
     let mut out = Vec::new();
-    lists.try_take_batch(2048, &mut out);
+    lists.try_take_batch(Group::FIRST, 2048, &mut out);
     out.reverse();
     lists.put_batch(&out);
-    assert_eq!(lists.blocks()[10], 2);
+    assert_eq!(lists.blocks(Group::FIRST)[10], 2);
     check(&lists);
 }
 
@@ -152,7 +185,7 @@ fn an_unsorted_batch_merges_as_well() {
 fn twice_in_one_batch() {
     let mut lists = lists(8);
     let mut out = Vec::new();
-    lists.try_take_batch(8, &mut out);
+    lists.try_take_batch(Group::FIRST, 8, &mut out);
     lists.put_batch(&[FrameId(3), FrameId(3)]);
 }
 
@@ -160,7 +193,7 @@ fn twice_in_one_batch() {
 #[should_panic(expected = "is free already")]
 fn twice_in_two_batches() {
     let mut lists = lists(8);
-    let first = lists.try_take(0).unwrap();
+    let first = lists.try_take(Group::FIRST, 0).unwrap();
     lists.put(first, 0);
     lists.put(first, 0);
 }
@@ -206,12 +239,12 @@ proptest! {
     #[test]
     fn behaves_like_a_set_and_merges_back(ops in prop::collection::vec(op(), 1..80)) {
         let mut lists = lists(FRAMES);
-        let whole = lists.blocks();
+        let whole = lists.blocks(Group::FIRST);
         let mut is_free = vec![true; FRAMES as usize];
         let (mut blocks, mut singles, mut removed) = (Vec::new(), Vec::new(), Vec::new());
         for op in ops {
             match op {
-                Op::Take(order) => if let Some(first) = lists.try_take(order) {
+                Op::Take(order) => if let Some(first) = lists.try_take(Group::FIRST, order) {
                     prop_assert_eq!(first.0 % (1 << order), 0);
                     for frame in first.0..first.0 + (1 << order) {
                         prop_assert!(core::mem::replace(&mut is_free[frame as usize], false), "handed out twice");
@@ -224,7 +257,7 @@ proptest! {
                 Op::TakeBatch(want) => {
                     let before = lists.free();
                     let mut out = Vec::new();
-                    let got = lists.try_take_batch(want, &mut out);
+                    let got = lists.try_take_batch(Group::FIRST, want, &mut out);
                     prop_assert_eq!(got, want.min(before));
                     prop_assert_eq!(out.len(), got as usize);
                     for frame in &out {
@@ -264,6 +297,153 @@ proptest! {
         for (first, order) in blocks { lists.put(first, order) }
         for (first, count) in removed { lists.add_range(FrameId(first), count) }
         check(&lists);
-        prop_assert_eq!(lists.blocks(), whole, "everything merged back");
+        prop_assert_eq!(lists.blocks(Group::FIRST), whole, "everything merged back");
+    }
+}
+
+/// Four pageblocks of 16 frames, two in each of two regions, with two mobilities.
+fn grouped() -> FreeLists {
+    let blocks = Pageblocks::new(64, 4, 2, |first| u8::from(first.0 >= 32));
+    let mut lists = FreeLists::with_blocks(64, blocks);
+    lists.add_range(FrameId(0), 64);
+    lists
+}
+
+const LEFT: Group = Group::of_region(0);
+const RIGHT: Group = Group::of_region(1);
+const OTHER: Group = Group {
+    region: 0,
+    mobility: 1,
+};
+
+#[test]
+fn blocks_of_two_regions_never_merge() {
+    let mut lists = grouped();
+    assert_eq!(lists.blocks(LEFT)[5], 1);
+    assert_eq!(lists.blocks(RIGHT)[5], 1);
+    let mut out = Vec::new();
+    assert_eq!(lists.try_take_batch(RIGHT, 100, &mut out), 32);
+    assert!(out.iter().all(|frame| frame.0 >= 32));
+    assert_eq!((lists.free_of(0), lists.free_of(1)), (32, 0));
+    lists.put_batch(&out);
+    assert_eq!(lists.blocks(RIGHT)[5], 1);
+    check(&lists);
+}
+
+#[test]
+fn a_batch_over_two_regions_goes_home_to_each() {
+    let mut lists = grouped();
+    let mut out = Vec::new();
+    lists.try_take_batch(LEFT, 32, &mut out);
+    lists.try_take_batch(RIGHT, 32, &mut out);
+    lists.put_batch(&out);
+    assert_eq!((lists.free_of(0), lists.free_of(1)), (32, 32));
+    check(&lists);
+}
+
+#[test]
+fn what_a_tagged_pageblock_gets_back_goes_to_its_tag() {
+    let mut lists = grouped();
+    let block = lists.try_take(LEFT, 4).unwrap();
+    lists.tag(block, 1);
+    lists.put(block, 4);
+    assert_eq!(lists.blocks(OTHER)[4], 1);
+    assert_eq!(lists.blocks(LEFT)[4], 1);
+    check(&lists);
+    // The two are buddies of one region, and two blocks all the same.
+    assert_eq!(lists.try_take(LEFT, 5), None);
+    assert_eq!(lists.try_take(OTHER, 5), None);
+}
+
+#[test]
+fn a_block_that_was_moved_alone_comes_home_when_its_frames_are_given_back() {
+    let mut lists = grouped();
+    // The pageblock is in pieces: 1 + 1 + 2 + 4 + 8, the first in use.
+    let used = lists.try_take(LEFT, 0).unwrap();
+    let four = lists.first_block(LEFT, 2).unwrap();
+    lists.move_block(four, 1);
+    assert_eq!(lists.blocks(OTHER)[2], 1);
+    let one = lists.try_take(OTHER, 0).unwrap();
+    assert_eq!(one, four, "the smallest that holds it");
+    assert_eq!(
+        lists.blocks(OTHER)[..3],
+        [1, 1, 0],
+        "the rest stays where it was moved to"
+    );
+    check(&lists);
+    // Home is the tag's group; what still stands in the other one is merged with it.
+    lists.put(one, 0);
+    assert_eq!(lists.blocks(OTHER), [0; 11]);
+    lists.put(used, 0);
+    assert_eq!(lists.blocks(LEFT)[5], 1);
+    check(&lists);
+}
+
+#[test]
+fn all_that_is_free_of_a_pageblock_moves_together() {
+    let mut lists = grouped();
+    let used = lists.try_take(LEFT, 0).unwrap();
+    assert_eq!(lists.free_in_block(used), 15);
+    assert_eq!(lists.move_free_of_block(used, 1), 15);
+    lists.tag(used, 1);
+    assert_eq!(lists.blocks(OTHER)[..4], [1, 1, 1, 1]);
+    assert_eq!(lists.free_of(0), 31);
+    lists.put(used, 0);
+    assert_eq!(lists.blocks(OTHER)[4], 1);
+    assert_eq!(lists.home(used), OTHER);
+    check(&lists);
+}
+
+#[test]
+fn free_frames_of_a_pageblock_count_also_within_a_larger_block() {
+    let lists = grouped();
+    assert_eq!(lists.free_in_block(FrameId(20)), 16);
+}
+
+#[test]
+#[should_panic(expected = "reaches beyond the pageblock")]
+fn a_pageblock_within_a_larger_free_block_keeps_its_tag() {
+    grouped().tag(FrameId(0), 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn groups_keep_all_frames(ops in prop::collection::vec((0..6u8, 0..64u32, 0..5u8), 1..120)) {
+        let mut lists = grouped();
+        let mut taken: Vec<(FrameId, u8)> = Vec::new();
+        for (what, at, order) in ops {
+            let group = Group { region: u8::from(at >= 32), mobility: order & 1 };
+            match what {
+                0 | 1 => taken.extend(lists.try_take(group, order).map(|first| (first, order))),
+                2 => if !taken.is_empty() {
+                    let (first, order) = taken.swap_remove(at as usize % taken.len());
+                    lists.put(first, order);
+                },
+                3 => {
+                    let reaches = lists.block_of(at >> 4 << 4).is_some_and(|(_, order)| order > 4);
+                    if !reaches {
+                        let before = lists.free_in_block(FrameId(at));
+                        prop_assert_eq!(lists.move_free_of_block(FrameId(at), order & 1), before);
+                        lists.tag(FrameId(at), order & 1);
+                    }
+                }
+                4 => if let Some(first) = lists.first_block(group, order) {
+                    lists.move_block(first, 1 - group.mobility);
+                },
+                _ => {
+                    let mut out = Vec::new();
+                    lists.try_take_batch(group, at, &mut out);
+                    taken.extend(out.into_iter().map(|frame| (frame, 0)));
+                }
+            }
+            let is_free = check(&lists);
+            let used: u32 = taken.iter().map(|(_, order)| 1 << order).sum();
+            prop_assert_eq!(lists.free() + used, 64);
+            for (first, order) in &taken {
+                let frames = first.0..first.0 + (1 << order);
+                prop_assert!(frames.into_iter().all(|frame| !is_free[frame as usize]));
+            }
+        }
     }
 }

@@ -61,6 +61,10 @@ impl NodeId {
         usize::from(self.0)
     }
 
+    pub(crate) fn number(self) -> u8 {
+        self.0
+    }
+
     fn list(self, number: u8) -> u8 {
         self.0 * LISTS + number
     }

@@ -5,7 +5,7 @@
 use core::sync::atomic::Ordering;
 
 use env::{Context, Env, Interrupt, Signal, Task};
-use frames::{Content, FrameId, FreeLists};
+use frames::{Content, FrameId};
 use policy::units::Pages;
 
 use super::Memory;
@@ -82,7 +82,7 @@ impl<E: Env> Memory<E> {
                         continue;
                     }
                     for frame in (first.0..first.0 + count).map(FrameId) {
-                        if free.of(frame).try_remove_range(frame, 1) {
+                        if free.lists.try_remove_range(frame, 1) {
                             free.offline.hold(frame);
                             self.now_taken(self.division.of(frame), 1);
                         }
@@ -94,7 +94,7 @@ impl<E: Env> Memory<E> {
                     frames,
                     |frame| {
                         let node = division.of(frame);
-                        lists[node.index()].put_batch(&[frame]);
+                        lists.put_batch(&[frame]);
                         self.now_free(node, 1);
                     },
                     |first| {
@@ -154,7 +154,7 @@ impl<E: Env> Memory<E> {
             if room == 0 {
                 break;
             }
-            let got = free.lists[node.index()].try_take_batch(room, out);
+            let got = free.take(node, room, out);
             if got == 0 {
                 // The system takes milliseconds to give a chunk its memory.
                 if !task.may_block() {
@@ -184,7 +184,7 @@ impl<E: Env> Memory<E> {
     pub(crate) fn populate_ahead(&self, task: &Task<'_, E>) {
         let absent = {
             let mut free = self.lists.lock(task);
-            if free.lists.iter().map(FreeLists::free).sum::<u32>() >= READY {
+            if free.lists.free() >= READY {
                 return;
             }
             self.take_absent(&mut free, None)
@@ -222,7 +222,7 @@ impl<E: Env> Memory<E> {
         for first in (0..self.frames).step_by(self.chunk as usize).map(FrameId) {
             let count = self.chunk.min(self.frames - first.0);
             let mut free = self.lists.lock(context);
-            if free.absent.contains(&first) || !free.of(first).try_remove_range(first, count) {
+            if free.absent.contains(&first) || !free.lists.try_remove_range(first, count) {
                 continue;
             }
             self.moving.fetch_add(1, Ordering::AcqRel);

@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use env::{Context, Env, Signal};
-use frames::{FrameId, FreeLists};
+use frames::{FrameId, FreeLists, Group, Pageblocks};
 use policy::units::Pages;
 
 use super::Memory;
@@ -16,11 +16,13 @@ use crate::lists::{Division, NodeId};
 use crate::memory::offline::OfflineFrames;
 use crate::vmstat::{add, get};
 
+/// Frames that are kept together, 2 MiB: as many as a huge page has.
+const PAGEBLOCK_ORDER: u8 = 9;
+
 /// Which frames are on a list, which chunks have no memory, and what is out of use.
 pub(super) struct Free {
-    /// One for each node.
-    pub(super) lists: Box<[FreeLists]>,
-    division: Division,
+    /// A region of them for each node.
+    pub(super) lists: FreeLists,
     /// First frames of the chunks without memory, the next to be used last. Room for all is taken
     /// at the start.
     pub(super) absent: Vec<FrameId>,
@@ -32,25 +34,28 @@ impl Free {
     /// All of them without memory.
     pub(super) fn new(frames: u32, chunk: u32, division: Division) -> Self {
         let firsts = (0..frames).step_by(chunk as usize).map(FrameId);
+        // Nodes are whole chunks, so a pageblock that is not larger than a chunk is of one node.
+        let order = chunk.trailing_zeros().min(u32::from(PAGEBLOCK_ORDER));
+        let order = u8::try_from(order).expect("no larger than a pageblock's");
+        let blocks = Pageblocks::new(frames, order, 1, |first| division.of(first).number());
         Self {
-            lists: division.ids().map(|_| FreeLists::new(frames)).collect(),
-            division,
+            lists: FreeLists::with_blocks(frames, blocks),
             absent: firsts.rev().collect(),
             offline: OfflineFrames::new(frames, chunk),
         }
     }
 
-    /// The list of a frame's node.
-    pub(super) fn of(&mut self, frame: FrameId) -> &mut FreeLists {
-        &mut self.lists[self.division.of(frame).index()]
+    /// Takes up to `want` frames of a node that have memory; appends them; answers how many.
+    pub(super) fn take(&mut self, node: NodeId, want: u32, out: &mut Vec<FrameId>) -> u32 {
+        let group = Group::of_region(node.number());
+        self.lists.try_take_batch(group, want, out)
     }
 
     /// Puts frames of one node back, those beyond the limit out of use; answers how many are free.
-    fn give(&mut self, node: NodeId, frames: &[FrameId]) -> u32 {
-        let lists = &mut self.lists[node.index()];
+    fn give(&mut self, frames: &[FrameId]) -> u32 {
         let count = |frames: usize| u32::try_from(frames).expect("fewer frames than a u32 counts");
         if !frames.iter().any(|frame| self.offline.wants(*frame)) {
-            lists.put_batch(frames);
+            self.lists.put_batch(frames);
             return count(frames.len());
         }
         let mut given = 0;
@@ -58,7 +63,7 @@ impl Free {
             if self.offline.wants(*frame) {
                 self.offline.hold(*frame);
             } else {
-                lists.put_batch(&[*frame]);
+                self.lists.put_batch(&[*frame]);
                 given += 1;
             }
         }
@@ -68,7 +73,7 @@ impl Free {
     /// A chunk has got its memory; answers how many of its frames, which counted as free, are beyond the limit.
     pub(super) fn give_chunk(&mut self, first: FrameId, count: u32) -> u32 {
         if !self.offline.wants(first) {
-            self.of(first).add_range(first, count);
+            self.lists.add_range(first, count);
             return 0;
         }
         for frame in first.0..first.0 + count {
@@ -110,8 +115,7 @@ impl<E: Env> Memory<E> {
 
     pub(crate) fn bytes(&self, context: &impl Context) -> u64 {
         let free = self.lists.lock(context);
-        let lists: u64 = free.lists.iter().map(FreeLists::bytes).sum();
-        lists + self.slow_path.bytes()
+        free.lists.bytes() + self.slow_path.bytes()
     }
 
     /// Gives frames back and wakes whoever waits for memory.
@@ -124,7 +128,7 @@ impl<E: Env> Memory<E> {
             // Counted under the lock: nobody may count off what is not counted yet.
             let mut free = self.lists.lock(context);
             for (node, frames) in self.division.parts(frames) {
-                let given = free.give(node, frames);
+                let given = free.give(frames);
                 self.now_free(node, given);
             }
         }
