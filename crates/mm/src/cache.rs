@@ -17,10 +17,10 @@ use crate::pages::CachedPages;
 use crate::registry::Registry;
 use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
+use crate::registry::writeback::Writeback;
 use crate::vmstat::Counters;
 pub(crate) use crate::vmstat::{add, get, sub};
-use crate::writeback::Writeback;
-use crate::{Error, swap};
+use crate::{Error, swapfile};
 
 /// A page cache under one memory limit.
 ///
@@ -38,7 +38,7 @@ pub struct Cache<E: Env> {
     pub(crate) registry: Registry<E>,
     /// Devices, and what is dirty.
     pub(crate) writeback: Writeback<E>,
-    pub(crate) swap: swap::State<E>,
+    pub(crate) swap: swapfile::State<E>,
     pub(crate) counters: Counters,
 }
 

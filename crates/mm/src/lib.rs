@@ -34,6 +34,7 @@
 mod alloc;
 mod anon;
 mod cache;
+mod complete;
 mod error;
 mod file;
 mod lifecycle;
@@ -45,6 +46,7 @@ mod reclaim;
 mod registry;
 mod stats;
 mod swap;
+mod swapfile;
 #[cfg(test)]
 mod testing;
 mod vmstat;
@@ -63,5 +65,5 @@ pub use file::writer::Writer;
 pub use memory::offline::Limit;
 pub use options::{DeviceOptions, ErrorPolicy, Options, Populate};
 pub use stats::{DeviceStats, Health, ReadsFailing, Stats};
-pub use swap::SwapStats;
+pub use swapfile::SwapStats;
 pub use vmstat::{Item, Vmstat};

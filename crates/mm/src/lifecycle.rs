@@ -17,9 +17,10 @@ use crate::pages::CachedPages;
 use crate::registry::Registry;
 use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
+use crate::registry::writeback::Writeback;
 use crate::vmstat::Counters;
-use crate::writeback::{Writeback, flush};
-use crate::{Error, File, Writer, reclaim, swap};
+use crate::writeback::flush;
+use crate::{Error, File, Writer, reclaim, swapfile};
 
 mod limit;
 
@@ -67,7 +68,7 @@ impl<E: Env> Cache<E> {
             nodes: Nodes::new(frames, division, &options.reclaim),
             registry: Registry::new(),
             writeback: Writeback::new(&options),
-            swap: swap::State::new(frames),
+            swap: swapfile::State::new(frames),
             counters: Counters::new(),
             env,
             options,

@@ -14,7 +14,8 @@ use frames::{Busy, Flags, FrameId, Owner, Shadow, Slot};
 use crate::Error;
 use crate::cache::{Cache, add, sub};
 use crate::registry::regions::{Anon, Cursor};
-use crate::swap::{Area, NONE};
+use crate::swapfile::{Area, NONE};
+use crate::vmstat::Item;
 
 /// Longest window; see `policy::reclaim::swap::walk`.
 const WINDOW_MAX: usize = 32;
@@ -132,9 +133,13 @@ impl<E: Env> Cache<E> {
         busies: impl Iterator<Item = (u32, Busy)>,
     ) {
         let mut request: Option<(u32, Box<IoRequest>)> = None;
+        let send = |task: &mut Task<'_, E>, end, full: Box<IoRequest>| {
+            self.counters.add(Item::Pswpin, full.pages().0);
+            area.send_read(task, end, wanted, full);
+        };
         for (slot, busy) in busies {
             if let Some((end, full)) = request.take_if(|(end, _)| *end != slot) {
-                area.send_read(task, end, wanted, full);
+                send(task, end, full);
             }
             let (end, open) =
                 request.get_or_insert_with(|| (slot, IoRequest::with_room(WINDOW_MAX)));
@@ -143,7 +148,7 @@ impl<E: Env> Cache<E> {
             *end += 1;
         }
         if let Some((end, full)) = request {
-            area.send_read(task, end, wanted, full);
+            send(task, end, full);
         }
     }
 

@@ -450,14 +450,15 @@ fn start_read<E: Env>(
         }
         let want = u32::try_from((end - page).min(REQUEST_PAGES as u64)).expect("small");
         let inflight = &mapping.device.reads_inflight;
-        let Some(room) = inflight.room(cache, want) else {
+        let reading = &cache.writeback.totals.reading;
+        let Some(room) = inflight.room(reading, cache.memory.limit_frames(), want) else {
             if page > run.start || class == IoClass::ReadAhead {
                 break;
             }
             // Frames in hand would be missed by those it waits for.
             cache.put_unused(task, &frames);
             frames.clear();
-            inflight.wait_for_room(task, cache)?;
+            inflight.wait_for_room(task, reading, || cache.memory.limit_frames())?;
             continue;
         };
         let want = room.pages();

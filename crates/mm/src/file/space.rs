@@ -7,9 +7,9 @@ use policy::units::{Bytes, PAGE_SIZE};
 
 use crate::cache::Cache;
 use crate::error::is_unsupported;
-use crate::file::sync::set_device_len;
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
+use crate::writeback::io::set_device_len;
 use crate::{Error, writeback::io};
 
 /// Space is asked for ahead in steps of an eighth of the file, between these.
@@ -33,7 +33,7 @@ pub(crate) fn reserve_space<E: Env>(
     }
     io::may_call(task)?;
     // Nobody cuts the object meanwhile: what it has been given would be noted and gone.
-    let inside = mapping.enter(task, cache)?;
+    let inside = mapping.enter(task, &cache.registry)?;
     let allocated = mapping.allocated();
     if end <= allocated {
         // Another writer was faster.

@@ -354,7 +354,7 @@ fn settle_length<E: Env>(
         drop_behind_end(task, cache, &file)?;
     }
     write_and_wait(task, cache, &file, &[(last, u32::MAX)])?;
-    set_len(task, &file, file.size(), true)?;
+    io::set_len(task, &file, file.size(), true)?;
     if is_owed {
         zero_behind_end(task, cache, &file)?;
         file.cut_is_done();
@@ -410,55 +410,11 @@ pub(crate) fn shut_settled<'a, E: Env>(
     cache: &Arc<Cache<E>>,
     mapping: &'a Arc<Mapping<E>>,
 ) -> Result<ShutGate<'a, E>, Error> {
-    let file = mapping.shut(task, cache)?;
+    let file = mapping.shut(task, &cache.registry)?;
     if file.owes_cut() {
         cut(task, cache, &file)?;
     }
     Ok(file)
-}
-
-/// Sets the length of the device's object.
-pub(crate) fn set_device_len<E: Env>(
-    task: &mut Task<'_, E>,
-    file: &ShutGate<'_, E>,
-    len: u64,
-) -> Result<(), Error> {
-    set_len(task, file, len, false)
-}
-
-/// `at_rest`: no write that ends behind `len` is under way or can begin.
-fn set_len<E: Env>(
-    task: &mut Task<'_, E>,
-    mapping: &ShutGate<'_, E>,
-    len: u64,
-    at_rest: bool,
-) -> Result<(), Error> {
-    // Before the call: writes sent from now on raise it again.
-    let before = mapping.set_device_len(len);
-    // A last page under writeback may make the object longer again as it ends.
-    let may_grow = !at_rest && before > len && mapping.writeback.load(Ordering::Acquire) > 0;
-    let op = IoOp::SetLen { len: Bytes(len) };
-    let device = mapping.device.id;
-    let result = io::call(
-        task,
-        device,
-        mapping.object,
-        op,
-        Bytes::ZERO,
-        Cause::DeviceMetadata,
-    );
-    // A write that was sent meanwhile may have ended before the device did this, or after.
-    let raised = mapping.device_len() != len;
-    if may_grow || raised || result.is_err() {
-        mapping.forget_device_len();
-    }
-    result.map_err(Error::metadata)?;
-    if len <= before {
-        // Space beyond a length that was cut, or set again, may be gone. What it grew by before had none.
-        mapping.lose_space_behind(len);
-    }
-    mapping.note_completed();
-    Ok(())
 }
 
 fn flush_device<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) -> Result<(), Error> {
@@ -518,10 +474,10 @@ mod tests {
                 let (client, cache) = (Arc::clone(&client), Arc::clone(cache));
                 env::spawn(task.env(), "inside", move |task| {
                     task.act_for(client.client());
-                    let inside = client.mapping.enter(task, &cache).unwrap();
+                    let inside = client.mapping.enter(task, &cache.registry).unwrap();
                     task.sleep(Cause::Think, Nanos::millis(100));
                     drop(inside);
-                    client.mapping.enter(task, &cache).map(drop)
+                    client.mapping.enter(task, &cache.registry).map(drop)
                 })
             };
             let began = task.now();

@@ -17,10 +17,11 @@ use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 use crate::Error;
 use crate::cache::{Cache, FILE_MAX, add, sub};
 use crate::file::replace::replace_pinned;
-use crate::file::sync::{set_device_len, shut_settled, wait_frame};
+use crate::file::sync::{shut_settled, wait_frame};
 use crate::lists::INACTIVE_FILE;
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
+use crate::writeback::io::set_device_len;
 
 /// Shadows removed in one hold of an index lock.
 const SHADOWS_AT_ONCE: u32 = 1024;

@@ -144,7 +144,7 @@ impl<'a, E: Env> Call<'a, E> {
         let end = offset.0.checked_add(len).filter(|end| *end <= FILE_MAX);
         let end = end.ok_or(Error::beyond_files(Bytes(offset.0.saturating_add(len))))?;
         let device = &file.mapping.device;
-        device.admit(task, writer.seen_errors(device))?;
+        device.admit(task, writer.pacer.seen_errors(device))?;
         Ok(Self {
             cache: &file.cache,
             mapping: &file.mapping,
@@ -193,7 +193,7 @@ impl<'a, E: Env> Call<'a, E> {
             let stop = end.min(((*at >> PAGE_SHIFT) + pages) << PAGE_SHIFT);
             reserve_space(task, cache, mapping, *at, stop)?;
             settle_cut(task, cache, mapping)?;
-            let inside = mapping.enter(task, cache)?;
+            let inside = mapping.enter(task, &cache.registry)?;
             if !inside.is_ready_up_to(stop) {
                 // The length was cut meanwhile, and the space with it.
                 continue;
@@ -209,7 +209,7 @@ impl<'a, E: Env> Call<'a, E> {
             self.account(task, took);
             // Also after an error: it is paused for what was taken in before it.
             let balanced = match pacing {
-                Pacing::Here => balance(task, cache, self.writer).map(drop),
+                Pacing::Here => balance(task, cache, &mut self.writer.pacer).map(drop),
                 Pacing::Elsewhere => Ok(()),
             };
             filled.and(balanced)?;
@@ -227,12 +227,12 @@ impl<'a, E: Env> Call<'a, E> {
     fn budget(&self, task: &Task<'_, E>) -> u64 {
         // Once a balance is due, its size does not matter any more: what comes until it begins is
         // due too.
-        if self.writer.account.is_due() {
+        if self.writer.pacer.account.is_due() {
             return BATCH;
         }
         let cpu = task.cpu();
         let domain = self.cache.writeback.domain.lock(task);
-        let budget = domain.budget(&self.writer.index, self.mapping.device.index, cpu);
+        let budget = domain.budget(&self.writer.pacer.index, self.mapping.device.index, cpu);
         budget.0.clamp(1, BATCH)
     }
 
@@ -242,7 +242,13 @@ impl<'a, E: Env> Call<'a, E> {
         task.did(Work::Insert, took.inserted);
         task.did(Work::Dirty, took.dirtied);
         let device = &self.mapping.device;
-        account(task, self.cache, device, self.writer, Pages(took.dirtied));
+        account(
+            task,
+            self.cache,
+            device,
+            &mut self.writer.pacer,
+            Pages(took.dirtied),
+        );
     }
 
     /// Reports a call that began at `began` and took in `bytes`.
@@ -252,7 +258,7 @@ impl<'a, E: Env> Call<'a, E> {
         }
         let took = task.now().since(began);
         task.emit(&Event::Wrote {
-            writer: self.writer.id,
+            writer: self.writer.pacer.id,
             bytes,
             took,
         });
@@ -269,7 +275,7 @@ impl<'a, E: Env> Call<'a, E> {
         self.writer.note_prepared(mapping, start, end);
         reserve_space(task, cache, mapping, start, end)?;
         settle_cut(task, cache, mapping)?;
-        drop(mapping.enter(task, cache)?);
+        drop(mapping.enter(task, &cache.registry)?);
         if cache.pages.pool.free() < NODES_MIN {
             match free_index_nodes(task, cache) {
                 // Enough for one path, or for pages that need none.

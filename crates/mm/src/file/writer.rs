@@ -1,27 +1,25 @@
 //! What one writer carries from call to call.
 
 use core::ops::Range;
+use std::sync::Arc;
 
-use env::Env;
+use env::{Env, Interrupt, Task};
 use frames::Busy;
 use policy::dirty::WriterIndex;
+use policy::units::Instant;
 
+use crate::Error;
+use crate::cache::Cache;
 use crate::file::reserve::FrameReserve;
 use crate::file::write::Filled;
-use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
-use crate::writeback::balance::Account;
+use crate::writeback::balance::balance;
+use crate::writeback::pacer::{Account, Pacer};
 
 /// The unit that is paced. One per client, thread or task; not shared.
 #[derive(Debug)]
 pub struct Writer {
-    pub(crate) id: u32,
-    pub(crate) index: WriterIndex,
-    /// For each device slot: how many errors this writer has already reported, and the serial of
-    /// the device it counted them for.
-    seen_errors: Vec<(u64, u64)>,
-    /// Pages that it dirtied and was not paused for yet.
-    pub(crate) account: Account,
+    pub(crate) pacer: Pacer,
     /// A write that the device was told of before it is taken in: serial number of the file, and
     /// bytes.
     prepared: Option<(u64, Range<u64>)>,
@@ -40,10 +38,7 @@ impl Writer {
         // Grown as it writes: a server has a writer for each client, and most write little at a
         // time.
         Self {
-            id,
-            index,
-            seen_errors,
-            account: Account::default(),
+            pacer: Pacer::new(id, index, seen_errors),
             prepared: None,
             reserve: FrameReserve::default(),
             ahead: Vec::new(),
@@ -54,20 +49,7 @@ impl Writer {
     /// Its number, as events name it.
     #[must_use]
     pub fn id(&self) -> u32 {
-        self.id
-    }
-
-    /// Errors of a device that it has reported. A device younger than the writer had none before.
-    pub(crate) fn seen_errors<E: Env>(&mut self, device: &DeviceState<E>) -> &mut u64 {
-        let at = usize::from(device.index.0);
-        if at >= self.seen_errors.len() {
-            self.seen_errors.resize(at + 1, (0, 0));
-        }
-        let (serial, seen) = &mut self.seen_errors[at];
-        if *serial != device.serial {
-            (*serial, *seen) = (device.serial, 0);
-        }
-        seen
+        self.pacer.id
     }
 
     /// Whether the device need not be told of a write any more.
@@ -84,6 +66,38 @@ impl Writer {
     }
 
     pub(crate) fn into_index(self) -> WriterIndex {
-        self.index
+        self.pacer.index
+    }
+}
+
+impl<E: Env> Cache<E> {
+    /// Until when the writer is paused for what it took in unpaced so far. `None`: it need not be.
+    /// `Some`: ask again then, not before; it may be paused for longer. What it takes in meanwhile
+    /// is a matter of the next balance, which begins with the first call after this one has ended
+    /// with `None`.
+    ///
+    /// Never waits. Under the law of 2.6.36 a writer writes pages itself, which cannot be done
+    /// here: the flusher does it, and the writer is paused by the naps of that law.
+    ///
+    /// # Errors
+    /// That of a device that has failed meanwhile, as a write gets it. `Cancelled`.
+    pub fn pace(
+        self: &Arc<Self>,
+        task: &mut Task<'_, E>,
+        writer: &mut Writer,
+    ) -> Result<Option<Instant>, Error> {
+        task.nonblocking(|task| balance(task, self, &mut writer.pacer))
+    }
+
+    /// A writer is done for now: what it still owes is passed on, as that of one that is gone, and
+    /// it is as a new one.
+    pub fn settle(&self, writer: &mut Writer) {
+        let context = Interrupt::new();
+        writer.pacer.account = Account::default();
+        let mut domain = self.writeback.domain.lock(&context);
+        let fresh = domain.add_writer();
+        let before = core::mem::replace(&mut writer.pacer.index, fresh);
+        // Of the CPUs, which are all the same to somebody outside any task.
+        domain.remove_writer(before, 0);
     }
 }

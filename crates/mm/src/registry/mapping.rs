@@ -14,12 +14,16 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use env::{Cause, Context, Env, IoError, Lock, LockClass, ObjectId, Signal, Task, WaitQueue};
+use env::{
+    Cause, Context, Env, Interrupt, IoDone, IoError, IoRequest, Lock, LockClass, ObjectId, Signal,
+    Task, WaitQueue,
+};
 use frames::{NodePool, Owner, PageIndex, Slot, WriteToken};
 use policy::units::{Bytes, PAGE_SIZE};
 
 use crate::Error;
-use crate::cache::Cache;
+use crate::registry::Registry;
+use crate::registry::completions::Completions;
 use crate::registry::device::DeviceState;
 use crate::registry::gate::{Gate, GateGuard, ShutGate};
 
@@ -31,7 +35,7 @@ pub(crate) struct Mapping<E: Env> {
     pub(crate) id: u32,
     /// No other file of the cache had or will have it.
     pub(crate) serial: u64,
-    pub(crate) cache: Weak<Cache<E>>,
+    completions: Weak<dyn Completions<Self>>,
     pub(crate) device: Arc<DeviceState<E>>,
     pub(crate) object: ObjectId,
     pub(crate) index: PageIndex,
@@ -86,7 +90,7 @@ struct Errors {
 impl<E: Env> Mapping<E> {
     pub(crate) fn new(
         (id, serial): (u32, u64),
-        cache: Weak<Cache<E>>,
+        completions: Weak<dyn Completions<Self>>,
         device: Arc<DeviceState<E>>,
         object: ObjectId,
         len: Bytes,
@@ -95,7 +99,7 @@ impl<E: Env> Mapping<E> {
         Self {
             id,
             serial,
-            cache,
+            completions,
             device,
             object,
             index,
@@ -180,28 +184,28 @@ impl<E: Env> Mapping<E> {
     pub(crate) fn enter<'a>(
         self: &'a Arc<Self>,
         task: &mut Task<'_, E>,
-        cache: &Cache<E>,
+        registry: &Registry<E>,
     ) -> Result<GateGuard<'a, E>, Error> {
         let inside = GateGuard::enter(task, self)?;
-        self.takes_changes_of(task, cache).map(|()| inside)
+        self.takes_changes_of(task, registry).map(|()| inside)
     }
 
     /// Shuts the gate, for a change of the file's length, space or holes; `Cancelled`: the same.
     pub(crate) fn shut<'a>(
         self: &'a Arc<Self>,
         task: &mut Task<'_, E>,
-        cache: &Cache<E>,
+        registry: &Registry<E>,
     ) -> Result<ShutGate<'a, E>, Error> {
         let shut = ShutGate::shut(task, self)?;
-        self.takes_changes_of(task, cache).map(|()| shut)
+        self.takes_changes_of(task, registry).map(|()| shut)
     }
 
     /// Behind the gate: once it has been shut after a client's end, none of its tasks is there.
-    fn takes_changes_of(&self, task: &Task<'_, E>, cache: &Cache<E>) -> Result<(), Error> {
+    fn takes_changes_of(&self, task: &Task<'_, E>, registry: &Registry<E>) -> Result<(), Error> {
         if !task.is_wanted() {
             return Err(Error::Cancelled);
         }
-        self.takes_changes(cache)
+        self.takes_changes(registry)
     }
 
     /// A handle has ended; its client says so already.
@@ -223,9 +227,12 @@ impl<E: Env> Mapping<E> {
     }
 
     /// Shuts the gate unless somebody is inside, or the cache ends, or the file in it.
-    pub(crate) fn try_shut<'a>(self: &'a Arc<Self>, cache: &Cache<E>) -> Option<ShutGate<'a, E>> {
+    pub(crate) fn try_shut<'a>(
+        self: &'a Arc<Self>,
+        registry: &Registry<E>,
+    ) -> Option<ShutGate<'a, E>> {
         let shut = ShutGate::try_shut(self)?;
-        self.takes_changes(cache).is_ok().then_some(shut)
+        self.takes_changes(registry).is_ok().then_some(shut)
     }
 
     /// Shuts the gate also where no change is taken any more: for a sync, and for who ends the
@@ -248,8 +255,8 @@ impl<E: Env> Mapping<E> {
     }
 
     /// Asked behind the gate: a shutdown waits for those that went in before.
-    fn takes_changes(&self, cache: &Cache<E>) -> Result<(), Error> {
-        if cache.registry.closing.load(Ordering::SeqCst) || self.is_closed() {
+    fn takes_changes(&self, registry: &Registry<E>) -> Result<(), Error> {
+        if registry.closing.load(Ordering::SeqCst) || self.is_closed() {
             return Err(Error::Cancelled);
         }
         Ok(())
@@ -351,6 +358,22 @@ impl<E: Env> Mapping<E> {
             .last_write
             .unwrap_or((Bytes::ZERO, IoError::Lost));
         Error::WriteFailed { offset, cause }
+    }
+}
+
+impl<E: Env> IoDone for Mapping<E> {
+    fn io_done(&self, context: &Interrupt, request: Box<IoRequest>, result: Result<(), IoError>) {
+        if let Some(completions) = self.completions.upgrade() {
+            completions.ended(self, context, request, result);
+        }
+    }
+
+    fn io_moved(&self, _: &Interrupt, request: &IoRequest) {
+        self.device.writes_inflight.leave(request.pages());
+        self.device
+            .writes_inflight
+            .wait
+            .wake_all(Signal::WriteTaken);
     }
 }
 

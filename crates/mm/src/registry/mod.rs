@@ -8,12 +8,15 @@ use env::{Env, Lock, LockClass};
 use mapping::Mapping;
 use regions::Regions;
 
+pub(crate) mod completions;
 pub(crate) mod device;
 pub(crate) mod gate;
 pub(crate) mod health;
 pub(crate) mod inflight;
 pub(crate) mod mapping;
 pub(crate) mod regions;
+pub(crate) mod requests;
+pub(crate) mod writeback;
 
 /// Pages of the largest request: 1 MiB.
 pub(crate) const REQUEST_PAGES: usize = 256;

@@ -22,78 +22,22 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Env, Event, Interrupt, Task, Wakeup, Work};
-use policy::dirty::{DeviceIndex, Due, PauseReason, Verdict};
+use env::{Cause, Env, Event, Task, Work};
+use policy::dirty::{PauseReason, Verdict};
 use policy::units::{Instant, Pages};
 
+use crate::Error;
 use crate::cache::Cache;
 use crate::registry::device::DeviceState;
-use crate::{Error, Writer, writeback::flush};
-
-/// What a writer has dirtied and was not paused for yet.
-#[derive(Debug, Default)]
-pub(crate) struct Account {
-    /// Pages that a balance is due for, by device: mostly one.
-    due: Vec<(DeviceIndex, Pages)>,
-    /// A balance under way, of that device, in a pause.
-    paused: Option<(DeviceIndex, Pause)>,
-}
-
-/// One sleep of a balance.
-#[derive(Debug)]
-struct Pause {
-    cause: Cause,
-    until: Instant,
-    /// When it was answered to a task that may not block; none: the task sleeps itself.
-    answered: Option<Instant>,
-}
-
-impl Account {
-    /// Whether a balance is due that has not begun.
-    pub(crate) fn is_due(&self) -> bool {
-        !self.due.is_empty()
-    }
-
-    fn add(&mut self, device: DeviceIndex, due: Due) {
-        let earlier = self.due.iter_mut().find(|(other, _)| *other == device);
-        match earlier {
-            Some((_, pages)) if due.replaces => *pages = (*pages).at_least(due.pages),
-            Some((_, pages)) => *pages = pages.saturating_add(due.pages),
-            None => self.due.push((device, due.pages)),
-        }
-    }
-
-    /// The end of the pause that is under way, if it is yet to come.
-    fn paused_until(&self, now: Instant) -> Option<Instant> {
-        let (_, pause) = self.paused.as_ref()?;
-        (now < pause.until).then_some(pause.until)
-    }
-}
-
-impl Pause {
-    /// Sees the pause to its end.
-    fn end<E: Env>(self, task: &mut Task<'_, E>) -> Result<(), Error> {
-        let now = task.now();
-        if let Some(since) = self.answered {
-            task.emit(&Event::Waited {
-                cause: self.cause,
-                waited: now.min(self.until).since(since),
-                wakeup: Wakeup::TimedOut,
-            });
-            if now >= self.until {
-                return Ok(());
-            }
-        }
-        Error::after(task.sleep_until(self.cause, self.until))
-    }
-}
+use crate::writeback::flush;
+use crate::writeback::pacer::{Pacer, Pause};
 
 /// The writer has dirtied `pages`: accounts them.
 pub(crate) fn account<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,
     device: &DeviceState<E>,
-    writer: &mut Writer,
+    writer: &mut Pacer,
     pages: Pages,
 ) {
     if pages.is_zero() {
@@ -118,7 +62,7 @@ pub(crate) fn account<E: Env>(
 pub(crate) fn balance<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
-    writer: &mut Writer,
+    writer: &mut Pacer,
 ) -> Result<Option<Instant>, Error> {
     if !task.may_block() {
         let until = writer.account.paused_until(task.now());
@@ -171,7 +115,7 @@ fn next_pause<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     device: &Arc<DeviceState<E>>,
-    writer: &Writer,
+    writer: &Pacer,
 ) -> Result<Option<Pause>, Error> {
     loop {
         let (verdict, now) = ask(task, cache, device, writer);
@@ -219,7 +163,7 @@ fn ask<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     device: &DeviceState<E>,
-    writer: &Writer,
+    writer: &Pacer,
 ) -> (Verdict, Instant) {
     task.did(Work::Balance, 1);
     let now = task.now();
@@ -275,37 +219,5 @@ const fn cause_of(why: PauseReason) -> Cause {
     match why {
         PauseReason::OverShare => Cause::DirtyPause,
         PauseReason::NoProgress => Cause::DeviceStalled,
-    }
-}
-
-impl<E: Env> Cache<E> {
-    /// Until when the writer is paused for what it took in unpaced so far. `None`: it need not be.
-    /// `Some`: ask again then, not before; it may be paused for longer. What it takes in meanwhile
-    /// is a matter of the next balance, which begins with the first call after this one has ended
-    /// with `None`.
-    ///
-    /// Never waits. Under the law of 2.6.36 a writer writes pages itself, which cannot be done
-    /// here: the flusher does it, and the writer is paused by the naps of that law.
-    ///
-    /// # Errors
-    /// That of a device that has failed meanwhile, as a write gets it. `Cancelled`.
-    pub fn pace(
-        self: &Arc<Self>,
-        task: &mut Task<'_, E>,
-        writer: &mut Writer,
-    ) -> Result<Option<Instant>, Error> {
-        task.nonblocking(|task| balance(task, self, writer))
-    }
-
-    /// A writer is done for now: what it still owes is passed on, as that of one that is gone, and
-    /// it is as a new one.
-    pub fn settle(&self, writer: &mut Writer) {
-        let context = Interrupt::new();
-        writer.account = Account::default();
-        let mut domain = self.writeback.domain.lock(&context);
-        let fresh = domain.add_writer();
-        let before = core::mem::replace(&mut writer.index, fresh);
-        // Of the CPUs, which are all the same to somebody outside any task.
-        domain.remove_writer(before, 0);
     }
 }

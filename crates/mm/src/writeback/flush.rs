@@ -30,11 +30,11 @@ use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages, PagesPerSec};
 
 use crate::Error;
 use crate::cache::{Cache, add, get};
-use crate::file::sync::set_device_len;
 use crate::registry::device::DeviceState;
 use crate::registry::inflight::write::wait_for_room;
 use crate::registry::mapping::Mapping;
 use crate::writeback::io;
+use crate::writeback::io::set_device_len;
 
 /// A flusher that found only busy pages looks again after this.
 const BUSY_RETRY: Nanos = Nanos::millis(2);
@@ -397,7 +397,7 @@ fn grow_ahead<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, mapping: &Arc<Ma
     // late call would cut off. If somebody is inside, the next slice tries again.
     // Of a file that was taken out since it was looked up, the object may be another's; of a cache that ends, its length
     // has been settled: then the gate is not shut.
-    if let Some(file) = mapping.try_shut(cache) {
+    if let Some(file) = mapping.try_shut(&cache.registry) {
         // What has space by now; an error leaves it to the writes to extend the object.
         let allocated = file.allocated();
         if allocated >= file.size() {
@@ -418,7 +418,13 @@ pub(crate) fn write_pages<E: Env>(
     let mut from = select.from;
     while outcome.wrote < select.max {
         let left = Pages(select.max.0 - outcome.wrote.0);
-        let room = wait_for_room(task, cache, &mapping.device, select.class, turn)?;
+        let room = wait_for_room(
+            task,
+            &cache.options.flush,
+            &mapping.device,
+            select.class,
+            turn,
+        )?;
         let room = room.at_most(left);
         let mut request = cache.writeback.requests.take(task, mapping.device.index)?;
         let gathered = gather(task, cache, mapping, &select, from, room, &mut request);

@@ -1,218 +1,25 @@
-//! Request slots, and what happens when a request ends.
+//! Requests: how they are sent, and what their end means for a file.
 //!
-//! Slots for writes are made when the cache is built and used again and again, so that the
-//! write-back path allocates nothing. Completions run as interrupts: they take short locks, change
-//! state, unlock, wake. Reads carry the busy bits of their frames; writes are named by `WRITEBACK`.
+//! Completions run as interrupts: they take short locks, change state, unlock, wake. Reads carry the
+//! busy bits of their frames; writes are named by `WRITEBACK`.
 
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{
-    Cause, Context, DeviceId, Env, Event, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest,
-    Lock, LockClass, ObjectId, Signal, Task, TaskId, WaitQueue, Wakeup,
+    Cause, DeviceId, Env, Event, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Lock,
+    LockClass, ObjectId, Signal, Task, TaskId, WaitQueue,
 };
 use frames::{Flags, FrameId, Tag};
-use policy::dirty::{Completion, DeviceIndex};
+use policy::dirty::Completion;
 use policy::units::{Bytes, Instant, PAGE_SHIFT, Pages};
 
 use crate::Error;
 use crate::cache::{Cache, add, sub};
 pub(crate) use crate::registry::REQUEST_PAGES;
+use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
-
-/// Write slots taken at the start for each of the first devices a cache has room for, and for each further one.
-const SLOTS_PER_DEVICE: usize = 16;
-const DEVICES_DEEP: usize = 16;
-const SLOTS_PER_FURTHER_DEVICE: usize = 4;
-/// Write slots of a cache, at least: a queue of 128 requests and a few syncs beside it.
-const SLOTS_MIN: usize = 160;
-/// Of the slots, this share is kept for devices that hold less than an equal part of it.
-const KEPT: usize = 2;
-
-/// Write requests that are not in use.
-///
-/// A device that hangs gives none of its slots back, and one whose writes are single pages wants many. So half of the
-/// slots are kept, in equal parts, for devices that hold less than theirs; the other half is for whoever comes first.
-pub(crate) struct Requests {
-    slots: Lock<Slots>,
-    wait: WaitQueue,
-}
-
-struct Slots {
-    #[expect(
-        clippy::vec_box,
-        reason = "requests travel to devices as boxes and come back"
-    )]
-    free: Vec<Box<IoRequest>>,
-    total: usize,
-    /// Slots that each device holds, and how many of the free ones are kept for it.
-    held: Vec<u32>,
-    part: u32,
-    /// Sum over the devices of what they hold less than their part.
-    kept: usize,
-}
-
-impl Slots {
-    /// Another device shares the slots.
-    fn add(&mut self, device: DeviceIndex) {
-        let place = usize::from(device.0);
-        if place >= self.held.len() {
-            self.held.resize(place + 1, 0);
-        }
-        let part = self.total / (KEPT * self.held.len());
-        self.part = u32::try_from(part).expect("slots are few");
-        let missing = |held: &u32| self.part.saturating_sub(*held) as usize;
-        self.kept = self.held.iter().map(missing).sum();
-    }
-
-    fn has_for(&self, device: DeviceIndex) -> bool {
-        let below = self.held[usize::from(device.0)] < self.part;
-        // What is kept is of use to its owners only; right after a device has come, it may not be there yet.
-        !self.free.is_empty() && (below || self.free.len() > self.kept)
-    }
-
-    fn pop(&mut self, device: DeviceIndex) -> Option<Box<IoRequest>> {
-        if !self.has_for(device) {
-            return None;
-        }
-        let held = &mut self.held[usize::from(device.0)];
-        self.kept -= usize::from(*held < self.part);
-        *held += 1;
-        self.free.pop()
-    }
-
-    fn push(&mut self, device: DeviceIndex, request: Box<IoRequest>) {
-        let held = &mut self.held[usize::from(device.0)];
-        *held -= 1;
-        self.kept += usize::from(*held < self.part);
-        self.free.push(request);
-    }
-}
-
-impl Requests {
-    /// Slots of a cache with room for so many devices; they are added one by one.
-    pub(crate) fn new(devices: u16) -> Self {
-        let devices = usize::from(devices);
-        let deep = devices.min(DEVICES_DEEP);
-        let count = deep * SLOTS_PER_DEVICE + (devices - deep) * SLOTS_PER_FURTHER_DEVICE;
-        Self::with_room(count.max(SLOTS_MIN), REQUEST_PAGES)
-    }
-
-    /// `count` slots for `pages` pages each, for one device.
-    pub(crate) fn for_one(count: usize, pages: usize) -> Self {
-        let requests = Self::with_room(count, pages);
-        requests.add_device(&Interrupt::new(), DeviceIndex(0));
-        requests
-    }
-
-    fn with_room(count: usize, pages: usize) -> Self {
-        let slots = Slots {
-            free: (0..count).map(|_| IoRequest::for_writes(pages)).collect(),
-            total: count,
-            held: Vec::new(),
-            part: 0,
-            kept: 0,
-        };
-        Self {
-            slots: Lock::new(LockClass::Leaf, slots),
-            wait: WaitQueue::new(),
-        }
-    }
-
-    /// A device begins to use the slots.
-    pub(crate) fn add_device(&self, context: &impl Context, device: DeviceIndex) {
-        self.slots.lock(context).add(device);
-    }
-
-    /// A slot for a write to `device`, if there is one for it.
-    pub(crate) fn try_take(
-        &self,
-        context: &impl Context,
-        device: DeviceIndex,
-    ) -> Option<Box<IoRequest>> {
-        self.slots.lock(context).pop(device)
-    }
-
-    /// Whether there is a slot for a write to `device` now.
-    pub(crate) fn has_one(&self, context: &impl Context, device: DeviceIndex) -> bool {
-        self.slots.lock(context).has_for(device)
-    }
-
-    /// A slot for a write to `device`; waits while there is none for it.
-    pub(crate) fn take<E: Env>(
-        &self,
-        task: &mut Task<'_, E>,
-        device: DeviceIndex,
-    ) -> Result<Box<IoRequest>, Error> {
-        loop {
-            if let Some(request) = self.take_while(task, device, None, || true)? {
-                return Ok(request);
-            }
-        }
-    }
-
-    /// A slot for a write to `device`; `None`: there was none for it until the deadline, or it is not wanted any more
-    /// (whoever changes that calls `wake_all`).
-    pub(crate) fn take_while<E: Env>(
-        &self,
-        task: &mut Task<'_, E>,
-        device: DeviceIndex,
-        deadline: Option<Instant>,
-        wanted: impl Fn() -> bool,
-    ) -> Result<Option<Box<IoRequest>>, Error> {
-        loop {
-            if let Some(request) = self.try_take(task, device) {
-                return Ok(Some(request));
-            }
-            let wakeup = task.wait_while(&self.wait, Cause::RequestSlot, deadline, |task| {
-                wanted() && !self.slots.lock(task).has_for(device)
-            });
-            match wakeup {
-                Wakeup::Ready(_) if wanted() => {}
-                Wakeup::Ready(_) | Wakeup::TimedOut => return Ok(None),
-                ended => return Err(Error::after(ended).err().unwrap_or(Error::Cancelled)),
-            }
-        }
-    }
-
-    /// Has all who wait look again.
-    pub(crate) fn wake_all(&self, signal: Signal) {
-        self.wait.wake_all(signal);
-    }
-
-    /// Gives a slot back. Among several devices, whoever waits looks again: the slot may be kept for some of them only.
-    pub(crate) fn put(
-        &self,
-        context: &impl Context,
-        device: DeviceIndex,
-        mut request: Box<IoRequest>,
-    ) {
-        request.frames.clear();
-        request.moved = false;
-        let shared = {
-            let mut slots = self.slots.lock(context);
-            slots.push(device, request);
-            slots.held.len() > 1
-        };
-        if shared {
-            self.wait.wake_all(Signal::SlotFreed);
-        } else {
-            self.wait.wake_one(Signal::SlotFreed);
-        }
-    }
-}
-
-/// Sends a filled request; the caller has put its handler on.
-pub(crate) fn submit<E: Env>(task: &mut Task<'_, E>, mut request: Box<IoRequest>) {
-    request.submitted = task.now();
-    task.emit(&Event::Submitted {
-        device: request.device,
-        op: request.op,
-        pages: request.pages(),
-    });
-    task.did(env::Work::Submit, 1);
-    task.env().submit(request);
-}
+pub(crate) use crate::registry::requests::submit;
 
 pub(crate) fn emit_completed<E: Env>(
     cache: &Cache<E>,
@@ -232,30 +39,8 @@ pub(crate) fn emit_completed<E: Env>(
     );
 }
 
-impl<E: Env> IoDone for Mapping<E> {
-    fn io_done(&self, context: &Interrupt, request: Box<IoRequest>, result: Result<(), IoError>) {
-        let Some(cache) = self.cache.upgrade() else {
-            return;
-        };
-        let now = cache.env.now();
-        emit_completed(&cache, now, &request, result.is_err());
-        match request.op {
-            IoOp::Read => self.read_done(&cache, context, now, request, result),
-            _ => self.write_done(&cache, context, now, request, result),
-        }
-    }
-
-    fn io_moved(&self, _: &Interrupt, request: &IoRequest) {
-        self.device.writes_inflight.leave(request.pages());
-        self.device
-            .writes_inflight
-            .wait
-            .wake_all(Signal::WriteTaken);
-    }
-}
-
 impl<E: Env> Mapping<E> {
-    fn write_done(
+    pub(crate) fn write_done(
         &self,
         cache: &Cache<E>,
         context: &Interrupt,
@@ -372,7 +157,7 @@ impl<E: Env> Mapping<E> {
         clippy::boxed_local,
         reason = "the box is the request's, and ends here"
     )]
-    fn read_done(
+    pub(crate) fn read_done(
         &self,
         cache: &Cache<E>,
         context: &Interrupt,
@@ -400,7 +185,8 @@ impl<E: Env> Mapping<E> {
             cache.pages.table.release(busy, set, Flags::NONE);
         }
         cache.wake_busy(&request.frames, Signal::PageRead);
-        self.device.reads_inflight.ended(cache, now, pages);
+        let reading = &cache.writeback.totals.reading;
+        self.device.reads_inflight.ended(reading, now, pages);
     }
 }
 
@@ -502,4 +288,48 @@ pub(crate) fn call<E: Env>(
     });
     let result = answer.result.lock(task).take();
     result.unwrap_or(Err(IoError::Cancelled))
+}
+
+/// Sets the length of the device's object.
+pub(crate) fn set_device_len<E: Env>(
+    task: &mut Task<'_, E>,
+    file: &ShutGate<'_, E>,
+    len: u64,
+) -> Result<(), Error> {
+    set_len(task, file, len, false)
+}
+
+/// `at_rest`: no write that ends behind `len` is under way or can begin.
+pub(crate) fn set_len<E: Env>(
+    task: &mut Task<'_, E>,
+    mapping: &ShutGate<'_, E>,
+    len: u64,
+    at_rest: bool,
+) -> Result<(), Error> {
+    // Before the call: writes sent from now on raise it again.
+    let before = mapping.set_device_len(len);
+    // A last page under writeback may make the object longer again as it ends.
+    let may_grow = !at_rest && before > len && mapping.writeback.load(Ordering::Acquire) > 0;
+    let op = IoOp::SetLen { len: Bytes(len) };
+    let device = mapping.device.id;
+    let result = call(
+        task,
+        device,
+        mapping.object,
+        op,
+        Bytes::ZERO,
+        Cause::DeviceMetadata,
+    );
+    // A write that was sent meanwhile may have ended before the device did this, or after.
+    let raised = mapping.device_len() != len;
+    if may_grow || raised || result.is_err() {
+        mapping.forget_device_len();
+    }
+    result.map_err(Error::metadata)?;
+    if len <= before {
+        // Space beyond a length that was cut, or set again, may be gone. What it grew by before had none.
+        mapping.lose_space_behind(len);
+    }
+    mapping.note_completed();
+    Ok(())
 }

@@ -78,7 +78,7 @@ impl<E: Env> Call<'_, E> {
         if start == end || !self.is_prepared() {
             return Ok(Bytes::ZERO);
         }
-        let inside = match task.nonblocking(|task| mapping.enter(task, cache)) {
+        let inside = match task.nonblocking(|task| mapping.enter(task, &cache.registry)) {
             Ok(inside) => inside,
             Err(Error::WouldWait) => return Ok(Bytes::ZERO),
             Err(error) => return Err(error),

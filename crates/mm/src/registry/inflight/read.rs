@@ -22,7 +22,6 @@ use env::{Cause, Env, Signal, Task, WaitQueue};
 use policy::units::{Instant, Nanos};
 
 use crate::Error;
-use crate::cache::Cache;
 use crate::registry::REQUEST_PAGES;
 
 /// Reads of all devices hold at most this part of the frames.
@@ -71,14 +70,19 @@ impl Drop for Room<'_> {
 }
 
 impl ReadInflight {
-    /// Room for up to `wanted` pages, as much as there is; `None`: there is none.
-    pub(crate) fn room<'a, E: Env>(&'a self, cache: &'a Cache<E>, wanted: u32) -> Option<Room<'a>> {
-        let all = &cache.writeback.totals.reading;
+    /// Room for up to `wanted` pages, as much as there is; `None`: there is none. `all`: pages of all
+    /// devices that are being read; `frames`: those of the cache.
+    pub(crate) fn room<'a>(
+        &'a self,
+        all: &'a AtomicU32,
+        frames: u32,
+        wanted: u32,
+    ) -> Option<Room<'a>> {
         let mut pages = 0;
         let taken = self
             .pages
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
-                pages = wanted.min(self.left(cache, held));
+                pages = wanted.min(self.left(all, frames, held));
                 (pages > 0).then_some(held + pages)
             });
         taken.ok()?;
@@ -91,9 +95,8 @@ impl ReadInflight {
     }
 
     /// Pages that may be sent beside `held` of this device.
-    fn left<E: Env>(&self, cache: &Cache<E>, held: u32) -> u32 {
-        let all = cache.writeback.totals.reading.load(Ordering::Acquire);
-        let rest = (cache.memory.limit_frames() / POOL).saturating_sub(all);
+    fn left(&self, all: &AtomicU32, frames: u32, held: u32) -> u32 {
+        let rest = (frames / POOL).saturating_sub(all.load(Ordering::Acquire));
         // What keeps `held` below a third of what is left beside it, and a page always: a reader that waits, waits for its own device.
         let left = rest.saturating_sub(OF_REST.saturating_mul(held)) / (OF_REST + 1);
         left.max(u32::from(held == 0))
@@ -103,18 +106,19 @@ impl ReadInflight {
     pub(crate) fn wait_for_room<E: Env>(
         &self,
         task: &mut Task<'_, E>,
-        cache: &Cache<E>,
+        all: &AtomicU32,
+        frames: impl Fn() -> u32,
     ) -> Result<(), Error> {
         Error::after(task.wait_while(&self.wait, Cause::ReadIo, None, |_| {
-            self.left(cache, self.pages.load(Ordering::Acquire)) == 0
+            self.left(all, frames(), self.pages.load(Ordering::Acquire)) == 0
         }))
     }
 
     /// A request for `pages` has ended.
-    pub(crate) fn ended<E: Env>(&self, cache: &Cache<E>, now: Instant, pages: u32) {
+    pub(crate) fn ended(&self, all: &AtomicU32, now: Instant, pages: u32) {
         self.moved_at.store(now.0, Ordering::Relaxed);
         self.requests.fetch_sub(1, Ordering::Relaxed);
-        self.give_back(&cache.writeback.totals.reading, pages);
+        self.give_back(all, pages);
     }
 
     /// For how long none has ended, if there are any.

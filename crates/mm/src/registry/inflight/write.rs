@@ -16,12 +16,12 @@ use std::collections::VecDeque;
 
 use env::{Cause, Context, Env, IoClass, Lock, LockClass, Signal, Task, WaitQueue, Wakeup};
 use policy::units::{Nanos, Pages, PagesPerSec};
-use policy::writeback::InFlight;
+use policy::writeback::{FlushTunables, InFlight};
 
 use crate::Error;
-use crate::cache::{Cache, add, get, sub};
 use crate::registry::REQUEST_PAGES;
 use crate::registry::device::DeviceState;
+use crate::vmstat::{add, get, sub};
 
 /// Writeback is in a hurry for so long after a writer paused (kernel: `wb_recent_wait`).
 const HURRIED: Nanos = Nanos::secs(1);
@@ -131,12 +131,11 @@ impl WriteInflight {
 /// through; none: it comes anew.
 pub(crate) fn wait_for_room<E: Env>(
     task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+    flush: &FlushTunables,
     device: &DeviceState<E>,
     class: IoClass,
     turn: &mut Pages,
 ) -> Result<Pages, Error> {
-    let flush = &cache.options.flush;
     let inflight = &device.writes_inflight;
     let bandwidth = PagesPerSec(device.bandwidth.load(Ordering::Relaxed));
     let queue = device.info.queue;

@@ -1,0 +1,18 @@
+//! What becomes of requests that have ended.
+//!
+//! A request ends with the file, or the swap file, that it was sent for. What that means for pages,
+//! lists, pacing and waiters is known on the floors above, all of it in one place: `complete`.
+
+use env::{Interrupt, IoError, IoRequest};
+
+/// Where the ends of requests go that were sent for an `F`.
+pub(crate) trait Completions<F>: Send + Sync {
+    /// A request has ended. Runs as an interrupt: it may not block.
+    fn ended(
+        &self,
+        of: &F,
+        context: &Interrupt,
+        request: Box<IoRequest>,
+        result: Result<(), IoError>,
+    );
+}

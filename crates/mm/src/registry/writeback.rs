@@ -1,0 +1,50 @@
+//! Devices, and what is dirty on the way to them.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::Arc;
+
+use env::{Env, Lock, LockClass};
+use policy::dirty::Domain;
+
+use crate::options::Options;
+use crate::registry::device::DeviceState;
+use crate::registry::requests::Requests;
+
+/// Devices, what is dirty on the way to them, and who may dirty more.
+pub(crate) struct Writeback<E: Env> {
+    pub(crate) devices: Lock<Vec<Arc<DeviceState<E>>>>,
+    pub(crate) domain: Lock<Domain>,
+    pub(crate) requests: Requests,
+    pub(crate) totals: Totals,
+}
+
+impl<E: Env> Writeback<E> {
+    pub(crate) fn new(options: &Options) -> Self {
+        let domain = Domain::new(options.dirty, usize::from(options.devices_max));
+        Self {
+            devices: Lock::new(LockClass::Registry, Vec::new()),
+            domain: Lock::new(LockClass::Dirty, domain),
+            requests: Requests::new(options.devices_max),
+            totals: Totals::default(),
+        }
+    }
+}
+
+/// Counters over all devices.
+#[derive(Default)]
+pub(crate) struct Totals {
+    pub(crate) dirty: AtomicU64,
+    pub(crate) writeback: AtomicU64,
+    pub(crate) dirtied: AtomicU64,
+    pub(crate) written: AtomicU64,
+    pub(crate) discarded: AtomicU64,
+    pub(crate) write_failed: AtomicU64,
+    pub(crate) read_in: AtomicU64,
+    /// Pages of files.
+    pub(crate) cached: AtomicU64,
+    /// Pages of anonymous memory in frames.
+    pub(crate) anon: AtomicU64,
+    pub(crate) pinned: AtomicU32,
+    /// Pages that are being read, or about to be.
+    pub(crate) reading: AtomicU32,
+}
