@@ -1,4 +1,4 @@
-//! Buddy free lists for orders 0..=10, by region and mobility.
+//! Buddy free lists for orders 0..=10, by zone and mobility.
 //!
 //! A free block of order k is 2^k frames at a multiple of 2^k; its buddy is the block that differs in
 //! bit k of the number. Two free buddies of one pageblock never stand beside each other: they are one
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Vocabulary: a *pageblock* is a run of frames that is kept together (512, as large as a huge page). Each is of
-//! one *region*, for good, and is tagged with a *mobility*, which may change: what is given back goes to the
-//! lists of its tag. The lists of one region and mobility are a *group*. A free block that was taken from another
+//! one *zone*, for good, and is tagged with a *mobility*, which may change: what is given back goes to the
+//! lists of its tag. The lists of one zone and mobility are a *group*. A free block that was taken from another
 //! mobility's lists (`move_block`) may stand in another group than its pageblock's tag says until it is given
 //! back.
 //!
@@ -40,41 +40,38 @@ pub struct FreeLists {
     /// What free block starts at a frame, or `NO_BLOCK`.
     marks: Box<[u8]>,
     blocks: Pageblocks,
-    /// By region, then mobility.
+    /// By zone, then mobility.
     groups: Box<[Lists]>,
     /// Where `put_batch` sorts, so that giving memory back needs none.
     scratch: Box<[Run]>,
 }
 
-/// The lists of one region and mobility.
+/// The lists of one zone and mobility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group {
-    /// Below the number of regions.
-    pub region: u8,
+    /// Below the number of zones.
+    pub zone: u8,
     /// Below the number of mobilities.
     pub mobility: u8,
 }
 
 impl Group {
     /// The only one where frames are not told apart.
-    pub const FIRST: Self = Self::of_region(0);
+    pub const FIRST: Self = Self::of_zone(0);
 
-    /// A region where mobilities are not told apart.
+    /// A zone where mobilities are not told apart.
     #[must_use]
-    pub const fn of_region(region: u8) -> Self {
-        Self {
-            region,
-            mobility: 0,
-        }
+    pub const fn of_zone(zone: u8) -> Self {
+        Self { zone, mobility: 0 }
     }
 }
 
-/// Which pageblock is of which region and mobility.
+/// Which pageblock is of which zone and mobility.
 #[derive(Clone, Debug)]
 pub struct Pageblocks {
     order: u8,
     mobilities: u8,
-    regions: u8,
+    zones: u8,
     /// By pageblock, the number of the group to which its frames are given back.
     home: Box<[u8]>,
 }
@@ -86,36 +83,36 @@ impl Pageblocks {
         Self::new(frames, 9, 1, |_| 0)
     }
 
-    /// Pageblocks of 2^`order` frames; `region_of` says of the first frame of each which region it is of. All are
+    /// Pageblocks of 2^`order` frames; `zone_of` says of the first frame of each which zone it is of. All are
     /// tagged with mobility 0.
     ///
     /// # Panics
     /// If `order` is above `FreeLists::ORDER_MAX`, or there are no mobilities or more groups than
     /// `GROUPS_MAX`.
     #[must_use]
-    pub fn new(frames: u32, order: u8, mobilities: u8, region_of: impl Fn(FrameId) -> u8) -> Self {
+    pub fn new(frames: u32, order: u8, mobilities: u8, zone_of: impl Fn(FrameId) -> u8) -> Self {
         assert!(order <= FreeLists::ORDER_MAX, "pageblocks of order {order}");
         assert!(mobilities > 0, "no mobilities");
-        let mut regions = 0;
+        let mut zones = 0;
         let firsts = (0..frames).step_by(1 << order);
         let home = firsts.map(|first| {
-            let region = region_of(FrameId(first));
+            let zone = zone_of(FrameId(first));
             assert!(
-                (u32::from(region) + 1) * u32::from(mobilities) <= Self::GROUPS_MAX,
-                "region {region} with {mobilities} mobilities"
+                (u32::from(zone) + 1) * u32::from(mobilities) <= Self::GROUPS_MAX,
+                "zone {zone} with {mobilities} mobilities"
             );
-            regions = regions.max(region + 1);
-            region * mobilities
+            zones = zones.max(zone + 1);
+            zone * mobilities
         });
         Self {
             order,
             mobilities,
             home: home.collect(),
-            regions: regions.max(1),
+            zones: zones.max(1),
         }
     }
 
-    /// Most groups: regions times mobilities.
+    /// Most groups: zones times mobilities.
     pub const GROUPS_MAX: u32 = 1 << (u8::BITS - GROUP_SHIFT);
 
     fn of(&self, frame: u32) -> usize {
@@ -130,20 +127,20 @@ impl Pageblocks {
 
     fn number(&self, group: Group) -> u8 {
         debug_assert!(
-            group.region < self.regions && group.mobility < self.mobilities,
+            group.zone < self.zones && group.mobility < self.mobilities,
             "there is no {group:?}"
         );
-        group.region * self.mobilities + group.mobility
+        group.zone * self.mobilities + group.mobility
     }
 
     fn group(&self, number: u8) -> Group {
         Group {
-            region: number / self.mobilities,
+            zone: number / self.mobilities,
             mobility: number % self.mobilities,
         }
     }
 
-    /// The number of the group of the same region with that mobility.
+    /// The number of the group of the same zone with that mobility.
     fn with_mobility(&self, number: u8, mobility: u8) -> u8 {
         number - number % self.mobilities + mobility
     }
@@ -221,7 +218,7 @@ impl FreeLists {
         Self::with_blocks(frames, Pageblocks::plain(frames))
     }
 
-    /// The same with regions and mobilities.
+    /// The same with zones and mobilities.
     ///
     /// # Panics
     /// As `new`; if `blocks` are of another number of frames.
@@ -232,7 +229,7 @@ impl FreeLists {
             blocks.home.len() == frames.div_ceil(1 << blocks.order) as usize,
             "pageblocks of another arena"
         );
-        let groups = usize::from(blocks.regions) * usize::from(blocks.mobilities);
+        let groups = usize::from(blocks.zones) * usize::from(blocks.mobilities);
         Self {
             links: vec![
                 Link {
@@ -378,11 +375,11 @@ impl FreeLists {
         self.groups.iter().map(|lists| lists.free).sum()
     }
 
-    /// Free frames of a region.
+    /// Free frames of a zone.
     #[must_use]
-    pub fn free_of(&self, region: u8) -> u32 {
+    pub fn free_of(&self, zone: u8) -> u32 {
         let own =
-            |mobility| &self.groups[usize::from(self.blocks.number(Group { region, mobility }))];
+            |mobility| &self.groups[usize::from(self.blocks.number(Group { zone, mobility }))];
         (0..self.blocks.mobilities)
             .map(|mobility| own(mobility).free)
             .sum()
@@ -394,7 +391,7 @@ impl FreeLists {
         self.groups[usize::from(self.blocks.number(group))].blocks
     }
 
-    /// The group to which a frame is given back: its region, and the tag of its pageblock.
+    /// The group to which a frame is given back: its zone, and the tag of its pageblock.
     ///
     /// # Panics
     /// If it is not in the arena.

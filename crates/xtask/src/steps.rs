@@ -3,6 +3,7 @@
 //! A step passes, fails or is skipped; a skipped one says why. All steps are run whatever comes of
 //! those before them, and the summary names every one.
 
+use std::fmt::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -149,11 +150,38 @@ fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
             Err(error) => return Err(format!("waiting for a command: {error}")),
         }
     }
+    eprint!("{}", at_work(child.id()));
     // Its children go with it: a test that hangs is a grandchild of ours.
     let group = format!("-{}", child.id());
     let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
     let _ = child.wait();
     Err(format!("not done after {}, ended", seconds(limit)))
+}
+
+/// The processes of a group with the names of their threads, a line each: a test's thread has the name of the test.
+/// Empty where the system does not say.
+fn at_work(group: u32) -> String {
+    let mut said = String::new();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    for process in processes {
+        let text = |file: &str| std::fs::read_to_string(process.path().join(file)).ok();
+        // pid (name) state parent group ...
+        let stat = text("stat").unwrap_or_default();
+        let after_name = stat.rsplit(") ").next().unwrap_or_default();
+        if after_name.split(' ').nth(2) != Some(&group.to_string()) {
+            continue;
+        }
+        let typed = text("cmdline").unwrap_or_default().replace('\0', " ");
+        let threads = std::fs::read_dir(process.path().join("task"));
+        let names = threads.into_iter().flatten().flatten();
+        let names = names.filter_map(|thread| {
+            let name = std::fs::read_to_string(thread.path().join("comm")).ok()?;
+            Some(name.trim_end().to_owned())
+        });
+        let names = names.collect::<Vec<_>>().join(", ");
+        let _ = writeln!(said, "    at work: {typed}({names})");
+    }
+    said
 }
 
 /// Whether a program is there and says so when asked for its version.
@@ -169,6 +197,16 @@ pub(crate) fn is_there(program: &str, arguments: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_ended_is_named_with_its_threads() {
+        let mut command = Command::new("sleep");
+        let mut child = command.arg("71").process_group(0).spawn().unwrap();
+        let said = at_work(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(said, "    at work: sleep 71 (sleep)\n");
+    }
 
     #[test]
     fn a_failure_is_counted_and_the_rest_still_runs() {

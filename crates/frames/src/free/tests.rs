@@ -26,8 +26,8 @@ fn check(lists: &FreeLists) -> Vec<bool> {
 
 fn groups(lists: &FreeLists) -> impl Iterator<Item = Group> + use<> {
     let mobilities = lists.blocks.mobilities;
-    (0..lists.blocks.regions)
-        .flat_map(move |region| (0..mobilities).map(move |mobility| Group { region, mobility }))
+    (0..lists.blocks.zones)
+        .flat_map(move |zone| (0..mobilities).map(move |mobility| Group { zone, mobility }))
 }
 
 /// Answers how many frames are free in the group.
@@ -44,7 +44,7 @@ fn check_group(lists: &FreeLists, group: Group, is_free: &mut [bool]) -> u32 {
                 lists.marks[at as usize],
                 mark(order, lists.blocks.number(group))
             );
-            assert_eq!(lists.home(FrameId(at)).region, group.region);
+            assert_eq!(lists.home(FrameId(at)).zone, group.zone);
             assert_eq!(lists.links[at as usize].prev, prev);
             let buddy = at ^ 1 << order;
             if order < FreeLists::ORDER_MAX
@@ -301,7 +301,7 @@ proptest! {
     }
 }
 
-/// Four pageblocks of 16 frames, two in each of two regions, with two mobilities.
+/// Four pageblocks of 16 frames, two in each of two zones, with two mobilities.
 fn grouped() -> FreeLists {
     let blocks = Pageblocks::new(64, 4, 2, |first| u8::from(first.0 >= 32));
     let mut lists = FreeLists::with_blocks(64, blocks);
@@ -309,10 +309,10 @@ fn grouped() -> FreeLists {
     lists
 }
 
-const LEFT: Group = Group::of_region(0);
-const RIGHT: Group = Group::of_region(1);
+const LEFT: Group = Group::of_zone(0);
+const RIGHT: Group = Group::of_zone(1);
 const OTHER: Group = Group {
-    region: 0,
+    zone: 0,
     mobility: 1,
 };
 
@@ -350,7 +350,7 @@ fn what_a_tagged_pageblock_gets_back_goes_to_its_tag() {
     assert_eq!(lists.blocks(OTHER)[4], 1);
     assert_eq!(lists.blocks(LEFT)[4], 1);
     check(&lists);
-    // The two are buddies of one region, and two blocks all the same.
+    // The two are buddies of one zone, and two blocks all the same.
     assert_eq!(lists.try_take(LEFT, 5), None);
     assert_eq!(lists.try_take(OTHER, 5), None);
 }
@@ -413,7 +413,7 @@ proptest! {
         let mut lists = grouped();
         let mut taken: Vec<(FrameId, u8)> = Vec::new();
         for (what, at, order) in ops {
-            let group = Group { region: u8::from(at >= 32), mobility: order & 1 };
+            let group = Group { zone: u8::from(at >= 32), mobility: order & 1 };
             match what {
                 0 | 1 => taken.extend(lists.try_take(group, order).map(|first| (first, order))),
                 2 => if !taken.is_empty() {

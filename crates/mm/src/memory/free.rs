@@ -47,7 +47,7 @@ impl Free {
 
     /// Takes up to `want` frames of a node that have memory; appends them; answers how many.
     pub(super) fn take(&mut self, node: NodeId, want: u32, out: &mut Vec<FrameId>) -> u32 {
-        let group = Group::of_region(node.number());
+        let group = Group::of_zone(node.number());
         self.lists.try_take_batch(group, want, out)
     }
 

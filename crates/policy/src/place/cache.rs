@@ -1,13 +1,13 @@
-//! The zonelist cache: which regions of a list were found full of late, so that nobody looks at them again.
+//! The zonelist cache: which zones of a list were found full of late, so that nobody looks at them again.
 //!
 //! One for each node's list, shared by all tasks of that node. It forgets all at once: lazily, at the first search
 //! that fails a mark more than a second after the last time; and, with the paper's second patch, when direct reclaim
-//! has freed pages. The bit of a region says nothing of the mark that was asked for.
+//! has freed pages. The bit of a zone says nothing of the mark that was asked for.
 //!
 //! Source: mechanisms 1.7.1; Linux 3.0 mm/page_alloc.c, zlc_setup(), zlc_mark_zone_full(),
 //! zlc_zone_worth_trying(), zlc_clear_zones_full().
 
-use super::REGIONS_MAX;
+use super::ZONES_MAX;
 use crate::units::{Instant, Nanos};
 
 /// How long a mark lasts, at least.
@@ -16,9 +16,9 @@ pub const LASTS: Nanos = Nanos::secs(1);
 /// How a kernel uses the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheRule {
-    /// The first region of a list is asked of the cache as well, before it is trimmed (patch 1).
+    /// The first zone of a list is asked of the cache as well, before it is trimmed (patch 1).
     pub asks_first: bool,
-    /// A region that a trim found not worth scanning is marked (before patch 1).
+    /// A zone that a trim found not worth scanning is marked (before patch 1).
     pub keeps_trim_failures: bool,
     /// Direct reclaim that freed pages clears it (patch 2).
     pub cleared_by_reclaim: bool,
@@ -33,10 +33,10 @@ pub struct ZonelistCache {
     /// When direct reclaim last freed pages for a task of this list.
     reclaimed: Instant,
     /// When each bit that is set was set.
-    marked: [Instant; REGIONS_MAX],
+    marked: [Instant; ZONES_MAX],
 }
 
-const _: () = assert!(REGIONS_MAX <= u32::BITS as usize, "a bit for each");
+const _: () = assert!(ZONES_MAX <= u32::BITS as usize, "a bit for each");
 
 impl ZonelistCache {
     /// A search has failed a mark: what is older than a second is forgotten.
@@ -47,13 +47,13 @@ impl ZonelistCache {
         }
     }
 
-    /// Whether the region at that place is passed over.
+    /// Whether the zone at that place is passed over.
     #[must_use]
     pub const fn hides(&self, place: usize) -> bool {
         self.full & 1 << place != 0
     }
 
-    /// The region at that place is full.
+    /// The zone at that place is full.
     pub fn mark(&mut self, place: usize, now: Instant) {
         if !self.hides(place) {
             self.marked[place] = now;
@@ -70,7 +70,7 @@ impl ZonelistCache {
         }
     }
 
-    /// Whether a region that is passed over was marked before direct reclaim last freed pages: what patch 2 ends.
+    /// Whether a zone that is passed over was marked before direct reclaim last freed pages: what patch 2 ends.
     #[must_use]
     pub fn is_stale(&self, place: usize) -> bool {
         self.hides(place) && self.marked[place] < self.reclaimed

@@ -1,36 +1,27 @@
-//! The marks of each region of a machine.
+//! The marks of each zone of a machine.
 //!
-//! MIN of the whole machine is shared out by size. Besides its marks a region of low memory keeps a *reserve* from
+//! MIN of the whole machine is shared out by size. Besides its marks a zone of low memory keeps a *reserve* from
 //! those who could have used higher memory of its node.
 //!
 //! ```text
-//!   MIN  = whole MIN * region / all regions
-//!   LOW  = MIN + gap, HIGH = MIN + 2 gap      gap: MIN / 4; since 4.6 at least 0.1 % of the region
-//!   reserve against a class = pages of the node's regions above, up to that class / 256
+//!   MIN, LOW, HIGH = those of the whole * zone / all zones
+//!   reserve against a class = pages of the node's zones above, up to that class / 256
 //! ```
+//!
+//! Shared out this way a gap between two marks is what the kernel gives the zone: a part of its MIN, or since 4.6 of
+//! its size if that is more, and both grow with the zone.
 //!
 //! Source: mechanisms 1.2; Linux 3.0 and 6.12 mm/page_alloc.c, __setup_per_zone_wmarks(),
 //! setup_per_zone_lowmem_reserve().
 
-use super::order::{Class, Region};
+use super::order::{Class, Zone};
 use crate::units::Pages;
 use crate::watermark::Watermarks;
 
-/// A region of low memory keeps this part of the memory above it (`sysctl_lowmem_reserve_ratio`: Dma and Dma32).
+/// A zone of low memory keeps this part of the memory above it (`sysctl_lowmem_reserve_ratio`: Dma and Dma32).
 const RESERVE_PART: u64 = 256;
-/// Since 4.6, the least gap between two marks, in 1/10000 of the region (`vm.watermark_scale_factor`).
-const SCALE_FACTOR: u64 = 10;
 
-/// How far the marks of a region are apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Gap {
-    /// A quarter of MIN: up to 4.5.
-    Quarter,
-    /// That or 0.1 % of the region, whichever is more.
-    Scaled,
-}
-
-/// The marks of one region.
+/// The marks of one zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
     /// What has to stay free, by who asks for what.
@@ -39,44 +30,30 @@ pub struct Marks {
     pub reserve: Pages,
 }
 
-/// The marks of all regions of a machine. `min`: what the machine keeps free in all, MIN of all regions together.
+/// The marks of all zones of a machine. `whole`: those of all its memory.
 ///
-/// A region too small for a share of its own gets a MIN of 0; whether that can work is the caller's to check.
+/// A zone too small for a share of its own gets a MIN of 0; whether that can work is the caller's to check.
 #[must_use]
-pub fn of_regions(regions: &[Region], min: Pages, gap: Gap) -> Vec<Marks> {
-    let all: u64 = regions.iter().map(|region| region.pages.0).sum();
-    let of = |region: &Region| {
-        let share = scaled(min.0, region.pages.0, all);
-        let quarter = share / 4;
-        let apart = match gap {
-            Gap::Quarter => quarter,
-            Gap::Scaled => quarter.max(scaled(region.pages.0, SCALE_FACTOR, 10_000)),
-        };
-        // Up to 4.5 HIGH is half above MIN, rounded once.
-        let high = match gap {
-            Gap::Quarter => share / 2,
-            Gap::Scaled => 2 * apart,
-        };
+pub fn of_zones(zones: &[Zone], whole: Watermarks) -> Vec<Marks> {
+    let all: u64 = zones.iter().map(|zone| zone.pages.0).sum();
+    let of = |zone: &Zone| {
+        let share = |pages: Pages| Pages(scaled(pages.0, zone.pages.0, all));
         Marks {
             watermarks: Watermarks {
-                min: Pages(share),
-                low: Pages(share + apart),
-                high: Pages(share + high),
+                min: share(whole.min),
+                low: share(whole.low),
+                high: share(whole.high),
             },
-            reserve: reserve(regions, region),
+            reserve: reserve(zones, zone),
         }
     };
-    regions.iter().map(of).collect()
+    zones.iter().map(of).collect()
 }
 
-/// What a region keeps back from a request that could have used any memory of its node.
-fn reserve(regions: &[Region], of: &Region) -> Pages {
-    let above = |region: &&Region| region.node == of.node && region.class < of.class;
-    let pages: u64 = regions
-        .iter()
-        .filter(above)
-        .map(|region| region.pages.0)
-        .sum();
+/// What a zone keeps back from a request that could have used any memory of its node.
+fn reserve(zones: &[Zone], of: &Zone) -> Pages {
+    let above = |zone: &&Zone| zone.node == of.node && zone.class < of.class;
+    let pages: u64 = zones.iter().filter(above).map(|zone| zone.pages.0).sum();
     match of.class {
         Class::Normal => Pages::ZERO,
         Class::Dma32 | Class::Dma => Pages(pages / RESERVE_PART),
@@ -94,8 +71,8 @@ fn scaled(part: u64, of: u64, whole: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn region(node: u8, class: Class, pages: u64) -> Region {
-        Region {
+    fn zone(node: u8, class: Class, pages: u64) -> Zone {
+        Zone {
             node,
             class,
             pages: Pages(pages),
@@ -111,32 +88,33 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_of_one_region_has_the_marks_of_a_zone() {
+    fn a_machine_of_one_zone_has_the_marks_of_a_zone() {
         for pages in [1_048_576, 4_194_304] {
-            let one = [region(0, Class::Normal, pages)];
-            let modern = Watermarks::of_zone(Pages(pages));
-            let old = Watermarks::of_zone_before_4_6(Pages(pages));
-            let marks = of_regions(&one, modern.min, Gap::Scaled);
-            assert_eq!(marks[0].watermarks, modern);
-            let marks = of_regions(&one, old.min, Gap::Quarter);
-            assert_eq!(marks[0].watermarks, old);
-            assert_eq!(marks[0].reserve, Pages::ZERO);
+            let one = [zone(0, Class::Normal, pages)];
+            for whole in [
+                Watermarks::of_zone(Pages(pages)),
+                Watermarks::of_zone_before_4_6(Pages(pages)),
+            ] {
+                let marks = of_zones(&one, whole);
+                assert_eq!(marks[0].watermarks, whole);
+                assert_eq!(marks[0].reserve, Pages::ZERO);
+            }
         }
     }
 
     #[test]
-    fn min_is_shared_out_by_size() {
+    fn marks_are_shared_out_by_size() {
         // The paper's machine with transparent huge pages: 90112 KiB in 2.5, 3.0 and 6.0 GiB.
-        let regions = [
-            region(0, Class::Normal, 655_360),
-            region(0, Class::Dma32, 786_432),
-            region(1, Class::Normal, 1_572_864),
+        let zones = [
+            zone(0, Class::Normal, 655_360),
+            zone(0, Class::Dma32, 786_432),
+            zone(1, Class::Normal, 1_572_864),
         ];
-        let marks = of_regions(&regions, Pages(22_528), Gap::Quarter);
+        let marks = of_zones(&zones, watermarks(22_528, 28_160, 33_792));
         let of = |at: usize| marks[at].watermarks;
-        assert_eq!(of(0), watermarks(4_897, 6_121, 7_345));
-        assert_eq!(of(1), watermarks(5_876, 7_345, 8_814));
-        assert_eq!(of(2), watermarks(11_753, 14_691, 17_629));
+        assert_eq!(of(0), watermarks(4_897, 6_121, 7_346));
+        assert_eq!(of(1), watermarks(5_876, 7_346, 8_815));
+        assert_eq!(of(2), watermarks(11_753, 14_692, 17_630));
         let mins: u64 = marks.iter().map(|marks| marks.watermarks.min.0).sum();
         assert!(mins <= 22_528 && mins + 3 > 22_528);
     }
@@ -144,30 +122,27 @@ mod tests {
     #[test]
     fn low_memory_keeps_a_reserve_of_its_own_node() {
         // Mechanisms 12, W3.
-        let regions = [
-            region(0, Class::Dma32, 786_432),
-            region(0, Class::Normal, 3_407_872),
+        let whole = watermarks(4_096, 5_120, 6_144);
+        let zones = [
+            zone(0, Class::Dma32, 786_432),
+            zone(0, Class::Normal, 3_407_872),
         ];
-        let marks = of_regions(&regions, Pages(4_096), Gap::Scaled);
+        let marks = of_zones(&zones, whole);
         assert_eq!(marks[0].reserve, Pages(13_312));
         assert_eq!(marks[1].reserve, Pages::ZERO);
         // What another node has does not count.
-        let regions = [
-            region(0, Class::Dma32, 786_432),
-            region(1, Class::Normal, 3_407_872),
+        let zones = [
+            zone(0, Class::Dma32, 786_432),
+            zone(1, Class::Normal, 3_407_872),
         ];
-        let marks = of_regions(&regions, Pages(4_096), Gap::Scaled);
-        assert_eq!(marks[0].reserve, Pages::ZERO);
+        assert_eq!(of_zones(&zones, whole)[0].reserve, Pages::ZERO);
     }
 
     #[test]
     fn the_least_memory_keeps_it_from_all_above() {
-        let regions = [
-            region(0, Class::Dma, 3_970),
-            region(0, Class::Dma32, 520_000),
-        ];
-        let marks = of_regions(&regions, Pages(11_264), Gap::Quarter);
+        let zones = [zone(0, Class::Dma, 3_970), zone(0, Class::Dma32, 520_000)];
+        let marks = of_zones(&zones, watermarks(11_264, 14_080, 16_896));
         assert_eq!(marks[0].reserve, Pages(2_031));
-        assert_eq!(marks[0].watermarks, watermarks(85, 106, 127));
+        assert_eq!(marks[0].watermarks, watermarks(85, 106, 128));
     }
 }

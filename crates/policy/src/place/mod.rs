@@ -1,4 +1,4 @@
-//! Where a frame comes from on a machine of several nodes: which regions are tried, in what order, down to
+//! Where a frame comes from on a machine of several nodes: which zones are tried, in what order, down to
 //! which mark, and what is done where a mark stops the search.
 //!
 //! ```text
@@ -11,30 +11,32 @@
 //!           all failed at MIN: exhausted; the caller reclaims
 //! ```
 //!
-//! Vocabulary: a *node* is memory near some CPUs; a *region* is what has lists and marks of its own: a zone of
-//! a node before Linux 4.8, a node since. To *trim* a region is to reclaim there before another one is tried
+//! Vocabulary: a *node* is memory near some CPUs; a *zone* is what has lists and marks of its own: a zone of
+//! a node before Linux 4.8, a node since. To *trim* a zone is to reclaim there before another one is tried
 //! (kernel: `zone_reclaim`, later `node_reclaim`). The *zonelist cache* remembers for up to a second which
-//! regions were found full.
+//! zones were found full.
 //!
 //! | module | decides |
 //! |---|---|
-//! | `distance`, `order` | the order in which a node's tasks try regions |
-//! | `marks` | the marks of a region, and what it keeps back from those who could go elsewhere |
-//! | `cache` | which regions are passed over |
-//! | `trim` | whether a region is trimmed, how far, and what came of it |
+//! | `distance`, `order` | the order in which a node's tasks try zones |
+//! | `machine` | what there is: nodes, zones, CPUs, and the list of each node |
+//! | `marks` | the marks of a zone, and what it keeps back from those who could go elsewhere |
+//! | `cache` | which zones are passed over |
+//! | `trim` | whether a zone is trimmed, how far, and what came of it |
 //! | `search` | the next step of an allocation |
 //!
 //! Invariants
-//!   1. A search ends: each region of the list is taken from, trimmed or passed over at most twice a floor.
-//!   2. No reclaimer is woken while a region of the list is above LOW.
-//!   3. A law without a cache never passes a region over unseen.
+//!   1. A search ends: each zone of the list is taken from, trimmed or passed over at most twice a floor.
+//!   2. No reclaimer is woken while a zone of the list is above LOW.
+//!   3. A law without a cache never passes a zone over unseen.
 //!
 //! Source: mechanisms 1.5 to 1.7.1; paper p2; Linux 3.0 and 6.12 mm/page_alloc.c, get_page_from_freelist(),
 //! Linux 3.0 mm/vmscan.c, zone_reclaim().
-//! Deviations: no cpusets, no page order above 0 in the cache's test of a region.
+//! Deviations: no cpusets, no page order above 0 in the cache's test of a zone.
 
 pub mod cache;
 pub mod distance;
+pub mod machine;
 pub mod marks;
 pub mod order;
 pub mod search;
@@ -45,14 +47,14 @@ use self::trim::Mode;
 
 /// Most nodes of a machine.
 pub const NODES_MAX: usize = 8;
-/// Most regions of a machine: two zones a node.
-pub const REGIONS_MAX: usize = 2 * NODES_MAX;
+/// Most zones of a machine: two zones a node.
+pub const ZONES_MAX: usize = 2 * NODES_MAX;
 
-/// Which region.
+/// Which zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RegionId(pub u8);
+pub struct ZoneId(pub u8);
 
-impl RegionId {
+impl ZoneId {
     /// As an index.
     #[must_use]
     pub const fn index(self) -> usize {
@@ -60,16 +62,16 @@ impl RegionId {
     }
 }
 
-/// How a kernel looks for a frame among several regions.
+/// How a kernel looks for a frame among several zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceLaw {
     /// Name of its column.
     pub name: &'static str,
-    /// What a trim may do; `None`: regions are not trimmed (`zone_reclaim_mode = 0`).
+    /// What a trim may do; `None`: zones are not trimmed (`zone_reclaim_mode = 0`).
     pub trims: Option<Mode>,
     /// How the zonelist cache is used; `None`: there is none (since 4.4).
     pub cache: Option<CacheRule>,
-    /// Regions farther away than this are not trimmed (`node_reclaim_distance`); `None`: those of other nodes with
+    /// Zones farther away than this are not trimmed (`node_reclaim_distance`); `None`: those of other nodes with
     /// CPUs are not, however near (3.x).
     pub trims_within: Option<u8>,
 }
@@ -92,7 +94,7 @@ impl PlaceLaw {
         }),
         trims_within: None,
     };
-    /// The paper's first patch: a region is not trimmed again while the cache says that this failed.
+    /// The paper's first patch: a zone is not trimmed again while the cache says that this failed.
     pub const LINUX_3_0_FIRST: Self = Self {
         name: "linux-3.0+zlcfirst",
         cache: Some(CacheRule {

@@ -1,14 +1,14 @@
-//! The zone lists: in which order a task of a node tries the regions of a machine.
+//! The zone lists: in which order a task of a node tries the zones of a machine.
 //!
-//! By *node*, all regions of one node come before those of the next; by *zone*, all Normal regions come before the
+//! By *node*, all zones of one node come before those of the next; by *zone*, all Normal zones come before the
 //! first Dma32 one, so that memory that old devices need is spared.
 //!
 //! Source: mechanisms 1.7; Linux 3.0 mm/page_alloc.c, build_zonelists(), default_zonelist_order().
 
-use super::{REGIONS_MAX, RegionId};
+use super::{ZONES_MAX, ZoneId};
 use crate::units::Pages;
 
-/// What kind of memory a region is.
+/// What kind of memory a zone is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Anything may be there.
@@ -19,9 +19,9 @@ pub enum Class {
     Dma,
 }
 
-/// A region of a machine.
+/// A zone of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Region {
+pub struct Zone {
     /// Of which node.
     pub node: u8,
     /// What kind of memory.
@@ -30,7 +30,7 @@ pub struct Region {
     pub pages: Pages,
 }
 
-/// How regions are ordered.
+/// How zones are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ZoneOrder {
     /// Node by node; in a node, Normal first. The only one since 4.14.
@@ -45,18 +45,18 @@ impl ZoneOrder {
     /// By zone, unless low memory (Dma32 and Dma) is absent, is more than half of all, is more than 70 % of a node of
     /// more than average size, or is all that a node has.
     #[must_use]
-    pub fn chosen_by_linux(regions: &[Region]) -> Self {
-        let sum = |wanted: &dyn Fn(&Region) -> bool| -> u64 {
-            let chosen = regions.iter().filter(|region| wanted(region));
-            chosen.map(|region| region.pages.0).sum()
+    pub fn chosen_by_linux(zones: &[Zone]) -> Self {
+        let sum = |wanted: &dyn Fn(&Zone) -> bool| -> u64 {
+            let chosen = zones.iter().filter(|zone| wanted(zone));
+            chosen.map(|zone| zone.pages.0).sum()
         };
         let total = sum(&|_| true);
-        let low = sum(&|region| region.class != Class::Normal);
-        let mut nodes: Vec<u8> = regions.iter().map(|region| region.node).collect();
+        let low = sum(&|zone| zone.class != Class::Normal);
+        let mut nodes: Vec<u8> = zones.iter().map(|zone| zone.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let normal_of = |node| sum(&|region| region.node == node && region.class == Class::Normal);
-        let of = |node| sum(&|region| region.node == node);
+        let normal_of = |node| sum(&|zone| zone.node == node && zone.class == Class::Normal);
+        let of = |node| sum(&|zone| zone.node == node);
         if nodes.iter().any(|node| normal_of(*node) == 0) || low == 0 || low > total / 2 {
             return Self::Node;
         }
@@ -73,26 +73,26 @@ impl ZoneOrder {
         }
     }
 
-    /// The regions in the order in which tasks of a node try them; `nodes`: its fallback order
+    /// The zones in the order in which tasks of a node try them; `nodes`: its fallback order
     /// (`Distances::fallback_orders`).
     ///
     /// # Panics
-    /// If there are more than `REGIONS_MAX` regions.
+    /// If there are more than `ZONES_MAX` zones.
     #[must_use]
-    pub fn list(self, regions: &[Region], nodes: &[usize]) -> Vec<RegionId> {
-        assert!(regions.len() <= REGIONS_MAX, "regions are few");
-        let place = |region: &Region| {
+    pub fn list(self, zones: &[Zone], nodes: &[usize]) -> Vec<ZoneId> {
+        assert!(zones.len() <= ZONES_MAX, "zones are few");
+        let place = |zone: &Zone| {
             let node = nodes
                 .iter()
-                .position(|node| *node == usize::from(region.node));
-            (node, region.class)
+                .position(|node| *node == usize::from(zone.node));
+            (node, zone.class)
         };
-        let id = |at: usize| RegionId(u8::try_from(at).expect("regions are few"));
-        let mut listed: Vec<_> = regions
+        let id = |at: usize| ZoneId(u8::try_from(at).expect("zones are few"));
+        let mut listed: Vec<_> = zones
             .iter()
             .enumerate()
-            .filter_map(|(at, region)| {
-                let (node, class) = place(region);
+            .filter_map(|(at, zone)| {
+                let (node, class) = place(zone);
                 Some((node?, class, id(at)))
             })
             .collect();
@@ -110,8 +110,8 @@ mod tests {
 
     const MIB: u64 = 256;
 
-    fn region(node: u8, class: Class, mib: u64) -> Region {
-        Region {
+    fn zone(node: u8, class: Class, mib: u64) -> Zone {
+        Zone {
             node,
             class,
             pages: Pages(mib * MIB),
@@ -119,11 +119,11 @@ mod tests {
     }
 
     /// The paper's machine as its counters say: 3.0 and 2.5 GiB on node 0, 6.0 on node 1.
-    fn of_paper() -> [Region; 3] {
+    fn of_paper() -> [Zone; 3] {
         [
-            region(0, Class::Normal, 2560),
-            region(0, Class::Dma32, 3072),
-            region(1, Class::Normal, 6144),
+            zone(0, Class::Normal, 2560),
+            zone(0, Class::Dma32, 3072),
+            zone(1, Class::Normal, 6144),
         ]
     }
 
@@ -134,42 +134,36 @@ mod tests {
 
     #[test]
     fn linux_orders_by_node_where_low_memory_is_no_scarcity_or_all_there_is() {
-        let by_node = |regions: &[Region]| {
-            assert_eq!(ZoneOrder::chosen_by_linux(regions), ZoneOrder::Node);
+        let by_node = |zones: &[Zone]| {
+            assert_eq!(ZoneOrder::chosen_by_linux(zones), ZoneOrder::Node);
         };
         // None.
-        by_node(&[
-            region(0, Class::Normal, 6000),
-            region(1, Class::Normal, 6000),
-        ]);
+        by_node(&[zone(0, Class::Normal, 6000), zone(1, Class::Normal, 6000)]);
         // More than half of all.
         by_node(&[
-            region(0, Class::Normal, 1000),
-            region(0, Class::Dma32, 3000),
-            region(1, Class::Normal, 1000),
+            zone(0, Class::Normal, 1000),
+            zone(0, Class::Dma32, 3000),
+            zone(1, Class::Normal, 1000),
         ]);
         // More than 70 % of a large node.
         by_node(&[
-            region(0, Class::Normal, 1280),
-            region(0, Class::Dma32, 3072),
-            region(1, Class::Normal, 6144),
+            zone(0, Class::Normal, 1280),
+            zone(0, Class::Dma32, 3072),
+            zone(1, Class::Normal, 6144),
         ]);
         // A node with nothing else.
-        by_node(&[
-            region(0, Class::Dma32, 3000),
-            region(1, Class::Normal, 9000),
-        ]);
+        by_node(&[zone(0, Class::Dma32, 3000), zone(1, Class::Normal, 9000)]);
     }
 
     #[test]
     fn lists_by_node_and_by_zone() {
-        let ids = |ids: &[u8]| ids.iter().copied().map(RegionId).collect::<Vec<_>>();
-        let regions = of_paper();
-        assert_eq!(ZoneOrder::Node.list(&regions, &[0, 1]), ids(&[0, 1, 2]));
-        assert_eq!(ZoneOrder::Zone.list(&regions, &[0, 1]), ids(&[0, 2, 1]));
-        assert_eq!(ZoneOrder::Node.list(&regions, &[1, 0]), ids(&[2, 0, 1]));
-        assert_eq!(ZoneOrder::Zone.list(&regions, &[1, 0]), ids(&[2, 0, 1]));
+        let ids = |ids: &[u8]| ids.iter().copied().map(ZoneId).collect::<Vec<_>>();
+        let zones = of_paper();
+        assert_eq!(ZoneOrder::Node.list(&zones, &[0, 1]), ids(&[0, 1, 2]));
+        assert_eq!(ZoneOrder::Zone.list(&zones, &[0, 1]), ids(&[0, 2, 1]));
+        assert_eq!(ZoneOrder::Node.list(&zones, &[1, 0]), ids(&[2, 0, 1]));
+        assert_eq!(ZoneOrder::Zone.list(&zones, &[1, 0]), ids(&[2, 0, 1]));
         // A list of one node alone (`__GFP_THISNODE`).
-        assert_eq!(ZoneOrder::Node.list(&regions, &[0]), ids(&[0, 1]));
+        assert_eq!(ZoneOrder::Node.list(&zones, &[0]), ids(&[0, 1]));
     }
 }

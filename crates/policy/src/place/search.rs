@@ -1,7 +1,7 @@
-//! One allocation's way through its list of regions.
+//! One allocation's way through its list of zones.
 //!
 //! ```text
-//! let mut search = Search::begin(law, regions.len(), want);
+//! let mut search = Search::begin(law, zones.len(), want);
 //! loop {
 //!     match search.step(&cache) {
 //!         Step::Take { place, floor, most } => search.took(now, &mut cache, take(place, floor, most)),
@@ -13,12 +13,12 @@
 //! }
 //! ```
 //!
-//! A page is looked for from the head of the list: above LOW; where all regions fail, the reclaimers are woken and
-//! the list is gone through once more, down to MIN. Of the first region several pages are taken at a time, as each of
+//! A page is looked for from the head of the list: above LOW; where all zones fail, the reclaimers are woken and
+//! the list is gone through once more, down to MIN. Of the first zone several pages are taken at a time, as each of
 //! them would come from there; of a later one a single page where the law trims or remembers, since the next page's
-//! search would ask the regions before it again.
+//! search would ask the zones before it again.
 //!
-//! Where the cache hid regions and nothing was found, the list is walked once more without it.
+//! Where the cache hid zones and nothing was found, the list is walked once more without it.
 //!
 //! Source: mechanisms 1.5, 1.6, 1.7.1; Linux 3.0 mm/page_alloc.c, get_page_from_freelist(),
 //! __alloc_pages_slowpath().
@@ -31,7 +31,7 @@ use crate::units::Instant;
 /// Down to which mark frames are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Floor {
-    /// As long as some region has enough.
+    /// As long as some zone has enough.
     Low,
     /// The reserve stays.
     Min,
@@ -40,7 +40,7 @@ pub enum Floor {
 /// What the caller does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Take up to `most` frames of the region at that place of the list, as long as more than the floor is free
+    /// Take up to `most` frames of the zone at that place of the list, as long as more than the floor is free
     /// there; then `Search::took`.
     Take {
         /// Of the list.
@@ -50,16 +50,16 @@ pub enum Step {
         /// Frames.
         most: u32,
     },
-    /// Trim the region at that place; then `Search::trimmed`.
+    /// Trim the zone at that place; then `Search::trimmed`.
     Trim {
         /// Of the list.
         place: usize,
     },
-    /// Every region has failed above LOW: wake the reclaimers of all, and go on.
+    /// Every zone has failed above LOW: wake the reclaimers of all, and go on.
     WakeReclaimers,
     /// All frames that were wanted are there.
     Done,
-    /// No region has a frame for this one above MIN.
+    /// No zone has a frame for this one above MIN.
     Exhausted,
 }
 
@@ -94,7 +94,7 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
     law: PlaceLaw,
-    /// Regions of the list.
+    /// Zones of the list.
     len: usize,
     wanted: u32,
     floor: Floor,
@@ -109,7 +109,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search for `want` frames in a list of `len` regions.
+    /// A search for `want` frames in a list of `len` zones.
     #[must_use]
     pub fn begin(law: PlaceLaw, len: usize, want: u32) -> Self {
         let state = if want == 0 { State::Done } else { State::Look };
@@ -188,7 +188,7 @@ impl Search {
         }
     }
 
-    /// How often a region was passed over because the cache said so (`zlc_skipped`), and how often it was although
+    /// How often a zone was passed over because the cache said so (`zlc_skipped`), and how often it was although
     /// direct reclaim had freed pages since (`zlc_hidden`).
     #[must_use]
     pub const fn passed_over(&self) -> (u32, u32) {

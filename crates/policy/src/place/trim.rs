@@ -1,10 +1,10 @@
-//! Whether a region is trimmed before another one is tried, how far, and what came of it.
+//! Whether a zone is trimmed before another one is tried, how far, and what came of it.
 //!
-//! A trim is worth it where enough of the region can be freed without a write or an unmapping that its mode does not
+//! A trim is worth it where enough of the zone can be freed without a write or an unmapping that its mode does not
 //! allow. It begins at a sixteenth of the lists and looks at twice as much with each pass.
 //!
 //! ```text
-//!   page cache within the mode <= 1 % and slab <= 5 % of the region      -> Full
+//!   page cache within the mode <= 1 % and slab <= 5 % of the zone      -> Full
 //!   the task may not wait, frees memory itself, is of another node,
 //!   or somebody is at it                                                 -> NoScan
 //!   else passes at 1/16, 1/8, 1/4, 1/2, 1 of the lists until enough      -> Some or Success
@@ -16,9 +16,9 @@
 use crate::reclaim::scan::{CLUSTER, Priority};
 use crate::units::Pages;
 
-/// Of a region: page cache that a trim may take at least, in per cent (`sysctl_min_unmapped_ratio`).
+/// Of a zone: page cache that a trim may take at least, in per cent (`sysctl_min_unmapped_ratio`).
 const UNMAPPED_PERCENT: u64 = 1;
-/// Of a region: slab that can be reclaimed, in per cent (`sysctl_min_slab_ratio`).
+/// Of a zone: slab that can be reclaimed, in per cent (`sysctl_min_slab_ratio`).
 const SLAB_PERCENT: u64 = 5;
 /// The first pass looks at a sixteenth (`ZONE_RECLAIM_PRIORITY`).
 const FIRST: Priority = Priority(4);
@@ -40,11 +40,11 @@ impl Mode {
     };
 }
 
-/// What there is in a region, in pages.
+/// What there is in a zone, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The region itself.
-    pub region: Pages,
+    /// The zone itself.
+    pub zone: Pages,
     /// Of files, on its lists.
     pub file: Pages,
     /// Of those, mapped somewhere.
@@ -64,20 +64,20 @@ pub struct Asker {
     pub may_wait: bool,
     /// It is freeing memory, or writes pages for others (`PF_MEMALLOC`).
     pub frees_memory: bool,
-    /// The region is of its own node, or of one without CPUs.
+    /// The zone is of its own node, or of one without CPUs.
     pub is_local: bool,
-    /// From its node to the region's.
+    /// From its node to the zone's.
     pub distance: u8,
 }
 
 /// Whether to trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Not by this task, not now. Says nothing of the region.
+    /// Not by this task, not now. Says nothing of the zone.
     NoScan,
     /// There is too little that could be freed.
     Full,
-    /// Passes, with `Trim`. The caller claims the region for itself first; where another task has it, that is
+    /// Passes, with `Trim`. The caller claims the zone for itself first; where another task has it, that is
     /// `NoScan`.
     Go,
 }
@@ -104,14 +104,14 @@ pub fn reclaimable(mode: Mode, seen: &Seen) -> Pages {
     within.saturating_sub(dirty)
 }
 
-/// Whether a task trims a region. `within`: see `PlaceLaw::trims_within`.
+/// Whether a task trims a zone. `within`: see `PlaceLaw::trims_within`.
 #[must_use]
 pub fn start(mode: Mode, within: Option<u8>, seen: &Seen, asker: Asker) -> Start {
-    // Since the list has been asked whether it may be trimmed at all, a far region is passed over like a full one.
+    // Since the list has been asked whether it may be trimmed at all, a far zone is passed over like a full one.
     if within.is_some_and(|most| asker.distance > most) {
         return Start::Full;
     }
-    let is_more = |pages: Pages, percent: u64| pages.0 * 100 > seen.region.0 * percent;
+    let is_more = |pages: Pages, percent: u64| pages.0 * 100 > seen.zone.0 * percent;
     let worth =
         is_more(reclaimable(mode, seen), UNMAPPED_PERCENT) || is_more(seen.slab, SLAB_PERCENT);
     if !worth || seen.hopeless {
@@ -131,7 +131,7 @@ pub struct Trim {
     next: Option<Priority>,
 }
 
-/// One pass over the region's lists.
+/// One pass over the zone's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimPass {
     /// Share of each list to look at.
@@ -200,7 +200,7 @@ mod tests {
 
     fn seen() -> Seen {
         Seen {
-            region: Pages(10_000),
+            zone: Pages(10_000),
             file: Pages(6_000),
             mapped: Pages(1_000),
             dirty: Pages(2_000),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hopeless_region_is_full_for_who_could_trim_it_and_who_could_not() {
+    fn a_hopeless_zone_is_full_for_who_could_trim_it_and_who_could_not() {
         let hopeless = Seen {
             hopeless: true,
             ..seen()
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_trim_learns_nothing_of_the_region() {
+    fn who_cannot_trim_learns_nothing_of_the_zone() {
         let of = |asker| start(Mode::RECLAIM, None, &seen(), asker);
         let cannot = [
             Asker {

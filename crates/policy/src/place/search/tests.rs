@@ -6,7 +6,7 @@ use crate::place::cache::ZonelistCache;
 const SECOND: u64 = 1_000_000_000;
 const START: Instant = Instant(100 * SECOND);
 
-/// Regions of a machine: free frames above LOW and MIN, and what a trim finds.
+/// Zones of a machine: free frames above LOW and MIN, and what a trim finds.
 struct Machine {
     law: PlaceLaw,
     cache: ZonelistCache,
@@ -14,7 +14,7 @@ struct Machine {
     above_low: Vec<u32>,
     /// Between LOW and MIN.
     between: Vec<u32>,
-    /// What each trim of a region frees, and `None`: it is not begun.
+    /// What each trim of a zone frees, and `None`: it is not begun.
     trims: Vec<Option<u32>>,
     log: Vec<String>,
     stale: u32,
@@ -95,7 +95,7 @@ impl Machine {
 }
 
 #[test]
-fn while_another_region_is_above_low_no_reclaimer_is_woken() {
+fn while_another_zone_is_above_low_no_reclaimer_is_woken() {
     for law in PlaceLaw::ALL {
         let mut machine = Machine::new(law, &[0, 50], &[None, None]);
         assert_eq!(machine.alloc(1), 1, "{}", law.name);
@@ -115,14 +115,14 @@ fn where_all_fail_at_low_the_reclaimers_are_woken_once_and_the_reserve_stays() {
 }
 
 #[test]
-fn without_trims_the_next_region_is_taken_from_and_many_frames_come_at_once() {
+fn without_trims_the_next_zone_is_taken_from_and_many_frames_come_at_once() {
     let mut machine = Machine::new(PlaceLaw::LINUX_6_12, &[3, 50], &[Some(9), None]);
     assert_eq!(machine.alloc(10), 10);
     assert_eq!(machine.said(), "0+3 0- 1+7");
 }
 
 #[test]
-fn linux_3_0_trims_the_first_region_again_for_every_page() {
+fn linux_3_0_trims_the_first_zone_again_for_every_page() {
     let mut machine = Machine::new(PlaceLaw::LINUX_3_0, &[0, 50], &[Some(0), None]);
     assert_eq!(machine.alloc(3), 3);
     assert_eq!(
@@ -142,7 +142,7 @@ fn patch_1_trims_it_once_a_second() {
 }
 
 #[test]
-fn a_first_region_that_has_memory_again_is_used_at_once() {
+fn a_first_zone_that_has_memory_again_is_used_at_once() {
     let mut machine = Machine::new(PlaceLaw::LINUX_3_0_FIRST, &[0, 50], &[Some(0), None]);
     machine.alloc(1);
     machine.said();
@@ -152,7 +152,7 @@ fn a_first_region_that_has_memory_again_is_used_at_once() {
 }
 
 #[test]
-fn a_later_region_stays_hidden_although_it_has_memory_again() {
+fn a_later_zone_stays_hidden_although_it_has_memory_again() {
     let mut machine = Machine::new(
         PlaceLaw::LINUX_3_0_FIRST,
         &[0, 0, 50],
@@ -168,12 +168,12 @@ fn a_later_region_stays_hidden_although_it_has_memory_again() {
 
 #[test]
 fn patch_2_shows_it_again_once_direct_reclaim_has_freed_pages() {
-    let regions = [0, 0, 50];
+    let zones = [0, 0, 50];
     for (law, told, stale) in [
         (PlaceLaw::LINUX_3_0_FIRST, "0- 2+1", 2),
         (PlaceLaw::LINUX_3_0_BOTH, "0- trim0 0- 1+1", 0),
     ] {
-        let mut machine = Machine::new(law, &regions, &[Some(0), Some(0), None]);
+        let mut machine = Machine::new(law, &zones, &[Some(0), Some(0), None]);
         machine.alloc(1);
         machine.said();
         let rule = law.cache.expect("both have one");
@@ -223,7 +223,7 @@ fn where_all_are_hidden_the_list_is_walked_again_without_the_cache() {
 }
 
 #[test]
-fn a_machine_of_one_region_asks_no_cache() {
+fn a_machine_of_one_zone_asks_no_cache() {
     let mut machine = Machine::new(PlaceLaw::LINUX_3_0_BOTH, &[0], &[Some(32)]);
     for _ in 0..2 {
         machine.above_low = vec![0];
