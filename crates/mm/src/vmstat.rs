@@ -132,6 +132,24 @@ items! {
     Pgmajfault = "pgmajfault",
     /// Regions that gave way when memory ran out.
     OomKill = "oom_kill",
+    /// Zones that were trimmed for an allocation, or were to be, and gave less than was asked for.
+    ZoneReclaimFailed = "zone_reclaim_failed",
+    /// Zones that were trimmed for an allocation and gave what was asked for.
+    ZoneReclaimSuccess = "zone_reclaim_success",
+    /// Frames that came from the node they were wanted from.
+    NumaHit = "numa_hit",
+    /// Frames that came from another node than they were wanted from, counted there.
+    NumaMiss = "numa_miss",
+    /// The same frames, counted where they were wanted from: equal to `numa_miss` over all nodes.
+    NumaForeign = "numa_foreign",
+    /// Frames that came from the node of the task that took them.
+    NumaLocal = "numa_local",
+    /// Frames that came from another node than that of the task.
+    NumaOther = "numa_other",
+    /// Zones that a search passed over because the zonelist cache had them as full. Ours.
+    ZlcSkipped = "zlc_skipped",
+    /// Of these: zones above their mark, kept from view by what was found before the last direct reclaim. Ours.
+    ZlcHidden = "zlc_hidden",
 }
 
 pub(crate) fn add(counter: &AtomicU64, by: u64) {
