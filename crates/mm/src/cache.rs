@@ -9,7 +9,7 @@ use policy::dirty::{Counts, DeviceIndex, Dirtyable};
 use policy::units::Pages;
 
 pub(crate) use crate::error::FILE_MAX;
-use crate::lists::{NodeId, Nodes};
+use crate::lists::{NodeId, ZoneId, Zones};
 use crate::memory::Memory;
 pub(crate) use crate::options::FRAMES_MIN;
 use crate::options::Options;
@@ -32,8 +32,8 @@ pub struct Cache<E: Env> {
     pub(crate) pages: CachedPages,
     /// Frames that hold none.
     pub(crate) memory: Memory<E>,
-    /// The lists of each node, and who sleeps for it.
-    pub(crate) nodes: Nodes,
+    /// The lists of each zone, and who sleeps for it; the nodes.
+    pub(crate) zones: Zones,
     /// Files, and whether they may still be changed.
     pub(crate) registry: Registry<E>,
     /// Devices, and what is dirty.
@@ -119,20 +119,22 @@ impl<E: Env> Cache<E> {
         self.pages.release(busy, set, clear);
     }
 
-    /// The nodes in the order in which the task takes memory from them.
-    pub(crate) fn nodes_for(&self, task: &Task<'_, E>) -> impl Iterator<Item = NodeId> + use<E> {
-        let cpus = self.options.dirty.cpus;
+    /// The node whose CPU the task runs on.
+    pub(crate) fn home_node(&self, task: &Task<'_, E>) -> NodeId {
+        let layout = self.zones.layout();
         // Which CPU it is takes a call of the system to find out.
-        let cpu = match self.options.reclaim.nodes {
-            1 => 0,
-            _ => task.cpu(),
-        };
-        self.nodes.division().in_order_of(cpu, cpus)
+        let cpu = if layout.is_one() { 0 } else { task.cpu() };
+        layout.node_of_cpu(cpu)
+    }
+
+    /// The zones in the order in which the task takes memory from them.
+    pub(crate) fn zones_for(&self, task: &Task<'_, E>) -> &[ZoneId] {
+        self.zones.layout().list(self.home_node(task))
     }
 
     /// The first of them.
-    pub(crate) fn home(&self, task: &Task<'_, E>) -> NodeId {
-        self.nodes_for(task).next().unwrap_or(NodeId::FIRST)
+    pub(crate) fn home(&self, task: &Task<'_, E>) -> ZoneId {
+        self.zones_for(task)[0]
     }
 
     /// `OutOfMemory`.
@@ -142,16 +144,16 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    /// See `Nodes::add`.
+    /// See `Zones::add`.
     pub(crate) fn lru_add(&self, context: &impl Context, frames: &[FrameId]) {
-        self.nodes.add(context, &self.pages, frames);
+        self.zones.add(context, &self.pages, frames);
     }
 
-    /// See `Nodes::refaulted`.
+    /// See `Zones::refaulted`.
     pub(crate) fn refaulted(&self, context: &impl Context, frame: FrameId, shadow: u32) {
         let may_swap = !self.swap_free().is_zero();
         let counted = (&self.pages, &self.counters);
-        self.nodes
+        self.zones
             .refaulted(context, counted, frame, shadow, may_swap);
     }
 

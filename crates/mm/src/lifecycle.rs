@@ -6,11 +6,12 @@ use std::sync::{Arc, Weak};
 use env::{DeviceId, DeviceInfo, Env, Interrupt, ObjectId, Signal, Task};
 use frames::{Content, NodePool};
 use policy::dirty::DeviceIndex;
+use policy::place::ZONES_MAX;
 use policy::units::{Bytes, Pages};
 use policy::watermark::Watermarks;
 
 use crate::cache::{Cache, FILE_MAX, FRAMES_MIN};
-use crate::lists::{Division, Nodes};
+use crate::lists::{Layout, Zones};
 use crate::memory::{Memory, Shape};
 use crate::options::{DeviceOptions, Options, Populate};
 use crate::pages::CachedPages;
@@ -23,6 +24,26 @@ use crate::writeback::flush;
 use crate::{Error, File, Writer, reclaim, swapfile};
 
 mod limit;
+
+/// What a zone with too few frames is called.
+const ZONE_FRAMES: [&str; ZONES_MAX] = [
+    "the frames of zone 0 of the machine",
+    "the frames of zone 1 of the machine",
+    "the frames of zone 2 of the machine",
+    "the frames of zone 3 of the machine",
+    "the frames of zone 4 of the machine",
+    "the frames of zone 5 of the machine",
+    "the frames of zone 6 of the machine",
+    "the frames of zone 7 of the machine",
+    "the frames of zone 8 of the machine",
+    "the frames of zone 9 of the machine",
+    "the frames of zone 10 of the machine",
+    "the frames of zone 11 of the machine",
+    "the frames of zone 12 of the machine",
+    "the frames of zone 13 of the machine",
+    "the frames of zone 14 of the machine",
+    "the frames of zone 15 of the machine",
+];
 
 impl<E: Env> Cache<E> {
     /// Builds a cache over the frames of `env` and starts its background reclaimer.
@@ -46,26 +67,27 @@ impl<E: Env> Cache<E> {
         let of_zone = Watermarks::of_zone(Pages(u64::from(frames)));
         let marks = options.marks.unwrap_or(of_zone);
         let chunk = env.content().chunk_frames();
-        let division = Division::new(frames, chunk, options.reclaim.nodes);
-        // An empty node, or one of a few frames, would have no reserve and nothing to reclaim.
-        if let Err(most) = division.check(frames, chunk, FRAMES_MIN) {
-            return Err(Error::BadOption {
-                what: "reclaim.nodes, in a memory of this size,",
-                value: u64::from(options.reclaim.nodes),
-                allowed: (1, u64::from(most)),
-            });
-        }
+        let machine = options.machine_or_one_node();
+        // An empty zone, or one of a few frames, would have no reserve and nothing to reclaim.
+        let layout = Layout::new(machine, frames, chunk, FRAMES_MIN).map_err(|(zone, pages)| {
+            Error::BadOption {
+                what: ZONE_FRAMES[zone.index()],
+                value: pages.0,
+                allowed: (u64::from(FRAMES_MIN), u64::from(frames)),
+            }
+        })?;
+        let layout = Arc::new(layout);
         let shape = Shape {
             frames,
             chunk,
-            division,
+            layout: Arc::clone(&layout),
             marks,
             tunables: options.reclaim,
         };
         let cache = Arc::new(Self {
             pages: CachedPages::new(frames, nodes),
-            memory: Memory::new(Arc::clone(&env), &shape),
-            nodes: Nodes::new(frames, division, &options.reclaim),
+            memory: Memory::new(Arc::clone(&env), shape),
+            zones: Zones::new(frames, Arc::clone(&layout), &options.reclaim),
             registry: Registry::new(),
             writeback: Writeback::new(&options),
             swap: swapfile::State::new(frames),
@@ -76,7 +98,10 @@ impl<E: Env> Cache<E> {
         if cache.options.populate == Populate::AtStart {
             cache.memory.populate_all(&Interrupt::new())?;
         }
-        for node in division.ids() {
+        for node in layout.nodes() {
+            if layout.zones_of(node).next().is_none() {
+                continue;
+            }
             let reclaimer = Arc::downgrade(&cache);
             let name = match node.index() {
                 0 => "reclaimer".to_owned(),
@@ -306,7 +331,7 @@ impl<E: Env> Cache<E> {
             device.flusher.wait.wake_all(Signal::Shutdown);
             device.writes_inflight.wait.wake_all(Signal::Shutdown);
         }
-        for node in self.nodes.iter() {
+        for node in self.zones.nodes() {
             node.background().stop();
         }
         self.memory.wake(Signal::Shutdown);

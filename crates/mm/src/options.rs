@@ -1,6 +1,8 @@
 //! How a cache is built: sizes, laws, error policies. Plain data.
 
 use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold, Tunables};
+use policy::place::PlaceLaw;
+use policy::place::machine::Machine;
 use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
 use policy::units::{Nanos, Pages};
 use policy::watermark::Watermarks;
@@ -32,6 +34,10 @@ pub struct Options {
     pub flush: FlushTunables,
     /// How reclaim works, and how it throttles.
     pub reclaim: ReclaimTunables,
+    /// Nodes and zones of the memory; `None`: one of each. It has `frames` in all.
+    pub machine: Option<Machine>,
+    /// How a frame is looked for among several zones.
+    pub place: PlaceLaw,
     /// When reclaim starts and stops; `None`: as for a zone of `frames` pages.
     pub marks: Option<Watermarks>,
     /// Largest read-ahead window; one of less than two pages turns it off.
@@ -64,6 +70,8 @@ impl Options {
             },
             flush: FlushTunables::tidegate(),
             reclaim: ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000),
+            machine: None,
+            place: PlaceLaw::LINUX_6_12,
             marks: None,
             // Several requests deep, so that a fast device is kept busy; a small part of memory.
             readahead_max: Pages(u64::from(frames / 16)).at_most(Pages(2048)),
@@ -97,6 +105,15 @@ fn check(what: &'static str, value: u64, allowed: (u64, u64)) -> Result<(), Erro
 }
 
 impl Options {
+    /// The machine, as the law sees it.
+    pub(crate) fn machine_or_one_node(&self) -> Machine {
+        match &self.machine {
+            None => Machine::of_one_node(Pages(u64::from(self.frames))),
+            Some(machine) if self.place.one_zone_a_node => machine.with_one_zone_a_node(),
+            Some(machine) => machine.clone(),
+        }
+    }
+
     /// What the laws would panic on. A background limit above the dirty one is none of it: it is
     /// halved, as in the kernel.
     ///
@@ -123,8 +140,18 @@ impl Options {
             u64::from(self.reclaim.swappiness),
             (0, SWAPPINESS_MAX),
         )?;
-        let nodes = u64::from(self.reclaim.law.nodes_max);
-        check("reclaim.nodes", u64::from(self.reclaim.nodes), (1, nodes))?;
+        if let Some(machine) = &self.machine {
+            let (frames, most) = (
+                u64::from(self.frames),
+                u64::from(self.reclaim.law.nodes_max),
+            );
+            check(
+                "nodes of the machine",
+                machine.nodes().len() as u64,
+                (1, most),
+            )?;
+            check("frames of all zones", machine.pages().0, (frames, frames))?;
+        }
         if let Some(marks) = self.marks {
             let frames = u64::from(self.frames);
             check("marks.min", marks.min.0, (1, frames / 2))?;

@@ -8,7 +8,7 @@ use policy::reclaim::scan::Kind;
 use policy::units::Pages;
 
 use crate::cache::{Cache, get};
-use crate::lists::Node;
+use crate::lists::Zone;
 use crate::registry::device::DeviceState;
 pub use crate::registry::health::{DeviceStats, Health, ReadsFailing};
 use crate::vmstat::{Item, Vmstat};
@@ -112,7 +112,7 @@ impl<E: Env> Cache<E> {
     pub fn vmstat(&self) -> Vmstat {
         let context = Interrupt::new();
         let mut read = self.counters.read();
-        let (sizes, aside) = self.nodes.all_sizes_and_aside(&context);
+        let (sizes, aside) = self.zones.all_sizes_and_aside(&context);
         let levels = [
             Item::NrInactiveAnon,
             Item::NrActiveAnon,
@@ -123,7 +123,7 @@ impl<E: Env> Cache<E> {
             read.set(item, size.0);
         }
         read.set(Item::NrAside, aside.0);
-        let isolated = |kind: Kind| self.nodes.iter().map(|node| node.isolated(kind).0).sum();
+        let isolated = |kind: Kind| self.zones.iter().map(|zone| zone.isolated(kind).0).sum();
         read.set(Item::NrIsolatedAnon, isolated(Kind::Anon));
         read.set(Item::NrIsolatedFile, isolated(Kind::File));
         read.set(Item::NrFreePages, u64::from(self.memory.free()));
@@ -135,13 +135,13 @@ impl<E: Env> Cache<E> {
         read.set(Item::SwapFree, self.swap_stats().free.0);
         read.set(Item::SwapTotal, self.swap_total().0);
         read.set(Item::Pgfree, self.memory.given_back());
-        let written = |node: &Node| {
-            let sleepers = node.sleepers();
+        let written = |zone: &Zone| {
+            let sleepers = zone.sleepers();
             sleepers.law(&context, |law| law.throttled_written()).0
         };
         read.set(
             Item::NrThrottledWritten,
-            self.nodes.iter().map(written).sum(),
+            self.zones.iter().map(written).sum(),
         );
         let kib = |pages: u64| pages << 2;
         let swapped_in = self.counters.get(Item::Pswpin);
@@ -175,7 +175,7 @@ impl<E: Env> Cache<E> {
     }
 
     fn metadata_bytes(&self, context: &impl Context) -> u64 {
-        let lru = self.nodes.lru(context).bytes();
+        let lru = self.zones.lru(context).bytes();
         let memory = self.memory.bytes(context) + self.swap.bytes(context);
         self.pages.table.bytes() + self.pages.pool.bytes() + lru + memory
     }

@@ -7,6 +7,7 @@
 
 use lab::fs::journal;
 use policy::dirty::{InitialBandwidth, Threshold, Tunables};
+use policy::place::machine;
 use policy::reclaim;
 use policy::units::{Bytes, Nanos, Pages};
 use policy::watermark::Watermarks;
@@ -117,6 +118,8 @@ pub struct Cell {
     pub reclaim: reclaim::Tunables,
     /// When reclaim starts and stops; none: as the memory has it.
     pub marks: Option<Watermarks>,
+    /// Its nodes, if it has several.
+    pub machine: Option<machine::Machine>,
     /// Where anonymous pages go.
     pub swap: Option<SwapSpec>,
     /// The machine whose costs work has; none: by the first device's file system.
@@ -252,7 +255,7 @@ impl Cell {
         }
         reclaim.oom_kills = machine.oom_kills;
         let nodes = machine.nodes.as_ref().map_or(1, checked_nodes);
-        reclaim.nodes = nodes.min(reclaim.law.nodes_max);
+        let nodes = nodes.min(reclaim.law.nodes_max);
         let some_fs = |is: fn(&lab::fs::Model) -> bool| {
             let fs = |device: &DeviceSpec| lab::fs::by_name(device.fs.as_deref()?).ok();
             devices.iter().filter_map(fs).any(|fs| is(&fs))
@@ -271,6 +274,9 @@ impl Cell {
             flush: shrunk(preset.flush, whole(1.0 / scale), request_least(machine)),
             initial: preset.initial,
             reclaim,
+            machine: (nodes > 1).then(|| {
+                machine::Machine::even(memory, nodes, cpus).expect("a number of nodes is checked")
+            }),
             marks: marks(machine, memory_mib, whole(1.0 / scale)),
             swap,
             costs: machine.costs.as_ref().map(|name| name.get_ref().clone()),

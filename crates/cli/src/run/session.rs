@@ -260,6 +260,8 @@ fn options(setup: &Setup) -> mm::Options {
     options.flush = cell.flush;
     options.reclaim = cell.reclaim;
     options.marks = cell.marks;
+    let pages = Pages(u64::from(setup.frames));
+    options.machine = cell.machine.as_ref().map(|all| all.with_pages(pages));
     if cell.scale_costs {
         // What is on its way to the swap file stays the same part of the memory.
         let pages = u64::from(options.swap_requests) * CLUSTER.0 / cell.shrink;

@@ -1,7 +1,7 @@
 //! Frames for pages: from the free lists, from fresh chunks, or by reclaiming.
 //!
 //! ```text
-//!   try_alloc: what is free above the mark, for this task
+//!   try_alloc: what is free above the mark, for this task; of several zones, search: whose
 //!      '-- nothing --> alloc: what the cache was built with (memory::slow_path)
 //!                        |-- direct:    reclaims for itself, tries again, sleeps for a reason; gives up
 //!                        |-- queue:     joins, waits for its turn, takes what was granted; gives up
@@ -15,6 +15,7 @@
 
 use env::{Context, Env, Task, TaskId, Work};
 use frames::FrameId;
+use policy::place::search::Floor;
 use policy::reclaim::retry::RetryView;
 use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::Who;
@@ -22,15 +23,16 @@ use policy::units::{Nanos, Pages};
 
 use crate::Error;
 use crate::cache::{Cache, get};
-use crate::lists::NodeId;
+use crate::lists::ZoneId;
 use crate::memory::Memory;
-use crate::memory::marks::Asked;
+use crate::memory::room::Asked;
 use crate::memory::slow_path::SlowPath;
 use crate::vmstat::Item;
 
 mod direct;
 mod emergency;
 mod queue;
+mod search;
 mod swapin;
 
 /// A sleeper for memory looks again after this even if nobody woke it (a safety net).
@@ -47,58 +49,67 @@ impl<E: Env> Cache<E> {
         want: u32,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
-        let memory = &self.memory;
-        let exempt = self.memory.is_exempt(task);
-        let marks = memory.node_marks();
-        // As long as another node has enough, none goes below LOW.
-        let floors = [marks.low, marks.min];
-        let floors = &floors[usize::from(self.options.reclaim.nodes == 1)..];
-        let mut taken = 0;
-        'found: for floor in floors {
-            for node in self.nodes_for(task) {
-                let left = want - taken;
-                let got = self.take(task, node, left, out, |task, taken| {
-                    let asked = Asked {
-                        node,
-                        floor: *floor,
-                        want: left - taken,
-                        first: taken == 0,
-                        exempt,
-                    };
-                    memory.room(task, &asked)
-                });
-                match got {
-                    Ok(got) => taken += got,
-                    // What another node gave is the caller's.
-                    Err(_) if taken > 0 => break 'found,
-                    Err(error) => return Err(error),
-                }
-                if memory.spare_of(node) < marks.low {
-                    self.ask_reclaim(task, node);
-                }
-                if taken == want {
-                    break 'found;
-                }
-            }
-        }
+        let taken = if self.zones.layout().is_one() {
+            self.try_alloc_of_one(task, want, out)?
+        } else {
+            search::take(task, self, want, out)?
+        };
         if want >= MANY && task.may_block() {
-            memory.populate_ahead(task);
+            self.memory.populate_ahead(task);
         }
         Ok(taken)
     }
 
-    /// Takes up to `want` frames of a node, as many at a time as `room` allows, which is told how many have been taken.
+    /// The same where there is one zone, and so nothing to choose.
+    fn try_alloc_of_one(
+        &self,
+        task: &mut Task<'_, E>,
+        want: u32,
+        out: &mut Vec<FrameId>,
+    ) -> Result<u32, Error> {
+        let zone = self.home(task);
+        let taken = self.take_above(task, zone, Floor::Min, want, out)?;
+        if self.memory.spare_of(zone) < self.memory.marks_of(zone).low {
+            self.ask_reclaim(task, zone);
+        }
+        Ok(taken)
+    }
+
+    /// Takes up to `want` frames of a zone that this task may have as long as so many stay free.
+    fn take_above(
+        &self,
+        task: &mut Task<'_, E>,
+        zone: ZoneId,
+        floor: Floor,
+        want: u32,
+        out: &mut Vec<FrameId>,
+    ) -> Result<u32, Error> {
+        let memory = &self.memory;
+        let exempt = memory.is_exempt(task);
+        self.take(task, zone, want, out, |task, taken| {
+            let asked = Asked {
+                zone,
+                floor,
+                want: want - taken,
+                first: taken == 0,
+                exempt,
+            };
+            memory.room(task, &asked)
+        })
+    }
+
+    /// Takes up to `want` frames of a zone, as many at a time as `room` allows, which is told how many have been taken.
     /// It looks while the free lists are locked.
     fn take(
         &self,
         task: &mut Task<'_, E>,
-        node: NodeId,
+        zone: ZoneId,
         want: u32,
         out: &mut Vec<FrameId>,
         room: impl Fn(&Task<'_, E>, u32) -> u32,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
-        let (taken, holds) = memory.take(task, node, want, out, |taken| room(task, taken))?;
+        let (taken, holds) = memory.take(task, zone, want, out, |taken| room(task, taken))?;
         self.counters.add(Item::Pgalloc, u64::from(taken));
         if taken > 0 {
             memory.took(task, taken);
@@ -162,7 +173,7 @@ impl<E: Env> Cache<E> {
         Pages(steals.into_iter().map(|item| self.counters.get(item)).sum())
     }
 
-    /// The node after a round of reclaim that gave `reclaimed`.
+    /// The zone after a round of reclaim that gave `reclaimed`.
     fn retry_view(&self, context: &impl Context, reclaimed: Pages) -> RetryView {
         RetryView {
             reclaimed,

@@ -21,7 +21,6 @@ use policy::units::{Instant, Nanos, Pages};
 use super::emergency::{HOPELESS_ROUNDS, Standstill, WANTED};
 use crate::Error;
 use crate::cache::{Cache, get};
-use crate::lists::NodeId;
 use crate::memory::queue::MemoryQueue;
 use crate::reclaim::direct::direct_until;
 
@@ -119,7 +118,7 @@ pub(super) fn alloc<E: Env>(
             cache.wait_for_memory(task, |memory| memory.given_back() == given_back)?;
             continue;
         };
-        cache.ask_reclaim(task, NodeId::FIRST);
+        cache.ask_reclaim(task, cache.home(task));
         // What has become free between the look and the ticket.
         memory.hand_out(task);
         let waiter = Waiter {
@@ -177,7 +176,7 @@ impl<E: Env> Waiter<'_, E> {
                 return Err(Error::Cancelled);
             }
             cache.look_again(task);
-            cache.ask_reclaim(task, NodeId::FIRST);
+            cache.ask_reclaim(task, cache.home(task));
             let freed = freed(cache).saturating_sub(before);
             fruitless = if freed.is_zero() { fruitless + 1 } else { 0 };
             if at_bound(freed, cache.under_writeback(), fruitless) == Overdue::Reclaim {
@@ -200,9 +199,18 @@ impl<E: Env> Waiter<'_, E> {
         let granted = u32::try_from(granted.0).unwrap_or(u32::MAX);
         let want = self.want.min(granted);
         let memory = &self.cache.memory;
-        self.cache.take(task, NodeId::FIRST, want, out, |_, taken| {
-            memory.free().min(granted - taken)
-        })
+        let mut taken = 0;
+        for zone in self.cache.zones_for(task) {
+            let before = taken;
+            let room = |_: &Task<'_, E>, more| memory.free_of(*zone).min(granted - before - more);
+            match self.cache.take(task, *zone, want - before, out, room) {
+                Ok(more) => taken += more,
+                // What another zone gave is its.
+                Err(_) if taken > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(taken)
     }
 
     /// Nothing has become free for as long as a turn may take: it reclaims itself, and finds out whether there is

@@ -12,13 +12,13 @@ use core::sync::atomic::Ordering;
 
 use env::{Env, Task};
 use frames::FrameId;
+use policy::place::search::Floor;
 use policy::reclaim::scan::Kind;
 use policy::units::{Nanos, Pages};
 
 use crate::Error;
 use crate::cache::Cache;
-use crate::lists::NodeId;
-use crate::memory::marks::Asked;
+use crate::memory::room::Asked;
 
 /// One over this of the reserve stays.
 const RESERVE_REST: u64 = 4;
@@ -87,15 +87,19 @@ impl<E: Env> Cache<E> {
         let memory = &self.memory;
         let rest = memory.marks().min.0.div_ceil(RESERVE_REST);
         let rest = u32::try_from(rest).expect("no more than all frames");
-        let asked = Asked {
-            node: NodeId::FIRST,
-            floor: memory.node_marks().min,
-            want: 1,
-            first: true,
-            exempt: true,
-        };
-        self.take(task, asked.node, asked.want, out, |task, _| {
-            memory.room(task, &asked).saturating_sub(rest)
-        })
+        for zone in self.zones_for(task) {
+            let asked = Asked {
+                zone: *zone,
+                floor: Floor::Min,
+                want: 1,
+                first: true,
+                exempt: true,
+            };
+            let room = |task: &Task<'_, E>, _| memory.room(task, &asked).saturating_sub(rest);
+            if self.take(task, asked.zone, asked.want, out, room)? > 0 {
+                return Ok(1);
+            }
+        }
+        Ok(0)
     }
 }

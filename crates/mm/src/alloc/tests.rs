@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use env::{Cause, TaskId};
 use lab::{Lab, LabEnv, Options as LabOptions};
+use policy::place::machine::Machine;
 use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
 
 use super::*;
@@ -22,11 +23,12 @@ fn with_cache(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Se
     with(ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000), body);
 }
 
-/// A cache of two nodes.
+/// A cache of two zones.
 fn with_nodes(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static) {
-    let mut tunables = ReclaimTunables::of(ReclaimLaw::LINUX_5_16_RC1, 250);
-    tunables.nodes = 2;
-    with(tunables, body);
+    let mut options = Options::new(FRAMES, 2);
+    options.reclaim = ReclaimTunables::of(ReclaimLaw::LINUX_5_16_RC1, 250);
+    options.machine = Some(Machine::even(Pages(FRAMES.into()), 2, 2).unwrap());
+    testing::with_cache(options, body);
 }
 
 fn with(
@@ -55,7 +57,7 @@ fn who_waits_again_keeps_its_age() {
         let mut mine = Vec::new();
         let all = FRAMES - min;
         cache
-            .take(task, NodeId::FIRST, all, &mut mine, |_, taken| all - taken)
+            .take(task, ZoneId(0), all, &mut mine, |_, taken| all - taken)
             .unwrap();
         assert_eq!((mine.len(), memory.free()), (all as usize, min));
         let waiter = |task: &Task<'_, LabEnv>| {
@@ -77,9 +79,7 @@ fn who_waits_again_keeps_its_age() {
         let mut gone = Vec::new();
         let free = memory.free();
         cache
-            .take(task, NodeId::FIRST, free, &mut gone, |_, taken| {
-                free - taken
-            })
+            .take(task, ZoneId(0), free, &mut gone, |_, taken| free - taken)
             .unwrap();
         assert_eq!(memory.free(), 0);
         task.sleep(Cause::Idle, Nanos::millis(1));
@@ -131,9 +131,9 @@ fn kept(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) -> u32 {
 
 /// Takes so many frames, which are there.
 fn take(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>, count: u32) -> Vec<FrameId> {
-    let (node, room) = (NodeId::FIRST, |_: &Task<'_, LabEnv>, taken| count - taken);
+    let (zone, room) = (ZoneId(0), |_: &Task<'_, LabEnv>, taken| count - taken);
     let mut frames = Vec::new();
-    assert_eq!(cache.take(task, node, count, &mut frames, room), Ok(count));
+    assert_eq!(cache.take(task, zone, count, &mut frames, room), Ok(count));
     frames
 }
 
@@ -197,7 +197,7 @@ fn a_lowered_limit_keeps_less_back() {
     });
 }
 
-/// A memory that is too small for its nodes is refused, with how many it has room for.
+/// A memory that is too small for its zones is refused, with what a zone would have.
 #[test]
 fn no_node_is_empty() {
     let mut lab = Lab::new(LabOptions {
@@ -206,22 +206,21 @@ fn no_node_is_empty() {
     });
     let env = Arc::clone(lab.env());
     lab.run(move |task| {
-        let build = |nodes| {
+        let build = |zones| {
             let mut options = Options::new(FRAMES, 2);
             options.reclaim = ReclaimTunables::of(ReclaimLaw::LINUX_5_16_RC1, 250);
-            options.reclaim.nodes = nodes;
+            options.machine = Some(Machine::even(Pages(FRAMES.into()), zones, 2).unwrap());
             Cache::new(Arc::clone(&env), options)
         };
-        let refused = |nodes| match build(nodes) {
+        let refused = |zones| match build(zones) {
             Err(Error::BadOption { value, allowed, .. }) => (value, allowed),
-            other => panic!("{nodes} nodes: {:?}", other.map(|_| ())),
+            other => panic!("{zones} zones: {:?}", other.map(|_| ())),
         };
         let two = build(2).unwrap();
         let _ = two.shutdown(task);
         // Of 1024 frames in chunks of 512.
-        assert_eq!(refused(8), (8, (1, 2)));
-        assert_eq!(refused(3), (3, (1, 2)));
-        assert_eq!(refused(9), (9, (1, 8)), "more than any machine has");
+        assert_eq!(refused(3), (0, (256, 1024)));
+        assert_eq!(refused(8), (0, (256, 1024)));
     })
     .unwrap();
 }
@@ -232,7 +231,7 @@ fn no_node_is_empty() {
 fn room_is_looked_up_under_the_lock() {
     with_cache(|task, cache| {
         let mut frames = Vec::new();
-        let taken = cache.take(task, NodeId::FIRST, 1, &mut frames, |task, _| {
+        let taken = cache.take(task, ZoneId(0), 1, &mut frames, |task, _| {
             if cfg!(debug_assertions) {
                 // Taken twice: that is what the check of the lock order finds.
                 let _ = cache.memory.offline(task);
@@ -244,38 +243,38 @@ fn room_is_looked_up_under_the_lock() {
     });
 }
 
-/// A task takes memory from its own node down to LOW, then from the other, and only then what both have above MIN; what
+/// A task takes memory from its own zone down to LOW, then from the other, and only then what both have above MIN; what
 /// it gives back goes where it came from.
 #[test]
 fn another_nodes_memory_comes_before_what_is_below_low() {
     with_nodes(|task, cache| {
         let memory = &cache.memory;
-        let (home, other) = (NodeId::FIRST, cache.nodes.division().ids().last().unwrap());
+        let (home, other) = (ZoneId(0), cache.zones.layout().zones().last().unwrap());
         assert_eq!(cache.home(task), home, "the first of two CPUs");
         let each = memory.free_of(home);
         assert_eq!((each, memory.free_of(other)), (FRAMES / 2, FRAMES / 2));
-        let low = u32::try_from(memory.node_marks().low.0).unwrap();
-        let min = u32::try_from(memory.node_marks().min.0).unwrap();
+        let low = u32::try_from(memory.marks_of(home).low.0).unwrap();
+        let min = u32::try_from(memory.marks_of(home).min.0).unwrap();
         assert!(
             0 < min && min < low && low < each / 2,
             "{:?}",
-            memory.node_marks()
+            memory.marks_of(home)
         );
         let (mut here, mut there, mut rest) = (Vec::new(), Vec::new(), Vec::new());
         cache.try_alloc(task, each - low, &mut here).unwrap();
         assert_eq!((memory.free_of(home), memory.free_of(other)), (low, each));
         cache.try_alloc(task, each - low, &mut there).unwrap();
         assert_eq!((memory.free_of(home), memory.free_of(other)), (low, low));
-        let of = |node| move |frame: &FrameId| cache.nodes.division().of(*frame) == node;
+        let of = |zone| move |frame: &FrameId| cache.zones.layout().of(*frame) == zone;
         assert!(here.iter().all(of(home)) && there.iter().all(of(other)));
         cache.try_alloc(task, FRAMES, &mut rest).unwrap();
         assert_eq!((memory.free_of(home), memory.free_of(other)), (min, min));
-        let node = |node| memory.free_of(node);
+        let zone = |zone| memory.free_of(zone);
         memory.put(task, &there);
-        assert_eq!((node(home), node(other)), (min, min + each - low));
+        assert_eq!((zone(home), zone(other)), (min, min + each - low));
         memory.put(task, &rest);
         memory.put(task, &here);
-        assert_eq!((node(home), node(other)), (each, each));
+        assert_eq!((zone(home), zone(other)), (each, each));
     });
 }
 
@@ -299,9 +298,7 @@ fn nobody_is_killed_for_a_page_asked_for_from_within_a_file_system() {
             let left = memory.free() - u32::try_from(memory.marks().min.0).unwrap();
             let mut mine = Vec::new();
             cache
-                .take(task, NodeId::FIRST, left, &mut mine, |_, taken| {
-                    left - taken
-                })
+                .take(task, ZoneId(0), left, &mut mine, |_, taken| left - taken)
                 .unwrap();
             let other = Arc::clone(cache);
             let asker = env::spawn(task.env(), "asker", move |task| {

@@ -238,7 +238,7 @@ impl Batch {
     fn orphan<E: Env>(&mut self, cache: &Cache<E>, context: &impl Context, at: usize) -> bool {
         let frame = self.pages[at].1;
         {
-            let mut lru = cache.nodes.lru(context);
+            let mut lru = cache.zones.lru(context);
             let was_listed = lru.remove(frame);
             let busy = self.busies[at].take();
             self.busies[at] = busy.and_then(|busy| cache.pages.table.try_orphan_busy(busy).err());

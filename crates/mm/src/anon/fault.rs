@@ -266,7 +266,7 @@ impl<'a, E: Env> Walk<'a, E> {
         }
         self.anon.pages.map_run(from, next);
         cache
-            .nodes
+            .zones
             .add_fresh(task, &cache.pages, added, self.busies.drain(..));
         cache.wake_busy(added, Signal::PageUnlocked);
         self.frames.truncate(held - count);

@@ -241,7 +241,7 @@ impl<E: Env> Cache<E> {
             let mut freed = [FrameId(0); MOST];
             let mut count = 0;
             {
-                let mut lru = self.nodes.lru(context);
+                let mut lru = self.zones.lru(context);
                 for busy in part.iter_mut().filter_map(Option::take) {
                     freed[count] = self.pages.table.discard(busy);
                     count += 1;

@@ -11,7 +11,7 @@ use policy::units::Nanos;
 
 use super::*;
 use crate::Options;
-use crate::lists::NodeId;
+use crate::lists::ZoneId;
 use crate::testing::with_cache;
 
 const FRAMES: u32 = 1024;
@@ -43,7 +43,7 @@ fn a_region_that_finds_no_thread_is_given_back_by_others() {
             }
             cache.release(busy, Flags::NONE, Flags::NONE);
             if by_reclaimer {
-                cache.nodes[NodeId::FIRST].background().ask();
+                cache.zones.node_of(ZoneId(0)).background().ask();
                 task.sleep(Cause::Idle, Nanos::secs(1));
             } else {
                 drop(cache.spill(task, Pages(1)).unwrap());

@@ -36,7 +36,7 @@ pub(crate) fn replace_pinned<E: Env>(
         let flags = cache.pages.table.flags(old);
         was_dirty |= flags.has(Flags::DIRTY);
         // Off the list in the same step: whatever is on a list is cached.
-        let mut lru = cache.nodes.lru(task);
+        let mut lru = cache.zones.lru(task);
         let still = index.get(page) == Slot::Frame(old)
             && !flags.has(Flags::WRITEBACK)
             && cache.pages.table.try_orphan(old);
@@ -47,6 +47,10 @@ pub(crate) fn replace_pinned<E: Env>(
             );
             lru.remove(old);
             index.replace(page, fresh);
+            if flags.has(Flags::DIRTY) {
+                cache.zones.note_clean([old]);
+                cache.zones.note_dirty([fresh]);
+            }
         }
         still
     };

@@ -183,13 +183,13 @@ pub(crate) fn remove_busy<E: Env>(
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         index.remove(page, None);
-        let mut lru = cache.nodes.lru(task);
+        let mut lru = cache.zones.lru(task);
         lru.remove(frame);
         let before = cache.pages.table.update(frame, Flags::NONE, Flags::DIRTY);
         cache.pages.table.disown(busy);
         before.has(Flags::DIRTY)
     };
-    gone(cache, mapping, was_dirty);
+    gone(cache, mapping, frame, was_dirty);
     cache.wake_busy(&[frame], Signal::PageUnlocked);
     cache.memory.put(task, &[frame]);
     cache.gave_back(task, 1);
@@ -206,7 +206,7 @@ fn unlink_pinned<E: Env>(
     let was_dirty = {
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
-        let mut lru = cache.nodes.lru(task);
+        let mut lru = cache.zones.lru(task);
         let flags = cache.pages.table.flags(frame);
         let still = index.get(page) == Slot::Frame(frame)
             && !flags.has(Flags::WRITEBACK)
@@ -218,14 +218,15 @@ fn unlink_pinned<E: Env>(
         index.remove(page, None);
         flags.has(Flags::DIRTY)
     };
-    gone(cache, mapping, was_dirty);
+    gone(cache, mapping, frame, was_dirty);
     true
 }
 
-fn gone<E: Env>(cache: &Cache<E>, mapping: &Mapping<E>, was_dirty: bool) {
+fn gone<E: Env>(cache: &Cache<E>, mapping: &Mapping<E>, frame: FrameId, was_dirty: bool) {
     sub(&cache.writeback.totals.cached, 1);
     if was_dirty {
         mapping.uncount_dirty(cache, 1);
+        cache.zones.note_clean([frame]);
         add(&cache.writeback.totals.discarded, 1);
     }
 }
@@ -315,7 +316,7 @@ pub(crate) fn show_fresh<E: Env>(
     busy: Busy,
     was_dirty: bool,
 ) {
-    cache.nodes.lru(task).push_head(INACTIVE_FILE, busy.frame());
+    cache.zones.lru(task).push_head(INACTIVE_FILE, busy.frame());
     let dirty = if was_dirty { Flags::DIRTY } else { Flags::NONE };
     cache.release(busy, Flags::UPTODATE | dirty, Flags::NONE);
 }

@@ -637,7 +637,7 @@ impl<'a, E: Env> Batch<'a, E> {
         let mut shown = [FrameId(0); BATCH_FRAMES];
         let count = self.writer.batch.len();
         if self.writer.batch.iter().any(|filled| filled.fresh) {
-            let mut lru = cache.nodes.lru(task);
+            let mut lru = cache.zones.lru(task);
             for filled in self.writer.batch.iter().filter(|filled| filled.fresh) {
                 lru.push_head(INACTIVE_FILE, filled.busy.frame());
             }
@@ -668,7 +668,11 @@ impl<'a, E: Env> Batch<'a, E> {
                         .release(filled.busy, set, Flags::FAILED | Flags::RECLAIM);
                 // Written to again, it need not be freed when its write ends. An older write of it
                 // may have failed since it was filled: counted there.
-                dirty_already += u64::from(!filled.was_dirty && before.has(Flags::DIRTY));
+                let is_new = !filled.was_dirty && !before.has(Flags::DIRTY);
+                dirty_already += u64::from(!filled.was_dirty && !is_new);
+                if is_new {
+                    cache.zones.note_dirty([shown[at]]);
+                }
             }
         }
         mapping.uncount_dirty(cache, dirty_already);

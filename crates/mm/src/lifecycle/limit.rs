@@ -20,7 +20,6 @@ use policy::units::{Nanos, Pages};
 use crate::Error;
 use crate::anon::relocate::move_anon;
 use crate::cache::{Cache, FRAMES_MIN};
-use crate::lists::NodeId;
 use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
 use crate::memory::offline::Limit;
 use crate::reclaim::shrink::clear_out;
@@ -151,9 +150,10 @@ fn pass<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
         for kind in Kind::ALL {
             let mut first = next;
             while first < end {
+                let zone = cache.zones.layout().of(FrameId(first));
                 let (batch, stopped, met_dirty) = gather(task, cache, kind, first, end);
                 dirty |= met_dirty;
-                clear_out(task, cache, kind, &batch, |task, page| {
+                clear_out(task, cache, (zone, kind), &batch, |task, page| {
                     move_anon(task, cache, page);
                 });
                 first = stopped;
@@ -178,9 +178,13 @@ fn gather<E: Env>(
     let mut batch = Batch::new();
     let mut dirty = false;
     let mut at = first;
-    let mut lru = cache.nodes.lru(task);
+    let zone = cache.zones.layout().of(FrameId(first));
+    let mut lru = cache.zones.lru(task);
     while at < end && batch.pages().len() < CLUSTER_FRAMES {
         let frame = FrameId(at);
+        if cache.zones.layout().of(frame) != zone {
+            break;
+        }
         at += 1;
         let (flags, generation) = cache.pages.table.look(frame);
         let anon = flags.has(Flags::ANON);
@@ -197,8 +201,7 @@ fn gather<E: Env>(
             batch.push(Page { frame, generation });
         }
     }
-    // Of several nodes, perhaps: what matters is that they are counted off where they were counted.
-    cache.nodes[NodeId::FIRST].note_isolated(kind, batch.len());
+    cache.zones[zone].note_isolated(kind, batch.len());
     (batch, at, dirty)
 }
 

@@ -9,7 +9,7 @@ use env::Context;
 use frames::{Busy, Flags, FrameId, Generation};
 use policy::reclaim::scan::{CLUSTER, Lru};
 
-use crate::lists::{ASIDE, INACTIVE_ANON, NodeId, Nodes, list_of};
+use crate::lists::{ASIDE, INACTIVE_ANON, ZoneId, Zones, list_of};
 use crate::pages::CachedPages;
 
 pub(crate) const CLUSTER_FRAMES: usize = 32;
@@ -55,8 +55,8 @@ impl Batch {
     }
 }
 
-impl Nodes {
-    /// Takes up to `count` pages from the old end of a list of a node.
+impl Zones {
+    /// Takes up to `count` pages from the old end of a list of a zone.
     ///
     /// A page of an inactive list that was accessed twice stands there only because a hit takes no lock: it goes to the
     /// active list now and was not looked at. Answers how many did.
@@ -64,7 +64,7 @@ impl Nodes {
         &self,
         context: &impl Context,
         pages: &CachedPages,
-        node: NodeId,
+        zone: ZoneId,
         list: Lru,
         count: u64,
     ) -> (Batch, u64) {
@@ -74,7 +74,7 @@ impl Nodes {
         {
             let mut lru = self.lru(context);
             while batch.len() < count && moved < CLUSTER.0 {
-                let Some(frame) = lru.pop_tail(node, number) else {
+                let Some(frame) = lru.pop_tail(zone, number) else {
                     break;
                 };
                 let (flags, generation) = pages.table.look(frame);
@@ -85,7 +85,7 @@ impl Nodes {
                 }
                 batch.push(Page { frame, generation });
             }
-            self[node].note_isolated(list.kind(), batch.len());
+            self[zone].note_isolated(list.kind(), batch.len());
         }
         (batch, moved)
     }

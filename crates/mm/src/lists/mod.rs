@@ -1,10 +1,10 @@
-//! What one background reclaimer looks after: its LRU lists, what is off them, who sleeps and why.
+//! What lies in a zone: its LRU lists, what is off them, who sleeps and why; and what belongs to a node of the machine.
 //!
-//! Memory is one node, but for an experiment on a machine of several sockets (`Tunables::nodes`): then a run of
-//! frames each. A node has four lists (anonymous and file, inactive and active), and under Tidegate's law a fifth
-//! for pages of files that wait for their write. A reclaimer that takes pages off a list *isolates* them: they stay
-//! cached, may be pinned, written and even given back by their owner, but are on no list; the reclaimer knows each
-//! again by its generation. What it does not free it puts back.
+//! Memory is one zone of one node, but for a machine of several sockets (`Options::machine`). A zone has a run of whole
+//! chunks, and four lists (anonymous and file, inactive and active); under Tidegate's law a fifth for pages of files that
+//! wait for their write. A reclaimer that takes pages off a list *isolates* them: they stay cached, may be pinned, written
+//! and even given back by their owner, but are on no list; the reclaimer knows each again by its generation. What it does
+//! not free it puts back. A node has a background reclaimer for its zones, and a list of zones that its tasks try.
 //!
 //! Invariants
 //!   1. A cached frame is on exactly one list, or isolated by exactly one reclaimer, or its busy holder is
@@ -13,26 +13,33 @@
 //!      LRU lock. So put-back, under the same lock, sees whether the page still is.
 //!   3. `isolated` counts pages from the hold of the lock that took them off until the one that put them
 //!      back, or until they were freed.
-//!   4. A frame is on lists of its own node alone. One lock holds the lists of all, so that pages of several nodes are
-//!      moved in one hold; that the kernel has one a node shows in what their reclaimers wait for each other
-//!      (`Node::enter_work`), which is counted by node.
+//!   4. A frame is on lists of its own zone alone. One lock holds the lists of all, so that pages of several zones are
+//!      moved in one hold; that the kernel has one a zone shows in what their reclaimers wait for each other
+//!      (`Zone::enter_work`), which is counted by zone.
 //!
 //! Source: mechanisms 2.1, 2.4, 2.8, 4.2; Linux v6.12 mm/vmscan.c, mm/swap.c folio_rotate_reclaimable().
 
 pub(crate) mod isolate;
-mod node;
+pub(crate) mod layout;
+pub(crate) mod node;
 pub(crate) mod sleepers;
 mod workingset;
+mod zone;
 
-pub(crate) use node::Node;
+pub(crate) use layout::Layout;
+pub(crate) use node::{Node, NodeId};
+pub(crate) use policy::place::ZoneId;
+pub(crate) use zone::Zone;
 
 use core::ops::Index;
+use std::sync::Arc;
 
 use env::{Context, Lock, LockClass, LockGuard};
 use frames::{Flags, FrameId, Lists};
+use policy::reclaim::Tunables;
 use policy::reclaim::page::{AfterWrite, after_write};
 use policy::reclaim::scan::Sizes;
-use policy::reclaim::{NODES_MAX, Tunables};
+use policy::reclaim::workingset::Age;
 use policy::units::Pages;
 
 use crate::pages::CachedPages;
@@ -49,103 +56,25 @@ const LISTS: u8 = 5;
 /// The lists that are scanned, in order of `Lru`.
 const SCANNED: [u8; 4] = [INACTIVE_ANON, ACTIVE_ANON, INACTIVE_FILE, ACTIVE_FILE];
 
-/// Which node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NodeId(u8);
-
-impl NodeId {
-    /// The only one, as a rule.
-    pub(crate) const FIRST: Self = Self(0);
-
-    pub(crate) fn index(self) -> usize {
-        usize::from(self.0)
-    }
-
-    pub(crate) fn number(self) -> u8 {
-        self.0
-    }
-
-    fn list(self, number: u8) -> u8 {
-        self.0 * LISTS + number
-    }
+/// The number of a zone's list among those of all.
+fn number_of(zone: ZoneId, list: u8) -> u8 {
+    zone.0 * LISTS + list
 }
 
-/// How frames are divided among nodes: runs of one length, of whole chunks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Division {
-    count: u8,
-    each: u32,
-}
-
-impl Division {
-    pub(crate) fn new(frames: u32, chunk: u32, count: u8) -> Self {
-        let each = frames.div_ceil(u32::from(count)).next_multiple_of(chunk);
-        Self { count, each }
-    }
-
-    /// Frames of the smallest node, the last, of `frames` in all.
-    fn least(self, frames: u32) -> u32 {
-        frames.saturating_sub(self.each.saturating_mul(u32::from(self.count) - 1))
-    }
-
-    /// Whether each node has at least `least` frames.
-    ///
-    /// # Errors
-    /// Up to how many nodes it would be so.
-    pub(crate) fn check(self, frames: u32, chunk: u32, least: u32) -> Result<(), u8> {
-        let fits = |division: Self| division.count == 1 || division.least(frames) >= least;
-        if fits(self) {
-            return Ok(());
-        }
-        let counts = (1..=NODES_MAX).take_while(|count| fits(Self::new(frames, chunk, *count)));
-        Err(counts.last().unwrap_or(1))
-    }
-
-    pub(crate) fn of(self, frame: FrameId) -> NodeId {
-        if self.count == 1 {
-            return NodeId::FIRST;
-        }
-        NodeId(u8::try_from(frame.0 / self.each).expect("no more nodes than a u8 counts"))
-    }
-
-    pub(crate) fn ids(self) -> impl DoubleEndedIterator<Item = NodeId> + Clone {
-        (0..self.count).map(NodeId)
-    }
-
-    /// Nodes in the order in which a task on that CPU of `cpus` takes memory from them: its own, then those after it.
-    pub(crate) fn in_order_of(self, cpu: usize, cpus: u32) -> impl Iterator<Item = NodeId> {
-        let count = usize::from(self.count);
-        let home = cpu * count / (cpus as usize).max(1);
-        (0..self.count).map(move |at| {
-            let node = (home + usize::from(at)) % count;
-            NodeId(u8::try_from(node).expect("below the count"))
-        })
-    }
-
-    /// The parts of `frames` that are of one node each, in order.
-    pub(crate) fn parts(self, frames: &[FrameId]) -> impl Iterator<Item = (NodeId, &[FrameId])> {
-        let same = move |a: &FrameId, b: &FrameId| self.count == 1 || self.of(*a) == self.of(*b);
-        let parts = frames.chunk_by(same);
-        parts.map(move |part| (self.of(part[0]), part))
-    }
-
-    /// A node's part of something that is divided evenly.
-    pub(crate) fn part(self, pages: Pages) -> Pages {
-        Pages(pages.0 / u64::from(self.count))
-    }
-}
-
-/// All nodes, and the lists of their pages.
-pub(crate) struct Nodes {
-    division: Division,
+/// All zones, the lists of their pages, and the nodes that they are of.
+pub(crate) struct Zones {
+    layout: Arc<Layout>,
     lru: Lock<Lists>,
-    all: Box<[Node]>,
+    all: Box<[Zone]>,
+    /// A shadow does not say of which zone the page was: they have one age.
+    age: Lock<Age>,
+    nodes: Box<[Node]>,
 }
 
-/// The lists of all nodes, locked.
+/// The lists of all zones, locked.
 pub(crate) struct Lru<'a> {
     lists: LockGuard<'a, Lists>,
-    division: Division,
+    layout: &'a Layout,
 }
 
 impl Lru<'_> {
@@ -159,30 +88,30 @@ impl Lru<'_> {
         self.lists.remove_all(frames);
     }
 
-    /// To the new end of a list of their nodes, one after the other.
+    /// To the new end of a list of their zones, one after the other.
     pub(crate) fn push_heads(&mut self, list: u8, frames: &[FrameId]) {
-        for (node, part) in self.division.parts(frames) {
-            self.lists.push_heads(node.list(list), part);
+        for (zone, part) in self.layout.parts(frames) {
+            self.lists.push_heads(number_of(zone, list), part);
         }
     }
 
-    /// To the new end of a list of its node.
+    /// To the new end of a list of its zone.
     pub(crate) fn push_head(&mut self, list: u8, frame: FrameId) {
-        let node = self.division.of(frame);
-        self.lists.push_head(node.list(list), frame);
+        let zone = self.layout.of(frame);
+        self.lists.push_head(number_of(zone, list), frame);
     }
 
     /// To the old end.
     pub(crate) fn push_tail(&mut self, list: u8, frame: FrameId) {
-        let node = self.division.of(frame);
-        self.lists.push_tail(node.list(list), frame);
+        let zone = self.layout.of(frame);
+        self.lists.push_tail(number_of(zone, list), frame);
     }
 
-    pub(crate) fn pop_tail(&mut self, node: NodeId, list: u8) -> Option<FrameId> {
-        self.lists.pop_tail(node.list(list))
+    pub(crate) fn pop_tail(&mut self, zone: ZoneId, list: u8) -> Option<FrameId> {
+        self.lists.pop_tail(number_of(zone, list))
     }
 
-    /// The list of its node that a frame is on.
+    /// The list of its zone that a frame is on.
     pub(crate) fn list_of(&self, frame: FrameId) -> Option<u8> {
         self.lists.list_of(frame).map(|list| list % LISTS)
     }
@@ -191,78 +120,113 @@ impl Lru<'_> {
         self.lists.bytes()
     }
 
-    fn len(&self, node: NodeId, list: u8) -> Pages {
-        Pages(u64::from(self.lists.len(node.list(list))))
+    fn len(&self, zone: ZoneId, list: u8) -> Pages {
+        Pages(u64::from(self.lists.len(number_of(zone, list))))
     }
 
     fn waits_aside(&self) -> bool {
-        let mut nodes = self.division.ids();
-        nodes.any(|node| !self.len(node, ASIDE).is_zero())
+        let mut zones = self.layout.zones();
+        zones.any(|zone| !self.len(zone, ASIDE).is_zero())
     }
 }
 
-impl Nodes {
-    pub(crate) fn new(frames: u32, division: Division, tunables: &Tunables) -> Self {
-        let lists = LISTS * division.count;
+impl Zones {
+    pub(crate) fn new(frames: u32, layout: Arc<Layout>, tunables: &Tunables) -> Self {
+        let count = layout.zones().len();
+        let lists = LISTS * u8::try_from(count).expect("zones are few");
+        let zones = layout.zones();
+        let nodes = layout.nodes();
         Self {
-            division,
             lru: Lock::new(LockClass::Lru, Lists::new(frames, lists)),
-            all: division
-                .ids()
-                .map(|_| Node::new(frames, tunables))
-                .collect(),
+            all: zones.map(|_| Zone::new(tunables)).collect(),
+            age: Lock::new(LockClass::Leaf, Age::new(Pages(u64::from(frames)))),
+            nodes: nodes.map(|_| Node::new()).collect(),
+            layout,
         }
     }
 
     pub(crate) fn lru<'a>(&'a self, context: &'a impl Context) -> Lru<'a> {
         Lru {
             lists: self.lru.lock(context),
-            division: self.division,
+            layout: &self.layout,
         }
     }
 
-    /// Lengths of a node's lists that are scanned.
-    pub(crate) fn sizes(&self, context: &impl Context, node: NodeId) -> Sizes {
-        self.sizes_and_aside(context, node).0
+    /// Lengths of a zone's lists that are scanned.
+    pub(crate) fn sizes(&self, context: &impl Context, zone: ZoneId) -> Sizes {
+        self.sizes_and_aside(context, zone).0
     }
 
     /// The same, and what is aside.
-    pub(crate) fn sizes_and_aside(&self, context: &impl Context, node: NodeId) -> (Sizes, Pages) {
+    pub(crate) fn sizes_and_aside(&self, context: &impl Context, zone: ZoneId) -> (Sizes, Pages) {
         let lru = self.lru(context);
         (
-            Sizes(SCANNED.map(|list| lru.len(node, list))),
-            lru.len(node, ASIDE),
+            Sizes(SCANNED.map(|list| lru.len(zone, list))),
+            lru.len(zone, ASIDE),
         )
     }
 
-    /// Of all nodes together.
+    /// Of all zones together.
     pub(crate) fn all_sizes_and_aside(&self, context: &impl Context) -> (Sizes, Pages) {
         let lru = self.lru(context);
-        let len = |list| self.division.ids().map(|node| lru.len(node, list)).sum();
+        let len = |list| self.layout.zones().map(|zone| lru.len(zone, list)).sum();
         (Sizes(SCANNED.map(len)), len(ASIDE))
     }
 
-    /// Pages on all lists of a node.
-    pub(crate) fn listed(&self, context: &impl Context, node: NodeId) -> Pages {
-        let (sizes, aside) = self.sizes_and_aside(context, node);
+    /// Pages on all lists of a zone.
+    pub(crate) fn listed(&self, context: &impl Context, zone: ZoneId) -> Pages {
+        let (sizes, aside) = self.sizes_and_aside(context, zone);
         sizes.total() + aside
     }
 
-    /// How frames are divided among them.
-    pub(crate) fn division(&self) -> Division {
-        self.division
+    /// Where zones lie.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Node> {
+    /// A node of the machine.
+    pub(crate) fn node(&self, node: NodeId) -> &Node {
+        &self.nodes[node.index()]
+    }
+
+    /// The node that a zone is of.
+    pub(crate) fn node_of(&self, zone: ZoneId) -> &Node {
+        self.node(self.layout.node_of(zone))
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter()
+    }
+
+    /// Pages of files became dirty.
+    pub(crate) fn note_dirty(&self, frames: impl IntoIterator<Item = FrameId>) {
+        self.count_dirty(frames, 1);
+    }
+
+    /// They are no more: under writeback, or gone.
+    pub(crate) fn note_clean(&self, frames: impl IntoIterator<Item = FrameId>) {
+        self.count_dirty(frames, -1);
+    }
+
+    fn count_dirty(&self, frames: impl IntoIterator<Item = FrameId>, by: i64) {
+        // Of one zone it is what there is of all.
+        if !self.layout.is_one() {
+            for frame in frames {
+                self[self.layout.of(frame)].note_dirty(by);
+            }
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Zone> {
         self.all.iter()
     }
 }
 
-impl Index<NodeId> for Nodes {
-    type Output = Node;
+impl Index<ZoneId> for Zones {
+    type Output = Zone;
 
-    fn index(&self, node: NodeId) -> &Node {
-        &self.all[node.index()]
+    fn index(&self, zone: ZoneId) -> &Zone {
+        &self.all[zone.index()]
     }
 }
 
@@ -280,7 +244,7 @@ pub(crate) fn list_of(flags: Flags) -> u8 {
     inactive_of(flags) + u8::from(flags.has(Flags::ACTIVE))
 }
 
-impl Nodes {
+impl Zones {
     /// The writes of the pages `written` have ended. Those in `rotate` had the flag `RECLAIM`: they go to the inactive
     /// tail, to be freed next, unless they are dirty again. Answers how many went.
     pub(crate) fn rotate(
@@ -317,55 +281,5 @@ impl Nodes {
             }
         }
         rotated
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn frames_are_divided_by_whole_chunks() {
-        for (frames, chunk, count, firsts) in [
-            (4096, 512, 1, vec![0]),
-            (4096, 512, 2, vec![0, 2048]),
-            (4096, 512, 3, vec![0, 1536, 3072]),
-            (4608, 512, 2, vec![0, 2560]),
-        ] {
-            let division = Division::new(frames, chunk, count);
-            let mut seen = Vec::new();
-            for frame in 0..frames {
-                let node = division.of(FrameId(frame));
-                if seen.len() == node.index() {
-                    seen.push(frame);
-                }
-                assert!(division.ids().any(|id| id == node));
-            }
-            assert_eq!(seen, firsts, "{frames} by {count}");
-        }
-    }
-
-    #[test]
-    fn a_task_takes_memory_from_its_own_node_first() {
-        let division = Division::new(4096, 512, 2);
-        let order = |cpu| {
-            let nodes = division.in_order_of(cpu, 12);
-            nodes.map(NodeId::index).collect::<Vec<_>>()
-        };
-        assert_eq!((order(0), order(5)), (vec![0, 1], vec![0, 1]));
-        assert_eq!((order(6), order(11)), (vec![1, 0], vec![1, 0]));
-        assert_eq!(order(12), [0, 1], "a CPU that was not counted");
-    }
-
-    #[test]
-    fn parts_are_of_one_node_each() {
-        let division = Division::new(4096, 512, 2);
-        let frames = [1, 2, 2048, 5, 4095, 3000].map(FrameId);
-        let parts = division.parts(&frames);
-        let parts: Vec<_> = parts
-            .map(|(node, part)| (node.index(), part.len()))
-            .collect();
-        assert_eq!(parts, [(0, 2), (1, 1), (0, 1), (1, 2)]);
-        assert_eq!(division.parts(&[]).count(), 0);
     }
 }

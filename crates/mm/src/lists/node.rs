@@ -1,42 +1,28 @@
-//! What a node has beside its lists: what is off them, how hard each kind of page is pressed, who is at work on it, who
-//! sleeps for it, and what wakes its background reclaimer.
+//! What a node of the machine has: a background reclaimer for its zones, what wakes it, and who waits for it.
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use env::{Cause, Context, Env, Lock, LockClass, LockGuard, Signal, Task, WaitQueue, Wakeup};
-use policy::reclaim::Tunables;
-use policy::reclaim::background::Failures;
-use policy::reclaim::page::NodeFlags;
-use policy::reclaim::scan::{Costs, Kind, Shrunk, Sizes, may_deactivate};
-use policy::reclaim::workingset::{Age, RefaultVerdict, Shadow, refault};
-use policy::units::{Instant, Pages};
+use policy::place::cache::ZonelistCache;
+use policy::units::Instant;
 
-use super::sleepers::Sleepers;
-use crate::vmstat::{add, get, sub};
+/// Which node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodeId(pub(crate) u8);
+
+impl NodeId {
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
 
 /// See the module.
 pub(crate) struct Node {
-    /// Pages off the lists: anonymous, of files.
-    isolated: [AtomicU64; 2],
-    balance: Lock<Balance>,
-    /// The node's marks: WRITEBACK, DIRTY, CONGESTED.
-    flags: AtomicU8,
-    /// Reclaimers that are at work on it, asleep ones apart.
-    at_work: AtomicU32,
-    sleepers: Sleepers,
+    background: Background,
     /// Who found less than half of the reserve.
     reserve_wait: WaitQueue,
-    background: Background,
-}
-
-/// What the pressure on the two kinds of pages is.
-pub(crate) struct Balance {
-    costs: Costs,
-    age: Age,
-    /// Refaults that went to the active list, by kind, and what they were when the last cycle of reclaim ended.
-    activated: [u64; 2],
-    activated_before: [u64; 2],
-    failures: Failures,
+    /// What its tasks know of the zones that they try.
+    zonelist_cache: Lock<ZonelistCache>,
 }
 
 /// What wakes a background reclaimer.
@@ -49,175 +35,33 @@ pub(crate) struct Background {
 }
 
 impl Node {
-    pub(super) fn new(frames: u32, tunables: &Tunables) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            isolated: [const { AtomicU64::new(0) }; 2],
-            balance: Lock::new(
-                LockClass::Leaf,
-                Balance {
-                    costs: Costs::new(tunables.law.cost),
-                    age: Age::new(Pages(u64::from(frames))),
-                    activated: [0; 2],
-                    activated_before: [0; 2],
-                    failures: Failures::new(tunables.revives_background()),
-                },
-            ),
-            flags: AtomicU8::new(0),
-            at_work: AtomicU32::new(0),
-            sleepers: Sleepers::new(tunables),
-            reserve_wait: WaitQueue::new(),
             background: Background {
                 wait: WaitQueue::new(),
                 asked: AtomicBool::new(false),
                 rests: AtomicU64::new(0),
             },
+            reserve_wait: WaitQueue::new(),
+            zonelist_cache: Lock::new(LockClass::Leaf, ZonelistCache::default()),
         }
-    }
-
-    /// Pages of a kind that are off the lists.
-    pub(crate) fn isolated(&self, kind: Kind) -> Pages {
-        Pages(get(&self.isolated[kind.index()]))
-    }
-
-    /// Pages of a kind were taken off the lists.
-    pub(crate) fn note_isolated(&self, kind: Kind, pages: u64) {
-        add(&self.isolated[kind.index()], pages);
-    }
-
-    /// Isolated pages of a kind were put back or freed.
-    pub(crate) fn note_gone(&self, kind: Kind, pages: u64) {
-        sub(&self.isolated[kind.index()], pages);
-    }
-
-    /// The pressure on its pages.
-    pub(crate) fn balance<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, Balance> {
-        self.balance.lock(context)
-    }
-
-    /// Its marks.
-    pub(crate) fn flags(&self) -> NodeFlags {
-        let bits = self.flags.load(Ordering::Relaxed);
-        NodeFlags {
-            writeback: bits & 1 != 0,
-            dirty: bits & 2 != 0,
-            congested: bits & 4 != 0,
-        }
-    }
-
-    /// Sets marks; none is taken away.
-    pub(crate) fn set_flags(&self, set: NodeFlags) {
-        let bits =
-            u8::from(set.writeback) | u8::from(set.dirty) << 1 | u8::from(set.congested) << 2;
-        if bits != 0 {
-            self.flags.fetch_or(bits, Ordering::Relaxed);
-        }
-    }
-
-    /// Takes all marks away.
-    pub(crate) fn clear_flags(&self) {
-        self.flags.store(0, Ordering::Relaxed);
-    }
-
-    /// Whether the background reclaimer has given up.
-    pub(crate) fn is_hopeless(&self, context: &impl Context) -> bool {
-        self.balance.lock(context).failures.hopeless()
-    }
-
-    /// A reclaimer is at work on it.
-    pub(crate) fn enter_work(&self) {
-        self.at_work.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// It is no more, or sleeps.
-    pub(crate) fn leave_work(&self) {
-        self.at_work.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// How many are.
-    pub(crate) fn at_work(&self) -> u32 {
-        self.at_work.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn sleepers(&self) -> &Sleepers {
-        &self.sleepers
-    }
-
-    /// Where those wait who leave the reserve alone until the background reclaimer has freed more.
-    pub(crate) fn reserve_wait(&self) -> &WaitQueue {
-        &self.reserve_wait
     }
 
     pub(crate) fn background(&self) -> &Background {
         &self.background
     }
-}
 
-impl Balance {
-    /// What reclaim has cost lately.
-    pub(crate) fn costs(&self) -> &Costs {
-        &self.costs
+    /// What its tasks know of the zones that they try.
+    pub(crate) fn zonelist_cache<'a>(
+        &'a self,
+        context: &'a impl Context,
+    ) -> LockGuard<'a, ZonelistCache> {
+        self.zonelist_cache.lock(context)
     }
 
-    /// Balances that freed nothing.
-    pub(crate) fn failures(&self) -> Failures {
-        self.failures
-    }
-
-    /// The same, to be told what has happened.
-    pub(crate) fn failures_mut(&mut self) -> &mut Failures {
-        &mut self.failures
-    }
-
-    /// Whether a pass ages the active list of each kind.
-    pub(crate) fn may_deactivate(&self, sizes: &Sizes, force: bool) -> [bool; 2] {
-        Kind::ALL.map(|kind| {
-            let (now, before) = (self.activated, self.activated_before);
-            let at = kind.index();
-            may_deactivate(sizes, kind, force, now[at], before[at])
-        })
-    }
-
-    /// A cluster was shrunk.
-    pub(crate) fn note_shrunk(&mut self, kind: Kind, shrunk: Shrunk, listed: Pages) {
-        self.costs.note_shrunk(kind, shrunk, listed);
-    }
-
-    /// A page is evicted: what stays of it, as bits.
-    pub(crate) fn evict(&mut self, workingset: bool) -> u32 {
-        self.age.evict(workingset).bits()
-    }
-
-    /// A page that had left `shadow` is read again.
-    pub(super) fn refault(
-        &mut self,
-        shadow: u32,
-        kind: Kind,
-        sizes: &Sizes,
-        may_swap: bool,
-    ) -> RefaultVerdict {
-        let verdict = refault(&self.age, Shadow::from_bits(shadow), kind, sizes, may_swap);
-        if verdict.activate {
-            self.age.advance(Pages(1));
-        }
-        verdict
-    }
-
-    /// The same, where the page is counted. `listed`: pages on the lists, if it was of the working set.
-    pub(super) fn note_refault(&mut self, kind: Kind, activated: bool, listed: Option<Pages>) {
-        self.activated[kind.index()] += u64::from(activated);
-        if let Some(listed) = listed {
-            self.costs.note_refault(kind, Pages(1), listed);
-        }
-    }
-
-    /// Pages were activated: whatever was evicted is that much older.
-    pub(super) fn advance_age(&mut self, activated: Pages) {
-        self.age.advance(activated);
-    }
-
-    /// A cycle of reclaim has ended: refaults from now on say that the active lists are to be aged.
-    pub(super) fn end_cycle(&mut self) {
-        self.activated_before = self.activated;
+    /// Where those wait who leave the reserve alone until the background reclaimer has freed more.
+    pub(crate) fn reserve_wait(&self) -> &WaitQueue {
+        &self.reserve_wait
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who sleeps for a reason on a node, and whom an event lets go. The law decides (`policy::reclaim::throttle`); here are
+//! Who sleeps for a reason on a zone, and whom an event lets go. The law decides (`policy::reclaim::throttle`); here are
 //! the queues.
 //!
 //! A sleeper has a ticket. The law and the tickets change under one lock: to be told to sleep is to have a ticket, and an
@@ -22,7 +22,7 @@ mod tests;
 /// Sleepers that a reason has room for before it has to allocate.
 const ROOM: usize = 256;
 
-/// Who sleeps on a node, for each reason.
+/// Who sleeps on a zone, for each reason.
 pub(crate) struct Sleepers {
     inner: Lock<Inner>,
     queues: [WaitQueue; Reason::COUNT],

@@ -5,13 +5,14 @@
 use env::Context;
 use frames::{Flags, FrameId};
 use policy::reclaim::scan::Kind;
+use policy::reclaim::workingset::{Shadow, refault};
 use policy::units::Pages;
 
-use super::{NodeId, Nodes};
+use super::Zones;
 use crate::pages::CachedPages;
 use crate::vmstat::{Counters, Item};
 
-impl Nodes {
+impl Zones {
     /// A page comes back into `frame` that had left `shadow` when it was evicted. Before it goes onto a list:
     /// its flags say onto which.
     pub(crate) fn refaulted(
@@ -39,15 +40,20 @@ impl Nodes {
                 Item::WorkingsetRestoreFile,
             ),
         };
-        // A shadow does not say of which node the page was: they have one age.
+        // A shadow does not say of which zone the page was: they have one age.
         let (sizes, _) = self.all_sizes_and_aside(context);
-        let verdict = self[NodeId::FIRST]
-            .balance(context)
-            .refault(shadow, kind, &sizes, may_swap);
-        let node = self.division().of(frame);
+        let verdict = {
+            let mut age = self.age.lock(context);
+            let verdict = refault(&age, Shadow::from_bits(shadow), kind, &sizes, may_swap);
+            if verdict.activate {
+                age.advance(Pages(1));
+            }
+            verdict
+        };
+        let zone = self.layout().of(frame);
         if verdict.activate || verdict.restore {
-            let listed = verdict.restore.then(|| self.listed(context, node));
-            let mut balance = self[node].balance(context);
+            let listed = verdict.restore.then(|| self.listed(context, zone));
+            let mut balance = self[zone].balance(context);
             balance.note_refault(kind, verdict.activate, listed);
         }
         counters.add(refaults, 1);
@@ -65,18 +71,29 @@ impl Nodes {
         }
     }
 
+    /// Pages are evicted: for each, whether it was of the working set, and what stays of it.
+    pub(crate) fn evict<'a>(
+        &self,
+        context: &impl Context,
+        pages: impl Iterator<Item = (bool, &'a mut u32)>,
+    ) {
+        let mut age = self.age.lock(context);
+        for (workingset, shadow) in pages {
+            *shadow = age.evict(workingset).bits();
+        }
+    }
+
     /// Pages were activated: whatever was evicted is that much older.
     pub(crate) fn advance_age(&self, context: &impl Context, activated: Pages) {
         if !activated.is_zero() {
-            let mut balance = self[NodeId::FIRST].balance(context);
-            balance.advance_age(activated);
+            self.age.lock(context).advance(activated);
         }
     }
 
     /// A cycle of reclaim has ended: refaults from now on say that the active lists are to be aged.
     pub(crate) fn snapshot_refaults(&self, context: &impl Context) {
-        for node in self.iter() {
-            node.balance(context).end_cycle();
+        for zone in self.iter() {
+            zone.balance(context).end_cycle();
         }
     }
 }

@@ -10,7 +10,7 @@ use policy::units::Pages;
 
 use super::Memory;
 use crate::Error;
-use crate::lists::NodeId;
+use crate::lists::ZoneId;
 use crate::memory::offline::Limit;
 
 /// Frames with memory that a task which takes many leaves behind, as long as the limit allows: two of the
@@ -33,7 +33,7 @@ impl<E: Env> Drop for OnItsWay<'_, E> {
         let count = memory.chunk.min(memory.frames - first.0);
         memory.moved(&Interrupt::new(), first, |free| {
             if !self.is_free {
-                memory.now_free(memory.division.of(first), count);
+                memory.now_free(memory.layout.of(first), count);
             }
             if self.has_memory {
                 free.give_chunk(first, count)
@@ -78,29 +78,29 @@ impl<E: Env> Memory<E> {
                     if let Some(at) = free.absent.iter().position(|absent| *absent == first) {
                         free.absent.swap_remove(at);
                         free.offline.hold_absent(first);
-                        self.now_taken(self.division.of(first), count);
+                        self.now_taken(self.layout.of(first), count);
                         continue;
                     }
                     for frame in (first.0..first.0 + count).map(FrameId) {
                         if free.lists.try_remove_range(frame, 1) {
                             free.offline.hold(frame);
-                            self.now_taken(self.division.of(frame), 1);
+                            self.now_taken(self.layout.of(frame), 1);
                         }
                     }
                 }
             } else {
-                let (lists, absent, division) = (&mut free.lists, &mut free.absent, self.division);
+                let (lists, absent, layout) = (&mut free.lists, &mut free.absent, &self.layout);
                 free.offline.raise(
                     frames,
                     |frame| {
-                        let node = division.of(frame);
+                        let zone = layout.of(frame);
                         lists.put_batch(&[frame]);
-                        self.now_free(node, 1);
+                        self.now_free(zone, 1);
                     },
                     |first| {
                         absent.push(first);
                         let count = self.chunk.min(self.frames - first.0);
-                        self.now_free(division.of(first), count);
+                        self.now_free(layout.of(first), count);
                     },
                 );
             }
@@ -133,7 +133,7 @@ impl<E: Env> Memory<E> {
         Some(self.on_its_way(first, false))
     }
 
-    /// Takes up to `want` frames of a node, as many at a time as `room` allows, which is told how many have been taken.
+    /// Takes up to `want` frames of a zone, as many at a time as `room` allows, which is told how many have been taken.
     /// It looks while the free lists are locked. Answers how many, and in how many holds of that lock.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl<E: Env> Memory<E> {
     pub(crate) fn take(
         &self,
         task: &Task<'_, E>,
-        node: NodeId,
+        zone: ZoneId,
         want: u32,
         out: &mut Vec<FrameId>,
         room: impl Fn(u32) -> u32,
@@ -154,13 +154,13 @@ impl<E: Env> Memory<E> {
             if room == 0 {
                 break;
             }
-            let got = free.take(node, room, out);
+            let got = free.take(zone, room, out);
             if got == 0 {
                 // The system takes milliseconds to give a chunk its memory.
                 if !task.may_block() {
                     break;
                 }
-                let Some(first) = self.take_absent(&mut free, Some(node)) else {
+                let Some(first) = self.take_absent(&mut free, Some(zone)) else {
                     break;
                 };
                 drop(free);
@@ -171,7 +171,7 @@ impl<E: Env> Memory<E> {
                     Err(error) => return Err(error),
                 }
             }
-            self.now_taken(node, got);
+            self.now_taken(zone, got);
             drop(free);
             taken += got;
             holds += 1;

@@ -1,7 +1,7 @@
-//! The frames that hold no page: a list for each node, and chunks that have no memory yet.
+//! The frames that hold no page: a list for each zone, and chunks that have no memory yet.
 //!
 //! Invariants
-//!   1. `Memory::free` counts a node's frames on its list, those of its chunks without memory, and those of chunks on their way;
+//!   1. `Memory::free` counts a zone's frames on its list, those of its chunks without memory, and those of chunks on their way;
 //!      it changes under the lock. What is offline is not free.
 //!   2. Whoever puts frames back, or a chunk, hands out and wakes whoever waits for memory, after it has let the lock go.
 
@@ -12,7 +12,7 @@ use frames::{FrameId, FreeLists, Group, Pageblocks};
 use policy::units::Pages;
 
 use super::Memory;
-use crate::lists::{Division, NodeId};
+use crate::lists::{Layout, ZoneId};
 use crate::memory::offline::OfflineFrames;
 use crate::vmstat::{add, get};
 
@@ -21,7 +21,7 @@ const PAGEBLOCK_ORDER: u8 = 9;
 
 /// Which frames are on a list, which chunks have no memory, and what is out of use.
 pub(super) struct Free {
-    /// A region of them for each node.
+    /// A region of them for each zone.
     pub(super) lists: FreeLists,
     /// First frames of the chunks without memory, the next to be used last. Room for all is taken
     /// at the start.
@@ -32,12 +32,12 @@ pub(super) struct Free {
 
 impl Free {
     /// All of them without memory.
-    pub(super) fn new(frames: u32, chunk: u32, division: Division) -> Self {
+    pub(super) fn new(frames: u32, chunk: u32, layout: &Layout) -> Self {
         let firsts = (0..frames).step_by(chunk as usize).map(FrameId);
-        // Nodes are whole chunks, so a pageblock that is not larger than a chunk is of one node.
+        // Zones are whole chunks, so a pageblock that is not larger than a chunk is of one zone.
         let order = chunk.trailing_zeros().min(u32::from(PAGEBLOCK_ORDER));
         let order = u8::try_from(order).expect("no larger than a pageblock's");
-        let blocks = Pageblocks::new(frames, order, 1, |first| division.of(first).number());
+        let blocks = Pageblocks::new(frames, order, 1, |first| layout.of(first).0);
         Self {
             lists: FreeLists::with_blocks(frames, blocks),
             absent: firsts.rev().collect(),
@@ -45,13 +45,13 @@ impl Free {
         }
     }
 
-    /// Takes up to `want` frames of a node that have memory; appends them; answers how many.
-    pub(super) fn take(&mut self, node: NodeId, want: u32, out: &mut Vec<FrameId>) -> u32 {
-        let group = Group::of_zone(node.number());
+    /// Takes up to `want` frames of a zone that have memory; appends them; answers how many.
+    pub(super) fn take(&mut self, zone: ZoneId, want: u32, out: &mut Vec<FrameId>) -> u32 {
+        let group = Group::of_zone(zone.0);
         self.lists.try_take_batch(group, want, out)
     }
 
-    /// Puts frames of one node back, those beyond the limit out of use; answers how many are free.
+    /// Puts frames of one zone back, those beyond the limit out of use; answers how many are free.
     fn give(&mut self, frames: &[FrameId]) -> u32 {
         let count = |frames: usize| u32::try_from(frames).expect("fewer frames than a u32 counts");
         if !frames.iter().any(|frame| self.offline.wants(*frame)) {
@@ -100,17 +100,17 @@ impl<E: Env> Memory<E> {
         self.free.iter().map(free).sum()
     }
 
-    /// Of one node.
-    pub(crate) fn free_of(&self, node: NodeId) -> u32 {
-        self.free[node.index()].load(Ordering::Relaxed)
+    /// Of one zone.
+    pub(crate) fn free_of(&self, zone: ZoneId) -> u32 {
+        self.free[zone.index()].load(Ordering::Relaxed)
     }
 
-    pub(super) fn now_free(&self, node: NodeId, count: u32) {
-        self.free[node.index()].fetch_add(count, Ordering::Relaxed);
+    pub(super) fn now_free(&self, zone: ZoneId, count: u32) {
+        self.free[zone.index()].fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(super) fn now_taken(&self, node: NodeId, count: u32) {
-        self.free[node.index()].fetch_sub(count, Ordering::Relaxed);
+    pub(super) fn now_taken(&self, zone: ZoneId, count: u32) {
+        self.free[zone.index()].fetch_sub(count, Ordering::Relaxed);
     }
 
     pub(crate) fn bytes(&self, context: &impl Context) -> u64 {
@@ -127,9 +127,9 @@ impl<E: Env> Memory<E> {
         {
             // Counted under the lock: nobody may count off what is not counted yet.
             let mut free = self.lists.lock(context);
-            for (node, frames) in self.division.parts(frames) {
+            for (zone, frames) in self.layout.parts(frames) {
                 let given = free.give(frames);
-                self.now_free(node, given);
+                self.now_free(zone, given);
             }
         }
         self.given_back
@@ -157,9 +157,9 @@ impl<E: Env> Memory<E> {
         self.moving.load(Ordering::Acquire)
     }
 
-    /// A chunk without memory, of that node if one is named, to be given some: ends with `moved`.
-    pub(super) fn take_absent(&self, free: &mut Free, node: Option<NodeId>) -> Option<FrameId> {
-        let fits = |first: &FrameId| node.is_none_or(|node| self.division.of(*first) == node);
+    /// A chunk without memory, of that zone if one is named, to be given some: ends with `moved`.
+    pub(super) fn take_absent(&self, free: &mut Free, zone: Option<ZoneId>) -> Option<FrameId> {
+        let fits = |first: &FrameId| zone.is_none_or(|zone| self.layout.of(*first) == zone);
         let last = free.absent.iter().rposition(fits)?;
         let first = free.absent.remove(last);
         self.moving.fetch_add(1, Ordering::AcqRel);
@@ -176,7 +176,7 @@ impl<E: Env> Memory<E> {
         {
             let mut free = self.lists.lock(context);
             let offline = put(&mut free);
-            self.now_taken(self.division.of(first), offline);
+            self.now_taken(self.layout.of(first), offline);
             self.moving.fetch_sub(1, Ordering::AcqRel);
         }
         self.hand_out(context);

@@ -1,6 +1,6 @@
 //! The frames that hold no page: how many, where they are, who may take them, and who waits for them.
 //!
-//! `free` holds the lists and the chunks without memory, `marks` says how far down they may be taken, `chunks` takes
+//! `free` holds the lists and the chunks without memory, `room` says how far down they may be taken, `chunks` takes
 //! memory from the system and gives it back, `offline` is what a lowered limit has put out of use, `slow_path` what a
 //! task does that finds too little, and `queue` who waits for a turn where that is a queue. Getting a frame by reclaiming and waiting is `alloc`'s.
 
@@ -8,30 +8,30 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use env::{Cause, Context, Env, Lock, LockClass, LockGuard, Signal, Task, TaskId, WaitQueue};
-use frames::FrameId;
+use policy::place::marks::{self, Marks};
 use policy::reclaim::Tunables;
 use policy::units::Instant;
 use policy::watermark::Watermarks;
 
 use crate::Error;
-use crate::lists::Division;
+use crate::lists::{Layout, ZoneId};
 use free::Free;
 use slow_path::SlowPath;
 
 mod chunks;
 mod free;
-pub(crate) mod marks;
 pub(crate) mod offline;
 pub(crate) mod queue;
+pub(crate) mod room;
 pub(crate) mod slow_path;
 
 /// The frames that hold no page.
 pub(crate) struct Memory<E: Env> {
     env: Arc<E>,
     lists: Lock<Free>,
-    /// Free frames of each node, unpopulated ones included; copies for looks without the lock.
+    /// Free frames of each zone, unpopulated ones included; copies for looks without the lock.
     free: Box<[AtomicU32]>,
-    division: Division,
+    layout: Arc<Layout>,
     /// Chunks on their way to or from the system: on no list, but soon to be had. Changes under the
     /// lock.
     moving: AtomicU32,
@@ -44,8 +44,8 @@ pub(crate) struct Memory<E: Env> {
     frames: u32,
     chunk: u32,
     marks: Watermarks,
-    /// A node's part of `marks`.
-    node_marks: Watermarks,
+    /// The part of each zone.
+    zone_marks: Box<[Marks]>,
     /// Callers that found nothing to reclaim.
     wait: WaitQueue,
     slow_path: SlowPath,
@@ -63,44 +63,39 @@ pub(crate) struct Memory<E: Env> {
 pub(crate) struct Shape {
     pub(crate) frames: u32,
     pub(crate) chunk: u32,
-    pub(crate) division: Division,
+    pub(crate) layout: Arc<Layout>,
     pub(crate) marks: Watermarks,
     pub(crate) tunables: Tunables,
 }
 
 impl<E: Env> Memory<E> {
-    pub(crate) fn new(env: Arc<E>, shape: &Shape) -> Self {
+    pub(crate) fn new(env: Arc<E>, shape: Shape) -> Self {
         let Shape {
             frames,
             chunk,
-            division,
+            layout,
             marks,
-            ..
-        } = *shape;
-        let mut free = vec![0; division.ids().count()];
-        for first in (0..frames).step_by(chunk as usize) {
-            free[division.of(FrameId(first)).index()] += chunk.min(frames - first);
-        }
-        let node_marks = Watermarks {
-            min: division.part(marks.min),
-            low: division.part(marks.low),
-            high: division.part(marks.high),
-        };
+            tunables,
+        } = shape;
+        let free = layout.all().iter().map(|zone| {
+            let pages = u32::try_from(zone.pages.0).expect("no more than all frames");
+            AtomicU32::new(pages)
+        });
         Self {
             env,
-            lists: Lock::new(LockClass::Free, Free::new(frames, chunk, division)),
+            lists: Lock::new(LockClass::Free, Free::new(frames, chunk, &layout)),
             limit: AtomicU32::new(frames),
-            free: free.into_iter().map(AtomicU32::new).collect(),
-            division,
+            free: free.collect(),
             moving: AtomicU32::new(0),
             given_back: AtomicU64::new(0),
             returned: AtomicU64::new(0),
             frames,
             chunk,
             marks,
-            node_marks,
+            zone_marks: marks::of_zones(layout.all(), marks).into(),
+            layout,
             wait: WaitQueue::new(),
-            slow_path: SlowPath::new(&shape.tunables, frames),
+            slow_path: SlowPath::new(&tunables, frames),
             reserved: AtomicU32::new(0),
             shrinking: Lock::new(LockClass::Registry, false),
             exempt: Lock::new(LockClass::Leaf, Vec::new()),
@@ -113,9 +108,9 @@ impl<E: Env> Memory<E> {
         self.marks
     }
 
-    /// A node's part of them.
-    pub(crate) fn node_marks(&self) -> Watermarks {
-        self.node_marks
+    /// A zone's part of them.
+    pub(crate) fn marks_of(&self, zone: ZoneId) -> Watermarks {
+        self.zone_marks[zone.index()].watermarks
     }
 
     /// Whether the task is one of those that others need to get on.

@@ -9,7 +9,7 @@ use policy::reclaim::scan::{Kind, Turn};
 
 use super::isolate;
 use crate::cache::Cache;
-use crate::lists::NodeId;
+use crate::lists::ZoneId;
 use crate::lists::isolate::Page;
 use crate::registry::regions::Cursor;
 use crate::vmstat::Item;
@@ -18,16 +18,16 @@ use crate::vmstat::Item;
 pub(super) fn shrink_active<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
-    node: NodeId,
+    zone: ZoneId,
     turn: Turn,
 ) {
     let kind = turn.list.kind();
-    let batch = isolate(task, cache, node, turn);
+    let batch = isolate(task, cache, zone, turn);
     let taken = batch.len();
     if taken == 0 {
         return;
     }
-    cache.contend(task, node);
+    cache.contend(task, zone);
     task.did(Work::Deactivate, taken);
     let mut regions = Cursor::new();
     let mut deactivated = 0;
@@ -47,9 +47,9 @@ pub(super) fn shrink_active<E: Env>(
         deactivated += u64::from(done.is_some());
     }
     cache
-        .nodes
+        .zones
         .put_back(task, &cache.pages, batch.pages(), false);
-    cache.nodes[node].note_gone(kind, taken);
+    cache.zones[zone].note_gone(kind, taken);
     cache.counters.add(Item::Pgrefill, taken);
     cache.counters.add(Item::Pgdeactivate, deactivated);
 }

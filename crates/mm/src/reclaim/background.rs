@@ -13,23 +13,28 @@ use policy::reclaim::direct::may_begin;
 use policy::reclaim::throttle::{Throttle, Who};
 use policy::units::{Nanos, Pages};
 
-use super::{Control, age_anon, shrink_node};
+use super::{Control, age_anon, shrink_zone};
 use crate::cache::Cache;
-use crate::lists::NodeId;
+use crate::lists::{NodeId, ZoneId};
 use crate::vmstat::Item;
 
-/// The task of a node.
+/// The task of a node. Its lists are of one zone.
 pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>, node: NodeId) {
-    if let Some(cache) = cache.upgrade() {
-        let sleepers = cache.nodes[node].sleepers();
+    let zone = {
+        let Some(cache) = cache.upgrade() else { return };
+        let Some(zone) = cache.zones.layout().zones_of(node).next() else {
+            return;
+        };
+        let sleepers = cache.zones[zone].sleepers();
         sleepers.law(task, Throttle::background_starts);
-    }
+        zone
+    };
     while let Some(cache) = cache.upgrade() {
-        if !sleep(task, &cache, node, None) {
+        if !sleep(task, &cache, zone, None) {
             return;
         }
         task.emit(&Event::Background { awake: true });
-        let goes_on = work(task, &cache, node);
+        let goes_on = work(task, &cache, zone);
         task.emit(&Event::Background { awake: false });
         if !goes_on {
             return;
@@ -41,10 +46,10 @@ pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>,
 fn sleep<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
-    node: NodeId,
+    zone: ZoneId,
     nap: Option<Nanos>,
 ) -> bool {
-    let background = cache.nodes[node].background();
+    let background = cache.zones.node_of(zone).background();
     let deadline = nap.map(|nap| task.now() + nap);
     let stopping = || cache.registry.stopping.load(Ordering::Acquire);
     let wakeup = background.sleep(task, deadline, stopping);
@@ -52,19 +57,19 @@ fn sleep<E: Env>(
 }
 
 /// Balances until it may rest; false on shutdown.
-fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool {
+fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool {
     let memory = &cache.memory;
-    let background = cache.nodes[node].background();
-    let high = memory.node_marks().high;
+    let background = cache.zones.node_of(zone).background();
+    let high = memory.marks_of(zone).high;
     let hz = cache.options.reclaim.hz;
     let mut napped = false;
     loop {
         if !napped {
             background.begin();
             cache.drop_remains(task);
-            let ended = balance(task, cache, node);
+            let ended = balance(task, cache, zone);
             if ended == Ended::InVain && !cache.registry.stopping.load(Ordering::Acquire) {
-                if !rest_in_vain(task, cache, node) {
+                if !rest_in_vain(task, cache, zone) {
                     return false;
                 }
                 continue;
@@ -73,18 +78,18 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool 
         if cache.registry.stopping.load(Ordering::Acquire) {
             return false;
         }
-        let free = memory.spare_of(node);
-        let failures = cache.nodes[node].balance(task).failures();
+        let free = memory.spare_of(zone);
+        let failures = cache.zones[zone].balance(task).failures();
         // Whoever waits for the reserve looks again: at the failures too.
-        cache.reserve_wait(node).wake_all(Signal::Balanced);
+        cache.reserve_wait(zone).wake_all(Signal::Balanced);
         if clears_flags(free, high, failures) {
-            cache.nodes[node].clear_flags();
+            cache.zones[zone].clear_flags();
         }
         match rest(free, high, failures, napped, hz) {
             Rest::Work => napped = false,
             Rest::Sleep => return true,
             Rest::Nap(nap) => {
-                if !sleep(task, cache, node, Some(nap)) {
+                if !sleep(task, cache, zone, Some(nap)) {
                     return false;
                 }
                 napped = !background.is_asked();
@@ -95,15 +100,15 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool 
 
 /// All that could be freed is in use, and nobody waits for memory: rests until somebody does, or for a nap; false on
 /// shutdown.
-fn rest_in_vain<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool {
-    let background = cache.nodes[node].background();
+fn rest_in_vain<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool {
+    let background = cache.zones.node_of(zone).background();
     let nap = nap(cache.options.reclaim.hz);
     let until = task.now() + nap;
     background.rest_until(until);
     background.begin();
     // Whoever has taken a place in the line before this look is seen here; whoever comes after it asks again.
     fence(Ordering::SeqCst);
-    cache.memory.is_short() || sleep(task, cache, node, Some(nap))
+    cache.memory.is_short() || sleep(task, cache, zone, Some(nap))
 }
 
 /// How a balance ended.
@@ -115,11 +120,11 @@ enum Ended {
     InVain,
 }
 
-/// One balance of a node.
-fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> Ended {
+/// One balance of a zone.
+fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> Ended {
     let memory = &cache.memory;
-    let marks = memory.node_marks();
-    let free = || Pages(u64::from(memory.free_of(node)));
+    let marks = memory.marks_of(zone);
+    let free = || Pages(u64::from(memory.free_of(zone)));
     let mut balance = Balance::begin(marks.high);
     let mut scanned = Pages::ZERO;
     let mut passes = 0;
@@ -128,23 +133,24 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> En
     let rotated = || cache.counters.get(Item::Pgrotated);
     let before = rotated();
     let reclaimed = loop {
-        match balance.step(memory.spare_of(node)) {
+        match balance.step(memory.spare_of(zone)) {
             BalanceStep::Done(reclaimed) => break reclaimed,
             BalanceStep::Shrink { priority, target } => {
-                age_anon(task, cache, node);
+                age_anon(task, cache, zone);
                 let control = Control {
-                    node,
+                    zone,
                     who: Who::BACKGROUND,
                     priority,
                     target,
                     force_deactivate: false,
+                    may_unmap: true,
                 };
-                let got = shrink_node(task, cache, &control);
+                let got = shrink_zone(task, cache, &control);
                 scanned += got.scanned;
                 passes += 1;
                 balance.shrunk(got.reclaimed, got.scanned);
-                if may_begin(free(), marks.min, cache.nodes[node].is_hopeless(task)) {
-                    cache.reserve_wait(node).wake_all(Signal::Balanced);
+                if may_begin(free(), marks.min, cache.zones[zone].is_hopeless(task)) {
+                    cache.reserve_wait(zone).wake_all(Signal::Balanced);
                 }
                 if got.in_vain && !memory.is_short() {
                     ended = Ended::InVain;
@@ -158,12 +164,12 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> En
     };
     if passes > 0 {
         if ended == Ended::Balanced {
-            let mut balance = cache.nodes[node].balance(task);
+            let mut balance = cache.zones[zone].balance(task);
             balance
                 .failures_mut()
                 .balanced(reclaimed, rotated() != before);
         }
-        cache.nodes.snapshot_refaults(task);
+        cache.zones.snapshot_refaults(task);
     }
     task.emit(&Event::Reclaimed {
         background: true,
@@ -176,10 +182,10 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> En
 }
 
 impl<E: Env> Cache<E> {
-    /// A node is below LOW: its background reclaimer is to work, unless it has given up.
-    pub(crate) fn ask_reclaim(&self, context: &impl env::Context, node: NodeId) {
+    /// A zone is below LOW: its background reclaimer is to work, unless it has given up.
+    pub(crate) fn ask_reclaim(&self, context: &impl env::Context, zone: ZoneId) {
         let memory = &self.memory;
-        let background = self.nodes[node].background();
+        let background = self.zones.node_of(zone).background();
         if background.is_asked() {
             return;
         }
@@ -187,30 +193,31 @@ impl<E: Env> Cache<E> {
         if rests && !memory.is_short() {
             return;
         }
-        let free = memory.spare_of(node);
-        let failures = self.nodes[node].balance(context).failures();
-        if wants_wake(free, memory.node_marks().high, failures) {
+        let free = memory.spare_of(zone);
+        let failures = self.zones[zone].balance(context).failures();
+        if wants_wake(free, memory.marks_of(zone).high, failures) {
             background.ask();
         }
     }
 
-    /// The same for all nodes.
+    /// The same for all zones.
     pub(crate) fn ask_reclaim_of_all(&self, context: &impl env::Context) {
-        for node in self.nodes.division().ids() {
-            self.ask_reclaim(context, node);
+        for zone in self.zones.layout().zones() {
+            self.ask_reclaim(context, zone);
         }
     }
 
     /// Pages that can be freed have come, or may have: a background reclaimer that had given up looks again, once, where
     /// the law says so. Nobody else would where those who want memory wait in a queue.
     pub(crate) fn look_again(&self, context: &impl env::Context) {
-        let node = NodeId::FIRST;
-        if self.nodes[node]
-            .balance(context)
-            .failures_mut()
-            .look_again()
-        {
-            self.ask_reclaim(context, node);
+        for zone in self.zones.layout().zones() {
+            let looks = {
+                let mut balance = self.zones[zone].balance(context);
+                balance.failures_mut().look_again()
+            };
+            if looks {
+                self.ask_reclaim(context, zone);
+            }
         }
     }
 }

@@ -10,9 +10,9 @@ use policy::reclaim::throttle::{After, Wake, Who};
 use policy::reclaim::{Reason, ReserveWakes};
 use policy::units::{Nanos, Pages};
 
-use super::{Control, shrink_node, throttle};
+use super::{Control, shrink_zone, throttle};
 use crate::cache::Cache;
-use crate::lists::NodeId;
+use crate::lists::ZoneId;
 use crate::vmstat::Item;
 
 /// Reclaims at least `target` pages, or as many as 13 passes give; answers how many.
@@ -46,23 +46,24 @@ pub(crate) fn direct_until<E: Env>(
             DirectStep::Done(freed) => break freed,
             DirectStep::Shrink(sweep) => {
                 let mut got = Got::default();
-                for node in cache.nodes_for(task) {
+                for &zone in cache.zones_for(task) {
                     let control = Control {
-                        node,
+                        zone,
                         who,
                         priority: sweep.priority,
                         target: sweep.wanted,
                         force_deactivate: sweep.force_deactivate,
+                        may_unmap: true,
                     };
-                    got += shrink_node(task, cache, &control);
+                    got += shrink_zone(task, cache, &control);
                     let progress = direct.progress(&got);
-                    let sleepers = cache.nodes[node].sleepers();
+                    let sleepers = cache.zones[zone].sleepers();
                     let after = sleepers.law(task, |law| law.after_node(&progress));
-                    follow(task, cache, node, after, who);
+                    follow(task, cache, zone, after, who);
                 }
                 let first = cache.home(task);
                 let progress = direct.progress(&got);
-                let sleepers = cache.nodes[first].sleepers();
+                let sleepers = cache.zones[first].sleepers();
                 let after = sleepers.law(task, |law| law.after_nodes(&progress));
                 follow(task, cache, first, after, who);
                 scanned += got.scanned;
@@ -73,7 +74,7 @@ pub(crate) fn direct_until<E: Env>(
             }
         }
     };
-    cache.nodes.snapshot_refaults(task);
+    cache.zones.snapshot_refaults(task);
     task.emit(&Event::Reclaimed {
         background: false,
         scanned,
@@ -82,23 +83,23 @@ pub(crate) fn direct_until<E: Env>(
     freed
 }
 
-/// After a pass: wakes those of a node who made no progress, or joins them.
-fn follow<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId, after: After, who: Who) {
+/// After a pass: wakes those of a zone who made no progress, or joins them.
+fn follow<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId, after: After, who: Who) {
     if after.wake != Wake::None {
-        let sleepers = cache.nodes[node].sleepers();
+        let sleepers = cache.zones[zone].sleepers();
         sleepers.wake(task, Reason::NoProgress, Signal::Progress, |_| after.wake);
     }
     if let Some(reason) = after.throttle {
-        throttle::pause(task, cache, node, reason, who);
+        throttle::pause(task, cache, zone, reason, who);
     }
 }
 
 impl<E: Env> Cache<E> {
     /// Where those wait who leave the reserve alone.
-    pub(super) fn reserve_wait(&self, node: NodeId) -> &WaitQueue {
+    pub(super) fn reserve_wait(&self, zone: ZoneId) -> &WaitQueue {
         match self.options.reclaim.reserve_wakes() {
             ReserveWakes::Anyone => self.memory.waiters(),
-            ReserveWakes::Background => self.nodes[node].reserve_wait(),
+            ReserveWakes::Background => self.zones.node_of(zone).reserve_wait(),
         }
     }
 }
@@ -107,10 +108,10 @@ impl<E: Env> Cache<E> {
 fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     let memory = &cache.memory;
     let home = cache.home(task);
-    let node = &cache.nodes[home];
+    let zone = &cache.zones[home];
     let free = || Pages(u64::from(memory.free_of(home)));
-    let may = |hopeless| may_begin(free(), memory.node_marks().min, hopeless);
-    if may(node.is_hopeless(task)) {
+    let may = |hopeless| may_begin(free(), memory.marks_of(home).min, hopeless);
+    if may(zone.is_hopeless(task)) {
         return;
     }
     cache.ask_reclaim(task, home);
@@ -120,7 +121,7 @@ fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
         cache.reserve_wait(home),
         Cause::Memory,
         Some(deadline),
-        |task| !may(node.is_hopeless(task)) && !cache.registry.stopping.load(Ordering::Acquire),
+        |task| !may(zone.is_hopeless(task)) && !cache.registry.stopping.load(Ordering::Acquire),
     );
 }
 

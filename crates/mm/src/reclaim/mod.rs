@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   background (kswapd) --.                        .--> shrink: inactive pages are judged, freed, written, put back
-//!                         +--> shrink_node --turns-+
+//!                         +--> shrink_zone --turns-+
 //!   direct (an allocator) -'   one pass at a        '--> active: pages are aged
 //!                              priority
 //!                                 '--> throttle: what a pass found may be a reason to sleep
@@ -10,7 +10,7 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `lists` (beside) | the lists, marks and counters of a node; what ends a write |
+//! | `lists` (beside) | the lists, marks and counters of a zone; what ends a write |
 //! | `lists::isolate` | takes pages off a list and puts them back |
 //! | `shrink`, `active` | a turn on an inactive, on an active list |
 //! | `background`, `direct` | when to make passes, and when to stop |
@@ -29,6 +29,7 @@ pub(crate) mod shrink;
 #[cfg(test)]
 mod tests;
 pub(crate) mod throttle;
+pub(crate) mod trim;
 
 use core::sync::atomic::Ordering;
 
@@ -41,42 +42,89 @@ use policy::reclaim::throttle::{Finding, Who};
 use policy::units::Pages;
 
 use crate::cache::Cache;
-use crate::lists::NodeId;
+use crate::lists::ZoneId;
 use crate::lists::isolate::Batch;
 use crate::vmstat::Item;
 
-/// How a pass over a node is made.
+/// How a pass over a zone is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Control {
-    pub(crate) node: NodeId,
+    pub(crate) zone: ZoneId,
     pub(crate) who: Who,
     pub(crate) priority: Priority,
     /// Pages wanted.
     pub(crate) target: Pages,
     pub(crate) force_deactivate: bool,
+    /// Pages that are mapped may be taken, and so anonymous ones.
+    pub(crate) may_unmap: bool,
 }
 
-/// One pass over a node at one priority.
-pub(crate) fn shrink_node<E: Env>(
+/// One pass over a zone at one priority.
+pub(crate) fn shrink_zone<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     control: &Control,
 ) -> Got {
-    let node = &cache.nodes[control.node];
-    node.enter_work();
+    let zone = &cache.zones[control.zone];
+    zone.enter_work();
+    let mut tally = Tally::default();
+    let (reclaimed, skipped_deactivate) = take_turns(task, cache, control, &mut tally);
+    age_anon(task, cache, control.zone);
+    let (sizes, aside) = cache.zones.sizes_and_aside(task, control.zone);
+    let rule = cache.options.reclaim.page_rule();
+    let pass = Pass {
+        background: control.who.background,
+        may_throttle: !control.who.exempt,
+        node: zone.flags(),
+        aside,
+        inactive_file: sizes.of(Lru::InactiveFile),
+        last: control.priority <= LAST,
+        rule,
+    };
+    let change = after_pass(&tally, &pass);
+    zone.set_flags(change.set);
+    if change.flushers {
+        cache.wake_flushers(task);
+    }
+    if let Some(stall) = change.stall {
+        let finding = match stall {
+            PassStall::Immediate => Finding::Immediate,
+            PassStall::Congested => Finding::Congested,
+        };
+        throttle::found_at_work(task, cache, control.zone, finding, control.who);
+    }
+    zone.balance(task).failures_mut().reclaimed(reclaimed);
+    zone.leave_work();
+    Got {
+        reclaimed,
+        scanned: tally.scanned,
+        skipped_deactivate,
+        in_vain: tally.is_in_vain(rule),
+    }
+}
+
+/// The turns of a pass: how much of which list, and cluster by cluster until the target is reached. Answers how many pages
+/// were freed, and whether an active list was spared.
+fn take_turns<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    control: &Control,
+    tally: &mut Tally,
+) -> (Pages, bool) {
+    let zone = &cache.zones[control.zone];
     let factor = cache.options.reclaim.stands_for;
     let times = |pages: Pages| Pages(pages.0.saturating_mul(u64::from(factor)));
-    let sizes = cache.nodes.sizes(task, control.node).times(factor);
-    let has_swap = cache.can_swap();
+    let sizes = cache.zones.sizes(task, control.zone).times(factor);
+    let may_swap = control.may_unmap && cache.can_swap();
     let mut scan = {
-        let balance = node.balance(task);
+        let balance = zone.balance(task);
         plan(&CountInput {
             sizes: &sizes,
-            free: times(Pages(u64::from(cache.memory.free_of(control.node)))),
-            high_mark_sum: times(cache.memory.node_marks().high),
+            free: times(Pages(u64::from(cache.memory.free_of(control.zone)))),
+            high_mark_sum: times(cache.memory.marks_of(control.zone).high),
             priority: control.priority,
             swappiness: cache.options.reclaim.swappiness,
-            may_swap: has_swap,
+            may_swap,
             costs: balance.costs(),
             may_deactivate: balance.may_deactivate(&sizes, control.force_deactivate),
             // Pinned ones are at hand for nobody.
@@ -92,78 +140,46 @@ pub(crate) fn shrink_node<E: Env>(
     scan.cluster = cache.options.reclaim.cluster();
     let patient = !control.who.background && control.priority == Priority::GENTLEST;
     let mut turns = Turns::new(scan, control.target, patient);
-    let mut tally = Tally::default();
     let mut reclaimed = Pages::ZERO;
     while let Some(turn) = turns.next(reclaimed) {
         if turn.list.is_active() {
-            active::shrink_active(task, cache, control.node, turn);
+            active::shrink_active(task, cache, control.zone, turn);
         } else {
-            reclaimed += shrink::shrink_inactive(task, cache, turn, control, &mut tally);
+            reclaimed += shrink::shrink_inactive(task, cache, turn, control, tally);
         }
         if cache.registry.stopping.load(Ordering::Relaxed) {
             break;
         }
     }
-    age_anon(task, cache, control.node);
-    let (sizes, aside) = cache.nodes.sizes_and_aside(task, control.node);
-    let rule = cache.options.reclaim.page_rule();
-    let pass = Pass {
-        background: control.who.background,
-        may_throttle: !control.who.exempt,
-        node: node.flags(),
-        aside,
-        inactive_file: sizes.of(Lru::InactiveFile),
-        last: control.priority <= LAST,
-        rule,
-    };
-    let change = after_pass(&tally, &pass);
-    node.set_flags(change.set);
-    if change.flushers {
-        cache.wake_flushers(task);
-    }
-    if let Some(stall) = change.stall {
-        let finding = match stall {
-            PassStall::Immediate => Finding::Immediate,
-            PassStall::Congested => Finding::Congested,
-        };
-        throttle::found_at_work(task, cache, control.node, finding, control.who);
-    }
-    node.balance(task).failures_mut().reclaimed(reclaimed);
-    node.leave_work();
-    Got {
-        reclaimed,
-        scanned: tally.scanned,
-        skipped_deactivate: turns.skipped_deactivate(),
-        in_vain: tally.is_in_vain(rule),
-    }
+    (reclaimed, turns.skipped_deactivate())
 }
 
 /// Takes the pages of a turn off their list.
-fn isolate<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, node: NodeId, turn: Turn) -> Batch {
+fn isolate<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId, turn: Turn) -> Batch {
     let (batch, moved) = cache
-        .nodes
-        .isolate(task, &cache.pages, node, turn.list, turn.pages.0);
+        .zones
+        .isolate(task, &cache.pages, zone, turn.list, turn.pages.0);
     cache.counters.add(Item::Pgactivate, moved);
     batch
 }
 
 /// Ages a cluster of active anonymous pages if the inactive ones are few.
-fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) {
-    let sizes = cache.nodes.sizes(task, node);
+fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
+    let sizes = cache.zones.sizes(task, zone);
     let sizes = sizes.times(cache.options.reclaim.stands_for);
     if ages_anon(&sizes, !cache.swap_total().is_zero()) {
         let turn = Turn {
             list: Lru::ActiveAnon,
             pages: cache.options.reclaim.cluster(),
         };
-        active::shrink_active(task, cache, node, turn);
+        active::shrink_active(task, cache, zone, turn);
     }
 }
 
 impl<E: Env> Cache<E> {
-    /// Reclaimers of a node meet at the lock of its lists, once a cluster.
-    fn contend(&self, task: &mut Task<'_, E>, node: NodeId) {
-        let at_work = self.nodes[node].at_work();
+    /// Reclaimers of a zone meet at the lock of its lists, once a cluster.
+    fn contend(&self, task: &mut Task<'_, E>, zone: ZoneId) {
+        let at_work = self.zones[zone].at_work();
         let others = at_work.min(self.options.dirty.cpus).saturating_sub(1);
         task.did(Work::ContendLru, u64::from(others));
     }

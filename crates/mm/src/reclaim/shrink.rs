@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Nothing is locked or busy while a write is submitted, CPU time is charged, or the reclaimer is throttled; the pages are
-//! only isolated then, which others see in `Node::isolated`. A page that is pinned or busy is kept.
+//! only isolated then, which others see in `Zone::isolated`. A page that is pinned or busy is kept.
 //!
 //! Source: mechanisms 2.5, 2.6, 2.8; Linux 5.15 mm/vmscan.c, shrink_inactive_list(), shrink_page_list().
 
@@ -21,7 +21,7 @@ use policy::units::Pages;
 
 use super::{Control, isolate, throttle};
 use crate::cache::{Cache, sub};
-use crate::lists::NodeId;
+use crate::lists::ZoneId;
 use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
 use crate::registry::regions::Cursor;
 use crate::swap::SwapOut;
@@ -72,7 +72,7 @@ pub(super) fn shrink_inactive<E: Env>(
     if !throttle::may_isolate(task, cache, kind, control) {
         return Pages::ZERO;
     }
-    let batch = isolate(task, cache, control.node, turn);
+    let batch = isolate(task, cache, control.zone, turn);
     let taken = batch.len();
     if taken == 0 {
         return Pages::ZERO;
@@ -90,7 +90,7 @@ pub(super) fn shrink_inactive<E: Env>(
         cache.counters.add(item, taken);
     }
     task.did(Work::Scan, taken);
-    cache.contend(task, control.node);
+    cache.contend(task, control.zone);
     let mut tally = Tally::default();
     let mut sorted = Sorted::new();
     let sender = if control.who.background {
@@ -101,7 +101,7 @@ pub(super) fn shrink_inactive<E: Env>(
     let rule = cache.options.reclaim.page_rule();
     let scanner = Scanner {
         background: control.who.background,
-        node: cache.nodes[control.node].flags(),
+        node: cache.zones[control.zone].flags(),
         may_swap_out: kind == Kind::File || cache.can_send_out(task, sender),
         slot_free: kind == Kind::Anon && !cache.swap_free().is_zero(),
         insists: pass.is_in_vain(rule) && cache.memory.is_short(),
@@ -112,12 +112,12 @@ pub(super) fn shrink_inactive<E: Env>(
         Kind::Anon => sorted.freeing as u64 + sorted.swapping,
         Kind::File => 0,
     };
-    let freed = free_all(task, cache, control.node, kind, &mut sorted);
+    let freed = free_all(task, cache, control.zone, kind, &mut sorted);
     for item in [by.1, of.1] {
         cache.counters.add(item, freed.0);
     }
-    let node = control.node;
-    let back = put_back(task, cache, node, kind, &sorted);
+    let zone = control.zone;
+    let back = put_back(task, cache, zone, kind, &sorted);
     cache.counters.add(Item::Pgputback, back);
     // Of those that were to be put back, not of what is missing: a page that nobody accounts for must show.
     let gone = sorted.kept.len() - back;
@@ -139,9 +139,9 @@ pub(super) fn shrink_inactive<E: Env>(
     // What was judged to go and was taken by its owner, or pinned, in that moment.
     tally.reclaimed = freed;
     tally.written = Pages(written);
-    let listed = cache.nodes.listed(task, control.node);
+    let listed = cache.zones.listed(task, control.zone);
     {
-        let mut balance = cache.nodes[control.node].balance(task);
+        let mut balance = cache.zones[control.zone].balance(task);
         let shrunk = Shrunk {
             scanned: Pages(taken),
             reclaimed: freed,
@@ -149,7 +149,7 @@ pub(super) fn shrink_inactive<E: Env>(
         };
         balance.note_shrunk(kind, shrunk, listed);
     }
-    cache.nodes.advance_age(task, tally.activated);
+    cache.zones.advance_age(task, tally.activated);
     if tally.wants_flushers() {
         cache.wake_flushers(task);
     }
@@ -162,7 +162,7 @@ pub(super) fn shrink_inactive<E: Env>(
 pub(crate) fn clear_out<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
-    kind: Kind,
+    (zone, kind): (ZoneId, Kind),
     batch: &Batch,
     relocate: impl Fn(&mut Task<'_, E>, Page),
 ) {
@@ -183,9 +183,8 @@ pub(crate) fn clear_out<E: Env>(
         }
         sorted.kept.push(*page);
     }
-    let node = NodeId::FIRST;
-    let freed = free_all(task, cache, node, kind, &mut sorted);
-    put_back(task, cache, node, kind, &sorted);
+    let freed = free_all(task, cache, zone, kind, &mut sorted);
+    put_back(task, cache, zone, kind, &sorted);
     if sorted.swapping > 0 {
         cache.submit_swap_out(task, &mut sorted.swap_out, SwapSender::Limit);
     }
@@ -384,7 +383,7 @@ pub(super) fn swap_out<E: Env>(
 fn free_all<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
-    node: NodeId,
+    zone: ZoneId,
     kind: Kind,
     sorted: &mut Sorted,
 ) -> Pages {
@@ -393,11 +392,9 @@ fn free_all<E: Env>(
     }
     let mut shadows = [0; CLUSTER_FRAMES];
     {
-        let mut balance = cache.nodes[NodeId::FIRST].balance(task);
-        for (shadow, free) in shadows.iter_mut().zip(&sorted.free[..sorted.freeing]) {
-            let workingset = free.as_ref().is_some_and(|(_, workingset)| *workingset);
-            *shadow = balance.evict(workingset);
-        }
+        let of_set = |free: &Option<(Busy, bool)>| free.as_ref().is_some_and(|(_, set)| *set);
+        let going = sorted.free[..sorted.freeing].iter().map(of_set);
+        cache.zones.evict(task, going.zip(&mut shadows));
     }
     let mut freed = [FrameId(0); CLUSTER_FRAMES];
     let mut count = 0;
@@ -419,7 +416,7 @@ fn free_all<E: Env>(
         }
     }
     let freed = &freed[..count];
-    cache.nodes[node].note_gone(kind, count as u64);
+    cache.zones[zone].note_gone(kind, count as u64);
     cache.wake_busy(freed, Signal::PageUnlocked);
     cache.memory.put(task, freed);
     Pages(count as u64)
@@ -474,14 +471,14 @@ fn write_page<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, page: Page) -> b
 fn put_back<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,
-    node: NodeId,
+    zone: ZoneId,
     kind: Kind,
     sorted: &Sorted,
 ) -> u64 {
     let defers = cache.options.reclaim.page_rule().defers(kind);
     let back = cache
-        .nodes
+        .zones
         .put_back(task, &cache.pages, sorted.kept.pages(), defers);
-    cache.nodes[node].note_gone(kind, sorted.kept.len());
+    cache.zones[zone].note_gone(kind, sorted.kept.len());
     back
 }

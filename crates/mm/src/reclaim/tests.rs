@@ -20,7 +20,7 @@ use policy::units::{Bytes, Nanos, Pages};
 
 use super::shrink::{Sorted, Swapped, swap_out};
 use super::{Control, throttle};
-use crate::lists::NodeId;
+use crate::lists::ZoneId;
 use crate::lists::isolate::Page;
 use crate::registry::regions::Cursor;
 use crate::testing::with_cache;
@@ -237,7 +237,7 @@ fn at_work_are_those_at_work() {
             let reclaimers: Vec<_> = (0..3).map(reclaim).collect();
             let mut most = 0;
             for _ in 0..100 {
-                most = most.max(cache.nodes[NodeId::FIRST].at_work());
+                most = most.max(cache.zones[ZoneId(0)].at_work());
                 task.sleep(env::Cause::Idle, Nanos::millis(1));
             }
             assert!(most <= 3, "{most} at work of three");
@@ -273,13 +273,13 @@ fn a_region_that_is_dropped_counts_for_the_task_that_took_its_memory() {
 
 /// The background reclaimer has found nothing for long.
 fn give_up(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) {
-    let node = &cache.nodes[NodeId::FIRST];
+    let zone = &cache.zones[ZoneId(0)];
     for _ in 0..16 {
-        node.balance(task)
+        zone.balance(task)
             .failures_mut()
             .balanced(Pages::ZERO, false);
     }
-    assert!(node.is_hopeless(task));
+    assert!(zone.is_hopeless(task));
 }
 
 /// Something is under way, and the background reclaimer has given up on a memory that has changed since: it looks again when a
@@ -322,9 +322,9 @@ fn a_page_that_can_go_has_the_background_look_again() {
         let mut sorted = Sorted::new();
         let swapped = swap_out(task, cache, Page { frame, generation }, &mut sorted);
         assert!(matches!(swapped, Swapped::Begun));
-        assert!(cache.nodes[NodeId::FIRST].is_hopeless(task));
+        assert!(cache.zones[ZoneId(0)].is_hopeless(task));
         cache.submit_swap_out(task, sorted.swap_out(), SwapSender::Limit);
-        assert!(!cache.nodes[NodeId::FIRST].is_hopeless(task));
+        assert!(!cache.zones[ZoneId(0)].is_hopeless(task));
     });
 }
 
@@ -339,7 +339,7 @@ fn who_gives_way_has_the_background_look_again() {
         give_up(task, cache);
         cache.out_of_memory(task, Who::DIRECT).unwrap();
         assert_eq!(region.resident(), Pages::ZERO);
-        assert!(!cache.nodes[NodeId::FIRST].is_hopeless(task));
+        assert!(!cache.zones[ZoneId(0)].is_hopeless(task));
     });
 }
 
@@ -350,11 +350,11 @@ fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
     with_swap(ReclaimLaw::LINUX_5_16_RC1, 4096, |task, cache| {
         let region = cache.spill(task, Pages(512)).unwrap();
         region.touch(task, 0, 512).unwrap();
-        let node = &cache.nodes[NodeId::FIRST];
-        node.note_isolated(Kind::Anon, 100);
+        let zone = &cache.zones[ZoneId(0)];
+        zone.note_isolated(Kind::Anon, 100);
         let look = |task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>, within_fs| {
             let control = Control {
-                node: NodeId::FIRST,
+                zone: ZoneId(0),
                 who: Who {
                     within_fs,
                     ..Who::DIRECT
@@ -362,6 +362,7 @@ fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
                 priority: Priority::GENTLEST,
                 target: Pages(32),
                 force_deactivate: false,
+                may_unmap: true,
             };
             let began = task.now();
             let may = throttle::may_isolate(task, cache, Kind::Anon, &control);
@@ -378,6 +379,6 @@ fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
         assert_eq!(look(task, cache, true), (true, Nanos::ZERO));
         let (may, slept) = sleeper.join(task).unwrap();
         assert!(!may && slept < Nanos::millis(4), "woken: {slept:?}");
-        node.note_gone(Kind::Anon, 100);
+        zone.note_gone(Kind::Anon, 100);
     });
 }

@@ -1,5 +1,5 @@
 //! Sleeping for a reason, and waking those who do. The law decides (`policy::reclaim::throttle`); who sleeps is known to
-//! the node (`lists::sleepers`).
+//! the zone (`lists::sleepers`).
 //!
 //! Under Tidegate's law a sleeper for writes is also woken when none is left: the last that ends wakes all, and one
 //! that comes too late for it looks whether any is left (`Cache::on_written` says why one of the two always sees the other).
@@ -18,7 +18,7 @@ use policy::units::{Nanos, Pages};
 
 use super::Control;
 use crate::cache::{Cache, get};
-use crate::lists::NodeId;
+use crate::lists::ZoneId;
 use crate::vmstat::Item;
 
 #[cfg(test)]
@@ -40,41 +40,41 @@ fn cause_of(reason: Reason) -> Cause {
 pub(crate) fn found<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
-    node: NodeId,
+    zone: ZoneId,
     finding: Finding,
     who: Who,
 ) {
-    let sleepers = cache.nodes[node].sleepers();
+    let sleepers = cache.zones[zone].sleepers();
     let reason = sleepers.law(task, |law| law.reason_of(finding));
     if let Some(reason) = reason {
-        pause(task, cache, node, reason, who);
+        pause(task, cache, zone, reason, who);
     }
 }
 
-/// The same for one that is at work on the node: it is not while it sleeps.
+/// The same for one that is at work on the zone: it is not while it sleeps.
 pub(super) fn found_at_work<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
-    node: NodeId,
+    zone: ZoneId,
     finding: Finding,
     who: Who,
 ) {
-    cache.nodes[node].leave_work();
-    found(task, cache, node, finding, who);
-    cache.nodes[node].enter_work();
+    cache.zones[zone].leave_work();
+    found(task, cache, zone, finding, who);
+    cache.zones[zone].enter_work();
 }
 
 /// Throttles the reclaimer for a reason, as long as the law says. One event for each, also if it does not sleep.
 pub(crate) fn pause<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
-    node: NodeId,
+    zone: ZoneId,
     reason: Reason,
     who: Who,
 ) {
-    let facts = cache.facts(task, node);
+    let facts = cache.facts(task, zone);
     let began = task.now();
-    let sleepers = cache.nodes[node].sleepers();
+    let sleepers = cache.zones[zone].sleepers();
     let (verdict, ticket) = sleepers.begin(task, began, (reason, who), &facts);
     let (timeout, delayed, wakeup) = match verdict {
         Verdict::Go | Verdict::Yield { traced: None } => return,
@@ -112,15 +112,15 @@ pub(super) fn may_isolate<E: Env>(
     }
     let mut stalled = false;
     let factor = cache.options.reclaim.stands_for;
-    let node = &cache.nodes[control.node];
+    let zone = &cache.zones[control.zone];
     let may_enter_fs = !control.who.within_fs;
     loop {
-        let sizes = cache.nodes.sizes(task, control.node).times(factor);
+        let sizes = cache.zones.sizes(task, control.zone).times(factor);
         let inactive = sizes.of(kind.inactive());
-        let isolated = cache.options.reclaim.isolated(node.isolated(kind));
+        let isolated = cache.options.reclaim.isolated(zone.isolated(kind));
         if !too_many_isolated(isolated, inactive, may_enter_fs) {
             let room = isolated_limit(inactive, may_enter_fs).saturating_sub(isolated);
-            node.sleepers()
+            zone.sleepers()
                 .wake(task, Reason::Isolated, Signal::PutBack, |law| {
                     law.on_checked(room)
                 });
@@ -130,7 +130,7 @@ pub(super) fn may_isolate<E: Env>(
             return false;
         }
         stalled = true;
-        found_at_work(task, cache, control.node, Finding::Isolated, control.who);
+        found_at_work(task, cache, control.zone, Finding::Isolated, control.who);
     }
 }
 
@@ -144,7 +144,7 @@ impl<E: Env> Cache<E> {
         rotate: &[FrameId],
     ) {
         if !rotate.is_empty() || self.options.reclaim.page_rule().defers(Kind::File) {
-            let rotated = self.nodes.rotate(context, &self.pages, written, rotate);
+            let rotated = self.zones.rotate(context, &self.pages, written, rotate);
             self.counters.add(Item::Pgrotated, rotated);
             if rotated > 0 {
                 self.look_again(context);
@@ -163,32 +163,32 @@ impl<E: Env> Cache<E> {
     pub(crate) fn on_written(&self, context: &impl Context, written: &[FrameId]) {
         fence(Ordering::SeqCst);
         let last = self.under_writeback().is_zero();
-        for (node, written) in self.nodes.division().parts(written) {
-            let node = &self.nodes[node];
-            if !node.sleepers().are_for_writeback() {
+        for (zone, written) in self.zones.layout().parts(written) {
+            let zone = &self.zones[zone];
+            if !zone.sleepers().are_for_writeback() {
                 continue;
             }
             let factor = u64::from(self.options.reclaim.cluster_stands_for);
             let pages = Pages((written.len() as u64).saturating_mul(factor));
-            node.sleepers()
+            zone.sleepers()
                 .wake(context, Reason::Writeback, Signal::WrittenEnough, |law| {
                     law.on_written(pages, last)
                 });
         }
     }
 
-    /// A node at one look.
-    pub(super) fn facts(&self, context: &impl Context, node: NodeId) -> Facts {
+    /// A zone at one look.
+    pub(super) fn facts(&self, context: &impl Context, zone: ZoneId) -> Facts {
         Facts {
             reclaimable: self.reclaimable(context),
             write_pending: self.write_pending(),
-            hopeless: self.nodes[node].is_hopeless(context),
+            hopeless: self.zones[zone].is_hopeless(context),
         }
     }
 
     /// Pages that reclaim may hope for.
     pub(crate) fn reclaimable(&self, context: &impl Context) -> Pages {
-        let (sizes, aside) = self.nodes.all_sizes_and_aside(context);
+        let (sizes, aside) = self.zones.all_sizes_and_aside(context);
         sizes.reclaimable(self.can_swap()) + aside
     }
 

@@ -550,6 +550,7 @@ fn gather<E: Env>(
         let count = u32::try_from(pages).expect("a request is at most 256 pages");
         mapping.writeback.fetch_add(count, Ordering::Relaxed);
         mapping.uncount_dirty(cache, pages);
+        cache.zones.note_clean(request.frames.iter().copied());
     }
     Gathered { skipped, next }
 }

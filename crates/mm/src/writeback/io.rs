@@ -147,6 +147,7 @@ impl<E: Env> Mapping<E> {
             rotate.note(*frame, before, failed);
             if failed && !before.has(Flags::DIRTY) {
                 index.set_tag(page, Tag::Dirty);
+                cache.zones.note_dirty([*frame]);
                 redirtied += 1;
             }
         }

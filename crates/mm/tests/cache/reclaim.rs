@@ -16,6 +16,7 @@ use lab::record::EventKind;
 use lab::{Lab, LabEnv, Options as LabOptions, Record, Recorded, throttles};
 use mm::{Cache, DeviceOptions, Error, Item, Options, Vmstat};
 use policy::dirty::Law;
+use policy::place::machine::Machine;
 use policy::reclaim::{Reason, Reasons, ReclaimLaw, Tunables};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
@@ -34,6 +35,7 @@ const SHRINK: u32 = 32;
 /// A small stutterp: hogs over more memory than there is, writers of files, one who allocates now and then.
 struct Pressure {
     reclaim: Tunables,
+    nodes: u8,
     hogs: u32,
     writers: u32,
     /// Pages of the hogs in all, and of the files.
@@ -57,6 +59,7 @@ impl Pressure {
     fn of(law: ReclaimLaw) -> Self {
         Self {
             reclaim: Tunables::of(law, HZ),
+            nodes: 1,
             hogs: 4,
             writers: 3,
             anon: FRAMES,
@@ -91,6 +94,9 @@ impl Pressure {
         options.dirty.law = Law::RATE_BASED;
         options.dirty.hz = HZ;
         options.reclaim = self.reclaim;
+        let pages = Pages(u64::from(options.frames));
+        let cpus = options.dirty.cpus;
+        options.machine = Some(Machine::even(pages, self.nodes, cpus).unwrap());
         let end = Instant::ZERO + Nanos::secs(self.seconds);
         let (vmstat, bystander, longest, touched) = lab
             .run(move |task| self.body(task, env, options, id, info, end))
@@ -289,7 +295,7 @@ fn under_every_law_pages_add_up_and_every_sleep_ends() {
 fn on_two_nodes_pages_add_up_and_both_are_reclaimed() {
     for law in LAWS.into_iter().filter(|law| *law != ReclaimLaw::TIDEGATE) {
         let mut pressure = Pressure::of(law);
-        pressure.reclaim.nodes = 2;
+        pressure.nodes = 2;
         let seen = pressure.run();
         print(law, &seen);
         check_sums(law, &seen);

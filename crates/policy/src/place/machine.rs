@@ -158,6 +158,51 @@ impl Machine {
         Self::new(&nodes, distances, None)
     }
 
+    /// The same with `pages` in all, shared out to its zones as they are.
+    ///
+    /// # Panics
+    /// If that leaves a zone without memory.
+    #[must_use]
+    pub fn with_pages(&self, pages: Pages) -> Self {
+        let all = u128::from(self.pages().0);
+        let (mut before, mut given) = (0, 0);
+        let mut share = |own: Pages| {
+            before += u128::from(own.0);
+            let until = before * u128::from(pages.0) / all;
+            let until = u64::try_from(until).expect("no more than all");
+            Pages(until - core::mem::replace(&mut given, until))
+        };
+        let mut nodes = self.nodes.clone();
+        for node in &mut nodes {
+            // In the order of their frames.
+            node.dma32 = share(node.dma32);
+            node.normal = share(node.normal);
+        }
+        let zones = (0u8..).zip(&nodes);
+        let zones: Vec<Zone> = zones
+            .flat_map(|(number, node)| zones_of(number, node))
+            .collect();
+        assert_eq!(zones.len(), self.zones.len(), "a part for each zone");
+        Self {
+            zones,
+            nodes,
+            ..self.clone()
+        }
+    }
+
+    /// The same where what devices of 32 bits can reach is told apart from the rest of a node by nobody.
+    #[must_use]
+    pub fn with_one_zone_a_node(&self) -> Self {
+        let whole = |node: &Node| Node {
+            normal: node.normal + node.dma32,
+            dma32: Pages::ZERO,
+            cpus: node.cpus,
+        };
+        let nodes: Vec<Node> = self.nodes.iter().map(whole).collect();
+        let machine = Self::new(&nodes, self.distances.clone(), None);
+        machine.expect("a machine's nodes are one")
+    }
+
     /// Its nodes.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
@@ -266,6 +311,30 @@ mod tests {
         assert_eq!(machine.list(1), [ZoneId(1), ZoneId(0)]);
         let one = Machine::of_one_node(Pages(7));
         assert_eq!((one.pages(), one.node_of_cpu(99)), (Pages(7), 0));
+    }
+
+    #[test]
+    fn a_machine_can_be_made_smaller_and_larger() {
+        let nodes = [node(655_360, 786_432, 12), node(1_572_864, 0, 12)];
+        let machine = machine(&nodes).unwrap();
+        let small = machine.with_pages(Pages(376_832));
+        assert_eq!(
+            small.nodes(),
+            [node(81_920, 98_304, 12), node(196_608, 0, 12)]
+        );
+        assert_eq!(small.list(0), machine.list(0));
+        assert_eq!(machine.with_pages(Pages(376_835)).pages(), Pages(376_835));
+    }
+
+    #[test]
+    fn memory_of_a_node_can_be_one_zone() {
+        let nodes = [node(655_360, 786_432, 12), node(1_572_864, 0, 12)];
+        let machine = machine(&nodes).unwrap().with_one_zone_a_node();
+        assert_eq!(
+            machine.nodes(),
+            [node(1_441_792, 0, 12), node(1_572_864, 0, 12)]
+        );
+        assert_eq!(machine.list(0), [ZoneId(0), ZoneId(1)]);
     }
 
     #[test]

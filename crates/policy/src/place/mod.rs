@@ -74,6 +74,8 @@ pub struct PlaceLaw {
     /// Zones farther away than this are not trimmed (`node_reclaim_distance`); `None`: those of other nodes with
     /// CPUs are not, however near (3.x).
     pub trims_within: Option<u8>,
+    /// LRU lists and marks are of a node (since 4.8), so that the memory of one is one zone.
+    pub one_zone_a_node: bool,
 }
 
 impl PlaceLaw {
@@ -93,6 +95,7 @@ impl PlaceLaw {
             cleared_by_reclaim: false,
         }),
         trims_within: None,
+        one_zone_a_node: false,
     };
     /// The paper's first patch: a zone is not trimmed again while the cache says that this failed.
     pub const LINUX_3_0_FIRST: Self = Self {
@@ -120,6 +123,7 @@ impl PlaceLaw {
         trims: None,
         cache: None,
         trims_within: Some(30),
+        one_zone_a_node: true,
     };
     /// Linux 6.12 with `node_reclaim_mode = 1`.
     pub const LINUX_6_12_RECLAIM: Self = Self {

@@ -42,9 +42,6 @@ pub struct Tunables {
     pub files_within_fs: bool,
     /// Out of memory, the largest region gives way, as in Linux; else whoever asked is told.
     pub oom_kills: bool,
-    /// Nodes that the memory is divided into, as on a machine of as many sockets: each has lists, marks, a background
-    /// reclaimer and sleepers of its own, and a direct reclaimer passes over all of them. At most `Rules::nodes_max`.
-    pub nodes: u8,
 }
 
 impl Tunables {
@@ -63,7 +60,6 @@ impl Tunables {
             writes_files: true,
             files_within_fs: false,
             oom_kills: false,
-            nodes: 1,
         }
     }
 

@@ -26,13 +26,7 @@ fn nobody_sleeps_for_writes_of_which_none_is_left() {
                 .writeback
                 .fetch_add(pending, Ordering::Relaxed);
             let began = task.now();
-            pause(
-                task,
-                cache,
-                NodeId::FIRST,
-                Reason::Writeback,
-                Who::BACKGROUND,
-            );
+            pause(task, cache, ZoneId(0), Reason::Writeback, Who::BACKGROUND);
             let slept = task.now().since(began);
             assert_eq!(
                 slept >= Nanos::millis(90),

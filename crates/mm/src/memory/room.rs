@@ -7,6 +7,8 @@
 
 use env::{Context, Env, Task, TaskId};
 use frames::FrameId;
+use policy::place::marks::Marks;
+use policy::place::search::Floor;
 use policy::reclaim::turn::{Standing, Stock};
 use policy::units::Pages;
 use policy::watermark::{AllocRight, room};
@@ -14,14 +16,14 @@ use policy::watermark::{AllocRight, room};
 use super::Memory;
 use super::queue::MemoryQueue;
 use super::slow_path::SlowPath;
-use crate::lists::NodeId;
+use crate::lists::ZoneId;
 
 /// Frames that somebody asks for.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
-    pub(crate) node: NodeId,
+    pub(crate) zone: ZoneId,
     /// Stays free where each task reclaims for itself; MIN for those who may use the reserve.
-    pub(crate) floor: Pages,
+    pub(crate) floor: Floor,
     pub(crate) want: u32,
     /// None was taken for the same purpose before.
     pub(crate) first: bool,
@@ -83,11 +85,19 @@ impl<E: Env> Memory<E> {
         Pages(u64::from(self.free().saturating_sub(self.spoken_for())))
     }
 
-    /// The same of one node. Where memory is handed out in turn there is but one.
-    pub(crate) fn spare_of(&self, node: NodeId) -> Pages {
-        Pages(u64::from(
-            self.free_of(node).saturating_sub(self.spoken_for()),
-        ))
+    /// The same of one zone: its part of what is spoken for is not its own.
+    pub(crate) fn spare_of(&self, zone: ZoneId) -> Pages {
+        let part = self.part_of(zone, self.spoken_for());
+        Pages(u64::from(self.free_of(zone).saturating_sub(part)))
+    }
+
+    /// A zone's part, by size, of frames that may come from any.
+    fn part_of(&self, zone: ZoneId, frames: u32) -> u32 {
+        if self.layout.is_one() {
+            return frames;
+        }
+        let part = u64::from(frames) * self.layout.zone(zone).pages.0 / u64::from(self.frames);
+        u32::try_from(part).expect("no more than all")
     }
 
     fn spoken_for(&self) -> u32 {
@@ -112,11 +122,19 @@ impl<E: Env> Memory<E> {
 
     /// The floor has to stay free. One that others need to get on takes its first frame from the reserve.
     fn room_above(&self, asked: &Asked) -> Pages {
-        let free = Pages(u64::from(self.free_of(asked.node)));
-        let above = room(free, asked.floor, AllocRight::Normal);
-        let last = asked.exempt && asked.first && asked.floor == self.node_marks.min;
+        let free = Pages(u64::from(self.free_of(asked.zone)));
+        let Marks {
+            watermarks,
+            reserve,
+        } = self.zone_marks[asked.zone.index()];
+        let mark = match asked.floor {
+            Floor::Low => watermarks.low,
+            Floor::Min => watermarks.min,
+        };
+        let above = room(free, mark, AllocRight::Normal).saturating_sub(reserve);
+        let last = asked.exempt && asked.first && asked.floor == Floor::Min;
         if above.is_zero() && last {
-            return room(free, asked.floor, AllocRight::High);
+            return room(free, mark, AllocRight::High).saturating_sub(reserve);
         }
         above
     }

@@ -1,0 +1,83 @@
+//! Frames of a machine of several zones: whose, decided step by step (`policy::place::search`).
+//!
+//! Source: mechanisms 1.5, 1.7; Linux 3.0 mm/page_alloc.c, get_page_from_freelist(), wake_all_kswapd(), zone_statistics().
+
+use env::{Env, Task};
+use frames::FrameId;
+use policy::place::ZoneId;
+use policy::place::search::{Search, Step, Took};
+
+use crate::Error;
+use crate::cache::Cache;
+use crate::lists::NodeId;
+use crate::vmstat::Item;
+
+/// Takes up to `want` frames without waiting for them; answers how many. A law that trims zones reclaims there.
+///
+/// # Errors
+/// `NoMemory`, if nothing was taken.
+pub(super) fn take<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    want: u32,
+    out: &mut Vec<FrameId>,
+) -> Result<u32, Error> {
+    let layout = cache.zones.layout();
+    let home = cache.home_node(task);
+    let list = layout.list(home);
+    let node = cache.zones.node(home);
+    let mut search = Search::begin(cache.options.place, list.len(), want);
+    let mut taken = 0;
+    loop {
+        let step = search.step(&node.zonelist_cache(task));
+        match step {
+            Step::Take { place, floor, most } => {
+                let got = cache.take_above(task, list[place], floor, most, out);
+                let took = match got {
+                    Ok(0) => Took::BelowMark,
+                    Ok(frames) => Took::Frames(frames),
+                    // What another zone gave is the caller's.
+                    Err(_) if taken > 0 => break,
+                    Err(error) => return Err(error),
+                };
+                if let Took::Frames(frames) = took {
+                    taken += frames;
+                    count(cache, home, list, place, frames);
+                }
+                search.took(task.now(), &mut node.zonelist_cache(task), took);
+            }
+            Step::Trim { place } => {
+                let outcome = crate::reclaim::trim::trim(task, cache, home, list[place]);
+                search.trimmed(task.now(), &mut node.zonelist_cache(task), outcome);
+            }
+            Step::WakeReclaimers => {
+                for zone in list {
+                    cache.ask_reclaim(task, *zone);
+                }
+            }
+            Step::Done | Step::Exhausted => break,
+        }
+    }
+    let (passed_over, stale) = search.passed_over();
+    cache.counters.add(Item::ZlcSkipped, u64::from(passed_over));
+    cache.counters.add(Item::ZlcHidden, u64::from(stale));
+    Ok(taken)
+}
+
+/// Counts where frames came from: the zone that was tried first is the one that was wanted.
+fn count<E: Env>(cache: &Cache<E>, home: NodeId, list: &[ZoneId], place: usize, frames: u32) {
+    let layout = cache.zones.layout();
+    let (wanted, got) = (layout.node_of(list[0]), layout.node_of(list[place]));
+    let add = |item| cache.counters.add(item, u64::from(frames));
+    if got == wanted {
+        add(Item::NumaHit);
+    } else {
+        add(Item::NumaMiss);
+        add(Item::NumaForeign);
+    }
+    add(if got == home {
+        Item::NumaLocal
+    } else {
+        Item::NumaOther
+    });
+}

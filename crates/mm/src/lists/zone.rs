@@ -1,0 +1,200 @@
+//! What a zone has beside its lists: what is off them, how hard each kind of page is pressed, who is at work on it, who
+//! sleeps for it.
+
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use env::{Context, Lock, LockClass, LockGuard};
+use policy::reclaim::Tunables;
+use policy::reclaim::background::Failures;
+use policy::reclaim::page::NodeFlags;
+use policy::reclaim::scan::{Costs, Kind, Shrunk, Sizes, may_deactivate};
+use policy::units::Pages;
+
+use super::sleepers::Sleepers;
+use crate::vmstat::{add, get, sub};
+
+/// See the module.
+pub(crate) struct Zone {
+    /// Pages off the lists: anonymous, of files.
+    isolated: [AtomicU64; 2],
+    balance: Lock<Balance>,
+    /// The zone's marks: WRITEBACK, DIRTY, CONGESTED.
+    flags: AtomicU8,
+    /// Reclaimers that are at work on it, asleep ones apart.
+    at_work: AtomicU32,
+    sleepers: Sleepers,
+    /// Somebody trims it.
+    trimming: AtomicBool,
+    /// Dirty pages of files in it; not counted where there is one zone.
+    dirty: AtomicI64,
+}
+
+/// Held while a zone is trimmed.
+pub(crate) struct Trimming<'a>(&'a AtomicBool);
+
+impl Drop for Trimming<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// What the pressure on the two kinds of pages is.
+pub(crate) struct Balance {
+    costs: Costs,
+    /// Refaults that went to the active list, by kind, and what they were when the last cycle of reclaim ended.
+    activated: [u64; 2],
+    activated_before: [u64; 2],
+    failures: Failures,
+}
+
+impl Zone {
+    pub(super) fn new(tunables: &Tunables) -> Self {
+        Self {
+            isolated: [const { AtomicU64::new(0) }; 2],
+            balance: Lock::new(
+                LockClass::Leaf,
+                Balance {
+                    costs: Costs::new(tunables.law.cost),
+                    activated: [0; 2],
+                    activated_before: [0; 2],
+                    failures: Failures::new(tunables.revives_background()),
+                },
+            ),
+            flags: AtomicU8::new(0),
+            at_work: AtomicU32::new(0),
+            sleepers: Sleepers::new(tunables),
+            trimming: AtomicBool::new(false),
+            dirty: AtomicI64::new(0),
+        }
+    }
+
+    /// Pages of a kind that are off the lists.
+    pub(crate) fn isolated(&self, kind: Kind) -> Pages {
+        Pages(get(&self.isolated[kind.index()]))
+    }
+
+    /// Pages of a kind were taken off the lists.
+    pub(crate) fn note_isolated(&self, kind: Kind, pages: u64) {
+        add(&self.isolated[kind.index()], pages);
+    }
+
+    /// Isolated pages of a kind were put back or freed.
+    pub(crate) fn note_gone(&self, kind: Kind, pages: u64) {
+        sub(&self.isolated[kind.index()], pages);
+    }
+
+    /// The pressure on its pages.
+    pub(crate) fn balance<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, Balance> {
+        self.balance.lock(context)
+    }
+
+    /// Its marks.
+    pub(crate) fn flags(&self) -> NodeFlags {
+        let bits = self.flags.load(Ordering::Relaxed);
+        NodeFlags {
+            writeback: bits & 1 != 0,
+            dirty: bits & 2 != 0,
+            congested: bits & 4 != 0,
+        }
+    }
+
+    /// Sets marks; none is taken away.
+    pub(crate) fn set_flags(&self, set: NodeFlags) {
+        let bits =
+            u8::from(set.writeback) | u8::from(set.dirty) << 1 | u8::from(set.congested) << 2;
+        if bits != 0 {
+            self.flags.fetch_or(bits, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes all marks away.
+    pub(crate) fn clear_flags(&self) {
+        self.flags.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the background reclaimer has given up.
+    pub(crate) fn is_hopeless(&self, context: &impl Context) -> bool {
+        self.balance.lock(context).failures.hopeless()
+    }
+
+    /// A reclaimer is at work on it.
+    pub(crate) fn enter_work(&self) {
+        self.at_work.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It is no more, or sleeps.
+    pub(crate) fn leave_work(&self) {
+        self.at_work.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many are.
+    pub(crate) fn at_work(&self) -> u32 {
+        self.at_work.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn sleepers(&self) -> &Sleepers {
+        &self.sleepers
+    }
+
+    /// The right to trim it, unless somebody has it.
+    pub(crate) fn try_trim(&self) -> Option<Trimming<'_>> {
+        let taken = self.trimming.swap(true, Ordering::Acquire);
+        (!taken).then_some(Trimming(&self.trimming))
+    }
+
+    /// Dirty pages of files in it.
+    pub(crate) fn dirty(&self) -> Pages {
+        // Who counts a page off may come before who counts it.
+        let pages = u64::try_from(self.dirty.load(Ordering::Relaxed));
+        Pages(pages.unwrap_or(0))
+    }
+
+    /// A page of a file in it became dirty (1), or is no more: under writeback, or gone (-1).
+    pub(super) fn note_dirty(&self, by: i64) {
+        self.dirty.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+impl Balance {
+    /// What reclaim has cost lately.
+    pub(crate) fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    /// Balances that freed nothing.
+    pub(crate) fn failures(&self) -> Failures {
+        self.failures
+    }
+
+    /// The same, to be told what has happened.
+    pub(crate) fn failures_mut(&mut self) -> &mut Failures {
+        &mut self.failures
+    }
+
+    /// Whether a pass ages the active list of each kind.
+    pub(crate) fn may_deactivate(&self, sizes: &Sizes, force: bool) -> [bool; 2] {
+        Kind::ALL.map(|kind| {
+            let (now, before) = (self.activated, self.activated_before);
+            let at = kind.index();
+            may_deactivate(sizes, kind, force, now[at], before[at])
+        })
+    }
+
+    /// A cluster was shrunk.
+    pub(crate) fn note_shrunk(&mut self, kind: Kind, shrunk: Shrunk, listed: Pages) {
+        self.costs.note_shrunk(kind, shrunk, listed);
+    }
+
+    /// A page that had left is read again, into this zone. `listed`: pages on the lists, if it was of the working set.
+    pub(super) fn note_refault(&mut self, kind: Kind, activated: bool, listed: Option<Pages>) {
+        self.activated[kind.index()] += u64::from(activated);
+        if let Some(listed) = listed {
+            self.costs.note_refault(kind, Pages(1), listed);
+        }
+    }
+
+    /// A cycle of reclaim has ended: refaults from now on say that the active lists are to be aged.
+    pub(super) fn end_cycle(&mut self) {
+        self.activated_before = self.activated;
+    }
+}

@@ -1,0 +1,95 @@
+//! Trimming a zone: reclaim by a task that wants a frame of it, before it looks at another zone.
+//!
+//! It frees page cache within its mode and nothing else: it neither ages anonymous pages nor sleeps for what it finds.
+//! Two tasks do not trim one zone at a time: who comes second goes elsewhere.
+//!
+//! Source: mechanisms 1.7; Linux 3.0 mm/vmscan.c, zone_reclaim(), __zone_reclaim().
+
+use env::{Env, Task};
+use policy::place::ZoneId;
+use policy::place::trim::{Asker, Outcome, Seen, Start, Trim, start};
+use policy::reclaim::page::Tally;
+use policy::reclaim::scan::Lru;
+use policy::reclaim::throttle::Who;
+use policy::units::Pages;
+
+use super::{Control, take_turns};
+use crate::cache::Cache;
+use crate::lists::NodeId;
+use crate::vmstat::Item;
+
+/// Trims a zone for a task of the node `home`, if the law does.
+pub(crate) fn trim<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    home: NodeId,
+    zone: ZoneId,
+) -> Outcome {
+    let law = cache.options.place;
+    let Some(mode) = law.trims else {
+        return Outcome::Full;
+    };
+    match start(
+        mode,
+        law.trims_within,
+        &seen(task, cache, zone),
+        asker(task, cache, home, zone),
+    ) {
+        Start::NoScan => return Outcome::NoScan,
+        Start::Full => return Outcome::Full,
+        Start::Go => {}
+    }
+    // Held until the passes are over, also while the task works: whoever looks meanwhile goes elsewhere.
+    let Some(_only) = cache.zones[zone].try_trim() else {
+        return Outcome::NoScan;
+    };
+    let mut trim = Trim::begin(Pages(1));
+    while let Some(pass) = trim.step() {
+        let control = Control {
+            may_unmap: mode.unmaps,
+            zone,
+            who: Who::DIRECT,
+            priority: pass.priority,
+            target: pass.target,
+            force_deactivate: false,
+        };
+        cache.zones[zone].enter_work();
+        let (freed, _) = take_turns(task, cache, &control, &mut Tally::default());
+        cache.zones[zone].leave_work();
+        trim.passed(freed);
+    }
+    let outcome = trim.outcome();
+    let item = if outcome == Outcome::Success {
+        Item::ZoneReclaimSuccess
+    } else {
+        Item::ZoneReclaimFailed
+    };
+    cache.counters.add(item, 1);
+    outcome
+}
+
+/// What there is in a zone.
+fn seen<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> Seen {
+    let sizes = cache.zones.sizes(task, zone);
+    Seen {
+        zone: cache.zones.layout().zone(zone).pages,
+        file: sizes.of(Lru::InactiveFile) + sizes.of(Lru::ActiveFile),
+        mapped: Pages::ZERO,
+        dirty: cache.zones[zone].dirty(),
+        slab: Pages::ZERO,
+        hopeless: cache.zones[zone].is_hopeless(task),
+    }
+}
+
+fn asker<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, home: NodeId, zone: ZoneId) -> Asker {
+    let layout = cache.zones.layout();
+    let node = layout.node_of(zone);
+    let machine = layout.machine();
+    let has_cpus = machine.nodes()[node.index()].cpus > 0;
+    Asker {
+        may_wait: task.may_block(),
+        frees_memory: cache.memory.is_exempt(task),
+        is_local: node == home || !has_cpus,
+        distance: machine.distances().between(home.index(), node.index()),
+    }
+}
