@@ -49,7 +49,7 @@ pub(crate) const INACTIVE_ANON: u8 = 0;
 pub(crate) const ACTIVE_ANON: u8 = 1;
 pub(crate) const INACTIVE_FILE: u8 = 2;
 pub(crate) const ACTIVE_FILE: u8 = 3;
-/// Pages of files that wait for their write, out of every scan's way (`PageRule::aside`).
+/// Pages of files that wait for their write, out of every scan's way (`Waits::Aside`).
 pub(crate) const ASIDE: u8 = 4;
 /// How many lists.
 const LISTS: u8 = 5;

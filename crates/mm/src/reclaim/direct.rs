@@ -54,6 +54,7 @@ pub(crate) fn direct_until<E: Env>(
                         target: sweep.wanted,
                         force_deactivate: sweep.force_deactivate,
                         may_unmap: true,
+                        may_write: true,
                     };
                     got += shrink_zone(task, cache, &control);
                     let progress = direct.progress(&got);

@@ -37,7 +37,7 @@ use env::{Context, Env, Task, Work};
 use policy::reclaim::background::LAST;
 use policy::reclaim::direct::Got;
 use policy::reclaim::page::{Pass, PassStall, Tally, after_pass};
-use policy::reclaim::scan::{CountInput, Lru, Priority, Turn, Turns, ages_anon, plan};
+use policy::reclaim::scan::{CountInput, Lru, Priority, Turn, Turns, plan};
 use policy::reclaim::throttle::{Finding, Who};
 use policy::units::Pages;
 
@@ -57,6 +57,8 @@ pub(crate) struct Control {
     pub(crate) force_deactivate: bool,
     /// Pages that are mapped may be taken, and so anonymous ones.
     pub(crate) may_unmap: bool,
+    /// Pages may be written, if the law has reclaimers write any.
+    pub(crate) may_write: bool,
 }
 
 /// One pass over a zone at one priority.
@@ -116,6 +118,7 @@ fn take_turns<E: Env>(
     let times = |pages: Pages| Pages(pages.0.saturating_mul(u64::from(factor)));
     let sizes = cache.zones.sizes(task, control.zone).times(factor);
     let may_swap = control.may_unmap && cache.can_swap();
+    let rule = cache.options.reclaim.law.scan;
     let mut scan = {
         let balance = zone.balance(task);
         plan(&CountInput {
@@ -123,10 +126,13 @@ fn take_turns<E: Env>(
             free: times(Pages(u64::from(cache.memory.free_of(control.zone)))),
             high_mark_sum: times(cache.memory.marks_of(control.zone).high),
             priority: control.priority,
+            background: control.who.background,
+            rule,
             swappiness: cache.options.reclaim.swappiness,
             may_swap,
             costs: balance.costs(),
-            may_deactivate: balance.may_deactivate(&sizes, control.force_deactivate),
+            may_deactivate: rule
+                .may_deactivate(|| balance.may_deactivate(&sizes, control.force_deactivate)),
             // Pinned ones are at hand for nobody.
             plenty: times(
                 cache
@@ -143,7 +149,11 @@ fn take_turns<E: Env>(
     let mut reclaimed = Pages::ZERO;
     while let Some(turn) = turns.next(reclaimed) {
         if turn.list.is_active() {
-            active::shrink_active(task, cache, control.zone, turn);
+            let sizes = || cache.zones.sizes(task, control.zone).times(factor);
+            let size = cache.size_of(control.zone);
+            if rule.takes_turn(sizes, turn.list.kind(), size) {
+                active::shrink_active(task, cache, control.zone, turn);
+            }
         } else {
             reclaimed += shrink::shrink_inactive(task, cache, turn, control, tally);
         }
@@ -167,7 +177,9 @@ fn isolate<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId, turn: Tur
 fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
     let sizes = cache.zones.sizes(task, zone);
     let sizes = sizes.times(cache.options.reclaim.stands_for);
-    if ages_anon(&sizes, !cache.swap_total().is_zero()) {
+    let rule = cache.options.reclaim.law.scan;
+    let size = cache.size_of(zone);
+    if rule.ages_anon(&sizes, !cache.swap_total().is_zero(), size) {
         let turn = Turn {
             list: Lru::ActiveAnon,
             pages: cache.options.reclaim.cluster(),
@@ -177,6 +189,16 @@ fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
 }
 
 impl<E: Env> Cache<E> {
+    /// Frames of a zone, at the size that is stood for.
+    fn size_of(&self, zone: ZoneId) -> Pages {
+        let frames = self.zones.layout().zone(zone).pages;
+        Pages(
+            frames
+                .0
+                .saturating_mul(u64::from(self.options.reclaim.stands_for)),
+        )
+    }
+
     /// Reclaimers of a zone meet at the lock of its lists, once a cluster.
     fn contend(&self, task: &mut Task<'_, E>, zone: ZoneId) {
         let at_work = self.zones[zone].at_work();

@@ -102,7 +102,9 @@ pub(super) fn shrink_inactive<E: Env>(
     let scanner = Scanner {
         background: control.who.background,
         node: cache.zones[control.zone].flags(),
-        may_swap_out: kind == Kind::File || cache.can_send_out(task, sender),
+        may_unmap: control.may_unmap,
+        may_write: control.may_write && !control.who.within_fs,
+        may_swap_out: kind == Kind::File || control.may_write && cache.can_send_out(task, sender),
         slot_free: kind == Kind::Anon && !cache.swap_free().is_zero(),
         insists: pass.is_in_vain(rule) && cache.memory.is_short(),
         rule,
@@ -146,11 +148,12 @@ pub(super) fn shrink_inactive<E: Env>(
             scanned: Pages(taken),
             reclaimed: freed,
             written: tally.written,
+            activated: tally.activated,
         };
         balance.note_shrunk(kind, shrunk, listed);
     }
     cache.zones.advance_age(task, tally.activated);
-    if tally.wants_flushers() {
+    if tally.wants_flushers(rule) {
         cache.wake_flushers(task);
     }
     pass.absorb(&tally);
@@ -233,6 +236,7 @@ fn judge_all<E: Env>(
             anon,
             dirty: flags.has(Flags::DIRTY),
             writeback: flags.has(Flags::WRITEBACK),
+            mapped: anon,
             reclaim: flags.has(Flags::RECLAIM),
             young,
             referenced: flags.has(Flags::REFERENCED),

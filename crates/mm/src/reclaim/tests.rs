@@ -363,6 +363,7 @@ fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
                 target: Pages(32),
                 force_deactivate: false,
                 may_unmap: true,
+                may_write: true,
             };
             let began = task.now();
             let may = throttle::may_isolate(task, cache, Kind::Anon, &control);

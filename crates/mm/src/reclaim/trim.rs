@@ -47,6 +47,7 @@ pub(crate) fn trim<E: Env>(
     while let Some(pass) = trim.step() {
         let control = Control {
             may_unmap: mode.unmaps,
+            may_write: mode.writes,
             zone,
             who: Who::DIRECT,
             priority: pass.priority,

@@ -106,7 +106,16 @@ pub enum Rest {
 /// Unless `hz` lies in 1..=10000.
 #[must_use]
 pub fn rest(free: Pages, high: Pages, failures: Failures, napped: bool, hz: u32) -> Rest {
-    if !failures.hopeless() && !is_balanced(free, high) {
+    rest_if(failures.hopeless() || is_balanced(free, high), napped, hz)
+}
+
+/// The same, if there is no more to do.
+///
+/// # Panics
+/// Unless `hz` lies in 1..=10000.
+#[must_use]
+pub(super) fn rest_if(done: bool, napped: bool, hz: u32) -> Rest {
+    if !done {
         return Rest::Work;
     }
     if napped {

@@ -7,7 +7,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use super::page::PageRule;
-use super::scan::CostRule;
+use super::scan::{CostRule, ScanRule};
 use super::throttle::law::ThrottleLaw;
 use crate::units::Pages;
 
@@ -23,12 +23,30 @@ pub struct Rules {
     pub page: PageRule,
     /// What counts as the cost of reclaiming pages of a kind.
     pub cost: CostRule,
+    /// How passes over the lists go.
+    pub scan: ScanRule,
+    /// What passes are made, and when to stop.
+    pub loops: Loops,
+    /// How many pages may be isolated, and what one does that finds more.
+    pub isolation: Isolation,
     /// When inactive pages of files suffice, so that anonymous ones are left alone.
     pub plenty: Plenty,
     /// Why reclaimers sleep, and who wakes them.
     pub(super) throttle: &'static dyn ThrottleLaw,
     /// What a task does that finds memory short.
     pub admission: Admission,
+    /// Half of the reserve is for those who free memory (`direct::may_begin`; 3.6 and later).
+    pub keeps_half_the_reserve: bool,
+    /// A page that was evicted and is read again is known again (`workingset`; 3.15 and later).
+    pub knows_again: bool,
+    /// A page of a file that is accessed a second time goes to the active list at once (3.x). Else it is marked, and goes
+    /// when a scan meets it: the lists are as long as they would be only then, but an access takes no lock.
+    pub activates_at_once: bool,
+    /// Fresh anonymous pages begin on the active list (before 5.9).
+    pub fresh_is_active: bool,
+    /// After each pass over a region a reclaimer waits as long as too much is under writeback (`zoned::is_over_writeout`;
+    /// 3.x).
+    pub waits_for_writeout: bool,
     /// Fresh pages that one fault brings at most, of the range that the task says it touches.
     pub fault_around: u32,
     /// Of so much memory, this many pages count as dirtyable whoever has them.
@@ -50,6 +68,25 @@ pub enum Admission {
     /// It reclaims by itself and waits for a change: a law with a queue, without its queue (an
     /// ablation, `Tunables::admission`).
     Unqueued,
+}
+
+/// What passes reclaim consists of, and what goes between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loops {
+    /// Over nodes (`direct`, `background`; 4.8 and later, and ours).
+    Nodes,
+    /// Over the zones of a list or of a node, each for itself (`zoned`; before 4.8).
+    Zones,
+}
+
+/// How many pages may be off the lists at once, and what a reclaimer does on its own behalf that finds more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Isolation {
+    /// One who may do I/O and enter a file system leaves off at an eighth of the inactive pages; else all leave off when
+    /// as many are off the lists as on the inactive one.
+    pub leaves_off_at_an_eighth: bool,
+    /// It is throttled again and again until there are fewer; else once, and makes do without this turn.
+    pub insists: bool,
 }
 
 /// When inactive pages of files suffice, so that a pass leaves anonymous memory alone.

@@ -23,8 +23,9 @@ pub mod token;
 mod tunables;
 pub mod turn;
 pub mod workingset;
+pub mod zoned;
 
 pub use self::answers::{ReserveWakes, SwapSender, WhenFull};
-pub use self::law::{Admission, Plenty, ReclaimLaw, Rules};
+pub use self::law::{Admission, Isolation, Loops, Plenty, ReclaimLaw, Rules};
 pub use self::reason::{Reason, Reasons};
 pub use self::tunables::{FRESH, NODES_MAX, Tunables};

@@ -5,12 +5,12 @@
 //! a whole pass may mark the node, and may tell the reclaimer to pause before it goes on.
 //!
 //! ```text
-//!                       under writeback --------------------> put aside, marked R
+//!                       under writeback --------------------> put aside, marked R (before 4.11: kept)
 //!                      |
 //!  Seen -> accessed? --+- yes ------------------------------> kept, or active
 //!                      |
 //!                      +- no -- anon without a slot --------> slot, write (no slot left: active)
-//!                           |-- dirty, of a file -----------> put aside, marked R (background: may write)
+//!                           |-- dirty, of a file -----------> put aside, marked R (background: may write; 3.1: all write)
 //!                           |-- dirty, with a slot ---------> write
 //!                           `-- clean ----------------------> freed
 //! ```
@@ -22,14 +22,14 @@
 //!
 //! Invariants
 //!   1. Only a clean page is freed; an anonymous one only if a slot holds it.
-//!   2. A direct reclaimer never writes a page of a file.
+//!   2. A direct reclaimer never writes a page of a file, but with `Writers::All`.
 //!   3. A page under writeback is neither freed nor written, whoever asks.
 //!   4. Pages of anonymous memory never count as dirty, unqueued or congested: no flusher writes them.
 //!   5. R is set only on a page that is dirty or under writeback, or whose write the verdict starts.
-//!   6. With `PageRule::aside`, a page that is dirty or under writeback for a file is judged at most once per write.
+//!   6. With `Waits::Aside`, a page that is dirty or under writeback for a file is judged at most once per write.
 //!
-//! Source: mechanisms 2.5, 2.6, 2.8; Linux 5.15 mm/vmscan.c, shrink_page_list(), page_check_references(),
-//! shrink_inactive_list(), shrink_node(); mm/swap.c, rotate_reclaimable_page(). `aside` is after Linux patch
+//! Source: mechanisms 2.5, 2.6, 2.8; Linux 3.0 and 5.15 mm/vmscan.c, shrink_page_list(), page_check_references(),
+//! shrink_inactive_list(), shrink_node(); mm/swap.c, rotate_reclaimable_page(). `Waits::Aside` is after Linux patch
 //! "mm: vmscan: introduce LRU_IMMEDIATE" (p4, number 11, never merged), with a list that each page knows.
 //! Deviations: no cgroups, no executable mappings, no huge pages; a page is mapped once at most.
 
@@ -48,8 +48,15 @@ pub struct PageRule {
     /// The node is flagged DIRTY only if the pass met a dirty page (6.18; before, a pass over anonymous pages alone
     /// flags it too).
     pub dirty_needs_a_page: bool,
-    /// Dirty pages of files and those under writeback leave the lists that are scanned until they are clean (ours).
-    pub aside: bool,
+    /// Where pages go that wait for their write.
+    pub waits: Waits,
+    /// Who may write a dirty page of a file by itself.
+    pub writers: Writers,
+    /// What was met may mark the node, hold the reclaimer up and wake the flushers (3.11 and later; before, a direct
+    /// reclaimer wakes them by how much it scanned: `zoned::direct`).
+    pub marks: bool,
+    /// An anonymous page that was accessed is active at once, without a second chance first (before 3.3).
+    pub young_anon_is_active: bool,
     /// A pass that finds hardly anything but pages in use stops giving second chances (`Tally::is_in_vain`; ours) if
     /// somebody waits for memory: where memory is used faster than one reclaimer looks at it, going round again would
     /// free the pages that are used once, not those that are many. If nobody waits, the background rests instead:
@@ -60,24 +67,43 @@ pub struct PageRule {
     pub empties_full_swap: bool,
     /// A walk over memory that was swapped out has what follows read before it is there (`swap::walk`; ours).
     pub reads_on: bool,
-    /// The background may write a dirty page of a file by itself. Not where the file system has no call for a single
-    /// page (`Tunables::writes_files`): the page is active then.
+    /// The file systems have a call by which a single page is written (`Tunables::writes_files`). Else a page that reclaim
+    /// would write is active.
     pub writes_files: bool,
+}
+
+/// Where pages go that wait for their write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// They are kept: to the young end of the inactive list, where they come round again (before 4.11).
+    Inactive,
+    /// Out of the way, to the active list, to come back when they are written (4.11 and later).
+    Active,
+    /// Those of files to a list that no pass scans, until they are clean (ours).
+    Aside,
+}
+
+/// Who may write a dirty page of a file by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// Every reclaimer, at any priority (3.1 and before), as far as its pass may write (`Scanner::may_write`).
+    All,
+    /// The background, a page that came round with R set, on a node that is marked DIRTY (3.11 to 6.18).
+    Background,
 }
 
 impl PageRule {
     /// Whether pages of a kind that are left by a pass and wait for their write are put where no pass scans.
     #[must_use]
     pub fn defers(&self, kind: Kind) -> bool {
-        self.aside && kind == Kind::File
+        self.waits == Waits::Aside && kind == Kind::File
     }
 
     fn awaits(&self, seen: &Seen) -> PageVerdict {
-        let kind = if seen.anon { Kind::Anon } else { Kind::File };
-        if self.defers(kind) {
-            PageVerdict::Defer
-        } else {
-            PageVerdict::AwaitWrite
+        match self.waits {
+            Waits::Inactive => PageVerdict::Keep,
+            Waits::Aside if !seen.anon => PageVerdict::Defer,
+            Waits::Active | Waits::Aside => PageVerdict::AwaitWrite,
         }
     }
 }
@@ -91,6 +117,8 @@ pub struct Seen {
     pub dirty: bool,
     /// Being written.
     pub writeback: bool,
+    /// In a page table.
+    pub mapped: bool,
     /// R.
     pub reclaim: bool,
     /// Accessed through its region since it was last looked at (kernel: the accessed bit of a page table).
@@ -131,7 +159,12 @@ pub struct Scanner {
     pub background: bool,
     /// The node's marks.
     pub node: NodeFlags,
-    /// Writes to the swap file may be started (the caller may wait for I/O).
+    /// Pages in page tables may be taken out of them (kernel: `may_unmap`).
+    pub may_unmap: bool,
+    /// Writes of pages of files may be started: the pass may write, and enter a file system (kernel: `may_writepage`,
+    /// `__GFP_FS`).
+    pub may_write: bool,
+    /// Writes to the swap file may be started (the pass may write, and the caller wait for I/O).
     pub may_swap_out: bool,
     /// The swap file has a free slot.
     pub slot_free: bool,
@@ -152,7 +185,7 @@ pub enum PageVerdict {
     Activate,
     /// R is set; out of the way: to the active list. When its write ends it goes to the old end of the inactive list.
     AwaitWrite,
-    /// The same, but out of the way is the list that is not scanned (`PageRule::aside`).
+    /// The same, but out of the way is the list that is not scanned (`Waits::Aside`).
     Defer,
     /// Freed; what it was leaves a shadow. An anonymous page's slot stays.
     Reclaim,
@@ -217,9 +250,12 @@ impl Judgement {
 /// Judges one page.
 ///
 /// # Source
-/// mechanisms 2.5, rows 6 to 13; row 1 (busy) is the caller's, who then tells `Tally::note_refused`.
+/// mechanisms 2.5, rows 3 and 6 to 13; row 1 (busy) is the caller's, who then tells `Tally::note_refused`.
 #[must_use]
 pub fn judge(seen: &Seen, scanner: &Scanner) -> Judgement {
+    if seen.mapped && !scanner.may_unmap {
+        return Judgement::untested(PageVerdict::Keep);
+    }
     if seen.writeback {
         let immediate = seen.reclaim && scanner.background && scanner.node.writeback;
         return Judgement {
@@ -227,11 +263,12 @@ pub fn judge(seen: &Seen, scanner: &Scanner) -> Judgement {
             ..Judgement::untested(scanner.rule.awaits(seen))
         };
     }
-    let found = references(seen, scanner.insists);
+    let found = references(seen, scanner);
+    let at_once = seen.anon && scanner.rule.young_anon_is_active;
     let judged = |verdict| Judgement {
         verdict,
         tested: true,
-        referenced: seen.young,
+        referenced: seen.young && !at_once,
         immediate: false,
     };
     match found {
@@ -251,11 +288,14 @@ pub fn judge(seen: &Seen, scanner: &Scanner) -> Judgement {
     if !seen.dirty {
         return judged(PageVerdict::Reclaim);
     }
-    let flushers_business = !scanner.background || !seen.reclaim || !scanner.node.dirty;
-    if !seen.anon && (flushers_business || scanner.rule.aside) {
+    if !seen.anon && is_flushers_business(seen, scanner) {
         return judged(scanner.rule.awaits(seen));
     }
-    let may_write = !seen.anon || scanner.may_swap_out;
+    let may_write = if seen.anon {
+        scanner.may_swap_out
+    } else {
+        scanner.may_write
+    };
     if found == References::ReclaimClean || !may_write {
         return judged(PageVerdict::Keep);
     }
@@ -263,6 +303,19 @@ pub fn judge(seen: &Seen, scanner: &Scanner) -> Judgement {
         return judged(PageVerdict::Activate);
     }
     judged(PageVerdict::PageOut)
+}
+
+/// Whether a dirty page of a file is left to the flushers.
+fn is_flushers_business(seen: &Seen, scanner: &Scanner) -> bool {
+    match scanner.rule.writers {
+        Writers::All => false,
+        Writers::Background => {
+            scanner.rule.waits == Waits::Aside
+                || !scanner.background
+                || !seen.reclaim
+                || !scanner.node.dirty
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -276,8 +329,9 @@ enum References {
 
 /// Second chance (mechanisms 2.6): accessed through a region, it goes round once more, and the second time
 /// becomes active. One who insists does not ask.
-fn references(seen: &Seen, insists: bool) -> References {
-    match (seen.young && !insists, seen.referenced) {
+fn references(seen: &Seen, scanner: &Scanner) -> References {
+    let at_once = seen.anon && scanner.rule.young_anon_is_active;
+    match (seen.young && !scanner.insists, seen.referenced || at_once) {
         (true, true) => References::Activate,
         (true, false) => References::Keep,
         (false, true) if !seen.anon => References::ReclaimClean,
@@ -419,8 +473,8 @@ impl Tally {
     /// Whether the flushers are to be woken after this cluster: all that was met is dirty, and nobody is
     /// writing it.
     #[must_use]
-    pub fn wants_flushers(&self) -> bool {
-        !self.taken.is_zero() && self.unqueued_dirty == self.taken
+    pub fn wants_flushers(&self, rule: PageRule) -> bool {
+        rule.marks && !self.taken.is_zero() && self.unqueued_dirty == self.taken
     }
 }
 
@@ -453,7 +507,7 @@ pub struct Pass {
     pub may_throttle: bool,
     /// The node's marks before.
     pub node: NodeFlags,
-    /// Pages of the node aside, after the pass (`PageRule::aside`).
+    /// Pages of the node aside, after the pass (`Waits::Aside`).
     pub aside: Pages,
     /// Pages of files on the inactive list, after the pass.
     pub inactive_file: Pages,
@@ -465,7 +519,7 @@ pub struct Pass {
 
 /// Decides what follows from a pass over a node.
 ///
-/// With `PageRule::aside` no page of a file comes round again under writeback, so *immediate* hardly happens. What stands
+/// With `Waits::Aside` no page of a file comes round again under writeback, so *immediate* hardly happens. What stands
 /// for it: the background freed nothing, less than a cluster is left to look at, whatever it met waits for its write, and
 /// so do pages aside. As long as more is left, or what was met was merely accessed, looking on is the better thing: each
 /// page is in the way only once. Pages that somebody holds are in the way each time, and count as not there; the last pass,
@@ -476,6 +530,10 @@ pub struct Pass {
 /// mechanisms 2.5, below the table; Linux 5.15 mm/vmscan.c, shrink_node().
 #[must_use]
 pub fn after_pass(tally: &Tally, pass: &Pass) -> NodeChange {
+    if !pass.rule.marks {
+        return NodeChange::default();
+    }
+    let aside = pass.rule.waits == Waits::Aside;
     let mut set = NodeFlags::default();
     let (mut stall, mut flushers) = (None, false);
     let congested = !tally.dirty.is_zero() && tally.dirty == tally.congested;
@@ -494,10 +552,10 @@ pub fn after_pass(tally: &Tally, pass: &Pass) -> NodeChange {
         let for_writes = tally.writeback + tally.immediate + tally.left_to_flusher;
         let looked = tally.taken > tally.held || pass.last;
         let all_wait = nothing_left && looked && for_writes + tally.held == tally.taken;
-        let waits = pass.rule.aside && all_wait && !pass.aside.is_zero();
+        let waits = aside && all_wait && !pass.aside.is_zero();
         flushers = waits;
         // Ours goes on as long as a pass frees something.
-        let goes_on = pass.rule.aside && !tally.reclaimed.is_zero();
+        let goes_on = aside && !tally.reclaimed.is_zero();
         let again = !tally.immediate.is_zero() && !goes_on;
         if again || waits {
             stall = Some(PassStall::Immediate);

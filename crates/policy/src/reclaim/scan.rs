@@ -19,8 +19,12 @@
 //!   3. Without free swap no anonymous page is planned.
 //!   4. A pass at priority 0 plans the whole of each list it may touch, unless swappiness is 0.
 //!
+//! That is how it is since 5.8. In 3.x a pass is not cut but ends, the share of a kind follows from how many of its
+//! pages were found in use (`CostRule::Rotations`), and active lists are looked at turn by turn (`ScanRule`).
+//!
 //! Source: mechanisms 2.1 to 2.3; Linux 5.15 and 6.12 mm/vmscan.c, inactive_is_low(), get_scan_count(),
-//! shrink_lruvec(), shrink_node(); mm/swap.c, lru_note_cost().
+//! shrink_lruvec(), shrink_node(); mm/swap.c, lru_note_cost(). Linux 3.0 mm/vmscan.c, get_scan_count(), shrink_zone(),
+//! inactive_file_is_low_global(); mm/page_alloc.c, calculate_zone_inactive_ratio().
 
 use crate::units::Pages;
 
@@ -214,6 +218,69 @@ pub fn scan_count(size: Pages, priority: Priority) -> Pages {
     Pages(size.0.checked_shr(u32::from(priority.0)).unwrap_or(0))
 }
 
+/// How passes over the lists go, where laws differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanRule {
+    /// When the active list of a kind feeds the inactive one.
+    pub feeds: Feeds,
+    /// Whether it does is looked at in each turn on an active list (3.x), not once for a pass.
+    pub looks_each_turn: bool,
+    /// Inactive pages of files in plenty keep a pass from anonymous ones (`Rules::plenty`; not in 3.x).
+    pub spares_anon: bool,
+    /// A pass that has reclaimed enough scans the rest of its plan in proportion (3.11 and later); else it ends there.
+    pub ends_in_proportion: bool,
+    /// The background looks at a cluster, or a kind's share of one, of a list that is too short for its priority
+    /// (3.2 and before).
+    pub background_looks_at_least: bool,
+}
+
+/// When the active list of a kind should feed the inactive one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Feeds {
+    /// By the root of the two lists' size in GiB, both kinds alike (`inactive_is_low`; Linux 5.15).
+    ByLists,
+    /// Anonymous pages by the root of the region's size; pages of files as soon as fewer are inactive than active (3.x).
+    ByRegion,
+}
+
+impl ScanRule {
+    /// Whether the active list of a kind should feed the inactive one, in a region of `region` pages.
+    #[must_use]
+    pub fn feeds(&self, sizes: &Sizes, kind: Kind, region: Pages) -> bool {
+        let (inactive, active) = (sizes.of(kind.inactive()), sizes.of(kind.active()));
+        match (self.feeds, kind) {
+            (Feeds::ByLists, _) => inactive_is_low(inactive, active),
+            (Feeds::ByRegion, Kind::Anon) => {
+                inactive.0.saturating_mul(inactive_ratio(region)) < active.0
+            }
+            (Feeds::ByRegion, Kind::File) => active > inactive,
+        }
+    }
+
+    /// Whether a turn on an active list is taken that the plan has granted.
+    #[must_use]
+    pub fn takes_turn(&self, sizes: impl FnOnce() -> Sizes, kind: Kind, region: Pages) -> bool {
+        !self.looks_each_turn || self.feeds(&sizes(), kind, region)
+    }
+
+    /// Whether a cluster of the active list of anonymous pages is to be aged: at the end of each pass over a region,
+    /// and before each of the background's.
+    #[must_use]
+    pub fn ages_anon(&self, sizes: &Sizes, has_swap: bool, region: Pages) -> bool {
+        has_swap && self.feeds(sizes, Kind::Anon, region)
+    }
+
+    /// What a plan is told of which kinds may be aged. `once`: how that stands when the pass begins.
+    #[must_use]
+    pub fn may_deactivate(&self, once: impl FnOnce() -> [bool; 2]) -> [bool; 2] {
+        if self.looks_each_turn {
+            [true; 2]
+        } else {
+            once()
+        }
+    }
+}
+
 /// Whether the active list should feed the inactive one: `inactive * ratio < active` (mechanisms 2.1).
 ///
 /// The ratio grows with the root of the lists' size in GiB, so that a large list keeps a
@@ -249,16 +316,11 @@ pub fn may_deactivate(
     force || activated != activated_before || sizes.inactive_is_low(kind)
 }
 
-/// Whether a cluster of the active list of anonymous pages is to be aged: at the end of each pass over a
-/// node, and before each of the background's.
-#[must_use]
-pub fn ages_anon(sizes: &Sizes, has_swap: bool) -> bool {
-    has_swap && sizes.inactive_is_low(Kind::Anon)
-}
-
 /// What counts as the cost of reclaiming a kind of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CostRule {
+    /// Up to 5.7: no I/O, but how many of the pages looked at were found in use.
+    Rotations,
     /// 5.8 to 6.3: pages written by reclaim and pages of the working set that came back.
     WritesOnly,
     /// 6.4 and later: those 32-fold, and pages scanned that could not be reclaimed, once.
@@ -268,18 +330,26 @@ pub enum CostRule {
 /// What reclaiming each kind has cost lately.
 ///
 /// The sum stays below a quarter of the pages on the lists, by halving both: so old costs are forgotten
-/// at the pace at which new ones come.
+/// at the pace at which new ones come. By `CostRule::Rotations` each kind is by itself: what was looked at of it stays
+/// below a quarter of its own lists (`forget`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     rule: CostRule,
+    /// By `CostRule::Rotations`: pages found in use (`recent_rotated`).
     of: [u64; 2],
+    /// By `CostRule::Rotations` alone: pages looked at (`recent_scanned`).
+    scanned: [u64; 2],
 }
 
 impl Costs {
     /// No costs yet.
     #[must_use]
     pub const fn new(rule: CostRule) -> Self {
-        Self { rule, of: [0; 2] }
+        Self {
+            rule,
+            of: [0; 2],
+            scanned: [0; 2],
+        }
     }
 
     /// The cost of a kind, in the rule's own unit: only the ratio of two means anything.
@@ -292,6 +362,36 @@ impl Costs {
     pub fn note_shrunk(&mut self, kind: Kind, shrunk: Shrunk, listed: Pages) {
         let failed = shrunk.scanned.saturating_sub(shrunk.reclaimed);
         self.note(kind, shrunk.written, failed, listed);
+        self.note_looked_at(kind, shrunk.scanned, shrunk.activated);
+    }
+
+    /// A cluster of an active list was aged: `used` of the `taken` pages had been accessed through a page table.
+    pub fn note_aged(&mut self, kind: Kind, taken: Pages, used: Pages) {
+        self.note_looked_at(kind, taken, used);
+    }
+
+    /// A pass is about to be planned: what is known from long ago counts for half.
+    pub fn forget(&mut self, sizes: &Sizes) {
+        for kind in Kind::ALL {
+            let scanned = &mut self.scanned[kind.index()];
+            if *scanned > sizes.kind(kind).0 / COST_SHARE {
+                *scanned /= 2;
+                self.of[kind.index()] /= 2;
+            }
+        }
+    }
+
+    /// By `CostRule::Rotations`, what pages of a kind are worth to look at: more the fewer of them were in use.
+    fn yield_of(&self, kind: Kind, weight: u64) -> u64 {
+        let [rotated, scanned] = [self.of, self.scanned].map(|of| of[kind.index()]);
+        (weight + 1).saturating_mul(scanned.saturating_add(1)) / rotated.saturating_add(1)
+    }
+
+    fn note_looked_at(&mut self, kind: Kind, taken: Pages, used: Pages) {
+        if self.rule == CostRule::Rotations {
+            self.scanned[kind.index()] += taken.0;
+            self.of[kind.index()] += used.0;
+        }
     }
 
     /// Pages of the working set were read again (`RefaultVerdict::restore`).
@@ -306,6 +406,7 @@ impl Costs {
 
     fn note(&mut self, kind: Kind, io: Pages, vain: Pages, listed: Pages) {
         let cost = match self.rule {
+            CostRule::Rotations => return,
             CostRule::WritesOnly => io.0,
             CostRule::WritesAndFailures => io.0.saturating_mul(IO_WEIGHT).saturating_add(vain.0),
         };
@@ -326,6 +427,8 @@ pub struct Shrunk {
     pub reclaimed: Pages,
     /// Pages whose write was started.
     pub written: Pages,
+    /// Pages that went to the active list.
+    pub activated: Pages,
 }
 
 /// What a pass over a node starts from.
@@ -339,13 +442,17 @@ pub struct CountInput<'a> {
     pub high_mark_sum: Pages,
     /// How desperate.
     pub priority: Priority,
+    /// The background's pass.
+    pub background: bool,
+    /// How passes go.
+    pub rule: ScanRule,
     /// `vm.swappiness`, 0 to 200.
     pub swappiness: u8,
     /// The caller may swap, and there is a free slot.
     pub may_swap: bool,
     /// What reclaim has cost lately.
     pub costs: &'a Costs,
-    /// By kind: `may_deactivate`.
+    /// By kind: `may_deactivate`, by way of `ScanRule::may_deactivate`.
     pub may_deactivate: [bool; 2],
     /// Inactive pages of files suffice if they are at least this many (`Rules::plenty`).
     pub plenty: Pages,
@@ -360,12 +467,14 @@ pub enum Balance {
     AnonOnly,
     /// Both lists as they are.
     Equal,
-    /// By swappiness and cost: these parts of their sum.
+    /// By swappiness and cost: these parts of `of`.
     Shares {
         /// Of anonymous pages.
         anon: u64,
         /// Of pages of files.
         file: u64,
+        /// Their sum; up to 5.7 one more, so that a list of a few pages may be overlooked.
+        of: u64,
     },
 }
 
@@ -380,33 +489,64 @@ pub struct ScanPlan {
     pub may_deactivate: [bool; 2],
     /// Pages of a turn: `CLUSTER`, or less where that stands for a cluster (`Tunables::cluster`).
     pub cluster: Pages,
+    /// What follows when enough was reclaimed (`ScanRule::ends_in_proportion`).
+    pub ends_in_proportion: bool,
 }
 
 /// Decides how many pages of each list a pass looks at.
 ///
 /// # Source
-/// mechanisms 2.2; Linux 5.15 mm/vmscan.c, get_scan_count(), and shrink_node() for the two shortcuts.
+/// mechanisms 2.2; Linux 3.0 and 5.15 mm/vmscan.c, get_scan_count(), and 5.15 shrink_node() for the two shortcuts.
 ///
 /// # Panics
 /// On a caller's bug: a swappiness above 200.
 #[must_use]
 pub fn plan(input: &CountInput<'_>) -> ScanPlan {
-    let balance = balance(input);
+    assert!(input.swappiness <= SWAPPINESS_MAX);
+    let balance = match input.costs.rule {
+        CostRule::Rotations => balance_by_use(input),
+        CostRule::WritesOnly | CostRule::WritesAndFailures => balance(input),
+    };
+    let at_least = input.background && input.rule.background_looks_at_least;
     let mut counts = Sizes::default();
     for list in Lru::ALL {
         let full = scan_count(input.sizes.of(list), input.priority);
-        counts.0[list.index()] = share(full, list.kind(), balance);
+        let mut count = share(full, list.kind(), balance);
+        if at_least && count.is_zero() {
+            count = share(CLUSTER, list.kind(), balance);
+        }
+        counts.0[list.index()] = count;
     }
     ScanPlan {
         balance,
         counts,
         may_deactivate: input.may_deactivate,
         cluster: CLUSTER,
+        ends_in_proportion: input.rule.ends_in_proportion,
     }
 }
 
+/// Up to 5.7 (mechanisms 2.2, 3.2).
+fn balance_by_use(input: &CountInput<'_>) -> Balance {
+    if !input.may_swap {
+        return Balance::FilesOnly;
+    }
+    if input.priority == Priority::DESPERATE {
+        return Balance::Equal;
+    }
+    if input.sizes.kind(Kind::File).saturating_add(input.free) <= input.high_mark_sum {
+        return Balance::AnonOnly;
+    }
+    let swappiness = u64::from(input.swappiness);
+    let anon = input.costs.yield_of(Kind::Anon, swappiness);
+    let inverse = u64::from(SWAPPINESS_MAX) - swappiness;
+    let file = input.costs.yield_of(Kind::File, inverse);
+    let of = anon.saturating_add(file).saturating_add(1);
+    Balance::Shares { anon, file, of }
+}
+
+/// 5.8 and later.
 fn balance(input: &CountInput<'_>) -> Balance {
-    assert!(input.swappiness <= SWAPPINESS_MAX);
     let [may_deactivate_anon, may_deactivate_file] = input.may_deactivate;
     if !input.may_swap {
         return Balance::FilesOnly;
@@ -420,7 +560,7 @@ fn balance(input: &CountInput<'_>) -> Balance {
     if file_is_tiny && !may_deactivate_anon && at_hand(Lru::InactiveAnon) {
         return Balance::AnonOnly;
     }
-    let plenty = input.sizes.of(Lru::InactiveFile) >= input.plenty;
+    let plenty = input.rule.spares_anon && input.sizes.of(Lru::InactiveFile) >= input.plenty;
     if plenty && at_hand(Lru::InactiveFile) && !may_deactivate_file {
         return Balance::FilesOnly;
     }
@@ -430,9 +570,12 @@ fn balance(input: &CountInput<'_>) -> Balance {
     let both = 3 * total + 1;
     let swappiness = u128::from(input.swappiness);
     let inverse = u128::from(SWAPPINESS_MAX) - swappiness;
+    let anon = part(swappiness * both, total + costs[0]);
+    let file = part(inverse * both, total + costs[1]);
     Balance::Shares {
-        anon: part(swappiness * both, total + costs[0]),
-        file: part(inverse * both, total + costs[1]),
+        anon,
+        file,
+        of: anon + file,
     }
 }
 
@@ -444,12 +587,12 @@ fn share(full: Pages, kind: Kind, balance: Balance) -> Pages {
     match (balance, kind) {
         (Balance::FilesOnly, Kind::Anon) | (Balance::AnonOnly, Kind::File) => Pages::ZERO,
         (Balance::FilesOnly | Balance::AnonOnly | Balance::Equal, _) => full,
-        (Balance::Shares { anon, file }, kind) => {
+        (Balance::Shares { anon, file, of }, kind) => {
             let part = match kind {
                 Kind::Anon => anon,
                 Kind::File => file,
             };
-            let pages = u128::from(full.0) * u128::from(part) / u128::from(anon + file);
+            let pages = u128::from(full.0) * u128::from(part) / u128::from(of);
             Pages(u64::try_from(pages).expect("a share is no larger than the whole"))
         }
     }
@@ -482,7 +625,8 @@ pub struct Turns {
 
 impl Turns {
     /// Starts. `target`: pages after which the pass may end early. `never_early`: it may not; so for direct
-    /// reclaim of the whole system at the gentlest priority, where the plan is small and its proportions matter more.
+    /// reclaim of the whole system (in 3.x for all)
+    /// at the gentlest priority, where the plan is small and its proportions matter more.
     #[must_use]
     pub const fn new(plan: ScanPlan, target: Pages, never_early: bool) -> Self {
         Self {
@@ -535,6 +679,10 @@ impl Turns {
     /// Enough was reclaimed: the kind with less left stops here, the other goes on to the same share.
     fn cut(&mut self) {
         self.uncut = true;
+        if !self.plan.ends_in_proportion {
+            self.left = Sizes::default();
+            return;
+        }
         let [anon, file] = Kind::ALL.map(|kind| self.left.kind(kind));
         if anon.is_zero() || file.is_zero() {
             self.left = Sizes::default();

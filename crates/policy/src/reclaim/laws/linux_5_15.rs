@@ -8,10 +8,10 @@
 //! Source: mechanisms 4.1; Linux 5.15 mm/backing-dev.c: congestion_wait(), wait_iff_congested();
 //! mm/vmscan.c: shrink_node(), shrink_inactive_list(); mm/page_alloc.c: should_reclaim_retry().
 
-use crate::reclaim::law::{Admission, Plenty, ReclaimLaw, Rules};
-use crate::reclaim::page::PageRule;
+use crate::reclaim::law::{Admission, Isolation, Loops, Plenty, ReclaimLaw, Rules};
+use crate::reclaim::page::{PageRule, Waits, Writers};
 use crate::reclaim::reason::Reason;
-use crate::reclaim::scan::CostRule;
+use crate::reclaim::scan::{CostRule, Feeds, ScanRule};
 use crate::reclaim::throttle::law::{Facts, Finding, Sleep, ThrottleLaw, Who};
 use crate::reclaim::tunables::NODES_MAX;
 use crate::ticks::{TickRate, Ticks};
@@ -30,9 +30,17 @@ pub(super) const RULES: Rules = Rules {
     name: "congestion_wait",
     page: PAGE,
     cost: CostRule::WritesOnly,
+    scan: SCAN,
+    loops: Loops::Nodes,
+    isolation: ISOLATION,
     plenty: Plenty::Any,
     throttle: &Throttle,
     admission: Admission::Direct,
+    keeps_half_the_reserve: true,
+    knows_again: true,
+    activates_at_once: false,
+    fresh_is_active: false,
+    waits_for_writeout: false,
     fault_around: 1,
     files_least: |_| Pages::ZERO,
     heeds_within_fs: true,
@@ -42,11 +50,29 @@ pub(super) const RULES: Rules = Rules {
 /// Linux 5.15's table of pages.
 pub(in crate::reclaim) const PAGE: PageRule = PageRule {
     dirty_needs_a_page: false,
-    aside: false,
+    waits: Waits::Active,
+    writers: Writers::Background,
+    marks: true,
+    young_anon_is_active: false,
     insists: false,
     empties_full_swap: false,
     reads_on: false,
     writes_files: true,
+};
+
+/// How Linux 5.15 goes over the lists. Ours does the same.
+pub(in crate::reclaim) const SCAN: ScanRule = ScanRule {
+    feeds: Feeds::ByLists,
+    looks_each_turn: false,
+    spares_anon: true,
+    ends_in_proportion: true,
+    background_looks_at_least: false,
+};
+
+/// How many pages it isolates. Ours does the same.
+pub(super) const ISOLATION: Isolation = Isolation {
+    leaves_off_at_an_eighth: true,
+    insists: false,
 };
 
 /// Shared with the law that differs from this one in WRITEBACK alone.

@@ -2,15 +2,17 @@
 //!
 //! | law | sleeps for | woken by |
 //! |---|---|---|
+//! | Linux 3.0 | `congestion_wait`, also between priorities | nothing: it lasts its timeout |
 //! | Linux 5.15 | `congestion_wait`, 100 ms for too many isolated | nothing: it lasts its timeout |
 //! | and patch 1 of p0 | WRITEBACK instead of the first in the scan | 32 pages written a sleeper: all |
 //! | 5.16-rc1 (p0) | WRITEBACK 100 ms, ISOLATED 20 ms, NOPROGRESS 500 ms | that; a look that finds few isolated; one that frees > 1/8 of what it scans |
 //! | 5.16 to 6.12 | the same, NOPROGRESS and CONGESTED one tick and rarely | the same |
 //! | Tidegate | WRITEBACK and ISOLATED; memory itself is handed out in turn (`turn`) | as many as the event can serve |
 //!
-//! The laws of Linux throttle differently over one and the same table of pages, that of 5.15, so
-//! that what they differ in is the throttling.
+//! The laws of Linux from 5.15 on throttle differently over one and the same table of pages, that of 5.15, so
+//! that what they differ in is the throttling. That of 3.0 differs in nearly everything.
 
+pub(super) mod linux_3_0;
 pub(super) mod linux_5_15;
 mod linux_5_15_patch1;
 mod linux_5_16;

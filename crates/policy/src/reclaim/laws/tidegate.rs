@@ -4,9 +4,10 @@
 //!
 //! Source: mechanisms 4.7, last item (wake by ticket); docs/adr/0014.
 
+use super::linux_5_15;
 use super::linux_5_16_rc1::{ISOLATED, WRITEBACK, is_exempt};
-use crate::reclaim::law::{Admission, Plenty, ReclaimLaw, Rules};
-use crate::reclaim::page::PageRule;
+use crate::reclaim::law::{Admission, Loops, Plenty, ReclaimLaw, Rules};
+use crate::reclaim::page::{PageRule, Waits, Writers};
 use crate::reclaim::reason::Reason;
 use crate::reclaim::scan::{CLUSTER, CostRule};
 use crate::reclaim::throttle::law::{
@@ -39,9 +40,17 @@ const RULES: Rules = Rules {
     name: "tidegate",
     page: PAGE,
     cost: CostRule::WritesAndFailures,
+    scan: linux_5_15::SCAN,
+    loops: Loops::Nodes,
+    isolation: linux_5_15::ISOLATION,
     plenty: Plenty::Target,
     throttle: &Throttle,
     admission: Admission::Queue,
+    keeps_half_the_reserve: true,
+    knows_again: true,
+    activates_at_once: false,
+    fresh_is_active: false,
+    waits_for_writeout: false,
     fault_around: FAULT_AROUND,
     files_least,
     heeds_within_fs: false,
@@ -51,7 +60,10 @@ const RULES: Rules = Rules {
 /// Linux 6.12's table with 6.18's flag, and what waits for its write out of the way.
 pub(in crate::reclaim) const PAGE: PageRule = PageRule {
     dirty_needs_a_page: true,
-    aside: true,
+    waits: Waits::Aside,
+    writers: Writers::Background,
+    marks: true,
+    young_anon_is_active: false,
     insists: true,
     empties_full_swap: true,
     reads_on: true,

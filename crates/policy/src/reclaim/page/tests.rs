@@ -1,5 +1,5 @@
 use super::*;
-use crate::reclaim::laws::{linux_5_15, tidegate};
+use crate::reclaim::laws::{linux_3_0, linux_5_15, tidegate};
 
 mod series;
 
@@ -10,6 +10,7 @@ const FILE: Seen = Seen {
     dirty: false,
     writeback: false,
     reclaim: false,
+    mapped: false,
     young: false,
     referenced: false,
     has_slot: false,
@@ -40,6 +41,8 @@ const DIRECT: Scanner = Scanner {
         dirty: false,
         congested: false,
     },
+    may_unmap: true,
+    may_write: true,
     may_swap_out: true,
     slot_free: true,
     insists: false,
@@ -210,6 +213,122 @@ fn the_table() {
 }
 
 #[test]
+fn the_table_of_3_0() {
+    let direct = Scanner {
+        rule: linux_3_0::PAGE,
+        ..DIRECT
+    };
+    let background = Scanner {
+        rule: linux_3_0::PAGE,
+        ..BACKGROUND
+    };
+    // A trim that may neither write nor unmap; and one who asks from within a file system.
+    let trim = Scanner {
+        may_unmap: false,
+        may_write: false,
+        may_swap_out: false,
+        ..direct
+    };
+    let within_fs = Scanner {
+        may_write: false,
+        ..direct
+    };
+    let no_call = Scanner {
+        rule: PageRule {
+            writes_files: false,
+            ..linux_3_0::PAGE
+        },
+        ..direct
+    };
+    let mapped = |seen| Seen {
+        mapped: true,
+        ..seen
+    };
+    let dirty_cache = Seen {
+        dirty: true,
+        ..SWAP_CACHE
+    };
+    let rows = [
+        ("3", mapped(FILE), trim, Keep),
+        ("3 anon", mapped(SWAP_CACHE), trim, Keep),
+        ("3 may be unmapped", mapped(FILE), direct, Reclaim),
+        ("6b comes round", WRITEBACK, direct, Keep),
+        ("6b comes round again", with_r(WRITEBACK), background, Keep),
+        (
+            "7 anon at once",
+            accessed(ANON, true, false),
+            direct,
+            Activate,
+        ),
+        (
+            "7 file once",
+            accessed(FILE, true, false),
+            direct,
+            KeepReferenced,
+        ),
+        (
+            "7 by a call, dirty",
+            accessed(DIRTY, false, true),
+            background,
+            Keep,
+        ),
+        ("11 trim", DIRTY, trim, Keep),
+        ("11 within a file system", DIRTY, within_fs, Keep),
+        (
+            "11 within a file system, anon",
+            dirty_cache,
+            within_fs,
+            PageOut,
+        ),
+        ("12 direct", DIRTY, direct, PageOut),
+        ("12 first time", DIRTY, background, PageOut),
+        ("12 no call", DIRTY, no_call, Activate),
+        ("13", FILE, trim, Reclaim),
+    ];
+    for (row, seen, scanner, verdict) in rows {
+        let found = judge(&seen, &scanner);
+        assert_eq!(found.verdict, verdict, "{row}: {seen:?}");
+        assert_eq!(found.sets_reclaim(), verdict == PageOut, "{row}");
+    }
+}
+
+#[test]
+fn what_a_pass_of_3_0_met_marks_nothing_and_stalls_nobody() {
+    let mut tally = Tally::default();
+    for seen in [with_r(WRITEBACK), WRITEBACK] {
+        let scanner = on(
+            Scanner {
+                rule: linux_3_0::PAGE,
+                ..BACKGROUND
+            },
+            ALL_WRITEBACK,
+        );
+        tally.note(&seen, &judge(&seen, &scanner));
+    }
+    let pass = |rule| Pass {
+        background: true,
+        may_throttle: true,
+        node: ALL_WRITEBACK,
+        aside: Pages::ZERO,
+        inactive_file: Pages::ZERO,
+        last: false,
+        rule,
+    };
+    assert_eq!(
+        after_pass(&tally, &pass(linux_3_0::PAGE)),
+        NodeChange::default()
+    );
+    let mut dirty = Tally::default();
+    dirty.note(&DIRTY, &judge(&DIRTY, &DIRECT));
+    assert_ne!(
+        after_pass(&dirty, &pass(linux_5_15::PAGE)),
+        NodeChange::default()
+    );
+    assert!(dirty.wants_flushers(linux_5_15::PAGE));
+    assert!(!dirty.wants_flushers(linux_3_0::PAGE));
+}
+
+#[test]
 fn immediate_is_writeback_again_for_the_background_on_a_node_known_for_it() {
     for (seen, scanner, immediate) in [
         (with_r(WRITEBACK), on(BACKGROUND, ALL_WRITEBACK), true),
@@ -222,14 +341,16 @@ fn immediate_is_writeback_again_for_the_background_on_a_node_known_for_it() {
     }
 }
 
-/// Every page that can be seen by every reclaimer that can look: 2^14 cases.
+/// Every page that can be seen by every reclaimer that can look, by three tables: 3 * 2^16 cases.
 fn each_case(mut check: impl FnMut(&Seen, &Scanner)) {
-    for case in 0..1_u32 << 14 {
+    let rules = [linux_3_0::PAGE, linux_5_15::PAGE, tidegate::PAGE];
+    for case in 0..3_u32 << 16 {
         let bit = |at: u32| case >> at & 1 != 0;
         let seen = Seen {
             anon: bit(0),
             dirty: bit(1),
             writeback: bit(2),
+            mapped: bit(13),
             reclaim: bit(3),
             young: bit(4),
             referenced: bit(5),
@@ -242,14 +363,12 @@ fn each_case(mut check: impl FnMut(&Seen, &Scanner)) {
                 dirty: bit(9),
                 congested: bit(10),
             },
+            may_unmap: bit(14),
+            may_write: bit(15),
             may_swap_out: bit(11),
             slot_free: bit(12),
             insists: false,
-            rule: if bit(13) {
-                tidegate::PAGE
-            } else {
-                linux_5_15::PAGE
-            },
+            rule: rules[(case >> 16) as usize],
         };
         check(&seen, &scanner);
     }
@@ -267,7 +386,8 @@ fn the_invariants_hold_in_every_case() {
             assert!(!seen.anon || seen.has_slot, "1: {what}");
         }
         if found.writes() {
-            assert!(seen.anon || scanner.background, "2: {what}");
+            let may = scanner.background || scanner.rule.writers == Writers::All;
+            assert!(seen.anon || may && scanner.may_write, "2: {what}");
             assert!(!seen.writeback, "3: {what}");
             assert!(!seen.anon || scanner.may_swap_out, "{what}");
         }
@@ -275,14 +395,19 @@ fn the_invariants_hold_in_every_case() {
             let waits = seen.dirty || seen.writeback || found.verdict == SwapOut;
             assert!(waits, "5: {what}");
         }
-        if scanner.rule.aside && !seen.anon && seen.writeback {
+        let stays = seen.mapped && !scanner.may_unmap;
+        if stays {
+            assert_eq!(found.verdict, Keep, "{what}");
+        } else if scanner.rule.waits == Waits::Aside && !seen.anon && seen.writeback {
             assert_eq!(found.verdict, Defer, "6: {what}");
         }
         assert_eq!(
             found.verdict == SwapOut,
             found.writes() && !seen.has_slot && seen.anon
         );
-        assert!(!found.tested || found.referenced == seen.young, "{what}");
+        let at_once = seen.anon && scanner.rule.young_anon_is_active;
+        let referenced = seen.young && !at_once;
+        assert!(!found.tested || found.referenced == referenced, "{what}");
     });
     assert!(met.iter().all(|count| *count > 0), "{met:?}");
 }
@@ -340,14 +465,14 @@ fn the_flushers_are_woken_by_a_cluster_of_nothing_but_dirty_pages() {
         }
         tally
     };
-    assert!(tally(&[DIRTY, DIRTY]).wants_flushers());
-    assert!(!tally(&[DIRTY, FILE]).wants_flushers());
-    assert!(!tally(&[DIRTY, WRITEBACK]).wants_flushers());
-    assert!(!tally(&[DIRTY, ANON]).wants_flushers());
-    assert!(!tally(&[]).wants_flushers());
+    assert!(tally(&[DIRTY, DIRTY]).wants_flushers(linux_5_15::PAGE));
+    assert!(!tally(&[DIRTY, FILE]).wants_flushers(linux_5_15::PAGE));
+    assert!(!tally(&[DIRTY, WRITEBACK]).wants_flushers(linux_5_15::PAGE));
+    assert!(!tally(&[DIRTY, ANON]).wants_flushers(linux_5_15::PAGE));
+    assert!(!tally(&[]).wants_flushers(linux_5_15::PAGE));
     let mut with_busy = tally(&[DIRTY]);
     with_busy.note_refused(false);
-    assert!(!with_busy.wants_flushers());
+    assert!(!with_busy.wants_flushers(linux_5_15::PAGE));
 }
 
 #[test]

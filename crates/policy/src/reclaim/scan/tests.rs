@@ -1,4 +1,5 @@
 use super::*;
+use crate::reclaim::laws::{linux_3_0, linux_5_15};
 
 #[test]
 fn vector_l1() {
@@ -55,8 +56,8 @@ fn counts(of: [u64; 4]) -> Sizes {
 /// Costs of the 6.4 rule that are just these.
 fn costs(anon: u64, file: u64) -> Costs {
     Costs {
-        rule: CostRule::WritesAndFailures,
         of: [anon, file],
+        ..Costs::new(CostRule::WritesAndFailures)
     }
 }
 
@@ -67,6 +68,8 @@ fn input<'a>(sizes: &'a Sizes, costs: &'a Costs) -> CountInput<'a> {
         free: Pages(2 * MIB),
         high_mark_sum: Pages(8 * MIB),
         priority: Priority(6),
+        background: false,
+        rule: linux_5_15::SCAN,
         swappiness: 60,
         may_swap: true,
         costs,
@@ -93,6 +96,7 @@ fn what_decides_how_a_pass_divides_itself() {
     let by_swappiness = Balance::Shares {
         anon: 60,
         file: 140,
+        of: 200,
     };
     let desperate = Priority::DESPERATE;
     let table = [
@@ -137,7 +141,11 @@ fn what_decides_how_a_pass_divides_itself() {
                 swappiness: 0,
                 ..base
             },
-            Balance::Shares { anon: 0, file: 200 },
+            Balance::Shares {
+                anon: 0,
+                file: 200,
+                of: 200,
+            },
             [0, 0, GIB, GIB],
         ),
         (
@@ -211,6 +219,7 @@ fn what_decides_how_a_pass_divides_itself() {
             Balance::Shares {
                 anon: 100,
                 file: 100,
+                of: 200,
             },
             [2048, 2048, 2048, 2048],
         ),
@@ -220,7 +229,11 @@ fn what_decides_how_a_pass_divides_itself() {
                 swappiness: 200,
                 ..base
             },
-            Balance::Shares { anon: 200, file: 0 },
+            Balance::Shares {
+                anon: 200,
+                file: 0,
+                of: 200,
+            },
             [4096, 4096, 0, 0],
         ),
     ];
@@ -262,6 +275,7 @@ fn each_rule_counts_its_own_costs() {
         scanned: Pages(32),
         reclaimed: Pages(12),
         written: Pages(5),
+        activated: Pages(3),
     };
     let table = [
         (CostRule::WritesOnly, [5, 7, 0]),
@@ -312,9 +326,10 @@ fn active_lists_are_aged_when_short_of_inactive_pages_or_after_a_refault() {
         assert_eq!(may_deactivate(lists, Kind::Anon, force, 7 + since, 7), may);
     }
     assert!(!may_deactivate(&low, Kind::File, false, 7, 7));
-    assert!(ages_anon(&low, true));
-    assert!(!ages_anon(&low, false));
-    assert!(!ages_anon(&even, true));
+    let rule = linux_5_15::SCAN;
+    assert!(rule.ages_anon(&low, true, Pages(GIB)));
+    assert!(!rule.ages_anon(&low, false, Pages(GIB)));
+    assert!(!rule.ages_anon(&even, true, Pages(GIB)));
 }
 
 fn planned(of: [u64; 4], may_deactivate: [bool; 2]) -> ScanPlan {
@@ -323,6 +338,7 @@ fn planned(of: [u64; 4], may_deactivate: [bool; 2]) -> ScanPlan {
         counts: counts(of),
         cluster: CLUSTER,
         may_deactivate,
+        ends_in_proportion: true,
     }
 }
 
@@ -464,6 +480,8 @@ proptest! {
             free: Pages(u64::from(free)),
             high_mark_sum: Pages(1 << 20),
             priority: Priority(priority),
+            background: false,
+            rule: linux_5_15::SCAN,
             swappiness,
             may_swap,
             costs: &costs,
@@ -521,4 +539,133 @@ fn a_list_taken_for_longer_is_planned_like_a_long_one_and_scanned_in_part() {
     assert!(part.of(Lru::InactiveAnon).is_zero());
     assert_eq!(small.times(1), small);
     assert_eq!(small.part(1), small);
+}
+
+#[test]
+fn in_3_0_files_feed_by_half_and_anonymous_pages_by_the_zone() {
+    let rule = linux_3_0::SCAN;
+    let lists = sizes([100, 301, 100, 100]);
+    assert!(!rule.feeds(&lists, Kind::File, Pages(4 * GIB)));
+    assert!(rule.feeds(&sizes([0, 0, 100, 101]), Kind::File, Pages(GIB)));
+    // Ratio 3 in a zone of 1 GiB, 6 in one of 4, 1 in a smaller one, however short the lists are (vector L1).
+    assert!(rule.feeds(&lists, Kind::Anon, Pages(GIB)));
+    assert!(!rule.feeds(&lists, Kind::Anon, Pages(4 * GIB)));
+    assert!(rule.feeds(&sizes([100, 101, 0, 0]), Kind::Anon, Pages(GIB - 1)));
+    assert!(!rule.ages_anon(&lists, false, Pages(GIB)));
+    // Turn by turn, and no plan is told before.
+    let once = |answer| move || answer;
+    assert_eq!(rule.may_deactivate(once([false; 2])), [true; 2]);
+    assert_eq!(
+        linux_5_15::SCAN.may_deactivate(once([false; 2])),
+        [false; 2]
+    );
+    assert!(!rule.takes_turn(|| lists, Kind::File, Pages(GIB)));
+    assert!(linux_5_15::SCAN.takes_turn(|| lists, Kind::File, Pages(GIB)));
+}
+
+/// What was looked at and found in use, anonymous and of files.
+fn looked_at(anon: (u64, u64), file: (u64, u64)) -> Costs {
+    let mut costs = Costs::new(CostRule::Rotations);
+    costs.note_aged(Kind::Anon, Pages(anon.0), Pages(anon.1));
+    costs.note_aged(Kind::File, Pages(file.0), Pages(file.1));
+    costs
+}
+
+#[test]
+fn in_3_0_a_kind_that_is_in_use_is_looked_at_less() {
+    let lists = sizes(LISTS);
+    let plan_of = |costs: &Costs, change: fn(&mut CountInput<'_>)| {
+        let mut input = CountInput {
+            rule: linux_3_0::SCAN,
+            ..input(&lists, costs)
+        };
+        change(&mut input);
+        let found = plan(&input);
+        (found.balance, found.counts.0.map(|pages| pages.0))
+    };
+    let none = looked_at((0, 0), (0, 0));
+    // Nothing known: 61 and 141 of 203; the rest is nobody's.
+    let shares = |anon, file| Balance::Shares {
+        anon,
+        file,
+        of: anon + file + 1,
+    };
+    assert_eq!(
+        plan_of(&none, |_| ()),
+        (shares(61, 141), [1230, 1230, 2845, 2845])
+    );
+    // 999 anonymous pages looked at and half of them used; of files none: 61 * 1000 / 500 and 141 * 1000.
+    let known = looked_at((999, 499), (999, 0));
+    assert_eq!(plan_of(&known, |_| ()).0, shares(122, 141_000));
+    // Inactive files in plenty spare nobody; few files do.
+    let few = plan_of(&none, |input| input.high_mark_sum = Pages::MAX);
+    assert_eq!(few, (Balance::AnonOnly, [4096, 4096, 0, 0]));
+    let desperate = plan_of(&none, |input| {
+        input.priority = Priority::DESPERATE;
+        input.swappiness = 0;
+        input.high_mark_sum = Pages::MAX;
+    });
+    assert_eq!(desperate, (Balance::Equal, [GIB; 4]));
+    let no_swap = plan_of(&none, |input| input.may_swap = false);
+    assert_eq!(no_swap, (Balance::FilesOnly, [0, 0, 4096, 4096]));
+}
+
+#[test]
+fn in_3_0_the_background_looks_at_a_share_of_a_cluster_at_least() {
+    let lists = sizes([100, 5000, 0, 100]);
+    let costs = looked_at((0, 0), (0, 0));
+    let counts = |background, may_swap| {
+        let input = CountInput {
+            rule: linux_3_0::SCAN,
+            priority: Priority(12),
+            high_mark_sum: Pages::ZERO,
+            background,
+            may_swap,
+            ..input(&lists, &costs)
+        };
+        plan(&input).counts.0.map(|pages| pages.0)
+    };
+    assert_eq!(counts(false, true), [0, 0, 0, 0]);
+    // 32 * 61 / 203 and 32 * 141 / 203.
+    assert_eq!(counts(true, true), [9, 9, 22, 22]);
+    assert_eq!(counts(true, false), [0, 0, 32, 32]);
+}
+
+#[test]
+fn in_3_0_a_pass_ends_when_it_has_enough() {
+    let plan = ScanPlan {
+        ends_in_proportion: false,
+        ..planned([1000, 0, 1000, 0], [true; 2])
+    };
+    // Two clusters a round, half of each reclaimed: 32 after the first.
+    assert_eq!(
+        run(Turns::new(plan, Pages(32), false), 2),
+        ([32, 0, 32, 0], 32)
+    );
+    let never = run(Turns::new(plan, Pages(32), true), 2).0;
+    assert_eq!(never, [1000, 0, 1000, 0]);
+}
+
+#[test]
+fn what_was_looked_at_long_ago_counts_for_half() {
+    let mut costs = looked_at((1001, 400), (100, 100));
+    let lists = sizes([2000, 2000, 200, 200]);
+    costs.forget(&lists);
+    assert_eq!((costs.scanned, costs.of), ([500, 100], [200, 100]));
+    costs.forget(&lists);
+    assert_eq!((costs.scanned, costs.of), ([500, 100], [200, 100]));
+    costs.note_refault(Kind::Anon, Pages(1000), Pages(1));
+    assert_eq!(costs.of, [200, 100], "no I/O counts");
+    let shrunk = Shrunk {
+        scanned: Pages(32),
+        reclaimed: Pages(30),
+        written: Pages(9),
+        activated: Pages(2),
+    };
+    costs.note_shrunk(Kind::File, shrunk, Pages(1));
+    assert_eq!((costs.scanned, costs.of), ([500, 132], [200, 102]));
+    let mut later = Costs::new(CostRule::WritesOnly);
+    later.note_aged(Kind::File, Pages(32), Pages(32));
+    later.note_shrunk(Kind::File, shrunk, Pages(GIB));
+    assert_eq!((later.scanned, later.of), ([0, 0], [0, 9]));
 }

@@ -88,6 +88,33 @@ const NOTHING: After = After {
 };
 
 #[test]
+fn linux_3_0_sleeps_by_the_clock() {
+    let law = ReclaimLaw::LINUX_3_0;
+    let throttle = throttle(law, 250);
+    let reasons = FINDINGS.map(|finding| throttle.reason_of(finding));
+    assert_eq!(reasons, [None, None, Some(Reason::CongestionWait), None]);
+    for (reason, expected) in [
+        (Reason::CongestionWait, 25),
+        (Reason::WaitIffCongested, 0),
+        (Reason::Isolated, 0),
+        (Reason::Writeback, 0),
+        (Reason::NoProgress, 0),
+    ] {
+        for who in [Who::DIRECT, Who::BACKGROUND, EXEMPT] {
+            assert_eq!(ticks(law, 250, reason, who), expected, "{reason:?} {who:?}");
+        }
+    }
+    let mut throttle = throttle;
+    let traced = begin(&mut throttle, Reason::WaitIffCongested, Who::DIRECT);
+    let hundred = Some(Nanos::millis(100));
+    assert_eq!(traced, Verdict::Yield { traced: hundred });
+    assert_eq!(throttle.on_written(Pages(1000), true), Wake::None);
+    assert_eq!(throttle.on_checked(Pages(1000)), Wake::None);
+    assert_eq!(throttle.after_node(&progress(0, 100, 0)), NOTHING);
+    assert_eq!(throttle.after_nodes(&progress(0, 100, 1)), NOTHING);
+}
+
+#[test]
 fn which_reason_a_finding_is() {
     use Reason::{Congested, CongestionWait, Isolated, WaitIffCongested, Writeback};
     let table = [

@@ -164,6 +164,8 @@ impl Node {
             free: Pages::ZERO,
             high_mark_sum: Pages::ZERO,
             priority,
+            background: true,
+            rule: linux_5_15::SCAN,
             swappiness: 60,
             may_swap: false,
             costs: &Costs::new(CostRule::WritesOnly),

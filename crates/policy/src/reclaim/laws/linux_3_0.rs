@@ -1,0 +1,93 @@
+//! Linux 3.0: each zone has lists of its own; dirty pages and those under writeback come round on the inactive list, and
+//! whoever reclaims may write them.
+//!
+//! It stands for 2.6.36 to 3.1. Between those and the later laws lie 3.2 (direct reclaim writes no files any more), 3.6 (the
+//! reserve), 3.11 (a node is marked by what a pass met), 3.15 (pages that come back are known again), 4.8 (lists of a
+//! node) and 4.11 (what waits for its write is out of the way).
+//!
+//! Sleeps: `congestion_wait` for too many isolated, and of the background between priorities; `wait_iff_congested` of
+//! direct reclaim. Here no device says that it is congested. The queues of 3.0 did, from 113 of 128 requests on, so that
+//! its sleeps could end early there, `wait_iff_congested` was a sleep, and direct reclaim left pages of such a device
+//! alone; that is left out.
+//!
+//! Source: mechanisms 2.1 to 2.6, 3.5, 3.6, 4.1; kernel-facts 13; Linux 3.0 mm/vmscan.c: shrink_page_list(),
+//! get_scan_count(), shrink_zone(), too_many_isolated(); mm/swap.c, mark_page_accessed(); mm/memory.c,
+//! do_anonymous_page(); mm/page-writeback.c, throttle_vm_writeout().
+
+use super::linux_5_15;
+use crate::reclaim::law::{Isolation, Loops, ReclaimLaw, Rules};
+use crate::reclaim::page::{PageRule, Waits, Writers};
+use crate::reclaim::reason::Reason;
+use crate::reclaim::scan::{CostRule, Feeds, ScanRule};
+use crate::reclaim::throttle::law::{Facts, Finding, Sleep, ThrottleLaw, Who};
+use crate::ticks::TickRate;
+
+/// Timeouts are `HZ / TENTH`.
+const TENTH: u64 = 10;
+
+impl ReclaimLaw {
+    /// Linux 3.0: zones, pages that wait for their write on the inactive list, reclaim that writes.
+    pub const LINUX_3_0: Self = Self::new(&RULES);
+}
+
+const RULES: Rules = Rules {
+    name: "linux-3.0",
+    page: PAGE,
+    cost: CostRule::Rotations,
+    scan: SCAN,
+    loops: Loops::Zones,
+    isolation: Isolation {
+        leaves_off_at_an_eighth: false,
+        insists: true,
+    },
+    throttle: &Throttle,
+    keeps_half_the_reserve: false,
+    knows_again: false,
+    activates_at_once: true,
+    fresh_is_active: true,
+    waits_for_writeout: true,
+    ..linux_5_15::RULES
+};
+
+/// Linux 3.0's table of pages.
+pub(in crate::reclaim) const PAGE: PageRule = PageRule {
+    waits: Waits::Inactive,
+    writers: Writers::All,
+    marks: false,
+    young_anon_is_active: true,
+    ..linux_5_15::PAGE
+};
+
+/// How it goes over the lists.
+pub(in crate::reclaim) const SCAN: ScanRule = ScanRule {
+    feeds: Feeds::ByRegion,
+    looks_each_turn: true,
+    spares_anon: false,
+    ends_in_proportion: false,
+    background_looks_at_least: true,
+};
+
+struct Throttle;
+
+impl ThrottleLaw for Throttle {
+    /// Between priorities its reclaimers sleep without having found anything (`zoned`).
+    fn reason_of(&self, finding: Finding) -> Option<Reason> {
+        match finding {
+            Finding::Isolated => Some(Reason::CongestionWait),
+            Finding::Immediate | Finding::Congested | Finding::WritePending => None,
+        }
+    }
+
+    fn sleep(&self, reason: Reason, _who: Who, _facts: &Facts, rate: TickRate) -> Sleep {
+        let timeout = rate.second_over(TENTH);
+        match reason {
+            Reason::CongestionWait => Sleep::For(timeout),
+            Reason::WaitIffCongested => Sleep::Traced(timeout),
+            Reason::Isolated
+            | Reason::Writeback
+            | Reason::NoProgress
+            | Reason::Congested
+            | Reason::Turn => Sleep::Go,
+        }
+    }
+}
