@@ -76,7 +76,7 @@ impl<E: Env> Cache<E> {
     }
 
     pub(crate) fn mapping(&self, context: &impl Context, id: u32) -> Option<Arc<Mapping<E>>> {
-        self.registry.files.lock(context).get(id as usize)?.clone()
+        self.registry.files.lock(context).get(id).cloned()
     }
 
     /// A file without pages gives its number back; false: not yet, as a sync of the whole cache is in it.
@@ -92,12 +92,7 @@ impl<E: Env> Cache<E> {
         if mapping.is_visited() {
             return false;
         }
-        let slot = &mut files[mapping.id as usize];
-        if slot
-            .as_ref()
-            .is_some_and(|own| core::ptr::eq(Arc::as_ptr(own), mapping))
-        {
-            *slot = None;
+        if files.remove(mapping) {
             mapping.device.remove_file(context);
         }
         true
@@ -106,8 +101,7 @@ impl<E: Env> Cache<E> {
     /// Comes into a file that is still in the cache, for a sync of all; false: it was taken out.
     pub(crate) fn visit_file(&self, context: &impl Context, mapping: &Mapping<E>) -> bool {
         let files = self.registry.files.lock(context);
-        let own = files[mapping.id as usize].as_ref();
-        let is_there = own.is_some_and(|own| core::ptr::eq(Arc::as_ptr(own), mapping));
+        let is_there = files.holds(mapping);
         if is_there {
             mapping.visit();
         }

@@ -253,24 +253,16 @@ impl<E: Env> Cache<E> {
         device.flush_failure(task)?;
         let limit = self.options.files_max;
         let mut files = self.registry.files.lock(task);
-        let slot = match files.iter().position(Option::is_none) {
-            Some(free) => free,
-            None if files.len() >= limit as usize => {
-                return Err(Error::TooMany {
-                    what: "files",
-                    limit,
-                });
-            }
-            None => {
-                files.push(None);
-                files.len() - 1
-            }
-        };
-        let id = u32::try_from(slot).expect("files_max is a u32");
         let weak: Weak<Self> = Arc::downgrade(self);
-        let names = (id, self.serial());
-        let mapping = Arc::new(Mapping::new(names, weak, device, object, len));
-        files[slot] = Some(Arc::clone(&mapping));
+        let mapping = files.add(limit, |id| {
+            Mapping::new((id, self.serial()), weak, device, object, len)
+        });
+        let Some(mapping) = mapping else {
+            return Err(Error::TooMany {
+                what: "files",
+                limit,
+            });
+        };
         mapping.device.add_file(task);
         drop(files);
         Ok(Arc::new(File::new(Arc::clone(self), mapping)))
@@ -340,14 +332,7 @@ impl<E: Env> Cache<E> {
 
     /// Waits for the writes that came before `closing`: the sync after it is to cover them.
     fn let_writers_out(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
-        let files: Vec<_> = self
-            .registry
-            .files
-            .lock(task)
-            .iter()
-            .flatten()
-            .cloned()
-            .collect();
+        let files: Vec<_> = self.registry.files.lock(task).iter().cloned().collect();
         for mapping in files {
             drop(mapping.shut_at_the_end(task)?);
         }

@@ -44,14 +44,7 @@ pub(crate) struct SeenErrors {
 
 /// Syncs every file of the cache; the first error is the answer.
 pub(crate) fn sync_all<E: Env>(task: &mut Task<'_, E>, cache: &Arc<Cache<E>>) -> Result<(), Error> {
-    let files: Vec<Arc<Mapping<E>>> = cache
-        .registry
-        .files
-        .lock(task)
-        .iter()
-        .flatten()
-        .cloned()
-        .collect();
+    let files: Vec<Arc<Mapping<E>>> = cache.registry.files.lock(task).iter().cloned().collect();
     let devices = cache.writeback.devices.lock(task).clone();
     for device in devices {
         note_sync(task, cache, &device, get(&device.dirty));

@@ -7,17 +7,24 @@
 
 use std::sync::Arc;
 
-use env::{Cause, DeviceId, DeviceInfo, Signal, Task};
+use env::{Cause, DeviceId, DeviceInfo, ObjectId, Signal, Task};
 use frames::{Flags, FrameId, Owner};
 use lab::{Lab, LabEnv, Options as LabOptions};
 use policy::dirty::DeviceIndex;
 use policy::reclaim::scan::Kind;
-use policy::units::Nanos;
+use policy::units::{Bytes, Nanos};
 
 use crate::testing::with_cache;
 use crate::{Cache, DeviceOptions, Error, Options};
 
 const FRAMES: u32 = 256;
+const INFO: DeviceInfo = DeviceInfo {
+    alignment: 512,
+    stable_writes: false,
+    grows_slowly: false,
+    prepares_writes: false,
+    queue: None,
+};
 const PAGE: Owner = Owner { file: 3, index: 7 };
 const OTHER: Owner = Owner { file: 3, index: 8 };
 
@@ -71,6 +78,34 @@ fn a_waiter_is_no_hostage_of_the_frames_next_page() {
 }
 
 #[test]
+fn a_new_file_has_the_lowest_number_that_is_free() {
+    let mut options = Options::new(FRAMES, 1);
+    options.files_max = 4;
+    with_cache(options, |task, cache| {
+        let device = cache.add_device(task, DeviceId(0), INFO, DeviceOptions::default());
+        let device = device.unwrap();
+        let open = |task: &mut Task<'_, LabEnv>| {
+            let opened = cache.open(task, device, ObjectId(0), Bytes::ZERO);
+            // There is no such device, which is not asked for anything then.
+            opened.inspect(|file| file.assume_durable())
+        };
+        let files: Vec<_> = (0..4).map(|_| open(task).unwrap()).collect();
+        let full = Error::TooMany {
+            what: "files",
+            limit: 4,
+        };
+        assert_eq!(open(task).err(), Some(full));
+        for gone in [2, 0, 3] {
+            files[gone].discard(task).unwrap();
+        }
+        for id in [0, 2, 3] {
+            assert_eq!(open(task).unwrap().mapping.id, id);
+        }
+        assert_eq!(open(task).err(), Some(full));
+    });
+}
+
+#[test]
 fn a_device_that_finds_no_thread_leaves_its_place() {
     let mut lab = Lab::new(LabOptions {
         frames: 1024,
@@ -85,15 +120,8 @@ fn a_device_that_finds_no_thread_leaves_its_place() {
         let mut options = Options::new(1024, 2);
         options.devices_max = 1;
         let cache = Cache::new(Arc::clone(&env), options).unwrap();
-        let info = DeviceInfo {
-            alignment: 512,
-            stable_writes: false,
-            grows_slowly: false,
-            prepares_writes: false,
-            queue: None,
-        };
         let add = |task: &mut Task<'_, LabEnv>| {
-            cache.add_device(task, DeviceId(0), info, DeviceOptions::default())
+            cache.add_device(task, DeviceId(0), INFO, DeviceOptions::default())
         };
         env.refuse_tasks(true);
         for _ in 0..2 {

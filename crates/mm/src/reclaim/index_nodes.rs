@@ -47,14 +47,7 @@ impl<E: Env> Cache<E> {
     /// Gives up the shadows of all files; whether index nodes came free.
     pub(crate) fn drop_shadows(&self, context: &impl Context) -> bool {
         let before = self.pages.pool.free();
-        let files: Vec<_> = self
-            .registry
-            .files
-            .lock(context)
-            .iter()
-            .flatten()
-            .cloned()
-            .collect();
+        let files: Vec<_> = self.registry.files.lock(context).iter().cloned().collect();
         for mapping in files {
             // A few at a time, so that the index lock is short.
             loop {

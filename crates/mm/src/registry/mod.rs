@@ -1,6 +1,8 @@
 //! What a cache knows of its files, regions and devices.
 
+use core::cmp::Reverse;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use env::{Env, Lock, LockClass};
@@ -23,7 +25,7 @@ pub(crate) const REQUEST_PAGES: usize = 256;
 
 /// Files, the numbers that are given out, and whether the cache ends.
 pub(crate) struct Registry<E: Env> {
-    pub(crate) files: Lock<Vec<Option<Arc<Mapping<E>>>>>,
+    pub(crate) files: Lock<Files<E>>,
     /// Regions of anonymous memory.
     pub(crate) regions: Regions,
     /// Serial numbers of devices and files so far.
@@ -37,12 +39,76 @@ pub(crate) struct Registry<E: Env> {
 impl<E: Env> Registry<E> {
     pub(crate) fn new() -> Self {
         Self {
-            files: Lock::new(LockClass::Registry, Vec::new()),
+            files: Lock::new(LockClass::Registry, Files::new()),
             regions: Regions::new(),
             serials: AtomicU64::new(0),
             writers: AtomicU32::new(0),
             closing: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         }
+    }
+}
+
+/// The files of a cache, each at its number.
+pub(crate) struct Files<E: Env> {
+    places: Vec<Option<Arc<Mapping<E>>>>,
+    /// Numbers below the highest that no file has, the lowest first.
+    free: BinaryHeap<Reverse<u32>>,
+}
+
+impl<E: Env> Files<E> {
+    const fn new() -> Self {
+        Self {
+            places: Vec::new(),
+            free: BinaryHeap::new(),
+        }
+    }
+
+    /// The file of that number.
+    pub(crate) fn get(&self, id: u32) -> Option<&Arc<Mapping<E>>> {
+        self.places.get(id as usize)?.as_ref()
+    }
+
+    /// All of them, in the order of their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Mapping<E>>> {
+        self.places.iter().flatten()
+    }
+
+    /// Takes a file in, by the lowest number that is free; `None`: `most` are there already.
+    pub(crate) fn add(
+        &mut self,
+        most: u32,
+        file: impl FnOnce(u32) -> Mapping<E>,
+    ) -> Option<Arc<Mapping<E>>> {
+        let id = match self.free.pop() {
+            Some(Reverse(id)) => id,
+            None => {
+                let next = u32::try_from(self.places.len()).ok()?;
+                if next >= most {
+                    return None;
+                }
+                self.places.push(None);
+                next
+            }
+        };
+        let file = Arc::new(file(id));
+        self.places[id as usize] = Some(Arc::clone(&file));
+        Some(file)
+    }
+
+    /// Whether that very file is at its number, and not another one by now.
+    pub(crate) fn holds(&self, file: &Mapping<E>) -> bool {
+        let own = self.get(file.id);
+        own.is_some_and(|own| core::ptr::eq(Arc::as_ptr(own), file))
+    }
+
+    /// Gives a file's number back; false: it had none any more.
+    pub(crate) fn remove(&mut self, file: &Mapping<E>) -> bool {
+        if !self.holds(file) {
+            return false;
+        }
+        self.places[file.id as usize] = None;
+        self.free.push(Reverse(file.id));
+        true
     }
 }
