@@ -10,14 +10,18 @@
 //!      cache answers with an error; the bytes until then are counted.
 //!   3. Latencies are of single calls, in a histogram of bounded size; the longest call is exact.
 //!
-//! Source: experiments A1, B1 (hog, mapper, random writers and readers), A2 (dd, cp), C (N writers,
-//! light writer), D1 (task kinds).
+//! Source: experiments A1, B1 (hog, mapper, random writers and readers), A2 (dd, cp), A3 (large dd, fs_mark), C (N
+//! writers, light writer), D1 (task kinds).
 #![forbid(unsafe_code)]
 
+mod barrier;
 mod bystander;
 mod copy;
 mod dd;
+mod folder;
+mod fs_mark;
 mod hog;
+mod large_dd;
 mod latency;
 mod light;
 mod mapper;
@@ -28,10 +32,14 @@ mod random;
 mod read;
 mod report;
 
+pub use barrier::Barrier;
 pub use bystander::{Bystander, bystander};
 pub use copy::{Cp, cp};
 pub use dd::{Dd, Run, SyncAfter, dd};
+pub use folder::{Folder, Made, Numbered, Objects};
+pub use fs_mark::{FsMark, fs_mark};
 pub use hog::{Hog, hog};
+pub use large_dd::{LargeDd, large_dd};
 pub use latency::Latencies;
 pub use light::{LightWriter, light_writer};
 pub use mapper::{Mapper, mapper};
@@ -40,7 +48,7 @@ pub use pinner::{Pinner, pinner};
 pub use plan::{Job, Plan, Work, dd_many, run, two_writers};
 pub use random::{RandRead, RandWrite, rand_read, rand_write};
 pub use read::{Pattern, Reader, reader};
-pub use report::{Failure, LongCall, PerSecond, Report, Sample};
+pub use report::{Failure, LongCall, Part, PerSecond, Report, Sample};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

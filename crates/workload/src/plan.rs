@@ -8,9 +8,9 @@ use policy::units::Nanos;
 
 use crate::dd::Run;
 use crate::{
-    Bystander, Cp, Dd, Failure, Hog, LightWriter, Mapper, Phases, Pinner, RandRead, RandWrite,
-    Reader, Report, Stop, bystander, cp, dd, hog, light_writer, mapper, phases, pinner, rand_read,
-    rand_write, reader,
+    Barrier, Bystander, Cp, Dd, Failure, Folder, FsMark, Hog, LargeDd, LightWriter, Mapper, Phases,
+    Pinner, RandRead, RandWrite, Reader, Report, Stop, bystander, cp, dd, fs_mark, hog, large_dd,
+    light_writer, mapper, phases, pinner, rand_read, rand_write, reader,
 };
 
 /// What a job does, and with which files.
@@ -37,6 +37,10 @@ pub enum Work<E: Env> {
     Phases(Phases, Arc<File<E>>),
     /// Holds pinned pages of a file.
     Pinner(Pinner, Arc<File<E>>),
+    /// Downloads a source, copies it and removes all.
+    LargeDd(LargeDd, Arc<Folder<E>>),
+    /// Makes small files, in rounds with the others at its barrier.
+    FsMark(FsMark, Arc<Folder<E>>, Arc<Barrier>),
 }
 
 /// One task of a run.
@@ -123,6 +127,10 @@ fn work<E: Env>(
         Work::Bystander(options) => bystander(task, cache, options, run),
         Work::Phases(options, file) => phases(task, cache, file, options, run),
         Work::Pinner(options, file) => pinner(task, file, options, run),
+        Work::LargeDd(options, folder) => large_dd(task, cache, folder, options, run),
+        Work::FsMark(options, folder, barrier) => {
+            fs_mark(task, cache, (folder, barrier), options, run)
+        }
     }
 }
 

@@ -58,6 +58,15 @@ pub struct LongCall {
     pub bytes: Bytes,
 }
 
+/// A part of a job's work that has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its name.
+    pub name: &'static str,
+    /// How long it took.
+    pub took: Nanos,
+}
+
 /// Why a job ended before its work was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -68,6 +77,8 @@ pub enum Failure {
         /// Where the file ended.
         at: Bytes,
     },
+    /// A file could not be made; why, in words.
+    NoFile(String),
 }
 
 impl fmt::Display for Failure {
@@ -81,6 +92,7 @@ impl fmt::Display for Failure {
                     at.0
                 )
             }
+            Self::NoFile(why) => write!(f, "a file could not be made: {why}"),
         }
     }
 }
@@ -119,7 +131,9 @@ pub struct Report {
     pub long_calls: Vec<LongCall>,
     /// Every measured operation, in order: at most `SAMPLES_MAX`.
     pub samples: Vec<Sample>,
-    /// Whole rounds over the job's own memory.
+    /// The parts of its work that were done, in order.
+    pub parts: Vec<Part>,
+    /// Whole rounds: over the job's own memory, of phases, of files.
     pub passes: u64,
     /// Pages of anonymous memory touched.
     pub touched: Pages,
@@ -151,6 +165,7 @@ impl Report {
             per_second: PerSecond::default(),
             long_calls: Vec::new(),
             samples: Vec::new(),
+            parts: Vec::new(),
             passes: 0,
             touched: Pages::ZERO,
             faults: Pages::ZERO,
@@ -185,12 +200,22 @@ impl Report {
     pub(crate) fn sampled(&mut self, now: Instant, origin: Instant, took: Nanos) {
         self.latencies.record(took);
         self.moving = now.since(self.began);
+        self.measured(now, origin, took);
+    }
+
+    /// Keeps a measured operation of many calls, which are counted apart.
+    pub(crate) fn measured(&mut self, now: Instant, origin: Instant, took: Nanos) {
         if self.samples.len() < SAMPLES_MAX {
             self.samples.push(Sample {
                 at: now.since(origin),
                 took,
             });
         }
+    }
+
+    /// A part of the work is done.
+    pub(crate) fn part(&mut self, name: &'static str, took: Nanos) {
+        self.parts.push(Part { name, took });
     }
 
     /// Keeps the call if it is the longest of its second.

@@ -1,0 +1,123 @@
+//! Many small files, made as fast as can be by several tasks in rounds: `fs_mark` without syncs.
+//!
+//! A task makes its files of a round, each in calls of `block`, and gives each up when it is written; the files stay. It
+//! then waits for the others. Files a second are counted a round, over all tasks: the report of whoever came last has the
+//! round's length as a sample.
+//!
+//! Directories and inodes cost nothing here but the calls that make and close a file.
+//!
+//! Source: experiments A3a; `fs_mark -S0 -L -n -s -t`.
+
+use std::sync::Arc;
+
+use env::{Env, Task, Work};
+use frames::Content;
+use mm::Cache;
+use policy::units::Bytes;
+
+use crate::barrier::Barrier;
+use crate::dd::{Run, buffer};
+use crate::folder::Folder;
+use crate::{Failure, Report};
+
+/// Calls that make a file and close it.
+const OPEN_AND_CLOSE: u64 = 2;
+
+/// One task of a run of `fs_mark`.
+#[derive(Clone, Copy, Debug)]
+pub struct FsMark {
+    /// Files that a task makes in a round (`-n`).
+    pub files_per_loop: u32,
+    /// Rounds (`-L`).
+    pub loops: u32,
+    /// Bytes of a file (`-s`).
+    pub file: Bytes,
+    /// Bytes of one write call (`fs_mark` has 16 KiB).
+    pub block: Bytes,
+}
+
+impl FsMark {
+    /// Files that one task makes.
+    #[must_use]
+    pub const fn files(&self) -> u64 {
+        self.files_per_loop as u64 * self.loops as u64
+    }
+}
+
+/// Makes files in `folder`, together with all that share `barrier`.
+pub fn fs_mark<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    (folder, barrier): (&Folder<E>, &Barrier),
+    options: &FsMark,
+    run: &Run<'_>,
+) -> Report {
+    let mut report = Report::begin(run.name, task.id(), task.now());
+    let mut writer = cache.writer();
+    barrier.begin(task);
+    let mut marker = Marker {
+        folder,
+        options,
+        run,
+        writer: &mut writer,
+        report: &mut report,
+    };
+    let outcome = marker.rounds(task, barrier);
+    barrier.leave(task);
+    cache.retire(task, writer);
+    report.end(task.now(), outcome)
+}
+
+/// What every file needs.
+struct Marker<'a, E: Env> {
+    folder: &'a Folder<E>,
+    options: &'a FsMark,
+    run: &'a Run<'a>,
+    writer: &'a mut mm::Writer,
+    report: &'a mut Report,
+}
+
+impl<E: Env> Marker<'_, E> {
+    fn rounds(&mut self, task: &mut Task<'_, E>, barrier: &Barrier) -> Result<bool, Failure> {
+        let block = buffer::<E>(self.options.block);
+        for _ in 0..self.options.loops {
+            for _ in 0..self.options.files_per_loop {
+                if self.run.stop.is_raised() {
+                    return Ok(false);
+                }
+                self.one_file(task, &block)?;
+            }
+            if let Some(round) = barrier.meet(task)? {
+                let origin = self.run.origin;
+                self.report.measured(round.ended, origin, round.took);
+            }
+            self.report.passes += 1;
+        }
+        Ok(true)
+    }
+
+    fn one_file(
+        &mut self,
+        task: &mut Task<'_, E>,
+        block: &<E::Content as Content>::Data,
+    ) -> Result<(), Failure> {
+        let made = self.folder.make(task)?;
+        task.did(Work::Call, OPEN_AND_CLOSE);
+        let all = self.options.file;
+        let mut at = Bytes::ZERO;
+        while at < all {
+            let size = (all - at).at_most(self.options.block);
+            let called = task.now();
+            let wrote = if size == self.options.block {
+                made.file.write(task, self.writer, at, block)?
+            } else {
+                let rest = buffer::<E>(size);
+                made.file.write(task, self.writer, at, &rest)?
+            };
+            let now = task.now();
+            self.report.moved(called, now, self.run.origin, wrote);
+            at += wrote;
+        }
+        Ok(())
+    }
+}
