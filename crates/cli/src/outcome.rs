@@ -78,6 +78,10 @@ pub struct Job {
     pub per_tenth: Vec<f64>,
     /// (when it ended, its length in ms) of each measured pass: a mapping, a bystander's allocation.
     pub samples: Vec<(f64, f64)>,
+    /// Files that all tasks of its entry make while one of its samples passes; zero: it makes none.
+    pub files_a_round: f64,
+    /// (name, its length in s) of each part of its work.
+    pub parts: Vec<(&'static str, f64)>,
     /// Walks over all of its memory.
     pub passes: f64,
     /// Pages of its memory written to.

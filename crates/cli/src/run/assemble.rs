@@ -25,7 +25,7 @@ const fn is_heavy(kind: &JobKind) -> bool {
     match kind {
         // One that rests between its calls writes no faster than it wants to.
         JobKind::Dd(dd) => dd.rest.is_zero(),
-        JobKind::Cp(_) | JobKind::RandWrite(_) => true,
+        JobKind::Cp(_) | JobKind::RandWrite(_) | JobKind::LargeDd(_) => true,
         JobKind::Light(_)
         | JobKind::Read(_)
         | JobKind::Hog(_)
@@ -33,7 +33,9 @@ const fn is_heavy(kind: &JobKind) -> bool {
         | JobKind::RandRead(_)
         | JobKind::Bystander(_)
         | JobKind::Phases(_)
-        | JobKind::Pinner(_) => false,
+        | JobKind::Pinner(_)
+        // Its files are many and small: what each of its tasks dirtied when would be most of what a run keeps.
+        | JobKind::FsMark(_) => false,
     }
 }
 
@@ -54,6 +56,11 @@ pub(super) fn outcome(cell: &Cell, shrink: u64, ended: &Ended, mut digest: Diges
                 let mut job = job(report, spec, ended.origin);
                 if let Some(device) = spec.device {
                     job.device.clone_from(&cell.devices[device].id);
+                }
+                if let JobKind::FsMark(mark) = &spec.kind {
+                    let all = cell.jobs.iter().filter(|job| job.entry == spec.entry);
+                    let files = u64::from(mark.files_per_loop);
+                    job.files_a_round = number(all.map(|_| files).sum());
                 }
                 job.per_tenth = digest.take_tenths(report.task);
                 job.write_bound = job
@@ -180,6 +187,11 @@ fn job(report: &Report, spec: &JobSpec, origin: Instant) -> Job {
             .samples
             .iter()
             .map(|sample| (seconds(sample.at), millis(sample.took)))
+            .collect(),
+        parts: report
+            .parts
+            .iter()
+            .map(|part| (part.name, seconds(part.took)))
             .collect(),
         passes: number(report.passes),
         touched: number(report.touched.0),

@@ -116,6 +116,8 @@ pub struct Cell {
     pub initial: InitialBandwidth,
     /// How reclaim works.
     pub reclaim: reclaim::Tunables,
+    /// Largest read-ahead window; none: ours.
+    pub readahead: Option<Pages>,
     /// When reclaim starts and stops; none: as the memory has it.
     pub marks: Option<Watermarks>,
     /// Its nodes, if it has several.
@@ -160,6 +162,8 @@ pub struct Column {
     pub strict: Option<bool>,
     /// `max_ratio` of all devices, if it says so, in 1/10000.
     pub max_ratio: Option<u32>,
+    /// Largest read-ahead window, if it says so.
+    pub readahead: Option<Pages>,
     /// How reclaim works; its swappiness is the machine's, unless `swappiness` is said.
     pub reclaim: reclaim::Tunables,
     /// `vm.swappiness`, if it says so.
@@ -184,6 +188,7 @@ impl Column {
             preset,
             strict: entry.strict.as_ref().map(|strict| *strict.get_ref()),
             max_ratio: ratio(entry.max_percent.as_ref()),
+            readahead: window(entry.readahead_kib.as_ref()),
             reclaim: reclaim_of(entry, &preset),
             swappiness: entry.swappiness.as_ref().map(checked_swappiness),
         }
@@ -197,6 +202,7 @@ impl Column {
             preset: *preset,
             strict: None,
             max_ratio: None,
+            readahead: None,
             reclaim: reclaim::Tunables::of(preset.reclaim, preset.hz),
             swappiness: None,
         }
@@ -277,6 +283,7 @@ impl Cell {
             machine: (nodes > 1).then(|| {
                 machine::Machine::even(memory, nodes, cpus).expect("a number of nodes is checked")
             }),
+            readahead: column.readahead.or(window(machine.readahead_kib.as_ref())),
             marks: marks(machine, memory_mib, whole(1.0 / scale)),
             swap,
             costs: machine.costs.as_ref().map(|name| name.get_ref().clone()),
@@ -299,7 +306,9 @@ impl Cell {
             .map(|job| Bytes(job.file_bytes.0 * u64::from(job.files)))
             .sum();
         let swap = self.swap.map_or(Bytes::ZERO, |swap| swap.pages.bytes());
-        own + swap + sources.map(|job| job.file_bytes).sum::<Bytes>()
+        let made = self.jobs.iter().filter_map(|job| job.kind.makes());
+        let made: Bytes = made.map(|(_, bytes)| bytes).sum();
+        own + made + swap + sources.map(|job| job.file_bytes).sum::<Bytes>()
     }
 }
 
@@ -386,6 +395,11 @@ fn checked_swappiness(value: &toml::Spanned<u32>) -> u8 {
 
 fn checked_nodes(value: &toml::Spanned<u32>) -> u8 {
     u8::try_from(*value.get_ref()).expect("a number of nodes is checked")
+}
+
+/// A read-ahead window, which does not shrink with the machine: nor does a request below that size (experiments A6).
+fn window(kib: Option<&toml::Spanned<f64>>) -> Option<Pages> {
+    Some(Pages(whole(kib?.get_ref() / KIB_PER_PAGE)))
 }
 
 /// The swap file on a machine of this scale.

@@ -7,8 +7,8 @@
 
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 use workload::{
-    Bystander, Cp, Dd, Hog, LightWriter, Mapper, Pattern, Phase, Phases, Pinner, RandRead,
-    RandWrite, Reader, SyncAfter,
+    Bystander, Cp, Dd, FsMark, Hog, LargeDd, LightWriter, Mapper, Pattern, Phase, Phases, Pinner,
+    RandRead, RandWrite, Reader, SyncAfter,
 };
 
 use super::cell::{PAGES_PER_MIB, device, millis, request_least, seconds, whole};
@@ -20,6 +20,10 @@ const LIGHT_BLOCK_KIB: f64 = 4.0;
 const BLOCK_KIB: f64 = 1024.0;
 /// Block of `cp`: coreutils of 2010.
 const CP_BLOCK_KIB: f64 = 32.0;
+/// Block of a `large_dd`: a read-ahead window of Linux.
+const LARGE_DD_BLOCK_KIB: f64 = 128.0;
+/// Block of `fs_mark` (its `IO_BUFFER_SIZE`).
+const FS_MARK_BLOCK_KIB: f64 = 16.0;
 /// How long a mapper sleeps between two mappings (experiments B1).
 const MAPPER_THINK_MS: f64 = 5.0;
 /// Reads before fio's readers take another file (experiments B1).
@@ -53,6 +57,10 @@ pub enum JobKind {
     Phases(Phases),
     /// Holds pinned pages of a file.
     Pinner(Pinner),
+    /// Downloads, copies and removes.
+    LargeDd(LargeDd),
+    /// Makes small files.
+    FsMark(FsMark),
 }
 
 impl JobKind {
@@ -71,6 +79,8 @@ impl JobKind {
             Self::Bystander(_) => TaskKind::Bystander.name(),
             Self::Phases(_) => TaskKind::Phases.name(),
             Self::Pinner(_) => TaskKind::Pinner.name(),
+            Self::LargeDd(_) => TaskKind::LargeDd.name(),
+            Self::FsMark(_) => TaskKind::FsMark.name(),
         }
     }
 
@@ -79,14 +89,46 @@ impl JobKind {
     pub const fn writes(&self) -> bool {
         matches!(
             self,
-            Self::Dd(_) | Self::Cp(_) | Self::Light(_) | Self::RandWrite(_) | Self::Phases(_)
+            Self::Dd(_)
+                | Self::Cp(_)
+                | Self::Light(_)
+                | Self::RandWrite(_)
+                | Self::Phases(_)
+                | Self::LargeDd(_)
+                | Self::FsMark(_)
         )
     }
 
-    /// It writes its file front to back, each page once, but for the edges of its calls.
+    /// It writes its files front to back, each page once, but for the edges of its calls.
     #[must_use]
     pub const fn writes_once(&self) -> bool {
-        matches!(self, Self::Dd(_) | Self::Cp(_) | Self::Light(_))
+        matches!(
+            self,
+            Self::Dd(_) | Self::Cp(_) | Self::Light(_) | Self::LargeDd(_) | Self::FsMark(_)
+        )
+    }
+
+    /// The files that it makes while it runs: how many, and their bytes together.
+    #[must_use]
+    pub fn makes(&self) -> Option<(u64, Bytes)> {
+        match self {
+            Self::LargeDd(large) => {
+                let bytes = large.bytes();
+                Some((bytes.0 / large.source.0, bytes))
+            }
+            Self::FsMark(mark) => Some((mark.files(), Bytes(mark.files() * mark.file.0))),
+            Self::Dd(_)
+            | Self::Cp(_)
+            | Self::Light(_)
+            | Self::Read(_)
+            | Self::Hog(_)
+            | Self::Map(_)
+            | Self::RandWrite(_)
+            | Self::RandRead(_)
+            | Self::Bystander(_)
+            | Self::Phases(_)
+            | Self::Pinner(_) => None,
+        }
     }
 
     /// Its files are there, with their content, before the run.
@@ -106,6 +148,8 @@ impl JobKind {
             Self::RandWrite(write) => write.block,
             Self::RandRead(read) => read.block,
             Self::Phases(phases) => phases.block,
+            Self::LargeDd(large) => large.block,
+            Self::FsMark(mark) => mark.block,
             Self::Hog(_) | Self::Map(_) | Self::Bystander(_) | Self::Pinner(_) => Bytes::ZERO,
         }
     }
@@ -126,7 +170,7 @@ pub struct JobSpec {
     pub from: Option<usize>,
     /// How long after the beginning it starts.
     pub start_after: Nanos,
-    /// How many files it has.
+    /// How many files it has before it runs.
     pub files: u32,
     /// Bytes that each of its files will have at most.
     pub file_bytes: Bytes,
@@ -247,6 +291,8 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
     let block = number(&task.block_kib).unwrap_or(match kind {
         TaskKind::LightWriter => LIGHT_BLOCK_KIB,
         TaskKind::Cp => CP_BLOCK_KIB,
+        TaskKind::LargeDd => LARGE_DD_BLOCK_KIB,
+        TaskKind::FsMark => FS_MARK_BLOCK_KIB,
         _ => BLOCK_KIB,
     });
     let block = Bytes(whole(block * 1024.0));
@@ -331,6 +377,33 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
             pages: pinned.at_least(Pages(1)),
             for_at_most,
         }),
+        TaskKind::LargeDd => JobKind::LargeDd(LargeDd {
+            block,
+            source: bytes,
+            rate: number(&task.rate_mib).map(|rate| whole(rate * sizes.scale * 1_048_576.0)),
+            total: Bytes(whole(
+                number(&task.total_mib).expect("a loaded large_dd has its total")
+                    * sizes.scale
+                    * 1_048_576.0,
+            )),
+        }),
+        TaskKind::FsMark => {
+            let number = |value: &Option<toml::Spanned<u32>>| {
+                *value
+                    .as_ref()
+                    .expect("a loaded fs_mark has its numbers")
+                    .get_ref()
+            };
+            let full = f64::from(number(&task.files_per_loop));
+            let files = u32::try_from(whole(full * sizes.scale)).expect("fewer than at full size");
+            let file = task.file_kib.as_ref().map_or(0.0, |file| *file.get_ref());
+            JobKind::FsMark(FsMark {
+                files_per_loop: files.max(1),
+                loops: number(&task.loops),
+                file: Bytes(whole(file * 1024.0)),
+                block,
+            })
+        }
     };
     let file_bytes = match &kind {
         JobKind::Light(light) => {
@@ -341,9 +414,13 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
         JobKind::RandRead(read) => sizes.each(read.block),
         JobKind::Phases(phases) => phases.file,
         JobKind::Pinner(pinner) => pinner.pages.bytes(),
-        JobKind::Hog(_) | JobKind::Map(_) | JobKind::Bystander(_) => Bytes::ZERO,
+        JobKind::Hog(_)
+        | JobKind::Map(_)
+        | JobKind::Bystander(_)
+        | JobKind::LargeDd(_)
+        | JobKind::FsMark(_) => Bytes::ZERO,
     };
-    let has_files = task.kind.get_ref().has_files();
+    let has_files = task.kind.get_ref().has_files() && !task.kind.get_ref().makes_files();
     JobSpec {
         name: task.id.get_ref().clone(),
         entry: task.id.get_ref().clone(),

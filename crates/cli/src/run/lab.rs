@@ -1,15 +1,17 @@
 //! A run in virtual time: a fresh lab with the cell's machine and devices.
 
+use std::sync::Arc;
+
 use env::{ObjectId, Work};
 use lab::{EventKind, Lab, LabError, Options, Record, TaskReport};
 use mm::{Item, Populate};
 use policy::units::{Bytes, Instant, Nanos, Pages};
-use workload::Stop;
+use workload::{Numbered, Objects, Stop};
 
 use super::assemble::{self, number, seconds};
 use super::cell::Cell;
 use super::digest::Digest;
-use super::journal::{self, Journals};
+use super::journal::{self, Journals, log_of};
 use super::rig;
 use super::session::{self, Ended, JobFiles, Placed, RunError, Setup};
 use crate::outcome::{Outcome, TaskCpu};
@@ -56,6 +58,10 @@ pub(super) fn run(cell: &Cell, seed: u64, trace: bool, stop: &Stop) -> Result<Ou
     let ids = devices.iter().zip(&cell.devices);
     let device_names: Vec<(u16, String)> =
         ids.map(|((id, _), spec)| (id.0, spec.id.clone())).collect();
+    // Behind all other objects of a device.
+    let first = ObjectId(log_of(cell).0 + 1);
+    let objects = cell.devices.iter();
+    let objects = objects.map(|_| Arc::new(Numbered::from(first)) as Arc<dyn Objects>);
     let setup = Setup {
         cell: cell.clone(),
         frames,
@@ -64,12 +70,13 @@ pub(super) fn run(cell: &Cell, seed: u64, trace: bool, stop: &Stop) -> Result<Ou
         meters,
         changes,
         files,
+        objects: objects.collect(),
         swap,
         stop: stop.clone(),
         resident: || 0,
         watch: watch.clone(),
     };
-    let env = std::sync::Arc::clone(lab.env());
+    let env = Arc::clone(lab.env());
     let ended = lab.run(move |task| session::run(task, &env, &setup));
     let ended = ended.map_err(|error| too_long(error, cell))??;
     check_completions(&lab, &ended)?;

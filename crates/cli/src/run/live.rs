@@ -14,11 +14,12 @@ use env::{DeviceId, DeviceInfo, ObjectId};
 use mm::Populate;
 use os::{Budget, BudgetError, FileDevice, OpenOptions, ThreadEnv};
 use policy::units::{Bytes, Nanos, PAGE_SHIFT, Pages};
-use workload::Stop;
+use workload::{Objects, Stop};
 
 use super::assemble::{self, number, seconds};
 use super::cell::Cell;
 use super::jobs::JobKind;
+use super::made::MadeFiles;
 use super::session::{self, JobFiles, Placed, RunError, Setup};
 use super::tape::Tape;
 use super::wrap::{Release, dress};
@@ -39,6 +40,8 @@ const FRAMES_LEAST: u64 = 1024;
 const SAMPLE_MOST: Nanos = Nanos::millis(50);
 /// A job that waits for its time to begin looks this often at whether the run is to stop.
 const LOOK_EVERY: Nanos = Nanos::millis(50);
+/// Files that are open beside those that jobs make: rings, timers, the terminal, results.
+const FILES_OF_OURS: u64 = 64;
 /// Space that is left free on the file system.
 const SPARE_BYTES: u64 = 16 << 20;
 
@@ -60,11 +63,17 @@ pub struct Live {
 pub struct LiveFiles(Arc<Mutex<Vec<PathBuf>>>);
 
 impl LiveFiles {
-    fn add(&self, path: PathBuf) {
+    pub(super) fn add(&self, path: PathBuf) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(path);
+    }
+
+    /// One is gone already.
+    pub(super) fn forget(&self, path: &Path) {
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        files.retain(|own| own != path);
     }
 
     /// Removes all of them.
@@ -114,6 +123,7 @@ impl Live {
         let cell = &with_swap_for_the_program(cell, limit, frames);
         check_hogs(cell, limit, frames)?;
         self.check_space(cell)?;
+        check_made(cell)?;
         let _remove = RemoveAtEnd(&self.files);
         let watch = Shared::new(trace);
         let law = cell.dirty.law;
@@ -188,6 +198,10 @@ impl Live {
                 (env.add_device(device), info)
             })
             .collect();
+        let objects = disks
+            .iter()
+            .map(|disk| Arc::new(MadeFiles::new(&self.dir, disk, &self.files)) as Arc<dyn Objects>);
+        let objects = objects.collect();
         let longest = cell.longest;
         let mut cell = cell.clone();
         cell.sample = cell.sample.at_most(SAMPLE_MOST);
@@ -199,6 +213,7 @@ impl Live {
             meters,
             changes,
             files,
+            objects,
             swap,
             stop: stop.clone().looked_at_every(LOOK_EVERY),
             resident: os::resident_bytes,
@@ -322,6 +337,24 @@ impl Live {
         // It lives on as long as it is open: so it goes however the run ends, by a kill too.
         let _ = std::fs::remove_file(&path);
         Ok(Placed { object, len })
+    }
+}
+
+/// The process may have as many files open as the jobs make: each is, until it is removed.
+pub(super) fn check_made(cell: &Cell) -> Result<(), RunError> {
+    let made = cell.jobs.iter().filter_map(|job| job.kind.makes());
+    let made: u64 = made.map(|(files, _)| files).sum();
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    match most {
+        Some(most) if made > 0 && made + FILES_OF_OURS > most => {
+            Err(RunError::Impossible(format!(
+                "row `{}`: its jobs make {made} files, and this process may have {most} open; raise `ulimit -n` to {} or \
+                 more, or use a smaller --scale",
+                cell.case,
+                made + FILES_OF_OURS
+            )))
+        }
+        _ => Ok(()),
     }
 }
 

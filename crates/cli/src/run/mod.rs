@@ -11,6 +11,7 @@ mod jobs;
 mod journal;
 mod lab;
 mod live;
+mod made;
 mod rig;
 mod schedule;
 mod session;

@@ -13,7 +13,7 @@ use env::{Cause, DeviceId, DeviceInfo, Env, ObjectId, Task, Wakeup};
 use mm::{Cache, DeviceOptions, DeviceStats, File, Stats, Vmstat};
 use policy::reclaim::scan::CLUSTER;
 use policy::units::{Bytes, Instant, Nanos, Pages};
-use workload::{Job, Plan, Report, Stop, Work};
+use workload::{Barrier, Folder, Job, Objects, Plan, Report, Stop, Work};
 
 use super::assemble::{number, seconds};
 use super::cell::Cell;
@@ -56,6 +56,8 @@ pub(super) struct Setup {
     pub(super) changes: Vec<Change>,
     /// In the cell's order of jobs.
     pub(super) files: Vec<JobFiles>,
+    /// What makes files on each device while the jobs run, in the cell's order.
+    pub(super) objects: Vec<Arc<dyn Objects>>,
     /// The swap file on its device, if the cell has one.
     pub(super) swap: Option<ObjectId>,
     pub(super) stop: Stop,
@@ -178,6 +180,11 @@ pub(super) fn run<E: Env>(
         let device = cache.add_device(task, *id, *info, options);
         devices.push(device.map_err(failed("adding a device"))?);
     }
+    let made = devices.iter().zip(&setup.objects);
+    let folders: Vec<Arc<Folder<E>>> = made
+        .map(|(device, objects)| Arc::new(Folder::new(&cache, *device, Arc::clone(objects))))
+        .collect();
+    let mut barriers = Barriers::default();
     let mut files = Vec::new();
     let mut plan: Plan<E> = Vec::new();
     for (job, placed) in setup.cell.jobs.iter().zip(&setup.files) {
@@ -201,7 +208,15 @@ pub(super) fn run<E: Env>(
         plan.push(Job {
             name: job.name.clone(),
             start_after: job.start_after,
-            work: work(job, own, from),
+            work: work(
+                &job.kind,
+                Given {
+                    own,
+                    from,
+                    folder: job.device.map(|device| Arc::clone(&folders[device])),
+                    barrier: barriers.of(&setup.cell, job),
+                },
+            ),
         });
     }
     if let (Some(swap), Some(object)) = (setup.cell.swap, setup.swap) {
@@ -223,6 +238,9 @@ pub(super) fn run<E: Env>(
         // Interrupted: what is not written yet is of no use to anybody.
         for file in &files {
             let _ = file.discard(task);
+        }
+        for folder in &folders {
+            let _ = folder.discard_all(task);
         }
     }
     let shut = cache.shutdown(task);
@@ -251,8 +269,10 @@ pub(super) fn run<E: Env>(
 
 fn options(setup: &Setup) -> mm::Options {
     let cell = &setup.cell;
-    let files = setup.files.iter().map(|files| files.own.len() + 1);
-    let files = u32::try_from(files.sum::<usize>() + 2).expect("the count of files is checked");
+    let files = setup.files.iter().map(|files| files.own.len() as u64 + 1);
+    let made = cell.jobs.iter().filter_map(|job| job.kind.makes());
+    let files = files.sum::<u64>() + made.map(|(files, _)| files).sum::<u64>() + 2;
+    let files = u32::try_from(files).expect("the count of files is checked");
     let mut options = mm::Options::new(setup.frames, cell.cpus);
     options.populate = setup.populate;
     options.dirty = cell.dirty;
@@ -262,6 +282,7 @@ fn options(setup: &Setup) -> mm::Options {
     options.marks = cell.marks;
     let pages = Pages(u64::from(setup.frames));
     options.machine = cell.machine.as_ref().map(|all| all.with_pages(pages));
+    options.readahead_max = cell.readahead.unwrap_or(options.readahead_max);
     if cell.scale_costs {
         // What is on its way to the swap file stays the same part of the memory.
         let pages = u64::from(options.swap_requests) * CLUSTER.0 / cell.shrink;
@@ -275,28 +296,58 @@ fn options(setup: &Setup) -> mm::Options {
     options
 }
 
-fn work<E: Env>(
-    job: &JobSpec,
-    mut files: Vec<Arc<File<E>>>,
+/// What a job is given to work with.
+struct Given<E: Env> {
+    /// The files it writes or reads.
+    own: Vec<Arc<File<E>>>,
+    /// What `cp` reads from.
     from: Option<Arc<File<E>>>,
-) -> Work<E> {
-    let mut one = || files.pop().expect("a job has the files of its kind");
-    match &job.kind {
+    /// Where it makes files: on its device, if it has one.
+    folder: Option<Arc<Folder<E>>>,
+    /// Where it meets the others of its entry.
+    barrier: Arc<Barrier>,
+}
+
+fn work<E: Env>(kind: &JobKind, mut given: Given<E>) -> Work<E> {
+    let mut one = || given.own.pop().expect("a job has the files of its kind");
+    let folder = || given.folder.expect("a job with files has their device");
+    match kind {
         JobKind::Dd(options) => Work::Dd(*options, one()),
         JobKind::Cp(options) => Work::Cp(
             *options,
-            from.expect("a loaded cp reads from somewhere"),
+            given.from.expect("a loaded cp reads from somewhere"),
             one(),
         ),
         JobKind::Light(options) => Work::Light(*options, one()),
         JobKind::Read(options) => Work::Read(*options, one()),
         JobKind::Hog(options) => Work::Hog(*options),
         JobKind::Map(options) => Work::Mapper(*options),
-        JobKind::RandWrite(options) => Work::RandWrite(*options, files),
-        JobKind::RandRead(options) => Work::RandRead(*options, files),
+        JobKind::RandWrite(options) => Work::RandWrite(*options, given.own),
+        JobKind::RandRead(options) => Work::RandRead(*options, given.own),
         JobKind::Bystander(options) => Work::Bystander(*options),
         JobKind::Phases(options) => Work::Phases(*options, one()),
         JobKind::Pinner(options) => Work::Pinner(*options, one()),
+        JobKind::LargeDd(options) => Work::LargeDd(*options, folder()),
+        JobKind::FsMark(options) => Work::FsMark(*options, folder(), given.barrier),
+    }
+}
+
+/// Where the jobs of each entry meet between two rounds.
+#[derive(Default)]
+struct Barriers(Vec<(String, Arc<Barrier>)>);
+
+impl Barriers {
+    /// That of a job's entry.
+    fn of(&mut self, cell: &Cell, job: &JobSpec) -> Arc<Barrier> {
+        let known = self.0.iter().find(|(entry, _)| *entry == job.entry);
+        if let Some((_, barrier)) = known {
+            return Arc::clone(barrier);
+        }
+        let all = cell.jobs.iter().filter(|other| other.entry == job.entry);
+        let members = u32::try_from(all.count()).expect("the count of jobs is checked");
+        let barrier = Arc::new(Barrier::of(members));
+        self.0.push((job.entry.clone(), Arc::clone(&barrier)));
+        barrier
     }
 }
 

@@ -26,6 +26,10 @@ const MEMORY_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
 const FILE_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
 /// Most tasks of one kind: each is a coroutine with a stack.
 const TASKS_MOST: u32 = 4096;
+/// Most files that the tasks of an entry make: each has a place in the cache, and an index.
+const FILES_MADE_MOST: f64 = 1_048_576.0;
+/// Most copies of one source.
+const COPIES_MOST: f64 = 4096.0;
 /// The file system that has a journal in the lab.
 const JOURNALLED: &str = "ext4";
 /// Ticks a second that a column may have.
@@ -35,6 +39,8 @@ pub(crate) const RATE_LEAST_MIB: f64 = 1.0 / 256.0;
 pub(crate) const RATE_MOST_MIB: f64 = 65_536.0;
 /// Most bytes of one call.
 const BLOCK_MOST_KIB: f64 = 64.0 * 1024.0;
+/// Largest read-ahead window: one of more is not a window.
+const READAHEAD_MOST_KIB: f64 = 64.0 * 1024.0;
 
 /// All mistakes of the scenario.
 pub(super) fn check(scenario: &Scenario) -> Vec<Mistake> {
@@ -265,6 +271,7 @@ impl Checker {
             }
         }
         self.reclaim_of_machine(scenario);
+        self.readahead(machine.readahead_kib.as_ref());
         for row in scenario.rows() {
             self.background_below_dirty(scenario, &row);
         }
@@ -501,6 +508,12 @@ impl Checker {
         }
     }
 
+    fn readahead(&mut self, window: Option<&Spanned<f64>>) {
+        if let Some(window) = window {
+            self.range("readahead_kib", window, 0.0, READAHEAD_MOST_KIB, " KiB");
+        }
+    }
+
     fn share(&mut self, percent: Option<&Spanned<f64>>) {
         if let Some(percent) = percent {
             self.range("max_percent", percent, 0.01, 100.0, " %");
@@ -549,7 +562,68 @@ impl Checker {
             self.range("every_ms", every, 0.001, 1e7, " ms");
         }
         self.sizes_in_memory(scenario, task);
+        self.files_made(scenario, task);
         self.keys_of_kind(task);
+    }
+
+    /// Sizes and numbers of the files that a task makes while it runs.
+    fn files_made(&mut self, scenario: &Scenario, task: &TaskEntry) {
+        if let Some(rate) = &task.rate_mib {
+            self.range("rate_mib", rate, RATE_LEAST_MIB, RATE_MOST_MIB, " MiB/s");
+        }
+        if let Some(total) = &task.total_mib {
+            self.range("total_mib", total, 0.001, FILE_MOST_MIB, " MiB");
+        }
+        if let Some(file) = &task.file_kib {
+            self.range("file_kib", file, 0.5, FILE_MOST_MIB * 1024.0, " KiB");
+            if (file.get_ref() * 2.0).fract() != 0.0 {
+                self.list.push(Mistake::new(
+                    format!("a file of {} KiB is not whole sectors", file.get_ref()),
+                    file.span(),
+                    "must be a multiple of 0.5 KiB",
+                ));
+            }
+        }
+        for (key, number) in [
+            ("files_per_loop", &task.files_per_loop),
+            ("loops", &task.loops),
+        ] {
+            if let Some(number) = number {
+                let value = Spanned::new(number.span(), f64::from(*number.get_ref()));
+                self.range(key, &value, 1.0, FILES_MADE_MOST, "");
+            }
+        }
+        let number =
+            |value: &Option<Spanned<u32>>| value.as_ref().map_or(1.0, |v| f64::from(*v.get_ref()));
+        let each = number(&task.files_per_loop) * scenario.run.scale.get_ref();
+        let made = each.max(1.0) * number(&task.loops) * number(&task.count);
+        if let Some(loops) = &task.loops
+            && made > FILES_MADE_MOST
+        {
+            self.list.push(
+                Mistake::new(
+                    format!("{made:.0} files are more than a run keeps"),
+                    loops.span(),
+                    format!("all files together may be {FILES_MADE_MOST}"),
+                )
+                .help("lower `loops`, `files_per_loop`, `count` or the scale"),
+            );
+        }
+        let sizes = (&task.file_mib, &task.total_mib);
+        if let (Some(source), Some(total)) = sizes {
+            let files = total.get_ref() / source.get_ref();
+            if files > COPIES_MOST {
+                self.list.push(
+                    Mistake::new(
+                        format!("{files:.0} copies are more than a run keeps"),
+                        total.span(),
+                        format!("at most {COPIES_MOST} times the source"),
+                    )
+                    .also(source.span(), "the source")
+                    .help("lower `total_mib`, or raise `file_mib`"),
+                );
+            }
+        }
     }
 
     /// A run is stopped after `max_s`, and has failed: whatever lasts for longer than that fails in any case. What has an
@@ -669,6 +743,7 @@ impl Checker {
                 );
             }
             self.share(policy.max_percent.as_ref());
+            self.readahead(policy.readahead_kib.as_ref());
             self.reclaim_of_column(policy);
         }
     }

@@ -158,6 +158,10 @@ pub struct Machine {
     /// refused, and its job has failed.
     #[serde(default)]
     pub oom_kills: bool,
+    /// The largest read-ahead window (`read_ahead_kb` of a bdi), at any scale. Without it, ours: several requests deep, up to
+    /// 8 MiB.
+    #[serde(default)]
+    pub readahead_kib: Option<Spanned<f64>>,
     /// Sockets with memory of their own, NUMA nodes to Linux: under its laws each has lists, marks and a background
     /// reclaimer. One if not given. For our own law memory is one in any case.
     #[serde(default)]
@@ -248,6 +252,10 @@ pub enum TaskKind {
     Phases,
     /// Pins pages of a file and holds them.
     Pinner,
+    /// Downloads a source, copies it and removes all (mmtests' largedd).
+    LargeDd,
+    /// Makes small files, in rounds with the others of its entry (fs_mark).
+    FsMark,
 }
 
 impl TaskKind {
@@ -266,6 +274,8 @@ impl TaskKind {
             Self::Bystander => "bystander",
             Self::Phases => "phases",
             Self::Pinner => "pinner",
+            Self::LargeDd => "large_dd",
+            Self::FsMark => "fs_mark",
         }
     }
 
@@ -273,6 +283,12 @@ impl TaskKind {
     #[must_use]
     pub const fn has_files(self) -> bool {
         !matches!(self, Self::Hog | Self::Mapper | Self::Bystander)
+    }
+
+    /// It makes its files while it runs; no other has one of them.
+    #[must_use]
+    pub const fn makes_files(self) -> bool {
+        matches!(self, Self::LargeDd | Self::FsMark)
     }
 
     /// It may be given more than one file.
@@ -284,7 +300,10 @@ impl TaskKind {
     /// It goes on for its `run_s`, whatever it has done: it has no amount to do.
     #[must_use]
     pub const fn lasts(self) -> bool {
-        !matches!(self, Self::Dd | Self::Cp | Self::Reader)
+        !matches!(
+            self,
+            Self::Dd | Self::Cp | Self::Reader | Self::LargeDd | Self::FsMark
+        )
     }
 
     /// It has anonymous memory.
@@ -379,6 +398,21 @@ pub struct TaskEntry {
     /// In which order a reader reads.
     #[serde(default)]
     pub order: Option<Spanned<OrderKind>>,
+    /// How fast the source of a `large_dd` comes in, MiB/s; scaled. Without it, as fast as it can be written.
+    #[serde(default)]
+    pub rate_mib: Option<Spanned<f64>>,
+    /// A `large_dd` begins another copy as long as source and copies together have less; scaled.
+    #[serde(default)]
+    pub total_mib: Option<Spanned<f64>>,
+    /// Files that one task of an `fs_mark` makes in a round; scaled.
+    #[serde(default)]
+    pub files_per_loop: Option<Spanned<u32>>,
+    /// Rounds of an `fs_mark`.
+    #[serde(default)]
+    pub loops: Option<Spanned<u32>>,
+    /// Bytes of one file of an `fs_mark`.
+    #[serde(default)]
+    pub file_kib: Option<Spanned<f64>>,
 }
 
 /// A row of the table: what differs from the scenario.
@@ -511,6 +545,9 @@ pub struct PolicyEntry {
     /// `vm.swappiness`, in this column.
     #[serde(default)]
     pub swappiness: Option<Spanned<u32>>,
+    /// `readahead_kib` of the machine, in this column.
+    #[serde(default)]
+    pub readahead_kib: Option<Spanned<f64>>,
 }
 
 /// A number that somebody published.

@@ -63,7 +63,7 @@ error: unknown key `cpu`
 5 | cpu = 2
   | ^^^ not a key of this table
   |
-  = help: did you mean `cpus`? Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, oom_kills, nodes
+  = help: did you mean `cpus`? Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, oom_kills, readahead_kib, nodes
 "
     );
 }
@@ -79,7 +79,7 @@ error: unknown key `memory_gb`
 6 | memory_gb = 1
   | ^^^^^^^^^ not a key of this table
   |
-  = help: the unit here is mebibytes: write `memory_mib`. Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, oom_kills, nodes
+  = help: the unit here is mebibytes: write `memory_mib`. Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, oom_kills, readahead_kib, nodes
 "
     );
 }
@@ -798,4 +798,66 @@ fn no_row_is_called_as_that_of_all_rows() {
     );
     let one = format!("{GOOD}{}", row("all"));
     assert_eq!(shown(&one, &[]), "no mistake");
+}
+
+const FS_MARK: &str =
+    "kind = \"fs_mark\"\ndevice = \"disk\"\nfiles_per_loop = 10\nloops = 2\nfile_kib = 64";
+
+/// `GOOD` with a task that makes its files.
+fn making(task: &str) -> String {
+    let text = GOOD.replace("kind = \"dd\"\ndevice = \"disk\"\nfile_mib = 512", task);
+    assert_ne!(text, GOOD);
+    shown(&text, &[])
+}
+
+#[test]
+fn a_task_that_makes_its_files_needs_their_sizes_and_numbers() {
+    assert_eq!(making(FS_MARK), "no mistake");
+    for key in ["files_per_loop = 10", "loops = 2", "file_kib = 64"] {
+        let said = making(&FS_MARK.replace(key, ""));
+        let name = key.split(' ').next().unwrap();
+        assert!(
+            said.contains(&format!("a fs_mark needs `{name}`")),
+            "{said}"
+        );
+    }
+    let large = "kind = \"large_dd\"\ndevice = \"disk\"\nfile_mib = 4\ntotal_mib = 12";
+    assert_eq!(making(large), "no mistake");
+    let said = making(&large.replace("total_mib = 12", ""));
+    assert!(said.contains("a large_dd needs `total_mib`"), "{said}");
+    let said = making(&large.replace("file_mib = 4", "file_mib = 0.001"));
+    assert!(
+        said.contains("12000 copies are more than a run keeps"),
+        "{said}"
+    );
+    // They end when they are done.
+    for task in [FS_MARK, large] {
+        let said = making(&format!("{task}\nrun_s = 5"));
+        assert!(said.contains("`run_s` means nothing to a"), "{said}");
+    }
+}
+
+#[test]
+fn more_files_than_a_run_keeps_are_refused() {
+    let said = making(&FS_MARK.replace("loops = 2", "loops = 200000"));
+    assert!(
+        said.contains("2000000 files are more than a run keeps"),
+        "{said}"
+    );
+    let said = making(&FS_MARK.replace("file_kib = 64", "file_kib = 64.25"));
+    assert!(
+        said.contains("a file of 64.25 KiB is not whole sectors"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_read_ahead_window_has_a_range() {
+    let said = mistaken("cpus = 2", "cpus = 2\nreadahead_kib = 70000");
+    assert!(said.contains("must be 0 to 65536 KiB"), "{said}");
+    let said = mistaken(
+        "name = \"tidegate\"",
+        "name = \"tidegate\"\nreadahead_kib = -4",
+    );
+    assert!(said.contains("`readahead_kib` is out of range"), "{said}");
 }

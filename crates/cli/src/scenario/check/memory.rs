@@ -307,7 +307,8 @@ impl Checker {
     /// Which keys a kind of task needs, and which mean nothing to it.
     pub(super) fn keys_of_kind(&mut self, task: &TaskEntry) {
         use TaskKind::{
-            Bystander, Cp, Dd, LightWriter, Mapper, Phases, Pinner, RandRead, RandWrite, Reader,
+            Bystander, Cp, Dd, FsMark, LargeDd, LightWriter, Mapper, Phases, Pinner, RandRead,
+            RandWrite, Reader,
         };
         let kind = *task.kind.get_ref();
         let name = kind.name();
@@ -337,7 +338,7 @@ impl Checker {
                 "file_mib",
                 span(&task.file_mib),
                 takes_size(kind, "file_mib"),
-                matches!(kind, Dd | Cp | Reader | Phases)
+                matches!(kind, Dd | Cp | Reader | Phases | LargeDd)
                     || (matches!(kind, RandWrite | RandRead) && size.is_none()),
             ),
             (
@@ -382,7 +383,37 @@ impl Checker {
                 kind == RandRead,
                 false,
             ),
-            ("run_s", span(&task.run_s), true, kind.lasts()),
+            (
+                "run_s",
+                span(&task.run_s),
+                !kind.makes_files(),
+                kind.lasts(),
+            ),
+            ("rate_mib", span(&task.rate_mib), kind == LargeDd, false),
+            (
+                "total_mib",
+                span(&task.total_mib),
+                kind == LargeDd,
+                kind == LargeDd,
+            ),
+            (
+                "files_per_loop",
+                task.files_per_loop.as_ref().map(Spanned::span),
+                kind == FsMark,
+                kind == FsMark,
+            ),
+            (
+                "loops",
+                task.loops.as_ref().map(Spanned::span),
+                kind == FsMark,
+                kind == FsMark,
+            ),
+            (
+                "file_kib",
+                span(&task.file_kib),
+                kind == FsMark,
+                kind == FsMark,
+            ),
             (
                 "every_ms",
                 span(&task.every_ms),
@@ -421,9 +452,9 @@ impl Checker {
 
 /// Whether a kind of task takes a size by this key.
 fn takes_size(kind: TaskKind, key: &str) -> bool {
-    use TaskKind::{Hog, LightWriter, Mapper, Phases, Pinner, RandRead, RandWrite};
+    use TaskKind::{FsMark, Hog, LightWriter, Mapper, Phases, Pinner, RandRead, RandWrite};
     match key {
-        "file_mib" => kind.has_files() && !matches!(kind, LightWriter | Pinner),
+        "file_mib" => kind.has_files() && !matches!(kind, LightWriter | Pinner | FsMark),
         "region_mib" => kind.has_memory(),
         _ => matches!(kind, Hog | Mapper | RandWrite | RandRead | Phases),
     }
