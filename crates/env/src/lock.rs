@@ -52,6 +52,11 @@ pub enum LockClass {
 pub trait Context {
     /// Bit set of lock classes held, for the order check.
     fn held(&self) -> &Cell<u16>;
+
+    /// The CPU it runs on, if that is known: a completion has none of its own.
+    fn on_cpu(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// A context that must not wait: a completion, or code outside any task.

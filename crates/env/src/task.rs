@@ -43,6 +43,10 @@ impl<E: Env> Context for Task<'_, E> {
     fn held(&self) -> &Cell<u16> {
         &self.held
     }
+
+    fn on_cpu(&self) -> Option<usize> {
+        Some(self.cpu())
+    }
 }
 
 impl<'e, E: Env> Task<'e, E> {

@@ -83,6 +83,7 @@ impl<E: Env> Cache<E> {
             layout: Arc::clone(&layout),
             marks,
             tunables: options.reclaim,
+            cpu_lists: options.place.cpu_lists.then_some(options.dirty.cpus),
         };
         let cache = Arc::new(Self {
             pages: CachedPages::new(frames, nodes),

@@ -5,10 +5,12 @@
 
 use env::{Env, Task};
 use frames::FrameId;
+use policy::place::search::Floor;
 use policy::reclaim::retry::RetryVerdict;
 use policy::reclaim::throttle::Who;
 
 use super::emergency::Rounds;
+use super::search;
 use crate::Error;
 use crate::cache::Cache;
 use crate::reclaim::throttle;
@@ -25,13 +27,21 @@ pub(super) fn alloc<E: Env>(
     out: &mut Vec<FrameId>,
 ) -> Result<u32, Error> {
     let mut rounds = Rounds::default();
+    let mut floor = Floor::Low;
     loop {
-        let taken = cache.alloc_at_hand(task, want, out)?;
+        let taken = cache.alloc_at_hand(task, want, floor, out)?;
         if taken > 0 {
             return Ok(taken);
         }
-        match rounds.reclaim(task, cache, want, who)? {
-            None | Some(RetryVerdict::Retry) => {}
+        let verdict = rounds.reclaim(task, cache, want, who)?;
+        // What it has freed may have stayed on lists of CPUs.
+        if verdict.is_some() && cache.memory.drain_cpu_lists(task) {
+            continue;
+        }
+        floor = Floor::Min;
+        match verdict {
+            None => search::reclaimed(task, cache),
+            Some(RetryVerdict::Retry) => {}
             Some(RetryVerdict::RetryAfter(finding)) => {
                 throttle::found(task, cache, cache.home(task), finding, who);
             }

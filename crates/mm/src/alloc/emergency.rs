@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 
 use env::{Env, Task};
 use frames::FrameId;
+use policy::place::search::Floor;
 use policy::reclaim::retry::{Retry, RetryVerdict};
 use policy::reclaim::throttle::Who;
 use policy::units::{Instant, Nanos, Pages};
@@ -53,7 +54,7 @@ pub(super) fn alloc<E: Env>(
 ) -> Result<u32, Error> {
     let mut rounds = Rounds::default();
     loop {
-        let taken = cache.alloc_at_hand(task, want, out)?;
+        let taken = cache.alloc_at_hand(task, want, Floor::Low, out)?;
         if taken > 0 {
             return Ok(taken);
         }

@@ -49,10 +49,21 @@ impl<E: Env> Cache<E> {
         want: u32,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
+        self.try_alloc_from(task, want, Floor::Low, out)
+    }
+
+    /// The same; where there are several zones, down to that floor first.
+    fn try_alloc_from(
+        &self,
+        task: &mut Task<'_, E>,
+        want: u32,
+        floor: Floor,
+        out: &mut Vec<FrameId>,
+    ) -> Result<u32, Error> {
         let taken = if self.zones.layout().is_one() {
             self.try_alloc_of_one(task, want, out)?
         } else {
-            search::take(task, self, want, out)?
+            search::take(task, self, want, floor, out)?
         };
         if want >= MANY && task.may_block() {
             self.memory.populate_ahead(task);
@@ -150,10 +161,11 @@ impl<E: Env> Cache<E> {
         &self,
         task: &mut Task<'_, E>,
         want: u32,
+        floor: Floor,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         loop {
-            let taken = self.try_alloc(task, want, out)?;
+            let taken = self.try_alloc_from(task, want, floor, out)?;
             if taken > 0 || self.memory.moving() == 0 {
                 return Ok(taken);
             }

@@ -5,14 +5,15 @@
 use env::{Env, Task};
 use frames::FrameId;
 use policy::place::ZoneId;
-use policy::place::search::{Search, Step, Took};
+use policy::place::search::{Floor, Search, Step, Took};
 
 use crate::Error;
 use crate::cache::Cache;
 use crate::lists::NodeId;
 use crate::vmstat::Item;
 
-/// Takes up to `want` frames without waiting for them; answers how many. A law that trims zones reclaims there.
+/// Takes up to `want` frames without waiting for them; answers how many. A law that trims zones reclaims there. `floor`:
+/// see `Search::begin`.
 ///
 /// # Errors
 /// `NoMemory`, if nothing was taken.
@@ -20,13 +21,14 @@ pub(super) fn take<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     want: u32,
+    floor: Floor,
     out: &mut Vec<FrameId>,
 ) -> Result<u32, Error> {
     let layout = cache.zones.layout();
     let home = cache.home_node(task);
     let list = layout.list(home);
     let node = cache.zones.node(home);
-    let mut search = Search::begin(cache.options.place, list.len(), want);
+    let mut search = Search::begin(cache.options.place, list.len(), want, floor);
     let mut taken = 0;
     loop {
         let step = search.step(&node.zonelist_cache(task));
@@ -64,6 +66,14 @@ pub(super) fn take<E: Env>(
     Ok(taken)
 }
 
+/// The task has reclaimed pages for itself: what its node remembers of zones may be forgotten.
+pub(super) fn reclaimed<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) {
+    if let Some(rule) = cache.options.place.cache {
+        let node = cache.zones.node(cache.home_node(task));
+        node.zonelist_cache(task).reclaimed(rule, task.now());
+    }
+}
+
 /// Counts where frames came from: the zone that was tried first is the one that was wanted.
 fn count<E: Env>(cache: &Cache<E>, home: NodeId, list: &[ZoneId], place: usize, frames: u32) {
     let layout = cache.zones.layout();
@@ -81,3 +91,6 @@ fn count<E: Env>(cache: &Cache<E>, home: NodeId, list: &[ZoneId], place: usize, 
         Item::NumaOther
     });
 }
+
+#[cfg(test)]
+mod tests;

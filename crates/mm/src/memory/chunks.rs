@@ -154,7 +154,16 @@ impl<E: Env> Memory<E> {
             if room == 0 {
                 break;
             }
-            let got = free.take(zone, room, out);
+            // `left`: they count as taken from now on.
+            let (got, left) = match &self.cpu_lists {
+                None => {
+                    let got = free.take(zone, room, out);
+                    (got, got)
+                }
+                Some(lists) => lists.take(task, zone, room, out, |batch, list| {
+                    free.take(zone, batch, list)
+                }),
+            };
             if got == 0 {
                 // The system takes milliseconds to give a chunk its memory.
                 if !task.may_block() {
@@ -171,7 +180,7 @@ impl<E: Env> Memory<E> {
                     Err(error) => return Err(error),
                 }
             }
-            self.now_taken(zone, got);
+            self.now_taken(zone, left);
             drop(free);
             taken += got;
             holds += 1;

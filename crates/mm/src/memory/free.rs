@@ -12,6 +12,7 @@ use frames::{FrameId, FreeLists, Group, Pageblocks};
 use policy::units::Pages;
 
 use super::Memory;
+use super::cpu_lists::CpuLists;
 use crate::lists::{Layout, ZoneId};
 use crate::memory::offline::OfflineFrames;
 use crate::vmstat::{add, get};
@@ -115,7 +116,8 @@ impl<E: Env> Memory<E> {
 
     pub(crate) fn bytes(&self, context: &impl Context) -> u64 {
         let free = self.lists.lock(context);
-        free.lists.bytes() + self.slow_path.bytes()
+        let cpu_lists = self.cpu_lists.as_ref().map_or(0, CpuLists::bytes);
+        free.lists.bytes() + self.slow_path.bytes() + cpu_lists
     }
 
     /// Gives frames back and wakes whoever waits for memory.
@@ -124,18 +126,42 @@ impl<E: Env> Memory<E> {
             return;
         }
         let count = u32::try_from(frames.len()).expect("fewer frames than a u32 counts");
-        {
-            // Counted under the lock: nobody may count off what is not counted yet.
-            let mut free = self.lists.lock(context);
+        if let Some(lists) = &self.cpu_lists {
+            let mut back = Vec::new();
             for (zone, frames) in self.layout.parts(frames) {
-                let given = free.give(frames);
-                self.now_free(zone, given);
+                lists.put(context, zone, frames, &mut back);
             }
+            self.give(context, &back);
+        } else {
+            self.give(context, frames);
         }
         self.given_back
             .fetch_add(u64::from(count), Ordering::Relaxed);
         self.hand_out(context);
         self.wait.wake_all(Signal::Freed);
+    }
+
+    /// Frames go to the free lists.
+    fn give(&self, context: &impl Context, frames: &[FrameId]) {
+        if frames.is_empty() {
+            return;
+        }
+        // Counted under the lock: nobody may count off what is not counted yet.
+        let mut free = self.lists.lock(context);
+        for (zone, frames) in self.layout.parts(frames) {
+            let given = free.give(frames);
+            self.now_free(zone, given);
+        }
+    }
+
+    /// What CPUs keep for themselves goes to the free lists; answers whether there was any.
+    pub(crate) fn drain_cpu_lists(&self, context: &impl Context) -> bool {
+        let Some(lists) = &self.cpu_lists else {
+            return false;
+        };
+        let frames = lists.drain(context);
+        self.give(context, &frames);
+        !frames.is_empty()
     }
 
     /// Frames given back, ever.

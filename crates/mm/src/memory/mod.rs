@@ -1,6 +1,6 @@
 //! The frames that hold no page: how many, where they are, who may take them, and who waits for them.
 //!
-//! `free` holds the lists and the chunks without memory, `room` says how far down they may be taken, `chunks` takes
+//! `free` holds the lists and the chunks without memory, `cpu_lists` what CPUs keep for themselves, `room` says how far down they may be taken, `chunks` takes
 //! memory from the system and gives it back, `offline` is what a lowered limit has put out of use, `slow_path` what a
 //! task does that finds too little, and `queue` who waits for a turn where that is a queue. Getting a frame by reclaiming and waiting is `alloc`'s.
 
@@ -15,10 +15,12 @@ use policy::watermark::Watermarks;
 
 use crate::Error;
 use crate::lists::{Layout, ZoneId};
+use cpu_lists::CpuLists;
 use free::Free;
 use slow_path::SlowPath;
 
 mod chunks;
+mod cpu_lists;
 mod free;
 pub(crate) mod offline;
 pub(crate) mod queue;
@@ -32,6 +34,7 @@ pub(crate) struct Memory<E: Env> {
     /// Free frames of each zone, unpopulated ones included; copies for looks without the lock.
     free: Box<[AtomicU32]>,
     layout: Arc<Layout>,
+    cpu_lists: Option<CpuLists>,
     /// Chunks on their way to or from the system: on no list, but soon to be had. Changes under the
     /// lock.
     moving: AtomicU32,
@@ -66,6 +69,8 @@ pub(crate) struct Shape {
     pub(crate) layout: Arc<Layout>,
     pub(crate) marks: Watermarks,
     pub(crate) tunables: Tunables,
+    /// CPUs, if each has free frames of its own.
+    pub(crate) cpu_lists: Option<u32>,
 }
 
 impl<E: Env> Memory<E> {
@@ -76,6 +81,7 @@ impl<E: Env> Memory<E> {
             layout,
             marks,
             tunables,
+            cpu_lists,
         } = shape;
         let free = layout.all().iter().map(|zone| {
             let pages = u32::try_from(zone.pages.0).expect("no more than all frames");
@@ -93,6 +99,7 @@ impl<E: Env> Memory<E> {
             chunk,
             marks,
             zone_marks: marks::of_zones(layout.all(), marks).into(),
+            cpu_lists: cpu_lists.map(|cpus| CpuLists::new(&layout, cpus, tunables.stands_for)),
             layout,
             wait: WaitQueue::new(),
             slow_path: SlowPath::new(&tunables, frames),

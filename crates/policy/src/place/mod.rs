@@ -22,6 +22,7 @@
 //! | `machine` | what there is: nodes, zones, CPUs, and the list of each node |
 //! | `marks` | the marks of a zone, and what it keeps back from those who could go elsewhere |
 //! | `cache` | which zones are passed over |
+//! | `cpu_list` | free frames that a CPU keeps for itself |
 //! | `trim` | whether a zone is trimmed, how far, and what came of it |
 //! | `search` | the next step of an allocation |
 //!
@@ -35,6 +36,7 @@
 //! Deviations: no cpusets, no page order above 0 in the cache's test of a zone.
 
 pub mod cache;
+pub mod cpu_list;
 pub mod distance;
 pub mod machine;
 pub mod marks;
@@ -76,6 +78,9 @@ pub struct PlaceLaw {
     pub trims_within: Option<u8>,
     /// LRU lists and marks are of a node (since 4.8), so that the memory of one is one zone.
     pub one_zone_a_node: bool,
+    /// Frames that are given back stay on a list of the CPU for a while, where no mark counts them. Later kernels have
+    /// such lists too; there they are left out.
+    pub cpu_lists: bool,
 }
 
 impl PlaceLaw {
@@ -96,6 +101,7 @@ impl PlaceLaw {
         }),
         trims_within: None,
         one_zone_a_node: false,
+        cpu_lists: true,
     };
     /// The paper's first patch: a zone is not trimmed again while the cache says that this failed.
     pub const LINUX_3_0_FIRST: Self = Self {
@@ -124,6 +130,7 @@ impl PlaceLaw {
         cache: None,
         trims_within: Some(30),
         one_zone_a_node: true,
+        cpu_lists: false,
     };
     /// Linux 6.12 with `node_reclaim_mode = 1`.
     pub const LINUX_6_12_RECLAIM: Self = Self {

@@ -1,14 +1,14 @@
 //! One allocation's way through its list of zones.
 //!
 //! ```text
-//! let mut search = Search::begin(law, zones.len(), want);
+//! let mut search = Search::begin(law, zones.len(), want, Floor::Low);
 //! loop {
 //!     match search.step(&cache) {
 //!         Step::Take { place, floor, most } => search.took(now, &mut cache, take(place, floor, most)),
 //!         Step::Trim { place }              => search.trimmed(now, &mut cache, trim(place)),
 //!         Step::WakeReclaimers              => wake the reclaimer of each node in the list,
 //!         Step::Done                        => return what was taken,
-//!         Step::Exhausted                   => reclaim; free something? search.again() : give up
+//!         Step::Exhausted                   => reclaim, then another search, from Floor::Min
 //!     }
 //! }
 //! ```
@@ -109,15 +109,16 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search for `want` frames in a list of `len` zones.
+    /// A search for `want` frames in a list of `len` zones. `floor`: down to which it looks first: LOW, or after direct
+    /// reclaim MIN at once.
     #[must_use]
-    pub fn begin(law: PlaceLaw, len: usize, want: u32) -> Self {
+    pub fn begin(law: PlaceLaw, len: usize, want: u32, floor: Floor) -> Self {
         let state = if want == 0 { State::Done } else { State::Look };
         Self {
             law,
             len,
             wanted: want,
-            floor: Floor::Low,
+            floor,
             place: 0,
             state,
             asks_cache: false,
@@ -160,6 +161,9 @@ impl Search {
                     self.state = State::Done;
                 } else {
                     // The next page's own search.
+                    if self.asks_each_time() {
+                        self.floor = Floor::Low;
+                    }
                     self.walk();
                 }
             }
@@ -180,14 +184,6 @@ impl Search {
         }
     }
 
-    /// Looks once more, down to MIN: after direct reclaim.
-    pub fn again(&mut self) {
-        if self.wanted > 0 {
-            self.floor = Floor::Min;
-            self.walk();
-        }
-    }
-
     /// How often a zone was passed over because the cache said so (`zlc_skipped`), and how often it was although
     /// direct reclaim had freed pages since (`zlc_hidden`).
     #[must_use]
@@ -196,8 +192,7 @@ impl Search {
     }
 
     fn take(&self) -> Step {
-        let remembers = self.law.cache.is_some() || self.law.trims.is_some();
-        let most = if self.place == 0 || !remembers {
+        let most = if self.place == 0 || !self.asks_each_time() {
             self.wanted
         } else {
             1
@@ -207,6 +202,11 @@ impl Search {
             floor: self.floor,
             most,
         }
+    }
+
+    /// Whether what the search for one page did matters to the next one's: zones may be trimmed, or passed over.
+    fn asks_each_time(&self) -> bool {
+        self.law.cache.is_some() || self.law.trims.is_some()
     }
 
     fn below_mark(&mut self, now: Instant, cache: &mut ZonelistCache) {
