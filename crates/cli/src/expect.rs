@@ -28,6 +28,8 @@ pub struct Verdict {
     pub skipped: bool,
     /// The experiment that holds the band where this one does not.
     pub held_in: Option<String>,
+    /// Why it is known not to hold.
+    pub missed: Option<String>,
 }
 
 impl Verdict {
@@ -40,10 +42,12 @@ impl Verdict {
             })
     }
 
-    /// Whether a check fails for it: it does not hold, and no other experiment holds it, or it could not be judged.
+    /// Whether a check fails for it: it does not hold, no other experiment holds it, and it is no known miss; or it could
+    /// not be judged.
     #[must_use]
     pub fn fails(&self) -> bool {
-        !self.holds() && (self.held_in.is_none() || self.value.is_none())
+        let excused = self.held_in.is_some() || self.missed.is_some();
+        !self.holds() && (!excused || self.value.is_none())
     }
 
     /// One line: name, row, value, band.
@@ -51,6 +55,10 @@ impl Verdict {
     pub fn line(&self) -> String {
         let (word, where_held) = match &self.held_in {
             _ if self.skipped => ("not run", String::new()),
+            None if self.missed.is_some() && !self.holds() && !self.fails() => {
+                let why = self.missed.as_deref().unwrap_or_default();
+                ("misses", format!(" ({why})"))
+            }
             Some(name) if self.holds() => ("holds", format!(" (held in `run {name}` too)")),
             None if self.holds() => ("holds", String::new()),
             Some(name) if !self.fails() => ("misses", format!(" (held in `run {name}`)")),
@@ -176,6 +184,7 @@ fn judge_one(
         min: expect.min.as_ref().map(|min| *min.get_ref()),
         max: expect.max.as_ref().map(|max| *max.get_ref()),
         source: expect.source.clone(),
+        missed: expect.missed.as_ref().map(|why| why.get_ref().clone()),
         held_in: expect.held_in.as_ref().map(|name| name.get_ref().clone()),
         skipped: !ran(policy)
             || vs.is_some_and(|vs| !ran(vs))
@@ -297,6 +306,21 @@ mod tests {
             verdict.value = None;
             assert!(verdict.fails() && verdict.line().starts_with("FAILS"));
         }
+    }
+
+    #[test]
+    fn a_known_miss_is_printed_with_its_cause_and_fails_nothing() {
+        let mut verdicts = judge_dd(100.0, 103.1);
+        for verdict in &mut verdicts {
+            verdict.missed = Some("the disk is idle".into());
+        }
+        let missed = |verdict: &&Verdict| !verdict.holds() && !verdict.fails();
+        assert_eq!(verdicts.iter().filter(missed).count(), 5);
+        let line = verdicts.iter().find(missed).unwrap().line();
+        assert!(line.starts_with("misses   A7-13-p1 ["), "{line}");
+        assert!(line.ends_with(" (the disk is idle)"), "{line}");
+        verdicts[0].value = None;
+        assert!(verdicts[0].fails() && verdicts[0].line().starts_with("FAILS"));
     }
 
     #[test]

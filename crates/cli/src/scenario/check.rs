@@ -784,7 +784,9 @@ impl Checker {
             let names = experiments::EXPERIMENTS.iter().map(|(name, _)| *name);
             return self.known("experiment", name, names);
         };
-        let holds = |other: &ExpectEntry| other.held_in.is_none() && other.is_same(expect);
+        let holds = |other: &ExpectEntry| {
+            other.held_in.is_none() && other.missed.is_none() && other.is_same(expect)
+        };
         if !parse(&source).is_ok_and(|other| other.expects.iter().any(holds)) {
             let help = "it needs a band of this id with the same metric, columns, rows, `min` and `max`, and no `held_in` of its own; or leave `held_in` out";
             self.list.push(
@@ -817,6 +819,14 @@ impl Checker {
             self.known("task or device", of, tasks.chain(devices));
         }
         self.held_in(expect);
+        if let Some(why) = &expect.missed
+            && (why.get_ref().trim().is_empty() || expect.held_in.is_some())
+        {
+            self.list.push(
+                Mistake::new("a miss without its cause", why.span(), "`missed`")
+                    .help("say in one sentence what was measured; `held_in` does not go with it"),
+            );
+        }
         let compares = expect.vs.is_some() || expect.vs_case.is_some();
         if (*expect.op.get_ref() == CompareKind::Value) == compares {
             self.list.push(

@@ -644,6 +644,9 @@ pub struct ExpectEntry {
     /// fails for it.
     #[serde(default)]
     pub held_in: Option<Spanned<String>>,
+    /// Why this band is known not to hold, as measured. It is judged and printed, and no check fails for it.
+    #[serde(default)]
+    pub missed: Option<Spanned<String>>,
 }
 
 impl ExpectEntry {

@@ -5,7 +5,6 @@
 
 use env::{Env, Task};
 use frames::FrameId;
-use policy::place::search::Floor;
 use policy::reclaim::retry::RetryVerdict;
 use policy::reclaim::throttle::Who;
 
@@ -27,9 +26,9 @@ pub(super) fn alloc<E: Env>(
     out: &mut Vec<FrameId>,
 ) -> Result<u32, Error> {
     let mut rounds = Rounds::default();
-    let mut floor = Floor::Low;
+    let mut is_retry = false;
     loop {
-        let taken = cache.alloc_at_hand(task, want, floor, out)?;
+        let taken = cache.alloc_at_hand(task, want, is_retry, out)?;
         if taken > 0 {
             return Ok(taken);
         }
@@ -38,7 +37,7 @@ pub(super) fn alloc<E: Env>(
         if verdict.is_some() && cache.memory.drain_cpu_lists(task) {
             continue;
         }
-        floor = Floor::Min;
+        is_retry = true;
         match verdict {
             None => search::reclaimed(task, cache),
             Some(RetryVerdict::Retry) => {}

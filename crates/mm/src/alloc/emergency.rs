@@ -5,7 +5,6 @@ use core::sync::atomic::Ordering;
 
 use env::{Env, Task};
 use frames::FrameId;
-use policy::place::search::Floor;
 use policy::reclaim::retry::{Retry, RetryVerdict};
 use policy::reclaim::throttle::Who;
 use policy::units::{Instant, Nanos, Pages};
@@ -54,7 +53,7 @@ pub(super) fn alloc<E: Env>(
 ) -> Result<u32, Error> {
     let mut rounds = Rounds::default();
     loop {
-        let taken = cache.alloc_at_hand(task, want, Floor::Low, out)?;
+        let taken = cache.alloc_at_hand(task, want, false, out)?;
         if taken > 0 {
             return Ok(taken);
         }

@@ -49,21 +49,21 @@ impl<E: Env> Cache<E> {
         want: u32,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
-        self.try_alloc_from(task, want, Floor::Low, out)
+        self.try_alloc_again(task, want, false, out)
     }
 
-    /// The same; where there are several zones, down to that floor first.
-    fn try_alloc_from(
+    /// The same, perhaps after the task has reclaimed.
+    fn try_alloc_again(
         &self,
         task: &mut Task<'_, E>,
         want: u32,
-        floor: Floor,
+        is_retry: bool,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let taken = if self.zones.layout().is_one() {
             self.try_alloc_of_one(task, want, out)?
         } else {
-            search::take(task, self, want, floor, out)?
+            search::take(task, self, want, is_retry, out)?
         };
         if want >= MANY && task.may_block() {
             self.memory.populate_ahead(task);
@@ -161,11 +161,11 @@ impl<E: Env> Cache<E> {
         &self,
         task: &mut Task<'_, E>,
         want: u32,
-        floor: Floor,
+        is_retry: bool,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         loop {
-            let taken = self.try_alloc_from(task, want, floor, out)?;
+            let taken = self.try_alloc_again(task, want, is_retry, out)?;
             if taken > 0 || self.memory.moving() == 0 {
                 return Ok(taken);
             }

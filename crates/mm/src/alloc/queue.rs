@@ -12,7 +12,6 @@ use core::sync::atomic::Ordering;
 
 use env::{Env, Task, Wakeup};
 use frames::FrameId;
-use policy::place::search::Floor;
 use policy::reclaim::SwapSender;
 use policy::reclaim::retry::{Retry, RetryVerdict};
 use policy::reclaim::throttle::Who;
@@ -105,7 +104,7 @@ pub(super) fn alloc<E: Env>(
     let memory = &cache.memory;
     let mut outlook: Option<Outlook> = None;
     loop {
-        let taken = cache.alloc_at_hand(task, want, Floor::Low, out)?;
+        let taken = cache.alloc_at_hand(task, want, false, out)?;
         if taken > 0 {
             return Ok(taken);
         }

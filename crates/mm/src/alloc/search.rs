@@ -5,14 +5,14 @@
 use env::{Env, Task};
 use frames::FrameId;
 use policy::place::ZoneId;
-use policy::place::search::{Floor, Search, Step, Took};
+use policy::place::search::{Search, Step, Took};
 
 use crate::Error;
 use crate::cache::Cache;
 use crate::lists::NodeId;
 use crate::vmstat::Item;
 
-/// Takes up to `want` frames without waiting for them; answers how many. A law that trims zones reclaims there. `floor`:
+/// Takes up to `want` frames without waiting for them; answers how many. A law that trims zones reclaims there. `is_retry`:
 /// see `Search::begin`.
 ///
 /// # Errors
@@ -21,14 +21,14 @@ pub(super) fn take<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     want: u32,
-    floor: Floor,
+    is_retry: bool,
     out: &mut Vec<FrameId>,
 ) -> Result<u32, Error> {
     let layout = cache.zones.layout();
     let home = cache.home_node(task);
     let list = layout.list(home);
     let node = cache.zones.node(home);
-    let mut search = Search::begin(cache.options.place, list.len(), want, floor);
+    let mut search = Search::begin(cache.options.place, list.len(), want, is_retry);
     let mut taken = 0;
     loop {
         let step = search.step(&node.zonelist_cache(task));

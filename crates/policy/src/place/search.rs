@@ -1,14 +1,14 @@
 //! One allocation's way through its list of zones.
 //!
 //! ```text
-//! let mut search = Search::begin(law, zones.len(), want, Floor::Low);
+//! let mut search = Search::begin(law, zones.len(), want, false);
 //! loop {
 //!     match search.step(&cache) {
 //!         Step::Take { place, floor, most } => search.took(now, &mut cache, take(place, floor, most)),
 //!         Step::Trim { place }              => search.trimmed(now, &mut cache, trim(place)),
 //!         Step::WakeReclaimers              => wake the reclaimer of each node in the list,
 //!         Step::Done                        => return what was taken,
-//!         Step::Exhausted                   => reclaim, then another search, from Floor::Min
+//!         Step::Exhausted                   => reclaim, then another search
 //!     }
 //! }
 //! ```
@@ -109,16 +109,20 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search for `want` frames in a list of `len` zones. `floor`: down to which it looks first: LOW, or after direct
-    /// reclaim MIN at once.
+    /// A search for `want` frames in a list of `len` zones. `is_retry`: the caller has just
+    /// reclaimed; where looking at a zone may trim it, it then looks down to MIN at once.
     #[must_use]
-    pub fn begin(law: PlaceLaw, len: usize, want: u32, floor: Floor) -> Self {
+    pub fn begin(law: PlaceLaw, len: usize, want: u32, is_retry: bool) -> Self {
         let state = if want == 0 { State::Done } else { State::Look };
         Self {
             law,
             len,
             wanted: want,
-            floor,
+            floor: if is_retry && asks_each_time(law) {
+                Floor::Min
+            } else {
+                Floor::Low
+            },
             place: 0,
             state,
             asks_cache: false,
@@ -161,7 +165,7 @@ impl Search {
                     self.state = State::Done;
                 } else {
                     // The next page's own search.
-                    if self.asks_each_time() {
+                    if asks_each_time(self.law) {
                         self.floor = Floor::Low;
                     }
                     self.walk();
@@ -192,7 +196,7 @@ impl Search {
     }
 
     fn take(&self) -> Step {
-        let most = if self.place == 0 || !self.asks_each_time() {
+        let most = if self.place == 0 || !asks_each_time(self.law) {
             self.wanted
         } else {
             1
@@ -202,11 +206,6 @@ impl Search {
             floor: self.floor,
             most,
         }
-    }
-
-    /// Whether what the search for one page did matters to the next one's: zones may be trimmed, or passed over.
-    fn asks_each_time(&self) -> bool {
-        self.law.cache.is_some() || self.law.trims.is_some()
     }
 
     fn below_mark(&mut self, now: Instant, cache: &mut ZonelistCache) {
@@ -271,6 +270,11 @@ impl Search {
         self.asks_cache = false;
         self.is_ready = false;
     }
+}
+
+/// Whether what the search for one page did matters to the next one's: zones may be trimmed, or passed over.
+const fn asks_each_time(law: PlaceLaw) -> bool {
+    law.cache.is_some() || law.trims.is_some()
 }
 
 #[cfg(test)]

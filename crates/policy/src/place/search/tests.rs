@@ -51,7 +51,7 @@ impl Machine {
 
     /// One allocation; answers how many frames it got.
     fn alloc(&mut self, want: u32) -> u32 {
-        let mut search = Search::begin(self.law, self.above_low.len(), want, Floor::Low);
+        let mut search = Search::begin(self.law, self.above_low.len(), want, false);
         let mut got = 0;
         for _ in 0..1000 {
             match search.step(&self.cache) {
@@ -234,6 +234,6 @@ fn a_machine_of_one_zone_asks_no_cache() {
 
 #[test]
 fn nothing_wanted_is_done() {
-    let mut search = Search::begin(PlaceLaw::LINUX_3_0, 2, 0, Floor::Low);
+    let mut search = Search::begin(PlaceLaw::LINUX_3_0, 2, 0, false);
     assert_eq!(search.step(&ZonelistCache::default()), Step::Done);
 }
