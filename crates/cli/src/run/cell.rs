@@ -14,6 +14,7 @@ use policy::watermark::Watermarks;
 use policy::writeback::{Flight, FlushTunables};
 
 use super::jobs::{self, JobSpec};
+use super::nodes;
 use crate::presets::{self, Preset};
 use crate::scenario::{CaseEntry, JournalData, JournalTable, Machine, PolicyEntry, Scenario};
 
@@ -216,9 +217,7 @@ impl Cell {
         let scale = *scenario.run.scale.get_ref();
         let machine = &scenario.machine;
         let memory_mib = jobs::memory_mib(scenario, row);
-        let reserved = machine.reserved_percent.as_ref();
-        let left = 1.0 - reserved.map_or(0.0, |percent| *percent.get_ref()) / 100.0;
-        let memory = Pages(whole(memory_mib * left * PAGES_PER_MIB * scale));
+        let memory = pages_of(machine, memory_mib, scale);
         let limit =
             |mib: Option<&toml::Spanned<f64>>, percent: &Option<toml::Spanned<u8>>, or| match (
                 mib, percent,
@@ -260,8 +259,8 @@ impl Cell {
             reclaim.cluster_stands_for = reclaim.stands_for;
         }
         reclaim.oom_kills = machine.oom_kills;
-        let nodes = machine.nodes.as_ref().map_or(1, checked_nodes);
-        let nodes = nodes.min(reclaim.law.nodes_max);
+        let several = machine.node_count() > 1 || nodes::zone_count(machine) > 1;
+        let several = several && reclaim.law.nodes_max > 1;
         let some_fs = |is: fn(&lab::fs::Model) -> bool| {
             let fs = |device: &DeviceSpec| lab::fs::by_name(device.fs.as_deref()?).ok();
             devices.iter().filter_map(fs).any(|fs| is(&fs))
@@ -280,8 +279,8 @@ impl Cell {
             flush: shrunk(preset.flush, whole(1.0 / scale), request_least(machine)),
             initial: preset.initial,
             reclaim,
-            machine: (nodes > 1).then(|| {
-                machine::Machine::even(memory, nodes, cpus).expect("a number of nodes is checked")
+            machine: (several).then(|| {
+                nodes::of_machine(machine, memory).expect("the nodes of a loaded scenario")
             }),
             readahead: column.readahead.or(window(machine.readahead_kib.as_ref())),
             marks: marks(machine, memory_mib, whole(1.0 / scale)),
@@ -393,10 +392,6 @@ fn checked_swappiness(value: &toml::Spanned<u32>) -> u8 {
     u8::try_from(*value.get_ref()).expect("a swappiness is checked")
 }
 
-fn checked_nodes(value: &toml::Spanned<u32>) -> u8 {
-    u8::try_from(*value.get_ref()).expect("a number of nodes is checked")
-}
-
 /// A read-ahead window, which does not shrink with the machine: nor does a request below that size (experiments A6).
 fn window(kib: Option<&toml::Spanned<f64>>) -> Option<Pages> {
     Some(Pages(whole(kib?.get_ref() / KIB_PER_PAGE)))
@@ -419,9 +414,16 @@ pub(super) fn device(scenario: &Scenario, id: &str) -> usize {
     at.expect("a loaded scenario names its own devices")
 }
 
+/// Memory for pages of a machine that has `memory_mib` before scaling.
+pub(super) fn pages_of(machine: &Machine, memory_mib: f64, scale: f64) -> Pages {
+    let reserved = machine.reserved_percent.as_ref();
+    let left = 1.0 - reserved.map_or(0.0, |percent| *percent.get_ref()) / 100.0;
+    Pages(whole(memory_mib * left * PAGES_PER_MIB * scale))
+}
+
 /// The marks of a machine of `memory_mib` before scaling, made smaller by `shrink`; nothing where both
 /// size and reserve are those of the memory itself.
-fn marks(machine: &Machine, memory_mib: f64, shrink: u64) -> Option<Watermarks> {
+pub(super) fn marks(machine: &Machine, memory_mib: f64, shrink: u64) -> Option<Watermarks> {
     if shrink == 1 && machine.min_free_kib.is_none() {
         return None;
     }
@@ -431,7 +433,8 @@ fn marks(machine: &Machine, memory_mib: f64, shrink: u64) -> Option<Watermarks> 
         min = whole(*reserve.get_ref() / KIB_PER_PAGE);
         gap = gap.max(min / 4);
     }
-    let min = (min / shrink).max(MIN_MARK_LEAST);
+    // Of each zone, where the machine says which there are.
+    let min = (min / shrink).max(MIN_MARK_LEAST * nodes::zone_count(machine));
     let gap = (gap / shrink).max(min / 4);
     Some(Watermarks {
         min: Pages(min),

@@ -12,6 +12,7 @@ mod journal;
 mod lab;
 mod live;
 mod made;
+pub(crate) mod nodes;
 mod rig;
 mod schedule;
 mod session;

@@ -1,6 +1,7 @@
 //! What types cannot say: ranges, names that must exist, sizes that must fit.
 
 mod memory;
+mod nodes;
 
 use std::collections::BTreeSet;
 
@@ -271,6 +272,7 @@ impl Checker {
             }
         }
         self.reclaim_of_machine(scenario);
+        self.nodes(scenario);
         self.readahead(machine.readahead_kib.as_ref());
         for row in scenario.rows() {
             self.background_below_dirty(scenario, &row);

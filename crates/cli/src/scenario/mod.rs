@@ -15,6 +15,7 @@
 mod check;
 mod diagnose;
 mod journal;
+mod nodes;
 mod overrides;
 mod parse;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub(crate) use check::{HZ, RATE_LEAST_MIB, RATE_MOST_MIB};
 pub(crate) use diagnose::renderer;
 pub use diagnose::{Mistake, Mistakes, Source, choices, nearest};
 pub use journal::{JournalData, JournalEntry, JournalTable};
+pub use nodes::{NodeEntry, ZonelistKind};
 pub use overrides::{Override, OverrideError};
 
 use std::collections::BTreeMap;
@@ -162,6 +164,15 @@ pub struct Machine {
     /// 8 MiB.
     #[serde(default)]
     pub readahead_kib: Option<Spanned<f64>>,
+    /// Its nodes, if they are not equal; instead of `nodes`.
+    #[serde(default)]
+    pub node: Vec<NodeEntry>,
+    /// How far nodes are from each other, a row each; 10 is from a node to itself. Without it, 20 between any two.
+    #[serde(default)]
+    pub distance: Option<Spanned<Vec<Vec<u32>>>>,
+    /// In which order zones are tried; without it, as Linux chooses by its rule.
+    #[serde(default)]
+    pub zonelist: Option<Spanned<ZonelistKind>>,
     /// Sockets with memory of their own, NUMA nodes to Linux: under its laws each has lists, marks and a background
     /// reclaimer. One if not given. For our own law memory is one in any case.
     #[serde(default)]

@@ -63,7 +63,7 @@ error: unknown key `cpu`
 5 | cpu = 2
   | ^^^ not a key of this table
   |
-  = help: did you mean `cpus`? Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, oom_kills, readahead_kib, nodes
+  = help: did you mean `cpus`? Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, oom_kills, readahead_kib, node, distance, zonelist, nodes
 "
     );
 }
@@ -79,7 +79,7 @@ error: unknown key `memory_gb`
 6 | memory_gb = 1
   | ^^^^^^^^^ not a key of this table
   |
-  = help: the unit here is mebibytes: write `memory_mib`. Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, oom_kills, readahead_kib, nodes
+  = help: the unit here is mebibytes: write `memory_mib`. Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, oom_kills, readahead_kib, node, distance, zonelist, nodes
 "
     );
 }
@@ -860,4 +860,129 @@ fn a_read_ahead_window_has_a_range() {
         "name = \"tidegate\"\nreadahead_kib = -4",
     );
     assert!(said.contains("`readahead_kib` is out of range"), "{said}");
+}
+
+/// `GOOD` on two nodes of 160 and 96 MiB.
+const NODES: &str =
+    "cpus = 2\nnode = [{ mib = 160, dma32_mib = 64, cpus = 2 }, { mib = 96, cpus = 2 }]";
+
+fn on_nodes(from: &str, to: &str) -> String {
+    let text = GOOD.replace("cpus = 2", NODES);
+    let changed = text.replace(from, to);
+    assert_ne!(changed, text, "`{from}` is in the scenario");
+    shown(&changed, &[])
+}
+
+#[test]
+fn nodes_that_are_all_of_the_machine_are_no_mistake() {
+    let key = "dirty_mib = 64";
+    for more in [
+        "",
+        "zonelist = \"zone\"\n",
+        "distance = [[10, 20], [20, 10]]\n",
+    ] {
+        assert_eq!(on_nodes(key, &format!("{more}{key}\n\n")), "no mistake");
+    }
+}
+
+#[test]
+fn nodes_that_do_not_add_up_are_refused() {
+    assert_eq!(
+        on_nodes("mib = 96", "mib = 90"),
+        "
+error: the nodes have 250 MiB together, and the machine 256 MiB
+ --> my.toml:7:14
+  |
+6 | node = [{ mib = 160, dma32_mib = 64, cpus = 2 }, { mib = 90, cpus = 2 }]
+  |                 --- the nodes
+7 | memory_mib = 256
+  |              ^^^ the memory
+  |
+  = help: write memory_mib = 250, or change `mib` of a node
+"
+    );
+}
+
+#[test]
+fn a_node_with_more_low_memory_than_it_has_is_refused() {
+    let said = on_nodes("dma32_mib = 64", "dma32_mib = 161");
+    assert!(
+        said.contains("`dma32_mib` is out of range: 161") && said.contains("must be 0 to 160 MiB"),
+        "{said}"
+    );
+}
+
+#[test]
+fn cpus_of_no_node_are_refused() {
+    let said = on_nodes("cpus = 2\nnode", "cpus = 5\nnode");
+    assert!(
+        said.contains("5 CPUs, of which the nodes have 4") && said.contains("CPUs of no node"),
+        "{said}"
+    );
+    let said = on_nodes("cpus = 2 }", "cpus = 0 }");
+    assert!(said.contains("2 CPUs, of which the nodes have 0"), "{said}");
+}
+
+#[test]
+fn distances_that_are_none_are_refused() {
+    for (table, words) in [
+        (
+            "[[10, 20], [21, 10]]",
+            "node 1 is 20 from node 0, but 21 back",
+        ),
+        ("[[10, 9], [9, 10]]", "node 1 is 9 from node 0"),
+        ("[[11, 20], [20, 10]]", "node 0 is 11 from itself"),
+        ("[[10, 20]]", "node 0 has 2 distances"),
+        ("[[10]]", "distances of 1 nodes for a machine of 2"),
+        (
+            "[[10, 300], [300, 10]]",
+            "a distance of 300; the largest is 255",
+        ),
+    ] {
+        let said = on_nodes("[[device]]", &format!("distance = {table}\n[[device]]"));
+        assert!(said.contains(words), "{table}: {said}");
+        assert!(said.contains("[[10, 20], [20, 10]]"), "{table}: {said}");
+    }
+}
+
+#[test]
+fn a_zone_below_its_marks_is_refused() {
+    let said = on_nodes("dirty_mib = 64", "min_free_kib = 65536\ndirty_mib = 64");
+    assert_eq!(said, "no mistake");
+    // A reserve that is shared out by size leaves something of each zone; what low memory keeps back for high does not.
+    let small = "node = [{ mib = 4096, dma32_mib = 8, cpus = 2 }]\nmemory_mib = 4096\n#";
+    let text = GOOD.replace("memory_mib = 256", small);
+    let said = shown(&text, &[]);
+    assert!(
+        said.contains("the zone Dma32 of node 0 is below its marks: it has 2048 pages"),
+        "{said}"
+    );
+    let said = on_nodes("dma32_mib = 64", "dma32_mib = 0.5");
+    assert!(
+        said.contains("0.5 MiB of low memory are too few for a zone"),
+        "{said}"
+    );
+}
+
+#[test]
+fn more_nodes_than_fit_are_refused() {
+    let nodes = ["{ mib = 16, cpus = 1 }"; 16].join(", ");
+    let text = GOOD.replace("cpus = 2", &format!("cpus = 2\nnode = [{nodes}]"));
+    let said = shown(&text, &[]);
+    assert!(
+        said.contains("a machine of 16 nodes; it may have 1 to 8"),
+        "{said}"
+    );
+    let said = on_nodes("cpus = 2\nnode", "cpus = 2\nnodes = 2\nnode");
+    assert!(said.contains("`nodes` and `node` are both given"), "{said}");
+}
+
+#[test]
+fn a_row_of_another_size_needs_equal_nodes() {
+    let row = "[[case]]\nname = \"more\"\nmemory_mib = 512\n[[policy]]";
+    let said = on_nodes("[[policy]]", row);
+    assert!(
+        said.contains("a row of another size on a machine whose nodes have theirs"),
+        "{said}"
+    );
 }

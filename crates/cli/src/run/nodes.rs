@@ -1,0 +1,211 @@
+//! The machine of a run as `policy` sees it: nodes, zones, the way from one to another, and the marks of each zone.
+
+use core::fmt;
+
+use policy::place::distance::{DistanceFault, Distances};
+use policy::place::machine::{self, MachineFault};
+use policy::place::marks::{self, Marks};
+use policy::place::order::{Zone, ZoneOrder};
+use policy::units::Pages;
+use policy::watermark::Watermarks;
+
+use super::cell::{self, PAGES_PER_MIB, whole};
+use crate::scenario::{Machine, NodeEntry, ZonelistKind};
+
+/// Why the nodes are no machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodesFault {
+    /// The nodes themselves.
+    Machine(MachineFault),
+    /// Their distances.
+    Distances(DistanceFault),
+    /// A distance that no firmware can tell.
+    TooFar(u32),
+}
+
+impl fmt::Display for NodesFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine(fault) => write!(f, "{fault}"),
+            Self::Distances(fault) => write!(f, "{fault}"),
+            Self::TooFar(distance) => {
+                write!(f, "a distance of {distance}; the largest is {}", u8::MAX)
+            }
+        }
+    }
+}
+
+impl From<MachineFault> for NodesFault {
+    fn from(fault: MachineFault) -> Self {
+        Self::Machine(fault)
+    }
+}
+
+impl From<DistanceFault> for NodesFault {
+    fn from(fault: DistanceFault) -> Self {
+        Self::Distances(fault)
+    }
+}
+
+/// The nodes of a machine with `pages` in all: sizes that are said are shared out as they are.
+///
+/// # Errors
+/// `NodesFault`.
+pub(crate) fn of_machine(machine: &Machine, pages: Pages) -> Result<machine::Machine, NodesFault> {
+    let count = machine.node_count();
+    let order = machine.zonelist.as_ref().map(|kind| match kind.get_ref() {
+        ZonelistKind::Node => ZoneOrder::Node,
+        ZonelistKind::Zone => ZoneOrder::Zone,
+    });
+    let distances = match &machine.distance {
+        Some(rows) => Distances::new(&table(rows.get_ref())?)?,
+        None => Distances::even(count).map_err(|_| MachineFault::Nodes { count })?,
+    };
+    if machine.node.is_empty() {
+        let count = u8::try_from(count).unwrap_or(u8::MAX);
+        let even = machine::Machine::even(pages, count, *machine.cpus.get_ref())?;
+        return Ok(machine::Machine::new(even.nodes(), distances, order)?);
+    }
+    let nodes: Vec<_> = machine.node.iter().map(node).collect();
+    Ok(machine::Machine::new(&nodes, distances, order)?.with_pages(pages))
+}
+
+/// The zones of a machine and their marks at a scale.
+///
+/// # Errors
+/// `NodesFault`.
+pub(crate) fn zones(machine: &Machine, scale: f64) -> Result<Vec<(Zone, Marks)>, NodesFault> {
+    let memory_mib = *machine.memory_mib.get_ref();
+    let pages = cell::pages_of(machine, memory_mib, scale);
+    let made = of_machine(machine, pages)?;
+    let all =
+        cell::marks(machine, memory_mib, whole(1.0 / scale)).unwrap_or(Watermarks::of_zone(pages));
+    let marks = marks::of_zones(made.zones(), all);
+    Ok(made.zones().iter().copied().zip(marks).collect())
+}
+
+/// Zones of the nodes that a machine says; one if it says none.
+pub(super) fn zone_count(machine: &Machine) -> u64 {
+    let zones = machine.node.iter().map(node);
+    let zones =
+        zones.map(|node| u64::from(!node.dma32.is_zero()) + u64::from(!node.normal.is_zero()));
+    zones.sum::<u64>().max(1)
+}
+
+fn table(rows: &[Vec<u32>]) -> Result<Vec<Vec<u8>>, NodesFault> {
+    let number =
+        |distance: &u32| u8::try_from(*distance).map_err(|_| NodesFault::TooFar(*distance));
+    let rows = rows.iter();
+    rows.map(|row| row.iter().map(number).collect()).collect()
+}
+
+fn node(entry: &NodeEntry) -> machine::Node {
+    let dma32 = entry.dma32_mib.as_ref().map_or(0.0, |mib| *mib.get_ref());
+    let pages = |mib: f64| Pages(whole(mib.max(0.0) * PAGES_PER_MIB));
+    machine::Node {
+        normal: pages(entry.mib.get_ref() - dma32),
+        dma32: pages(dma32),
+        cpus: *entry.cpus.get_ref(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::place::ZoneId;
+    use policy::place::order::Class;
+
+    use crate::run::cell::{Cell, Column};
+    use crate::scenario::{Scenario, Source};
+
+    use super::*;
+
+    /// The machine of p2 as its counters tell it, and a job.
+    const OF_P2: &str = r#"
+        schema = "tidegate-exp/1"
+        name = "nodes"
+        [run]
+        scale = 0.125
+        [machine]
+        cpus = 12
+        memory_mib = 11776
+        min_free_kib = 90112
+        node = [{ mib = 5632, dma32_mib = 3072, cpus = 12 }, { mib = 6144, cpus = 12 }]
+        distance = [[10, 21], [21, 10]]
+        [[device]]
+        id = "disk"
+        model = "sata2010"
+        [[task]]
+        id = "dd"
+        kind = "dd"
+        device = "disk"
+        file_mib = 512
+        [[policy]]
+        name = "linux-6.12"
+        [[policy]]
+        name = "tidegate"
+    "#;
+
+    fn cell(text: &str, policy: usize) -> Cell {
+        let source = Source {
+            origin: "test".into(),
+            text: text.into(),
+        };
+        let (scenario, _) = Scenario::load(source, &[]).unwrap();
+        let column = Column::of(&scenario.policies[policy]);
+        Cell::resolve(&scenario, &scenario.rows()[0], &column)
+    }
+
+    #[test]
+    fn a_machine_has_the_nodes_zones_and_distances_it_says() {
+        let cell = cell(OF_P2, 0);
+        let machine = cell.machine.unwrap();
+        let zones = machine.zones().iter();
+        let zones: Vec<_> = zones.map(|z| (z.node, z.class, z.pages.0)).collect();
+        assert_eq!(
+            zones,
+            [
+                (0, Class::Dma32, 98_304),
+                (0, Class::Normal, 81_920),
+                (1, Class::Normal, 196_608)
+            ]
+        );
+        assert_eq!(machine.pages(), cell.memory);
+        // Twelve CPUs run, all of the first node; the other has as many.
+        assert_eq!((machine.node_of_cpu(11), machine.node_of_cpu(12)), (0, 1));
+        assert_eq!(machine.distances().between(0, 1), 21);
+        // By zone, as Linux 3.0 chooses here.
+        assert_eq!(machine.list(0), [ZoneId(1), ZoneId(2), ZoneId(0)]);
+        let marks = cell.marks.unwrap();
+        assert_eq!((marks.min, marks.low), (Pages(2_816), Pages(3_520)));
+    }
+
+    #[test]
+    fn the_order_of_the_zones_can_be_said() {
+        let text = OF_P2.replace("distance", "zonelist = \"node\"\n        distance");
+        let machine = cell(&text, 0).machine.unwrap();
+        assert_eq!(machine.list(0), [ZoneId(1), ZoneId(0), ZoneId(2)]);
+    }
+
+    #[test]
+    fn a_small_zone_has_a_reserve_that_clusters_are_small_against() {
+        let text = OF_P2.replace("min_free_kib = 90112", "");
+        let cell = cell(&text.replace("scale = 0.125", "scale = 0.03125"), 0);
+        assert_eq!(cell.marks.unwrap().min, Pages(3 * 128));
+    }
+
+    #[test]
+    fn to_a_law_of_one_node_memory_is_one() {
+        assert_eq!(cell(OF_P2, 1).machine, None);
+    }
+
+    #[test]
+    fn equal_nodes_are_as_before() {
+        let node =
+            "node = [{ mib = 5632, dma32_mib = 3072, cpus = 12 }, { mib = 6144, cpus = 12 }]";
+        let text = OF_P2.replace(node, "nodes = 2");
+        let text = text.replace("distance = [[10, 21], [21, 10]]", "");
+        let cell = cell(&text, 0);
+        let even = machine::Machine::even(cell.memory, 2, 12).unwrap();
+        assert_eq!(cell.machine, Some(even));
+    }
+}
