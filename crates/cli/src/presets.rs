@@ -8,6 +8,7 @@
 //! are multiples of 4 ms).
 
 use policy::dirty::{InitialBandwidth, Law};
+use policy::place::PlaceLaw;
 use policy::reclaim::{Reason, ReclaimLaw};
 use policy::writeback::FlushTunables;
 
@@ -28,10 +29,35 @@ pub struct Preset {
     pub initial: InitialBandwidth,
     /// How reclaim is throttled.
     pub reclaim: ReclaimLaw,
+    /// How a frame is looked for on a machine of several nodes.
+    pub place: PlaceLaw,
 }
 
+/// What its columns have in common: the law of writers was that of 2.6.36 until 3.1.
+const LINUX_3_0: Preset = Preset {
+    name: "linux-3.0",
+    about: "",
+    law: Law::FOREGROUND,
+    hz: 250,
+    flush: FlushTunables::linux_2_6_36(),
+    initial: InitialBandwidth::Assumed,
+    reclaim: ReclaimLaw::LINUX_3_0,
+    place: PlaceLaw::LINUX_3_0,
+};
+
+const LINUX_6_12: Preset = Preset {
+    name: "linux-6.12",
+    about: "rate-based: each writer gets a rate that a control loop adjusts",
+    law: Law::RATE_BASED,
+    hz: 250,
+    flush: FlushTunables::linux_6_12(),
+    initial: InitialBandwidth::Assumed,
+    reclaim: ReclaimLaw::LINUX_5_16,
+    place: PlaceLaw::LINUX_6_12,
+};
+
 /// All presets, in the order of history.
-pub const PRESETS: [Preset; 8] = [
+pub const PRESETS: [Preset; 13] = [
     Preset {
         name: "linux-2.6.36",
         about: "a throttled writer writes pages back itself, then naps",
@@ -40,6 +66,31 @@ pub const PRESETS: [Preset; 8] = [
         flush: FlushTunables::linux_2_6_36(),
         initial: InitialBandwidth::Assumed,
         reclaim: ReclaimLaw::LINUX_5_15,
+        place: PlaceLaw::LINUX_6_12,
+    },
+    Preset {
+        name: "linux-3.0-off",
+        about: "writers write back themselves; lists by zone; a full node's tasks go to the next node",
+        place: PlaceLaw::LINUX_3_0_OFF,
+        ..LINUX_3_0
+    },
+    Preset {
+        name: "linux-3.0",
+        about: "the same, and a task reclaims in its own full node first (zone_reclaim): paper p2 before",
+        place: PlaceLaw::LINUX_3_0,
+        ..LINUX_3_0
+    },
+    Preset {
+        name: "linux-3.0+zlcfirst",
+        about: "with paper p2's first patch: not where that failed within the last second",
+        place: PlaceLaw::LINUX_3_0_FIRST,
+        ..LINUX_3_0
+    },
+    Preset {
+        name: "linux-3.0+zlc",
+        about: "with both patches of paper p2: forgotten as soon as direct reclaim has freed pages",
+        place: PlaceLaw::LINUX_3_0_BOTH,
+        ..LINUX_3_0
     },
     Preset {
         name: "p1",
@@ -49,6 +100,7 @@ pub const PRESETS: [Preset; 8] = [
         flush: FlushTunables::linux_2_6_36(),
         initial: InitialBandwidth::Assumed,
         reclaim: ReclaimLaw::LINUX_5_15,
+        place: PlaceLaw::LINUX_6_12,
     },
     Preset {
         name: "p1-measured",
@@ -58,6 +110,7 @@ pub const PRESETS: [Preset; 8] = [
         flush: FlushTunables::linux_2_6_36(),
         initial: InitialBandwidth::Assumed,
         reclaim: ReclaimLaw::LINUX_5_15,
+        place: PlaceLaw::LINUX_6_12,
     },
     Preset {
         name: "linux-5.15",
@@ -67,6 +120,7 @@ pub const PRESETS: [Preset; 8] = [
         flush: FlushTunables::linux_6_12(),
         initial: InitialBandwidth::Assumed,
         reclaim: ReclaimLaw::LINUX_5_15,
+        place: PlaceLaw::LINUX_6_12,
     },
     Preset {
         name: "linux-5.15+patch1",
@@ -76,6 +130,7 @@ pub const PRESETS: [Preset; 8] = [
         flush: FlushTunables::linux_6_12(),
         initial: InitialBandwidth::Assumed,
         reclaim: ReclaimLaw::LINUX_5_15_PATCH1,
+        place: PlaceLaw::LINUX_6_12,
     },
     Preset {
         name: "linux-5.16-rc1",
@@ -85,15 +140,14 @@ pub const PRESETS: [Preset; 8] = [
         flush: FlushTunables::linux_6_12(),
         initial: InitialBandwidth::Assumed,
         reclaim: ReclaimLaw::LINUX_5_16_RC1,
+        place: PlaceLaw::LINUX_6_12,
     },
+    LINUX_6_12,
     Preset {
-        name: "linux-6.12",
-        about: "rate-based: each writer gets a rate that a control loop adjusts",
-        law: Law::RATE_BASED,
-        hz: 250,
-        flush: FlushTunables::linux_6_12(),
-        initial: InitialBandwidth::Assumed,
-        reclaim: ReclaimLaw::LINUX_5_16,
+        name: "linux-6.12-mode1",
+        about: "6.12 with node_reclaim_mode = 1: a task reclaims in its own full node first",
+        place: PlaceLaw::LINUX_6_12_RECLAIM,
+        ..LINUX_6_12
     },
     Preset {
         name: "tidegate",
@@ -103,6 +157,7 @@ pub const PRESETS: [Preset; 8] = [
         flush: FlushTunables::tidegate(),
         initial: InitialBandwidth::Learned,
         reclaim: ReclaimLaw::TIDEGATE,
+        place: PlaceLaw::LINUX_6_12,
     },
 ];
 

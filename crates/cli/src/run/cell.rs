@@ -7,7 +7,7 @@
 
 use lab::fs::journal;
 use policy::dirty::{InitialBandwidth, Threshold, Tunables};
-use policy::place::machine;
+use policy::place::{PlaceLaw, machine};
 use policy::reclaim;
 use policy::units::{Bytes, Nanos, Pages};
 use policy::watermark::Watermarks;
@@ -123,6 +123,8 @@ pub struct Cell {
     pub marks: Option<Watermarks>,
     /// Its nodes, if it has several.
     pub machine: Option<machine::Machine>,
+    /// How a frame is looked for there.
+    pub place: PlaceLaw,
     /// Where anonymous pages go.
     pub swap: Option<SwapSpec>,
     /// The machine whose costs work has; none: by the first device's file system.
@@ -167,6 +169,8 @@ pub struct Column {
     pub readahead: Option<Pages>,
     /// How reclaim works; its swappiness is the machine's, unless `swappiness` is said.
     pub reclaim: reclaim::Tunables,
+    /// How a frame is looked for on a machine of several nodes.
+    pub place: PlaceLaw,
     /// `vm.swappiness`, if it says so.
     pub swappiness: Option<u8>,
 }
@@ -191,6 +195,7 @@ impl Column {
             max_ratio: ratio(entry.max_percent.as_ref()),
             readahead: window(entry.readahead_kib.as_ref()),
             reclaim: reclaim_of(entry, &preset),
+            place: place_of(entry, &preset),
             swappiness: entry.swappiness.as_ref().map(checked_swappiness),
         }
     }
@@ -205,6 +210,7 @@ impl Column {
             max_ratio: None,
             readahead: None,
             reclaim: reclaim::Tunables::of(preset.reclaim, preset.hz),
+            place: preset.place,
             swappiness: None,
         }
     }
@@ -276,6 +282,7 @@ impl Cell {
             cpus,
             memory,
             dirty,
+            place: column.place,
             flush: shrunk(preset.flush, whole(1.0 / scale), request_least(machine)),
             initial: preset.initial,
             reclaim,
@@ -366,6 +373,19 @@ fn keep_used(devices: &mut Vec<DeviceSpec>, jobs: &mut [JobSpec], swap: Option<&
         at += 1;
         kept[at - 1]
     });
+}
+
+/// How a frame is looked for in a column.
+fn place_of(entry: &PolicyEntry, preset: &Preset) -> PlaceLaw {
+    let law = entry
+        .place
+        .as_ref()
+        .map(|name| PlaceLaw::by_name(name.get_ref()).expect("a loaded scenario names known laws"));
+    let mut law = law.unwrap_or(preset.place);
+    if let Some(cpu_lists) = &entry.cpu_lists {
+        law.cpu_lists = *cpu_lists.get_ref();
+    }
+    law
 }
 
 /// How reclaim works in a column.

@@ -280,6 +280,7 @@ fn options(setup: &Setup) -> mm::Options {
     options.flush = cell.flush;
     options.reclaim = cell.reclaim;
     options.marks = cell.marks;
+    options.place = cell.place;
     let pages = Pages(u64::from(setup.frames));
     options.machine = cell.machine.as_ref().map(|all| all.with_pages(pages));
     options.readahead_max = cell.readahead.unwrap_or(options.readahead_max);

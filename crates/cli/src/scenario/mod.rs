@@ -544,6 +544,12 @@ pub struct PolicyEntry {
     /// How reclaim is throttled, instead of the preset's way.
     #[serde(default)]
     pub reclaim: Option<Spanned<String>>,
+    /// How a frame is looked for on a machine of several nodes, instead of the preset's way.
+    #[serde(default)]
+    pub place: Option<Spanned<String>>,
+    /// Whether CPUs keep free frames for themselves, instead of the preset's way: an ablation.
+    #[serde(default)]
+    pub cpu_lists: Option<Spanned<bool>>,
     /// Reasons that never throttle: an ablation.
     #[serde(default)]
     pub reclaim_off: Vec<Spanned<String>>,

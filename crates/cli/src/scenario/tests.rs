@@ -177,7 +177,7 @@ error: unknown preset `linux-2.6.35`
 21 | name = \"linux-2.6.35\"
    |        ^^^^^^^^^^^^^^ not known
    |
-   = help: did you mean `linux-2.6.36`? Allowed: linux-2.6.36, p1, p1-measured, linux-5.15, linux-5.15+patch1, linux-5.16-rc1, linux-6.12, tidegate
+   = help: did you mean `linux-2.6.36`? Allowed: linux-2.6.36, linux-3.0-off, linux-3.0, linux-3.0+zlcfirst, linux-3.0+zlc, p1, p1-measured, linux-5.15, linux-5.15+patch1, linux-5.16-rc1, linux-6.12, linux-6.12-mode1, tidegate
 "
     );
     let device = mistaken(

@@ -139,6 +139,12 @@ impl PlaceLaw {
         ..Self::LINUX_6_12
     };
 
+    /// The law of that name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|law| law.name == name)
+    }
+
     /// All of them.
     pub const ALL: [Self; 6] = [
         Self::LINUX_3_0_OFF,

@@ -3,6 +3,7 @@
 
 use core::ops::Range;
 
+use policy::place::PlaceLaw;
 use policy::reclaim::{NODES_MAX, laws};
 use toml::Spanned;
 
@@ -60,6 +61,10 @@ impl Checker {
         if let Some(law) = &policy.reclaim {
             let laws = laws::ALL.iter().map(|law| law.name);
             self.known("way to throttle reclaim", law, laws);
+        }
+        if let Some(place) = &policy.place {
+            let laws = PlaceLaw::ALL.iter().map(|law| law.name);
+            self.known("law of placement", place, laws);
         }
         for reason in &policy.reclaim_off {
             self.reason(reason);
