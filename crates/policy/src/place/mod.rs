@@ -24,6 +24,7 @@
 //! | `cache` | which zones are passed over |
 //! | `cpu_list` | free frames that a CPU keeps for itself |
 //! | `trim` | whether a zone is trimmed, how far, and what came of it |
+//! | `by_use` | Tidegate's own way |
 //! | `search` | the next step of an allocation |
 //!
 //! Invariants
@@ -35,6 +36,7 @@
 //! Linux 3.0 mm/vmscan.c, zone_reclaim().
 //! Deviations: no cpusets, no page order above 0 in the cache's test of a zone.
 
+pub mod by_use;
 pub mod cache;
 pub mod cpu_list;
 pub mod distance;
@@ -64,11 +66,22 @@ impl ZoneId {
     }
 }
 
-/// How a kernel looks for a frame among several zones.
+/// What is looked at, in what order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Zone by zone down the list (`search`).
+    List,
+    /// By what the frame is wanted for (`by_use`).
+    ByUse,
+}
+
+/// How a frame is looked for among several zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceLaw {
     /// Name of its column.
     pub name: &'static str,
+    /// What is looked at, in what order.
+    pub way: Way,
     /// What a trim may do; `None`: zones are not trimmed (`zone_reclaim_mode = 0`).
     pub trims: Option<Mode>,
     /// How the zonelist cache is used; `None`: there is none (since 4.4).
@@ -93,6 +106,7 @@ impl PlaceLaw {
     /// Linux 3.0-rc6, the paper's baseline.
     pub const LINUX_3_0: Self = Self {
         name: "linux-3.0",
+        way: Way::List,
         trims: Some(Mode::RECLAIM),
         cache: Some(CacheRule {
             asks_first: false,
@@ -126,6 +140,7 @@ impl PlaceLaw {
     /// Linux 6.12 as it is unless somebody sets `node_reclaim_mode`.
     pub const LINUX_6_12: Self = Self {
         name: "linux-6.12",
+        way: Way::List,
         trims: None,
         cache: None,
         trims_within: Some(30),
@@ -139,6 +154,15 @@ impl PlaceLaw {
         ..Self::LINUX_6_12
     };
 
+    /// Tidegate's own.
+    pub const TIDEGATE: Self = Self {
+        name: "tidegate",
+        way: Way::ByUse,
+        trims: Some(Mode::RECLAIM),
+        trims_within: None,
+        ..Self::LINUX_6_12
+    };
+
     /// The law of that name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
@@ -146,12 +170,13 @@ impl PlaceLaw {
     }
 
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::LINUX_3_0_OFF,
         Self::LINUX_3_0,
         Self::LINUX_3_0_FIRST,
         Self::LINUX_3_0_BOTH,
         Self::LINUX_6_12,
         Self::LINUX_6_12_RECLAIM,
+        Self::TIDEGATE,
     ];
 }

@@ -1,0 +1,370 @@
+//! Tidegate's placement: where a frame comes from depends on what it is wanted for.
+//!
+//! What is touched once goes where memory is free; what is touched often stays local, and may have a cluster freed there
+//! if that costs less than being far away. Whoever finds memory short waits in one queue for all nodes: this decides
+//! *which* frame, never *who* gets one.
+//!
+//! ```text
+//!   a stream:           local down to HIGH; the freest other node above HIGH; any
+//!   what is used again: local down to MIN; a cluster trimmed there, if it is worth it; the freest above HIGH; any
+//! ```
+//!
+//! So a stream never takes the stock between the marks that memory in use finds on its own node, and never has pages
+//! evicted while another node has free ones. A node that a pass found poor, one that gave next to nothing, is not trimmed
+//! until something on it has changed: a cluster was cleaned, or given back.
+//!
+//! Source: design p2-nodes 2.4. The costs are named here and are the same for all: `SCAN`, `READ`, `REMOTE`.
+
+use super::ZONES_MAX;
+use super::distance::{LOCAL, REMOTE as REMOTE_DISTANCE};
+use crate::reclaim::scan::CLUSTER;
+use crate::units::{Nanos, Pages};
+
+/// Looking at a page of a list (the lab's `Work::Scan`).
+const SCAN: Nanos = Nanos(500);
+/// Reading a page again, at the least: a fast SSD. What a disk takes only says so more clearly.
+const READ: Nanos = Nanos(60_000);
+/// One pass over a page of a node at the usual distance: 64 lines, 60 ns more each than at home.
+const REMOTE: Nanos = Nanos(3_840);
+/// A trim has to free so many of sixteen pages that it looks at.
+const YIELD_LEAST: u64 = 8;
+/// A pass that frees less than one in so many found its zone poor.
+const POOR: u64 = 8;
+/// Pages looked at that are remembered: eight clusters.
+const WINDOW: u64 = 8 * CLUSTER.0;
+
+/// What a frame is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// A page of a file that is likely touched once: written whole, or read ahead.
+    Stream,
+    /// A page of a file that is used again: it came back soon after it was evicted.
+    Used,
+    /// Memory of a program.
+    Anon,
+}
+
+impl Purpose {
+    /// How often a page is gone through, as far as one can say (a guess).
+    const fn passes(self) -> u64 {
+        match self {
+            Self::Stream => 1,
+            Self::Used => 4,
+            Self::Anon => 16,
+        }
+    }
+}
+
+/// What an allocation sees of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Free frames.
+    pub free: Pages,
+    /// Its part of MIN.
+    pub min: Pages,
+    /// Its part of HIGH.
+    pub high: Pages,
+    /// All its frames.
+    pub size: Pages,
+    /// Dirty pages of files in it.
+    pub dirty: Pages,
+    /// Its part of the dirty limit.
+    pub dirty_share: Pages,
+    /// How far its node is from that of the task.
+    pub distance: u8,
+}
+
+/// What to do next, as long as frames are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Take what is free but for so many frames.
+    Take {
+        /// Of the list.
+        place: usize,
+        /// Frames that stay free there.
+        keeps: Pages,
+    },
+    /// Free a cluster of the local zone.
+    Trim,
+    /// No zone has memory to spare: every reclaimer is to work.
+    WakeReclaimers,
+}
+
+/// The steps of an allocation, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    steps: [Option<Step>; 2 * ZONES_MAX + 4],
+    count: usize,
+}
+
+impl Plan {
+    /// The steps for a task whose list of zones is seen like this, its own zone first, and is worth that much.
+    ///
+    /// # Panics
+    /// If no zone is seen, or more than `ZONES_MAX`.
+    #[must_use]
+    pub fn new(purpose: Purpose, views: &[View], worth: &Worth) -> Self {
+        let mut plan = Self {
+            steps: [None; 2 * ZONES_MAX + 4],
+            count: 0,
+        };
+        let local = views[0];
+        let keeps = match purpose {
+            Purpose::Stream => local.high,
+            Purpose::Used | Purpose::Anon => local.min,
+        };
+        plan.push(Step::Take { place: 0, keeps });
+        let next = views[1..].iter().map(|view| view.distance).min();
+        if let Some(next) = next
+            && purpose != Purpose::Stream
+            && worth.pays(purpose, next)
+        {
+            plan.push(Step::Trim);
+            plan.push(Step::Take { place: 0, keeps });
+        }
+        let mut others = [(0, 0); ZONES_MAX];
+        let others = &mut others[..views.len()];
+        for (place, view) in views.iter().enumerate() {
+            others[place] = (view.ease(), place);
+        }
+        // The freest first; of two alike the nearer, which comes first in the list.
+        others[1..].sort_by_key(|(ease, _)| core::cmp::Reverse(*ease));
+        for (_, place) in others.iter().skip(1) {
+            plan.push(Step::Take {
+                place: *place,
+                keeps: views[*place].high,
+            });
+        }
+        plan.push(Step::WakeReclaimers);
+        for place in 0..views.len() {
+            plan.push(Step::Take {
+                place,
+                keeps: Pages::ZERO,
+            });
+        }
+        plan
+    }
+
+    fn push(&mut self, step: Step) {
+        self.steps[self.count] = Some(step);
+        self.count += 1;
+    }
+
+    /// The steps.
+    pub fn steps(&self) -> impl Iterator<Item = Step> + use<> {
+        self.steps.into_iter().flatten()
+    }
+}
+
+impl View {
+    /// Free above HIGH less dirty above its share, in 1/1024 of the zone.
+    fn ease(&self) -> i64 {
+        let above = |pages: Pages, mark: Pages| pages.saturating_sub(mark).0;
+        let spare = above(self.free, self.high);
+        let dirty = above(self.dirty, self.dirty_share);
+        let parts = |pages: u64| i64::try_from(pages * 1024 / self.size.0.max(1)).unwrap_or(0);
+        parts(spare) - parts(dirty)
+    }
+
+    /// Whether the reclaimer of the local zone is to work although others supply: memory in use is to find some there.
+    #[must_use]
+    pub fn asks_early(&self, purpose: Purpose) -> bool {
+        purpose != Purpose::Stream && self.free.0 * 2 < self.min.0 + self.high.0
+    }
+}
+
+/// What freeing pages of a zone has cost lately.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Worth {
+    scanned: u64,
+    freed: u64,
+    refaults: u64,
+    /// What had been cleaned and given back when a pass found next to nothing.
+    poor_since: Option<u64>,
+}
+
+impl Worth {
+    /// A pass over the zone. `changed`: pages of it that were ever cleaned or given back.
+    pub fn note_pass(&mut self, scanned: Pages, freed: Pages, changed: u64) {
+        if scanned.is_zero() {
+            return;
+        }
+        self.scanned += scanned.0;
+        self.freed += freed.0;
+        while self.scanned > WINDOW {
+            self.scanned /= 2;
+            self.freed /= 2;
+            self.refaults /= 2;
+        }
+        self.poor_since = (freed.0 * POOR < scanned.0).then_some(changed);
+    }
+
+    /// A page that was evicted came back and was still wanted.
+    pub fn note_refault(&mut self) {
+        self.refaults += 1;
+    }
+
+    /// Whether a pass would find next to nothing: the last one did, and no cluster has changed since.
+    #[must_use]
+    pub fn is_poor(&self, changed: u64) -> bool {
+        self.poor_since
+            .is_some_and(|since| changed.saturating_sub(since) < CLUSTER.0)
+    }
+
+    /// Whether freeing a page here costs less than using one on a node at that distance.
+    fn pays(&self, purpose: Purpose, distance: u8) -> bool {
+        let (scanned, freed) = (self.scanned.max(1), self.freed);
+        let known = self.scanned >= CLUSTER.0;
+        if known && freed * 16 < scanned * YIELD_LEAST {
+            return false;
+        }
+        let looks = if known {
+            scanned.div_ceil(freed.max(1))
+        } else {
+            1
+        };
+        let again = if freed > 0 {
+            (READ.0 * self.refaults / freed).min(READ.0)
+        } else {
+            0
+        };
+        let farther = u64::from(distance.saturating_sub(LOCAL));
+        let far = REMOTE.0 * purpose.passes() * farther / u64::from(REMOTE_DISTANCE - LOCAL);
+        SCAN.0 * looks + again <= far
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(free: u64) -> View {
+        View {
+            free: Pages(free),
+            min: Pages(10),
+            high: Pages(20),
+            size: Pages(1000),
+            dirty: Pages::ZERO,
+            dirty_share: Pages(100),
+            distance: 20,
+        }
+    }
+
+    fn steps(purpose: Purpose, views: &[View], worth: &Worth) -> Vec<Step> {
+        Plan::new(purpose, views, worth).steps().collect()
+    }
+
+    const fn take(place: usize, keeps: u64) -> Step {
+        Step::Take {
+            place,
+            keeps: Pages(keeps),
+        }
+    }
+
+    #[test]
+    fn a_stream_leaves_the_local_stock_alone_and_frees_nothing() {
+        let views = [view(0), view(500)];
+        assert_eq!(
+            steps(Purpose::Stream, &views, &Worth::default()),
+            [
+                take(0, 20),
+                take(1, 20),
+                Step::WakeReclaimers,
+                take(0, 0),
+                take(1, 0)
+            ]
+        );
+    }
+
+    #[test]
+    fn memory_in_use_takes_the_local_stock_and_has_a_cluster_freed() {
+        let views = [view(0), view(500)];
+        assert_eq!(
+            steps(Purpose::Anon, &views, &Worth::default()),
+            [
+                take(0, 10),
+                Step::Trim,
+                take(0, 10),
+                take(1, 20),
+                Step::WakeReclaimers,
+                take(0, 0),
+                take(1, 0)
+            ]
+        );
+        // One node has nowhere else to go.
+        let alone = steps(Purpose::Anon, &views[..1], &Worth::default());
+        assert_eq!(alone, [take(0, 10), Step::WakeReclaimers, take(0, 0)]);
+    }
+
+    #[test]
+    fn the_freest_comes_first_and_dirty_pages_are_spread() {
+        let mut views = [view(20), view(100), view(300), view(100)];
+        let order = |views: &[View]| {
+            let steps = steps(Purpose::Stream, views, &Worth::default());
+            let taken = steps[1..4].iter().map(|step| match step {
+                Step::Take { place, .. } => *place,
+                other => panic!("{other:?}"),
+            });
+            taken.collect::<Vec<_>>()
+        };
+        assert_eq!(order(&views), [2, 1, 3]);
+        views[2].dirty = Pages(350);
+        assert_eq!(order(&views), [1, 3, 2]);
+    }
+
+    #[test]
+    fn a_trim_has_to_pay() {
+        let trims = |purpose, worth: &Worth| {
+            steps(purpose, &[view(0), view(500)], worth).contains(&Step::Trim)
+        };
+        let mut worth = Worth::default();
+        worth.note_pass(Pages(64), Pages(60), 0);
+        assert!(trims(Purpose::Anon, &worth) && trims(Purpose::Used, &worth));
+        // Every page that goes is read again: 60 us are more than 4 passes over a far page, less than 16.
+        for _ in 0..60 {
+            worth.note_refault();
+        }
+        assert!(trims(Purpose::Anon, &worth) && !trims(Purpose::Used, &worth));
+        // Half of what is looked at is the least.
+        let mut dirty = Worth::default();
+        dirty.note_pass(Pages(64), Pages(31), 0);
+        assert!(!trims(Purpose::Anon, &dirty));
+        // A node nearby is no reason to free anything.
+        let near = View {
+            distance: 10,
+            ..view(500)
+        };
+        let steps = steps(Purpose::Anon, &[view(0), near], &Worth::default());
+        assert!(!steps.contains(&Step::Trim));
+    }
+
+    #[test]
+    fn a_poor_zone_is_left_alone_until_a_cluster_has_changed() {
+        let mut worth = Worth::default();
+        assert!(!worth.is_poor(0));
+        worth.note_pass(Pages(64), Pages(7), 1000);
+        assert!(worth.is_poor(1000) && worth.is_poor(1031) && !worth.is_poor(1032));
+        worth.note_pass(Pages(64), Pages(8), 1032);
+        assert!(!worth.is_poor(1032));
+    }
+
+    #[test]
+    fn what_was_long_ago_is_forgotten() {
+        let mut worth = Worth::default();
+        for _ in 0..8 {
+            worth.note_pass(Pages(32), Pages::ZERO, 0);
+        }
+        assert!(!worth.pays(Purpose::Anon, 20));
+        for _ in 0..16 {
+            worth.note_pass(Pages(32), Pages(32), 0);
+        }
+        assert!(worth.pays(Purpose::Anon, 20));
+    }
+
+    #[test]
+    fn the_local_reclaimer_is_asked_halfway_between_the_marks() {
+        assert!(!view(15).asks_early(Purpose::Anon));
+        assert!(view(14).asks_early(Purpose::Anon));
+        assert!(!view(0).asks_early(Purpose::Stream));
+    }
+}
