@@ -157,7 +157,7 @@ pub const PRESETS: [Preset; 13] = [
         flush: FlushTunables::tidegate(),
         initial: InitialBandwidth::Learned,
         reclaim: ReclaimLaw::TIDEGATE,
-        place: PlaceLaw::LINUX_6_12,
+        place: PlaceLaw::TIDEGATE,
     },
 ];
 

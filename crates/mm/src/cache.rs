@@ -131,6 +131,11 @@ impl<E: Env> Cache<E> {
         self.zones_for(task)[0]
     }
 
+    /// Pages of a zone that were ever cleaned or given back: more of them means that a pass may find something there.
+    pub(crate) fn changed(&self, zone: ZoneId) -> u64 {
+        self.zones[zone].cleaned() + self.memory.given_back_of(zone)
+    }
+
     /// `OutOfMemory`.
     pub(crate) fn no_memory(&self) -> Error {
         Error::OutOfMemory {

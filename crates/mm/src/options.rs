@@ -71,7 +71,7 @@ impl Options {
             flush: FlushTunables::tidegate(),
             reclaim: ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000),
             machine: None,
-            place: PlaceLaw::LINUX_6_12,
+            place: PlaceLaw::TIDEGATE,
             marks: None,
             // Several requests deep, so that a fast device is kept busy; a small part of memory.
             readahead_max: Pages(u64::from(frames / 16)).at_most(Pages(2048)),
@@ -141,15 +141,7 @@ impl Options {
             (0, SWAPPINESS_MAX),
         )?;
         if let Some(machine) = &self.machine {
-            let (frames, most) = (
-                u64::from(self.frames),
-                u64::from(self.reclaim.law.nodes_max),
-            );
-            check(
-                "nodes of the machine",
-                machine.nodes().len() as u64,
-                (1, most),
-            )?;
+            let frames = u64::from(self.frames);
             check("frames of all zones", machine.pages().0, (frames, frames))?;
         }
         if let Some(marks) = self.marks {

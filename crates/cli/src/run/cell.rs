@@ -266,7 +266,6 @@ impl Cell {
         }
         reclaim.oom_kills = machine.oom_kills;
         let several = machine.node_count() > 1 || nodes::zone_count(machine) > 1;
-        let several = several && reclaim.law.nodes_max > 1;
         let some_fs = |is: fn(&lab::fs::Model) -> bool| {
             let fs = |device: &DeviceSpec| lab::fs::by_name(device.fs.as_deref()?).ok();
             devices.iter().filter_map(fs).any(|fs| is(&fs))
@@ -286,7 +285,7 @@ impl Cell {
             flush: shrunk(preset.flush, whole(1.0 / scale), request_least(machine)),
             initial: preset.initial,
             reclaim,
-            machine: (several).then(|| {
+            machine: several.then(|| {
                 nodes::of_machine(machine, memory).expect("the nodes of a loaded scenario")
             }),
             readahead: column.readahead.or(window(machine.readahead_kib.as_ref())),

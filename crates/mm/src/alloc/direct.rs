@@ -9,12 +9,12 @@ use policy::reclaim::retry::RetryVerdict;
 use policy::reclaim::throttle::Who;
 
 use super::emergency::Rounds;
-use super::search;
+use super::{Wanted, search};
 use crate::Error;
 use crate::cache::Cache;
 use crate::reclaim::throttle;
 
-/// Takes between one and `want` frames, reclaiming and waiting as it must.
+/// Takes between one frame and as many as are wanted, reclaiming and waiting as it must.
 ///
 /// # Errors
 /// `OutOfMemory`, `NoMemory`, `Cancelled`.
@@ -22,22 +22,21 @@ pub(super) fn alloc<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     who: Who,
-    want: u32,
+    mut wanted: Wanted,
     out: &mut Vec<FrameId>,
 ) -> Result<u32, Error> {
     let mut rounds = Rounds::default();
-    let mut is_retry = false;
     loop {
-        let taken = cache.alloc_at_hand(task, want, is_retry, out)?;
+        let taken = cache.alloc_at_hand(task, wanted, out)?;
         if taken > 0 {
             return Ok(taken);
         }
-        let verdict = rounds.reclaim(task, cache, want, who)?;
+        let verdict = rounds.reclaim(task, cache, wanted.frames, who)?;
         // What it has freed may have stayed on lists of CPUs.
         if verdict.is_some() && cache.memory.drain_cpu_lists(task) {
             continue;
         }
-        is_retry = true;
+        wanted.is_retry = true;
         match verdict {
             None => search::reclaimed(task, cache),
             Some(RetryVerdict::Retry) => {}

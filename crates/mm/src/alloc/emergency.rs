@@ -9,6 +9,7 @@ use policy::reclaim::retry::{Retry, RetryVerdict};
 use policy::reclaim::throttle::Who;
 use policy::units::{Instant, Nanos, Pages};
 
+use super::Wanted;
 use crate::Error;
 use crate::cache::Cache;
 use crate::reclaim::direct::direct;
@@ -40,7 +41,7 @@ impl Standstill {
     }
 }
 
-/// Takes between one and `want` frames for a task that others need: it reclaims for itself and stands in no queue.
+/// Takes between one frame and as many as are wanted for a task that others need: it reclaims for itself and stands in no queue.
 ///
 /// # Errors
 /// `OutOfMemory`, `NoMemory`, `Cancelled`.
@@ -48,16 +49,16 @@ pub(super) fn alloc<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     who: Who,
-    want: u32,
+    wanted: Wanted,
     out: &mut Vec<FrameId>,
 ) -> Result<u32, Error> {
     let mut rounds = Rounds::default();
     loop {
-        let taken = cache.alloc_at_hand(task, want, false, out)?;
+        let taken = cache.alloc_at_hand(task, wanted, out)?;
         if taken > 0 {
             return Ok(taken);
         }
-        if rounds.reclaim(task, cache, want, who)?.is_some() {
+        if rounds.reclaim(task, cache, wanted.frames, who)?.is_some() {
             rounds.wait(task, cache, who)?;
         }
     }

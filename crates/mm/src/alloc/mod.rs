@@ -15,6 +15,8 @@
 
 use env::{Context, Env, Task, TaskId, Work};
 use frames::FrameId;
+use policy::place::Way;
+use policy::place::by_use::Purpose;
 use policy::place::search::Floor;
 use policy::reclaim::retry::RetryView;
 use policy::reclaim::scan::Kind;
@@ -29,6 +31,7 @@ use crate::memory::room::Asked;
 use crate::memory::slow_path::SlowPath;
 use crate::vmstat::Item;
 
+mod by_use;
 mod direct;
 mod emergency;
 mod queue;
@@ -40,32 +43,51 @@ const LOOK_AGAIN: Nanos = Nanos::millis(100);
 /// Who takes this many frames at a time takes many; a whole fault of ours does.
 const MANY: u32 = 64;
 
+/// Frames that a task wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) frames: u32,
+    pub(crate) purpose: Purpose,
+    /// It has just reclaimed for them.
+    is_retry: bool,
+}
+
+impl Wanted {
+    pub(crate) fn new(frames: u32, purpose: Purpose) -> Self {
+        Self {
+            frames,
+            purpose,
+            is_retry: false,
+        }
+    }
+}
+
+/// The pages that frames wanted for a purpose become.
+fn kind_of(purpose: Purpose) -> Kind {
+    match purpose {
+        Purpose::Stream | Purpose::Used => Kind::File,
+        Purpose::Anon => Kind::Anon,
+    }
+}
+
 impl<E: Env> Cache<E> {
-    /// Takes up to `want` frames without waiting; answers how many were appended to `out`. Does not
+    /// Takes up to as many frames as are wanted without waiting; answers how many were appended to `out`. Does not
     /// go below the reserve.
     pub(crate) fn try_alloc(
         &self,
         task: &mut Task<'_, E>,
-        want: u32,
-        out: &mut Vec<FrameId>,
-    ) -> Result<u32, Error> {
-        self.try_alloc_again(task, want, false, out)
-    }
-
-    /// The same, perhaps after the task has reclaimed.
-    fn try_alloc_again(
-        &self,
-        task: &mut Task<'_, E>,
-        want: u32,
-        is_retry: bool,
+        wanted: Wanted,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let taken = if self.zones.layout().is_one() {
-            self.try_alloc_of_one(task, want, out)?
+            self.try_alloc_of_one(task, wanted.frames, out)?
         } else {
-            search::take(task, self, want, is_retry, out)?
+            match self.options.place.way {
+                Way::List => search::take(task, self, wanted, out)?,
+                Way::ByUse => by_use::take(task, self, wanted, out)?,
+            }
         };
-        if want >= MANY && task.may_block() {
+        if wanted.frames >= MANY && task.may_block() {
             self.memory.populate_ahead(task);
         }
         Ok(taken)
@@ -79,19 +101,19 @@ impl<E: Env> Cache<E> {
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let zone = self.home(task);
-        let taken = self.take_above(task, zone, Floor::Min, want, out)?;
+        let taken = self.take_above(task, (zone, Floor::Min), Pages::ZERO, want, out)?;
         if self.memory.spare_of(zone) < self.memory.marks_of(zone).low {
             self.ask_reclaim(task, zone);
         }
         Ok(taken)
     }
 
-    /// Takes up to `want` frames of a zone that this task may have as long as so many stay free.
+    /// Takes up to `want` frames of a zone, as far down as this task may take them, and `keeps` of the zone's stay free.
     fn take_above(
         &self,
         task: &mut Task<'_, E>,
-        zone: ZoneId,
-        floor: Floor,
+        (zone, floor): (ZoneId, Floor),
+        keeps: Pages,
         want: u32,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
@@ -105,7 +127,11 @@ impl<E: Env> Cache<E> {
                 first: taken == 0,
                 exempt,
             };
-            memory.room(task, &asked)
+            let free = Pages(u64::from(memory.free_of(zone)));
+            let above = free.saturating_sub(keeps);
+            memory
+                .room(task, &asked)
+                .min(u32::try_from(above.0).unwrap_or(u32::MAX))
         })
     }
 
@@ -130,7 +156,7 @@ impl<E: Env> Cache<E> {
         Ok(taken)
     }
 
-    /// Takes between one and `want` frames for pages of a kind, reclaiming and waiting as it must. The caller holds no
+    /// Takes between one frame and as many as are wanted, reclaiming and waiting as it must. The caller holds no
     /// busy bit. For a task that may not wait it neither reclaims nor takes a place in the line.
     ///
     /// # Errors
@@ -138,34 +164,34 @@ impl<E: Env> Cache<E> {
     pub(crate) fn alloc(
         &self,
         task: &mut Task<'_, E>,
-        kind: Kind,
-        want: u32,
+        wanted: Wanted,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         if !task.may_block() {
-            return match self.try_alloc(task, want, out)? {
+            return match self.try_alloc(task, wanted, out)? {
                 0 => Err(Error::WouldWait),
                 taken => Ok(taken),
             };
         }
-        let who = self.who(task, kind);
+        let who = self.who(task, kind_of(wanted.purpose));
         match self.memory.slow_path() {
-            SlowPath::Direct => direct::alloc(task, self, who, want, out),
-            SlowPath::Queue(queue) if !who.exempt => queue::alloc(task, self, queue, want, out),
-            SlowPath::Queue(_) | SlowPath::Unqueued => emergency::alloc(task, self, who, want, out),
+            SlowPath::Direct => direct::alloc(task, self, who, wanted, out),
+            SlowPath::Queue(queue) if !who.exempt => queue::alloc(task, self, queue, wanted, out),
+            SlowPath::Queue(_) | SlowPath::Unqueued => {
+                emergency::alloc(task, self, who, wanted, out)
+            }
         }
     }
 
-    /// Takes up to `want` frames without reclaiming, but waits for chunks on their way; answers how many.
+    /// Takes up to as many frames as are wanted without reclaiming, but waits for chunks on their way; answers how many.
     fn alloc_at_hand(
         &self,
         task: &mut Task<'_, E>,
-        want: u32,
-        is_retry: bool,
+        wanted: Wanted,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         loop {
-            let taken = self.try_alloc_again(task, want, is_retry, out)?;
+            let taken = self.try_alloc(task, wanted, out)?;
             if taken > 0 || self.memory.moving() == 0 {
                 return Ok(taken);
             }

@@ -18,6 +18,7 @@ use policy::reclaim::throttle::Who;
 use policy::reclaim::turn::{Overdue, Ticket, at_bound};
 use policy::units::{Instant, Nanos, Pages};
 
+use super::Wanted;
 use super::emergency::{HOPELESS_ROUNDS, Standstill, WANTED};
 use crate::Error;
 use crate::cache::{Cache, get};
@@ -90,7 +91,7 @@ impl Outlook {
     }
 }
 
-/// Takes between one and `want` frames, waiting for a turn as it must.
+/// Takes between one frame and as many as are wanted, waiting for a turn as it must.
 ///
 /// # Errors
 /// `OutOfMemory`, `NoMemory`, `Cancelled`.
@@ -98,20 +99,20 @@ pub(super) fn alloc<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     queue: &MemoryQueue,
-    want: u32,
+    wanted: Wanted,
     out: &mut Vec<FrameId>,
 ) -> Result<u32, Error> {
     let memory = &cache.memory;
     let mut outlook: Option<Outlook> = None;
     loop {
-        let taken = cache.alloc_at_hand(task, want, false, out)?;
+        let taken = cache.alloc_at_hand(task, wanted, out)?;
         if taken > 0 {
             return Ok(taken);
         }
         let now = task.now();
         // One that waits again keeps its age.
         let outlook = outlook.get_or_insert_with(|| Outlook::new(cache, now));
-        let need = Pages(u64::from(want));
+        let need = Pages(u64::from(wanted.frames));
         let since = (outlook.began, now);
         let Some(ticket) = queue.join(task, task.id(), since, need) else {
             let given_back = memory.given_back();
@@ -125,7 +126,7 @@ pub(super) fn alloc<E: Env>(
             cache,
             queue,
             ticket,
-            want,
+            want: wanted.frames,
         };
         let taken = waiter.wait(task, out, outlook);
         queue.leave(task, ticket);

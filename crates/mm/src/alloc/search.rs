@@ -6,35 +6,40 @@ use env::{Env, Task};
 use frames::FrameId;
 use policy::place::ZoneId;
 use policy::place::search::{Search, Step, Took};
+use policy::units::Pages;
 
+use super::Wanted;
 use crate::Error;
 use crate::cache::Cache;
 use crate::lists::NodeId;
 use crate::vmstat::Item;
 
-/// Takes up to `want` frames without waiting for them; answers how many. A law that trims zones reclaims there. `is_retry`:
-/// see `Search::begin`.
+/// Takes up to as many frames as are wanted without waiting for them; answers how many. A law that trims zones reclaims there.
 ///
 /// # Errors
 /// `NoMemory`, if nothing was taken.
 pub(super) fn take<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
-    want: u32,
-    is_retry: bool,
+    wanted: Wanted,
     out: &mut Vec<FrameId>,
 ) -> Result<u32, Error> {
     let layout = cache.zones.layout();
     let home = cache.home_node(task);
     let list = layout.list(home);
     let node = cache.zones.node(home);
-    let mut search = Search::begin(cache.options.place, list.len(), want, is_retry);
+    let mut search = Search::begin(
+        cache.options.place,
+        list.len(),
+        wanted.frames,
+        wanted.is_retry,
+    );
     let mut taken = 0;
     loop {
         let step = search.step(&node.zonelist_cache(task));
         match step {
             Step::Take { place, floor, most } => {
-                let got = cache.take_above(task, list[place], floor, most, out);
+                let got = cache.take_above(task, (list[place], floor), Pages::ZERO, most, out);
                 let took = match got {
                     Ok(0) => Took::BelowMark,
                     Ok(frames) => Took::Frames(frames),
@@ -75,7 +80,13 @@ pub(super) fn reclaimed<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) {
 }
 
 /// Counts where frames came from: the zone that was tried first is the one that was wanted.
-fn count<E: Env>(cache: &Cache<E>, home: NodeId, list: &[ZoneId], place: usize, frames: u32) {
+pub(super) fn count<E: Env>(
+    cache: &Cache<E>,
+    home: NodeId,
+    list: &[ZoneId],
+    place: usize,
+    frames: u32,
+) {
     let layout = cache.zones.layout();
     let (wanted, got) = (layout.node_of(list[0]), layout.node_of(list[place]));
     let add = |item| cache.counters.add(item, u64::from(frames));

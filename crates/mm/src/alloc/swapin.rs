@@ -12,10 +12,11 @@ use core::sync::atomic::Ordering;
 
 use env::{Env, Task};
 use frames::FrameId;
+use policy::place::by_use::Purpose;
 use policy::place::search::Floor;
-use policy::reclaim::scan::Kind;
 use policy::units::{Nanos, Pages};
 
+use super::Wanted;
 use crate::Error;
 use crate::cache::Cache;
 use crate::memory::room::Asked;
@@ -59,13 +60,14 @@ impl<E: Env> Cache<E> {
         out: &mut Vec<FrameId>,
     ) -> Result<(), Error> {
         let memory = &self.memory;
+        let wanted = Wanted::new(1, Purpose::Anon);
         let mut until = None;
         while self.swap_slots_recycle()
             && task.now() < *until.get_or_insert_with(|| task.now() + FULL_SWAP_GRACE)
             && !self.memory.is_exempt(task)
         {
             let given_back = memory.given_back();
-            if self.try_alloc(task, 1, out)? > 0 || self.take_of_reserve(task, out)? > 0 {
+            if self.try_alloc(task, wanted, out)? > 0 || self.take_of_reserve(task, out)? > 0 {
                 memory.note_returned(1);
                 return Ok(());
             }
@@ -75,7 +77,7 @@ impl<E: Env> Cache<E> {
             }
             self.wait_for_memory(task, |memory| memory.given_back() == given_back)?;
         }
-        self.alloc(task, Kind::Anon, 1, out).map(drop)
+        self.alloc(task, wanted, out).map(drop)
     }
 
     /// A frame of the reserve, of which a part stays.

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use env::{Cause, TaskId};
 use lab::{Lab, LabEnv, Options as LabOptions};
+use policy::place::PlaceLaw;
+use policy::place::by_use::Purpose;
 use policy::place::machine::Machine;
 use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
 
@@ -28,6 +30,7 @@ fn with_nodes(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Se
     let mut options = Options::new(FRAMES, 2);
     options.reclaim = ReclaimTunables::of(ReclaimLaw::LINUX_5_16_RC1, 250);
     options.machine = Some(Machine::even(Pages(FRAMES.into()), 2, 2).unwrap());
+    options.place = PlaceLaw::LINUX_6_12;
     testing::with_cache(options, body);
 }
 
@@ -65,7 +68,7 @@ fn who_waits_again_keeps_its_age() {
             env::spawn(task.env(), "waiter", move |task| {
                 let mut frames = Vec::new();
                 cache
-                    .alloc(task, Kind::Anon, WANT, &mut frames)
+                    .alloc(task, Wanted::new(WANT, Purpose::Anon), &mut frames)
                     .map(|_| frames)
             })
         };
@@ -111,7 +114,9 @@ fn who_returns_unused_frames_is_not_modest() {
         let line = cache.memory.test_queue();
         let mut frames = Vec::new();
         for _ in 0..4 {
-            cache.try_alloc(task, 32, &mut frames).unwrap();
+            cache
+                .try_alloc(task, Wanted::new(32, Purpose::Anon), &mut frames)
+                .unwrap();
             cache.put_unused(task, &frames.split_off(2));
             frames.clear();
         }
@@ -261,13 +266,19 @@ fn another_nodes_memory_comes_before_what_is_below_low() {
             memory.marks_of(home)
         );
         let (mut here, mut there, mut rest) = (Vec::new(), Vec::new(), Vec::new());
-        cache.try_alloc(task, each - low, &mut here).unwrap();
+        cache
+            .try_alloc(task, Wanted::new(each - low, Purpose::Anon), &mut here)
+            .unwrap();
         assert_eq!((memory.free_of(home), memory.free_of(other)), (low, each));
-        cache.try_alloc(task, each - low, &mut there).unwrap();
+        cache
+            .try_alloc(task, Wanted::new(each - low, Purpose::Anon), &mut there)
+            .unwrap();
         assert_eq!((memory.free_of(home), memory.free_of(other)), (low, low));
         let of = |zone| move |frame: &FrameId| cache.zones.layout().of(*frame) == zone;
         assert!(here.iter().all(of(home)) && there.iter().all(of(other)));
-        cache.try_alloc(task, FRAMES, &mut rest).unwrap();
+        cache
+            .try_alloc(task, Wanted::new(FRAMES, Purpose::Anon), &mut rest)
+            .unwrap();
         assert_eq!((memory.free_of(home), memory.free_of(other)), (min, min));
         let zone = |zone| memory.free_of(zone);
         memory.put(task, &there);
@@ -281,10 +292,10 @@ fn another_nodes_memory_comes_before_what_is_below_low() {
 /// Who asks from within a file system kills nobody: it tries until another has made room.
 #[test]
 fn nobody_is_killed_for_a_page_asked_for_from_within_a_file_system() {
-    for (within, kind, kills) in [
-        (false, Kind::File, 1),
-        (true, Kind::Anon, 1),
-        (true, Kind::File, 0),
+    for (within, purpose, kills) in [
+        (false, Purpose::Stream, 1),
+        (true, Purpose::Anon, 1),
+        (true, Purpose::Stream, 0),
     ] {
         let tunables = ReclaimTunables {
             oom_kills: true,
@@ -303,14 +314,14 @@ fn nobody_is_killed_for_a_page_asked_for_from_within_a_file_system() {
             let other = Arc::clone(cache);
             let asker = env::spawn(task.env(), "asker", move |task| {
                 let mut frames = Vec::new();
-                let taken = other.alloc(task, kind, 1, &mut frames);
+                let taken = other.alloc(task, Wanted::new(1, purpose), &mut frames);
                 other.put_unused(task, &frames);
                 taken
             });
             // A round sleeps for 5 s of NOPROGRESS.
             task.sleep(Cause::Idle, Nanos::secs(30));
             let killed = cache.counters.get(Item::OomKill);
-            assert_eq!(killed, kills, "{within} {kind:?}");
+            assert_eq!(killed, kills, "{within} {purpose:?}");
             cache.put_unused(task, &mine);
             assert_eq!(asker.join(task).unwrap(), Ok(1));
         });

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use env::{Cause, Context, Env, Event, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, Shadow, Slot};
+use policy::place::by_use::Purpose;
 use policy::reclaim::FRESH;
-use policy::reclaim::scan::Kind;
 use policy::reclaim::swap::SlotMoment;
 use policy::units::{Bytes, Nanos, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use super::Touched;
 use crate::Error;
+use crate::alloc::Wanted;
 use crate::cache::{Cache, add};
 use crate::registry::regions::Anon;
 use crate::vmstat::Item;
@@ -225,10 +226,16 @@ impl<'a, E: Env> Walk<'a, E> {
         self.anon.takes(task.id());
         self.busies.reserve(want as usize);
         self.frames.reserve(want as usize);
-        if self.frames.is_empty() && cache.try_alloc(task, want.max(1), &mut self.frames)? == 0 {
+        if self.frames.is_empty()
+            && cache.try_alloc(
+                task,
+                Wanted::new(want.max(1), Purpose::Anon),
+                &mut self.frames,
+            )? == 0
+        {
             let began = task.now();
             let asks = cache.options.reclaim.frames_asked(want.min(FRESH));
-            cache.alloc(task, Kind::Anon, asks, &mut self.frames)?;
+            cache.alloc(task, Wanted::new(asks, Purpose::Anon), &mut self.frames)?;
             let took = task.now().since(began);
             task.emit(&Event::Faulted { major: false, took });
             self.check_alive()?;

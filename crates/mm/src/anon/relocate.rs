@@ -3,15 +3,17 @@
 use env::{Env, Signal, Task};
 use frames::{Content, Flags, FrameId, Slot};
 
+use crate::alloc::Wanted;
 use crate::cache::Cache;
 use crate::lists::isolate::Page;
+use policy::place::by_use::Purpose;
 
 /// Moves an anonymous page that has no slot to a frame that is free, and frees its own. The caller has taken it off its list.
 /// Nothing happens where no frame is at hand, or somebody has the page in this moment.
 pub(crate) fn move_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, page: Page) {
     let mut fresh = Vec::new();
     // Refused: there is none.
-    let _ = cache.try_alloc(task, 1, &mut fresh);
+    let _ = cache.try_alloc(task, Wanted::new(1, Purpose::Anon), &mut fresh);
     if let Some(free) = fresh.pop()
         && let Err(unused) = move_anon_to(task, cache, page, free)
     {

@@ -12,10 +12,12 @@ use env::{Context, Env, IoError, IoRequest, Signal, Task};
 use frames::{Busy, Flags, FrameId, Owner, Shadow, Slot};
 
 use crate::Error;
+use crate::alloc::Wanted;
 use crate::cache::{Cache, add, sub};
 use crate::registry::regions::{Anon, Cursor};
 use crate::swapfile::{Area, NONE};
 use crate::vmstat::Item;
+use policy::place::by_use::Purpose;
 
 /// Longest window; see `policy::reclaim::swap::walk`.
 const WINDOW_MAX: usize = 32;
@@ -94,7 +96,11 @@ impl<E: Env> Cache<E> {
         }
         let mut frames = Vec::with_capacity(others);
         let want = u32::try_from(others).expect("at most a window");
-        if others > 0 && self.try_alloc(task, want, &mut frames).is_err() {
+        if others > 0
+            && self
+                .try_alloc(task, Wanted::new(want, Purpose::Anon), &mut frames)
+                .is_err()
+        {
             frames.clear();
         }
         let mut busies: [Option<(u32, Busy)>; WINDOW_MAX] = [const { None }; WINDOW_MAX];

@@ -38,9 +38,10 @@ use std::sync::Arc;
 
 use env::{Cause, Env, IoOp, Signal, Task};
 use frames::{Busy, Flags, FrameId, Refusal, Tag};
-use policy::reclaim::scan::Kind;
+use policy::place::by_use::Purpose;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 
+use crate::alloc::Wanted;
 use crate::cache::{Cache, FILE_MAX};
 use crate::file::File;
 use crate::file::replace::replace_pinned;
@@ -296,7 +297,7 @@ fn unpin_by_copy<E: Env>(
     frame: FrameId,
 ) -> Result<(), Error> {
     let mut fresh = Vec::with_capacity(1);
-    cache.alloc(task, Kind::File, 1, &mut fresh)?;
+    cache.alloc(task, Wanted::new(1, Purpose::Used), &mut fresh)?;
     let Some(new) = fresh.pop() else {
         return Ok(());
     };

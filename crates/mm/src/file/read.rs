@@ -21,12 +21,14 @@ use std::sync::Arc;
 
 use env::{Cause, Env, Event, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, Slot};
+use policy::place::by_use::Purpose;
 use policy::readahead::{Readahead, Run, Window};
 use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::Who;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::Error;
+use crate::alloc::Wanted;
 use crate::cache::{Cache, add, sub};
 use crate::file::File;
 use crate::file::write::Progress;
@@ -442,6 +444,12 @@ fn start_read<E: Env>(
     let mut page = run.start;
     let mut frames: Vec<FrameId> = Vec::new();
     let mut is_short = false;
+    // A window has a mark, at which the next one begins.
+    let purpose = if mark.is_some() || class == IoClass::ReadAhead {
+        Purpose::Stream
+    } else {
+        Purpose::Used
+    };
     while page < end {
         let at = u32::try_from(page).expect("pages of a file are 32 bits");
         if matches!(mapping.index.get(&cache.pages.pool, at), Slot::Frame(_)) {
@@ -462,7 +470,8 @@ fn start_read<E: Env>(
             continue;
         };
         let want = room.pages();
-        if frames.is_empty() && cache.try_alloc(task, want, &mut frames)? == 0 {
+        if frames.is_empty() && cache.try_alloc(task, Wanted::new(want, purpose), &mut frames)? == 0
+        {
             drop(room);
             // Clean pages make room without a wait; a window cut short would leave the device idle.
             let who = Who {
@@ -481,7 +490,7 @@ fn start_read<E: Env>(
             if page > run.start || class == IoClass::ReadAhead {
                 break;
             }
-            cache.alloc(task, Kind::File, want, &mut frames)?;
+            cache.alloc(task, Wanted::new(want, purpose), &mut frames)?;
             continue;
         }
         let last = u32::try_from(end - 1).expect("pages of a file are 32 bits");

@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use env::{Cause, Env, Signal, Task};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot};
-use policy::reclaim::scan::Kind;
+use policy::place::by_use::Purpose;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 
 use crate::Error;
+use crate::alloc::Wanted;
 use crate::cache::{Cache, FILE_MAX, add, sub};
 use crate::file::replace::replace_pinned;
 use crate::file::sync::{shut_settled, wait_frame};
@@ -291,7 +292,7 @@ fn zero_tail_with<E: Env>(
             // A pin is a snapshot: its holder keeps the old tail, the file gets a frame of its own.
             Err(Refusal::Pinned) => {
                 if fresh.is_empty() {
-                    cache.alloc(task, Kind::File, 1, fresh)?;
+                    cache.alloc(task, Wanted::new(1, Purpose::Used), fresh)?;
                     continue;
                 }
                 let new = fresh.pop().expect("it was just filled");

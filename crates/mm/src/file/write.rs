@@ -29,9 +29,10 @@ use std::sync::Arc;
 
 use env::{Cause, Env, Event, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Refusal, Slot, Tag};
-use policy::reclaim::scan::Kind;
+use policy::place::by_use::Purpose;
 use policy::units::{Bytes, Instant, PAGE_SHIFT, PAGE_SIZE, Pages};
 
+use crate::alloc::Wanted;
 use crate::cache::{Cache, FILE_MAX, add};
 use crate::file::File;
 use crate::file::read::{self, page_of};
@@ -350,7 +351,7 @@ impl<'a, E: Env> Call<'a, E> {
         let mut taken = Ok(());
         if want > 0 {
             taken = cache
-                .alloc(task, Kind::File, want, reserve.frames())
+                .alloc(task, Wanted::new(want, Purpose::Stream), reserve.frames())
                 .map(drop);
             // Popped from the end: neighbours in the file are to be neighbours in memory.
             reserve.frames().reverse();
@@ -533,11 +534,17 @@ impl<'a, E: Env> Batch<'a, E> {
     /// Fills the reserve; false when it had to show the batch and wait, so look again.
     fn refill(&mut self, task: &mut Task<'_, E>, want: u32) -> Result<bool, Error> {
         let frames = self.writer.reserve.frames();
-        let at_once = self.cache.try_alloc(task, want, frames)? > 0;
+        let at_once = self
+            .cache
+            .try_alloc(task, Wanted::new(want, Purpose::Stream), frames)?
+            > 0;
         if !at_once {
             self.show(task);
-            self.cache
-                .alloc(task, Kind::File, want, self.writer.reserve.frames())?;
+            self.cache.alloc(
+                task,
+                Wanted::new(want, Purpose::Stream),
+                self.writer.reserve.frames(),
+            )?;
         }
         // Popped from the end: neighbours in the file are to be neighbours in memory.
         self.writer.reserve.frames().reverse();

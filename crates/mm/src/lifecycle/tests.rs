@@ -11,9 +11,10 @@ use env::{Cause, DeviceId, DeviceInfo, ObjectId, Signal, Task};
 use frames::{Flags, FrameId, Owner};
 use lab::{Lab, LabEnv, Options as LabOptions};
 use policy::dirty::DeviceIndex;
-use policy::reclaim::scan::Kind;
+use policy::place::by_use::Purpose;
 use policy::units::{Bytes, Nanos};
 
+use crate::alloc::Wanted;
 use crate::testing::with_cache;
 use crate::{Cache, DeviceOptions, Error, Options};
 
@@ -35,7 +36,9 @@ fn let_go_by(
 ) -> Nanos {
     with_cache(Options::new(FRAMES, 1), |task, cache| {
         let mut frames = Vec::new();
-        cache.alloc(task, Kind::Anon, 1, &mut frames).unwrap();
+        cache
+            .alloc(task, Wanted::new(1, Purpose::Anon), &mut frames)
+            .unwrap();
         let frame: FrameId = frames[0];
         let busy = cache.pages.table.claim(frame);
         cache.pages.table.adopt(&busy, PAGE);

@@ -56,6 +56,9 @@ impl Zones {
             let mut balance = self[zone].balance(context);
             balance.note_refault(kind, verdict.activate, listed);
         }
+        if verdict.activate && !self.layout().is_one() {
+            self[zone].worth(context).note_refault();
+        }
         counters.add(refaults, 1);
         counters.add(activates, u64::from(verdict.activate));
         counters.add(restores, u64::from(verdict.restore));

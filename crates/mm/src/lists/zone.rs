@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use env::{Context, Lock, LockClass, LockGuard};
+use policy::place::by_use::Worth;
 use policy::reclaim::Tunables;
 use policy::reclaim::background::Failures;
 use policy::reclaim::page::NodeFlags;
@@ -27,6 +28,10 @@ pub(crate) struct Zone {
     trimming: AtomicBool,
     /// Dirty pages of files in it; not counted where there is one zone.
     dirty: AtomicI64,
+    /// Pages of files in it whose write has ended, ever; not counted where there is one zone.
+    cleaned: AtomicU64,
+    /// What freeing pages here costs.
+    worth: Lock<Worth>,
 }
 
 /// Held while a zone is trimmed.
@@ -65,6 +70,8 @@ impl Zone {
             sleepers: Sleepers::new(tunables),
             trimming: AtomicBool::new(false),
             dirty: AtomicI64::new(0),
+            cleaned: AtomicU64::new(0),
+            worth: Lock::new(LockClass::Leaf, Worth::default()),
         }
     }
 
@@ -147,6 +154,21 @@ impl Zone {
         // Who counts a page off may come before who counts it.
         let pages = u64::try_from(self.dirty.load(Ordering::Relaxed));
         Pages(pages.unwrap_or(0))
+    }
+
+    /// Pages in it whose write has ended, ever.
+    pub(crate) fn cleaned(&self) -> u64 {
+        get(&self.cleaned)
+    }
+
+    /// Writes of pages in it have ended.
+    pub(crate) fn note_cleaned(&self, pages: u64) {
+        add(&self.cleaned, pages);
+    }
+
+    /// What freeing pages here costs.
+    pub(crate) fn worth<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, Worth> {
+        self.worth.lock(context)
     }
 
     /// A page of a file in it became dirty (1), or is no more: under writeback, or gone (-1).

@@ -151,7 +151,15 @@ impl<E: Env> Memory<E> {
         for (zone, frames) in self.layout.parts(frames) {
             let given = free.give(frames);
             self.now_free(zone, given);
+            if !self.layout.is_one() {
+                add(&self.given_back_of[zone.index()], u64::from(given));
+            }
         }
+    }
+
+    /// Frames of a zone given back, ever.
+    pub(crate) fn given_back_of(&self, zone: ZoneId) -> u64 {
+        get(&self.given_back_of[zone.index()])
     }
 
     /// What CPUs keep for themselves goes to the free lists; answers whether there was any.

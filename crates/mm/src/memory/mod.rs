@@ -40,6 +40,8 @@ pub(crate) struct Memory<E: Env> {
     moving: AtomicU32,
     /// Frames given back, ever.
     given_back: AtomicU64,
+    /// The same by zone; not counted where there is one.
+    given_back_of: Box<[AtomicU64]>,
     /// Frames that went to pages which came back while the swap file was full, ever.
     returned: AtomicU64,
     /// Frames from this one on are out of use, or on their way there.
@@ -94,6 +96,7 @@ impl<E: Env> Memory<E> {
             free: free.collect(),
             moving: AtomicU32::new(0),
             given_back: AtomicU64::new(0),
+            given_back_of: layout.zones().map(|_| AtomicU64::new(0)).collect(),
             returned: AtomicU64::new(0),
             frames,
             chunk,

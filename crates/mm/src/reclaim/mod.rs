@@ -96,6 +96,11 @@ pub(crate) fn shrink_zone<E: Env>(
         throttle::found_at_work(task, cache, control.zone, finding, control.who);
     }
     zone.balance(task).failures_mut().reclaimed(reclaimed);
+    if !cache.zones.layout().is_one() {
+        let changed = cache.changed(control.zone);
+        zone.worth(task)
+            .note_pass(tally.scanned, reclaimed, changed);
+    }
     zone.leave_work();
     Got {
         reclaimed,

@@ -12,6 +12,7 @@ use std::time::Instant;
 use env::{Device, DeviceInfo, IoRequest, ObjectId, Task};
 use frames::{Flags, Owner, Slot};
 use lab::{Lab, LabEnv, Options as LabOptions, Sector};
+use policy::place::by_use::Purpose;
 use policy::reclaim::scan::{Kind, Priority};
 use policy::reclaim::throttle::Who;
 use policy::reclaim::turn::BOUND;
@@ -20,6 +21,7 @@ use policy::units::{Bytes, Nanos, Pages};
 
 use super::shrink::{Sorted, Swapped, swap_out};
 use super::{Control, throttle};
+use crate::alloc::Wanted;
 use crate::lists::ZoneId;
 use crate::lists::isolate::Page;
 use crate::registry::regions::Cursor;
@@ -203,7 +205,9 @@ fn a_page_that_holds_nothing_keeps_its_slot() {
         };
         // As `start_swap_in` does, up to a read that fails.
         let mut frames = Vec::new();
-        cache.alloc(task, Kind::Anon, 1, &mut frames).unwrap();
+        cache
+            .alloc(task, Wanted::new(1, Purpose::Anon), &mut frames)
+            .unwrap();
         let busy = cache.install_for_test(task, &anon, 3, slot, frames[0]);
         cache.drop_slot_if_full(task, &busy);
         assert!(cache.swap_has_slot(frames[0]), "the only copy is there");

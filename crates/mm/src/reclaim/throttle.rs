@@ -165,6 +165,9 @@ impl<E: Env> Cache<E> {
         let last = self.under_writeback().is_zero();
         for (zone, written) in self.zones.layout().parts(written) {
             let zone = &self.zones[zone];
+            if !self.zones.layout().is_one() {
+                zone.note_cleaned(written.len() as u64);
+            }
             if !zone.sleepers().are_for_writeback() {
                 continue;
             }

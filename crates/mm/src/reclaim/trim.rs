@@ -9,10 +9,11 @@ use env::{Env, Task};
 use policy::place::ZoneId;
 use policy::place::trim::{Asker, Outcome, Seen, Start, Trim, start};
 use policy::reclaim::page::Tally;
-use policy::reclaim::scan::Lru;
+use policy::reclaim::scan::{CLUSTER, Lru, Priority, Turn};
 use policy::reclaim::throttle::Who;
 use policy::units::Pages;
 
+use super::shrink::shrink_inactive;
 use super::{Control, take_turns};
 use crate::cache::Cache;
 use crate::lists::NodeId;
@@ -67,6 +68,47 @@ pub(crate) fn trim<E: Env>(
     };
     cache.counters.add(item, 1);
     outcome
+}
+
+/// Frees a cluster of clean pages of files, if two clusters at the old end of the inactive list have as many.
+pub(crate) fn trim_cluster<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
+    let own = &cache.zones[zone];
+    let Some(_only) = own.try_trim() else {
+        return;
+    };
+    let control = Control {
+        may_unmap: false,
+        may_write: false,
+        zone,
+        who: Who::DIRECT,
+        priority: Priority::GENTLEST,
+        target: CLUSTER,
+        force_deactivate: false,
+    };
+    let turn = Turn {
+        list: Lru::InactiveFile,
+        pages: cache.options.reclaim.cluster(),
+    };
+    let mut tally = Tally::default();
+    let mut freed = Pages::ZERO;
+    own.enter_work();
+    for _ in 0..2 {
+        freed += shrink_inactive(task, cache, turn, &control, &mut tally);
+        if freed >= turn.pages {
+            break;
+        }
+    }
+    own.leave_work();
+    let changed = cache.changed(zone);
+    own.worth(task).note_pass(tally.scanned, freed, changed);
+    cache.counters.add(
+        if freed >= turn.pages {
+            Item::ZoneReclaimSuccess
+        } else {
+            Item::ZoneReclaimFailed
+        },
+        1,
+    );
 }
 
 /// What there is in a zone.

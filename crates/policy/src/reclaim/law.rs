@@ -54,8 +54,6 @@ pub struct Rules {
     /// A task that asks for a page from within a file system reclaims differently
     /// (`Tunables::files_within_fs`).
     pub heeds_within_fs: bool,
-    /// Nodes that it can divide the memory into.
-    pub nodes_max: u8,
 }
 
 /// What a task does that finds memory short.

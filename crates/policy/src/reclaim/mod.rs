@@ -28,4 +28,4 @@ pub mod zoned;
 pub use self::answers::{ReserveWakes, SwapSender, WhenFull};
 pub use self::law::{Admission, Isolation, Loops, Plenty, ReclaimLaw, Rules};
 pub use self::reason::{Reason, Reasons};
-pub use self::tunables::{FRESH, NODES_MAX, Tunables};
+pub use self::tunables::{FRESH, Tunables};

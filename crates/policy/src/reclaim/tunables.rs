@@ -8,8 +8,6 @@ use crate::units::{Nanos, Pages};
 
 /// Fresh pages that get frames together, and that one that finds no memory asks for: 64 KiB.
 pub const FRESH: u32 = 16;
-/// Nodes of the largest machine.
-pub const NODES_MAX: u8 = 8;
 
 /// How reclaim works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 
 use core::ops::Range;
 
+use policy::place::NODES_MAX;
 use policy::place::PlaceLaw;
-use policy::reclaim::{NODES_MAX, laws};
+use policy::reclaim::laws;
 use toml::Spanned;
 
 use super::{Checker, FILE_MOST_MIB, MEMORY_MOST_MIB, TASKS_MOST};
@@ -35,7 +36,7 @@ impl Checker {
         self.swappiness(machine.swappiness.as_ref());
         if let Some(nodes) = &machine.nodes {
             let value = Spanned::new(nodes.span(), f64::from(*nodes.get_ref()));
-            self.range("nodes", &value, 1.0, f64::from(NODES_MAX), "");
+            self.range("nodes", &value, 1.0, NODES_MAX as f64, "");
         }
         if let Some(reserve) = &machine.min_free_kib {
             let most = machine.memory_mib.get_ref() * 1024.0 / 4.0;

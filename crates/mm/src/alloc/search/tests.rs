@@ -127,6 +127,32 @@ fn every_frame_that_was_given_out_is_counted_once() {
     }
 }
 
+/// A program's memory after a stream: how much of it came from the other node, and what was freed for it.
+fn memory_after_a_stream(place: PlaceLaw) -> (u64, u64) {
+    with_law(place, |task, cache, file| {
+        read(task, file, FRAMES / 4 * 3);
+        let before = cache.vmstat();
+        let region = cache.spill(task, Pages(u64::from(FRAMES / 4))).unwrap();
+        region.touch(task, 0, FRAMES / 4).unwrap();
+        let after = cache.vmstat();
+        let since = |item| after.get(item) - before.get(item);
+        (since(Item::NumaOther), since(Item::PgscanDirect))
+    })
+}
+
+#[test]
+fn memory_in_use_stays_local_though_a_stream_was_there_first() {
+    let wanted = u64::from(FRAMES / 4);
+    let (other, _) = memory_after_a_stream(PlaceLaw::LINUX_6_12);
+    assert!(other > wanted * 9 / 10, "without trims it is far: {other}");
+    let (other, scanned) = memory_after_a_stream(PlaceLaw::TIDEGATE);
+    assert!(other < wanted / 20, "{other} of {wanted}");
+    // One page looked at for one page freed.
+    assert!(scanned < wanted * 5 / 4, "{scanned}");
+    let (_, count) = after_reading(PlaceLaw::TIDEGATE);
+    assert_eq!(count(Item::PgscanDirect) + count(Item::PgscanKswapd), 0);
+}
+
 /// What is dirty a trim in its plain mode leaves alone: the node counts as full.
 #[test]
 fn a_node_full_of_dirty_pages_is_not_trimmed() {

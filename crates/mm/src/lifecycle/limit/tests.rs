@@ -5,6 +5,9 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
+use policy::place::by_use::Purpose;
+
+use crate::alloc::Wanted;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use frames::Content;
@@ -54,7 +57,9 @@ fn a_limit_is_reached_though_the_task_for_the_last_one_panicked() {
     with_cache(|task, cache| {
         let weak = Arc::downgrade(cache);
         let mut taken = Vec::new();
-        cache.try_alloc(task, FRAMES, &mut taken).unwrap();
+        cache
+            .try_alloc(task, Wanted::new(FRAMES, Purpose::Anon), &mut taken)
+            .unwrap();
         *cache.memory.shrinking(task) = true;
         let cleared = catch_unwind(AssertUnwindSafe(|| {
             let _shrinking = Shrinking(&weak);

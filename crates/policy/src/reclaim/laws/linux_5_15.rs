@@ -13,7 +13,6 @@ use crate::reclaim::page::{PageRule, Waits, Writers};
 use crate::reclaim::reason::Reason;
 use crate::reclaim::scan::{CostRule, Feeds, ScanRule};
 use crate::reclaim::throttle::law::{Facts, Finding, Sleep, ThrottleLaw, Who};
-use crate::reclaim::tunables::NODES_MAX;
 use crate::ticks::{TickRate, Ticks};
 use crate::units::Pages;
 
@@ -44,7 +43,6 @@ pub(super) const RULES: Rules = Rules {
     fault_around: 1,
     files_least: |_| Pages::ZERO,
     heeds_within_fs: true,
-    nodes_max: NODES_MAX,
 };
 
 /// Linux 5.15's table of pages.

@@ -54,7 +54,6 @@ const RULES: Rules = Rules {
     fault_around: FAULT_AROUND,
     files_least,
     heeds_within_fs: false,
-    nodes_max: 1,
 };
 
 /// Linux 6.12's table with 6.18's flag, and what waits for its write out of the way.
