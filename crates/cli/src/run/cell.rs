@@ -171,6 +171,8 @@ pub struct Column {
     pub reclaim: reclaim::Tunables,
     /// How a frame is looked for on a machine of several nodes.
     pub place: PlaceLaw,
+    /// All memory counts as of one node.
+    pub one_node: bool,
     /// `vm.swappiness`, if it says so.
     pub swappiness: Option<u8>,
 }
@@ -196,6 +198,7 @@ impl Column {
             readahead: window(entry.readahead_kib.as_ref()),
             reclaim: reclaim_of(entry, &preset),
             place: place_of(entry, &preset),
+            one_node: entry.one_node,
             swappiness: entry.swappiness.as_ref().map(checked_swappiness),
         }
     }
@@ -211,6 +214,7 @@ impl Column {
             readahead: None,
             reclaim: reclaim::Tunables::of(preset.reclaim, preset.hz),
             place: preset.place,
+            one_node: false,
             swappiness: None,
         }
     }
@@ -266,6 +270,7 @@ impl Cell {
         }
         reclaim.oom_kills = machine.oom_kills;
         let several = machine.node_count() > 1 || nodes::zone_count(machine) > 1;
+        let several = several && !column.one_node;
         let some_fs = |is: fn(&lab::fs::Model) -> bool| {
             let fs = |device: &DeviceSpec| lab::fs::by_name(device.fs.as_deref()?).ok();
             devices.iter().filter_map(fs).any(|fs| is(&fs))

@@ -143,6 +143,7 @@ mod tests {
         name = "linux-6.12"
         [[policy]]
         name = "tidegate"
+        one_node = true
     "#;
 
     fn cell(text: &str, policy: usize) -> Cell {
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn to_a_law_of_one_node_memory_is_one() {
+    fn a_column_may_take_all_memory_for_one_node() {
         assert_eq!(cell(OF_P2, 1).machine, None);
     }
 

@@ -174,7 +174,7 @@ pub struct Machine {
     #[serde(default)]
     pub zonelist: Option<Spanned<ZonelistKind>>,
     /// Sockets with memory of their own, NUMA nodes to Linux: under its laws each has lists, marks and a background
-    /// reclaimer. One if not given. For our own law memory is one in any case.
+    /// reclaimer. One if not given.
     #[serde(default)]
     pub nodes: Option<Spanned<u32>>,
 }
@@ -547,6 +547,9 @@ pub struct PolicyEntry {
     /// How a frame is looked for on a machine of several nodes, instead of the preset's way.
     #[serde(default)]
     pub place: Option<Spanned<String>>,
+    /// Takes the memory of all nodes for that of one, as a program does that does not look.
+    #[serde(default)]
+    pub one_node: bool,
     /// Whether CPUs keep free frames for themselves, instead of the preset's way: an ablation.
     #[serde(default)]
     pub cpu_lists: Option<Spanned<bool>>,
