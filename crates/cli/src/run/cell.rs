@@ -26,6 +26,8 @@ const JOURNAL_MIB: f64 = 16.0;
 pub(super) const PAGES_PER_MIB: f64 = 256.0;
 /// Requests do not shrink below 128 KiB (experiments A6).
 const REQUEST_LEAST: Pages = Pages(32);
+/// A smaller read-ahead window is none (`mm::Options::readahead_max`).
+const WINDOW_LEAST: Pages = Pages(2);
 /// KiB of a page.
 const KIB_PER_PAGE: f64 = 4.0;
 /// MIN does not shrink below 128 pages, four clusters of reclaim: experiments A6.
@@ -165,7 +167,7 @@ pub struct Column {
     pub strict: Option<bool>,
     /// `max_ratio` of all devices, if it says so, in 1/10000.
     pub max_ratio: Option<u32>,
-    /// Largest read-ahead window, if it says so.
+    /// Largest read-ahead window before scaling, if it says so.
     pub readahead: Option<Pages>,
     /// How reclaim works; its swappiness is the machine's, unless `swappiness` is said.
     pub reclaim: reclaim::Tunables,
@@ -195,7 +197,7 @@ impl Column {
             preset,
             strict: entry.strict.as_ref().map(|strict| *strict.get_ref()),
             max_ratio: ratio(entry.max_percent.as_ref()),
-            readahead: window(entry.readahead_kib.as_ref()),
+            readahead: window_of(entry.readahead_kib.as_ref()),
             reclaim: reclaim_of(entry, &preset),
             place: place_of(entry, &preset),
             one_node: entry.one_node,
@@ -293,7 +295,10 @@ impl Cell {
             machine: several.then(|| {
                 nodes::of_machine(machine, memory).expect("the nodes of a loaded scenario")
             }),
-            readahead: column.readahead.or(window(machine.readahead_kib.as_ref())),
+            readahead: column
+                .readahead
+                .or(window_of(machine.readahead_kib.as_ref()))
+                .map(|pages| window(pages, scale)),
             marks: marks(machine, memory_mib, whole(1.0 / scale)),
             swap,
             costs: machine.costs.as_ref().map(|name| name.get_ref().clone()),
@@ -416,8 +421,16 @@ fn checked_swappiness(value: &toml::Spanned<u32>) -> u8 {
     u8::try_from(*value.get_ref()).expect("a swappiness is checked")
 }
 
-/// A read-ahead window, which does not shrink with the machine: nor does a request below that size (experiments A6).
-fn window(kib: Option<&toml::Spanned<f64>>) -> Option<Pages> {
+/// A read-ahead window at a scale. It shrinks with the machine, also below 128 KiB: what is read again costs a seek a window,
+/// and a run has to have as many of them as at full size, for seeks do not shrink. A window of no pages is off at any scale.
+fn window(pages: Pages, scale: f64) -> Pages {
+    match pages {
+        Pages(0) => pages,
+        _ => Pages(whole(jobs::whole_pages(pages.bytes()) * scale)).at_least(WINDOW_LEAST),
+    }
+}
+
+fn window_of(kib: Option<&toml::Spanned<f64>>) -> Option<Pages> {
     Some(Pages(whole(kib?.get_ref() / KIB_PER_PAGE)))
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Sizes are given in MiB of the full size or as a part of its memory, and are scaled by the run's scale.
 //! A block of random I/O shrinks with it as requests do (`request_least`), so that a file of a small part
-//! of the memory still has several blocks (experiments A6). What a bystander takes is not scaled: it
+//! of the memory still has several blocks (experiments A6). A block of a `large_dd` shrinks as a read-ahead window does, of which
+//! it is one. What a bystander takes is not scaled: it
 //! is a few pages.
 
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
@@ -281,7 +282,7 @@ impl Sizes {
     clippy::cast_precision_loss,
     reason = "blocks are below 2^26 bytes by scenario::check"
 )]
-fn whole_pages(bytes: Bytes) -> f64 {
+pub(super) fn whole_pages(bytes: Bytes) -> f64 {
     bytes.0 as f64 / PAGE_SIZE as f64
 }
 
@@ -378,7 +379,9 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
             for_at_most,
         }),
         TaskKind::LargeDd => JobKind::LargeDd(LargeDd {
-            block,
+            block: Pages(whole(whole_pages(block) * sizes.scale))
+                .at_least(Pages(1))
+                .bytes(),
             source: bytes,
             rate: number(&task.rate_mib).map(|rate| whole(rate * sizes.scale * 1_048_576.0)),
             total: Bytes(whole(

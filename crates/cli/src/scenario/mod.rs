@@ -160,7 +160,7 @@ pub struct Machine {
     /// refused, and its job has failed.
     #[serde(default)]
     pub oom_kills: bool,
-    /// The largest read-ahead window (`read_ahead_kb` of a bdi), at any scale. Without it, ours: several requests deep, up to
+    /// The largest read-ahead window (`read_ahead_kb` of a bdi), before scaling. Without it, ours: several requests deep, up to
     /// 8 MiB.
     #[serde(default)]
     pub readahead_kib: Option<Spanned<f64>>,
