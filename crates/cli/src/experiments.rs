@@ -3,7 +3,7 @@
 use crate::scenario::Source;
 
 /// Name and text of each.
-pub const EXPERIMENTS: [(&str, &str); 17] = [
+pub const EXPERIMENTS: [(&str, &str); 19] = [
     ("dd", include_str!("../../../experiments/dd.toml")),
     (
         "cp-pauses",
@@ -46,6 +46,11 @@ pub const EXPERIMENTS: [(&str, &str); 17] = [
     (
         "stutterp-oom",
         include_str!("../../../experiments/stutterp-oom.toml"),
+    ),
+    ("zone-dd", include_str!("../../../experiments/zone-dd.toml")),
+    (
+        "zone-fsmark",
+        include_str!("../../../experiments/zone-fsmark.toml"),
     ),
     (
         "small-limit",

@@ -16,6 +16,7 @@ mod pacing;
 pub mod reclaim;
 #[cfg(test)]
 mod tests;
+pub mod zones;
 
 use crate::outcome::{Job, Outcome, Pause};
 use crate::stats::Better;
@@ -70,7 +71,10 @@ const fn metric(
 }
 
 /// All metrics.
-pub static METRICS: [Metric; 92] = join(WRITING, reclaim::METRICS);
+pub static METRICS: [Metric; 124] = join::<92, 32, 124>(
+    join::<47, 45, 92>(WRITING, reclaim::METRICS),
+    zones::METRICS,
+);
 
 /// The values of all metrics in one run, in the order of `METRICS`. Some look at every pause, and each is asked for by
 /// tables, bands and files.

@@ -78,6 +78,8 @@ pub struct Job {
     pub per_tenth: Vec<f64>,
     /// (when it ended, its length in ms) of each measured pass: a mapping, a bystander's allocation.
     pub samples: Vec<(f64, f64)>,
+    /// Makes its files while it runs.
+    pub makes_files: bool,
     /// Files that all tasks of its entry make while one of its samples passes; zero: it makes none.
     pub files_a_round: f64,
     /// (name, its length in s) of each part of its work.

@@ -1,6 +1,7 @@
 //! From outcomes to the printed comparison and the `compare` table.
 
 mod mmtests;
+mod mmtests_2011;
 
 use crate::metrics::{self, METRICS, Metric};
 use crate::outcome::Outcome;
@@ -10,6 +11,7 @@ use crate::stats::{Samples, Stat, percent};
 use crate::table::{Monitor, Operation, Published, Table, head};
 
 use mmtests::Mmtests;
+use mmtests_2011::Mmtests2011;
 
 /// Statistics of the tables, in order.
 const STATS: [Stat; 2] = [Stat::Mean, Stat::Stddev];
@@ -93,8 +95,16 @@ impl<'a> Report<'a> {
             rows: &self.rows,
             columns: &self.columns,
         };
+        let of_2011 = Mmtests2011 {
+            scenario: self.scenario,
+            outcomes: self.outcomes,
+            rows: &self.rows,
+            columns: &self.columns,
+        };
         text.push_str(&if mmtests.applies() {
             mmtests.render()
+        } else if of_2011.applies() {
+            of_2011.render()
         } else {
             self.durations().render()
         });

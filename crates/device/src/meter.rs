@@ -37,6 +37,10 @@ pub struct MeterReading {
     pub writes: u64,
     /// The longest of them, in bytes.
     pub longest_write: Bytes,
+    /// Bytes of reads that ended well.
+    pub read: Bytes,
+    /// Reads that ended well.
+    pub reads: u64,
 }
 
 impl Meter {
@@ -97,12 +101,15 @@ impl IoDone for Meter {
                 let busy = now.since(state.since);
                 state.total.busy += busy;
             }
+            let (bytes, total) = (request.pages().bytes(), &mut state.total);
             if request.op == IoOp::Write && result.is_ok() {
-                let bytes = request.pages().bytes();
-                let total = &mut state.total;
                 total.writes += 1;
                 total.written += bytes;
                 total.longest_write = total.longest_write.at_least(bytes);
+            }
+            if request.op == IoOp::Read && result.is_ok() {
+                total.reads += 1;
+                total.read += bytes;
             }
         }
         request.complete(context, result);
@@ -132,13 +139,19 @@ mod tests {
         rig.run_until(Instant(10_000));
         rig.disk.serve(Serve::Fail(EIO));
         rig.submit(&*meter, rig.request(IoOp::Write, 7, 0, 8));
+        rig.submit(&*meter, rig.request(IoOp::Read, 7, 0, 8));
+        rig.disk.serve(Serve::After(Nanos(500)));
+        rig.submit(&*meter, rig.request(IoOp::Read, 7, 0, 4));
+        rig.run_until(Instant(20_000));
         let expected = MeterReading {
-            busy: Nanos(800),
+            busy: Nanos(1_300),
             written: Bytes(5 * 4096),
             writes: 2,
             longest_write: Bytes(3 * 4096),
+            read: Bytes(4 * 4096),
+            reads: 1,
         };
         assert_eq!(meter.reading(), expected);
-        assert_eq!(rig.results(), [Ok(()), Ok(()), Err(EIO)]);
+        assert_eq!(rig.results(), [Ok(()), Ok(()), Err(EIO), Err(EIO), Ok(())]);
     }
 }

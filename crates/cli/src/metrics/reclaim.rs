@@ -14,7 +14,7 @@ use env::Cause;
 use policy::reclaim::Reason;
 
 use super::{Metric, count, echo, metric};
-use crate::outcome::{Outcome, TaskCpu, ThrottleCount};
+use crate::outcome::{Job, Outcome, TaskCpu, ThrottleCount};
 use crate::stats::{Better, Samples, Stat};
 
 const PAGES_PER_GIB: f64 = 262_144.0;
@@ -426,26 +426,25 @@ fn flusher_throttled(outcome: &Outcome) -> Option<f64> {
     has_memory(outcome).then(|| of_reclaim.fold(0.0, |sum, (_, slept)| sum + slept))
 }
 
-/// Whether the run was about anonymous memory: elsewhere these metrics would only be in the way.
+/// Whether the run was about anonymous memory, or about files that push each other out: elsewhere these metrics would only be
+/// in the way.
 fn has_memory(outcome: &Outcome) -> bool {
-    outcome
-        .jobs
-        .iter()
-        .any(|job| job.is_hog || job.is_mapper || job.is_bystander)
+    let needs = |job: &Job| job.is_hog || job.is_mapper || job.is_bystander || job.makes_files;
+    outcome.jobs.iter().any(needs)
         || counter_of(outcome, "swap_total").is_some_and(|total| total > 0.0)
 }
 
-fn counter_of(outcome: &Outcome, name: &str) -> Option<f64> {
+pub(super) fn counter_of(outcome: &Outcome, name: &str) -> Option<f64> {
     let found = outcome.counters.iter().find(|(known, _)| *known == name);
     found.map(|(_, value)| *value)
 }
 
-fn counter(outcome: &Outcome, name: &str) -> Option<f64> {
+pub(super) fn counter(outcome: &Outcome, name: &str) -> Option<f64> {
     counter_of(outcome, name).filter(|_| has_memory(outcome))
 }
 
 /// A counter of pages, at full size.
-fn pages(outcome: &Outcome, name: &str) -> Option<f64> {
+pub(super) fn pages(outcome: &Outcome, name: &str) -> Option<f64> {
     counter(outcome, name).map(|pages| pages / outcome.scale)
 }
 
@@ -571,7 +570,7 @@ pub fn real(count: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Job, TaskCpu, ThrottleEnd};
+    use crate::outcome::{TaskCpu, ThrottleEnd};
 
     fn throttled(reason: Reason, delayed_ms: f64, count: u64) -> ThrottleCount {
         ThrottleCount {

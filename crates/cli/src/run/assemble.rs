@@ -1,5 +1,6 @@
 //! From what a session and its world recorded to an `Outcome`.
 
+use device::MeterReading;
 use policy::units::{Instant, Nanos};
 use workload::{LongCall, Report};
 
@@ -183,6 +184,7 @@ fn job(report: &Report, spec: &JobSpec, origin: Instant) -> Job {
         is_hog: matches!(kind, JobKind::Hog(_)),
         is_mapper: matches!(kind, JobKind::Map(_)),
         is_bystander: matches!(kind, JobKind::Bystander(_)),
+        makes_files: kind.makes().is_some(),
         samples: report
             .samples
             .iter()
@@ -241,11 +243,21 @@ fn counters(ended: &Ended) -> Vec<Counter> {
         ("nr_dirty_at_end", number(ended.stats.dirty.0)),
         ("nr_writeback_at_end", number(ended.stats.writeback.0)),
         ("metadata_bytes", number(stats.metadata_bytes)),
+        ("cached_at_end", number(ended.stats.cached.0)),
+    ];
+    let devices = |of: fn(&MeterReading) -> u64| number(ended.meters.iter().map(of).sum());
+    let devices = [
+        ("device_busy_ns", devices(|meter| meter.busy.0)),
+        ("device_reads", devices(|meter| meter.reads)),
+        ("device_read_bytes", devices(|meter| meter.read.0)),
+        ("device_writes", devices(|meter| meter.writes)),
+        ("device_written_bytes", devices(|meter| meter.written.0)),
     ];
     let vmstat = ended.vmstat_end.entries();
     let vmstat = vmstat.map(|(name, value)| (name, number(value)));
     let refused = ended.reports.iter().map(|report| report.refused).sum();
-    let own = own.into_iter().chain([("refused", number(refused))]);
+    let own = own.into_iter().chain(devices);
+    let own = own.chain([("refused", number(refused))]);
     own.chain(vmstat).collect()
 }
 
