@@ -114,11 +114,16 @@ fn a_connection_takes_no_more_than_is_said() {
     starves_nobody();
 }
 
+/// Bytes of the volume that many write to.
+const VOLUME: u64 = 64 << 20;
+
 /// A hundred of a thousand write to a slow device through a small cache.
 fn starves_nobody() {
     let server = Server::start(Setup {
         memory: 48 << 20,
-        size: 1 << 30,
+        // Small enough to be written nearly everywhere: a file of many single blocks takes minutes to remove from an ext4
+        // without a journal that discards each of them (`discard`).
+        size: VOLUME,
         layers: "slow:rate=64MiB,latency=1ms,depth=8",
         ..Setup::default()
     });
@@ -132,7 +137,7 @@ fn starves_nobody() {
                 let mut client = Thin::connect(&server.socket);
                 let data = bytes(index as u64, PAGE);
                 let mut dice = common::Dice::new(index as u64 + 1);
-                let mut at = || dice.below(1 << 18) * PAGE as u64;
+                let mut at = || dice.below(VOLUME / PAGE as u64) * PAGE as u64;
                 for _ in 0..4 {
                     client.ask(Command::Write, at(), 4096, &data);
                 }
