@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   too little free -> ticket -> granted: take what was promised
-//!                        `-> bound reached: pages were freed, or are being written -> wait on, with one's age
-//!                                           none for long -> one pass of one's own, then on; hopeless -> a typed error
+//!                        `-> bound reached: pages were freed -> wait on, with one's age
+//!                                           none were -> one pass of one's own, then on; hopeless -> a typed error
 //! ```
 //!
 //! Source: docs/adr/0014.
@@ -15,7 +15,7 @@ use frames::FrameId;
 use policy::reclaim::SwapSender;
 use policy::reclaim::retry::{Retry, RetryVerdict};
 use policy::reclaim::throttle::Who;
-use policy::reclaim::turn::{Overdue, Ticket, at_bound};
+use policy::reclaim::turn::Ticket;
 use policy::units::{Instant, Nanos, Pages};
 
 use super::Wanted;
@@ -161,7 +161,6 @@ impl<E: Env> Waiter<'_, E> {
         outlook: &mut Outlook,
     ) -> Result<u32, Error> {
         let Self { cache, queue, .. } = *self;
-        let mut fruitless = 0;
         loop {
             // What tasks give back may be kept for them: it says nothing about reclaim.
             let before = freed(cache);
@@ -178,10 +177,7 @@ impl<E: Env> Waiter<'_, E> {
             }
             cache.look_again(task);
             cache.ask_reclaim(task, cache.home(task));
-            let freed = freed(cache).saturating_sub(before);
-            fruitless = if freed.is_zero() { fruitless + 1 } else { 0 };
-            if at_bound(freed, cache.under_writeback(), fruitless) == Overdue::Reclaim {
-                fruitless = 0;
+            if freed(cache) <= before {
                 self.reclaim(task, &mut outlook.tries)?;
             }
             if outlook.is_over(cache, queue, task.now()) {

@@ -6,7 +6,7 @@
 //!
 //! Only where memory is handed out in turn, and not where the machine kills for memory: there somebody gives way.
 //!
-//! Source: docs/adr/0014, point 11.
+//! Source: docs/adr/0014, full swap file.
 
 use core::sync::atomic::Ordering;
 

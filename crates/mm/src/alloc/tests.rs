@@ -129,9 +129,9 @@ fn who_returns_unused_frames_is_not_modest() {
     });
 }
 
-/// Free pages that are kept back, less what is promised of them.
+/// Free pages that are kept back.
 fn kept(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) -> u32 {
-    cache.memory.test_queue().promised_and_kept(task.now()).1
+    cache.memory.test_queue().kept_back(task.now())
 }
 
 /// Takes so many frames, which are there.
@@ -160,27 +160,6 @@ fn what_is_kept_is_charged_to_whom_it_is_kept_for() {
         assert_eq!(after(task, 7), (35, false), "more than it gave back");
         assert_eq!(after(task, 5), (35, false));
         cache.memory.put(task, &frames);
-    });
-}
-
-/// What was drawn from what is kept and not used goes back there, also if its taker has grown by the rest of it; what was
-/// drawn elsewhere does not.
-#[test]
-fn what_is_not_used_goes_back_to_where_it_was_drawn() {
-    with_cache(|task, cache| {
-        let line = cache.memory.test_queue();
-        cache.credit(task, TaskId(77), 40);
-        cache.credit(task, task.id(), 10);
-        let after = |task: &mut Task<'_, LabEnv>, count, unused| {
-            let frames = take(task, cache, count);
-            cache.put_unused(task, &frames[frames.len() - unused..]);
-            let modest = line.is_modest(task, task.id(), task.now());
-            (kept(task, cache), modest)
-        };
-        assert_eq!(after(task, 8, 3), (45, true));
-        let more = "8 of 16, 3 more than it gave back";
-        assert_eq!(after(task, 16, 8), (37, false), "{more}");
-        assert_eq!(after(task, 5, 2), (37, false), "drawn elsewhere");
     });
 }
 

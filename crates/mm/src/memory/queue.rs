@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use env::{Cause, Context, Event, Lock, LockClass, Signal, Task, TaskId, WaitQueue, Wakeup};
 use policy::reclaim::growth::Growth;
 use policy::reclaim::token::{Entry, Token};
-use policy::reclaim::turn::{Front, Kept, Request, Standing, Stock, Ticket, Turns, rank};
+use policy::reclaim::turn::{Kept, Request, Stock, Ticket, Turns, rank};
 use policy::reclaim::{Reason, Tunables};
 use policy::units::{Instant, Nanos, Pages};
 
@@ -46,10 +46,7 @@ pub(crate) struct MemoryQueue {
     /// Copies for looks without the lock; changed under it.
     waiting: AtomicU32,
     wanted: AtomicU32,
-    /// Both in one word, so that a look at what is kept less what is promised of it is of one moment.
-    promised: AtomicU64,
-    /// `Front`, as a number.
-    front: AtomicU32,
+    promised: AtomicU32,
     queues: Vec<WaitQueue>,
     accounts: Vec<Lock<Account>>,
     token: Lock<Token>,
@@ -68,14 +65,6 @@ pub(crate) struct MemoryQueue {
 struct Account {
     owner: TaskId,
     growth: Growth,
-    /// Pages that it took last, if they were counted as taken out of what is kept.
-    drawn: Pages,
-}
-
-/// Pages promised, and those of them promised to who does not grow.
-struct Promised {
-    all: u32,
-    to_modest: u32,
 }
 
 impl MemoryQueue {
@@ -85,8 +74,7 @@ impl MemoryQueue {
             turns: Lock::new(LockClass::Leaf, Turns::new(TICKETS, tunables.hz)),
             waiting: AtomicU32::new(0),
             wanted: AtomicU32::new(0),
-            promised: AtomicU64::new(0),
-            front: AtomicU32::new(Front::NOBODY.number()),
+            promised: AtomicU32::new(0),
             queues: (0..QUEUES).map(|_| WaitQueue::new()).collect(),
             accounts: (0..ACCOUNTS).map(|_| account()).collect(),
             token: Lock::new(LockClass::Leaf, Token::new(tunables.hz)),
@@ -108,27 +96,12 @@ impl MemoryQueue {
 
     /// Free pages that are promised.
     pub(crate) fn promised(&self) -> u32 {
-        Promised::of(self.promised.load(Ordering::Acquire)).all
+        self.promised.load(Ordering::Acquire)
     }
 
     /// Pages that waiters still want: the background reclaimer frees them besides what its mark says.
     pub(crate) fn wanted(&self) -> u32 {
         self.wanted.load(Ordering::Relaxed)
-    }
-
-    /// How far down the task may take free pages unasked.
-    pub(crate) fn standing(
-        &self,
-        context: &impl Context,
-        task: TaskId,
-        now: Instant,
-        need: Pages,
-        min: Pages,
-    ) -> Standing {
-        let front = Front::from_number(self.front.load(Ordering::Relaxed));
-        self.with_account(context, task, now, |account| {
-            Standing::of(&mut account.growth, now, need, min, front)
-        })
     }
 
     /// The task took pages, and gave pages back itself.
@@ -144,7 +117,6 @@ impl MemoryQueue {
             // Who may take what is kept takes it from there, also if it grows by it.
             let takes = given_back.is_zero() && account.growth.is_modest(now);
             account.growth.note(now, taken, given_back);
-            account.drawn = if takes { taken } else { Pages::ZERO };
             takes || !given_back.is_zero() && account.growth.is_modest(now)
         });
         let keeps = self.kept_pages.load(Ordering::Relaxed) > 0;
@@ -153,17 +125,11 @@ impl MemoryQueue {
         }
     }
 
-    /// Pages that the task took and had no use for are free again. What it drew from what is kept goes back there, whether
-    /// or not it has grown by it.
+    /// Pages that the task took and had no use for are free again.
     pub(crate) fn unused(&self, context: &impl Context, task: TaskId, now: Instant, pages: Pages) {
-        let drawn = self.with_account(context, task, now, |account| {
+        self.with_account(context, task, now, |account| {
             account.growth.unused(now, pages);
-            let drawn = core::mem::replace(&mut account.drawn, Pages::ZERO);
-            drawn.at_most(pages)
         });
-        if !drawn.is_zero() {
-            self.keep(context, |kept| kept.note(now, Pages::ZERO, drawn));
-        }
     }
 
     /// There is so much memory from now on.
@@ -179,15 +145,7 @@ impl MemoryQueue {
         self.kept_until.store(until.0, Ordering::Relaxed);
     }
 
-    /// Free pages promised; and those kept back for who does not grow, less what is promised to them, which counts as
-    /// promised. What is kept and what is promised do not agree for a moment, by one give-back or grant at most.
-    pub(crate) fn promised_and_kept(&self, now: Instant) -> (u32, u32) {
-        let promised = Promised::of(self.promised.load(Ordering::Acquire));
-        let kept = self.kept_back(now).saturating_sub(promised.to_modest);
-        (promised.all, kept)
-    }
-
-    /// Free pages kept back, promised or not.
+    /// Free pages kept back for who does not grow, promised or not.
     pub(crate) fn kept_back(&self, now: Instant) -> u32 {
         let pages = self.kept_pages.load(Ordering::Relaxed);
         if pages > 0 && now.0 < self.kept_until.load(Ordering::Relaxed) {
@@ -207,15 +165,10 @@ impl MemoryQueue {
     ) -> Option<Ticket> {
         let growth =
             self.with_account(context, task, now, |account| rank(&mut account.growth, now));
-        let modest = growth.is_zero();
-        // What the others are held back for is not to wait behind them.
-        let holds = self.token.lock(context).is_held_by(task.0);
-        let growth = if holds { Pages::ZERO } else { growth };
         let mut turns = self.turns.lock(context);
         let ticket = turns.join(&Request {
             need,
             growth,
-            modest,
             since,
         });
         self.publish(&turns);
@@ -370,14 +323,10 @@ impl MemoryQueue {
     }
 
     fn publish(&self, turns: &Turns) {
-        let promised = Promised {
-            all: saturated(turns.promised()),
-            to_modest: saturated(turns.promised_to_modest()),
-        };
-        self.promised.store(promised.word(), Ordering::Release);
+        self.promised
+            .store(saturated(turns.promised()), Ordering::Release);
         self.wanted
             .store(saturated(turns.wanted()), Ordering::Relaxed);
-        self.front.store(turns.front().number(), Ordering::Relaxed);
         self.waiting.store(turns.waiting(), Ordering::SeqCst);
         core::sync::atomic::fence(Ordering::SeqCst);
     }
@@ -403,7 +352,6 @@ impl Account {
         Self {
             owner,
             growth: Growth::new(now),
-            drawn: Pages::ZERO,
         }
     }
 
@@ -413,19 +361,5 @@ impl Account {
             *self = Self::new(task, now);
         }
         self
-    }
-}
-
-impl Promised {
-    fn of(word: u64) -> Self {
-        let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
-        Self {
-            all: u32::from_le_bytes([a, b, c, d]),
-            to_modest: u32::from_le_bytes([e, f, g, h]),
-        }
-    }
-
-    fn word(&self) -> u64 {
-        u64::from(self.to_modest) << 32 | u64::from(self.all)
     }
 }

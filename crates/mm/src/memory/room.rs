@@ -1,7 +1,7 @@
 //! How far down free frames may be taken, and by whom; and what is free for those who wait.
 //!
 //! Where each task reclaims for itself, a mark is kept free. Where memory is handed out in turn it depends on who asks:
-//! what is promised or kept back for others is not available, and one who draws little may use half the reserve.
+//! what is promised or kept back for others is not available, and one for whom pages are kept may use half the reserve for them.
 //!
 //! Source: policy::watermark, policy::reclaim::turn.
 
@@ -9,7 +9,7 @@ use env::{Context, Env, Task, TaskId};
 use frames::FrameId;
 use policy::place::marks::Marks;
 use policy::place::search::Floor;
-use policy::reclaim::turn::{Standing, Stock};
+use policy::reclaim::turn::{Stock, kept_floor};
 use policy::units::Pages;
 use policy::watermark::{AllocRight, room};
 
@@ -139,30 +139,25 @@ impl<E: Env> Memory<E> {
         above
     }
 
-    /// Where memory is handed out in turn. How little a task takes matters below the mark alone.
+    /// Where memory is handed out in turn. For whom pages are kept matters below the mark alone.
     fn room_in_turn(&self, queue: &MemoryQueue, task: &Task<'_, E>, asked: &Asked) -> Pages {
         let now = self.env.now();
-        let (promised, kept) = queue.promised_and_kept(now);
-        let free = self.free().saturating_sub(promised);
-        let min = self.marks.min;
+        let kept = queue.kept_back(now);
+        let free = self.free().saturating_sub(queue.promised());
         let left = |free: u32, floor: Pages| Pages(u64::from(free)).saturating_sub(floor);
+        let min = self.marks.min;
         let above = left(free.saturating_sub(kept), min);
-        let need = Pages(u64::from(asked.want));
-        if above >= need {
+        if above >= Pages(u64::from(asked.want)) {
             return above;
         }
-        let standing = if asked.exempt {
-            Standing::Exempt
-        } else {
-            queue.standing(task, task.id(), now, need, min)
-        };
-        let for_others = kept > 0 && !asked.exempt && !queue.is_modest(task, task.id(), now);
-        if for_others {
-            return left(free.saturating_sub(kept), standing.floor(min));
+        if asked.exempt {
+            return Pages(u64::from(free));
+        }
+        if kept == 0 || !queue.is_modest(task, task.id(), now) {
+            return above;
         }
         // What was given back does not fill the reserve first: it is no emptier afterwards than it was before.
-        let kept = Pages(u64::from(kept));
-        let own = left(free, Standing::Small.floor(min)).at_most(kept);
-        left(free, standing.floor(min)).at_least(own)
+        let own = left(free, kept_floor(min)).at_most(Pages(u64::from(kept)));
+        left(free, min).at_least(own)
     }
 }

@@ -68,7 +68,8 @@ impl SlowPath {
     /// Free frames that are promised, asked for or kept back.
     pub(super) fn spoken_for(&self, now: impl FnOnce() -> Instant) -> u32 {
         self.queue().map_or(0, |queue| {
-            let (promised, kept) = queue.promised_and_kept(now());
+            let kept = queue.kept_back(now());
+            let promised = queue.promised();
             promised.saturating_add(queue.wanted()).saturating_add(kept)
         })
     }

@@ -18,12 +18,8 @@
 //! `MEMORY`: a plain difference over the last second would call it the worst of all when its round
 //! is slow, which is when it needs the memory most.
 //!
-//! *Swing* is how far the net number stands above its lowest of the last second: what a task has drawn
-//! and not given back.
-//!
 //! Invariants
-//!   1. Growth is at most what was taken in the last second and an eighth; swing is at least what was
-//!      taken, less what was given back, in the last 7/8 of a second.
+//!   1. Growth is at most what was taken in the last second and an eighth.
 //!   2. A task that never holds more than it has held before, within `MEMORY`, does not grow.
 //!   3. Every call takes a bounded number of steps, and nothing allocates.
 //!
@@ -49,9 +45,8 @@ pub struct Growth {
     net: i64,
     /// Number of the part that is running.
     part: u64,
-    /// Highest and lowest `net` in each of the last parts, by number modulo `PARTS`.
+    /// Highest `net` in each of the last parts, by number modulo `PARTS`.
     highs: [i64; PARTS],
-    lows: [i64; PARTS],
     /// The part in which pages were last given back.
     gave_back: Option<u64>,
     /// The highest in parts that are over for a second: of this period of `MEMORY`, and of the last.
@@ -67,7 +62,6 @@ impl Growth {
             net: 0,
             part: now.0 / PART,
             highs: [0; PARTS],
-            lows: [0; PARTS],
             gave_back: None,
             before: 0,
             earlier: 0,
@@ -85,32 +79,14 @@ impl Growth {
         self.net = self.net.saturating_add(taken).saturating_sub(given_back);
         let at = index(self.part);
         self.highs[at] = self.highs[at].max(self.net);
-        self.lows[at] = self.lows[at].min(self.net);
     }
 
-    /// Pages that it took and had no use for are free again: as if they had not been taken. That is no giving back. Parts that
-    /// were over since it took them are set right too, those of the last second.
+    /// Pages that it took and had no use for are free again: as if they had not been taken, but for the highest it had, which
+    /// is too high by no more than one such batch. That is no giving back.
     pub fn unused(&mut self, now: Instant, pages: Pages) {
         self.advance(now);
         let pages = i64::try_from(pages.0).unwrap_or(i64::MAX);
-        let taken = self.net;
-        self.net = taken.saturating_sub(pages);
-        for back in 0..PARTS as u64 {
-            let at = index(self.part.wrapping_sub(back));
-            // Pages were taken after that.
-            if self.highs[at] != taken {
-                break;
-            }
-            self.highs[at] = self.net;
-            // It stood so high from its beginning: the pages were taken before.
-            let from_before = self.lows[at] == taken;
-            self.lows[at] = self.lows[at].min(self.net);
-            if !from_before {
-                break;
-            }
-        }
-        let at = index(self.part);
-        self.lows[at] = self.lows[at].min(self.net);
+        self.net = self.net.saturating_sub(pages);
     }
 
     /// Pages by which it has grown in the last second.
@@ -127,13 +103,6 @@ impl Growth {
         !grows && self.gave_back.is_some_and(lately)
     }
 
-    /// Pages it has drawn and not given back in the last second.
-    pub fn swing(&mut self, now: Instant) -> Pages {
-        self.advance(now);
-        let lowest = self.lows.iter().copied().fold(self.net, i64::min);
-        positive(self.net.saturating_sub(lowest))
-    }
-
     fn advance(&mut self, now: Instant) {
         let part = now.0 / PART;
         if part.saturating_sub(self.part) >= 2 * MEMORY {
@@ -141,7 +110,7 @@ impl Growth {
             let net = self.net;
             *self = Self::new(now);
             (self.net, self.before, self.earlier) = (net, net, net);
-            (self.highs, self.lows) = ([net; PARTS], [net; PARTS]);
+            self.highs = [net; PARTS];
             return;
         }
         while self.part < part {
@@ -152,7 +121,7 @@ impl Growth {
             }
             let at = index(self.part);
             self.before = self.before.max(self.highs[at]);
-            (self.highs[at], self.lows[at]) = (self.net, self.net);
+            self.highs[at] = self.net;
         }
     }
 }

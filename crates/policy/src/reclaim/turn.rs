@@ -8,8 +8,8 @@
 //!   free |//////////////|                                 who may take down to where, unasked
 //!   high |              |
 //!    low |- - - - - - - |  the background reclaimer wakes
-//!    min |--------------|  ordinary: below, take a ticket     .--> ranked by growth: 3 pages in 4
-//!  min/2 |--------------|  small                      tickets +
+//!    min |--------------|  below, take a ticket               .--> ranked by growth: 3 pages in 4
+//!  min/2 |--------------|  what is kept for it        tickets +
 //!      0 |______________|  exempt: flushers, I/O              '--> overdue, by age: 1 page in 4
 //! ```
 //!
@@ -50,76 +50,16 @@ pub const BOUND: Nanos = Nanos::millis(200);
 const RANKED_PER_OVERDUE: i64 = 3;
 /// What is owed beyond a few grants by age is forgotten: none comes in bursts.
 const OWED_MOST: i64 = 2 * RANKED_PER_OVERDUE * 32;
-/// A small allocator may draw this part of the reserve a second.
-const SMALL_SHARE: u64 = 8;
 /// Classes of growth: two for each power of two.
 const CLASSES: usize = 64;
 /// No ticket.
 const NONE: u32 = u32::MAX;
 
-/// How far down a task may take free pages without a ticket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
-    /// Others need it to get on: to the last page. It never waits for a turn.
-    Exempt,
-    /// It has drawn little of late and needs little, and nobody who waits grows as little as it: half the reserve.
-    Small,
-    /// The reserve is not for it.
-    Ordinary,
-}
-
-impl Standing {
-    /// Of a task that needs `need` pages now, in a node whose reserve is `min`, with `front` first of those who wait.
-    /// Many who wait draw little each, and all that is freed between them: none of them is to take unasked what those
-    /// before it wait for.
-    #[must_use]
-    pub fn of(growth: &mut Growth, now: Instant, need: Pages, min: Pages, front: Front) -> Self {
-        let most = Pages(min.0 / SMALL_SHARE).at_least(Pages(1));
-        let little = growth.swing(now).saturating_add(need) <= most;
-        let passes_nobody = growth.is_modest(now) || Front::of(rank(growth, now)) < front;
-        if little && passes_nobody {
-            Self::Small
-        } else {
-            Self::Ordinary
-        }
-    }
-
-    /// Free pages, promised ones not counted, that it leaves behind.
-    #[must_use]
-    pub fn floor(self, min: Pages) -> Pages {
-        match self {
-            Self::Exempt => Pages::ZERO,
-            Self::Small => Pages(min.0 / 2),
-            Self::Ordinary => min,
-        }
-    }
-}
-
-/// The class of whoever is first in the ranked line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Front(u32);
-
-impl Front {
-    /// One who does not grow waits.
-    pub const STILL: Self = Self(0);
-    /// Nobody waits: no bit of `occupied` is set.
-    pub const NOBODY: Self = Self(u64::BITS);
-
-    fn of(growth: Pages) -> Self {
-        Self(u32::from(class_of(growth)))
-    }
-
-    /// As a number, to be kept where it is read without a lock.
-    #[must_use]
-    pub fn number(self) -> u32 {
-        self.0
-    }
-
-    /// Back from such a number.
-    #[must_use]
-    pub fn from_number(number: u32) -> Self {
-        Self(number)
-    }
+/// How far down one for whom pages are kept may take them: the reserve is not for it, but what was given back need not fill
+/// that first.
+#[must_use]
+pub fn kept_floor(min: Pages) -> Pages {
+    Pages(min.0 / 2)
 }
 
 /// The growth by which a task is ranked: one who got nothing for a second does not grow either, but stands behind those who
@@ -231,20 +171,17 @@ pub struct Stock {
 }
 
 impl Stock {
-    /// What may be granted by `turns` to anybody: above the reserve, neither promised nor kept back. What is promised to
-    /// those for whom pages are kept is kept no more.
-    fn above(&self, turns: &Turns) -> Pages {
-        let kept = self.kept.saturating_sub(turns.promised_to_modest);
-        let taken = turns.promised.saturating_add(kept);
+    /// What may be granted to anybody: above the reserve, neither promised nor kept back.
+    fn above(&self, promised: Pages) -> Pages {
+        let taken = promised.saturating_add(self.kept);
         self.free.saturating_sub(self.min).saturating_sub(taken)
     }
 
-    /// What may be granted to those for whom it is kept: down to half the reserve.
-    fn kept(&self, turns: &Turns) -> Pages {
-        let usable = self.free.saturating_sub(Standing::Small.floor(self.min));
-        self.kept
-            .saturating_sub(turns.promised_to_modest)
-            .at_most(usable.saturating_sub(turns.promised))
+    /// What may be granted to those for whom it is kept. A page that is promised counts as kept until it is taken, so that as
+    /// much again may come from the upper half of the reserve in that moment, and no more.
+    fn kept(&self, promised: Pages) -> Pages {
+        let usable = self.free.saturating_sub(kept_floor(self.min));
+        self.kept.at_most(usable.saturating_sub(promised))
     }
 }
 
@@ -255,36 +192,8 @@ pub struct Request {
     pub need: Pages,
     /// Its growth.
     pub growth: Pages,
-    /// It gives back what it takes: what it takes counts as taken out of what its like gave back, which is kept for it.
-    pub modest: bool,
     /// When it first asked for these pages: one that waits again keeps its age.
     pub since: Instant,
-}
-
-/// What a waiter does whose wait has reached its bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overdue {
-    /// Pages are being freed, others were before it: it waits on, with its age.
-    Again,
-    /// Nothing was freed all the while: it reclaims itself, then asks `retry`.
-    Reclaim,
-}
-
-/// Bounds in a row for which a waiter trusts writes that are under way: a second, longer than a device that works
-/// takes for any of its requests. Before that, a pass of its own would find what the background finds, and wait for
-/// the same device.
-pub const TRUST: u32 = 5;
-
-/// What a waiter does at its bound, if `freed` pages were freed during the wait. `under_way`: pages are being written
-/// that will be free, or can be, when they are. `in_vain`: bounds in a row, this one included, without a page freed.
-#[must_use]
-pub fn at_bound(freed: Pages, under_way: Pages, in_vain: u32) -> Overdue {
-    let trusts = !under_way.is_zero() && in_vain < TRUST;
-    if freed.is_zero() && !trusts {
-        Overdue::Reclaim
-    } else {
-        Overdue::Again
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -302,7 +211,6 @@ struct Slot {
     need: Pages,
     since: Instant,
     class: u8,
-    modest: bool,
     /// Neighbours in its class; `next` of a vacant slot is the next vacant one.
     class_links: Links,
     /// Neighbours in the line by age.
@@ -345,7 +253,6 @@ pub struct Turns {
     waiting: u32,
     wanted: Pages,
     promised: Pages,
-    promised_to_modest: Pages,
     /// Pages granted by rank, less `RANKED_PER_OVERDUE` times those by age, while a ticket was overdue.
     owed: i64,
 }
@@ -366,7 +273,6 @@ impl Turns {
             need: Pages::ZERO,
             since: Instant(0),
             class: 0,
-            modest: false,
             class_links: Links {
                 previous: NONE,
                 next,
@@ -384,7 +290,6 @@ impl Turns {
             waiting: 0,
             wanted: Pages::ZERO,
             promised: Pages::ZERO,
-            promised_to_modest: Pages::ZERO,
             owed: 0,
         }
     }
@@ -400,7 +305,6 @@ impl Turns {
         slot.need = request.need.at_least(Pages(1)).at_most(CLUSTER);
         slot.since = request.since;
         slot.class = class_of(request.growth);
-        slot.modest = request.modest;
         let ticket = Ticket {
             slot: at,
             serial: slot.serial,
@@ -434,11 +338,7 @@ impl Turns {
                 Pages::ZERO
             }
             State::Granted(pages) => {
-                let modest = slot.modest;
                 self.promised -= pages;
-                if modest {
-                    self.promised_to_modest -= pages;
-                }
                 pages
             }
         };
@@ -475,15 +375,15 @@ impl Turns {
         left
     }
 
-    /// Hands out up to `kept` pages, those that are kept back and not promised, to at most `most` of the first class: those
-    /// that they are kept for, and the holder of the token, first come first served. Names these in the order of the grants.
+    /// Hands out up to `kept` pages, those that are kept back and not promised, to at most `most` of the first class, for
+    /// whom they are kept, first come first served. Names these in the order of the grants.
     fn grant_kept(&mut self, kept: Pages, most: u32, mut woken: impl FnMut(Ticket)) {
         let mut left = kept;
         for _ in 0..most {
-            if left.is_zero() || self.front() != Front::STILL {
+            let at = self.classes[0].first;
+            if left.is_zero() || at == NONE {
                 return;
             }
-            let at = self.classes[0].first;
             let pages = self.slots[at as usize].need.at_most(left);
             left = left.saturating_sub(pages);
             woken(self.promise(at, pages));
@@ -500,12 +400,12 @@ impl Turns {
         mut woken: impl FnMut(Ticket),
     ) -> bool {
         let mut count = 0;
-        let left = self.grant(now, stock.above(self), most, |ticket| {
+        let left = self.grant(now, stock.above(self.promised), most, |ticket| {
             count += 1;
             woken(ticket);
         });
         if left.is_zero() {
-            self.grant_kept(stock.kept(self), most_kept, woken);
+            self.grant_kept(stock.kept(self.promised), most_kept, woken);
         }
         !left.is_zero() && count == most
     }
@@ -514,11 +414,8 @@ impl Turns {
         self.unlink(at);
         let slot = &mut self.slots[at as usize];
         slot.state = State::Granted(pages);
-        let Slot { serial, modest, .. } = *slot;
+        let serial = slot.serial;
         self.promised += pages;
-        if modest {
-            self.promised_to_modest += pages;
-        }
         Ticket { slot: at, serial }
     }
 
@@ -544,12 +441,6 @@ impl Turns {
         rate.nanos(ticks).at_most(self.bound())
     }
 
-    /// Who is first by rank.
-    #[must_use]
-    pub fn front(&self) -> Front {
-        Front(self.occupied.trailing_zeros())
-    }
-
     /// How many wait.
     #[must_use]
     pub fn waiting(&self) -> u32 {
@@ -566,12 +457,6 @@ impl Turns {
     #[must_use]
     pub fn promised(&self) -> Pages {
         self.promised
-    }
-
-    /// Of these, to who does not grow. When it takes them, they count as taken out of what is kept for its like (`Kept::note`).
-    #[must_use]
-    pub fn promised_to_modest(&self) -> Pages {
-        self.promised_to_modest
     }
 
     fn slot(&self, ticket: Ticket) -> Option<&Slot> {

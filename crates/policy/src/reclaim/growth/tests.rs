@@ -52,50 +52,28 @@ fn one_who_stands_still_is_not_modest_unless_it_gave_back() {
     assert!(!mapper.is_modest(at(60_000)), "that was long ago");
 }
 
-/// A writer takes batches and hands on what it did not use; that is no giving back, nor has it had those pages.
+/// A writer takes batches and hands on what it did not use; that is no giving back, and it grows by what it kept, to within
+/// a batch, however long it holds one.
 #[test]
 fn what_was_taken_and_not_used_is_as_if_it_had_not_been_taken() {
-    let (mut writer, mut hog) = (Growth::new(at(0)), Growth::new(at(0)));
-    for ms in (0..4000).step_by(10) {
-        take(&mut writer, ms, 32);
-        writer.unused(at(ms), Pages(30));
-        take(&mut hog, ms, 2);
-        assert_eq!(writer.growth(at(ms)), hog.growth(at(ms)), "{ms}");
-    }
-    assert_eq!(writer.growth(at(6000)), Pages::ZERO);
-    assert!(!writer.is_modest(at(6000)), "it gave nothing back");
-    // What it once had and did not use is no peak that it may grow to again.
-    take(&mut writer, 6000, 32);
-    assert_eq!(writer.growth(at(6000)), Pages(32));
-}
-
-/// The same if it holds the batch over the end of a part, or of several.
-#[test]
-fn what_was_taken_and_not_used_within_a_second_is_none() {
-    for held in [1, 130, 250, 500, 870] {
+    for held in [0, 130, 250, 870] {
         let (mut writer, mut hog) = (Growth::new(at(0)), Growth::new(at(0)));
-        for ms in (124..6000).step_by(1000) {
-            take(&mut writer, ms, 32);
+        for ms in (0..6000).step_by(10) {
             take(&mut hog, ms, 2);
-            writer.unused(at(ms + held), Pages(30));
-            for later in [held, 990] {
-                let found = (writer.growth(at(ms + later)), writer.swing(at(ms + later)));
-                let wanted = (hog.growth(at(ms + later)), hog.swing(at(ms + later)));
-                assert_eq!(found, wanted, "{held} {ms} {later}");
+            take(&mut writer, ms, 32);
+            if ms >= held {
+                writer.unused(at(ms), Pages(30));
             }
         }
-        // What it once had and did not use is no peak that it may grow to again.
-        take(&mut writer, 7500, 32);
-        assert_eq!(writer.growth(at(7500)), Pages(32), "{held}");
+        writer.unused(at(6000), Pages(30 * held.div_ceil(10)));
+        let (found, wanted) = (writer.growth(at(6000)), hog.growth(at(6000)));
+        let most = 32 * (held / 10 + 1);
+        assert!(
+            wanted.0.abs_diff(found.0) <= most,
+            "{held}: {found:?} {wanted:?}"
+        );
+        assert!(!writer.is_modest(at(8000)), "it gave nothing back");
     }
-    // A peak of before the batch stays.
-    let mut mapper = Growth::new(at(0));
-    take(&mut mapper, 10, 100);
-    give(&mut mapper, 200, 80);
-    take(&mut mapper, 300, 80);
-    mapper.unused(at(400), Pages(30));
-    take(&mut mapper, 1500, 30);
-    assert_eq!(mapper.growth(at(1500)), Pages::ZERO, "it had 100");
 }
 
 #[test]
@@ -136,22 +114,6 @@ fn what_it_held_before_is_forgotten_in_the_end() {
     give(&mut growth, 6100, 500);
     take(&mut growth, 40_000, 500);
     assert_eq!(growth.growth(at(40_000)), Pages(500), "long ago");
-}
-
-#[test]
-fn swing_is_what_is_drawn_and_not_given_back() {
-    let mut growth = Growth::new(at(0));
-    for ms in 0..3000 {
-        take(&mut growth, ms, 8);
-        assert_eq!(growth.swing(at(ms)), Pages(8), "{ms}");
-        give(&mut growth, ms, 8);
-    }
-    assert_eq!(growth.swing(at(3000)), Pages::ZERO);
-    give(&mut growth, 3100, 100);
-    take(&mut growth, 3200, 100);
-    assert_eq!(growth.swing(at(3200)), Pages(100));
-    assert_eq!(growth.growth(at(3200)), Pages::ZERO);
-    assert_eq!(growth.swing(at(4300)), Pages::ZERO);
 }
 
 #[test]
