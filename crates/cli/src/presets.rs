@@ -3,8 +3,9 @@
 //! One table. A column of a scenario names a preset and may change single keys of it.
 //!
 //! Source: mechanisms 5.3 (2.6.36), 5.4 (p1), 5.5 and 5.6 (6.12), 6.2 (flushers); HZ of p1's traces:
-//! experiments 0.7 (250 before, 1000 after). Reclaim: mechanisms 4; 5.15 stands for all that came
-//! before it, whose `congestion_wait` it still has. HZ of p0's histograms: experiments A1 (all delays
+//! experiments 0.7 (250 before, 1000 after). Reclaim: mechanisms 4; under 2.6.36 and p1 that of 5.15,
+//! whose experiments are about dirty throttling alone; under 3.0 its own (mechanisms 2, 3.5, 3.6), with the
+//! dirty throttling that lasted until 3.1. HZ of 3.0: a guess. HZ of p0's histograms: experiments A1 (all delays
 //! are multiples of 4 ms).
 
 use policy::dirty::{InitialBandwidth, Law};

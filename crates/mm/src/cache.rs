@@ -44,12 +44,17 @@ pub struct Cache<E: Env> {
 
 impl<E: Env> Cache<E> {
     /// Memory that may become dirty: free frames and pages of files, less the reserve. The limits shrink when
-    /// anonymous memory takes the frames, in our law down to what is the files' in any case.
+    /// anonymous memory takes the frames, in our law down to what is the files' in any case; not in that of 3.0.
     pub(crate) fn dirtyable(&self) -> Dirtyable {
         let frames = Pages(u64::from(self.memory.limit_frames()));
         let movable = frames.saturating_sub(self.memory.marks().high + self.pinned());
         let least = self.options.reclaim.files_least(frames).at_most(movable);
-        let files = Pages(movable.0.saturating_sub(get(&self.writeback.totals.anon)));
+        let anon = if self.options.reclaim.law.anon_is_dirtyable && self.can_swap() {
+            0
+        } else {
+            get(&self.writeback.totals.anon)
+        };
+        let files = Pages(movable.0.saturating_sub(anon));
         Dirtyable {
             now: files.at_least(least),
             most: movable,
@@ -148,8 +153,11 @@ impl<E: Env> Cache<E> {
         self.zones.add(context, &self.pages, frames);
     }
 
-    /// See `Zones::refaulted`.
+    /// See `Zones::refaulted`; for a law that knows pages again.
     pub(crate) fn refaulted(&self, context: &impl Context, frame: FrameId, shadow: u32) {
+        if !self.options.reclaim.law.knows_again {
+            return;
+        }
         let may_swap = !self.swap_free().is_zero();
         let counted = (&self.pages, &self.counters);
         self.zones

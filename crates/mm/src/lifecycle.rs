@@ -8,7 +8,6 @@ use frames::{Content, NodePool};
 use policy::dirty::DeviceIndex;
 use policy::place::ZONES_MAX;
 use policy::units::{Bytes, Pages};
-use policy::watermark::Watermarks;
 
 use crate::cache::{Cache, FILE_MAX, FRAMES_MIN};
 use crate::lists::{Layout, Zones};
@@ -64,7 +63,7 @@ impl<E: Env> Cache<E> {
         // page. A quarter of the frames lets scattered pages fill a good part of the cache; when
         // nodes run out, reclaim frees both.
         let nodes = NodePool::nodes_for(u64::from(frames)) + frames / 4 + options.files_max / 4;
-        let of_zone = Watermarks::of_zone(Pages(u64::from(frames)));
+        let of_zone = (options.reclaim.law.marks)(Pages(u64::from(frames)));
         let marks = options.marks.unwrap_or(of_zone);
         let chunk = env.content().chunk_frames();
         let machine = options.machine_or_one_node();

@@ -100,6 +100,8 @@ items! {
     Allocstall = "allocstall_normal",
     /// Passes of the background reclaimer.
     Pageoutrun = "pageoutrun",
+    /// Waits of the background reclaimer between two priorities that it left out as a zone was below MIN (before 4.8).
+    KswapdSkipCongestionWait = "kswapd_skip_congestion_wait",
     /// Pages that reclaim itself wrote.
     NrVmscanWrite = "nr_vmscan_write",
     /// Dirty pages of files that reclaim met and left to the flusher.

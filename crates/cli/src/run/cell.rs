@@ -299,7 +299,7 @@ impl Cell {
                 .readahead
                 .or(window_of(machine.readahead_kib.as_ref()))
                 .map(|pages| window(pages, scale)),
-            marks: marks(machine, memory_mib, whole(1.0 / scale)),
+            marks: marks(machine, reclaim.law.marks, memory_mib, whole(1.0 / scale)),
             swap,
             costs: machine.costs.as_ref().map(|name| name.get_ref().clone()),
             scale_costs: machine.scale_costs,
@@ -458,13 +458,18 @@ pub(super) fn pages_of(machine: &Machine, memory_mib: f64, scale: f64) -> Pages 
     Pages(whole(memory_mib * left * PAGES_PER_MIB * scale))
 }
 
-/// The marks of a machine of `memory_mib` before scaling, made smaller by `shrink`; nothing where both
+/// The marks of a machine of `memory_mib` before scaling (those that `of_memory` says), made smaller by `shrink`; nothing where both
 /// size and reserve are those of the memory itself.
-pub(super) fn marks(machine: &Machine, memory_mib: f64, shrink: u64) -> Option<Watermarks> {
+pub(super) fn marks(
+    machine: &Machine,
+    of_memory: fn(Pages) -> Watermarks,
+    memory_mib: f64,
+    shrink: u64,
+) -> Option<Watermarks> {
     if shrink == 1 && machine.min_free_kib.is_none() {
         return None;
     }
-    let full = Watermarks::of_zone(Pages(whole(memory_mib * PAGES_PER_MIB)));
+    let full = of_memory(Pages(whole(memory_mib * PAGES_PER_MIB)));
     let (mut min, mut gap) = (full.min.0, full.low.0 - full.min.0);
     if let Some(reserve) = &machine.min_free_kib {
         min = whole(*reserve.get_ref() / KIB_PER_PAGE);

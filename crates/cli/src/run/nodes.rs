@@ -78,8 +78,8 @@ pub(crate) fn zones(machine: &Machine, scale: f64) -> Result<Vec<(Zone, Marks)>,
     let memory_mib = *machine.memory_mib.get_ref();
     let pages = cell::pages_of(machine, memory_mib, scale);
     let made = of_machine(machine, pages)?;
-    let all =
-        cell::marks(machine, memory_mib, whole(1.0 / scale)).unwrap_or(Watermarks::of_zone(pages));
+    let all = cell::marks(machine, Watermarks::of_zone, memory_mib, whole(1.0 / scale))
+        .unwrap_or(Watermarks::of_zone(pages));
     let marks = marks::of_zones(made.zones(), all);
     Ok(made.zones().iter().copied().zip(marks).collect())
 }

@@ -35,6 +35,7 @@ use crate::file::write::Progress;
 use crate::reclaim::direct::direct;
 use crate::reclaim::index_nodes::free_index_nodes;
 use crate::registry::mapping::Mapping;
+use crate::vmstat::Item;
 use crate::writeback::io::{self, REQUEST_PAGES};
 
 /// Pages that one reader waits for at a time, at most; and all of them together: this part of the
@@ -710,6 +711,18 @@ impl<E: Env> Cache<E> {
                 .table
                 .update(frame, Flags::REFERENCED, Flags::NONE);
         } else if !flags.has(Flags::ACTIVE) {
+            self.activate(frame);
+        }
+    }
+
+    /// A page was accessed a second time. Under most laws it is marked, and moved when a scan meets it.
+    fn activate(&self, frame: FrameId) {
+        if self.options.reclaim.law.activates_at_once {
+            let moved = self
+                .zones
+                .activate(&env::Interrupt::new(), &self.pages, frame);
+            self.counters.add(Item::Pgactivate, u64::from(moved));
+        } else {
             self.pages.table.update(frame, Flags::ACTIVE, Flags::NONE);
         }
     }

@@ -9,7 +9,7 @@ use env::Context;
 use frames::{Busy, Flags, FrameId, Generation};
 use policy::reclaim::scan::{CLUSTER, Lru};
 
-use crate::lists::{ASIDE, INACTIVE_ANON, ZoneId, Zones, list_of};
+use crate::lists::{ACTIVE_ANON, ASIDE, INACTIVE_ANON, ZoneId, Zones, inactive_of, list_of};
 use crate::pages::CachedPages;
 
 pub(crate) const CLUSTER_FRAMES: usize = 32;
@@ -133,11 +133,37 @@ impl Zones {
         frames: &[FrameId],
         busies: impl Iterator<Item = Busy>,
     ) {
+        let (list, flags) = if self.fresh_is_active {
+            (ACTIVE_ANON, Flags::ACTIVE)
+        } else {
+            (INACTIVE_ANON, Flags::NONE)
+        };
         let mut lru = self.lru(context);
         for busy in busies {
-            pages.table.show(busy, Flags::UPTODATE | Flags::DIRTY);
+            pages
+                .table
+                .show(busy, Flags::UPTODATE | Flags::DIRTY | flags);
         }
-        lru.push_heads(INACTIVE_ANON, frames);
+        lru.push_heads(list, frames);
+    }
+
+    /// A page goes to the active list at once, and counts as not accessed since then. Answers whether it
+    /// was on the inactive one; isolated ones go where their flags say when they are put back.
+    pub(crate) fn activate(
+        &self,
+        context: &impl Context,
+        pages: &CachedPages,
+        frame: FrameId,
+    ) -> bool {
+        let mut lru = self.lru(context);
+        let flags = pages.table.flags(frame);
+        if lru.list_of(frame) != Some(inactive_of(flags)) {
+            return false;
+        }
+        pages.table.update(frame, Flags::ACTIVE, Flags::REFERENCED);
+        lru.remove(frame);
+        lru.push_head(list_of(flags | Flags::ACTIVE), frame);
+        true
     }
 
     /// New pages onto the lists that their flags say.

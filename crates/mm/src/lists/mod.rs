@@ -69,6 +69,8 @@ pub(crate) struct Zones {
     /// A shadow does not say of which zone the page was: they have one age.
     age: Lock<Age>,
     nodes: Box<[Node]>,
+    /// `Rules::fresh_is_active`.
+    fresh_is_active: bool,
 }
 
 /// The lists of all zones, locked.
@@ -141,6 +143,7 @@ impl Zones {
             all: zones.map(|_| Zone::new(tunables)).collect(),
             age: Lock::new(LockClass::Leaf, Age::new(Pages(u64::from(frames)))),
             nodes: nodes.map(|_| Node::new()).collect(),
+            fresh_is_active: tunables.law.fresh_is_active,
             layout,
         }
     }

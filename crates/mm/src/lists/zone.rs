@@ -9,6 +9,7 @@ use policy::reclaim::Tunables;
 use policy::reclaim::background::Failures;
 use policy::reclaim::page::NodeFlags;
 use policy::reclaim::scan::{Costs, Kind, Shrunk, Sizes, may_deactivate};
+use policy::reclaim::zoned::Prospects;
 use policy::units::Pages;
 
 use super::sleepers::Sleepers;
@@ -50,6 +51,9 @@ pub(crate) struct Balance {
     activated: [u64; 2],
     activated_before: [u64; 2],
     failures: Failures,
+    prospects: Prospects,
+    /// Frames that had ever come onto the zone's free lists when `prospects` was last asked or told.
+    given_back: u64,
 }
 
 impl Zone {
@@ -63,6 +67,8 @@ impl Zone {
                     activated: [0; 2],
                     activated_before: [0; 2],
                     failures: Failures::new(tunables.revives_background()),
+                    prospects: Prospects::default(),
+                    given_back: 0,
                 },
             ),
             flags: AtomicU8::new(0),
@@ -119,9 +125,10 @@ impl Zone {
         self.flags.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the background reclaimer has given up.
-    pub(crate) fn is_hopeless(&self, context: &impl Context) -> bool {
-        self.balance.lock(context).failures.hopeless()
+    /// Whether the background reclaimer has given up. `given_back`: frames that ever came onto the zone's free lists.
+    pub(crate) fn is_hopeless(&self, context: &impl Context, given_back: u64) -> bool {
+        let mut balance = self.balance.lock(context);
+        balance.failures.hopeless() || balance.prospects(given_back).hopeless()
     }
 
     /// A reclaimer is at work on it.
@@ -178,9 +185,19 @@ impl Zone {
 }
 
 impl Balance {
-    /// What reclaim has cost lately.
-    pub(crate) fn costs(&self) -> &Costs {
-        &self.costs
+    /// What reclaim has cost lately, as a pass is about to be planned.
+    pub(crate) fn costs(&mut self, sizes: &Sizes) -> Costs {
+        self.costs.forget(sizes);
+        self.costs
+    }
+
+    /// What may be hoped of the zone, onto whose free lists so many frames have ever come.
+    pub(crate) fn prospects(&mut self, given_back: u64) -> &mut Prospects {
+        if self.given_back != given_back {
+            self.given_back = given_back;
+            self.prospects.freed();
+        }
+        &mut self.prospects
     }
 
     /// Balances that freed nothing.
@@ -203,8 +220,23 @@ impl Balance {
     }
 
     /// A cluster was shrunk.
-    pub(crate) fn note_shrunk(&mut self, kind: Kind, shrunk: Shrunk, listed: Pages) {
+    pub(crate) fn note_shrunk(
+        &mut self,
+        kind: Kind,
+        shrunk: Shrunk,
+        listed: Pages,
+        given_back: u64,
+    ) {
         self.costs.note_shrunk(kind, shrunk, listed);
+        // Looked at before anything of it was freed.
+        self.prospects.looked_at(shrunk.scanned);
+        self.prospects(given_back);
+    }
+
+    /// A cluster was aged, of which `used` pages had been accessed.
+    pub(crate) fn note_aged(&mut self, kind: Kind, taken: Pages, used: Pages) {
+        self.costs.note_aged(kind, taken, used);
+        self.prospects.looked_at(taken);
     }
 
     /// A page that had left is read again, into this zone. `listed`: pages on the lists, if it was of the working set.

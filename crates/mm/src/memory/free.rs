@@ -125,7 +125,6 @@ impl<E: Env> Memory<E> {
         if frames.is_empty() {
             return;
         }
-        let count = u32::try_from(frames.len()).expect("fewer frames than a u32 counts");
         if let Some(lists) = &self.cpu_lists {
             let mut back = Vec::new();
             for (zone, frames) in self.layout.parts(frames) {
@@ -135,8 +134,7 @@ impl<E: Env> Memory<E> {
         } else {
             self.give(context, frames);
         }
-        self.given_back
-            .fetch_add(u64::from(count), Ordering::Relaxed);
+        add(&self.given_back, frames.len() as u64);
         self.hand_out(context);
         self.wait.wake_all(Signal::Freed);
     }
@@ -151,13 +149,11 @@ impl<E: Env> Memory<E> {
         for (zone, frames) in self.layout.parts(frames) {
             let given = free.give(frames);
             self.now_free(zone, given);
-            if !self.layout.is_one() {
-                add(&self.given_back_of[zone.index()], u64::from(given));
-            }
+            add(&self.given_back_of[zone.index()], u64::from(given));
         }
     }
 
-    /// Frames of a zone given back, ever.
+    /// Frames that came onto the free lists of a zone, ever.
     pub(crate) fn given_back_of(&self, zone: ZoneId) -> u64 {
         get(&self.given_back_of[zone.index()])
     }

@@ -40,7 +40,7 @@ pub(crate) struct Memory<E: Env> {
     moving: AtomicU32,
     /// Frames given back, ever.
     given_back: AtomicU64,
-    /// The same by zone; not counted where there is one.
+    /// The same by zone, as far as they came onto the free lists.
     given_back_of: Box<[AtomicU64]>,
     /// Frames that went to pages which came back while the swap file was full, ever.
     returned: AtomicU64,
@@ -116,6 +116,11 @@ impl<E: Env> Memory<E> {
     /// When reclaim begins and ends.
     pub(crate) fn marks(&self) -> Watermarks {
         self.marks
+    }
+
+    /// A zone's part of them, and what it keeps back besides.
+    pub(crate) fn zone_marks(&self, zone: ZoneId) -> Marks {
+        self.zone_marks[zone.index()]
     }
 
     /// A zone's part of them.

@@ -6,6 +6,7 @@
 use env::{Env, Task, Work};
 use frames::Flags;
 use policy::reclaim::scan::{Kind, Turn};
+use policy::units::Pages;
 
 use super::isolate;
 use crate::cache::Cache;
@@ -30,26 +31,30 @@ pub(super) fn shrink_active<E: Env>(
     cache.contend(task, zone);
     task.did(Work::Deactivate, taken);
     let mut regions = Cursor::new();
-    let mut deactivated = 0;
+    let (mut used, mut deactivated) = (0, 0);
     for page in batch.pages() {
         let Page { frame, generation } = *page;
         if kind == Kind::Anon {
             // Used or not: it has to be used again.
-            let _ = regions.test_and_clear_young(
+            let young = regions.test_and_clear_young(
                 &cache.registry.regions,
                 task,
                 cache.pages.table.owner(frame),
             );
+            used += u64::from(young);
         }
-        let used = Flags::ACTIVE | Flags::REFERENCED;
+        let cleared = Flags::ACTIVE | Flags::REFERENCED;
         let set = Flags::WORKINGSET;
-        let done = cache.pages.table.update_of(frame, generation, set, used);
+        let done = cache.pages.table.update_of(frame, generation, set, cleared);
         deactivated += u64::from(done.is_some());
     }
     cache
         .zones
         .put_back(task, &cache.pages, batch.pages(), false);
     cache.zones[zone].note_gone(kind, taken);
+    cache.zones[zone]
+        .balance(task)
+        .note_aged(kind, Pages(taken), Pages(used));
     cache.counters.add(Item::Pgrefill, taken);
     cache.counters.add(Item::Pgdeactivate, deactivated);
 }

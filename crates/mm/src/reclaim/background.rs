@@ -6,6 +6,7 @@ use core::sync::atomic::{Ordering, fence};
 use std::sync::Weak;
 
 use env::{Env, Event, Signal, Task, Wakeup};
+use policy::reclaim::Loops;
 use policy::reclaim::background::{
     Balance, BalanceStep, Rest, clears_flags, nap, rest, wants_wake,
 };
@@ -13,28 +14,33 @@ use policy::reclaim::direct::may_begin;
 use policy::reclaim::throttle::{Throttle, Who};
 use policy::units::{Nanos, Pages};
 
-use super::{Control, age_anon, shrink_zone};
+use super::{Control, age_anon, shrink_zone, zoned};
 use crate::cache::Cache;
 use crate::lists::{NodeId, ZoneId};
 use crate::vmstat::Item;
 
-/// The task of a node. Its lists are of one zone.
+/// The task of a node. Its lists are of one zone, unless the law works on zones.
 pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>, node: NodeId) {
-    let zone = {
+    let (first, loops) = {
         let Some(cache) = cache.upgrade() else { return };
-        let Some(zone) = cache.zones.layout().zones_of(node).next() else {
+        for zone in cache.zones.layout().zones_of(node) {
+            let sleepers = cache.zones[zone].sleepers();
+            sleepers.law(task, Throttle::background_starts);
+        }
+        let Some(first) = cache.zones.layout().zones_of(node).next() else {
             return;
         };
-        let sleepers = cache.zones[zone].sleepers();
-        sleepers.law(task, Throttle::background_starts);
-        zone
+        (first, cache.options.reclaim.law.loops)
     };
     while let Some(cache) = cache.upgrade() {
-        if !sleep(task, &cache, zone, None) {
+        if !sleep(task, &cache, first, None) {
             return;
         }
         task.emit(&Event::Background { awake: true });
-        let goes_on = work(task, &cache, zone);
+        let goes_on = match loops {
+            Loops::Nodes => work(task, &cache, first),
+            Loops::Zones => zoned::work(task, &cache, node),
+        };
         task.emit(&Event::Background { awake: false });
         if !goes_on {
             return;
@@ -42,8 +48,8 @@ pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>,
     }
 }
 
-/// Sleeps until it is asked, at most for `nap`; false on shutdown.
-fn sleep<E: Env>(
+/// Sleeps until it is asked, at most for `nap`; false on shutdown. The reclaimer is that of the zone's node.
+pub(super) fn sleep<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     zone: ZoneId,
@@ -150,7 +156,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> En
                 scanned += got.scanned;
                 passes += 1;
                 balance.shrunk(got.reclaimed, got.scanned);
-                if may_begin(free(), marks.min, cache.zones[zone].is_hopeless(task)) {
+                if may_begin(free(), marks.min, cache.is_hopeless(task, zone)) {
                     cache.reserve_wait(zone).wake_all(Signal::Balanced);
                 }
                 if got.in_vain && !memory.is_short() {
@@ -194,9 +200,15 @@ impl<E: Env> Cache<E> {
         if rests && !memory.is_short() {
             return;
         }
-        let free = memory.spare_of(zone);
-        let failures = self.zones[zone].balance(context).failures();
-        if wants_wake(free, memory.marks_of(zone).high, failures) {
+        let wakes = match self.options.reclaim.law.loops {
+            Loops::Nodes => {
+                let free = memory.spare_of(zone);
+                let failures = self.zones[zone].balance(context).failures();
+                wants_wake(free, memory.marks_of(zone).high, failures)
+            }
+            Loops::Zones => zoned::wants_wake(self, context, zone),
+        };
+        if wakes {
             background.ask();
         }
     }

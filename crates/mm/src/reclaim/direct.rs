@@ -7,10 +7,10 @@ use core::sync::atomic::Ordering;
 use env::{Cause, Env, Event, Signal, Task, WaitQueue};
 use policy::reclaim::direct::{Direct, DirectStep, Got, may_begin};
 use policy::reclaim::throttle::{After, Wake, Who};
-use policy::reclaim::{Reason, ReserveWakes};
+use policy::reclaim::{Loops, Reason, ReserveWakes};
 use policy::units::{Nanos, Pages};
 
-use super::{Control, shrink_zone, throttle};
+use super::{Control, shrink_zone, throttle, zoned};
 use crate::cache::Cache;
 use crate::lists::ZoneId;
 use crate::vmstat::Item;
@@ -35,15 +35,50 @@ pub(crate) fn direct_until<E: Env>(
 ) -> Pages {
     debug_assert!(task.may_block(), "a pass may have to be waited for");
     task.emit(&Event::DirectReclaim);
-    if !who.exempt {
+    if !who.exempt && cache.options.reclaim.law.keeps_half_the_reserve {
         leave_reserve(task, cache);
     }
+    let ended = match cache.options.reclaim.law.loops {
+        Loops::Nodes => over_nodes(task, cache, target, who, enough),
+        Loops::Zones => zoned::direct(task, cache, target, who, enough),
+    };
+    cache.zones.snapshot_refaults(task);
+    task.emit(&Event::Reclaimed {
+        background: false,
+        scanned: ended.scanned,
+        freed: ended.freed,
+    });
+    ended.answer
+}
+
+/// How a direct reclaim ended.
+pub(super) struct Ended {
+    pub(super) scanned: Pages,
+    pub(super) freed: Pages,
+    /// What the task is told was freed.
+    pub(super) answer: Pages,
+}
+
+/// The passes since 4.8.
+fn over_nodes<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    target: Pages,
+    who: Who,
+    enough: impl Fn(&Task<'_, E>) -> bool,
+) -> Ended {
     let mut direct = Direct::begin(target);
     let mut scanned = Pages::ZERO;
-    let freed = loop {
+    loop {
         match direct.step() {
             DirectStep::Begin => cache.counters.add(Item::Allocstall, 1),
-            DirectStep::Done(freed) => break freed,
+            DirectStep::Done(freed) => {
+                return Ended {
+                    scanned,
+                    freed,
+                    answer: freed,
+                };
+            }
             DirectStep::Shrink(sweep) => {
                 let mut got = Got::default();
                 for &zone in cache.zones_for(task) {
@@ -74,14 +109,7 @@ pub(crate) fn direct_until<E: Env>(
                 }
             }
         }
-    };
-    cache.zones.snapshot_refaults(task);
-    task.emit(&Event::Reclaimed {
-        background: false,
-        scanned,
-        freed,
-    });
-    freed
+    }
 }
 
 /// After a pass: wakes those of a zone who made no progress, or joins them.
@@ -109,10 +137,9 @@ impl<E: Env> Cache<E> {
 fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     let memory = &cache.memory;
     let home = cache.home(task);
-    let zone = &cache.zones[home];
     let free = || Pages(u64::from(memory.free_of(home)));
     let may = |hopeless| may_begin(free(), memory.marks_of(home).min, hopeless);
-    if may(zone.is_hopeless(task)) {
+    if may(cache.is_hopeless(task, home)) {
         return;
     }
     cache.ask_reclaim(task, home);
@@ -122,7 +149,9 @@ fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
         cache.reserve_wait(home),
         Cause::Memory,
         Some(deadline),
-        |task| !may(zone.is_hopeless(task)) && !cache.registry.stopping.load(Ordering::Acquire),
+        |task| {
+            !may(cache.is_hopeless(task, home)) && !cache.registry.stopping.load(Ordering::Acquire)
+        },
     );
 }
 

@@ -13,7 +13,7 @@
 //! | `lists` (beside) | the lists, marks and counters of a zone; what ends a write |
 //! | `lists::isolate` | takes pages off a list and puts them back |
 //! | `shrink`, `active` | a turn on an inactive, on an active list |
-//! | `background`, `direct` | when to make passes, and when to stop |
+//! | `background`, `direct` | when to make passes, and when to stop; over zones, before 4.8: `zoned` |
 //! | `throttle` | sleeps for a reason, and wakes |
 //! | `lists::workingset` | knows evicted pages again |
 //!
@@ -30,6 +30,7 @@ pub(crate) mod shrink;
 mod tests;
 pub(crate) mod throttle;
 pub(crate) mod trim;
+mod zoned;
 
 use core::sync::atomic::Ordering;
 
@@ -102,6 +103,9 @@ pub(crate) fn shrink_zone<E: Env>(
             .note_pass(tally.scanned, reclaimed, changed);
     }
     zone.leave_work();
+    if cache.options.reclaim.law.waits_for_writeout {
+        throttle::wait_for_writeout(task, cache, control);
+    }
     Got {
         reclaimed,
         scanned: tally.scanned,
@@ -121,11 +125,13 @@ fn take_turns<E: Env>(
     let zone = &cache.zones[control.zone];
     let factor = cache.options.reclaim.stands_for;
     let times = |pages: Pages| Pages(pages.0.saturating_mul(u64::from(factor)));
-    let sizes = cache.zones.sizes(task, control.zone).times(factor);
+    let own = cache.zones.sizes(task, control.zone);
+    let sizes = own.times(factor);
     let may_swap = control.may_unmap && cache.can_swap();
     let rule = cache.options.reclaim.law.scan;
     let mut scan = {
-        let balance = zone.balance(task);
+        let mut balance = zone.balance(task);
+        let costs = balance.costs(&own);
         plan(&CountInput {
             sizes: &sizes,
             free: times(Pages(u64::from(cache.memory.free_of(control.zone)))),
@@ -135,7 +141,7 @@ fn take_turns<E: Env>(
             rule,
             swappiness: cache.options.reclaim.swappiness,
             may_swap,
-            costs: balance.costs(),
+            costs: &costs,
             may_deactivate: rule
                 .may_deactivate(|| balance.may_deactivate(&sizes, control.force_deactivate)),
             // Pinned ones are at hand for nobody.
@@ -143,7 +149,7 @@ fn take_turns<E: Env>(
                 cache
                     .options
                     .reclaim
-                    .plenty(control.target + cache.pinned()),
+                    .plenty(control.target.saturating_add(cache.pinned())),
             ),
         })
     };
@@ -202,6 +208,12 @@ impl<E: Env> Cache<E> {
                 .0
                 .saturating_mul(u64::from(self.options.reclaim.stands_for)),
         )
+    }
+
+    /// Whether the background reclaimer has given up on a zone.
+    pub(crate) fn is_hopeless(&self, context: &impl Context, zone: ZoneId) -> bool {
+        let given_back = self.memory.given_back_of(zone);
+        self.zones[zone].is_hopeless(context, given_back)
     }
 
     /// Reclaimers of a zone meet at the lock of its lists, once a cluster.

@@ -36,7 +36,7 @@ pub(super) struct Sorted {
     /// Anonymous pages put under writeback.
     swap_out: SwapOut,
     swapping: u64,
-    /// Pages of files that the background is to write itself.
+    /// Pages of files that the reclaimer is to write itself.
     page_out: Batch,
     /// Still isolated at the end.
     kept: Batch,
@@ -150,7 +150,8 @@ pub(super) fn shrink_inactive<E: Env>(
             written: tally.written,
             activated: tally.activated,
         };
-        balance.note_shrunk(kind, shrunk, listed);
+        let given_back = cache.memory.given_back_of(control.zone);
+        balance.note_shrunk(kind, shrunk, listed, given_back);
     }
     cache.zones.advance_age(task, tally.activated);
     if tally.wants_flushers(rule) {
@@ -433,6 +434,7 @@ fn evict_files<E: Env>(
     shadows: &[u32; CLUSTER_FRAMES],
     mut note: impl FnMut(FrameId),
 ) {
+    let knows_again = cache.options.reclaim.law.knows_again;
     let mut next = 0;
     while let Some((busy, _)) = going.get(next).and_then(Option::as_ref) {
         let file = cache.pages.table.owner(busy.frame()).file;
@@ -442,7 +444,7 @@ fn evict_files<E: Env>(
         // Neighbours on the list are mostly of one file: one lock for all of them.
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
-        let leave = cache.pages.leaves_shadows(&mut index);
+        let leave = knows_again && cache.pages.leaves_shadows(&mut index);
         while let Some(free) = going.get_mut(next) {
             let same = |busy: &Busy| cache.pages.table.owner(busy.frame()).file == file;
             if !free.as_ref().is_some_and(|(busy, _)| same(busy)) {
@@ -458,7 +460,7 @@ fn evict_files<E: Env>(
     }
 }
 
-/// The background writes a page of a file itself (table row 12). False: it could not be now.
+/// A reclaimer writes a page of a file itself (table row 12). False: it could not be now.
 fn write_page<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, page: Page) -> bool {
     let owner = cache.pages.table.owner(page.frame);
     if cache.pages.table.look(page.frame).1 != page.generation {

@@ -283,7 +283,7 @@ fn give_up(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) {
             .failures_mut()
             .balanced(Pages::ZERO, false);
     }
-    assert!(zone.is_hopeless(task));
+    assert!(cache.is_hopeless(task, ZoneId(0)));
 }
 
 /// Something is under way, and the background reclaimer has given up on a memory that has changed since: it looks again when a
@@ -326,9 +326,9 @@ fn a_page_that_can_go_has_the_background_look_again() {
         let mut sorted = Sorted::new();
         let swapped = swap_out(task, cache, Page { frame, generation }, &mut sorted);
         assert!(matches!(swapped, Swapped::Begun));
-        assert!(cache.zones[ZoneId(0)].is_hopeless(task));
+        assert!(cache.is_hopeless(task, ZoneId(0)));
         cache.submit_swap_out(task, sorted.swap_out(), SwapSender::Limit);
-        assert!(!cache.zones[ZoneId(0)].is_hopeless(task));
+        assert!(!cache.is_hopeless(task, ZoneId(0)));
     });
 }
 
@@ -343,7 +343,7 @@ fn who_gives_way_has_the_background_look_again() {
         give_up(task, cache);
         cache.out_of_memory(task, Who::DIRECT).unwrap();
         assert_eq!(region.resident(), Pages::ZERO);
-        assert!(!cache.zones[ZoneId(0)].is_hopeless(task));
+        assert!(!cache.is_hopeless(task, ZoneId(0)));
     });
 }
 

@@ -14,6 +14,7 @@ use policy::reclaim::Reason;
 use policy::reclaim::direct::{isolated_limit, too_many_isolated};
 use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::{Facts, Finding, Verdict, Who};
+use policy::reclaim::zoned::is_over_writeout;
 use policy::units::{Nanos, Pages};
 
 use super::Control;
@@ -100,7 +101,35 @@ pub(crate) fn pause<E: Env>(
     });
 }
 
-/// Whether the reclaimer may isolate pages of a kind; if too many are, it is throttled once and looks again.
+/// Waits after a pass as long as too much is under writeback; who may not enter a file system, once.
+///
+/// # Source
+/// Mechanisms 2.3; Linux 3.0 mm/page-writeback.c, throttle_vm_writeout().
+pub(super) fn wait_for_writeout<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    control: &Control,
+) {
+    let is_over = |task: &Task<'_, E>| {
+        let dirtyable = cache.dirtyable();
+        let limit = cache.writeback.domain.lock(task).limits(dirtyable).dirty;
+        is_over_writeout(cache.under_writeback(), limit)
+    };
+    while is_over(task) && !cache.registry.stopping.load(Ordering::Acquire) {
+        pause(
+            task,
+            cache,
+            control.zone,
+            Reason::CongestionWait,
+            control.who,
+        );
+        if control.who.within_fs {
+            return;
+        }
+    }
+}
+
+/// Whether the reclaimer may isolate pages of a kind; if too many are, it is throttled and looks again, once or until it may.
 pub(super) fn may_isolate<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -113,13 +142,14 @@ pub(super) fn may_isolate<E: Env>(
     let mut stalled = false;
     let factor = cache.options.reclaim.stands_for;
     let zone = &cache.zones[control.zone];
-    let may_enter_fs = !control.who.within_fs;
+    let rule = cache.options.reclaim.law.isolation;
+    let leaves_off_first = rule.leaves_off_at_an_eighth && !control.who.within_fs;
     loop {
         let sizes = cache.zones.sizes(task, control.zone).times(factor);
         let inactive = sizes.of(kind.inactive());
         let isolated = cache.options.reclaim.isolated(zone.isolated(kind));
-        if !too_many_isolated(isolated, inactive, may_enter_fs) {
-            let room = isolated_limit(inactive, may_enter_fs).saturating_sub(isolated);
+        if !too_many_isolated(isolated, inactive, leaves_off_first) {
+            let room = isolated_limit(inactive, leaves_off_first).saturating_sub(isolated);
             zone.sleepers()
                 .wake(task, Reason::Isolated, Signal::PutBack, |law| {
                     law.on_checked(room)
@@ -129,7 +159,7 @@ pub(super) fn may_isolate<E: Env>(
         if stalled || control.who.exempt {
             return false;
         }
-        stalled = true;
+        stalled = !rule.insists || cache.registry.stopping.load(Ordering::Acquire);
         found_at_work(task, cache, control.zone, Finding::Isolated, control.who);
     }
 }
@@ -185,7 +215,7 @@ impl<E: Env> Cache<E> {
         Facts {
             reclaimable: self.reclaimable(context),
             write_pending: self.write_pending(),
-            hopeless: self.zones[zone].is_hopeless(context),
+            hopeless: self.is_hopeless(context, zone),
         }
     }
 

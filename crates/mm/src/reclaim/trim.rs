@@ -120,7 +120,7 @@ fn seen<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> Seen {
         mapped: Pages::ZERO,
         dirty: cache.zones[zone].dirty(),
         slab: Pages::ZERO,
-        hopeless: cache.zones[zone].is_hopeless(task),
+        hopeless: cache.is_hopeless(task, zone),
     }
 }
 

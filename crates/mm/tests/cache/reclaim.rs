@@ -17,11 +17,13 @@ use lab::{Lab, LabEnv, Options as LabOptions, Record, Recorded, throttles};
 use mm::{Cache, DeviceOptions, Error, Item, Options, Vmstat};
 use policy::dirty::Law;
 use policy::place::PlaceLaw;
-use policy::place::machine::Machine;
+use policy::place::distance::Distances;
+use policy::place::machine::{Machine, Node};
 use policy::reclaim::{Reason, Reasons, ReclaimLaw, Tunables};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
-const LAWS: [ReclaimLaw; 5] = [
+const LAWS: [ReclaimLaw; 6] = [
+    ReclaimLaw::LINUX_3_0,
     ReclaimLaw::LINUX_5_15,
     ReclaimLaw::LINUX_5_15_PATCH1,
     ReclaimLaw::LINUX_5_16_RC1,
@@ -32,11 +34,12 @@ const HZ: u32 = 250;
 /// 64 MiB; one page stands for 32.
 const FRAMES: u32 = 16384;
 const SHRINK: u32 = 32;
+const MEMORY: Pages = Pages(FRAMES as u64);
 
 /// A small stutterp: hogs over more memory than there is, writers of files, one who allocates now and then.
 struct Pressure {
     reclaim: Tunables,
-    nodes: u8,
+    machine: Machine,
     hogs: u32,
     writers: u32,
     /// Pages of the hogs in all, and of the files.
@@ -60,7 +63,7 @@ impl Pressure {
     fn of(law: ReclaimLaw) -> Self {
         Self {
             reclaim: Tunables::of(law, HZ),
-            nodes: 1,
+            machine: Machine::of_one_node(MEMORY),
             hogs: 4,
             writers: 3,
             anon: FRAMES,
@@ -95,12 +98,10 @@ impl Pressure {
         options.dirty.law = Law::RATE_BASED;
         options.dirty.hz = HZ;
         options.reclaim = self.reclaim;
-        let pages = Pages(u64::from(options.frames));
-        let cpus = options.dirty.cpus;
         if self.reclaim.law != ReclaimLaw::TIDEGATE {
             options.place = PlaceLaw::LINUX_6_12;
         }
-        options.machine = Some(Machine::even(pages, self.nodes, cpus).unwrap());
+        options.machine = Some(self.machine.clone());
         let end = Instant::ZERO + Nanos::secs(self.seconds);
         let (vmstat, bystander, longest, touched) = lab
             .run(move |task| self.body(task, env, options, id, info, end))
@@ -305,7 +306,7 @@ fn under_every_law_pages_add_up_and_every_sleep_ends() {
 fn on_two_nodes_pages_add_up_and_both_are_reclaimed() {
     for law in LAWS {
         let mut pressure = Pressure::of(law);
-        pressure.nodes = 2;
+        pressure.machine = Machine::even(MEMORY, 2, 4).unwrap();
         let seen = pressure.run();
         print(law, &seen);
         check_sums(law, &seen);
@@ -326,6 +327,62 @@ fn on_two_nodes_pages_add_up_and_both_are_reclaimed() {
             "{law:?}: {freed:?}"
         );
     }
+}
+
+/// What tells 3.0 from the later laws where everything is short: its reclaimers write pages of files, sleep by the clock,
+/// and know no page again.
+#[test]
+fn reclaimers_of_3_0_write_and_sleep_by_the_clock() {
+    let law = ReclaimLaw::LINUX_3_0;
+    let seen = Pressure::of(law).run();
+    print(law, &seen);
+    let stat = |item| seen.vmstat.get(item);
+    assert!(stat(Item::NrVmscanWrite) > stat(Item::Pswpout), "and files");
+    assert_eq!(stat(Item::NrVmscanImmediateReclaim), 0);
+    assert_eq!(stat(Item::WorkingsetRefaultAnon), 0);
+    assert_eq!(stat(Item::WorkingsetRefaultFile), 0);
+    let sums = throttles(&seen.events);
+    for ((background, reason), sum) in &sums {
+        assert_eq!(sum.woken, 0, "{reason:?}");
+        match (reason, background) {
+            (Reason::CongestionWait, _) => assert_eq!(sum.zero, 0),
+            (Reason::WaitIffCongested, false) => assert_eq!(sum.zero, sum.events),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(sums.contains_key(&(false, Reason::WaitIffCongested)));
+}
+
+/// One background reclaimer has two zones to balance. Each is reclaimed for itself, so that both are used to the end.
+#[test]
+fn both_zones_of_a_node_are_balanced() {
+    let law = ReclaimLaw::LINUX_3_0;
+    let node = Node {
+        normal: Pages(u64::from(FRAMES) * 5 / 8),
+        dma32: Pages(u64::from(FRAMES) * 3 / 8),
+        cpus: 4,
+    };
+    let mut pressure = Pressure::of(law);
+    pressure.machine = Machine::new(&[node], Distances::even(1).unwrap(), None).unwrap();
+    let seen = pressure.run();
+    print(law, &seen);
+    check_sums(law, &seen);
+    // Of one node, whichever zone a frame was of.
+    assert_eq!(
+        seen.vmstat.get(Item::NumaHit),
+        seen.vmstat.get(Item::NumaLocal)
+    );
+    assert_eq!(seen.vmstat.get(Item::NumaMiss), 0);
+    let of_one = Pressure::of(law).run();
+    let freed = |seen: &Seen| seen.vmstat.get(Item::PgstealKswapd);
+    assert!(
+        freed(&seen) * 2 > freed(&of_one),
+        "the background works on both"
+    );
+    assert!(
+        seen.touched * 2 > of_one.touched,
+        "two are not half as good as one"
+    );
 }
 
 #[test]

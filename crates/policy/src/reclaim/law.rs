@@ -10,6 +10,7 @@ use super::page::PageRule;
 use super::scan::{CostRule, ScanRule};
 use super::throttle::law::ThrottleLaw;
 use crate::units::Pages;
+use crate::watermark::Watermarks;
 
 /// A law of reclaim. Its rules are read through it: `law.page`, `law.cost`.
 #[derive(Clone, Copy)]
@@ -51,9 +52,13 @@ pub struct Rules {
     pub fault_around: u32,
     /// Of so much memory, this many pages count as dirtyable whoever has them.
     pub files_least: fn(Pages) -> Pages,
+    /// Anonymous memory counts as dirtyable as long as swap is free (2.6.36 to about 3.13).
+    pub anon_is_dirtyable: bool,
     /// A task that asks for a page from within a file system reclaims differently
     /// (`Tunables::files_within_fs`).
     pub heeds_within_fs: bool,
+    /// The marks of a memory.
+    pub marks: fn(Pages) -> Watermarks,
 }
 
 /// What a task does that finds memory short.

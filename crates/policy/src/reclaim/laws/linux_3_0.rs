@@ -10,9 +10,9 @@
 //! its sleeps could end early there, `wait_iff_congested` was a sleep, and direct reclaim left pages of such a device
 //! alone; that is left out.
 //!
-//! Source: mechanisms 2.1 to 2.6, 3.5, 3.6, 4.1; kernel-facts 13; Linux 3.0 mm/vmscan.c: shrink_page_list(),
+//! Source: mechanisms 2.1 to 2.6, 3.5, 3.6, 4.1, 5.1; kernel-facts 13; Linux 3.0 mm/vmscan.c: shrink_page_list(),
 //! get_scan_count(), shrink_zone(), too_many_isolated(); mm/swap.c, mark_page_accessed(); mm/memory.c,
-//! do_anonymous_page(); mm/page-writeback.c, throttle_vm_writeout().
+//! do_anonymous_page(); mm/page-writeback.c, throttle_vm_writeout(), determine_dirtyable_memory().
 
 use super::linux_5_15;
 use crate::reclaim::law::{Isolation, Loops, ReclaimLaw, Rules};
@@ -21,6 +21,7 @@ use crate::reclaim::reason::Reason;
 use crate::reclaim::scan::{CostRule, Feeds, ScanRule};
 use crate::reclaim::throttle::law::{Facts, Finding, Sleep, ThrottleLaw, Who};
 use crate::ticks::TickRate;
+use crate::watermark::Watermarks;
 
 /// Timeouts are `HZ / TENTH`.
 const TENTH: u64 = 10;
@@ -46,6 +47,8 @@ const RULES: Rules = Rules {
     activates_at_once: true,
     fresh_is_active: true,
     waits_for_writeout: true,
+    anon_is_dirtyable: true,
+    marks: Watermarks::of_zone_before_4_6,
     ..linux_5_15::RULES
 };
 

@@ -15,6 +15,7 @@ use crate::reclaim::scan::{CostRule, Feeds, ScanRule};
 use crate::reclaim::throttle::law::{Facts, Finding, Sleep, ThrottleLaw, Who};
 use crate::ticks::{TickRate, Ticks};
 use crate::units::Pages;
+use crate::watermark::Watermarks;
 
 /// Timeouts are `HZ / TENTH`.
 const TENTH: u64 = 10;
@@ -42,7 +43,9 @@ pub(super) const RULES: Rules = Rules {
     waits_for_writeout: false,
     fault_around: 1,
     files_least: |_| Pages::ZERO,
+    anon_is_dirtyable: false,
     heeds_within_fs: true,
+    marks: Watermarks::of_zone,
 };
 
 /// Linux 5.15's table of pages.

@@ -23,6 +23,7 @@ pub use super::law::ReclaimLaw;
 
 /// All laws, in the order of history. A new one joins here.
 pub const ALL: &[ReclaimLaw] = &[
+    ReclaimLaw::LINUX_3_0,
     ReclaimLaw::LINUX_5_15,
     ReclaimLaw::LINUX_5_15_PATCH1,
     ReclaimLaw::LINUX_5_16_RC1,

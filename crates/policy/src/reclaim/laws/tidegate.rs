@@ -16,6 +16,7 @@ use crate::reclaim::throttle::law::{
 use crate::reclaim::tunables::FRESH;
 use crate::ticks::TickRate;
 use crate::units::Pages;
+use crate::watermark::Watermarks;
 
 /// This part of the memory counts as dirtyable in any case. At the usual limit of 20 % a per mille
 /// or two of it may be dirty then, less than the marks keep free.
@@ -53,7 +54,9 @@ const RULES: Rules = Rules {
     waits_for_writeout: false,
     fault_around: FAULT_AROUND,
     files_least,
+    anon_is_dirtyable: false,
     heeds_within_fs: false,
+    marks: Watermarks::of_zone,
 };
 
 /// Linux 6.12's table with 6.18's flag, and what waits for its write out of the way.

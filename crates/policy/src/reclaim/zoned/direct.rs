@@ -13,7 +13,7 @@
 //!         }
 //!         Step::WakeFlushers(pages) => ask each flusher for as many,
 //!         Step::Wait => wait_iff_congested of the first zone, 100 ms,
-//!         Step::Done(freed) => return answer(freed, all zones are hopeless),
+//!         Step::Done(freed) => return answer(freed, scanned, all zones are hopeless),
 //!     }
 //! }
 //! ```
@@ -153,9 +153,12 @@ impl Direct {
 
 /// What a direct reclaim answers that freed `freed` pages. Who freed none says one as long as a zone of its list is not
 /// hopeless: there is no reason to kill anybody then.
+///
+/// Deviation: only if it looked at pages. Who did not would be back at once, and where looking takes no time for ever.
 #[must_use]
-pub fn answer(freed: Pages, all_hopeless: bool) -> Pages {
-    freed.at_least(Pages(u64::from(!all_hopeless)))
+pub fn answer(freed: Pages, scanned: Pages, all_hopeless: bool) -> Pages {
+    let may_hope = !all_hopeless && !scanned.is_zero();
+    freed.at_least(Pages(u64::from(may_hope)))
 }
 
 #[cfg(test)]
@@ -230,9 +233,15 @@ mod tests {
 
     #[test]
     fn nobody_is_killed_while_a_zone_may_give_something() {
-        assert_eq!(answer(Pages(0), false), Pages(1));
-        assert_eq!(answer(Pages(0), true), Pages(0));
-        assert_eq!(answer(Pages(5), true), Pages(5));
-        assert_eq!(answer(Pages(5), false), Pages(5));
+        // freed, scanned, all are hopeless, the answer
+        for (freed, scanned, hopeless, says) in [
+            (0, 100, false, 1),
+            (0, 100, true, 0),
+            (0, 0, false, 0),
+            (5, 100, true, 5),
+            (5, 100, false, 5),
+        ] {
+            assert_eq!(answer(Pages(freed), Pages(scanned), hopeless), Pages(says));
+        }
     }
 }

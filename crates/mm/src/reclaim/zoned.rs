@@ -1,0 +1,184 @@
+//! Reclaim over zones, as it was before Linux 4.8: the background's work on the zones of a node, and a task's own over
+//! those that it may take memory of. What is done to a zone is the same as ever (`shrink_zone`).
+//!
+//! Source: mechanisms 3.5, 3.6; Linux 3.0 mm/vmscan.c, balance_pgdat(), kswapd_try_to_sleep(), do_try_to_free_pages().
+
+use core::sync::atomic::Ordering;
+
+use env::{Context, Env, Event, Signal, Task};
+use policy::place::ZoneId;
+use policy::reclaim::Reason;
+use policy::reclaim::background::Rest;
+use policy::reclaim::direct::Got;
+use policy::reclaim::throttle::Who;
+use policy::reclaim::zoned::balance::{self, Balance};
+use policy::reclaim::zoned::direct::{self, Direct, answer};
+use policy::reclaim::zoned::{self, ZoneView};
+use policy::units::Pages;
+
+use super::background::sleep;
+use super::direct::Ended;
+use super::{Control, age_anon, shrink_zone, throttle};
+use crate::cache::Cache;
+use crate::lists::NodeId;
+use crate::vmstat::Item;
+
+/// A zone at one look.
+fn view<E: Env>(cache: &Cache<E>, context: &impl Context, zone: ZoneId) -> ZoneView {
+    let marks = cache.memory.zone_marks(zone);
+    ZoneView {
+        free: Pages(u64::from(cache.memory.free_of(zone))),
+        marks: marks.watermarks,
+        size: cache.zones.layout().zone(zone).pages,
+        kept_back: marks.reserve,
+        hopeless: cache.is_hopeless(context, zone),
+    }
+}
+
+/// Whether an allocator that found no zone above its mark wakes the background reclaimer for this one.
+pub(super) fn wants_wake<E: Env>(cache: &Cache<E>, context: &impl Context, zone: ZoneId) -> bool {
+    zoned::wants_wake(&view(cache, context, zone))
+}
+
+/// The background balances the zones of a node until it may rest; false on shutdown.
+pub(super) fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool {
+    // Frames lie in the order of their zones, the lowest first.
+    let zones: Vec<_> = cache.zones.layout().zones_of(node).collect();
+    let background = cache.zones.node(node).background();
+    let stopping = || cache.registry.stopping.load(Ordering::Acquire);
+    let mut napped = false;
+    loop {
+        if !napped {
+            background.begin();
+            cache.drop_remains(task);
+            balance(task, cache, &zones);
+        }
+        if stopping() {
+            return false;
+        }
+        let views: Vec<_> = zones.iter().map(|zone| view(cache, task, *zone)).collect();
+        match zoned::rest(&views, napped, cache.options.reclaim.hz) {
+            Rest::Work => napped = false,
+            Rest::Sleep => return true,
+            Rest::Nap(nap) => {
+                if !sleep(task, cache, zones[0], Some(nap)) {
+                    return false;
+                }
+                napped = !background.is_asked();
+            }
+        }
+    }
+}
+
+/// One balance of a node's zones.
+fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zones: &[ZoneId]) {
+    let mut balance = Balance::begin(cache.options.reclaim.cluster());
+    let mut scanned = Pages::ZERO;
+    let mut views = Vec::with_capacity(zones.len());
+    let freed = loop {
+        views.clear();
+        views.extend(zones.iter().map(|zone| view(cache, task, *zone)));
+        match balance.step(&views) {
+            balance::Step::Begin => cache.counters.add(Item::Pageoutrun, 1),
+            balance::Step::Age { zone } => age_anon(task, cache, zones[zone]),
+            balance::Step::Shrink { zone, priority } => {
+                let zone = zones[zone];
+                let control = Control {
+                    zone,
+                    who: Who::BACKGROUND,
+                    priority,
+                    target: Pages::MAX,
+                    force_deactivate: false,
+                    may_unmap: true,
+                    may_write: true,
+                };
+                let got = shrink_zone(task, cache, &control);
+                scanned += got.scanned;
+                judge(task, cache, zone);
+                balance.shrunk(got);
+                // Others may find what this pass has freed, or that it freed nothing.
+                cache.memory.wake(Signal::Balanced);
+            }
+            balance::Step::Wait => {
+                let highest = zones[zones.len() - 1];
+                let reason = Reason::CongestionWait;
+                throttle::pause(task, cache, highest, reason, Who::BACKGROUND);
+            }
+            balance::Step::SkipWait => cache.counters.add(Item::KswapdSkipCongestionWait, 1),
+            balance::Step::Done(freed) => break freed,
+        }
+        if cache.registry.stopping.load(Ordering::Acquire) {
+            balance.stop();
+        }
+    };
+    task.emit(&Event::Reclaimed {
+        background: true,
+        scanned,
+        freed,
+    });
+    cache.memory.wake(Signal::Balanced);
+}
+
+/// The background's pass over a zone is over: whether anything may be hoped of it.
+fn judge<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
+    let sizes = cache.zones.sizes(task, zone);
+    let reclaimable = sizes.reclaimable(cache.can_swap());
+    let given_back = cache.memory.given_back_of(zone);
+    cache.zones[zone]
+        .balance(task)
+        .prospects(given_back)
+        .judge(reclaimable);
+}
+
+/// A task reclaims at least `target` pages, or as many as 13 rounds give, or until it has `enough`.
+pub(super) fn direct<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    target: Pages,
+    who: Who,
+    enough: impl Fn(&Task<'_, E>) -> bool,
+) -> Ended {
+    let zones = cache.zones_for(task);
+    let mut direct = Direct::begin(target);
+    let mut scanned = Pages::ZERO;
+    loop {
+        match direct.step() {
+            direct::Step::Begin => cache.counters.add(Item::Allocstall, 1),
+            direct::Step::Shrink(round) => {
+                let mut got = Got::default();
+                for zone in zones {
+                    if view(cache, task, *zone).is_left_out(round.priority) {
+                        continue;
+                    }
+                    let control = Control {
+                        zone: *zone,
+                        who,
+                        priority: round.priority,
+                        target: round.target,
+                        force_deactivate: false,
+                        may_unmap: true,
+                        may_write: true,
+                    };
+                    got += shrink_zone(task, cache, &control);
+                }
+                scanned += got.scanned;
+                direct.shrunk(got);
+            }
+            direct::Step::WakeFlushers(pages) => cache.want_of_each(task, pages),
+            direct::Step::Wait => {
+                throttle::pause(task, cache, zones[0], Reason::WaitIffCongested, who);
+            }
+            direct::Step::Done(freed) => {
+                let hopeless = |zone: &ZoneId| cache.is_hopeless(task, *zone);
+                return Ended {
+                    scanned,
+                    freed,
+                    answer: answer(freed, scanned, zones.iter().all(hopeless)),
+                };
+            }
+        }
+        if cache.registry.stopping.load(Ordering::Acquire) || enough(task) {
+            direct.stop();
+        }
+    }
+}
