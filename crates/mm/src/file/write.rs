@@ -47,6 +47,8 @@ use crate::writeback::balance::{account, balance};
 use crate::{Error, Writer, writeback::io};
 
 pub(crate) mod received;
+#[cfg(test)]
+mod tests;
 
 /// Most pages made visible at once.
 const BATCH: u64 = 256;
@@ -681,6 +683,9 @@ impl<'a, E: Env> Batch<'a, E> {
                     cache.zones.note_dirty([shown[at]]);
                 }
             }
+        }
+        if cache.options.reclaim.law.writes_are_uses {
+            shown[..count].iter().for_each(|frame| cache.touch(*frame));
         }
         mapping.uncount_dirty(cache, dirty_already);
         let dirtied = newly as u64 - dirty_already;

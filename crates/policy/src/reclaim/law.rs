@@ -43,6 +43,9 @@ pub struct Rules {
     /// A page of a file that is accessed a second time goes to the active list at once (3.x). Else it is marked, and goes
     /// when a scan meets it: the lists are as long as they would be only then, but an access takes no lock.
     pub activates_at_once: bool,
+    /// Who writes to a page of a file uses it, as who reads it does (before 4.7; Linux 3.0 mm/filemap.c,
+    /// generic_perform_write()): what is read once after it was written is active.
+    pub writes_are_uses: bool,
     /// Fresh anonymous pages begin on the active list (before 5.9).
     pub fresh_is_active: bool,
     /// After each pass over a region a reclaimer waits as long as too much is under writeback (`zoned::is_over_writeout`;

@@ -45,6 +45,7 @@ const RULES: Rules = Rules {
     keeps_half_the_reserve: false,
     knows_again: false,
     activates_at_once: true,
+    writes_are_uses: true,
     fresh_is_active: true,
     waits_for_writeout: true,
     anon_is_dirtyable: true,

@@ -39,6 +39,7 @@ pub(super) const RULES: Rules = Rules {
     keeps_half_the_reserve: true,
     knows_again: true,
     activates_at_once: false,
+    writes_are_uses: false,
     fresh_is_active: false,
     waits_for_writeout: false,
     fault_around: 1,

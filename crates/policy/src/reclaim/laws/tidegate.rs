@@ -50,6 +50,7 @@ const RULES: Rules = Rules {
     keeps_half_the_reserve: true,
     knows_again: true,
     activates_at_once: false,
+    writes_are_uses: false,
     fresh_is_active: false,
     waits_for_writeout: false,
     fault_around: FAULT_AROUND,

@@ -1,0 +1,60 @@
+//! What a write says of its pages.
+
+use env::{DeviceId, DeviceInfo, ObjectId};
+use frames::{Content, Flags, Slot};
+use lab::Stamps;
+use policy::reclaim::{ReclaimLaw, Tunables};
+use policy::units::Bytes;
+
+use crate::testing::with_cache;
+use crate::{DeviceOptions, Options};
+
+/// There is none of it: nothing is written back here.
+const DEVICE: DeviceInfo = DeviceInfo {
+    alignment: 512,
+    stable_writes: false,
+    grows_slowly: false,
+    prepares_writes: false,
+    queue: None,
+};
+
+/// Whether a page is marked as used, and as used again, after a write, and after a read that follows it.
+fn uses_of(law: ReclaimLaw) -> [(bool, bool); 2] {
+    let mut options = Options::new(1_024, 1);
+    options.reclaim = Tunables::of(law, 250);
+    with_cache(options, |task, cache| {
+        let added = cache.add_device(task, DeviceId(0), DEVICE, DeviceOptions::default());
+        let file = cache.open(task, added.unwrap(), ObjectId(0), Bytes::ZERO);
+        let file = file.unwrap();
+        file.assume_allocated(Bytes(4096));
+        let mut writer = cache.writer();
+        let mut page = Stamps::new_data(4096);
+        let used = || {
+            let Slot::Frame(frame) = file.mapping.index.get(&cache.pages.pool, 0) else {
+                panic!("the page is cached")
+            };
+            let flags = cache.pages.table.flags(frame);
+            (flags.has(Flags::REFERENCED), flags.has(Flags::ACTIVE))
+        };
+        file.write(task, &mut writer, Bytes::ZERO, &page).unwrap();
+        let written = used();
+        let mut reader = crate::Reader::default();
+        file.read(task, &mut reader, Bytes::ZERO, &mut page)
+            .unwrap();
+        let read = used();
+        cache.retire(task, writer);
+        file.discard(task).unwrap();
+        [written, read]
+    })
+}
+
+#[test]
+fn before_4_7_what_is_read_after_it_was_written_is_active() {
+    let [written, read] = uses_of(ReclaimLaw::LINUX_3_0);
+    assert_eq!(written, (true, false));
+    assert!(read.1);
+    for law in [ReclaimLaw::LINUX_5_15, ReclaimLaw::TIDEGATE] {
+        let uses = uses_of(law);
+        assert_eq!(uses, [(false, false), (true, false)], "{}", law.name);
+    }
+}
