@@ -8,7 +8,7 @@
 
 use core::sync::atomic::{Ordering, fence};
 
-use env::{Cause, Context, Env, Event, Signal, Task};
+use env::{Cause, Context, Env, Event, Signal, Task, Wakeup};
 use frames::FrameId;
 use policy::reclaim::Reason;
 use policy::reclaim::direct::{isolated_limit, too_many_isolated};
@@ -37,19 +37,17 @@ fn cause_of(reason: Reason) -> Cause {
     }
 }
 
-/// Throttles the reclaimer for what it found, if the law makes a reason of it.
+/// Throttles the reclaimer for what it found, if the law makes a reason of it. False: its sleep was cancelled.
 pub(crate) fn found<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     zone: ZoneId,
     finding: Finding,
     who: Who,
-) {
+) -> bool {
     let sleepers = cache.zones[zone].sleepers();
     let reason = sleepers.law(task, |law| law.reason_of(finding));
-    if let Some(reason) = reason {
-        pause(task, cache, zone, reason, who);
-    }
+    reason.is_none_or(|reason| pause(task, cache, zone, reason, who))
 }
 
 /// The same for one that is at work on the zone: it is not while it sleeps.
@@ -59,26 +57,28 @@ pub(super) fn found_at_work<E: Env>(
     zone: ZoneId,
     finding: Finding,
     who: Who,
-) {
+) -> bool {
     cache.zones[zone].leave_work();
-    found(task, cache, zone, finding, who);
+    let goes_on = found(task, cache, zone, finding, who);
     cache.zones[zone].enter_work();
+    goes_on
 }
 
-/// Throttles the reclaimer for a reason, as long as the law says. One event for each, also if it does not sleep.
+/// Throttles the reclaimer for a reason, as long as the law says. One event for each, also if it does not sleep. False: its
+/// sleep was cancelled.
 pub(crate) fn pause<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     zone: ZoneId,
     reason: Reason,
     who: Who,
-) {
+) -> bool {
     let facts = cache.facts(task, zone);
     let began = task.now();
     let sleepers = cache.zones[zone].sleepers();
     let (verdict, ticket) = sleepers.begin(task, began, (reason, who), &facts);
     let (timeout, delayed, wakeup) = match verdict {
-        Verdict::Go | Verdict::Yield { traced: None } => return,
+        Verdict::Go | Verdict::Yield { traced: None } => return true,
         Verdict::Yield {
             traced: Some(timeout),
         } => (timeout, Nanos::ZERO, None),
@@ -99,6 +99,7 @@ pub(crate) fn pause<E: Env>(
         delayed,
         wakeup,
     });
+    wakeup != Some(Wakeup::Cancelled)
 }
 
 /// Waits after a pass as long as too much is under writeback; who may not enter a file system, once.
@@ -115,15 +116,10 @@ pub(super) fn wait_for_writeout<E: Env>(
         let limit = cache.writeback.domain.lock(task).limits(dirtyable).dirty;
         is_over_writeout(cache.under_writeback(), limit)
     };
+    let (zone, who) = (control.zone, control.who);
     while is_over(task) && !cache.registry.stopping.load(Ordering::Acquire) {
-        pause(
-            task,
-            cache,
-            control.zone,
-            Reason::CongestionWait,
-            control.who,
-        );
-        if control.who.within_fs {
+        let goes_on = pause(task, cache, zone, Reason::CongestionWait, who);
+        if !goes_on || who.within_fs {
             return;
         }
     }
@@ -159,8 +155,9 @@ pub(super) fn may_isolate<E: Env>(
         if stalled || control.who.exempt {
             return false;
         }
-        stalled = !rule.insists || cache.registry.stopping.load(Ordering::Acquire);
-        found_at_work(task, cache, control.zone, Finding::Isolated, control.who);
+        let stops = cache.registry.stopping.load(Ordering::Acquire);
+        let goes_on = found_at_work(task, cache, control.zone, Finding::Isolated, control.who);
+        stalled = !rule.insists || stops || !goes_on;
     }
 }
 

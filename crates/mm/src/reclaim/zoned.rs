@@ -51,7 +51,9 @@ pub(super) fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeI
         if !napped {
             background.begin();
             cache.drop_remains(task);
-            balance(task, cache, &zones);
+            if !balance(task, cache, &zones) {
+                return false;
+            }
         }
         if stopping() {
             return false;
@@ -70,8 +72,9 @@ pub(super) fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeI
     }
 }
 
-/// One balance of a node's zones.
-fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zones: &[ZoneId]) {
+/// One balance of a node's zones; false if the task is to end.
+fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zones: &[ZoneId]) -> bool {
+    let mut goes_on = true;
     let mut balance = Balance::begin(cache.options.reclaim.cluster());
     let mut scanned = Pages::ZERO;
     let mut views = Vec::with_capacity(zones.len());
@@ -102,7 +105,10 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zones: &[ZoneId]) {
             balance::Step::Wait => {
                 let highest = zones[zones.len() - 1];
                 let reason = Reason::CongestionWait;
-                throttle::pause(task, cache, highest, reason, Who::BACKGROUND);
+                if !throttle::pause(task, cache, highest, reason, Who::BACKGROUND) {
+                    balance.stop();
+                    goes_on = false;
+                }
             }
             balance::Step::SkipWait => cache.counters.add(Item::KswapdSkipCongestionWait, 1),
             balance::Step::Done(freed) => break freed,
@@ -117,9 +123,10 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zones: &[ZoneId]) {
         freed,
     });
     cache.memory.wake(Signal::Balanced);
+    goes_on
 }
 
-/// The background's pass over a zone is over: whether anything may be hoped of it.
+/// Passes over a zone are over: whether anything may be hoped of it.
 fn judge<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
     let sizes = cache.zones.sizes(task, zone);
     let reclaimable = sizes.reclaimable(cache.can_swap());
@@ -169,7 +176,15 @@ pub(super) fn direct<E: Env>(
                 throttle::pause(task, cache, zones[0], Reason::WaitIffCongested, who);
             }
             direct::Step::Done(freed) => {
-                let hopeless = |zone: &ZoneId| cache.is_hopeless(task, *zone);
+                // Deviation: in the kernel the background alone judges. Where a device that is gone holds it up, those who
+                // are told of progress would come back for ever; so they would in a cache that stops.
+                if freed.is_zero() {
+                    for zone in zones {
+                        judge(task, cache, *zone);
+                    }
+                }
+                let stops = cache.registry.stopping.load(Ordering::Acquire);
+                let hopeless = |zone: &ZoneId| stops || cache.is_hopeless(task, *zone);
                 return Ended {
                     scanned,
                     freed,
