@@ -9,6 +9,7 @@
 
 mod answers;
 pub mod background;
+pub mod boost;
 pub mod direct;
 pub mod growth;
 mod law;

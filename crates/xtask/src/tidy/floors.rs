@@ -98,6 +98,7 @@ const HOUSES: &[House] = &[
         methods: false,
         floors: &[
             &["mod"],
+            &["boost"],
             &["laws", "answers", "background", "direct", "retry", "turn"],
             &["token", "swap", "workingset", "growth", "throttle"],
             &["tunables"],

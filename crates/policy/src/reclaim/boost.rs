@@ -1,0 +1,394 @@
+//! The watermark boost: a zone whose pageblocks were mixed keeps more memory free for a while.
+//!
+//! Where an allocation has to take from the free lists of another mobility, a pageblock comes to hold both, and no
+//! huge page can be made of it. Since 5.0 Linux answers each such event by raising the marks of the zone by a
+//! pageblock, up to a cap; the background reclaimer then frees as much more, gently.
+//!
+//! ```text
+//!   event -> Boost::on_event: + 1 pageblock, at most 150 % of HIGH     every mark of the zone stands higher by it
+//!         -> Boost::on_allocated: wake the background reclaimer
+//!   BoostedBalance::begin(sum of boosts)
+//!        above HIGH + boost    -> boosted passes, priorities 12 to 10: no write, no swap, and in 5.0 no shrinker
+//!                                 until as much is freed as was boosted, or a pass frees nothing
+//!        not above it          -> ordinary passes, from 12 on; the marks stay boosted until the end
+//!   Done -> Boost::retire(what it was at the beginning)
+//! ```
+//!
+//! Invariants
+//!   1. A boost is never above its cap, and falls at the end of a balance only: not with time, and not by what was freed.
+//!   2. What was boosted during a balance outlives it.
+//!   3. A boosted pass never writes, never swaps, and is never below priority 10.
+//!   4. A balance ends: it turns from boosted to ordinary once, and each pass that keeps its priority frees a page.
+//!
+//! Source: mechanisms 1.4, 3.4; kernel-facts 15, 16; paper p3; Linux 5.0, 5.3 and 6.12 mm/page_alloc.c, boost_watermark(),
+//! rmqueue(); mm/vmscan.c, balance_pgdat(), wakeup_kswapd().
+//! Deviations: a pageblock has the size its owner says, so that a scaled memory keeps the proportion; order 0;
+//! no laptop mode.
+
+use super::background::LAST;
+use super::scan::Priority;
+use crate::units::Pages;
+use crate::watermark::{AllocRight, Watermarks};
+
+/// Boosted passes go no further than this (`DEF_PRIORITY - 2`).
+const BOOSTED_LAST: Priority = Priority(10);
+/// `vm.watermark_boost_factor`: the cap, in 1/10000 of HIGH.
+const FACTOR: u64 = 15_000;
+
+/// What an allocation does to a pageblock of another mobility, of which it takes less than the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// It tries to make the pageblock its own; whether it can is seen later.
+    Claims,
+    /// It takes a block and leaves the rest as it is.
+    Takes,
+}
+
+/// Which events boost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BoostedBy {
+    /// None.
+    Nothing,
+    /// All.
+    Events,
+    /// Those that try to claim.
+    Claims,
+}
+
+/// How a law boosts, and what its boosted passes may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoostRule {
+    /// Name of its column.
+    pub name: &'static str,
+    /// Which events boost.
+    pub by: BoostedBy,
+    /// The cap, in 1/10000 of HIGH (`vm.watermark_boost_factor`). 0: no boost.
+    pub factor: u64,
+    /// A zone of fewer pageblocks is not boosted (4 since 5.7).
+    pub blocks_least: u64,
+    /// The zone is marked, so that the next allocation wakes the reclaimer, even if the event did not boost it.
+    pub marks_unboosted: bool,
+    /// A mark is heeded only by an allocation that may itself wake the reclaimer; else by any.
+    pub finder_may_wake: bool,
+    /// A task that others depend on goes below MIN as if there were no boost (5.9 and later).
+    pub spares_urgent: bool,
+    /// Boosted passes run the shrinkers.
+    pub shrinks: bool,
+    /// Trims of a zone (`place::trim`) run the shrinkers. Linux 5.0 forgot to allow it.
+    pub trims_shrink: bool,
+    /// A boosted balance that freed nothing counts towards those after which the reclaimer gives up (until 6.18).
+    pub failures_count: bool,
+}
+
+impl BoostRule {
+    /// Linux 4.20: there is none.
+    pub const LINUX_4_20: Self = Self {
+        name: "linux-4.20",
+        by: BoostedBy::Nothing,
+        factor: 0,
+        blocks_least: 0,
+        marks_unboosted: false,
+        finder_may_wake: false,
+        spares_urgent: false,
+        shrinks: true,
+        trims_shrink: true,
+        failures_count: true,
+    };
+    /// Linux 5.0, the paper's baseline.
+    pub const LINUX_5_0: Self = Self {
+        name: "linux-5.0",
+        by: BoostedBy::Events,
+        factor: FACTOR,
+        marks_unboosted: true,
+        shrinks: false,
+        trims_shrink: false,
+        ..Self::LINUX_4_20
+    };
+    /// The paper's patch: shrinkers run in every pass.
+    pub const LINUX_5_0_P3: Self = Self {
+        name: "linux-5.0+p3",
+        shrinks: true,
+        trims_shrink: true,
+        ..Self::LINUX_5_0
+    };
+    /// Linux 5.3, which has the patch as it was merged (commit 28360f398778).
+    pub const LINUX_5_3: Self = Self {
+        name: "linux-5.3",
+        ..Self::LINUX_5_0_P3
+    };
+    /// Linux 6.12.117.
+    pub const LINUX_6_12: Self = Self {
+        name: "linux-6.12",
+        by: BoostedBy::Claims,
+        blocks_least: 4,
+        marks_unboosted: false,
+        finder_may_wake: true,
+        spares_urgent: true,
+        ..Self::LINUX_5_3
+    };
+    /// Tidegate's own: events are counted and not answered.
+    pub const TIDEGATE: Self = Self {
+        name: "tidegate",
+        ..Self::LINUX_4_20
+    };
+
+    /// All of them, in the order of history.
+    pub const ALL: [Self; 6] = [
+        Self::LINUX_4_20,
+        Self::LINUX_5_0,
+        Self::LINUX_5_0_P3,
+        Self::LINUX_5_3,
+        Self::LINUX_6_12,
+        Self::TIDEGATE,
+    ];
+
+    /// The rule of that name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.name == name)
+    }
+
+    fn heeds(&self, event: Event) -> bool {
+        match self.by {
+            BoostedBy::Nothing => false,
+            BoostedBy::Events => true,
+            BoostedBy::Claims => event == Event::Claims,
+        }
+    }
+
+    /// How high the boost of a zone may become; `None`: it is not boosted at all.
+    fn most(&self, zone: BoostZone) -> Option<Pages> {
+        let too_small = zone.pages.0 < zone.pageblock.0.saturating_mul(self.blocks_least);
+        let share = u128::from(zone.high.0) * u128::from(self.factor) / 10_000;
+        let share = Pages(u64::try_from(share).unwrap_or(u64::MAX));
+        // Without a mark, as while the machine comes up, there is no cap of a pageblock either.
+        (!too_small && !share.is_zero()).then(|| share.at_least(zone.pageblock))
+    }
+}
+
+/// What of a zone says how far it is boosted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoostZone {
+    /// How large it is.
+    pub pages: Pages,
+    /// Its mark HIGH, without a boost.
+    pub high: Pages,
+    /// Pages of a pageblock.
+    pub pageblock: Pages,
+}
+
+/// The boost of one zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Boost {
+    pages: Pages,
+    /// An allocation will wake the reclaimer (`ZONE_BOOSTED_WATERMARK`).
+    marked: bool,
+}
+
+impl Boost {
+    /// A pageblock of the zone was mixed. `may_wake`: the request may wake the background reclaimer
+    /// (`ALLOC_KSWAPD`). Answers whether the zone was boosted, if only up to its cap.
+    pub fn on_event(
+        &mut self,
+        rule: &BoostRule,
+        zone: BoostZone,
+        event: Event,
+        may_wake: bool,
+    ) -> bool {
+        if !rule.heeds(event) {
+            return false;
+        }
+        let most = rule.most(zone);
+        if let Some(most) = most {
+            self.pages = self.pages.saturating_add(zone.pageblock).at_most(most);
+        }
+        self.marked |= may_wake && (most.is_some() || rule.marks_unboosted);
+        most.is_some()
+    }
+
+    /// An allocation from the zone is over; `may_wake` as in `on_event`. Answers whether the reclaimer of the node is to
+    /// be woken, for single pages.
+    pub fn on_allocated(&mut self, rule: &BoostRule, may_wake: bool) -> bool {
+        let heeds = self.marked && (may_wake || !rule.finder_may_wake);
+        if heeds {
+            self.marked = false;
+        }
+        heeds
+    }
+
+    /// Pages by which the marks of the zone stand higher.
+    #[must_use]
+    pub fn pages(&self) -> Pages {
+        self.pages
+    }
+
+    /// The marks as they are compared with.
+    #[must_use]
+    pub fn raised(&self, marks: Watermarks) -> Watermarks {
+        let raised = |mark: Pages| mark.saturating_add(self.pages);
+        Watermarks {
+            min: raised(marks.min),
+            low: raised(marks.low),
+            high: raised(marks.high),
+        }
+    }
+
+    /// MIN as a request for a single page compares with it.
+    #[must_use]
+    pub fn min(&self, rule: &BoostRule, marks: Watermarks, right: AllocRight) -> Pages {
+        let is_urgent = matches!(right, AllocRight::High | AllocRight::Atomic);
+        if rule.spares_urgent && is_urgent {
+            marks.min
+        } else {
+            self.raised(marks).min
+        }
+    }
+
+    /// A balance is over at whose beginning the boost was `noted`.
+    pub fn retire(&mut self, noted: Pages) {
+        self.pages = self.pages.saturating_sub(noted);
+    }
+
+    /// The marks were set anew, as by `vm.watermark_scale_factor`.
+    pub fn reset(&mut self) {
+        self.pages = Pages::ZERO;
+    }
+}
+
+/// What decides whether the reclaimer of a node is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waking {
+    /// Some zone is above HIGH and its boost.
+    pub balanced: bool,
+    /// Some zone is boosted.
+    pub boosted: bool,
+    /// The reclaimer has given up (`background::Failures::hopeless`).
+    pub hopeless: bool,
+}
+
+/// Whether the reclaimer of a node is woken: a boost wakes it though the node is balanced.
+#[must_use]
+pub fn wants_wake(node: Waking) -> bool {
+    !node.hopeless && (!node.balanced || node.boosted)
+}
+
+/// What one pass may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// Write dirty pages.
+    pub writes: bool,
+    /// Take anonymous pages.
+    pub swaps: bool,
+    /// Run the shrinkers.
+    pub shrinks: bool,
+}
+
+/// What the owner of a `BoostedBalance` does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoostStep {
+    /// A pass over the node; then `BoostedBalance::shrunk`.
+    Shrink {
+        /// Share of each list and cache to look at.
+        priority: Priority,
+        /// What it may do.
+        allowed: Allowed,
+        /// It frees for the boost, and not because the node is short.
+        boosted: bool,
+    },
+    /// Over. Each zone retires the boost it had at the beginning.
+    Done(BalanceEnd),
+}
+
+/// What came of a balance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BalanceEnd {
+    /// Pages freed, those of slabs included.
+    pub freed: Pages,
+    /// It counts as one that failed.
+    pub failed: bool,
+    /// Compaction of a pageblock is due.
+    pub compacts: bool,
+}
+
+/// A balance of a node some of whose zones may be boosted.
+#[derive(Clone, Debug)]
+pub struct BoostedBalance {
+    rule: BoostRule,
+    /// Still to be freed for the boost.
+    left: Pages,
+    boosted: bool,
+    priority: Option<Priority>,
+    freed: Pages,
+}
+
+impl BoostedBalance {
+    /// A balance; `boosts`: the sum over the node's zones, each of which is noted by the caller.
+    #[must_use]
+    pub fn begin(rule: BoostRule, boosts: Pages) -> Self {
+        Self {
+            rule,
+            left: boosts,
+            boosted: !boosts.is_zero(),
+            priority: Some(Priority::GENTLEST),
+            freed: Pages::ZERO,
+        }
+    }
+
+    /// What to do next. `balanced`: some zone is above HIGH and the boost that it has now.
+    #[must_use]
+    pub fn step(&mut self, balanced: bool) -> BoostStep {
+        let Some(mut priority) = self.priority else {
+            return BoostStep::Done(self.end(false));
+        };
+        if !balanced && self.is_for_boost() {
+            self.left = Pages::ZERO;
+            priority = Priority::GENTLEST;
+            self.priority = Some(priority);
+        }
+        if balanced && !self.is_for_boost() {
+            return BoostStep::Done(self.end(true));
+        }
+        let boosted = self.is_for_boost();
+        BoostStep::Shrink {
+            priority,
+            allowed: Allowed {
+                writes: !boosted,
+                swaps: !boosted,
+                shrinks: !boosted || self.rule.shrinks,
+            },
+            boosted,
+        }
+    }
+
+    /// The pass is over. `freed`: with the pages of slabs. `enough`: it scanned as many as the zones' marks say
+    /// (HIGH and boost of each, at least a cluster).
+    pub fn shrunk(&mut self, freed: Pages, enough: bool) {
+        let stays = self.is_for_boost() && self.priority == Some(BOOSTED_LAST);
+        self.freed += freed;
+        self.left = self.left.saturating_sub(freed);
+        if self.is_for_boost() && freed.is_zero() {
+            self.priority = None;
+        } else if freed.is_zero() || !(enough || stays) {
+            self.priority = self
+                .priority
+                .filter(|priority| *priority > LAST)
+                .and_then(Priority::raised);
+        }
+    }
+
+    fn is_for_boost(&self) -> bool {
+        !self.left.is_zero()
+    }
+
+    fn end(&self, balanced: bool) -> BalanceEnd {
+        let counts = !self.boosted || self.rule.failures_count;
+        BalanceEnd {
+            freed: self.freed,
+            failed: !balanced && self.freed.is_zero() && counts,
+            compacts: self.boosted,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
