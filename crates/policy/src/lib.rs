@@ -11,6 +11,7 @@ pub mod dirty;
 pub mod place;
 pub mod readahead;
 pub mod reclaim;
+pub mod shrink;
 mod ticks;
 pub mod units;
 pub mod watermark;

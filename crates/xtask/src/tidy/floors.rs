@@ -69,7 +69,7 @@ const HOUSES: &[House] = &[
         methods: true,
         floors: &[
             &["lib"],
-            &["place"],
+            &["place", "shrink"],
             &["reclaim", "dirty", "writeback", "readahead"],
             &["watermark", "ticks"],
             &["units"],
