@@ -23,6 +23,7 @@
 //! | `marks` | the marks of a zone, and what it keeps back from those who could go elsewhere |
 //! | `cache` | which zones are passed over |
 //! | `cpu_list` | free frames that a CPU keeps for itself |
+//! | `mobility` | from whose lists, where those of its own mobility are empty |
 //! | `trim` | whether a zone is trimmed, how far, and what came of it |
 //! | `by_use` | Tidegate's own way |
 //! | `search` | the next step of an allocation |
@@ -42,6 +43,7 @@ pub mod cpu_list;
 pub mod distance;
 pub mod machine;
 pub mod marks;
+pub mod mobility;
 pub mod order;
 pub mod search;
 pub mod trim;

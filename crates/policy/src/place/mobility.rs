@@ -1,0 +1,330 @@
+//! From which free lists a block is taken where those of its own mobility have none, and whether its pageblock goes with it.
+//!
+//! Memory is kept apart by *mobility*: what can be moved, what can be thrown away, what stays. Then some pageblocks can
+//! be emptied whole. Where a request finds no block of its own it *falls back* on another mobility's lists. That is an
+//! *external-fragmentation event* if the block it takes from is smaller than a pageblock: from then on two mobilities
+//! live in one.
+//!
+//! ```text
+//!   own lists empty
+//!     4.20 to 5.3   the largest foreign block   >= pageblock   -> Retag: all of it changes sides, no event
+//!                                               >= half order, or I am not Movable
+//!                                                              -> Claim: all that is free there; tag it if half is like me
+//!                                               else           -> Move: the smallest block that holds me; it alone
+//!     6.12          the largest foreign blocks, one of each order while they may be claimed
+//!                                                              -> Retag, or Claim if half is like me: else on to the next
+//!                   none claimed                               -> Take: from the smallest block; its rest stays foreign
+//! ```
+//!
+//! Vocabulary: a *pageblock* is a run of frames that is kept together, 2^9 or what its owner says; its *tag* is the
+//! mobility whose lists get what is freed in it; a *block* is a free run of 2^order frames.
+//!
+//! Invariants
+//!   1. No step names a block of the request's own mobility, nor one that is smaller than the request.
+//!   2. A fallback ends: claims go down in order, and any other step is the last.
+//!   3. A block of a pageblock or more is never split between two mobilities.
+//!   4. Who keeps pageblocks apart never splits one.
+//!
+//! Concurrency: plain data, decided under the caller's lock of the lists.
+//!
+//! Source: mechanisms 1.8; kernel-facts 15, 19; Linux 5.0, 5.3 and 6.12 mm/page_alloc.c, __rmqueue_fallback(),
+//! steal_suitable_fallback(), __rmqueue_claim(), __rmqueue_steal(), try_to_claim_block(), find_suitable_fallback();
+//! include/trace/events/kmem.h, mm_page_alloc_extfrag.
+//! Deviations: no HIGHATOMIC, CMA or ISOLATE pageblocks, and none that lies in two zones.
+
+use crate::reclaim::boost::Event;
+use crate::units::Pages;
+
+/// Orders of blocks: 0 to 10 (`MAX_ORDER`).
+pub const ORDERS: usize = 11;
+
+/// What can be done with what lies in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Mobility {
+    /// Nothing: it stays until it is freed. Slabs that cannot be reclaimed, buffers of metadata.
+    Unmovable = 0,
+    /// It can be moved: page cache and anonymous memory.
+    Movable = 1,
+    /// It can be thrown away, if not singly: slabs of inodes and directory entries.
+    Reclaimable = 2,
+}
+
+impl Mobility {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
+
+    /// 0 to 2.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Whose lists are tried when its own are empty, in this order.
+    #[must_use]
+    pub const fn fallbacks(self) -> [Self; 2] {
+        match self {
+            Self::Unmovable => [Self::Reclaimable, Self::Movable],
+            Self::Movable => [Self::Reclaimable, Self::Unmovable],
+            Self::Reclaimable => [Self::Unmovable, Self::Movable],
+        }
+    }
+}
+
+/// Which lists of a zone have a block: bit k of a mobility's number says whether its list of order k has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FreeOrders([u16; 3]);
+
+impl FreeOrders {
+    /// Of the number of free blocks, by mobility and order.
+    #[must_use]
+    pub fn of_blocks(blocks: [[u32; ORDERS]; 3]) -> Self {
+        let bits = |orders: [u32; ORDERS]| {
+            let of = |at: usize| u16::from(orders[at] > 0) << at;
+            (0..ORDERS).map(of).sum()
+        };
+        Self(blocks.map(bits))
+    }
+
+    fn has(self, mobility: Mobility, order: u8) -> bool {
+        self.0[mobility.index()] >> order & 1 == 1
+    }
+
+    /// Which of the fallbacks of a mobility has a block of that order; the first that does.
+    fn foreign(self, want: Mobility, order: u8) -> Option<Block> {
+        let from = want
+            .fallbacks()
+            .into_iter()
+            .find(|from| self.has(*from, order))?;
+        Some(Block { order, from })
+    }
+}
+
+/// How a law falls back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FallbackRule {
+    /// Name of its column.
+    pub name: &'static str,
+    /// A pageblock is claimed whole or left; who can claim none takes what it needs from a block and leaves the rest.
+    /// Else what is free of a pageblock changes lists, whether or not the pageblock does.
+    pub claims_or_leaves: bool,
+    /// Requests may ask that pageblocks be kept apart (`ALLOC_NOFRAGMENT`). 5.0 works it out and forgets to say so.
+    pub keeps_apart: bool,
+}
+
+impl FallbackRule {
+    /// Linux 4.20.
+    pub const LINUX_4_20: Self = Self {
+        name: "linux-4.20",
+        claims_or_leaves: false,
+        keeps_apart: false,
+    };
+    /// Linux 5.0, with paper p3's patch or without.
+    pub const LINUX_5_0: Self = Self {
+        name: "linux-5.0",
+        ..Self::LINUX_4_20
+    };
+    /// Linux 5.3.
+    pub const LINUX_5_3: Self = Self {
+        name: "linux-5.3",
+        keeps_apart: true,
+        ..Self::LINUX_5_0
+    };
+    /// Linux 6.12.117.
+    pub const LINUX_6_12: Self = Self {
+        name: "linux-6.12",
+        claims_or_leaves: true,
+        ..Self::LINUX_5_3
+    };
+
+    /// All of them, in the order of history. A new one joins here.
+    pub const ALL: [Self; 4] = [
+        Self::LINUX_4_20,
+        Self::LINUX_5_0,
+        Self::LINUX_5_3,
+        Self::LINUX_6_12,
+    ];
+
+    /// The rule of that name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.name == name)
+    }
+}
+
+/// A request that its own lists cannot serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What it is for.
+    pub mobility: Mobility,
+    /// 2^order frames.
+    pub order: u8,
+    /// It would rather look in another zone than split a pageblock of this one.
+    pub keeps_apart: bool,
+}
+
+/// The first block of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Of that list.
+    pub order: u8,
+    /// Whose list it is.
+    pub from: Mobility,
+}
+
+/// What the owner of the lists does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FallbackStep {
+    /// Tags all pageblocks of the block as the request's, moves the block to its list and takes from it. No event.
+    Retag(Block),
+    /// Looks at the block's pageblock, and asks `Fallback::looked`.
+    Claim(Block),
+    /// Moves that block alone to the request's list and takes from it.
+    Move(Block),
+    /// Takes from that block; what is left of it stays on its lists.
+    Take(Block),
+    /// There is none.
+    None,
+}
+
+impl FallbackStep {
+    /// The event it is, if the law boosts by it. With `Claim` it happens whether or not the claim succeeds.
+    #[must_use]
+    pub fn event(self) -> Option<Event> {
+        match self {
+            Self::Claim(_) => Some(Event::Claims),
+            Self::Move(_) | Self::Take(_) => Some(Event::Takes),
+            Self::Retag(_) | Self::None => None,
+        }
+    }
+}
+
+/// What was found in a pageblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its tag.
+    pub tag: Mobility,
+    /// Its free pages.
+    pub free: Pages,
+    /// Its pages in use that can be moved: they are on the lists of reclaim.
+    pub movable: Pages,
+}
+
+/// What becomes of a pageblock that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claimed {
+    /// Its free pages go to the request's lists, which then serve it, and it is tagged as theirs.
+    Tagged,
+    /// Its free pages go to the request's lists, which then serve it; its tag stays.
+    Moved,
+    /// It stays as it is: the next step.
+    Left,
+}
+
+/// Whether half of a pageblock is free or like what the request is for, so that it is better off with its tag.
+///
+/// Pages in use that cannot be moved are not told apart: for a request of either kind they are like it in a pageblock
+/// that was tagged movable, and in others none is.
+#[must_use]
+pub fn is_alike(want: Mobility, found: &Found, pageblock_order: u8) -> bool {
+    let whole = 1_u64 << pageblock_order;
+    let others = whole.saturating_sub(found.free.0.saturating_add(found.movable.0));
+    let alike = match (want, found.tag) {
+        (Mobility::Movable, _) => found.movable.0,
+        (Mobility::Unmovable | Mobility::Reclaimable, Mobility::Movable) => others,
+        (
+            Mobility::Unmovable | Mobility::Reclaimable,
+            Mobility::Unmovable | Mobility::Reclaimable,
+        ) => 0,
+    };
+    found.free.0 + alike >= whole / 2
+}
+
+/// The search of one request among the lists of other mobilities.
+#[derive(Clone, Debug)]
+pub struct Fallback {
+    rule: FallbackRule,
+    request: Request,
+    pageblock_order: u8,
+    /// The largest order not tried yet; `None`: all were, or are too small to claim.
+    next: Option<u8>,
+}
+
+impl Fallback {
+    /// # Panics
+    /// If an order is not below `ORDERS`.
+    #[must_use]
+    pub fn begin(rule: FallbackRule, request: Request, pageblock_order: u8) -> Self {
+        let is_order = |order: u8| usize::from(order) < ORDERS;
+        assert!(is_order(request.order), "a block has an order");
+        assert!(is_order(pageblock_order), "a pageblock is a block");
+        Self {
+            rule,
+            request,
+            pageblock_order,
+            next: Some(LARGEST),
+        }
+    }
+
+    /// What to do next. `free`: the lists as they are now.
+    #[must_use]
+    pub fn step(&mut self, free: FreeOrders) -> FallbackStep {
+        let Request {
+            mobility, order, ..
+        } = self.request;
+        let keeps_apart = self.request.keeps_apart && self.rule.keeps_apart;
+        let least = if keeps_apart {
+            order.max(self.pageblock_order)
+        } else {
+            order
+        };
+        let largest = self.next.take().and_then(|next| {
+            let mut down = (least..=next).rev();
+            down.find_map(|order| free.foreign(mobility, order))
+        });
+        match largest {
+            Some(block) if block.order >= self.pageblock_order => {
+                return FallbackStep::Retag(block);
+            }
+            Some(block) if self.claims(block) => {
+                self.next = block.order.checked_sub(1);
+                return FallbackStep::Claim(block);
+            }
+            Some(_) | None => {}
+        }
+        if keeps_apart {
+            return FallbackStep::None;
+        }
+        let smallest = (order..=LARGEST).find_map(|order| free.foreign(mobility, order));
+        match smallest {
+            None => FallbackStep::None,
+            Some(block) if self.rule.claims_or_leaves => FallbackStep::Take(block),
+            Some(block) => FallbackStep::Move(block),
+        }
+    }
+
+    /// What becomes of the pageblock that the last step, a `Claim`, has looked at.
+    #[must_use]
+    pub fn looked(&self, found: &Found) -> Claimed {
+        if is_alike(self.request.mobility, found, self.pageblock_order) {
+            Claimed::Tagged
+        } else if self.rule.claims_or_leaves {
+            Claimed::Left
+        } else {
+            Claimed::Moved
+        }
+    }
+
+    /// Whether a pageblock may go with the block. Movable requests are content with a small one: compaction can
+    /// gather them.
+    fn claims(&self, block: Block) -> bool {
+        block.order >= self.pageblock_order / 2 || self.request.mobility != Mobility::Movable
+    }
+}
+
+/// The largest order.
+const LARGEST: u8 = 10;
+const _: () = assert!(LARGEST as usize + 1 == ORDERS);
+
+#[cfg(test)]
+mod tests;
