@@ -299,3 +299,47 @@ fn the_patch_as_published_and_as_merged_differ_in_name_alone() {
     }
     assert_eq!(BoostRule::by_name("linux-5.1"), None);
 }
+
+/// Free pages of a node, and pages freed in boosted and in ordinary passes, after 1000 events each of which gave `yielded`
+/// pages to slabs. Of 97 pages that are allocated 46 are for slabs, as in the paper's run.
+fn after_events(yielded: u64) -> (u64, u64, u64) {
+    const START: u64 = 50_000;
+    let rule = BoostRule::LINUX_5_0;
+    let mut boost = Boost::default();
+    let (mut free, mut by_boost, mut ordinary) = (START, 0, 0);
+    for _ in 0..1_000 {
+        free -= yielded * 97 / 46;
+        boost.on_event(&rule, NODE, Event::Claims, true);
+        assert!(boost.on_allocated(&rule, true));
+        let noted = boost.pages();
+        let mut balance = BoostedBalance::begin(rule, noted);
+        let mark = NODE.high + boost.pages();
+        while let BoostStep::Shrink { boosted, .. } = balance.step(Pages(free) > mark) {
+            free += 32;
+            *(if boosted {
+                &mut by_boost
+            } else {
+                &mut ordinary
+            }) += 32;
+            balance.shrunk(Pages(32), true);
+        }
+        boost.retire(noted);
+        assert_eq!(boost.pages(), Pages::ZERO);
+    }
+    (free, by_boost, ordinary)
+}
+
+#[test]
+fn boosted_reclaim_feeds_itself_where_an_event_yields_fewer_than_243_pages() {
+    // 512 * 46 / 97 = 242.8. Below, memory gets ever freer and no pass is ordinary; above, it falls to the mark.
+    for yielded in [27, 159, 170, 242] {
+        let (free, by_boost, ordinary) = after_events(yielded);
+        assert!(free > 50_000, "{yielded}: {free}");
+        assert_eq!((by_boost, ordinary), (512_000, 0), "{yielded}");
+    }
+    for yielded in [300, 340] {
+        let (free, _, ordinary) = after_events(yielded);
+        assert!(free < 4_000, "{yielded}: {free}");
+        assert!(ordinary > 0, "{yielded}");
+    }
+}
