@@ -252,6 +252,7 @@ impl Judgement {
 /// # Source
 /// mechanisms 2.5, rows 3 and 6 to 13; row 1 (busy) is the caller's, who then tells `Tally::note_refused`.
 #[must_use]
+#[inline]
 pub fn judge(seen: &Seen, scanner: &Scanner) -> Judgement {
     if seen.mapped && !scanner.may_unmap {
         return Judgement::untested(PageVerdict::Keep);
