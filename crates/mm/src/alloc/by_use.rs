@@ -10,6 +10,7 @@ use super::{Wanted, search};
 use crate::Error;
 use crate::cache::Cache;
 use crate::lists::{NodeId, ZoneId};
+use crate::memory::room::Asked;
 use crate::reclaim::trim::trim_cluster;
 
 /// Takes up to as many frames as are wanted without waiting for them; answers how many.
@@ -34,8 +35,14 @@ pub(super) fn take<E: Env>(
     for step in plan.steps() {
         match step {
             Step::Take { place, keeps } => {
-                let want = wanted.frames - taken;
-                match cache.take_above(task, (list[place], Floor::Min), keeps, want, out) {
+                let asked = Asked {
+                    zone: list[place],
+                    floor: Floor::Min,
+                    want: wanted.frames - taken,
+                    first: true,
+                    exempt: cache.memory.is_exempt(task),
+                };
+                match cache.take_keeping(task, asked, keeps, out) {
                     Ok(0) => {}
                     Ok(frames) => {
                         taken += frames;
@@ -67,6 +74,24 @@ pub(super) fn take<E: Env>(
         }
     }
     Ok(taken)
+}
+
+impl<E: Env> Cache<E> {
+    /// Takes what is asked for, as far down as this task may take it and `keeps` of the zone's stay free.
+    fn take_keeping(
+        &self,
+        task: &mut Task<'_, E>,
+        asked: Asked,
+        keeps: Pages,
+        out: &mut Vec<FrameId>,
+    ) -> Result<u32, Error> {
+        let memory = &self.memory;
+        self.take(task, asked.zone, asked.want, out, |task, taken| {
+            let above = Pages(u64::from(memory.free_of(asked.zone))).saturating_sub(keeps);
+            let above = u32::try_from(above.0).expect("no more than are free");
+            memory.room(task, &asked.after(taken)).min(above)
+        })
+    }
 }
 
 fn view<E: Env>(cache: &Cache<E>, home: NodeId, zone: ZoneId) -> View {

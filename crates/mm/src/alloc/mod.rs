@@ -102,37 +102,32 @@ impl<E: Env> Cache<E> {
     ) -> Result<u32, Error> {
         // Without a look at the CPU and the lists.
         let zone = ZoneId(0);
-        let taken = self.take_above(task, (zone, Floor::Min), Pages::ZERO, want, out)?;
+        let taken = self.take_above(task, zone, Floor::Min, want, out)?;
         if self.memory.spare_of(zone) < self.memory.marks_of(zone).low {
             self.ask_reclaim(task, zone);
         }
         Ok(taken)
     }
 
-    /// Takes up to `want` frames of a zone, as far down as this task may take them, and `keeps` of the zone's stay free.
+    /// Takes up to `want` frames of a zone, as far down as this task may take them.
     fn take_above(
         &self,
         task: &mut Task<'_, E>,
-        (zone, floor): (ZoneId, Floor),
-        keeps: Pages,
+        zone: ZoneId,
+        floor: Floor,
         want: u32,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
-        let exempt = memory.is_exempt(task);
+        let first = Asked {
+            zone,
+            floor,
+            want,
+            first: true,
+            exempt: memory.is_exempt(task),
+        };
         self.take(task, zone, want, out, |task, taken| {
-            let asked = Asked {
-                zone,
-                floor,
-                want: want - taken,
-                first: taken == 0,
-                exempt,
-            };
-            let free = Pages(u64::from(memory.free_of(zone)));
-            let above = free.saturating_sub(keeps);
-            memory
-                .room(task, &asked)
-                .min(u32::try_from(above.0).unwrap_or(u32::MAX))
+            memory.room(task, &first.after(taken))
         })
     }
 
@@ -212,7 +207,7 @@ impl<E: Env> Cache<E> {
         Pages(steals.into_iter().map(|item| self.counters.get(item)).sum())
     }
 
-    /// The zone after a round of reclaim that gave `reclaimed`.
+    /// The memory after a round of reclaim that gave `reclaimed`.
     fn retry_view(&self, context: &impl Context, reclaimed: Pages) -> RetryView {
         RetryView {
             reclaimed,

@@ -6,12 +6,12 @@ use env::{Env, Task};
 use frames::FrameId;
 use policy::place::ZoneId;
 use policy::place::search::{Search, Step, Took};
-use policy::units::Pages;
 
 use super::Wanted;
 use crate::Error;
 use crate::cache::Cache;
 use crate::lists::NodeId;
+use crate::reclaim::trim::trim;
 use crate::vmstat::Item;
 
 /// Takes up to as many frames as are wanted without waiting for them; answers how many. A law that trims zones reclaims there.
@@ -39,7 +39,7 @@ pub(super) fn take<E: Env>(
         let step = search.step(&node.zonelist_cache(task));
         match step {
             Step::Take { place, floor, most } => {
-                let got = cache.take_above(task, (list[place], floor), Pages::ZERO, most, out);
+                let got = cache.take_above(task, list[place], floor, most, out);
                 let took = match got {
                     Ok(0) => Took::BelowMark,
                     Ok(frames) => Took::Frames(frames),
@@ -54,7 +54,7 @@ pub(super) fn take<E: Env>(
                 search.took(task.now(), &mut node.zonelist_cache(task), took);
             }
             Step::Trim { place } => {
-                let outcome = crate::reclaim::trim::trim(task, cache, home, list[place]);
+                let outcome = trim(task, cache, home, list[place]);
                 search.trimmed(task.now(), &mut node.zonelist_cache(task), outcome);
             }
             Step::WakeReclaimers => {

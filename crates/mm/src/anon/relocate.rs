@@ -2,11 +2,11 @@
 
 use env::{Env, Signal, Task};
 use frames::{Content, Flags, FrameId, Slot};
+use policy::place::by_use::Purpose;
 
 use crate::alloc::Wanted;
 use crate::cache::Cache;
 use crate::lists::isolate::Page;
-use policy::place::by_use::Purpose;
 
 /// Moves an anonymous page that has no slot to a frame that is free, and frees its own. The caller has taken it off its list.
 /// Nothing happens where no frame is at hand, or somebody has the page in this moment.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use env::{Context, Env, IoError, IoRequest, Signal, Task};
 use frames::{Busy, Flags, FrameId, Owner, Shadow, Slot};
+use policy::place::by_use::Purpose;
 
 use crate::Error;
 use crate::alloc::Wanted;
@@ -17,7 +18,6 @@ use crate::cache::{Cache, add, sub};
 use crate::registry::regions::{Anon, Cursor};
 use crate::swapfile::{Area, NONE};
 use crate::vmstat::Item;
-use policy::place::by_use::Purpose;
 
 /// Longest window; see `policy::reclaim::swap::walk`.
 const WINDOW_MAX: usize = 32;

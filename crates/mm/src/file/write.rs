@@ -677,9 +677,12 @@ impl<'a, E: Env> Batch<'a, E> {
                         .release(filled.busy, set, Flags::FAILED | Flags::RECLAIM);
                 // Written to again, it need not be freed when its write ends. An older write of it
                 // may have failed since it was filled: counted there.
-                let is_new = !filled.was_dirty && !before.has(Flags::DIRTY);
-                dirty_already += u64::from(!filled.was_dirty && !is_new);
-                if is_new {
+                if filled.was_dirty {
+                    continue;
+                }
+                if before.has(Flags::DIRTY) {
+                    dirty_already += 1;
+                } else {
                     cache.zones.note_dirty([shown[at]]);
                 }
             }

@@ -20,6 +20,7 @@ use policy::units::{Nanos, Pages};
 use crate::Error;
 use crate::anon::relocate::move_anon;
 use crate::cache::{Cache, FRAMES_MIN};
+use crate::lists::ZoneId;
 use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
 use crate::memory::offline::Limit;
 use crate::reclaim::shrink::clear_out;
@@ -151,7 +152,7 @@ fn pass<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
             let mut first = next;
             while first < end {
                 let zone = cache.zones.layout().of(FrameId(first));
-                let (batch, stopped, met_dirty) = gather(task, cache, kind, first, end);
+                let (batch, stopped, met_dirty) = gather(task, cache, (zone, kind), first, end);
                 dirty |= met_dirty;
                 clear_out(task, cache, (zone, kind), &batch, |task, page| {
                     move_anon(task, cache, page);
@@ -166,19 +167,18 @@ fn pass<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     }
 }
 
-/// Takes up to a cluster of pages of a kind in frames `first..end` off their lists; answers where it stopped, and
+/// Takes up to a cluster of pages of a kind in frames `first..end` of a zone off their lists; answers where it stopped, and
 /// whether it met dirty pages of files.
 fn gather<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,
-    kind: Kind,
+    (zone, kind): (ZoneId, Kind),
     first: u32,
     end: u32,
 ) -> (Batch, u32, bool) {
     let mut batch = Batch::new();
     let mut dirty = false;
     let mut at = first;
-    let zone = cache.zones.layout().of(FrameId(first));
     let mut lru = cache.zones.lru(task);
     while at < end && batch.pages().len() < CLUSTER_FRAMES {
         let frame = FrameId(at);

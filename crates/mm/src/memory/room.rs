@@ -31,6 +31,17 @@ pub(crate) struct Asked {
     pub(crate) exempt: bool,
 }
 
+impl Asked {
+    /// What is left to ask for when `taken` have been taken.
+    pub(crate) fn after(self, taken: u32) -> Self {
+        Self {
+            want: self.want - taken,
+            first: self.first && taken == 0,
+            ..self
+        }
+    }
+}
+
 impl<E: Env> Memory<E> {
     /// What a task does that finds too little.
     pub(crate) fn slow_path(&self) -> &SlowPath {

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Instant;
 
-use env::{Device, DeviceInfo, IoRequest, ObjectId, Task};
+use env::{Device, ObjectId, Task};
 use frames::{Flags, Owner, Slot};
 use lab::{Lab, LabEnv, Options as LabOptions, Sector};
 use policy::place::by_use::Purpose;
@@ -25,28 +25,9 @@ use crate::alloc::Wanted;
 use crate::lists::ZoneId;
 use crate::lists::isolate::Page;
 use crate::registry::regions::Cursor;
-use crate::testing::with_cache;
+use crate::testing::{Null, with_cache};
 use crate::{Cache, DeviceOptions, Item, Options, Reader};
 use policy::reclaim::SwapSender;
-
-/// Completes everything at once.
-struct Null;
-
-impl Device for Null {
-    fn submit(&self, request: Box<IoRequest>) {
-        request.complete(&env::Interrupt::new(), Ok(()));
-    }
-
-    fn info(&self) -> DeviceInfo {
-        DeviceInfo {
-            alignment: 512,
-            stable_writes: false,
-            grows_slowly: false,
-            prepares_writes: false,
-            queue: None,
-        }
-    }
-}
 
 /// Reclaims half of a cache full of clean pages, twice over, and answers nanoseconds a page scanned.
 fn scan_cost(frames: u32) -> f64 {

@@ -61,13 +61,17 @@ pub(crate) fn trim<E: Env>(
         trim.passed(freed);
     }
     let outcome = trim.outcome();
-    let item = if outcome == Outcome::Success {
+    count(cache, outcome == Outcome::Success);
+    outcome
+}
+
+fn count<E: Env>(cache: &Cache<E>, gave_enough: bool) {
+    let item = if gave_enough {
         Item::ZoneReclaimSuccess
     } else {
         Item::ZoneReclaimFailed
     };
     cache.counters.add(item, 1);
-    outcome
 }
 
 /// Frees a cluster of clean pages of files, if two clusters at the old end of the inactive list have as many.
@@ -101,14 +105,7 @@ pub(crate) fn trim_cluster<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zon
     own.leave_work();
     let changed = cache.changed(zone);
     own.worth(task).note_pass(tally.scanned, freed, changed);
-    cache.counters.add(
-        if freed >= turn.pages {
-            Item::ZoneReclaimSuccess
-        } else {
-            Item::ZoneReclaimFailed
-        },
-        1,
-    );
+    count(cache, freed >= turn.pages);
 }
 
 /// What there is in a zone.

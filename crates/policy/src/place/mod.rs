@@ -160,8 +160,6 @@ impl PlaceLaw {
     pub const TIDEGATE: Self = Self {
         name: "tidegate",
         way: Way::ByUse,
-        trims: Some(Mode::RECLAIM),
-        trims_within: None,
         ..Self::LINUX_6_12
     };
 

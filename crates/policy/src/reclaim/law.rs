@@ -48,7 +48,7 @@ pub struct Rules {
     pub writes_are_uses: bool,
     /// Fresh anonymous pages begin on the active list (before 5.9).
     pub fresh_is_active: bool,
-    /// After each pass over a region a reclaimer waits as long as too much is under writeback (`zoned::is_over_writeout`;
+    /// After each pass over a zone a reclaimer waits as long as too much is under writeback (`zoned::is_over_writeout`;
     /// 3.x).
     pub waits_for_writeout: bool,
     /// Fresh pages that one fault brings at most, of the range that the task says it touches.

@@ -239,35 +239,35 @@ pub struct ScanRule {
 pub enum Feeds {
     /// By the root of the two lists' size in GiB, both kinds alike (`inactive_is_low`; Linux 5.15).
     ByLists,
-    /// Anonymous pages by the root of the region's size; pages of files as soon as fewer are inactive than active (3.x).
-    ByRegion,
+    /// Anonymous pages by the root of the zone's size; pages of files as soon as fewer are inactive than active (3.x).
+    ByZone,
 }
 
 impl ScanRule {
-    /// Whether the active list of a kind should feed the inactive one, in a region of `region` pages.
+    /// Whether the active list of a kind should feed the inactive one, in a zone of `zone` pages.
     #[must_use]
-    pub fn feeds(&self, sizes: &Sizes, kind: Kind, region: Pages) -> bool {
+    pub fn feeds(&self, sizes: &Sizes, kind: Kind, zone: Pages) -> bool {
         let (inactive, active) = (sizes.of(kind.inactive()), sizes.of(kind.active()));
         match (self.feeds, kind) {
             (Feeds::ByLists, _) => inactive_is_low(inactive, active),
-            (Feeds::ByRegion, Kind::Anon) => {
-                inactive.0.saturating_mul(inactive_ratio(region)) < active.0
+            (Feeds::ByZone, Kind::Anon) => {
+                inactive.0.saturating_mul(inactive_ratio(zone)) < active.0
             }
-            (Feeds::ByRegion, Kind::File) => active > inactive,
+            (Feeds::ByZone, Kind::File) => active > inactive,
         }
     }
 
     /// Whether a turn on an active list is taken that the plan has granted.
     #[must_use]
-    pub fn takes_turn(&self, sizes: impl FnOnce() -> Sizes, kind: Kind, region: Pages) -> bool {
-        !self.looks_each_turn || self.feeds(&sizes(), kind, region)
+    pub fn takes_turn(&self, sizes: impl FnOnce() -> Sizes, kind: Kind, zone: Pages) -> bool {
+        !self.looks_each_turn || self.feeds(&sizes(), kind, zone)
     }
 
-    /// Whether a cluster of the active list of anonymous pages is to be aged: at the end of each pass over a region,
+    /// Whether a cluster of the active list of anonymous pages is to be aged: at the end of each pass over a zone,
     /// and before each of the background's.
     #[must_use]
-    pub fn ages_anon(&self, sizes: &Sizes, has_swap: bool, region: Pages) -> bool {
-        has_swap && self.feeds(sizes, Kind::Anon, region)
+    pub fn ages_anon(&self, sizes: &Sizes, has_swap: bool, zone: Pages) -> bool {
+        has_swap && self.feeds(sizes, Kind::Anon, zone)
     }
 
     /// What a plan is told of which kinds may be aged. `once`: how that stands when the pass begins.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use env::{Device, DeviceInfo, IoRequest, ObjectId, Task};
+use env::{Device, ObjectId, Task};
 use lab::{Lab, LabEnv, Options as LabOptions, Sector};
 use policy::dirty::Threshold;
 use policy::place::machine::Machine;
@@ -10,30 +10,12 @@ use policy::place::{PlaceLaw, ZoneId};
 use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Pages};
 
+use crate::testing::Null;
 use crate::{Cache, DeviceOptions, File, Item, Options, Reader};
 
 const FRAMES: u32 = 4096;
 const HERE: ZoneId = ZoneId(0);
 const THERE: ZoneId = ZoneId(1);
-
-/// Completes everything at once.
-struct Null;
-
-impl Device for Null {
-    fn submit(&self, request: Box<IoRequest>) {
-        request.complete(&env::Interrupt::new(), Ok(()));
-    }
-
-    fn info(&self) -> DeviceInfo {
-        DeviceInfo {
-            alignment: 512,
-            stable_writes: false,
-            grows_slowly: false,
-            prepares_writes: false,
-            queue: None,
-        }
-    }
-}
 
 /// Runs `body` on the first of two nodes, with a file of as many pages as all memory has.
 fn with_law<T: Send + 'static>(

@@ -1,29 +1,20 @@
 //! What a write says of its pages.
 
-use env::{DeviceId, DeviceInfo, ObjectId};
+use env::{Device, DeviceId, ObjectId};
 use frames::{Content, Flags, Slot};
 use lab::Stamps;
 use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::Bytes;
 
-use crate::testing::with_cache;
+use crate::testing::{Null, with_cache};
 use crate::{DeviceOptions, Options};
-
-/// There is none of it: nothing is written back here.
-const DEVICE: DeviceInfo = DeviceInfo {
-    alignment: 512,
-    stable_writes: false,
-    grows_slowly: false,
-    prepares_writes: false,
-    queue: None,
-};
 
 /// Whether a page is marked as used, and as used again, after a write, and after a read that follows it.
 fn uses_of(law: ReclaimLaw) -> [(bool, bool); 2] {
     let mut options = Options::new(1_024, 1);
     options.reclaim = Tunables::of(law, 250);
     with_cache(options, |task, cache| {
-        let added = cache.add_device(task, DeviceId(0), DEVICE, DeviceOptions::default());
+        let added = cache.add_device(task, DeviceId(0), Null.info(), DeviceOptions::default());
         let file = cache.open(task, added.unwrap(), ObjectId(0), Bytes::ZERO);
         let file = file.unwrap();
         file.assume_allocated(Bytes(4096));

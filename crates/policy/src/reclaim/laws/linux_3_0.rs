@@ -64,7 +64,7 @@ pub(in crate::reclaim) const PAGE: PageRule = PageRule {
 
 /// How it goes over the lists.
 pub(in crate::reclaim) const SCAN: ScanRule = ScanRule {
-    feeds: Feeds::ByRegion,
+    feeds: Feeds::ByZone,
     looks_each_turn: true,
     spares_anon: false,
     ends_in_proportion: false,

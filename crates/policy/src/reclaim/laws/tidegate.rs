@@ -6,7 +6,7 @@
 
 use super::linux_5_15;
 use super::linux_5_16_rc1::{ISOLATED, WRITEBACK, is_exempt};
-use crate::reclaim::law::{Admission, Loops, Plenty, ReclaimLaw, Rules};
+use crate::reclaim::law::{Admission, Plenty, ReclaimLaw, Rules};
 use crate::reclaim::page::{PageRule, Waits, Writers};
 use crate::reclaim::reason::Reason;
 use crate::reclaim::scan::{CLUSTER, CostRule};
@@ -16,7 +16,6 @@ use crate::reclaim::throttle::law::{
 use crate::reclaim::tunables::FRESH;
 use crate::ticks::TickRate;
 use crate::units::Pages;
-use crate::watermark::Watermarks;
 
 /// This part of the memory counts as dirtyable in any case. At the usual limit of 20 % a per mille
 /// or two of it may be dirty then, less than the marks keep free.
@@ -41,23 +40,14 @@ const RULES: Rules = Rules {
     name: "tidegate",
     page: PAGE,
     cost: CostRule::WritesAndFailures,
-    scan: linux_5_15::SCAN,
-    loops: Loops::Nodes,
-    isolation: linux_5_15::ISOLATION,
     plenty: Plenty::Target,
     throttle: &Throttle,
     admission: Admission::Queue,
-    keeps_half_the_reserve: true,
-    knows_again: true,
-    activates_at_once: false,
-    writes_are_uses: false,
-    fresh_is_active: false,
-    waits_for_writeout: false,
     fault_around: FAULT_AROUND,
     files_least,
-    anon_is_dirtyable: false,
     heeds_within_fs: false,
-    marks: Watermarks::of_zone,
+    // How lists are gone over and what is counted how, it has of Linux.
+    ..linux_5_15::RULES
 };
 
 /// Linux 6.12's table with 6.18's flag, and what waits for its write out of the way.
