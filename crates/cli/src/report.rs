@@ -137,7 +137,11 @@ impl<'a> Report<'a> {
                 let direction = stat.direction(metric.better);
                 let is_mean = stat == Stat::Mean;
                 let p_value = samples.p_value(&base).filter(|_| is_mean);
-                let published = |policy| self.published(metric, row, policy).filter(|_| is_mean);
+                let published = |policy| {
+                    self.scenario
+                        .published_value(metric.name, row, policy)
+                        .filter(|_| is_mean)
+                };
                 all.push(Comparison {
                     operation: format!("{}-{row}", metric.name),
                     stat: stat.label(metric.better),
@@ -184,9 +188,11 @@ impl<'a> Report<'a> {
             .columns
             .iter()
             .filter(|policy| {
-                self.rows
-                    .iter()
-                    .any(|row| self.published(metric, row, policy).is_some())
+                self.rows.iter().any(|row| {
+                    self.scenario
+                        .published_value(metric.name, row, policy)
+                        .is_some()
+                })
             })
             .collect();
         let operations = self.rows.iter().map(|row| Operation {
@@ -198,7 +204,9 @@ impl<'a> Report<'a> {
                 .collect(),
             published: published
                 .iter()
-                .map(|policy| Published::mean(self.published(metric, row, policy)))
+                .map(|policy| {
+                    Published::mean(self.scenario.published_value(metric.name, row, policy))
+                })
                 .collect(),
             better: metric.better,
         });
@@ -253,15 +261,6 @@ impl<'a> Report<'a> {
             runs.filter_map(|outcome| metric.value(outcome)),
             metric.better,
         )
-    }
-
-    fn published(&self, metric: &Metric, row: &str, policy: &str) -> Option<f64> {
-        let entry = self.scenario.published.iter().find(|entry| {
-            entry.metric.get_ref() == metric.name
-                && entry.case.get_ref() == row
-                && entry.policy.get_ref() == policy
-        });
-        entry.map(|entry| entry.value)
     }
 }
 

@@ -4,7 +4,7 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use env::{Device, Env, ObjectId, Task, Work as Kind};
@@ -18,6 +18,10 @@ use policy::units::{Bytes, Nanos, Pages};
 use workload::{
     Barrier, Failure, Folder, FsMark, Job, LargeDd, Numbered, Objects, Report, Stop, Work,
 };
+
+mod common;
+
+use common::Dir;
 
 /// Frames: 16 MiB.
 const FRAMES: u32 = 4_096;
@@ -242,24 +246,6 @@ fn time_passes_in_rounds_that_cost_nothing() {
         run(task, &cache, &folder, &Stop::default(), plan)
     });
     check_fs_mark(&ended.unwrap());
-}
-
-/// Removes its files at the end.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Files without names, of which there are `most`.

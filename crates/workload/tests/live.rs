@@ -4,7 +4,6 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use env::Device;
@@ -14,6 +13,10 @@ use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Nanos, Pages};
 use workload::{Bystander, Hog, Job, Mapper, Phase, Phases, RandWrite, Report, Stop, Work};
 
+mod common;
+
+use common::Dir;
+
 /// Frames: 16 MiB.
 const FRAMES: u32 = 4_096;
 /// Of each hog; two of them do not fit.
@@ -22,24 +25,6 @@ const REGION: Pages = Pages(2_200);
 const LASTS: Option<Nanos> = Some(Nanos::millis(1_500));
 /// Beyond that, for what is under way: far above what any law lets one wait.
 const OVERRUN: Nanos = Nanos::secs(20);
-
-/// Removes its files at the end.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn run(law: ReclaimLaw) -> (Vec<Report>, mm::Vmstat) {
     let dir = Dir::new(&format!("loads-{law:?}"));

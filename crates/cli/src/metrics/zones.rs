@@ -187,7 +187,7 @@ pub(super) const METRICS: [Metric; 32] = [
         "zlc_hidden",
         "",
         Better::Lower,
-        "of these, zones above their mark, noted before the last direct reclaim",
+        "of these, zones noted as full before the last direct reclaim that freed pages",
         |o| of_zones(o, "zlc_hidden"),
     ),
     metric(

@@ -106,16 +106,6 @@ impl Mmtests<'_> {
         self.columns.iter().filter(has).collect()
     }
 
-    fn published(&self, metric: &str, case: &str, policy: &str) -> Option<f64> {
-        let mut entries = self.scenario.published.iter();
-        let entry = entries.find(|entry| {
-            entry.metric.get_ref() == metric
-                && entry.case.get_ref() == case
-                && entry.policy.get_ref() == policy
-        });
-        entry.map(|entry| entry.value)
-    }
-
     fn latencies(&self) -> Table {
         let names = LATENCIES.map(|(_, metric)| ("", metric));
         let published = self.published_columns(&names);
@@ -132,7 +122,7 @@ impl Mmtests<'_> {
                 .map(|policy| {
                     let values = LATENCIES.iter();
                     let values = values.filter_map(|(stat, metric)| {
-                        Some((*stat, self.published(metric, row, policy)?))
+                        Some((*stat, self.scenario.published_value(metric, row, policy)?))
                     });
                     Published(values.collect())
                 })
@@ -197,7 +187,7 @@ impl Mmtests<'_> {
                 let own = self.columns.iter().map(|policy| self.total(metric, policy));
                 let theirs = published
                     .iter()
-                    .map(|policy| self.published(metric, ALL, policy));
+                    .map(|policy| self.scenario.published_value(metric, ALL, policy));
                 (format!("{name:<pad$}"), own.chain(theirs).collect())
             });
             let block = Monitor {

@@ -203,7 +203,9 @@ impl Mmtests2011<'_> {
             .iter()
             .map(|p| self.value(case, metric, p))
             .collect();
-        let theirs = published.iter().map(|p| self.published(case, metric, p));
+        let theirs = published
+            .iter()
+            .map(|p| self.scenario.published_value(metric, case, p));
         let theirs: Vec<_> = theirs.collect();
         if own.iter().chain(&theirs).all(Option::is_none) {
             return None;
@@ -226,7 +228,9 @@ impl Mmtests2011<'_> {
     fn plain(&self, case: &str, row: &Row, published: &[&String]) -> String {
         let (name, metric, form) = *row;
         let own = self.columns.iter().map(|p| self.value(case, metric, p));
-        let theirs = published.iter().map(|p| self.published(case, metric, p));
+        let theirs = published
+            .iter()
+            .map(|p| self.scenario.published_value(metric, case, p));
         let mut line = format!("{name:<NAME$}");
         for value in own.chain(theirs) {
             let _ = write!(line, " {:>VALUE$}", written(value, form));
@@ -241,16 +245,6 @@ impl Mmtests2011<'_> {
         let runs = runs.filter(|run| run.case == case && run.policy == policy);
         let values = Samples::new(runs.filter_map(|run| metric.value(run)), metric.better);
         (!values.is_empty()).then(|| values.amean())
-    }
-
-    fn published(&self, case: &str, metric: &str, policy: &str) -> Option<f64> {
-        let mut entries = self.scenario.published.iter();
-        let entry = entries.find(|entry| {
-            entry.metric.get_ref() == metric
-                && entry.case.get_ref() == case
-                && entry.policy.get_ref() == policy
-        });
-        entry.map(|entry| entry.value)
     }
 
     fn published_columns(&self, case: &str) -> Vec<&String> {

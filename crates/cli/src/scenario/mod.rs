@@ -692,6 +692,17 @@ impl ExpectEntry {
 }
 
 impl Scenario {
+    /// What was published of a metric, in that row and column.
+    #[must_use]
+    pub fn published_value(&self, metric: &str, case: &str, policy: &str) -> Option<f64> {
+        let entry = self.published.iter().find(|entry| {
+            entry.metric.get_ref() == metric
+                && entry.case.get_ref() == case
+                && entry.policy.get_ref() == policy
+        });
+        entry.map(|entry| entry.value)
+    }
+
     /// Reads a scenario, overridden as the command line says, and checks it.
     ///
     /// # Errors
