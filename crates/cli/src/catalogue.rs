@@ -15,7 +15,7 @@ pub fn file_systems() -> Vec<&'static str> {
 }
 
 /// Machines whose costs are known, by name.
-const MACHINES: [(&str, CostTable); 1] = [("p0", fs::costs::P0)];
+const MACHINES: [(&str, CostTable); 2] = [("p0", fs::costs::P0), ("p3", fs::costs::P3)];
 
 /// Names of the machines whose costs are known.
 #[must_use]

@@ -122,6 +122,8 @@ pub struct DeviceLevel {
     pub writeback: f64,
     /// Bytes written to it so far.
     pub written: f64,
+    /// Write requests that it has completed so far.
+    pub writes: f64,
     /// Time for which it has had something to do so far.
     pub busy_s: f64,
 }

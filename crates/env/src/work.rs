@@ -57,11 +57,21 @@ pub enum Work {
     Drawn,
     /// A page given back by its owner along with another, its frame's way back in it, and no entry.
     Returned,
+    /// An object taken from a cache of objects; the frames of a fresh slab apart.
+    SlabTake,
+    /// An object given back to its cache.
+    SlabGive,
+    /// An object looked at by a shrinker.
+    Prune,
+    /// A file made in a directory: entry, inode, their transaction; its objects and its data apart.
+    Create,
+    /// A file's changes formatted for the log.
+    Log,
 }
 
 impl Work {
     /// How many kinds there are.
-    pub const COUNT: usize = 25;
+    pub const COUNT: usize = 30;
     /// All kinds, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::User,
@@ -89,6 +99,11 @@ impl Work {
         Self::Around,
         Self::Drawn,
         Self::Returned,
+        Self::SlabTake,
+        Self::SlabGive,
+        Self::Prune,
+        Self::Create,
+        Self::Log,
     ];
 
     /// Name in tables.
@@ -120,6 +135,11 @@ impl Work {
             Self::Around => "around",
             Self::Drawn => "drawn",
             Self::Returned => "returned",
+            Self::SlabTake => "slab_take",
+            Self::SlabGive => "slab_give",
+            Self::Prune => "prune",
+            Self::Create => "create",
+            Self::Log => "log",
         }
     }
 }

@@ -515,6 +515,7 @@ fn device_level(stats: &DeviceStats, meter: &MeterReading, at: Nanos) -> DeviceL
         dirty: stats.dirty.0 as f64,
         writeback: stats.writeback.0 as f64,
         written: meter.written.0 as f64,
+        writes: meter.writes as f64,
         busy_s: meter.busy.0 as f64 / 1e9,
     }
 }

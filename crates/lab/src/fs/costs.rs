@@ -43,8 +43,10 @@ use policy::units::Nanos;
 use crate::cost::CostTable;
 
 pub mod p0;
+pub mod p3;
 
 pub use p0::P0;
+pub use p3::P3;
 
 /// What every other task that is writing back at the same time adds to one `VisitFile`.
 ///

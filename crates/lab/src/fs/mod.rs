@@ -64,7 +64,9 @@ impl Model {
 }
 
 /// Names of all file systems.
-pub const NAMES: [&str; 8] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "nfs", "bare", "p0"];
+pub const NAMES: [&str; 9] = [
+    "ext2", "ext3", "ext4", "xfs", "btrfs", "nfs", "bare", "p0", "p3",
+];
 
 /// There is no such file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +88,7 @@ impl fmt::Display for UnknownFs {
 
 impl std::error::Error for UnknownFs {}
 
-/// The file system of that name, as of Linux 2.6.36; `bare` as of 6.12, `p0` as of 5.15.
+/// The file system of that name, as of Linux 2.6.36; `bare` as of 6.12, `p0` as of 5.15, `p3` as of 5.3.
 ///
 /// # Errors
 /// There is none; the message lists those there are.
@@ -166,6 +168,15 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             writes_pages: false,
             asks_within: true,
         },
+        "p3" => Model {
+            name: "p3",
+            summary: "xfs of 5.3 on the machine of p3, with its CPU",
+            costs: costs::P3,
+            layout: layout::XFS,
+            device: "ssd",
+            writes_pages: true,
+            asks_within: true,
+        },
         _ => return Err(UnknownFs { name: name.into() }),
     })
 }
@@ -192,7 +203,7 @@ mod tests {
         let within = NAMES
             .into_iter()
             .filter(|name| by_name(name).unwrap().asks_within);
-        assert_eq!(within.collect::<Vec<_>>(), ["p0"]);
+        assert_eq!(within.collect::<Vec<_>>(), ["p0", "p3"]);
     }
 
     #[test]
@@ -200,7 +211,7 @@ mod tests {
         let error = by_name("ext5").unwrap_err().to_string();
         assert_eq!(
             error,
-            "no file-system model `ext5`; there are ext2, ext3, ext4, xfs, btrfs, nfs, bare, p0"
+            "no file-system model `ext5`; there are ext2, ext3, ext4, xfs, btrfs, nfs, bare, p0, p3"
         );
     }
 }
