@@ -11,6 +11,7 @@ pub mod dirty;
 pub mod place;
 pub mod readahead;
 pub mod reclaim;
+pub mod shares;
 pub mod shrink;
 mod ticks;
 pub mod units;

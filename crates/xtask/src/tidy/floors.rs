@@ -69,7 +69,7 @@ const HOUSES: &[House] = &[
         methods: true,
         floors: &[
             &["lib"],
-            &["place", "shrink"],
+            &["place", "shares", "shrink"],
             &["reclaim", "dirty", "writeback", "readahead"],
             &["watermark", "ticks"],
             &["units"],
