@@ -190,7 +190,7 @@ impl Shares {
         let mut spare = self.spare;
         if let Some(member) = self.get_mut(id) {
             let target = member.target + missing.at_most(spare);
-            spare += member.target - target;
+            spare -= target - member.target;
             member.terms = terms;
             member.target = target.at_most(terms.ceiling);
             spare += target - member.target;
