@@ -122,6 +122,9 @@ pub struct ServeArguments {
     /// Do without io_uring
     #[arg(long)]
     pub no_io_uring: bool,
+    /// Which nodes of the machine the memory lies on: one, system [default: one]
+    #[arg(long, value_name = "NODES")]
+    pub nodes: Option<String>,
     /// What is logged: error, warn, info, debug [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
@@ -157,6 +160,7 @@ impl ServeArguments {
             ("handshake_timeout", self.handshake_timeout.clone()),
             ("paced", off(self.unpaced, "false")),
             ("io_uring", off(self.no_io_uring, "false")),
+            ("nodes", self.nodes.clone()),
             ("log", self.log.clone()),
             ("log_format", self.log_format.clone()),
         ];

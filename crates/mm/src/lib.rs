@@ -64,6 +64,6 @@ pub use file::write::received::Offered;
 pub use file::writer::Writer;
 pub use memory::offline::Limit;
 pub use options::{DeviceOptions, ErrorPolicy, Options, Populate};
-pub use stats::{DeviceStats, Health, ReadsFailing, Stats};
+pub use stats::{DeviceStats, Health, NodeStats, ReadsFailing, Stats};
 pub use swapfile::SwapStats;
 pub use vmstat::{Item, Vmstat};

@@ -10,6 +10,9 @@ use policy::units::Pages;
 use crate::cache::{Cache, get};
 use crate::lists::Zone;
 use crate::registry::device::DeviceState;
+mod nodes;
+
+pub use self::nodes::NodeStats;
 pub use crate::registry::health::{DeviceStats, Health, ReadsFailing};
 use crate::vmstat::{Item, Vmstat};
 

@@ -89,6 +89,10 @@ pub struct Arena {
     /// The mapping as the system knows it, alignment included.
     mapping: (NonNull<c_void>, usize),
     resident: Box<[AtomicBool]>,
+    /// Runs of frames that prefer a node, in order.
+    parts: Vec<(Range<u32>, u32)>,
+    /// By chunk, if there are such: its memory came from another node than it prefers.
+    misplaced: Box<[AtomicBool]>,
     watchers: Mutex<Vec<Arc<dyn ChunkWatcher>>>,
 }
 
@@ -150,8 +154,70 @@ impl Arena {
             chunk_shift: chunk_frames.trailing_zeros(),
             mapping: (start, whole),
             resident: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
+            parts: Vec::new(),
+            misplaced: Box::default(),
             watchers: Mutex::new(Vec::new()),
         })
+    }
+
+    /// Asks for the memory of runs of frames, whole chunks in order, from a node of the system each; before any is
+    /// resident.
+    ///
+    /// # Errors
+    /// The system's error number.
+    pub(crate) fn prefer(&mut self, parts: Vec<(Range<u32>, u32)>) -> Result<(), i32> {
+        for (frames, node) in &parts {
+            let bytes = |frame: u32| frame as usize * FRAME;
+            sys::prefer_node(self, bytes(frames.start)..bytes(frames.end), *node)?;
+        }
+        self.misplaced = self
+            .resident
+            .iter()
+            .map(|_| AtomicBool::new(false))
+            .collect();
+        self.parts = parts;
+        Ok(())
+    }
+
+    /// Of these frames, those that are resident on another node than they prefer, by whole chunks.
+    #[must_use]
+    pub fn misplaced(&self, frames: Range<u32>) -> u64 {
+        let chunks = (0u32..).zip(&self.misplaced);
+        let misplaced = chunks.filter(|(_, is)| is.load(Ordering::Relaxed));
+        let starts = misplaced.map(|(chunk, _)| chunk << self.chunk_shift);
+        let of_chunk = |first: &u32| u64::from((1 << self.chunk_shift).min(self.frames - first));
+        starts
+            .filter(|first| frames.contains(first))
+            .map(|first| of_chunk(&first))
+            .sum()
+    }
+
+    /// A chunk has got its memory: notes whether from the node that it prefers.
+    fn note_place(&self, chunk: Chunk) {
+        let first = chunk.index << self.chunk_shift;
+        let part = self
+            .parts
+            .iter()
+            .find(|(frames, _)| frames.contains(&first));
+        if let Some((_, wanted)) = part {
+            let node = sys::node_at(self, first as usize * FRAME);
+            let elsewhere = node.is_some_and(|node| node != *wanted);
+            self.misplaced[chunk.index as usize].store(elsewhere, Ordering::Relaxed);
+        }
+    }
+
+    /// Address of bytes of the arena, resident or not.
+    ///
+    /// # Panics
+    /// On bytes outside it.
+    pub(crate) fn reserved(&self, bytes: &Range<usize>) -> *mut u8 {
+        assert!(
+            bytes.start <= bytes.end && bytes.end <= self.frames as usize * FRAME,
+            "bytes {bytes:?} of {} frames",
+            self.frames
+        );
+        // SAFETY: within the mapping.
+        unsafe { self.base.as_ptr().add(bytes.start) }
     }
 
     /// The bytes of a pinned frame.
@@ -392,6 +458,8 @@ impl Arena {
             for watcher in watchers.iter() {
                 watcher.populated(chunk);
             }
+        } else if let Some(misplaced) = self.misplaced.get(chunk.index as usize) {
+            misplaced.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -410,6 +478,7 @@ impl Content for Arena {
             return Ok(());
         }
         Self::make_resident(chunk)?;
+        self.note_place(chunk);
         self.resident[chunk.index as usize].store(true, Ordering::Relaxed);
         for watcher in watchers.iter() {
             watcher.populated(chunk);
@@ -715,6 +784,42 @@ mod tests {
             arena.copy_from_request(&request, from, &mut out);
             assert_eq!(out, whole[from..from + len], "{len} at {from}");
         }
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn memory_is_asked_from_a_node_or_the_refusal_has_a_number() {
+        let mut arena = Arena::reserve(64, 16).unwrap();
+        match arena.prefer(vec![(0..32, 0), (32..64, 0)]) {
+            Ok(()) => {
+                arena.populate(FrameId(0)).unwrap();
+                arena.populate(FrameId(48)).unwrap();
+                // Memory of node 0, unless it has none left.
+                assert_eq!(sys::node_at(&arena, 0), Some(0));
+                assert_eq!((arena.misplaced(0..32), arena.misplaced(32..64)), (0, 0));
+            }
+            // A kernel without nodes, a container that refuses.
+            Err(errno) => assert!([libc::ENOSYS, libc::EPERM].contains(&errno), "{errno}"),
+        }
+        // A node that there is not.
+        assert!(arena.prefer(vec![(0..64, 1023)]).is_err());
+        assert_eq!(arena.prefer(vec![(0..64, 1024)]), Err(libc::EINVAL));
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn a_chunk_that_came_from_elsewhere_is_counted_until_it_goes() {
+        let mut arena = Arena::reserve(60, 16).unwrap();
+        // As if the system had been told.
+        arena.parts = vec![(0..32, 0), (32..60, u32::MAX)];
+        arena.misplaced = (0..4).map(|_| AtomicBool::new(false)).collect();
+        for chunk in 0..4 {
+            arena.populate(FrameId(chunk * 16)).unwrap();
+        }
+        let known = sys::node_at(&arena, 0).is_some();
+        assert_eq!(arena.misplaced(32..60), if known { 28 } else { 0 });
+        arena.release(FrameId(48));
+        assert_eq!(arena.misplaced(32..60), if known { 16 } else { 0 });
     }
 
     struct Count(AtomicU32, AtomicU32);

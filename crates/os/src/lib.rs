@@ -29,6 +29,7 @@ mod budget;
 mod engine;
 mod error;
 mod file;
+mod numa;
 mod own_path;
 mod parker;
 mod place;
@@ -46,6 +47,7 @@ pub use arena::Arena;
 pub use budget::{Budget, BudgetError};
 pub use error::OsError;
 pub use file::{FileDevice, OpenOptions, Registration};
+pub use numa::{Binding, SystemNode, Topology, TopologyError};
 pub use own_path::{Identity, OwnPath, OwnPaths, identity, leads_to};
 pub use place::is_write_protected;
 pub use threads::{Backend, Local, Options, Sink, ThreadEnv};
@@ -87,6 +89,12 @@ pub fn available_bytes() -> u64 {
         .find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
     kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024))
+}
+
+/// How many CPUs the system may have; `Task::cpu` is below it.
+#[must_use]
+pub fn cpus() -> usize {
+    sys::configured_cpus()
 }
 
 /// User and system CPU time of this process so far, all threads.

@@ -1,5 +1,7 @@
 //! The few calls of the C library that have no safe form elsewhere.
 
+use core::ops::Range;
+use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::fs::File;
 use std::io;
@@ -26,6 +28,63 @@ pub(crate) fn configured_cpus() -> usize {
     // SAFETY: one number in, one number out.
     let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     usize::try_from(cpus).unwrap_or(1).max(1)
+}
+
+/// Linux 6.12, include/uapi/linux/mempolicy.h: the node, and that of an address.
+const MPOL_F_NODE: libc::c_int = 1;
+const MPOL_F_ADDR: libc::c_int = 1 << 1;
+/// Words of a mask of nodes: 1024 of them, the most that the system can be built for.
+const NODE_WORDS: usize = 1024 / libc::c_ulong::BITS as usize;
+
+/// Memory of the arena's bytes `range` is asked from that node of the system from now on, as long as it has any (mbind(2),
+/// MPOL_PREFERRED). Answers the error number where the system refuses: EPERM in many containers, ENOSYS without nodes.
+pub(crate) fn prefer_node(arena: &Arena, range: Range<usize>, node: u32) -> Result<(), i32> {
+    let bits = libc::c_ulong::BITS as usize;
+    let node = node as usize;
+    if node >= NODE_WORDS * bits {
+        return Err(libc::EINVAL);
+    }
+    let mut mask: [libc::c_ulong; NODE_WORDS] = [0; NODE_WORDS];
+    mask[node / bits] |= 1 << (node % bits);
+    // The system takes one bit off it (mm/mempolicy.c, get_nodes()).
+    let most = NODE_WORDS * bits + 1;
+    let start = arena.reserved(&range);
+    // SAFETY: `reserved` checked the range, which is our own mapping: where its memory is to come from changes nothing of
+    // its content. `mask` has `most - 1` bits and lives over the call.
+    let refused = unsafe {
+        libc::syscall(
+            libc::SYS_mbind,
+            start,
+            range.len(),
+            libc::MPOL_PREFERRED,
+            mask.as_ptr(),
+            most,
+            0,
+        )
+    };
+    if refused == 0 {
+        Ok(())
+    } else {
+        Err(last_errno())
+    }
+}
+
+/// The system's node that the memory at this byte of the arena is on; it is resident. `None`: the system does not say.
+pub(crate) fn node_at(arena: &Arena, at: usize) -> Option<u32> {
+    let mut node: libc::c_int = -1;
+    let start = arena.reserved(&(at..at + 1));
+    // SAFETY: `reserved` checked the place; the call looks its node up and writes one `int` (MPOL_F_NODE | MPOL_F_ADDR).
+    let refused = unsafe {
+        libc::syscall(
+            libc::SYS_get_mempolicy,
+            &raw mut node,
+            ptr::null_mut::<libc::c_ulong>(),
+            0,
+            start,
+            MPOL_F_NODE | MPOL_F_ADDR,
+        )
+    };
+    (refused == 0).then(|| u32::try_from(node).ok()).flatten()
 }
 
 /// Lets timers of this thread fire within `slack` of their time instead of the default 50 us.

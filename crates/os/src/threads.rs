@@ -43,6 +43,7 @@ use policy::units::Instant;
 use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::error::errno_of;
+use crate::numa::Binding;
 use crate::parker::{Clock, Parker, Roster, Slept};
 use crate::pool::Pool;
 use crate::ring::{self, Ring};
@@ -87,6 +88,8 @@ pub struct Options {
     /// Whether rings register the arena with the kernel, so that it need not look pages up for each request. The kernel
     /// keeps up to 16 bytes a page for it, for each device: with 256 of them as much as the arena itself.
     pub register: bool,
+    /// From which nodes the memory is asked; none: from wherever the system likes.
+    pub binding: Option<Binding>,
     /// Who hears of events; none: nobody.
     pub sink: Option<Sink>,
 }
@@ -103,6 +106,7 @@ impl Options {
             backend: Backend::Auto,
             workers: 8,
             register: true,
+            binding: None,
             sink: None,
         }
     }
@@ -137,6 +141,10 @@ pub struct ThreadEnv {
     arena: Arc<Arena>,
     roster: Roster,
     cpus: usize,
+    /// By the system's number of a CPU, ours; none: the same.
+    cpu_numbers: Option<Box<[usize]>>,
+    /// Why the memory is not asked from nodes although it was to be.
+    unbound: Option<i32>,
     backend: Backend,
     fallback: Option<OsError>,
     workers: usize,
@@ -182,7 +190,16 @@ impl ThreadEnv {
                 allowed,
             });
         }
-        let arena = Arc::new(Arena::reserve(options.frames, options.chunk_frames)?);
+        let mut arena = Arena::reserve(options.frames, options.chunk_frames)?;
+        let cpus = sys::configured_cpus();
+        let (cpu_numbers, unbound) = match options.binding {
+            None => (None, None),
+            Some(binding) => {
+                let numbers = binding.cpu_numbers(cpus);
+                (Some(numbers), arena.prefer(binding.parts).err())
+            }
+        };
+        let arena = Arc::new(arena);
         let (backend, fallback) = match options.backend {
             Backend::Pool => (Backend::Pool, None),
             Backend::Uring => ring::probe().map(|()| (Backend::Uring, None))?,
@@ -199,7 +216,9 @@ impl ThreadEnv {
             clock,
             arena,
             roster: Roster::new(seed),
-            cpus: sys::configured_cpus(),
+            cpus,
+            cpu_numbers,
+            unbound,
             backend,
             fallback,
             workers: options.workers,
@@ -284,6 +303,13 @@ impl ThreadEnv {
     #[must_use]
     pub fn fallback(&self) -> Option<&OsError> {
         self.fallback.as_ref()
+    }
+
+    /// The error number with which the system refused to ask for memory from nodes (`Options::binding`): it comes from
+    /// wherever the system likes.
+    #[must_use]
+    pub fn unbound(&self) -> Option<i32> {
+        self.unbound
     }
 
     /// Tasks that ended in a panic (each was reported by the panic hook).
@@ -458,7 +484,11 @@ impl Env for ThreadEnv {
 
     #[inline]
     fn cpu(&self, _local: &Local) -> usize {
-        sys::current_cpu() % self.cpus
+        let cpu = sys::current_cpu() % self.cpus;
+        match &self.cpu_numbers {
+            None => cpu,
+            Some(numbers) => numbers[cpu],
+        }
     }
 
     fn random(&self, local: &mut Local) -> u64 {

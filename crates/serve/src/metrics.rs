@@ -1,7 +1,7 @@
 //! Metrics for Prometheus: the counters of a reading under names that follow its conventions.
 //!
 //! Base units (bytes, seconds), `_total` for what only grows, labels instead of many names. Labels: `volume` (a configured
-//! name), `command` (`read`, `write`, ...), `cause` (of a wait), `state`, `mode` (of memory). Their number is bounded by the
+//! name), `command` (`read`, `write`, ...), `cause` (of a wait), `state`, `mode` (of memory), `node` (of the machine), `place` (that node, or others). Their number is bounded by the
 //! configuration, never by clients. Where a level and a total would share a name, the total's says more.
 //!
 //! The counters are the server's own atomics: they are translated when somebody asks, and cost nothing otherwise. The
@@ -61,6 +61,7 @@ impl Collector for Once {
         process(to, &reading)?;
         memory(to, &reading)?;
         cache(to, &reading)?;
+        nodes(to, &reading)?;
         waits(to, &reading)?;
         door(to, &reading)?;
         volume_levels(to, &reading.volumes)?;
@@ -270,6 +271,62 @@ fn cache(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
         |out| {
             out.seconds_counter(&[("kind", "some")], stats.pressure.some)?;
             out.seconds_counter(&[("kind", "full")], stats.pressure.full)
+        },
+    )
+}
+
+/// Of the nodes of the machine, where the cache has several.
+fn nodes(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
+    let nodes = &now.stats.nodes;
+    if nodes.len() < 2 {
+        return Ok(());
+    }
+    let named = || {
+        (0..)
+            .zip(nodes)
+            .map(|(at, node)| (node.number.unwrap_or(at).to_string(), node))
+    };
+    let help = "A node's part of the cache by what it is used for.";
+    metric(to, Gauge, ("tidegate_node_memory", Bytes), help, |out| {
+        for (name, node) in named() {
+            for (mode, value) in [
+                ("file", node.cached),
+                ("anonymous", node.anonymous),
+                ("aside", node.aside),
+                ("free", node.free),
+            ] {
+                out.gauge(&[("node", &name), ("mode", mode)], value)?;
+            }
+        }
+        Ok(())
+    })?;
+    let help = "A node's part of the cache whose memory came from another node.";
+    metric(to, Gauge, ("tidegate_node_misplaced", Bytes), help, |out| {
+        for (name, node) in named() {
+            out.gauge(&[("node", &name)], node.misplaced)?;
+        }
+        Ok(())
+    })?;
+    let help = "Ever taken by threads on a node's CPUs, there or on other nodes.";
+    metric(to, Counter, ("tidegate_node_taken", Bytes), help, |out| {
+        for (name, node) in named() {
+            out.counter(&[("node", &name), ("place", "here")], node.taken_here_total)?;
+            let elsewhere = node.taken_elsewhere_total;
+            out.counter(&[("node", &name), ("place", "elsewhere")], elsewhere)?;
+        }
+        Ok(())
+    })?;
+    let help = "Ever freed by reclaim on a node.";
+    metric(
+        to,
+        Counter,
+        ("tidegate_node_reclaimed", Bytes),
+        help,
+        |out| {
+            for (name, node) in named() {
+                out.counter(&[("node", &name)], node.reclaimed_total)?;
+            }
+            Ok(())
         },
     )
 }

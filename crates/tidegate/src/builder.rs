@@ -8,8 +8,9 @@ use policy::dirty::{DeviceTunables, Law, Threshold};
 use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
 use policy::units::Pages;
 
+use crate::nodes::Placement;
 use crate::stats::Waits;
-use crate::{Cache, Error, budget};
+use crate::{Cache, Error, Nodes, OneNode, budget};
 
 /// Room for disks and volumes where nothing is said, and the most that can be asked for.
 const DEVICES: u16 = 16;
@@ -33,6 +34,7 @@ pub struct Builder {
     swap: Option<(PathBuf, u64)>,
     swappiness: u8,
     reclaim: ReclaimLaw,
+    nodes: Nodes,
 }
 
 impl Default for Builder {
@@ -54,6 +56,7 @@ impl Default for Builder {
             swap: None,
             swappiness: 60,
             reclaim: ReclaimLaw::TIDEGATE,
+            nodes: Nodes::One,
         }
     }
 }
@@ -172,10 +175,17 @@ impl Builder {
         self
     }
 
+    /// Which nodes of the machine the memory lies on (one if not set): see [`Nodes`].
+    #[must_use]
+    pub fn nodes(mut self, nodes: Nodes) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
     /// Builds the cache and starts its threads.
     ///
     /// # Errors
-    /// `LimitTooSmall`, `LimitTooLarge`, `SwapFileTooLarge`, `BadSize` (of the swap file), `Cache` with `BadOption`, or
+    /// `LimitTooSmall`, `LimitTooLarge`, `BadDivision`, `SwapFileTooLarge`, `BadSize` (of the swap file), `Cache` with `BadOption`, or
     /// `System` when memory or threads cannot be had, or the swap file (its path is taken, or its disk has no space).
     pub fn build(self) -> Result<Cache, Error> {
         let resident = if self.whole_process {
@@ -206,9 +216,15 @@ impl Builder {
         // What the kernel keeps for it is not in the limit.
         options.register = devices <= DEVICES;
         options.sink = Some(waits.sink());
+        let cpus = u32::try_from(os::cpus()).expect("a machine has fewer CPUs");
+        let mut placement = Placement::new(self.nodes, frames, options.chunk_frames, cpus)?;
+        options.binding = placement.binding.clone();
         let env = os::ThreadEnv::start(options)?;
-        let cpus = u32::try_from(env.cpus()).expect("a machine has fewer CPUs");
+        if let Some(errno) = env.unbound() {
+            placement = Placement::one(OneNode::Refused { errno });
+        }
         let mut options = mm::Options::new(frames, cpus);
+        options.machine = placement.machine.clone();
         options.reclaim = ReclaimTunables {
             swappiness: self.swappiness,
             ..ReclaimTunables::of(self.reclaim, options.reclaim.hz)
@@ -230,7 +246,14 @@ impl Builder {
             on_error: self.on_error,
             ..DeviceOptions::default()
         };
-        let cache = Cache::new(env, options, device, waits, (self.memory, self.beside))?;
+        let cache = Cache::new(
+            env,
+            options,
+            device,
+            waits,
+            (self.memory, self.beside),
+            placement,
+        )?;
         if let Some((path, bytes)) = &self.swap {
             cache.add_swap_file(path, *bytes)?;
         }

@@ -12,8 +12,9 @@ use os::{FileDevice, ThreadEnv};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Pages};
 
+use crate::nodes::Placement;
 use crate::opened::{Entries, Entry, FileKey, Opened};
-use crate::stats::{Swap, Waits};
+use crate::stats::{NodeStats, Swap, Waits};
 use crate::{Builder, Error, File, PAGE_SIZE, Spill, Stats, Writer};
 
 /// A page cache. Cheap to clone: all clones are the same cache.
@@ -31,6 +32,7 @@ pub(crate) struct Inner {
     /// What of it was left to the program then.
     beside_built: u64,
     memory: Mutex<Memory>,
+    placement: Placement,
     device: DeviceOptions,
     /// By the system's number of the file system or block device: a disk of its own, with its own
     /// share of the dirty limit and its own flusher.
@@ -148,6 +150,7 @@ impl Cache {
         device: DeviceOptions,
         waits: Arc<Waits>,
         (limit, beside): (u64, u64),
+        placement: Placement,
     ) -> Result<Self, Error> {
         let mm = match mm::Cache::new(Arc::clone(&env), options) {
             Ok(mm) => mm,
@@ -165,6 +168,7 @@ impl Cache {
                 built: limit,
                 beside_built: beside,
                 memory: Mutex::new(Memory { limit, beside }),
+                placement,
                 device,
                 disks,
                 opened: Opened::default(),
@@ -585,10 +589,41 @@ impl Cache {
                 write_failed_total: bytes(swap.write_failed),
                 read_failed_total: bytes(swap.read_failed),
             },
+            nodes: self.node_stats(),
+            one_node: self.inner.placement.one.clone(),
             waits: self.inner.waits.read(),
             pressure: self.inner.waits.pressure(),
             vmstat: self.inner.mm.vmstat().entries().collect(),
         }
+    }
+}
+
+impl Cache {
+    fn node_stats(&self) -> Vec<NodeStats> {
+        let inner = &self.inner;
+        let arena = inner.env.arena();
+        let mut first = 0;
+        let nodes = inner.mm.node_stats().into_iter().map(|node| {
+            let frames = u32::try_from(node.frames.0).expect("no more than all");
+            let end = first + frames;
+            let own = core::mem::replace(&mut first, end)..end;
+            let bytes = |pages: Pages| pages.bytes().0;
+            NodeStats {
+                number: inner.placement.number(own.start),
+                size: bytes(node.frames),
+                free: bytes(node.free),
+                cached: bytes(node.file),
+                anonymous: bytes(node.anon),
+                aside: bytes(node.aside),
+                dirty: bytes(node.dirty),
+                taken_here_total: bytes(node.taken_here),
+                taken_elsewhere_total: bytes(node.taken_elsewhere),
+                misplaced: arena.misplaced(own) * PAGE_SIZE as u64,
+                scanned_total: bytes(node.scanned),
+                reclaimed_total: bytes(node.reclaimed),
+            }
+        });
+        nodes.collect()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 
 use env::IoError;
+use policy::place::NODES_MAX;
 use policy::units::Bytes;
 
 use crate::{PAGE_SIZE, budget};
@@ -34,6 +35,12 @@ pub enum Error {
         limit: u64,
         /// What is left.
         available: u64,
+    },
+    /// A cache cannot be divided into so many nodes.
+    #[error("a cache cannot be divided into {count} nodes; 1 to {NODES_MAX} are possible")]
+    BadDivision {
+        /// What was asked for.
+        count: u8,
     },
     /// A size that this cache cannot have.
     #[error("{what} is {:#}; {}", Bytes(*bytes).shown(), sizes(*allowed))]
@@ -192,6 +199,7 @@ impl From<Error> for io::Error {
             Error::LimitTooSmall { .. }
             | Error::LimitTooLarge { .. }
             | Error::BadSize { .. }
+            | Error::BadDivision { .. }
             | Error::SwapFileTooLarge { .. }
             | Error::PartOfPage { .. }
             | Error::OptionsContradict { .. }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use env::{Cause, Event, Signal, TaskId, Wakeup};
 
+use crate::OneNode;
 use crate::pressure::{Meter, Pressure};
 
 /// A reading of a cache. Sizes in bytes.
@@ -49,12 +50,46 @@ pub struct Stats {
     pub anonymous: u64,
     /// The swap file; all zero without one.
     pub swap: Swap,
+    /// The nodes of the machine that the memory lies on (`Builder::nodes`); one, if there are not several.
+    pub nodes: Vec<NodeStats>,
+    /// Why it is one although it was to be those of the machine (`Nodes::System`).
+    pub one_node: Option<OneNode>,
     /// What was waited for, by cause; causes without a wait are left out.
     pub waits: Vec<Wait>,
     /// For how long callers were stalled for memory.
     pub pressure: Pressure,
     /// Counters and levels under their names in Linux' `/proc/vmstat`, in pages.
     pub vmstat: Vec<(&'static str, u64)>,
+}
+
+/// A node of the machine. Sizes in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeStats {
+    /// The system's number of it; none where it was told nothing (`Nodes::One`, `Nodes::Divide`).
+    pub number: Option<u32>,
+    /// Its part of the cache.
+    pub size: u64,
+    /// What of it is not in use.
+    pub free: u64,
+    /// Pages of files.
+    pub cached: u64,
+    /// Anonymous memory.
+    pub anonymous: u64,
+    /// Pages of both kinds that wait for their write, and that reclaim does not look at until then.
+    pub aside: u64,
+    /// Written and not yet on its way to a device.
+    pub dirty: u64,
+    /// Ever taken here by threads that ran on its CPUs,
+    pub taken_here_total: u64,
+    /// and by the same threads on other nodes.
+    pub taken_elsewhere_total: u64,
+    /// Resident, but on another node, as this one had nothing left when the memory came.
+    pub misplaced: u64,
+    /// Ever looked at by reclaim.
+    pub scanned_total: u64,
+    /// Ever freed by reclaim.
+    pub reclaimed_total: u64,
 }
 
 /// The swap file. Sizes in bytes.

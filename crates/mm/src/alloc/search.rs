@@ -96,7 +96,9 @@ pub(super) fn count<E: Env>(
         add(Item::NumaMiss);
         add(Item::NumaForeign);
     }
-    add(if got == home {
+    let is_here = got == home;
+    cache.zones.node(home).note_taken(is_here, frames);
+    add(if is_here {
         Item::NumaLocal
     } else {
         Item::NumaOther

@@ -4,7 +4,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use env::{Cause, Context, Env, Lock, LockClass, LockGuard, Signal, Task, WaitQueue, Wakeup};
 use policy::place::cache::ZonelistCache;
-use policy::units::Instant;
+use policy::units::{Instant, Pages};
+
+use crate::vmstat::{add, get};
 
 /// Which node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub(crate) struct Node {
     reserve_wait: WaitQueue,
     /// What its tasks know of the zones that they try.
     zonelist_cache: Lock<ZonelistCache>,
+    /// Frames that its tasks took here, and on other nodes, ever; not counted where there is one zone.
+    taken: [AtomicU64; 2],
 }
 
 /// What wakes a background reclaimer.
@@ -44,6 +48,7 @@ impl Node {
             },
             reserve_wait: WaitQueue::new(),
             zonelist_cache: Lock::new(LockClass::Leaf, ZonelistCache::default()),
+            taken: [const { AtomicU64::new(0) }; 2],
         }
     }
 
@@ -57,6 +62,16 @@ impl Node {
         context: &'a impl Context,
     ) -> LockGuard<'a, ZonelistCache> {
         self.zonelist_cache.lock(context)
+    }
+
+    /// Its tasks have taken frames, here or on another node.
+    pub(crate) fn note_taken(&self, is_here: bool, frames: u32) {
+        add(&self.taken[usize::from(!is_here)], u64::from(frames));
+    }
+
+    /// What they have taken, here and on other nodes.
+    pub(crate) fn taken(&self) -> [Pages; 2] {
+        [0, 1].map(|at| Pages(get(&self.taken[at])))
     }
 
     /// Where those wait who leave the reserve alone until the background reclaimer has freed more.

@@ -31,6 +31,8 @@ pub(crate) struct Zone {
     dirty: AtomicI64,
     /// Pages of files in it whose write has ended, ever; not counted where there is one zone.
     cleaned: AtomicU64,
+    /// Pages of it that reclaim looked at, and that it freed, ever.
+    looked_through: [AtomicU64; 2],
     /// What freeing pages here costs.
     worth: Lock<Worth>,
 }
@@ -77,6 +79,7 @@ impl Zone {
             trimming: AtomicBool::new(false),
             dirty: AtomicI64::new(0),
             cleaned: AtomicU64::new(0),
+            looked_through: [const { AtomicU64::new(0) }; 2],
             worth: Lock::new(LockClass::Leaf, Worth::default()),
         }
     }
@@ -171,6 +174,19 @@ impl Zone {
     /// Writes of pages in it have ended.
     pub(crate) fn note_cleaned(&self, pages: u64) {
         add(&self.cleaned, pages);
+    }
+
+    /// Reclaim has looked at pages of it, and freed some.
+    pub(crate) fn note_looked_through(&self, scanned: Pages, freed: Pages) {
+        for (counter, pages) in self.looked_through.iter().zip([scanned, freed]) {
+            add(counter, pages.0);
+        }
+    }
+
+    /// Pages of it that reclaim ever looked at, and those that it freed.
+    pub(crate) fn looked_through(&self) -> (Pages, Pages) {
+        let [scanned, freed] = &self.looked_through;
+        (Pages(get(scanned)), Pages(get(freed)))
     }
 
     /// What freeing pages here costs.

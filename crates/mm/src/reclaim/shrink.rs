@@ -119,6 +119,7 @@ pub(super) fn shrink_inactive<E: Env>(
         cache.counters.add(item, freed.0);
     }
     let zone = control.zone;
+    cache.zones[zone].note_looked_through(Pages(taken), freed);
     let back = put_back(task, cache, zone, kind, &sorted);
     cache.counters.add(Item::Pgputback, back);
     // Of those that were to be put back, not of what is missing: a page that nobody accounts for must show.

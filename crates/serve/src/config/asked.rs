@@ -10,7 +10,7 @@ use super::mistake::{ConfigError, Mistake, Mistakes, Place, Source, Word, choice
 use super::{Config, source};
 
 /// Keys of the server, in the file; on the command line with `-` for `_`.
-pub(super) const SERVER_KEYS: [&str; 13] = [
+pub(super) const SERVER_KEYS: [&str; 14] = [
     "memory",
     "dirty",
     "background",
@@ -22,6 +22,7 @@ pub(super) const SERVER_KEYS: [&str; 13] = [
     "handshake_timeout",
     "paced",
     "io_uring",
+    "nodes",
     "log",
     "log_format",
 ];

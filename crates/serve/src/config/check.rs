@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use device::{Layer, Stack};
-use tidegate::{ErrorPolicy, Threshold};
+use tidegate::{ErrorPolicy, Nodes, Threshold};
 
 use crate::log::{Format, Level};
 
@@ -69,6 +69,7 @@ pub(super) fn check(
     };
     let paced = server.read("paced", truth).unwrap_or(true);
     let io_uring = server.read("io_uring", truth).unwrap_or(true);
+    let nodes = server.read("nodes", nodes).unwrap_or_default();
     let log = server.read("log", level).unwrap_or_default();
     let log_format = server.read("log_format", log_format).unwrap_or_default();
     let (dirty, background) = limits_of_dirty(&draft, dirty, background, &mut mistakes);
@@ -124,6 +125,7 @@ pub(super) fn check(
         volumes,
         paced,
         io_uring,
+        nodes,
         log,
         log_format,
     })
@@ -236,6 +238,14 @@ fn log_format(text: &str) -> Result<Format, String> {
         "logfmt" => Ok(Format::Logfmt),
         "json" => Ok(Format::Json),
         other => Err(choices(other, &["logfmt", "json"])),
+    }
+}
+
+fn nodes(text: &str) -> Result<Nodes, String> {
+    match text {
+        "one" => Ok(Nodes::One),
+        "system" => Ok(Nodes::System),
+        other => Err(choices(other, &["one", "system"])),
     }
 }
 

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use device::Layer;
-use tidegate::{ErrorPolicy, Threshold};
+use tidegate::{ErrorPolicy, Nodes, Threshold};
 
 use crate::log::{Format, Level};
 
@@ -63,6 +63,8 @@ pub struct Config {
     pub paced: bool,
     /// Whether io_uring is used where it can be had.
     pub io_uring: bool,
+    /// Which nodes of the machine the memory lies on.
+    pub nodes: Nodes,
     /// The least grave events that are written.
     pub log: Level,
     /// How they are written.

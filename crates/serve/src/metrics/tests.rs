@@ -320,3 +320,34 @@ fn a_server_without_volumes_or_waits_has_metrics_too() {
     reading.stats.waits.clear();
     assert!(parse(&text(reading).unwrap()).unwrap().len() > 20);
 }
+
+#[test]
+fn nodes_are_told_apart_by_the_systems_numbers_where_there_are_several() {
+    let mut reading = reading(Instant::now(), 1, State::Ok);
+    let mut node = tidegate::NodeStats::default();
+    node.number = Some(3);
+    node.cached = 7 << 20;
+    node.misplaced = 4 << 20;
+    node.taken_elsewhere_total = 5 << 20;
+    reading.stats.nodes = vec![node];
+    let one = parse(&text(reading.clone()).unwrap()).unwrap();
+    assert!(!one.contains_key("tidegate_node_memory_bytes"));
+    reading.stats.nodes = vec![tidegate::NodeStats::default(), node];
+    let families = parse(&text(reading).unwrap()).unwrap();
+    let value = |family, suffix, labels: &[_]| {
+        value(&families, family, suffix, labels) / f64::from(1 << 20)
+    };
+    let file = [("node", "3"), ("mode", "file")];
+    assert_eq!(value("tidegate_node_memory_bytes", "", &file), 7.0);
+    let free = [("node", "0"), ("mode", "free")];
+    assert_eq!(value("tidegate_node_memory_bytes", "", &free), 0.0);
+    assert_eq!(
+        value("tidegate_node_misplaced_bytes", "", &[("node", "3")]),
+        4.0
+    );
+    let elsewhere = [("node", "3"), ("place", "elsewhere")];
+    assert_eq!(
+        value("tidegate_node_taken_bytes", "_total", &elsewhere),
+        5.0
+    );
+}

@@ -186,6 +186,7 @@ impl Server {
             ("web", old.web == new.web),
             ("[tls]", old.tls == new.tls),
             ("io_uring", old.io_uring == new.io_uring),
+            ("nodes", old.nodes == new.nodes),
         ] {
             if !is_same {
                 needs_restart(name);

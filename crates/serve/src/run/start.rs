@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Cache, Threshold};
+use tidegate::{Cache, OneNode, Threshold};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -163,12 +163,19 @@ fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
         .dirty_limit(config.dirty)
         .background_limit(config.background)
         .io_uring(config.io_uring)
+        .nodes(config.nodes)
         .build()
         .map_err(|cause| match cause {
             tidegate::Error::LimitTooSmall { least, .. } => too_small(config, limits, least),
             cause => ServeError::Cache(cause),
         })?;
     let stats = built.stats();
+    match &stats.one_node {
+        // Whoever asks for them on each machine alike knows that.
+        Some(OneNode::Only) => info!("the machine has one node"),
+        Some(why) => warn!(cause = %why, "the cache is on one node"),
+        None => {}
+    }
     dirty_fits(config, config.memory, stats.free + stats.cached)?;
     Ok(built)
 }
