@@ -18,6 +18,7 @@ use crate::registry::Registry;
 use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
 use crate::registry::writeback::Writeback;
+use crate::shrinkers::Shrinkers;
 use crate::vmstat::Counters;
 pub(crate) use crate::vmstat::{add, get, sub};
 use crate::{Error, swapfile};
@@ -39,15 +40,19 @@ pub struct Cache<E: Env> {
     /// Devices, and what is dirty.
     pub(crate) writeback: Writeback<E>,
     pub(crate) swap: swapfile::State<E>,
+    /// Caches of objects, and the pages of slabs.
+    pub(crate) shrinkers: Shrinkers<E>,
     pub(crate) counters: Counters,
 }
 
 impl<E: Env> Cache<E> {
-    /// Memory that may become dirty: free frames and pages of files, less the reserve. The limits shrink when
-    /// anonymous memory takes the frames, in our law down to what is the files' in any case; not in that of 3.0.
+    /// Memory that may become dirty: free frames and pages of files, less the reserve. The limits shrink when slabs or
+    /// anonymous memory take the frames, by the latter in our law down to what is the files' in any case; not in that of 3.0.
     pub(crate) fn dirtyable(&self) -> Dirtyable {
         let frames = Pages(u64::from(self.memory.limit_frames()));
-        let movable = frames.saturating_sub(self.memory.marks().high + self.pinned());
+        let movable = frames.saturating_sub(
+            self.memory.marks().high + self.pinned() + self.shrinkers.pages().all(),
+        );
         let least = self.options.reclaim.files_least(frames).at_most(movable);
         let anon = if self.options.reclaim.law.anon_is_dirtyable && self.can_swap() {
             0

@@ -77,6 +77,11 @@ pub enum Error {
         /// How many fit.
         limit: u32,
     },
+    /// A cache of objects of that name is registered already.
+    RegisteredTwice {
+        /// Its name.
+        name: &'static str,
+    },
     /// A read failed.
     ReadFailed {
         /// Where in the file.
@@ -300,6 +305,10 @@ impl fmt::Display for Error {
                     "more than {limit} {what}: close some, or build the cache for more"
                 )
             }
+            Self::RegisteredTwice { name } => write!(
+                f,
+                "a cache of objects is registered as `{name}` already; give this one another name"
+            ),
             Self::ReadFailed { offset, cause } => {
                 write!(f, "reading at byte {} failed: {cause}", offset.0)
             }

@@ -18,6 +18,7 @@ use crate::registry::Registry;
 use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
 use crate::registry::writeback::Writeback;
+use crate::shrinkers::Shrinkers;
 use crate::vmstat::Counters;
 use crate::writeback::flush;
 use crate::{Error, File, Writer, reclaim, swapfile};
@@ -91,6 +92,7 @@ impl<E: Env> Cache<E> {
             registry: Registry::new(),
             writeback: Writeback::new(&options),
             swap: swapfile::State::new(frames),
+            shrinkers: Shrinkers::new(layout.nodes().len()),
             counters: Counters::new(),
             env,
             options,

@@ -4,6 +4,7 @@ use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold, Tunables};
 use policy::place::PlaceLaw;
 use policy::place::machine::Machine;
 use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
+use policy::shrink::ShrinkRule;
 use policy::units::{Nanos, Pages};
 use policy::watermark::Watermarks;
 use policy::writeback::FlushTunables;
@@ -34,6 +35,8 @@ pub struct Options {
     pub flush: FlushTunables,
     /// How reclaim works, and how it throttles.
     pub reclaim: ReclaimTunables,
+    /// How caches of objects are asked for their share.
+    pub shrink: ShrinkRule,
     /// Nodes and zones of the memory; `None`: one of each. It has `frames` in all.
     pub machine: Option<Machine>,
     /// How a frame is looked for among several zones.
@@ -70,6 +73,7 @@ impl Options {
             },
             flush: FlushTunables::tidegate(),
             reclaim: ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000),
+            shrink: ShrinkRule::LINUX_6_12,
             machine: None,
             place: PlaceLaw::TIDEGATE,
             marks: None,

@@ -14,6 +14,7 @@ mod nodes;
 
 pub use self::nodes::NodeStats;
 pub use crate::registry::health::{DeviceStats, Health, ReadsFailing};
+use crate::shrinkers::SlabPages;
 use crate::vmstat::{Item, Vmstat};
 
 /// A reading of a cache's counters. Levels are pages now; totals since the cache was built.
@@ -27,6 +28,8 @@ pub struct Stats {
     pub cached: Pages,
     /// Pages of anonymous memory in frames.
     pub anon: Pages,
+    /// Pages of slabs.
+    pub slab: SlabPages,
     /// Frames pinned by callers.
     pub pinned: Pages,
     /// Dirty pages.
@@ -81,6 +84,7 @@ impl<E: Env> Cache<E> {
             free,
             cached: pages(&totals.cached),
             anon: pages(&totals.anon),
+            slab: self.shrinkers.pages(),
             pinned: self.pinned(),
             dirty: pages(&totals.dirty),
             writeback: pages(&totals.writeback),
@@ -135,6 +139,9 @@ impl<E: Env> Cache<E> {
         read.set(Item::NrWriteback, writeback);
         read.set(Item::NrPinned, self.pinned().0);
         read.set(Item::NrWithheld, self.memory.offline(&context).0);
+        let slab = self.shrinkers.pages();
+        read.set(Item::NrSlabReclaimable, slab.reclaimable.0);
+        read.set(Item::NrSlabUnreclaimable, slab.unreclaimable.0);
         read.set(Item::SwapFree, self.swap_stats().free.0);
         read.set(Item::SwapTotal, self.swap_total().0);
         read.set(Item::Pgfree, self.memory.given_back());

@@ -56,6 +56,10 @@ items! {
     NrPinned = "nr_pinned",
     /// Level: frames that a lowered limit has taken out of use.
     NrWithheld = "nr_withheld",
+    /// Level: pages of slabs whose objects can be made again.
+    NrSlabReclaimable = "nr_slab_reclaimable",
+    /// Level: pages of slabs that stay until their owner gives them back.
+    NrSlabUnreclaimable = "nr_slab_unreclaimable",
     /// Level: free slots of the swap file.
     SwapFree = "swap_free",
     /// Level: slots of the swap file.
@@ -138,6 +142,14 @@ items! {
     ZoneReclaimFailed = "zone_reclaim_failed",
     /// Zones that were trimmed for an allocation and gave what was asked for.
     ZoneReclaimSuccess = "zone_reclaim_success",
+    /// Objects that shrinkers looked at.
+    SlabsScanned = "slabs_scanned",
+    /// Pages of files that went with the objects which held them, by whoever needed memory.
+    Pginodesteal = "pginodesteal",
+    /// The same by the background reclaimer.
+    KswapdInodesteal = "kswapd_inodesteal",
+    /// Pages that came free as shrinkers were asked, of slabs and of files. Ours.
+    SlabFreed = "slab_freed",
     /// Frames that came from the node they were wanted from.
     NumaHit = "numa_hit",
     /// Frames that came from another node than they were wanted from, counted there.

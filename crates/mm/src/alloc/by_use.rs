@@ -27,7 +27,7 @@ pub(super) fn take<E: Env>(
     let list = cache.zones.layout().list(home);
     let local = list[0];
     let views: Vec<View> = list.iter().map(|zone| view(cache, home, *zone)).collect();
-    if views[0].asks_early(wanted.purpose) {
+    if !wanted.quiet && views[0].asks_early(wanted.purpose) {
         cache.ask_reclaim(task, local);
     }
     let plan = Plan::new(wanted.purpose, &views, &cache.zones[local].worth(task));
@@ -38,11 +38,11 @@ pub(super) fn take<E: Env>(
                 let asked = Asked {
                     zone: list[place],
                     floor: Floor::Min,
-                    want: wanted.frames - taken,
+                    want: wanted.frames() - taken,
                     first: true,
                     exempt: cache.memory.is_exempt(task),
                 };
-                match cache.take_keeping(task, asked, keeps, out) {
+                match cache.take_keeping(task, wanted, asked, keeps, out) {
                     Ok(0) => {}
                     Ok(frames) => {
                         taken += frames;
@@ -59,17 +59,18 @@ pub(super) fn take<E: Env>(
                     worth.is_poor(cache.changed(local))
                 };
                 // Whoever waits for memory comes first: this is about where, not who.
-                if task.may_block() && !is_poor && !cache.memory.is_short() {
+                if !wanted.quiet && task.may_block() && !is_poor && !cache.memory.is_short() {
                     trim_cluster(task, cache, local);
                 }
             }
+            Step::WakeReclaimers if wanted.quiet => {}
             Step::WakeReclaimers => {
                 for zone in list {
                     cache.ask_reclaim(task, *zone);
                 }
             }
         }
-        if taken == wanted.frames {
+        if taken == wanted.frames() {
             break;
         }
     }
@@ -81,16 +82,23 @@ impl<E: Env> Cache<E> {
     fn take_keeping(
         &self,
         task: &mut Task<'_, E>,
+        wanted: Wanted,
         asked: Asked,
         keeps: Pages,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
-        self.take(task, asked.zone, asked.want, out, |task, taken| {
-            let above = Pages(u64::from(memory.free_of(asked.zone))).saturating_sub(keeps);
-            let above = u32::try_from(above.0).expect("no more than are free");
-            memory.room(task, &asked.after(taken)).min(above)
-        })
+        self.take(
+            task,
+            wanted.pick(asked.zone),
+            asked.want,
+            out,
+            |task, taken| {
+                let above = Pages(u64::from(memory.free_of(asked.zone))).saturating_sub(keeps);
+                let above = u32::try_from(above.0).expect("no more than are free");
+                memory.room(task, &asked.after(taken)).min(above)
+            },
+        )
     }
 }
 

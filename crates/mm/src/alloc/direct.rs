@@ -31,7 +31,7 @@ pub(super) fn alloc<E: Env>(
         if taken > 0 {
             return Ok(taken);
         }
-        let verdict = rounds.reclaim(task, cache, wanted.frames, who)?;
+        let verdict = rounds.reclaim(task, cache, wanted.frames(), who)?;
         // What it has freed may have stayed on lists of CPUs.
         if verdict.is_some() && cache.memory.drain_cpu_lists(task) {
             continue;

@@ -58,7 +58,7 @@ pub(super) fn alloc<E: Env>(
         if taken > 0 {
             return Ok(taken);
         }
-        if rounds.reclaim(task, cache, wanted.frames, who)?.is_some() {
+        if rounds.reclaim(task, cache, wanted.frames(), who)?.is_some() {
             rounds.wait(task, cache, who)?;
         }
     }

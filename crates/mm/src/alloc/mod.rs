@@ -17,6 +17,7 @@ use env::{Context, Env, Task, TaskId, Work};
 use frames::FrameId;
 use policy::place::Way;
 use policy::place::by_use::Purpose;
+use policy::place::mobility::Mobility;
 use policy::place::search::Floor;
 use policy::reclaim::retry::RetryView;
 use policy::reclaim::scan::Kind;
@@ -27,6 +28,7 @@ use crate::Error;
 use crate::cache::{Cache, get};
 use crate::lists::ZoneId;
 use crate::memory::Memory;
+use crate::memory::free::Pick;
 use crate::memory::room::Asked;
 use crate::memory::slow_path::SlowPath;
 use crate::vmstat::Item;
@@ -46,18 +48,55 @@ const MANY: u32 = 64;
 /// Frames that a task wants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    pub(crate) frames: u32,
+    /// Blocks, each of 2^`order` frames that stand together: with an order above 0, one.
+    pub(crate) blocks: u32,
     pub(crate) purpose: Purpose,
+    pub(crate) mobility: Mobility,
+    pub(crate) order: u8,
+    /// It neither wakes a reclaimer nor reclaims.
+    pub(crate) quiet: bool,
     /// It has just reclaimed for them.
     is_retry: bool,
 }
 
 impl Wanted {
+    /// Single frames for pages, which can be moved.
     pub(crate) fn new(frames: u32, purpose: Purpose) -> Self {
         Self {
-            frames,
+            blocks: frames,
             purpose,
+            mobility: Mobility::Movable,
+            order: 0,
+            quiet: false,
             is_retry: false,
+        }
+    }
+
+    /// The same for what is less or more easily moved.
+    pub(crate) fn of(self, mobility: Mobility) -> Self {
+        Self { mobility, ..self }
+    }
+
+    /// One block instead, for one who has no right to reclaim or to wake a reclaimer.
+    pub(crate) fn quietly(self, order: u8) -> Self {
+        Self {
+            blocks: 1,
+            order,
+            quiet: true,
+            ..self
+        }
+    }
+
+    /// Frames in all.
+    pub(crate) fn frames(&self) -> u32 {
+        self.blocks << self.order
+    }
+
+    fn pick(&self, zone: ZoneId) -> Pick {
+        Pick {
+            zone,
+            mobility: self.mobility,
+            order: self.order,
         }
     }
 }
@@ -80,14 +119,14 @@ impl<E: Env> Cache<E> {
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let taken = if self.zones.layout().is_one() {
-            self.try_alloc_of_one(task, wanted.frames, out)?
+            self.try_alloc_of_one(task, wanted, out)?
         } else {
             match self.options.place.way {
                 Way::List => search::take(task, self, wanted, out)?,
                 Way::ByUse => by_use::take(task, self, wanted, out)?,
             }
         };
-        if wanted.frames >= MANY && task.may_block() {
+        if wanted.frames() >= MANY && task.may_block() {
             self.memory.populate_ahead(task);
         }
         Ok(taken)
@@ -97,36 +136,36 @@ impl<E: Env> Cache<E> {
     fn try_alloc_of_one(
         &self,
         task: &mut Task<'_, E>,
-        want: u32,
+        wanted: Wanted,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         // Without a look at the CPU and the lists.
         let zone = ZoneId(0);
-        let taken = self.take_above(task, zone, Floor::Min, want, out)?;
-        if self.memory.spare_of(zone) < self.memory.marks_of(zone).low {
+        let taken = self.take_above(task, wanted.pick(zone), Floor::Min, wanted.blocks, out)?;
+        if !wanted.quiet && self.memory.spare_of(zone) < self.memory.marks_of(zone).low {
             self.ask_reclaim(task, zone);
         }
         Ok(taken)
     }
 
-    /// Takes up to `want` frames of a zone, as far down as this task may take them.
+    /// Takes up to `blocks` blocks of a zone, as far down as this task may take them; answers how many frames.
     fn take_above(
         &self,
         task: &mut Task<'_, E>,
-        zone: ZoneId,
+        pick: Pick,
         floor: Floor,
-        want: u32,
+        blocks: u32,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
         let first = Asked {
-            zone,
+            zone: pick.zone,
             floor,
-            want,
+            want: blocks << pick.order,
             first: true,
             exempt: memory.is_exempt(task),
         };
-        self.take(task, zone, want, out, |task, taken| {
+        self.take(task, pick, first.want, out, |task, taken| {
             memory.room(task, &first.after(taken))
         })
     }
@@ -136,13 +175,13 @@ impl<E: Env> Cache<E> {
     fn take(
         &self,
         task: &mut Task<'_, E>,
-        zone: ZoneId,
+        pick: Pick,
         want: u32,
         out: &mut Vec<FrameId>,
         room: impl Fn(&Task<'_, E>, u32) -> u32,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
-        let (taken, holds) = memory.take(task, zone, want, out, |taken| room(task, taken))?;
+        let (taken, holds) = memory.take(task, pick, want, out, |taken| room(task, taken))?;
         self.counters.add(Item::Pgalloc, u64::from(taken));
         if taken > 0 {
             memory.took(task, taken);
@@ -169,7 +208,7 @@ impl<E: Env> Cache<E> {
                 taken => Ok(taken),
             };
         }
-        let who = self.who(task, kind_of(wanted.purpose));
+        let who = self.who_wants(task, wanted);
         match self.memory.slow_path() {
             SlowPath::Direct => direct::alloc(task, self, who, wanted, out),
             SlowPath::Queue(queue) if !who.exempt => queue::alloc(task, self, queue, wanted, out),
@@ -203,7 +242,7 @@ impl<E: Env> Cache<E> {
 
     /// Pages that were ever reclaimed.
     fn reclaimed(&self) -> Pages {
-        let steals = [Item::PgstealKswapd, Item::PgstealDirect];
+        let steals = [Item::PgstealKswapd, Item::PgstealDirect, Item::SlabFreed];
         Pages(steals.into_iter().map(|item| self.counters.get(item)).sum())
     }
 
@@ -225,6 +264,18 @@ impl<E: Env> Cache<E> {
             exempt: self.memory.is_exempt(task),
             within_fs: self.options.reclaim.within_fs(kind),
         }
+    }
+
+    /// The same for frames. What cannot be moved is mostly asked for from within a file system, objects that a shrinker
+    /// frees are not (Linux 5.0 fs/xfs/xfs_super.c, xfs_icache.c).
+    fn who_wants(&self, task: &Task<'_, E>, wanted: Wanted) -> Who {
+        let who = self.who(task, kind_of(wanted.purpose));
+        let within_fs = match wanted.mobility {
+            Mobility::Movable => who.within_fs,
+            Mobility::Reclaimable => false,
+            Mobility::Unmovable => self.options.reclaim.law.heeds_within_fs,
+        };
+        Who { within_fs, ..who }
     }
 
     /// From now on the task is one of those that others need to get on: a thread of I/O that allocates. It may take

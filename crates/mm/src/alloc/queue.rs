@@ -112,7 +112,7 @@ pub(super) fn alloc<E: Env>(
         let now = task.now();
         // One that waits again keeps its age.
         let outlook = outlook.get_or_insert_with(|| Outlook::new(cache, now));
-        let need = Pages(u64::from(wanted.frames));
+        let need = Pages(u64::from(wanted.frames()));
         let since = (outlook.began, now);
         let Some(ticket) = queue.join(task, task.id(), since, need) else {
             let given_back = memory.given_back();
@@ -126,7 +126,7 @@ pub(super) fn alloc<E: Env>(
             cache,
             queue,
             ticket,
-            want: wanted.frames,
+            wanted,
         };
         let taken = waiter.wait(task, out, outlook);
         queue.leave(task, ticket);
@@ -148,7 +148,7 @@ struct Waiter<'a, E: Env> {
     cache: &'a Cache<E>,
     queue: &'a MemoryQueue,
     ticket: Ticket,
-    want: u32,
+    wanted: Wanted,
 }
 
 impl<E: Env> Waiter<'_, E> {
@@ -194,13 +194,14 @@ impl<E: Env> Waiter<'_, E> {
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let granted = u32::try_from(granted.0).unwrap_or(u32::MAX);
-        let want = self.want.min(granted);
+        let want = self.wanted.frames().min(granted);
         let memory = &self.cache.memory;
         let mut taken = 0;
         for zone in self.cache.zones_for(task) {
             let before = taken;
+            let pick = self.wanted.pick(*zone);
             let room = |_: &Task<'_, E>, more| memory.free_of(*zone).min(granted - before - more);
-            match self.cache.take(task, *zone, want - before, out, room) {
+            match self.cache.take(task, pick, want - before, out, room) {
                 Ok(more) => taken += more,
                 // What another zone gave is its.
                 Err(_) if taken > 0 => break,
@@ -219,7 +220,7 @@ impl<E: Env> Waiter<'_, E> {
             queue.granted(task, self.ticket).is_some()
                 || !cache.can_send_out(task, SwapSender::Direct)
         };
-        let target = cache.options.reclaim.direct_target(self.want);
+        let target = cache.options.reclaim.direct_target(self.wanted.frames());
         let reclaimed = direct_until(task, cache, target, Who::DIRECT, enough);
         if cache.registry.stopping.load(Ordering::Acquire) {
             return Err(Error::Cancelled);

@@ -6,6 +6,7 @@ use env::{Env, Task};
 use frames::FrameId;
 use policy::place::ZoneId;
 use policy::place::search::{Search, Step, Took};
+use policy::place::trim::Outcome;
 
 use super::Wanted;
 use crate::Error;
@@ -31,7 +32,7 @@ pub(super) fn take<E: Env>(
     let mut search = Search::begin(
         cache.options.place,
         list.len(),
-        wanted.frames,
+        wanted.blocks,
         wanted.is_retry,
     );
     let mut taken = 0;
@@ -39,24 +40,30 @@ pub(super) fn take<E: Env>(
         let step = search.step(&node.zonelist_cache(task));
         match step {
             Step::Take { place, floor, most } => {
-                let got = cache.take_above(task, list[place], floor, most, out);
+                let got = cache.take_above(task, wanted.pick(list[place]), floor, most, out);
                 let took = match got {
                     Ok(0) => Took::BelowMark,
-                    Ok(frames) => Took::Frames(frames),
+                    Ok(frames) => Took::Frames(frames >> wanted.order),
                     // What another zone gave is the caller's.
                     Err(_) if taken > 0 => break,
                     Err(error) => return Err(error),
                 };
-                if let Took::Frames(frames) = took {
+                if let Took::Frames(blocks) = took {
+                    let frames = blocks << wanted.order;
                     taken += frames;
                     count(cache, home, list, place, frames);
                 }
                 search.took(task.now(), &mut node.zonelist_cache(task), took);
             }
             Step::Trim { place } => {
-                let outcome = trim(task, cache, home, list[place]);
+                let outcome = if wanted.quiet {
+                    Outcome::NoScan
+                } else {
+                    trim(task, cache, home, list[place])
+                };
                 search.trimmed(task.now(), &mut node.zonelist_cache(task), outcome);
             }
+            Step::WakeReclaimers if wanted.quiet => {}
             Step::WakeReclaimers => {
                 for zone in list {
                     cache.ask_reclaim(task, *zone);

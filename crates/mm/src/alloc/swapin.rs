@@ -87,6 +87,7 @@ impl<E: Env> Cache<E> {
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
+        let wanted = Wanted::new(1, Purpose::Anon);
         let rest = memory.marks().min.0.div_ceil(RESERVE_REST);
         let rest = u32::try_from(rest).expect("no more than all frames");
         for zone in self.zones_for(task) {
@@ -98,7 +99,7 @@ impl<E: Env> Cache<E> {
                 exempt: true,
             };
             let room = |task: &Task<'_, E>, _| memory.room(task, &asked).saturating_sub(rest);
-            if self.take(task, asked.zone, asked.want, out, room)? > 0 {
+            if self.take(task, wanted.pick(asked.zone), asked.want, out, room)? > 0 {
                 return Ok(1);
             }
         }

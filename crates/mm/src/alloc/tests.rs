@@ -60,7 +60,9 @@ fn who_waits_again_keeps_its_age() {
         let mut mine = Vec::new();
         let all = FRAMES - min;
         cache
-            .take(task, ZoneId(0), all, &mut mine, |_, taken| all - taken)
+            .take(task, Pick::single(ZoneId(0)), all, &mut mine, |_, taken| {
+                all - taken
+            })
             .unwrap();
         assert_eq!((mine.len(), memory.free()), (all as usize, min));
         let waiter = |task: &Task<'_, LabEnv>| {
@@ -82,7 +84,13 @@ fn who_waits_again_keeps_its_age() {
         let mut gone = Vec::new();
         let free = memory.free();
         cache
-            .take(task, ZoneId(0), free, &mut gone, |_, taken| free - taken)
+            .take(
+                task,
+                Pick::single(ZoneId(0)),
+                free,
+                &mut gone,
+                |_, taken| free - taken,
+            )
             .unwrap();
         assert_eq!(memory.free(), 0);
         task.sleep(Cause::Idle, Nanos::millis(1));
@@ -138,7 +146,10 @@ fn kept(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) -> u32 {
 fn take(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>, count: u32) -> Vec<FrameId> {
     let (zone, room) = (ZoneId(0), |_: &Task<'_, LabEnv>, taken| count - taken);
     let mut frames = Vec::new();
-    assert_eq!(cache.take(task, zone, count, &mut frames, room), Ok(count));
+    assert_eq!(
+        cache.take(task, Pick::single(zone), count, &mut frames, room),
+        Ok(count)
+    );
     frames
 }
 
@@ -215,7 +226,7 @@ fn no_node_is_empty() {
 fn room_is_looked_up_under_the_lock() {
     with_cache(|task, cache| {
         let mut frames = Vec::new();
-        let taken = cache.take(task, ZoneId(0), 1, &mut frames, |task, _| {
+        let taken = cache.take(task, Pick::single(ZoneId(0)), 1, &mut frames, |task, _| {
             if cfg!(debug_assertions) {
                 // Taken twice: that is what the check of the lock order finds.
                 let _ = cache.memory.offline(task);
@@ -288,7 +299,13 @@ fn nobody_is_killed_for_a_page_asked_for_from_within_a_file_system() {
             let left = memory.free() - u32::try_from(memory.marks().min.0).unwrap();
             let mut mine = Vec::new();
             cache
-                .take(task, ZoneId(0), left, &mut mine, |_, taken| left - taken)
+                .take(
+                    task,
+                    Pick::single(ZoneId(0)),
+                    left,
+                    &mut mine,
+                    |_, taken| left - taken,
+                )
                 .unwrap();
             let other = Arc::clone(cache);
             let asker = env::spawn(task.env(), "asker", move |task| {

@@ -1,5 +1,6 @@
 //! A handle to a file in the cache.
 
+pub(crate) mod drop;
 pub(crate) mod pin;
 pub(crate) mod punch;
 pub(crate) mod read;

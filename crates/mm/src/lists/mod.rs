@@ -27,7 +27,8 @@ mod workingset;
 mod zone;
 
 pub(crate) use layout::Layout;
-pub(crate) use node::{Node, NodeId};
+pub(crate) use node::Node;
+pub use node::NodeId;
 pub(crate) use policy::place::ZoneId;
 pub(crate) use zone::Zone;
 

@@ -8,12 +8,14 @@ use policy::units::{Instant, Pages};
 
 use crate::vmstat::{add, get};
 
-/// Which node.
+/// Which node of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NodeId(pub(crate) u8);
+pub struct NodeId(pub u8);
 
 impl NodeId {
-    pub(crate) fn index(self) -> usize {
+    /// Its number.
+    #[must_use]
+    pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }

@@ -9,8 +9,8 @@ use frames::{Content, FrameId};
 use policy::units::Pages;
 
 use super::Memory;
+use super::free::Pick;
 use crate::Error;
-use crate::lists::ZoneId;
 use crate::memory::offline::Limit;
 
 /// Frames with memory that a task which takes many leaves behind, as long as the limit allows: two of the
@@ -133,7 +133,7 @@ impl<E: Env> Memory<E> {
         Some(self.on_its_way(first, false))
     }
 
-    /// Takes up to `want` frames of a zone, as many at a time as `room` allows, which is told how many have been taken.
+    /// Takes up to `want` frames, in whole blocks as picked, as many at a time as `room` allows, which is told how many have been taken.
     /// It looks while the free lists are locked. Answers how many, and in how many holds of that lock.
     ///
     /// # Errors
@@ -141,28 +141,31 @@ impl<E: Env> Memory<E> {
     pub(crate) fn take(
         &self,
         task: &Task<'_, E>,
-        zone: ZoneId,
+        pick: Pick,
         want: u32,
         out: &mut Vec<FrameId>,
         room: impl Fn(u32) -> u32,
     ) -> Result<(u32, u32), Error> {
+        let Pick { zone, order, .. } = pick;
         let (mut taken, mut holds) = (0, 0);
         while taken < want {
             // Under the lock: two that look at once must not both take what is there for one.
             let mut free = self.lists.lock(task);
             let room = room(taken).min(want - taken);
-            if room == 0 {
+            if room >> order == 0 {
                 break;
             }
             // `left`: they count as taken from now on.
             let (got, left) = match &self.cpu_lists {
-                None => {
-                    let got = free.take(zone, room, out);
+                Some(lists) if pick.is_of_cpu_lists() => {
+                    lists.take(task, zone, room, out, |batch, list| {
+                        free.take(pick, batch, list)
+                    })
+                }
+                Some(_) | None => {
+                    let got = free.take(pick, room, out);
                     (got, got)
                 }
-                Some(lists) => lists.take(task, zone, room, out, |batch, list| {
-                    free.take(zone, batch, list)
-                }),
             };
             if got == 0 {
                 // The system takes milliseconds to give a chunk its memory.

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use env::{Context, Env, Signal};
 use frames::{FrameId, FreeLists, Group, Pageblocks};
+use policy::place::mobility::Mobility;
 use policy::units::Pages;
 
 use super::Memory;
@@ -19,6 +20,12 @@ use crate::vmstat::{add, get};
 
 /// Frames that are kept together, 2 MiB: as many as a huge page has.
 const PAGEBLOCK_ORDER: u8 = 9;
+
+/// Zones are whole chunks, so a pageblock that is not larger than a chunk is of one zone.
+pub(super) fn pageblock_order(chunk: u32) -> u8 {
+    let order = chunk.trailing_zeros().min(u32::from(PAGEBLOCK_ORDER));
+    u8::try_from(order).expect("no larger than a pageblock's")
+}
 
 /// Which frames are on a list, which chunks have no memory, and what is out of use.
 pub(super) struct Free {
@@ -31,13 +38,37 @@ pub(super) struct Free {
     pub(super) offline: OfflineFrames,
 }
 
+/// Which frames are taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Pick {
+    pub(crate) zone: ZoneId,
+    pub(crate) mobility: Mobility,
+    /// In blocks of 2^`order`.
+    pub(crate) order: u8,
+}
+
+impl Pick {
+    /// Single frames for pages.
+    #[cfg(test)]
+    pub(crate) fn single(zone: ZoneId) -> Self {
+        Self {
+            zone,
+            mobility: Mobility::Movable,
+            order: 0,
+        }
+    }
+
+    /// Whether CPUs keep such frames for themselves: those of pages.
+    pub(super) fn is_of_cpu_lists(self) -> bool {
+        self.order == 0 && self.mobility == Mobility::Movable
+    }
+}
+
 impl Free {
     /// All of them without memory.
     pub(super) fn new(frames: u32, chunk: u32, layout: &Layout) -> Self {
         let firsts = (0..frames).step_by(chunk as usize).map(FrameId);
-        // Zones are whole chunks, so a pageblock that is not larger than a chunk is of one zone.
-        let order = chunk.trailing_zeros().min(u32::from(PAGEBLOCK_ORDER));
-        let order = u8::try_from(order).expect("no larger than a pageblock's");
+        let order = pageblock_order(chunk);
         let blocks = Pageblocks::new(frames, order, 1, |first| layout.of(first).0);
         Self {
             lists: FreeLists::with_blocks(frames, blocks),
@@ -46,10 +77,22 @@ impl Free {
         }
     }
 
-    /// Takes up to `want` frames of a zone that have memory; appends them; answers how many.
-    pub(super) fn take(&mut self, zone: ZoneId, want: u32, out: &mut Vec<FrameId>) -> u32 {
-        let group = Group::of_zone(zone.0);
-        self.lists.try_take_batch(group, want, out)
+    /// Takes up to `want` frames that have memory, in whole blocks as picked; appends them; answers how many.
+    pub(super) fn take(&mut self, pick: Pick, want: u32, out: &mut Vec<FrameId>) -> u32 {
+        let group = Group::of_zone(pick.zone.0);
+        if pick.order == 0 {
+            return self.lists.try_take_batch(group, want, out);
+        }
+        let size = 1 << pick.order;
+        let mut taken = 0;
+        while want - taken >= size {
+            let Some(FrameId(first)) = self.lists.try_take(group, pick.order) else {
+                break;
+            };
+            out.extend((first..first + size).map(FrameId));
+            taken += size;
+        }
+        taken
     }
 
     /// Puts frames of one zone back, those beyond the limit out of use; answers how many are free.

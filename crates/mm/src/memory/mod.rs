@@ -21,7 +21,7 @@ use slow_path::SlowPath;
 
 mod chunks;
 mod cpu_lists;
-mod free;
+pub(crate) mod free;
 pub(crate) mod offline;
 pub(crate) mod queue;
 pub(crate) mod room;
@@ -111,6 +111,11 @@ impl<E: Env> Memory<E> {
             exempt: Lock::new(LockClass::Leaf, Vec::new()),
             exempts: AtomicUsize::new(0),
         }
+    }
+
+    /// Frames that are kept together, as a power of two.
+    pub(crate) fn pageblock_order(&self) -> u8 {
+        free::pageblock_order(self.chunk)
     }
 
     /// When reclaim begins and ends.

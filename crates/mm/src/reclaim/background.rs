@@ -151,6 +151,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> En
                     force_deactivate: false,
                     may_unmap: true,
                     may_write: true,
+                    may_shrink: true,
                 };
                 let got = shrink_zone(task, cache, &control);
                 scanned += got.scanned;

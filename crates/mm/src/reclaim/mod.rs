@@ -13,6 +13,7 @@
 //! | `lists` (beside) | the lists, marks and counters of a zone; what ends a write |
 //! | `lists::isolate` | takes pages off a list and puts them back |
 //! | `shrink`, `active` | a turn on an inactive, on an active list |
+//! | `objects` | asks caches of objects for their share |
 //! | `background`, `direct` | when to make passes, and when to stop; over zones, before 4.8: `zoned` |
 //! | `throttle` | sleeps for a reason, and wakes |
 //! | `lists::workingset` | knows evicted pages again |
@@ -25,6 +26,7 @@ mod active;
 pub(crate) mod background;
 pub(crate) mod direct;
 pub(crate) mod index_nodes;
+mod objects;
 pub(crate) mod shrink;
 #[cfg(test)]
 mod tests;
@@ -40,6 +42,7 @@ use policy::reclaim::direct::Got;
 use policy::reclaim::page::{Pass, PassStall, Tally, after_pass};
 use policy::reclaim::scan::{CountInput, Lru, Priority, Turn, Turns, plan};
 use policy::reclaim::throttle::{Finding, Who};
+use policy::shrink::Pressure;
 use policy::units::Pages;
 
 use crate::cache::Cache;
@@ -60,6 +63,8 @@ pub(crate) struct Control {
     pub(crate) may_unmap: bool,
     /// Pages may be written, if the law has reclaimers write any.
     pub(crate) may_write: bool,
+    /// Caches of objects are asked.
+    pub(crate) may_shrink: bool,
 }
 
 /// One pass over a zone at one priority.
@@ -71,8 +76,22 @@ pub(crate) fn shrink_zone<E: Env>(
     let zone = &cache.zones[control.zone];
     zone.enter_work();
     let mut tally = Tally::default();
-    let (reclaimed, skipped_deactivate) = take_turns(task, cache, control, &mut tally);
+    let shrinks = control.may_shrink && !cache.shrinkers.is_empty();
+    let listed = if shrinks {
+        cache.zones.listed(task, control.zone)
+    } else {
+        Pages::ZERO
+    };
+    let (mut reclaimed, skipped_deactivate) = take_turns(task, cache, control, &mut tally);
     age_anon(task, cache, control.zone);
+    if shrinks {
+        let pressure = Pressure {
+            priority: control.priority,
+            scanned: tally.scanned,
+            listed,
+        };
+        reclaimed += objects::ask(task, cache, control, pressure);
+    }
     let (sizes, aside) = cache.zones.sizes_and_aside(task, control.zone);
     let rule = cache.options.reclaim.page_rule();
     let pass = Pass {

@@ -54,6 +54,7 @@ pub(crate) fn trim<E: Env>(
             priority: pass.priority,
             target: pass.target,
             force_deactivate: false,
+            may_shrink: false,
         };
         cache.zones[zone].enter_work();
         let (freed, _) = take_turns(task, cache, &control, &mut Tally::default());
@@ -88,6 +89,7 @@ pub(crate) fn trim_cluster<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zon
         priority: Priority::GENTLEST,
         target: CLUSTER,
         force_deactivate: false,
+        may_shrink: false,
     };
     let turn = Turn {
         list: Lru::InactiveFile,

@@ -1,0 +1,108 @@
+//! The part of a pass that goes to caches of objects: each is asked in the proportion in which the lists were looked at.
+//!
+//! Source: mechanisms 3.4, 7; Linux 5.0 mm/vmscan.c, shrink_node(), shrink_slab(). Deviation: where passes go over zones
+//! (before 4.8), those of a node are asked once for each of its zones.
+
+use core::sync::atomic::Ordering;
+
+use env::{Env, Task};
+use policy::shrink::{Answer, Pressure, Scan, ScanStep};
+use policy::units::Pages;
+
+use super::Control;
+use crate::cache::Cache;
+use crate::shrinkers::{Ask, Registered};
+use crate::vmstat::Item;
+
+/// Asks all caches of objects on the node of a zone whose lists a pass has just looked at. Answers how many pages came
+/// free by it. The caller holds nothing.
+pub(super) fn ask<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    control: &Control,
+    pressure: Pressure,
+) -> Pages {
+    let all = cache.shrinkers.all(task);
+    // A shrinker that needs memory itself makes do with the lists.
+    if !cache.shrinkers.begin(task, control.who.background) {
+        return Pages::ZERO;
+    }
+    let mut scanned = 0;
+    for one in &all {
+        scanned += ask_one(task, cache, control, pressure, one);
+        if cache.registry.stopping.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    let freed = cache.shrinkers.end(task);
+    cache.counters.add(Item::SlabsScanned, scanned);
+    cache.counters.add(Item::SlabFreed, freed.0);
+    freed
+}
+
+/// Asks one; answers how many objects it has looked at.
+///
+/// What is counted and answered stands for so many times as many, as the pages of the lists do (`Tunables::stands_for`).
+fn ask_one<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    control: &Control,
+    pressure: Pressure,
+    one: &Registered<E>,
+) -> u64 {
+    let node = cache.zones.layout().node_of(control.zone);
+    let factor = u64::from(cache.options.reclaim.stands_for);
+    let freeable = one.shrinker.count(node).saturating_mul(factor);
+    let wants = policy::shrink::Cache {
+        seeks: one.shrinker.seeks(),
+        ..policy::shrink::Cache::default()
+    };
+    let scan = {
+        let mut deferred = one.deferred(node).lock(task);
+        Scan::begin(
+            &cache.options.shrink,
+            wants,
+            freeable,
+            pressure,
+            &mut deferred,
+        )
+    };
+    let Some(mut scan) = scan else { return 0 };
+    while let ScanStep::Ask(objects) = scan.step() {
+        let answer = one.shrinker.scan(
+            task,
+            Ask {
+                node,
+                objects: objects.div_ceil(factor),
+                may_enter_fs: !control.who.within_fs,
+                background: control.who.background,
+            },
+        );
+        let answer = match answer {
+            Answer::Freed { freed, looked_at } => Answer::Freed {
+                freed: freed.saturating_mul(factor),
+                looked_at: looked_at.saturating_mul(factor),
+            },
+            Answer::Stop => Answer::Stop,
+        };
+        scan.answered(answer);
+        if cache.registry.stopping.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    let outcome = scan.end();
+    one.deferred(node).lock(task).add(outcome.deferred);
+    outcome.scanned / factor
+}
+
+impl<E: Env> Cache<E> {
+    /// A shrinker, asked for objects, has dropped pages of files that these held (kernel: an inode with its pages). They
+    /// count as freed by the pass that asks.
+    pub fn note_inode_steal(&self, task: &Task<'_, E>, pages: Pages) {
+        let item = match self.shrinkers.note_freed(task, pages) {
+            Some(true) => Item::KswapdInodesteal,
+            Some(false) | None => Item::Pginodesteal,
+        };
+        self.counters.add(item, pages.0);
+    }
+}

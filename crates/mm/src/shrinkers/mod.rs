@@ -1,0 +1,229 @@
+//! Caches of objects that can be made again, and the pages that objects take.
+//!
+//! A cache of objects (inodes, directory entries, rows) registers a `Shrink`. Passes of reclaim ask each of them, after the
+//! lists and at the same priority (`policy::shrink`). Its objects mostly lie on slab pages (`slab`), which it gives back
+//! when their last object goes; what a pass has freed by asking is therefore counted where slab pages are given back, for
+//! the task that asks.
+//!
+//! Invariants
+//!   1. A shrinker is called with no lock held and no page isolated. It may take objects, give them back, and wait.
+//!   2. Pages that a task gives back while it asks a shrinker count as freed by its pass, and those of nobody else.
+//!
+//! Source: mechanisms 7; Linux 5.0 mm/vmscan.c, shrink_slab(), register_shrinker(); mm/slub.c, __free_slab()
+//! (`reclaimed_slab`).
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+
+use env::{Context, Env, Lock, LockClass, Task, TaskId};
+use policy::place::mobility::Mobility;
+use policy::shrink::{Answer, Deferred};
+use policy::units::Pages;
+
+use crate::Error;
+use crate::lists::NodeId;
+use crate::vmstat::{add, get, sub};
+
+/// Most caches of objects that can be registered.
+const SHRINKERS_MAX: u32 = 64;
+
+/// A cache of objects that can be made again.
+pub trait Shrink<E: Env>: Send + Sync {
+    /// What reports call it; no two that are registered share a name.
+    fn name(&self) -> &'static str;
+
+    /// What an object costs that has to be made again: 2 for one read of a disk (`policy::shrink::Cache`).
+    fn seeks(&self) -> u32 {
+        policy::shrink::Cache::default().seeks
+    }
+
+    /// Objects on a node that could be freed now. Cheap, and may be a little old.
+    fn count(&self, node: NodeId) -> u64;
+
+    /// Looks at objects, and frees those that it can. It may wait.
+    fn scan(&self, task: &mut Task<'_, E>, ask: Ask) -> Answer;
+}
+
+/// What a shrinker is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Of which node.
+    pub node: NodeId,
+    /// Objects to look at.
+    pub objects: u64,
+    /// The caller is not within a file system: the shrinker may take its locks and write. Else one that must answers
+    /// `Stop`.
+    pub may_enter_fs: bool,
+    /// The background reclaimer asks, and not a task that needs memory.
+    pub background: bool,
+}
+
+/// Pages of slabs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlabPages {
+    /// Their objects can be made again.
+    pub reclaimable: Pages,
+    /// They stay until their owner gives them back.
+    pub unreclaimable: Pages,
+}
+
+impl SlabPages {
+    /// Both.
+    #[must_use]
+    pub fn all(self) -> Pages {
+        self.reclaimable + self.unreclaimable
+    }
+}
+
+/// A registered shrinker.
+pub(crate) struct Registered<E: Env> {
+    pub(crate) shrinker: Arc<dyn Shrink<E>>,
+    /// What it owes, by node.
+    deferred: Box<[Lock<Deferred>]>,
+}
+
+impl<E: Env> Registered<E> {
+    /// What it owes on a node.
+    pub(crate) fn deferred(&self, node: NodeId) -> &Lock<Deferred> {
+        &self.deferred[node.index()]
+    }
+}
+
+/// See the module.
+pub(crate) struct Shrinkers<E: Env> {
+    nodes: usize,
+    list: Lock<Vec<Arc<Registered<E>>>>,
+    /// How many: mostly none.
+    count: AtomicU32,
+    reclaimable: AtomicU64,
+    unreclaimable: AtomicU64,
+    /// Tasks that ask shrinkers now, and the pages that each has given back meanwhile.
+    asking: Lock<Vec<Asking>>,
+    /// How many of these.
+    askers: AtomicU32,
+}
+
+struct Asking {
+    task: TaskId,
+    background: bool,
+    freed: Pages,
+}
+
+impl<E: Env> Shrinkers<E> {
+    /// For a machine of so many nodes.
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self {
+            nodes,
+            list: Lock::new(LockClass::Registry, Vec::new()),
+            count: AtomicU32::new(0),
+            reclaimable: AtomicU64::new(0),
+            unreclaimable: AtomicU64::new(0),
+            asking: Lock::new(LockClass::Leaf, Vec::new()),
+            askers: AtomicU32::new(0),
+        }
+    }
+
+    /// Adds a shrinker.
+    ///
+    /// # Errors
+    /// `RegisteredTwice`, `TooMany`.
+    pub(crate) fn register(
+        &self,
+        context: &impl Context,
+        shrinker: Arc<dyn Shrink<E>>,
+    ) -> Result<(), Error> {
+        let mut list = self.list.lock(context);
+        let name = shrinker.name();
+        if list.iter().any(|known| known.shrinker.name() == name) {
+            return Err(Error::RegisteredTwice { name });
+        }
+        if list.len() >= SHRINKERS_MAX as usize {
+            return Err(Error::TooMany {
+                what: "shrinkers",
+                limit: SHRINKERS_MAX,
+            });
+        }
+        let deferred = || Lock::new(LockClass::Leaf, Deferred::default());
+        list.push(Arc::new(Registered {
+            shrinker,
+            deferred: (0..self.nodes).map(|_| deferred()).collect(),
+        }));
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// All that are registered, to be asked with nothing held.
+    pub(crate) fn all(&self, context: &impl Context) -> Vec<Arc<Registered<E>>> {
+        self.list.lock(context).clone()
+    }
+
+    /// Whether none is registered, as mostly.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Pages of slabs now.
+    pub(crate) fn pages(&self) -> SlabPages {
+        SlabPages {
+            reclaimable: Pages(get(&self.reclaimable)),
+            unreclaimable: Pages(get(&self.unreclaimable)),
+        }
+    }
+
+    fn of(&self, mobility: Mobility) -> &AtomicU64 {
+        match mobility {
+            Mobility::Reclaimable => &self.reclaimable,
+            Mobility::Unmovable | Mobility::Movable => &self.unreclaimable,
+        }
+    }
+
+    /// A slab got its pages.
+    pub(crate) fn note_slab(&self, mobility: Mobility, pages: Pages) {
+        add(self.of(mobility), pages.0);
+    }
+
+    /// The task gave the pages of a slab back.
+    pub(crate) fn note_gone(&self, task: &Task<'_, E>, mobility: Mobility, pages: Pages) {
+        sub(self.of(mobility), pages.0);
+        self.note_freed(task, pages);
+    }
+
+    /// The task gave pages back. If it asks shrinkers, they are freed by its pass; answers whether it does so in the
+    /// background.
+    pub(crate) fn note_freed(&self, task: &Task<'_, E>, pages: Pages) -> Option<bool> {
+        if self.askers.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let id = task.id();
+        let mut asking = self.asking.lock(task);
+        let own = asking.iter_mut().find(|asking| asking.task == id)?;
+        own.freed += pages;
+        Some(own.background)
+    }
+
+    /// The task begins to ask shrinkers; false: it does so already, further out.
+    pub(crate) fn begin(&self, task: &Task<'_, E>, background: bool) -> bool {
+        let id = task.id();
+        let mut asking = self.asking.lock(task);
+        if asking.iter().any(|asking| asking.task == id) {
+            return false;
+        }
+        asking.push(Asking {
+            task: id,
+            background,
+            freed: Pages::ZERO,
+        });
+        self.askers.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// It has asked; answers how many pages it gave back meanwhile.
+    pub(crate) fn end(&self, task: &Task<'_, E>) -> Pages {
+        let id = task.id();
+        let mut asking = self.asking.lock(task);
+        let at = asking.iter().position(|asking| asking.task == id);
+        let at = at.expect("it has begun");
+        self.askers.fetch_sub(1, Ordering::Relaxed);
+        asking.remove(at).freed
+    }
+}

@@ -1,0 +1,234 @@
+//! Slabs: pages of the cache's memory that hold objects of one size, as the inodes of a file system.
+//!
+//! An object is a place in a slab and nothing more: its content is its owner's, and in the lab nobody keeps any. What
+//! matters here is where the pages come from, and that they come free when the last object of a slab does.
+//!
+//! ```text
+//!   take: a slab that is partly used, of the task's node
+//!      '-- none --> fresh: 2^order frames, with no right to reclaim or to wake anybody
+//!                     '-- none --> one frame, with all rights: it reclaims and waits as any page does
+//!   give: the last object of a slab -> its frames go back
+//! ```
+//!
+//! Invariants
+//!   1. A slab's frames are claimed and never adopted (`BUSY` without `CACHED`): reclaim, a lowered limit and readers pass
+//!      over them.
+//!   2. A slab is on the list of its node exactly if it is partly used and not the one that its node's tasks fill. A full
+//!      one is on none, and there is no empty one.
+//!   3. No lock is held while frames are taken: two that find no slab at once make two.
+//!
+//! Concurrency: one lock for the slabs of a cache of objects, held for a few list steps.
+//!
+//! Source: kernel-facts 14; Linux 5.0 mm/slub.c, allocate_slab(), __slab_free(). Deviations: one slab a node is filled at a
+//! time and not one a CPU; a slab goes back at once where Linux keeps a few empty ones; the slabs of other nodes are not
+//! looked at before a fresh one is made (`remote_node_defrag_ratio`); an object is at most a page.
+
+use std::sync::Arc;
+
+use env::{Env, Lock, LockClass, Task, Work};
+use frames::{Busy, FrameId};
+use policy::place::by_use::Purpose;
+use policy::place::mobility::Mobility;
+use policy::units::{Bytes, PAGE_SIZE, Pages};
+
+use crate::Error;
+use crate::alloc::Wanted;
+use crate::cache::Cache;
+use crate::lists::NodeId;
+use crate::shrinkers::{Shrink, SlabPages};
+use places::Places;
+
+mod places;
+#[cfg(test)]
+mod tests;
+
+/// Largest order of a slab (`PAGE_ALLOC_COSTLY_ORDER`).
+const ORDER_MAX: u8 = 3;
+/// Least size of an object: as many as a slab counts.
+const OBJECT_LEAST: u64 = 8;
+
+/// What a cache of objects is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlabSpec {
+    /// What reports call it.
+    pub name: &'static str,
+    /// Size of an object, at most a page.
+    pub object: Bytes,
+    /// Pages of a slab, as a power of two, at most 3. Tried first, without a right to reclaim; then a single page.
+    pub order: u8,
+    /// `Reclaimable` if a shrinker frees its objects, else `Unmovable`.
+    pub mobility: Mobility,
+}
+
+/// A place in a slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Object(pub(crate) u32);
+
+/// The slabs of one cache of objects.
+pub struct Slabs<E: Env> {
+    cache: Arc<Cache<E>>,
+    spec: SlabSpec,
+    places: Lock<Places>,
+}
+
+impl<E: Env> Cache<E> {
+    /// Slabs for a cache of objects, none of them yet.
+    ///
+    /// # Errors
+    /// `BadOption`: an object of less than 8 bytes or more than a page; an order above 3, or above a pageblock; objects that
+    /// can be moved.
+    pub fn add_slabs(self: &Arc<Self>, spec: SlabSpec) -> Result<Arc<Slabs<E>>, Error> {
+        let check = |what, value, allowed: (u64, u64)| {
+            let fits = (allowed.0..=allowed.1).contains(&value);
+            fits.then_some(()).ok_or(Error::BadOption {
+                what,
+                value,
+                allowed,
+            })
+        };
+        let largest = ORDER_MAX.min(self.memory.pageblock_order());
+        check("slab.object", spec.object.0, (OBJECT_LEAST, PAGE_SIZE))?;
+        check("slab.order", u64::from(spec.order), (0, u64::from(largest)))?;
+        let movable = u64::from(spec.mobility == Mobility::Movable);
+        check("slab.mobility, movable,", movable, (0, 0))?;
+        let nodes = self.zones.layout().nodes().len();
+        Ok(Arc::new(Slabs {
+            cache: Arc::clone(self),
+            places: Lock::new(
+                LockClass::Leaf,
+                Places::new(nodes, objects_in(spec, spec.order)),
+            ),
+            spec,
+        }))
+    }
+
+    /// From now on passes of reclaim ask this cache of objects, too.
+    ///
+    /// # Errors
+    /// `RegisteredTwice`: one of that name is registered; `TooMany`.
+    pub fn register(&self, task: &Task<'_, E>, shrinker: Arc<dyn Shrink<E>>) -> Result<(), Error> {
+        self.shrinkers.register(task, shrinker)
+    }
+
+    /// Pages of slabs now.
+    pub fn slab_pages(&self) -> SlabPages {
+        self.shrinkers.pages()
+    }
+}
+
+/// Objects in a slab of an order.
+fn objects_in(spec: SlabSpec, order: u8) -> u32 {
+    let objects = (PAGE_SIZE << order) / spec.object.0;
+    u32::try_from(objects).expect("a slab has few objects")
+}
+
+impl<E: Env> Slabs<E> {
+    /// Takes an object, of a slab of the task's node if one is partly used; a fresh slab's frames may have to be
+    /// reclaimed and waited for.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `NoMemory`, `Cancelled`; `TooMany` objects; `WouldWait`, where the task may not.
+    pub fn take(&self, task: &mut Task<'_, E>) -> Result<Object, Error> {
+        task.did(Work::SlabTake, 1);
+        let home = self.cache.home_node(task);
+        if let Some(object) = self.places.lock(task).take(home) {
+            return Ok(object);
+        }
+        let (frames, order) = self.fresh_frames(task)?;
+        let layout = self.cache.zones.layout();
+        let node = layout.node_of(layout.of(frames[0]));
+        let table = &self.cache.pages.table;
+        let busy: Box<[Busy]> = frames.iter().map(|frame| table.claim(*frame)).collect();
+        let pages = Pages(busy.len() as u64);
+        let added = self
+            .places
+            .lock(task)
+            .add(home, node, busy, objects_in(self.spec, order));
+        match added {
+            Ok(object) => {
+                self.cache.shrinkers.note_slab(self.spec.mobility, pages);
+                Ok(object)
+            }
+            Err(busy) => {
+                self.free(task, busy);
+                let limit = u32::MAX;
+                Err(Error::TooMany {
+                    what: "objects",
+                    limit,
+                })
+            }
+        }
+    }
+
+    /// Gives an object back, and with the last of a slab its frames.
+    ///
+    /// # Panics
+    /// If it is not one that was taken.
+    pub fn give(&self, task: &mut Task<'_, E>, object: Object) {
+        task.did(Work::SlabGive, 1);
+        let gone = self.places.lock(task).give(object);
+        if let Some(busy) = gone {
+            let pages = Pages(busy.len() as u64);
+            self.cache
+                .shrinkers
+                .note_gone(task, self.spec.mobility, pages);
+            self.free(task, busy);
+        }
+    }
+
+    /// Frames for a slab, and their order.
+    fn fresh_frames(&self, task: &mut Task<'_, E>) -> Result<(Vec<FrameId>, u8), Error> {
+        let SlabSpec {
+            order, mobility, ..
+        } = self.spec;
+        let mut frames = Vec::with_capacity(1 << order);
+        let wanted = Wanted::new(1, Purpose::Used).of(mobility);
+        if order > 0 {
+            // Should the system refuse memory, it will do so for a single frame, too.
+            let tried = self
+                .cache
+                .try_alloc(task, wanted.quietly(order), &mut frames);
+            if tried.is_ok_and(|taken| taken > 0) {
+                return Ok((frames, order));
+            }
+        }
+        self.cache.alloc(task, wanted, &mut frames)?;
+        Ok((frames, 0))
+    }
+
+    fn free(&self, task: &Task<'_, E>, busy: Box<[Busy]>) {
+        let frames: Vec<_> = busy
+            .into_iter()
+            .map(|busy| self.cache.disown(busy))
+            .collect();
+        self.cache.memory.put(task, &frames);
+    }
+
+    /// The node of an object's memory.
+    ///
+    /// # Panics
+    /// If it is not one that was taken.
+    pub fn node_of(&self, task: &Task<'_, E>, object: Object) -> NodeId {
+        self.places.lock(task).node_of(object)
+    }
+
+    /// Objects that are taken.
+    pub fn objects(&self, task: &Task<'_, E>) -> u64 {
+        self.places.lock(task).objects()
+    }
+
+    /// Pages of the slabs.
+    pub fn pages(&self, task: &Task<'_, E>) -> Pages {
+        self.places.lock(task).pages()
+    }
+
+    /// Objects of a slab of the order that is tried first.
+    pub fn objects_a_slab(&self) -> u32 {
+        objects_in(self.spec, self.spec.order)
+    }
+
+    /// What it was made from.
+    pub fn spec(&self) -> SlabSpec {
+        self.spec
+    }
+}

@@ -1,0 +1,275 @@
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use env::{DeviceId, DeviceInfo, ObjectId};
+use lab::{LabEnv, Sector};
+use policy::reclaim::ReclaimLaw;
+use policy::shrink::Answer;
+use policy::units::PAGE_SIZE;
+
+use super::*;
+use crate::lists::ZoneId;
+use crate::memory::free::Pick;
+use crate::testing::{Null, with_cache};
+use crate::{Ask, DeviceOptions, Dropped, Item, Options};
+
+const FRAMES: u32 = 1024;
+const INODES: SlabSpec = SlabSpec {
+    name: "inodes",
+    object: Bytes(960),
+    order: 3,
+    mobility: Mobility::Reclaimable,
+};
+
+fn options() -> Options {
+    let mut options = Options::new(FRAMES, 1);
+    options.reclaim.law = ReclaimLaw::LINUX_5_15;
+    options
+}
+
+#[test]
+fn objects_fill_a_slab_and_its_frames_go_with_the_last() {
+    with_cache(options(), |task, cache| {
+        let free = cache.stats().free;
+        let slabs = cache.add_slabs(INODES).unwrap();
+        assert_eq!(slabs.objects_a_slab(), 34);
+        let mut taken: Vec<_> = (0..35).map(|_| slabs.take(task).unwrap()).collect();
+        assert_eq!(
+            slabs.pages(task),
+            Pages(16),
+            "34 in the first, one in the next"
+        );
+        let counted = SlabPages {
+            reclaimable: Pages(16),
+            unreclaimable: Pages::ZERO,
+        };
+        assert_eq!(cache.slab_pages(), counted);
+        assert_eq!(cache.stats().free + Pages(16), free);
+        taken.sort_unstable();
+        taken.dedup();
+        assert_eq!(taken.len(), 35, "no place is given to two");
+        // A hole in a full slab is filled before a fresh one is made.
+        let last = taken.pop().unwrap();
+        slabs.give(task, taken.remove(3));
+        for _ in 0..34 {
+            taken.push(slabs.take(task).unwrap());
+        }
+        assert_eq!(slabs.pages(task), Pages(16));
+        slabs.give(task, last);
+        for object in taken {
+            slabs.give(task, object);
+        }
+        assert_eq!((slabs.objects(task), slabs.pages(task)), (0, Pages::ZERO));
+        assert_eq!(cache.stats().free, free);
+        assert_eq!(cache.slab_pages(), SlabPages::default());
+    });
+}
+
+#[test]
+fn where_no_frames_stand_together_a_slab_is_a_page() {
+    with_cache(options(), |task, cache| {
+        let slabs = cache.add_slabs(INODES).unwrap();
+        let mut frames = Vec::new();
+        let pick = Pick::single(ZoneId(0));
+        let left = |taken| FRAMES - taken;
+        let taken = cache.memory.take(task, pick, FRAMES, &mut frames, left);
+        assert_eq!(taken.unwrap().0, FRAMES);
+        let odd: Vec<_> = frames
+            .iter()
+            .copied()
+            .filter(|frame| frame.0 % 2 == 1)
+            .collect();
+        cache.memory.put(task, &odd);
+        let object = slabs.take(task).unwrap();
+        assert_eq!(slabs.pages(task), Pages(1));
+        // Four fit, and the fifth needs another.
+        let more: Vec<_> = (0..4).map(|_| slabs.take(task).unwrap()).collect();
+        assert_eq!(slabs.pages(task), Pages(2));
+        for object in more.into_iter().chain([object]) {
+            slabs.give(task, object);
+        }
+        frames.retain(|frame| frame.0 % 2 == 0);
+        cache.memory.put(task, &frames);
+        assert_eq!(cache.stats().free, Pages(u64::from(FRAMES)));
+    });
+}
+
+#[test]
+fn what_no_slab_can_be_is_said_by_name() {
+    with_cache(options(), |task, cache| {
+        let _ = task;
+        let refused = |spec| match cache.add_slabs(spec) {
+            Err(Error::BadOption { what, value, .. }) => (what, value),
+            Err(other) => panic!("{other}"),
+            Ok(_) => panic!("{spec:?} was taken"),
+        };
+        let object = |bytes| SlabSpec {
+            object: Bytes(bytes),
+            ..INODES
+        };
+        assert_eq!(refused(object(0)), ("slab.object", 0));
+        assert_eq!(
+            refused(object(PAGE_SIZE + 1)),
+            ("slab.object", PAGE_SIZE + 1)
+        );
+        let high = SlabSpec { order: 4, ..INODES };
+        assert_eq!(refused(high), ("slab.order", 4));
+        let movable = SlabSpec {
+            mobility: Mobility::Movable,
+            ..INODES
+        };
+        assert_eq!(refused(movable).0, "slab.mobility, movable,");
+    });
+}
+
+/// Objects in the order in which they were taken; the oldest go first.
+struct Cached {
+    slabs: Arc<Slabs<LabEnv>>,
+    objects: Mutex<VecDeque<Object>>,
+    /// Answers `Stop`.
+    stops: AtomicU64,
+}
+
+impl Shrink<LabEnv> for Cached {
+    fn name(&self) -> &'static str {
+        "objects"
+    }
+
+    fn count(&self, _: NodeId) -> u64 {
+        self.objects.lock().unwrap().len() as u64
+    }
+
+    fn scan(&self, task: &mut Task<'_, LabEnv>, ask: Ask) -> Answer {
+        if self.stops.load(Ordering::Relaxed) > 0 {
+            return Answer::Stop;
+        }
+        let mut freed = 0;
+        while freed < ask.objects {
+            let Some(object) = self.objects.lock().unwrap().pop_front() else {
+                break;
+            };
+            self.slabs.give(task, object);
+            freed += 1;
+        }
+        Answer::Freed {
+            freed,
+            looked_at: ask.objects,
+        }
+    }
+}
+
+fn cached(task: &Task<'_, LabEnv>, cache: &Arc<Cache<LabEnv>>) -> Arc<Cached> {
+    let cached = Arc::new(Cached {
+        slabs: cache.add_slabs(INODES).unwrap(),
+        objects: Mutex::default(),
+        stops: AtomicU64::new(0),
+    });
+    cache
+        .register(task, Arc::clone(&cached) as Arc<dyn Shrink<LabEnv>>)
+        .unwrap();
+    cached
+}
+
+#[test]
+fn objects_without_end_take_the_memory_of_the_oldest() {
+    for law in [
+        ReclaimLaw::LINUX_5_15,
+        ReclaimLaw::LINUX_3_0,
+        ReclaimLaw::TIDEGATE,
+    ] {
+        let mut options = options();
+        options.reclaim.law = law;
+        with_cache(options, move |task, cache| {
+            let cached = cached(task, cache);
+            let twice = cache.register(task, Arc::clone(&cached) as Arc<dyn Shrink<LabEnv>>);
+            let name = "objects";
+            assert_eq!(twice, Err(Error::RegisteredTwice { name }));
+            // Five times what fits.
+            for _ in 0..5 * u64::from(FRAMES) * PAGE_SIZE / INODES.object.0 {
+                let object = cached.slabs.take(task).unwrap();
+                cached.objects.lock().unwrap().push_back(object);
+            }
+            let vmstat = cache.vmstat();
+            assert!(vmstat.get(Item::SlabsScanned) > 0, "{law:?}");
+            let freed = vmstat.get(Item::SlabFreed);
+            assert!(freed > 3 * u64::from(FRAMES), "{law:?}: {freed} pages");
+            assert_eq!(vmstat.broken_sum(), None, "{law:?}");
+            let (free, slab) = (cache.stats().free, cache.slab_pages().all());
+            assert_eq!(free + slab, Pages(u64::from(FRAMES)), "{law:?}");
+        });
+    }
+}
+
+#[test]
+fn a_shrinker_that_always_stops_ends_in_an_error_and_not_in_a_loop() {
+    with_cache(options(), |task, cache| {
+        let cached = cached(task, cache);
+        cached.stops.store(1, Ordering::Relaxed);
+        let error = loop {
+            match cached.slabs.take(task) {
+                Ok(object) => cached.objects.lock().unwrap().push_back(object),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+        cached.stops.store(0, Ordering::Relaxed);
+        cached.slabs.take(task).unwrap();
+    });
+}
+
+#[test]
+fn what_slabs_take_is_not_dirtyable() {
+    with_cache(options(), |task, cache| {
+        let slabs = cache.add_slabs(INODES).unwrap();
+        let before = cache.dirtyable();
+        let objects: Vec<_> = (0..34).map(|_| slabs.take(task).unwrap()).collect();
+        let after = cache.dirtyable();
+        assert_eq!(before.now, after.now + Pages(8));
+        assert_eq!(before.most, after.most + Pages(8));
+        for object in objects {
+            slabs.give(task, object);
+        }
+        assert_eq!(cache.dirtyable().now, before.now);
+    });
+}
+
+#[test]
+fn a_clean_page_is_dropped_and_a_dirty_one_stays() {
+    let options = options();
+    let mut lab = lab::Lab::new(lab::Options {
+        frames: options.frames,
+        ..lab::Options::default()
+    });
+    let id: DeviceId = lab.add_device(Arc::new(Null));
+    let env = Arc::clone(lab.env());
+    lab.run(move |task| {
+        let cache = Cache::new(env, options).unwrap();
+        let info = DeviceInfo {
+            alignment: 512,
+            stable_writes: false,
+            grows_slowly: false,
+            prepares_writes: false,
+            queue: None,
+        };
+        let device = cache
+            .add_device(task, id, info, DeviceOptions::default())
+            .unwrap();
+        let file = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
+        let mut writer = cache.writer();
+        let page = [Sector(7); 8];
+        file.write(task, &mut writer, Bytes(PAGE_SIZE), &page)
+            .unwrap();
+        assert_eq!(file.drop_clean(task, 1), Dropped::Kept, "it is dirty");
+        cache.sync(task).unwrap();
+        let free = cache.stats().free;
+        assert_eq!(file.drop_clean(task, 2), Dropped::Absent);
+        assert_eq!(file.drop_clean(task, u64::MAX), Dropped::Absent);
+        assert_eq!(file.drop_clean(task, 1), Dropped::Dropped);
+        assert_eq!(file.drop_clean(task, 1), Dropped::Absent);
+        assert_eq!(cache.stats().free, free + Pages(1));
+        assert_eq!(cache.stats().cached, Pages::ZERO);
+        cache.shutdown(task).unwrap();
+    })
+    .unwrap();
+}
