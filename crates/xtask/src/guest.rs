@@ -15,6 +15,7 @@
 mod image;
 mod kernel;
 mod machine;
+pub(crate) mod nodes;
 mod record;
 mod scenarios;
 

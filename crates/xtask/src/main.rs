@@ -38,6 +38,7 @@ usage: cargo xtask COMMAND
   lab --bless [NAME]...            writes the hashes of these experiments, or of all, into that file
   guest SCENARIO... [--set KEY=VALUE]... [--twice] | --all | --list
                                    records what a real kernel does, in virtual time
+  numa                             whether a cache's memory is on the nodes that it asks: in a machine of two, by QEMU
   campaign [--seeds N] [--from S] [--for 8h] [--jobs J] [--out DIR] [--replay FILE]
                                    the fault campaign (default 10000 seeds); campaign --help
   campaign --kills N               kills the server N times in the middle of writes
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::command(arguments),
         Some("lab") => lab::run(arguments),
         Some("guest") => guest::run(arguments),
+        Some("numa") => arguments.finish().and_then(|()| guest::nodes::run()),
         Some("campaign") => campaign::run(arguments),
         Some("bench") => bench::run(arguments),
         Some("picture") => arguments.finish().and_then(|()| picture::run()),

@@ -276,7 +276,7 @@ echo virtual end
 
 /// A cpio archive of the form `newc`, which the kernel unpacks at its start.
 #[derive(Default)]
-struct Archive {
+pub(super) struct Archive {
     bytes: Vec<u8>,
     /// Folders that are in it.
     folders: Vec<String>,
@@ -284,7 +284,7 @@ struct Archive {
 }
 
 impl Archive {
-    fn folder(&mut self, path: &str) {
+    pub(super) fn folder(&mut self, path: &str) {
         if self.folders.iter().any(|folder| folder == path) {
             return;
         }
@@ -293,7 +293,7 @@ impl Archive {
     }
 
     /// Adds a file, and the folders that it lies in.
-    fn file(&mut self, path: &str, mode: u32, content: &[u8]) {
+    pub(super) fn file(&mut self, path: &str, mode: u32, content: &[u8]) {
         for (at, _) in path.match_indices('/') {
             self.folder(&path[..at]);
         }
@@ -334,7 +334,7 @@ impl Archive {
         self.bytes.resize(length, 0);
     }
 
-    fn finish(mut self) -> Vec<u8> {
+    pub(super) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
         self.bytes
     }
