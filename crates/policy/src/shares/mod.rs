@@ -200,8 +200,8 @@ impl Shares {
         Ok(())
     }
 
-    /// Another limit, of which `kept_back` is for nobody. More is shared by weights, less is given by all in proportion to what is
-    /// above their floors.
+    /// Another limit, of which `kept_back` is for nobody. Both more and less are shared in proportion to what each has above its
+    /// floor: a limit that goes up and down leaves the targets as they were.
     ///
     /// # Errors
     /// The floors do not fit; then nothing changes.
@@ -216,6 +216,7 @@ impl Shares {
         self.kept_back = kept_back;
         if pool >= before {
             self.spare += pool - before;
+            self.stretch(pool - before);
         } else {
             let less = before - pool;
             self.take_from_all(less.saturating_sub(self.spare));
@@ -396,6 +397,21 @@ impl Shares {
             member.target -= bytes;
         });
         self.spare += taken;
+    }
+
+    /// Gives of the spare in proportion to what each has above its floor.
+    fn stretch(&mut self, more: Bytes) {
+        let above = |member: &Member| member.target.saturating_sub(member.terms.floor);
+        let all = (self.members.iter().flatten()).map(above).sum::<Bytes>();
+        if all.is_zero() {
+            return;
+        }
+        for member in self.members.iter_mut().flatten() {
+            let room = member.terms.ceiling.saturating_sub(member.target);
+            let given = member::part(more, above(member).0, all.0).at_most(room);
+            member.target += given;
+            self.spare -= given;
+        }
     }
 
     fn take_from_others(&mut self, wanted: Bytes, keeps: MemberId) {

@@ -523,6 +523,22 @@ fn terms_that_do_not_fit_are_refused_and_change_nothing() {
 }
 
 #[test]
+fn a_limit_that_goes_up_and_down_leaves_the_targets_as_they_were() {
+    let mut model = Model::split(&[DEAD, DEAD], 2);
+    for _ in 0..1000 {
+        let less = Bytes(LIMIT.0 / 100);
+        model.shares.set_limit(LIMIT, less).unwrap();
+        model.check();
+        model.shares.set_limit(LIMIT, Bytes(0)).unwrap();
+    }
+    assert!(
+        model.target(0) < LIMIT.0 / 16 * 2 + 4096,
+        "{}",
+        model.target(0)
+    );
+}
+
+#[test]
 fn a_weight_has_bounds() {
     assert_eq!(Weight::in_sixteenths(0), None);
     assert_eq!(Weight::in_sixteenths(257), None);

@@ -1,0 +1,212 @@
+//! What is refused, and what to do then.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Why something was refused. Each names the thing, the value and the way out.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Error {
+    /// A limit of nothing.
+    NoLimit,
+    /// A floor alone is above the limit.
+    FloorAboveLimit {
+        /// The member.
+        member: String,
+        /// Its floor, in bytes.
+        floor: u64,
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// The floors of all members do not fit.
+    FloorsAboveLimit {
+        /// The member that was to join, or to have another floor.
+        member: String,
+        /// Its floor, in bytes.
+        floor: u64,
+        /// The floors of the others, in bytes.
+        others: u64,
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// A ceiling below the floor.
+    CeilingBelowFloor {
+        /// The member.
+        member: String,
+        /// Its ceiling, in bytes.
+        ceiling: u64,
+        /// Its floor, in bytes.
+        floor: u64,
+    },
+    /// A weight outside 1/16 to 16, or no number.
+    Weight {
+        /// The member.
+        member: String,
+        /// What it was to be.
+        weight: f64,
+    },
+    /// A member has this name already.
+    Registered {
+        /// The name.
+        member: String,
+    },
+    /// A name of nothing, which no message could show.
+    NoName,
+    /// There are as many members as can be.
+    TooManyMembers {
+        /// How many.
+        members: usize,
+    },
+    /// The limit was to be lowered below what the floors come to.
+    LimitBelowFloors {
+        /// The limit that was refused, in bytes.
+        limit: u64,
+        /// The sum of the floors, in bytes.
+        floors: u64,
+        /// Who has the highest floor.
+        highest: String,
+    },
+    /// No memory came in time.
+    Full {
+        /// Who asked.
+        member: String,
+        /// For how many bytes.
+        bytes: u64,
+        /// How long it waited.
+        waited: Duration,
+        /// Who is in the way: holds most above its target, or does not give back what it should.
+        by: String,
+        /// What of it is held, in bytes.
+        held: u64,
+        /// What is its own, in bytes.
+        target: u64,
+    },
+    /// More than the whole limit.
+    LargerThanLimit {
+        /// Who asked.
+        member: String,
+        /// For how many bytes.
+        bytes: u64,
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// Memory was asked for inside a scan, which is there to give some back.
+    InScan {
+        /// Who asked.
+        member: String,
+    },
+    /// The governor's thread could not be started.
+    NoThread {
+        /// What the system said.
+        why: String,
+    },
+}
+
+/// Bytes as people read them.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", policy::units::Bytes(self.0).shown())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoLimit => write!(
+                f,
+                "a limit of 0 bytes: nothing could be held; give one above"
+            ),
+            Self::FloorAboveLimit {
+                member,
+                floor,
+                limit,
+            } => write!(
+                f,
+                "{member}: a floor of {} is above the limit of {}; lower the floor or raise the limit",
+                Size(*floor),
+                Size(*limit)
+            ),
+            Self::FloorsAboveLimit {
+                member,
+                floor,
+                others,
+                limit,
+            } => write!(
+                f,
+                "{member}: a floor of {} with {} of the others is above the limit of {}; lower a floor or raise the limit",
+                Size(*floor),
+                Size(*others),
+                Size(*limit)
+            ),
+            Self::CeilingBelowFloor {
+                member,
+                ceiling,
+                floor,
+            } => write!(
+                f,
+                "{member}: a ceiling of {} is below its floor of {}; swap or drop one of them",
+                Size(*ceiling),
+                Size(*floor)
+            ),
+            Self::Weight { member, weight } => write!(
+                f,
+                "{member}: a weight of {weight}; weights are 0.0625 to 16, 1 unless set (to keep a member small, use a ceiling)"
+            ),
+            Self::Registered { member } => write!(
+                f,
+                "{member}: there is a member of that name; drop it first, or give this one another"
+            ),
+            Self::NoName => write!(f, "a member needs a name: messages and reports show it"),
+            Self::TooManyMembers { members } => write!(
+                f,
+                "there are {members} members already; register a group of caches as one"
+            ),
+            Self::LimitBelowFloors {
+                limit,
+                floors,
+                highest,
+            } => write!(
+                f,
+                "a limit of {} is below the floors, {} together; lower one first ({highest} has the highest)",
+                Size(*limit),
+                Size(*floors)
+            ),
+            Self::Full {
+                member,
+                bytes,
+                waited,
+                by,
+                held,
+                target,
+            } => write!(
+                f,
+                "{member}: no {} in {waited:?}: {by} holds {} and has {} of its own; try again, or see Governor::report",
+                Size(*bytes),
+                Size(*held),
+                Size(*target)
+            ),
+            Self::LargerThanLimit {
+                member,
+                bytes,
+                limit,
+            } => write!(
+                f,
+                "{member}: {} at once is more than the limit of {}; ask for less at a time",
+                Size(*bytes),
+                Size(*limit)
+            ),
+            Self::InScan { member } => write!(
+                f,
+                "{member}: memory was asked for inside a scan; a scan gives back, reserve before or after it"
+            ),
+            Self::NoThread { why } => write!(
+                f,
+                "the governor's thread could not be started: {why}; drive it yourself (Builder::driven_by_caller)"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,80 @@
+//! One memory limit for several caches, whoever wrote them.
+//!
+//! A program with a block cache, a row cache and a write buffer has three limits, and each is wrong most of the time. A [`Governor`]
+//! has one. Each cache registers as a member with a [`Shrinker`]; what was evicted and is missed again tells what memory would be worth to
+//! it, and a little at a time memory goes to who regrets most. The limit holds: for permits to the byte, for caches that report
+//! afterwards within what they grow in a moment, and for the whole process by its resident memory.
+//!
+//! ```
+//! use governor::{Governor, Share};
+//! use std::sync::{Arc, Mutex};
+//!
+//! let governor = Governor::new(1 << 30)?;                       // bytes, for all that register
+//! let cache = Arc::new(Mutex::new(Vec::<Vec<u8>>::new()));
+//! let of_thread = cache.clone();
+//! let rows = governor.register(
+//!     "rows",
+//!     Share::default().floor(64 << 20),
+//!     governor::by(
+//!         { let cache = cache.clone(); move || cache.lock().unwrap().iter().map(|row| row.len() as u64).sum() },
+//!         move |ask| {
+//!             let mut freed = 0;
+//!             while freed < ask.bytes {
+//!                 let Some(row) = of_thread.lock().unwrap().pop() else { break };
+//!                 freed += row.len() as u64;
+//!             }
+//!             freed
+//!         },
+//!     ),
+//! )?;
+//! let buffer = rows.reserve(4096)?;                             // waits 200 ms at most, then says who is in the way
+//! println!("{}", governor.report());
+//! # drop(buffer);
+//! # Ok::<(), governor::Error>(())
+//! ```
+//!
+//! | what | where |
+//! |---|---|
+//! | what a cache must be able to do | [`Shrinker`], or two closures: [`by`] |
+//! | what it may have | [`Share`]: floor, ceiling, weight, cost of a miss |
+//! | how it reports | [`Member`]: `grew`, `shrank`, `reserve`; `evicted`, `missed`, `used` |
+//! | who drives it | a thread of the governor's, woken by events; or the caller, by [`Governor::turn`] |
+//! | who moved what, and why | [`Governor::report`] |
+//! | caches of other people | features `quick-cache`, `foyer`, `moka`: `governor::adapters` |
+//!
+//! Rules that the governor keeps to, whatever its members do; each has a test in `tests/rules.rs`:
+//!
+//! 1. A shrinker is called from the governor's thread, without a lock of the governor's, and never by who reserves.
+//! 2. One call at a time for a member.
+//! 3. A call that takes longer than 100 ms is counted; the member rests, from 100 ms doubling to 5 s, and a second lane asks the others meanwhile. There
+//!    are two lanes at most.
+//! 4. What a scan says it freed is a claim; what counts is that what is held falls. Three claims without that, and the member is
+//!    [`Standing::Lies`]: by name in reports, and its memory counts as not to be had.
+//! 5. A panic disables the member, not the process.
+//! 6. To reserve inside a scan is refused.
+//! 7. A member that is dropped gives its target back.
+//! 8. Nobody is asked for what is below its floor; what is above targets goes first.
+//!
+//! How memory is shared is decided in `policy::shares`; here are counting, waiting and calling.
+#![deny(unsafe_code)]
+#![deny(missing_docs)]
+
+mod error;
+mod ghost;
+mod governor;
+mod lanes;
+mod member;
+mod queue;
+mod report;
+mod resident;
+mod share;
+mod shrinker;
+mod turn;
+
+pub use crate::error::Error;
+pub use crate::governor::{Builder, Governor, Regret};
+pub use crate::member::{Member, Permit};
+pub use crate::report::{MemberReport, Move, Report, Standing, Waits, WhyMoved};
+pub use crate::share::Share;
+pub use crate::shrinker::{Ask, Freeable, Resized, Scanned, Shrinker, by};
+pub use crate::turn::Next;

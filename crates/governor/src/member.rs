@@ -1,0 +1,313 @@
+//! A member: what it reports, and memory that is reserved before it is taken.
+//!
+//! Reports are atomics and ring a bell only where somebody has to act; they wait for nothing. `reserve` is the only call here
+//! that may sleep.
+
+use std::hash::{BuildHasher as _, Hash};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use policy::shares::{COST_MAX, MemberId, OCTAVES, Regrets, octave};
+use policy::units::{Bytes, Nanos};
+
+use crate::ghost::Ghost;
+use crate::governor::{Governor, Inner};
+use crate::report::Standing;
+use crate::turn::in_scan;
+use crate::{Error, Shrinker};
+
+/// What is known of a member; shared by its handle, its permits and the governor.
+pub(crate) struct Seat {
+    pub(crate) name: String,
+    pub(crate) id: MemberId,
+    pub(crate) miss_cost: AtomicU64,
+    pub(crate) held: AtomicU64,
+    /// Bytes by which `held` ever fell.
+    pub(crate) fell: AtomicU64,
+    /// Bytes ever evicted.
+    age: AtomicU64,
+    entries: AtomicU64,
+    /// Since the last turn.
+    evicted: AtomicU64,
+    regrets: [AtomicU64; OCTAVES],
+    seen: AtomicU64,
+    used: AtomicBool,
+    ghost: OnceLock<Ghost>,
+    /// Time that growth still owes (see `pace`), ns.
+    pub(crate) owed: AtomicU64,
+    /// A lane is in one of its calls.
+    pub(crate) busy: AtomicBool,
+    pub(crate) conduct: Mutex<Conduct>,
+}
+
+/// How a member has behaved.
+#[derive(Debug, Default)]
+pub(crate) struct Conduct {
+    pub(crate) standing: Standing,
+    /// Not called before, in time of the governor.
+    pub(crate) rests_until: Duration,
+    pub(crate) rest: Duration,
+    /// Claims since `fell` was looked at, and what it was then.
+    pub(crate) claimed: u64,
+    pub(crate) fell_then: u64,
+    pub(crate) strikes: u32,
+    /// Scans in a row that freed nothing.
+    pub(crate) empty: u32,
+    pub(crate) scans: u64,
+    pub(crate) freed: u64,
+    pub(crate) late: u64,
+    /// What it was last told to hold at most, if it bounds itself.
+    pub(crate) bound: Option<u64>,
+    /// It said once that it does not.
+    pub(crate) is_unbounded: bool,
+    /// It was asked once.
+    pub(crate) is_known: bool,
+    /// It answers what it holds when it is asked, and does not report it.
+    pub(crate) is_looked_at: bool,
+}
+
+impl Seat {
+    pub(crate) fn new(name: String, id: MemberId, miss_cost: Nanos) -> Self {
+        Self {
+            name,
+            id,
+            miss_cost: AtomicU64::new(miss_cost.0),
+            held: AtomicU64::new(0),
+            fell: AtomicU64::new(0),
+            age: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+            regrets: Default::default(),
+            seen: AtomicU64::new(0),
+            used: AtomicBool::new(false),
+            ghost: OnceLock::new(),
+            owed: AtomicU64::new(0),
+            busy: AtomicBool::new(false),
+            conduct: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Relaxed)
+    }
+
+    /// Takes what was evicted and regretted since the last turn.
+    pub(crate) fn drain(&self) -> (u64, Regrets, bool) {
+        let mut regrets = Regrets::default();
+        for (sum, new) in regrets.cost.iter_mut().zip(&self.regrets) {
+            *sum = Nanos(new.swap(0, Relaxed));
+        }
+        regrets.seen = self.seen.swap(0, Relaxed);
+        (
+            self.evicted.swap(0, Relaxed),
+            regrets,
+            self.used.swap(false, Relaxed),
+        )
+    }
+
+    /// Lets the ghost table fit the entries.
+    pub(crate) fn adapt(&self) {
+        if let Some(ghost) = self.ghost.get() {
+            ghost.adapt(self.age.load(Relaxed), self.entries.load(Relaxed));
+        }
+    }
+
+    pub(crate) fn ghost_size(&self) -> u64 {
+        self.ghost.get().map_or(0, Ghost::size)
+    }
+}
+
+/// A member's reports and permits. Dropping it ends the membership: its target goes to the others, and what it held does
+/// not count any more.
+///
+/// Calls come from any thread. The governor's thread lives as long as a member or a [`Governor`] does; a shrinker that
+/// keeps its own `Member` is never dropped.
+pub struct Member {
+    pub(crate) seat: Arc<Seat>,
+    pub(crate) governor: Governor,
+}
+
+impl Member {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.seat.name
+    }
+
+    /// Bytes it holds, as reported or as last seen.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.seat.held()
+    }
+
+    /// It holds `bytes` more. Never waits; where the sum is too large somebody is asked at once.
+    pub fn grew(&self, bytes: u64) {
+        self.inner().grew(&self.seat, bytes);
+    }
+
+    /// It holds `bytes` less. More than it held counts as all.
+    pub fn shrank(&self, bytes: u64) {
+        self.inner().shrank(&self.seat, bytes);
+    }
+
+    /// Memory before it is taken: counts as held at once, until the permit is dropped.
+    ///
+    /// Above 15/16 of the limit it waits for as long as freeing so much takes at the rate that was seen, so that growth slows before it stops;
+    /// at the limit it waits for memory, first come first served, 200 ms at most ([`Builder::wait_max`](crate::Builder::wait_max)).
+    ///
+    /// # Errors
+    /// [`Error::Full`] names who is in the way; [`Error::LargerThanLimit`] where it never fits; [`Error::InScan`] inside a scan.
+    pub fn reserve(&self, bytes: u64) -> Result<Permit, Error> {
+        let inner = self.inner();
+        if in_scan() {
+            return Err(Error::InScan {
+                member: self.seat.name.clone(),
+            });
+        }
+        inner.reserve(&self.seat, bytes)?;
+        Ok(Permit {
+            seat: self.seat.clone(),
+            inner: inner.clone(),
+            bytes,
+        })
+    }
+
+    /// The entry with this hash went, to make room, and had so many bytes. (What was replaced or removed is not evicted.)
+    ///
+    /// Any hash will do that is the same in [`missed`](Self::missed); see [`hash`](Self::hash). Does not change what is held.
+    pub fn evicted(&self, hash: u64, bytes: u64) {
+        let (seat, inner) = (&self.seat, self.inner());
+        let ghost = seat.ghost.get_or_init(|| Ghost::new(inner.limit()));
+        let age = seat.age.fetch_add(bytes, Relaxed);
+        ghost.evicted(hash, age);
+        seat.entries.fetch_add(1, Relaxed);
+        seat.evicted.fetch_add(bytes, Relaxed);
+        inner.evicted(bytes);
+    }
+
+    /// The entry with this hash was wanted and was not there. If it was evicted a while ago, more memory would have kept it, and its
+    /// cost counts for that: as [`Share::miss_cost`](crate::Share::miss_cost) has it.
+    pub fn missed(&self, hash: u64) {
+        self.missed_at(
+            hash,
+            Duration::from_nanos(self.seat.miss_cost.load(Relaxed)),
+        );
+    }
+
+    /// The same, with the time that it took to get it. More than a second counts as one.
+    pub fn missed_at(&self, hash: u64, cost: Duration) {
+        let seat = &self.seat;
+        self.used();
+        let Some(ghost) = seat.ghost.get() else {
+            return;
+        };
+        let Some(found) = ghost.missed(hash, seat.age.load(Relaxed)) else {
+            return;
+        };
+        let Some(octave) = octave(Bytes(found.distance), Bytes(self.inner().delta())) else {
+            return;
+        };
+        let cost = u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX);
+        let cost = cost.min(COST_MAX.0) * found.stands_for;
+        seat.regrets[octave].fetch_add(cost, Relaxed);
+        seat.seen.fetch_add(1, Relaxed);
+    }
+
+    /// It is used: something was found, say. Cheap enough for every hit. A member that never says so is taken for idle only by its misses.
+    pub fn used(&self) {
+        // Looked at first: written only once a turn, so that the line stays with all who read it.
+        if !self.seat.used.load(Relaxed) {
+            self.seat.used.store(true, Relaxed);
+        }
+    }
+
+    /// A hash for [`evicted`](Self::evicted) and [`missed`](Self::missed), the same for equal keys as long as the governor lives.
+    #[must_use]
+    pub fn hash<K: Hash + ?Sized>(&self, key: &K) -> u64 {
+        self.inner().hasher.hash_one(key)
+    }
+
+    /// The governor it belongs to.
+    #[must_use]
+    pub fn governor(&self) -> &Governor {
+        &self.governor
+    }
+
+    pub(crate) fn id(&self) -> MemberId {
+        self.seat.id
+    }
+
+    fn inner(&self) -> &Arc<Inner> {
+        &self.governor.inner
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.inner().leave(&self.seat);
+    }
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Member({}, {} bytes held)", self.seat.name, self.held())
+    }
+}
+
+/// Memory that was reserved. Dropping it gives the memory back.
+pub struct Permit {
+    seat: Arc<Seat>,
+    inner: Arc<Inner>,
+    bytes: u64,
+}
+
+impl Permit {
+    /// How many bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives a part back; more than it has is all of it.
+    pub fn release(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.inner.shrank(&self.seat, bytes);
+    }
+
+    /// Takes another permit of the same member in.
+    ///
+    /// # Errors
+    /// It belongs to another member, and is given back as it was.
+    pub fn merge(&mut self, mut other: Self) -> Result<(), Self> {
+        if !Arc::ptr_eq(&self.seat, &other.seat) {
+            return Err(other);
+        }
+        self.bytes += std::mem::take(&mut other.bytes);
+        Ok(())
+    }
+
+    /// The memory stays held without the permit, until [`Member::shrank`] says otherwise.
+    pub fn keep(mut self) {
+        self.bytes = 0;
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.inner.shrank(&self.seat, self.bytes);
+    }
+}
+
+impl std::fmt::Debug for Permit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Permit({}, {} bytes)", self.seat.name, self.bytes)
+    }
+}
+
+/// What the table of members keeps beside the seat.
+pub(crate) struct Place {
+    pub(crate) seat: Arc<Seat>,
+    pub(crate) shrinker: Arc<dyn Shrinker>,
+}

@@ -1,0 +1,102 @@
+//! What a member asks for when it registers.
+
+use std::time::Duration;
+
+use policy::shares::{MemberId, Terms, Weight};
+use policy::units::{Bytes, Nanos};
+
+use crate::Error;
+use crate::member::Member;
+
+/// Cost of a miss that nobody measured: a read of a fast disk.
+const MISS_COST: Duration = Duration::from_micros(100);
+
+/// What a member may have, and what its misses cost. All of it has a default; see the methods.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    floor: u64,
+    ceiling: u64,
+    weight: f64,
+    miss_cost: Duration,
+    carried_by: Option<MemberId>,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            floor: 0,
+            ceiling: u64::MAX,
+            weight: 1.0,
+            miss_cost: MISS_COST,
+            carried_by: None,
+        }
+    }
+}
+
+impl Share {
+    /// Bytes that are never taken from it. Default: 0. A member that reports no misses needs one: it cannot show what it would
+    /// do with more, so whoever can gets everything above.
+    #[must_use]
+    pub fn floor(mut self, bytes: u64) -> Self {
+        self.floor = bytes;
+        self
+    }
+
+    /// Bytes beyond which it gets nothing. Default: none.
+    #[must_use]
+    pub fn ceiling(mut self, bytes: u64) -> Self {
+        self.ceiling = bytes;
+        self
+    }
+
+    /// What a nanosecond of its misses counts beside that of others, and its part where nobody misses anything: 0.0625 to 16, in
+    /// sixteenths. Default: 1.
+    #[must_use]
+    pub fn weight(mut self, weight: f64) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    /// What a miss costs where [`Member::missed`] is not told. Default: 100 us. What counts are the proportions between members.
+    #[must_use]
+    pub fn miss_cost(mut self, cost: Duration) -> Self {
+        self.miss_cost = cost;
+        self
+    }
+
+    /// Each use of this one's entries is a use of the other's, and not the reverse (the pages of a file and its inode, a block and its
+    /// index). As long as neither misses anything, this one gives first.
+    #[must_use]
+    pub fn carried_by(mut self, carrier: &Member) -> Self {
+        self.carried_by = Some(carrier.id());
+        self
+    }
+
+    /// What a miss costs, in nanoseconds.
+    pub(crate) fn cost(&self) -> Nanos {
+        Nanos(u64::try_from(self.miss_cost.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// As `policy` wants it.
+    pub(crate) fn terms(&self, member: &str) -> Result<Terms, Error> {
+        let wrong = || Error::Weight {
+            member: member.to_owned(),
+            weight: self.weight,
+        };
+        if !(1.0 / 16.0..=16.0).contains(&self.weight) {
+            return Err(wrong());
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 1 and 256"
+        )]
+        let sixteenths = (self.weight * 16.0).round() as u32;
+        Ok(Terms {
+            floor: Bytes(self.floor),
+            ceiling: Bytes(self.ceiling),
+            weight: Weight::in_sixteenths(sixteenths).ok_or_else(wrong)?,
+            carried_by: self.carried_by,
+        })
+    }
+}

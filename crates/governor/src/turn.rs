@@ -1,0 +1,488 @@
+//! A turn: what the governor does when something has happened.
+//!
+//! ```text
+//!   look     members that do not report say what they hold; the process says what is resident
+//!   settle   reports of all go to the shares, which may move targets                          (under the lock)
+//!   resize   members that bound themselves get less, then others more
+//!   shrink   what is too much is asked for, in proportion to what is above the targets
+//!   grant    who waits gets what has come
+//! ```
+//!
+//! Invariants
+//!   1. No lock of ours is held in a call, and a member is in one call at a time.
+//!   2. A turn ends: each round of asks brings something, and there are at most `ROUNDS`.
+//!   3. What a member does wrong has consequences for it alone: rest, name, end.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use policy::units::Bytes;
+
+use crate::governor::Inner;
+use crate::lanes::{LATE, Lane};
+use crate::member::{Conduct, Seat};
+use crate::report::Standing;
+use crate::{Ask, Freeable, Resized, Scanned, Shrinker};
+
+/// Rounds of asks in a turn.
+const ROUNDS: usize = 4;
+/// Rests begin and end with these.
+const REST_MIN: Duration = LATE;
+const REST_MAX: Duration = Duration::from_secs(5);
+/// Claims in a row that nothing came of, and scans in a row that gave nothing.
+const STRIKES: u32 = 3;
+/// A claim is backed if what is held falls by at least this part of it: others may grow meanwhile.
+const BACKED_PART: u64 = 2;
+/// After a turn that did not get all.
+const AGAIN: Duration = Duration::from_millis(1);
+/// How often members that do not report are looked at, and resident memory: as it grows.
+const LOOK_MIN: Duration = Duration::from_millis(1);
+const LOOK_MAX: Duration = Duration::from_millis(100);
+/// The same, when nothing grows.
+const LOOK_IDLE: Duration = Duration::from_secs(1);
+/// Part of a delta by which a bound must change before a cache is told.
+const TOLD_PART: u64 = 8;
+/// Steps of a scan between two looks at its deadline, as a part of a delta.
+const BATCH_PART: u64 = 16;
+/// Part of the limit by which slack must change before targets follow.
+const SLACK_PART: u64 = 512;
+
+thread_local! {
+    static IN_SCAN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is in a call of the governor's.
+pub(crate) fn in_scan() -> bool {
+    IN_SCAN.get()
+}
+
+/// When a turn is due again, if nothing happens before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Next {
+    at: Option<Duration>,
+}
+
+impl Next {
+    /// The time, by the governor's clock; none where only an event makes one due.
+    #[must_use]
+    pub fn at(self) -> Option<Duration> {
+        self.at
+    }
+
+    /// Time until then; none where only an event makes a turn due.
+    #[must_use]
+    pub fn wait(self, now: Duration) -> Option<Duration> {
+        Some(self.at?.saturating_sub(now))
+    }
+
+    fn no_later_than(&mut self, at: Duration) {
+        self.at = Some(self.at.map_or(at, |before| before.min(at)));
+    }
+}
+
+/// Who can be called, and by what.
+type Called = (Arc<Seat>, Arc<dyn Shrinker>);
+
+struct Turn<'a> {
+    inner: &'a Inner,
+    lane: Lane<'a>,
+    next: Next,
+}
+
+impl Inner {
+    pub(crate) fn turn(&self, now: Duration) -> Next {
+        let Some(lane) = self.lanes.enter(now) else {
+            // Whoever is at it comes to the end, or is late by then.
+            return Next {
+                at: Some(now + LATE),
+            };
+        };
+        self.bell.clear();
+        self.forget_evicted();
+        let mut turn = Turn {
+            inner: self,
+            lane,
+            next: Next::default(),
+        };
+        turn.look(now);
+        turn.settle(now);
+        turn.resize();
+        let progress = turn.shrink();
+        self.grant();
+        turn.plan(now, progress);
+        turn.next
+    }
+}
+
+impl Turn<'_> {
+    fn now(&self) -> Duration {
+        (self.inner.clock)()
+    }
+
+    /// Those that can be called now, in the order of their numbers.
+    fn callable(&self) -> Vec<Called> {
+        let now = self.now();
+        let core = self.inner.core();
+        let places = core.places.iter().flatten();
+        let called = places.filter(|place| may_be_called(&place.seat, now));
+        called
+            .map(|place| (place.seat.clone(), place.shrinker.clone()))
+            .collect()
+    }
+
+    /// Calls a member, if nobody else does: times it, and survives it.
+    fn call<R>(
+        &self,
+        (seat, shrinker): &Called,
+        what: impl FnOnce(&dyn Shrinker) -> R,
+    ) -> Option<R> {
+        if seat.busy.swap(true, SeqCst) {
+            return None;
+        }
+        let began = self.now();
+        self.lane.begins(began);
+        IN_SCAN.set(true);
+        // What it left half done is its own; it is not called again.
+        let result = catch_unwind(AssertUnwindSafe(|| what(shrinker.as_ref())));
+        IN_SCAN.set(false);
+        self.lane.ends();
+        let ended = self.now();
+        let mut conduct = conduct_of(seat);
+        if result.is_err() {
+            conduct.standing = Standing::Panicked;
+        } else if ended.saturating_sub(began) > LATE {
+            conduct.late += 1;
+            conduct.rests(Standing::Rests, ended);
+        } else if conduct.standing == Standing::Rests {
+            conduct.is_good();
+        }
+        drop(conduct);
+        seat.busy.store(false, SeqCst);
+        result.ok()
+    }
+
+    /// Asks those that do not report what they hold; new ones, whether they report.
+    fn look(&self, _now: Duration) {
+        for called in self.callable() {
+            let (is_known, is_looked_at) = {
+                let conduct = conduct_of(&called.0);
+                (conduct.is_known, conduct.is_looked_at)
+            };
+            if is_known && !is_looked_at {
+                continue;
+            }
+            if let Some(freeable) = self.call(&called, |shrinker| shrinker.count()) {
+                self.saw(&called.0, freeable);
+            }
+        }
+    }
+
+    fn saw(&self, seat: &Seat, freeable: Freeable) {
+        let mut conduct = conduct_of(seat);
+        conduct.is_known = true;
+        if let Some(held) = freeable.held {
+            conduct.is_looked_at = true;
+            drop(conduct);
+            self.inner.holds(seat, held);
+        }
+    }
+
+    /// Gives all reports to the shares, and slack to the limit.
+    fn settle(&self, now: Duration) {
+        let inner = self.inner;
+        let resident = inner.resident.as_ref().and_then(|look| look());
+        let mut core = inner.core();
+        core.turns += 1;
+        for seat in core.seats().cloned().collect::<Vec<_>>() {
+            let (evicted, regrets, used) = seat.drain();
+            core.shares.evicted(seat.id, Bytes(evicted));
+            core.shares.regretted(seat.id, &regrets);
+            if used {
+                core.shares.used(seat.id);
+            }
+            core.shares.set_held(seat.id, Bytes(seat.held()));
+        }
+        core.resident = resident;
+        if let Some(resident) = resident {
+            let resident = resident.saturating_sub(inner.beside);
+            let held = inner.total.load(SeqCst);
+            let slack = core.slack.look(now, resident, held, inner.limit());
+            if slack.abs_diff(core.slack_bytes) > inner.limit() / SLACK_PART {
+                core.set_slack(inner, slack);
+            }
+        }
+        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let before = core.shares.epoch();
+        if let Some(transfer) = core.shares.turn(policy::units::Instant(nanos)) {
+            core.moved(now, transfer);
+        }
+        if core.shares.epoch() > before {
+            core.seats().for_each(|seat| seat.adapt());
+        }
+    }
+
+    /// Tells those that bound themselves what they may hold now. Less first; more only as far as there is room.
+    fn resize(&mut self) {
+        let delta = self.inner.delta();
+        let callable = self.callable();
+        let mut less = Vec::new();
+        let mut more = Vec::new();
+        let mut bound_by_all = 0_u64;
+        {
+            let core = self.inner.core();
+            let allowances = core.shares.allowances();
+            let seats = allowances.into_iter().filter_map(|(id, allowance)| {
+                let place = core.places.get(id.at())?.as_ref()?;
+                Some((place.seat.clone(), allowance.0))
+            });
+            for (seat, allowance) in seats {
+                let conduct = conduct_of(&seat);
+                let bound = if conduct.is_unbounded {
+                    None
+                } else {
+                    conduct.bound
+                };
+                bound_by_all += bound.unwrap_or_else(|| seat.held());
+                let is_told = bound
+                    .is_some_and(|bound| allowance.abs_diff(bound) < (delta / TOLD_PART).max(1));
+                let called = callable.iter().find(|(other, _)| Arc::ptr_eq(other, &seat));
+                let (Some(called), false) = (called, conduct.is_unbounded || is_told) else {
+                    continue;
+                };
+                if bound.is_none_or(|bound| allowance < bound) {
+                    less.push((called.clone(), allowance));
+                } else {
+                    more.push((called.clone(), allowance));
+                }
+            }
+        }
+        for (called, allowance) in less {
+            let before = conduct_of(&called.0).bound;
+            if self.tell(&called, allowance) {
+                let before = before.unwrap_or_else(|| called.0.held());
+                bound_by_all = (bound_by_all + allowance).saturating_sub(before);
+            }
+        }
+        for (called, allowance) in more {
+            let before = conduct_of(&called.0).bound.unwrap_or(0);
+            let room = self.inner.pool().saturating_sub(bound_by_all);
+            let bound = allowance.min(before + room);
+            if bound > before && self.tell(&called, bound) {
+                bound_by_all += bound - before;
+            }
+        }
+    }
+
+    /// Whether it took the bound.
+    fn tell(&mut self, called: &Called, bound: u64) -> bool {
+        let answer = self.call(called, |shrinker| {
+            let resized = shrinker.resize(bound);
+            (resized, shrinker.count())
+        });
+        let Some((resized, freeable)) = answer else {
+            return false;
+        };
+        self.saw(&called.0, freeable);
+        match resized {
+            Resized::Unbounded => conduct_of(&called.0).is_unbounded = true,
+            Resized::Done => conduct_of(&called.0).bound = Some(bound),
+            Resized::Later(time) => {
+                let at = self.now() + time.max(AGAIN);
+                self.next.no_later_than(at);
+            }
+        }
+        resized == Resized::Done
+    }
+
+    /// Bytes that are to be freed now: none until half of the headroom is used, or somebody waits.
+    fn excess(&self) -> u64 {
+        let inner = self.inner;
+        let (total, pool) = (inner.total.load(SeqCst), inner.pool());
+        let wanted = inner.queue.wanted();
+        if wanted == 0 && total <= pool + inner.headroom() / 2 {
+            return 0;
+        }
+        total.saturating_add(wanted).saturating_sub(pool)
+    }
+
+    /// Asks for what is too much; whether anything came.
+    fn shrink(&self) -> bool {
+        let mut progress = false;
+        for _ in 0..ROUNDS {
+            let excess = self.excess();
+            if excess == 0 {
+                break;
+            }
+            let before = self.inner.total.load(SeqCst);
+            let mut was_late = false;
+            for (called, bytes) in self.asks(excess) {
+                let began = self.now();
+                self.scan(&called, bytes);
+                was_late |= self.now().saturating_sub(began) > LATE;
+                self.inner.grant();
+                if was_late {
+                    // The rest of these asks is old.
+                    break;
+                }
+            }
+            let fell = before > self.inner.total.load(SeqCst);
+            progress |= fell || was_late;
+            if !fell || was_late {
+                break;
+            }
+        }
+        progress
+    }
+
+    /// Who is asked for how much.
+    fn asks(&self, excess: u64) -> Vec<(Called, u64)> {
+        let callable = self.callable();
+        let mut core = self.inner.core();
+        for seat in core.seats().cloned().collect::<Vec<_>>() {
+            let is_callable = callable.iter().any(|(other, _)| Arc::ptr_eq(other, &seat));
+            core.shares.set_askable(seat.id, is_callable);
+            core.shares.set_held(seat.id, Bytes(seat.held()));
+        }
+        let asks = core.shares.asks(Bytes(excess));
+        drop(core);
+        let asks = asks.into_iter().filter_map(|(id, bytes)| {
+            let called = callable.iter().find(|(seat, _)| seat.id == id)?;
+            Some((called.clone(), bytes.0))
+        });
+        asks.collect()
+    }
+
+    fn scan(&self, called: &Called, bytes: u64) {
+        let seat = &called.0;
+        let fell_before = seat.fell.load(SeqCst);
+        self.judge(seat, fell_before);
+        let ask = Ask {
+            bytes,
+            batch: (self.inner.delta() / BATCH_PART).max(1),
+            deadline: Instant::now() + LATE,
+            urgent: self.inner.queue.wanted() > 0,
+        };
+        let began = self.now();
+        let answer = self.call(called, |shrinker| {
+            let scanned = shrinker.scan(&ask);
+            let is_looked_at = conduct_of(seat).is_looked_at;
+            (scanned, is_looked_at.then(|| shrinker.count()))
+        });
+        let Some((Scanned { freed, .. }, freeable)) = answer else {
+            return;
+        };
+        if let Some(freeable) = freeable {
+            self.saw(seat, freeable);
+        }
+        let now = self.now();
+        let fell = seat.fell.load(SeqCst).wrapping_sub(fell_before);
+        if fell > 0 {
+            let took = now.saturating_sub(began);
+            self.inner.core().rate.add(fell, took);
+        }
+        let mut conduct = conduct_of(seat);
+        conduct.scans += 1;
+        conduct.freed = conduct.freed.saturating_add(freed);
+        conduct.claimed = conduct.claimed.saturating_add(freed);
+        if freed > 0 || fell > 0 {
+            conduct.empty = 0;
+            if conduct.standing == Standing::GivesNothing {
+                conduct.is_good();
+            }
+        } else {
+            conduct.empty += 1;
+            if conduct.empty >= STRIKES && conduct.standing != Standing::Rests {
+                conduct.rests(Standing::GivesNothing, now);
+            }
+        }
+    }
+
+    /// Looks, before it is asked again, whether what it claimed the last time has come: by now, as reports may be late.
+    fn judge(&self, seat: &Seat, fell: u64) {
+        let now = self.now();
+        let mut conduct = conduct_of(seat);
+        let came = fell.wrapping_sub(conduct.fell_then);
+        let claimed = std::mem::take(&mut conduct.claimed);
+        conduct.fell_then = fell;
+        if claimed == 0 {
+            return;
+        }
+        if came >= claimed / BACKED_PART {
+            conduct.strikes = 0;
+            if conduct.standing == Standing::Lies {
+                conduct.is_good();
+            }
+        } else {
+            conduct.strikes += 1;
+            if conduct.strikes >= STRIKES {
+                conduct.standing = Standing::Lies;
+                // This time it is still asked: what comes of it is what is looked at in 5 s.
+                conduct.rests_until = now + REST_MAX;
+            }
+        }
+    }
+
+    /// When the next turn is due.
+    fn plan(&mut self, now: Duration, progress: bool) {
+        let inner = self.inner;
+        let (total, excess) = (inner.total.load(SeqCst), self.excess());
+        let mut core = inner.core();
+        if excess > 0 && progress {
+            self.next.no_later_than(now + AGAIN);
+        }
+        let mut is_looked_at = inner.resident.is_some();
+        for seat in core.seats() {
+            let conduct = conduct_of(seat);
+            is_looked_at |= conduct.is_looked_at && conduct.standing != Standing::Panicked;
+            let rests = conduct.rests_until > now && conduct.standing != Standing::Panicked;
+            if excess > 0 && rests {
+                self.next.no_later_than(conduct.rests_until);
+            }
+        }
+        if core.shares.epoch_left().is_zero() {
+            let at = Duration::from_nanos(core.shares.epoch_ends().0);
+            self.next.no_later_than(at.max(now + AGAIN));
+        }
+        if is_looked_at {
+            let seen = total.max(core.resident.unwrap_or(0));
+            let grown = seen.saturating_sub(core.seen);
+            let passed = now.saturating_sub(core.looked);
+            core.look_every = if grown > inner.limit() / SLACK_PART {
+                let for_delta = passed.as_nanos() * u128::from(inner.delta()) / u128::from(grown);
+                let for_delta = Duration::from_nanos(u64::try_from(for_delta).unwrap_or(u64::MAX));
+                for_delta.clamp(LOOK_MIN, LOOK_MAX)
+            } else {
+                (core.look_every * 2).clamp(LOOK_MIN, LOOK_IDLE)
+            };
+            (core.seen, core.looked) = (seen, now);
+            let at = now + core.look_every;
+            self.next.no_later_than(at);
+        }
+    }
+}
+
+impl Conduct {
+    /// Not called until a rest is over, which doubles each time.
+    fn rests(&mut self, standing: Standing, now: Duration) {
+        self.standing = standing;
+        self.rest = (self.rest * 2).clamp(REST_MIN, REST_MAX);
+        self.rests_until = now + self.rest;
+    }
+
+    fn is_good(&mut self) {
+        self.standing = Standing::Good;
+        self.rest = Duration::ZERO;
+    }
+}
+
+fn conduct_of(seat: &Seat) -> std::sync::MutexGuard<'_, Conduct> {
+    seat.conduct.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn may_be_called(seat: &Seat, now: Duration) -> bool {
+    let conduct = conduct_of(seat);
+    !seat.busy.load(SeqCst) && conduct.standing != Standing::Panicked && now >= conduct.rests_until
+}
