@@ -14,6 +14,7 @@
 mod echo;
 mod pacing;
 pub mod reclaim;
+pub(crate) mod small;
 #[cfg(test)]
 mod tests;
 pub mod zones;
@@ -71,9 +72,12 @@ const fn metric(
 }
 
 /// All metrics.
-pub static METRICS: [Metric; 124] = join::<92, 32, 124>(
-    join::<47, 45, 92>(WRITING, reclaim::METRICS),
-    zones::METRICS,
+pub static METRICS: [Metric; 141] = join::<124, 17, 141>(
+    join::<92, 32, 124>(
+        join::<47, 45, 92>(WRITING, reclaim::METRICS),
+        zones::METRICS,
+    ),
+    small::METRICS,
 );
 
 /// The values of all metrics in one run, in the order of `METRICS`. Some look at every pause, and each is asked for by

@@ -82,6 +82,10 @@ pub struct Job {
     pub makes_files: bool,
     /// Files that all tasks of its entry make while one of its samples passes; zero: it makes none.
     pub files_a_round: f64,
+    /// Makes small files whose inodes take memory.
+    pub makes_small: bool,
+    /// Inodes that it looked for and had to read.
+    pub misses: f64,
     /// (name, its length in s) of each part of its work.
     pub parts: Vec<(&'static str, f64)>,
     /// Walks over all of its memory.

@@ -11,6 +11,7 @@
 use policy::dirty::{InitialBandwidth, Law};
 use policy::place::PlaceLaw;
 use policy::reclaim::{Reason, ReclaimLaw};
+use policy::shrink::files::InodeRule;
 use policy::writeback::FlushTunables;
 
 /// One row of the table.
@@ -32,6 +33,8 @@ pub struct Preset {
     pub reclaim: ReclaimLaw,
     /// How a frame is looked for on a machine of several nodes.
     pub place: PlaceLaw,
+    /// How inodes of small files are let go.
+    pub inodes: InodeRule,
 }
 
 /// What its columns have in common: the law of writers was that of 2.6.36 until 3.1.
@@ -44,6 +47,7 @@ const LINUX_3_0: Preset = Preset {
     initial: InitialBandwidth::Assumed,
     reclaim: ReclaimLaw::LINUX_3_0,
     place: PlaceLaw::LINUX_3_0,
+    inodes: InodeRule::LINUX_5_0,
 };
 
 const LINUX_6_12: Preset = Preset {
@@ -55,6 +59,7 @@ const LINUX_6_12: Preset = Preset {
     initial: InitialBandwidth::Assumed,
     reclaim: ReclaimLaw::LINUX_5_16,
     place: PlaceLaw::LINUX_6_12,
+    inodes: InodeRule::LINUX_6_12,
 };
 
 /// All presets, in the order of history.
@@ -68,6 +73,7 @@ pub const PRESETS: [Preset; 13] = [
         initial: InitialBandwidth::Assumed,
         reclaim: ReclaimLaw::LINUX_5_15,
         place: PlaceLaw::LINUX_6_12,
+        inodes: InodeRule::LINUX_5_0,
     },
     Preset {
         name: "linux-3.0-off",
@@ -102,6 +108,7 @@ pub const PRESETS: [Preset; 13] = [
         initial: InitialBandwidth::Assumed,
         reclaim: ReclaimLaw::LINUX_5_15,
         place: PlaceLaw::LINUX_6_12,
+        inodes: InodeRule::LINUX_5_0,
     },
     Preset {
         name: "p1-measured",
@@ -112,6 +119,7 @@ pub const PRESETS: [Preset; 13] = [
         initial: InitialBandwidth::Assumed,
         reclaim: ReclaimLaw::LINUX_5_15,
         place: PlaceLaw::LINUX_6_12,
+        inodes: InodeRule::LINUX_5_0,
     },
     Preset {
         name: "linux-5.15",
@@ -122,6 +130,7 @@ pub const PRESETS: [Preset; 13] = [
         initial: InitialBandwidth::Assumed,
         reclaim: ReclaimLaw::LINUX_5_15,
         place: PlaceLaw::LINUX_6_12,
+        inodes: InodeRule::LINUX_5_0,
     },
     Preset {
         name: "linux-5.15+patch1",
@@ -132,6 +141,7 @@ pub const PRESETS: [Preset; 13] = [
         initial: InitialBandwidth::Assumed,
         reclaim: ReclaimLaw::LINUX_5_15_PATCH1,
         place: PlaceLaw::LINUX_6_12,
+        inodes: InodeRule::LINUX_5_0,
     },
     Preset {
         name: "linux-5.16-rc1",
@@ -142,6 +152,7 @@ pub const PRESETS: [Preset; 13] = [
         initial: InitialBandwidth::Assumed,
         reclaim: ReclaimLaw::LINUX_5_16_RC1,
         place: PlaceLaw::LINUX_6_12,
+        inodes: InodeRule::LINUX_5_0,
     },
     LINUX_6_12,
     Preset {
@@ -159,6 +170,7 @@ pub const PRESETS: [Preset; 13] = [
         initial: InitialBandwidth::Learned,
         reclaim: ReclaimLaw::TIDEGATE,
         place: PlaceLaw::TIDEGATE,
+        inodes: InodeRule::TIDEGATE,
     },
 ];
 

@@ -31,6 +31,7 @@ mod plan;
 mod random;
 mod read;
 mod report;
+mod small_files;
 
 pub use barrier::Barrier;
 pub use bystander::{Bystander, bystander};
@@ -49,6 +50,10 @@ pub use plan::{Job, Plan, Work, dd_many, run, two_writers};
 pub use random::{RandRead, RandWrite, rand_read, rand_write};
 pub use read::{Pattern, Reader, reader};
 pub use report::{Failure, LongCall, Part, PerSecond, Report, Sample};
+pub use small_files::{
+    CACHES_MAX, Keep, MakeSmall, ObjectCache, Revisit, Role, SmallFiles, SmallOptions, Visit, keep,
+    make_small, revisit,
+};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -8,9 +8,10 @@ use policy::units::Nanos;
 
 use crate::dd::Run;
 use crate::{
-    Barrier, Bystander, Cp, Dd, Failure, Folder, FsMark, Hog, LargeDd, LightWriter, Mapper, Phases,
-    Pinner, RandRead, RandWrite, Reader, Report, Stop, bystander, cp, dd, fs_mark, hog, large_dd,
-    light_writer, mapper, phases, pinner, rand_read, rand_write, reader,
+    Barrier, Bystander, Cp, Dd, Failure, Folder, FsMark, Hog, Keep, LargeDd, LightWriter,
+    MakeSmall, Mapper, Phases, Pinner, RandRead, RandWrite, Reader, Report, Revisit, SmallFiles,
+    Stop, bystander, cp, dd, fs_mark, hog, keep, large_dd, light_writer, make_small, mapper,
+    phases, pinner, rand_read, rand_write, reader, revisit,
 };
 
 /// What a job does, and with which files.
@@ -41,6 +42,12 @@ pub enum Work<E: Env> {
     LargeDd(LargeDd, Arc<Folder<E>>),
     /// Makes small files, in rounds with the others at its barrier.
     FsMark(FsMark, Arc<Folder<E>>, Arc<Barrier>),
+    /// Makes small files in a directory, in rounds with the others at its barrier.
+    MakeSmall(MakeSmall, Arc<SmallFiles<E>>, u16, Arc<Barrier>),
+    /// Looks at small files again.
+    Revisit(Revisit, Arc<SmallFiles<E>>),
+    /// Keeps small files, with the file of their log.
+    Keep(Keep, Arc<SmallFiles<E>>, Arc<File<E>>),
 }
 
 /// One task of a run.
@@ -131,6 +138,11 @@ fn work<E: Env>(
         Work::FsMark(options, folder, barrier) => {
             fs_mark(task, cache, (folder, barrier), options, run)
         }
+        Work::MakeSmall(options, small, directory, barrier) => {
+            make_small(task, cache, (small, *directory, barrier), options, run)
+        }
+        Work::Revisit(options, small) => revisit(task, small, options, run),
+        Work::Keep(options, small, log) => keep(task, cache, (small, log), options, run),
     }
 }
 

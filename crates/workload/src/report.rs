@@ -141,6 +141,8 @@ pub struct Report {
     pub faults: Pages,
     /// Of these, pages that had to be read from the swap file.
     pub major: Pages,
+    /// What it looked for was not in memory and had to be read: inodes.
+    pub misses: u64,
     /// Requests for memory that the cache refused, and that the job went on without.
     pub refused: u64,
     /// Whether all of its work was done.
@@ -170,6 +172,7 @@ impl Report {
             touched: Pages::ZERO,
             faults: Pages::ZERO,
             major: Pages::ZERO,
+            misses: 0,
             refused: 0,
             complete: false,
             failure: None,

@@ -36,7 +36,10 @@ const fn is_heavy(kind: &JobKind) -> bool {
         | JobKind::Phases(_)
         | JobKind::Pinner(_)
         // Its files are many and small: what each of its tasks dirtied when would be most of what a run keeps.
-        | JobKind::FsMark(_) => false,
+        | JobKind::FsMark(_)
+        | JobKind::MakeSmall(_)
+        | JobKind::Revisit(_)
+        | JobKind::Keep(_) => false,
     }
 }
 
@@ -62,6 +65,12 @@ pub(super) fn outcome(cell: &Cell, shrink: u64, ended: &Ended, mut digest: Diges
                     let all = cell.jobs.iter().filter(|job| job.entry == spec.entry);
                     let files = u64::from(mark.files_per_loop);
                     job.files_a_round = number(all.map(|_| files).sum());
+                }
+                if let JobKind::MakeSmall(make) = &spec.kind {
+                    let all = cell.jobs.iter().filter(|job| job.entry == spec.entry);
+                    let files = u64::from(make.files_per_loop);
+                    job.files_a_round = number(all.map(|_| files).sum());
+                    job.makes_small = true;
                 }
                 job.per_tenth = digest.take_tenths(report.task);
                 job.write_bound = job
@@ -180,7 +189,10 @@ fn job(report: &Report, spec: &JobSpec, origin: Instant) -> Job {
         kind: kind.name(),
         is_heavy: is_heavy(kind),
         is_light: matches!(kind, JobKind::Light(_)),
-        is_reader: matches!(kind, JobKind::Read(_) | JobKind::RandRead(_)),
+        is_reader: matches!(
+            kind,
+            JobKind::Read(_) | JobKind::RandRead(_) | JobKind::Revisit(_)
+        ),
         is_hog: matches!(kind, JobKind::Hog(_)),
         is_mapper: matches!(kind, JobKind::Map(_)),
         is_bystander: matches!(kind, JobKind::Bystander(_)),
@@ -196,6 +208,7 @@ fn job(report: &Report, spec: &JobSpec, origin: Instant) -> Job {
             .map(|part| (part.name, seconds(part.took)))
             .collect(),
         passes: number(report.passes),
+        misses: number(report.misses),
         touched: number(report.touched.0),
         faults: number(report.faults.0),
         major: number(report.major.0),

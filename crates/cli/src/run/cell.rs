@@ -9,12 +9,14 @@ use lab::fs::journal;
 use policy::dirty::{InitialBandwidth, Threshold, Tunables};
 use policy::place::{PlaceLaw, machine};
 use policy::reclaim;
+use policy::shrink::files::InodeRule;
 use policy::units::{Bytes, Nanos, Pages};
 use policy::watermark::Watermarks;
 use policy::writeback::{Flight, FlushTunables};
 
-use super::jobs::{self, JobSpec};
+use super::jobs::{self, JobKind, JobSpec};
 use super::nodes;
+use super::small::SmallSpec;
 use crate::presets::{self, Preset};
 use crate::scenario::{CaseEntry, JournalData, JournalTable, Machine, PolicyEntry, Scenario};
 
@@ -141,6 +143,8 @@ pub struct Cell {
     pub devices: Vec<DeviceSpec>,
     /// Jobs.
     pub jobs: Vec<JobSpec>,
+    /// Its small files, if it has any.
+    pub small: Option<SmallSpec>,
     /// Time between samples of the levels.
     pub sample: Nanos,
     /// Longest run.
@@ -177,6 +181,10 @@ pub struct Column {
     pub one_node: bool,
     /// `vm.swappiness`, if it says so.
     pub swappiness: Option<u8>,
+    /// How inodes are let go.
+    pub inodes: InodeRule,
+    /// Reclaim may write single pages of files, where the file system lets it.
+    pub writes_files: bool,
 }
 
 impl Column {
@@ -202,6 +210,10 @@ impl Column {
             place: place_of(entry, &preset),
             one_node: entry.one_node,
             swappiness: entry.swappiness.as_ref().map(checked_swappiness),
+            inodes: entry.inodes.as_ref().map_or(preset.inodes, |name| {
+                InodeRule::by_name(name.get_ref()).expect("a loaded scenario names known rules")
+            }),
+            writes_files: entry.writes_files.as_ref().is_none_or(|may| *may.get_ref()),
         }
     }
 
@@ -218,6 +230,8 @@ impl Column {
             place: preset.place,
             one_node: false,
             swappiness: None,
+            inodes: preset.inodes,
+            writes_files: true,
         }
     }
 }
@@ -277,7 +291,7 @@ impl Cell {
             let fs = |device: &DeviceSpec| lab::fs::by_name(device.fs.as_deref()?).ok();
             devices.iter().filter_map(fs).any(|fs| is(&fs))
         };
-        reclaim.writes_files = !some_fs(|fs| !fs.writes_pages);
+        reclaim.writes_files = column.writes_files && !some_fs(|fs| !fs.writes_pages);
         reclaim.files_within_fs = some_fs(|fs| fs.asks_within);
         reclaim.swappiness = column.swappiness.or(own).unwrap_or(reclaim.swappiness);
         Self {
@@ -305,6 +319,13 @@ impl Cell {
             scale_costs: machine.scale_costs,
             apart: row.apart,
             hz: preset.hz,
+            small: jobs
+                .iter()
+                .any(|job| matches!(job.kind, JobKind::MakeSmall(_)))
+                .then(|| {
+                    let pages = jobs::pages_a_file(scenario);
+                    SmallSpec::of(machine, whole(1.0 / scale), column.inodes, pages)
+                }),
             devices,
             jobs,
             sample: millis(*scenario.run.sample_ms.get_ref()),

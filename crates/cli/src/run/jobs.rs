@@ -8,11 +8,12 @@
 
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 use workload::{
-    Bystander, Cp, Dd, FsMark, Hog, LargeDd, LightWriter, Mapper, Pattern, Phase, Phases, Pinner,
-    RandRead, RandWrite, Reader, SyncAfter,
+    Bystander, Cp, Dd, FsMark, Hog, Keep, LargeDd, LightWriter, MakeSmall, Mapper, Pattern, Phase,
+    Phases, Pinner, RandRead, RandWrite, Reader, Revisit, SyncAfter, Visit,
 };
 
 use super::cell::{PAGES_PER_MIB, device, millis, request_least, seconds, whole};
+use super::small;
 use crate::scenario::{CaseEntry, OrderKind, Scenario, SyncKind, TaskEntry, TaskKind};
 
 /// Block of a light writer.
@@ -29,6 +30,11 @@ const FS_MARK_BLOCK_KIB: f64 = 16.0;
 const MAPPER_THINK_MS: f64 = 5.0;
 /// Reads before fio's readers take another file (experiments B1).
 const SWITCH_EVERY: u32 = 16;
+
+/// Pages of a small file at most; of one that nothing is said of.
+const SMALL_FILE_KIB: f64 = 4.0;
+/// Name of the task that keeps small files.
+const KEEPER: &str = "keeper";
 
 /// In which phase the tasks of an entry begin, in turn: so that they compete.
 const FIRST_PHASES: [Phase; 3] = [Phase::Anonymous, Phase::File, Phase::Pinned];
@@ -62,6 +68,12 @@ pub enum JobKind {
     LargeDd(LargeDd),
     /// Makes small files.
     FsMark(FsMark),
+    /// Makes small files whose inodes take memory.
+    MakeSmall(MakeSmall),
+    /// Looks at these again.
+    Revisit(Revisit),
+    /// Keeps them.
+    Keep(Keep),
 }
 
 impl JobKind {
@@ -82,6 +94,12 @@ impl JobKind {
             Self::Pinner(_) => TaskKind::Pinner.name(),
             Self::LargeDd(_) => TaskKind::LargeDd.name(),
             Self::FsMark(_) => TaskKind::FsMark.name(),
+            Self::MakeSmall(_) => TaskKind::MakeSmall.name(),
+            Self::Revisit(revisit) => match revisit.visit {
+                Visit::Stat => TaskKind::StatSmall.name(),
+                Visit::Read => TaskKind::ReadSmall.name(),
+            },
+            Self::Keep(_) => KEEPER,
         }
     }
 
@@ -97,6 +115,8 @@ impl JobKind {
                 | Self::Phases(_)
                 | Self::LargeDd(_)
                 | Self::FsMark(_)
+                | Self::MakeSmall(_)
+                | Self::Keep(_)
         )
     }
 
@@ -105,7 +125,13 @@ impl JobKind {
     pub const fn writes_once(&self) -> bool {
         matches!(
             self,
-            Self::Dd(_) | Self::Cp(_) | Self::Light(_) | Self::LargeDd(_) | Self::FsMark(_)
+            Self::Dd(_)
+                | Self::Cp(_)
+                | Self::Light(_)
+                | Self::LargeDd(_)
+                | Self::FsMark(_)
+                | Self::MakeSmall(_)
+                | Self::Keep(_)
         )
     }
 
@@ -128,7 +154,10 @@ impl JobKind {
             | Self::RandRead(_)
             | Self::Bystander(_)
             | Self::Phases(_)
-            | Self::Pinner(_) => None,
+            | Self::Pinner(_)
+            | Self::MakeSmall(_)
+            | Self::Revisit(_)
+            | Self::Keep(_) => None,
         }
     }
 
@@ -151,7 +180,13 @@ impl JobKind {
             Self::Phases(phases) => phases.block,
             Self::LargeDd(large) => large.block,
             Self::FsMark(mark) => mark.block,
-            Self::Hog(_) | Self::Map(_) | Self::Bystander(_) | Self::Pinner(_) => Bytes::ZERO,
+            Self::Hog(_)
+            | Self::Map(_)
+            | Self::Bystander(_)
+            | Self::Pinner(_)
+            | Self::MakeSmall(_)
+            | Self::Revisit(_)
+            | Self::Keep(_) => Bytes::ZERO,
         }
     }
 }
@@ -211,7 +246,35 @@ pub(super) fn of_row(scenario: &Scenario, row: &CaseEntry) -> Vec<JobSpec> {
             jobs.push(job);
         }
     }
+    jobs.extend(keeper(scenario, &jobs));
     jobs
+}
+
+/// Who keeps the small files of these jobs.
+fn keeper(scenario: &Scenario, jobs: &[JobSpec]) -> Option<JobSpec> {
+    let makers = jobs
+        .iter()
+        .filter(|job| matches!(job.kind, JobKind::MakeSmall(_)));
+    let device = makers.map(|job| job.device).next()?;
+    Some(JobSpec {
+        name: KEEPER.to_owned(),
+        entry: KEEPER.to_owned(),
+        kind: JobKind::Keep(small::keeper(whole(1.0 / *scenario.run.scale.get_ref()))),
+        device,
+        from: None,
+        start_after: Nanos::ZERO,
+        files: 1,
+        file_bytes: Bytes::ZERO,
+    })
+}
+
+/// Pages of each small file of a scenario.
+pub(super) fn pages_a_file(scenario: &Scenario) -> u32 {
+    let mut makers = scenario.tasks.iter();
+    let maker = makers.find(|task| *task.kind.get_ref() == TaskKind::MakeSmall);
+    let kib = maker.and_then(|task| task.file_kib.as_ref());
+    let kib = kib.map_or(SMALL_FILE_KIB, |kib| *kib.get_ref());
+    u32::try_from(whole(kib / SMALL_FILE_KIB)).expect("a small file is checked")
 }
 
 /// Sizes of one task of an entry in a row, before scaling.
@@ -220,6 +283,8 @@ struct Sizes {
     file_mib: f64,
     /// Of its memory, MiB.
     region_mib: f64,
+    /// `memory_part` of the memory, however many tasks there are, MiB.
+    part_mib: f64,
     /// How many files.
     files: u32,
     /// A random block does not shrink below this.
@@ -247,6 +312,7 @@ impl Sizes {
         Self {
             file_mib: file.or(part).unwrap_or(0.0),
             region_mib: number(task.region_mib.as_ref()).or(part).unwrap_or(0.0),
+            part_mib: number(task.memory_part.as_ref()).unwrap_or(0.0) * memory,
             files: files.map_or(1, |files| *files.get_ref()),
             block_least: request_least(&scenario.machine),
             scale: *scenario.run.scale.get_ref(),
@@ -407,6 +473,41 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
                 block,
             })
         }
+        TaskKind::MakeSmall => {
+            let number = |value: &Option<toml::Spanned<u32>>| {
+                *value
+                    .as_ref()
+                    .expect("a loaded make_small has its numbers")
+                    .get_ref()
+            };
+            let full = f64::from(number(&task.files_per_loop));
+            let files = u32::try_from(whole(full * sizes.scale)).expect("fewer than at full size");
+            // A file stands for as many more of the full size.
+            let shrink = if scenario.machine.scale_costs {
+                whole(1.0 / sizes.scale)
+            } else {
+                1
+            };
+            JobKind::MakeSmall(MakeSmall {
+                files_per_loop: files.max(1),
+                loops: number(&task.loops),
+                think: Nanos(lab::fs::costs::p3::USER.0 * shrink),
+            })
+        }
+        TaskKind::StatSmall | TaskKind::ReadSmall => {
+            let bytes = sizes.part_mib * sizes.scale * 1_048_576.0;
+            JobKind::Revisit(Revisit {
+                visit: if kind == TaskKind::StatSmall {
+                    Visit::Stat
+                } else {
+                    Visit::Read
+                },
+                files: whole(bytes / small::bytes_a_file(&scenario.machine)).max(1),
+                passes: task.loops.as_ref().map_or(1, |loops| *loops.get_ref()),
+                after: task.after,
+                for_at_most,
+            })
+        }
     };
     let file_bytes = match &kind {
         JobKind::Light(light) => {
@@ -421,7 +522,10 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
         | JobKind::Map(_)
         | JobKind::Bystander(_)
         | JobKind::LargeDd(_)
-        | JobKind::FsMark(_) => Bytes::ZERO,
+        | JobKind::FsMark(_)
+        | JobKind::MakeSmall(_)
+        | JobKind::Revisit(_)
+        | JobKind::Keep(_) => Bytes::ZERO,
     };
     let has_files = task.kind.get_ref().has_files() && !task.kind.get_ref().makes_files();
     JobSpec {
@@ -434,7 +538,13 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
             .map(|id| device(scenario, id.get_ref())),
         from: task.from.as_ref().map(|id| device(scenario, id.get_ref())),
         start_after: number(&task.start_s).map_or(Nanos::ZERO, seconds),
-        files: if has_files { sizes.files } else { 0 },
+        files: match task.kind.get_ref() {
+            // A directory, and the table of its inodes.
+            TaskKind::MakeSmall => 2,
+            TaskKind::StatSmall | TaskKind::ReadSmall => 0,
+            _ if has_files => sizes.files,
+            _ => 0,
+        },
         file_bytes,
     }
 }

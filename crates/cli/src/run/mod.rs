@@ -16,6 +16,7 @@ pub(crate) mod nodes;
 mod rig;
 mod schedule;
 mod session;
+pub(crate) mod small;
 mod tape;
 mod wrap;
 

@@ -13,7 +13,7 @@ use env::{Cause, DeviceId, DeviceInfo, Env, ObjectId, Task, Wakeup};
 use mm::{Cache, DeviceOptions, DeviceStats, File, Stats, Vmstat};
 use policy::reclaim::scan::CLUSTER;
 use policy::units::{Bytes, Instant, Nanos, Pages};
-use workload::{Barrier, Folder, Job, Objects, Plan, Report, Stop, Work};
+use workload::{Barrier, Folder, Job, Objects, Plan, Report, SmallFiles, Stop, Work};
 
 use super::assemble::{number, seconds};
 use super::cell::Cell;
@@ -184,6 +184,19 @@ pub(super) fn run<E: Env>(
     let folders: Vec<Arc<Folder<E>>> = made
         .map(|(device, objects)| Arc::new(Folder::new(&cache, *device, Arc::clone(objects))))
         .collect();
+    let small = setup.cell.small.as_ref().map(|spec| {
+        let nodes = setup
+            .cell
+            .machine
+            .as_ref()
+            .map_or(1, |machine| machine.nodes().len());
+        let nodes = u8::try_from(nodes).expect("nodes are few");
+        let memory = Pages(u64::from(setup.frames));
+        SmallFiles::new(task, &cache, spec.options(nodes, memory))
+    });
+    let small = small
+        .transpose()
+        .map_err(failed("building the caches of small files"))?;
     let mut barriers = Barriers::default();
     let mut files = Vec::new();
     let mut plan: Plan<E> = Vec::new();
@@ -211,6 +224,9 @@ pub(super) fn run<E: Env>(
             work: work(
                 &job.kind,
                 Given {
+                    small: small
+                        .as_ref()
+                        .map(|small| Given::join(task, small, &job.kind, &own)),
                     own,
                     from,
                     folder: job.device.map(|device| Arc::clone(&folders[device])),
@@ -234,6 +250,9 @@ pub(super) fn run<E: Env>(
     setup.watch.lock().closes(task.now());
     let meters = setup.meters.iter().map(|meter| meter.reading()).collect();
     let taken = levels.end(task);
+    if let Some(small) = &small {
+        small.clear(task);
+    }
     if setup.stop.is_raised() {
         // Interrupted: what is not written yet is of no use to anybody.
         for file in &files {
@@ -307,6 +326,29 @@ struct Given<E: Env> {
     folder: Option<Arc<Folder<E>>>,
     /// Where it meets the others of its entry.
     barrier: Arc<Barrier>,
+    /// The small files, and its own directory of them.
+    small: Option<(Arc<SmallFiles<E>>, u16)>,
+}
+
+impl<E: Env> Given<E> {
+    /// A job comes to the small files.
+    fn join(
+        task: &Task<'_, E>,
+        small: &Arc<SmallFiles<E>>,
+        kind: &JobKind,
+        own: &[Arc<File<E>>],
+    ) -> (Arc<SmallFiles<E>>, u16) {
+        let mut directory = 0;
+        match (kind, own) {
+            (JobKind::MakeSmall(_), [data, inodes]) => {
+                small.expect(true);
+                directory = small.add_directory(task, Arc::clone(data), Arc::clone(inodes));
+            }
+            (JobKind::Revisit(_), _) => small.expect(false),
+            _ => {}
+        }
+        (Arc::clone(small), directory)
+    }
 }
 
 fn work<E: Env>(kind: &JobKind, mut given: Given<E>) -> Work<E> {
@@ -330,6 +372,21 @@ fn work<E: Env>(kind: &JobKind, mut given: Given<E>) -> Work<E> {
         JobKind::Pinner(options) => Work::Pinner(*options, one()),
         JobKind::LargeDd(options) => Work::LargeDd(*options, folder()),
         JobKind::FsMark(options) => Work::FsMark(*options, folder(), given.barrier),
+        JobKind::MakeSmall(options) => {
+            let (small, directory) = given.small.expect("a cell with such jobs has small files");
+            Work::MakeSmall(*options, small, directory, given.barrier)
+        }
+        JobKind::Revisit(options) => {
+            let (small, _) = given.small.expect("a cell with such jobs has small files");
+            Work::Revisit(*options, small)
+        }
+        JobKind::Keep(options) => {
+            let (small, _) = given
+                .small
+                .take()
+                .expect("a cell with such jobs has small files");
+            Work::Keep(*options, small, one())
+        }
     }
 }
 

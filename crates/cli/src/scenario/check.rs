@@ -2,6 +2,7 @@
 
 mod memory;
 mod nodes;
+mod small;
 
 use std::collections::BTreeSet;
 
@@ -52,6 +53,8 @@ pub(super) fn check(scenario: &Scenario) -> Vec<Mistake> {
     for task in &scenario.tasks {
         checker.task(scenario, task);
     }
+    checker.object_caches(scenario);
+    checker.small_files(scenario);
     checker.cases(scenario);
     checker.policies(&scenario.policies);
     for metric in &scenario.metrics {

@@ -18,6 +18,7 @@ mod journal;
 mod nodes;
 mod overrides;
 mod parse;
+mod small;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ pub use diagnose::{Mistake, Mistakes, Source, choices, nearest};
 pub use journal::{JournalData, JournalEntry, JournalTable};
 pub use nodes::{NodeEntry, ZonelistKind};
 pub use overrides::{Override, OverrideError};
+pub use small::{ObjectCacheEntry, RoleKind};
 
 use std::collections::BTreeMap;
 
@@ -177,6 +179,12 @@ pub struct Machine {
     /// reclaimer. One if not given.
     #[serde(default)]
     pub nodes: Option<Spanned<u32>>,
+    /// The caches of objects of small files; without it, those of xfs on the machine of paper p3.
+    #[serde(default)]
+    pub object_cache: Option<Spanned<Vec<ObjectCacheEntry>>>,
+    /// `vm.vfs_cache_pressure`, in per cent.
+    #[serde(default)]
+    pub vfs_cache_pressure: Option<Spanned<u32>>,
 }
 
 /// The swap file.
@@ -267,6 +275,12 @@ pub enum TaskKind {
     LargeDd,
     /// Makes small files, in rounds with the others of its entry (fs_mark).
     FsMark,
+    /// The same with inodes and entries that take memory; each task has a directory.
+    MakeSmall,
+    /// Looks up the last of these files at random (stat).
+    StatSmall,
+    /// Reads the last of these files, one after the other.
+    ReadSmall,
 }
 
 impl TaskKind {
@@ -287,6 +301,9 @@ impl TaskKind {
             Self::Pinner => "pinner",
             Self::LargeDd => "large_dd",
             Self::FsMark => "fs_mark",
+            Self::MakeSmall => "make_small",
+            Self::StatSmall => "stat_small",
+            Self::ReadSmall => "read_small",
         }
     }
 
@@ -302,6 +319,12 @@ impl TaskKind {
         matches!(self, Self::LargeDd | Self::FsMark)
     }
 
+    /// It makes or uses files whose inodes take memory.
+    #[must_use]
+    pub const fn has_small_files(self) -> bool {
+        matches!(self, Self::MakeSmall | Self::StatSmall | Self::ReadSmall)
+    }
+
     /// It may be given more than one file.
     #[must_use]
     pub const fn has_many_files(self) -> bool {
@@ -313,7 +336,14 @@ impl TaskKind {
     pub const fn lasts(self) -> bool {
         !matches!(
             self,
-            Self::Dd | Self::Cp | Self::Reader | Self::LargeDd | Self::FsMark
+            Self::Dd
+                | Self::Cp
+                | Self::Reader
+                | Self::LargeDd
+                | Self::FsMark
+                | Self::MakeSmall
+                | Self::StatSmall
+                | Self::ReadSmall
         )
     }
 
@@ -415,15 +445,18 @@ pub struct TaskEntry {
     /// A `large_dd` begins another copy as long as source and copies together have less; scaled.
     #[serde(default)]
     pub total_mib: Option<Spanned<f64>>,
-    /// Files that one task of an `fs_mark` makes in a round; scaled.
+    /// Files that one task of an `fs_mark` or a `make_small` makes in a round; scaled.
     #[serde(default)]
     pub files_per_loop: Option<Spanned<u32>>,
-    /// Rounds of an `fs_mark`.
+    /// Rounds of an `fs_mark` or a `make_small`; how often a `stat_small` or a `read_small` goes over its files.
     #[serde(default)]
     pub loops: Option<Spanned<u32>>,
-    /// Bytes of one file of an `fs_mark`.
+    /// Bytes of one file of an `fs_mark` or a `make_small`.
     #[serde(default)]
     pub file_kib: Option<Spanned<f64>>,
+    /// A `stat_small` or a `read_small` begins when all files are made.
+    #[serde(default)]
+    pub after: bool,
 }
 
 /// A row of the table: what differs from the scenario.
@@ -550,6 +583,12 @@ pub struct PolicyEntry {
     /// Takes the memory of all nodes for that of one, as a program does that does not look.
     #[serde(default)]
     pub one_node: bool,
+    /// How inodes are let go, instead of the preset's way.
+    #[serde(default)]
+    pub inodes: Option<Spanned<String>>,
+    /// Whether reclaim may write single pages of files, where the file system lets it: versions of one differ.
+    #[serde(default)]
+    pub writes_files: Option<Spanned<bool>>,
     /// Whether CPUs keep free frames for themselves, instead of the preset's way: an ablation.
     #[serde(default)]
     pub cpu_lists: Option<Spanned<bool>>,

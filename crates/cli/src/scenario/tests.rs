@@ -63,7 +63,7 @@ error: unknown key `cpu`
 5 | cpu = 2
   | ^^^ not a key of this table
   |
-  = help: did you mean `cpus`? Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, oom_kills, readahead_kib, node, distance, zonelist, nodes
+  = help: did you mean `cpus`? Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, oom_kills, readahead_kib, node, distance, zonelist, nodes, object_cache, vfs_cache_pressure
 "
     );
 }
@@ -79,7 +79,7 @@ error: unknown key `memory_gb`
 6 | memory_gb = 1
   | ^^^^^^^^^ not a key of this table
   |
-  = help: the unit here is mebibytes: write `memory_mib`. Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, oom_kills, readahead_kib, node, distance, zonelist, nodes
+  = help: the unit here is mebibytes: write `memory_mib`. Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, oom_kills, readahead_kib, node, distance, zonelist, nodes, object_cache, vfs_cache_pressure
 "
     );
 }
@@ -985,4 +985,84 @@ fn a_row_of_another_size_needs_equal_nodes() {
         said.contains("a row of another size on a machine whose nodes have theirs"),
         "{said}"
     );
+}
+
+const MAKE_SMALL: &str =
+    "kind = \"make_small\"\ndevice = \"disk\"\nfiles_per_loop = 1000\nloops = 2\nfile_kib = 4";
+const STAT_SMALL: &str = "\n[[task]]\nid = \"stat\"\nkind = \"stat_small\"\ndevice = \"disk\"\nmemory_part = 0.001\nafter = true\n";
+
+#[test]
+fn small_files_need_a_maker_that_makes_as_many_as_are_looked_at() {
+    assert_eq!(making(MAKE_SMALL), "no mistake");
+    assert_eq!(making(&format!("{MAKE_SMALL}\n{STAT_SMALL}")), "no mistake");
+    let said = making(&format!("{FS_MARK}\n{STAT_SMALL}"));
+    assert!(
+        said.contains("a stat_small without a task that makes small files"),
+        "{said}"
+    );
+    let said = making(&format!(
+        "{MAKE_SMALL}\n{}",
+        STAT_SMALL.replace("0.001", "0.9")
+    ));
+    assert!(
+        said.contains("files are to be looked at, and 2000 are made"),
+        "{said}"
+    );
+    let said = making(&format!(
+        "{MAKE_SMALL}\n{}",
+        STAT_SMALL.replace("memory_part = 0.001", "")
+    ));
+    assert!(said.contains("a stat_small needs `memory_part`"), "{said}");
+    for (size, wrong) in [
+        ("0", "a small file of 0 KiB"),
+        ("6", "a small file of 6 KiB"),
+    ] {
+        let said = making(&MAKE_SMALL.replace("file_kib = 4", &format!("file_kib = {size}")));
+        assert!(said.contains(wrong), "{said}");
+    }
+    let said = making(&MAKE_SMALL.replace("loops = 2", "loops = 1000000"));
+    assert!(
+        said.contains("pages of small files in one directory"),
+        "{said}"
+    );
+}
+
+#[test]
+fn caches_of_objects_have_sizes_that_make_slabs_and_roles_that_make_files() {
+    let with = |caches: &str| {
+        let text = GOOD.replace(
+            "[machine]\n",
+            &format!("[machine]\nobject_cache = [{caches}]\n"),
+        );
+        assert_ne!(text, GOOD);
+        shown(&text, &[])
+    };
+    let entry = "{ role = \"entry\", bytes = 192, order = 1, reclaimable = true }";
+    let inode = "{ role = \"inode\", bytes = 1024, order = 3, reclaimable = true }";
+    assert_eq!(with(&format!("{entry}, {inode}")), "no mistake");
+    for (from, to, wrong) in [
+        ("bytes = 192", "bytes = 0", "`bytes` is out of range: 0"),
+        (
+            "bytes = 192",
+            "bytes = 4097",
+            "`bytes` is out of range: 4097",
+        ),
+        ("order = 1", "order = 4", "`order` is out of range: 4"),
+        (
+            "\"entry\"",
+            "\"beside\"",
+            "0 caches of objects have the role `entry`",
+        ),
+        (
+            "\"entry\"",
+            "\"inode\"",
+            "2 caches of objects have the role `inode`",
+        ),
+    ] {
+        let said = with(&format!("{}, {inode}", entry.replace(from, to)));
+        assert!(said.contains(wrong), "{wrong}: {said}");
+    }
+    let nine = vec![entry.replace("\"entry\"", "\"beside\""); 7].join(", ");
+    let said = with(&format!("{entry}, {inode}, {nine}"));
+    assert!(said.contains("9 caches of objects"), "{said}");
 }

@@ -50,6 +50,77 @@ impl Objects {
     }
 }
 
+/// What becomes of an unused inode whose file has pages in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WithPages {
+    /// Its clean pages go, which are counted as stolen; it stays for another round of the list.
+    Stolen,
+    /// The same, but one with more than a page stays with them as if it had been used (4.20 alone).
+    StolenUnlessSeveral,
+    /// It is not on the list before its last page has gone (5.16 and later).
+    PagesFirst,
+}
+
+/// How the inodes of an era are let go: one row each.
+///
+/// | rule | an inode with pages | one that is dirty, once unused and off the list |
+/// |---|---|---|
+/// | 4.20 | loses them, unless there are several | is written by whoever shrinks, and waited for |
+/// | 5.0 to 5.3 | loses them | the same |
+/// | 6.12, Tidegate | is not on the list | is left for a later pass |
+///
+/// Source: kernel-facts 17, 18; Linux 4.20, 5.0 and 6.12 fs/inode.c, inode_lru_isolate(); fs/xfs/xfs_icache.c,
+/// xfs_reclaim_inodes_nr().
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InodeRule {
+    /// Name of its column.
+    pub name: &'static str,
+    /// What becomes of an inode whose file has pages in memory.
+    pub pages: WithPages,
+    /// Who shrinks waits for dirty inodes to be written.
+    pub waits: bool,
+}
+
+impl InodeRule {
+    /// Linux 4.20.
+    pub const LINUX_4_20: Self = Self {
+        name: "linux-4.20",
+        pages: WithPages::StolenUnlessSeveral,
+        waits: true,
+    };
+    /// Linux 5.0 to 5.3; paper p3 left it as it is.
+    pub const LINUX_5_0: Self = Self {
+        name: "linux-5.0",
+        pages: WithPages::Stolen,
+        waits: true,
+    };
+    /// Linux 6.12.
+    pub const LINUX_6_12: Self = Self {
+        name: "linux-6.12",
+        pages: WithPages::PagesFirst,
+        waits: false,
+    };
+    /// Tidegate's own: as every use of a page is one of its inode, the page goes first.
+    pub const TIDEGATE: Self = Self {
+        name: "tidegate",
+        ..Self::LINUX_6_12
+    };
+
+    /// All of them. A new one joins here.
+    pub const ALL: [Self; 4] = [
+        Self::LINUX_4_20,
+        Self::LINUX_5_0,
+        Self::LINUX_6_12,
+        Self::TIDEGATE,
+    ];
+
+    /// The rule of that name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.name == name)
+    }
+}
+
 /// `part * of / whole`, rounded down, without overflow.
 fn share(part: u64, of: u64, whole: u64) -> u64 {
     let product = u128::from(part) * u128::from(of) / u128::from(whole);

@@ -6,6 +6,7 @@ use core::ops::Range;
 use policy::place::NODES_MAX;
 use policy::place::PlaceLaw;
 use policy::reclaim::laws;
+use policy::shrink::files::InodeRule;
 use toml::Spanned;
 
 use super::{Checker, FILE_MOST_MIB, MEMORY_MOST_MIB, TASKS_MOST};
@@ -66,6 +67,10 @@ impl Checker {
         if let Some(place) = &policy.place {
             let laws = PlaceLaw::ALL.iter().map(|law| law.name);
             self.known("law of placement", place, laws);
+        }
+        if let Some(rule) = &policy.inodes {
+            let rules = InodeRule::ALL.iter().map(|rule| rule.name);
+            self.known("way to let inodes go", rule, rules);
         }
         for reason in &policy.reclaim_off {
             self.reason(reason);
@@ -313,8 +318,8 @@ impl Checker {
     /// Which keys a kind of task needs, and which mean nothing to it.
     pub(super) fn keys_of_kind(&mut self, task: &TaskEntry) {
         use TaskKind::{
-            Bystander, Cp, Dd, FsMark, LargeDd, LightWriter, Mapper, Phases, Pinner, RandRead,
-            RandWrite, Reader,
+            Bystander, Cp, Dd, FsMark, LargeDd, LightWriter, MakeSmall, Mapper, Phases, Pinner,
+            RandRead, RandWrite, ReadSmall, Reader, StatSmall,
         };
         let kind = *task.kind.get_ref();
         let name = kind.name();
@@ -337,7 +342,7 @@ impl Checker {
             (
                 "block_kib",
                 span(&task.block_kib),
-                kind.has_files() && kind != Pinner,
+                kind.has_files() && kind != Pinner && !kind.has_small_files(),
                 false,
             ),
             (
@@ -357,7 +362,7 @@ impl Checker {
                 "memory_part",
                 span(&task.memory_part),
                 takes_size(kind, "memory_part"),
-                false,
+                matches!(kind, StatSmall | ReadSmall),
             ),
             (
                 "memory_part_each",
@@ -392,7 +397,7 @@ impl Checker {
             (
                 "run_s",
                 span(&task.run_s),
-                !kind.makes_files(),
+                !kind.makes_files() && kind != MakeSmall,
                 kind.lasts(),
             ),
             ("rate_mib", span(&task.rate_mib), kind == LargeDd, false),
@@ -405,20 +410,20 @@ impl Checker {
             (
                 "files_per_loop",
                 task.files_per_loop.as_ref().map(Spanned::span),
-                kind == FsMark,
-                kind == FsMark,
+                matches!(kind, FsMark | MakeSmall),
+                matches!(kind, FsMark | MakeSmall),
             ),
             (
                 "loops",
                 task.loops.as_ref().map(Spanned::span),
-                kind == FsMark,
-                kind == FsMark,
+                kind == FsMark || kind.has_small_files(),
+                matches!(kind, FsMark | MakeSmall),
             ),
             (
                 "file_kib",
                 span(&task.file_kib),
-                kind == FsMark,
-                kind == FsMark,
+                matches!(kind, FsMark | MakeSmall),
+                matches!(kind, FsMark | MakeSmall),
             ),
             (
                 "every_ms",
@@ -458,10 +463,17 @@ impl Checker {
 
 /// Whether a kind of task takes a size by this key.
 fn takes_size(kind: TaskKind, key: &str) -> bool {
-    use TaskKind::{FsMark, Hog, LightWriter, Mapper, Phases, Pinner, RandRead, RandWrite};
+    use TaskKind::{
+        FsMark, Hog, LightWriter, Mapper, Phases, Pinner, RandRead, RandWrite, ReadSmall, StatSmall,
+    };
     match key {
-        "file_mib" => kind.has_files() && !matches!(kind, LightWriter | Pinner | FsMark),
+        "file_mib" => {
+            kind.has_files()
+                && !kind.has_small_files()
+                && !matches!(kind, LightWriter | Pinner | FsMark)
+        }
         "region_mib" => kind.has_memory(),
+        "memory_part" if matches!(kind, StatSmall | ReadSmall) => true,
         _ => matches!(kind, Hog | Mapper | RandWrite | RandRead | Phases),
     }
 }

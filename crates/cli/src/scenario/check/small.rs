@@ -1,0 +1,189 @@
+//! Checks of small files: the caches of their objects, and what fits the memory.
+
+use toml::Spanned;
+
+use super::Checker;
+use crate::run::small;
+use crate::scenario::diagnose::Mistake;
+use crate::scenario::{RoleKind, Scenario, TaskEntry, TaskKind};
+
+/// Sizes of an object, bytes, and of a slab, as a power of two of pages (`mm::SlabSpec`).
+const OBJECT: (f64, f64) = (8.0, 4096.0);
+const ORDER_MOST: f64 = 3.0;
+/// Most caches of objects.
+const CACHES_MOST: usize = workload::CACHES_MAX;
+/// Most files of one directory, so of one task: the first pages of the largest file that there is.
+const DIRECTORY_MOST: f64 = 268_435_456.0;
+/// `vfs_cache_pressure` at most.
+const PRESSURE_MOST: f64 = 10_000.0;
+
+impl Checker {
+    /// The caches of objects of the machine.
+    pub(super) fn object_caches(&mut self, scenario: &Scenario) {
+        let machine = &scenario.machine;
+        if let Some(pressure) = &machine.vfs_cache_pressure {
+            let value = Spanned::new(pressure.span(), f64::from(*pressure.get_ref()));
+            self.range("vfs_cache_pressure", &value, 0.0, PRESSURE_MOST, " %");
+        }
+        let Some(caches) = &machine.object_cache else {
+            return;
+        };
+        for cache in caches.get_ref() {
+            let number =
+                |value: &Spanned<u32>| Spanned::new(value.span(), f64::from(*value.get_ref()));
+            self.range(
+                "bytes",
+                &number(&cache.bytes),
+                OBJECT.0,
+                OBJECT.1,
+                " bytes: an object is on one page",
+            );
+            self.range("order", &number(&cache.order), 0.0, ORDER_MOST, "");
+        }
+        for (role, name) in [(RoleKind::Entry, "entry"), (RoleKind::Inode, "inode")] {
+            let of = caches
+                .get_ref()
+                .iter()
+                .filter(|cache| *cache.role.get_ref() == role)
+                .count();
+            if of != 1 {
+                self.list.push(
+                    Mistake::new(
+                        format!("{of} caches of objects have the role `{name}`"),
+                        caches.span(),
+                        "a file has one",
+                    )
+                    .help(format!(
+                        "give one cache `role = \"{name}\"`, and the others `beside`"
+                    )),
+                );
+            }
+        }
+        if caches.get_ref().len() > CACHES_MOST {
+            self.list.push(
+                Mistake::new(
+                    format!("{} caches of objects", caches.get_ref().len()),
+                    caches.span(),
+                    format!("at most {CACHES_MOST}"),
+                )
+                .help("put objects together that have the same role and mobility"),
+            );
+        }
+    }
+
+    /// Small files of all tasks: of one file system, and their objects fit the memory that they are said to fill.
+    pub(super) fn small_files(&mut self, scenario: &Scenario) {
+        let of = |kind: fn(TaskKind) -> bool| {
+            scenario
+                .tasks
+                .iter()
+                .filter(move |task| kind(*task.kind.get_ref()))
+        };
+        let first = of(|kind| kind == TaskKind::MakeSmall).next();
+        for task in of(TaskKind::has_small_files) {
+            let Some(first) = first else {
+                self.list.push(
+                    Mistake::new(
+                        format!(
+                            "a {} without a task that makes small files",
+                            task.kind.get_ref().name()
+                        ),
+                        task.kind.span(),
+                        "there is nothing to look at",
+                    )
+                    .help("add a task with `kind = \"make_small\"`"),
+                );
+                continue;
+            };
+            self.same_files(first, task);
+            self.small_numbers(scenario, task);
+        }
+    }
+
+    /// All small files of a scenario lie on one device, and are of one size.
+    fn same_files(&mut self, first: &TaskEntry, task: &TaskEntry) {
+        let (Some(one), Some(other)) = (&first.device, &task.device) else {
+            return;
+        };
+        if one.get_ref() != other.get_ref() {
+            self.list.push(
+                Mistake::new(
+                    "small files on two devices",
+                    other.span(),
+                    "not where the others are",
+                )
+                .also(one.span(), "the others")
+                .help("a scenario has one file system of small files: name the same device"),
+            );
+        }
+        if let (Some(one), Some(other)) = (&first.file_kib, &task.file_kib)
+            && (one.get_ref() - other.get_ref()).abs() > f64::EPSILON
+        {
+            self.list.push(
+                Mistake::new(
+                    "small files of two sizes",
+                    other.span(),
+                    "not as the others",
+                )
+                .also(one.span(), "the others")
+                .help("give all tasks that make small files the same `file_kib`"),
+            );
+        }
+    }
+
+    fn small_numbers(&mut self, scenario: &Scenario, task: &TaskEntry) {
+        if let Some(size) = &task.file_kib {
+            let pages = size.get_ref() / 4.0;
+            if pages.fract() != 0.0 || !(1.0..=256.0).contains(&pages) {
+                self.list.push(
+                    Mistake::new(
+                        format!("a small file of {} KiB", size.get_ref()),
+                        size.span(),
+                        "must be whole pages of 4 KiB, at most 256",
+                    )
+                    .help("write a multiple of 4"),
+                );
+            }
+            let number = |value: &Option<Spanned<u32>>| {
+                value.as_ref().map_or(1.0, |v| f64::from(*v.get_ref()))
+            };
+            let files = number(&task.files_per_loop) * number(&task.loops) * pages.max(1.0);
+            if let Some(loops) = &task.loops
+                && files > DIRECTORY_MOST
+            {
+                self.list.push(
+                    Mistake::new(
+                        format!("{files:.0} pages of small files in one directory"),
+                        loops.span(),
+                        format!("one task may make {DIRECTORY_MOST}"),
+                    )
+                    .help("lower `loops` or `files_per_loop`, or raise `count`"),
+                );
+            }
+        }
+        // Files that are looked at again have to have been made.
+        let Some(part) = &task.memory_part else {
+            return;
+        };
+        let memory = scenario.machine.memory_mib.get_ref() * 1_048_576.0;
+        let wanted = part.get_ref() * memory / small::bytes_a_file(&scenario.machine);
+        let number =
+            |value: &Option<Spanned<u32>>| value.as_ref().map_or(1.0, |v| f64::from(*v.get_ref()));
+        let made: f64 = scenario
+            .tasks
+            .iter()
+            .filter(|task| *task.kind.get_ref() == TaskKind::MakeSmall)
+            .map(|task| number(&task.files_per_loop) * number(&task.loops) * number(&task.count))
+            .sum();
+        if wanted > made {
+            self.list.push(
+                Mistake::new(
+                    format!("{wanted:.0} files are to be looked at, and {made:.0} are made"),
+                    part.span(),
+                    "files whose objects fill this part of the memory",
+                )
+                .help("lower `memory_part`, or make more files (`loops`)"),
+            );
+        }
+    }
+}

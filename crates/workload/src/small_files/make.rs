@@ -1,0 +1,124 @@
+//! Makes small files as fast as can be, by several tasks in rounds: `fs_mark` without syncs.
+//!
+//! Files a second are counted a round, over all tasks: the report of whoever came last has the round's length as a sample.
+//!
+//! Source: experiments A4; `fs_mark -S0 -s -n -L -t`, one directory a task.
+
+use std::sync::Arc;
+
+use env::{Env, Task, Work};
+use mm::Cache;
+use policy::units::Nanos;
+
+use super::SmallFiles;
+use super::table::FileId;
+use crate::barrier::Barrier;
+use crate::dd::{Run, buffer};
+use crate::{Failure, Report};
+
+/// Calls that make a file and close it; the one that writes it counts itself.
+const OPEN_AND_CLOSE: u64 = 2;
+
+/// One task that makes small files.
+#[derive(Clone, Copy, Debug)]
+pub struct MakeSmall {
+    /// Files of a round.
+    pub files_per_loop: u32,
+    /// Rounds.
+    pub loops: u32,
+    /// The task's own time for a file, beside its calls.
+    pub think: Nanos,
+}
+
+impl MakeSmall {
+    /// Files that one task makes.
+    #[must_use]
+    pub const fn files(&self) -> u64 {
+        self.files_per_loop as u64 * self.loops as u64
+    }
+}
+
+/// Makes files in `directory`, together with all that share `barrier`.
+pub fn make_small<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    (small, directory, barrier): (&SmallFiles<E>, u16, &Barrier),
+    options: &MakeSmall,
+    run: &Run<'_>,
+) -> Report {
+    let mut report = Report::begin(run.name, task.id(), task.now());
+    let mut writer = cache.writer();
+    barrier.begin(task);
+    let mut maker = Maker {
+        small,
+        directory,
+        options,
+        run,
+        writer: &mut writer,
+        report: &mut report,
+    };
+    let outcome = maker.rounds(task, barrier);
+    barrier.leave(task);
+    small.leave(true);
+    cache.retire(task, writer);
+    report.end(task.now(), outcome)
+}
+
+struct Maker<'a, E: Env> {
+    small: &'a SmallFiles<E>,
+    directory: u16,
+    options: &'a MakeSmall,
+    run: &'a Run<'a>,
+    writer: &'a mut mm::Writer,
+    report: &'a mut Report,
+}
+
+impl<E: Env> Maker<'_, E> {
+    fn rounds(&mut self, task: &mut Task<'_, E>, barrier: &Barrier) -> Result<bool, Failure> {
+        let file = self.small.directory(task, self.directory);
+        let data = buffer::<E>(self.small.size());
+        for _ in 0..self.options.loops {
+            for _ in 0..self.options.files_per_loop {
+                if self.run.stop.is_raised() {
+                    return Ok(false);
+                }
+                let id = self.make(task)?;
+                let called = task.now();
+                let at = self.small.offset(id.file);
+                let wrote = file.write(task, self.writer, at, &data)?;
+                self.report
+                    .moved(called, task.now(), self.run.origin, wrote);
+                self.close(task, id)?;
+            }
+            if let Some(round) = barrier.meet(task)? {
+                self.report
+                    .measured(round.ended, self.run.origin, round.took);
+            }
+            self.report.passes += 1;
+        }
+        Ok(true)
+    }
+
+    /// A new file, with its inode.
+    fn make(&self, task: &mut Task<'_, E>) -> Result<FileId, Failure> {
+        let small = self.small;
+        task.did(Work::User, self.options.think.0);
+        task.did(Work::Call, OPEN_AND_CLOSE);
+        let objects = small.take_inode(task)?;
+        let node = small.node_of(task, &objects);
+        task.did(Work::Create, 1);
+        task.did(Work::Log, 1);
+        let made = small.with(task, |table| table.make(self.directory, objects, node));
+        made.ok_or_else(|| {
+            small.give_inode(task, &objects);
+            Failure::NoFile("more inodes than the memory has room for".into())
+        })
+    }
+
+    /// Its entry stays; from now on it may be let go.
+    fn close(&self, task: &mut Task<'_, E>, id: FileId) -> Result<(), Failure> {
+        let entry = self.small.take_entry(task)?;
+        self.small.enter(task, id, entry);
+        Ok(())
+    }
+}
