@@ -1,6 +1,7 @@
 //! What happened, as typed events. The library counts them, the lab records and plots them.
 
 use policy::dirty::{BalanceTrace, DeviceIndex, PauseReason};
+use policy::place::mobility::Mobility;
 use policy::reclaim::Reason;
 use policy::units::{Bytes, Nanos, Pages};
 
@@ -274,6 +275,20 @@ pub enum Event {
         major: bool,
         /// How long the fault took.
         took: Nanos,
+    },
+    /// A frame, or a block of them, was taken from the free lists of another mobility, less than a pageblock: from now on
+    /// two live in one (kernel tracepoint `mm_page_alloc_extfrag`).
+    Fragmented {
+        /// Order of the block that was taken from.
+        order: u8,
+        /// Whose it was.
+        from: Mobility,
+        /// Whose request it served.
+        to: Mobility,
+        /// Frames that came to the request's lists, or to the request.
+        pages: Pages,
+        /// The pageblock is the request's from now on.
+        tagged: bool,
     },
     /// One pass through a job's own measured operation ended: a mapping touched and unmapped, a walk
     /// over a hog's memory.

@@ -67,7 +67,7 @@ pub use file::write::received::Offered;
 pub use file::writer::Writer;
 pub use lists::NodeId;
 pub use memory::offline::Limit;
-pub use options::{DeviceOptions, ErrorPolicy, Options, Populate};
+pub use options::{Apart, DeviceOptions, ErrorPolicy, Options, Populate};
 pub use shrinkers::{Ask, Shrink, SlabPages};
 pub use slab::{Object, SlabSpec, Slabs};
 pub use stats::{DeviceStats, Health, NodeStats, ReadsFailing, Stats};

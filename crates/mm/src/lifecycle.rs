@@ -84,6 +84,8 @@ impl<E: Env> Cache<E> {
             marks,
             tunables: options.reclaim,
             cpu_lists: options.place.cpu_lists.then_some(options.dirty.cpus),
+            apart: options.apart,
+            boost: options.boost,
         };
         let cache = Arc::new(Self {
             pages: CachedPages::new(frames, nodes),

@@ -3,6 +3,8 @@
 use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold, Tunables};
 use policy::place::PlaceLaw;
 use policy::place::machine::Machine;
+use policy::place::mobility::FallbackRule;
+use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
 use policy::shrink::ShrinkRule;
 use policy::units::{Nanos, Pages};
@@ -13,6 +15,9 @@ use crate::Error;
 
 /// Frames below which a cache cannot work: room for a request, a read-ahead window and the marks.
 pub(crate) const FRAMES_MIN: u32 = 256;
+/// Frames that are kept together, 2 MiB: as many as a huge page has.
+pub(crate) const PAGEBLOCK_ORDER: u8 = 9;
+
 /// When frames get their memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Populate {
@@ -20,6 +25,27 @@ pub enum Populate {
     AtStart,
     /// Chunk by chunk as they are needed.
     AsUsed,
+}
+
+/// Free memory is kept apart by mobility, pageblock by pageblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Apart {
+    /// Whose free lists serve a request that its own cannot.
+    pub rule: FallbackRule,
+    /// Frames of a pageblock, as a power of two: 9, and less where the memory stands for a larger one.
+    pub pageblock_order: u8,
+}
+
+impl Apart {
+    /// With pageblocks of 2 MiB in the memory that is stood for, which is so many times as large.
+    #[must_use]
+    pub fn of(rule: FallbackRule, stands_for: u32) -> Self {
+        let smaller = u8::try_from(stands_for.max(1).ilog2()).unwrap_or(PAGEBLOCK_ORDER);
+        Self {
+            rule,
+            pageblock_order: PAGEBLOCK_ORDER.saturating_sub(smaller),
+        }
+    }
 }
 
 /// How a cache is built.
@@ -37,6 +63,10 @@ pub struct Options {
     pub reclaim: ReclaimTunables,
     /// How caches of objects are asked for their share.
     pub shrink: ShrinkRule,
+    /// Whether pages, objects and what cannot be moved have free lists of their own; `None`: they have not.
+    pub apart: Option<Apart>,
+    /// How a zone answers when pageblocks are mixed.
+    pub boost: BoostRule,
     /// Nodes and zones of the memory; `None`: one of each. It has `frames` in all.
     pub machine: Option<Machine>,
     /// How a frame is looked for among several zones.
@@ -74,6 +104,8 @@ impl Options {
             flush: FlushTunables::tidegate(),
             reclaim: ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000),
             shrink: ShrinkRule::LINUX_6_12,
+            apart: None,
+            boost: BoostRule::TIDEGATE,
             machine: None,
             place: PlaceLaw::TIDEGATE,
             marks: None,
@@ -90,6 +122,8 @@ impl Options {
 
 /// Least and most ticks a second of a law.
 const HZ: (u64, u64) = (1, 10_000);
+/// Most zones whose mobilities have lists of their own: so many groups has `frames::Pageblocks`.
+const ZONES_APART: u64 = 5;
 /// Shares are in 1/10000.
 const RATIO_MAX: u64 = 10_000;
 /// Swappiness is out of this.
@@ -147,6 +181,20 @@ impl Options {
         if let Some(machine) = &self.machine {
             let frames = u64::from(self.frames);
             check("frames of all zones", machine.pages().0, (frames, frames))?;
+        }
+        if let Some(apart) = self.apart {
+            let zones = self.machine_or_one_node().zones().len() as u64;
+            check(
+                "zones of memory kept apart by mobility",
+                zones,
+                (1, ZONES_APART),
+            )?;
+            let order = u64::from(apart.pageblock_order);
+            check(
+                "apart.pageblock_order",
+                order,
+                (0, u64::from(PAGEBLOCK_ORDER)),
+            )?;
         }
         if let Some(marks) = self.marks {
             let frames = u64::from(self.frames);

@@ -142,6 +142,12 @@ impl<E: Env> Cache<E> {
         let slab = self.shrinkers.pages();
         read.set(Item::NrSlabReclaimable, slab.reclaimable.0);
         read.set(Item::NrSlabUnreclaimable, slab.unreclaimable.0);
+        let boosts = self
+            .zones
+            .layout()
+            .zones()
+            .map(|zone| self.memory.boost_of(zone).0);
+        read.set(Item::NrWatermarkBoost, boosts.sum());
         read.set(Item::SwapFree, self.swap_stats().free.0);
         read.set(Item::SwapTotal, self.swap_total().0);
         read.set(Item::Pgfree, self.memory.given_back());

@@ -60,6 +60,8 @@ items! {
     NrSlabReclaimable = "nr_slab_reclaimable",
     /// Level: pages of slabs that stay until their owner gives them back.
     NrSlabUnreclaimable = "nr_slab_unreclaimable",
+    /// Level: pages by which marks stand higher, over all zones. Ours.
+    NrWatermarkBoost = "nr_watermark_boost",
     /// Level: free slots of the swap file.
     SwapFree = "swap_free",
     /// Level: slots of the swap file.
@@ -150,6 +152,12 @@ items! {
     KswapdInodesteal = "kswapd_inodesteal",
     /// Pages that came free as shrinkers were asked, of slabs and of files. Ours.
     SlabFreed = "slab_freed",
+    /// Pageblocks that a second mobility came to live in. Ours.
+    ExtfragEvents = "extfrag_events",
+    /// Of these: those that raised a zone's marks, if only up to the cap. Ours.
+    WatermarkBoosts = "watermark_boosts",
+    /// Pages freed in passes for a boost, those of slabs included. Ours.
+    PgstealBoosted = "pgsteal_boosted",
     /// Frames that came from the node they were wanted from.
     NumaHit = "numa_hit",
     /// Frames that came from another node than they were wanted from, counted there.

@@ -73,6 +73,17 @@ impl Watermarks {
         }
     }
 
+    /// The marks, all of them higher by so many pages.
+    #[must_use]
+    pub fn raised_by(self, pages: Pages) -> Self {
+        let raised = |mark: Pages| mark.saturating_add(pages);
+        Self {
+            min: raised(self.min),
+            low: raised(self.low),
+            high: raised(self.high),
+        }
+    }
+
     /// The mark above HIGH up to which a node is kept free for promotion (5.17+, PROMO), one more
     /// gap away.
     #[must_use]

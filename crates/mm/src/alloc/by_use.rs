@@ -90,8 +90,7 @@ impl<E: Env> Cache<E> {
         let memory = &self.memory;
         self.take(
             task,
-            wanted.pick(asked.zone),
-            asked.want,
+            wanted.pick(asked.zone, asked.want),
             out,
             |task, taken| {
                 let above = Pages(u64::from(memory.free_of(asked.zone))).saturating_sub(keeps);

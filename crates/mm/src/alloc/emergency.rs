@@ -131,7 +131,7 @@ impl Rounds {
         }
         let cleaned = self.cleaned;
         cache.wait_for_memory(task, |memory| {
-            u64::from(memory.free()) <= memory.marks().min.0 && cache.cleaned() == cleaned
+            Pages(u64::from(memory.free())) <= memory.min() && cache.cleaned() == cleaned
         })
     }
 }

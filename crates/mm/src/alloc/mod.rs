@@ -13,8 +13,8 @@
 //! under writeback or dirty, and none could be freed; or when nothing has changed for so long that what is under
 //! writeback is at a device that hangs.
 
-use env::{Context, Env, Task, TaskId, Work};
-use frames::FrameId;
+use env::{Context, Env, Event, Task, TaskId, Work};
+use frames::{Flags, FrameId};
 use policy::place::Way;
 use policy::place::by_use::Purpose;
 use policy::place::mobility::Mobility;
@@ -28,6 +28,8 @@ use crate::Error;
 use crate::cache::{Cache, get};
 use crate::lists::ZoneId;
 use crate::memory::Memory;
+use crate::memory::apart::Mixed;
+use crate::memory::chunks::Taken;
 use crate::memory::free::Pick;
 use crate::memory::room::Asked;
 use crate::memory::slow_path::SlowPath;
@@ -92,11 +94,13 @@ impl Wanted {
         self.blocks << self.order
     }
 
-    fn pick(&self, zone: ZoneId) -> Pick {
+    fn pick(&self, zone: ZoneId, frames: u32) -> Pick {
         Pick {
             zone,
             mobility: self.mobility,
+            frames,
             order: self.order,
+            wakes: !self.quiet,
         }
     }
 }
@@ -141,54 +145,80 @@ impl<E: Env> Cache<E> {
     ) -> Result<u32, Error> {
         // Without a look at the CPU and the lists.
         let zone = ZoneId(0);
-        let taken = self.take_above(task, wanted.pick(zone), Floor::Min, wanted.blocks, out)?;
+        let taken = self.take_above(task, wanted.pick(zone, wanted.frames()), Floor::Min, out)?;
         if !wanted.quiet && self.memory.spare_of(zone) < self.memory.marks_of(zone).low {
             self.ask_reclaim(task, zone);
         }
         Ok(taken)
     }
 
-    /// Takes up to `blocks` blocks of a zone, as far down as this task may take them; answers how many frames.
+    /// Takes up to as many frames as are picked, as far down as this task may take them; answers how many.
     fn take_above(
         &self,
         task: &mut Task<'_, E>,
         pick: Pick,
         floor: Floor,
-        blocks: u32,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
         let first = Asked {
             zone: pick.zone,
             floor,
-            want: blocks << pick.order,
+            want: pick.frames,
             first: true,
             exempt: memory.is_exempt(task),
         };
-        self.take(task, pick, first.want, out, |task, taken| {
+        self.take(task, pick, out, |task, taken| {
             memory.room(task, &first.after(taken))
         })
     }
 
-    /// Takes up to `want` frames of a zone, as many at a time as `room` allows, which is told how many have been taken.
+    /// Takes up to as many frames as are picked, as many at a time as `room` allows, which is told how many have been taken.
     /// It looks while the free lists are locked.
     fn take(
         &self,
         task: &mut Task<'_, E>,
         pick: Pick,
-        want: u32,
         out: &mut Vec<FrameId>,
         room: impl Fn(&Task<'_, E>, u32) -> u32,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
-        let (taken, holds) = memory.take(task, pick, want, out, |taken| room(task, taken))?;
-        self.counters.add(Item::Pgalloc, u64::from(taken));
-        if taken > 0 {
-            memory.took(task, taken);
+        // What reclaim finds on its lists. The last pageblock may reach beyond the memory.
+        let is_movable = |frame: FrameId| {
+            frame.0 < self.options.frames && self.pages.table.flags(frame).has(Flags::CACHED)
+        };
+        let taken = memory.take(task, pick, out, |taken| room(task, taken), is_movable)?;
+        let Taken { frames, holds, .. } = taken;
+        self.counters.add(Item::Pgalloc, u64::from(frames));
+        if frames > 0 {
+            memory.took(task, frames);
         }
-        task.did(Work::Drawn, u64::from(taken - holds));
+        task.did(Work::Drawn, u64::from(frames - holds));
         task.did(Work::Alloc, u64::from(holds));
-        Ok(taken)
+        if !taken.mixed.is_empty() {
+            self.note_mixed(task, &taken.mixed);
+        }
+        if taken.wakes {
+            self.ask_reclaim(task, pick.zone);
+        }
+        Ok(frames)
+    }
+
+    /// Pageblocks were mixed.
+    #[cold]
+    fn note_mixed(&self, task: &Task<'_, E>, mixed: &[Mixed]) {
+        let boosted = mixed.iter().filter(|mixed| mixed.boosted).count();
+        self.counters.add(Item::ExtfragEvents, mixed.len() as u64);
+        self.counters.add(Item::WatermarkBoosts, boosted as u64);
+        for one in mixed {
+            task.emit(&Event::Fragmented {
+                order: one.order,
+                from: one.from,
+                to: one.to,
+                pages: one.pages,
+                tagged: one.tagged,
+            });
+        }
     }
 
     /// Takes between one frame and as many as are wanted, reclaiming and waiting as it must. The caller holds no
@@ -253,7 +283,7 @@ impl<E: Env> Cache<E> {
             free: Pages(u64::from(self.memory.free())),
             reclaimable: self.reclaimable(context) + self.options.reclaim.unseen(),
             write_pending: self.write_pending(),
-            min: self.memory.marks().min,
+            min: self.memory.min(),
         }
     }
 

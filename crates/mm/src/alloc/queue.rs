@@ -199,9 +199,9 @@ impl<E: Env> Waiter<'_, E> {
         let mut taken = 0;
         for zone in self.cache.zones_for(task) {
             let before = taken;
-            let pick = self.wanted.pick(*zone);
+            let pick = self.wanted.pick(*zone, want - before);
             let room = |_: &Task<'_, E>, more| memory.free_of(*zone).min(granted - before - more);
-            match self.cache.take(task, pick, want - before, out, room) {
+            match self.cache.take(task, pick, out, room) {
                 Ok(more) => taken += more,
                 // What another zone gave is its.
                 Err(_) if taken > 0 => break,

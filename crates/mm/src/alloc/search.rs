@@ -40,7 +40,12 @@ pub(super) fn take<E: Env>(
         let step = search.step(&node.zonelist_cache(task));
         match step {
             Step::Take { place, floor, most } => {
-                let got = cache.take_above(task, wanted.pick(list[place]), floor, most, out);
+                let got = cache.take_above(
+                    task,
+                    wanted.pick(list[place], most << wanted.order),
+                    floor,
+                    out,
+                );
                 let took = match got {
                     Ok(0) => Took::BelowMark,
                     Ok(frames) => Took::Frames(frames >> wanted.order),

@@ -99,7 +99,7 @@ impl<E: Env> Cache<E> {
                 exempt: true,
             };
             let room = |task: &Task<'_, E>, _| memory.room(task, &asked).saturating_sub(rest);
-            if self.take(task, wanted.pick(asked.zone), asked.want, out, room)? > 0 {
+            if self.take(task, wanted.pick(asked.zone, asked.want), out, room)? > 0 {
                 return Ok(1);
             }
         }

@@ -60,7 +60,7 @@ fn who_waits_again_keeps_its_age() {
         let mut mine = Vec::new();
         let all = FRAMES - min;
         cache
-            .take(task, Pick::single(ZoneId(0)), all, &mut mine, |_, taken| {
+            .take(task, Pick::single(ZoneId(0), all), &mut mine, |_, taken| {
                 all - taken
             })
             .unwrap();
@@ -86,8 +86,7 @@ fn who_waits_again_keeps_its_age() {
         cache
             .take(
                 task,
-                Pick::single(ZoneId(0)),
-                free,
+                Pick::single(ZoneId(0), free),
                 &mut gone,
                 |_, taken| free - taken,
             )
@@ -147,7 +146,7 @@ fn take(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>, count: u32) -> Vec<F
     let (zone, room) = (ZoneId(0), |_: &Task<'_, LabEnv>, taken| count - taken);
     let mut frames = Vec::new();
     assert_eq!(
-        cache.take(task, Pick::single(zone), count, &mut frames, room),
+        cache.take(task, Pick::single(zone, count), &mut frames, room),
         Ok(count)
     );
     frames
@@ -226,7 +225,7 @@ fn no_node_is_empty() {
 fn room_is_looked_up_under_the_lock() {
     with_cache(|task, cache| {
         let mut frames = Vec::new();
-        let taken = cache.take(task, Pick::single(ZoneId(0)), 1, &mut frames, |task, _| {
+        let taken = cache.take(task, Pick::single(ZoneId(0), 1), &mut frames, |task, _| {
             if cfg!(debug_assertions) {
                 // Taken twice: that is what the check of the lock order finds.
                 let _ = cache.memory.offline(task);
@@ -301,8 +300,7 @@ fn nobody_is_killed_for_a_page_asked_for_from_within_a_file_system() {
             cache
                 .take(
                     task,
-                    Pick::single(ZoneId(0)),
-                    left,
+                    Pick::single(ZoneId(0), left),
                     &mut mine,
                     |_, taken| left - taken,
                 )

@@ -9,6 +9,7 @@ use frames::{Content, FrameId};
 use policy::units::Pages;
 
 use super::Memory;
+use super::apart::Mixed;
 use super::free::Pick;
 use crate::Error;
 use crate::memory::offline::Limit;
@@ -16,6 +17,18 @@ use crate::memory::offline::Limit;
 /// Frames with memory that a task which takes many leaves behind, as long as the limit allows: two of the
 /// largest batches, so that one is there while the next chunk gets its memory.
 const READY: u32 = 512;
+
+/// What was taken of the free lists.
+#[derive(Default)]
+pub(crate) struct Taken {
+    pub(crate) frames: u32,
+    /// In so many holds of their lock.
+    pub(crate) holds: u32,
+    /// Pageblocks that were mixed by it.
+    pub(crate) mixed: Vec<Mixed>,
+    /// The zone was boosted, and its background reclaimer is to know.
+    pub(crate) wakes: bool,
+}
 
 /// A chunk on its way to or from the system; it arrives when this is dropped, by a panic too: else whoever finds no frame
 /// would wait for it for ever.
@@ -133,8 +146,8 @@ impl<E: Env> Memory<E> {
         Some(self.on_its_way(first, false))
     }
 
-    /// Takes up to `want` frames, in whole blocks as picked, as many at a time as `room` allows, which is told how many have been taken.
-    /// It looks while the free lists are locked. Answers how many, and in how many holds of that lock.
+    /// Takes up to as many frames as are picked, as many at a time as `room` allows, which is told how many have been taken.
+    /// It looks while the free lists are locked. `is_movable` says of a frame in use whether it can be moved.
     ///
     /// # Errors
     /// `NoMemory`, if nothing was taken.
@@ -142,21 +155,21 @@ impl<E: Env> Memory<E> {
         &self,
         task: &Task<'_, E>,
         pick: Pick,
-        want: u32,
         out: &mut Vec<FrameId>,
         room: impl Fn(u32) -> u32,
-    ) -> Result<(u32, u32), Error> {
+        is_movable: impl Fn(FrameId) -> bool,
+    ) -> Result<Taken, Error> {
         let Pick { zone, order, .. } = pick;
-        let (mut taken, mut holds) = (0, 0);
-        while taken < want {
+        let mut taken = Taken::default();
+        while taken.frames < pick.frames {
             // Under the lock: two that look at once must not both take what is there for one.
             let mut free = self.lists.lock(task);
-            let room = room(taken).min(want - taken);
+            let room = room(taken.frames).min(pick.frames - taken.frames);
             if room >> order == 0 {
                 break;
             }
             // `left`: they count as taken from now on.
-            let (got, left) = match &self.cpu_lists {
+            let (mut got, mut left) = match &self.cpu_lists {
                 Some(lists) if pick.is_of_cpu_lists() => {
                     lists.take(task, zone, room, out, |batch, list| {
                         free.take(pick, batch, list)
@@ -167,28 +180,37 @@ impl<E: Env> Memory<E> {
                     (got, got)
                 }
             };
-            if got == 0 {
-                // The system takes milliseconds to give a chunk its memory.
-                if !task.may_block() {
-                    break;
-                }
-                let Some(first) = self.take_absent(&mut free, Some(zone)) else {
-                    break;
-                };
+            // The system takes milliseconds to give a chunk its memory.
+            if got == 0
+                && task.may_block()
+                && let Some(first) = self.take_absent(&mut free, Some(zone))
+            {
                 drop(free);
                 match self.populate(first) {
                     Ok(()) => continue,
                     // What was taken before is the caller's.
-                    Err(_) if taken > 0 => break,
+                    Err(_) if taken.frames > 0 => break,
                     Err(error) => return Err(error),
                 }
             }
+            if got == 0
+                && let Some(apart) = self.apart
+            {
+                let before = taken.mixed.len();
+                got = free.take_of_others(apart, pick, out, &is_movable, &mut taken.mixed);
+                left = got;
+                self.boost_for(&mut free, pick, &mut taken.mixed[before..]);
+            }
+            if got == 0 {
+                break;
+            }
+            taken.wakes |= free.boosts[zone.index()].on_allocated(&self.boost, pick.wakes);
             self.now_taken(zone, left);
             drop(free);
-            taken += got;
-            holds += 1;
+            taken.frames += got;
+            taken.holds += 1;
         }
-        Ok((taken, holds))
+        Ok(taken)
     }
 
     /// Leaves frames with memory behind. Giving a chunk its memory takes milliseconds; a task that takes many frames at

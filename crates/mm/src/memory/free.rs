@@ -10,16 +10,22 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use env::{Context, Env, Signal};
 use frames::{FrameId, FreeLists, Group, Pageblocks};
 use policy::place::mobility::Mobility;
+use policy::reclaim::boost::Boost;
 use policy::units::Pages;
 
-use super::Memory;
 use super::cpu_lists::CpuLists;
+use super::{Memory, apart};
 use crate::lists::{Layout, ZoneId};
 use crate::memory::offline::OfflineFrames;
+use crate::options::{Apart, PAGEBLOCK_ORDER};
 use crate::vmstat::{add, get};
 
-/// Frames that are kept together, 2 MiB: as many as a huge page has.
-const PAGEBLOCK_ORDER: u8 = 9;
+/// Mobilities that can be kept apart.
+const MOBILITIES: u8 = 3;
+const _: () = assert!(
+    Mobility::ALL.len() == MOBILITIES as usize,
+    "each has its lists"
+);
 
 /// Zones are whole chunks, so a pageblock that is not larger than a chunk is of one zone.
 pub(super) fn pageblock_order(chunk: u32) -> u8 {
@@ -36,6 +42,10 @@ pub(super) struct Free {
     pub(super) absent: Vec<FrameId>,
     /// Frames beyond a limit that was lowered.
     pub(super) offline: OfflineFrames,
+    /// Mobilities have lists of their own.
+    is_apart: bool,
+    /// By zone.
+    pub(super) boosts: Box<[Boost]>,
 }
 
 /// Which frames are taken.
@@ -43,18 +53,23 @@ pub(super) struct Free {
 pub(crate) struct Pick {
     pub(crate) zone: ZoneId,
     pub(crate) mobility: Mobility,
-    /// In blocks of 2^`order`.
+    /// How many, in blocks of 2^`order`.
+    pub(crate) frames: u32,
     pub(crate) order: u8,
+    /// Who takes them may wake the background reclaimer.
+    pub(crate) wakes: bool,
 }
 
 impl Pick {
     /// Single frames for pages.
     #[cfg(test)]
-    pub(crate) fn single(zone: ZoneId) -> Self {
+    pub(crate) fn single(zone: ZoneId, frames: u32) -> Self {
         Self {
             zone,
             mobility: Mobility::Movable,
+            frames,
             order: 0,
+            wakes: true,
         }
     }
 
@@ -66,31 +81,43 @@ impl Pick {
 
 impl Free {
     /// All of them without memory.
-    pub(super) fn new(frames: u32, chunk: u32, layout: &Layout) -> Self {
+    pub(super) fn new(frames: u32, chunk: u32, layout: &Layout, apart: Option<Apart>) -> Self {
         let firsts = (0..frames).step_by(chunk as usize).map(FrameId);
-        let order = pageblock_order(chunk);
-        let blocks = Pageblocks::new(frames, order, 1, |first| layout.of(first).0);
+        let (order, mobilities) = match apart {
+            None => (pageblock_order(chunk), 1),
+            Some(apart) => (apart.pageblock_order, MOBILITIES),
+        };
+        let blocks = Pageblocks::new(frames, order, mobilities, |first| layout.of(first).0);
         Self {
             lists: FreeLists::with_blocks(frames, blocks),
             absent: firsts.rev().collect(),
             offline: OfflineFrames::new(frames, chunk),
+            is_apart: apart.is_some(),
+            boosts: layout.zones().map(|_| Boost::default()).collect(),
         }
     }
 
-    /// Takes up to `want` frames that have memory, in whole blocks as picked; appends them; answers how many.
+    /// Takes up to `want` frames that have memory, in whole blocks as picked, of the pick's own lists; appends them; answers
+    /// how many.
+    ///
+    /// Where mobilities have lists of their own, each block is the first of the smallest that hold it, as in Linux: that is
+    /// how they come to be mixed. Else single frames come in runs.
     pub(super) fn take(&mut self, pick: Pick, want: u32, out: &mut Vec<FrameId>) -> u32 {
-        let group = Group::of_zone(pick.zone.0);
-        if pick.order == 0 {
+        if pick.order == 0 && !self.is_apart {
+            let group = Group::of_zone(pick.zone.0);
             return self.lists.try_take_batch(group, want, out);
         }
-        let size = 1 << pick.order;
+        let group = if self.is_apart {
+            apart::group(pick.zone, pick.mobility)
+        } else {
+            Group::of_zone(pick.zone.0)
+        };
         let mut taken = 0;
-        while want - taken >= size {
-            let Some(FrameId(first)) = self.lists.try_take(group, pick.order) else {
-                break;
-            };
-            out.extend((first..first + size).map(FrameId));
-            taken += size;
+        while want - taken >= 1 << pick.order {
+            match self.take_block(group, pick.order, out) {
+                0 => break,
+                size => taken += size,
+            }
         }
         taken
     }

@@ -10,16 +10,19 @@ use std::sync::Arc;
 use env::{Cause, Context, Env, Lock, LockClass, LockGuard, Signal, Task, TaskId, WaitQueue};
 use policy::place::marks::{self, Marks};
 use policy::reclaim::Tunables;
+use policy::reclaim::boost::BoostRule;
 use policy::units::Instant;
 use policy::watermark::Watermarks;
 
 use crate::Error;
 use crate::lists::{Layout, ZoneId};
+use crate::options::Apart;
 use cpu_lists::CpuLists;
 use free::Free;
 use slow_path::SlowPath;
 
-mod chunks;
+pub(crate) mod apart;
+pub(crate) mod chunks;
 mod cpu_lists;
 pub(crate) mod free;
 pub(crate) mod offline;
@@ -51,6 +54,10 @@ pub(crate) struct Memory<E: Env> {
     marks: Watermarks,
     /// The part of each zone.
     zone_marks: Box<[Marks]>,
+    /// By how much each zone's stand higher now: copies for looks without the lock.
+    raised: Box<[AtomicU64]>,
+    apart: Option<Apart>,
+    boost: BoostRule,
     /// Callers that found nothing to reclaim.
     wait: WaitQueue,
     slow_path: SlowPath,
@@ -73,6 +80,8 @@ pub(crate) struct Shape {
     pub(crate) tunables: Tunables,
     /// CPUs, if each has free frames of its own.
     pub(crate) cpu_lists: Option<u32>,
+    pub(crate) apart: Option<Apart>,
+    pub(crate) boost: BoostRule,
 }
 
 impl<E: Env> Memory<E> {
@@ -84,14 +93,20 @@ impl<E: Env> Memory<E> {
             marks,
             tunables,
             cpu_lists,
+            apart,
+            boost,
         } = shape;
+        let apart = apart.map(|apart| Apart {
+            pageblock_order: apart.pageblock_order.min(free::pageblock_order(chunk)),
+            ..apart
+        });
         let free = layout.all().iter().map(|zone| {
             let pages = u32::try_from(zone.pages.0).expect("no more than all frames");
             AtomicU32::new(pages)
         });
         Self {
             env,
-            lists: Lock::new(LockClass::Free, Free::new(frames, chunk, &layout)),
+            lists: Lock::new(LockClass::Free, Free::new(frames, chunk, &layout, apart)),
             limit: AtomicU32::new(frames),
             free: free.collect(),
             moving: AtomicU32::new(0),
@@ -102,6 +117,9 @@ impl<E: Env> Memory<E> {
             chunk,
             marks,
             zone_marks: marks::of_zones(layout.all(), marks).into(),
+            raised: layout.zones().map(|_| AtomicU64::new(0)).collect(),
+            apart,
+            boost,
             cpu_lists: cpu_lists.map(|cpus| CpuLists::new(&layout, cpus, tunables.stands_for)),
             layout,
             wait: WaitQueue::new(),
@@ -115,7 +133,9 @@ impl<E: Env> Memory<E> {
 
     /// Frames that are kept together, as a power of two.
     pub(crate) fn pageblock_order(&self) -> u8 {
-        free::pageblock_order(self.chunk)
+        let of_chunk = || free::pageblock_order(self.chunk);
+        self.apart
+            .map_or_else(of_chunk, |apart| apart.pageblock_order)
     }
 
     /// When reclaim begins and ends.
@@ -123,14 +143,12 @@ impl<E: Env> Memory<E> {
         self.marks
     }
 
-    /// A zone's part of them, and what it keeps back besides.
+    /// A zone's part of them, as they are compared with, and what it keeps back besides.
     pub(crate) fn zone_marks(&self, zone: ZoneId) -> Marks {
-        self.zone_marks[zone.index()]
-    }
-
-    /// A zone's part of them.
-    pub(crate) fn marks_of(&self, zone: ZoneId) -> Watermarks {
-        self.zone_marks[zone.index()].watermarks
+        Marks {
+            watermarks: self.marks_of(zone),
+            reserve: self.zone_marks[zone.index()].reserve,
+        }
     }
 
     /// Whether the task is one of those that others need to get on.

@@ -137,7 +137,7 @@ impl<E: Env> Memory<E> {
         let Marks {
             watermarks,
             reserve,
-        } = self.zone_marks[asked.zone.index()];
+        } = self.zone_marks(asked.zone);
         let mark = match asked.floor {
             Floor::Low => watermarks.low,
             Floor::Min => watermarks.min,
@@ -145,6 +145,8 @@ impl<E: Env> Memory<E> {
         let above = room(free, mark, AllocRight::Normal).saturating_sub(reserve);
         let last = asked.exempt && asked.first && asked.floor == Floor::Min;
         if above.is_zero() && last {
+            let own = self.zone_marks[asked.zone.index()].watermarks.min;
+            let mark = if self.boost.spares_urgent { own } else { mark };
             return room(free, mark, AllocRight::High).saturating_sub(reserve);
         }
         above

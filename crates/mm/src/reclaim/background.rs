@@ -8,13 +8,14 @@ use std::sync::Weak;
 use env::{Env, Event, Signal, Task, Wakeup};
 use policy::reclaim::Loops;
 use policy::reclaim::background::{
-    Balance, BalanceStep, Rest, clears_flags, nap, rest, wants_wake,
+    Balance, BalanceStep, Rest, clears_flags, is_balanced, nap, rest,
 };
+use policy::reclaim::boost::{self, Waking};
 use policy::reclaim::direct::may_begin;
 use policy::reclaim::throttle::{Throttle, Who};
 use policy::units::{Nanos, Pages};
 
-use super::{Control, age_anon, shrink_zone, zoned};
+use super::{Control, age_anon, boosted, shrink_zone, zoned};
 use crate::cache::Cache;
 use crate::lists::{NodeId, ZoneId};
 use crate::vmstat::Item;
@@ -66,14 +67,18 @@ pub(super) fn sleep<E: Env>(
 fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool {
     let memory = &cache.memory;
     let background = cache.zones.node_of(zone).background();
-    let high = memory.marks_of(zone).high;
     let hz = cache.options.reclaim.hz;
     let mut napped = false;
     loop {
         if !napped {
             background.begin();
             cache.drop_remains(task);
-            let ended = balance(task, cache, zone);
+            let ended = if memory.boost_rule().boosts() {
+                boosted::balance(task, cache, zone);
+                Ended::Balanced
+            } else {
+                balance(task, cache, zone)
+            };
             if ended == Ended::InVain && !cache.registry.stopping.load(Ordering::Acquire) {
                 if !rest_in_vain(task, cache, zone) {
                     return false;
@@ -84,7 +89,7 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool 
         if cache.registry.stopping.load(Ordering::Acquire) {
             return false;
         }
-        let free = memory.spare_of(zone);
+        let (free, high) = (memory.spare_of(zone), memory.marks_of(zone).high);
         let failures = cache.zones[zone].balance(task).failures();
         // Whoever waits for the reserve looks again: at the failures too.
         cache.reserve_wait(zone).wake_all(Signal::Balanced);
@@ -151,6 +156,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> En
                     force_deactivate: false,
                     may_unmap: true,
                     may_write: true,
+                    may_swap: true,
                     may_shrink: true,
                 };
                 let got = shrink_zone(task, cache, &control);
@@ -203,9 +209,12 @@ impl<E: Env> Cache<E> {
         }
         let wakes = match self.options.reclaim.law.loops {
             Loops::Nodes => {
-                let free = memory.spare_of(zone);
                 let failures = self.zones[zone].balance(context).failures();
-                wants_wake(free, memory.marks_of(zone).high, failures)
+                boost::wants_wake(Waking {
+                    balanced: is_balanced(memory.spare_of(zone), memory.marks_of(zone).high),
+                    boosted: !memory.boost_of(zone).is_zero(),
+                    hopeless: failures.hopeless(),
+                })
             }
             Loops::Zones => zoned::wants_wake(self, context, zone),
         };

@@ -90,6 +90,7 @@ fn over_nodes<E: Env>(
                         force_deactivate: sweep.force_deactivate,
                         may_unmap: true,
                         may_write: true,
+                        may_swap: true,
                         may_shrink: true,
                     };
                     got += shrink_zone(task, cache, &control);

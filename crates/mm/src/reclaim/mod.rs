@@ -15,6 +15,7 @@
 //! | `shrink`, `active` | a turn on an inactive, on an active list |
 //! | `objects` | asks caches of objects for their share |
 //! | `background`, `direct` | when to make passes, and when to stop; over zones, before 4.8: `zoned` |
+//! | `boosted` | a balance of the background where marks are raised for a while |
 //! | `throttle` | sleeps for a reason, and wakes |
 //! | `lists::workingset` | knows evicted pages again |
 //!
@@ -24,6 +25,7 @@
 
 mod active;
 pub(crate) mod background;
+mod boosted;
 pub(crate) mod direct;
 pub(crate) mod index_nodes;
 mod objects;
@@ -63,6 +65,8 @@ pub(crate) struct Control {
     pub(crate) may_unmap: bool,
     /// Pages may be written, if the law has reclaimers write any.
     pub(crate) may_write: bool,
+    /// Anonymous pages may be taken.
+    pub(crate) may_swap: bool,
     /// Caches of objects are asked.
     pub(crate) may_shrink: bool,
 }
@@ -146,7 +150,7 @@ fn take_turns<E: Env>(
     let times = |pages: Pages| Pages(pages.0.saturating_mul(u64::from(factor)));
     let own = cache.zones.sizes(task, control.zone);
     let sizes = own.times(factor);
-    let may_swap = control.may_unmap && cache.can_swap();
+    let may_swap = control.may_unmap && control.may_swap && cache.can_swap();
     let rule = cache.options.reclaim.law.scan;
     let mut scan = {
         let mut balance = zone.balance(task);

@@ -349,6 +349,7 @@ fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
                 force_deactivate: false,
                 may_unmap: true,
                 may_write: true,
+                may_swap: true,
                 may_shrink: true,
             };
             let began = task.now();

@@ -54,6 +54,7 @@ pub(crate) fn trim<E: Env>(
             priority: pass.priority,
             target: pass.target,
             force_deactivate: false,
+            may_swap: true,
             may_shrink: false,
         };
         cache.zones[zone].enter_work();
@@ -89,6 +90,7 @@ pub(crate) fn trim_cluster<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zon
         priority: Priority::GENTLEST,
         target: CLUSTER,
         force_deactivate: false,
+        may_swap: true,
         may_shrink: false,
     };
     let turn = Turn {

@@ -94,6 +94,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zones: &[ZoneId]) -
                     force_deactivate: false,
                     may_unmap: true,
                     may_write: true,
+                    may_swap: true,
                     may_shrink: true,
                 };
                 let got = shrink_zone(task, cache, &control);
@@ -166,6 +167,7 @@ pub(super) fn direct<E: Env>(
                         force_deactivate: false,
                         may_unmap: true,
                         may_write: true,
+                        may_swap: true,
                         may_shrink: true,
                     };
                     got += shrink_zone(task, cache, &control);

@@ -38,6 +38,8 @@ use crate::lists::NodeId;
 use crate::shrinkers::{Shrink, SlabPages};
 use places::Places;
 
+#[cfg(test)]
+mod apart_tests;
 mod places;
 #[cfg(test)]
 mod tests;

@@ -71,10 +71,10 @@ fn where_no_frames_stand_together_a_slab_is_a_page() {
     with_cache(options(), |task, cache| {
         let slabs = cache.add_slabs(INODES).unwrap();
         let mut frames = Vec::new();
-        let pick = Pick::single(ZoneId(0));
+        let pick = Pick::single(ZoneId(0), FRAMES);
         let left = |taken| FRAMES - taken;
-        let taken = cache.memory.take(task, pick, FRAMES, &mut frames, left);
-        assert_eq!(taken.unwrap().0, FRAMES);
+        let taken = cache.memory.take(task, pick, &mut frames, left, |_| true);
+        assert_eq!(taken.unwrap().frames, FRAMES);
         let odd: Vec<_> = frames
             .iter()
             .copied()

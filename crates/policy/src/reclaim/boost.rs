@@ -148,6 +148,12 @@ impl BoostRule {
         Self::ALL.into_iter().find(|rule| rule.name == name)
     }
 
+    /// Whether a zone is ever boosted.
+    #[must_use]
+    pub fn boosts(&self) -> bool {
+        self.by != BoostedBy::Nothing && self.factor > 0
+    }
+
     fn heeds(&self, event: Event) -> bool {
         match self.by {
             BoostedBy::Nothing => false,
@@ -225,12 +231,7 @@ impl Boost {
     /// The marks as they are compared with.
     #[must_use]
     pub fn raised(&self, marks: Watermarks) -> Watermarks {
-        let raised = |mark: Pages| mark.saturating_add(self.pages);
-        Watermarks {
-            min: raised(marks.min),
-            low: raised(marks.low),
-            high: raised(marks.high),
-        }
+        marks.raised_by(self.pages)
     }
 
     /// MIN as a request for a single page compares with it.
