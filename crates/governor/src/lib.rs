@@ -59,6 +59,7 @@
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod adapters;
 mod error;
 mod ghost;
 mod governor;

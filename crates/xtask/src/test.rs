@@ -26,7 +26,7 @@ const LOOM_PREEMPTIONS: &str = "3";
 
 type Step = (&'static str, fn() -> End);
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     ("format", || {
         cargo_step(&["fmt", "--all", "--check", "--", "-l"])
     }),
@@ -51,6 +51,7 @@ const STEPS: [Step; 14] = [
     ("baton", || {
         cargo_step(&["test", "-p", "tidegate-env", "--features", "baton"])
     }),
+    ("governor", || governor().into()),
     ("documentation", documentation),
     ("loom", loom),
     ("miri", miri),
@@ -121,6 +122,16 @@ fn s3() -> End {
         "--test",
         "s3",
     ])
+}
+
+/// The adapters of the governor for caches of others, which nothing else builds.
+fn governor() -> Result<()> {
+    let of_it = ["-p", "tidegate-governor", "--all-features", "--all-targets"];
+    let mut lints = cargo(&["clippy", "--quiet"]);
+    lints.args(of_it).args(["--", "-D", "warnings"]);
+    steps::run(&mut lints, BUILD_MAX)?;
+    let mut tests = cargo(&["test", "-p", "tidegate-governor", "--all-features"]);
+    steps::run(&mut tests, BUILD_MAX)
 }
 
 /// The documentation builds and its links between items resolve.

@@ -6,7 +6,7 @@ use crate::units::Bytes;
 
 /// Part of an unused target that is lent: its owner can grow by as much before anybody has to be asked.
 const LENT_PART: u64 = 2;
-/// Deltas of an unused target that are not lent.
+/// Of an unused target, times the margin within which it counts as used, that are not lent.
 const LENT_NOT: u64 = 2;
 
 impl Shares {
@@ -42,7 +42,7 @@ impl Shares {
     pub fn allowances(&self) -> Vec<(MemberId, Bytes)> {
         let delta = self.delta();
         let lends = |member: &Member| {
-            let kept = Bytes(delta.0.saturating_mul(LENT_NOT));
+            let kept = Bytes(member.margin(delta).0.saturating_mul(LENT_NOT));
             let unused = member
                 .target
                 .saturating_sub(member.held.saturating_add(kept));

@@ -159,9 +159,17 @@ impl Member {
         }
     }
 
-    /// Whether it fills its target, up to one delta.
+    /// Part of its target that a member may leave empty and yet use it: shards of a cache are never all full.
+    const EMPTY_PART: u64 = 16;
+
+    /// Bytes below its target at which it still counts as used: a delta, or a sixteenth of the target.
+    pub(super) fn margin(&self, delta: Bytes) -> Bytes {
+        delta.at_least(Bytes(self.target.0 / Self::EMPTY_PART))
+    }
+
+    /// Whether it fills its target.
     pub(super) fn uses_target(&self, delta: Bytes) -> bool {
-        self.held.saturating_add(delta) >= self.target
+        self.held.saturating_add(self.margin(delta)) >= self.target
     }
 
     /// Weight times gain, in sixteenths of nanoseconds.
