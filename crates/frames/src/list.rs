@@ -136,6 +136,34 @@ impl Lists {
         true
     }
 
+    /// Puts a frame that is on no list in the place of another; false if that was on none.
+    ///
+    /// # Panics
+    /// If `new` is on a list.
+    pub fn replace(&mut self, old: FrameId, new: FrameId) -> bool {
+        let Some(list) = self.list_of(old) else {
+            return false;
+        };
+        assert!(
+            self.list_of(new).is_none(),
+            "frame {} is on a list already",
+            new.0
+        );
+        let link = self.links[old.0 as usize];
+        match link.newer {
+            NIL => self.ends[usize::from(list)].head = new.0,
+            newer => self.links[newer as usize].older = new.0,
+        }
+        match link.older {
+            NIL => self.ends[usize::from(list)].tail = new.0,
+            older => self.links[older as usize].newer = new.0,
+        }
+        self.links[new.0 as usize] = link;
+        self.on[new.0 as usize] = list;
+        self.on[old.0 as usize] = ON_NONE;
+        true
+    }
+
     /// Takes frames off their lists, those that are on one. Neighbours that follow each other from old to new go in one step.
     pub fn remove_all(&mut self, frames: &[FrameId]) {
         let mut at = 0;
@@ -249,6 +277,7 @@ mod tests {
         PopTail(u8),
         PushHeads(u8, Vec<u32>),
         RemoveAll(Vec<u32>),
+        Replace(u32, u32),
         /// The oldest ones of a list, in order.
         RemoveOldest(u8, usize),
     }
@@ -266,6 +295,7 @@ mod tests {
             (0..LISTS).prop_map(Op::PopTail),
             (0..LISTS, several()).prop_map(|(l, all)| Op::PushHeads(l, all)),
             several().prop_map(Op::RemoveAll),
+            (0..FRAMES, 0..FRAMES).prop_map(|(old, new)| Op::Replace(old, new)),
             (0..LISTS, 0..8_usize).prop_map(|(l, count)| Op::RemoveOldest(l, count)),
         ]
     }
@@ -310,6 +340,16 @@ mod tests {
                         prop_assert_eq!(lists.remove(FrameId(f)), held.is_some());
                         if let Some(l) = held { model[l].retain(|&at| at != f) }
                     }
+                    Op::Replace(old, new) if holder(&model, new).is_none() => {
+                        let held = holder(&model, old);
+                        prop_assert_eq!(lists.replace(FrameId(old), FrameId(new)), held.is_some());
+                        if let Some(l) = held {
+                            for at in &mut model[l] {
+                                if *at == old { *at = new }
+                            }
+                        }
+                    }
+                    Op::Replace(..) => {}
                     Op::PopTail(l) => {
                         prop_assert_eq!(lists.pop_tail(l), model[usize::from(l)].pop_back().map(FrameId));
                     }

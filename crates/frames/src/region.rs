@@ -116,6 +116,21 @@ impl Region {
         );
     }
 
+    /// The page is in another frame now, of both of which the caller has the busy bits. Whether it is mapped and young stays.
+    ///
+    /// # Panics
+    /// If `frame` does not stand there.
+    pub fn moved(&self, page: u32, frame: FrameId, to: FrameId) {
+        // Release: the frame is adopted, and its content complete, before a reader sees it.
+        let entry = entry_of(Slot::Frame(to));
+        let before = self.entries[page as usize].swap(entry, Ordering::AcqRel);
+        assert!(
+            before == entry_of(Slot::Frame(frame)),
+            "page {page} holds {before:#x} and not frame {}",
+            frame.0
+        );
+    }
+
     /// The first pages of `from..to` that are mapped, marked young: a store to each that changes
     /// nothing. Answers the first page that is not mapped, `to` if there is none.
     #[inline]

@@ -44,6 +44,7 @@ mod options;
 mod pages;
 mod reclaim;
 mod registry;
+mod relocate;
 mod shrinkers;
 mod slab;
 mod stats;

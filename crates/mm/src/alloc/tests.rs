@@ -177,16 +177,15 @@ fn what_is_kept_is_charged_to_whom_it_is_kept_for() {
 #[test]
 fn a_lowered_limit_keeps_less_back() {
     with_cache(|task, cache| {
-        let memory = &cache.memory;
         let keep = |task: &mut Task<'_, LabEnv>| {
             cache.credit(task, task.id(), u64::from(FRAMES));
             kept(task, cache)
         };
         assert_eq!(keep(task), FRAMES / 16);
-        memory.move_limit(task, FRAMES / 2);
+        cache.move_limit(task, FRAMES / 2);
         assert_eq!(kept(task, cache), FRAMES / 32);
         assert_eq!(keep(task), FRAMES / 32);
-        memory.move_limit(task, FRAMES);
+        cache.move_limit(task, FRAMES);
         assert_eq!(keep(task), FRAMES / 16);
     });
 }

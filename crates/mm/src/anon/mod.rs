@@ -25,7 +25,6 @@ use crate::registry::regions::{ANON, Anon, REGIONS_MAX};
 mod discard;
 mod fault;
 mod oom;
-pub(crate) mod relocate;
 mod swapin;
 #[cfg(test)]
 mod tests;

@@ -1,34 +1,39 @@
-//! A limit lowered while the cache runs: the last chunks of the arena go out of use, one page after the other.
+//! A limit changed while the cache runs: chunks of the arena go out of use, those that are cheapest to empty.
 //!
-//! Frames from the limit on go offline as they come free: those that are free at once, the others when their pages
-//! have left. A task takes care of that: it frees what is clean, has written what is dirty, and leaves what is pinned
-//! until it is let go. A page of a region that gets no slot in swap is moved to a free frame below the limit; where
-//! there is none it stays until there is a slot or a frame. A chunk of which all frames are offline gives its memory
-//! back to the system. Raising the limit gives the frames back.
+//! Frames of such a chunk go offline as they come free: those that are free at once, the others when their pages have left.
+//! A task takes care of that. A page that is used, or dirty, *moves* to a free frame of a chunk that stays, and asks no
+//! device; what was not used lately and is clean is freed where it is. Room for those that move is made by reclaim, which
+//! frees the oldest of all. What is pinned, or on its way to a device, is left until it is not; where that lasts and
+//! another chunk can be emptied instead, that one goes. A chunk of which all frames are offline gives its memory back to
+//! the system. Raising the limit gives the frames back.
 //!
-//! Which chunks go is said by their number alone, and pages in them go whether they are in use or not: a limit is
-//! changed rarely.
+//! Where there is never a frame to move to, pages leave as they do in reclaim: freed, written, swapped out.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use env::{Cause, Env, Interrupt, Task, Wakeup};
+use env::{Cause, Context, Env, Interrupt, Task, Wakeup};
 use frames::{Flags, FrameId};
+use policy::place::by_use::Purpose;
+use policy::place::offline::{Chunk, choose};
 use policy::reclaim::scan::Kind;
 use policy::units::{Nanos, Pages};
 
 use crate::Error;
-use crate::anon::relocate::move_anon;
+use crate::alloc::Wanted;
 use crate::cache::{Cache, FRAMES_MIN};
-use crate::lists::ZoneId;
 use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
 use crate::memory::offline::Limit;
 use crate::reclaim::shrink::clear_out;
+use crate::relocate::move_page;
 
 /// The task looks again after this at what it could not free; after twice as long where a look was fruitless, up to
 /// `AGAIN_MOST`.
-const AGAIN: Nanos = Nanos::millis(20);
+const AGAIN: Nanos = Nanos::millis(2);
 const AGAIN_MOST: Nanos = Nanos::secs(1);
+/// While it looks again within this it waits for frames that pages can move to.
+const AGAIN_MOVES: Nanos = Nanos::millis(10);
 
 impl<E: Env> Cache<E> {
     /// Changes how many frames the cache may use, up to those it was built with; rounded up to whole chunks. Lower than
@@ -76,7 +81,7 @@ impl<E: Env> Cache<E> {
                 started.map_err(Error::no_thread("limit"))?;
                 *shrinking = true;
             }
-            self.memory.move_limit(task, limit);
+            self.move_limit(task, limit);
         }
         // Less is free than was.
         self.ask_reclaim_of_all(task);
@@ -102,37 +107,52 @@ impl<E: Env> Drop for Shrinking<'_, E> {
     }
 }
 
-/// Clears the frames beyond the limit until none is in use.
+/// How a pass over what is to be cleared went.
+#[derive(Clone, Copy, Default)]
+struct Pass {
+    /// Pages that left their frames.
+    left: u64,
+    /// Dirty pages of files were met that could not be moved.
+    dirty: bool,
+}
+
+/// Clears chunks that are out of use until none has memory.
 fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
     let _shrinking = Shrinking(cache);
     let mut again = AGAIN;
-    let mut before = None;
     loop {
         {
             let Some(cache) = cache.upgrade() else { return };
             if cache.registry.stopping.load(Ordering::Acquire) {
                 return;
             }
-            let seen = cache.memory.limit_frames();
-            pass(task, &cache);
+            let before = cache.limit();
+            // Who has found nothing for long does not insist on places.
+            let pass = pass(task, &cache, again > AGAIN_MOVES);
             while let Some(chunk) = cache.memory.take_to_release(task) {
                 cache.memory.give_to_system(chunk);
             }
+            if pass.dirty {
+                cache.wake_flushers(task);
+            }
             let after = cache.limit();
-            let moved = |before: &Limit| after.limit != before.limit || after.over < before.over;
-            let fruitless = before.replace(after).is_some_and(|before| !moved(&before));
-            again = if fruitless {
-                Nanos(again.0 * 2).at_most(AGAIN_MOST)
-            } else {
-                AGAIN
-            };
             if after.over.is_zero() {
                 let mut shrinking = cache.memory.shrinking(task);
                 // Not where it was lowered meanwhile: free frames beyond it have memory to be given back.
-                if cache.memory.limit_frames() == seen {
+                if cache.limit().over.is_zero() {
                     *shrinking = false;
                     return;
                 }
+            }
+            let fruitless = pass.left == 0 && after == before;
+            if fruitless {
+                again = Nanos(again.0 * 2).at_most(AGAIN_MOST);
+                // What is stuck may be so for ever.
+                let _unchanged = cache.memory.shrinking(task);
+                cache.move_limit(task, cache.memory.limit_frames());
+            } else {
+                again = AGAIN;
+                cache.ask_reclaim_of_all(task);
             }
         }
         if task.sleep(Cause::Idle, again) == Wakeup::Cancelled {
@@ -141,68 +161,146 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
     }
 }
 
-/// Looks at every frame beyond the limit once.
-fn pass<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
-    let from = cache.memory.limit_frames();
-    let mut dirty = false;
-    let mut next = from;
-    while next < cache.options.frames && cache.memory.limit_frames() == from {
-        let end = next.saturating_add(256).min(cache.options.frames);
-        for kind in Kind::ALL {
-            let mut first = next;
-            while first < end {
-                let zone = cache.zones.layout().of(FrameId(first));
-                let (batch, stopped, met_dirty) = gather(task, cache, (zone, kind), first, end);
-                dirty |= met_dirty;
-                clear_out(task, cache, (zone, kind), &batch, |task, page| {
-                    move_anon(task, cache, page);
-                });
-                first = stopped;
+impl<E: Env> Cache<E> {
+    /// So many frames are in use from now on: the chunks that are cheapest to empty are not. The caller holds `shrinking`.
+    pub(crate) fn move_limit(&self, context: &impl Context, frames: u32) {
+        let table = &self.pages.table;
+        let chunks = self.memory.chunks(context).into_iter();
+        let chunks = chunks.map(|(frames, is_out, is_absent)| {
+            let mut chunk = Chunk {
+                zone: self.zones.layout().of(FrameId(frames.start)).0,
+                frames: frames.end - frames.start,
+                is_out,
+                is_absent,
+                ..Chunk::default()
+            };
+            for flags in frames.map(|frame| table.flags(FrameId(frame))) {
+                if flags.any(Flags::BUSY | Flags::WRITEBACK | Flags::ORPHAN) || flags.pins() > 0 {
+                    chunk.stuck += 1;
+                } else if flags.has(Flags::CACHED) {
+                    chunk.movable += 1;
+                }
             }
-        }
-        next = end;
-    }
-    if dirty {
-        cache.wake_flushers(task);
+            chunk
+        });
+        let chunks: Vec<Chunk> = chunks.collect();
+        let out = choose(&chunks, Pages(u64::from(frames)));
+        self.memory.set_offline(context, &out);
     }
 }
 
-/// Takes up to a cluster of pages of a kind in frames `first..end` of a zone off their lists; answers where it stopped, and
-/// whether it met dirty pages of files.
-fn gather<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    (zone, kind): (ZoneId, Kind),
-    first: u32,
-    end: u32,
-) -> (Batch, u32, bool) {
-    let mut batch = Batch::new();
-    let mut dirty = false;
-    let mut at = first;
-    let mut lru = cache.zones.lru(task);
-    while at < end && batch.pages().len() < CLUSTER_FRAMES {
-        let frame = FrameId(at);
-        if cache.zones.layout().of(frame) != zone {
-            break;
+/// Looks once at every frame of the chunks that are to be cleared. `evicts`: pages leave as in reclaim, if there is no
+/// frame for them.
+fn pass<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, evicts: bool) -> Pass {
+    let mut pass = Pass::default();
+    cache.memory.drain_cpu_lists(task);
+    let mut from = 0;
+    while let Some(chunk) = cache.memory.next_to_clear(task, from) {
+        from = chunk.end;
+        let mut at = chunk.start;
+        while at < chunk.end {
+            let cluster = u32::try_from(CLUSTER_FRAMES).expect("it is small");
+            let end = at.saturating_add(cluster).min(chunk.end);
+            clear_part(task, cache, at..end, evicts, &mut pass);
+            at = end;
         }
-        at += 1;
-        let (flags, generation) = cache.pages.table.look(frame);
-        let anon = flags.has(Flags::ANON);
-        let in_use = flags.any(Flags::BUSY | Flags::WRITEBACK) || flags.pins() > 0;
-        if !flags.has(Flags::CACHED) || in_use || anon != (kind == Kind::Anon) {
-            continue;
-        }
-        if !anon && flags.has(Flags::DIRTY) {
-            dirty = true;
-            continue;
-        }
-        // Isolated by somebody else: next time.
-        if lru.remove(frame) {
-            batch.push(Page { frame, generation });
+        // What is empty is given back before the next one is begun.
+        while let Some(chunk) = cache.memory.take_to_release(task) {
+            cache.memory.give_to_system(chunk);
         }
     }
-    cache.zones[zone].note_isolated(kind, batch.len());
-    (batch, at, dirty)
+    pass
+}
+
+/// The same of up to a cluster of frames.
+fn clear_part<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    frames: Range<u32>,
+    evicts: bool,
+    pass: &mut Pass,
+) {
+    let mut found = look(task, cache, frames.clone());
+    if found.is_empty() {
+        return;
+    }
+    let mut fresh = Vec::new();
+    let movable = found.iter().filter(|found| found.moves).count();
+    let count = u32::try_from(movable).expect("no more than a cluster");
+    if count > 0 {
+        // Refused: there is none.
+        let _ = cache.try_alloc(task, Wanted::new(count, Purpose::Used), &mut fresh);
+    }
+    for found in found.iter_mut().filter(|found| found.moves) {
+        let Some(to) = fresh.pop() else { break };
+        match move_page(task, cache, found.page, to) {
+            Ok(()) => {
+                found.is_gone = true;
+                pass.left += 1;
+            }
+            Err(to) => fresh.push(to),
+        }
+    }
+    cache.put_unused(task, &fresh);
+    found.retain(|found| !found.is_gone && (evicts || !found.moves));
+    pass.dirty |= found
+        .iter()
+        .any(|found| found.kind == Kind::File && found.dirty);
+    found.retain(|found| found.kind == Kind::Anon || !found.dirty);
+    for kind in Kind::ALL {
+        let zone = cache.zones.layout().of(FrameId(frames.start));
+        let mut batch = Batch::new();
+        {
+            let mut lru = cache.zones.lru(task);
+            for found in found.iter().filter(|found| found.kind == kind) {
+                // Isolated by somebody else: next time.
+                if lru.remove(found.page.frame) {
+                    batch.push(found.page);
+                }
+            }
+        }
+        cache.zones[zone].note_isolated(kind, batch.len());
+        pass.left += clear_out(task, cache, (zone, kind), &batch);
+    }
+}
+
+/// A page in a frame that is to be cleared.
+struct Found {
+    page: Page,
+    kind: Kind,
+    dirty: bool,
+    /// It moves to another frame, if there is one; else it is freed.
+    moves: bool,
+    is_gone: bool,
+}
+
+fn look<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, frames: Range<u32>) -> Vec<Found> {
+    // Where there is more than enough nothing has to be freed at all.
+    let plenty = u64::from(cache.memory.free()) > 2 * cache.memory.marks().high.0;
+    let mut found = Vec::new();
+    let lru = cache.zones.lru(task);
+    for frame in frames.map(FrameId) {
+        let (flags, generation) = cache.pages.table.look(frame);
+        let in_use = flags.any(Flags::BUSY | Flags::WRITEBACK) || flags.pins() > 0;
+        if !flags.has(Flags::CACHED) || in_use || lru.list_of(frame).is_none() {
+            continue;
+        }
+        let kind = if flags.has(Flags::ANON) {
+            Kind::Anon
+        } else {
+            Kind::File
+        };
+        let dirty = flags.has(Flags::DIRTY);
+        let idle = kind == Kind::File && !dirty && !flags.any(Flags::ACTIVE | Flags::REFERENCED);
+        found.push(Found {
+            page: Page { frame, generation },
+            kind,
+            dirty,
+            moves: plenty || !idle,
+            is_gone: false,
+        });
+    }
+    found
 }
 
 #[cfg(test)]

@@ -98,6 +98,20 @@ impl Lru<'_> {
         }
     }
 
+    /// Puts a frame in the place of another, or in another zone at the new end of the list of that kind. False: that was on
+    /// none.
+    pub(crate) fn replace(&mut self, old: FrameId, new: FrameId) -> bool {
+        if self.layout.of(old) == self.layout.of(new) {
+            return self.lists.replace(old, new);
+        }
+        let Some(list) = self.list_of(old) else {
+            return false;
+        };
+        self.lists.remove(old);
+        self.push_head(list, new);
+        true
+    }
+
     /// To the new end of a list of its zone.
     pub(crate) fn push_head(&mut self, list: u8, frame: FrameId) {
         let zone = self.layout.of(frame);

@@ -2,6 +2,7 @@
 //!
 //! Which chunks are beyond a limit, and how their pages leave: `lifecycle::limit`.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use env::{Context, Env, Interrupt, Signal, Task};
@@ -10,7 +11,7 @@ use policy::units::Pages;
 
 use super::Memory;
 use super::apart::Mixed;
-use super::free::Pick;
+use super::free::{Free, Pick};
 use crate::Error;
 use crate::memory::offline::Limit;
 
@@ -58,7 +59,7 @@ impl<E: Env> Drop for OnItsWay<'_, E> {
 }
 
 impl<E: Env> Memory<E> {
-    /// Frames from this one on may not be used.
+    /// Frames that may be used.
     pub(crate) fn limit_frames(&self) -> u32 {
         self.limit.load(Ordering::Relaxed)
     }
@@ -78,54 +79,82 @@ impl<E: Env> Memory<E> {
         Pages(u64::from(self.lists.lock(context).offline.count()))
     }
 
-    /// Moves the limit to `frames`, which are `whole_chunks`: what is free beyond it goes offline at once, what was
-    /// offline below it is given back.
-    pub(crate) fn move_limit(&self, context: &impl Context, frames: u32) {
-        debug_assert_eq!(frames, self.whole_chunks(frames));
-        {
+    /// Takes the chunks for which `out` says so out of use, and the others into use: what is free of the former goes
+    /// offline at once, what was offline of the latter is given back.
+    pub(crate) fn set_offline(&self, context: &impl Context, out: &[bool]) {
+        let frames = {
             let mut free = self.lists.lock(context);
             let free = &mut *free;
-            let before = self.limit.swap(frames, Ordering::Relaxed);
-            if frames < before {
-                for (first, count) in free.offline.lower(frames) {
-                    if let Some(at) = free.absent.iter().position(|absent| *absent == first) {
-                        free.absent.swap_remove(at);
-                        free.offline.hold_absent(first);
-                        self.now_taken(self.layout.of(first), count);
-                        continue;
-                    }
-                    for frame in (first.0..first.0 + count).map(FrameId) {
-                        if free.lists.try_remove_range(frame, 1) {
-                            free.offline.hold(frame);
-                            self.now_taken(self.layout.of(frame), 1);
-                        }
-                    }
+            for (at, &out) in out.iter().enumerate() {
+                if out {
+                    self.take_out(free, at);
+                } else {
+                    self.take_in(free, at);
                 }
-            } else {
-                let (lists, absent, layout) = (&mut free.lists, &mut free.absent, &self.layout);
-                free.offline.raise(
-                    frames,
-                    |frame| {
-                        let zone = layout.of(frame);
-                        lists.put_batch(&[frame]);
-                        self.now_free(zone, 1);
-                    },
-                    |first| {
-                        absent.push(first);
-                        let count = self.chunk.min(self.frames - first.0);
-                        self.now_free(layout.of(first), count);
-                    },
-                );
             }
-        }
+            let frames = free.offline.in_use();
+            self.limit.store(frames, Ordering::Relaxed);
+            frames
+        };
         self.slow_path.resize(context, frames);
         self.hand_out(context);
         self.wait.wake_all(Signal::MemoryMoved);
     }
 
+    fn take_out(&self, free: &mut Free, at: usize) {
+        if !free.offline.take_out(at) {
+            return;
+        }
+        let frames = free.offline.range(at);
+        let first = FrameId(frames.start);
+        if let Some(at) = free.absent.iter().position(|absent| *absent == first) {
+            free.absent.swap_remove(at);
+            free.offline.hold_absent(first);
+            let count = frames.end - frames.start;
+            self.now_taken(self.layout.of(first), count);
+            return;
+        }
+        for frame in frames.map(FrameId) {
+            if free.lists.try_remove_range(frame, 1) {
+                free.offline.hold(frame);
+                self.now_taken(self.layout.of(frame), 1);
+            }
+        }
+    }
+
+    fn take_in(&self, free: &mut Free, at: usize) {
+        let (lists, absent, layout) = (&mut free.lists, &mut free.absent, &self.layout);
+        free.offline.take_in(
+            at,
+            |frame| {
+                lists.put_batch(&[frame]);
+                self.now_free(layout.of(frame), 1);
+            },
+            |first| {
+                absent.push(first);
+                let count = self.chunk.min(self.frames - first.0);
+                self.now_free(layout.of(first), count);
+            },
+        );
+    }
+
     /// `frames` rounded up to whole chunks: where the limit can be.
     pub(crate) fn whole_chunks(&self, frames: u32) -> u32 {
         frames.next_multiple_of(self.chunk).min(self.frames)
+    }
+
+    /// By chunk: its frames, whether it is out of use, and whether its memory is then the system's.
+    pub(crate) fn chunks(&self, context: &impl Context) -> Vec<(Range<u32>, bool, bool)> {
+        let free = self.lists.lock(context);
+        let states = free.offline.states().enumerate();
+        let chunks = states.map(|(at, (out, released))| (free.offline.range(at), out, released));
+        chunks.collect()
+    }
+
+    /// The frames of a chunk that is out of use and still has memory, the first from `from` on.
+    pub(crate) fn next_to_clear(&self, context: &impl Context, from: u32) -> Option<Range<u32>> {
+        let free = self.lists.lock(context);
+        free.offline.left().find(|frames| frames.start >= from)
     }
 
     /// A chunk that counts as on its way already.

@@ -163,14 +163,13 @@ pub(super) fn shrink_inactive<E: Env>(
 }
 
 /// Clears out pages that were taken off their lists because of where they are: what is clean is freed, anonymous pages
-/// are written, or where there is no slot handed to `relocate`; the others go back. Nothing of it counts as scanned.
+/// are written; the others go back. Nothing of it counts as scanned. Answers how many were freed, or are on their way out.
 pub(crate) fn clear_out<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     (zone, kind): (ZoneId, Kind),
     batch: &Batch,
-    relocate: impl Fn(&mut Task<'_, E>, Page),
-) {
+) -> u64 {
     let mut sorted = Sorted::new();
     for page in batch.pages() {
         let Page { frame, generation } = *page;
@@ -181,20 +180,21 @@ pub(crate) fn clear_out<E: Env>(
             sorted.freeing += 1;
             continue;
         }
-        if kind == Kind::Anon && matches!(swap_out(task, cache, *page, &mut sorted), Swapped::Full)
-        {
-            // Where there is no frame either it stays: the limit waits for one of the two.
-            relocate(task, *page);
+        if kind == Kind::Anon {
+            // No slot: it stays until there is one, or a frame to move to.
+            swap_out(task, cache, *page, &mut sorted);
         }
         sorted.kept.push(*page);
     }
     let freed = free_all(task, cache, zone, kind, &mut sorted);
     put_back(task, cache, zone, kind, &sorted);
-    if sorted.swapping > 0 {
+    let out = sorted.swapping;
+    if out > 0 {
         cache.submit_swap_out(task, &mut sorted.swap_out, SwapSender::Limit);
     }
     task.did(Work::Scan, batch.len());
     task.did(Work::Free, freed.0);
+    freed.0 + out
 }
 
 /// Judges the pages of a turn and sorts them.

@@ -203,6 +203,13 @@ impl<E: Env> Cache<E> {
         self.swap.take_from(busy.frame())
     }
 
+    /// The page of `busy` moves to the frame `to`: its slot, if it has one, is that frame's from now on.
+    pub(crate) fn move_slot(&self, busy: &Busy, to: FrameId) {
+        if let Some(slot) = self.swap.take_from(busy.frame()) {
+            self.swap.keep(to, slot);
+        }
+    }
+
     /// Takes a clean page that has a slot out of its region; the slot stays there, and `shadow` beside it. The frame
     /// is free; the caller has it on no list.
     ///

@@ -157,6 +157,67 @@ fn a_limit_is_lowered_while_others_allocate() {
     });
 }
 
+/// Pages that are dirty move to frames that stay: nobody waits for a device that needs four seconds for them.
+#[test]
+fn dirty_pages_move_and_no_device_is_asked() {
+    let mut world = world(FRAMES, MIB);
+    world.run(0, |task, cache, file| {
+        let mut writer = cache.writer();
+        // Less than is written back by itself, in all parts of the memory.
+        for page in 0..300u32 {
+            let offset = Bytes(u64::from(page) * PAGE_SIZE);
+            file.write(task, &mut writer, offset, &data(page, 1, 5))
+                .unwrap();
+            let region = cache.spill(task, Pages(10)).unwrap();
+            region.touch(task, 0, 10).unwrap();
+        }
+        let before = cache.stats();
+        assert!(before.dirty >= Pages(250), "{before:?}");
+        cache.set_limit(task, Pages(1024)).unwrap();
+        let took = settle(task, cache);
+        assert!(took < Nanos::millis(100), "{took:?}");
+        let after = cache.stats();
+        assert!(before.dirty.0 - after.dirty.0 <= 30, "{before:?} {after:?}");
+        for page in 0..300 {
+            let mut back = vec![Sector(0); 8];
+            let offset = Bytes(u64::from(page) * PAGE_SIZE);
+            file.read(task, &mut Reader::default(), offset, &mut back)
+                .unwrap();
+            assert_eq!(back, data(page, 1, 5), "page {page}");
+        }
+        file.sync(task).unwrap();
+        assert!(cache.stats().is_conserved());
+    });
+}
+
+/// The half of the memory that is used again and again is there after the limit was halved, wherever it was.
+#[test]
+fn what_is_used_stays_when_the_limit_is_halved() {
+    let mut world = world(FRAMES, 100 * MIB);
+    world.run(32 * MIB, |task, cache, file| {
+        let read = |task: &mut Task<'_, LabEnv>, page: u32| {
+            let mut back = vec![Sector(0); 8];
+            let offset = Bytes(u64::from(page) * PAGE_SIZE);
+            let mut reader = Reader::default();
+            file.read(task, &mut reader, offset, &mut back).unwrap();
+        };
+        // Every third page is used again and again: 1250 of 3750.
+        for round in 0..4 {
+            for page in (0..3750).filter(|page| round == 0 || page % 3 == 0) {
+                read(task, page);
+            }
+        }
+        let read_in = cache.stats().read_in;
+        cache.set_limit(task, Pages(2048)).unwrap();
+        settle(task, cache);
+        for page in (0..3750).step_by(3) {
+            read(task, page);
+        }
+        let missed = cache.stats().read_in - read_in;
+        assert!(missed < Pages(25), "{missed:?} of 1250 were read again");
+    });
+}
+
 #[test]
 fn what_is_pinned_is_waited_for_and_what_cannot_be_is_refused() {
     let mut world = world(FRAMES, 100 * MIB);
@@ -178,7 +239,10 @@ fn what_is_pinned_is_waited_for_and_what_cannot_be_is_refused() {
                 .unwrap();
         }
         file.sync(task).unwrap();
-        let pins: Vec<_> = (1272..3072)
+        // Some in every chunk.
+        let pinned = |page: &u32| page % 5 < 3;
+        let pins: Vec<_> = (0..3000)
+            .filter(pinned)
             .map(|page| file.pin(task, page).unwrap())
             .collect();
         assert_eq!(
@@ -193,7 +257,7 @@ fn what_is_pinned_is_waited_for_and_what_cannot_be_is_refused() {
         task.sleep(Cause::Idle, Nanos::secs(2));
         let over = cache.limit().over;
         assert!(over > Pages::ZERO, "some are pinned beyond the limit");
-        for (page, pin) in (1272..).zip(&pins) {
+        for (page, pin) in (0..3000).filter(pinned).zip(&pins) {
             let mut back = vec![Sector(0); 8];
             pin.content().copy_out(pin.pin(), 0, &mut back, 0, 4096);
             assert_eq!(back, data(page, 1, 1));

@@ -24,6 +24,7 @@
 //! | `cache` | which zones are passed over |
 //! | `cpu_list` | free frames that a CPU keeps for itself |
 //! | `mobility` | from whose lists, where those of its own mobility are empty |
+//! | `offline` | which chunks a lowered limit takes |
 //! | `trim` | whether a zone is trimmed, how far, and what came of it |
 //! | `by_use` | Tidegate's own way |
 //! | `search` | the next step of an allocation |
@@ -44,6 +45,7 @@ pub mod distance;
 pub mod machine;
 pub mod marks;
 pub mod mobility;
+pub mod offline;
 pub mod order;
 pub mod search;
 pub mod trim;

@@ -33,7 +33,7 @@ fn a_chunk_arrives_though_who_gives_it_back_panics() {
         cache.content().release(FrameId(0));
         let trimmed = catch_unwind(AssertUnwindSafe(|| cache.trim(task)));
         assert!(trimmed.is_err());
-        memory.move_limit(task, 1024);
+        cache.move_limit(task, 1024);
         cache.content().release(FrameId(1024));
         let give = || {
             while let Some(chunk) = memory.take_to_release(task) {
@@ -45,7 +45,7 @@ fn a_chunk_arrives_though_who_gives_it_back_panics() {
         give();
         assert_eq!(memory.moving(), 0, "who allocates would wait for it");
         assert_eq!(cache.limit().over, Pages::ZERO);
-        memory.move_limit(task, FRAMES);
+        cache.move_limit(task, FRAMES);
         assert_eq!(memory.free(), FRAMES);
         cache.memory.populate_all(task).unwrap();
         assert_eq!(memory.free(), FRAMES);
@@ -63,7 +63,7 @@ fn a_limit_is_reached_though_the_task_for_the_last_one_panicked() {
         *cache.memory.shrinking(task) = true;
         let cleared = catch_unwind(AssertUnwindSafe(|| {
             let _shrinking = Shrinking(&weak);
-            cache.memory.move_limit(task, 1024);
+            cache.move_limit(task, 1024);
             panic!("expected by the test");
         }));
         assert!(cleared.is_err());

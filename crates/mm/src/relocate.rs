@@ -1,0 +1,126 @@
+//! Moving a page to another frame, because of where its own is: what is in it, whether it is dirty, and its place on the
+//! lists go with it, and no device is asked.
+//!
+//! ```text
+//!   the old frame busy: no pin, no writer, no flusher     the new one claimed, for the same page, with the same flags
+//!   the content copied
+//!   the index names the new one; it stands on the list where the old one stood; the old one is free
+//! ```
+//!
+//! Whoever comes with the old frame's number finds it gone and looks the page up again.
+//!
+//! Invariants
+//!   1. A page that is pinned, busy, under writeback, or awaited by its reader stays where it is.
+//!   2. A page off the lists stays: whoever isolated it puts back what it took.
+//!   3. A dirty page is dirty in every moment: flag and tag go together.
+//!
+//! Source: ours. Linux 6.12 mm/migrate.c, migrate_folio(), has the same steps around page tables and references.
+
+use env::{Env, Signal, Task, Work};
+use frames::{Busy, Content, Flags, FrameId, Slot, Tag};
+
+use crate::cache::Cache;
+use crate::lists::isolate::Page;
+
+/// What goes along with a page.
+const KEPT: [Flags; 10] = [
+    Flags::UPTODATE,
+    Flags::DIRTY,
+    Flags::REFERENCED,
+    Flags::ACTIVE,
+    Flags::MARK,
+    Flags::FAILED,
+    Flags::RECLAIM,
+    Flags::ANON,
+    Flags::YOUNG,
+    Flags::WORKINGSET,
+];
+
+/// Moves a page to the frame `to`, which is free, and gives its own back.
+///
+/// # Errors
+/// Gives `to` back: the page has gone, or cannot be moved in this moment.
+pub(crate) fn move_page<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    page: Page,
+    to: FrameId,
+) -> Result<(), FrameId> {
+    let Page { frame, generation } = page;
+    let table = &cache.pages.table;
+    if cache.pages.awaited.has(task, frame, generation) {
+        return Err(to);
+    }
+    let Ok(old) = table.try_busy_of(frame, generation, Flags::WRITEBACK) else {
+        return Err(to);
+    };
+    let (flags, owner) = (table.flags(frame), table.owner(frame));
+    let kept = KEPT.into_iter().filter(|flag| flags.has(*flag));
+    let new = table.claim(to);
+    table.adopt_as(&new, owner, kept.fold(Flags::NONE, |all, flag| all | flag));
+    cache.content().move_frame(&new, &old);
+    let moved = if flags.has(Flags::ANON) {
+        move_anon(task, cache, &old, to)
+    } else {
+        move_file(task, cache, &old, to)
+    };
+    if !moved {
+        // Nobody has seen it.
+        let to = table.discard(new);
+        cache.release(old, Flags::NONE, Flags::NONE);
+        return Err(to);
+    }
+    if flags.has(Flags::DIRTY) && !flags.has(Flags::ANON) {
+        cache.zones.note_clean([frame]);
+        cache.zones.note_dirty([to]);
+    }
+    // Dirty or not: its content is in the other.
+    table.discard(old);
+    cache.release(new, Flags::NONE, Flags::NONE);
+    cache.wake_busy(&[frame], Signal::PageUnlocked);
+    cache.memory.put(task, &[frame]);
+    cache.gave_back(task, 1);
+    task.did(Work::Copy, 1);
+    task.did(Work::Insert, 1);
+    Ok(())
+}
+
+/// The index names `to` in the place of the frame, and the list has it. False: the page is off its list, or its file has gone.
+fn move_file<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, old: &Busy, to: FrameId) -> bool {
+    let frame = old.frame();
+    let owner = cache.pages.table.owner(frame);
+    let Some(mapping) = cache.mapping(task, owner.file) else {
+        return false;
+    };
+    let mut token = mapping.token.lock(task);
+    let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
+    if index.get(owner.index) != Slot::Frame(frame) {
+        return false;
+    }
+    debug_assert!(
+        !index.has_tag(owner.index, Tag::Writeback),
+        "a busy page is not under writeback"
+    );
+    if !cache.zones.lru(task).replace(frame, to) {
+        return false;
+    }
+    index.replace(owner.index, to);
+    true
+}
+
+/// The same of a page of a region; its slot in the swap file goes along.
+fn move_anon<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, old: &Busy, to: FrameId) -> bool {
+    let frame = old.frame();
+    let owner = cache.pages.table.owner(frame);
+    let Some(region) = cache.registry.regions.get(task, owner.file) else {
+        return false;
+    };
+    if region.pages.get(owner.index) != Slot::Frame(frame)
+        || !cache.zones.lru(task).replace(frame, to)
+    {
+        return false;
+    }
+    cache.move_slot(old, to);
+    region.pages.moved(owner.index, frame, to);
+    true
+}
