@@ -52,7 +52,7 @@ const HOUSES: &[House] = &[
             &["lifecycle", "complete"],
             &["file", "anon", "slab"],
             &["alloc"],
-            &["reclaim"],
+            &["reclaim", "relocate"],
             &["writeback", "swap"],
             &["stats"],
             &["cache"],
