@@ -10,7 +10,10 @@
 
 use policy::dirty::{InitialBandwidth, Law};
 use policy::place::PlaceLaw;
+use policy::place::mobility::FallbackRule;
+use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{Reason, ReclaimLaw};
+use policy::shrink::ShrinkRule;
 use policy::shrink::files::InodeRule;
 use policy::writeback::FlushTunables;
 
@@ -35,6 +38,59 @@ pub struct Preset {
     pub place: PlaceLaw,
     /// How inodes of small files are let go.
     pub inodes: InodeRule,
+    /// What caches of objects are asked for, and what slabs do to free memory.
+    pub slabs: SlabLaw,
+}
+
+/// What caches of objects are asked for, and what their slabs do to free memory: siblings of `Preset::reclaim`.
+#[derive(Clone, Copy, Debug)]
+pub struct SlabLaw {
+    /// How they are asked.
+    pub shrink: ShrinkRule,
+    /// Pages, objects and what cannot be moved have free lists of their own.
+    pub keeps_apart: bool,
+    /// Whose lists serve a request that its own cannot.
+    pub fallback: FallbackRule,
+    /// What follows where pageblocks are mixed by that.
+    pub boost: BoostRule,
+}
+
+impl SlabLaw {
+    /// Before 4.20: mobilities had their lists long before, but no experiment of that time has slabs.
+    const EARLY: Self = Self {
+        shrink: ShrinkRule::LINUX_2_6_36,
+        keeps_apart: false,
+        fallback: FallbackRule::LINUX_4_20,
+        boost: BoostRule::LINUX_4_20,
+    };
+    /// 5.15 and 5.16, whose experiments have no slabs.
+    const LINUX_5_15: Self = Self {
+        shrink: ShrinkRule::LINUX_6_12,
+        ..Self::EARLY
+    };
+    const LINUX_4_20: Self = Self {
+        shrink: ShrinkRule::LINUX_4_20,
+        keeps_apart: true,
+        ..Self::EARLY
+    };
+    const LINUX_5_0: Self = Self {
+        shrink: ShrinkRule::LINUX_5_0,
+        keeps_apart: true,
+        fallback: FallbackRule::LINUX_5_0,
+        boost: BoostRule::LINUX_5_0,
+    };
+    /// A column of other experiments, where mobility makes no difference: those with slabs turn it on.
+    const LINUX_6_12: Self = Self {
+        shrink: ShrinkRule::LINUX_6_12,
+        keeps_apart: false,
+        fallback: FallbackRule::LINUX_6_12,
+        boost: BoostRule::LINUX_6_12,
+    };
+    /// Events are counted and not answered.
+    const TIDEGATE: Self = Self {
+        boost: BoostRule::TIDEGATE,
+        ..Self::LINUX_6_12
+    };
 }
 
 /// What its columns have in common: the law of writers was that of 2.6.36 until 3.1.
@@ -48,6 +104,7 @@ const LINUX_3_0: Preset = Preset {
     reclaim: ReclaimLaw::LINUX_3_0,
     place: PlaceLaw::LINUX_3_0,
     inodes: InodeRule::LINUX_5_0,
+    slabs: SlabLaw::EARLY,
 };
 
 const LINUX_6_12: Preset = Preset {
@@ -60,10 +117,26 @@ const LINUX_6_12: Preset = Preset {
     reclaim: ReclaimLaw::LINUX_5_16,
     place: PlaceLaw::LINUX_6_12,
     inodes: InodeRule::LINUX_6_12,
+    slabs: SlabLaw::LINUX_6_12,
+};
+
+/// What the columns of paper p3 have in common: the dirty throttling of 6.12, and reclaim that waits for congestion as until
+/// 5.15.
+const LINUX_5_0: Preset = Preset {
+    name: "linux-5.0",
+    about: "mixed pageblocks raise the marks; boosted reclaim takes pages of files and no objects: paper p3 before",
+    law: Law::RATE_BASED,
+    hz: 250,
+    flush: FlushTunables::linux_6_12(),
+    initial: InitialBandwidth::Assumed,
+    reclaim: ReclaimLaw::LINUX_5_15,
+    place: PlaceLaw::LINUX_6_12,
+    inodes: InodeRule::LINUX_5_0,
+    slabs: SlabLaw::LINUX_5_0,
 };
 
 /// All presets, in the order of history.
-pub const PRESETS: [Preset; 13] = [
+pub const PRESETS: [Preset; 17] = [
     Preset {
         name: "linux-2.6.36",
         about: "a throttled writer writes pages back itself, then naps",
@@ -74,6 +147,7 @@ pub const PRESETS: [Preset; 13] = [
         reclaim: ReclaimLaw::LINUX_5_15,
         place: PlaceLaw::LINUX_6_12,
         inodes: InodeRule::LINUX_5_0,
+        slabs: SlabLaw::EARLY,
     },
     Preset {
         name: "linux-3.0-off",
@@ -109,6 +183,7 @@ pub const PRESETS: [Preset; 13] = [
         reclaim: ReclaimLaw::LINUX_5_15,
         place: PlaceLaw::LINUX_6_12,
         inodes: InodeRule::LINUX_5_0,
+        slabs: SlabLaw::EARLY,
     },
     Preset {
         name: "p1-measured",
@@ -120,6 +195,34 @@ pub const PRESETS: [Preset; 13] = [
         reclaim: ReclaimLaw::LINUX_5_15,
         place: PlaceLaw::LINUX_6_12,
         inodes: InodeRule::LINUX_5_0,
+        slabs: SlabLaw::EARLY,
+    },
+    Preset {
+        name: "linux-4.20",
+        about: "before paper p3's time: mixed pageblocks have no consequence",
+        inodes: InodeRule::LINUX_4_20,
+        slabs: SlabLaw::LINUX_4_20,
+        ..LINUX_5_0
+    },
+    LINUX_5_0,
+    Preset {
+        name: "linux-5.0+p3",
+        about: "5.0 with paper p3's patch: boosted reclaim asks caches of objects, too",
+        slabs: SlabLaw {
+            boost: BoostRule::LINUX_5_0_P3,
+            ..SlabLaw::LINUX_5_0
+        },
+        ..LINUX_5_0
+    },
+    Preset {
+        name: "linux-5.3",
+        about: "the same as it was merged",
+        slabs: SlabLaw {
+            fallback: FallbackRule::LINUX_5_3,
+            boost: BoostRule::LINUX_5_3,
+            ..SlabLaw::LINUX_5_0
+        },
+        ..LINUX_5_0
     },
     Preset {
         name: "linux-5.15",
@@ -131,6 +234,7 @@ pub const PRESETS: [Preset; 13] = [
         reclaim: ReclaimLaw::LINUX_5_15,
         place: PlaceLaw::LINUX_6_12,
         inodes: InodeRule::LINUX_5_0,
+        slabs: SlabLaw::LINUX_5_15,
     },
     Preset {
         name: "linux-5.15+patch1",
@@ -142,6 +246,7 @@ pub const PRESETS: [Preset; 13] = [
         reclaim: ReclaimLaw::LINUX_5_15_PATCH1,
         place: PlaceLaw::LINUX_6_12,
         inodes: InodeRule::LINUX_5_0,
+        slabs: SlabLaw::LINUX_5_15,
     },
     Preset {
         name: "linux-5.16-rc1",
@@ -153,6 +258,7 @@ pub const PRESETS: [Preset; 13] = [
         reclaim: ReclaimLaw::LINUX_5_16_RC1,
         place: PlaceLaw::LINUX_6_12,
         inodes: InodeRule::LINUX_5_0,
+        slabs: SlabLaw::LINUX_5_15,
     },
     LINUX_6_12,
     Preset {
@@ -171,6 +277,7 @@ pub const PRESETS: [Preset; 13] = [
         reclaim: ReclaimLaw::TIDEGATE,
         place: PlaceLaw::TIDEGATE,
         inodes: InodeRule::TIDEGATE,
+        slabs: SlabLaw::TIDEGATE,
     },
 ];
 

@@ -156,6 +156,8 @@ items! {
     ExtfragEvents = "extfrag_events",
     /// Of these: those that raised a zone's marks, if only up to the cap. Ours.
     WatermarkBoosts = "watermark_boosts",
+    /// Frames that came to the lists of the second mobility by these events. Ours.
+    ExtfragPages = "extfrag_pages",
     /// Pages freed in passes for a boost, those of slabs included. Ours.
     PgstealBoosted = "pgsteal_boosted",
     /// Frames that came from the node they were wanted from.

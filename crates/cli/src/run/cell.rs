@@ -9,6 +9,8 @@ use lab::fs::journal;
 use policy::dirty::{InitialBandwidth, Threshold, Tunables};
 use policy::place::{PlaceLaw, machine};
 use policy::reclaim;
+use policy::reclaim::boost::BoostRule;
+use policy::shrink::ShrinkRule;
 use policy::shrink::files::InodeRule;
 use policy::units::{Bytes, Nanos, Pages};
 use policy::watermark::Watermarks;
@@ -17,7 +19,7 @@ use policy::writeback::{Flight, FlushTunables};
 use super::jobs::{self, JobKind, JobSpec};
 use super::nodes;
 use super::small::SmallSpec;
-use crate::presets::{self, Preset};
+use crate::presets::{self, Preset, SlabLaw};
 use crate::scenario::{CaseEntry, JournalData, JournalTable, Machine, PolicyEntry, Scenario};
 
 /// A share of the dirty limit without a bound, in 1/10000.
@@ -129,6 +131,8 @@ pub struct Cell {
     pub machine: Option<machine::Machine>,
     /// How a frame is looked for there.
     pub place: PlaceLaw,
+    /// What caches of objects are asked for, and what slabs do to free memory.
+    pub slabs: SlabLaw,
     /// Where anonymous pages go.
     pub swap: Option<SwapSpec>,
     /// The machine whose costs work has; none: by the first device's file system.
@@ -185,6 +189,8 @@ pub struct Column {
     pub inodes: InodeRule,
     /// Reclaim may write single pages of files, where the file system lets it.
     pub writes_files: bool,
+    /// What caches of objects are asked for, and what slabs do to free memory.
+    pub slabs: SlabLaw,
 }
 
 impl Column {
@@ -214,6 +220,7 @@ impl Column {
                 InodeRule::by_name(name.get_ref()).expect("a loaded scenario names known rules")
             }),
             writes_files: entry.writes_files.as_ref().is_none_or(|may| *may.get_ref()),
+            slabs: slabs_of(entry, &preset),
         }
     }
 
@@ -232,6 +239,7 @@ impl Column {
             swappiness: None,
             inodes: preset.inodes,
             writes_files: true,
+            slabs: preset.slabs,
         }
     }
 }
@@ -303,6 +311,7 @@ impl Cell {
             memory,
             dirty,
             place: column.place,
+            slabs: column.slabs,
             flush: shrunk(preset.flush, whole(1.0 / scale), request_least(machine)),
             initial: preset.initial,
             reclaim,
@@ -414,6 +423,29 @@ fn place_of(entry: &PolicyEntry, preset: &Preset) -> PlaceLaw {
     let mut law = law.unwrap_or(preset.place);
     if let Some(cpu_lists) = &entry.cpu_lists {
         law.cpu_lists = *cpu_lists.get_ref();
+    }
+    law
+}
+
+/// What caches of objects are asked for in a column, and what slabs do to free memory.
+fn slabs_of(entry: &PolicyEntry, preset: &Preset) -> SlabLaw {
+    let mut law = preset.slabs;
+    if let Some(keeps_apart) = &entry.keeps_apart {
+        law.keeps_apart = *keeps_apart.get_ref();
+    }
+    if let Some(name) = &entry.boost {
+        let rule = BoostRule::by_name(name.get_ref());
+        law.boost = rule.expect("a loaded scenario names known rules");
+    }
+    if let Some(factor) = &entry.boost_factor {
+        law.boost.factor = u64::from(*factor.get_ref());
+    }
+    if let Some(count) = &entry.boost_failures {
+        law.boost.failures_count = *count.get_ref();
+    }
+    if let Some(name) = &entry.shrink {
+        let rule = ShrinkRule::by_name(name.get_ref());
+        law.shrink = rule.expect("a loaded scenario names known rules");
     }
     law
 }

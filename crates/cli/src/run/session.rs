@@ -300,6 +300,12 @@ fn options(setup: &Setup) -> mm::Options {
     options.reclaim = cell.reclaim;
     options.marks = cell.marks;
     options.place = cell.place;
+    options.shrink = cell.slabs.shrink;
+    if cell.slabs.keeps_apart {
+        let stands_for = cell.reclaim.stands_for;
+        options.apart = Some(mm::Apart::of(cell.slabs.fallback, stands_for));
+        options.boost = cell.slabs.boost;
+    }
     let pages = Pages(u64::from(setup.frames));
     options.machine = cell.machine.as_ref().map(|all| all.with_pages(pages));
     options.readahead_max = cell.readahead.unwrap_or(options.readahead_max);

@@ -204,6 +204,16 @@ mod tests {
         name = "linux-6.12"
         [[policy]]
         name = "tidegate"
+        [[policy]]
+        name = "linux-5.0"
+        [[policy]]
+        name = "linux-5.0+p3"
+        [[policy]]
+        name = "linux-5.3"
+        [[policy]]
+        name = "patched-by-a-key"
+        preset = "linux-5.0"
+        boost = "linux-5.0+p3"
     "#;
 
     fn cell(policy: usize) -> Cell {
@@ -243,6 +253,19 @@ mod tests {
             let again = crate::run::lab::run(&cell, 1, false, &Stop::default()).unwrap();
             assert_eq!(run.trace_hash, again.trace_hash, "{}", cell.policy);
         }
+    }
+
+    #[test]
+    fn paper_p3s_patch_is_what_was_merged_and_both_differ_from_5_0() {
+        let run = |policy| {
+            let run = crate::run::lab::run(&cell(policy), 1, false, &Stop::default()).unwrap();
+            check(&run);
+            run.trace_hash
+        };
+        let [before, patched, merged, by_key] = [3, 4, 5, 6].map(run);
+        assert_eq!(patched, merged);
+        assert_eq!(patched, by_key);
+        assert_ne!(before, patched);
     }
 
     #[test]

@@ -586,6 +586,21 @@ pub struct PolicyEntry {
     /// How inodes are let go, instead of the preset's way.
     #[serde(default)]
     pub inodes: Option<Spanned<String>>,
+    /// Whether pages, objects and what cannot be moved have free lists of their own, instead of the preset's way.
+    #[serde(default)]
+    pub keeps_apart: Option<Spanned<bool>>,
+    /// What follows where pageblocks are mixed, instead of the preset's way. Nothing, unless `keeps_apart`.
+    #[serde(default)]
+    pub boost: Option<Spanned<String>>,
+    /// `vm.watermark_boost_factor`: most of a boost, in 1/10000 of HIGH: an ablation.
+    #[serde(default)]
+    pub boost_factor: Option<Spanned<u32>>,
+    /// Whether boosted balances that free nothing count towards those after which the background gives up: an ablation.
+    #[serde(default)]
+    pub boost_failures: Option<Spanned<bool>>,
+    /// How caches of objects are asked for their share, instead of the preset's way.
+    #[serde(default)]
+    pub shrink: Option<Spanned<String>>,
     /// Whether reclaim may write single pages of files, where the file system lets it: versions of one differ.
     #[serde(default)]
     pub writes_files: Option<Spanned<bool>>,

@@ -177,7 +177,7 @@ error: unknown preset `linux-2.6.35`
 21 | name = \"linux-2.6.35\"
    |        ^^^^^^^^^^^^^^ not known
    |
-   = help: did you mean `linux-2.6.36`? Allowed: linux-2.6.36, linux-3.0-off, linux-3.0, linux-3.0+zlcfirst, linux-3.0+zlc, p1, p1-measured, linux-5.15, linux-5.15+patch1, linux-5.16-rc1, linux-6.12, linux-6.12-mode1, tidegate
+   = help: did you mean `linux-2.6.36`? Allowed: linux-2.6.36, linux-3.0-off, linux-3.0, linux-3.0+zlcfirst, linux-3.0+zlc, p1, p1-measured, linux-4.20, linux-5.0, linux-5.0+p3, linux-5.3, linux-5.15, linux-5.15+patch1, linux-5.16-rc1, linux-6.12, linux-6.12-mode1, tidegate
 "
     );
     let device = mistaken(
@@ -477,6 +477,18 @@ fn limits_said_twice_or_contradicting_each_other_in_a_row() {
         text.contains("the background limit (32 MiB) is not below the dirty limit (20 MiB)"),
         "{text}"
     );
+}
+
+#[test]
+fn a_misspelt_boost_or_shrink_names_those_that_there_are() {
+    for (key, known) in [("boost", "linux-5.0+p3"), ("shrink", "linux-4.20")] {
+        let text = mistaken(
+            "name = \"tidegate\"",
+            &format!("name = \"tidegate\"\n{key} = \"linux-9\""),
+        );
+        assert_eq!(text.matches("error:").count(), 1, "{text}");
+        assert!(text.contains("linux-9") && text.contains(known), "{text}");
+    }
 }
 
 #[test]

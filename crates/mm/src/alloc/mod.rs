@@ -210,6 +210,8 @@ impl<E: Env> Cache<E> {
         let boosted = mixed.iter().filter(|mixed| mixed.boosted).count();
         self.counters.add(Item::ExtfragEvents, mixed.len() as u64);
         self.counters.add(Item::WatermarkBoosts, boosted as u64);
+        let pages = mixed.iter().map(|mixed| mixed.pages.0).sum();
+        self.counters.add(Item::ExtfragPages, pages);
         for one in mixed {
             task.emit(&Event::Fragmented {
                 order: one.order,

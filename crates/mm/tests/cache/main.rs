@@ -6,6 +6,7 @@ mod attack;
 mod attack_reclaim;
 mod common;
 mod devices;
+mod fragments;
 mod limit;
 mod nonblocking;
 mod paths;

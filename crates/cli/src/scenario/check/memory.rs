@@ -5,7 +5,9 @@ use core::ops::Range;
 
 use policy::place::NODES_MAX;
 use policy::place::PlaceLaw;
+use policy::reclaim::boost::BoostRule;
 use policy::reclaim::laws;
+use policy::shrink::ShrinkRule;
 use policy::shrink::files::InodeRule;
 use toml::Spanned;
 
@@ -71,6 +73,14 @@ impl Checker {
         if let Some(rule) = &policy.inodes {
             let rules = InodeRule::ALL.iter().map(|rule| rule.name);
             self.known("way to let inodes go", rule, rules);
+        }
+        if let Some(rule) = &policy.boost {
+            let rules = BoostRule::ALL.iter().map(|rule| rule.name);
+            self.known("way to boost", rule, rules);
+        }
+        if let Some(rule) = &policy.shrink {
+            let rules = ShrinkRule::ALL.iter().map(|rule| rule.name);
+            self.known("way to ask caches of objects", rule, rules);
         }
         for reason in &policy.reclaim_off {
             self.reason(reason);
