@@ -21,6 +21,7 @@ use frames::{Busy, Content, Flags, FrameId, Slot, Tag};
 
 use crate::cache::Cache;
 use crate::lists::isolate::Page;
+use crate::vmstat::Item;
 
 /// What goes along with a page.
 const KEPT: [Flags; 10] = [
@@ -41,6 +42,21 @@ const KEPT: [Flags; 10] = [
 /// # Errors
 /// Gives `to` back: the page has gone, or cannot be moved in this moment.
 pub(crate) fn move_page<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    page: Page,
+    to: FrameId,
+) -> Result<(), FrameId> {
+    let moved = try_move(task, cache, page, to);
+    let item = match moved {
+        Ok(()) => Item::PgmigrateSuccess,
+        Err(_) => Item::PgmigrateFail,
+    };
+    cache.counters.add(item, 1);
+    moved
+}
+
+fn try_move<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     page: Page,
@@ -124,3 +140,6 @@ fn move_anon<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, old: &Busy, to: Frame
     region.pages.moved(owner.index, frame, to);
     true
 }
+
+#[cfg(test)]
+mod tests;

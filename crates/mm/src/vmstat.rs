@@ -160,6 +160,10 @@ items! {
     ExtfragPages = "extfrag_pages",
     /// Pages freed in passes for a boost, those of slabs included. Ours.
     PgstealBoosted = "pgsteal_boosted",
+    /// Pages moved to another frame.
+    PgmigrateSuccess = "pgmigrate_success",
+    /// Pages that were to be, and could not in that moment.
+    PgmigrateFail = "pgmigrate_fail",
     /// Frames that came from the node they were wanted from.
     NumaHit = "numa_hit",
     /// Frames that came from another node than they were wanted from, counted there.

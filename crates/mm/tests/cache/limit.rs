@@ -178,6 +178,7 @@ fn dirty_pages_move_and_no_device_is_asked() {
         assert!(took < Nanos::millis(100), "{took:?}");
         let after = cache.stats();
         assert!(before.dirty.0 - after.dirty.0 <= 30, "{before:?} {after:?}");
+        assert!(cache.vmstat().get(Item::PgmigrateSuccess) > 0);
         for page in 0..300 {
             let mut back = vec![Sector(0); 8];
             let offset = Bytes(u64::from(page) * PAGE_SIZE);
