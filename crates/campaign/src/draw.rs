@@ -16,15 +16,18 @@
 use std::collections::BTreeMap;
 
 use env::Work;
+use policy::place::mobility::FallbackRule;
+use policy::reclaim::boost::BoostRule;
+use policy::shrink::ShrinkRule;
 use policy::writeback::FlushTunables;
 use policy::{dirty, reclaim};
 
 use crate::dice::Dice;
 use crate::op::Op;
 use crate::plan::{
-    CachePlan, Contradiction, DevicePlan, FilePlan, FlushPlan, Limit, Machine, OnError, Phase,
-    Plan, RegionPlan, SECTORS, SlowPlan, SwapPlan, TaskPlan, VERSION, VolatilePlan, reclaim_name,
-    work_name,
+    CachePlan, Contradiction, DevicePlan, FilePlan, FlushPlan, Limit, Machine, ObjectsPlan,
+    OnError, Phase, Plan, RegionPlan, SECTORS, SlowPlan, SwapPlan, TaskPlan, VERSION, VolatilePlan,
+    reclaim_name, work_name,
 };
 
 /// Seeds of labs and devices fit a TOML integer.
@@ -75,6 +78,7 @@ impl Plan {
                 task.served = dice.one_in(2);
             }
         }
+        let objects = dice.one_in(3).then(|| objects(dice));
         Self {
             version: VERSION,
             seed,
@@ -89,8 +93,21 @@ impl Plan {
             devices,
             files,
             regions,
+            objects,
             tasks,
         }
+    }
+}
+
+/// Caches of objects, under any rules.
+fn objects(dice: &mut Dice) -> ObjectsPlan {
+    let shrinks = ShrinkRule::ALL.map(|rule| rule.name);
+    let fallbacks = FallbackRule::ALL.map(|rule| rule.name);
+    let boosts = BoostRule::ALL.map(|rule| rule.name);
+    ObjectsPlan {
+        shrink: dice.pick(&shrinks).into(),
+        fallback: (!dice.one_in(3)).then(|| dice.pick(&fallbacks).into()),
+        boost: dice.pick(&boosts).into(),
     }
 }
 

@@ -26,6 +26,7 @@ mod draw;
 mod failure;
 mod figures;
 mod memory;
+mod objects;
 mod op;
 mod plan;
 mod run;

@@ -18,9 +18,12 @@ use device::{BytesPerSec, FaultPlan, Odds, SlowOptions};
 use env::Work;
 use lab::CostTable;
 use lab::model::{self, Params};
-use mm::{DeviceOptions, ErrorPolicy, Options, Populate};
+use mm::{Apart, DeviceOptions, ErrorPolicy, Options, Populate};
 use policy::dirty::{self, DeviceTunables, InitialBandwidth, Law, Threshold};
-use policy::reclaim::{ReclaimLaw, Tunables, laws};
+use policy::place::mobility::FallbackRule;
+use policy::reclaim::boost::BoostRule;
+use policy::reclaim::{Loops, ReclaimLaw, Tunables, laws};
+use policy::shrink::ShrinkRule;
 use policy::units::{Bytes, Nanos, Pages};
 use policy::writeback::{Flight, FlushTunables, Slice};
 use serde::{Deserialize, Serialize};
@@ -81,9 +84,25 @@ pub struct Plan {
     /// Regions of anonymous memory.
     #[serde(default, rename = "region", skip_serializing_if = "Vec::is_empty")]
     pub regions: Vec<RegionPlan>,
+    /// Caches of objects on slab pages; none: there are no slabs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objects: Option<ObjectsPlan>,
     /// Tasks.
     #[serde(default, rename = "task", skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskPlan>,
+}
+
+/// Caches of objects, and what their slabs do to free memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectsPlan {
+    /// Name of the way in which they are asked for their share.
+    pub shrink: String,
+    /// Name of the way in which mobilities fall back on each other's free lists; none: they have the same ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
+    /// Name of what follows where pageblocks are mixed by that.
+    pub boost: String,
 }
 
 /// How a run failed.
@@ -415,6 +434,9 @@ impl Plan {
         }
         self.cache.law()?;
         self.cache.reclaim_law()?;
+        if let Some(objects) = &self.objects {
+            objects.rules()?;
+        }
         self.costs()?;
         for (number, device) in self.devices.iter().enumerate() {
             device
@@ -536,6 +558,14 @@ impl Plan {
         } else {
             Populate::AsUsed
         };
+        if let Some(objects) = &self.objects {
+            let rules = objects.rules().expect("a plan is checked before it is run");
+            (options.shrink, options.apart, options.boost) = rules;
+            // A boost is worked off by reclaim over nodes.
+            if options.reclaim.law.loops == Loops::Zones {
+                options.boost = BoostRule::LINUX_4_20;
+            }
+        }
         options.devices_max = 4;
         options.files_max = 16;
         options
@@ -553,6 +583,32 @@ impl Plan {
         } else {
             costs
         })
+    }
+}
+
+impl ObjectsPlan {
+    /// The rules that it names.
+    ///
+    /// # Errors
+    /// What is wrong, and what is allowed.
+    pub(crate) fn rules(&self) -> Result<(ShrinkRule, Option<Apart>, BoostRule), String> {
+        fn found<T>(what: &str, name: &str, rule: Option<T>) -> Result<T, String> {
+            rule.ok_or_else(|| format!("there is no {what} `{name}`: see policy's tables"))
+        }
+        let fallback = self.fallback.as_deref().map(|name| {
+            let rule = FallbackRule::by_name(name);
+            // Pageblocks of eight frames: the memories of plans are small.
+            found("way to fall back", name, rule).map(|rule| Apart::of(rule, 64))
+        });
+        Ok((
+            found(
+                "way to ask caches",
+                &self.shrink,
+                ShrinkRule::by_name(&self.shrink),
+            )?,
+            fallback.transpose()?,
+            found("way to boost", &self.boost, BoostRule::by_name(&self.boost))?,
+        ))
     }
 }
 

@@ -18,7 +18,7 @@
 //!      every lab (deadlock, no progress).
 //!   5. Pauses are within the bounds of the law, and end when they should; no wake-up is lost (`verdicts`).
 //!   6. After the run, with the devices healed: syncs go through, pages add up by cache and by
-//!      device, frames add up, the objects have the files' lengths; all slots of the swap file are free once the
+//!      device, frames add up, those of slabs with them, the objects have the files' lengths; all slots of the swap file are free once the
 //!      regions are gone, and every page that reclaim looked at was freed or put back.
 //!   7. After a loss of power: what survived is legal, a fresh cache reads it and goes on.
 //!   8. Options that contradict each other are refused by a typed error.
@@ -155,6 +155,18 @@ fn describe(figures: &mut Figures, plan: &Plan, world: &World, lab: &Lab, crashe
     let second = u64::from(plan.after_power_loss.is_some());
     figures.add("runs", "losses of power at the end", second);
     figures.add("law", &plan.cache.law, 1);
+    if let Some(objects) = &plan.objects {
+        figures.add("runs", "with caches of objects", 1);
+        figures.add("boost", &objects.boost, 1);
+        let vmstat = world.cache.vmstat();
+        for item in [
+            mm::Item::SlabsScanned,
+            mm::Item::SlabFreed,
+            mm::Item::ExtfragEvents,
+        ] {
+            figures.add("objects", item.name(), vmstat.get(item));
+        }
+    }
     for op in plan.tasks.iter().flat_map(|task| &task.ops) {
         figures.add("steps", op.name(), 1);
     }
@@ -241,6 +253,14 @@ fn first_life(
             });
         }
     }
+    if world.objects.is_some() {
+        let world = Arc::clone(world);
+        env::spawn(&**env, "objects", move |task| {
+            if let Some(objects) = &world.objects {
+                objects.work(task, &world);
+            }
+        });
+    }
     let frames = Pages(u64::from(plan.cache.frames));
     let limit = world.cache.stats().dirty_limit + plan.batch_slack();
     let crash_at = plan.crash_at_us.map(|us| Instant::ZERO + Nanos::micros(us));
@@ -283,7 +303,7 @@ fn look(task: &Task<'_, LabEnv>, plan: &Plan, world: &World, limit: Pages, frame
         mm::Item::NrWithheld,
     ];
     let anon: u64 = anon.iter().map(|item| vmstat.get(*item)).sum();
-    let held = stats.cached + stats.free + Pages(anon);
+    let held = stats.cached + stats.free + Pages(anon) + stats.slab.all();
     judge!(
         held <= frames,
         "memory",
@@ -351,6 +371,11 @@ fn is_failed(task: &mut Task<'_, LabEnv>, world: &World, place: &Place) -> bool 
 
 /// With everything healed: all syncs go through and everything adds up.
 fn finish(task: &mut Task<'_, LabEnv>, world: &Arc<World>) {
+    if let Some(objects) = &world.objects
+        && !objects.finish(task, world)
+    {
+        return;
+    }
     // First: a device that is opened again after a failed flush has lost what was not durable, and no swap file is.
     if !memory::finish(task, world) {
         return;

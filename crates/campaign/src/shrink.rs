@@ -182,6 +182,9 @@ fn no_extras(plan: &Plan) -> Vec<Plan> {
 /// Without a region, with smaller ones, without a swap file or with a smaller one.
 fn less_memory(plan: &Plan) -> Vec<Plan> {
     let mut plans = Vec::new();
+    if plan.objects.is_some() {
+        plans.push(with(plan, |plan| plan.objects = None));
+    }
     for gone in (0..plan.regions.len()).rev() {
         plans.push(with(plan, |plan| {
             plan.regions.remove(gone);

@@ -20,6 +20,7 @@ use policy::units::{Bytes, Instant, Nanos, Pages};
 use crate::dice::Dice;
 use crate::failure::fail;
 use crate::judge;
+use crate::objects::Objects;
 use crate::op::Op;
 use crate::plan::{Contradiction, Phase, Plan, SECTOR, SECTORS};
 use crate::run::{Going, Over, Setup};
@@ -367,6 +368,7 @@ pub(crate) struct World {
     pub(crate) places: Vec<Place>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) regions: Vec<Memory>,
+    pub(crate) objects: Option<Objects>,
     /// The checker's number for the next region.
     pub(crate) next_region: AtomicU32,
     /// Of the regions.
@@ -700,10 +702,12 @@ pub(crate) fn world(
             });
         }
     }
+    let objects = (prefilled && plan.objects.is_some()).then(|| Objects::new(task, &cache));
     let first_free = REGION_OBJECTS + u32::try_from(regions.len()).expect("a few regions");
     Arc::new(World {
         next_region: first_free.into(),
         regions,
+        objects,
         anon_checker: Mutex::new(Checker::new()),
         swap_place: plan.swap.map(|swap| swap.device),
         memory_suffices: plan.memory_suffices(),

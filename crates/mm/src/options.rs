@@ -5,7 +5,7 @@ use policy::place::PlaceLaw;
 use policy::place::machine::Machine;
 use policy::place::mobility::FallbackRule;
 use policy::reclaim::boost::BoostRule;
-use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
+use policy::reclaim::{Loops, ReclaimLaw, Tunables as ReclaimTunables};
 use policy::shrink::ShrinkRule;
 use policy::units::{Nanos, Pages};
 use policy::watermark::Watermarks;
@@ -194,6 +194,14 @@ impl Options {
                 "apart.pageblock_order",
                 order,
                 (0, u64::from(PAGEBLOCK_ORDER)),
+            )?;
+        }
+        if self.boost.boosts() && self.reclaim.law.loops == Loops::Zones {
+            // Nobody would work it off: the marks would stay where they are.
+            check(
+                "boost.factor, where reclaim goes over zones,",
+                self.boost.factor,
+                (0, 0),
             )?;
         }
         if let Some(marks) = self.marks {

@@ -196,3 +196,19 @@ fn more_zones_than_there_are_lists_for_are_refused_by_name() {
         }
     );
 }
+
+#[test]
+fn a_boost_that_nobody_works_off_is_refused_by_name() {
+    let mut options = options(FallbackRule::LINUX_5_0, BoostRule::LINUX_5_0);
+    options.reclaim.law = ReclaimLaw::LINUX_3_0;
+    let error = options.check();
+    let what = "boost.factor, where reclaim goes over zones,";
+    assert_eq!(
+        error,
+        Err(Error::BadOption {
+            what,
+            value: 15_000,
+            allowed: (0, 0),
+        })
+    );
+}
