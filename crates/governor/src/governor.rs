@@ -65,6 +65,7 @@ pub struct Builder {
     limit: u64,
     regret: Regret,
     resident: Option<Resident>,
+    trim: Box<dyn Fn() + Send + Sync>,
     beside: u64,
     wait_max: Duration,
     clock: Clock,
@@ -90,6 +91,14 @@ impl Builder {
     #[must_use]
     pub fn resident(mut self, look: impl Fn() -> Option<u64> + Send + Sync + 'static) -> Self {
         self.resident = Some(Box::new(look));
+        self
+    }
+
+    /// What gives back to the system what the allocator keeps, when the process has all that it may have. Default: `malloc_trim` of glibc,
+    /// nothing elsewhere. It takes at most a fiftieth of the time of one thread.
+    #[must_use]
+    pub fn trim(mut self, trim: impl Fn() + Send + Sync + 'static) -> Self {
+        self.trim = Box::new(trim);
         self
     }
 
@@ -146,6 +155,8 @@ impl Builder {
             lanes: Lanes::default(),
             hasher: RandomState::new(),
             resident: self.resident,
+            trim: self.trim,
+            trims_again: Mutex::default(),
             beside: self.beside,
             wait_max: self.wait_max,
             clock: self.clock,
@@ -157,6 +168,8 @@ impl Builder {
                 slack_bytes: 0,
                 resident: None,
                 rate: Rate::default(),
+                wants_room: false,
+                tries_again: Duration::ZERO,
                 turns: 0,
                 looked: Duration::ZERO,
                 look_every: Duration::ZERO,
@@ -203,6 +216,7 @@ impl Governor {
             limit,
             regret: Regret::On,
             resident: Some(Box::new(of_this_process)),
+            trim: Box::new(crate::trim::trim),
             beside: 0,
             wait_max: WAIT_MAX,
             clock: Box::new(move || began.elapsed()),
@@ -435,6 +449,9 @@ pub(crate) struct Core {
     pub(crate) slack_bytes: u64,
     pub(crate) resident: Option<u64>,
     pub(crate) rate: Rate,
+    /// A bound could not grow, as the process has all that it may have; and when it may again without that.
+    pub(crate) wants_room: bool,
+    pub(crate) tries_again: Duration,
     pub(crate) turns: u64,
     /// When those that do not report were last looked at, and how long until the next time.
     pub(crate) looked: Duration,
@@ -543,6 +560,9 @@ pub(crate) struct Inner {
     pub(crate) lanes: Lanes,
     pub(crate) hasher: RandomState,
     pub(crate) resident: Option<Resident>,
+    pub(crate) trim: Box<dyn Fn() + Send + Sync>,
+    /// Not before, and not by two at once.
+    pub(crate) trims_again: Mutex<Duration>,
     pub(crate) beside: u64,
     wait_max: Duration,
     pub(crate) clock: Clock,

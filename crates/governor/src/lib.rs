@@ -70,6 +70,7 @@ mod report;
 mod resident;
 mod share;
 mod shrinker;
+mod trim;
 mod turn;
 
 pub use crate::error::Error;

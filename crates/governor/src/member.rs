@@ -65,6 +65,8 @@ pub(crate) struct Conduct {
     pub(crate) is_known: bool,
     /// It answers what it holds when it is asked, and does not report it.
     pub(crate) is_looked_at: bool,
+    /// Bytes that it could give, when it was last looked at.
+    pub(crate) freeable: Option<u64>,
 }
 
 impl Seat {

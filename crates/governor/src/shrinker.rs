@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// What a cache could free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Freeable {
-    /// Bytes that could go now.
+    /// Bytes that could go now. A member that is looked at and has none is not asked.
     pub bytes: u64,
     /// Bytes it holds, if it does not report them by [`Member::grew`](crate::Member::grew) or permits.
     pub held: Option<u64>,

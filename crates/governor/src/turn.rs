@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use policy::units::Bytes;
 
-use crate::governor::Inner;
+use crate::governor::{Core, Inner};
 use crate::lanes::{LATE, Lane};
 use crate::member::{Conduct, Seat};
 use crate::report::Standing;
@@ -49,6 +49,15 @@ const TOLD_PART: u64 = 8;
 const BATCH_PART: u64 = 16;
 /// Part of the limit by which slack must change before targets follow.
 const SLACK_PART: u64 = 512;
+
+/// Parts of the limit by which bounds may grow to see whether the allocator has kept memory for it: where the process has no more than
+/// the limit, and where it has more. And how often.
+const TRIED_PART: u64 = 64;
+const TRIED_PART_ABOVE: u64 = 2048;
+const TRIED_EVERY: Duration = Duration::from_millis(50);
+/// Trims take at most this part of the time, and come at most so often.
+const TRIM_PART: u32 = 50;
+const TRIM_EVERY: Duration = Duration::from_millis(100);
 
 thread_local! {
     static IN_SCAN: Cell<bool> = const { Cell::new(false) };
@@ -90,6 +99,10 @@ struct Turn<'a> {
     inner: &'a Inner,
     lane: Lane<'a>,
     next: Next,
+    /// Bytes that members which bound themselves should have and cannot be given yet: another holds them above its target.
+    owed: u64,
+    /// Bytes by which bounds may grow in this turn.
+    grows: u64,
 }
 
 impl Inner {
@@ -106,11 +119,16 @@ impl Inner {
             inner: self,
             lane,
             next: Next::default(),
+            owed: 0,
+            grows: u64::MAX,
         };
         turn.look(now);
         turn.settle(now);
         turn.resize();
-        let progress = turn.shrink();
+        let mut progress = turn.shrink();
+        if turn.owed > 0 && turn.excess() == 0 {
+            progress |= turn.call_in();
+        }
         self.grant();
         turn.plan(now, progress);
         turn.next
@@ -185,15 +203,38 @@ impl Turn<'_> {
         conduct.is_known = true;
         if let Some(held) = freeable.held {
             conduct.is_looked_at = true;
+            conduct.freeable = Some(freeable.bytes);
             drop(conduct);
             self.inner.holds(seat, held);
         }
     }
 
-    /// Gives all reports to the shares, and slack to the limit.
-    fn settle(&self, now: Duration) {
+    /// Resident memory that the limit is for; above the limit, after the allocator gave back what it can.
+    fn resident(&self, now: Duration) -> Option<u64> {
         let inner = self.inner;
-        let resident = inner.resident.as_ref().and_then(|look| look());
+        let look = inner.resident.as_ref()?;
+        let of_limit = || Some(look()?.saturating_sub(inner.beside));
+        let resident = of_limit()?;
+        let wanted = inner.core().wants_room && resident + inner.delta() > inner.limit();
+        if resident <= inner.limit() && !wanted {
+            return Some(resident);
+        }
+        let Ok(mut again) = inner.trims_again.try_lock() else {
+            return Some(resident);
+        };
+        if now < *again {
+            return Some(resident);
+        }
+        let began = Instant::now();
+        (inner.trim)();
+        *again = now + (began.elapsed() * TRIM_PART).max(TRIM_EVERY);
+        of_limit()
+    }
+
+    /// Gives all reports to the shares, and slack to the limit.
+    fn settle(&mut self, now: Duration) {
+        let inner = self.inner;
+        let resident = self.resident(now);
         let mut core = inner.core();
         core.turns += 1;
         for seat in core.seats().cloned().collect::<Vec<_>>() {
@@ -207,7 +248,7 @@ impl Turn<'_> {
         }
         core.resident = resident;
         if let Some(resident) = resident {
-            let resident = resident.saturating_sub(inner.beside);
+            self.grows = may_grow(&mut core, inner.limit(), resident, now);
             let held = inner.total.load(SeqCst);
             let slack = core.slack.look(now, resident, held, inner.limit());
             if slack.abs_diff(core.slack_bytes) > inner.limit() / SLACK_PART {
@@ -266,14 +307,25 @@ impl Turn<'_> {
                 bound_by_all = (bound_by_all + allowance).saturating_sub(before);
             }
         }
+        let mut wants_room = false;
         for (called, allowance) in more {
             let before = conduct_of(&called.0).bound.unwrap_or(0);
             let room = self.inner.pool().saturating_sub(bound_by_all);
-            let bound = allowance.min(before + room);
+            self.owed += allowance - allowance.min(before + room);
+            let bound = allowance.min(before + room.min(self.grows));
             if bound > before && self.tell(&called, bound) {
                 bound_by_all += bound - before;
+                self.grows -= bound - before;
             }
+            wants_room |= bound < allowance.min(before + room);
         }
+        self.inner.core().wants_room = wants_room;
+        if wants_room {
+            let at = self.now() + TRIED_EVERY / 4;
+            self.next.no_later_than(at);
+        }
+        // What was lent comes back from who does not bound itself by asking for it, a little at a time.
+        self.owed = self.owed.min(delta);
     }
 
     /// Whether it took the bound.
@@ -297,6 +349,21 @@ impl Turn<'_> {
         resized == Resized::Done
     }
 
+    /// Asks for what is lent and is wanted back, of those above their targets; whether anything came.
+    fn call_in(&mut self) -> bool {
+        let lent = self.asks(self.owed, true);
+        let before = self.inner.total.load(SeqCst);
+        for (called, bytes) in lent {
+            self.scan(&called, bytes);
+        }
+        let came = self.inner.total.load(SeqCst) < before;
+        if came {
+            let at = self.now() + AGAIN;
+            self.next.no_later_than(at);
+        }
+        came
+    }
+
     /// Bytes that are to be freed now: none until half of the headroom is used, or somebody waits.
     fn excess(&self) -> u64 {
         let inner = self.inner;
@@ -318,7 +385,7 @@ impl Turn<'_> {
             }
             let before = self.inner.total.load(SeqCst);
             let mut was_late = false;
-            for (called, bytes) in self.asks(excess) {
+            for (called, bytes) in self.asks(excess, false) {
                 let began = self.now();
                 self.scan(&called, bytes);
                 was_late |= self.now().saturating_sub(began) > LATE;
@@ -337,16 +404,21 @@ impl Turn<'_> {
         progress
     }
 
-    /// Who is asked for how much.
-    fn asks(&self, excess: u64) -> Vec<(Called, u64)> {
+    /// Who is asked for how much; `only_lent`: for no more than what is above targets.
+    fn asks(&self, excess: u64, only_lent: bool) -> Vec<(Called, u64)> {
         let callable = self.callable();
         let mut core = self.inner.core();
         for seat in core.seats().cloned().collect::<Vec<_>>() {
             let is_callable = callable.iter().any(|(other, _)| Arc::ptr_eq(other, &seat));
-            core.shares.set_askable(seat.id, is_callable);
+            let has_some = conduct_of(&seat).freeable != Some(0);
+            core.shares.set_askable(seat.id, is_callable && has_some);
             core.shares.set_held(seat.id, Bytes(seat.held()));
         }
-        let asks = core.shares.asks(Bytes(excess));
+        let mut excess = Bytes(excess);
+        if only_lent {
+            excess = excess.at_most(core.shares.lent());
+        }
+        let asks = core.shares.asks(excess);
         drop(core);
         let asks = asks.into_iter().filter_map(|(id, bytes)| {
             let called = callable.iter().find(|(seat, _)| seat.id == id)?;
@@ -462,6 +534,27 @@ impl Turn<'_> {
             self.next.no_later_than(at);
         }
     }
+}
+
+/// Bytes by which bounds may grow now, so that the process keeps to the limit: what it has left, less what was granted and is not yet filled; and
+/// now and then a little of what the allocator may have kept.
+fn may_grow(core: &mut Core, limit: u64, resident: u64, now: Duration) -> u64 {
+    let unfilled = core.seats().map(|seat| {
+        let bound = conduct_of(seat).bound.unwrap_or(0);
+        bound.saturating_sub(seat.held())
+    });
+    let left = limit.saturating_sub(resident);
+    let left = left.saturating_sub(unfilled.sum::<u64>());
+    if now < core.tries_again {
+        return left;
+    }
+    core.tries_again = now + TRIED_EVERY;
+    let part = if resident <= limit {
+        TRIED_PART
+    } else {
+        TRIED_PART_ABOVE
+    };
+    left.max(limit / part)
 }
 
 impl Conduct {

@@ -514,6 +514,31 @@ fn caches_that_bound_themselves_are_told_and_borrow_what_others_do_not_use() {
 }
 
 #[test]
+fn what_was_lent_comes_back_to_a_cache_that_bounds_itself() {
+    let mut bench = Bench::new();
+    let cache = Arc::new(Bounded::default());
+    let share = Share::default();
+    let member = bench.governor.register("cache", share, cache.clone());
+    let member = member.unwrap();
+    let buffer = bench.join("buffer", Share::default());
+    buffer.grow(LIMIT * 15 / 16);
+    bench.turn();
+    assert!(cache.bound.load(SeqCst) < LIMIT / 2, "it is lent");
+    // The sum is not too large, yet the cache wants what is its own.
+    for _ in 0..200 {
+        let bound = cache.bound.load(SeqCst);
+        cache.held.store(bound, SeqCst);
+        bench.turn();
+        assert!(bench.governor.held() <= LIMIT);
+    }
+    let report = bench.governor.report();
+    let target = report.members[0].target;
+    assert!(cache.bound.load(SeqCst) > target * 9 / 10, "{report}");
+    assert!(buffer.asked() > LIMIT / 4);
+    drop(member);
+}
+
+#[test]
 fn slack_of_the_process_shrinks_everybody() {
     let resident = Arc::new(AtomicU64::new(0));
     let shown = resident.clone();

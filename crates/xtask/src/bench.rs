@@ -12,9 +12,10 @@
 //! | `agree` | experiments in the lab | the same live: medians 10 %, p99 20 % |
 //! | `stutterp` | latency of memory under pressure | the kernel's memory under the same limit |
 //! | `live` | the experiments of memory reclaim on threads and files, under `--memory` | - |
+//! | `governor` | an engine's caches and memtable under one limit | splits by hand; resident memory, beside caches alone |
 //! | `serve` | the server under fio, and on a slow device | nbdkit, `qemu-nbd`, Linux |
 //!
-//! The last five are run only when they are named: they take minutes, and `pacing` and `stutterp` need root and set
+//! The last six are run only when they are named: they take minutes, and `pacing` and `stutterp` need root and set
 //! dirty limits (and swap) of the whole machine while they run.
 //!
 //! Figures are printed, never judged here: a timed test fails on a busy machine. Nothing is kept.
@@ -22,6 +23,7 @@
 mod agree;
 mod chain;
 mod column;
+mod governor;
 mod live;
 mod pacing;
 mod plan;
@@ -86,6 +88,7 @@ const STUTTERP: &str = "stutterp";
 const LIVE: &str = "live";
 /// With options of its own: first and alone.
 const SERVE: &str = "serve";
+const GOVERNOR: &str = "governor";
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut pairs = PAIRS;
@@ -104,13 +107,14 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
             "stutterp-worker" => return stutterp::worker::run(arguments),
             // Has options of its own.
             SERVE if wanted.is_empty() => return serve::run(arguments),
+            GOVERNOR if wanted.is_empty() => return governor::run(arguments),
             "--pairs" => pairs = arguments.number_of("--pairs")?,
             "--memory" => memory = arguments.value_of("--memory")?,
             "--dir" => folder = Some(arguments.value_of("--dir")?.into()),
             word if STEPS.contains(&word) => wanted.push(word.to_owned()),
             _ => {
                 return Err(format!(
-                    "bench: '{word}' is not one of {}, {SERVE} (first and alone)",
+                    "bench: '{word}' is not one of {}, {SERVE} or {GOVERNOR} (first and alone)",
                     STEPS.join(", ")
                 ));
             }

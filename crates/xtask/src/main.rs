@@ -51,6 +51,8 @@ usage: cargo xtask COMMAND
   bench stutterp [--dir DIR]       memory under pressure: the kernel in a cgroup, Tidegate under the same limit (root)
   bench live [--memory SIZE] [--dir DIR] [--experiment E]...
                                    the experiments of memory reclaim on threads and files
+  bench governor [--whole] [--limit MIB] [--seconds S] [--all] [--no-resident]
+                                   one limit for an engine's caches, beside splits by hand (default 128 MiB, phases of 5 s)
   bench serve [--step S]... [--column C]... [--pairs N] [--seconds S] [--background MIB] [--dir DIR]
               [--programs DIR]
                                    the server: fio beside nbdkit, the pacing bar, limits (root for the bar)

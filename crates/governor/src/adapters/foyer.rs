@@ -169,7 +169,11 @@ impl<K: Key, V: Value, S: HashBuilder> Bounds<K, V, S> {
 
 impl<K: Key, V: Value, S: HashBuilder> Shrinker for Bounds<K, V, S> {
     fn count(&self) -> Freeable {
-        Freeable::all_of(self.cache.usage() as u64)
+        let held = self.cache.usage();
+        Freeable {
+            bytes: held.saturating_sub(CAPACITY_MIN) as u64,
+            held: Some(held as u64),
+        }
     }
 
     /// Squeezes it for a moment: two resizes. Its bound stays.

@@ -38,6 +38,11 @@ const STEP_TIME: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug)]
 pub struct ByteWeigher<F>(F);
 
+/// A weigher of a function, for [`Governed::with`].
+pub fn by_bytes<F>(weigh: F) -> ByteWeigher<F> {
+    ByteWeigher(weigh)
+}
+
 impl<K, V, F: Fn(&K, &V) -> u64> Weighter<K, V> for ByteWeigher<F> {
     fn weight(&self, key: &K, value: &V) -> u64 {
         (self.0)(key, value)
@@ -115,7 +120,7 @@ where
             name,
             share,
             entries,
-            ByteWeigher(weigh),
+            by_bytes(weigh),
             DefaultHashBuilder::default(),
         )
     }
@@ -258,7 +263,11 @@ where
     L: Lifecycle<K, V> + Clone + Send + Sync,
 {
     fn count(&self) -> Freeable {
-        Freeable::all_of(self.0.weight())
+        let held = self.0.weight();
+        Freeable {
+            bytes: held.saturating_sub(CAPACITY_MIN),
+            held: Some(held),
+        }
     }
 
     /// Squeezes it for a moment. Its bound stays.

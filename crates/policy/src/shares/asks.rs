@@ -36,6 +36,15 @@ impl Shares {
         asks.collect()
     }
 
+    /// What members that can be asked hold above their targets.
+    #[must_use]
+    pub fn lent(&self) -> Bytes {
+        let askable = self.each().filter(|(_, member)| member.askable);
+        askable
+            .map(|(_, member)| member.held.saturating_sub(member.target))
+            .sum()
+    }
+
     /// What each member may hold at once, for those that bound themselves: its target, less what it lends, or with its part of
     /// what is lent. The sum is never above the pool.
     #[must_use]
