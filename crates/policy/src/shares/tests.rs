@@ -349,8 +349,9 @@ fn in_a_steady_hour_memory_does_not_flutter() {
     }
     // Who does not tell that it is used is tried again now and then, as it may have ended.
     let (taken_back, epochs) = back_and_forth(&[zipf(160), fitting], false);
+    // What one took may come back in two transfers.
     let trials = usize::try_from(epochs / 1024).unwrap() + 2;
-    assert!((3..=trials).contains(&taken_back), "{taken_back}");
+    assert!((3..=2 * trials).contains(&taken_back), "{taken_back}");
 }
 
 #[test]
