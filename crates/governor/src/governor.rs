@@ -564,7 +564,7 @@ pub(crate) struct Inner {
     /// Not before, and not by two at once.
     pub(crate) trims_again: Mutex<Duration>,
     pub(crate) beside: u64,
-    wait_max: Duration,
+    pub(crate) wait_max: Duration,
     pub(crate) clock: Clock,
     core: Mutex<Core>,
     waits: Mutex<Waits>,
@@ -651,7 +651,7 @@ impl Inner {
         self.total.fetch_update(SeqCst, SeqCst, more).is_ok()
     }
 
-    pub(crate) fn reserve(&self, seat: &Seat, bytes: u64) -> Result<(), Error> {
+    pub(crate) fn reserve(&self, seat: &Seat, bytes: u64, at_most: Duration) -> Result<(), Error> {
         let limit = self.limit();
         if bytes > limit {
             return Err(Error::LargerThanLimit {
@@ -660,14 +660,14 @@ impl Inner {
                 limit,
             });
         }
-        self.pace(seat, bytes);
+        self.pace(seat, bytes, at_most);
         // Nobody passes those in line.
         let mut granted = self.queue.wanted() == 0 && self.try_take(bytes);
         if granted {
             self.ring_above(self.total.load(SeqCst));
         } else {
             let began = Instant::now();
-            granted = self.queue.wait(bytes, self.wait_max, || {
+            granted = self.queue.wait(bytes, at_most, || {
                 // What came free between the look and the line.
                 self.grant();
                 self.bell.ring();
@@ -684,7 +684,7 @@ impl Inner {
     }
 
     /// Slows growth in the last sixteenth below the ceiling: by the time that freeing the bytes takes, and by how deep it is.
-    fn pace(&self, seat: &Seat, bytes: u64) {
+    fn pace(&self, seat: &Seat, bytes: u64, at_most: Duration) {
         let ceiling = self.ceiling.load(Relaxed);
         let zone = (self.limit() / PACED_PART).max(1);
         let total = self.total.load(Relaxed).saturating_add(bytes);
@@ -692,13 +692,13 @@ impl Inner {
         if deep == 0 {
             return;
         }
-        let whole = self.core().rate.time_for(bytes).min(self.wait_max);
+        let whole = self.core().rate.time_for(bytes).min(at_most);
         let owed = whole.as_nanos() * u128::from(deep) / u128::from(zone);
         let owed = u64::try_from(owed).unwrap_or(u64::MAX);
         let sum = seat.owed.fetch_add(owed, Relaxed).saturating_add(owed);
         if Duration::from_nanos(sum) >= PAUSE_MIN {
             let owed = Duration::from_nanos(seat.owed.swap(0, Relaxed));
-            let pause = owed.min(self.wait_max);
+            let pause = owed.min(at_most);
             std::thread::sleep(pause);
             self.waited(pause, false);
         }

@@ -161,13 +161,21 @@ impl Member {
     /// # Errors
     /// [`Error::Full`] names who is in the way; [`Error::LargerThanLimit`] where it never fits; [`Error::InScan`] inside a scan.
     pub fn reserve(&self, bytes: u64) -> Result<Permit, Error> {
+        self.reserve_within(bytes, self.inner().wait_max)
+    }
+
+    /// The same, with a bound of one's own for the wait.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub fn reserve_within(&self, bytes: u64, at_most: Duration) -> Result<Permit, Error> {
         let inner = self.inner();
         if in_scan() {
             return Err(Error::InScan {
                 member: self.seat.name.clone(),
             });
         }
-        inner.reserve(&self.seat, bytes)?;
+        inner.reserve(&self.seat, bytes, at_most)?;
         Ok(Permit {
             seat: self.seat.clone(),
             inner: inner.clone(),

@@ -26,7 +26,7 @@ const LOOM_PREEMPTIONS: &str = "3";
 
 type Step = (&'static str, fn() -> End);
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     ("format", || {
         cargo_step(&["fmt", "--all", "--check", "--", "-l"])
     }),
@@ -52,6 +52,7 @@ const STEPS: [Step; 15] = [
         cargo_step(&["test", "-p", "tidegate-env", "--features", "baton"])
     }),
     ("governor", || governor().into()),
+    ("governor-c", governor_c),
     ("documentation", documentation),
     ("loom", loom),
     ("miri", miri),
@@ -132,6 +133,33 @@ fn governor() -> Result<()> {
     steps::run(&mut lints, BUILD_MAX)?;
     let mut tests = cargo(&["test", "-p", "tidegate-governor", "--all-features"]);
     steps::run(&mut tests, BUILD_MAX)
+}
+
+/// The C interface of the governor: its example, built with the header and run.
+fn governor_c() -> End {
+    if !steps::is_there("cc", &["--version"]) {
+        return End::Skipped("there is no C compiler (cc)".into());
+    }
+    c_example().into()
+}
+
+fn c_example() -> Result<()> {
+    let mut library = cargo(&["rustc", "-p", "tidegate-governor", "--features", "c"]);
+    library.args(["--lib", "--crate-type", "staticlib"]);
+    steps::run(&mut library, BUILD_MAX)?;
+    let built = Workspace::load()?.target.join("debug");
+    let (library, program) = (built.join("libgovernor.a"), built.join("own_cache"));
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-Wall", "-Wextra", "-Werror", "-pthread"])
+        .arg("crates/governor/examples/c/own_cache.c")
+        .arg("-Icrates/governor/include")
+        .arg(&library)
+        .args(["-ldl", "-lm", "-o"])
+        .arg(&program)
+        .current_dir(root());
+    steps::run(&mut compiler, BUILD_MAX)?;
+    steps::run(&mut Command::new(&program), RUN_MAX)
 }
 
 /// The documentation builds and its links between items resolve.
