@@ -7,6 +7,9 @@
 //! another chunk can be emptied instead, that one goes. A chunk of which all frames are offline gives its memory back to
 //! the system. Raising the limit gives the frames back.
 //!
+//! Slabs do not move: their caches of objects are asked, harder from look to look, as long as there are any in what is to go.
+//! What they keep is said in `Limit::over`.
+//!
 //! Where there is never a frame to move to, pages leave as they do in reclaim: freed, written, swapped out.
 
 use core::ops::Range;
@@ -17,7 +20,7 @@ use env::{Cause, Context, Env, Interrupt, Task, Wakeup};
 use frames::{Flags, FrameId};
 use policy::place::by_use::Purpose;
 use policy::place::offline::{Chunk, choose};
-use policy::reclaim::scan::Kind;
+use policy::reclaim::scan::{Kind, Priority};
 use policy::units::{Nanos, Pages};
 
 use crate::Error;
@@ -25,6 +28,7 @@ use crate::alloc::Wanted;
 use crate::cache::{Cache, FRAMES_MIN};
 use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
 use crate::memory::offline::Limit;
+use crate::reclaim::objects;
 use crate::reclaim::shrink::clear_out;
 use crate::relocate::move_page;
 
@@ -120,6 +124,7 @@ struct Pass {
 fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
     let _shrinking = Shrinking(cache);
     let mut again = AGAIN;
+    let mut urgency = Priority::GENTLEST;
     loop {
         {
             let Some(cache) = cache.upgrade() else { return };
@@ -147,6 +152,10 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
             let fruitless = pass.left == 0 && after == before;
             if fruitless {
                 again = Nanos(again.0 * 2).at_most(AGAIN_MOST);
+                if has_slabs(task, &cache) {
+                    objects::ask_everywhere(task, &cache, urgency);
+                    urgency = urgency.raised().unwrap_or(urgency);
+                }
                 // What is stuck may be so for ever.
                 let _unchanged = cache.memory.shrinking(task);
                 cache.move_limit(task, cache.memory.limit_frames());
@@ -187,6 +196,26 @@ impl<E: Env> Cache<E> {
         let out = choose(&chunks, Pages(u64::from(frames)));
         self.memory.set_offline(context, &out);
     }
+}
+
+/// Whether slabs have frames of the chunks that are to be cleared, and anybody can be asked for them.
+fn has_slabs<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) -> bool {
+    let slabs = cache.shrinkers.pages();
+    if slabs.reclaimable.is_zero() || cache.shrinkers.is_empty() {
+        return false;
+    }
+    let is_slab = |frame| {
+        let flags = cache.pages.table.flags(FrameId(frame));
+        flags.has(Flags::BUSY) && !flags.has(Flags::CACHED)
+    };
+    let mut from = 0;
+    while let Some(chunk) = cache.memory.next_to_clear(task, from) {
+        from = chunk.end;
+        if chunk.into_iter().any(is_slab) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Looks once at every frame of the chunks that are to be cleared. `evicts`: pages leave as in reclaim, if there is no

@@ -28,7 +28,7 @@ pub(crate) mod background;
 mod boosted;
 pub(crate) mod direct;
 pub(crate) mod index_nodes;
-mod objects;
+pub(crate) mod objects;
 pub(crate) mod shrink;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,8 @@
 use core::sync::atomic::Ordering;
 
 use env::{Env, Task};
+use policy::reclaim::scan::Priority;
+use policy::reclaim::throttle::Who;
 use policy::shrink::{Answer, Pressure, Scan, ScanStep};
 use policy::units::Pages;
 
@@ -38,6 +40,31 @@ pub(super) fn ask<E: Env>(
     cache.counters.add(Item::SlabsScanned, scanned);
     cache.counters.add(Item::SlabFreed, freed.0);
     freed
+}
+
+/// Asks all caches of objects on all nodes, for frames that have to go wherever they are.
+pub(crate) fn ask_everywhere<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, priority: Priority) {
+    let layout = cache.zones.layout();
+    let firsts = layout.nodes().map(|node| layout.zones_of(node).next());
+    for zone in firsts.flatten() {
+        let control = Control {
+            zone,
+            who: Who::DIRECT,
+            priority,
+            target: Pages::MAX,
+            force_deactivate: false,
+            may_unmap: false,
+            may_write: false,
+            may_swap: false,
+            may_shrink: true,
+        };
+        let pressure = Pressure {
+            priority,
+            scanned: Pages::ZERO,
+            listed: cache.zones.listed(task, zone),
+        };
+        ask(task, cache, &control, pressure);
+    }
 }
 
 /// Asks one; answers how many objects it has looked at.

@@ -219,6 +219,48 @@ fn a_shrinker_that_always_stops_ends_in_an_error_and_not_in_a_loop() {
 }
 
 #[test]
+fn a_lowered_limit_asks_for_slabs_and_says_what_stays() {
+    let mut options = options();
+    options.frames = 4 * FRAMES;
+    with_cache(options, |task, cache| {
+        let cached = cached(task, cache);
+        let staying = cache
+            .add_slabs(SlabSpec {
+                mobility: Mobility::Unmovable,
+                order: 0,
+                object: Bytes(PAGE_SIZE),
+                ..INODES
+            })
+            .unwrap();
+        // Some of both in every chunk.
+        let mut kept = Vec::new();
+        while cache.stats().free > Pages(512) {
+            for _ in 0..34 * 4 {
+                let object = cached.slabs.take(task).unwrap();
+                cached.objects.lock().unwrap().push_back(object);
+            }
+            kept.push(staying.take(task).unwrap());
+        }
+        cache.set_limit(task, Pages(u64::from(FRAMES))).unwrap();
+        let wait = |task: &mut Task<'_, LabEnv>| {
+            task.sleep(env::Cause::Idle, policy::units::Nanos::secs(20));
+        };
+        wait(task);
+        assert_eq!(
+            cached.objects.lock().unwrap().len(),
+            0,
+            "all were asked for"
+        );
+        assert!(!cache.limit().over.is_zero(), "what stays is in some chunk");
+        for object in kept {
+            staying.give(task, object);
+        }
+        wait(task);
+        assert_eq!(cache.limit().over, Pages::ZERO);
+    });
+}
+
+#[test]
 fn what_slabs_take_is_not_dirtyable() {
     with_cache(options(), |task, cache| {
         let slabs = cache.add_slabs(INODES).unwrap();
