@@ -84,7 +84,7 @@ fn main() -> Result<(), governor::Error> {
     let mut sum = 0;
     for step in 0..600_000_u64 {
         let key = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        sum += hot.get((key % 30_000) >> (key % 3), || vec![7; 1500]).len();
+        sum += hot.get((key % 60_000) >> (key % 3), || vec![7; 1500]).len();
         if step % 50 == 0 {
             sum += cold.get(step, || vec![7; 1500]).len();
         }

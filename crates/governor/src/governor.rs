@@ -170,6 +170,8 @@ impl Builder {
                 rate: Rate::default(),
                 wants_room: false,
                 tries_again: Duration::ZERO,
+                tried: 0,
+                tried_at: 0,
                 turns: 0,
                 looked: Duration::ZERO,
                 look_every: Duration::ZERO,
@@ -452,6 +454,9 @@ pub(crate) struct Core {
     /// A bound could not grow, as the process has all that it may have; and when it may again without that.
     pub(crate) wants_room: bool,
     pub(crate) tries_again: Duration,
+    /// By how much they were let grow the last time, and what was resident then.
+    pub(crate) tried: u64,
+    pub(crate) tried_at: u64,
     pub(crate) turns: u64,
     /// When those that do not report were last looked at, and how long until the next time.
     pub(crate) looked: Duration,

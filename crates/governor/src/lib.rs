@@ -82,3 +82,8 @@ pub use crate::report::{MemberReport, Move, Report, Standing, Waits, WhyMoved};
 pub use crate::share::Share;
 pub use crate::shrinker::{Ask, Freeable, Resized, Scanned, Shrinker, by};
 pub use crate::turn::Next;
+
+/// The code of the page for users is compiled and run.
+#[cfg(all(doctest, feature = "adapters"))]
+#[doc = include_str!("../../../docs/one-limit.md")]
+mod page {}

@@ -50,11 +50,13 @@ const BATCH_PART: u64 = 16;
 /// Part of the limit by which slack must change before targets follow.
 const SLACK_PART: u64 = 512;
 
-/// Parts of the limit by which bounds may grow to see whether the allocator has kept memory for it: where the process has no more than
-/// the limit, and where it has more. And how often.
-const TRIED_PART: u64 = 64;
-const TRIED_PART_ABOVE: u64 = 2048;
+/// Bounds may grow, now and then, to see whether the allocator has kept memory for it: by these parts of the limit at most and at least. Twice as much as
+/// the last time, if nothing rose; a quarter, if it did.
+const TRIED_MOST: u64 = 64;
+const TRIED_LEAST: u64 = 2048;
 const TRIED_EVERY: Duration = Duration::from_millis(50);
+/// Part of the limit by which the process may be above it for more than the least.
+const ABOVE_PART: u64 = 40;
 /// Trims take at most this part of the time, and come at most so often.
 const TRIM_PART: u32 = 50;
 const TRIM_EVERY: Duration = Duration::from_millis(100);
@@ -549,12 +551,16 @@ fn may_grow(core: &mut Core, limit: u64, resident: u64, now: Duration) -> u64 {
         return left;
     }
     core.tries_again = now + TRIED_EVERY;
-    let part = if resident <= limit {
-        TRIED_PART
+    let rose = resident.saturating_sub(core.tried_at) > core.tried / 4;
+    let next = if rose { core.tried / 4 } else { core.tried * 2 };
+    let most = if resident > limit + limit / ABOVE_PART {
+        TRIED_LEAST
     } else {
-        TRIED_PART_ABOVE
+        TRIED_MOST
     };
-    left.max(limit / part)
+    core.tried = next.clamp(limit / TRIED_LEAST, limit / most);
+    core.tried_at = resident;
+    left.max(core.tried)
 }
 
 impl Conduct {
