@@ -72,8 +72,8 @@ const fn metric(
 }
 
 /// All metrics.
-pub static METRICS: [Metric; 141] = join::<124, 17, 141>(
-    join::<92, 32, 124>(
+pub static METRICS: [Metric; 143] = join::<126, 17, 143>(
+    join::<92, 34, 126>(
         join::<47, 45, 92>(WRITING, reclaim::METRICS),
         zones::METRICS,
     ),

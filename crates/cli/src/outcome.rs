@@ -92,6 +92,8 @@ pub struct Job {
     pub passes: f64,
     /// Pages of its memory written to.
     pub touched: f64,
+    /// Of these: on another node than the job's.
+    pub touched_far: f64,
     /// Of these: the page was not there.
     pub faults: f64,
     /// Of these: it had to be read.

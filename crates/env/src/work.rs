@@ -57,6 +57,10 @@ pub enum Work {
     Drawn,
     /// A page given back by its owner along with another, its frame's way back in it, and no entry.
     Returned,
+    /// A page touched on another node than the task's, beside its `Touch` (user time).
+    Remote,
+    /// A page copied to or from a frame on another node than the task's, beside its `Copy`.
+    RemoteCopy,
     /// An object taken from a cache of objects; the frames of a fresh slab apart.
     SlabTake,
     /// An object given back to its cache.
@@ -71,7 +75,7 @@ pub enum Work {
 
 impl Work {
     /// How many kinds there are.
-    pub const COUNT: usize = 30;
+    pub const COUNT: usize = 32;
     /// All kinds, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::User,
@@ -99,6 +103,8 @@ impl Work {
         Self::Around,
         Self::Drawn,
         Self::Returned,
+        Self::Remote,
+        Self::RemoteCopy,
         Self::SlabTake,
         Self::SlabGive,
         Self::Prune,
@@ -135,6 +141,8 @@ impl Work {
             Self::Around => "around",
             Self::Drawn => "drawn",
             Self::Returned => "returned",
+            Self::Remote => "remote",
+            Self::RemoteCopy => "remote_copy",
             Self::SlabTake => "slab_take",
             Self::SlabGive => "slab_give",
             Self::Prune => "prune",

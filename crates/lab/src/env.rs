@@ -394,7 +394,7 @@ impl LabEnv {
         let core = &*self.core;
         core.count(work, units);
         let time = core.costs.charge(work, units, &mut local.picos);
-        if matches!(work, Work::User | Work::Touch) {
+        if matches!(work, Work::User | Work::Touch | Work::Remote) {
             local.spent.user += time;
         } else {
             local.spent.system += time;

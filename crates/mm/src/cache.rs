@@ -3,13 +3,13 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use env::{Cause, Context, Env, Signal, Task};
+use env::{Cause, Context, Env, Signal, Task, Work};
 use frames::FrameId;
 use policy::dirty::{Counts, DeviceIndex, Dirtyable};
 use policy::units::Pages;
 
 pub(crate) use crate::error::FILE_MAX;
-use crate::lists::{NodeId, ZoneId, Zones};
+use crate::lists::{FarPages, NodeId, ZoneId, Zones};
 use crate::memory::Memory;
 pub(crate) use crate::options::FRAMES_MIN;
 use crate::options::Options;
@@ -19,7 +19,7 @@ use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
 use crate::registry::writeback::Writeback;
 use crate::shrinkers::Shrinkers;
-use crate::vmstat::Counters;
+use crate::vmstat::{Counters, Item};
 pub(crate) use crate::vmstat::{add, get, sub};
 use crate::{Error, swapfile};
 
@@ -129,6 +129,20 @@ impl<E: Env> Cache<E> {
         // Which CPU it is takes a call of the system to find out.
         let cpu = if layout.is_one() { 0 } else { task.cpu() };
         layout.node_of_cpu(cpu)
+    }
+
+    /// Counts pages on other nodes than the task's.
+    pub(crate) fn far(&self, task: &Task<'_, E>) -> FarPages<'_> {
+        self.zones.layout().far_from(self.home_node(task))
+    }
+
+    /// The task copied so many pages, `far` of them to or from another node.
+    pub(crate) fn copied(&self, task: &mut Task<'_, E>, pages: u64, far: u64) {
+        task.did(Work::Copy, pages);
+        if far > 0 {
+            task.did(Work::RemoteCopy, far);
+            self.counters.add(Item::NumaRemoteCopy, far);
+        }
     }
 
     /// The zones in the order in which the task takes memory from them.

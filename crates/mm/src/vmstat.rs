@@ -174,6 +174,10 @@ items! {
     NumaLocal = "numa_local",
     /// Frames that came from another node than that of the task.
     NumaOther = "numa_other",
+    /// Pages of programs touched by a task of another node than theirs. Ours.
+    NumaRemoteTouch = "numa_remote_touch",
+    /// Pages copied to or from by a task of another node than theirs. Ours.
+    NumaRemoteCopy = "numa_remote_copy",
     /// Zones that a search passed over because the zonelist cache had them as full. Ours.
     ZlcSkipped = "zlc_skipped",
     /// Of these: zones above their mark, kept from view by what was found before the last direct reclaim. Ours.

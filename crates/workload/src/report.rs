@@ -137,6 +137,8 @@ pub struct Report {
     pub passes: u64,
     /// Pages of anonymous memory touched.
     pub touched: Pages,
+    /// Of these, pages on another node than the job's.
+    pub far: Pages,
     /// Of these, pages that were not there.
     pub faults: Pages,
     /// Of these, pages that had to be read from the swap file.
@@ -170,6 +172,7 @@ impl Report {
             parts: Vec::new(),
             passes: 0,
             touched: Pages::ZERO,
+            far: Pages::ZERO,
             faults: Pages::ZERO,
             major: Pages::ZERO,
             misses: 0,
@@ -195,6 +198,7 @@ impl Report {
     /// Counts pages that were touched.
     pub(crate) fn touched(&mut self, touched: &Touched) {
         self.touched += touched.pages;
+        self.far += touched.far;
         self.faults += touched.faults;
         self.major += touched.major;
     }

@@ -15,7 +15,7 @@ use crate::stats::Better;
 const BYTES_PER_PAGE: f64 = 4096.0;
 
 /// The metrics of zones and of files that are made.
-pub(super) const METRICS: [Metric; 32] = [
+pub(super) const METRICS: [Metric; 34] = [
     metric(
         "cpu_tasks",
         "s",
@@ -177,6 +177,23 @@ pub(super) const METRICS: [Metric; 32] = [
         |o| of_zones(o, "numa_other"),
     ),
     metric(
+        "remote_touches",
+        "%",
+        Better::Lower,
+        "part of the pages that hogs touch which lie on another node",
+        remote_touches,
+    ),
+    metric(
+        "remote_copies",
+        "%",
+        Better::Lower,
+        "part of the pages copied which lie on another node than who copies",
+        |o| {
+            let far = of_zones(o, "numa_remote_copy")?;
+            ratio(100.0 * far, counter_of(o, "copy")? / o.scale)
+        },
+    ),
+    metric(
         "zlc_skipped",
         "",
         Better::Lower,
@@ -322,6 +339,14 @@ fn of_zones(outcome: &Outcome, name: &str) -> Option<f64> {
     (several.iter().sum::<f64>() > 0.0).then_some(value)
 }
 
+/// Of those that touched any.
+fn remote_touches(outcome: &Outcome) -> Option<f64> {
+    of_zones(outcome, "numa_remote_touch")?;
+    let hogs = || outcome.jobs.iter().filter(|job| job.is_hog);
+    let sum = |part: fn(&Job) -> f64| hogs().map(part).sum::<f64>();
+    ratio(100.0 * sum(|job| job.touched_far), sum(|job| job.touched))
+}
+
 fn ratio(part: f64, of: f64) -> Option<f64> {
     (of > 0.0).then(|| part / of)
 }
@@ -376,6 +401,9 @@ mod tests {
                 ("device_read_bytes", 0.0),
                 ("numa_hit", 30.0),
                 ("zlc_hidden", 4.0),
+                ("numa_remote_touch", 30.0),
+                ("numa_remote_copy", 5.0),
+                ("copy", 20.0),
             ],
             ..Outcome::default()
         }
@@ -425,8 +453,22 @@ mod tests {
         is(&run, "read_kib", None);
         is(&run, "zlc_hidden", Some(8.0));
         is(&run, "slabs_scanned", None);
+        is(&run, "remote_copies", Some(25.0));
+        is(&run, "remote_touches", None);
+        // A hog's alone: mappers touch too.
+        for (is_hog, touched_far) in [(true, 10.0), (false, 20.0)] {
+            run.jobs.push(Job {
+                is_hog,
+                touched: 40.0,
+                touched_far,
+                ..Job::default()
+            });
+        }
+        is(&run, "remote_touches", Some(25.0));
         // One zone: nothing was passed over, as there was nothing to pass over.
         run.counters.retain(|(name, _)| *name != "numa_hit");
-        is(&run, "zlc_hidden", None);
+        for name in ["zlc_hidden", "remote_touches", "remote_copies"] {
+            is(&run, name, None);
+        }
     }
 }

@@ -210,6 +210,7 @@ fn job(report: &Report, spec: &JobSpec, origin: Instant) -> Job {
         passes: number(report.passes),
         misses: number(report.misses),
         touched: number(report.touched.0),
+        touched_far: number(report.far.0),
         faults: number(report.faults.0),
         major: number(report.major.0),
         began_s: seconds(began),

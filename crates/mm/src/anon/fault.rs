@@ -36,6 +36,8 @@ struct Tally {
     /// Of these: pages that came with another's fault.
     around: u64,
     major: u64,
+    /// Pages touched on other nodes.
+    far: u64,
 }
 
 /// What stands at the start of a fresh page.
@@ -78,6 +80,7 @@ pub(super) fn touch<E: Env>(
         pages: Pages(u64::from(end - first)),
         faults: Pages(tally.faults),
         major: Pages(tally.major),
+        far: Pages(tally.far),
     })
 }
 
@@ -94,8 +97,10 @@ pub(super) fn write<E: Env>(
     let written = by_page(offset, len, |page, within, at, count| {
         let busy = walk.page_for_write(task, page)?;
         cache.content().copy_in(&busy, within, data, at, count);
+        let mut far = cache.far(task);
+        far.uses(busy.frame());
         walk.wrote(task, page, busy);
-        task.did(Work::Copy, 1);
+        cache.copied(task, 1, far.take());
         Ok(())
     });
     walk.finish(task);
@@ -115,8 +120,10 @@ pub(super) fn read<E: Env>(
     let read = by_page(offset, len, |page, within, at, count| {
         let pin = walk.page_for_read(task, page)?;
         cache.content().copy_out(&pin, within, data, at, count);
+        let mut far = cache.far(task);
+        far.uses(pin.frame());
         cache.unpin(pin);
-        task.did(Work::Copy, 1);
+        cache.copied(task, 1, far.take());
         Ok(())
     });
     walk.finish(task);
@@ -167,6 +174,7 @@ impl<'a, E: Env> Walk<'a, E> {
         let counters = &self.cache.counters;
         counters.add(Item::Pgfault, self.tally.faults - self.tally.around);
         counters.add(Item::Pgmajfault, self.tally.major);
+        counters.add(Item::NumaRemoteTouch, self.tally.far);
         self.tally
     }
 
@@ -190,7 +198,7 @@ impl<'a, E: Env> Walk<'a, E> {
             self.check_alive()?;
             let until = end.min(at.saturating_add(RUN));
             let next = self.anon.pages.touch_mapped(at, until);
-            task.did(Work::Touch, u64::from(next - at));
+            self.touched(task, at..next);
             at = next;
             if at == until {
                 continue;
@@ -204,9 +212,25 @@ impl<'a, E: Env> Walk<'a, E> {
                 at += 1;
             }
             // The store that met the fault.
-            task.did(Work::Touch, u64::from(at - from));
+            self.touched(task, from..at);
         }
         Ok(())
+    }
+
+    /// The task stored to these pages, which are there but for what was taken meanwhile.
+    fn touched(&mut self, task: &mut Task<'_, E>, pages: Range<u32>) {
+        task.did(Work::Touch, u64::from(pages.end - pages.start));
+        let mut far = self.cache.far(task);
+        if far.counts() {
+            for page in pages {
+                if let Slot::Frame(frame) = self.anon.pages.get(page) {
+                    far.uses(frame);
+                }
+            }
+            let far = far.take();
+            self.tally.far += far;
+            task.did(Work::Remote, far);
+        }
     }
 
     /// Gives fresh pages to as many of `from..until` as have none, a few at a time; answers how many.

@@ -50,6 +50,8 @@ pub struct Touched {
     pub faults: Pages,
     /// Of these, pages that were read from the swap file.
     pub major: Pages,
+    /// Of the pages touched, those on another node than the task's.
+    pub far: Pages,
 }
 
 /// A region of anonymous memory. Dropping it gives its memory and its slots back.

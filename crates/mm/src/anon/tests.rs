@@ -7,12 +7,14 @@
 
 use env::Cause;
 use frames::{Flags, Owner, Slot};
+use policy::place::machine::Machine;
 use policy::units::Nanos;
 
 use super::*;
 use crate::Options;
 use crate::lists::ZoneId;
 use crate::testing::with_cache;
+use crate::vmstat::Item;
 
 const FRAMES: u32 = 1024;
 
@@ -53,4 +55,37 @@ fn a_region_that_finds_no_thread_is_given_back_by_others() {
             assert!(cache.registry.regions.all(task).is_empty());
         }
     });
+}
+
+/// The work of a page on another node is reported with the touch or the copy, and nothing of the kind where there is one node.
+#[test]
+fn a_page_on_another_node_costs_more_to_touch_and_to_copy() {
+    for (nodes, far) in [(1, 0), (2, 10)] {
+        let mut options = Options::new(FRAMES, 2);
+        options.machine = (nodes > 1).then(|| Machine::even(Pages(1024), nodes, 2).unwrap());
+        with_cache(options, move |task, cache| {
+            // The task's own node has no more.
+            let home = ZoneId(0);
+            let own = FRAMES / u32::from(nodes);
+            let left = if nodes > 1 { 0 } else { 100 };
+            let mut taken = Vec::new();
+            let all = own - left;
+            cache.memory.populate_all(task).unwrap();
+            cache
+                .memory
+                .take(task, home, all, &mut taken, |taken| all - taken)
+                .unwrap();
+            let region = cache.spill(task, Pages(10)).unwrap();
+            let touched = region.touch(task, 0, 10).unwrap();
+            assert_eq!((touched.pages, touched.far), (Pages(10), Pages(far)));
+            assert_eq!(region.touch(task, 2, 3).unwrap().far, Pages(far.min(3)));
+            let mut data = vec![lab::Sector::ZERO; 8];
+            region.read(task, Bytes(0), &mut data).unwrap();
+            region.write(task, Bytes(4096), &data).unwrap();
+            let counters = &cache.counters;
+            assert_eq!(counters.get(Item::NumaRemoteTouch), far + far.min(3));
+            assert_eq!(counters.get(Item::NumaRemoteCopy), far.min(2));
+            cache.memory.put(task, &taken);
+        });
+    }
 }

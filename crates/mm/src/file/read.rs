@@ -32,6 +32,7 @@ use crate::alloc::Wanted;
 use crate::cache::{Cache, add, sub};
 use crate::file::File;
 use crate::file::write::Progress;
+use crate::lists::FarPages;
 use crate::reclaim::direct::direct;
 use crate::reclaim::index_nodes::free_index_nodes;
 use crate::registry::mapping::Mapping;
@@ -79,6 +80,8 @@ pub(crate) struct Call<'a, E: Env> {
     mapping: &'a Arc<Mapping<E>>,
     reader: &'a mut Reader,
     bytes: Range<u64>,
+    /// Pages copied from other nodes.
+    far: u64,
 }
 
 impl<'a, E: Env> Call<'a, E> {
@@ -95,6 +98,7 @@ impl<'a, E: Env> Call<'a, E> {
             mapping: &file.mapping,
             reader,
             bytes: offset.0..end,
+            far: 0,
         }
     }
 
@@ -126,7 +130,8 @@ impl<'a, E: Env> Call<'a, E> {
         let start = self.bytes.start;
         let bytes = Bytes(at.min(self.mapping.size()).saturating_sub(start));
         if !bytes.is_zero() {
-            task.did(Work::Copy, pages_of(start, start + bytes.0));
+            self.cache
+                .copied(task, pages_of(start, start + bytes.0), self.far);
             task.emit(&Event::Read {
                 bytes,
                 missed,
@@ -161,7 +166,10 @@ impl<'a, E: Env> Call<'a, E> {
                 Err(Error::WouldWait) => {}
                 Err(error) => return Err(error),
             }
-            self.copy_out(task, data, at, until)?;
+            let mut far = self.cache.far(task);
+            let copied = self.copy_out(task, data, at, until, &mut far);
+            self.far += far.take();
+            copied?;
         }
         Ok(())
     }
@@ -173,6 +181,7 @@ impl<'a, E: Env> Call<'a, E> {
         data: &mut <E::Content as Content>::Data,
         at: &mut u64,
         until: u64,
+        far: &mut FarPages<'_>,
     ) -> Result<(), Error> {
         while *at < until {
             let page = page_of(*at);
@@ -182,6 +191,7 @@ impl<'a, E: Env> Call<'a, E> {
             let count = usize::try_from(page_end - *at).expect("at most a page");
             let to = usize::try_from(*at - self.bytes.start).expect("within the caller's data");
             self.cache.content().copy_out(&pin, within, data, to, count);
+            far.uses(pin.frame());
             self.cache.unpin(pin);
             *at = page_end;
         }

@@ -241,7 +241,7 @@ impl<'a, E: Env> Call<'a, E> {
 
     /// Reports a batch, and accounts what it made dirty.
     fn account(&mut self, task: &mut Task<'_, E>, took: Took) {
-        task.did(Work::Copy, took.copied);
+        self.cache.copied(task, took.copied, took.far);
         task.did(Work::Insert, took.inserted);
         task.did(Work::Dirty, took.dirtied);
         let device = &self.mapping.device;
@@ -378,6 +378,8 @@ struct Took {
     copied: u64,
     inserted: u64,
     dirtied: u64,
+    /// Of those copied to: pages on other nodes.
+    far: u64,
 }
 
 /// Pages that are filled inside the gate and shown together.
@@ -400,6 +402,7 @@ impl<'a, E: Env> Batch<'a, E> {
                 copied: 0,
                 inserted: 0,
                 dirtied: 0,
+                far: 0,
             },
         }
     }
@@ -645,6 +648,12 @@ impl<'a, E: Env> Batch<'a, E> {
         let (cache, mapping) = (self.cache, self.mapping);
         let mut shown = [FrameId(0); BATCH_FRAMES];
         let count = self.writer.batch.len();
+        let mut far = cache.far(task);
+        if far.counts() {
+            let frames = self.writer.batch.iter().map(|filled| filled.busy.frame());
+            frames.for_each(|frame| far.uses(frame));
+            self.took.far += far.take();
+        }
         if self.writer.batch.iter().any(|filled| filled.fresh) {
             let mut lru = cache.zones.lru(task);
             for filled in self.writer.batch.iter().filter(|filled| filled.fresh) {

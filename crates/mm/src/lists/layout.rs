@@ -24,7 +24,42 @@ pub(crate) struct Layout {
 
 const _: () = assert!(ZONES_MAX <= u8::MAX as usize, "a zone's number fits");
 
+/// Counts pages that lie on another node than a task that uses them. Where there is one node there is nothing to count.
+pub(crate) struct FarPages<'a> {
+    several: Option<(&'a Layout, NodeId)>,
+    count: u64,
+}
+
+impl FarPages<'_> {
+    /// The task uses the page in that frame.
+    #[inline]
+    pub(crate) fn uses(&mut self, frame: FrameId) {
+        if let Some((layout, home)) = self.several {
+            self.count += u64::from(layout.node_of(layout.of(frame)) != home);
+        }
+    }
+
+    /// Whether there are several nodes.
+    pub(crate) fn counts(&self) -> bool {
+        self.several.is_some()
+    }
+
+    /// Pages used so far that lie elsewhere; counts on from none.
+    pub(crate) fn take(&mut self) -> u64 {
+        core::mem::take(&mut self.count)
+    }
+}
+
 impl Layout {
+    /// For a task of the node `home`.
+    pub(crate) fn far_from(&self, home: NodeId) -> FarPages<'_> {
+        let is_one = self.machine.nodes().len() == 1;
+        FarPages {
+            several: (!is_one).then_some((self, home)),
+            count: 0,
+        }
+    }
+
     /// The frames of a machine, in chunks of `chunk`. Zones are of `frames` in all.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ pub(crate) mod sleepers;
 mod workingset;
 mod zone;
 
-pub(crate) use layout::Layout;
+pub(crate) use layout::{FarPages, Layout};
 pub(crate) use node::Node;
 pub use node::NodeId;
 pub(crate) use policy::place::ZoneId;

@@ -62,7 +62,7 @@ const RETURNED: u64 = 26;
 pub const CONTENTION: Nanos = Nanos::micros(16);
 
 /// The table of p0's machine. Nobody writes back in the foreground there: no `Work::Contend`.
-pub const P0: CostTable = table();
+pub const P0: CostTable = super::with_nodes(table());
 
 const fn table() -> CostTable {
     let mut table = CostTable::zero()

@@ -47,7 +47,7 @@ const REQUEST_PAGES: u64 = 32;
 const SUBMIT: u64 = 4_000;
 
 /// The table of p3's machine.
-pub const P3: CostTable = table();
+pub const P3: CostTable = super::with_nodes(table());
 
 const fn table() -> CostTable {
     let mut table = P0
