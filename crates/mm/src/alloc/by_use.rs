@@ -2,7 +2,7 @@
 
 use env::{Env, Task};
 use frames::FrameId;
-use policy::place::by_use::{Plan, Step, View};
+use policy::place::by_use::{Plan, Prospect, Purpose, Step, View, asked_in_order};
 use policy::place::search::Floor;
 use policy::units::Pages;
 
@@ -26,7 +26,7 @@ pub(super) fn take<E: Env>(
     let home = cache.home_node(task);
     let list = cache.zones.layout().list(home);
     let local = list[0];
-    let views: Vec<View> = list.iter().map(|zone| view(cache, home, *zone)).collect();
+    let views = views(cache, home);
     if !wanted.quiet && views[0].asks_early(wanted.purpose) {
         cache.ask_reclaim(task, local);
     }
@@ -54,21 +54,20 @@ pub(super) fn take<E: Env>(
                 }
             }
             Step::Trim => {
-                let is_poor = {
-                    let worth = cache.zones[local].worth(task);
-                    worth.is_poor(cache.changed(local))
-                };
-                // Whoever waits for memory comes first: this is about where, not who.
-                if !wanted.quiet && task.may_block() && !is_poor && !cache.memory.is_short() {
-                    trim_cluster(task, cache, local);
+                let cluster = cache.options.reclaim.cluster().0;
+                let clusters = u64::from(wanted.frames() - taken).div_ceil(cluster);
+                for _ in 0..clusters {
+                    let may = !wanted.quiet && task.may_block();
+                    let is_poor = cache.is_poor(task, local);
+                    // Whoever waits for memory comes first: this is about where, not who.
+                    let trims = may && !is_poor && !cache.memory.is_short();
+                    if !trims || !trim_cluster(task, cache, local) {
+                        break;
+                    }
                 }
             }
             Step::WakeReclaimers if wanted.quiet => {}
-            Step::WakeReclaimers => {
-                for zone in list {
-                    cache.ask_reclaim(task, *zone);
-                }
-            }
+            Step::WakeReclaimers => ask_reclaimers(task, cache, wanted.purpose),
         }
         if taken == wanted.frames() {
             break;
@@ -77,7 +76,74 @@ pub(super) fn take<E: Env>(
     Ok(taken)
 }
 
+/// Takes up to as many frames as were granted, of whichever zone has them; answers how many.
+///
+/// # Errors
+/// `NoMemory`, if nothing was taken.
+pub(super) fn take_granted<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    wanted: Wanted,
+    out: &mut Vec<FrameId>,
+) -> Result<u32, Error> {
+    let home = cache.home_node(task);
+    let list = cache.zones.layout().list(home);
+    let worth = *cache.zones[list[0]].worth(task);
+    let plan = Plan::new(wanted.purpose, &views(cache, home), &worth);
+    let mut taken = 0;
+    for (place, keeps) in plan.takes() {
+        let want = wanted.frames() - taken;
+        let room = |_: &Task<'_, E>, more| cache.above(list[place], keeps).min(want - more);
+        match cache.take(task, wanted.pick(list[place], want), out, room) {
+            Ok(frames) => {
+                taken += frames;
+                search::count(cache, home, list, place, frames);
+            }
+            // What another zone gave is the caller's.
+            Err(_) if taken > 0 => break,
+            Err(error) => return Err(error),
+        }
+        if taken == wanted.frames() {
+            break;
+        }
+    }
+    Ok(taken)
+}
+
+/// Nobody waits yet: the reclaimers that are to work.
+fn ask_reclaimers<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, purpose: Purpose) {
+    let home = cache.home_node(task);
+    let list = cache.zones.layout().list(home);
+    let prospect = |zone: &ZoneId| {
+        let worth = *cache.zones[*zone].worth(task);
+        Prospect {
+            worth,
+            is_poor: worth.is_poor(cache.changed(*zone)),
+            distance: cache.distance(home, *zone),
+        }
+    };
+    let prospects: Vec<Prospect> = list.iter().map(prospect).collect();
+    for place in asked_in_order(purpose, &prospects) {
+        if cache.ask_reclaim(task, list[place]) && !purpose.asks_all() {
+            return;
+        }
+    }
+}
+
 impl<E: Env> Cache<E> {
+    /// How far a zone's node is from another.
+    fn distance(&self, home: NodeId, zone: ZoneId) -> u8 {
+        let layout = self.zones.layout();
+        let distances = layout.machine().distances();
+        distances.between(home.index(), layout.node_of(zone).index())
+    }
+
+    /// Free frames of a zone but for `keeps`.
+    fn above(&self, zone: ZoneId, keeps: Pages) -> u32 {
+        let free = Pages(u64::from(self.memory.free_of(zone)));
+        u32::try_from(free.saturating_sub(keeps).0).expect("no more than are free")
+    }
+
     /// Takes what is asked for, as far down as this task may take it and `keeps` of the zone's stay free.
     fn take_keeping(
         &self,
@@ -93,12 +159,17 @@ impl<E: Env> Cache<E> {
             wanted.pick(asked.zone, asked.want),
             out,
             |task, taken| {
-                let above = Pages(u64::from(memory.free_of(asked.zone))).saturating_sub(keeps);
-                let above = u32::try_from(above.0).expect("no more than are free");
+                let above = self.above(asked.zone, keeps);
                 memory.room(task, &asked.after(taken)).min(above)
             },
         )
     }
+}
+
+/// The zones that tasks of a node try.
+fn views<E: Env>(cache: &Cache<E>, home: NodeId) -> Vec<View> {
+    let list = cache.zones.layout().list(home);
+    list.iter().map(|zone| view(cache, home, *zone)).collect()
 }
 
 fn view<E: Env>(cache: &Cache<E>, home: NodeId, zone: ZoneId) -> View {
@@ -111,7 +182,6 @@ fn view<E: Env>(cache: &Cache<E>, home: NodeId, zone: ZoneId) -> View {
         .dirty
         .pages_of(cache.options.dirty.memory);
     let all = u64::from(cache.options.frames);
-    let node = layout.node_of(zone);
     View {
         free: Pages(u64::from(cache.memory.free_of(zone))),
         min: marks.min,
@@ -119,9 +189,6 @@ fn view<E: Env>(cache: &Cache<E>, home: NodeId, zone: ZoneId) -> View {
         size,
         dirty: cache.zones[zone].dirty(),
         dirty_share: Pages(limit.0 * size.0 / all),
-        distance: layout
-            .machine()
-            .distances()
-            .between(home.index(), node.index()),
+        distance: cache.distance(home, zone),
     }
 }

@@ -18,10 +18,11 @@ use policy::reclaim::throttle::Who;
 use policy::reclaim::turn::Ticket;
 use policy::units::{Instant, Nanos, Pages};
 
-use super::Wanted;
 use super::emergency::{HOPELESS_ROUNDS, Standstill, WANTED};
+use super::{Wanted, by_use};
 use crate::Error;
 use crate::cache::{Cache, get};
+use crate::lists::ZoneId;
 use crate::memory::queue::MemoryQueue;
 use crate::reclaim::direct::direct_until;
 
@@ -119,7 +120,7 @@ pub(super) fn alloc<E: Env>(
             cache.wait_for_memory(task, |memory| memory.given_back() == given_back)?;
             continue;
         };
-        cache.ask_reclaim(task, cache.home(task));
+        cache.ask_reclaim_of_all(task);
         // What has become free between the look and the ticket.
         memory.hand_out(task);
         let waiter = Waiter {
@@ -176,7 +177,7 @@ impl<E: Env> Waiter<'_, E> {
                 return Err(Error::Cancelled);
             }
             cache.look_again(task);
-            cache.ask_reclaim(task, cache.home(task));
+            cache.ask_reclaim_of_all(task);
             if freed(cache) <= before {
                 self.reclaim(task, &mut outlook.tries)?;
             }
@@ -194,21 +195,18 @@ impl<E: Env> Waiter<'_, E> {
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
         let granted = u32::try_from(granted.0).unwrap_or(u32::MAX);
-        let want = self.wanted.frames().min(granted);
-        let memory = &self.cache.memory;
-        let mut taken = 0;
-        for zone in self.cache.zones_for(task) {
-            let before = taken;
-            let pick = self.wanted.pick(*zone, want - before);
-            let room = |_: &Task<'_, E>, more| memory.free_of(*zone).min(granted - before - more);
-            match self.cache.take(task, pick, out, room) {
-                Ok(more) => taken += more,
-                // What another zone gave is its.
-                Err(_) if taken > 0 => break,
-                Err(error) => return Err(error),
-            }
+        let wanted = Wanted {
+            blocks: self.wanted.frames().min(granted),
+            ..self.wanted
+        };
+        debug_assert_eq!(wanted.order, 0, "turns are for single frames");
+        let cache = self.cache;
+        if cache.zones.layout().is_one() {
+            let zone = ZoneId(0);
+            let free = |_: &Task<'_, E>, _| cache.memory.free_of(zone);
+            return cache.take(task, wanted.pick(zone, wanted.blocks), out, free);
         }
-        Ok(taken)
+        by_use::take_granted(task, cache, wanted, out)
     }
 
     /// Nothing has become free for as long as a turn may take: it reclaims itself, and finds out whether there is

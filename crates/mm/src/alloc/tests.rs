@@ -34,6 +34,15 @@ fn with_nodes(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Se
     testing::with_cache(options, body);
 }
 
+/// The same where memory is handed out in turn, whatever node it is of.
+fn with_nodes_and_turns(
+    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static,
+) {
+    let mut options = Options::new(FRAMES, 2);
+    options.machine = Some(Machine::even(Pages(FRAMES.into()), 2, 2).unwrap());
+    testing::with_cache(options, body);
+}
+
 fn with(
     tunables: ReclaimTunables,
     body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static,
@@ -274,6 +283,116 @@ fn another_nodes_memory_comes_before_what_is_below_low() {
         memory.put(task, &rest);
         memory.put(task, &here);
         assert_eq!((zone(home), zone(other)), (each, each));
+    });
+}
+
+/// Takes frames of a zone until `left` are free there.
+fn leave(
+    task: &mut Task<'_, LabEnv>,
+    cache: &Cache<LabEnv>,
+    zone: ZoneId,
+    left: u32,
+    out: &mut Vec<FrameId>,
+) {
+    let most = cache.memory.free_of(zone) - left;
+    cache
+        .take(task, zone, most, out, |_, taken| most - taken)
+        .unwrap();
+    assert_eq!(cache.memory.free_of(zone), left);
+}
+
+/// As long as all memory together has too little above HIGH, no zone has enough, however much is free in it; else its own
+/// mark alone counts.
+#[test]
+fn no_reclaimer_rests_that_could_make_up_for_another() {
+    with_nodes_and_turns(|task, cache| {
+        let memory = &cache.memory;
+        let (home, other) = (ZoneId(0), ZoneId(1));
+        let high = |zone| memory.marks_of(zone).high;
+        let count = |pages: Pages| u32::try_from(pages.0).unwrap();
+        let mut taken = Vec::new();
+        leave(task, cache, other, 0, &mut taken);
+        leave(task, cache, home, count(memory.marks().high), &mut taken);
+        assert_eq!(
+            memory.spare_of(home),
+            memory.marks().high,
+            "it makes up for the other"
+        );
+        assert_eq!(memory.spare_of(other), Pages::ZERO);
+        leave(
+            task,
+            cache,
+            home,
+            count(memory.marks().high) - 3,
+            &mut taken,
+        );
+        assert_eq!(memory.spare_of(home), high(home) - Pages(3));
+        assert!(
+            memory.free_of(home) > count(high(home)),
+            "of its own there is enough"
+        );
+        memory.put(task, &taken);
+    });
+}
+
+/// What was granted is taken at home down to the floor of its purpose, then elsewhere, then wherever there is any.
+#[test]
+fn what_was_granted_comes_from_whichever_node_has_it() {
+    with_nodes_and_turns(|task, cache| {
+        let memory = &cache.memory;
+        let (home, other) = (ZoneId(0), ZoneId(1));
+        let min = u32::try_from(memory.marks_of(home).min.0).unwrap();
+        let high = u32::try_from(memory.marks_of(other).high.0).unwrap();
+        let (mut taken, mut granted) = (Vec::new(), Vec::new());
+        leave(task, cache, home, min + 5, &mut taken);
+        leave(task, cache, other, high + 7, &mut taken);
+        let mut take = |task: &mut Task<'_, LabEnv>, frames| {
+            let got = by_use::take_granted(
+                task,
+                cache,
+                Wanted::new(frames, Purpose::Anon),
+                &mut granted,
+            );
+            assert_eq!(got, Ok(frames));
+            (memory.free_of(home), memory.free_of(other))
+        };
+        assert_eq!(take(task, 5), (min, high + 7));
+        assert_eq!(take(task, 7), (min, high));
+        assert_eq!(take(task, min + high), (0, 0), "a grant is served");
+        assert_eq!(cache.counters.get(Item::NumaMiss), u64::from(high + 7));
+        memory.put(task, &taken);
+        memory.put(task, &granted);
+    });
+}
+
+/// Half of the reserve of all nodes together is what a reclaimer waits for, not that of its own.
+#[test]
+fn the_reserve_of_all_nodes_is_one_where_memory_is_handed_out_in_turn() {
+    with_nodes_and_turns(|_, cache| {
+        let zones: Vec<_> = cache.memory.zones_of_reserve(ZoneId(0)).collect();
+        assert_eq!(zones, [ZoneId(0), ZoneId(1)]);
+    });
+    with_nodes(|_, cache| {
+        let zones: Vec<_> = cache.memory.zones_of_reserve(ZoneId(1)).collect();
+        assert_eq!(zones, [ZoneId(1)]);
+    });
+}
+
+/// A zone where a pass found next to nothing is left out of a task's own passes as long as there is another.
+#[test]
+fn a_poor_zone_is_left_out_unless_all_are() {
+    with_nodes_and_turns(|task, cache| {
+        let out = |task: &Task<'_, LabEnv>| [0, 1].map(|zone| cache.leaves_out(task, ZoneId(zone)));
+        let found_nothing = |task: &Task<'_, LabEnv>, zone: u8| {
+            let changed = cache.changed(ZoneId(zone));
+            let mut worth = cache.zones[ZoneId(zone)].worth(task);
+            worth.note_pass(Pages(64), Pages(0), changed);
+        };
+        assert_eq!(out(task), [false; 2]);
+        found_nothing(task, 0);
+        assert_eq!(out(task), [true, false]);
+        found_nothing(task, 1);
+        assert_eq!(out(task), [false; 2]);
     });
 }
 

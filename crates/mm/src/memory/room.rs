@@ -96,19 +96,29 @@ impl<E: Env> Memory<E> {
         Pages(u64::from(self.free().saturating_sub(self.spoken_for())))
     }
 
-    /// The same of one zone: its part of what is spoken for is not its own.
+    /// The same of one zone. What is spoken for may come from any of them: by as much as all have too little above HIGH after
+    /// it, each has too little, so that no reclaimer rests that could make up for another's.
     pub(crate) fn spare_of(&self, zone: ZoneId) -> Pages {
-        let part = self.part_of(zone, self.spoken_for());
-        Pages(u64::from(self.free_of(zone).saturating_sub(part)))
+        let free = Pages(u64::from(self.free_of(zone)));
+        if self.slow_path.queue().is_none() {
+            return free;
+        }
+        let spare = self.spare();
+        if self.layout.is_one() {
+            return spare;
+        }
+        let missing = self.marks.high.saturating_sub(spare);
+        if missing.is_zero() {
+            return free;
+        }
+        free.at_most(self.marks_of(zone).high.saturating_sub(missing))
     }
 
-    /// A zone's part, by size, of frames that may come from any.
-    fn part_of(&self, zone: ZoneId, frames: u32) -> u32 {
-        if self.layout.is_one() {
-            return frames;
-        }
-        let part = u64::from(frames) * self.layout.zone(zone).pages.0 / u64::from(self.frames);
-        u32::try_from(part).expect("no more than all")
+    /// The zones whose reserve is one for a task of the zone `home`: that alone where each task reclaims for itself, all where
+    /// memory is handed out in turn, of whichever zone.
+    pub(crate) fn zones_of_reserve(&self, home: ZoneId) -> impl Iterator<Item = ZoneId> + use<E> {
+        let all = !matches!(self.slow_path, SlowPath::Direct);
+        self.layout.zones().filter(move |zone| all || *zone == home)
     }
 
     fn spoken_for(&self) -> u32 {

@@ -196,16 +196,16 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> En
 }
 
 impl<E: Env> Cache<E> {
-    /// A zone is below LOW: its background reclaimer is to work, unless it has given up.
-    pub(crate) fn ask_reclaim(&self, context: &impl env::Context, zone: ZoneId) {
+    /// A zone is below LOW: its background reclaimer is to work, unless it has given up. Answers whether it has been asked.
+    pub(crate) fn ask_reclaim(&self, context: &impl env::Context, zone: ZoneId) -> bool {
         let memory = &self.memory;
         let background = self.zones.node_of(zone).background();
         if background.is_asked() {
-            return;
+            return true;
         }
         let rests = background.is_resting(self.env.now());
         if rests && !memory.is_short() {
-            return;
+            return false;
         }
         let wakes = match self.options.reclaim.law.loops {
             Loops::Nodes => {
@@ -221,6 +221,7 @@ impl<E: Env> Cache<E> {
         if wakes {
             background.ask();
         }
+        wakes
     }
 
     /// The same for all zones.

@@ -82,6 +82,9 @@ fn over_nodes<E: Env>(
             DirectStep::Shrink(sweep) => {
                 let mut got = Got::default();
                 for &zone in cache.zones_for(task) {
+                    if cache.leaves_out(task, zone) {
+                        continue;
+                    }
                     let control = Control {
                         zone,
                         who,
@@ -139,21 +142,27 @@ impl<E: Env> Cache<E> {
 fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     let memory = &cache.memory;
     let home = cache.home(task);
-    let free = || Pages(u64::from(memory.free_of(home)));
-    let may = |hopeless| may_begin(free(), memory.marks_of(home).min, hopeless);
-    if may(cache.is_hopeless(task, home)) {
+    let zones = || memory.zones_of_reserve(home);
+    let may = |task: &Task<'_, E>| {
+        let free = zones()
+            .map(|zone| Pages(u64::from(memory.free_of(zone))))
+            .sum();
+        let min = zones().map(|zone| memory.marks_of(zone).min).sum();
+        may_begin(free, min, zones().all(|zone| cache.is_hopeless(task, zone)))
+    };
+    if may(task) {
         return;
     }
-    cache.ask_reclaim(task, home);
+    for zone in zones() {
+        cache.ask_reclaim(task, zone);
+    }
     cache.counters.add(Item::PgscanDirectThrottle, 1);
     let deadline = task.now() + RESERVE;
     task.wait_while(
         cache.reserve_wait(home),
         Cause::Memory,
         Some(deadline),
-        |task| {
-            !may(cache.is_hopeless(task, home)) && !cache.registry.stopping.load(Ordering::Acquire)
-        },
+        |task| !may(task) && !cache.registry.stopping.load(Ordering::Acquire),
     );
 }
 

@@ -39,6 +39,7 @@ mod zoned;
 use core::sync::atomic::Ordering;
 
 use env::{Context, Env, Task, Work};
+use policy::place::Way;
 use policy::reclaim::background::LAST;
 use policy::reclaim::direct::Got;
 use policy::reclaim::page::{Pass, PassStall, Tally, after_pass};
@@ -231,6 +232,24 @@ impl<E: Env> Cache<E> {
                 .0
                 .saturating_mul(u64::from(self.options.reclaim.stands_for)),
         )
+    }
+
+    /// Whether a task's own passes leave a zone out: a pass found next to nothing there, nothing on it has changed since, and
+    /// there is another where that is not so.
+    pub(crate) fn leaves_out(&self, context: &impl Context, zone: ZoneId) -> bool {
+        self.options.place.way == Way::ByUse
+            && self.is_poor(context, zone)
+            && !self
+                .zones
+                .layout()
+                .zones()
+                .all(|zone| self.is_poor(context, zone))
+    }
+
+    /// Whether a pass over a zone would find next to nothing.
+    pub(crate) fn is_poor(&self, context: &impl Context, zone: ZoneId) -> bool {
+        let changed = self.changed(zone);
+        self.zones[zone].worth(context).is_poor(changed)
     }
 
     /// Whether the background reclaimer has given up on a zone.

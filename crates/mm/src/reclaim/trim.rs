@@ -76,11 +76,12 @@ fn count<E: Env>(cache: &Cache<E>, gave_enough: bool) {
     cache.counters.add(item, 1);
 }
 
-/// Frees a cluster of clean pages of files, if two clusters at the old end of the inactive list have as many.
-pub(crate) fn trim_cluster<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
+/// Frees a cluster of clean pages of files, if two clusters at the old end of the inactive list have as many; answers whether
+/// they had.
+pub(crate) fn trim_cluster<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool {
     let own = &cache.zones[zone];
     let Some(_only) = own.try_trim() else {
-        return;
+        return false;
     };
     let control = Control {
         may_unmap: false,
@@ -110,6 +111,7 @@ pub(crate) fn trim_cluster<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zon
     let changed = cache.changed(zone);
     own.worth(task).note_pass(tally.scanned, freed, changed);
     count(cache, freed >= turn.pages);
+    freed >= turn.pages
 }
 
 /// What there is in a zone.

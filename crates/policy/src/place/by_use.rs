@@ -53,6 +53,14 @@ impl Purpose {
             Self::Anon => 16,
         }
     }
+
+    /// Whether every reclaimer is to work when no zone has memory to spare, not only that of the zone where a page costs least.
+    /// What is touched once is as good anywhere. Freed on one node alone it would turn over that node's pages for ever while
+    /// older ones stay elsewhere, which is what trims do in Linux 3.0.
+    #[must_use]
+    pub const fn asks_all(self) -> bool {
+        matches!(self, Self::Stream)
+    }
 }
 
 /// What an allocation sees of a zone.
@@ -72,6 +80,45 @@ pub struct View {
     pub dirty_share: Pages,
     /// How far its node is from that of the task.
     pub distance: u8,
+}
+
+/// A zone whose reclaimer may be asked, as a task sees it that found none with memory to spare.
+#[derive(Clone, Copy, Debug)]
+pub struct Prospect {
+    /// What freeing its pages has cost lately.
+    pub worth: Worth,
+    /// A pass over it would find next to nothing (`Worth::is_poor`).
+    pub is_poor: bool,
+    /// How far its node is from that of the task.
+    pub distance: u8,
+}
+
+/// The places of a list in the order in which their reclaimers are asked when no zone has memory to spare: first where a page
+/// costs least to free there and to use from here, those that would find next to nothing last; of two alike the nearer.
+///
+/// # Panics
+/// If there are more than `ZONES_MAX`.
+pub fn asked_in_order(
+    purpose: Purpose,
+    prospects: &[Prospect],
+) -> impl Iterator<Item = usize> + use<> {
+    let mut order = [(false, Nanos::ZERO, 0); ZONES_MAX];
+    let order_of_all = &mut order[..prospects.len()];
+    for (place, prospect) in prospects.iter().enumerate() {
+        let cost = prospect.worth.cost() + far(purpose, prospect.distance);
+        order_of_all[place] = (prospect.is_poor, cost, place);
+    }
+    order_of_all.sort_unstable();
+    order
+        .into_iter()
+        .take(prospects.len())
+        .map(|(_, _, place)| place)
+}
+
+/// What using a page costs more at that distance than at home.
+fn far(purpose: Purpose, distance: u8) -> Nanos {
+    let farther = u64::from(distance.saturating_sub(LOCAL));
+    Nanos(REMOTE.0 * purpose.passes() * farther / u64::from(REMOTE_DISTANCE - LOCAL))
 }
 
 /// What to do next, as long as frames are wanted.
@@ -150,6 +197,15 @@ impl Plan {
         self.count += 1;
     }
 
+    /// Where frames are taken that were promised, of whichever zone: the same places in the same order, each down to its floor,
+    /// then whatever there is.
+    pub fn takes(&self) -> impl Iterator<Item = (usize, Pages)> + use<> {
+        self.steps().filter_map(|step| match step {
+            Step::Take { place, keeps } => Some((place, keeps)),
+            Step::Trim | Step::WakeReclaimers => None,
+        })
+    }
+
     /// The steps.
     pub fn steps(&self) -> impl Iterator<Item = Step> + use<> {
         self.steps.into_iter().flatten()
@@ -213,21 +269,24 @@ impl Worth {
 
     /// Whether freeing a page here costs less than using one on a node at that distance.
     fn pays(&self, purpose: Purpose, distance: u8) -> bool {
-        let (scanned, freed) = (self.scanned.max(1), self.freed);
-        let known = self.scanned >= CLUSTER.0;
-        if known && freed * 16 < scanned * YIELD_LEAST {
-            return false;
-        }
-        let looks = if known {
-            scanned.div_ceil(freed.max(1))
+        let gives = !self.is_known() || self.freed * 16 >= self.scanned * YIELD_LEAST;
+        gives && self.cost() <= far(purpose, distance)
+    }
+
+    /// Whether enough pages were looked at to tell.
+    fn is_known(&self) -> bool {
+        self.scanned >= CLUSTER.0
+    }
+
+    /// What a page costs that is freed here: the looks at those that were not, and its being read again.
+    fn cost(&self) -> Nanos {
+        let looks = if self.is_known() {
+            self.scanned.div_ceil(self.freed.max(1))
         } else {
             1
         };
-        let again = (READ.0 * self.refaults).checked_div(freed);
-        let again = again.unwrap_or(0).min(READ.0);
-        let farther = u64::from(distance.saturating_sub(LOCAL));
-        let far = REMOTE.0 * purpose.passes() * farther / u64::from(REMOTE_DISTANCE - LOCAL);
-        SCAN.0 * looks + again <= far
+        let again = (READ.0 * self.refaults).checked_div(self.freed);
+        Nanos(SCAN.0 * looks + again.unwrap_or(0).min(READ.0))
     }
 }
 
@@ -333,6 +392,56 @@ mod tests {
         };
         let steps = steps(Purpose::Anon, &[view(0), near], &Worth::default());
         assert!(!steps.contains(&Step::Trim));
+    }
+
+    #[test]
+    fn who_frees_at_the_least_cost_is_asked_first_and_a_poor_zone_last() {
+        let prospect = |scanned, freed, distance| {
+            let mut worth = Worth::default();
+            worth.note_pass(Pages(scanned), Pages(freed), 0);
+            Prospect {
+                worth,
+                is_poor: worth.is_poor(0),
+                distance,
+            }
+        };
+        let order = |purpose, prospects: &[Prospect]| -> Vec<_> {
+            asked_in_order(purpose, prospects).collect()
+        };
+        let alike = [prospect(64, 64, 10), prospect(64, 64, 20)];
+        assert_eq!(order(Purpose::Stream, &alike), [0, 1]);
+        // Nine looks more for a page cost 4.5 us: more than one pass over a far page, less than sixteen.
+        let hard = [prospect(80, 10, 10), prospect(64, 64, 20)];
+        assert!(!hard[0].is_poor);
+        assert_eq!(order(Purpose::Anon, &hard), [0, 1]);
+        let harder = [prospect(160, 16, 10), prospect(64, 64, 20)];
+        let seen = |place: usize| Prospect {
+            is_poor: false,
+            ..harder[place]
+        };
+        assert_eq!(order(Purpose::Stream, &[seen(0), seen(1)]), [1, 0]);
+        assert_eq!(order(Purpose::Anon, &[seen(0), seen(1)]), [0, 1]);
+        assert!(harder[0].is_poor);
+        assert_eq!(order(Purpose::Anon, &harder), [1, 0]);
+    }
+
+    #[test]
+    fn what_was_promised_is_taken_as_what_is_free_is() {
+        let views = [view(100), view(50), view(500)];
+        let plan = Plan::new(Purpose::Anon, &views, &Worth::default());
+        let pages = |place, keeps| (place, Pages(keeps));
+        assert_eq!(
+            plan.takes().collect::<Vec<_>>(),
+            [
+                pages(0, 10),
+                pages(0, 10),
+                pages(2, 20),
+                pages(1, 20),
+                pages(0, 0),
+                pages(1, 0),
+                pages(2, 0)
+            ]
+        );
     }
 
     #[test]
