@@ -3,7 +3,7 @@
 use crate::scenario::Source;
 
 /// Name and text of each.
-pub const EXPERIMENTS: [(&str, &str); 19] = [
+pub const EXPERIMENTS: [(&str, &str); 20] = [
     ("dd", include_str!("../../../experiments/dd.toml")),
     (
         "cp-pauses",
@@ -51,6 +51,10 @@ pub const EXPERIMENTS: [(&str, &str); 19] = [
     (
         "zone-fsmark",
         include_str!("../../../experiments/zone-fsmark.toml"),
+    ),
+    (
+        "zone-locality",
+        include_str!("../../../experiments/zone-locality.toml"),
     ),
     (
         "small-limit",

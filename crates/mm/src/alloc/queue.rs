@@ -196,15 +196,14 @@ impl<E: Env> Waiter<'_, E> {
     ) -> Result<u32, Error> {
         let granted = u32::try_from(granted.0).unwrap_or(u32::MAX);
         let wanted = Wanted {
-            blocks: self.wanted.frames().min(granted),
+            blocks: self.wanted.frames().min(granted) >> self.wanted.order,
             ..self.wanted
         };
-        debug_assert_eq!(wanted.order, 0, "turns are for single frames");
         let cache = self.cache;
         if cache.zones.layout().is_one() {
             let zone = ZoneId(0);
             let free = |_: &Task<'_, E>, _| cache.memory.free_of(zone);
-            return cache.take(task, wanted.pick(zone, wanted.blocks), out, free);
+            return cache.take(task, wanted.pick(zone, wanted.frames()), out, free);
         }
         by_use::take_granted(task, cache, wanted, out)
     }

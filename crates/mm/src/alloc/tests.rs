@@ -296,7 +296,7 @@ fn leave(
 ) {
     let most = cache.memory.free_of(zone) - left;
     cache
-        .take(task, zone, most, out, |_, taken| most - taken)
+        .take(task, Pick::single(zone, most), out, |_, taken| most - taken)
         .unwrap();
     assert_eq!(cache.memory.free_of(zone), left);
 }

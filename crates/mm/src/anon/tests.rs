@@ -13,6 +13,7 @@ use policy::units::Nanos;
 use super::*;
 use crate::Options;
 use crate::lists::ZoneId;
+use crate::memory::free::Pick;
 use crate::testing::with_cache;
 use crate::vmstat::Item;
 
@@ -71,9 +72,11 @@ fn a_page_on_another_node_costs_more_to_touch_and_to_copy() {
             let mut taken = Vec::new();
             let all = own - left;
             cache.memory.populate_all(task).unwrap();
+            let pick = Pick::single(home, all);
+            let movable = |_| true;
             cache
                 .memory
-                .take(task, home, all, &mut taken, |taken| all - taken)
+                .take(task, pick, &mut taken, |taken| all - taken, movable)
                 .unwrap();
             let region = cache.spill(task, Pages(10)).unwrap();
             let touched = region.touch(task, 0, 10).unwrap();

@@ -98,6 +98,8 @@ pub struct PlaceLaw {
     /// Frames that are given back stay on a list of the CPU for a while, where no mark counts them. Later kernels have
     /// such lists too; there they are left out.
     pub cpu_lists: bool,
+    /// Of a way by use: streams leave the stock between MIN and HIGH of their own zone to memory that is used for long.
+    pub keeps_stock: bool,
 }
 
 impl PlaceLaw {
@@ -120,6 +122,7 @@ impl PlaceLaw {
         trims_within: None,
         one_zone_a_node: false,
         cpu_lists: true,
+        keeps_stock: false,
     };
     /// The paper's first patch: a zone is not trimmed again while the cache says that this failed.
     pub const LINUX_3_0_FIRST: Self = Self {
@@ -150,6 +153,7 @@ impl PlaceLaw {
         trims_within: Some(30),
         one_zone_a_node: true,
         cpu_lists: false,
+        keeps_stock: false,
     };
     /// Linux 6.12 with `node_reclaim_mode = 1`.
     pub const LINUX_6_12_RECLAIM: Self = Self {
@@ -162,7 +166,22 @@ impl PlaceLaw {
     pub const TIDEGATE: Self = Self {
         name: "tidegate",
         way: Way::ByUse,
+        // A cluster of clean pages, where that pays.
+        trims: Some(Mode::RECLAIM),
+        keeps_stock: true,
         ..Self::LINUX_6_12
+    };
+    /// The same without a trim for memory that is used for long: an ablation.
+    pub const TIDEGATE_UNTRIMMED: Self = Self {
+        name: "tidegate-untrimmed",
+        trims: None,
+        ..Self::TIDEGATE
+    };
+    /// The same where streams leave no stock: an ablation.
+    pub const TIDEGATE_NO_STOCK: Self = Self {
+        name: "tidegate-no-stock",
+        keeps_stock: false,
+        ..Self::TIDEGATE
     };
 
     /// The law of that name.
@@ -172,7 +191,7 @@ impl PlaceLaw {
     }
 
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::LINUX_3_0_OFF,
         Self::LINUX_3_0,
         Self::LINUX_3_0_FIRST,
@@ -180,5 +199,7 @@ impl PlaceLaw {
         Self::LINUX_6_12,
         Self::LINUX_6_12_RECLAIM,
         Self::TIDEGATE,
+        Self::TIDEGATE_UNTRIMMED,
+        Self::TIDEGATE_NO_STOCK,
     ];
 }

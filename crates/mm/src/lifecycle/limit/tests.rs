@@ -6,8 +6,10 @@
 )]
 
 use policy::place::by_use::Purpose;
+use policy::place::machine::Machine;
 
 use crate::alloc::Wanted;
+use crate::lists::ZoneId;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use frames::Content;
@@ -100,5 +102,36 @@ fn a_limit_that_finds_no_thread_changes_nothing() {
         assert_eq!(cache.limit(), reached);
         assert!(cache.memory.take_to_release(task).is_none());
         assert!(!*cache.memory.shrinking(task));
+    });
+}
+
+/// Where there are two nodes, each gives up its part, whether its frames are free or in use, and gets it back.
+#[test]
+fn a_lowered_limit_takes_from_each_node_in_proportion() {
+    let mut options = Options::new(FRAMES, 2);
+    options.machine = Some(Machine::even(Pages(FRAMES.into()), 2, 2).unwrap());
+    testing::with_cache(options, |task, cache| {
+        cache.memory.populate_all(task).unwrap();
+        let free = |cache: &Cache<LabEnv>| [0, 1].map(|zone| cache.memory.free_of(ZoneId(zone)));
+        assert_eq!(free(cache), [2048; 2]);
+        for (limit, each) in [(2048, 1024), (3072, 1536), (1024, 512), (4096, 2048)] {
+            cache.set_limit(task, Pages(limit)).unwrap();
+            assert_eq!(free(cache), [each; 2], "{limit}");
+            task.sleep(Cause::Idle, Nanos::secs(1));
+            assert_eq!(cache.limit().over, Pages::ZERO);
+        }
+        // All in use: what comes back beyond the limit is not free.
+        let mut taken = Vec::new();
+        cache
+            .try_alloc(task, Wanted::new(FRAMES, Purpose::Anon), &mut taken)
+            .unwrap();
+        cache.set_limit(task, Pages(2048)).unwrap();
+        cache.memory.put(task, &taken);
+        assert_eq!(free(cache), [1024; 2]);
+        task.sleep(Cause::Idle, Nanos::secs(3));
+        assert_eq!(cache.limit().over, Pages::ZERO);
+        cache.set_limit(task, Pages(FRAMES.into())).unwrap();
+        cache.memory.populate_all(task).unwrap();
+        assert_eq!(free(cache), [2048; 2]);
     });
 }
