@@ -99,28 +99,18 @@ mod tests {
     #[test]
     fn the_first_is_served_first_and_the_rest_stay() {
         let queue = Arc::new(Queue::default());
-        let waiters: Vec<_> = [10, 1]
-            .into_iter()
-            .map(|bytes| {
-                let theirs = queue.clone();
-                let before = queue.wanted();
-                let waiter = std::thread::spawn(move || {
-                    theirs.wait(bytes, Duration::from_millis(200), || {})
-                });
-                while queue.wanted() == before {
-                    std::thread::yield_now();
-                }
-                waiter
-            })
-            .collect();
-        // Enough for the second only: he does not pass the first.
-        let mut there = 5;
-        let mut take = |bytes| {
-            let fits = bytes <= there;
-            there -= if fits { bytes } else { 0 };
-            fits
+        let wait = |bytes| {
+            let (theirs, before) = (queue.clone(), queue.wanted());
+            let waiter =
+                std::thread::spawn(move || theirs.wait(bytes, Duration::from_secs(20), || {}));
+            while queue.wanted() == before {
+                std::thread::yield_now();
+            }
+            waiter
         };
-        queue.grant(&mut take);
+        let (first, second) = (wait(10), wait(1));
+        // Enough for the second only: he does not pass the first.
+        queue.grant(|bytes| bytes <= 5);
         assert_eq!(queue.wanted(), 11);
         let mut there = 10;
         queue.grant(|bytes| {
@@ -128,8 +118,11 @@ mod tests {
             there -= if fits { bytes } else { 0 };
             fits
         });
-        let served: Vec<bool> = waiters.into_iter().map(|w| w.join().unwrap()).collect();
-        assert_eq!(served, [true, false]);
+        assert!(first.join().unwrap());
+        assert_eq!(queue.wanted(), 1, "the second still waits");
+        queue.grant(|_| true);
+        assert!(second.join().unwrap());
+        assert!(!queue.wait(1, Duration::ZERO, || {}), "nobody gave any");
         assert_eq!(queue.wanted(), 0);
     }
 }

@@ -256,13 +256,12 @@ fn rule_3_others_are_asked_while_one_is_stuck_on_two_lanes_at_most() {
     let governor = live(LIMIT);
     let (stuck, first) = join(&governor, "stuck", Share::default(), Arc::default());
     let (good, second) = join(&governor, "good", Share::default(), Arc::default());
-    *stuck.way.lock().unwrap() = Way::Stuck(Duration::from_secs(2));
+    *stuck.way.lock().unwrap() = Way::Stuck(Duration::from_secs(3));
     stuck.grow(LIMIT);
     until("the call begins", || stuck.times() == 1);
-    let began = Instant::now();
     good.grow(LIMIT / 2);
     until("the other is asked", || good.times() > 0);
-    assert!(began.elapsed() < Duration::from_secs(1), "not meanwhile");
+    assert_eq!(stuck.inside.load(SeqCst), 1, "not meanwhile");
     // Its memory is not to be had now, so the other gives all that is above its floor.
     until("the other gives", || good.held.load(SeqCst) == 0);
     until("the call ends", || stuck.held.load(SeqCst) < LIMIT);
@@ -402,7 +401,10 @@ fn a_reservation_waits_a_bounded_time_and_names_who_is_in_the_way() {
     assert_eq!(governor.report().waits.refused, 1);
     // Memory that comes ends the wait.
     let (theirs, waiter) = (asks.clone(), asks.clone());
-    let waits = std::thread::spawn(move || waiter.reserve(4096).map(|permit| permit.bytes()));
+    let waits = std::thread::spawn(move || {
+        let permit = waiter.reserve_within(4096, Duration::from_secs(20));
+        permit.map(|permit| permit.bytes())
+    });
     std::thread::sleep(20 * MS);
     hog.give(8192);
     assert_eq!(waits.join().unwrap(), Ok(4096));
