@@ -2,6 +2,7 @@
 
 mod mmtests;
 mod mmtests_2011;
+mod small;
 
 use crate::metrics::{self, METRICS, Metric};
 use crate::outcome::Outcome;
@@ -12,6 +13,7 @@ use crate::table::{Monitor, Operation, Published, Table, head};
 
 use mmtests::Mmtests;
 use mmtests_2011::Mmtests2011;
+use small::Small;
 
 /// Statistics of the tables, in order.
 const STATS: [Stat; 2] = [Stat::Mean, Stat::Stddev];
@@ -101,7 +103,14 @@ impl<'a> Report<'a> {
             rows: &self.rows,
             columns: &self.columns,
         };
-        text.push_str(&if mmtests.applies() {
+        let small = Small {
+            outcomes: self.outcomes,
+            rows: &self.rows,
+            columns: &self.columns,
+        };
+        text.push_str(&if small.applies() {
+            small.render()
+        } else if mmtests.applies() {
             mmtests.render()
         } else if of_2011.applies() {
             of_2011.render()

@@ -602,8 +602,10 @@ impl Checker {
             |value: &Option<Spanned<u32>>| value.as_ref().map_or(1.0, |v| f64::from(*v.get_ref()));
         let each = number(&task.files_per_loop) * scenario.run.scale.get_ref();
         let made = each.max(1.0) * number(&task.loops) * number(&task.count);
+        // Small ones are pages of a few large ones.
         if let Some(loops) = &task.loops
             && made > FILES_MADE_MOST
+            && !task.kind.get_ref().has_small_files()
         {
             self.list.push(
                 Mistake::new(
