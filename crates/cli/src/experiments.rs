@@ -3,7 +3,7 @@
 use crate::scenario::Source;
 
 /// Name and text of each.
-pub const EXPERIMENTS: [(&str, &str); 20] = [
+pub const EXPERIMENTS: [(&str, &str); 21] = [
     ("dd", include_str!("../../../experiments/dd.toml")),
     (
         "cp-pauses",
@@ -55,6 +55,10 @@ pub const EXPERIMENTS: [(&str, &str); 20] = [
     (
         "zone-locality",
         include_str!("../../../experiments/zone-locality.toml"),
+    ),
+    (
+        "fsmark-small",
+        include_str!("../../../experiments/fsmark-small.toml"),
     ),
     (
         "small-limit",

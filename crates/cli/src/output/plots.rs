@@ -1,9 +1,10 @@
 //! Which plots a set of runs gets: pauses over time and their distribution, dirty levels with their
-//! limits, the law's rate, rates of writers, resident memory; `reclaim`: memory under pressure. One figure a row of the table, one panel a column; the first repetition.
+//! limits, the law's rate, rates of writers, resident memory; `reclaim`: memory under pressure; `small`: small files. One figure a row of the table, one panel a column; the first repetition.
 //!
 //! Source: experiments D3, numbers 2, 3, 5 and 14.
 
 mod reclaim;
+mod small;
 
 #[cfg(test)]
 pub(super) use reclaim::colours;
@@ -59,6 +60,7 @@ pub(super) fn figures(outcomes: &[Outcome]) -> Vec<(String, Figure)> {
             figures.push((format!("memory-{case}"), memory(case, &runs)));
         }
         reclaim::add(case, &runs, &mut figures);
+        small::add(case, &runs, &mut figures);
     }
     figures
 }

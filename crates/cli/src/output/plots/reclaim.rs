@@ -21,6 +21,9 @@ const COLOURS: [&str; 12] = [
 ];
 const FREE: &str = "#eeeeee";
 
+/// (time, value)
+type Points = Vec<(f64, f64)>;
+
 /// Adds what a row's runs have to show.
 pub(super) fn add(case: &str, runs: &[&Outcome], figures: &mut Vec<(String, Figure)>) {
     let mut add = |name: &str, figure: Option<Figure>| {
@@ -34,9 +37,9 @@ pub(super) fn add(case: &str, runs: &[&Outcome], figures: &mut Vec<(String, Figu
     add("latency", latency(case, runs));
 }
 
-/// What memory holds over time, stacked, in MiB.
+/// What memory holds over time, stacked, in MiB. Slabs are drawn where there are any.
 fn composition(case: &str, runs: &[&Outcome]) -> Option<Figure> {
-    const PARTS: [&str; 8] = [
+    const PARTS: [&str; 10] = [
         "anonymous, active",
         "anonymous, inactive",
         "file, active",
@@ -44,6 +47,8 @@ fn composition(case: &str, runs: &[&Outcome]) -> Option<Figure> {
         "dirty",
         "under writeback",
         "isolated",
+        "slabs, reclaimable",
+        "slabs, unreclaimable",
         "free",
     ];
     let colours: Vec<&str> = COLOURS[..PARTS.len() - 1]
@@ -68,8 +73,10 @@ fn composition(case: &str, runs: &[&Outcome]) -> Option<Figure> {
         })
     };
     let panels: Vec<Panel> = runs.iter().filter_map(panel).collect();
+    let has_slabs = runs.iter().any(|run| slabs_of(run).is_some());
     let legend = PARTS.iter().zip(&colours);
     let mut legend: Vec<_> = legend
+        .filter(|(part, _)| has_slabs || !part.starts_with("slabs"))
         .map(|(part, colour)| ((*part).to_owned(), *colour, Key::Box))
         .collect();
     legend.push(("memory limit".into(), "#000000", Key::Dashed));
@@ -93,8 +100,9 @@ fn parts_of_memory(run: &Outcome) -> Option<Vec<Vec<(f64, f64)>>> {
     let (dirty, writeback) = (of("nr_dirty")?, of("nr_writeback")?);
     let (isolated_anon, isolated_file) = (of("nr_isolated_anon")?, of("nr_isolated_file")?);
     let free = of("nr_free_pages")?;
+    let slabs = slabs_of(run);
     let every = free.len().div_ceil(AREA_MOST).max(1);
-    let mut layers = vec![Vec::new(); 8];
+    let mut layers = vec![Vec::new(); 10];
     for at in (0..free.len()).step_by(every) {
         let time = free[at].0;
         let (dirty, writeback) = (dirty[at].1, writeback[at].1);
@@ -116,6 +124,8 @@ fn parts_of_memory(run: &Outcome) -> Option<Vec<Vec<(f64, f64)>>> {
             dirty,
             writeback,
             isolated_anon[at].1 + isolated_file[at].1,
+            slabs.as_ref().map_or(0.0, |(own, _)| own[at].1),
+            slabs.as_ref().map_or(0.0, |(_, other)| other[at].1),
             free[at].1,
         ];
         for (layer, part) in layers.iter_mut().zip(parts) {
@@ -123,6 +133,14 @@ fn parts_of_memory(run: &Outcome) -> Option<Vec<Vec<(f64, f64)>>> {
         }
     }
     Some(layers)
+}
+
+/// Pages of slabs, reclaimable and not, if there are any.
+fn slabs_of(run: &Outcome) -> Option<(Points, Points)> {
+    let own = run.vmstat.of("nr_slab_reclaimable")?;
+    let other = run.vmstat.of("nr_slab_unreclaimable")?;
+    let any = own.iter().chain(&other).any(|(_, pages)| *pages > 0.0);
+    any.then_some((own, other))
 }
 
 /// Layers one above the other; all have the same times.
