@@ -19,12 +19,15 @@ use cli::pool;
 use cli::run::Cell;
 use cli::terminal;
 use cli::trial::{Trial, TrialError, with_hz, with_law, with_model, with_rate};
+use mm::SlabSpec;
 use policy::dirty::Law;
 use policy::reclaim::Reason;
 use policy::units::Nanos;
 use policy::writeback::Flight;
 
 const BEFORE: &str = "linux-2.6.36";
+/// Paper p3's, before.
+const VANILLA: &str = "linux-5.0";
 /// The column that p0 is about.
 const REASONS: &str = "linux-5.16-rc1";
 const FOREGROUND: Law = Law::FOREGROUND;
@@ -48,7 +51,7 @@ struct Table {
 /// What p0 publishes of those who sleep, and no band or only one is about.
 const SLEEPERS: &[&str] = &["asleep", "noprogress_echo", "noprogress_echo_ms"];
 
-const TABLES: [Table; 6] = [
+const TABLES: [Table; 7] = [
     Table {
         experiment: "dd",
         sets: &[],
@@ -96,6 +99,14 @@ const TABLES: [Table; 6] = [
         rows: &[],
         shows: SLEEPERS,
         ablations: &RECLAIM,
+    },
+    Table {
+        experiment: "fsmark-small",
+        sets: &["run.replicas=1"],
+        columns: &[VANILLA, "linux-5.0+p3"],
+        rows: &[],
+        shows: &["slab_share", "files_last"],
+        ablations: &OBJECTS,
     },
 ];
 
@@ -145,6 +156,66 @@ const RECLAIM: [Ablation; 14] = [
         ..ablation("", |_| {})
     },
 ];
+
+/// Of what keeps caches of objects and pages in balance: no boost, boosts of the other kind, one list for all, objects and files
+/// of other sizes, another clock and machine.
+const OBJECTS: [Ablation; 18] = [
+    ablation("as shipped", |_| {}),
+    Ablation {
+        name: "columns swapped",
+        swapped: true,
+        ..ablation("", |_| {})
+    },
+    ablation("no boost in both", |cell| cell.slabs.boost.factor = 0),
+    ablation("vanilla asks caches in boosted passes", |cell| {
+        cell.slabs.boost.shrinks = true;
+    }),
+    ablation("patched does not", |cell| cell.slabs.boost.shrinks = false),
+    ablation("vfs_cache_pressure 10", |cell| pressure(cell, 10)),
+    ablation("vfs_cache_pressure 1000", |cell| pressure(cell, 1000)),
+    ablation("one list for all mobilities", |cell| {
+        cell.slabs.keeps_apart = false;
+    }),
+    ablation("slabs of single pages", |cell| {
+        objects(cell, |spec| spec.order = 0);
+    }),
+    ablation("half the objects of a file", |cell| {
+        objects(cell, |spec| spec.object.0 /= 2);
+    }),
+    ablation("reclaim writes no file pages", |cell| {
+        cell.reclaim.writes_files = false;
+    }),
+    ablation("boosted failures do not count", |cell| {
+        cell.slabs.boost.failures_count = false;
+    }),
+    ablation("boosts of a tenth", |cell| cell.slabs.boost.factor /= 10),
+    ablation("one node", |cell| cell.machine = None),
+    ablation("HZ 100", |cell| with_hz(cell, 100)),
+    ablation("HZ 1000", |cell| with_hz(cell, 1000)),
+    Ablation {
+        name: "half the memory",
+        memory: 0.5,
+        ..ablation("", |_| {})
+    },
+    Ablation {
+        name: "twice the memory",
+        memory: 2.0,
+        ..ablation("", |_| {})
+    },
+];
+
+fn pressure(cell: &mut Cell, percent: u32) {
+    if let Some(small) = &mut cell.small {
+        small.pressure = percent;
+    }
+}
+
+/// Changes what slabs are made of.
+fn objects(cell: &mut Cell, change: impl Fn(&mut SlabSpec)) {
+    for cache in cell.small.iter_mut().flat_map(|small| &mut small.caches) {
+        change(&mut cache.spec);
+    }
+}
 
 /// Of what paces writers.
 const PACING: [Ablation; 15] = [
@@ -295,10 +366,11 @@ fn beside(table: &Table, outcomes: &[Outcome]) -> Vec<String> {
 
 /// Every after column with the runs of the before column, and that one with the last of theirs.
 fn exchanged(outcomes: &[Outcome], columns: &[&str]) -> Vec<Outcome> {
-    let last = columns.last().copied().unwrap_or(BEFORE);
-    let mut all = renamed(outcomes, last, BEFORE);
-    for column in columns.iter().filter(|column| **column != BEFORE) {
-        all.extend(renamed(outcomes, BEFORE, column));
+    let (first, last) = (columns.first(), columns.last());
+    let (first, last) = first.zip(last).expect("a table has columns");
+    let mut all = renamed(outcomes, last, first);
+    for column in columns.iter().filter(|column| *column != first) {
+        all.extend(renamed(outcomes, first, column));
     }
     all
 }

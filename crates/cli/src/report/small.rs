@@ -420,10 +420,16 @@ mod tests {
         );
         assert_eq!(
             words(&text, "last five"),
-            "80000.0 80000.0 41769.0 53125.8 ( 27.2%)"
+            "80000.0 80000.0 41769.0 53125.7 ( 27.2%)"
         );
-        assert!(words(&text, "worst").ends_with("37309.4 51157.5 ( 37.1%)"));
-        assert!(words(&text, "deviation").starts_with("- - 3679.2 1330.3"));
+        assert!(
+            words(&text, "worst").ends_with("37309.4 51157.5 ( 37.1%)"),
+            "{text}"
+        );
+        assert!(
+            words(&text, "deviation").starts_with("- - 3678.8 1329.9"),
+            "{text}"
+        );
     }
 
     #[test]

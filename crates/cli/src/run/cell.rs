@@ -333,7 +333,7 @@ impl Cell {
                 .any(|job| matches!(job.kind, JobKind::MakeSmall(_)))
                 .then(|| {
                     let pages = jobs::pages_a_file(scenario);
-                    SmallSpec::of(machine, whole(1.0 / scale), column.inodes, pages)
+                    SmallSpec::of(machine, column.inodes, pages)
                 }),
             devices,
             jobs,

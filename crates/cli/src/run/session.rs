@@ -302,7 +302,9 @@ fn options(setup: &Setup) -> mm::Options {
     options.place = cell.place;
     options.shrink = cell.slabs.shrink;
     if cell.slabs.keeps_apart {
-        let stands_for = cell.reclaim.stands_for;
+        // Slabs of small files keep their size, and pageblocks with them.
+        let keeps = cell.small.is_some();
+        let stands_for = if keeps { 1 } else { cell.reclaim.stands_for };
         options.apart = Some(mm::Apart::of(cell.slabs.fallback, stands_for));
         options.boost = cell.slabs.boost;
     }

@@ -549,8 +549,8 @@ mod tests {
         let at = |part: usize| layers[part][0].1;
         // 768 pages are dirty or under writeback: 512 of the inactive list of files, 256 of the active one.
         assert_eq!((at(2), at(3)), (0.0, 0.0));
-        assert_eq!((at(4), at(5), at(7)), (1.0, 2.0, 1.0));
-        let total: f64 = (0..8).map(at).sum();
+        assert_eq!((at(4), at(5), at(9)), (1.0, 2.0, 1.0));
+        let total: f64 = (0..10).map(at).sum();
         assert_eq!(total, 7.0);
     }
 

@@ -72,28 +72,18 @@ pub(super) fn add(case: &str, runs: &[&Outcome], figures: &mut Vec<(String, Figu
         let mib = |(at, pages): (f64, f64)| (at, pages * MIB_PER_PAGE / run.scale);
         Some(boost.into_iter().map(mib).collect())
     };
-    let boosts = two(
-        &runs,
-        boost,
-        |run| per_second(run, "extfrag_events"),
-        run_scale(&runs),
-    );
+    let boosts = two(&runs, boost, |run| per_second(run, "extfrag_events"), 1.0);
     add(
         "boost",
         figure(
             case,
             "boosts, and events of external fragmentation",
             TIME,
-            "MiB; events/s",
+            "MiB; events/s at full scale",
             ("boost of all zones (MiB)", "events a second"),
             boosts,
         ),
     );
-}
-
-/// Events are as many at any scale, and `per_second` brings counts back to full size.
-fn run_scale(runs: &[&Outcome]) -> f64 {
-    runs.first().map_or(1.0, |run| run.scale)
 }
 
 fn figure(
