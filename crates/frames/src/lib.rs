@@ -11,6 +11,7 @@
 //! | [`stack`] | free nodes of the index pool | lock-free |
 //! | [`free`] | free frames, a buddy system | one lock of `mm` |
 //! | [`list`] | LRU and other lists of frames | one lock of `mm` |
+//! | [`mapped`] | which pages may be used without a fault, and which were | atomics, their owner's rules |
 //! | [`region`] | where each page of anonymous memory is | atomics, busy bits |
 //! | [`slots`] | which slots of a swap file are in use | one lock of `mm` |
 //! | [`counters`] | totals | relaxed atomics |
@@ -26,6 +27,7 @@ pub mod counters;
 pub mod free;
 pub mod index;
 pub mod list;
+pub mod mapped;
 pub mod region;
 pub mod slots;
 pub mod stack;
@@ -37,6 +39,7 @@ pub use counters::Counter;
 pub use free::{FreeLists, Group, Pageblocks};
 pub use index::{IndexWriter, NoNodes, NodePool, PageIndex, Shadow, Slot, Tag, WriteToken};
 pub use list::Lists;
+pub use mapped::Mapped;
 pub use region::Region;
 pub use slots::SlotMap;
 pub use table::{Busy, Flags, FrameTable, Generation, Owner, PINS_MAX, Pin, Refusal};

@@ -19,32 +19,25 @@
 //! Concurrency: everything takes `&self`. A reader with a stale entry gets a wrong answer that the
 //! owner comparison of [`crate::FrameTable::try_busy`] catches.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::mapped::{Mapped, WORD};
+use crate::sync::{AtomicU32, Ordering};
 use crate::{FrameId, Shadow, Slot};
 
 const SWAPPED: u32 = 1 << 31;
-const WORD: u32 = u64::BITS;
 
 /// Where each page of a region is.
 pub struct Region {
     entries: Box<[AtomicU32]>,
-    mapped: Box<[AtomicU64]>,
-    young: Box<[AtomicU64]>,
+    mapped: Mapped,
 }
 
 impl Region {
     /// A region of `pages` pages that hold nothing.
     #[must_use]
     pub fn new(pages: u32) -> Self {
-        let bits = || {
-            (0..pages.div_ceil(WORD))
-                .map(|_| AtomicU64::new(0))
-                .collect()
-        };
         Self {
             entries: (0..pages).map(|_| AtomicU32::new(0)).collect(),
-            mapped: bits(),
-            young: bits(),
+            mapped: Mapped::new(pages),
         }
     }
 
@@ -136,48 +129,18 @@ impl Region {
     #[inline]
     #[must_use]
     pub fn touch_mapped(&self, from: u32, to: u32) -> u32 {
-        let mut at = from;
-        while at < to {
-            let word = (at / WORD) as usize;
-            let end = to.min((at / WORD + 1) * WORD);
-            let mask = (u64::MAX >> (WORD - (end - at))) << (at % WORD);
-            let missing = !self.mapped[word].load(Ordering::Acquire) & mask;
-            let there = if missing == 0 {
-                mask
-            } else {
-                mask & ((1 << missing.trailing_zeros()) - 1)
-            };
-            // A look first: the line is shared while nothing changes.
-            if self.young[word].load(Ordering::Relaxed) & there != there {
-                self.young[word].fetch_or(there, Ordering::Relaxed);
-            }
-            if missing != 0 {
-                return at / WORD * WORD + missing.trailing_zeros();
-            }
-            at = end;
-        }
-        to
+        self.mapped.touch(from, to)
     }
 
     /// The page may be stored to without a fault; the caller has its busy bit, and it is dirty.
     pub fn map(&self, page: u32) {
-        // Release: content and state are complete before somebody relies on them.
-        self.mapped[(page / WORD) as usize].fetch_or(1 << (page % WORD), Ordering::Release);
-        self.set_young(page);
+        self.mapped.map(page);
     }
 
     /// The same for the pages `from..to`, a step for each 64 of them.
     #[inline]
     pub fn map_run(&self, from: u32, to: u32) {
-        let mut at = from;
-        while at < to {
-            let (word, end) = ((at / WORD) as usize, to.min((at / WORD + 1) * WORD));
-            let mask = (u64::MAX >> (WORD - (end - at))) << (at % WORD);
-            // As in `map`.
-            self.mapped[word].fetch_or(mask, Ordering::Release);
-            self.young[word].fetch_or(mask, Ordering::Relaxed);
-            at = end;
-        }
+        self.mapped.map_run(from, to);
     }
 
     /// Takes frames out, of each of which the caller has the busy bit; neither page is mapped or young after it. As
@@ -191,10 +154,7 @@ impl Region {
             let mask = part
                 .iter()
                 .fold(0, |mask, (page, _)| mask | 1 << (page % WORD));
-            self.mapped[word].fetch_and(!mask, Ordering::AcqRel);
-            if self.young[word].load(Ordering::Relaxed) & mask != 0 {
-                self.young[word].fetch_and(!mask, Ordering::Relaxed);
-            }
+            self.mapped.forget(word, mask);
             for (page, frame) in part {
                 let entry = &self.entries[*page as usize];
                 // Nobody else changes it: it holds a frame that is busy for the caller.
@@ -212,38 +172,32 @@ impl Region {
 
     /// The page may not be stored to without a fault; the caller has its busy bit.
     pub fn unmap(&self, page: u32) {
-        self.mapped[(page / WORD) as usize].fetch_and(!(1 << (page % WORD)), Ordering::AcqRel);
+        self.mapped.unmap(page);
     }
 
     /// Whether the page may be stored to without a fault.
     #[must_use]
     #[inline]
     pub fn is_mapped(&self, page: u32) -> bool {
-        self.mapped[(page / WORD) as usize].load(Ordering::Acquire) >> (page % WORD) & 1 == 1
+        self.mapped.has(page)
     }
 
     /// The page is used.
     #[inline]
     pub fn set_young(&self, page: u32) {
-        let (word, bit) = (&self.young[(page / WORD) as usize], 1 << (page % WORD));
-        if word.load(Ordering::Relaxed) & bit == 0 {
-            word.fetch_or(bit, Ordering::Relaxed);
-        }
+        self.mapped.set_young(page);
     }
 
     /// Whether the page was used since the last look.
     #[inline]
     pub fn test_and_clear_young(&self, page: u32) -> bool {
-        let (word, bit) = (&self.young[(page / WORD) as usize], 1 << (page % WORD));
-        word.load(Ordering::Relaxed) & bit != 0
-            && word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
+        self.mapped.test_and_clear_young(page)
     }
 
     /// Bytes of metadata.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        (size_of_val(&*self.entries) + size_of_val(&*self.mapped) + size_of_val(&*self.young))
-            as u64
+        size_of_val(&*self.entries) as u64 + self.mapped.bytes()
     }
 
     #[inline]
@@ -336,9 +290,7 @@ mod tests {
             all.map_run(from, to);
             (from..to).for_each(|page| one.map(page));
             let state = |region: &Region| -> Vec<_> {
-                let young = |page| {
-                    region.young[page as usize / 64].load(Ordering::Relaxed) >> (page % 64) & 1
-                };
+                let young = |page| region.mapped.is_young(page);
                 (0..200)
                     .map(|page| (region.get(page), region.is_mapped(page), young(page)))
                     .collect()

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use env::{Cause, Context, Env, Signal, Task, Work};
-use frames::FrameId;
+use frames::{Busy, Flags, FrameId, Owner};
 use policy::dirty::{Counts, DeviceIndex, Dirtyable};
 use policy::units::Pages;
 
@@ -118,8 +118,27 @@ impl<E: Env> Cache<E> {
         is_there
     }
 
+    /// A page of a file leaves its page table, if it is in it; false: it is not. Under its file's index lock.
+    pub(crate) fn unmap(
+        &self,
+        context: &impl Context,
+        mapping: &Mapping<E>,
+        page: u32,
+        frame: FrameId,
+    ) -> bool {
+        if !self.pages.table.flags(frame).has(Flags::MAPPED) {
+            return false;
+        }
+        if let Some(map) = mapping.page_map(context) {
+            map.unmap(page);
+        }
+        self.pages.table.update(frame, Flags::NONE, Flags::MAPPED);
+        self.zones.note_unmapped(frame);
+        true
+    }
+
     /// See `CachedPages::release`.
-    pub(crate) fn release(&self, busy: frames::Busy, set: frames::Flags, clear: frames::Flags) {
+    pub(crate) fn release(&self, busy: Busy, set: Flags, clear: Flags) {
         self.pages.release(busy, set, clear);
     }
 
@@ -193,13 +212,13 @@ impl<E: Env> Cache<E> {
         task: &mut Task<'_, E>,
         cause: Cause,
         frame: FrameId,
-        owner: frames::Owner,
+        owner: Owner,
     ) -> Result<(), Error> {
         self.pages.wait_busy(task, cause, frame, owner)
     }
 
     /// See `CachedPages::disown`.
-    pub(crate) fn disown(&self, busy: frames::Busy) -> FrameId {
+    pub(crate) fn disown(&self, busy: Busy) -> FrameId {
         self.pages.disown(busy)
     }
 

@@ -24,7 +24,7 @@ use crate::lists::isolate::Page;
 use crate::vmstat::Item;
 
 /// What goes along with a page.
-const KEPT: [Flags; 10] = [
+const KEPT: [Flags; 9] = [
     Flags::UPTODATE,
     Flags::DIRTY,
     Flags::REFERENCED,
@@ -33,7 +33,6 @@ const KEPT: [Flags; 10] = [
     Flags::FAILED,
     Flags::RECLAIM,
     Flags::ANON,
-    Flags::YOUNG,
     Flags::WORKINGSET,
 ];
 
@@ -121,6 +120,11 @@ fn move_file<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, old: &Busy, to: Frame
         return false;
     }
     index.replace(owner.index, to);
+    if cache.pages.table.flags(frame).has(Flags::MAPPED) {
+        cache.pages.table.update(to, Flags::MAPPED, Flags::NONE);
+        cache.zones.note_unmapped(frame);
+        cache.zones.note_mapped(to);
+    }
     true
 }
 

@@ -135,6 +135,10 @@ impl<E: Env> Cache<E> {
         read.set(Item::NrIsolatedFile, isolated(Kind::File));
         read.set(Item::NrFreePages, u64::from(self.memory.free()));
         read.set(Item::NrDirty, get(&self.writeback.totals.dirty));
+        read.set(
+            Item::NrMapped,
+            self.zones.iter().map(|zone| zone.mapped().0).sum(),
+        );
         let writeback = get(&self.writeback.totals.writeback) + self.swap_writeback().0;
         read.set(Item::NrWriteback, writeback);
         read.set(Item::NrPinned, self.pinned().0);

@@ -50,6 +50,8 @@ items! {
     NrIsolatedFile = "nr_isolated_file",
     /// Level.
     NrDirty = "nr_dirty",
+    /// Level: pages of files that are mapped.
+    NrMapped = "nr_mapped",
     /// Level: pages under writeback, of files and of the swap file.
     NrWriteback = "nr_writeback",
     /// Level: frames pinned by callers.

@@ -12,7 +12,7 @@ use super::PINS_MAX;
 ///  |            generation            |  0   |     flags      |      pins       |
 ///  +----------------------------------+------+----------------+-----------------+
 ///                                             30 WORKINGSET     0 ..= PINS_MAX
-///   generation: how often claimed,            29 YOUNG
+///   generation: how often claimed,            29 MAPPED
 ///   wraps; not part of `Flags`                28 ANON
 ///                                             27 RECLAIM
 ///                                             26 FREE
@@ -57,8 +57,8 @@ impl Flags {
     pub const RECLAIM: Self = Self(1 << 27);
     /// A page of anonymous memory: kept by a region and a swap file, not by a file.
     pub const ANON: Self = Self(1 << 28);
-    /// Touched through its region since the last look: what a page table's accessed bit is.
-    pub const YOUNG: Self = Self(1 << 29);
+    /// A page of a file that somebody may use without a call: in the file's page table.
+    pub const MAPPED: Self = Self(1 << 29);
     /// Was on the active list before; its refault says that the working set does not fit.
     pub const WORKINGSET: Self = Self(1 << 30);
     /// No flag.
@@ -80,7 +80,7 @@ impl Flags {
             | Self::FAILED.0
             | Self::RECLAIM.0
             | Self::ANON.0
-            | Self::YOUNG.0
+            | Self::MAPPED.0
             | Self::WORKINGSET.0,
     );
 

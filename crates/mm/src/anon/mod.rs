@@ -46,9 +46,9 @@ const fn pages_most(frames: u32) -> u64 {
 pub struct Touched {
     /// Pages touched.
     pub pages: Pages,
-    /// Of these, pages that were not mapped: all faults.
+    /// Of these, pages that were not mapped, or not for a store: all faults.
     pub faults: Pages,
-    /// Of these, pages that were read from the swap file.
+    /// Of these, pages that were read from the swap file, or from their file.
     pub major: Pages,
     /// Of the pages touched, those on another node than the task's.
     pub far: Pages,
@@ -192,7 +192,7 @@ impl<E: Env> Cache<E> {
         // The limit does not change meanwhile.
         let _shrinking = self.memory.shrinking(context);
         let regions = &self.registry.regions;
-        let most = pages_most(self.memory.limit_frames());
+        let most = self.table_pages_most();
         let count = u32::try_from(pages.0).ok();
         let count = count.filter(|count| (1..=ANON).contains(count));
         let fits = count.filter(|_| regions.try_count(pages, most));
@@ -204,6 +204,11 @@ impl<E: Env> Cache<E> {
                 allowed: (1, left.min(u64::from(ANON))),
             }
         })
+    }
+
+    /// Pages of regions of which there may be tables. Called while the limit does not change.
+    pub(crate) fn table_pages_most(&self) -> u64 {
+        pages_most(self.memory.limit_frames())
     }
 
     /// Whether the tables that there are may stand beside a limit of so many frames.

@@ -15,7 +15,7 @@ pub enum Dropped {
     Dropped,
     /// There was none.
     Absent,
-    /// It stays: it is dirty, under writeback, pinned, or being read.
+    /// It stays: it is dirty, under writeback, pinned, mapped, or being read.
     Kept,
 }
 
@@ -38,6 +38,10 @@ impl<E: Env> File<E> {
             // It was freed and taken for another in that moment.
             cache.release(busy, Flags::NONE, Flags::NONE);
             return Dropped::Absent;
+        }
+        if cache.pages.table.flags(frame).has(Flags::MAPPED) {
+            cache.release(busy, Flags::NONE, Flags::NONE);
+            return Dropped::Kept;
         }
         {
             let mut token = mapping.token.lock(task);

@@ -1,6 +1,7 @@
 //! A handle to a file in the cache.
 
 pub(crate) mod drop;
+pub(crate) mod map;
 pub(crate) mod pin;
 pub(crate) mod punch;
 pub(crate) mod read;

@@ -689,6 +689,7 @@ pub(crate) fn forget<E: Env>(
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         index.remove(page, None);
+        cache.unmap(task, mapping, page, frame);
         let mut lru = cache.zones.lru(task);
         lru.remove(frame);
         cache.pages.table.disown(busy);

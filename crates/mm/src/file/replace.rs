@@ -33,13 +33,16 @@ pub(crate) fn replace_pinned<E: Env>(
     let replaced = {
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
+        let stands = index.get(page) == Slot::Frame(old);
+        if stands {
+            // Its next use is a fault, which finds the fresh one.
+            cache.unmap(task, mapping, page, old);
+        }
         let flags = cache.pages.table.flags(old);
         was_dirty |= flags.has(Flags::DIRTY);
         // Off the list in the same step: whatever is on a list is cached.
         let mut lru = cache.zones.lru(task);
-        let still = index.get(page) == Slot::Frame(old)
-            && !flags.has(Flags::WRITEBACK)
-            && cache.pages.table.try_orphan(old);
+        let still = stands && !flags.has(Flags::WRITEBACK) && cache.pages.table.try_orphan(old);
         if still {
             debug_assert!(
                 !index.has_tag(page, Tag::Writeback),

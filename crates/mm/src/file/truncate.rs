@@ -184,6 +184,7 @@ pub(crate) fn remove_busy<E: Env>(
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         index.remove(page, None);
+        cache.unmap(task, mapping, page, frame);
         let mut lru = cache.zones.lru(task);
         lru.remove(frame);
         let before = cache.pages.table.update(frame, Flags::NONE, Flags::DIRTY);
@@ -207,11 +208,13 @@ fn unlink_pinned<E: Env>(
     let was_dirty = {
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
+        let stands = index.get(page) == Slot::Frame(frame);
+        if stands {
+            cache.unmap(task, mapping, page, frame);
+        }
         let mut lru = cache.zones.lru(task);
         let flags = cache.pages.table.flags(frame);
-        let still = index.get(page) == Slot::Frame(frame)
-            && !flags.has(Flags::WRITEBACK)
-            && cache.pages.table.try_orphan(frame);
+        let still = stands && !flags.has(Flags::WRITEBACK) && cache.pages.table.try_orphan(frame);
         if !still {
             return false;
         }

@@ -43,6 +43,7 @@ use crate::lists::INACTIVE_FILE;
 use crate::reclaim::index_nodes::free_index_nodes;
 use crate::registry::gate::GateGuard;
 use crate::registry::mapping::Mapping;
+use crate::registry::page_map::{Access, PageMap};
 use crate::writeback::balance::{account, balance};
 use crate::{Error, Writer, writeback::io};
 
@@ -67,12 +68,12 @@ const NODES_PATH: u32 = 6;
 /// A page of the batch: filled, still busy, not dirty yet.
 #[derive(Debug)]
 pub(super) struct Filled {
-    page: u32,
-    busy: Busy,
+    pub(super) page: u32,
+    pub(super) busy: Busy,
     /// Its frame is fresh: not on an LRU list yet.
-    fresh: bool,
+    pub(super) fresh: bool,
     /// The page is dirty already, in this frame or in the one that it replaced.
-    was_dirty: bool,
+    pub(super) was_dirty: bool,
 }
 
 /// Part of one page that a write covers.
@@ -228,15 +229,7 @@ impl<'a, E: Env> Call<'a, E> {
 
     /// Pages of the writer's next batch.
     fn budget(&self, task: &Task<'_, E>) -> u64 {
-        // Once a balance is due, its size does not matter any more: what comes until it begins is
-        // due too.
-        if self.writer.pacer.account.is_due() {
-            return BATCH;
-        }
-        let cpu = task.cpu();
-        let domain = self.cache.writeback.domain.lock(task);
-        let budget = domain.budget(&self.writer.pacer.index, self.mapping.device.index, cpu);
-        budget.0.clamp(1, BATCH)
+        budget(task, self.cache, self.mapping, self.writer)
     }
 
     /// Reports a batch, and accounts what it made dirty.
@@ -646,67 +639,99 @@ impl<'a, E: Env> Batch<'a, E> {
             return;
         }
         let (cache, mapping) = (self.cache, self.mapping);
-        let mut shown = [FrameId(0); BATCH_FRAMES];
-        let count = self.writer.batch.len();
         let mut far = cache.far(task);
         if far.counts() {
             let frames = self.writer.batch.iter().map(|filled| filled.busy.frame());
             frames.for_each(|frame| far.uses(frame));
             self.took.far += far.take();
         }
-        if self.writer.batch.iter().any(|filled| filled.fresh) {
-            let mut lru = cache.zones.lru(task);
-            for filled in self.writer.batch.iter().filter(|filled| filled.fresh) {
-                lru.push_head(INACTIVE_FILE, filled.busy.frame());
-            }
-        }
         // Before the pages can be written and reclaimed: a reader that then finds one missing must
         // know that it is part of the file.
         mapping.extend_to(self.took.until);
-        let newly = self
-            .writer
-            .batch
-            .iter()
-            .filter(|filled| !filled.was_dirty)
-            .count();
-        // Counted before the tags say so: the flusher may count them off at once.
-        mapping.count_dirty(cache, newly as u64);
-        let mut dirty_already = 0;
-        {
-            let mut token = mapping.token.lock(task);
-            let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
-            for (at, filled) in self.writer.batch.drain(..).enumerate() {
-                shown[at] = filled.busy.frame();
-                index.set_tag(filled.page, Tag::Dirty);
-                let set = Flags::UPTODATE | Flags::DIRTY;
-                let before =
-                    cache
-                        .pages
-                        .table
-                        .release(filled.busy, set, Flags::FAILED | Flags::RECLAIM);
-                // Written to again, it need not be freed when its write ends. An older write of it
-                // may have failed since it was filled: counted there.
-                if filled.was_dirty {
-                    continue;
-                }
-                if before.has(Flags::DIRTY) {
-                    dirty_already += 1;
-                } else {
-                    cache.zones.note_dirty([shown[at]]);
-                }
+        self.took.dirtied += show_filled(task, cache, mapping, &mut self.writer.batch, None);
+    }
+}
+
+/// Pages that a writer may make dirty before its next balance; no more than a batch.
+pub(super) fn budget<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    writer: &Writer,
+) -> u64 {
+    // Once a balance is due, its size does not matter any more: what comes until it begins is
+    // due too.
+    if writer.pacer.account.is_due() {
+        return BATCH;
+    }
+    let cpu = task.cpu();
+    let domain = cache.writeback.domain.lock(task);
+    let budget = domain.budget(&writer.pacer.index, mapping.device.index, cpu);
+    budget.0.clamp(1, BATCH)
+}
+
+/// Makes pages that were filled visible: on the lists, dirty, no longer busy. Answers how many became dirty. With `map`, they
+/// may be stored to by whoever has mapped the file; without, a call has written to them.
+pub(super) fn show_filled<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Arc<Mapping<E>>,
+    batch: &mut Vec<Filled>,
+    map: Option<&PageMap>,
+) -> u64 {
+    let mut shown = [FrameId(0); BATCH_FRAMES];
+    let count = batch.len();
+    if batch.iter().any(|filled| filled.fresh) {
+        let mut lru = cache.zones.lru(task);
+        for filled in batch.iter().filter(|filled| filled.fresh) {
+            lru.push_head(INACTIVE_FILE, filled.busy.frame());
+        }
+    }
+    let newly = batch.iter().filter(|filled| !filled.was_dirty).count();
+    // Counted before the tags say so: the flusher may count them off at once.
+    mapping.count_dirty(cache, newly as u64);
+    let mut dirty_already = 0;
+    {
+        let mut token = mapping.token.lock(task);
+        let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
+        for (at, filled) in batch.drain(..).enumerate() {
+            shown[at] = filled.busy.frame();
+            index.set_tag(filled.page, Tag::Dirty);
+            let mut set = Flags::UPTODATE | Flags::DIRTY;
+            if let Some(map) = map {
+                map.map(filled.page, Access::Store);
+                set = set | Flags::MAPPED;
+            }
+            let before =
+                cache
+                    .pages
+                    .table
+                    .release(filled.busy, set, Flags::FAILED | Flags::RECLAIM);
+            if map.is_some() && !before.has(Flags::MAPPED) {
+                cache.zones.note_mapped(shown[at]);
+            }
+            // Written to again, it need not be freed when its write ends. An older write of it
+            // may have failed since it was filled: counted there.
+            if filled.was_dirty {
+                continue;
+            }
+            if before.has(Flags::DIRTY) {
+                dirty_already += 1;
+            } else {
+                cache.zones.note_dirty([shown[at]]);
             }
         }
-        if cache.options.reclaim.law.writes_are_uses {
-            shown[..count].iter().for_each(|frame| cache.touch(*frame));
-        }
-        mapping.uncount_dirty(cache, dirty_already);
-        let dirtied = newly as u64 - dirty_already;
-        self.took.dirtied += dirtied;
-        add(&cache.writeback.totals.dirtied, dirtied);
-        add(&mapping.device.dirtied, dirtied);
-        cache.queue_dirty(task, mapping);
-        cache.wake_busy(&shown[..count], Signal::PageUnlocked);
     }
+    if map.is_none() && cache.options.reclaim.law.writes_are_uses {
+        shown[..count].iter().for_each(|frame| cache.touch(*frame));
+    }
+    mapping.uncount_dirty(cache, dirty_already);
+    let dirtied = newly as u64 - dirty_already;
+    add(&cache.writeback.totals.dirtied, dirtied);
+    add(&mapping.device.dirtied, dirtied);
+    cache.queue_dirty(task, mapping);
+    cache.wake_busy(&shown[..count], Signal::PageUnlocked);
+    dirtied
 }
 
 /// Whether a part of a page that is not cached needs the rest of the page from the device.
@@ -724,7 +749,7 @@ fn must_read<E: Env>(mapping: &Mapping<E>, page: u32, at: usize, len: usize) -> 
 
 /// Whether the content of a page that is not pinned has to stay as it is: the device reads it, and
 /// wants it stable.
-fn must_stay<E: Env>(mapping: &Mapping<E>, flags: Flags) -> bool {
+pub(super) fn must_stay<E: Env>(mapping: &Mapping<E>, flags: Flags) -> bool {
     mapping.device.info.stable_writes && flags.has(Flags::WRITEBACK)
 }
 

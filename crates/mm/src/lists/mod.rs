@@ -235,6 +235,16 @@ impl Zones {
         }
     }
 
+    /// A page of a file was mapped.
+    pub(crate) fn note_mapped(&self, frame: FrameId) {
+        self[self.layout.of(frame)].note_mapped(1);
+    }
+
+    /// It is no more.
+    pub(crate) fn note_unmapped(&self, frame: FrameId) {
+        self[self.layout.of(frame)].note_mapped(-1);
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Zone> {
         self.all.iter()
     }

@@ -29,6 +29,8 @@ pub(crate) struct Zone {
     trimming: AtomicBool,
     /// Dirty pages of files in it; not counted where there is one zone.
     dirty: AtomicI64,
+    /// Pages of files in it that are mapped.
+    mapped: AtomicI64,
     /// Pages of files in it whose write has ended, ever; not counted where there is one zone.
     cleaned: AtomicU64,
     /// Pages of it that reclaim looked at, and that it freed, ever.
@@ -78,6 +80,7 @@ impl Zone {
             sleepers: Sleepers::new(tunables),
             trimming: AtomicBool::new(false),
             dirty: AtomicI64::new(0),
+            mapped: AtomicI64::new(0),
             cleaned: AtomicU64::new(0),
             looked_through: [const { AtomicU64::new(0) }; 2],
             worth: Lock::new(LockClass::Leaf, Worth::default()),
@@ -161,9 +164,12 @@ impl Zone {
 
     /// Dirty pages of files in it.
     pub(crate) fn dirty(&self) -> Pages {
-        // Who counts a page off may come before who counts it.
-        let pages = u64::try_from(self.dirty.load(Ordering::Relaxed));
-        Pages(pages.unwrap_or(0))
+        counted(&self.dirty)
+    }
+
+    /// Pages of files in it that are mapped.
+    pub(crate) fn mapped(&self) -> Pages {
+        counted(&self.mapped)
     }
 
     /// Pages in it whose write has ended, ever.
@@ -198,6 +204,17 @@ impl Zone {
     pub(super) fn note_dirty(&self, by: i64) {
         self.dirty.fetch_add(by, Ordering::Relaxed);
     }
+
+    /// A page of a file in it was mapped (1), or is no more (-1).
+    pub(super) fn note_mapped(&self, by: i64) {
+        self.mapped.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+/// Who counts a page off may come before who counts it.
+fn counted(pages: &AtomicI64) -> Pages {
+    let pages = u64::try_from(pages.load(Ordering::Relaxed));
+    Pages(pages.unwrap_or(0))
 }
 
 impl Balance {

@@ -9,6 +9,7 @@ use policy::reclaim::scan::{Kind, Turn};
 use policy::units::Pages;
 
 use super::isolate;
+use super::mapped::Maps;
 use crate::cache::Cache;
 use crate::lists::ZoneId;
 use crate::lists::isolate::Page;
@@ -31,6 +32,7 @@ pub(super) fn shrink_active<E: Env>(
     cache.contend(task, zone);
     task.did(Work::Deactivate, taken);
     let mut regions = Cursor::new();
+    let mut maps = Maps::new();
     let (mut used, mut deactivated) = (0, 0);
     for page in batch.pages() {
         let Page { frame, generation } = *page;
@@ -42,6 +44,9 @@ pub(super) fn shrink_active<E: Env>(
                 cache.pages.table.owner(frame),
             );
             used += u64::from(young);
+        } else if cache.pages.table.flags(frame).has(Flags::MAPPED) {
+            let owner = cache.pages.table.owner(frame);
+            used += u64::from(maps.test_and_clear_young(cache, task, owner));
         }
         let cleared = Flags::ACTIVE | Flags::REFERENCED;
         let set = Flags::WORKINGSET;

@@ -14,6 +14,7 @@
 //! | `lists::isolate` | takes pages off a list and puts them back |
 //! | `shrink`, `active` | a turn on an inactive, on an active list |
 //! | `objects` | asks caches of objects for their share |
+//! | `mapped` | pages of files that are used without a call |
 //! | `background`, `direct` | when to make passes, and when to stop; over zones, before 4.8: `zoned` |
 //! | `boosted` | a balance of the background where marks are raised for a while |
 //! | `throttle` | sleeps for a reason, and wakes |
@@ -28,6 +29,7 @@ pub(crate) mod background;
 mod boosted;
 pub(crate) mod direct;
 pub(crate) mod index_nodes;
+mod mapped;
 pub(crate) mod objects;
 pub(crate) mod shrink;
 #[cfg(test)]

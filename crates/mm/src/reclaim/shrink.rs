@@ -19,6 +19,7 @@ use policy::reclaim::page::{Judgement, PageVerdict, Scanner, Seen, Tally, judge}
 use policy::reclaim::scan::{Kind, Shrunk, Turn};
 use policy::units::Pages;
 
+use super::mapped::{self, Maps};
 use super::{Control, isolate, throttle};
 use crate::cache::{Cache, sub};
 use crate::lists::ZoneId;
@@ -38,6 +39,8 @@ pub(super) struct Sorted {
     swapping: u64,
     /// Pages of files that the reclaimer is to write itself.
     page_out: Batch,
+    /// Pages of files that left their page tables.
+    unmapped: u64,
     /// Still isolated at the end.
     kept: Batch,
 }
@@ -50,6 +53,7 @@ impl Sorted {
             swap_out: SwapOut::new(),
             swapping: 0,
             page_out: Batch::new(),
+            unmapped: 0,
             kept: Batch::new(),
         }
     }
@@ -110,10 +114,7 @@ pub(super) fn shrink_inactive<E: Env>(
         rule,
     };
     judge_all(task, cache, kind, &batch, scanner, &mut tally, &mut sorted);
-    let unmapped = match kind {
-        Kind::Anon => sorted.freeing as u64 + sorted.swapping,
-        Kind::File => 0,
-    };
+    let unmapped = sorted.freeing as u64 + sorted.swapping;
     let freed = free_all(task, cache, control.zone, kind, &mut sorted);
     for item in [by.1, of.1] {
         cache.counters.add(item, freed.0);
@@ -132,6 +133,10 @@ pub(super) fn shrink_inactive<E: Env>(
     for page in sorted.page_out.pages() {
         written += u64::from(write_page(task, cache, *page));
     }
+    let unmapped = match kind {
+        Kind::Anon => unmapped,
+        Kind::File => sorted.unmapped,
+    };
     task.did(Work::Unmap, unmapped);
     task.did(Work::Free, freed.0);
 
@@ -209,6 +214,7 @@ fn judge_all<E: Env>(
 ) {
     let anon = kind == Kind::Anon;
     let mut regions = Cursor::new();
+    let mut maps = Maps::new();
     for page in batch.pages() {
         let Page { frame, generation } = *page;
         let (flags, now) = cache.pages.table.look(frame);
@@ -228,23 +234,29 @@ fn judge_all<E: Env>(
             sorted.kept.push(*page);
             continue;
         }
-        let young = anon
-            && regions.test_and_clear_young(
-                &cache.registry.regions,
-                task,
-                cache.pages.table.owner(frame),
-            );
+        let owner = || cache.pages.table.owner(frame);
+        let is_mapped = flags.has(Flags::MAPPED);
+        let young = if anon {
+            regions.test_and_clear_young(&cache.registry.regions, task, owner())
+        } else {
+            // Looked for where it decides: it is clear after that.
+            let asks = is_mapped && scanner.may_unmap && !flags.has(Flags::WRITEBACK);
+            asks && maps.test_and_clear_young(cache, task, owner())
+        };
         let seen = Seen {
             anon,
             dirty: flags.has(Flags::DIRTY),
             writeback: flags.has(Flags::WRITEBACK),
-            mapped: anon,
+            mapped: anon || is_mapped,
             reclaim: flags.has(Flags::RECLAIM),
             young,
             referenced: flags.has(Flags::REFERENCED),
             has_slot: anon && cache.swap_has_slot(frame),
         };
         let mut judged = judge(&seen, &scanner);
+        if is_mapped && judged.unmaps() && judged.verdict != PageVerdict::Reclaim {
+            sorted.unmapped += u64::from(mapped::unmap(task, cache, *page));
+        }
         if act(task, cache, *page, anon, &mut judged, sorted) == Acted::Full {
             scanner.slot_free = false;
         }
@@ -417,7 +429,7 @@ fn free_all<E: Env>(
             }
         }
         Kind::File => {
-            evict_files(task, cache, going, &shadows, &mut note);
+            sorted.unmapped += evict_files(task, cache, going, &shadows, &mut note);
             sub(&cache.writeback.totals.cached, count as u64);
         }
     }
@@ -428,15 +440,16 @@ fn free_all<E: Env>(
     Pages(count as u64)
 }
 
+/// Takes pages of files out of their indices; answers how many of them were mapped.
 fn evict_files<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,
     going: &mut [Option<(Busy, bool)>],
     shadows: &[u32; CLUSTER_FRAMES],
     mut note: impl FnMut(FrameId),
-) {
+) -> u64 {
     let knows_again = cache.options.reclaim.law.knows_again;
-    let mut next = 0;
+    let (mut next, mut unmapped) = (0, 0);
     while let Some((busy, _)) = going.get(next).and_then(Option::as_ref) {
         let file = cache.pages.table.owner(busy.frame()).file;
         let Some(mapping) = cache.mapping(task, file) else {
@@ -453,12 +466,15 @@ fn evict_files<E: Env>(
             }
             let Some((busy, _)) = free.take() else { break };
             let shadow = leave.then(|| frames::Shadow(shadows[next]));
-            index.remove(cache.pages.table.owner(busy.frame()).index, shadow);
+            let page = cache.pages.table.owner(busy.frame()).index;
+            index.remove(page, shadow);
+            unmapped += u64::from(cache.unmap(task, &mapping, page, busy.frame()));
             // On no list: nobody else can put it on one.
             note(cache.pages.table.disown(busy));
             next += 1;
         }
     }
+    unmapped
 }
 
 /// A reclaimer writes a page of a file itself (table row 12). False: it could not be now.

@@ -120,7 +120,7 @@ fn seen<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> Seen {
     Seen {
         zone: cache.zones.layout().zone(zone).pages,
         file: sizes.of(Lru::InactiveFile) + sizes.of(Lru::ActiveFile),
-        mapped: Pages::ZERO,
+        mapped: cache.zones[zone].mapped(),
         dirty: cache.zones[zone].dirty(),
         slab: Pages::ZERO,
         hopeless: cache.is_hopeless(task, zone),

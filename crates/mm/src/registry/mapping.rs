@@ -15,8 +15,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use env::{
-    Cause, Context, Env, Interrupt, IoDone, IoError, IoRequest, Lock, LockClass, ObjectId, Signal,
-    Task, WaitQueue,
+    Cause, Context, Env, Interrupt, IoDone, IoError, IoRequest, Lock, LockClass, LockGuard,
+    ObjectId, Signal, Task, WaitQueue,
 };
 use frames::{NodePool, Owner, PageIndex, Slot, WriteToken};
 use policy::units::{Bytes, PAGE_SIZE};
@@ -26,6 +26,7 @@ use crate::registry::Registry;
 use crate::registry::completions::Completions;
 use crate::registry::device::DeviceState;
 use crate::registry::gate::{Gate, GateGuard, ShutGate};
+use crate::registry::page_map::PageMap;
 
 /// The length of the device's object has to be set before it is known again.
 const LEN_UNKNOWN: u64 = u64::MAX;
@@ -40,6 +41,8 @@ pub(crate) struct Mapping<E: Env> {
     pub(crate) object: ObjectId,
     pub(crate) index: PageIndex,
     pub(crate) token: Lock<WriteToken>,
+    /// Which of its pages are mapped, if it is.
+    map: Lock<Option<Arc<PageMap>>>,
     /// True length in bytes: what readers see.
     size: AtomicU64,
     /// Length that the device's object has been given by writes (a multiple of the page), or by
@@ -104,6 +107,7 @@ impl<E: Env> Mapping<E> {
             object,
             index,
             token: Lock::new(LockClass::Index, token),
+            map: Lock::new(LockClass::Leaf, None),
             size: AtomicU64::new(len.0),
             device_len: AtomicU64::new(len.0),
             allocated: AtomicU64::new(len.0),
@@ -137,6 +141,19 @@ impl<E: Env> Mapping<E> {
     pub(crate) fn lookup(&self, context: &impl Context, pool: &NodePool, page: u32) -> Slot {
         let mut token = self.token.lock(context);
         self.index.writer(pool, &mut token).get(page)
+    }
+
+    /// Which of its pages are mapped; `None`: it is not mapped.
+    pub(crate) fn page_map(&self, context: &impl Context) -> Option<Arc<PageMap>> {
+        self.map.lock(context).clone()
+    }
+
+    /// The same, locked: for who maps the file or ends that.
+    pub(crate) fn map_slot<'a>(
+        &'a self,
+        context: &'a impl Context,
+    ) -> LockGuard<'a, Option<Arc<PageMap>>> {
+        self.map.lock(context)
     }
 
     /// The device has completed something that is not durable before the next flush.

@@ -16,6 +16,7 @@ pub(crate) mod gate;
 pub(crate) mod health;
 pub(crate) mod inflight;
 pub(crate) mod mapping;
+pub(crate) mod page_map;
 pub(crate) mod regions;
 pub(crate) mod requests;
 pub(crate) mod writeback;

@@ -16,7 +16,7 @@ use super::*;
 use crate::alloc::Wanted;
 use crate::lists::ZoneId;
 use crate::testing::{Null, with_cache};
-use crate::{DeviceOptions, File, Options};
+use crate::{Access, DeviceOptions, File, Options};
 
 const FRAMES: u32 = 1024;
 
@@ -161,5 +161,24 @@ fn an_anonymous_page_takes_its_slot_and_its_bits_along() {
         // It was nobody's in the swap file.
         assert_eq!(cache.swap.take_from(to), Some(17));
         assert_eq!(cache.zones.sizes(task, ZoneId(0)).total().0, 12);
+    });
+}
+
+#[test]
+fn a_mapped_page_stays_mapped_where_it_goes() {
+    with_file(|task, cache, file| {
+        let map = file.map(task, Pages(8)).unwrap();
+        let mut writer = cache.writer();
+        map.touch(task, &mut writer, (0, 8), Access::Store).unwrap();
+        let (old, to) = (frame_of(task, cache, 5), free_frame(task, cache));
+        let page = page_in(cache, old);
+        assert_eq!(move_page(task, cache, page, to), Ok(()));
+        assert_eq!(frame_of(task, cache, 5), to);
+        assert!(cache.pages.table.flags(to).has(Flags::MAPPED));
+        assert_eq!(cache.zones[ZoneId(0)].mapped(), Pages(8));
+        let again = map.touch(task, &mut writer, (0, 8), Access::Store).unwrap();
+        assert_eq!(again.faults, Pages::ZERO);
+        drop(map);
+        assert_eq!(cache.zones[ZoneId(0)].mapped(), Pages::ZERO);
     });
 }

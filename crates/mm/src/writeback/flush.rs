@@ -512,6 +512,7 @@ fn gather<E: Env>(
     request.more = Pages::ZERO;
     {
         let mut token = mapping.token.lock(task);
+        let map = mapping.page_map(task);
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         while let Some((page, frame)) = index.next_tagged(from, select.to, select.tag) {
             if let Some(expected) = next
@@ -522,6 +523,10 @@ fn gather<E: Env>(
             if cache.pages.table.try_begin_writeback(frame) {
                 if next.is_none() {
                     request.offset = Bytes(u64::from(page) << PAGE_SHIFT);
+                }
+                if let Some(map) = &map {
+                    // What is stored from now on makes it dirty again.
+                    map.protect(page);
                 }
                 request.frames.push(frame);
                 index.clear_tag(page, Tag::Dirty);

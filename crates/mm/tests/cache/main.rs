@@ -8,6 +8,7 @@ mod common;
 mod devices;
 mod fragments;
 mod limit;
+mod map;
 mod nonblocking;
 mod paths;
 mod punch;

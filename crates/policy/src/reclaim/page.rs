@@ -231,6 +231,22 @@ impl Judgement {
         )
     }
 
+    /// Whether a page that is mapped leaves its page table (row 9): it was not in use, whatever becomes of it.
+    #[must_use]
+    pub const fn unmaps(&self) -> bool {
+        let in_use = match self.verdict {
+            PageVerdict::KeepReferenced => true,
+            PageVerdict::Activate => self.referenced,
+            PageVerdict::Keep
+            | PageVerdict::AwaitWrite
+            | PageVerdict::Defer
+            | PageVerdict::Reclaim
+            | PageVerdict::SwapOut
+            | PageVerdict::PageOut => false,
+        };
+        self.tested && !in_use
+    }
+
     /// Whether a write is to be started.
     #[must_use]
     pub const fn writes(&self) -> bool {

@@ -1,0 +1,194 @@
+//! Files that are mapped: pages that are used without a call, and what happens at a fault.
+//!
+//! ```text
+//!             load or store: fault            store: fault (dirty, paced)
+//!   nowhere ------------------------> mapped ----------------------------> storable
+//!      ^                                ^  ^                                  |
+//!      | reclaim, truncation            |  '---- its write begins ------------'
+//!      '--------------------------------'
+//! ```
+//!
+//! The bits are those of `registry::page_map`. A page that is mapped may be evicted: reclaim gives it a second chance where
+//! it was used, and takes it out of the page table before it frees it.
+//!
+//! Invariants
+//!   1. A store is paced as a write is: where its fault makes a page dirty, the writer pays for it.
+//!   2. A page that lies behind all that the device was ever given is zeroes: it is not read.
+//!
+//! Concurrency: a fault is inside the file's gate, and holds no busy bit where it waits.
+//!
+//! Source: Linux v3.0 mm/memory.c, __do_fault(); mm/filemap.c, filemap_fault(); fs/buffer.c, block_page_mkwrite();
+//! mm/page-writeback.c, set_page_dirty_balance().
+//! Deviations: nothing is read ahead of a fault; one page table for a file, whoever maps it; fresh pages come in runs of up to 16, as for regions; the kernel
+//! fills a window of pages of a hole ahead of the one that is missing, unmapped, and here none comes before it is used.
+
+mod fault;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use env::{Context, Env, Interrupt, Task};
+use frames::Slot;
+use policy::units::{Bytes, PAGE_SHIFT, Pages};
+
+use crate::cache::Cache;
+use crate::file::File;
+use crate::registry::mapping::Mapping;
+use crate::registry::page_map::{Access, PageMap};
+use crate::{Error, Touched, Writer};
+
+/// Pages of a file of which a map takes as much memory as a page of a region does: four bits each, and not 34.
+const PAGES_A_REGION_PAGE: u64 = 8;
+
+/// A file that is mapped. Dropping it ends that; what was stored stays in the file.
+pub struct FileMap<E: Env> {
+    cache: Arc<Cache<E>>,
+    mapping: Arc<Mapping<E>>,
+    map: Arc<PageMap>,
+    pages: u32,
+}
+
+impl<E: Env> File<E> {
+    /// Maps the first `pages` pages of the file, which need not be as long yet. All who map it have the same pages: the
+    /// first of them says how many there can be, until the last is gone. Half a byte a page is taken for it, on top of the
+    /// limit, beside what regions take.
+    ///
+    /// # Errors
+    /// `BadOption`: no pages, more than were mapped before, or more than there is room for beside regions.
+    pub fn map(&self, context: &impl Context, pages: Pages) -> Result<FileMap<E>, Error> {
+        let refused = |what, most: u64| Error::BadOption {
+            what,
+            value: pages.0,
+            allowed: (1, most),
+        };
+        let count = u32::try_from(pages.0).ok().filter(|count| *count > 0);
+        let count = count.ok_or(refused(
+            "pages of a file that is mapped",
+            u64::from(u32::MAX),
+        ))?;
+        let handle = |map| FileMap {
+            cache: Arc::clone(&self.cache),
+            mapping: Arc::clone(&self.mapping),
+            map,
+            pages: count,
+        };
+        let join = |map: &Arc<PageMap>| {
+            if count > map.pages() {
+                let most = u64::from(map.pages());
+                return Err(refused("pages of a file that is mapped already", most));
+            }
+            map.join();
+            Ok(handle(Arc::clone(map)))
+        };
+        if let Some(map) = &*self.mapping.map_slot(context) {
+            return join(map);
+        }
+        let regions = &self.cache.registry.regions;
+        {
+            // The limit does not change meanwhile.
+            let _shrinking = self.cache.memory.shrinking(context);
+            let most = self.cache.table_pages_most();
+            if !regions.try_count(taken(count), most) {
+                let left = most.saturating_sub(regions.pages().0) * PAGES_A_REGION_PAGE;
+                let what = "pages of a file that is mapped, beside the regions of the cache,";
+                return Err(refused(what, left));
+            }
+        }
+        let mut slot = self.mapping.map_slot(context);
+        if let Some(map) = &*slot {
+            // Another task was faster.
+            regions.uncount(taken(count));
+            return join(map);
+        }
+        let map = Arc::new(PageMap::new(count));
+        *slot = Some(Arc::clone(&map));
+        Ok(handle(map))
+    }
+}
+
+/// What a map of so many pages takes, in pages of regions.
+fn taken(pages: u32) -> Pages {
+    Pages(u64::from(pages).div_ceil(PAGES_A_REGION_PAGE))
+}
+
+impl<E: Env> FileMap<E> {
+    /// How many pages can be used through it.
+    #[must_use]
+    pub fn len(&self) -> Pages {
+        Pages(u64::from(self.pages))
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pages == 0
+    }
+
+    /// Uses `count` pages from `first` on, one after the other. A store is one of what is there already: each page is in
+    /// memory and dirty when it was stored to. A page that was a hole is full of zeroes, but that a store leaves a word at
+    /// its start that says which page it is. A store that makes a page dirty is paced here, as a write is.
+    ///
+    /// # Errors
+    /// `OutOfRange`: the map, or the file, ends before; `MetadataFailed` (no space), `DeviceStopped`, `FlushFailed`,
+    /// `ReadFailed`, `OutOfMemory`, `NoMemory`, `Cancelled`, and `WouldWait` where the task may not block. Pages before
+    /// the one that met it were used.
+    pub fn touch(
+        &self,
+        task: &mut Task<'_, E>,
+        writer: &mut Writer,
+        (first, count): (u32, u32),
+        access: Access,
+    ) -> Result<Touched, Error> {
+        let end = u64::from(first) + u64::from(count);
+        let fits = u32::try_from(end).ok();
+        let fits = fits.filter(|end| *end <= self.pages);
+        let end = fits.ok_or(Error::OutOfRange {
+            what: "map",
+            end: Bytes(end << PAGE_SHIFT),
+            len: self.len().bytes(),
+        })?;
+        fault::touch(task, self, writer, (first, end), access)
+    }
+}
+
+impl<E: Env> Drop for FileMap<E> {
+    fn drop(&mut self) {
+        if !self.map.leave() {
+            return;
+        }
+        let context = Interrupt::new();
+        let mut from = 0;
+        while let Some(page) = self.map.next_mapped(from) {
+            self.unmap(&context, page);
+            from = page + 1;
+        }
+        let mut slot = self.mapping.map_slot(&context);
+        // Somebody may have mapped it again meanwhile, and left or not.
+        let is_it = slot.as_ref().is_some_and(|map| Arc::ptr_eq(map, &self.map));
+        if is_it && self.map.is_left() {
+            *slot = None;
+            let regions = &self.cache.registry.regions;
+            regions.uncount(taken(self.map.pages()));
+        }
+    }
+}
+
+impl<E: Env> FileMap<E> {
+    /// A page leaves the page table; if it was used, its file's page was.
+    fn unmap(&self, context: &Interrupt, page: u32) {
+        let (cache, mapping) = (&self.cache, &self.mapping);
+        let was_used = self.map.test_and_clear_young(page);
+        let frame = {
+            let mut token = mapping.token.lock(context);
+            let index = mapping.index.writer(&cache.pages.pool, &mut token);
+            match index.get(page) {
+                Slot::Frame(frame) if cache.unmap(context, mapping, page, frame) => frame,
+                _ => return,
+            }
+        };
+        if was_used {
+            cache.touch(frame);
+        }
+    }
+}
