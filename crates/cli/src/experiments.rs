@@ -3,7 +3,7 @@
 use crate::scenario::Source;
 
 /// Name and text of each.
-pub const EXPERIMENTS: [(&str, &str); 21] = [
+pub const EXPERIMENTS: [(&str, &str); 22] = [
     ("dd", include_str!("../../../experiments/dd.toml")),
     (
         "cp-pauses",
@@ -59,6 +59,10 @@ pub const EXPERIMENTS: [(&str, &str); 21] = [
     (
         "fsmark-small",
         include_str!("../../../experiments/fsmark-small.toml"),
+    ),
+    (
+        "zone-mapped",
+        include_str!("../../../experiments/zone-mapped.toml"),
     ),
     (
         "small-limit",

@@ -72,8 +72,8 @@ const fn metric(
 }
 
 /// All metrics.
-pub static METRICS: [Metric; 143] = join::<126, 17, 143>(
-    join::<92, 34, 126>(
+pub static METRICS: [Metric; 144] = join::<127, 17, 144>(
+    join::<92, 35, 127>(
         join::<47, 45, 92>(WRITING, reclaim::METRICS),
         zones::METRICS,
     ),

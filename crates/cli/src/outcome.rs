@@ -78,8 +78,8 @@ pub struct Job {
     pub per_tenth: Vec<f64>,
     /// (when it ended, its length in ms) of each measured pass: a mapping, a bystander's allocation.
     pub samples: Vec<(f64, f64)>,
-    /// Makes its files while it runs.
-    pub makes_files: bool,
+    /// Its files push each other out of memory: those that it makes while it runs, or one that it maps and writes.
+    pub fills_memory: bool,
     /// Files that all tasks of its entry make while one of its samples passes; zero: it makes none.
     pub files_a_round: f64,
     /// Makes small files whose inodes take memory.

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use env::{Device, DeviceInfo, Host, Interrupt, IoDone, IoError, IoOp, IoRequest};
+use env::{Device, DeviceInfo, Host, Interrupt, IoDone, IoError, IoOp, IoRequest, ObjectId};
 use policy::units::{Bytes, Instant, Nanos};
 
 use crate::take_lock;
@@ -24,6 +24,8 @@ struct State {
     /// When the device was given something to do; meaningless while it has nothing.
     since: Instant,
     total: MeterReading,
+    /// Where the last read or write ended.
+    last: Option<(ObjectId, Bytes)>,
 }
 
 /// What a meter shows: since the device was made.
@@ -41,6 +43,8 @@ pub struct MeterReading {
     pub read: Bytes,
     /// Reads that ended well.
     pub reads: u64,
+    /// Reads and writes that did not begin where the one that ended before them had ended.
+    pub seeks: u64,
 }
 
 impl Meter {
@@ -101,7 +105,13 @@ impl IoDone for Meter {
                 let busy = now.since(state.since);
                 state.total.busy += busy;
             }
-            let (bytes, total) = (request.pages().bytes(), &mut state.total);
+            let bytes = request.pages().bytes();
+            if matches!(request.op, IoOp::Read | IoOp::Write) && result.is_ok() {
+                let follows = state.last == Some((request.object, request.offset));
+                state.total.seeks += u64::from(!follows);
+                state.last = Some((request.object, request.offset + bytes));
+            }
+            let total = &mut state.total;
             if request.op == IoOp::Write && result.is_ok() {
                 total.writes += 1;
                 total.written += bytes;
@@ -150,6 +160,8 @@ mod tests {
             longest_write: Bytes(3 * 4096),
             read: Bytes(4 * 4096),
             reads: 1,
+            // The first, and the read: the second write follows the first.
+            seeks: 2,
         };
         assert_eq!(meter.reading(), expected);
         assert_eq!(rig.results(), [Ok(()), Ok(()), Err(EIO), Err(EIO), Ok(())]);

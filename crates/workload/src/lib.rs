@@ -10,7 +10,7 @@
 //!      cache answers with an error; the bytes until then are counted.
 //!   3. Latencies are of single calls, in a histogram of bounded size; the longest call is exact.
 //!
-//! Source: experiments A1, B1 (hog, mapper, random writers and readers), A2 (dd, cp), A3 (large dd, fs_mark), C (N
+//! Source: experiments A1, B1 (hog, mapper, random writers and readers), A2 (dd, cp), A3 (large dd, fs_mark, mapped writer), C (N
 //! writers, light writer), D1 (task kinds).
 #![forbid(unsafe_code)]
 
@@ -24,6 +24,7 @@ mod hog;
 mod large_dd;
 mod latency;
 mod light;
+mod mapped_writer;
 mod mapper;
 mod phases;
 mod pinner;
@@ -43,6 +44,7 @@ pub use hog::{Hog, hog};
 pub use large_dd::{LargeDd, large_dd};
 pub use latency::Latencies;
 pub use light::{LightWriter, light_writer};
+pub use mapped_writer::{MappedWriter, mapped_writer};
 pub use mapper::{Mapper, mapper};
 pub use phases::{Phase, Phases, phases};
 pub use pinner::{Pinner, pinner};

@@ -9,9 +9,9 @@ use policy::units::Nanos;
 use crate::dd::Run;
 use crate::{
     Barrier, Bystander, Cp, Dd, Failure, Folder, FsMark, Hog, Keep, LargeDd, LightWriter,
-    MakeSmall, Mapper, Phases, Pinner, RandRead, RandWrite, Reader, Report, Revisit, SmallFiles,
-    Stop, bystander, cp, dd, fs_mark, hog, keep, large_dd, light_writer, make_small, mapper,
-    phases, pinner, rand_read, rand_write, reader, revisit,
+    MakeSmall, MappedWriter, Mapper, Phases, Pinner, RandRead, RandWrite, Reader, Report, Revisit,
+    SmallFiles, Stop, bystander, cp, dd, fs_mark, hog, keep, large_dd, light_writer, make_small,
+    mapped_writer, mapper, phases, pinner, rand_read, rand_write, reader, revisit,
 };
 
 /// What a job does, and with which files.
@@ -38,6 +38,8 @@ pub enum Work<E: Env> {
     Phases(Phases, Arc<File<E>>),
     /// Holds pinned pages of a file.
     Pinner(Pinner, Arc<File<E>>),
+    /// Stores to each page of a file that it maps.
+    MappedWriter(MappedWriter, Arc<File<E>>),
     /// Downloads a source, copies it and removes all.
     LargeDd(LargeDd, Arc<Folder<E>>),
     /// Makes small files, in rounds with the others at its barrier.
@@ -134,6 +136,7 @@ fn work<E: Env>(
         Work::Bystander(options) => bystander(task, cache, options, run),
         Work::Phases(options, file) => phases(task, cache, file, options, run),
         Work::Pinner(options, file) => pinner(task, file, options, run),
+        Work::MappedWriter(options, file) => mapped_writer(task, cache, file, options, run),
         Work::LargeDd(options, folder) => large_dd(task, cache, folder, options, run),
         Work::FsMark(options, folder, barrier) => {
             fs_mark(task, cache, (folder, barrier), options, run)

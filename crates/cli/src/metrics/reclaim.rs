@@ -430,7 +430,7 @@ fn flusher_throttled(outcome: &Outcome) -> Option<f64> {
 /// in the way.
 fn has_memory(outcome: &Outcome) -> bool {
     let needs = |job: &Job| {
-        job.is_hog || job.is_mapper || job.is_bystander || job.makes_files || job.makes_small
+        job.is_hog || job.is_mapper || job.is_bystander || job.fills_memory || job.makes_small
     };
     outcome.jobs.iter().any(needs)
         || counter_of(outcome, "swap_total").is_some_and(|total| total > 0.0)

@@ -15,7 +15,7 @@ use crate::stats::Better;
 const BYTES_PER_PAGE: f64 = 4096.0;
 
 /// The metrics of zones and of files that are made.
-pub(super) const METRICS: [Metric; 34] = [
+pub(super) const METRICS: [Metric; 35] = [
     metric(
         "cpu_tasks",
         "s",
@@ -126,6 +126,13 @@ pub(super) const METRICS: [Metric; 34] = [
         Better::Higher,
         "mean read request of the devices",
         |o| request(o, "device_read_bytes", "device_reads"),
+    ),
+    metric(
+        "seeks",
+        "",
+        Better::Lower,
+        "requests that did not begin where the one before them had ended; as many as there were, at any scale",
+        |o| counter(o, "device_seeks"),
     ),
     metric(
         "zone_reclaim_failed",
@@ -298,9 +305,9 @@ fn removes_from(job: &Job) -> Option<f64> {
 
 fn cached_share(outcome: &Outcome) -> Option<f64> {
     let memory = outcome.memory_limit / BYTES_PER_PAGE;
-    let makers = || outcome.jobs.iter().filter(|job| job.makes_files);
-    makers().next()?;
-    let cached = match smallest(makers().filter_map(removes_from)) {
+    let fillers = || outcome.jobs.iter().filter(|job| job.fills_memory);
+    fillers().next()?;
+    let cached = match smallest(fillers().filter_map(removes_from)) {
         None => counter_of(outcome, "cached_at_end")?,
         Some(when) => {
             let before = outcome.levels.iter().rev().find(|level| level.at_s <= when);
@@ -367,7 +374,7 @@ mod tests {
     /// At half size, on 100 pages: 24 files in rounds of 2 s and 4 s; a copy of 3 s that is removed from the fifth second on.
     fn run() -> Outcome {
         let mark = |samples: Vec<(f64, f64)>| Job {
-            makes_files: true,
+            fills_memory: true,
             files_a_round: 24.0,
             samples,
             ..Job::default()
@@ -386,7 +393,7 @@ mod tests {
                 mark(vec![(2.0, 2_000.0)]),
                 mark(vec![(6.0, 4_000.0)]),
                 Job {
-                    makes_files: true,
+                    fills_memory: true,
                     began_s: 1.0,
                     parts: vec![("download", 1.0), ("copy", 3.0), ("delete", 2.0)],
                     ..Job::default()

@@ -96,7 +96,7 @@ const VMSTAT: [Row; 17] = [
     ("Direct inode steals", "direct_inode_steals", Digits(0)),
     ("Kswapd inode steals", "kswapd_inode_steals", Digits(0)),
 ];
-const OURS: [Row; 15] = [
+const OURS: [Row; 16] = [
     (
         "Zone reclaims that failed",
         "zone_reclaim_failed",
@@ -120,6 +120,7 @@ const OURS: [Row; 15] = [
     ("Device busy", "busy_share", Digits(3)),
     ("Mean write (KiB)", "write_kib", Digits(1)),
     ("Mean read (KiB)", "read_kib", Digits(1)),
+    ("Seeks", "seeks", Digits(0)),
 ];
 const _: () = assert!(VALUE + CHANGE < NAME, "names are not cut before values are");
 
@@ -135,7 +136,7 @@ impl Mmtests2011<'_> {
     /// Whether there is a job of that paper.
     pub(super) fn applies(&self) -> bool {
         let jobs = self.outcomes.iter().flat_map(|outcome| &outcome.jobs);
-        jobs.into_iter().any(|job| job.makes_files)
+        jobs.into_iter().any(|job| job.fills_memory)
     }
 
     /// All tables as text.
@@ -326,7 +327,7 @@ mod tests {
     #[test]
     fn the_published_columns_are_as_the_paper_prints_them() {
         let large = Job {
-            makes_files: true,
+            fills_memory: true,
             parts: vec![("download", 58.6), ("copy", 300.4), ("delete", 0.2)],
             ..Job::default()
         };
@@ -370,7 +371,7 @@ mod tests {
     #[test]
     fn files_a_second_with_the_changes_of_the_paper() {
         let mark = Job {
-            makes_files: true,
+            fills_memory: true,
             files_a_round: 100.0,
             samples: vec![(1.0, 1_000.0), (3.0, 2_000.0)],
             ..Job::default()

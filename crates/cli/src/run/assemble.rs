@@ -39,7 +39,9 @@ const fn is_heavy(kind: &JobKind) -> bool {
         | JobKind::FsMark(_)
         | JobKind::MakeSmall(_)
         | JobKind::Revisit(_)
-        | JobKind::Keep(_) => false,
+        | JobKind::Keep(_)
+        // They do not say what they dirty call by call.
+        | JobKind::MappedWriter(_) => false,
     }
 }
 
@@ -196,7 +198,7 @@ fn job(report: &Report, spec: &JobSpec, origin: Instant) -> Job {
         is_hog: matches!(kind, JobKind::Hog(_)),
         is_mapper: matches!(kind, JobKind::Map(_)),
         is_bystander: matches!(kind, JobKind::Bystander(_)),
-        makes_files: kind.makes().is_some(),
+        fills_memory: kind.makes().is_some() || matches!(kind, JobKind::MappedWriter(_)),
         samples: report
             .samples
             .iter()
@@ -266,6 +268,7 @@ fn counters(ended: &Ended) -> Vec<Counter> {
         ("device_read_bytes", devices(|meter| meter.read.0)),
         ("device_writes", devices(|meter| meter.writes)),
         ("device_written_bytes", devices(|meter| meter.written.0)),
+        ("device_seeks", devices(|meter| meter.seeks)),
     ];
     let vmstat = ended.vmstat_end.entries();
     let vmstat = vmstat.map(|(name, value)| (name, number(value)));

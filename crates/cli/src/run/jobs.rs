@@ -8,8 +8,8 @@
 
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 use workload::{
-    Bystander, Cp, Dd, FsMark, Hog, Keep, LargeDd, LightWriter, MakeSmall, Mapper, Pattern, Phase,
-    Phases, Pinner, RandRead, RandWrite, Reader, Revisit, SyncAfter, Visit,
+    Bystander, Cp, Dd, FsMark, Hog, Keep, LargeDd, LightWriter, MakeSmall, MappedWriter, Mapper,
+    Pattern, Phase, Phases, Pinner, RandRead, RandWrite, Reader, Revisit, SyncAfter, Visit,
 };
 
 use super::cell::{PAGES_PER_MIB, device, millis, request_least, seconds, whole};
@@ -64,6 +64,8 @@ pub enum JobKind {
     Phases(Phases),
     /// Holds pinned pages of a file.
     Pinner(Pinner),
+    /// Stores to a file that it maps.
+    MappedWriter(MappedWriter),
     /// Downloads, copies and removes.
     LargeDd(LargeDd),
     /// Makes small files.
@@ -92,6 +94,7 @@ impl JobKind {
             Self::Bystander(_) => TaskKind::Bystander.name(),
             Self::Phases(_) => TaskKind::Phases.name(),
             Self::Pinner(_) => TaskKind::Pinner.name(),
+            Self::MappedWriter(_) => TaskKind::MappedWriter.name(),
             Self::LargeDd(_) => TaskKind::LargeDd.name(),
             Self::FsMark(_) => TaskKind::FsMark.name(),
             Self::MakeSmall(_) => TaskKind::MakeSmall.name(),
@@ -113,6 +116,7 @@ impl JobKind {
                 | Self::Light(_)
                 | Self::RandWrite(_)
                 | Self::Phases(_)
+                | Self::MappedWriter(_)
                 | Self::LargeDd(_)
                 | Self::FsMark(_)
                 | Self::MakeSmall(_)
@@ -128,6 +132,7 @@ impl JobKind {
             Self::Dd(_)
                 | Self::Cp(_)
                 | Self::Light(_)
+                | Self::MappedWriter(_)
                 | Self::LargeDd(_)
                 | Self::FsMark(_)
                 | Self::MakeSmall(_)
@@ -154,6 +159,7 @@ impl JobKind {
             | Self::RandRead(_)
             | Self::Bystander(_)
             | Self::Phases(_)
+            | Self::MappedWriter(_)
             | Self::Pinner(_)
             | Self::MakeSmall(_)
             | Self::Revisit(_)
@@ -184,6 +190,7 @@ impl JobKind {
             | Self::Map(_)
             | Self::Bystander(_)
             | Self::Pinner(_)
+            | Self::MappedWriter(_)
             | Self::MakeSmall(_)
             | Self::Revisit(_)
             | Self::Keep(_) => Bytes::ZERO,
@@ -360,6 +367,8 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
         TaskKind::Cp => CP_BLOCK_KIB,
         TaskKind::LargeDd => LARGE_DD_BLOCK_KIB,
         TaskKind::FsMark => FS_MARK_BLOCK_KIB,
+        // A page is the least that it has.
+        TaskKind::MappedWriter => 4.0,
         _ => BLOCK_KIB,
     });
     let block = Bytes(whole(block * 1024.0));
@@ -444,6 +453,10 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
             pages: pinned.at_least(Pages(1)),
             for_at_most,
         }),
+        TaskKind::MappedWriter => JobKind::MappedWriter(MappedWriter {
+            pages: bytes.pages_ceil().at_least(Pages(1)),
+            for_at_most,
+        }),
         TaskKind::LargeDd => JobKind::LargeDd(LargeDd {
             block: Pages(whole(whole_pages(block) * sizes.scale))
                 .at_least(Pages(1))
@@ -518,6 +531,7 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
         JobKind::RandRead(read) => sizes.each(read.block),
         JobKind::Phases(phases) => phases.file,
         JobKind::Pinner(pinner) => pinner.pages.bytes(),
+        JobKind::MappedWriter(writer) => writer.pages.bytes(),
         JobKind::Hog(_)
         | JobKind::Map(_)
         | JobKind::Bystander(_)

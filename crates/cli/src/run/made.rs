@@ -65,7 +65,7 @@ mod tests {
     use crate::run::session::RunError;
     use crate::scenario::{Scenario, Source};
 
-    /// A source of 2 MiB with copies, beside 18 files a task of `fs_mark`, at half size.
+    /// A source of 2 MiB with copies, beside 18 files a task of `fs_mark` and a file that is mapped, at half size.
     const MAKERS: &str = r#"
         schema = "tidegate-exp/1"
         name = "makers"
@@ -86,6 +86,11 @@ mod tests {
         file_mib = 4
         rate_mib = 32
         total_mib = 15
+        [[task]]
+        id = "map"
+        kind = "mapped_writer"
+        device = "disk"
+        file_mib = 6
         [[task]]
         id = "mark"
         kind = "fs_mark"
@@ -109,7 +114,7 @@ mod tests {
     }
 
     fn check(run: &Outcome) {
-        let [large, marks @ ..] = &run.jobs[..] else {
+        let [large, map, marks @ ..] = &run.jobs[..] else {
             panic!("there are jobs")
         };
         assert!((large.bytes - f64::from(8 << 20)).abs() < 0.5, "{large:?}");
@@ -117,6 +122,8 @@ mod tests {
         assert_eq!(parts.collect::<Vec<_>>(), ["download", "copy", "delete"]);
         let download = large.parts[0].1;
         assert!((0.125..1.0).contains(&download), "{large:?}");
+        assert!((map.bytes - f64::from(3 << 20)).abs() < 0.5, "{map:?}");
+        assert!((map.touched - 768.0).abs() < 0.5 && map.faults >= 768.0);
         assert_eq!(marks.len(), 3);
         for mark in marks {
             assert!((mark.bytes - f64::from(18 * (40 << 10))).abs() < 0.5);

@@ -378,6 +378,7 @@ fn work<E: Env>(kind: &JobKind, mut given: Given<E>) -> Work<E> {
         JobKind::Bystander(options) => Work::Bystander(*options),
         JobKind::Phases(options) => Work::Phases(*options, one()),
         JobKind::Pinner(options) => Work::Pinner(*options, one()),
+        JobKind::MappedWriter(options) => Work::MappedWriter(*options, one()),
         JobKind::LargeDd(options) => Work::LargeDd(*options, folder()),
         JobKind::FsMark(options) => Work::FsMark(*options, folder(), given.barrier),
         JobKind::MakeSmall(options) => {

@@ -711,6 +711,7 @@ impl Checker {
         for row in scenario.rows() {
             self.hogs_of_row(scenario, &row);
             self.regions_of_row(scenario, &row);
+            self.maps_of_row(scenario, &row);
             self.pins_of_row(scenario, &row);
         }
     }

@@ -271,6 +271,8 @@ pub enum TaskKind {
     Phases,
     /// Pins pages of a file and holds them.
     Pinner,
+    /// Stores to each page of a file that it maps (mmtests' mapped writer).
+    MappedWriter,
     /// Downloads a source, copies it and removes all (mmtests' largedd).
     LargeDd,
     /// Makes small files, in rounds with the others of its entry (fs_mark).
@@ -299,6 +301,7 @@ impl TaskKind {
             Self::Bystander => "bystander",
             Self::Phases => "phases",
             Self::Pinner => "pinner",
+            Self::MappedWriter => "mapped_writer",
             Self::LargeDd => "large_dd",
             Self::FsMark => "fs_mark",
             Self::MakeSmall => "make_small",
@@ -339,6 +342,7 @@ impl TaskKind {
             Self::Dd
                 | Self::Cp
                 | Self::Reader
+                | Self::MappedWriter
                 | Self::LargeDd
                 | Self::FsMark
                 | Self::MakeSmall

@@ -850,6 +850,24 @@ fn a_task_that_makes_its_files_needs_their_sizes_and_numbers() {
 }
 
 #[test]
+fn a_mapped_writer_needs_a_file_that_can_be_mapped() {
+    let task = "kind = \"mapped_writer\"\ndevice = \"disk\"\nfile_mib = 512";
+    assert_eq!(making(task), "no mistake");
+    let said = making(&task.replace("file_mib = 512", ""));
+    assert!(said.contains("a mapped_writer needs `file_mib`"), "{said}");
+    for key in ["block_kib = 4", "region_mib = 4", "every_ms = 1"] {
+        let said = making(&format!("{task}\n{key}"));
+        assert!(said.contains("means nothing to a mapped_writer"), "{said}");
+    }
+    let said = making(&task.replace("512", "500000"));
+    assert!(
+        said.contains("map 500000 MiB of files, and the cache has tables for"),
+        "{said}"
+    );
+    assert!(said.contains("240 times the memory") && said.contains("map less"));
+}
+
+#[test]
 fn more_files_than_a_run_keeps_are_refused() {
     let said = making(&FS_MARK.replace("loops = 2", "loops = 200000"));
     assert!(

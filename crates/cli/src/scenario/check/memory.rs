@@ -254,6 +254,46 @@ impl Checker {
             .push(mistake.also(memory.span(), "the memory").help(help));
     }
 
+    /// The files that a row's tasks map have tables of a bounded size: eight pages take what one of a region does.
+    pub(super) fn maps_of_row(&mut self, scenario: &Scenario, row: &CaseEntry) {
+        const MOST: f64 = 8.0 * REGIONS_MOST;
+        let machine = &scenario.machine;
+        let number = |value: &Option<Spanned<f64>>| value.as_ref().map_or(0.0, |v| *v.get_ref());
+        let memory = row.memory_mib.as_ref().unwrap_or(&machine.memory_mib);
+        let left = 1.0 - number(&machine.reserved_percent) / 100.0;
+        let room = *memory.get_ref() * left * MOST;
+        let first = scenario.tasks.first().map(|task| task.id.get_ref());
+        let maps = tasks_of(scenario, row)
+            .filter(|(task, _)| *task.kind.get_ref() == TaskKind::MappedWriter)
+            .map(|(task, count)| {
+                let own = row.file_mib.as_ref();
+                let own = own.filter(|_| first == Some(task.id.get_ref()));
+                let file = own.or(task.file_mib.as_ref());
+                (task, count * file.map_or(0.0, |mib| *mib.get_ref()))
+            });
+        let maps: Vec<(&TaskEntry, f64)> = maps.collect();
+        let all: f64 = maps.iter().map(|(_, mib)| mib).sum();
+        let largest = maps
+            .iter()
+            .max_by(|(_, one), (_, other)| one.total_cmp(other));
+        if let Some((task, _)) = largest.filter(|_| all > room) {
+            let mistake = Mistake::new(
+                format!(
+                    "{} tasks map {all:.0} MiB of files, and the cache has tables for {room:.0} MiB",
+                    whose(scenario, row)
+                ),
+                task.file_mib.as_ref().map_or(task.id.span(), Spanned::span),
+                format!("all together may map at most {MOST} times the memory"),
+            );
+            let help = format!(
+                "map less, or give the machine at least {:.0} MiB (`memory_mib`)",
+                (all / MOST / left).ceil()
+            );
+            self.list
+                .push(mistake.also(memory.span(), "the memory").help(help));
+        }
+    }
+
     /// The tasks of a row pin no more pages together than a cache lets (`mm::Options::pins_max`).
     pub(super) fn pins_of_row(&mut self, scenario: &Scenario, row: &CaseEntry) {
         let machine = &scenario.machine;
@@ -328,8 +368,8 @@ impl Checker {
     /// Which keys a kind of task needs, and which mean nothing to it.
     pub(super) fn keys_of_kind(&mut self, task: &TaskEntry) {
         use TaskKind::{
-            Bystander, Cp, Dd, FsMark, LargeDd, LightWriter, MakeSmall, Mapper, Phases, Pinner,
-            RandRead, RandWrite, ReadSmall, Reader, StatSmall,
+            Bystander, Cp, Dd, FsMark, LargeDd, LightWriter, MakeSmall, MappedWriter, Mapper,
+            Phases, Pinner, RandRead, RandWrite, ReadSmall, Reader, StatSmall,
         };
         let kind = *task.kind.get_ref();
         let name = kind.name();
@@ -352,14 +392,16 @@ impl Checker {
             (
                 "block_kib",
                 span(&task.block_kib),
-                kind.has_files() && kind != Pinner && !kind.has_small_files(),
+                kind.has_files()
+                    && !matches!(kind, Pinner | MappedWriter)
+                    && !kind.has_small_files(),
                 false,
             ),
             (
                 "file_mib",
                 span(&task.file_mib),
                 takes_size(kind, "file_mib"),
-                matches!(kind, Dd | Cp | Reader | Phases | LargeDd)
+                matches!(kind, Dd | Cp | Reader | Phases | LargeDd | MappedWriter)
                     || (matches!(kind, RandWrite | RandRead) && size.is_none()),
             ),
             (

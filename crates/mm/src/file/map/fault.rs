@@ -74,6 +74,7 @@ pub(super) fn touch<E: Env>(
     cache.put_unused(task, &frames);
     cache.counters.add(Item::Pgfault, touched.faults.0);
     cache.counters.add(Item::Pgmajfault, touched.major.0);
+    cache.counters.add(Item::NumaRemoteTouch, touched.far.0);
     result?;
     Ok(touched)
 }
@@ -391,7 +392,9 @@ impl<E: Env> Walk<'_, E> {
         if far.counts() {
             let frames = self.ready.iter().map(|filled| filled.busy.frame());
             frames.for_each(|frame| far.uses(frame));
-            self.far += far.take();
+            let far = far.take();
+            self.far += far;
+            self.touched.far += Pages(far);
         }
         match self.access {
             Access::Store => {

@@ -1,0 +1,67 @@
+//! A file that is mapped and stored to from front to back, a word a page, and not synced: mmtests'
+//! `vmscan-file-mmap-write` (`usemem`).
+//!
+//! The file is made as long as the map before the first store, so that all of it is a hole. No page is used twice.
+//!
+//! Source: experiments A3c, B5.
+
+use std::sync::Arc;
+
+use env::{Env, Task};
+use mm::{Access, Cache, File};
+use policy::units::{Nanos, Pages};
+
+use crate::dd::Run;
+use crate::hog::count_of;
+use crate::{Failure, Report, grow};
+
+/// Pages stored to between two looks at whether to stop.
+const STRIDE: u32 = 32;
+
+/// One mapped writer.
+#[derive(Clone, Copy, Debug)]
+pub struct MappedWriter {
+    /// Pages that it maps and stores to.
+    pub pages: Pages,
+    /// Stops this long after it began, whatever is left.
+    pub for_at_most: Option<Nanos>,
+}
+
+/// Stores to each page of `file` once.
+pub fn mapped_writer<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    file: &Arc<File<E>>,
+    options: &MappedWriter,
+    run: &Run<'_>,
+) -> Report {
+    let mut report = Report::begin(run.name, task.id(), task.now());
+    let mut writer = cache.writer();
+    let outcome = store_all(task, file, options, run, &mut writer, &mut report);
+    cache.retire(task, writer);
+    report.end(task.now(), outcome)
+}
+
+fn store_all<E: Env>(
+    task: &mut Task<'_, E>,
+    file: &Arc<File<E>>,
+    options: &MappedWriter,
+    run: &Run<'_>,
+    writer: &mut mm::Writer,
+    report: &mut Report,
+) -> Result<bool, Failure> {
+    let until = options.for_at_most.map(|limit| report.began + limit);
+    grow(task, file, options.pages.bytes())?;
+    let map = file.map(task, options.pages)?;
+    let pages = count_of(options.pages);
+    let mut next = 0;
+    while next < pages && !run.stop.is_raised() && until.is_none_or(|until| task.now() < until) {
+        let count = STRIDE.min(pages - next);
+        let called = task.now();
+        let touched = map.touch(task, writer, (next, count), Access::Store)?;
+        report.touched(&touched);
+        report.moved(called, task.now(), run.origin, touched.pages.bytes());
+        next += count;
+    }
+    Ok(!run.stop.is_raised())
+}
