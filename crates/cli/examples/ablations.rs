@@ -21,6 +21,7 @@ use cli::terminal;
 use cli::trial::{Trial, TrialError, with_hz, with_law, with_model, with_rate};
 use mm::SlabSpec;
 use policy::dirty::Law;
+use policy::place::PlaceLaw;
 use policy::reclaim::Reason;
 use policy::units::Nanos;
 use policy::writeback::Flight;
@@ -28,6 +29,10 @@ use policy::writeback::Flight;
 const BEFORE: &str = "linux-2.6.36";
 /// Paper p3's, before.
 const VANILLA: &str = "linux-5.0";
+/// Paper p2's: before its patches, with the first, with both.
+const TRIMMED: &str = "linux-3.0";
+const FIRST: &str = "linux-3.0+zlcfirst";
+const BOTH: &str = "linux-3.0+zlc";
 /// The column that p0 is about.
 const REASONS: &str = "linux-5.16-rc1";
 const FOREGROUND: Law = Law::FOREGROUND;
@@ -51,7 +56,7 @@ struct Table {
 /// What p0 publishes of those who sleep, and no band or only one is about.
 const SLEEPERS: &[&str] = &["asleep", "noprogress_echo", "noprogress_echo_ms"];
 
-const TABLES: [Table; 7] = [
+const TABLES: [Table; 10] = [
     Table {
         experiment: "dd",
         sets: &[],
@@ -108,7 +113,22 @@ const TABLES: [Table; 7] = [
         shows: &["slab_share", "files_last"],
         ablations: &OBJECTS,
     },
+    nodes("zone-dd"),
+    nodes("zone-fsmark"),
+    nodes("zone-mapped"),
 ];
+
+/// An experiment of paper p2.
+const fn nodes(experiment: &'static str) -> Table {
+    Table {
+        experiment,
+        sets: &["run.replicas=1"],
+        columns: &[TRIMMED, FIRST, BOTH],
+        rows: &[],
+        shows: &[],
+        ablations: &PLACING,
+    }
+}
 
 /// One thing changed.
 struct Ablation {
@@ -216,6 +236,38 @@ fn objects(cell: &mut Cell, change: impl Fn(&mut SlabSpec)) {
         change(&mut cache.spec);
     }
 }
+
+/// Of where frames come from on a machine of several nodes. Other machines are overrides (`machine.node=[...]`).
+const PLACING: [Ablation; 8] = [
+    ablation("as shipped", |_| {}),
+    ablation("no lists of CPUs", |cell| cell.place.cpu_lists = false),
+    ablation("patches: the first zone is not asked after", |cell| {
+        if cell.policy != TRIMMED {
+            cell.place.cache = PlaceLaw::LINUX_3_0.cache;
+        }
+    }),
+    ablation("patch 2: direct reclaim clears nothing", |cell| {
+        if cell.policy == BOTH {
+            cell.place.cache = PlaceLaw::LINUX_3_0_FIRST.cache;
+        }
+    }),
+    ablation("before the patches: no trims", |cell| {
+        if cell.policy == TRIMMED {
+            cell.place.trims = None;
+        }
+    }),
+    ablation("patches: no trims", |cell| {
+        if cell.policy != TRIMMED {
+            cell.place.trims = None;
+        }
+    }),
+    ablation("one node", |cell| cell.machine = None),
+    Ablation {
+        name: "columns swapped",
+        swapped: true,
+        ..ablation("", |_| {})
+    },
+];
 
 /// Of what paces writers.
 const PACING: [Ablation; 15] = [
