@@ -1,5 +1,6 @@
 use super::*;
 use env::{Cause, IoDone, Signal, WaitQueue, Wakeup};
+use frames::{Content as _, FrameId};
 use policy::units::Nanos;
 
 /// Longer than anything here takes on a machine that does much else.
@@ -251,4 +252,23 @@ fn a_wrappers_delayed_request_still_ends_at_shutdown() {
     env.host().after(Nanos::secs(3600), later);
     env.shutdown();
     assert_eq!(*count.0.lock().unwrap(), [Ok(())]);
+}
+
+/// A container that refuses mbind(2), or a node that there is not: the memory comes from wherever the system likes.
+#[test]
+#[cfg(not(miri))]
+fn memory_that_no_node_is_asked_for_is_memory_all_the_same() {
+    let env = ThreadEnv::start(Options {
+        binding: Some(Binding {
+            parts: vec![(0..64, 1023)],
+            cpus: Vec::new(),
+        }),
+        ..Options::new(64)
+    })
+    .unwrap();
+    assert!(env.unbound().is_some());
+    env.arena().populate(FrameId(0)).unwrap();
+    assert_eq!(env.arena().misplaced(0..64), 0);
+    assert!(env.enter().cpu() < env.cpus());
+    env.shutdown();
 }
