@@ -16,7 +16,7 @@
 //!
 //! Source: ours. Linux 6.12 mm/migrate.c, migrate_folio(), has the same steps around page tables and references.
 
-use env::{Env, Signal, Task, Work};
+use env::{Env, Interrupt, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Slot, Tag};
 
 use crate::cache::Cache;
@@ -93,7 +93,8 @@ fn try_move<E: Env>(
     table.discard(old);
     cache.release(new, Flags::NONE, Flags::NONE);
     cache.wake_busy(&[frame], Signal::PageUnlocked);
-    cache.memory.put(task, &[frame]);
+    // To the free lists, and not to those that a CPU keeps, from which the next page would come back here.
+    cache.memory.put(&Interrupt::new(), &[frame]);
     cache.gave_back(task, 1);
     task.did(Work::Copy, 1);
     task.did(Work::Insert, 1);

@@ -168,7 +168,12 @@ impl Arena {
     pub(crate) fn prefer(&mut self, parts: Vec<(Range<u32>, u32)>) -> Result<(), i32> {
         for (frames, node) in &parts {
             let bytes = |frame: u32| frame as usize * FRAME;
-            sys::prefer_node(self, bytes(frames.start)..bytes(frames.end), *node)?;
+            let asked = sys::prefer_node(self, bytes(frames.start)..bytes(frames.end), *node);
+            if let Err(errno) = asked {
+                // Not a part of it.
+                sys::prefer_no_node(self, 0..self.frames as usize * FRAME);
+                return Err(errno);
+            }
         }
         self.misplaced = self
             .resident

@@ -69,6 +69,23 @@ pub(crate) fn prefer_node(arena: &Arena, range: Range<usize>, node: u32) -> Resu
     }
 }
 
+/// Memory of the arena comes from wherever the system likes again.
+pub(crate) fn prefer_no_node(arena: &Arena, range: Range<usize>) {
+    let start = arena.reserved(&range);
+    // SAFETY: as in `prefer_node`; this policy takes no mask. A refusal leaves what is preferred.
+    let _ = unsafe {
+        libc::syscall(
+            libc::SYS_mbind,
+            start,
+            range.len(),
+            libc::MPOL_DEFAULT,
+            ptr::null::<libc::c_ulong>(),
+            0,
+            0,
+        )
+    };
+}
+
 /// The system's node that the memory at this byte of the arena is on; it is resident. `None`: the system does not say.
 pub(crate) fn node_at(arena: &Arena, at: usize) -> Option<u32> {
     let mut node: libc::c_int = -1;

@@ -603,13 +603,14 @@ impl Cache {
         let inner = &self.inner;
         let arena = inner.env.arena();
         let mut first = 0;
-        let nodes = inner.mm.node_stats().into_iter().map(|node| {
+        let nodes = inner.mm.node_stats().into_iter().enumerate();
+        let nodes = nodes.map(|(at, node)| {
             let frames = u32::try_from(node.frames.0).expect("no more than all");
             let end = first + frames;
             let own = core::mem::replace(&mut first, end)..end;
             let bytes = |pages: Pages| pages.bytes().0;
             NodeStats {
-                number: inner.placement.number(own.start),
+                number: inner.placement.numbers.get(at).copied(),
                 size: bytes(node.frames),
                 free: bytes(node.free),
                 cached: bytes(node.file),

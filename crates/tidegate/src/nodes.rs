@@ -78,6 +78,8 @@ pub(crate) struct Placement {
     pub(crate) machine: Option<Machine>,
     /// What the system is told, if anything.
     pub(crate) binding: Option<Binding>,
+    /// The system's numbers of the nodes; none where it is told nothing.
+    pub(crate) numbers: Vec<u32>,
     /// Why it is one node although it was to be those of the machine.
     pub(crate) one: Option<OneNode>,
 }
@@ -112,13 +114,6 @@ impl Placement {
             one: Some(why),
             ..Self::default()
         }
-    }
-
-    /// The system's number of the node whose frames begin at `first`.
-    pub(crate) fn number(&self, first: u32) -> Option<u32> {
-        let parts = self.binding.iter().flat_map(|binding| &binding.parts);
-        let mut found = parts.filter(|(frames, _)| frames.start == first);
-        found.next().map(|(_, number)| *number)
     }
 }
 
@@ -164,6 +159,7 @@ fn on(topology: &Topology, frames: u32, chunk: u32) -> Result<Placement, OneNode
     Ok(Placement {
         machine: Some(machine),
         binding: Some(binding),
+        numbers: nodes.iter().map(|node| node.number).collect(),
         one: None,
     })
 }

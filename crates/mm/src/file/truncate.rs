@@ -131,18 +131,18 @@ fn drop_page<E: Env>(
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
     page: u32,
-    frame: FrameId,
+    mut frame: FrameId,
     which: Which,
 ) -> Result<(), Error> {
     let owner = mapping.owner(page);
-    let stays = || {
+    let stays = |frame| {
         let unwritten = Flags::DIRTY | Flags::WRITEBACK;
         which == Which::Clean && cache.pages.table.flags(frame).any(unwritten)
     };
     loop {
         match cache.pages.table.try_busy(frame, owner) {
             Ok(busy) => {
-                if stays() {
+                if stays(frame) {
                     cache.release(busy, Flags::NONE, Flags::NONE);
                     return Ok(());
                 }
@@ -155,7 +155,7 @@ fn drop_page<E: Env>(
                 remove_busy(task, cache, mapping, page, busy);
                 return Ok(());
             }
-            Err(Refusal::Pinned) if stays() => return Ok(()),
+            Err(Refusal::Pinned) if stays(frame) => return Ok(()),
             Err(Refusal::Pinned) => {
                 if cache.pages.table.flags(frame).has(Flags::WRITEBACK) {
                     wait_frame(task, cache, mapping, page, frame)?;
@@ -166,7 +166,11 @@ fn drop_page<E: Env>(
                 }
             }
             Err(Refusal::Busy) => cache.wait_busy(task, Cause::PageBusy, frame, owner)?,
-            Err(_) => return Ok(()),
+            // Gone, or only moved: who makes room for a lower limit does not ask the gate.
+            Err(_) => match mapping.lookup(task, &cache.pages.pool, page) {
+                Slot::Frame(now) => frame = now,
+                Slot::Empty | Slot::Shadow(_) => return Ok(()),
+            },
         }
     }
 }
@@ -183,7 +187,8 @@ pub(crate) fn remove_busy<E: Env>(
     let was_dirty = {
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
-        index.remove(page, None);
+        let removed = index.remove(page, None);
+        debug_assert_eq!(removed, Slot::Frame(frame), "page {page}");
         cache.unmap(task, mapping, page, frame);
         let mut lru = cache.zones.lru(task);
         lru.remove(frame);
@@ -324,3 +329,6 @@ pub(crate) fn show_fresh<E: Env>(
     let dirty = if was_dirty { Flags::DIRTY } else { Flags::NONE };
     cache.release(busy, Flags::UPTODATE | dirty, Flags::NONE);
 }
+
+#[cfg(test)]
+mod tests;

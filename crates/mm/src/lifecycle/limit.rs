@@ -282,8 +282,10 @@ fn clear_part<E: Env>(
         {
             let mut lru = cache.zones.lru(task);
             for found in found.iter().filter(|found| found.kind == kind) {
-                // Isolated by somebody else: next time.
-                if lru.remove(found.page.frame) {
+                let Page { frame, generation } = found.page;
+                let (flags, now) = cache.pages.table.look(frame);
+                // Another page by now, or isolated by somebody else: next time.
+                if now == generation && flags.has(Flags::CACHED) && lru.remove(frame) {
                     batch.push(found.page);
                 }
             }
@@ -320,7 +322,9 @@ fn look<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, frames: Range<u32>) -> Vec
             Kind::File
         };
         let dirty = flags.has(Flags::DIRTY);
-        let idle = kind == Kind::File && !dirty && !flags.any(Flags::ACTIVE | Flags::REFERENCED);
+        let idle = kind == Kind::File
+            && !dirty
+            && !flags.any(Flags::ACTIVE | Flags::REFERENCED | Flags::MAPPED);
         found.push(Found {
             page: Page { frame, generation },
             kind,

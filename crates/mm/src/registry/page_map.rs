@@ -96,13 +96,17 @@ impl PageMap {
 
     /// Every access to the page is.
     pub(crate) fn unmap(&self, page: u32) {
-        self.protect(page);
-        self.mapped.unmap(page);
+        // A later map of the file may be shorter.
+        if page < self.pages {
+            self.storable.unmap(page);
+            self.mapped.unmap(page);
+        }
     }
 
     /// Whether the page was used since the last look.
     pub(crate) fn test_and_clear_young(&self, page: u32) -> bool {
-        let used = [&self.mapped, &self.storable].map(|bits| bits.test_and_clear_young(page));
+        let used = [&self.mapped, &self.storable]
+            .map(|bits| page < self.pages && bits.test_and_clear_young(page));
         used.contains(&true)
     }
 
@@ -115,6 +119,14 @@ impl PageMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of a map that was longer.
+    #[test]
+    fn a_page_beyond_the_map_is_not_in_it() {
+        let map = PageMap::new(8);
+        map.unmap(100);
+        assert!(!map.test_and_clear_young(100));
+    }
 
     #[test]
     fn a_store_needs_more_than_a_load_and_gives_both() {

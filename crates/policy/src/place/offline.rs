@@ -6,7 +6,7 @@
 //! Invariants
 //!   1. What stays in use is the limit, to the frame, if the limit is whole chunks or all there is.
 //!   2. A chunk of fewer frames than the others, the last, goes first and comes back last.
-//!   3. Of each zone no more than a chunk is out beyond its part by size.
+//!   3. Of each zone its part by size is out, to a chunk or so; a higher limit takes no chunk of any zone out that is in.
 //!
 //! Source: ours. Linux takes the block that memory hotplug names (6.12 mm/memory_hotplug.c, offline_pages()).
 
@@ -37,6 +37,20 @@ fn cost(chunk: &Chunk, movable_most: u32) -> u64 {
     (stuck + u64::from(chunk.movable)) * 2 + known
 }
 
+/// A zone's chunks, and how many of them go.
+struct Part {
+    zone: u8,
+    chunks: Vec<usize>,
+    out: usize,
+}
+
+impl Part {
+    /// Twice the middle of the part that it has out, if one more goes, as a fraction (Sainte-Laguë: the parts grow one by one).
+    fn next_part(&self) -> (u64, u64) {
+        (2 * self.out as u64 + 1, self.chunks.len() as u64)
+    }
+}
+
 /// Which of these chunks are out of use under a limit: as many as leave the least that is not below it.
 #[must_use]
 pub fn choose(chunks: &[Chunk], limit: Pages) -> Vec<bool> {
@@ -56,19 +70,34 @@ pub fn choose(chunks: &[Chunk], limit: Pages) -> Vec<bool> {
     }
     let count = above / u64::from(size);
     let whole = || (0..chunks.len()).filter(|at| chunks[*at].frames == size);
-    let all = whole().count() as u64;
-    let (mut before, mut given) = (0, 0);
-    let mut zones: Vec<u8> = whole().map(|at| chunks[at].zone).collect();
-    zones.dedup();
-    for zone in zones {
-        let mut own: Vec<usize> = whole().filter(|at| chunks[*at].zone == zone).collect();
-        before += own.len() as u64;
-        let until = count * before / all;
-        let part = usize::try_from(until - given).expect("no more than there are");
-        given = until;
+    let mut zones: Vec<Part> = Vec::new();
+    for at in whole() {
+        let zone = chunks[at].zone;
+        match zones.last_mut() {
+            Some(part) if part.zone == zone => part.chunks.push(at),
+            _ => zones.push(Part {
+                zone,
+                chunks: vec![at],
+                out: 0,
+            }),
+        }
+    }
+    for _ in 0..count {
+        // One after the other, so that a limit that is raised takes nothing out of any zone.
+        let next = zones.iter_mut().filter(|part| part.out < part.chunks.len());
+        let Some(next) = next.min_by(|a, b| {
+            let (a, b) = (a.next_part(), b.next_part());
+            (a.0 * b.1).cmp(&(b.0 * a.1))
+        }) else {
+            break;
+        };
+        next.out += 1;
+    }
+    for part in &mut zones {
         // The last ones first where nothing else tells them apart.
-        own.sort_by_key(|at| (cost(&chunks[*at], size), core::cmp::Reverse(*at)));
-        for at in &own[..part] {
+        part.chunks
+            .sort_by_key(|at| (cost(&chunks[*at], size), core::cmp::Reverse(*at)));
+        for at in &part.chunks[..part.out] {
             out[*at] = true;
         }
     }
@@ -142,7 +171,37 @@ mod tests {
         assert_eq!(of(9 * 512), (0, 0));
         assert_eq!(of(6 * 512), (2, 1));
         assert_eq!(of(3 * 512), (4, 2));
-        assert_eq!(of(8 * 512), (0, 1));
+        assert_eq!(of(8 * 512), (1, 0));
+    }
+
+    #[test]
+    fn a_limit_that_is_raised_takes_no_chunk_out() {
+        for sizes in [
+            &[5, 2, 3][..],
+            &[3, 61, 64],
+            &[4, 4, 4, 4, 4],
+            &[128, 128, 127, 128],
+        ] {
+            let zones = (0u8..).zip(sizes);
+            let mut chunks: Vec<Chunk> = zones
+                .flat_map(|(zone, count)| vec![chunk(zone, 7, 0); *count])
+                .collect();
+            let all = chunks.len() as u64;
+            let mut before = choose(&chunks, Pages(0));
+            for limit in 1..=all {
+                for (chunk, is_out) in chunks.iter_mut().zip(&before) {
+                    (chunk.is_out, chunk.is_absent) = (*is_out, *is_out);
+                    chunk.movable = if *is_out { 0 } else { 7 };
+                }
+                let out = choose(&chunks, Pages(limit * 512));
+                assert!(
+                    out.iter().zip(&before).all(|(now, was)| *was || !now),
+                    "{sizes:?} {limit}"
+                );
+                assert_eq!(out.iter().filter(|out| **out).count() as u64, all - limit);
+                before = out;
+            }
+        }
     }
 
     #[test]
