@@ -622,8 +622,15 @@ impl Inner {
         self.grant();
     }
 
-    /// It holds so much now, whatever was reported.
-    pub(crate) fn holds(&self, seat: &Seat, held: u64) {
+    /// A permit ends. Last its part of them: whoever looks between the two counts it once more, and not once less.
+    pub(crate) fn gave_up(&self, seat: &Seat, bytes: u64) {
+        self.shrank(seat, bytes);
+        seat.permitted.fetch_sub(bytes, SeqCst);
+    }
+
+    /// It holds so much now beside its permits, whatever was reported.
+    pub(crate) fn holds(&self, seat: &Seat, seen: u64) {
+        let held = seen.saturating_add(seat.permitted.load(SeqCst));
         let before = seat.held.swap(held, SeqCst);
         if held >= before {
             self.total.fetch_add(held - before, SeqCst);

@@ -4,7 +4,7 @@
 //! that may sleep.
 
 use std::hash::{BuildHasher as _, Hash};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub(crate) struct Seat {
     pub(crate) id: MemberId,
     pub(crate) miss_cost: AtomicU64,
     pub(crate) held: AtomicU64,
+    /// Bytes of its permits, which are in `held` too.
+    pub(crate) permitted: AtomicU64,
     /// Bytes by which `held` ever fell.
     pub(crate) fell: AtomicU64,
     /// Bytes ever evicted.
@@ -76,6 +78,7 @@ impl Seat {
             id,
             miss_cost: AtomicU64::new(miss_cost.0),
             held: AtomicU64::new(0),
+            permitted: AtomicU64::new(0),
             fell: AtomicU64::new(0),
             age: AtomicU64::new(0),
             entries: AtomicU64::new(0),
@@ -176,6 +179,7 @@ impl Member {
             });
         }
         inner.reserve(&self.seat, bytes, at_most)?;
+        self.seat.permitted.fetch_add(bytes, SeqCst);
         Ok(Permit {
             seat: self.seat.clone(),
             inner: inner.clone(),
@@ -283,7 +287,7 @@ impl Permit {
     pub fn release(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        self.inner.shrank(&self.seat, bytes);
+        self.inner.gave_up(&self.seat, bytes);
     }
 
     /// Takes another permit of the same member in.
@@ -300,13 +304,14 @@ impl Permit {
 
     /// The memory stays held without the permit, until [`Member::shrank`] says otherwise.
     pub fn keep(mut self) {
-        self.bytes = 0;
+        let kept = std::mem::take(&mut self.bytes);
+        self.seat.permitted.fetch_sub(kept, SeqCst);
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.inner.shrank(&self.seat, self.bytes);
+        self.inner.gave_up(&self.seat, self.bytes);
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub struct Freeable {
     /// Bytes that could go now. A member that is looked at and has none is not asked.
     pub bytes: u64,
-    /// Bytes it holds, if it does not report them by [`Member::grew`](crate::Member::grew) or permits.
+    /// Bytes it holds beside its permits, if it does not report them by [`Member::grew`](crate::Member::grew).
     pub held: Option<u64>,
 }
 

@@ -748,3 +748,33 @@ fn the_thread_ends_with_the_last_handle() {
     drop((toy, member));
     until("the shrinker is dropped", || weak.upgrade().is_none());
 }
+
+#[test]
+fn a_permit_counts_beside_what_its_member_says_it_holds() {
+    let governor = Governor::builder(LIMIT)
+        .without_resident()
+        .driven_by_caller(|| {})
+        .build()
+        .unwrap();
+    let shrinker = governor::by(|| 1000, |_| 0);
+    let member = governor
+        .register("rows", Share::default(), shrinker)
+        .unwrap();
+    let looked = |second| {
+        governor.turn(Duration::from_secs(second));
+        (member.held(), governor.held())
+    };
+    assert_eq!(looked(1), (1000, 1000));
+    let mut permit = member.reserve(5000).unwrap();
+    assert_eq!(looked(2), (6000, 6000));
+    permit.release(2000);
+    assert_eq!(looked(3), (4000, 4000));
+    let other = member.reserve(500).unwrap();
+    assert!(permit.merge(other).is_ok());
+    assert_eq!(looked(4), (4500, 4500));
+    drop(permit);
+    assert_eq!(looked(5), (1000, 1000));
+    // Kept: what it says is what there is.
+    member.reserve(700).unwrap().keep();
+    assert_eq!(looked(6), (1000, 1000));
+}
