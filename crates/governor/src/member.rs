@@ -200,6 +200,16 @@ impl Member {
         inner.evicted(bytes);
     }
 
+    /// An entry was wanted, and was there or not.
+    #[cfg(any(feature = "quick-cache", feature = "foyer", feature = "moka"))]
+    pub(crate) fn looked_up<Q: Hash + ?Sized>(&self, key: &Q, is_there: bool) {
+        if is_there {
+            self.used();
+        } else {
+            self.missed(self.hash(key));
+        }
+    }
+
     /// The entry with this hash was wanted and was not there. If it was evicted a while ago, more memory would have kept it, and its
     /// cost counts for that: as [`Share::miss_cost`](crate::Share::miss_cost) has it.
     pub fn missed(&self, hash: u64) {

@@ -121,10 +121,7 @@ impl<K: Key, V: Value, S: HashBuilder> Governed<K, V, S> {
         Q: Hash + equivalent::Equivalent<K> + ?Sized,
     {
         let found = self.cache.get(key);
-        match &found {
-            Some(_) => self.member.used(),
-            None => self.member.missed(self.member.hash(key)),
-        }
+        self.member.looked_up(key, found.is_some());
         found
     }
 

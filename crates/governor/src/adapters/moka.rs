@@ -113,10 +113,7 @@ where
         Q: Hash + Eq + ?Sized,
     {
         let found = self.cache.get(key);
-        match &found {
-            Some(_) => self.member.used(),
-            None => self.member.missed(self.member.hash(key)),
-        }
+        self.member.looked_up(key, found.is_some());
         found
     }
 

@@ -168,10 +168,7 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let found = self.cache.get(key);
-        match &found {
-            Some(_) => self.member.used(),
-            None => self.member.missed(self.member.hash(key)),
-        }
+        self.member.looked_up(key, found.is_some());
         found
     }
 

@@ -134,9 +134,6 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
             let before = cache.limit();
             // Who has found nothing for long does not insist on places.
             let pass = pass(task, &cache, again > AGAIN_MOVES);
-            while let Some(chunk) = cache.memory.take_to_release(task) {
-                cache.memory.give_to_system(chunk);
-            }
             if pass.dirty {
                 cache.wake_flushers(task);
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::common::{data, world};
 use env::{Cause, Task};
 use lab::{LabEnv, Sector};
-use mm::{Access, Cache, Error, File, Item, Reader};
+use mm::{Access, Cache, Error, File, FileMap, Item, Reader, Writer};
 use policy::units::{Bytes, Nanos, Pages};
 
 const MIB: u64 = 1 << 20;
@@ -29,6 +29,21 @@ fn stamped(page: u32) -> Vec<Sector> {
     let mut sectors = vec![Sector(0); 8];
     sectors[0] = Sector(page + 1);
     sectors
+}
+
+/// A file of so many pages that is mapped and stored to, all of it.
+fn stored(
+    task: &mut Task<'_, LabEnv>,
+    cache: &Arc<Cache<LabEnv>>,
+    file: &Arc<File<LabEnv>>,
+    pages: u32,
+) -> (FileMap<LabEnv>, Writer) {
+    file.truncate(task, Bytes(u64::from(pages) * PAGE)).unwrap();
+    let map = file.map(task, Pages(u64::from(pages))).unwrap();
+    let mut writer = cache.writer();
+    map.touch(task, &mut writer, (0, pages), Access::Store)
+        .unwrap();
+    (map, writer)
 }
 
 fn mapped(cache: &Cache<LabEnv>) -> u64 {
@@ -70,11 +85,7 @@ fn a_hole_is_stored_to_without_a_read_and_its_pages_are_written() {
 fn the_begin_of_a_write_takes_the_right_to_store_and_not_the_mapping() {
     let mut world = world(4096, 64 * MIB);
     world.run(0, move |task, cache, file| {
-        file.truncate(task, Bytes(32 * PAGE)).unwrap();
-        let map = file.map(task, Pages(32)).unwrap();
-        let mut writer = cache.writer();
-        map.touch(task, &mut writer, (0, 32), Access::Store)
-            .unwrap();
+        let (map, mut writer) = stored(task, cache, file, 32);
         file.sync(task).unwrap();
         assert_eq!((cache.stats().dirty, mapped(cache)), (Pages(0), 32));
         let mut faults = |access, first, count| {
@@ -152,11 +163,7 @@ fn a_read_that_fails_is_told_and_the_next_access_tries_again() {
 fn what_is_cut_is_neither_mapped_nor_there_any_more() {
     let mut world = world(4096, 64 * MIB);
     world.run(0, move |task, cache, file| {
-        file.truncate(task, Bytes(64 * PAGE)).unwrap();
-        let map = file.map(task, Pages(64)).unwrap();
-        let mut writer = cache.writer();
-        map.touch(task, &mut writer, (0, 64), Access::Store)
-            .unwrap();
+        let (map, mut writer) = stored(task, cache, file, 64);
         file.truncate(task, Bytes(16 * PAGE)).unwrap();
         assert_eq!((cache.stats().dirty, mapped(cache)), (Pages(16), 16));
         let beyond = map.touch(task, &mut writer, (15, 2), Access::Store);
@@ -311,11 +318,7 @@ fn a_store_beside_a_write_of_its_page_makes_it_dirty_again() {
     let mut world = world(4096, MIB);
     let disk = Arc::clone(&world.disk);
     world.run(0, move |task, cache, file| {
-        file.truncate(task, Bytes(16 * PAGE)).unwrap();
-        let map = file.map(task, Pages(16)).unwrap();
-        let mut writer = cache.writer();
-        map.touch(task, &mut writer, (0, 16), Access::Store)
-            .unwrap();
+        let (map, mut writer) = stored(task, cache, file, 16);
         let other = Arc::clone(file);
         let sync = env::spawn(task.env(), "sync", move |task| other.sync(task));
         while cache.stats().writeback.is_zero() {
