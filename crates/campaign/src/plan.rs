@@ -749,6 +749,7 @@ impl DevicePlan {
                 OnError::Stop => ErrorPolicy::Stop,
             },
             retry_after: Nanos::micros(self.retry_after_us),
+            ..DeviceOptions::default()
         }
     }
 

@@ -71,11 +71,17 @@ pub enum Work {
     Create,
     /// A file's changes formatted for the log.
     Log,
+    /// A page moved to another frame: what that takes beside its `Copy` and its `Insert`.
+    MovePage,
+    /// A frame that compaction looked at, whether its page could be moved.
+    MigrateScan,
+    /// A frame that compaction looked at, whether a page could be moved there.
+    FreeScan,
 }
 
 impl Work {
     /// How many kinds there are.
-    pub const COUNT: usize = 32;
+    pub const COUNT: usize = 35;
     /// All kinds, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::User,
@@ -110,6 +116,9 @@ impl Work {
         Self::Prune,
         Self::Create,
         Self::Log,
+        Self::MovePage,
+        Self::MigrateScan,
+        Self::FreeScan,
     ];
 
     /// Name in tables.
@@ -148,6 +157,9 @@ impl Work {
             Self::Prune => "prune",
             Self::Create => "create",
             Self::Log => "log",
+            Self::MovePage => "move-page",
+            Self::MigrateScan => "migrate-scan",
+            Self::FreeScan => "free-scan",
         }
     }
 }

@@ -391,6 +391,19 @@ impl FreeLists {
         self.groups[usize::from(self.blocks.number(group))].blocks
     }
 
+    /// Free blocks of each order in a zone, of whichever mobility.
+    #[must_use]
+    pub fn blocks_of(&self, zone: u8) -> [u32; 11] {
+        let mut all = [0; 11];
+        for mobility in 0..self.blocks.mobilities {
+            let blocks = self.blocks(Group { zone, mobility });
+            all.iter_mut()
+                .zip(blocks)
+                .for_each(|(sum, blocks)| *sum += blocks);
+        }
+        all
+    }
+
     /// The group to which a frame is given back: its zone, and the tag of its pageblock.
     ///
     /// # Panics

@@ -15,12 +15,16 @@
 //!      region at that time (`try_fill`).
 //!   2. A mapped page is there, up to date and dirty. The bit is set and cleared under the page's busy
 //!      bit; the young bit is a hint that anybody may set and clear.
+//!   3. A stretch of pages that is marked as a *run* is in frames that stand together. Whoever takes a page of it elsewhere
+//!      takes the mark away first (`break_run`).
 //!
 //! Concurrency: everything takes `&self`. A reader with a stale entry gets a wrong answer that the
 //! owner comparison of [`crate::FrameTable::try_busy`] catches.
 
+use core::ops::Range;
+
 use crate::mapped::{Mapped, WORD};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{FrameId, Shadow, Slot};
 
 const SWAPPED: u32 = 1 << 31;
@@ -29,6 +33,21 @@ const SWAPPED: u32 = 1 << 31;
 pub struct Region {
     entries: Box<[AtomicU32]>,
     mapped: Mapped,
+    runs: Option<Runs>,
+}
+
+/// Which aligned stretches of pages are runs: a bit for each.
+struct Runs {
+    order: u8,
+    bits: Box<[AtomicU64]>,
+}
+
+impl Runs {
+    /// Where the bit of a page's stretch stands.
+    fn of(&self, page: u32) -> (usize, u64) {
+        let stretch = page >> self.order;
+        ((stretch / WORD) as usize, 1 << (stretch % WORD))
+    }
 }
 
 impl Region {
@@ -38,7 +57,66 @@ impl Region {
         Self {
             entries: (0..pages).map(|_| AtomicU32::new(0)).collect(),
             mapped: Mapped::new(pages),
+            runs: None,
         }
+    }
+
+    /// The same whose aligned stretches of 2^`order` pages can be runs.
+    #[must_use]
+    pub fn with_runs(pages: u32, order: u8) -> Self {
+        let stretches = pages >> order;
+        Self {
+            runs: Some(Runs {
+                order,
+                bits: (0..stretches.div_ceil(WORD))
+                    .map(|_| AtomicU64::new(0))
+                    .collect(),
+            }),
+            ..Self::new(pages)
+        }
+    }
+
+    /// The aligned stretch of pages that a page is in, if it can be a run: it is as a whole in the region.
+    #[must_use]
+    pub fn stretch(&self, page: u32) -> Option<Range<u32>> {
+        let order = self.runs.as_ref()?.order;
+        let first = page >> order << order;
+        let end = first.checked_add(1 << order)?;
+        (end <= self.len()).then_some(first..end)
+    }
+
+    /// The stretch of a page is in frames that stand together; the caller has the busy bits of all of them.
+    ///
+    /// # Panics
+    /// If the page is of none.
+    pub fn mark_run(&self, page: u32) {
+        assert!(self.stretch(page).is_some(), "page {page} is of no stretch");
+        if let Some(runs) = &self.runs {
+            let (word, bit) = runs.of(page);
+            runs.bits[word].fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the stretch of a page is a run.
+    #[must_use]
+    #[inline]
+    pub fn is_run(&self, page: u32) -> bool {
+        self.runs.as_ref().is_some_and(|runs| {
+            let (word, bit) = runs.of(page);
+            let bits = runs.bits.get(word);
+            bits.is_some_and(|bits| bits.load(Ordering::Relaxed) & bit != 0)
+        })
+    }
+
+    /// A page is about to be elsewhere than its neighbours; the caller has its busy bit. Answers whether its stretch was a run.
+    #[must_use]
+    #[inline]
+    pub fn break_run(&self, page: u32) -> bool {
+        self.is_run(page)
+            && self.runs.as_ref().is_some_and(|runs| {
+                let (word, bit) = runs.of(page);
+                runs.bits[word].fetch_and(!bit, Ordering::Relaxed) & bit != 0
+            })
     }
 
     /// How many pages.
@@ -98,6 +176,7 @@ impl Region {
     /// # Panics
     /// If that frame does not stand there.
     pub fn replace(&self, page: u32, frame: FrameId, by: Slot) {
+        debug_assert!(!self.is_run(page), "page {page} leaves a run");
         self.unmap(page);
         self.test_and_clear_young(page);
         // Release: what was done to the page is over before somebody puts another frame here.
@@ -114,6 +193,7 @@ impl Region {
     /// # Panics
     /// If `frame` does not stand there.
     pub fn moved(&self, page: u32, frame: FrameId, to: FrameId) {
+        debug_assert!(!self.is_run(page), "page {page} leaves a run");
         // Release: the frame is adopted, and its content complete, before a reader sees it.
         let entry = entry_of(Slot::Frame(to));
         let before = self.entries[page as usize].swap(entry, Ordering::AcqRel);
@@ -156,6 +236,7 @@ impl Region {
                 .fold(0, |mask, (page, _)| mask | 1 << (page % WORD));
             self.mapped.forget(word, mask);
             for (page, frame) in part {
+                debug_assert!(!self.is_run(*page), "page {page} leaves a run");
                 let entry = &self.entries[*page as usize];
                 // Nobody else changes it: it holds a frame that is busy for the caller.
                 let before = entry.load(Ordering::Relaxed);
@@ -197,7 +278,11 @@ impl Region {
     /// Bytes of metadata.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        size_of_val(&*self.entries) as u64 + self.mapped.bytes()
+        let runs = self
+            .runs
+            .as_ref()
+            .map_or(0, |runs| size_of_val(&*runs.bits));
+        size_of_val(&*self.entries) as u64 + self.mapped.bytes() + runs as u64
     }
 
     #[inline]
@@ -325,6 +410,30 @@ mod tests {
         region.replace(0, FrameId(3), Slot::Empty);
         assert!(!region.is_mapped(0));
         assert!(!region.test_and_clear_young(0));
+    }
+
+    #[test]
+    fn a_run_is_a_whole_stretch_and_breaks_once() {
+        let region = Region::with_runs(70, 4);
+        assert_eq!(region.stretch(17), Some(16..32));
+        assert_eq!(region.stretch(64), None, "it reaches beyond the region");
+        region.mark_run(20);
+        assert!(region.is_run(16) && region.is_run(31));
+        assert!(!region.is_run(15) && !region.is_run(32) && !region.is_run(69));
+        assert!(region.break_run(31));
+        assert!(!region.break_run(16), "once");
+        let plain = Region::new(70);
+        assert_eq!(plain.stretch(17), None);
+        assert!(!plain.is_run(17) && !plain.break_run(17));
+    }
+
+    #[test]
+    #[should_panic(expected = "leaves a run")]
+    fn no_page_leaves_a_run_that_is_marked() {
+        let region = Region::with_runs(16, 2);
+        assert!(region.try_fill(5, FrameId(9)));
+        region.mark_run(4);
+        region.replace(5, FrameId(9), Slot::Empty);
     }
 
     #[test]

@@ -34,6 +34,7 @@
 mod alloc;
 mod anon;
 mod cache;
+mod compact;
 mod complete;
 mod error;
 mod file;
@@ -69,7 +70,7 @@ pub use file::write::received::Offered;
 pub use file::writer::Writer;
 pub use lists::NodeId;
 pub use memory::offline::Limit;
-pub use options::{Apart, DeviceOptions, ErrorPolicy, Options, Populate};
+pub use options::{Apart, DeviceOptions, ErrorPolicy, Options, Populate, Runs};
 pub use registry::page_map::Access;
 pub use shrinkers::{Ask, Shrink, SlabPages};
 pub use slab::{Object, SlabSpec, Slabs};

@@ -1,15 +1,18 @@
 //! How a cache is built: sizes, laws, error policies. Plain data.
 
+use policy::compact::{Compaction, Migrates};
 use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold, Tunables};
 use policy::place::PlaceLaw;
 use policy::place::machine::Machine;
-use policy::place::mobility::FallbackRule;
+use policy::place::mobility::{FallbackRule, Mobility};
 use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{Loops, ReclaimLaw, Tunables as ReclaimTunables};
 use policy::shrink::ShrinkRule;
 use policy::units::{Nanos, Pages};
 use policy::watermark::Watermarks;
 use policy::writeback::FlushTunables;
+
+use frames::FreeLists;
 
 use crate::Error;
 
@@ -48,6 +51,30 @@ impl Apart {
     }
 }
 
+/// Faults on regions may ask for frames that stand together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runs {
+    /// Frames of a run, as a power of two: 9, a huge page, and less where the memory stands for a larger one.
+    pub order: u8,
+    /// Whether faults ask for them (`transparent_hugepage/enabled`).
+    pub faults: bool,
+    /// How one is got where none is free.
+    pub compaction: Compaction,
+}
+
+impl Runs {
+    /// Of 2 MiB in the memory that is stood for, which is so many times as large.
+    #[must_use]
+    pub fn of(compaction: Compaction, stands_for: u32) -> Self {
+        let smaller = u8::try_from(stands_for.max(1).ilog2()).unwrap_or(PAGEBLOCK_ORDER);
+        Self {
+            order: PAGEBLOCK_ORDER.saturating_sub(smaller).max(1),
+            faults: true,
+            compaction,
+        }
+    }
+}
+
 /// How a cache is built.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -65,6 +92,8 @@ pub struct Options {
     pub shrink: ShrinkRule,
     /// Whether pages, objects and what cannot be moved have free lists of their own; `None`: they have not.
     pub apart: Option<Apart>,
+    /// Whether faults ask for frames that stand together, and how they are got; `None`: nobody does.
+    pub runs: Option<Runs>,
     /// How a zone answers when pageblocks are mixed.
     pub boost: BoostRule,
     /// Nodes and zones of the memory; `None`: one of each. It has `frames` in all.
@@ -105,6 +134,7 @@ impl Options {
             reclaim: ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000),
             shrink: ShrinkRule::LINUX_6_12,
             apart: None,
+            runs: None,
             boost: BoostRule::TIDEGATE,
             machine: None,
             place: PlaceLaw::TIDEGATE,
@@ -196,6 +226,9 @@ impl Options {
                 (0, u64::from(PAGEBLOCK_ORDER)),
             )?;
         }
+        if let Some(runs) = self.runs {
+            self.check_runs(runs)?;
+        }
         if self.boost.boosts() && self.reclaim.law.loops == Loops::Zones {
             // Nobody would work it off: the marks would stay where they are.
             check(
@@ -214,6 +247,22 @@ impl Options {
             "files_max",
             u64::from(self.files_max),
             (1, u64::from(u32::MAX)),
+        )
+    }
+}
+
+impl Options {
+    fn check_runs(&self, runs: Runs) -> Result<(), Error> {
+        let most = u64::from(FreeLists::ORDER_MAX);
+        check("runs.order", u64::from(runs.order), (1, most))?;
+        let machine = self.machine_or_one_node();
+        let zones = machine.zones().iter().map(|zone| zone.pages.0);
+        let largest = zones.max().unwrap_or(0);
+        // Less than half: one run must not be all that a zone may give.
+        check(
+            "frames of a run (2^runs.order), where the largest zone has so few,",
+            1 << runs.order,
+            (2, largest / 2),
         )
     }
 }
@@ -254,6 +303,10 @@ pub struct DeviceOptions {
     pub on_error: ErrorPolicy,
     /// First wait before a failed write is tried again; doubles up to 64 times as long.
     pub retry_after: Nanos,
+    /// What its dirty pages can do that are to be moved.
+    pub migrates: Migrates,
+    /// Among whose pageblocks its pages lie, where memory is kept apart: those of a raw device are not movable up to 3.x.
+    pub mobility: Mobility,
 }
 
 impl Default for DeviceOptions {
@@ -267,6 +320,8 @@ impl Default for DeviceOptions {
             },
             on_error: ErrorPolicy::Report,
             retry_after: Nanos::millis(100),
+            migrates: Migrates::Copy,
+            mobility: Mobility::Movable,
         }
     }
 }

@@ -142,6 +142,7 @@ fn move_anon<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, old: &Busy, to: Frame
         return false;
     }
     cache.move_slot(old, to);
+    cache.break_run(&region, owner.index);
     region.pages.moved(owner.index, frame, to);
     true
 }

@@ -146,6 +146,9 @@ impl<E: Env> Cache<E> {
         let slab = self.shrinkers.pages();
         read.set(Item::NrSlabReclaimable, slab.reclaimable.0);
         read.set(Item::NrSlabUnreclaimable, slab.unreclaimable.0);
+        let huge = [Item::ThpFaultAlloc, Item::ThpSplit, Item::ThpFreed];
+        let [taken, split, freed] = huge.map(|item| self.counters.get(item));
+        read.set(Item::NrAnonHuge, taken.saturating_sub(split + freed));
         let boosts = self
             .zones
             .layout()

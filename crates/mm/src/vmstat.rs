@@ -166,6 +166,42 @@ items! {
     PgmigrateSuccess = "pgmigrate_success",
     /// Pages that were to be, and could not in that moment.
     PgmigrateFail = "pgmigrate_fail",
+    /// Faults that got a run.
+    ThpFaultAlloc = "thp_fault_alloc",
+    /// Faults that would have had one and got single pages.
+    ThpFaultFallback = "thp_fault_fallback",
+    /// Runs of which a page went elsewhere.
+    ThpSplit = "thp_split",
+    /// Runs that were given back whole. Ours.
+    ThpFreed = "thp_freed",
+    /// Level: runs of anonymous memory.
+    NrAnonHuge = "nr_anon_huge",
+    /// Times that pages were to be moved for a run.
+    CompactStall = "compact_stall",
+    /// Of these: there was one then.
+    CompactSuccess = "compact_success",
+    /// Of these: there was none.
+    CompactFail = "compact_fail",
+    /// Frames that were looked at, whether their page could be moved.
+    CompactMigrateScanned = "compact_migrate_scanned",
+    /// Frames that were looked at, whether a page could be moved there.
+    CompactFreeScanned = "compact_free_scanned",
+    /// Pages taken off their lists to be moved.
+    CompactIsolated = "compact_isolated",
+    /// Of these: moved.
+    CompactPagesMoved = "compact_pages_moved",
+    /// Of these: could not be, however often it was tried.
+    CompactPagemigrateFailed = "compact_pagemigrate_failed",
+    /// Of these: put back at the first look. The kernel counts them as moved up to 3.2. Ours.
+    CompactRefused = "compact_refused",
+    /// Pages that compaction wrote so that they could be moved. Ours.
+    CompactWritten = "compact_written",
+    /// Waits of compaction for a page's write. Ours.
+    CompactWaits = "compact_waits",
+    /// Pages that came back from the list of those that wait for their write because it seemed empty.
+    Pgrescued = "pgrescued",
+    /// Level: pages on that list, as counted.
+    NrImmediate = "nr_immediate",
     /// Frames that came from the node they were wanted from.
     NumaHit = "numa_hit",
     /// Frames that came from another node than they were wanted from, counted there.

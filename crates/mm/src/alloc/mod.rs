@@ -55,6 +55,8 @@ pub(crate) struct Wanted {
     pub(crate) purpose: Purpose,
     pub(crate) mobility: Mobility,
     pub(crate) order: u8,
+    /// They are for objects, not for pages.
+    for_objects: bool,
     /// It neither wakes a reclaimer nor reclaims.
     pub(crate) quiet: bool,
     /// It has just reclaimed for them.
@@ -69,13 +71,23 @@ impl Wanted {
             purpose,
             mobility: Mobility::Movable,
             order: 0,
+            for_objects: false,
             quiet: false,
             is_retry: false,
         }
     }
 
-    /// The same for what is less or more easily moved.
+    /// The same for objects.
     pub(crate) fn of(self, mobility: Mobility) -> Self {
+        Self {
+            mobility,
+            for_objects: true,
+            ..self
+        }
+    }
+
+    /// The same for pages that lie in pageblocks of another mobility, whether or not they can be moved.
+    pub(crate) fn among(self, mobility: Mobility) -> Self {
         Self { mobility, ..self }
     }
 
@@ -206,7 +218,7 @@ impl<E: Env> Cache<E> {
 
     /// Pageblocks were mixed.
     #[cold]
-    fn note_mixed(&self, task: &Task<'_, E>, mixed: &[Mixed]) {
+    pub(crate) fn note_mixed(&self, task: &Task<'_, E>, mixed: &[Mixed]) {
         let boosted = mixed.iter().filter(|mixed| mixed.boosted).count();
         self.counters.add(Item::ExtfragEvents, mixed.len() as u64);
         self.counters.add(Item::WatermarkBoosts, boosted as u64);
@@ -303,6 +315,7 @@ impl<E: Env> Cache<E> {
     fn who_wants(&self, task: &Task<'_, E>, wanted: Wanted) -> Who {
         let who = self.who(task, kind_of(wanted.purpose));
         let within_fs = match wanted.mobility {
+            _ if !wanted.for_objects => who.within_fs,
             Mobility::Movable => who.within_fs,
             Mobility::Reclaimable => false,
             Mobility::Unmovable => self.options.reclaim.law.heeds_within_fs,

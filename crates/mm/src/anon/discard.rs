@@ -161,7 +161,7 @@ impl Batch {
         end: u32,
     ) -> (u32, Option<Blocked>) {
         let blocked = self.gather(cache, anon, first, end);
-        self.take_out(cache, context, anon);
+        self.take_out(cache, context, anon, end);
         blocked
     }
 
@@ -215,7 +215,16 @@ impl Batch {
     }
 
     /// Takes the pages out of the region; leaves those under writeback to whoever writes them.
-    fn take_out<E: Env>(&mut self, cache: &Cache<E>, context: &impl Context, anon: &Anon) {
+    fn take_out<E: Env>(
+        &mut self,
+        cache: &Cache<E>,
+        context: &impl Context,
+        anon: &Anon,
+        end: u32,
+    ) {
+        for (page, _) in &self.pages[..self.frames] {
+            cache.leave_run(anon, *page, end);
+        }
         anon.pages.take_out(&self.pages[..self.frames]);
         for at in 0..self.frames {
             let frame = self.pages[at].1;

@@ -205,6 +205,9 @@ impl<'a, E: Env> Walk<'a, E> {
             }
             let from = at;
             if self.anon.pages.get(at) == Slot::Empty {
+                if self.huge(task, at, Stamp::Page)? {
+                    continue;
+                }
                 at += self.fresh(task, at, until, Stamp::Page)?;
             } else {
                 let busy = self.page_for_write(task, at)?;
@@ -233,6 +236,79 @@ impl<'a, E: Env> Walk<'a, E> {
         }
     }
 
+    /// Gives the whole stretch of a page a run, if it holds nothing and there is one. False: it has to do with single pages.
+    fn huge(&mut self, task: &mut Task<'_, E>, page: u32, stamp: Stamp) -> Result<bool, Error> {
+        let cache = self.cache;
+        let (Some(runs), Some(stretch)) = (cache.runs_of_faults(), self.anon.pages.stretch(page))
+        else {
+            return Ok(false);
+        };
+        let pages = &self.anon.pages;
+        let is_empty = || stretch.clone().all(|page| pages.get(page) == Slot::Empty);
+        if !is_empty() || !task.may_block() {
+            return Ok(false);
+        }
+        self.anon.takes(task.id());
+        let began = task.now();
+        let mut frames = Vec::with_capacity(1 << runs.order);
+        if !cache.take_run(task, runs, &mut frames)? {
+            return Ok(false);
+        }
+        let took = task.now().since(began);
+        task.emit(&Event::Faulted { major: false, took });
+        if self.anon.is_killed() {
+            cache.put_unused(task, &frames);
+            return Err(Error::Killed);
+        }
+        {
+            let _alone = self.anon.filling(task);
+            // Others may have been here since the look.
+            if !is_empty() {
+                cache.counters.add(Item::ThpFreed, 1);
+                cache.put_unused(task, &frames);
+                return Ok(true);
+            }
+            for (page, frame) in stretch.clone().zip(&frames) {
+                let owner = self.anon.owner(page);
+                let busy = cache.pages.table.claim_for(*frame, owner, Flags::ANON);
+                let filled = pages.try_fill(page, *frame);
+                assert!(filled, "page {page} was filled by one who may not");
+                self.busies.push(busy);
+            }
+            pages.mark_run(page);
+        }
+        self.show_fresh(task, stretch.clone(), &frames, stamp);
+        self.tally.faults += 1;
+        task.did(Work::Fault, 1);
+        task.did(Work::Zero, u64::from(stretch.end - stretch.start));
+        Ok(true)
+    }
+
+    /// Completes the pages that were just filled, and lets others have them.
+    fn show_fresh(
+        &mut self,
+        task: &Task<'_, E>,
+        pages: Range<u32>,
+        frames: &[FrameId],
+        stamp: Stamp,
+    ) {
+        let cache = self.cache;
+        add(&cache.writeback.totals.anon, frames.len() as u64);
+        // All at once: a step of a frame's word waits for the stores before it, and these are slow.
+        cache.content().zero_all(&self.busies);
+        if stamp == Stamp::Page {
+            for (page, busy) in pages.clone().zip(&self.busies) {
+                let word = u64::from(self.anon.id) << 32 | (u64::from(page) + 1);
+                cache.content().mark(busy, word);
+            }
+        }
+        self.anon.pages.map_run(pages.start, pages.end);
+        cache
+            .zones
+            .add_fresh(task, &cache.pages, frames, self.busies.drain(..));
+        cache.wake_busy(frames, Signal::PageUnlocked);
+    }
+
     /// Gives fresh pages to as many of `from..until` as have none, a few at a time; answers how many.
     fn fresh(
         &mut self,
@@ -242,6 +318,9 @@ impl<'a, E: Env> Walk<'a, E> {
         stamp: Stamp,
     ) -> Result<u32, Error> {
         let together = self.cache.options.reclaim.fresh_together();
+        // The next stretch is asked a run for.
+        let stretch = self.anon.pages.stretch(from);
+        let until = stretch.map_or(until, |stretch| until.min(stretch.end));
         let most = until.min(from.saturating_add(together));
         let empty = |page: &u32| self.anon.pages.get(*page) == Slot::Empty;
         let end = (from..most).find(|page| !empty(page)).unwrap_or(most);
@@ -283,24 +362,13 @@ impl<'a, E: Env> Walk<'a, E> {
             }
         }
         let count = self.busies.len();
-        let added = &mut self.frames[held - count..];
+        let mut frames = core::mem::take(&mut self.frames);
+        let added = &mut frames[held - count..];
         added.reverse();
         let next = from + u32::try_from(count).expect("no more than were asked for");
-        add(&cache.writeback.totals.anon, count as u64);
-        // All at once: a step of a frame's word waits for the stores before it, and these are slow.
-        cache.content().zero_all(&self.busies);
-        if stamp == Stamp::Page {
-            for (page, busy) in (from..next).zip(&self.busies) {
-                let word = u64::from(self.anon.id) << 32 | (u64::from(page) + 1);
-                cache.content().mark(busy, word);
-            }
-        }
-        self.anon.pages.map_run(from, next);
-        cache
-            .zones
-            .add_fresh(task, &cache.pages, added, self.busies.drain(..));
-        cache.wake_busy(added, Signal::PageUnlocked);
-        self.frames.truncate(held - count);
+        self.show_fresh(task, from..next, added, stamp);
+        frames.truncate(held - count);
+        self.frames = frames;
         let count = count as u64;
         let faults = count.div_ceil(u64::from(cache.options.reclaim.fault_around()));
         self.tally.faults += count;
@@ -385,7 +453,9 @@ impl<'a, E: Env> Walk<'a, E> {
         match self.anon.pages.get(page) {
             Slot::Frame(frame) => Ok(Some(frame)),
             Slot::Empty => {
-                self.fresh(task, page, self.end, Stamp::None)?;
+                if !self.huge(task, page, Stamp::None)? {
+                    self.fresh(task, page, self.end, Stamp::None)?;
+                }
                 Ok(None)
             }
             Slot::Shadow(Shadow(slot)) => {

@@ -172,7 +172,10 @@ impl<E: Env> Cache<E> {
     ) -> Result<Arc<Spill<E>>, Error> {
         self.drop_remains(task);
         let count = self.reserve_table(task, pages)?;
-        let region = Region::new(count);
+        let region = match self.runs_of_faults() {
+            Some(runs) => Region::with_runs(count, runs.order),
+            None => Region::new(count),
+        };
         let walk = self.options.reclaim.swap_walk();
         let Some(anon) = self.registry.regions.add(task, region, task.id(), walk) else {
             self.registry.regions.uncount(pages);

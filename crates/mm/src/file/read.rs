@@ -481,8 +481,8 @@ fn start_read<E: Env>(
             continue;
         };
         let want = room.pages();
-        if frames.is_empty() && cache.try_alloc(task, Wanted::new(want, purpose), &mut frames)? == 0
-        {
+        let asked = Wanted::new(want, purpose).among(mapping.device.options.mobility);
+        if frames.is_empty() && cache.try_alloc(task, asked, &mut frames)? == 0 {
             drop(room);
             // Clean pages make room without a wait; a window cut short would leave the device idle.
             let who = Who {
@@ -501,7 +501,7 @@ fn start_read<E: Env>(
             if page > run.start || class == IoClass::ReadAhead {
                 break;
             }
-            cache.alloc(task, Wanted::new(want, purpose), &mut frames)?;
+            cache.alloc(task, asked, &mut frames)?;
             continue;
         }
         let last = u32::try_from(end - 1).expect("pages of a file are 32 bits");

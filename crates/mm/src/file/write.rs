@@ -345,9 +345,9 @@ impl<'a, E: Env> Call<'a, E> {
         let want = missing.min(most).saturating_sub(have);
         let mut taken = Ok(());
         if want > 0 {
-            taken = cache
-                .alloc(task, Wanted::new(want, Purpose::Stream), reserve.frames())
-                .map(drop);
+            let mobility = self.mapping.device.options.mobility;
+            let wanted = Wanted::new(want, Purpose::Stream).among(mobility);
+            taken = cache.alloc(task, wanted, reserve.frames()).map(drop);
             // Popped from the end: neighbours in the file are to be neighbours in memory.
             reserve.frames().reverse();
         }
@@ -531,18 +531,13 @@ impl<'a, E: Env> Batch<'a, E> {
 
     /// Fills the reserve; false when it had to show the batch and wait, so look again.
     fn refill(&mut self, task: &mut Task<'_, E>, want: u32) -> Result<bool, Error> {
+        let wanted = Wanted::new(want, Purpose::Stream).among(self.mapping.device.options.mobility);
         let frames = self.writer.reserve.frames();
-        let at_once = self
-            .cache
-            .try_alloc(task, Wanted::new(want, Purpose::Stream), frames)?
-            > 0;
+        let at_once = self.cache.try_alloc(task, wanted, frames)? > 0;
         if !at_once {
             self.show(task);
-            self.cache.alloc(
-                task,
-                Wanted::new(want, Purpose::Stream),
-                self.writer.reserve.frames(),
-            )?;
+            self.cache
+                .alloc(task, wanted, self.writer.reserve.frames())?;
         }
         // Popped from the end: neighbours in the file are to be neighbours in memory.
         self.writer.reserve.frames().reverse();

@@ -259,7 +259,7 @@ impl<E: Env> Memory<E> {
     }
 
     /// Gives the chunk that begins at `first` its memory; it came from `take_absent`.
-    fn populate(&self, first: FrameId) -> Result<(), Error> {
+    pub(super) fn populate(&self, first: FrameId) -> Result<(), Error> {
         let mut chunk = self.on_its_way(first, true);
         let populated = self.env.content().populate(first);
         chunk.has_memory = populated.is_ok();

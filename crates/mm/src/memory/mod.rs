@@ -28,6 +28,7 @@ pub(crate) mod free;
 pub(crate) mod offline;
 pub(crate) mod queue;
 pub(crate) mod room;
+pub(crate) mod runs;
 pub(crate) mod slow_path;
 
 /// The frames that hold no page.

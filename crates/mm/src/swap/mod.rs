@@ -227,6 +227,7 @@ impl<E: Env> Cache<E> {
             .regions
             .get(context, owner.file)
             .expect("a region ends after its pages");
+        self.break_run(&anon, owner.index);
         anon.pages
             .replace(owner.index, frame, Slot::Shadow(Shadow(slot)));
         sub(&self.writeback.totals.anon, 1);

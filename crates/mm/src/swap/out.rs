@@ -43,6 +43,7 @@ impl<E: Env> Cache<E> {
             .cursor
             .region(&self.registry.regions, context, owner.file);
         let anon = anon.expect("a region ends after its pages");
+        self.break_run(anon, owner.index);
         anon.pages.unmap(owner.index);
         self.pages.table.begin_writeback(busy, Flags::RECLAIM);
         if let Some(area) = self.swap.area() {

@@ -1,0 +1,390 @@
+//! The columns: how each gets a run where none is free.
+//!
+//! ```text
+//!                     3.1      3.2-rc5    + 1-10            + 1-11   andrea
+//!  first pass moves   clean*   clean      what its fs can   =        clean*        *: takes the others along, and puts
+//!  last pass          writes, waits       neither           =        waits            them back
+//!  left out after     any in vain         a last in vain, then gives up    a last in vain, then reclaims
+//!  reclaim for it     to the end   one    until enough is free   =    to the end
+//!                              suitable
+//!                              zone ends it
+//!  waits for writes in reclaim: all of them
+//! ```
+//!
+//! Source: mechanisms 8.2 to 8.6; kernel-facts A2, A4, A5.
+
+use super::patches::{Patch, Patches, UnknownPatch};
+
+/// How a run is got where none is free. Plain data: a scenario may change any switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compaction {
+    /// Not at all: what is free, or none.
+    Never,
+    /// The task that asks goes over its zones from both ends and moves pages from one to the other (Linux).
+    Scans(Scans),
+    /// Blocks are chosen by what it costs to empty them (ours).
+    Blocks(Blocks),
+}
+
+impl Compaction {
+    /// Linux 3.1.
+    pub const LINUX_3_1: Self = Self::Scans(Scans::LINUX_3_1);
+    /// Linux 3.2-rc5.
+    pub const LINUX_3_2: Self = Self::Scans(Scans::LINUX_3_2);
+    /// Linux 3.2 with Andrea Arcangeli's eight patches of 19 November 2011.
+    pub const ANDREA: Self = Self::Scans(Scans::ANDREA);
+    /// Tidegate's.
+    pub const TIDEGATE: Self = Self::Blocks(Blocks::TIDEGATE);
+
+    /// The column of that name: `never`, `linux-3.1`, `linux-3.2-rc5`, `linux-3.2-rc5+aa`, `linux-3.2-rc5+p4.1-10` (the
+    /// patches as in `Patches::by_name`), `tidegate`.
+    ///
+    /// # Errors
+    /// What it is that has no such name.
+    pub fn by_name(name: &str) -> Result<Self, UnknownCompaction> {
+        let unknown = || UnknownCompaction::Name(name.to_owned());
+        if let Some(patches) = name.strip_prefix("linux-3.2-rc5+p4.") {
+            let patches = Patches::by_name(patches).map_err(UnknownCompaction::Patch)?;
+            return Ok(Self::Scans(Scans::of(patches)));
+        }
+        Ok(match name {
+            "never" => Self::Never,
+            "linux-3.1" => Self::LINUX_3_1,
+            "linux-3.2-rc5" => Self::LINUX_3_2,
+            "linux-3.2-rc5+aa" => Self::ANDREA,
+            "tidegate" => Self::TIDEGATE,
+            _ => return Err(unknown()),
+        })
+    }
+
+    /// What becomes of pages that wait for their write, beside `reclaim::page::Waits`.
+    #[must_use]
+    pub const fn immediate(&self) -> Immediate {
+        match self {
+            Self::Scans(scans) => scans.immediate,
+            Self::Never | Self::Blocks(_) => Immediate::Scanned,
+        }
+    }
+}
+
+/// A name that no column has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnknownCompaction {
+    /// The column.
+    Name(String),
+    /// A patch of it.
+    Patch(UnknownPatch),
+}
+
+impl core::fmt::Display for UnknownCompaction {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Name(name) => write!(
+                formatter,
+                "no compaction is called '{name}': never, linux-3.1, linux-3.2-rc5, linux-3.2-rc5+aa, \
+                 linux-3.2-rc5+p4.PATCHES, tidegate"
+            ),
+            Self::Patch(patch) => patch.fmt(formatter),
+        }
+    }
+}
+
+/// What the pages of a file system can do that are dirty and to be moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Migrates {
+    /// Like clean ones: nothing but the index points at a page (anonymous memory, and ours).
+    #[default]
+    Copy,
+    /// Buffers point at them too, each with a lock (ext4: `buffer_migrate_page`).
+    Buffers,
+    /// They have to be written first (no `->migratepage`: vfat, and raw devices up to 3.x).
+    WritesPage,
+}
+
+/// Switches of the columns up to Linux 3.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scans {
+    /// The pass before reclaim (async).
+    pub first: Moves,
+    /// The pass after it (sync, or sync-light).
+    pub last: Moves,
+    /// After a pass in vain further ones are left out for a while; false: never (a knock-out).
+    pub defers: bool,
+    /// After a last pass alone (7a).
+    pub defers_after_last: bool,
+    /// Whether a pass is left out is asked once a request (aa 4); else before each, and by reclaim.
+    pub asks_once: bool,
+    /// A request whose first pass is left out gives up and does not reclaim (7b).
+    pub deferred_gives_up: bool,
+    /// When reclaim for a run has done enough of a zone.
+    pub ready: Ready,
+    /// Such a zone is passed over, and the others go on (10); else it ends reclaim.
+    pub skips_ready: bool,
+    /// Reclaim for a run looks at a cluster a second time, and waits for what is being written.
+    pub reclaim_waits: bool,
+    /// 11.
+    pub immediate: Immediate,
+}
+
+/// What a pass may do with pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moves {
+    /// It looks only into pageblocks of what can be moved.
+    pub movable_blocks_only: bool,
+    /// Dirty pages that it takes.
+    pub takes_dirty: TakesDirty,
+    /// It takes pages under writeback.
+    pub takes_writeback: bool,
+    /// What it does with one that is under writeback.
+    pub writeback: OnWriteback,
+    /// Dirty pages with buffers (`Migrates::Buffers`).
+    pub buffers: OnDirty,
+    /// Dirty pages that have to be written (`Migrates::WritesPage`).
+    pub unmovable: OnDirty,
+    /// Times that it goes over the pages it has taken.
+    pub rounds: u8,
+    /// From this round on it insists: it may wait.
+    pub insists_from: u8,
+    /// Until it insists, dirty pages that are not a plain copy are refused for good (aa 5).
+    pub refuses_dirty_at_first: bool,
+    /// Where too many pages are off the lists it gives up; else it waits.
+    pub gives_up_if_crowded: bool,
+}
+
+/// Which dirty pages a pass takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakesDirty {
+    /// All.
+    All,
+    /// Those that their file system can move.
+    IfMovable,
+    /// None.
+    None,
+}
+
+/// What a pass does with a page under writeback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnWriteback {
+    /// It is put back.
+    Refuse,
+    /// It comes again in the next round.
+    Again,
+    /// The same until the pass insists, which then waits for it.
+    Wait,
+}
+
+/// What a pass does with a dirty page that is no plain copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDirty {
+    /// It is put back.
+    Refuse,
+    /// It is moved.
+    Move,
+    /// It is written, alone, and comes again.
+    Write,
+}
+
+/// When reclaim for a run has done enough of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// Never: every zone is gone through at each priority.
+    Never,
+    /// As soon as compaction could work there, or is left out.
+    Suitable,
+    /// And so much is free that compaction does not come below the marks by it (9).
+    Enough,
+}
+
+/// What becomes of an inactive page of a file that waits for its write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Immediate {
+    /// It stays where it is scanned.
+    Scanned,
+    /// It is put on a list that is not, and the counts are wrong as in the patch that was posted.
+    Published,
+    /// The same with right counts.
+    Counted,
+}
+
+impl Scans {
+    /// 3.1: whatever is met is taken.
+    pub const LINUX_3_1: Self = Self {
+        first: Moves {
+            takes_dirty: TakesDirty::All,
+            takes_writeback: true,
+            ..Moves::FIRST
+        },
+        ready: Ready::Never,
+        ..Self::LINUX_3_2
+    };
+    /// 3.2-rc5.
+    pub const LINUX_3_2: Self = Self {
+        first: Moves::FIRST,
+        last: Moves::SYNC,
+        defers: true,
+        defers_after_last: false,
+        asks_once: false,
+        deferred_gives_up: false,
+        ready: Ready::Suitable,
+        skips_ready: false,
+        reclaim_waits: true,
+        immediate: Immediate::Scanned,
+    };
+    /// Andrea Arcangeli's eight patches (kernel-facts A2).
+    pub const ANDREA: Self = Self {
+        first: Moves {
+            takes_dirty: TakesDirty::All,
+            takes_writeback: true,
+            writeback: OnWriteback::Again,
+            ..Moves::FIRST
+        },
+        last: Moves {
+            rounds: 5,
+            insists_from: 3,
+            refuses_dirty_at_first: true,
+            ..Moves::SYNC
+        },
+        defers_after_last: true,
+        asks_once: true,
+        ready: Ready::Never,
+        ..Self::LINUX_3_2
+    };
+
+    /// 3.2-rc5 with patches of the paper.
+    #[must_use]
+    pub const fn of(patches: Patches) -> Self {
+        let takes_dirty = match (patches.has(Patch::IsolateDirty), patches.has(Patch::Filter)) {
+            (false, _) => TakesDirty::None,
+            (true, false) => TakesDirty::All,
+            (true, true) => TakesDirty::IfMovable,
+        };
+        let first = Moves {
+            takes_dirty,
+            takes_writeback: patches.has(Patch::IsolateDirty) && !patches.has(Patch::Filter),
+            buffers: if patches.has(Patch::MoveDirty) {
+                OnDirty::Move
+            } else {
+                OnDirty::Refuse
+            },
+            ..Moves::FIRST
+        };
+        let last = if patches.has(Patch::SyncLight) {
+            Moves::SYNC_LIGHT
+        } else {
+            Moves::SYNC
+        };
+        let immediate = if patches.has(Patch::ImmediateCounted) {
+            Immediate::Counted
+        } else if patches.has(Patch::Immediate) {
+            Immediate::Published
+        } else {
+            Immediate::Scanned
+        };
+        Self {
+            first,
+            last,
+            defers_after_last: patches.has(Patch::DeferAfterLast),
+            deferred_gives_up: patches.has(Patch::DeferredGivesUp),
+            ready: if patches.has(Patch::Bound) {
+                Ready::Enough
+            } else {
+                Ready::Suitable
+            },
+            skips_ready: patches.has(Patch::SkipReady),
+            immediate,
+            ..Self::LINUX_3_2
+        }
+    }
+}
+
+impl Moves {
+    /// 3.2's async.
+    pub const FIRST: Self = Self {
+        movable_blocks_only: true,
+        takes_dirty: TakesDirty::None,
+        takes_writeback: false,
+        writeback: OnWriteback::Refuse,
+        buffers: OnDirty::Refuse,
+        unmovable: OnDirty::Refuse,
+        rounds: 10,
+        insists_from: u8::MAX,
+        refuses_dirty_at_first: false,
+        gives_up_if_crowded: true,
+    };
+    /// 3.2's sync.
+    pub const SYNC: Self = Self {
+        movable_blocks_only: false,
+        takes_dirty: TakesDirty::All,
+        takes_writeback: true,
+        writeback: OnWriteback::Wait,
+        buffers: OnDirty::Move,
+        unmovable: OnDirty::Write,
+        rounds: 10,
+        insists_from: 3,
+        refuses_dirty_at_first: false,
+        gives_up_if_crowded: false,
+    };
+    /// 3.3's sync-light.
+    pub const SYNC_LIGHT: Self = Self {
+        writeback: OnWriteback::Refuse,
+        unmovable: OnDirty::Refuse,
+        ..Self::SYNC
+    };
+}
+
+/// Switches of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// A block that is to be emptied is chosen by what that costs; else the first that can be.
+    pub by_cost: bool,
+}
+
+impl Blocks {
+    /// All parts on.
+    pub const TIDEGATE: Self = Self { by_cost: true };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_has_a_name_and_its_patches() {
+        let of = |name| Compaction::by_name(name).map_err(|unknown| unknown.to_string());
+        assert_eq!(of("linux-3.2-rc5"), Ok(Compaction::LINUX_3_2));
+        assert_eq!(of("never"), Ok(Compaction::Never));
+        let Ok(Compaction::Scans(eight)) = of("linux-3.2-rc5+p4.1-8") else {
+            panic!("it scans")
+        };
+        assert_eq!(eight.last, Moves::SYNC_LIGHT);
+        assert_eq!(eight.ready, Ready::Suitable);
+        assert!(of("linux-3.2").unwrap_err().contains("'linux-3.2'"));
+        assert!(of("linux-3.2-rc5+p4.14").unwrap_err().contains("'14'"));
+    }
+
+    #[test]
+    fn patches_two_to_four_change_nothing() {
+        for patch in [Patch::CompactMemory, Patch::Lumpy, Patch::AbortAnswersOne] {
+            for with in [Patches::NONE, Patches::up_to(11)] {
+                assert_eq!(
+                    Scans::of(with.with(patch)),
+                    Scans::of(with.without(patch)),
+                    "{patch:?}"
+                );
+            }
+        }
+        assert_eq!(Scans::of(Patches::NONE), Scans::LINUX_3_2);
+    }
+
+    #[test]
+    fn what_needs_another_does_nothing_alone() {
+        let alone = |patch| Scans::of(Patches::NONE.with(patch));
+        assert_eq!(alone(Patch::Filter), Scans::LINUX_3_2);
+        // It may move what it does not take.
+        assert_eq!(alone(Patch::MoveDirty).first.takes_dirty, TakesDirty::None);
+        assert_eq!(
+            alone(Patch::IsolateDirty).first.takes_dirty,
+            TakesDirty::All
+        );
+    }
+}

@@ -1,0 +1,21 @@
+//! Runs of frames that stand together: how one is got where none is free.
+//!
+//! A fault on a huge page wants 2^order frames at once. Frames come free one by one, so sooner or later there are many and
+//! hardly two beside each other. *Compaction* moves pages until some stand together. What it may do with a page that is
+//! dirty or being written, how often it tries, and what reclaim does beside it, is what paper p4 is about: where it writes
+//! such a page and waits for it, a fault takes as long as a USB stick.
+//!
+//! | module | decides |
+//! |---|---|
+//! | `law` | everything in which the columns differ: one row of switches each |
+//! | `patches` | the paper's eleven patches, any subset of them by name |
+//! | `suitable` | whether there is a run to take, and whether moving pages could make one |
+//!
+//! Source: mechanisms 8; kernel-facts A; Linux 3.1, 3.2 and 3.3 mm/compaction.c, mm/migrate.c, mm/vmscan.c; paper p4.
+
+pub mod law;
+pub mod patches;
+pub mod suitable;
+
+pub use law::{Compaction, Immediate, Migrates};
+pub use patches::{Patch, Patches};
