@@ -9,13 +9,23 @@
 //! |---|---|
 //! | `law` | everything in which the columns differ: one row of switches each |
 //! | `patches` | the paper's eleven patches, any subset of them by name |
+//! | `attempt` | what one request tries, in which order |
 //! | `suitable` | whether there is a run to take, and whether moving pages could make one |
+//! | `defer` | how often a zone is left alone where that was in vain |
+//! | `scanner` | which frames are looked at |
+//! | `migrate` | what is done with a page |
+//! | `reclaim` | when reclaim for a run has done enough |
 //!
 //! Source: mechanisms 8; kernel-facts A; Linux 3.1, 3.2 and 3.3 mm/compaction.c, mm/migrate.c, mm/vmscan.c; paper p4.
 
+pub mod attempt;
+pub mod defer;
 pub mod law;
+pub mod migrate;
 pub mod patches;
+pub mod reclaim;
+pub mod scanner;
 pub mod suitable;
 
-pub use law::{Compaction, Immediate, Migrates};
+pub use law::{Blocks, Compaction, Immediate, Migrates, Moves, Scans};
 pub use patches::{Patch, Patches};

@@ -51,7 +51,7 @@ const HOUSES: &[House] = &[
             &["lib"],
             &["lifecycle", "complete"],
             &["file", "anon", "slab"],
-            &["alloc"],
+            &["alloc", "compact"],
             &["reclaim", "relocate"],
             &["writeback", "swap"],
             &["stats"],
@@ -70,7 +70,7 @@ const HOUSES: &[House] = &[
         methods: true,
         floors: &[
             &["lib"],
-            &["place", "shares", "shrink"],
+            &["compact", "place", "shares", "shrink"],
             &["reclaim", "dirty", "writeback", "readahead"],
             &["watermark", "ticks"],
             &["units"],
