@@ -297,6 +297,25 @@ impl FreeLists {
         Some(FrameId(start))
     }
 
+    /// The same of the first block of order `from`.
+    ///
+    /// # Panics
+    /// If `order` is above `from`.
+    pub fn try_take_of(&mut self, group: Group, from: u8, order: u8) -> Option<FrameId> {
+        assert!(
+            order <= from && from <= Self::ORDER_MAX,
+            "order {order} of {from}"
+        );
+        let group = self.blocks.number(group);
+        let start = self.groups[usize::from(group)].heads[usize::from(from)];
+        if start == NIL {
+            return None;
+        }
+        self.unlink(group, start, from);
+        self.link_aligned(group, start + (1 << order), start + (1 << from));
+        Some(FrameId(start))
+    }
+
     /// Takes up to `want` single frames of a group in ascending runs as long as can be had; appends them; answers how
     /// many.
     ///
@@ -427,6 +446,38 @@ impl FreeLists {
         let mut free = 0;
         self.each_free_in(frame, |_, order| free += 1 << order);
         free
+    }
+
+    /// The order of the free block that begins at a frame.
+    #[must_use]
+    pub fn block_at(&self, frame: FrameId) -> Option<u8> {
+        self.order_at(frame.0)
+    }
+
+    /// Takes the free blocks that begin in `first..end` whole, as long as `may` says so of their order; appends their frames.
+    ///
+    /// # Panics
+    /// If a frame is not in the arena.
+    pub fn take_blocks_in(
+        &mut self,
+        frames: core::ops::Range<u32>,
+        may: impl Fn(u8) -> bool,
+        out: &mut Vec<FrameId>,
+    ) -> u32 {
+        let (mut at, mut taken) = (frames.start, 0);
+        while at < frames.end {
+            let Some(order) = self.order_at(at) else {
+                at += 1;
+                continue;
+            };
+            if may(order) {
+                self.unlink(self.group_at(at), at, order);
+                out.extend((at..at + (1 << order)).map(FrameId));
+                taken += 1 << order;
+            }
+            at += 1 << order;
+        }
+        taken
     }
 
     /// What the pageblock of a frame gets back goes to that mobility from now on. What is free there stays where it

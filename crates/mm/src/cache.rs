@@ -59,7 +59,8 @@ impl<E: Env> Cache<E> {
         } else {
             get(&self.writeback.totals.anon)
         };
-        let files = Pages(movable.0.saturating_sub(anon));
+        // Counted too few as well where it is the sum of the lists.
+        let files = Pages(movable.0.saturating_sub(anon)).saturating_sub(self.zones.lost_files());
         Dirtyable {
             now: files.at_least(least),
             most: movable,

@@ -90,7 +90,12 @@ impl<E: Env> Cache<E> {
         let cache = Arc::new(Self {
             pages: CachedPages::new(frames, nodes),
             memory: Memory::new(Arc::clone(&env), shape),
-            zones: Zones::new(frames, Arc::clone(&layout), &options.reclaim),
+            zones: Zones::new(
+                frames,
+                Arc::clone(&layout),
+                &options.reclaim,
+                options.immediate(),
+            ),
             registry: Registry::new(),
             writeback: Writeback::new(&options),
             swap: swapfile::State::new(frames),

@@ -1,6 +1,6 @@
 //! How a cache is built: sizes, laws, error policies. Plain data.
 
-use policy::compact::{Compaction, Migrates};
+use policy::compact::{Compaction, Immediate, Migrates};
 use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold, Tunables};
 use policy::place::PlaceLaw;
 use policy::place::machine::Machine;
@@ -252,6 +252,12 @@ impl Options {
 }
 
 impl Options {
+    /// What becomes of pages that wait for their write, by the law of runs.
+    pub(crate) fn immediate(&self) -> Immediate {
+        let of = |runs: &Runs| runs.compaction.immediate();
+        self.runs.as_ref().map_or(Immediate::Scanned, of)
+    }
+
     fn check_runs(&self, runs: Runs) -> Result<(), Error> {
         let most = u64::from(FreeLists::ORDER_MAX);
         check("runs.order", u64::from(runs.order), (1, most))?;

@@ -130,6 +130,7 @@ impl<E: Env> Cache<E> {
             read.set(item, size.0);
         }
         read.set(Item::NrAside, aside.0);
+        read.set(Item::NrImmediate, self.zones.nr_immediate(&context).0);
         let isolated = |kind: Kind| self.zones.iter().map(|zone| zone.isolated(kind).0).sum();
         read.set(Item::NrIsolatedAnon, isolated(Kind::Anon));
         read.set(Item::NrIsolatedFile, isolated(Kind::File));

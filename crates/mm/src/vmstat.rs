@@ -112,6 +112,8 @@ items! {
     KswapdSkipCongestionWait = "kswapd_skip_congestion_wait",
     /// Pages that reclaim itself wrote.
     NrVmscanWrite = "nr_vmscan_write",
+    /// Pages whose write reclaim waited for, to look at them again (order 3 and more, before 3.12). Ours.
+    NrVmscanWaited = "nr_vmscan_waited",
     /// Dirty pages of files that reclaim met and left to the flusher.
     NrVmscanImmediateReclaim = "nr_vmscan_immediate_reclaim",
     /// Pages whose write ended while somebody slept for writeback.
@@ -194,6 +196,8 @@ items! {
     CompactPagemigrateFailed = "compact_pagemigrate_failed",
     /// Of these: put back at the first look. The kernel counts them as moved up to 3.2. Ours.
     CompactRefused = "compact_refused",
+    /// Pages that were read once and were dropped as their block was emptied. Ours.
+    CompactDropped = "compact_dropped",
     /// Pages that compaction wrote so that they could be moved. Ours.
     CompactWritten = "compact_written",
     /// Waits of compaction for a page's write. Ours.
@@ -310,9 +314,22 @@ impl Vmstat {
         if scanned != isolated {
             return Some("pgscan = pgisolated");
         }
-        // What reclaim writes, it puts back first.
-        if self.get(I::NrVmscanWrite) > sum(&[I::Pgputback, I::Pgisolatedgone]) {
+        // What reclaim writes, it puts back first, or waits for.
+        if self.get(I::NrVmscanWrite) > sum(&[I::Pgputback, I::Pgisolatedgone, I::NrVmscanWaited]) {
             return Some("nr_vmscan_write <= pgputback + pgisolated_gone");
+        }
+        if self.get(I::CompactStall) != sum(&[I::CompactSuccess, I::CompactFail]) {
+            return Some("compact_stall = compact_success + compact_fail");
+        }
+        let looked_at = [
+            I::CompactPagesMoved,
+            I::CompactPagemigrateFailed,
+            I::CompactRefused,
+        ];
+        if self.get(I::CompactIsolated) != sum(&looked_at) {
+            return Some(
+                "compact_isolated = compact_pages_moved + compact_pagemigrate_failed + compact_refused",
+            );
         }
         if sum(&[I::NrIsolatedAnon, I::NrIsolatedFile]) != 0 {
             return Some("nr_isolated = 0");

@@ -447,3 +447,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn blocks_that_begin_among_frames_are_taken_whole() {
+    let mut lists = FreeLists::new(64);
+    lists.add_range(FrameId(0), 8);
+    lists.add_range(FrameId(9), 3);
+    assert_eq!(lists.block_at(FrameId(0)), Some(3));
+    assert_eq!(lists.block_at(FrameId(4)), None);
+    let mut out = Vec::new();
+    // Nothing that begins before, and nothing that may not.
+    assert_eq!(lists.take_blocks_in(4..16, |order| order == 0, &mut out), 1);
+    assert_eq!(out, [FrameId(9)]);
+    assert_eq!(lists.take_blocks_in(4..16, |_| true, &mut out), 2);
+    assert_eq!(out, [FrameId(9), FrameId(10), FrameId(11)]);
+    assert_eq!(lists.free(), 8);
+    assert_eq!(lists.try_take_of(Group::FIRST, 2, 0), None);
+    assert_eq!(lists.try_take_of(Group::FIRST, 3, 1), Some(FrameId(0)));
+    assert_eq!(lists.free(), 6);
+    for frame in [0, 1, 9, 10, 11] {
+        lists.put(FrameId(frame), 0);
+    }
+    assert_eq!(lists.blocks_of(0), lists.blocks(Group::FIRST));
+    assert_eq!((lists.free(), lists.block_at(FrameId(0))), (11, Some(3)));
+}

@@ -6,23 +6,47 @@
 
 use env::{Env, Task, Work};
 use frames::{Flags, FrameId};
-use policy::compact::Compaction;
-use policy::compact::suitable::Standing;
+use policy::compact::attempt::{Attempt, Pass, Step};
+use policy::compact::blocks::lies_with;
+use policy::compact::suitable::{Standing, Suitable};
+use policy::compact::{Compaction, Scans};
 use policy::place::marks::Marks;
+use policy::place::mobility::Mobility;
 use policy::place::search::Floor;
+use policy::units::Pages;
 
 use crate::Error;
 use crate::cache::Cache;
 use crate::lists::ZoneId;
 use crate::memory::room::Asked;
 use crate::options::Runs;
+use crate::reclaim::direct::{ForRun, direct_for_run};
+use crate::registry::mapping::Mapping;
 use crate::registry::regions::Anon;
 use crate::vmstat::Item;
+
+mod blocks;
+mod zone;
 
 impl<E: Env> Cache<E> {
     /// The runs that faults ask for.
     pub(crate) fn runs_of_faults(&self) -> Option<Runs> {
         self.options.runs.filter(|runs| runs.faults)
+    }
+
+    /// Whose pageblocks pages of a file lie in, that are to be written to, or read.
+    pub(crate) fn lies_in(&self, mapping: &Mapping<E>, written: bool) -> Mobility {
+        if self.groups() {
+            lies_with(written)
+        } else {
+            mapping.device.options.mobility
+        }
+    }
+
+    /// Whether pages lie in pageblocks of their like.
+    pub(crate) fn groups(&self) -> bool {
+        let groups = |runs: &Runs| runs.compaction.groups();
+        self.options.runs.as_ref().is_some_and(groups)
     }
 
     /// A page of a region is about to be elsewhere than its neighbours; the caller has its busy bit.
@@ -59,8 +83,14 @@ impl<E: Env> Cache<E> {
         runs: Runs,
         out: &mut Vec<FrameId>,
     ) -> Result<bool, Error> {
-        let taken = take_free(task, self, runs, Floor::Low, out)?
-            || take_free(task, self, runs, Floor::Min, out)?;
+        let taken = match &runs.compaction {
+            Compaction::Never => {
+                take_free(task, self, runs, Floor::Low, out)?
+                    || take_free(task, self, runs, Floor::Min, out)?
+            }
+            Compaction::Blocks(law) => blocks::take(task, self, runs, law, out)?,
+            Compaction::Scans(scans) => by_scans(task, self, runs, scans, out)?,
+        };
         let item = if taken {
             Item::ThpFaultAlloc
         } else {
@@ -69,6 +99,84 @@ impl<E: Env> Cache<E> {
         self.counters.add(item, 1);
         Ok(taken)
     }
+}
+
+/// Takes a run as `Attempt` says.
+fn by_scans<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    runs: Runs,
+    scans: &Scans,
+    out: &mut Vec<FrameId>,
+) -> Result<bool, Error> {
+    let first = cache.zones_for(task)[0];
+    let mut attempt = Attempt::begin(*scans);
+    loop {
+        let step = attempt.step(&mut cache.zones[first].deferral(task));
+        match step {
+            Step::Take(floor) => {
+                if take_free(task, cache, runs, floor, out)? {
+                    return Ok(true);
+                }
+            }
+            Step::Compact(pass) => {
+                let answer = compact(task, cache, runs.order, scans, pass);
+                let mut got = false;
+                if answer != Suitable::Skipped {
+                    // What has come free on lists of CPUs stands beside other frames.
+                    cache.memory.drain_cpu_lists(task);
+                    got = take_free(task, cache, runs, Floor::Min, out)?;
+                    let item = if got {
+                        Item::CompactSuccess
+                    } else {
+                        Item::CompactFail
+                    };
+                    // Deviation: the kernel counts a stall also where no zone was gone over.
+                    cache.counters.add(Item::CompactStall, 1);
+                    cache.counters.add(item, 1);
+                }
+                let mut deferral = cache.zones[first].deferral(task);
+                attempt.compacted(&mut deferral, pass, answer, got);
+                if got {
+                    return Ok(true);
+                }
+            }
+            Step::Reclaim => {
+                let run = ForRun {
+                    order: runs.order,
+                    scans: *scans,
+                };
+                let freed = direct_for_run(task, cache, &run);
+                cache.memory.drain_cpu_lists(task);
+                attempt.reclaimed(!freed.is_zero());
+            }
+            Step::Fail => return Ok(false),
+        }
+    }
+}
+
+/// A pass over the zones, until one has a run above LOW; answers the best that one of them said.
+fn compact<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    order: u8,
+    scans: &Scans,
+    pass: Pass,
+) -> Suitable {
+    let moves = match pass {
+        Pass::First => &scans.first,
+        Pass::Last => &scans.last,
+    };
+    let mut best = Suitable::Skipped;
+    for zone in cache.zones_for(task) {
+        best = best.max(zone::compact_zone(task, cache, *zone, order, moves));
+        let low = cache.memory.marks_of(*zone).low;
+        let standing = cache.memory.standing(task, *zone);
+        if standing.is_above(order, low, Pages::ZERO) {
+            break;
+        }
+    }
+    best
 }
 
 /// Takes a run that is free, of the first zone that has one above a mark.

@@ -481,7 +481,7 @@ fn start_read<E: Env>(
             continue;
         };
         let want = room.pages();
-        let asked = Wanted::new(want, purpose).among(mapping.device.options.mobility);
+        let asked = Wanted::new(want, purpose).among(cache.lies_in(mapping, false));
         if frames.is_empty() && cache.try_alloc(task, asked, &mut frames)? == 0 {
             drop(room);
             // Clean pages make room without a wait; a window cut short would leave the device idle.

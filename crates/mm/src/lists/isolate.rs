@@ -7,6 +7,7 @@
 
 use env::Context;
 use frames::{Busy, Flags, FrameId, Generation};
+use policy::compact::Immediate;
 use policy::reclaim::scan::{CLUSTER, Lru};
 
 use crate::lists::{ACTIVE_ANON, ASIDE, INACTIVE_ANON, ZoneId, Zones, inactive_of, list_of};
@@ -111,7 +112,13 @@ impl Zones {
                 continue;
             }
             let waits = flags.any(Flags::DIRTY | Flags::WRITEBACK);
-            if aside && waits && !flags.has(Flags::ACTIVE) {
+            let by_count = self.immediate != Immediate::Scanned;
+            if aside && by_count && waits_for_write(flags) {
+                self[self.layout.of(page.frame)].count_immediate(1);
+                lru.push_head(ASIDE, page.frame);
+            } else if by_count {
+                lru.push_head(list_of(flags), page.frame);
+            } else if aside && waits && !flags.has(Flags::ACTIVE) {
                 lru.push_head(ASIDE, page.frame);
             } else if aside && !waits && flags.has(Flags::RECLAIM) {
                 cached.table.update(page.frame, Flags::NONE, Flags::RECLAIM);
@@ -173,6 +180,11 @@ impl Zones {
             lru.push_head(list_of(pages.table.flags(*frame)), *frame);
         }
     }
+}
+
+/// Whether a page goes where no pass scans, by patch 11 of paper p4.
+fn waits_for_write(flags: Flags) -> bool {
+    flags.has(Flags::RECLAIM | Flags::WRITEBACK) && !flags.any(Flags::ANON | Flags::ACTIVE)
 }
 
 /// The number of a list among `frames::Lists`.

@@ -3,6 +3,8 @@
 //! A zone is a run of whole chunks, so that a chunk gets its memory, and gives it back, in one zone. The sizes that the
 //! machine says are rounded to chunks.
 
+use core::ops::Range;
+
 use frames::FrameId;
 use policy::place::machine::Machine;
 use policy::place::order::Zone;
@@ -111,6 +113,13 @@ impl Layout {
             return ZoneId(0);
         }
         ZoneId(self.zone_of_chunk[(frame.0 / self.chunk) as usize])
+    }
+
+    /// The frames of a zone.
+    pub(crate) fn frames(&self, zone: ZoneId) -> Range<u32> {
+        let pages = |zone: &Zone| u32::try_from(zone.pages.0).expect("no more than all frames");
+        let first = self.zones[..zone.index()].iter().map(pages).sum();
+        first..first + pages(self.zone(zone))
     }
 
     /// All zones, in the order of their frames.

@@ -37,6 +37,7 @@ use std::sync::Arc;
 
 use env::{Context, Lock, LockClass, LockGuard};
 use frames::{Flags, FrameId, Lists};
+use policy::compact::Immediate;
 use policy::reclaim::Tunables;
 use policy::reclaim::page::{AfterWrite, after_write};
 use policy::reclaim::scan::Sizes;
@@ -72,6 +73,8 @@ pub(crate) struct Zones {
     nodes: Box<[Node]>,
     /// `Rules::fresh_is_active`.
     fresh_is_active: bool,
+    /// What becomes of inactive pages of files that wait for their write (paper p4, patch 11).
+    immediate: Immediate,
 }
 
 /// The lists of all zones, locked.
@@ -148,7 +151,12 @@ impl Lru<'_> {
 }
 
 impl Zones {
-    pub(crate) fn new(frames: u32, layout: Arc<Layout>, tunables: &Tunables) -> Self {
+    pub(crate) fn new(
+        frames: u32,
+        layout: Arc<Layout>,
+        tunables: &Tunables,
+        immediate: Immediate,
+    ) -> Self {
         let count = layout.zones().len();
         let lists = LISTS * u8::try_from(count).expect("zones are few");
         let zones = layout.zones();
@@ -159,6 +167,7 @@ impl Zones {
             age: Lock::new(LockClass::Leaf, Age::new(Pages(u64::from(frames)))),
             nodes: nodes.map(|_| Node::new()).collect(),
             fresh_is_active: tunables.law.fresh_is_active,
+            immediate,
             layout,
         }
     }
@@ -178,10 +187,29 @@ impl Zones {
     /// The same, and what is aside.
     pub(crate) fn sizes_and_aside(&self, context: &impl Context, zone: ZoneId) -> (Sizes, Pages) {
         let lru = self.lru(context);
-        (
-            Sizes(SCANNED.map(|list| lru.len(zone, list))),
-            lru.len(zone, ASIDE),
-        )
+        let mut sizes = Sizes(SCANNED.map(|list| lru.len(zone, list)));
+        if self.immediate == Immediate::Published {
+            let files = &mut sizes.0[usize::from(INACTIVE_FILE)];
+            *files = files.saturating_sub(self[zone].lost_files());
+        }
+        (sizes, lru.len(zone, ASIDE))
+    }
+
+    /// Inactive pages of files of all zones that the law does not count though they are there.
+    pub(crate) fn lost_files(&self) -> Pages {
+        match self.immediate {
+            Immediate::Published => self.iter().map(Zone::lost_files).sum(),
+            Immediate::Scanned | Immediate::Counted => Pages::ZERO,
+        }
+    }
+
+    /// Pages that wait for their write where no pass scans, as the law counts them.
+    pub(crate) fn nr_immediate(&self, context: &impl Context) -> Pages {
+        match self.immediate {
+            Immediate::Scanned => Pages::ZERO,
+            Immediate::Published => self.iter().map(Zone::immediate).sum(),
+            Immediate::Counted => self.all_sizes_and_aside(context).1,
+        }
     }
 
     /// Of all zones together.
@@ -281,8 +309,11 @@ impl Zones {
         pages: &CachedPages,
         written: &[FrameId],
         rotate: &[FrameId],
-    ) -> u64 {
+    ) -> Rotated {
         let mut rotated = 0;
+        if self.immediate != Immediate::Scanned {
+            return self.rotate_immediate(context, pages, rotate);
+        }
         {
             let mut lru = self.lru(context);
             // Whatever waits for its write may wait for any of its writes.
@@ -308,6 +339,66 @@ impl Zones {
                 rotated += 1;
             }
         }
-        rotated
+        Rotated {
+            rotated,
+            rescued: 0,
+        }
     }
+
+    /// The same where inactive pages that wait for their write are on a list of their own as in paper p4's patch 11. As it was
+    /// posted, the end of any write of a marked page counts one less there, also if the page never was; when it reads as
+    /// empty, all that is there comes back; and no page that comes back is counted on the list that it comes to.
+    ///
+    /// # Source
+    /// Mechanisms 2.9. Deviation: pages move at once, not in batches of a CPU.
+    fn rotate_immediate(
+        &self,
+        context: &impl Context,
+        pages: &CachedPages,
+        rotate: &[FrameId],
+    ) -> Rotated {
+        let published = self.immediate == Immediate::Published;
+        let mut done = Rotated::default();
+        let mut lru = self.lru(context);
+        for frame in rotate {
+            let zone = self.layout.of(*frame);
+            if published {
+                self[zone].count_immediate(-1);
+            }
+            let flags = pages.table.flags(*frame);
+            if let Some(list) = lru.list_of(*frame) {
+                let stays =
+                    flags.any(Flags::DIRTY | Flags::WRITEBACK | Flags::BUSY | Flags::ACTIVE);
+                let aside = list == ASIDE;
+                if !stays {
+                    lru.remove(*frame);
+                    lru.push_tail(inactive_of(flags), *frame);
+                    done.rotated += 1;
+                } else if aside {
+                    lru.remove(*frame);
+                    lru.push_head(list_of(flags), *frame);
+                }
+                if aside && published {
+                    self[zone].lose_files(1);
+                }
+            }
+            if published && self[zone].immediate().is_zero() {
+                while let Some(frame) = lru.pop_tail(zone, ASIDE) {
+                    lru.push_head(list_of(pages.table.flags(frame)), frame);
+                    self[zone].lose_files(1);
+                    done.rescued += 1;
+                }
+            }
+        }
+        done
+    }
+}
+
+/// What became of pages whose writes have ended.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Rotated {
+    /// To the old end of their inactive list.
+    pub(crate) rotated: u64,
+    /// From the list of those that wait, as it read as empty.
+    pub(crate) rescued: u64,
 }

@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use env::{Context, Lock, LockClass, LockGuard};
+use policy::compact::defer::Deferral;
 use policy::place::by_use::Worth;
 use policy::reclaim::Tunables;
 use policy::reclaim::background::Failures;
@@ -37,6 +38,14 @@ pub(crate) struct Zone {
     looked_through: [AtomicU64; 2],
     /// What freeing pages here costs.
     worth: Lock<Worth>,
+    /// How often it is left alone where moving pages for a run was in vain.
+    deferral: Lock<Deferral>,
+    /// The block of it that is looked at next, for one that can be emptied.
+    next_block: AtomicU32,
+    /// Pages on the list of those that wait for their write, as the law counts them (`Immediate::Published`).
+    immediate: AtomicI64,
+    /// What that law counts too few on the inactive list of files.
+    lost_files: AtomicI64,
 }
 
 /// Held while a zone is trimmed.
@@ -84,6 +93,10 @@ impl Zone {
             cleaned: AtomicU64::new(0),
             looked_through: [const { AtomicU64::new(0) }; 2],
             worth: Lock::new(LockClass::Leaf, Worth::default()),
+            deferral: Lock::new(LockClass::Leaf, Deferral::default()),
+            next_block: AtomicU32::new(0),
+            immediate: AtomicI64::new(0),
+            lost_files: AtomicI64::new(0),
         }
     }
 
@@ -198,6 +211,38 @@ impl Zone {
     /// What freeing pages here costs.
     pub(crate) fn worth<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, Worth> {
         self.worth.lock(context)
+    }
+
+    /// How often it is left alone where moving pages for a run was in vain.
+    pub(crate) fn deferral<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, Deferral> {
+        self.deferral.lock(context)
+    }
+
+    /// The block of it that is looked at next.
+    pub(crate) fn next_block(&self) -> u32 {
+        self.next_block.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_next_block(&self, block: u32) {
+        self.next_block.store(block, Ordering::Relaxed);
+    }
+
+    /// Pages that wait for their write, as counted: below zero it reads as none.
+    pub(crate) fn immediate(&self) -> Pages {
+        counted(&self.immediate)
+    }
+
+    pub(super) fn count_immediate(&self, by: i64) {
+        self.immediate.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// Inactive pages of files that the law does not count though they are there.
+    pub(crate) fn lost_files(&self) -> Pages {
+        counted(&self.lost_files)
+    }
+
+    pub(super) fn lose_files(&self, pages: i64) {
+        self.lost_files.fetch_add(pages, Ordering::Relaxed);
     }
 
     /// A page of a file in it became dirty (1), or is no more: under writeback, or gone (-1).

@@ -136,7 +136,10 @@ impl Free {
                 FallbackStep::Take(block) => {
                     note(block, 1 << pick.order, false);
                     let from = group(pick.zone, block.from);
-                    return self.take_block(from, pick.order, out);
+                    let first = self.lists.try_take_of(from, block.order, pick.order);
+                    let FrameId(first) = first.expect("the list had a block");
+                    out.extend((first..first + (1 << pick.order)).map(FrameId));
+                    return 1 << pick.order;
                 }
                 FallbackStep::None => return 0,
             }

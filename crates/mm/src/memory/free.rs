@@ -14,6 +14,7 @@ use policy::reclaim::boost::Boost;
 use policy::units::Pages;
 
 use super::cpu_lists::CpuLists;
+use super::runs::Evacuation;
 use super::{Memory, apart};
 use crate::lists::{Layout, ZoneId};
 use crate::memory::offline::OfflineFrames;
@@ -42,6 +43,8 @@ pub(super) struct Free {
     pub(super) absent: Vec<FrameId>,
     /// Frames beyond a limit that was lowered.
     pub(super) offline: OfflineFrames,
+    /// A block that is being emptied: what comes free in it is kept.
+    pub(super) evacuation: Option<Evacuation>,
     /// Mobilities have lists of their own.
     is_apart: bool,
     /// By zone.
@@ -92,6 +95,7 @@ impl Free {
             lists: FreeLists::with_blocks(frames, blocks),
             absent: firsts.rev().collect(),
             offline: OfflineFrames::new(frames, chunk),
+            evacuation: None,
             is_apart: apart.is_some(),
             boosts: layout.zones().map(|_| Boost::default()).collect(),
         }
@@ -125,7 +129,7 @@ impl Free {
     /// Puts frames of one zone back, those beyond the limit out of use; answers how many are free.
     fn give(&mut self, frames: &[FrameId]) -> u32 {
         let count = |frames: usize| u32::try_from(frames).expect("fewer frames than a u32 counts");
-        if !frames.iter().any(|frame| self.offline.wants(*frame)) {
+        if self.evacuation.is_none() && !frames.iter().any(|frame| self.offline.wants(*frame)) {
             self.lists.put_batch(frames);
             return count(frames.len());
         }
@@ -133,7 +137,7 @@ impl Free {
         for frame in frames {
             if self.offline.wants(*frame) {
                 self.offline.hold(*frame);
-            } else {
+            } else if !self.is_kept(*frame) {
                 self.lists.put_batch(&[*frame]);
                 given += 1;
             }

@@ -1,19 +1,142 @@
 //! Frames that stand together, as one: taken from what is free, and given back whole.
 
+use core::ops::Range;
+
 use env::{Env, Task};
-use frames::FrameId;
+use frames::{FrameId, Group};
 use policy::compact::suitable::Standing;
 use policy::place::mobility::Mobility;
 use policy::units::Pages;
 
-use super::Memory;
 use super::free::{Free, Pick};
+use super::{Memory, apart};
 use crate::Error;
 use crate::lists::ZoneId;
 use crate::memory::chunks::Taken;
 
+/// A block that is being emptied for somebody.
+pub(super) struct Evacuation {
+    block: Range<u32>,
+    /// Its frames that are free: on no list, and not counted as free.
+    kept: Vec<FrameId>,
+}
+
+impl Free {
+    /// Whether a frame that comes free is kept for the one who empties its block; then it is.
+    pub(super) fn is_kept(&mut self, frame: FrameId) -> bool {
+        let evacuation = self.evacuation.as_mut();
+        let Some(own) = evacuation.filter(|own| own.block.contains(&frame.0)) else {
+            return false;
+        };
+        own.kept.push(frame);
+        true
+    }
+}
+
 impl<E: Env> Memory<E> {
+    /// Begins to empty a block: what is free of it, and what comes free in it, is kept until `end_evacuation`. False: another
+    /// one is being emptied.
+    pub(crate) fn begin_evacuation(&self, task: &Task<'_, E>, block: Range<u32>) -> bool {
+        let mut free = self.lists.lock(task);
+        if free.evacuation.is_some() {
+            return false;
+        }
+        let mut kept = Vec::with_capacity(block.len());
+        let count = free
+            .lists
+            .take_blocks_in(block.clone(), |_| true, &mut kept);
+        self.now_taken(self.layout.of(FrameId(block.start)), count);
+        free.evacuation = Some(Evacuation { block, kept });
+        true
+    }
+
+    /// Ends it: answers the frames of the block that are free, in order. They are the caller's.
+    pub(crate) fn end_evacuation(&self, task: &Task<'_, E>) -> Vec<FrameId> {
+        let ended = self.lists.lock(task).evacuation.take();
+        let mut kept = ended.map_or_else(Vec::new, |ended| ended.kept);
+        kept.sort_unstable();
+        kept
+    }
+
     /// What is free of a zone, and how it stands.
+    pub(crate) fn standing(&self, task: &Task<'_, E>, zone: ZoneId) -> Standing {
+        self.standing_of(&self.lists.lock(task), zone)
+    }
+
+    /// The same, and the blocks of it that are kept for what can be moved.
+    pub(crate) fn standing_and_movable(
+        &self,
+        task: &Task<'_, E>,
+        zone: ZoneId,
+    ) -> (Standing, [u32; 11]) {
+        let free = self.lists.lock(task);
+        let group = match self.apart {
+            Some(_) => apart::group(zone, Mobility::Movable),
+            None => Group::of_zone(zone.0),
+        };
+        (self.standing_of(&free, zone), free.lists.blocks(group))
+    }
+
+    /// Free blocks that begin among frames, by their first frame and their order; and whether the pageblock of the first is one
+    /// of what can be moved.
+    pub(crate) fn free_blocks(
+        &self,
+        task: &Task<'_, E>,
+        frames: Range<u32>,
+        out: &mut Vec<(u32, u8)>,
+    ) {
+        let free = self.lists.lock(task);
+        let mut at = frames.start;
+        out.clear();
+        while at < frames.end {
+            match free.lists.block_at(FrameId(at)) {
+                Some(order) => {
+                    out.push((at, order));
+                    at += 1 << order;
+                }
+                None => at += 1,
+            }
+        }
+    }
+
+    /// Whether the pageblock of a frame is one of what can be moved.
+    pub(crate) fn is_movable_block(&self, task: &Task<'_, E>, frame: u32) -> bool {
+        self.apart.is_none()
+            || self.lists.lock(task).lists.home(FrameId(frame)).mobility
+                == apart::number(Mobility::Movable)
+    }
+
+    /// Takes what is free of a pageblock, as frames to move pages to: of one that is for what can be moved, or begins with a
+    /// free block of its size; as far down as `may` says, which is told the order of each block. Answers how many.
+    pub(crate) fn take_targets(
+        &self,
+        task: &Task<'_, E>,
+        block: Range<u32>,
+        out: &mut Vec<FrameId>,
+        may: impl Fn(u8, Pages) -> bool,
+    ) -> u32 {
+        let first = FrameId(block.start);
+        let zone = self.layout.of(first);
+        let mut free = self.lists.lock(task);
+        let lists = &mut free.lists;
+        let movable =
+            self.apart.is_none() || lists.home(first).mobility == apart::number(Mobility::Movable);
+        let whole = |order: u8| order >= self.pageblock_order();
+        if !movable && !lists.block_at(first).is_some_and(whole) {
+            return 0;
+        }
+        let before = Pages(u64::from(self.free_of(zone)));
+        let taken = core::cell::Cell::new(0_u64);
+        let may = |order| {
+            let may = may(order, before.saturating_sub(Pages(taken.get())));
+            taken.set(taken.get() + (u64::from(may) << order));
+            may
+        };
+        let count = lists.take_blocks_in(block, may, out);
+        self.now_taken(zone, count);
+        count
+    }
+
     fn standing_of(&self, free: &Free, zone: ZoneId) -> Standing {
         Standing {
             free: Pages(u64::from(self.free_of(zone))),

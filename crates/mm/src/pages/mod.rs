@@ -83,6 +83,21 @@ impl CachedPages {
         Error::after(wakeup)
     }
 
+    /// Waits until a page's write has ended.
+    pub(crate) fn wait_written<E: Env>(
+        &self,
+        task: &mut Task<'_, E>,
+        frame: FrameId,
+        owner: Owner,
+    ) -> Result<(), Error> {
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        let wakeup = task.wait_while(self.queue(frame), Cause::WritebackIo, None, |_| {
+            self.table.flags(frame).has(Flags::WRITEBACK) && self.table.owner(frame) == owner
+        });
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
+        Error::after(wakeup)
+    }
+
     /// A page that never was to be found, or is not any more, gives its busy bit back with its owner; whoever came with an
     /// old look-up and waits for it is woken. Under locks `FrameTable::disown` and, after them, `wake_busy`.
     pub(crate) fn disown(&self, busy: Busy) -> FrameId {

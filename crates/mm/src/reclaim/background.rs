@@ -158,6 +158,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> En
                     may_write: true,
                     may_swap: true,
                     may_shrink: true,
+                    run: None,
                 };
                 let got = shrink_zone(task, cache, &control);
                 scanned += got.scanned;

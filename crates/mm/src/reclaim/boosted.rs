@@ -48,6 +48,7 @@ pub(super) fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: Zo
                     may_write: allowed.writes,
                     may_swap: allowed.swaps,
                     may_shrink: allowed.shrinks,
+                    run: None,
                 };
                 let got = shrink_zone(task, cache, &control);
                 scanned += got.scanned;

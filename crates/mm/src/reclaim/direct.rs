@@ -5,7 +5,9 @@
 use core::sync::atomic::Ordering;
 
 use env::{Cause, Env, Event, Signal, Task, WaitQueue};
+use policy::compact::Scans;
 use policy::reclaim::direct::{Direct, DirectStep, Got, may_begin};
+use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::{After, Wake, Who};
 use policy::reclaim::{Loops, Reason, ReserveWakes};
 use policy::units::{Nanos, Pages};
@@ -33,6 +35,35 @@ pub(crate) fn direct_until<E: Env>(
     who: Who,
     enough: impl Fn(&Task<'_, E>) -> bool,
 ) -> Pages {
+    reclaim(task, cache, target, who, None, enough)
+}
+
+/// A run of frames that is reclaimed for.
+pub(crate) struct ForRun {
+    pub(crate) order: u8,
+    pub(crate) scans: Scans,
+}
+
+/// Reclaims until moving pages could make a run, as the law says; answers how many pages were freed, or one if there is hope.
+/// A law that reclaims over nodes knows nothing of runs and frees a cluster.
+pub(crate) fn direct_for_run<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    run: &ForRun,
+) -> Pages {
+    let who = cache.who(task, Kind::Anon);
+    let target = cache.options.reclaim.cluster();
+    reclaim(task, cache, target, who, Some(run), |_| false)
+}
+
+fn reclaim<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    target: Pages,
+    who: Who,
+    run: Option<&ForRun>,
+    enough: impl Fn(&Task<'_, E>) -> bool,
+) -> Pages {
     debug_assert!(task.may_block(), "a pass may have to be waited for");
     task.emit(&Event::DirectReclaim);
     if !who.exempt && cache.options.reclaim.law.keeps_half_the_reserve {
@@ -40,7 +71,7 @@ pub(crate) fn direct_until<E: Env>(
     }
     let ended = match cache.options.reclaim.law.loops {
         Loops::Nodes => over_nodes(task, cache, target, who, enough),
-        Loops::Zones => zoned::direct(task, cache, target, who, enough),
+        Loops::Zones => zoned::direct(task, cache, target, who, run, enough),
     };
     cache.zones.snapshot_refaults(task);
     task.emit(&Event::Reclaimed {
@@ -95,6 +126,7 @@ fn over_nodes<E: Env>(
                         may_write: true,
                         may_swap: true,
                         may_shrink: true,
+                        run: None,
                     };
                     got += shrink_zone(task, cache, &control);
                     let progress = direct.progress(&got);

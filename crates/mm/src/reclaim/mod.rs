@@ -41,6 +41,8 @@ mod zoned;
 use core::sync::atomic::Ordering;
 
 use env::{Context, Env, Task, Work};
+use policy::compact::reclaim::RunZone;
+use policy::compact::suitable::Standing;
 use policy::place::Way;
 use policy::reclaim::background::LAST;
 use policy::reclaim::direct::Got;
@@ -49,6 +51,7 @@ use policy::reclaim::scan::{CountInput, Lru, Priority, Turn, Turns, plan};
 use policy::reclaim::throttle::{Finding, Who};
 use policy::shrink::Pressure;
 use policy::units::Pages;
+use policy::watermark::Watermarks;
 
 use crate::cache::Cache;
 use crate::lists::ZoneId;
@@ -72,6 +75,18 @@ pub(crate) struct Control {
     pub(crate) may_swap: bool,
     /// Caches of objects are asked.
     pub(crate) may_shrink: bool,
+    /// It is for a run of frames.
+    pub(crate) run: Option<RunPass>,
+}
+
+/// A pass for a run of frames that somebody asks for (`policy::compact::reclaim`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunPass {
+    pub(crate) order: u8,
+    /// Clusters are looked at a second time, and what is being written is waited for.
+    pub(crate) waits: bool,
+    /// What the task has freed for it before this pass.
+    pub(crate) freed: Pages,
 }
 
 /// One pass over a zone at one priority.
@@ -91,6 +106,21 @@ pub(crate) fn shrink_zone<E: Env>(
     };
     let (mut reclaimed, skipped_deactivate) = take_turns(task, cache, control, &mut tally);
     age_anon(task, cache, control.zone);
+    if let Some(run) = &control.run {
+        let mut freed = reclaimed;
+        while goes_on(
+            task,
+            cache,
+            control.zone,
+            run,
+            (freed, run.freed + reclaimed),
+            &tally,
+        ) {
+            freed = take_turns(task, cache, control, &mut tally).0;
+            reclaimed += freed;
+            age_anon(task, cache, control.zone);
+        }
+    }
     if shrinks {
         let pressure = Pressure {
             priority: control.priority,
@@ -199,6 +229,41 @@ fn take_turns<E: Env>(
         }
     }
     (reclaimed, turns.skipped_deactivate())
+}
+
+/// Whether a pass for a run is begun again. `freed`: by the turns that were just taken, and in all.
+fn goes_on<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    zone: ZoneId,
+    run: &RunPass,
+    freed: (Pages, Pages),
+    tally: &Tally,
+) -> bool {
+    if cache.registry.stopping.load(Ordering::Relaxed) {
+        return false;
+    }
+    let standing = cache.memory.standing(task, zone);
+    let marks = cache.memory.marks_of(zone);
+    let zone = run_zone(task, cache, zone, (&standing, &marks));
+    let plainly = !tally.plainly_kept.is_zero();
+    policy::compact::reclaim::goes_on(run.order, &zone, freed, plainly)
+}
+
+/// A zone as reclaim for a run sees it.
+fn run_zone<'a, E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    zone: ZoneId,
+    (standing, marks): (&'a Standing, &'a Watermarks),
+) -> RunZone<'a> {
+    let sizes = cache.zones.sizes(task, zone);
+    RunZone {
+        standing,
+        marks,
+        size: cache.zones.layout().zone(zone).pages,
+        inactive: sizes.of(Lru::InactiveAnon) + sizes.of(Lru::InactiveFile),
+    }
 }
 
 /// Takes the pages of a turn off their list.

@@ -14,6 +14,7 @@
 
 use env::{Env, Signal, Task, Work};
 use frames::{Busy, Flags, FrameId};
+use policy::compact::Immediate;
 use policy::reclaim::SwapSender;
 use policy::reclaim::page::{Judgement, PageVerdict, Scanner, Seen, Tally, judge};
 use policy::reclaim::scan::{Kind, Shrunk, Turn};
@@ -114,7 +115,15 @@ pub(super) fn shrink_inactive<E: Env>(
         rule,
     };
     judge_all(task, cache, kind, &batch, scanner, &mut tally, &mut sorted);
-    let unmapped = sorted.freeing as u64 + sorted.swapping;
+    let mut written = 0;
+    let mut unmapped = 0;
+    if control.run.is_some_and(|run| run.waits)
+        && tally.plainly_kept.is_zero()
+        && sorted.kept.len() > 0
+    {
+        (written, unmapped) = look_again(task, cache, kind, scanner, &mut tally, &mut sorted);
+    }
+    unmapped += sorted.freeing as u64 + sorted.swapping;
     let freed = free_all(task, cache, control.zone, kind, &mut sorted);
     for item in [by.1, of.1] {
         cache.counters.add(item, freed.0);
@@ -126,7 +135,7 @@ pub(super) fn shrink_inactive<E: Env>(
     // Of those that were to be put back, not of what is missing: a page that nobody accounts for must show.
     let gone = sorted.kept.len() - back;
     cache.counters.add(Item::Pgisolatedgone, gone);
-    let mut written = sorted.swapping;
+    written += sorted.swapping;
     if sorted.swapping > 0 {
         cache.submit_swap_out(task, &mut sorted.swap_out, sender);
     }
@@ -165,6 +174,50 @@ pub(super) fn shrink_inactive<E: Env>(
     }
     pass.absorb(&tally);
     freed
+}
+
+/// Looks at what stays of a cluster a second time, and waits for what is being written, up to the first page that stays for
+/// another reason (`policy::compact::reclaim`). Answers how many writes the first look had begun, and how many anonymous pages
+/// were unmapped by it.
+fn look_again<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    kind: Kind,
+    scanner: Scanner,
+    tally: &mut Tally,
+    sorted: &mut Sorted,
+) -> (u64, u64) {
+    let unmapped = core::mem::take(&mut sorted.swapping);
+    if unmapped > 0 {
+        cache.submit_swap_out(task, &mut sorted.swap_out, SwapSender::Direct);
+    }
+    let mut written = unmapped;
+    for page in core::mem::replace(&mut sorted.page_out, Batch::new()).pages() {
+        written += u64::from(write_page(task, cache, *page));
+    }
+    let first = core::mem::replace(&mut sorted.kept, Batch::new());
+    let mut second = Tally::default();
+    for page in first.pages() {
+        let waits = second.plainly_kept.is_zero();
+        if waits && cache.pages.table.look(page.frame).1 == page.generation {
+            let flags = cache.pages.table.flags(page.frame);
+            let owner = cache.pages.table.owner(page.frame);
+            if flags.has(Flags::WRITEBACK)
+                && cache.pages.wait_written(task, page.frame, owner).is_ok()
+            {
+                cache.counters.add(Item::NrVmscanWaited, 1);
+            }
+        }
+        let mut one = Batch::new();
+        one.push(*page);
+        judge_all(task, cache, kind, &one, scanner, &mut second, sorted);
+    }
+    // Looked at before.
+    second.scanned = Pages::ZERO;
+    second.taken = Pages::ZERO;
+    second.file_taken = Pages::ZERO;
+    tally.absorb(&second);
+    (written, unmapped)
 }
 
 /// Clears out pages that were taken off their lists because of where they are: what is clean is freed, anonymous pages
@@ -498,7 +551,8 @@ fn put_back<E: Env>(
     kind: Kind,
     sorted: &Sorted,
 ) -> u64 {
-    let defers = cache.options.reclaim.page_rule().defers(kind);
+    let defers = cache.options.reclaim.page_rule().defers(kind)
+        || cache.options.immediate() != Immediate::Scanned;
     let back = cache
         .zones
         .put_back(task, &cache.pages, sorted.kept.pages(), defers);

@@ -351,6 +351,7 @@ fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
                 may_write: true,
                 may_swap: true,
                 may_shrink: true,
+                run: None,
             };
             let began = task.now();
             let may = throttle::may_isolate(task, cache, Kind::Anon, &control);

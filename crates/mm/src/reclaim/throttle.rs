@@ -171,9 +171,10 @@ impl<E: Env> Cache<E> {
         rotate: &[FrameId],
     ) {
         if !rotate.is_empty() || self.options.reclaim.page_rule().defers(Kind::File) {
-            let rotated = self.zones.rotate(context, &self.pages, written, rotate);
-            self.counters.add(Item::Pgrotated, rotated);
-            if rotated > 0 {
+            let done = self.zones.rotate(context, &self.pages, written, rotate);
+            self.counters.add(Item::Pgrotated, done.rotated);
+            self.counters.add(Item::Pgrescued, done.rescued);
+            if done.rotated > 0 {
                 self.look_again(context);
             }
         }

@@ -56,6 +56,7 @@ pub(crate) fn trim<E: Env>(
             force_deactivate: false,
             may_swap: true,
             may_shrink: false,
+            run: None,
         };
         cache.zones[zone].enter_work();
         let (freed, _) = take_turns(task, cache, &control, &mut Tally::default());
@@ -93,6 +94,7 @@ pub(crate) fn trim_cluster<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zon
         force_deactivate: false,
         may_swap: true,
         may_shrink: false,
+        run: None,
     };
     let turn = Turn {
         list: Lru::InactiveFile,

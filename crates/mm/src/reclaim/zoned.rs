@@ -17,8 +17,8 @@ use policy::reclaim::zoned::{self, ZoneView};
 use policy::units::Pages;
 
 use super::background::sleep;
-use super::direct::Ended;
-use super::{Control, age_anon, shrink_zone, throttle};
+use super::direct::{Ended, ForRun};
+use super::{Control, RunPass, age_anon, run_zone, shrink_zone, throttle};
 use crate::cache::Cache;
 use crate::lists::NodeId;
 use crate::vmstat::Item;
@@ -96,6 +96,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zones: &[ZoneId]) -
                     may_write: true,
                     may_swap: true,
                     may_shrink: true,
+                    run: None,
                 };
                 let got = shrink_zone(task, cache, &control);
                 scanned += got.scanned;
@@ -139,24 +140,31 @@ fn judge<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
         .judge(reclaimable);
 }
 
-/// A task reclaims at least `target` pages, or as many as 13 rounds give, or until it has `enough`.
+/// A task reclaims at least `target` pages, or as many as 13 rounds give, or until it has `enough`; for a run, if one is named.
 pub(super) fn direct<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     target: Pages,
     who: Who,
+    run: Option<&ForRun>,
     enough: impl Fn(&Task<'_, E>) -> bool,
 ) -> Ended {
     let zones = cache.zones_for(task);
     let mut direct = Direct::begin(target);
     let mut scanned = Pages::ZERO;
+    let mut freed = Pages::ZERO;
     loop {
         match direct.step() {
             direct::Step::Begin => cache.counters.add(Item::Allocstall, 1),
             direct::Step::Shrink(round) => {
                 let mut got = Got::default();
+                let mut is_ready = false;
                 for zone in zones {
                     if view(cache, task, *zone).is_left_out(round.priority) {
+                        continue;
+                    }
+                    if run.is_some_and(|run| zone_is_ready(task, cache, *zone, run)) {
+                        is_ready = true;
                         continue;
                     }
                     let control = Control {
@@ -169,11 +177,20 @@ pub(super) fn direct<E: Env>(
                         may_write: true,
                         may_swap: true,
                         may_shrink: true,
+                        run: run.map(|run| RunPass {
+                            order: run.order,
+                            waits: run.scans.reclaim_waits,
+                            freed: freed + got.reclaimed,
+                        }),
                     };
                     got += shrink_zone(task, cache, &control);
                 }
                 scanned += got.scanned;
+                freed += got.reclaimed;
                 direct.shrunk(got);
+                if is_ready && run.is_some_and(|run| !run.scans.skips_ready) {
+                    direct.stop();
+                }
             }
             direct::Step::WakeFlushers(pages) => cache.want_of_each(task, pages),
             direct::Step::Wait => {
@@ -200,4 +217,13 @@ pub(super) fn direct<E: Env>(
             direct.stop();
         }
     }
+}
+
+/// Whether reclaim for a run passes over a zone.
+fn zone_is_ready<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId, run: &ForRun) -> bool {
+    let standing = cache.memory.standing(task, zone);
+    let marks = cache.memory.marks_of(zone);
+    let seen = run_zone(task, cache, zone, (&standing, &marks));
+    let mut deferral = cache.zones[zone].deferral(task);
+    run.scans.is_ready(run.order, &seen, &mut deferral)
 }

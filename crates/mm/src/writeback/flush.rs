@@ -464,13 +464,32 @@ pub(crate) fn try_write_page<E: Env>(
     if mapping.device.retry_at(task) > task.now() {
         return false;
     }
-    let Some(mut request) = cache
-        .writeback
-        .requests
-        .try_take(task, mapping.device.index)
-    else {
+    let requests = &cache.writeback.requests;
+    let request = requests.try_take(task, mapping.device.index);
+    request.is_some_and(|request| write_page(task, cache, mapping, page, request))
+}
+
+/// The same by one who waits for room. False: the page is not to be had, the device fails, or the wait was cancelled.
+pub(crate) fn write_page_in_turn<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+) -> bool {
+    if mapping.device.retry_at(task) > task.now() {
         return false;
-    };
+    }
+    let request = cache.writeback.requests.take(task, mapping.device.index);
+    request.is_ok_and(|request| write_page(task, cache, mapping, page, request))
+}
+
+fn write_page<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Arc<Mapping<E>>,
+    page: u32,
+    mut request: Box<IoRequest>,
+) -> bool {
     let select = Selection {
         from: page,
         to: page,

@@ -57,6 +57,15 @@ impl Compaction {
         })
     }
 
+    /// Pages lie in pageblocks of their like.
+    #[must_use]
+    pub const fn groups(&self) -> bool {
+        match self {
+            Self::Blocks(blocks) => blocks.groups,
+            Self::Never | Self::Scans(_) => false,
+        }
+    }
+
     /// What becomes of pages that wait for their write, beside `reclaim::page::Waits`.
     #[must_use]
     pub const fn immediate(&self) -> Immediate {
@@ -332,16 +341,30 @@ impl Moves {
     };
 }
 
-/// Switches of ours.
+/// Switches of ours (`blocks`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
-    /// A block that is to be emptied is chosen by what that costs; else the first that can be.
+    /// Pages lie in pageblocks of their like: read, written, and the rest.
+    pub groups: bool,
+    /// Of the blocks that are looked at, the cheapest is emptied; else the first that can be.
     pub by_cost: bool,
+    /// Pages that were read once are dropped; else they move like all others.
+    pub drops: bool,
+    /// What comes free in a block that is being emptied is kept for the one who empties it.
+    pub captures: bool,
+    /// Blocks that one request looks at. 0: it takes what is free.
+    pub looks: u32,
 }
 
 impl Blocks {
     /// All parts on.
-    pub const TIDEGATE: Self = Self { by_cost: true };
+    pub const TIDEGATE: Self = Self {
+        groups: true,
+        by_cost: true,
+        drops: true,
+        captures: true,
+        looks: 32,
+    };
 }
 
 #[cfg(test)]

@@ -14,11 +14,13 @@
 //! | `defer` | how often a zone is left alone where that was in vain |
 //! | `scanner` | which frames are looked at |
 //! | `migrate` | what is done with a page |
+//! | `blocks` | ours: which block is emptied, and what becomes of the pages in it |
 //! | `reclaim` | when reclaim for a run has done enough |
 //!
 //! Source: mechanisms 8; kernel-facts A; Linux 3.1, 3.2 and 3.3 mm/compaction.c, mm/migrate.c, mm/vmscan.c; paper p4.
 
 pub mod attempt;
+pub mod blocks;
 pub mod defer;
 pub mod law;
 pub mod migrate;

@@ -24,6 +24,7 @@ pub const BATCH: usize = 32;
 #[derive(Clone, Debug)]
 pub struct Scanner {
     block: u32,
+    end: u32,
     migrate: u32,
     free: u32,
 }
@@ -35,6 +36,7 @@ impl Scanner {
         let block = 1 << order;
         Self {
             block,
+            end: frames.end,
             migrate: frames.start,
             free: frames.end / block * block,
         }
@@ -65,13 +67,21 @@ impl Scanner {
 
     /// Pageblocks in which to look for frames, in this order.
     pub fn blocks(&self) -> impl Iterator<Item = Range<u32>> + use<> {
-        let (block, low) = (self.block, self.migrate + self.block);
+        let (block, end, low) = (self.block, self.end, self.migrate + self.block);
         let mut at = self.free;
+        let mut next = move || {
+            let first = (at > low).then_some(at)?;
+            at -= block;
+            Some(first..end.min(first + block))
+        };
         core::iter::from_fn(move || {
-            (at > low).then(|| {
-                let first = at;
-                at -= block;
-                first..first + block
+            // A zone may end with a whole pageblock: then nothing is at its end.
+            next().and_then(|block| {
+                if block.is_empty() {
+                    next()
+                } else {
+                    Some(block)
+                }
             })
         })
     }
@@ -96,7 +106,7 @@ mod tests {
         // A window that was begun ends with the next block.
         assert_eq!(scanner.window(), Some(5..32));
         let blocks: Vec<_> = scanner.blocks().collect();
-        assert_eq!(blocks, [64..80, 48..64, 32..48], "21 is in the window");
+        assert_eq!(blocks, [64..67, 48..64, 32..48], "21 is in the window");
         scanner.took(Some(48));
         assert_eq!(scanner.blocks().next(), Some(48..64), "there may be more");
         scanner.looked_to(32);
@@ -105,6 +115,12 @@ mod tests {
         scanner.looked_to(40);
         assert_eq!(scanner.window(), None);
         assert!(scanner.is_complete());
+    }
+
+    #[test]
+    fn nothing_lies_beyond_the_end() {
+        let scanner = Scanner::begin(0..64, 4);
+        assert_eq!(scanner.blocks().collect::<Vec<_>>(), [48..64, 32..48]);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //!                                               >= half order, or I am not Movable
 //!                                                              -> Claim: all that is free there; tag it if half is like me
 //!                                               else           -> Move: the smallest block that holds me; it alone
+//!     3.2           the same, but Unmovable claims as Movable does, and else -> Take: from the largest block
 //!     6.12          the largest foreign blocks, one of each order while they may be claimed
 //!                                                              -> Retag, or Claim if half is like me: else on to the next
 //!                   none claimed                               -> Take: from the smallest block; its rest stays foreign
@@ -110,14 +111,24 @@ pub struct FallbackRule {
     pub claims_or_leaves: bool,
     /// Requests may ask that pageblocks be kept apart (`ALLOC_NOFRAGMENT`). 5.0 works it out and forgets to say so.
     pub keeps_apart: bool,
+    /// As it was in 3.x: always the largest block; what is free of its pageblock goes along only if the block is half
+    /// a pageblock's order, or for what can be thrown away; the tag if half of the pageblock is free, whatever else is in it.
+    pub by_what_is_free: bool,
 }
 
 impl FallbackRule {
+    /// Linux 3.0 to 3.3.
+    pub const LINUX_3_2: Self = Self {
+        name: "linux-3.2",
+        by_what_is_free: true,
+        ..Self::LINUX_4_20
+    };
     /// Linux 4.20.
     pub const LINUX_4_20: Self = Self {
         name: "linux-4.20",
         claims_or_leaves: false,
         keeps_apart: false,
+        by_what_is_free: false,
     };
     /// Linux 5.0, with paper p3's patch or without.
     pub const LINUX_5_0: Self = Self {
@@ -138,7 +149,8 @@ impl FallbackRule {
     };
 
     /// All of them, in the order of history. A new one joins here.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
+        Self::LINUX_3_2,
         Self::LINUX_4_20,
         Self::LINUX_5_0,
         Self::LINUX_5_3,
@@ -295,6 +307,9 @@ impl Fallback {
         if keeps_apart {
             return FallbackStep::None;
         }
+        if self.rule.by_what_is_free {
+            return largest.map_or(FallbackStep::None, FallbackStep::Take);
+        }
         let smallest = (order..=LARGEST).find_map(|order| free.foreign(mobility, order));
         match smallest {
             None => FallbackStep::None,
@@ -306,7 +321,12 @@ impl Fallback {
     /// What becomes of the pageblock that the last step, a `Claim`, has looked at.
     #[must_use]
     pub fn looked(&self, found: &Found) -> Claimed {
-        if is_alike(self.request.mobility, found, self.pageblock_order) {
+        let tags = if self.rule.by_what_is_free {
+            found.free.0 >= 1 << self.pageblock_order >> 1
+        } else {
+            is_alike(self.request.mobility, found, self.pageblock_order)
+        };
+        if tags {
             Claimed::Tagged
         } else if self.rule.claims_or_leaves {
             Claimed::Left
@@ -318,7 +338,12 @@ impl Fallback {
     /// Whether a pageblock may go with the block. Movable requests are content with a small one: compaction can
     /// gather them.
     fn claims(&self, block: Block) -> bool {
-        block.order >= self.pageblock_order / 2 || self.request.mobility != Mobility::Movable
+        let takes_all = match self.request.mobility {
+            Mobility::Movable => false,
+            Mobility::Reclaimable => true,
+            Mobility::Unmovable => !self.rule.by_what_is_free,
+        };
+        takes_all || block.order >= self.pageblock_order / 2
     }
 }
 

@@ -388,13 +388,20 @@ pub struct Tally {
     pub written: Pages,
     /// Pages freed.
     pub reclaimed: Pages,
+    /// Of the last cluster, pages that were *plainly kept*: for another reason than that they are being written
+    /// (`compact::reclaim`).
+    pub plainly_kept: Pages,
 }
 
 impl Tally {
     /// A page that was isolated, and judged like that.
     pub fn note(&mut self, seen: &Seen, judged: &Judgement) {
         let one = Pages(1);
-        self.note_refused(seen.anon);
+        self.note_taken(seen.anon);
+        let goes = judged.writes() || judged.verdict == PageVerdict::Reclaim;
+        if !goes && !seen.writeback {
+            self.plainly_kept += one;
+        }
         if !seen.anon && (seen.dirty || seen.writeback) {
             self.dirty += one;
             if !seen.writeback {
@@ -427,6 +434,11 @@ impl Tally {
 
     /// A page that was isolated but could not be locked (row 1): it is kept.
     pub fn note_refused(&mut self, anon: bool) {
+        self.note_taken(anon);
+        self.plainly_kept += Pages(1);
+    }
+
+    fn note_taken(&mut self, anon: bool) {
         self.scanned += Pages(1);
         self.taken += Pages(1);
         if !anon {
@@ -457,7 +469,9 @@ impl Tally {
             held,
             written,
             reclaimed,
+            plainly_kept,
         } = cluster;
+        self.plainly_kept = *plainly_kept;
         self.scanned += *scanned;
         self.taken += *taken;
         self.file_taken += *file_taken;

@@ -270,7 +270,7 @@ impl<E: Env> Walk<'_, E> {
         } else {
             Purpose::Used
         };
-        let wanted = Wanted::new(want, purpose).among(self.mapping.device.options.mobility);
+        let wanted = Wanted::new(want, purpose).among(self.cache.lies_in(self.mapping, true));
         if cache.try_alloc(task, wanted, &mut self.frames)? == 0 {
             let began = task.now();
             cache.alloc(task, wanted, &mut self.frames)?;

@@ -290,3 +290,30 @@ fn rules_are_found_by_name() {
     }
     assert_eq!(FallbackRule::by_name("linux-2.4"), None);
 }
+
+#[test]
+fn three_two_looks_at_what_is_free_alone() {
+    let rule = FallbackRule::LINUX_3_2;
+    let blocks = [(Movable, 3), (Movable, 1)];
+    // Below half a pageblock's order it is taken from, the largest first, and nothing goes along.
+    let take = FallbackStep::Take(block(Movable, 3));
+    assert_eq!(first(rule, request(Unmovable, 0), &blocks), take);
+    let claim = FallbackStep::Claim(block(Movable, 3));
+    assert_eq!(first(rule, request(Reclaimable, 0), &blocks), claim);
+    let half = [(Movable, 4)];
+    let claim = FallbackStep::Claim(block(Movable, 4));
+    assert_eq!(first(rule, request(Unmovable, 0), &half), claim);
+    let looked = |free, movable| {
+        Fallback::begin(rule, request(Movable, 0), PAGEBLOCK).looked(&Found {
+            tag: Unmovable,
+            free: Pages(free),
+            movable: Pages(movable),
+        })
+    };
+    assert_eq!(
+        looked(255, 200),
+        Claimed::Moved,
+        "what is like it does not count"
+    );
+    assert_eq!(looked(256, 0), Claimed::Tagged);
+}

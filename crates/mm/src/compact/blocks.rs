@@ -1,0 +1,270 @@
+//! Emptying a block for a run: what was read once is dropped, the rest moves, and what comes free in it is kept until it is
+//! whole (`policy::compact::blocks`).
+//!
+//! Nobody waits: what cannot go in this moment ends it, and what was kept goes to the free lists.
+
+use core::ops::Range;
+
+use env::{Env, Task, Work};
+use frames::{Flags, FrameId};
+use policy::compact::Blocks;
+use policy::compact::blocks::{Fate, Found, Seen, lies_with};
+use policy::place::by_use::Purpose;
+use policy::place::mobility::Mobility;
+use policy::place::search::Floor;
+use policy::reclaim::scan::Kind;
+
+use super::take_free;
+use crate::Error;
+use crate::alloc::Wanted;
+use crate::cache::Cache;
+use crate::lists::ZoneId;
+use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
+use crate::memory::room::Asked;
+use crate::options::Runs;
+use crate::reclaim::shrink::clear_out;
+use crate::registry::regions::{ANON, Cursor};
+use crate::relocate::move_page;
+use crate::vmstat::Item;
+
+/// Takes a run that is free, or empties a block for one.
+///
+/// # Errors
+/// `NoMemory`.
+pub(super) fn take<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    runs: Runs,
+    law: &Blocks,
+    out: &mut Vec<FrameId>,
+) -> Result<bool, Error> {
+    if take_free(task, cache, runs, Floor::Min, out)? {
+        return Ok(true);
+    }
+    for zone in cache.zones_for(task) {
+        let Some((block, found)) = choose(task, cache, *zone, runs, law) else {
+            continue;
+        };
+        // What is free in it goes to the run, and a frame to each page that moves.
+        let asked = Asked {
+            zone: *zone,
+            floor: Floor::Min,
+            want: found.free + found.moves,
+            first: true,
+            exempt: false,
+        };
+        if cache.memory.room(task, &asked) < asked.want {
+            continue;
+        }
+        if let Some(got) = empty(task, cache, *zone, block, runs, law, out)? {
+            return Ok(got);
+        }
+    }
+    Ok(false)
+}
+
+/// The cheapest of some blocks of a zone.
+fn choose<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    zone: ZoneId,
+    runs: Runs,
+    law: &Blocks,
+) -> Option<(Range<u32>, Found)> {
+    let size = 1 << runs.order;
+    let frames = cache.zones.layout().frames(zone);
+    let blocks = (frames.end - frames.start) / size;
+    let from = cache.zones[zone].next_block();
+    let mut free = Vec::new();
+    let mut regions = Cursor::new();
+    let (mut best, mut best_cost) = (None, None);
+    let (mut looked, mut next) = (0, from);
+    for number in 0..law.looks.min(blocks) {
+        let at = (from + number) % blocks;
+        let first = frames.start + at * size;
+        let block = first..first + size;
+        cache.memory.free_blocks(task, block.clone(), &mut free);
+        let mut free_blocks = free.iter().copied().peekable();
+        let mut found = Found::default();
+        let mut frame = first;
+        while frame < block.end {
+            looked += 1;
+            if let Some((_, order)) = free_blocks.next_if(|(at, _)| *at == frame) {
+                found.free += 1 << order;
+                frame += 1 << order;
+                continue;
+            }
+            match look(task, cache, law, &mut regions, FrameId(frame)).0 {
+                Fate::Drops => found.drops += 1,
+                Fate::Moves => found.moves += 1,
+                Fate::Stays => break,
+            }
+            if found.moves > Blocks::moves_most(size) {
+                break;
+            }
+            frame += 1;
+        }
+        next = (at + 1) % blocks;
+        let Some(cost) = law.cost(&found, size) else {
+            continue;
+        };
+        if law.is_better(best_cost, cost) {
+            (best, best_cost) = (Some((block, found)), Some(cost));
+        }
+        if law.is_enough(cost, size) {
+            break;
+        }
+    }
+    cache.zones[zone].set_next_block(next);
+    cache.counters.add(Item::CompactMigrateScanned, looked);
+    task.did(Work::MigrateScan, looked);
+    best
+}
+
+/// What would become of the page in a frame that is not free.
+fn look<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    law: &Blocks,
+    regions: &mut Cursor,
+    frame: FrameId,
+) -> (Fate, Page, Flags) {
+    let (flags, generation) = cache.pages.table.look(frame);
+    let page = Page { frame, generation };
+    let owner = cache.pages.table.owner(frame);
+    let anon = owner.file & ANON != 0;
+    let mut is_run = || {
+        let region = regions.region(&cache.registry.regions, task, owner.file);
+        let inside = region.filter(|region| owner.index < region.pages.len());
+        inside.is_some_and(|region| region.pages.is_run(owner.index))
+    };
+    let seen = Seen {
+        held: !flags.has(Flags::CACHED)
+            || flags.any(Flags::BUSY | Flags::WRITEBACK)
+            || flags.pins() > 0
+            || flags.has(Flags::MAPPED)
+            || anon && is_run(),
+        file: !anon,
+        dirty: flags.has(Flags::DIRTY),
+        referenced: flags.has(Flags::REFERENCED),
+        active: flags.has(Flags::ACTIVE),
+    };
+    (law.fate(&seen), page, flags)
+}
+
+/// Empties a block; `None`: another task empties one.
+fn empty<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    zone: ZoneId,
+    block: Range<u32>,
+    runs: Runs,
+    law: &Blocks,
+    out: &mut Vec<FrameId>,
+) -> Result<Option<bool>, Error> {
+    let size = block.len();
+    if law.captures && !cache.memory.begin_evacuation(task, block.clone()) {
+        return Ok(None);
+    }
+    cache.counters.add(Item::CompactStall, 1);
+    for part in block.clone().step_by(CLUSTER_FRAMES) {
+        let end = block.end.min(part + CLUSTER_FRAMES as u32);
+        empty_part(task, cache, zone, part..end, law);
+    }
+    let got = if law.captures {
+        let kept = cache.memory.end_evacuation(task);
+        let whole = kept.len() == size;
+        if whole {
+            cache.counters.add(Item::Pgalloc, kept.len() as u64);
+            cache.memory.took(task, 1 << runs.order);
+            task.did(Work::Alloc, 1);
+            out.extend(kept);
+        } else {
+            cache.memory.put(task, &kept);
+        }
+        whole
+    } else {
+        take_free(task, cache, runs, Floor::Min, out)?
+    };
+    let item = if got {
+        Item::CompactSuccess
+    } else {
+        Item::CompactFail
+    };
+    cache.counters.add(item, 1);
+    Ok(Some(got))
+}
+
+/// The same of up to a cluster of its frames.
+fn empty_part<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    zone: ZoneId,
+    frames: Range<u32>,
+    law: &Blocks,
+) {
+    let mut regions = Cursor::new();
+    let mut drops = Vec::with_capacity(CLUSTER_FRAMES);
+    let mut moves = Vec::with_capacity(CLUSTER_FRAMES);
+    for frame in frames.map(FrameId) {
+        let (fate, page, flags) = look(task, cache, law, &mut regions, frame);
+        match fate {
+            Fate::Drops => drops.push(page),
+            Fate::Moves => moves.push((page, flags)),
+            Fate::Stays => {}
+        }
+    }
+    if !drops.is_empty() {
+        let mut batch = Batch::new();
+        {
+            let mut lru = cache.zones.lru(task);
+            for page in drops {
+                let (flags, now) = cache.pages.table.look(page.frame);
+                // Another page by now, or off its list: the block is not whole then.
+                if now == page.generation && flags.has(Flags::CACHED) && lru.remove(page.frame) {
+                    batch.push(page);
+                }
+            }
+        }
+        cache.zones[zone].note_isolated(Kind::File, batch.len());
+        let dropped = clear_out(task, cache, (zone, Kind::File), &batch);
+        cache.counters.add(Item::CompactDropped, dropped);
+    }
+    let (mut moved, mut failed) = (0, 0);
+    for (page, flags) in moves {
+        if move_one(task, cache, page, flags) {
+            moved += 1;
+        } else {
+            failed += 1;
+        }
+    }
+    for (item, count) in [
+        (Item::CompactIsolated, moved + failed),
+        (Item::CompactPagesMoved, moved),
+        (Item::CompactPagemigrateFailed, failed),
+    ] {
+        cache.counters.add(item, count);
+    }
+    task.did(Work::MovePage, moved);
+}
+
+/// Moves a page to a frame among those of its like. False: there is none, or it cannot go in this moment.
+fn move_one<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, page: Page, flags: Flags) -> bool {
+    let mobility = if !cache.groups() || flags.has(Flags::ANON) {
+        Mobility::Movable
+    } else {
+        lies_with(flags.has(Flags::DIRTY))
+    };
+    let wanted = Wanted::new(1, Purpose::Used).among(mobility);
+    let mut fresh = Vec::new();
+    // Refused: there is none.
+    let _ = cache.try_alloc(task, wanted, &mut fresh);
+    let Some(to) = fresh.pop() else { return false };
+    match move_page(task, cache, page, to) {
+        Ok(()) => true,
+        Err(to) => {
+            cache.put_unused(task, &[to]);
+            false
+        }
+    }
+}
