@@ -27,6 +27,10 @@ use crate::registry::regions::{ANON, Cursor};
 use crate::relocate::move_page;
 use crate::vmstat::Item;
 
+/// Frames that are emptied at a time.
+const CLUSTER: u32 = 32;
+const _: () = assert!(CLUSTER as usize == CLUSTER_FRAMES);
+
 /// Takes a run that is free, or empties a block for one.
 ///
 /// # Errors
@@ -167,9 +171,11 @@ fn empty<E: Env>(
         return Ok(None);
     }
     cache.counters.add(Item::CompactStall, 1);
-    for part in block.clone().step_by(CLUSTER_FRAMES) {
-        let end = block.end.min(part + CLUSTER_FRAMES as u32);
+    let mut part = block.start;
+    while part < block.end {
+        let end = block.end.min(part + CLUSTER);
         empty_part(task, cache, zone, part..end, law);
+        part = end;
     }
     let got = if law.captures {
         let kept = cache.memory.end_evacuation(task);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use env::{Env, Interrupt, Task, Work};
 use frames::{Flags, FrameId};
 use policy::compact::migrate::{Seen, Verdict, judge, takes};
-use policy::compact::scanner::{BATCH, Scanner};
+use policy::compact::scanner::Scanner;
 use policy::compact::suitable::Suitable;
 use policy::compact::{Migrates, Moves};
 use policy::reclaim::Reason;
@@ -45,6 +45,8 @@ pub(super) struct ZonePass<'a, E: Env> {
     zone: ZoneId,
     order: u8,
     moves: &'a Moves,
+    /// Pages that are taken at a time: a cluster (`COMPACT_CLUSTER_MAX`), which is smaller where memory stands for a larger one.
+    batch: usize,
     scanner: Scanner,
     /// Frames to move pages to.
     targets: Vec<FrameId>,
@@ -80,6 +82,7 @@ pub(super) fn compact_zone<E: Env>(
         zone,
         order,
         moves,
+        batch: usize::try_from(cache.options.reclaim.cluster().0).expect("a cluster is small"),
         scanner: Scanner::begin(frames, cache.memory.pageblock_order()),
         targets: Vec::new(),
         file: None,
@@ -153,10 +156,10 @@ impl<E: Env> ZonePass<'_, E> {
         let mut free = core::mem::take(&mut self.free);
         cache.memory.free_blocks(task, window.clone(), &mut free);
         let mut free_blocks = free.iter().copied().peekable();
-        let mut taken = Vec::with_capacity(BATCH);
+        let mut taken = Vec::with_capacity(self.batch);
         let mut asked = None;
         let mut at = window.start;
-        while at < window.end && taken.len() < BATCH {
+        while at < window.end && taken.len() < self.batch {
             if let Some((first, order)) = free_blocks.next_if(|(first, _)| *first <= at) {
                 at = at.max(first + (1 << order));
                 continue;

@@ -4,7 +4,7 @@
 //! ```text
 //!   first                                                         end
 //!   |====>..........................................<============|
-//!    migrate: a window at a time, 32 pages taken     free: a pageblock at a time, as they are needed
+//!    migrate: a window at a time, a cluster taken    free: a pageblock at a time, as they are needed
 //!              they have met: the zone is done
 //! ```
 //!
@@ -16,9 +16,6 @@
 //! Source: mechanisms 8.1; kernel-facts A7; Linux 3.2 mm/compaction.c, isolate_migratepages(), isolate_freepages().
 
 use core::ops::Range;
-
-/// Pages that are taken at a time (`COMPACT_CLUSTER_MAX`).
-pub const BATCH: usize = 32;
 
 /// Where a pass over a zone is.
 #[derive(Clone, Debug)]
