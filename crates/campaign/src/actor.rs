@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use env::{ObjectId, Task};
 use lab::{LabEnv, Sector};
-use mm::{Error, File, Pinned, Reader, Writer};
+use mm::{Error, File, Pinned, PinnedRun, Reader, Writer};
 use policy::units::{Bytes, Nanos};
 
 use crate::failure::fail;
@@ -34,6 +34,13 @@ macro_rules! say {
 
 /// A pinned page and what it held at first.
 type Held<'a> = (Pinned<'a, LabEnv>, [Sector; 8]);
+/// The same of pages in one piece.
+type HeldRun<'a> = (PinnedRun<'a, LabEnv>, Vec<[Sector; 8]>);
+
+fn load(run: &PinnedRun<'_, LabEnv>) -> Vec<[Sector; 8]> {
+    let frames = run.pins().iter().map(frames::Pin::frame);
+    frames.map(|frame| run.content().load(frame)).collect()
+}
 
 pub(crate) struct Actor {
     world: Arc<World>,
@@ -357,7 +364,21 @@ impl Actor {
         depth: u32,
     ) -> Going {
         let mut pins: Vec<Held<'_>> = Vec::new();
-        for page in pages.start.min(slot.pages_max)..pages.end.min(slot.pages_max) {
+        let mut run = None;
+        let pages = pages.start.min(slot.pages_max)..pages.end.min(slot.pages_max);
+        let is_run = pages.start.is_multiple_of(4) && !pages.is_empty();
+        if is_run && !slot.closing.load(Ordering::Relaxed) && slot.begin().is_some() {
+            let len = (pages.end - pages.start) * SECTORS;
+            let (op, range) = ((at, ops[at]), pages.clone());
+            let going = self.timed(task, op, Some(slot.place), len, |actor, task| {
+                run = actor.pin_run(task, slot, file, range)?;
+                Ok(())
+            });
+            slot.end();
+            going?;
+        }
+        let single = if is_run { 0..0 } else { pages };
+        for page in single {
             if slot.closing.load(Ordering::Relaxed) || slot.begin().is_none() {
                 break;
             }
@@ -380,6 +401,14 @@ impl Actor {
         while next < until {
             next = self.step(task, ops, next, until, depth + 1)?;
         }
+        if let Some((run, seen)) = &run {
+            let now = load(run);
+            judge!(
+                now == *seen,
+                "pin-changed",
+                "a page of a run under its pins"
+            );
+        }
         for (pin, seen) in &pins {
             let now = pin.content().load(pin.pin().frame());
             judge!(
@@ -389,6 +418,64 @@ impl Actor {
             );
         }
         Ok(())
+    }
+
+    /// Pins pages in one piece; each was as it is at some moment since the call began.
+    fn pin_run<'a>(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        slot: &Slot,
+        file: &'a File<LabEnv>,
+        pages: core::ops::Range<u64>,
+    ) -> Result<Option<HeldRun<'a>>, Over> {
+        let world = Arc::clone(&self.world);
+        let place = &world.places[slot.place];
+        let reads = pages.clone().map(|page| {
+            let offset = Bytes(page * SECTORS * SECTOR);
+            let len = Bytes(SECTORS * SECTOR);
+            place.checker().on_read_begin(slot.object, offset, len)
+        });
+        let reads: Vec<_> = reads.collect();
+        let first = u32::try_from(pages.start).unwrap_or(u32::MAX);
+        let count = u32::try_from(reads.len()).unwrap_or(u32::MAX);
+        let at_once = file.try_pin_run(first, count);
+        let pinned = match at_once {
+            Some(run) => Ok(run),
+            None => file.pin_run(task, first, count),
+        };
+        match pinned {
+            Ok(run) => {
+                let frames: Vec<u32> = run.pins().iter().map(|pin| pin.frame().0).collect();
+                judge!(
+                    frames.is_sorted_by(|a, b| *a + 1 == *b) && frames.len() == reads.len(),
+                    "no-run",
+                    "{count} pages from {first} in frames {frames:?}"
+                );
+                let seen = load(&run);
+                for ((read, seen), page) in reads.into_iter().zip(&seen).zip(pages) {
+                    if let Err(violation) = place.checker().on_read_stamps(read, seen) {
+                        fail(
+                            "wrong-version",
+                            format!("{violation} (page {page} of a run)"),
+                        );
+                    }
+                }
+                Ok(Some((run, seen)))
+            }
+            Err(error) => {
+                for read in reads {
+                    place.checker().on_read_failed(read);
+                }
+                // Pages beyond the end, more pins than may be, or no block that can be emptied.
+                if !matches!(
+                    error,
+                    Error::OutOfRange { .. } | Error::TooMany { .. } | Error::NoRun { .. }
+                ) {
+                    self.failed(place, "pin_run", error)?;
+                }
+                Ok(None)
+            }
+        }
     }
 
     fn pin<'a>(

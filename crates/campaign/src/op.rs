@@ -11,7 +11,7 @@
 //! | `leave F P+N after US` | a client punches that hole (from an odd page on: writes there), and is gone after US microseconds; the task then syncs, writes there and reads |
 //! | `sync F`, `sync-range F A+N`, `sync-all` | as they say |
 //! | `close F` | closes the file, when nobody is inside, and opens it again |
-//! | `hold F P+N for K` | pins N pages from page P while it takes the next K steps |
+//! | `hold F P+N for K` | pins N pages from page P while it takes the next K steps; in one piece, if P is a multiple of four |
 //! | `trim` | gives free memory back |
 //! | `touch R P+N` | touches N pages of region R from page P |
 //! | `put R A+N` | writes N sectors of region R from sector A |
@@ -130,8 +130,8 @@ impl Op {
             Self::Touch { pages, .. } => *pages,
             // Written by the client and after it, and read.
             Self::Leave { pages, .. } => 3 * (*pages + 1),
-            // Each is pinned by a call of its own.
-            Self::Hold { .. } => 1,
+            // In one piece, for which a block as large may have to be emptied first.
+            Self::Hold { pages, .. } => 3 * *pages,
             // Both ends of what is cut off or out.
             Self::Truncate { .. } | Self::Cut { .. } | Self::Grow { .. } | Self::Punch { .. } => 2,
             // A cut that was owed.

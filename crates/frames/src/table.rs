@@ -520,6 +520,29 @@ impl FrameTable {
         self.end(busy, Flags::WRITEBACK)
     }
 
+    /// The claimed frame holds a copy that its maker alone reads: an orphan from the beginning, with one pin. Its last `unpin`
+    /// frees it.
+    ///
+    /// # Panics
+    /// If it was adopted: somebody could have found it.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the right to write ends here"
+    )]
+    pub fn keep_for_pin(&self, busy: Busy) -> Pin {
+        let frame = busy.frame;
+        // Nobody else steps the word before it is adopted (invariant 5), and an orphan is stepped by its users alone.
+        self.frame(frame).alone(|word| {
+            let before = flags_of(word);
+            assert!(
+                before.has(Flags::BUSY) && !before.has(Flags::CACHED),
+                "a copy for one reader in a frame that was adopted: {before:x?}"
+            );
+            with_flags(word, Flags::ORPHAN | Flags::UPTODATE) + 1
+        });
+        Pin { frame }
+    }
+
     #[inline]
     fn end(&self, busy: Busy, never: Flags) -> FrameId {
         let frame = busy.frame;

@@ -9,8 +9,11 @@
 use frames::stack::IndexStack;
 use frames::{Flags, FrameId, FrameTable, NodePool, Owner, PageIndex, Pin, Refusal, Slot};
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use loom::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 const A: Owner = Owner { file: 1, index: 0 };
@@ -603,5 +606,233 @@ fn an_end_beside_a_flusher_and_a_hint_loses_a_hint_at_most() {
         }
         flusher.join().unwrap();
         stale.join().unwrap();
+    });
+}
+
+/// A page that is moved from one frame to another, beside those who use it: `mm::relocate`.
+struct Moving {
+    table: FrameTable,
+    contents: [Content; 2],
+    /// The index: which frame holds the page; changed under the lock.
+    slot: AtomicU32,
+    lock: Mutex<()>,
+    device: AtomicU32,
+}
+
+const NO_FRAME: u32 = 9;
+/// What the page holds in the beginning, and what a writer makes of it.
+const OLD: u32 = 1;
+const NEW: u32 = 2;
+
+/// Does it in a thread beside the model's own.
+fn beside(world: &Arc<Moving>, work: impl FnOnce(&Moving) + 'static) -> thread::JoinHandle<()> {
+    let world = world.clone();
+    thread::spawn(move || work(&world))
+}
+
+impl Moving {
+    fn with_page(flags: Flags) -> Arc<Self> {
+        let world = Self {
+            table: FrameTable::new(2),
+            contents: [Content::new(OLD), Content::new(0)],
+            slot: AtomicU32::new(0),
+            lock: Mutex::new(()),
+            device: AtomicU32::new(if flags.has(Flags::DIRTY) { 0 } else { OLD }),
+        };
+        let busy = world.table.claim(FRAME);
+        world.table.adopt(&busy, A);
+        world
+            .table
+            .release(busy, Flags::UPTODATE | flags, Flags::NONE);
+        Arc::new(world)
+    }
+
+    fn find(&self) -> Option<FrameId> {
+        let frame = self.slot.load(Acquire);
+        (frame != NO_FRAME).then_some(FrameId(frame))
+    }
+
+    fn content(&self, frame: FrameId) -> &Content {
+        &self.contents[frame.0 as usize]
+    }
+
+    fn move_it(&self) {
+        let (_, generation) = self.table.look(FRAME);
+        let busy = self.table.try_busy_of(FRAME, generation, Flags::WRITEBACK);
+        let Ok(old) = busy else { return };
+        let dirty = self.table.flags(FRAME).has(Flags::DIRTY);
+        let kept = if dirty { Flags::DIRTY } else { Flags::NONE };
+        let new = self.table.claim(FrameId(1));
+        self.table.adopt_as(&new, A, kept | Flags::UPTODATE);
+        self.contents[1].write(self.contents[0].read());
+        let moved = {
+            let _index = self.lock.lock().unwrap();
+            let stands = self.slot.load(Relaxed) == FRAME.0;
+            if stands {
+                self.slot.store(1, Release);
+            }
+            stands
+        };
+        if moved {
+            self.table.discard(old);
+            self.table.release(new, Flags::NONE, Flags::NONE);
+        } else {
+            self.table.discard(new);
+            self.table.release(old, Flags::NONE, Flags::NONE);
+        }
+    }
+
+    /// Looks the page up anew where it has moved, some times; answers whether it wrote.
+    fn write(&self) -> bool {
+        for _ in 0..3 {
+            let Some(frame) = self.find() else {
+                return false;
+            };
+            if let Ok(busy) = self.table.try_busy(frame, A) {
+                self.content(frame).write(NEW);
+                self.table.release(busy, Flags::DIRTY, Flags::NONE);
+                return true;
+            }
+            thread::yield_now();
+        }
+        false
+    }
+
+    fn read(&self) {
+        let Some(frame) = self.find() else { return };
+        if let Ok(pin) = self.table.try_pin(frame, A) {
+            let seen = self.content(frame).read();
+            assert!(
+                seen == OLD || seen == NEW,
+                "{seen}: what the frame held before"
+            );
+            assert_eq!(self.content(frame).read(), seen, "it stays under a pin");
+            assert!(!self.table.unpin(pin));
+        }
+    }
+
+    fn flush(&self) {
+        let begun = {
+            let _index = self.lock.lock().unwrap();
+            self.find()
+                .filter(|frame| self.table.try_begin_writeback(*frame))
+        };
+        if let Some(frame) = begun {
+            // As in `flush`: beside a writer.
+            self.device
+                .store(self.content(frame).value.load(Relaxed), Relaxed);
+            self.table.end_writeback(frame, false);
+        }
+    }
+
+    /// Cuts the page off, or gives it back (`discard`): dirty or not.
+    fn cut(&self) {
+        let Some(frame) = self.find() else { return };
+        if let Ok(busy) = self.table.try_busy(frame, A) {
+            {
+                let _index = self.lock.lock().unwrap();
+                assert_eq!(
+                    self.slot.load(Relaxed),
+                    frame.0,
+                    "who is busy keeps it there"
+                );
+                self.slot.store(NO_FRAME, Release);
+            }
+            self.table.discard(busy);
+        }
+    }
+
+    /// Nobody is left: the page is in one frame, the other is free, and what is clean is on the device.
+    fn check(&self, newest: u32) {
+        let frame = self.find();
+        for other in [0, 1].map(FrameId) {
+            let flags = self.table.flags(other);
+            if Some(other) == frame {
+                assert!(flags.has(Flags::CACHED | Flags::UPTODATE), "{flags:x?}");
+                assert!(!flags.any(Flags::BUSY | Flags::WRITEBACK) && flags.pins() == 0);
+                assert_eq!(self.content(other).read(), newest);
+                let clean = !flags.has(Flags::DIRTY);
+                assert!(
+                    !clean || self.device.load(Relaxed) == newest,
+                    "clean too early"
+                );
+            } else {
+                assert!(flags.has(Flags::FREE), "{flags:x?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_that_moves_is_read_and_written_beside_it() {
+    model(Some(2), || {
+        let world = Moving::with_page(Flags::NONE);
+        let mover = beside(&world, Moving::move_it);
+        let reader = beside(&world, Moving::read);
+        let wrote = world.write();
+        mover.join().unwrap();
+        reader.join().unwrap();
+        world.check(if wrote { NEW } else { OLD });
+    });
+}
+
+#[test]
+fn a_dirty_page_that_moves_is_flushed_and_written_beside_it() {
+    model(Some(2), || {
+        let world = Moving::with_page(Flags::DIRTY);
+        let mover = beside(&world, Moving::move_it);
+        let flusher = beside(&world, Moving::flush);
+        let wrote = world.write();
+        mover.join().unwrap();
+        flusher.join().unwrap();
+        world.check(if wrote { NEW } else { OLD });
+        world.flush();
+        world.check(if wrote { NEW } else { OLD });
+    });
+}
+
+#[test]
+fn a_page_that_moves_is_cut_off_beside_it() {
+    for flags in [Flags::NONE, Flags::DIRTY] {
+        model(Some(2), move || {
+            let world = Moving::with_page(flags);
+            let mover = beside(&world, Moving::move_it);
+            let reader = beside(&world, Moving::read);
+            world.cut();
+            mover.join().unwrap();
+            reader.join().unwrap();
+            world.check(OLD);
+        });
+    }
+}
+
+#[test]
+fn a_copy_for_one_reader_is_nobody_elses_and_ends_with_its_pin() {
+    model(Some(3), || {
+        let world = Moving::with_page(Flags::DIRTY);
+        // They have the number of the copy's frame from a life before.
+        let stale = beside(&world, |world| {
+            assert!(world.table.try_busy(FrameId(1), A).is_err());
+            assert!(world.table.try_pin(FrameId(1), A).is_err());
+            world
+                .table
+                .update(FrameId(1), Flags::REFERENCED, Flags::NONE);
+        });
+        let writer = beside(&world, |world| {
+            world.write();
+        });
+        if let Ok(pin) = world.table.try_pin(FRAME, A) {
+            let copy = world.table.claim(FrameId(1));
+            let seen = world.contents[0].read();
+            world.contents[1].write(seen);
+            assert!(!world.table.unpin(pin));
+            let own = world.table.keep_for_pin(copy);
+            assert_eq!(world.contents[1].read(), seen);
+            assert!(world.table.unpin(own), "the last one");
+            assert!(world.table.take_orphan(FrameId(1)));
+        }
+        stale.join().unwrap();
+        writer.join().unwrap();
+        assert!(world.table.flags(FrameId(1)).has(Flags::FREE));
     });
 }

@@ -138,6 +138,11 @@ pub enum Error {
         /// The end that there is.
         len: Bytes,
     },
+    /// No so many frames side by side can be had in this moment.
+    NoRun {
+        /// How many were asked for.
+        pages: Pages,
+    },
     /// The region has given way: memory ran out, and it was the largest (`Tunables::oom_kills`). Its pages are gone.
     Killed,
     /// The environment shuts down.
@@ -348,6 +353,12 @@ impl fmt::Display for Error {
                 f,
                 "the {what} ends at byte {}; byte {} is beyond it",
                 len.0, end.0
+            ),
+            Self::NoRun { pages } => write!(
+                f,
+                "no {} pages side by side can be had now: pins, and reads and writes under way, are in every block that was \
+                 looked at, or the file is changed all the time; pin fewer pages, release pins, or try again",
+                pages.0
             ),
             Self::Killed => f.write_str(
                 "memory ran out, and this region, the largest, gave way: raise the limit or the swap \

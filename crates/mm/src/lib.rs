@@ -64,6 +64,7 @@ pub use file::drop::Dropped;
 pub use file::map::FileMap;
 pub use file::pin::Pinned;
 pub use file::read::Reader;
+pub use file::run::{PinnedRun, RUN_MAX};
 pub use file::sync::Synced;
 pub use file::write::Progress;
 pub use file::write::received::Offered;

@@ -24,6 +24,7 @@ use crate::writeback::flush;
 use crate::{Error, File, Writer, reclaim, swapfile};
 
 mod limit;
+mod trim;
 
 /// What a zone with too few frames is called.
 const ZONE_FRAMES: [&str; ZONES_MAX] = [

@@ -16,8 +16,11 @@
 //!
 //! Source: ours. Linux 6.12 mm/migrate.c, migrate_folio(), has the same steps around page tables and references.
 
-use env::{Env, Interrupt, Signal, Task, Work};
+use core::ops::Range;
+
+use env::{Env, Signal, Task, Work};
 use frames::{Busy, Content, Flags, FrameId, Slot, Tag};
+use policy::reclaim::scan::Kind;
 
 use crate::cache::Cache;
 use crate::lists::isolate::Page;
@@ -93,9 +96,8 @@ fn try_move<E: Env>(
     table.discard(old);
     cache.release(new, Flags::NONE, Flags::NONE);
     cache.wake_busy(&[frame], Signal::PageUnlocked);
-    // To the free lists, and not to those that a CPU keeps, from which the next page would come back here.
-    cache.memory.put(&Interrupt::new(), &[frame]);
-    cache.gave_back(task, 1);
+    // It took one and gives one back: it neither grows by it nor has anything kept for it.
+    cache.put_unused(task, &[frame]);
     task.did(Work::Copy, 1);
     task.did(Work::Insert, 1);
     Ok(())
@@ -145,6 +147,72 @@ fn move_anon<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, old: &Busy, to: Frame
     cache.break_run(&region, owner.index);
     region.pages.moved(owner.index, frame, to);
     true
+}
+
+/// A page in a frame that is to be cleared.
+pub(crate) struct Found {
+    pub(crate) page: Page,
+    pub(crate) kind: Kind,
+    pub(crate) dirty: bool,
+    /// It moves to another frame, if there is one; else it is freed.
+    pub(crate) moves: bool,
+}
+
+/// Moves the pages that are to, as far as there are `fresh` frames for them; answers how many. What is left stays in `found`.
+pub(crate) fn move_found<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    found: &mut Vec<Found>,
+    fresh: &mut Vec<FrameId>,
+) -> u64 {
+    let before = found.len();
+    found.retain(|found| {
+        if !found.moves {
+            return true;
+        }
+        let Some(to) = fresh.pop() else { return true };
+        match move_page(task, cache, found.page, to) {
+            Ok(()) => false,
+            Err(to) => {
+                fresh.push(to);
+                true
+            }
+        }
+    });
+    (before - found.len()) as u64
+}
+
+/// The pages in frames that are to be cleared; `all` of them move, or those alone that were used lately or are dirty.
+pub(crate) fn look<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    frames: Range<u32>,
+    all: bool,
+) -> Vec<Found> {
+    let mut found = Vec::new();
+    let lru = cache.zones.lru(task);
+    for frame in frames.map(FrameId) {
+        let (flags, generation) = cache.pages.table.look(frame);
+        let in_use = flags.any(Flags::BUSY | Flags::WRITEBACK) || flags.pins() > 0;
+        if !flags.has(Flags::CACHED) || in_use || lru.list_of(frame).is_none() {
+            continue;
+        }
+        let kind = if flags.has(Flags::ANON) {
+            Kind::Anon
+        } else {
+            Kind::File
+        };
+        let dirty = flags.has(Flags::DIRTY);
+        // Used once is no more than read in.
+        let idle = kind == Kind::File && !dirty && !flags.any(Flags::ACTIVE | Flags::MAPPED);
+        found.push(Found {
+            page: Page { frame, generation },
+            kind,
+            dirty,
+            moves: all || !idle,
+        });
+    }
+    found
 }
 
 #[cfg(test)]

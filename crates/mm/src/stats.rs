@@ -54,6 +54,10 @@ pub struct Stats {
     pub scanned: Pages,
     /// Pages freed by reclaim, ever.
     pub reclaimed: Pages,
+    /// Pages moved to another frame, ever.
+    pub moved: u64,
+    /// Moves that came to nothing, ever.
+    pub move_refused: u64,
     /// Bytes of metadata: frame table, lists, index nodes.
     pub metadata_bytes: u64,
 }
@@ -97,8 +101,15 @@ impl<E: Env> Cache<E> {
             read_in: pages(&totals.read_in),
             scanned: self.total([Item::PgscanKswapd, Item::PgscanDirect]),
             reclaimed: self.total([Item::PgstealKswapd, Item::PgstealDirect]),
+            moved: self.counters.get(Item::PgmigrateSuccess),
+            move_refused: self.counters.get(Item::PgmigrateFail),
             metadata_bytes: self.metadata_bytes(&context),
         }
+    }
+
+    /// Free blocks by their order, of 2^0 to 2^10 frames; what has no memory is in none.
+    pub fn free_blocks(&self) -> [u64; 11] {
+        self.memory.free_by_order(&Interrupt::new())
     }
 
     /// Levels and totals of each device.

@@ -235,6 +235,22 @@ impl Arena {
         unsafe { core::slice::from_raw_parts(address, FRAME) }
     }
 
+    /// The bytes of pinned frames that stand side by side.
+    ///
+    /// # Panics
+    /// If they do not, each right after the one before it; if there are none.
+    #[must_use]
+    pub fn bytes_of_run<'a>(&'a self, pins: &'a [Pin]) -> &'a [u8] {
+        let first = pins.first().expect("a run has a frame").frame();
+        for (pin, at) in pins.iter().zip(first.0..) {
+            assert_eq!(pin.frame().0, at, "a run of frames side by side");
+            self.address(pin.frame());
+        }
+        // SAFETY: frames side by side are bytes side by side of one mapping, each of them resident (asserted), and live as long as
+        // `self`; while the pins are borrowed nobody holds the `Busy` of any of them, so none of their bytes change (invariant 1).
+        unsafe { core::slice::from_raw_parts(self.address(first), pins.len() * FRAME) }
+    }
+
     /// Fills parts of busy frames, one after the other, with what a socket has; never waits. Answers how many bytes: none
     /// at the end of the stream.
     ///

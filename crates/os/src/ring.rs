@@ -63,7 +63,7 @@ const DEPTH: usize = 64;
 const ENTRIES: u32 = 128;
 const _: () = assert!(DEPTH + 2 <= ENTRIES as usize);
 /// The kernel's limit of registered buffers (IORING_MAX_REG_BUFFERS).
-const TABLE_MAX: usize = 1 << 14;
+pub(crate) const TABLE_MAX: usize = 1 << 14;
 /// How long cancelled requests are waited for.
 const CANCEL_BOUND: Duration = Duration::from_millis(500);
 /// How often a stopping owner looks at the clock.

@@ -40,7 +40,7 @@ use env::{
 };
 use policy::units::Instant;
 
-use crate::arena::Arena;
+use crate::arena::{Arena, CHUNK_FRAMES_MAX};
 use crate::engine::Engine;
 use crate::error::errno_of;
 use crate::numa::Binding;
@@ -58,6 +58,11 @@ const REQUESTS_BOUND: Duration = Duration::from_secs(10);
 const SHUTDOWN_TICK: Duration = Duration::from_micros(200);
 /// Devices of one environment.
 const DEVICES_MAX: usize = 256;
+/// Frames of a chunk where nothing is said: 2 MiB.
+const CHUNK_FRAMES: u32 = 512;
+/// Chunks that are registered with a ring, at most.
+const CHUNKS_MOST: u32 = 1 << 14;
+const _: () = assert!(CHUNKS_MOST as usize == ring::TABLE_MAX);
 /// Threads of the pool, for one device.
 const WORKERS_MAX: usize = 256;
 /// What takes note of events.
@@ -95,11 +100,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// Defaults for an arena of `frames` frames: chunks of 4 MiB, and larger (to 64 MiB) where
-    /// that would be more than 1024 of them; io_uring if it can be had; eight workers.
+    /// Defaults for an arena of `frames` frames: chunks of 2 MiB, the least that the system keeps as one page of its own, and larger
+    /// (to 64 MiB) where that would be more of them than a ring can register, above 32 GiB; io_uring if it can be had; eight workers.
     #[must_use]
     pub fn new(frames: u32) -> Self {
-        let chunk_frames = frames.div_ceil(1024).next_power_of_two().clamp(1024, 16384);
+        let chunk_frames = frames.div_ceil(CHUNKS_MOST).next_power_of_two();
+        let chunk_frames = chunk_frames.clamp(CHUNK_FRAMES, CHUNK_FRAMES_MAX);
         Self {
             frames,
             chunk_frames,

@@ -1,7 +1,7 @@
 //! Metrics for Prometheus: the counters of a reading under names that follow its conventions.
 //!
 //! Base units (bytes, seconds), `_total` for what only grows, labels instead of many names. Labels: `volume` (a configured
-//! name), `command` (`read`, `write`, ...), `cause` (of a wait), `state`, `mode` (of memory), `node` (of the machine), `place` (that node, or others). Their number is bounded by the
+//! name), `command` (`read`, `write`, ...), `cause` (of a wait), `state`, `mode` (of memory), `node` (of the machine), `place` (that node, or others), `bytes` (of a free block). Their number is bounded by the
 //! configuration, never by clients. Where a level and a total would share a name, the total's says more.
 //!
 //! The counters are the server's own atomics: they are translated when somebody asks, and cost nothing otherwise. The
@@ -262,6 +262,36 @@ fn cache(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
             out.counter(&[], value)
         })?;
     }
+    for (name, help, value) in [
+        (
+            "tidegate_pages_moved",
+            "Pages ever moved to other memory, so that some could be given back or stand side by side.",
+            stats.moved_total,
+        ),
+        (
+            "tidegate_page_moves_refused",
+            "How often a page was to be moved and stayed: pinned, being written, or gone.",
+            stats.move_refused_total,
+        ),
+    ] {
+        metric(to, Counter, (name, Nothing), help, |out| {
+            out.counter(&[], value)
+        })?;
+    }
+    let help = "Free blocks of memory by their size; what was given back to the system is in none.";
+    metric(
+        to,
+        Gauge,
+        ("tidegate_memory_free_blocks", Nothing),
+        help,
+        |out| {
+            for (order, blocks) in stats.runs.iter().enumerate() {
+                let size = (tidegate::PAGE_SIZE << order).to_string();
+                out.gauge(&[("bytes", &size)], *blocks)?;
+            }
+            Ok(())
+        },
+    )?;
     let help = "Time in which somebody (some) or everybody at work (full) was stalled for memory.";
     metric(
         to,

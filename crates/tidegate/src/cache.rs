@@ -407,8 +407,9 @@ impl Cache {
     }
 
     /// Changes the memory limit while the cache runs, up to the one it was built with. A lower one is reached in the
-    /// background, as pages are written and let go; [`Stats::over_limit`] says how far it is. Metadata stays that of
-    /// the limit it was built with. The limit moves in steps of 4 MiB (more in caches above 4 GiB) and is rounded up: by
+    /// background: what is in use is moved out of the memory that goes, without a write to any device, and what was not used lately
+    /// is let go. [`Stats::over_limit`] says how far it is. Metadata stays that of
+    /// the limit it was built with. The limit moves in steps of 2 MiB (more in caches above 32 GiB) and is rounded up: by
     /// less than a step, never above the one it was built with; [`Stats::limit`] says what it is.
     ///
     /// # Errors
@@ -546,8 +547,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Gives memory that no page needs back to the system; it is taken again when needed. Answers
-    /// how many bytes that were.
+    /// Gives memory that no page needs back to the system; it is taken again when needed. Pages that stand in the way are moved
+    /// together: no page is let go or written for it. Answers how many bytes that were.
     pub fn trim(&self) -> u64 {
         let mut task = self.task();
         self.inner.mm.trim(&mut task).bytes().0
@@ -579,6 +580,9 @@ impl Cache {
             written_total: bytes(stats.written),
             read_total: bytes(stats.read_in),
             reclaimed_total: bytes(stats.reclaimed),
+            moved_total: stats.moved,
+            move_refused_total: stats.move_refused,
+            runs: self.inner.mm.free_blocks(),
             failed_total: bytes(stats.write_failed),
             metadata: stats.metadata_bytes,
             anonymous: bytes(stats.anon),

@@ -1,4 +1,4 @@
-//! A file in the cache, and pinned pages of it.
+//! A file in the cache, and pinned pages of it, one by one or in one piece.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, TryLockError};
 
 use env::{ObjectId, Task};
-use mm::{Pinned, Reader};
+use mm::{Pinned, PinnedRun, Reader};
 use os::ThreadEnv;
 use policy::units::Bytes;
 
@@ -150,6 +150,44 @@ impl File {
         Ok(Pin {
             pinned: self.inner.pin(&mut task, page)?,
         })
+    }
+
+    /// Pins `pages` pages from `first` on, 1 to 512 (2 MiB), in one piece, if all are in the cache and stand side by side: no lock, no
+    /// wait. Who pinned them with [`File::pin_run`] lately finds them so.
+    #[must_use]
+    pub fn try_pin_run(&self, first: u32, pages: u32) -> Option<PinRun<'_>> {
+        self.cache.is_open().ok()?;
+        let pinned = self.inner.try_pin_run(first, pages)?;
+        Some(PinRun { pinned })
+    }
+
+    /// Pins `pages` pages from `first` on, 1 to 512 (2 MiB), in one piece: reads in what is not in the cache, and moves together what
+    /// is not side by side, without a write to any device. A page that is pinned already or on its way to a device is copied.
+    ///
+    /// ```
+    /// # use tidegate::{Cache, OpenOptions};
+    /// # let dir = std::env::temp_dir().join(format!("tidegate-doc-run-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir)?;
+    /// let cache = Cache::builder().memory(64 << 20).build()?;
+    /// let file = cache.open(dir.join("records"), OpenOptions::new().create(true))?;
+    /// file.write_at(&[b'r'; 3 * 4096], 0)?;
+    ///
+    /// let records = file.pin_run(0, 3)?; // one slice: a record may lie across pages
+    /// assert_eq!(records[4000..4200], [b'r'; 200]);
+    /// # drop((records, file));
+    /// # cache.close()?;
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Cache` with `BadOption` (no pages, or more than 512), `OutOfRange` (beyond the end), `TooMany` (each page is a pin; all pins
+    /// together are at most a quarter of the memory), `NoRun` (pins and requests under way leave no block that can be emptied),
+    /// `ReadFailed`, `OutOfMemory`. `Closed`.
+    pub fn pin_run(&self, first: u32, pages: u32) -> Result<PinRun<'_>, Error> {
+        let mut task = self.cache.enter()?;
+        let pinned = self.inner.pin_run(&mut task, first, pages)?;
+        Ok(PinRun { pinned })
     }
 
     /// Sets the length. A shorter file loses what lies beyond; a longer one reads as zeroes there.
@@ -305,5 +343,20 @@ impl Deref for Pin<'_> {
     #[inline]
     fn deref(&self) -> &[u8] {
         self.pinned.content().bytes(self.pinned.pin())
+    }
+}
+
+/// Pages held in the cache in one piece, up to 2 MiB: their bytes stay as they are while this lives, each page as it was when it was
+/// pinned. A write to one of them meanwhile goes to other memory. Each page counts as a pin; drop it soon.
+pub struct PinRun<'a> {
+    pinned: PinnedRun<'a, ThreadEnv>,
+}
+
+impl Deref for PinRun<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.pinned.content().bytes_of_run(self.pinned.pins())
     }
 }

@@ -55,7 +55,7 @@ mod writer;
 pub use builder::Builder;
 pub use cache::{Cache, OpenOptions};
 pub use error::Error;
-pub use file::{CloseError, File, Pin};
+pub use file::{CloseError, File, Pin, PinRun};
 pub use mm::{Error as CacheError, ErrorPolicy};
 pub use nodes::{Nodes, OneNode};
 pub use os::OsError as SystemError;
@@ -67,6 +67,11 @@ pub use stats::{NodeStats, Stats, Swap, Wait};
 pub use upkeep::{VolumeState, VolumeStats};
 pub use volume::{Backing, Cursor, Mode, Progress, Synced, Volume, VolumeOptions};
 pub use writer::Writer;
+
+/// The code of the page for users is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/give-memory-back.md")]
+mod page {}
 
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;

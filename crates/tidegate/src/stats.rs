@@ -15,7 +15,7 @@ use crate::pressure::{Meter, Pressure};
 pub struct Stats {
     /// The memory limit now.
     pub limit: u64,
-    /// What is resident beyond a limit that was lowered, in whole chunks (4 MiB; more in caches above 4 GiB): one whose last
+    /// What is resident beyond a limit that was lowered, in whole chunks (2 MiB; more in caches above 32 GiB): one whose last
     /// page is pinned counts as a whole. Zero: the limit holds.
     pub over_limit: u64,
     /// What of the limit is left to the program itself (`Builder::beside`).
@@ -42,6 +42,12 @@ pub struct Stats {
     pub read_total: u64,
     /// Ever freed by reclaim.
     pub reclaimed_total: u64,
+    /// Pages ever moved to another frame: for a lowered limit, for `Cache::trim`, for `File::pin_run`, or when memory is grouped.
+    pub moved_total: u64,
+    /// How often a page was to be moved and stayed: it was pinned, being written, or gone.
+    pub move_refused_total: u64,
+    /// Free memory by what stands side by side: free blocks of 4 KiB, 8 KiB, ... 4 MiB. Memory that is the system's is in none.
+    pub runs: [u64; 11],
     /// Writes to devices that failed and are tried again.
     pub failed_total: u64,
     /// Metadata: frame table, lists, index nodes.

@@ -14,8 +14,10 @@
 //! | `live` | the experiments of memory reclaim on threads and files, under `--memory` | - |
 //! | `governor` | an engine's caches and memtable under one limit | splits by hand; resident memory, beside caches alone |
 //! | `serve` | the server under fio, and on a slow device | nbdkit, `qemu-nbd`, Linux |
+//! | `shrink` | a limit that is lowered under a cache in use | 0.5 s; 0.98 of the hot pages stay |
+//! | `aged` | reads in sequence after minutes of random misses | 0.95 of a fresh cache |
 //!
-//! The last six are run only when they are named: they take minutes, and `pacing` and `stutterp` need root and set
+//! The last eight are run only when they are named: they take minutes, and `pacing` and `stutterp` need root and set
 //! dirty limits (and swap) of the whole machine while they run.
 //!
 //! Figures are printed, never judged here: a timed test fails on a busy machine. Nothing is kept.
@@ -25,6 +27,7 @@ mod chain;
 mod column;
 mod governor;
 mod live;
+mod memory;
 mod pacing;
 mod plan;
 mod serve;
@@ -89,6 +92,8 @@ const LIVE: &str = "live";
 /// With options of its own: first and alone.
 const SERVE: &str = "serve";
 const GOVERNOR: &str = "governor";
+const SHRINK: &str = "shrink";
+const AGED: &str = "aged";
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut pairs = PAIRS;
@@ -108,13 +113,15 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
             // Has options of its own.
             SERVE if wanted.is_empty() => return serve::run(arguments),
             GOVERNOR if wanted.is_empty() => return governor::run(arguments),
+            SHRINK if wanted.is_empty() => return memory::shrink(arguments),
+            AGED if wanted.is_empty() => return memory::aged(arguments),
             "--pairs" => pairs = arguments.number_of("--pairs")?,
             "--memory" => memory = arguments.value_of("--memory")?,
             "--dir" => folder = Some(arguments.value_of("--dir")?.into()),
             word if STEPS.contains(&word) => wanted.push(word.to_owned()),
             _ => {
                 return Err(format!(
-                    "bench: '{word}' is not one of {}, {SERVE} or {GOVERNOR} (first and alone)",
+                    "bench: '{word}' is not one of {}, {SERVE}, {GOVERNOR}, {SHRINK} or {AGED} (these first and alone)",
                     STEPS.join(", ")
                 ));
             }

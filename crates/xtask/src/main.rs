@@ -56,6 +56,10 @@ usage: cargo xtask COMMAND
   bench serve [--step S]... [--column C]... [--pairs N] [--seconds S] [--background MIB] [--dir DIR]
               [--programs DIR]
                                    the server: fio beside nbdkit, the pacing bar, limits (root for the bar)
+  bench shrink [--rounds N] [--dir DIR] [--program FILE]
+                                   a limit lowered under a cache in use: seconds, hits, resident memory
+  bench aged [--minutes N] [--rounds N] [--again SECONDS] [--dir DIR] [--program FILE]
+                                   reads in sequence by a fresh cache, and after minutes of random misses (default 10)
   picture                          redraws the plots that README.md and docs/ show
   sources                          kernel functions cited in the code, and the tests that name them
 ";

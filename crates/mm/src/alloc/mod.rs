@@ -329,12 +329,6 @@ impl<E: Env> Cache<E> {
         self.memory.make_exempt(task);
     }
 
-    /// Gives the memory of wholly free chunks back to the system; it is taken again when needed.
-    /// Answers how many frames that were.
-    pub fn trim(&self, task: &mut Task<'_, E>) -> Pages {
-        self.memory.trim(task)
-    }
-
     /// Puts frames back that the task took and did not use.
     pub(crate) fn put_unused(&self, task: &Task<'_, E>, frames: &[FrameId]) {
         self.memory.put_unused(task, frames);

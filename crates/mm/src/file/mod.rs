@@ -7,6 +7,7 @@ pub(crate) mod punch;
 pub(crate) mod read;
 mod replace;
 mod reserve;
+pub(crate) mod run;
 mod space;
 pub(crate) mod sync;
 pub(crate) mod truncate;

@@ -11,7 +11,7 @@ use crate::cache::Cache;
 
 /// Pins that callers may have on one page. The other half is for those who copy out of it and those who put a frame in its
 /// place: they hold one for a moment, and one that gets none tries again until it does.
-const PAGE_PINS_MAX: u32 = PINS_MAX / 2;
+pub(super) const PAGE_PINS_MAX: u32 = PINS_MAX / 2;
 
 /// A page that stays as it is while this lives: a write to it meanwhile goes to another frame.
 /// Dropping it needs no task. Counted and capped (`Options::pins_max`, and less under a lowered limit).
@@ -69,10 +69,18 @@ impl<E: Env> Drop for Pinned<'_, E> {
 
 impl<E: Env> Cache<E> {
     /// Counts one more pinned frame if the cap allows it.
+    #[inline]
     pub(crate) fn count_pin(&self) -> bool {
-        let before = self.writeback.totals.pinned.fetch_add(1, Ordering::Relaxed);
-        if before >= self.pins_most() {
-            self.writeback.totals.pinned.fetch_sub(1, Ordering::Relaxed);
+        self.count_pins(1)
+    }
+
+    /// The same of several.
+    #[inline]
+    pub(super) fn count_pins(&self, pages: u32) -> bool {
+        let pinned = &self.writeback.totals.pinned;
+        let before = pinned.fetch_add(pages, Ordering::Relaxed);
+        if before.saturating_add(pages) > self.pins_most() {
+            pinned.fetch_sub(pages, Ordering::Relaxed);
             return false;
         }
         true
@@ -98,6 +106,11 @@ impl<E: Env> Cache<E> {
     }
 
     pub(crate) fn uncount_pin(&self) {
-        self.writeback.totals.pinned.fetch_sub(1, Ordering::Relaxed);
+        self.uncount_pins(1);
+    }
+
+    pub(super) fn uncount_pins(&self, pages: u32) {
+        let pinned = &self.writeback.totals.pinned;
+        pinned.fetch_sub(pages, Ordering::Relaxed);
     }
 }

@@ -442,7 +442,7 @@ fn pin_or_await<E: Env>(
 
 /// Starts reading the missing pages of a run, as far as the file goes and memory allows. Only for a
 /// reader that waits for the first page does it wait for memory.
-fn start_read<E: Env>(
+pub(super) fn start_read<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,

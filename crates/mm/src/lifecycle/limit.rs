@@ -2,7 +2,7 @@
 //!
 //! Frames of such a chunk go offline as they come free: those that are free at once, the others when their pages have left.
 //! A task takes care of that. A page that is used, or dirty, *moves* to a free frame of a chunk that stays, and asks no
-//! device; what was not used lately and is clean is freed where it is. Room for those that move is made by reclaim, which
+//! device; of what was not used twice and is clean as many are freed where they are as there is no room for. Room for those that move is made by reclaim, which
 //! frees the oldest of all. What is pinned, or on its way to a device, is left until it is not; where that lasts and
 //! another chunk can be emptied instead, that one goes. A chunk of which all frames are offline gives its memory back to
 //! the system. Raising the limit gives the frames back.
@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use env::{Cause, Context, Env, Interrupt, Task, Wakeup};
-use frames::{Flags, FrameId};
+use frames::{Flags, FrameId, FrameTable};
 use policy::place::by_use::Purpose;
 use policy::place::offline::{Chunk, choose};
 use policy::reclaim::scan::{Kind, Priority};
@@ -27,10 +27,11 @@ use crate::Error;
 use crate::alloc::Wanted;
 use crate::cache::{Cache, FRAMES_MIN};
 use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
+use crate::memory::chunks::ChunkState;
 use crate::memory::offline::Limit;
 use crate::reclaim::objects;
 use crate::reclaim::shrink::clear_out;
-use crate::relocate::move_page;
+use crate::relocate::{look, move_found};
 
 /// The task looks again after this at what it could not free; after twice as long where a look was fruitless, up to
 /// `AGAIN_MOST`.
@@ -172,27 +173,44 @@ impl<E: Env> Cache<E> {
     pub(crate) fn move_limit(&self, context: &impl Context, frames: u32) {
         let table = &self.pages.table;
         let chunks = self.memory.chunks(context).into_iter();
-        let chunks = chunks.map(|(frames, is_out, is_absent)| {
-            let mut chunk = Chunk {
-                zone: self.zones.layout().of(FrameId(frames.start)).0,
-                frames: frames.end - frames.start,
-                is_out,
-                is_absent,
-                ..Chunk::default()
-            };
-            for flags in frames.map(|frame| table.flags(FrameId(frame))) {
-                if flags.any(Flags::BUSY | Flags::WRITEBACK | Flags::ORPHAN) || flags.pins() > 0 {
-                    chunk.stuck += 1;
-                } else if flags.has(Flags::CACHED) {
-                    chunk.movable += 1;
-                }
+        let chunks = chunks.map(|state| {
+            let (movable, stuck) = contents(table, &state);
+            Chunk {
+                zone: self.zones.layout().of(FrameId(state.frames.start)).0,
+                frames: state.frames.end - state.frames.start,
+                is_out: state.is_out,
+                is_absent: state.is_out && !state.has_memory,
+                movable,
+                stuck,
             }
-            chunk
         });
         let chunks: Vec<Chunk> = chunks.collect();
         let out = choose(&chunks, Pages(u64::from(frames)));
         self.memory.set_offline(context, &out);
     }
+}
+
+/// Pages in a chunk that can be moved or freed, and frames of it that cannot come free in this moment.
+pub(super) fn contents(table: &FrameTable, state: &ChunkState) -> (u32, u32) {
+    let (mut movable, mut busy) = (0, 0);
+    for flags in state
+        .frames
+        .clone()
+        .map(|frame| table.flags(FrameId(frame)))
+    {
+        if flags.any(Flags::BUSY | Flags::WRITEBACK | Flags::ORPHAN) || flags.pins() > 0 {
+            busy += 1;
+        } else if flags.has(Flags::CACHED) {
+            movable += 1;
+        }
+    }
+    if !state.has_memory {
+        return (movable, busy);
+    }
+    // Taken and holding no page yet; between two looks some may have been counted twice.
+    let known = state.free + state.held + movable + busy;
+    let taken = (state.frames.end - state.frames.start).saturating_sub(known);
+    (movable, busy + taken)
 }
 
 /// Whether slabs have frames of the chunks that are to be cleared, and anybody can be asked for them.
@@ -215,11 +233,35 @@ fn has_slabs<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) -> bool {
     false
 }
 
+/// How pages may leave.
+struct Ways {
+    /// So many have to be freed, or there is no room for the others.
+    to_free: u64,
+    /// Pages leave as in reclaim, if there is no frame for them.
+    evicts: bool,
+}
+
+/// Pages of what goes for which there are no free frames, beside those that the reclaimer keeps.
+fn too_many<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) -> u64 {
+    let spare = u64::from(cache.memory.free()).saturating_sub(cache.memory.marks().high.0);
+    let (mut from, mut pages) = (0, 0);
+    while let Some(chunk) = cache.memory.next_to_clear(task, from) {
+        from = chunk.end;
+        let is_page = |frame: &u32| cache.pages.table.flags(FrameId(*frame)).has(Flags::CACHED);
+        pages += chunk.filter(is_page).count() as u64;
+    }
+    pages.saturating_sub(spare)
+}
+
 /// Looks once at every frame of the chunks that are to be cleared. `evicts`: pages leave as in reclaim, if there is no
 /// frame for them.
 fn pass<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, evicts: bool) -> Pass {
     let mut pass = Pass::default();
     cache.memory.drain_cpu_lists(task);
+    let mut ways = Ways {
+        to_free: too_many(task, cache),
+        evicts,
+    };
     let mut from = 0;
     while let Some(chunk) = cache.memory.next_to_clear(task, from) {
         from = chunk.end;
@@ -227,7 +269,7 @@ fn pass<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, evicts: bool) -> Pass 
         while at < chunk.end {
             let cluster = u32::try_from(CLUSTER_FRAMES).expect("it is small");
             let end = at.saturating_add(cluster).min(chunk.end);
-            clear_part(task, cache, at..end, evicts, &mut pass);
+            clear_part(task, cache, at..end, &mut ways, &mut pass);
             at = end;
         }
         // What is empty is given back before the next one is begun.
@@ -243,32 +285,23 @@ fn clear_part<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     frames: Range<u32>,
-    evicts: bool,
+    ways: &mut Ways,
     pass: &mut Pass,
 ) {
-    let mut found = look(task, cache, frames.clone());
+    let mut found = look(task, cache, frames.clone(), ways.to_free == 0);
     if found.is_empty() {
         return;
     }
-    let mut fresh = Vec::new();
     let movable = found.iter().filter(|found| found.moves).count();
     let count = u32::try_from(movable).expect("no more than a cluster");
+    let mut fresh = Vec::new();
     if count > 0 {
         // Refused: there is none.
         let _ = cache.try_alloc(task, Wanted::new(count, Purpose::Used), &mut fresh);
     }
-    for found in found.iter_mut().filter(|found| found.moves) {
-        let Some(to) = fresh.pop() else { break };
-        match move_page(task, cache, found.page, to) {
-            Ok(()) => {
-                found.is_gone = true;
-                pass.left += 1;
-            }
-            Err(to) => fresh.push(to),
-        }
-    }
+    pass.left += move_found(task, cache, &mut found, &mut fresh);
     cache.put_unused(task, &fresh);
-    found.retain(|found| !found.is_gone && (evicts || !found.moves));
+    found.retain(|found| ways.evicts || !found.moves);
     pass.dirty |= found
         .iter()
         .any(|found| found.kind == Kind::File && found.dirty);
@@ -288,49 +321,10 @@ fn clear_part<E: Env>(
             }
         }
         cache.zones[zone].note_isolated(kind, batch.len());
-        pass.left += clear_out(task, cache, (zone, kind), &batch);
+        let freed = clear_out(task, cache, (zone, kind), &batch);
+        pass.left += freed;
+        ways.to_free = ways.to_free.saturating_sub(freed);
     }
-}
-
-/// A page in a frame that is to be cleared.
-struct Found {
-    page: Page,
-    kind: Kind,
-    dirty: bool,
-    /// It moves to another frame, if there is one; else it is freed.
-    moves: bool,
-    is_gone: bool,
-}
-
-fn look<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, frames: Range<u32>) -> Vec<Found> {
-    // Where there is more than enough nothing has to be freed at all.
-    let plenty = u64::from(cache.memory.free()) > 2 * cache.memory.marks().high.0;
-    let mut found = Vec::new();
-    let lru = cache.zones.lru(task);
-    for frame in frames.map(FrameId) {
-        let (flags, generation) = cache.pages.table.look(frame);
-        let in_use = flags.any(Flags::BUSY | Flags::WRITEBACK) || flags.pins() > 0;
-        if !flags.has(Flags::CACHED) || in_use || lru.list_of(frame).is_none() {
-            continue;
-        }
-        let kind = if flags.has(Flags::ANON) {
-            Kind::Anon
-        } else {
-            Kind::File
-        };
-        let dirty = flags.has(Flags::DIRTY);
-        let idle = kind == Kind::File
-            && !dirty
-            && !flags.any(Flags::ACTIVE | Flags::REFERENCED | Flags::MAPPED);
-        found.push(Found {
-            page: Page { frame, generation },
-            kind,
-            dirty,
-            moves: plenty || !idle,
-            is_gone: false,
-        });
-    }
-    found
 }
 
 #[cfg(test)]

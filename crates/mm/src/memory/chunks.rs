@@ -13,11 +13,24 @@ use super::Memory;
 use super::apart::Mixed;
 use super::free::{Free, Pick};
 use crate::Error;
+use crate::lists::ZoneId;
 use crate::memory::offline::Limit;
 
 /// Frames with memory that a task which takes many leaves behind, as long as the limit allows: two of the
 /// largest batches, so that one is there while the next chunk gets its memory.
 const READY: u32 = 512;
+
+/// A chunk of memory.
+pub(crate) struct ChunkState {
+    pub(crate) frames: Range<u32>,
+    /// It is beyond the limit.
+    pub(crate) is_out: bool,
+    pub(crate) has_memory: bool,
+    /// Frames of it on the free lists.
+    pub(crate) free: u32,
+    /// Frames of it that are offline and have memory.
+    pub(crate) held: u32,
+}
 
 /// What was taken of the free lists.
 #[derive(Default)]
@@ -43,13 +56,15 @@ pub(crate) struct OnItsWay<'a, E: Env> {
 
 impl<E: Env> Drop for OnItsWay<'_, E> {
     fn drop(&mut self) {
-        let Self { memory, first, .. } = *self;
+        let Self {
+            memory,
+            first,
+            is_free,
+            has_memory,
+        } = *self;
         let count = memory.chunk.min(memory.frames - first.0);
-        memory.moved(&Interrupt::new(), first, |free| {
-            if !self.is_free {
-                memory.now_free(memory.layout.of(first), count);
-            }
-            if self.has_memory {
+        memory.moved(&Interrupt::new(), (first, count, is_free), |free| {
+            if has_memory {
                 free.give_chunk(first, count)
             } else {
                 free.give_absent(first, count)
@@ -107,8 +122,7 @@ impl<E: Env> Memory<E> {
         }
         let frames = free.offline.range(at);
         let first = FrameId(frames.start);
-        if let Some(at) = free.absent.iter().position(|absent| *absent == first) {
-            free.absent.swap_remove(at);
+        if free.absent.take(first) {
             free.offline.hold_absent(first);
             let count = frames.end - frames.start;
             self.now_taken(self.layout.of(first), count);
@@ -131,7 +145,7 @@ impl<E: Env> Memory<E> {
                 self.now_free(layout.of(frame), 1);
             },
             |first| {
-                absent.push(first);
+                absent.put(first);
                 let count = self.chunk.min(self.frames - first.0);
                 self.now_free(layout.of(first), count);
             },
@@ -143,22 +157,62 @@ impl<E: Env> Memory<E> {
         frames.next_multiple_of(self.chunk).min(self.frames)
     }
 
-    /// By chunk: its frames, whether it is out of use, and whether its memory is then the system's.
-    pub(crate) fn chunks(&self, context: &impl Context) -> Vec<(Range<u32>, bool, bool)> {
-        let free = self.lists.lock(context);
-        let states = free.offline.states().enumerate();
-        let chunks = states.map(|(at, (out, released))| (free.offline.range(at), out, released));
+    /// What each chunk is now; other tasks may use the lists between two of them.
+    pub(crate) fn chunks(&self, context: &impl Context) -> Vec<ChunkState> {
+        let chunks = 0..self.frames.div_ceil(self.chunk) as usize;
+        let chunks = chunks.map(|at| {
+            let free = self.lists.lock(context);
+            let frames = free.offline.range(at);
+            let (is_out, is_released) = free.offline.state(at);
+            let is_absent = free.absent.has(FrameId(frames.start));
+            ChunkState {
+                free: if is_absent {
+                    0
+                } else {
+                    self.free_in(&free, &frames)
+                },
+                held: free.offline.held(at),
+                frames,
+                is_out,
+                has_memory: !is_absent && !is_released,
+            }
+        });
         chunks.collect()
+    }
+
+    /// Frames of a range of whole pageblocks that are on the free lists.
+    fn free_in(&self, free: &Free, frames: &Range<u32>) -> u32 {
+        let blocks = frames.clone().step_by(1 << self.pageblock_order());
+        blocks
+            .map(|first| free.lists.free_in_block(FrameId(first)))
+            .sum()
+    }
+
+    /// Free blocks by their order, of all zones.
+    pub(crate) fn free_by_order(&self, context: &impl Context) -> [u64; 11] {
+        let free = self.lists.lock(context);
+        let mut all = [0; 11];
+        for zone in self.layout.zones() {
+            let blocks = free.lists.blocks_of(zone.0);
+            let sums = all.iter_mut().zip(blocks);
+            sums.for_each(|(sum, blocks)| *sum += u64::from(blocks));
+        }
+        all
+    }
+
+    /// Frames on the free lists of a zone: those that cost no memory of the system's.
+    pub(crate) fn at_hand(&self, context: &impl Context, zone: ZoneId) -> u32 {
+        self.lists.lock(context).lists.free_of(zone.0)
     }
 
     /// The frames of a chunk that is out of use and still has memory, the first from `from` on.
     pub(crate) fn next_to_clear(&self, context: &impl Context, from: u32) -> Option<Range<u32>> {
         let free = self.lists.lock(context);
-        free.offline.left().find(|frames| frames.start >= from)
+        free.offline.left(from).next()
     }
 
     /// A chunk that counts as on its way already.
-    fn on_its_way(&self, first: FrameId, is_free: bool) -> OnItsWay<'_, E> {
+    pub(super) fn on_its_way(&self, first: FrameId, is_free: bool) -> OnItsWay<'_, E> {
         OnItsWay {
             memory: self,
             first,
@@ -285,7 +339,7 @@ impl<E: Env> Memory<E> {
         for first in (0..self.frames).step_by(self.chunk as usize).map(FrameId) {
             let count = self.chunk.min(self.frames - first.0);
             let mut free = self.lists.lock(context);
-            if free.absent.contains(&first) || !free.lists.try_remove_range(first, count) {
+            if free.absent.has(first) || !free.lists.try_remove_range(first, count) {
                 continue;
             }
             self.moving.fetch_add(1, Ordering::AcqRel);

@@ -38,9 +38,7 @@ pub(super) fn pageblock_order(chunk: u32) -> u8 {
 pub(super) struct Free {
     /// A region of them for each zone.
     pub(super) lists: FreeLists,
-    /// First frames of the chunks without memory, the next to be used last. Room for all is taken
-    /// at the start.
-    pub(super) absent: Vec<FrameId>,
+    pub(super) absent: Absent,
     /// Frames beyond a limit that was lowered.
     pub(super) offline: OfflineFrames,
     /// A block that is being emptied: what comes free in it is kept.
@@ -49,6 +47,58 @@ pub(super) struct Free {
     is_apart: bool,
     /// By zone.
     pub(super) boosts: Box<[Boost]>,
+}
+
+/// Chunks without memory, a bit each, by their first frames.
+pub(super) struct Absent {
+    chunk: u32,
+    bits: Box<[u64]>,
+}
+
+impl Absent {
+    /// All there are.
+    fn all(frames: u32, chunk: u32) -> Self {
+        let chunks = frames.div_ceil(chunk);
+        let mut absent = Self {
+            chunk,
+            bits: vec![0; chunks.div_ceil(u64::BITS) as usize].into(),
+        };
+        (0..chunks).for_each(|at| absent.put(FrameId(at * chunk)));
+        absent
+    }
+
+    fn place(&self, first: FrameId) -> (usize, u64) {
+        let at = first.0 / self.chunk;
+        ((at / u64::BITS) as usize, 1 << (at % u64::BITS))
+    }
+
+    pub(super) fn has(&self, first: FrameId) -> bool {
+        let (word, bit) = self.place(first);
+        self.bits[word] & bit != 0
+    }
+
+    pub(super) fn put(&mut self, first: FrameId) {
+        let (word, bit) = self.place(first);
+        self.bits[word] |= bit;
+    }
+
+    /// False: it is none of them.
+    pub(super) fn take(&mut self, first: FrameId) -> bool {
+        let (word, bit) = self.place(first);
+        let had = self.bits[word] & bit != 0;
+        self.bits[word] &= !bit;
+        had
+    }
+
+    /// The first one that fits.
+    fn find(&self, fits: impl Fn(FrameId) -> bool) -> Option<FrameId> {
+        let words = (0u32..).zip(&self.bits);
+        let mut firsts = words.flat_map(|(word, bits)| {
+            let set = (0..u64::BITS).filter(move |bit| bits & (1 << bit) != 0);
+            set.map(move |bit| FrameId((word * u64::BITS + bit) * self.chunk))
+        });
+        firsts.find(|first| fits(*first))
+    }
 }
 
 /// Which frames are taken.
@@ -85,7 +135,6 @@ impl Pick {
 impl Free {
     /// All of them without memory.
     pub(super) fn new(frames: u32, chunk: u32, layout: &Layout, apart: Option<Apart>) -> Self {
-        let firsts = (0..frames).step_by(chunk as usize).map(FrameId);
         let (order, mobilities) = match apart {
             None => (pageblock_order(chunk), 1),
             Some(apart) => (apart.pageblock_order, MOBILITIES),
@@ -93,7 +142,7 @@ impl Free {
         let blocks = Pageblocks::new(frames, order, mobilities, |first| layout.of(first).0);
         Self {
             lists: FreeLists::with_blocks(frames, blocks),
-            absent: firsts.rev().collect(),
+            absent: Absent::all(frames, chunk),
             offline: OfflineFrames::new(frames, chunk),
             evacuation: None,
             is_apart: apart.is_some(),
@@ -129,7 +178,10 @@ impl Free {
     /// Puts frames of one zone back, those beyond the limit out of use; answers how many are free.
     fn give(&mut self, frames: &[FrameId]) -> u32 {
         let count = |frames: usize| u32::try_from(frames).expect("fewer frames than a u32 counts");
-        if self.evacuation.is_none() && !frames.iter().any(|frame| self.offline.wants(*frame)) {
+        let none_is = |offline: &OfflineFrames| {
+            !offline.wants_any() || !frames.iter().any(|frame| offline.wants(*frame))
+        };
+        if self.evacuation.is_none() && none_is(&self.offline) {
             self.lists.put_batch(frames);
             return count(frames.len());
         }
@@ -160,7 +212,7 @@ impl Free {
     /// A chunk has no memory; answers as `give_chunk`.
     pub(super) fn give_absent(&mut self, first: FrameId, count: u32) -> u32 {
         if !self.offline.wants(first) {
-            self.absent.push(first);
+            self.absent.put(first);
             return 0;
         }
         self.offline.hold_absent(first);
@@ -263,24 +315,29 @@ impl<E: Env> Memory<E> {
 
     /// A chunk without memory, of that zone if one is named, to be given some: ends with `moved`.
     pub(super) fn take_absent(&self, free: &mut Free, zone: Option<ZoneId>) -> Option<FrameId> {
-        let fits = |first: &FrameId| zone.is_none_or(|zone| self.layout.of(*first) == zone);
-        let last = free.absent.iter().rposition(fits)?;
-        let first = free.absent.remove(last);
+        let fits = |first| zone.is_none_or(|zone| self.layout.of(first) == zone);
+        let first = free.absent.find(fits)?;
+        free.absent.take(first);
         self.moving.fetch_add(1, Ordering::AcqRel);
         Some(first)
     }
 
-    /// A chunk is where `put` puts it: whoever found nothing looks again.
+    /// A chunk of `count` frames, which count as free or not, is where `put` puts it: whoever found nothing looks again.
     pub(super) fn moved(
         &self,
         context: &impl Context,
-        first: FrameId,
+        (first, count, is_free): (FrameId, u32, bool),
         put: impl FnOnce(&mut Free) -> u32,
     ) {
         {
             let mut free = self.lists.lock(context);
             let offline = put(&mut free);
-            self.now_taken(self.layout.of(first), offline);
+            let zone = self.layout.of(first);
+            if is_free {
+                self.now_taken(zone, offline);
+            } else {
+                self.now_free(zone, count - offline);
+            }
             self.moving.fetch_sub(1, Ordering::AcqRel);
         }
         self.hand_out(context);

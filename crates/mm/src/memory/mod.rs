@@ -1,7 +1,7 @@
 //! The frames that hold no page: how many, where they are, who may take them, and who waits for them.
 //!
 //! `free` holds the lists and the chunks without memory, `cpu_lists` what CPUs keep for themselves, `room` says how far down they may be taken, `chunks` takes
-//! memory from the system and gives it back, `offline` is what a lowered limit has put out of use, `slow_path` what a
+//! memory from the system and gives it back, `offline` is what a lowered limit has put out of use and what a task empties (`evacuation`), `slow_path` what a
 //! task does that finds too little, and `queue` who waits for a turn where that is a queue. Getting a frame by reclaiming and waiting is `alloc`'s.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -24,6 +24,7 @@ use slow_path::SlowPath;
 pub(crate) mod apart;
 pub(crate) mod chunks;
 mod cpu_lists;
+pub(crate) mod evacuation;
 pub(crate) mod free;
 pub(crate) mod offline;
 pub(crate) mod queue;
@@ -59,6 +60,8 @@ pub(crate) struct Memory<E: Env> {
     raised: Box<[AtomicU64]>,
     apart: Option<Apart>,
     boost: BoostRule,
+    /// Where the next look for a block that is to be emptied begins, in blocks of its size.
+    pub(crate) next_look: AtomicU32,
     /// Callers that found nothing to reclaim.
     wait: WaitQueue,
     slow_path: SlowPath,
@@ -123,6 +126,7 @@ impl<E: Env> Memory<E> {
             boost,
             cpu_lists: cpu_lists.map(|cpus| CpuLists::new(&layout, cpus, tunables.stands_for)),
             layout,
+            next_look: AtomicU32::new(0),
             wait: WaitQueue::new(),
             slow_path: SlowPath::new(&tunables, frames),
             reserved: AtomicU32::new(0),

@@ -1,6 +1,13 @@
-//! Frames that are out of use: those of chunks that a lowered limit takes.
+//! Frames that are out of use: those of chunks that a lowered limit takes, and those of a range that a task empties.
 //!
-//! Which chunks: `policy::place::offline`. How their pages leave: `lifecycle::limit`.
+//! What is free of them goes offline, and the others as they come free. A chunk beyond the limit gives its memory back when all of it
+//! is offline; a range that is *sought* is then its seeker's, who has it whole or ends the search.
+//!
+//! Which chunks: `policy::place::offline`. How their pages leave: `lifecycle::limit`. Who seeks: `memory::evacuation`.
+//!
+//! Invariants
+//!   1. A frame with its bit set is held for its chunk, if that is out, else for the one range that it is in.
+//!   2. No range is in a chunk that is out: the limit takes what was held for it, and its seeker finds it gone.
 
 use core::ops::Range;
 
@@ -26,8 +33,25 @@ pub(crate) struct OfflineFrames {
     held: Vec<u64>,
     /// Chunks that are out.
     out: u32,
+    /// Chunks that are out and whose frames are all held.
+    complete: u32,
     /// Frames that are offline.
     count: u32,
+    /// Ranges that tasks empty, in no order; room for all is taken at the start.
+    sought: Vec<Sought>,
+    /// The number of the next one.
+    next: u64,
+}
+
+/// Ranges that are emptied at a time, at most: each keeps its free frames from whoever wants some.
+const SOUGHT_MAX: usize = 2;
+
+/// A range of frames that a task empties.
+struct Sought {
+    number: u64,
+    frames: Range<u32>,
+    /// Frames of it that are held.
+    held: u32,
 }
 
 /// A chunk, out of use or not.
@@ -48,13 +72,71 @@ impl OfflineFrames {
             chunks: vec![Chunk::default(); frames.div_ceil(chunk) as usize],
             held: vec![0; frames.div_ceil(u64::BITS) as usize],
             out: 0,
+            complete: 0,
             count: 0,
+            sought: Vec::with_capacity(SOUGHT_MAX),
+            next: 0,
         }
     }
 
     /// Whether a frame that comes free goes offline.
     pub(crate) fn wants(&self, frame: FrameId) -> bool {
-        self.out > 0 && self.of(frame).is_out
+        self.out > 0 && self.of(frame).is_out || self.seeker(frame).is_some()
+    }
+
+    /// Whether any frame that comes free is to go offline.
+    pub(crate) fn wants_any(&self) -> bool {
+        self.out > 0 || !self.sought.is_empty()
+    }
+
+    /// Begins to seek a range; answers its number. `None`: it is not of one chunk, or beyond the limit, a part of it is sought
+    /// already, or too many are.
+    pub(crate) fn seek(&mut self, frames: Range<u32>) -> Option<u64> {
+        let at = (frames.start / self.chunk) as usize;
+        let is_of_one = frames.end <= self.range(at).end;
+        let meets =
+            |other: &Sought| other.frames.start < frames.end && frames.start < other.frames.end;
+        if !is_of_one
+            || self.chunks[at].is_out
+            || self.sought.len() == SOUGHT_MAX
+            || self.sought.iter().any(meets)
+        {
+            return None;
+        }
+        let number = self.next;
+        self.next += 1;
+        self.sought.push(Sought {
+            number,
+            frames,
+            held: 0,
+        });
+        Some(number)
+    }
+
+    /// Ends a search, if the limit has not: its frames, if all are held, are not offline any more and the caller's. Else
+    /// `frame` gets those that were held, which the caller gives back.
+    pub(crate) fn end_seek(&mut self, number: u64, mut frame: impl FnMut(FrameId)) -> bool {
+        let Some(at) = self.sought.iter().position(|one| one.number == number) else {
+            return false;
+        };
+        let Sought { frames, held, .. } = self.sought.swap_remove(at);
+        let is_complete = held as usize == frames.len();
+        self.count -= held;
+        for at in frames {
+            if self.has(at) {
+                self.drop_bit(at);
+                if !is_complete {
+                    frame(FrameId(at));
+                }
+            }
+        }
+        is_complete
+    }
+
+    /// Frames of a range that are still missing; `None`: it is not sought any more.
+    pub(crate) fn missing(&self, number: u64) -> Option<u32> {
+        let sought = self.sought.iter().find(|one| one.number == number)?;
+        Some(sought.frames.end - sought.frames.start - sought.held)
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -68,29 +150,48 @@ impl OfflineFrames {
         used.map(|(frames, _)| frames.end - frames.start).sum()
     }
 
-    /// By chunk: whether it is out, and whether its memory is then the system's.
-    pub(crate) fn states(&self) -> impl ExactSizeIterator<Item = (bool, bool)> + '_ {
-        let chunks = self.chunks.iter();
-        chunks.map(|chunk| (chunk.is_out, chunk.is_released))
+    /// Whether a chunk is out, and whether its memory is then the system's.
+    pub(crate) fn state(&self, at: usize) -> (bool, bool) {
+        let chunk = &self.chunks[at];
+        (chunk.is_out, chunk.is_released)
+    }
+
+    /// Frames of a chunk that are offline and have memory.
+    pub(crate) fn held(&self, at: usize) -> u32 {
+        let frames = self.range(at);
+        let sought = self.sought.iter();
+        let sought = sought.filter(|one| frames.contains(&one.frames.start));
+        self.chunks[at].held + sought.map(|one| one.held).sum::<u32>()
     }
 
     /// Frames of chunks that are out whose memory is not the system's yet.
     pub(crate) fn with_memory(&self) -> Pages {
-        let left = self.left().map(|frames| frames.len() as u64);
+        let left = self.left(0).map(|frames| frames.len() as u64);
         Pages(left.sum())
     }
 
-    /// These chunks.
-    pub(crate) fn left(&self) -> impl Iterator<Item = Range<u32>> + '_ {
-        let all = 0..self.chunks.len();
+    /// These chunks, from a frame on.
+    pub(crate) fn left(&self, from: u32) -> impl Iterator<Item = Range<u32>> + '_ {
+        let all = from.div_ceil(self.chunk) as usize..self.chunks.len();
         let left = all.filter(|at| self.chunks[*at].is_out && !self.chunks[*at].is_released);
         left.map(|at| self.range(at))
     }
 
     pub(crate) fn hold(&mut self, frame: FrameId) {
         self.held[(frame.0 / u64::BITS) as usize] |= 1 << (frame.0 % u64::BITS);
-        self.of_mut(frame).held += 1;
         self.count += 1;
+        match self.seeker(frame) {
+            Some(at) => self.sought[at].held += 1,
+            None => self.hold_more((frame.0 / self.chunk) as usize, 1),
+        }
+    }
+
+    /// So many more frames of a chunk are held.
+    fn hold_more(&mut self, at: usize, frames: u32) {
+        let all = self.range(at).len();
+        let chunk = &mut self.chunks[at];
+        chunk.held += frames;
+        self.complete += u32::from(chunk.is_out && frames > 0 && chunk.held as usize == all);
     }
 
     /// The chunk has no memory.
@@ -102,13 +203,16 @@ impl OfflineFrames {
     /// A chunk all of whose frames are offline with their memory. They are not any more: the caller comes back with
     /// the chunk.
     pub(crate) fn next_to_release(&mut self) -> Option<FrameId> {
+        if self.complete == 0 {
+            return None;
+        }
         let at = (0..self.chunks.len()).find(|at| {
             let chunk = &self.chunks[*at];
             chunk.is_out && chunk.held as usize == self.range(*at).len()
         })?;
         let frames = self.range(at);
-        self.count -= self.chunks[at].held;
-        self.chunks[at].held = 0;
+        self.complete -= 1;
+        self.count -= core::mem::take(&mut self.chunks[at].held);
         for frame in frames.clone() {
             self.drop_bit(frame);
         }
@@ -117,9 +221,19 @@ impl OfflineFrames {
 
     /// Takes a chunk out of use; false if it is. What of it is free, the caller holds.
     pub(crate) fn take_out(&mut self, at: usize) -> bool {
-        let was_out = core::mem::replace(&mut self.chunks[at].is_out, true);
-        self.out += u32::from(!was_out);
-        !was_out
+        if core::mem::replace(&mut self.chunks[at].is_out, true) {
+            return false;
+        }
+        self.out += 1;
+        let frames = self.range(at);
+        let mut held = 0;
+        self.sought.retain(|one| {
+            let is_in = frames.contains(&one.frames.start);
+            held += if is_in { one.held } else { 0 };
+            !is_in
+        });
+        self.hold_more(at, held);
+        true
     }
 
     /// Takes a chunk into use again, and gives back what was offline of it: single frames, or all of it, without memory.
@@ -134,6 +248,7 @@ impl OfflineFrames {
         }
         self.out -= 1;
         let frames = self.range(at);
+        self.complete -= u32::from(self.chunks[at].held as usize == frames.len());
         if core::mem::take(&mut self.chunks[at].is_released) {
             absent(FrameId(frames.start));
             self.count -= self.len(frames.start);
@@ -155,6 +270,13 @@ impl OfflineFrames {
 
     fn len(&self, first: u32) -> u32 {
         self.chunk.min(self.frames - first)
+    }
+
+    /// Where the range is that a frame is sought for.
+    #[inline]
+    fn seeker(&self, frame: FrameId) -> Option<usize> {
+        let mut sought = self.sought.iter();
+        sought.position(|one| one.frames.contains(&frame.0))
     }
 
     fn of(&self, frame: FrameId) -> &Chunk {

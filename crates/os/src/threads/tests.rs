@@ -21,8 +21,9 @@ fn options_are_checked() {
         refused.to_string(),
         "option `workers` is 0; allowed: 1 to 256"
     );
-    assert_eq!(Options::new(1).chunk_frames, 1024);
-    assert_eq!(Options::new(8 << 20).chunk_frames, 8192);
+    assert_eq!(Options::new(1).chunk_frames, 512);
+    assert_eq!(Options::new(8 << 20).chunk_frames, 512, "32 GiB");
+    assert_eq!(Options::new((8 << 20) + 1).chunk_frames, 1024);
     assert_eq!(Options::new(u32::MAX).chunk_frames, 16384);
 }
 
