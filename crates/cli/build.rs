@@ -1,16 +1,46 @@
-//! Tells the program which commit it is built from, so that its results can name it: TIDEGATE_VERSION.
+//! Tells the program which commit it is built from, so that its results can name it: TIDEGATE_VERSION. What decides a trace
+//! and was changed since is told as a number of its own: `0.1.0 (901513c7e1aa, changed 5f0c12d9)`. Two programs with the same
+//! words come to the same results.
 //!
-//! Built outside a checkout of its own, or where there is no `git`, it is the version alone. What was changed and not
-//! committed is not told: that would build the program again with every test that is edited.
+//! Makes the list of the experiments that come with the program from the files in `experiments/`.
+//!
+//! Built outside a checkout of its own, or where there is no `git`, it is the version alone.
 
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::process::Command;
+
+/// The crates whose sources decide what a run comes to. Each is built again when it is changed, and this program with it.
+const SOURCES: [&str; 7] = ["cli", "env", "frames", "lab", "mm", "policy", "workload"];
+/// Where the experiments are, from here.
+const EXPERIMENTS: &str = "../../experiments";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let version = env!("CARGO_PKG_VERSION");
-    let commit = commit().map_or_else(String::new, |commit| format!(" ({commit})"));
+    let commit = commit().map_or_else(String::new, |commit| format!(" ({commit}{})", changed()));
     println!("cargo::rustc-env=TIDEGATE_VERSION={version}{commit}");
+    experiments();
+}
+
+/// Writes `experiments.rs`: (name, text) of each experiment, by name.
+fn experiments() {
+    println!("cargo::rerun-if-changed={EXPERIMENTS}");
+    let entries = std::fs::read_dir(EXPERIMENTS).expect("experiments/ is beside the crates");
+    let paths = entries.map(|entry| entry.expect("a folder can be listed").path());
+    let is_toml = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "toml");
+    let mut paths: Vec<_> = paths.filter(is_toml).collect();
+    paths.sort();
+    let mut list = String::from("&[\n");
+    for path in paths {
+        let path = path.canonicalize().expect("it was listed");
+        let name = path.file_stem().expect("it ends in .toml");
+        let _ = writeln!(list, "    ({name:?}, include_str!({path:?})),");
+    }
+    list.push_str("]\n");
+    let out = std::env::var("OUT_DIR").expect("cargo sets it");
+    std::fs::write(Path::new(&out).join("experiments.rs"), list).expect("cargo's folder");
 }
 
 /// The commit that is checked out, if this is a checkout of Tidegate and no part of another's.
@@ -24,6 +54,32 @@ fn commit() -> Option<String> {
         println!("cargo::rerun-if-changed={log}");
     }
     git(&["rev-parse", "--short=12", "HEAD"])
+}
+
+/// What was changed in the sources that decide a trace, as a number; empty if nothing was.
+fn changed() -> String {
+    let sources = SOURCES.map(|name| format!("../{name}/src"));
+    for source in &sources {
+        println!("cargo::rerun-if-changed={source}");
+    }
+    let mut hasher = DefaultHasher::new();
+    let mut is_changed = false;
+    for what in [
+        &["diff", "HEAD", "--"][..],
+        &["status", "--porcelain", "--"],
+    ] {
+        let mut arguments = what.to_vec();
+        arguments.extend(sources.iter().map(String::as_str));
+        arguments.push(EXPERIMENTS);
+        let said = git(&arguments).unwrap_or_default();
+        is_changed |= !said.is_empty();
+        said.hash(&mut hasher);
+    }
+    if is_changed {
+        format!(", changed {:08x}", hasher.finish() & 0xffff_ffff)
+    } else {
+        String::new()
+    }
 }
 
 fn git(arguments: &[&str]) -> Option<String> {

@@ -1,4 +1,4 @@
-//! Prints the tables of docs/ablations.md: every band, as shipped and with one thing changed.
+//! Prints the tables of docs/lab/ablations.md: every band, as shipped and with one thing changed.
 //!
 //! ```text
 //! cargo run --release -p tidegate-cli --example ablations                 all: many minutes

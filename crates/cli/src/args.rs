@@ -14,6 +14,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   tidegate run dd                               the published dd table, in virtual time
   tidegate run dd --policy linux-2.6.36,p1      two columns of it
+  tidegate run dd --tables                      all that was measured, in the layout of mmtests
   tidegate run cp-pauses --check                judge the bands; exit 1 if one does not hold
   tidegate run dd --set policy.p1.hz=100        change one value of the scenario
   tidegate run dd --set device.disk.rate_factor=2 --scale 0.0625
@@ -25,6 +26,19 @@ Examples:
 Exit status: 0 all well; 1 a band does not hold (--check), a run failed or standard output cannot
 be written; 2 a mistake in the command line or the scenario, or a folder, space or memory that is
 not there; 130 interrupted.";
+
+const REPRODUCE_EXAMPLES: &str = "\
+Examples:
+  tidegate reproduce                            every claim of all papers, in about two minutes
+  tidegate reproduce p0 p3                      those of two papers
+  tidegate reproduce stutterp                   those of one experiment
+  tidegate reproduce --replicas 5               with the repetitions that bands of means are of
+  tidegate reproduce --out there                a second run with the same folder goes on
+  tidegate reproduce --format json              the scoreboard for a program
+
+Exit status: 0 all holds but what an experiment says is missed, and why; 1 something else does not
+hold, a run failed or standard output cannot be written; 2 a mistake in the command line, or a
+folder that cannot be used; 130 interrupted.";
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:
@@ -92,6 +106,9 @@ impl Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Hold every published claim against its experiment, and end with a scoreboard
+    #[command(after_help = REPRODUCE_EXAMPLES)]
+    Reproduce(ReproduceArguments),
     /// Run an experiment and compare its columns
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArguments>),
@@ -127,6 +144,37 @@ pub enum Listed {
     Policies,
     /// Device and file-system models
     Devices,
+}
+
+/// How the scoreboard is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BoardFormat {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// For pages: tables and the causes of what is missed
+    Markdown,
+}
+
+/// Arguments of `reproduce`.
+#[derive(Args, Debug)]
+pub struct ReproduceArguments {
+    /// Papers (p0 to p4) or experiments; all of them without any
+    #[arg(value_name = "PAPER|EXPERIMENT")]
+    pub papers: Vec<String>,
+    /// Repetitions of each run, instead of one
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = replicas)]
+    pub replicas: Option<u32>,
+    /// Part of the full size of all experiments, instead of each one's own: 1, 0.5, 0.25 ...
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = scale)]
+    pub scale: Option<f64>,
+    /// Folder for the results, instead of a new results/reproduce; what an earlier run left there is used
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How the scoreboard is printed
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: BoardFormat,
 }
 
 /// Arguments of `run`.
@@ -165,6 +213,9 @@ pub struct RunArguments {
     /// Exit 1 if a band of the scenario does not hold, and name it
     #[arg(long)]
     pub check: bool,
+    /// Print all tables, which table.txt always has, and not the result alone
+    #[arg(long)]
+    pub tables: bool,
     /// Write a trace for ui.perfetto.dev: of these runs' first repetition, or of the first row
     #[arg(
         long,

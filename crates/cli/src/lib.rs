@@ -6,6 +6,7 @@
 //!                   -> outcome  (plain data) -> metrics -> stats -> table, report
 //!                                            -> expect  (bands)
 //!                                            -> output  (CSV, Parquet, SVG, HTML)
+//!                -> reproduce (every published claim: runs, judged, one scoreboard)
 //!                -> compare  (a recording of a real kernel -> outcome; its setting -> scenario -> run)
 //! ```
 //!
@@ -25,6 +26,7 @@ pub mod pool;
 pub mod presets;
 pub mod program;
 pub mod report;
+pub mod reproduce;
 pub mod run;
 pub mod scenario;
 #[cfg(feature = "serve")]

@@ -13,10 +13,12 @@ use crate::expect::{self, Verdict};
 use crate::experiments::{self, EXPERIMENTS};
 use crate::list;
 use crate::outcome::Outcome;
-use crate::output::{self, About, Folder, OutputError};
+use crate::output::{self, About, Folder, OutputError, Shown};
 use crate::pool;
 use crate::presets::{self, PRESETS};
 use crate::report::Report;
+use crate::report::summary::Around;
+use crate::reproduce::{self, ReproduceError};
 use crate::run::{self, Cell, Column, Live, LiveFiles, RunError, World};
 use crate::scenario::{CaseEntry, LoadError, Override, OverrideError, Scenario, Source, choices};
 use crate::terminal::{self, Progress};
@@ -40,6 +42,8 @@ enum Trouble {
     Output(#[from] OutputError),
     #[error(transparent)]
     Compare(#[from] CompareError),
+    #[error(transparent)]
+    Reproduce(#[from] ReproduceError),
 }
 
 /// Does what the command line says.
@@ -50,6 +54,7 @@ pub fn main(arguments: Arguments) -> ExitCode {
             terminal::print(&list::list(what));
             Ok(OK)
         }
+        Command::Reproduce(arguments) => reproduce::main(&arguments).map_err(Trouble::from),
         Command::Run(arguments) => run(&arguments),
         Command::Compare(arguments) => compare::main(&arguments).map_err(Trouble::from),
         #[cfg(feature = "serve")]
@@ -61,7 +66,8 @@ pub fn main(arguments: Arguments) -> ExitCode {
     };
     let code = ended.unwrap_or_else(|trouble| {
         match &trouble {
-            Trouble::Load(LoadError::Mistakes(mistakes)) => {
+            Trouble::Load(LoadError::Mistakes(mistakes))
+            | Trouble::Reproduce(ReproduceError::Load(LoadError::Mistakes(mistakes))) => {
                 terminal::complain(&mistakes.render(terminal::colour()));
             }
             Trouble::Compare(CompareError::Fault(fault)) => {
@@ -158,6 +164,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
             })
         }),
         checked: arguments.check,
+        tables: arguments.tables,
     };
     let verdicts = finish(&scenario, &about, ended, folder.path())?;
     if stop.is_raised() {
@@ -196,6 +203,8 @@ struct Ended<'a> {
     headline: Option<String>,
     /// Bands are wanted, those of what was not run too.
     checked: bool,
+    /// All tables are printed.
+    tables: bool,
 }
 
 /// Prints the comparison and writes the results; some run has ended.
@@ -215,27 +224,40 @@ fn finish(
         None => String::new(),
     };
     text.push_str(&report.render());
-    let mut shown = verdicts
+    let shown: Vec<&Verdict> = verdicts
         .iter()
         .filter(|verdict| ended.checked || !verdict.skipped)
-        .peekable();
-    if shown.peek().is_some() {
+        .collect();
+    if !shown.is_empty() {
         text.push_str("\nExpectations\n");
-        for verdict in shown {
+        for verdict in &shown {
             text.push_str(&format!("  {}\n", verdict.line()));
         }
     }
     text.push_str(&ended.footer);
-    terminal::print(&text);
+    if ended.tables {
+        terminal::print(&text);
+    } else {
+        terminal::print(&report.summary(&Around {
+            runs: &ended.footer,
+            headline: ended.headline.as_deref(),
+            verdicts: &shown,
+            width: terminal::width(),
+        }));
+    }
     let tables = output::tables(about, outcomes, &report.comparisons());
-    output::write(folder, about, &tables, outcomes, &text)?;
+    let whole = Shown {
+        bands: shown.into_iter().cloned().collect(),
+        figures: report.figures(),
+    };
+    output::write(folder, about, &tables, outcomes, &text, &whole)?;
     let what = if ended.headline.is_some() {
         "Results (partial)"
     } else {
         "Results"
     };
     terminal::print(&format!(
-        "\n{what}: {} (begin with report.html)\n",
+        "\n{what}: {} (begin with report.html; all tables: table.txt)\n",
         folder.display()
     ));
     for traced in outcomes.iter().filter(|outcome| outcome.timeline.is_some()) {
@@ -370,7 +392,7 @@ fn file(path: &Path) -> Result<Source, Trouble> {
             format!("cannot read the scenario {name}: {error}"),
         )),
         Err(_) => {
-            let known = EXPERIMENTS.map(|(known, _)| known);
+            let known = EXPERIMENTS.iter().map(|(known, _)| *known);
             Err(Trouble::Usage(format!(
                 "there is no experiment `{name}`; {}; or name a scenario file",
                 choices(&name, known)

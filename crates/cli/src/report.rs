@@ -1,8 +1,10 @@
 //! From outcomes to the printed comparison and the `compare` table.
 
+pub mod figures;
 mod mmtests;
 mod mmtests_2011;
 mod small;
+pub mod summary;
 
 use crate::metrics::{self, METRICS, Metric};
 use crate::outcome::Outcome;

@@ -44,6 +44,25 @@ pub fn complain(text: &str) {
     let _ = writeln!(out, "{text}");
 }
 
+/// Whether somebody sees what is written to standard error, as it is written.
+#[must_use]
+pub fn is_watched() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// Letters in a line of the terminal that standard output is; 100 where it is none. `COLUMNS` says otherwise.
+#[must_use]
+pub fn width() -> usize {
+    let said = std::env::var("COLUMNS").ok();
+    let said = said.and_then(|columns| columns.parse().ok());
+    let size = || rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+    let width = said.or_else(|| size().map(|size| usize::from(size.ws_col)));
+    // A terminal that does not know says zero.
+    width
+        .filter(|width| *width > 0)
+        .map_or(100, |width| width.clamp(40, 120))
+}
+
 /// Whether standard error takes colours.
 #[must_use]
 pub fn colour() -> bool {
@@ -129,4 +148,38 @@ fn name(order: &Order) -> String {
         "{} {} #{}",
         order.cell.case, order.cell.policy, order.replica
     )
+}
+
+/// The words in lines of at most that many letters; a longer word has a line of its own.
+#[must_use]
+pub fn wrap(line: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in line.split_whitespace() {
+        let last = lines.last_mut().expect("there is one");
+        let letters = last.chars().count() + word.chars().count();
+        if last.is_empty() {
+            last.push_str(word);
+        } else if letters < width {
+            last.push(' ');
+            last.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_no_wider_than_the_terminal() {
+        let words = "a claim of several words that does not fit one line";
+        let lines = wrap(words, 20);
+        assert!(lines.iter().all(|line| line.len() <= 20), "{lines:?}");
+        assert_eq!(lines.join(" "), words);
+        assert_eq!(wrap("unbreakable", 4), ["unbreakable"]);
+        assert_eq!(wrap("", 4), [""]);
+    }
 }

@@ -26,7 +26,7 @@ const LOOM_PREEMPTIONS: &str = "3";
 
 type Step = (&'static str, fn() -> End);
 
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     ("format", || {
         cargo_step(&["fmt", "--all", "--check", "--", "-l"])
     }),
@@ -57,6 +57,7 @@ const STEPS: [Step; 16] = [
     ("loom", loom),
     ("miri", miri),
     ("faults", || campaign::faults(FAULT_SEEDS, BUILD_MAX).into()),
+    ("reproduce", || reproduce().into()),
     ("experiments", || experiments().into()),
     ("guest", guest::smoke),
     ("lab-twice", || lab::twice().into()),
@@ -210,14 +211,50 @@ fn miri_test(what: &[&str]) -> Result<()> {
     steps::run(&mut command, BUILD_MAX)
 }
 
-/// Every experiment shows what was published: its bands hold.
+/// Every published claim, one repetition each, as a new user sees them.
+fn reproduce() -> Result<()> {
+    let program = build_lab()?;
+    let out = reproduce_out(&Workspace::load()?);
+    // What an earlier program left would be taken for this one's where it is the same; here it is to be run.
+    if out.exists() {
+        std::fs::remove_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    }
+    let mut command = Command::new(&program);
+    command
+        .args(["reproduce", "--out"])
+        .arg(&out)
+        .current_dir(root());
+    steps::run(&mut command, RUN_MAX)
+}
+
+fn reproduce_out(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("xtask/reproduce")
+}
+
+/// Where `reproduce` has run an experiment with this very program just as it stands, and judged all of its bands, its folder.
+fn reproduced(workspace: &Workspace, program: &Path, name: &str) -> Option<PathBuf> {
+    let changed = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
+    let out = reproduce_out(workspace).join(name);
+    let scenario = out.join("scenario.toml");
+    let ran = std::fs::read_to_string(&scenario).ok()?;
+    let own = std::fs::read_to_string(root().join(format!("experiments/{name}.toml"))).ok()?;
+    let bands = bands(&out)?;
+    let all = !bands
+        .lines()
+        .any(|line| line.trim_start().starts_with("not run"));
+    (ran == own && all && changed(&scenario) > changed(program)).then_some(out)
+}
+
+/// Every experiment shows what was published: its bands hold. What `reproduce` has judged whole is not run again.
 fn experiments() -> Result<()> {
     let workspace = Workspace::load()?;
     let program = build_lab()?;
     let out = experiments_out(&workspace);
     let mut failed = Vec::new();
     for name in experiment_names()? {
-        let out = out.join(&name);
+        let whole = reproduced(&workspace, &program, &name);
+        let is_run = whole.is_some();
+        let out = whole.unwrap_or_else(|| out.join(&name));
         let mut command = Command::new(&program);
         command
             .args(["run", &name, "--check", "--out"])
@@ -225,7 +262,12 @@ fn experiments() -> Result<()> {
             .current_dir(root())
             // The tables are long; they stand in the folder.
             .stdout(Stdio::null());
-        let ended = steps::run(&mut command, RUN_MAX);
+        let ended = if is_run {
+            println!("    {name}: as in `reproduce`");
+            Ok(())
+        } else {
+            steps::run(&mut command, RUN_MAX)
+        };
         print_bands(&out);
         if let Err(problem) = ended {
             failed.push(format!("{name}: {problem}"));

@@ -16,7 +16,7 @@ use super::what_if::{Change, ChangeError};
 use super::{bands, show};
 use crate::args::CompareArguments;
 use crate::outcome::Outcome;
-use crate::output::{self, About, Folder, OutputError, TidyTable};
+use crate::output::{self, About, Folder, OutputError, Shown, TidyTable};
 use crate::program::{FAILED, INTERRUPTED, OK, stop_at_interrupt};
 use crate::run::LiveFiles;
 use crate::terminal::{self, Progress};
@@ -427,7 +427,8 @@ fn write(folder: &Path, made: &Made<'_>, own: Vec<TidyTable>) -> Result<(), Comp
     }
     let mut tables = output::tables(&about, made.outcomes, &[]);
     tables.extend(own);
-    output::write(folder, &about, &tables, made.outcomes, made.printed)?;
+    let shown = Shown::default();
+    output::write(folder, &about, &tables, made.outcomes, made.printed, &shown)?;
     for (row, plan) in made.rows.iter().zip(plans).skip(1) {
         let path = folder.join(output::scenario_of(row));
         std::fs::write(&path, &plan.source.text).map_err(|error| {

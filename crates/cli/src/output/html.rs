@@ -1,58 +1,266 @@
-//! The report: one HTML file with the table and all figures in it, without script or network.
+//! The report of a run: bands, figures, plots of each row, and who waited for what, in one HTML file.
+//!
+//! Plots are drawn in the page until it is as large as a page may be; those after it are files beside it, named with links.
+//! The first row's are open, the others are opened by whoever wants them.
 
 use std::fmt::Write as _;
 
-use super::svg::{DARK_BACK, Figure, escape};
+use super::svg::{self, escape};
 use super::tables::About;
+use super::web::{Cell, Page, details, marks, table};
+use crate::expect::Verdict;
 use crate::outcome::Outcome;
+use crate::report::figures::{Figure, MetricTable};
 use crate::stalls::{self, PRESSURES};
+
+/// Bytes of plots in the page: the rest of it is some hundred kilobytes at most, and the whole is to stay below 2 MB.
+const PLOTS_MOST: usize = 1_600_000;
+
+/// What a run has to say besides its outcomes. A comparison with recordings has its text alone.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// Its bands.
+    pub bands: Vec<Verdict>,
+    /// The printed metrics.
+    pub figures: Vec<MetricTable>,
+}
 
 /// The page.
 pub(super) fn page(
     about: &About,
     printed: &str,
+    shown: &Shown,
     outcomes: &[Outcome],
-    figures: &[(String, Figure)],
+    plots: &[(String, svg::Figure)],
 ) -> String {
-    let mut body = waited(outcomes);
-    for (name, figure) in figures {
-        body.push_str(&format!(
-            "<figure id=\"{}\">\n{}</figure>\n",
-            escape(name),
-            figure.render()
-        ));
-    }
     let mode = if about.live {
         "live, on files"
     } else {
         "in virtual time"
     };
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{experiment}: {title}</title>\n<style>\n\
-         body {{ font-family: sans-serif; margin: 2em; color: #222 }}\n\
-         p, figure {{ max-width: 1300px }}\n\
-         pre {{ overflow-x: auto; background: #f6f6f6; padding: 1em; font-size: 12px }}\n\
-         figure {{ margin: 2em 0 }}\nsvg {{ max-width: 100%; height: auto }}\n\
-         table {{ border-collapse: collapse; font-size: 13px; margin: 0.5em 0 1.5em }}\n\
-         th, td {{ padding: 0.2em 0.8em; text-align: right; border-bottom: 1px solid #ddd }}\n\
-         th:first-child, td:first-child, .name {{ text-align: left }}\n\
-         @media screen and (prefers-color-scheme: dark) {{\n\
-         body {{ color: #e6e9ec; background: #12161a }}\npre {{ background: {DARK_BACK} }}\n\
-         th, td {{ border-bottom-color: #2d353d }}\n}}\n\
-         </style>\n</head>\n<body>\n<h1>{experiment}: {title}</h1>\n\
-         <p>Run {mode}; seed {seed}; scenario {scenario} (sha256 {sha}). The tables beside this file \
-         hold every number.</p>\n<pre>{printed}</pre>\n{body}\
-         <details><summary>Scenario</summary><pre>{text}</pre></details>\n</body>\n</html>\n",
-        experiment = escape(&about.experiment),
-        title = escape(&about.title),
+    let head = format!(
+        "<p class=\"faint\">Run {mode}; seed {seed}; scenario {scenario} (sha256 {sha}). The tables beside this file hold every \
+         number.</p>\n{verdict}",
         seed = about.master_seed,
         scenario = escape(&about.scenario_id),
         sha = &about.scenario_sha256[..12],
-        printed = escape(printed),
-        text = escape(&about.scenario_text),
-    )
+        verdict = verdict(&shown.bands),
+    );
+    let mut sections = Vec::new();
+    let mut body = String::new();
+    let mut add = |at: &str, words: &str, html: &str| {
+        if !html.is_empty() {
+            sections.push((at.to_owned(), words.to_owned()));
+            let _ = writeln!(
+                body,
+                "<section id=\"{at}\">\n<h2>{words}</h2>\n{html}</section>"
+            );
+        }
+    };
+    add("bands", "Bands", &bands(&shown.bands));
+    add("figures", "Figures", &figures(&shown.figures));
+    let text = format!("<pre>{}</pre>\n", escape(printed));
+    if shown.figures.is_empty() {
+        add("text", "Result", &text);
+    }
+    add("plots", "Plots", &drawn(plots));
+    add("waits", "Waits and pressure", &waited(outcomes));
+    let mut rest = String::new();
+    if !shown.figures.is_empty() {
+        rest.push_str(&details("text", "All of it as text", &text));
+    }
+    let scenario = format!("<pre>{}</pre>\n", escape(&about.scenario_text));
+    rest.push_str(&details("scenario", "Scenario", &scenario));
+    add("rest", "As text", &rest);
+    let title = format!("{}: {}", about.experiment, about.title);
+    let page = Page {
+        title: &title,
+        head,
+        sections,
+        body,
+    };
+    page.render()
+}
+
+fn verdict(bands: &[Verdict]) -> String {
+    let judged: Vec<&Verdict> = bands.iter().filter(|band| !band.skipped).collect();
+    if judged.is_empty() {
+        return String::new();
+    }
+    let holds = judged.iter().filter(|band| band.holds()).count();
+    let fails = judged.iter().filter(|band| band.fails()).count();
+    let missed = judged.len() - holds - fails;
+    let mut html = format!("<div class=\"sum\"><div><b class=\"good\">{holds}</b>bands hold</div>");
+    for (count, class, word) in [
+        (missed, "other", "missed, as known"),
+        (fails, "bad", "fail"),
+    ] {
+        if count > 0 {
+            let _ = write!(html, "<div><b class=\"{class}\">{count}</b>{word}</div>");
+        }
+    }
+    html.push_str("</div>\n");
+    html
+}
+
+fn bands(bands: &[Verdict]) -> String {
+    if bands.is_empty() {
+        return String::new();
+    }
+    let heads = [
+        "",
+        "band",
+        "row",
+        "value",
+        "from",
+        "to",
+        "marks",
+        "whose band",
+    ]
+    .map(str::to_owned);
+    let number = |value: Option<f64>| Cell::number(&shown(value), value);
+    let rows = bands.iter().map(|band| {
+        let (word, class) = match band {
+            band if band.skipped => ("not run", "other"),
+            band if band.holds() => ("holds", "good"),
+            band if band.fails() => ("fails", "bad"),
+            _ => ("missed", "other"),
+        };
+        let mut words = format!(
+            "{}<br><span class=\"faint\">{}</span>",
+            escape(&band.id),
+            escape(&band.what)
+        );
+        for why in band.missed.iter().filter(|_| !band.holds()) {
+            let _ = write!(words, "<br><span class=\"faint\">{}</span>", escape(why));
+        }
+        let value: Vec<f64> = band.value.into_iter().collect();
+        vec![
+            Cell::html(
+                format!("<span class=\"verdict {class}\">{word}</span>"),
+                "text",
+            ),
+            Cell::html(words, "text long"),
+            Cell::text(&band.case),
+            number(band.value),
+            number(band.min),
+            number(band.max),
+            Cell::html(marks(&[], &value, (band.min, band.max)), "text"),
+            Cell::html(escape(&band.source), "note"),
+        ]
+    });
+    table(&heads, &[0, 1, 2, 6, 7], rows)
+}
+
+/// Five digits, or the whole number.
+fn shown(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| {
+        let decimals = match value.abs() {
+            size if size >= 9_999.5 => 0,
+            size if size >= 99.95 => 1,
+            size if size >= 0.9995 => 2,
+            _ => 4,
+        };
+        let text = format!("{value:.decimals$}");
+        let zero = text.trim_start_matches(['-', '0', '.']).is_empty();
+        if zero { "0".to_owned() } else { text }
+    })
+}
+
+fn figures(tables: &[MetricTable]) -> String {
+    let mut html = String::new();
+    if tables.is_empty() {
+        return html;
+    }
+    html.push_str(
+        "<p class=\"faint\">Means of the repetitions with their deviation; below, the change against the first column, positive when \
+         better, with a star where it is more than chance (t-test at 0.10). In brackets what was published.</p>\n",
+    );
+    for metric in tables {
+        let unit = if metric.unit.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", escape(metric.unit))
+        };
+        let _ = writeln!(
+            html,
+            "<h3>{}{unit}</h3>\n<p class=\"faint\">{}</p>",
+            escape(metric.name),
+            escape(metric.about)
+        );
+        let heads: Vec<String> = core::iter::once("row".to_owned())
+            .chain(metric.columns.iter().cloned())
+            .collect();
+        let rows = metric.rows.iter().map(|(row, figures)| {
+            let cells = figures.iter().map(one);
+            core::iter::once(Cell::text(row)).chain(cells).collect()
+        });
+        html.push_str(&table(&heads, &[0], rows));
+    }
+    html
+}
+
+fn one(figure: &Figure) -> Cell {
+    let Some(mean) = figure.mean else {
+        return Cell::number("", None);
+    };
+    let mut html = shown(Some(mean));
+    if let Some(deviation) = figure.deviation.filter(|deviation| *deviation > 0.0) {
+        let _ = write!(html, " \u{b1} {}", shown(Some(deviation)));
+    }
+    if let Some(published) = figure.published {
+        let _ = write!(html, " [{}]", shown(Some(published)));
+    }
+    if let Some(percent) = figure.percent.filter(|percent| percent.is_finite()) {
+        let star = if figure.starred { "*" } else { "" };
+        let _ = write!(
+            html,
+            "<br><span class=\"faint\">{percent:+.1} %{star}</span>"
+        );
+    }
+    Cell::sorted(html, mean)
+}
+
+/// The plots of each row: those of the first are open.
+fn drawn(plots: &[(String, svg::Figure)]) -> String {
+    let mut html = String::new();
+    let mut left = PLOTS_MOST;
+    // The name of a plot's row stands before the colon of its title.
+    let row = |figure: &svg::Figure| {
+        let (row, _) = figure.title.split_once(": ").unwrap_or(("", ""));
+        row.to_owned()
+    };
+    let mut rest = plots;
+    let mut number = 0;
+    while let Some((_, first)) = rest.first() {
+        let name = row(first);
+        let end = rest.iter().position(|(_, figure)| row(figure) != name);
+        let (own, others) = rest.split_at(end.unwrap_or(rest.len()));
+        rest = others;
+        let mut inner = String::new();
+        for (name, figure) in own {
+            let picture = figure.render_html(name);
+            if picture.len() <= left {
+                left -= picture.len();
+                inner.push_str(&picture);
+            } else {
+                let _ = writeln!(
+                    inner,
+                    "<figure class=\"plot\" id=\"{0}\"><a href=\"{0}.svg\">{1}</a></figure>",
+                    escape(name),
+                    escape(&figure.title)
+                );
+            }
+        }
+        let open = if number == 0 { " open" } else { "" };
+        let _ = writeln!(
+            html,
+            "<details id=\"row-{number}\"{open}><summary>{}</summary>\n{inner}</details>",
+            escape(&name)
+        );
+        number += 1;
+    }
+    html
 }
 
 /// Pressure and waits of each row, one table each. Empty if nothing was watched.
@@ -86,14 +294,14 @@ fn waited(outcomes: &[Outcome]) -> String {
         );
         let mut head = vec!["column".to_owned()];
         head.extend(PRESSURES.map(str::to_owned));
-        table(
-            &mut body,
-            &head,
-            pressures.iter().map(|row| {
-                let values = row.percent.iter().map(|part| format!("{part:.2}"));
-                core::iter::once(row.policy.clone()).chain(values).collect()
-            }),
-        );
+        let rows = pressures.iter().map(|row| {
+            let values = row.percent.iter();
+            let values = values.map(|part| Cell::number(&format!("{part:.2}"), None));
+            core::iter::once(Cell::text(&row.policy))
+                .chain(values)
+                .collect()
+        });
+        body.push_str(&table(&head, &[0], rows));
         body.push_str("<p>Waits by cause: lengths in ms; percentiles within an eighth.</p>\n");
         let head = [
             "cause",
@@ -105,32 +313,21 @@ fn waited(outcomes: &[Outcome]) -> String {
             "max",
             "ended by",
         ];
-        table(
-            &mut body,
-            &head.map(str::to_owned),
-            waits.iter().map(|row| {
-                let names = [row.cause.clone(), row.policy.clone()];
-                names
-                    .into_iter()
-                    .chain(stalls::wait_values(&row.waits))
-                    .collect()
-            }),
-        );
+        let rows = waits.iter().map(|row| {
+            let names = [Cell::text(&row.cause), Cell::text(&row.policy)];
+            let values = stalls::wait_values(&row.waits);
+            let last = values.len().saturating_sub(1);
+            let values = values.into_iter().enumerate().map(|(at, value)| {
+                if at == last {
+                    Cell::text(&value)
+                } else {
+                    Cell::number(&value, None)
+                }
+            });
+            names.into_iter().chain(values).collect()
+        });
+        body.push_str(&table(&head.map(str::to_owned), &[0, 1, 7], rows));
         body.push_str("</details>\n");
     }
     body
-}
-
-fn table(body: &mut String, head: &[String], rows: impl Iterator<Item = Vec<String>>) {
-    let cells = |values: &[String], tag: &str| {
-        let cells = values
-            .iter()
-            .map(|value| format!("<{tag}>{}</{tag}>", escape(value)));
-        cells.collect::<String>()
-    };
-    let _ = writeln!(body, "<table>\n<tr>{}</tr>", cells(head, "th"));
-    for row in rows {
-        let _ = writeln!(body, "<tr>{}</tr>", cells(&row, "td"));
-    }
-    body.push_str("</table>\n");
 }

@@ -11,8 +11,10 @@ mod perfetto;
 mod plots;
 mod svg;
 mod tables;
+pub(crate) mod web;
 
 pub use columns::{Column, Data, TidyTable};
+pub use html::Shown;
 pub use tables::{About, tables};
 
 use std::fs::{DirEntry, File, TryLockError};
@@ -34,7 +36,7 @@ pub struct OutputError {
 }
 
 impl OutputError {
-    fn at(path: &Path) -> impl Fn(&dyn core::fmt::Display) -> Self + '_ {
+    pub(crate) fn at(path: &Path) -> impl Fn(&dyn core::fmt::Display) -> Self + '_ {
         |cause| Self {
             path: path.to_owned(),
             cause: cause.to_string(),
@@ -69,10 +71,22 @@ impl Folder {
     /// # Errors
     /// It cannot be made or written, it is a folder of something else, or results are being written there.
     pub fn make(asked: Option<&Path>, name: &str, seed: u64) -> Result<Self, OutputError> {
+        Self::make_marked(asked, &format!("{name}-seed{seed}"), &format!("{RUNS}.csv"))
+    }
+
+    /// The same for other results, known by a file that is in their folder, and with the name of a new one.
+    ///
+    /// # Errors
+    /// As of `make`.
+    pub fn make_marked(
+        asked: Option<&Path>,
+        name: &str,
+        marker: &str,
+    ) -> Result<Self, OutputError> {
         if let Some(path) = asked {
             let made = make_all(path)?;
             let folder = Self::locked(path.to_owned(), made)?;
-            folder.check()?;
+            folder.check(marker)?;
             return Ok(folder);
         }
         let parent = Path::new("results");
@@ -83,7 +97,7 @@ impl Folder {
             } else {
                 format!("-{number}")
             };
-            let path = parent.join(format!("{name}-seed{seed}{tail}"));
+            let path = parent.join(format!("{name}{tail}"));
             match std::fs::create_dir(&path) {
                 Ok(()) => {
                     made.push(path.clone());
@@ -116,12 +130,12 @@ impl Folder {
     }
 
     /// It holds results or nothing, and can be written.
-    fn check(&self) -> Result<(), OutputError> {
+    fn check(&self, marker: &str) -> Result<(), OutputError> {
         let failed = |error: std::io::Error| OutputError::at(&self.path)(&error);
         let inside = self.path.read_dir().map_err(failed)?;
         let is_probe = |entry: &DirEntry| entry.file_name() == PROBE;
         let mut inside = inside.filter(|entry| !entry.as_ref().is_ok_and(is_probe));
-        if inside.next().is_some() && !self.path.join(format!("{RUNS}.csv")).exists() {
+        if inside.next().is_some() && !self.path.join(marker).exists() {
             return Err(OutputError::at(&self.path)(
                 &"it holds files that are not results, and they might be overwritten",
             ));
@@ -171,6 +185,7 @@ pub fn write(
     tables: &[TidyTable],
     outcomes: &[Outcome],
     printed: &str,
+    shown: &Shown,
 ) -> Result<(), OutputError> {
     let text = |name: &str, text: &str| write_text(folder, name, text);
     remove_old_plots(folder);
@@ -189,7 +204,7 @@ pub fn write(
                 .iter()
                 .try_for_each(|table| write_table(folder, table))
         });
-        let drawn = draw(folder, about, outcomes, printed);
+        let drawn = draw(folder, about, outcomes, printed, shown);
         tables::joined(written).and(drawn)
     })
 }
@@ -218,6 +233,7 @@ fn draw(
     about: &About,
     outcomes: &[Outcome],
     printed: &str,
+    shown: &Shown,
 ) -> Result<(), OutputError> {
     let text = |name: &str, text: &str| write_text(folder, name, text);
     let figures = plots::figures(outcomes);
@@ -232,8 +248,16 @@ fn draw(
     }
     text(
         "report.html",
-        &html::page(about, printed, outcomes, &figures),
+        &html::page(about, printed, shown, outcomes, &figures),
     )
+}
+
+/// One plot of these runs, its title and its picture: the one of that name, or the first.
+pub(crate) fn one_figure(outcomes: &[Outcome], name: Option<&str>) -> Option<(String, String)> {
+    let figures = plots::figures(outcomes);
+    let named = name.and_then(|name| figures.iter().find(|(known, _)| known == name));
+    let (known, figure) = named.or_else(|| figures.first())?;
+    Some((figure.title.clone(), figure.render_html(known)))
 }
 
 /// Name of the file with a run's trace: what is no letter, digit or sign of a plain name becomes `_`.
@@ -300,7 +324,7 @@ fn remove_old_plots(folder: &Path) {
     let Ok(report) = std::fs::read_to_string(folder.join("report.html")) else {
         return;
     };
-    let named = report.split("<figure id=\"").skip(1);
+    let named = report.split("<figure class=\"plot\" id=\"").skip(1);
     for name in named.filter_map(|rest| rest.split('"').next()) {
         if name.chars().all(is_plain) {
             // One that is gone already is not in the way.
@@ -323,7 +347,7 @@ mod tests {
         let (scenario, source) = Scenario::load(experiments::by_name("dd").unwrap(), &[]).unwrap();
         let about = About::of(&scenario, &source, false);
         let tables = tables(&about, &[], &[]);
-        let error = write(&path, &about, &tables, &[], "").unwrap_err();
+        let error = write(&path, &about, &tables, &[], "", &Shown::default()).unwrap_err();
         assert!(error.to_string().contains("scenario.toml"), "{error}");
         let folder = Folder::make(Some(&path), "dd", 1).unwrap();
         assert_eq!(folder.path(), path);

@@ -33,14 +33,19 @@ pub(super) const DARK_BACK: &str = "#1b2127";
 
 /// The colours of dark pages, for those who want them on their screens.
 fn dark_style() -> String {
-    let mut style = String::from("<style>@media screen and (prefers-color-scheme: dark) {");
+    let rules = dark_rules();
+    format!("<style>@media screen and (prefers-color-scheme: dark) {{{rules} }}</style>\n")
+}
+
+/// The same as rules of a page.
+pub(super) fn dark_rules() -> String {
+    let mut rules = String::new();
     for (light, dark) in DARK {
         for what in ["fill", "stroke"] {
-            let _ = write!(style, " [{what}=\"{light}\"] {{ {what}: {dark} }}");
+            let _ = write!(rules, " [{what}=\"{light}\"] {{ {what}: {dark} }}");
         }
     }
-    style.push_str(" }</style>\n");
-    style
+    rules
 }
 
 /// Colours for columns, one a column; where there are more than colours, dashed lines tell them apart.
@@ -64,8 +69,8 @@ const TITLE_SIZE: f64 = 15.0;
 const PANEL_SIZE: f64 = 12.0;
 /// Panels in a row.
 const PER_ROW: usize = 3;
-/// Marks of a series that are drawn at most; more are thinned by extremes.
-const MARKS_MOST: usize = 1500;
+/// Marks of a series that are drawn at most; more are thinned by extremes. A panel is half as many points wide.
+const MARKS_MOST: usize = 660;
 
 /// Something drawn in a panel.
 #[derive(Clone, Debug)]
@@ -133,6 +138,33 @@ pub(super) enum Key {
     Box,
 }
 
+impl Key {
+    /// It as SVG, from this place on.
+    fn picture(self, (x, y): (f64, f64), colour: &str) -> String {
+        let dash = match self {
+            Self::Dot => {
+                return format!(
+                    "<circle cx=\"{}\" cy=\"{y}\" r=\"4\" fill=\"{colour}\"/>",
+                    x + 11.0
+                );
+            }
+            Self::Box => {
+                return format!(
+                    "<rect x=\"{}\" y=\"{}\" width=\"14\" height=\"10\" fill=\"{colour}\"/>",
+                    x + 6.0,
+                    y - 5.0
+                );
+            }
+            Self::Dashed => " stroke-dasharray=\"6 3\"",
+            Self::Solid => "",
+        };
+        format!(
+            "<line x1=\"{x}\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>",
+            x + 22.0
+        )
+    }
+}
+
 impl Mark {
     /// What the axes have to reach.
     fn extent(&self) -> Vec<(f64, f64)> {
@@ -148,6 +180,7 @@ impl Mark {
 }
 
 /// The ends of an axis and its ticks.
+#[derive(Clone)]
 struct Axis {
     low: f64,
     high: f64,
@@ -257,7 +290,7 @@ fn round_step(raw: f64) -> f64 {
 }
 
 /// The text with what XML reserves replaced.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -284,10 +317,49 @@ impl Figure {
             escape(&self.title)
         );
         self.render_legend(&mut svg, &keys);
-        let of = |panels: &[Panel]| {
-            let marks = panels.iter().flat_map(|panel| &panel.marks);
-            marks.flat_map(Mark::extent).collect::<Vec<_>>()
-        };
+        let axes = self.axes();
+        for (index, panel) in self.panels.iter().enumerate() {
+            let left = WIDTH * count(index % columns);
+            let top = head + HEIGHT * count(index / columns);
+            self.render_panel(&mut svg, panel, (left, top), &axes[index]);
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+
+    /// The figure as a part of a page: a picture for each panel, so that they find room on a screen of any width. The page
+    /// has `dark_rules` in its style.
+    pub(super) fn render_html(&self, name: &str) -> String {
+        let title = escape(&self.title);
+        let mut html = format!(
+            "<figure class=\"plot\" id=\"{}\">\n<figcaption>{title}</figcaption>\n<p class=\"legend\">",
+            escape(name)
+        );
+        for (label, colour, key) in &self.legend {
+            let _ = write!(
+                html,
+                "<span><svg width=\"24\" height=\"12\" aria-hidden=\"true\">{}</svg> {}</span> ",
+                key.picture((0.0, 6.0), colour),
+                escape(label)
+            );
+        }
+        html.push_str("</p>\n<div class=\"panels\">\n");
+        for (panel, axes) in self.panels.iter().zip(self.axes()) {
+            let _ = writeln!(
+                html,
+                "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}: {title}\" \
+                 font-family=\"sans-serif\" font-size=\"11\">",
+                escape(&panel.title)
+            );
+            self.render_panel(&mut html, panel, (0.0, 0.0), &axes);
+            html.push_str("</svg>\n");
+        }
+        html.push_str("</div>\n</figure>\n");
+        html
+    }
+
+    /// The axes of each panel.
+    fn axes(&self) -> Vec<(Axis, Axis)> {
         let over = |log: bool, values: Vec<f64>| {
             if log {
                 Axis::logarithmic(values.into_iter())
@@ -295,26 +367,20 @@ impl Figure {
                 Axis::over(values.into_iter())
             }
         };
-        let x_over = |panels| {
-            let values = of(panels).into_iter().map(|point| point.0);
-            over(self.scales.log_x, values.collect())
+        let of = |panels: &[Panel]| {
+            let marks = panels.iter().flat_map(|panel| &panel.marks);
+            let points: Vec<(f64, f64)> = marks.flat_map(Mark::extent).collect();
+            let (x, y): (Vec<f64>, Vec<f64>) = points.into_iter().unzip();
+            (over(self.scales.log_x, x), over(self.scales.log_y, y))
         };
-        let y_over = |panels| {
-            let values = of(panels).into_iter().map(|point| point.1);
-            over(self.scales.log_y, values.collect())
+        let (x, y) = of(&self.panels);
+        let own = |panel: &Panel| {
+            let (own_x, own_y) = of(core::slice::from_ref(panel));
+            let x = if self.scales.own_x { own_x } else { x.clone() };
+            let y = if self.scales.own_y { own_y } else { y.clone() };
+            (x, y)
         };
-        let (x, y) = (x_over(&self.panels), y_over(&self.panels));
-        for (index, panel) in self.panels.iter().enumerate() {
-            let left = WIDTH * count(index % columns);
-            let top = head + HEIGHT * count(index / columns);
-            let alone = core::slice::from_ref(panel);
-            let own_x = self.scales.own_x.then(|| x_over(alone));
-            let own_y = self.scales.own_y.then(|| y_over(alone));
-            let (x, y) = (own_x.as_ref().unwrap_or(&x), own_y.as_ref().unwrap_or(&y));
-            self.render_panel(&mut svg, panel, (left, top), x, y);
-        }
-        svg.push_str("</svg>\n");
-        svg
+        self.panels.iter().map(own).collect()
     }
 
     /// (x, row) of each key of the legend; rows are wrapped at `width`.
@@ -335,32 +401,7 @@ impl Figure {
     fn render_legend(&self, svg: &mut String, keys: &[(f64, usize)]) {
         for ((label, colour, key), (x, row)) in self.legend.iter().zip(keys) {
             let y = TITLE + 5.0 + LEGEND_ROW * count(*row);
-            let _ = match key {
-                Key::Dot => writeln!(
-                    svg,
-                    "<circle cx=\"{}\" cy=\"{y}\" r=\"4\" fill=\"{colour}\"/>",
-                    x + 11.0
-                ),
-                Key::Box => writeln!(
-                    svg,
-                    "<rect x=\"{}\" y=\"{}\" width=\"14\" height=\"10\" fill=\"{colour}\"/>",
-                    x + 6.0,
-                    y - 5.0
-                ),
-                Key::Solid | Key::Dashed => {
-                    let dash = if *key == Key::Dashed {
-                        " stroke-dasharray=\"6 3\""
-                    } else {
-                        ""
-                    };
-                    writeln!(
-                        svg,
-                        "<line x1=\"{x}\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\" stroke=\"{colour}\" \
-                         stroke-width=\"2\"{dash}/>",
-                        x + 22.0
-                    )
-                }
-            };
+            let _ = writeln!(svg, "{}", key.picture((*x, y), colour));
             let _ = writeln!(
                 svg,
                 "<text x=\"{}\" y=\"{}\" fill=\"#222\">{}</text>",
@@ -376,8 +417,7 @@ impl Figure {
         svg: &mut String,
         panel: &Panel,
         (left, top): (f64, f64),
-        x: &Axis,
-        y: &Axis,
+        (x, y): &(Axis, Axis),
     ) {
         let (x0, x1) = (left + LEFT, left + WIDTH - RIGHT);
         let (y0, y1) = (top + HEIGHT - BOTTOM, top + TOP);
@@ -449,38 +489,33 @@ fn render_mark(
     at: impl Fn((f64, f64)) -> (f64, f64),
 ) {
     let placed = |points: &[(f64, f64)]| thinned(points).into_iter().map(&at).collect::<Vec<_>>();
-    let mut path = String::new();
+    let tenths = "transform=\"scale(.1)\"";
     let _ = match mark {
         Mark::Line {
             points,
             colour,
             dashed,
         } => {
-            for (index, (x, y)) in placed(points).iter().enumerate() {
-                let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { 'M' } else { 'L' });
-            }
             let dash = if *dashed {
-                " stroke-dasharray=\"6 3\""
+                " stroke-dasharray=\"60 30\""
             } else {
                 ""
             };
             writeln!(
                 svg,
-                "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\"{dash}/>"
+                "<path {tenths} d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"16\"{dash}/>",
+                line(&placed(points))
             )
         }
-        Mark::Dots { points, colour } => {
-            // One path of round points: smaller than a circle each.
-            for (x, y) in placed(points) {
-                let _ = write!(path, "M{x:.1} {y:.1}h0");
-            }
-            writeln!(
-                svg,
-                "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"3.4\" \
-                 stroke-linecap=\"round\" stroke-opacity=\"0.55\"/>"
-            )
-        }
+        // One path of round points: smaller than a circle each.
+        Mark::Dots { points, colour } => writeln!(
+            svg,
+            "<path {tenths} d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"34\" \
+             stroke-linecap=\"round\" stroke-opacity=\"0.55\"/>",
+            dots(&placed(points))
+        ),
         Mark::Stems { points, colour } => {
+            let mut path = String::new();
             for (x, y) in points.iter().copied().map(&at) {
                 let _ = write!(path, "M{x:.1} {bottom:.1}V{y:.1}");
             }
@@ -492,12 +527,11 @@ fn render_mark(
         Mark::Area { points, colour } => {
             let upper = points.iter().map(|(x, _, high)| at((*x, *high)));
             let lower = points.iter().rev().map(|(x, low, _)| at((*x, *low)));
-            for (index, (x, y)) in upper.chain(lower).enumerate() {
-                let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { 'M' } else { 'L' });
-            }
+            let around: Vec<(f64, f64)> = upper.chain(lower).collect();
             writeln!(
                 svg,
-                "<path d=\"{path}Z\" fill=\"{colour}\" stroke=\"none\"/>"
+                "<path {tenths} d=\"{}Z\" fill=\"{colour}\" stroke=\"none\"/>",
+                line(&around)
             )
         }
         Mark::Rule { x, colour } => {
@@ -509,6 +543,66 @@ fn render_mark(
             )
         }
     };
+}
+
+/// Places in whole tenths, without those that repeat the one before.
+fn in_tenths(points: &[(f64, f64)]) -> Vec<(i64, i64)> {
+    #[expect(clippy::cast_possible_truncation, reason = "places in a picture")]
+    let whole = |part: f64| (part * 10.0).round() as i64;
+    let mut places: Vec<(i64, i64)> = Vec::with_capacity(points.len());
+    for (x, y) in points {
+        let place = (whole(*x), whole(*y));
+        if places.last() != Some(&place) {
+            places.push(place);
+        }
+    }
+    places
+}
+
+/// A line through the points as steps in tenths: a third of what places to the tenth take. Steps that go on as the one
+/// before along an axis are one.
+fn line(points: &[(f64, f64)]) -> String {
+    let places = in_tenths(points);
+    let Some(first) = places.first() else {
+        return String::new();
+    };
+    let mut steps: Vec<(i64, i64)> = Vec::with_capacity(places.len());
+    for two in places.windows(2) {
+        let step = (two[1].0 - two[0].0, two[1].1 - two[0].1);
+        match steps.last_mut() {
+            Some(last) if step.1 == 0 && last.1 == 0 && step.0.signum() == last.0.signum() => {
+                last.0 += step.0;
+            }
+            Some(last) if step.0 == 0 && last.0 == 0 && step.1.signum() == last.1.signum() => {
+                last.1 += step.1;
+            }
+            _ => steps.push(step),
+        }
+    }
+    let mut path = format!("M{} {}", first.0, first.1);
+    for (at, (x, y)) in steps.into_iter().enumerate() {
+        // A minus tells two numbers apart as well as a blank does.
+        let before = match (at, x < 0) {
+            (0, _) => "l",
+            (_, true) => "",
+            (_, false) => " ",
+        };
+        let between = if y < 0 { "" } else { " " };
+        let _ = write!(path, "{before}{x}{between}{y}");
+    }
+    path
+}
+
+/// A dot at each of the points, in tenths.
+fn dots(points: &[(f64, f64)]) -> String {
+    let mut path = String::new();
+    let mut at = (0, 0);
+    for (x, y) in in_tenths(points) {
+        let between = if y < at.1 { "" } else { " " };
+        let _ = write!(path, "m{}{between}{}h0", x - at.0, y - at.1);
+        at = (x, y);
+    }
+    path
 }
 
 /// How wide bold text of this height may be: letters by their kind, each as wide as the widest of its kind in DejaVu Sans
@@ -617,6 +711,32 @@ mod tests {
         };
         let wide = (24.0 + bold_width(&long.title, TITLE_SIZE)).ceil();
         assert!(long.render().contains(&format!("width=\"{wide}\"")));
+    }
+
+    #[test]
+    fn a_line_is_steps_in_tenths_and_straight_ones_are_one() {
+        let flat = [(1.0, 2.0), (2.0, 2.0), (3.0, 2.0), (4.0, 1.5), (3.5, 1.5)];
+        assert_eq!(line(&flat), "M10 20l20 0 10-5-5 0");
+        assert_eq!(dots(&flat[2..4]), "m30 20h0m10-5h0");
+        assert_eq!(line(&[]), "");
+    }
+
+    #[test]
+    fn a_page_gets_a_picture_for_each_panel_and_the_legend_once() {
+        let panel = |title: &str| Panel {
+            title: title.into(),
+            marks: Vec::new(),
+        };
+        let figure = Figure {
+            title: "a & b".into(),
+            legend: vec![("key".into(), "#000", Key::Box)],
+            panels: vec![panel("one"), panel("two")],
+            ..Figure::default()
+        };
+        let html = figure.render_html("name");
+        assert_eq!(html.matches("viewBox").count(), 2, "{html}");
+        assert_eq!(html.matches("key").count(), 1, "{html}");
+        assert!(html.contains("id=\"name\"") && html.contains("a &amp; b"));
     }
 
     #[test]

@@ -127,7 +127,8 @@ pub fn run_all(
     results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run_one(order: &Order, world: &World, stop: &Stop) -> Result<Outcome, RunError> {
+/// One run in its world; a panic in it is its failure.
+pub(crate) fn run_one(order: &Order, world: &World, stop: &Stop) -> Result<Outcome, RunError> {
     let began = Instant::now();
     let made = catch_unwind(AssertUnwindSafe(|| match world {
         World::Lab => lab::run(&order.cell, order.seed, order.trace, stop),

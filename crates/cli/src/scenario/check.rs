@@ -72,6 +72,7 @@ pub(super) fn check(scenario: &Scenario) -> Vec<Mistake> {
     for expect in &scenario.expects {
         checker.expect(scenario, expect);
     }
+    checker.reproduce(scenario);
     checker.list.sort_by_key(|mistake| mistake.span.start);
     checker.list
 }
@@ -171,27 +172,11 @@ impl Checker {
             );
         }
         let run = &scenario.run;
-        self.range("scale", &run.scale, 1.0 / 64.0, 1.0, "");
+        self.scale(&run.scale);
         let replicas = Spanned::new(run.replicas.span(), f64::from(*run.replicas.get_ref()));
         self.range("replicas", &replicas, 1.0, 1000.0, "");
         self.range("max_s", &run.max_s, 0.001, 1e7, " s");
         self.range("sample_ms", &run.sample_ms, 1.0, 1e7, " ms");
-        let scale = *run.scale.get_ref();
-        let shrink = 1.0 / scale;
-        if (1.0 / 64.0..=1.0).contains(&scale) && (shrink - shrink.round()).abs() > 1e-6 {
-            self.list.push(
-                Mistake::new(
-                    format!("`scale` is not one over a whole number: {scale}"),
-                    run.scale.span(),
-                    "devices shrink by whole numbers only",
-                )
-                .help(format!(
-                    "write {} (1/{})",
-                    1.0 / shrink.round(),
-                    shrink.round()
-                )),
-            );
-        }
     }
 
     fn machine(&mut self, scenario: &Scenario) {
@@ -756,6 +741,47 @@ impl Checker {
         }
     }
 
+    /// One over a whole number.
+    fn scale(&mut self, entry: &Spanned<f64>) {
+        self.range("scale", entry, 1.0 / 64.0, 1.0, "");
+        let scale = *entry.get_ref();
+        let shrink = 1.0 / scale;
+        if (1.0 / 64.0..=1.0).contains(&scale) && (shrink - shrink.round()).abs() > 1e-6 {
+            self.list.push(
+                Mistake::new(
+                    format!("`scale` is not one over a whole number: {scale}"),
+                    entry.span(),
+                    "devices shrink by whole numbers only",
+                )
+                .help(format!(
+                    "write {} (1/{})",
+                    1.0 / shrink.round(),
+                    shrink.round()
+                )),
+            );
+        }
+    }
+
+    /// What `reproduce` runs.
+    fn reproduce(&mut self, scenario: &Scenario) {
+        let section = &scenario.reproduce;
+        if let Some(scale) = &section.scale {
+            self.scale(scale);
+        }
+        if let Some(seconds) = &section.seconds {
+            self.range("seconds", seconds, 0.0, 1e5, " s");
+        }
+        for case in &section.cases {
+            self.case(scenario, case);
+        }
+        for policy in &section.policies {
+            self.policy(scenario, policy);
+        }
+        for metric in &section.trade_offs {
+            self.metric(metric);
+        }
+    }
+
     fn metric(&mut self, metric: &Spanned<String>) {
         self.known("metric", metric, METRICS.iter().map(|metric| metric.name));
     }
@@ -827,6 +853,16 @@ impl Checker {
             self.known("task or device", of, tasks.chain(devices));
         }
         self.held_in(expect);
+        for (key, text) in [("claim", &expect.claim), ("published", &expect.published)] {
+            if let Some(text) = text
+                && text.get_ref().trim().is_empty()
+            {
+                let what = format!("`{key}` says nothing");
+                self.list.push(
+                    Mistake::new(what, text.span(), "empty").help("write it, or leave it out"),
+                );
+            }
+        }
         if let Some(why) = &expect.missed
             && (why.get_ref().trim().is_empty() || expect.held_in.is_some())
         {

@@ -18,6 +18,7 @@ mod journal;
 mod nodes;
 mod overrides;
 mod parse;
+mod reproduce;
 mod small;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ pub use diagnose::{Mistake, Mistakes, Source, choices, nearest};
 pub use journal::{JournalData, JournalEntry, JournalTable};
 pub use nodes::{NodeEntry, ZonelistKind};
 pub use overrides::{Override, OverrideError};
+pub use reproduce::ReproduceSection;
 pub use small::{ObjectCacheEntry, RoleKind};
 
 use std::collections::BTreeMap;
@@ -81,6 +83,9 @@ pub struct Scenario {
     /// What must come out.
     #[serde(rename = "expect", default)]
     pub expects: Vec<ExpectEntry>,
+    /// What `reproduce` runs of it.
+    #[serde(default)]
+    pub reproduce: ReproduceSection,
 }
 
 /// How the experiment is run.
@@ -694,6 +699,15 @@ pub struct ExpectEntry {
     pub id: Spanned<String>,
     /// Whose band it is.
     pub source: String,
+    /// What the paper claims, in one sentence.
+    #[serde(default)]
+    pub claim: Option<Spanned<String>>,
+    /// The published figure as text, where it does not follow from published values.
+    #[serde(default)]
+    pub published: Option<Spanned<String>>,
+    /// Repetitions from which on the band can be judged: it is of a mean that single runs stray from.
+    #[serde(default)]
+    pub replicas_least: Option<Spanned<u32>>,
     /// Which metric.
     pub metric: Spanned<String>,
     /// Which rows; without it, all.

@@ -1,0 +1,69 @@
+//! The scoreboard as Markdown, as `docs/papers.md` has it.
+
+use std::fmt::Write as _;
+
+use super::board::{Claim, Part, Verdict};
+use super::{Board, PaperBoard};
+
+pub(super) fn render(board: &Board) -> String {
+    let mut text = String::new();
+    for paper in &board.papers {
+        render_paper(&mut text, paper);
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+fn render_paper(text: &mut String, paper: &PaperBoard) {
+    let _ = writeln!(
+        text,
+        "## {}: {}\n\n{}. {}\n",
+        paper.id, paper.name, paper.who, paper.idea
+    );
+    let _ = writeln!(
+        text,
+        "| claim | experiment | published | ours | band | |\n|---|---|--:|--:|--:|---|"
+    );
+    let own = paper.parts.iter().flat_map(Part::published);
+    for claim in own.chain(&paper.not_run).chain(&paper.not_built) {
+        render_claim(text, claim);
+    }
+    text.push('\n');
+    let mut whys: Vec<(&str, Vec<&str>)> = Vec::new();
+    let missed = paper
+        .claims()
+        .filter(|claim| claim.verdict == Verdict::Missed);
+    for claim in missed {
+        let why = claim.why.as_deref().unwrap_or("its cause is not known yet");
+        match whys.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, ids)) => ids.push(&claim.id),
+            None => whys.push((why, vec![&claim.id])),
+        }
+    }
+    for (why, ids) in &whys {
+        let _ = writeln!(text, "- Missed ({}): {why}", ids.join(", "));
+    }
+    if !whys.is_empty() {
+        text.push('\n');
+    }
+}
+
+fn render_claim(text: &mut String, claim: &Claim) {
+    let experiment = match &claim.experiment {
+        Some(name) => format!("`{name}` {}", claim.id),
+        None => claim.id.clone(),
+    };
+    let word = match claim.verdict {
+        Verdict::Missed => "**missed**",
+        other => other.word(),
+    };
+    let _ = writeln!(
+        text,
+        "| {} | {experiment} | {} | {} | {} | {word} |",
+        claim.claim.replace('|', "\\|"),
+        claim.published.as_deref().unwrap_or(""),
+        claim.ours.as_deref().unwrap_or(""),
+        claim.band
+    );
+}
