@@ -20,8 +20,10 @@ use cli::run::Cell;
 use cli::terminal;
 use cli::trial::{Trial, TrialError, with_hz, with_law, with_model, with_rate};
 use mm::SlabSpec;
+use policy::compact::{Compaction, Patches, Scans};
 use policy::dirty::Law;
 use policy::place::PlaceLaw;
+use policy::place::machine::Machine;
 use policy::reclaim::Reason;
 use policy::units::Nanos;
 use policy::writeback::Flight;
@@ -33,6 +35,9 @@ const VANILLA: &str = "linux-5.0";
 const TRIMMED: &str = "linux-3.0";
 const FIRST: &str = "linux-3.0+zlcfirst";
 const BOTH: &str = "linux-3.0+zlc";
+/// Paper p4's: before its patches, with all of them.
+const UNPATCHED: &str = "linux-3.2-rc5";
+const ISOLATE: &str = "linux-3.2-rc5+p4.1-11";
 /// The column that p0 is about.
 const REASONS: &str = "linux-5.16-rc1";
 const FOREGROUND: Law = Law::FOREGROUND;
@@ -56,7 +61,7 @@ struct Table {
 /// What p0 publishes of those who sleep, and no band or only one is about.
 const SLEEPERS: &[&str] = &["asleep", "noprogress_echo", "noprogress_echo_ms"];
 
-const TABLES: [Table; 10] = [
+const TABLES: [Table; 11] = [
     Table {
         experiment: "dd",
         sets: &[],
@@ -112,6 +117,19 @@ const TABLES: [Table; 10] = [
         rows: &[],
         shows: &["slab_share", "files_last"],
         ablations: &OBJECTS,
+    },
+    Table {
+        experiment: "thpavail",
+        sets: &[],
+        columns: &[UNPATCHED, ISOLATE],
+        rows: &["Devicevfat", "Deviceext4"],
+        shows: &[
+            "alloc_elapsed_s",
+            "alloc_system_s",
+            "thp_success",
+            "pgscan_direct",
+        ],
+        ablations: &COMPACTING,
     },
     nodes("zone-dd"),
     nodes("zone-fsmark"),
@@ -223,6 +241,59 @@ const OBJECTS: [Ablation; 18] = [
         ..ablation("", |_| {})
     },
 ];
+
+/// Of how a huge page is got: one of the paper's patches less, and what stands beside them. The signs were written down in
+/// docs/ablations.md before the first run.
+const COMPACTING: [Ablation; 16] = [
+    ablation("as shipped", |_| {}),
+    ablation("without 1", |cell| patches(cell, "1-11,-1")),
+    ablation("without 2, 3, 4", |cell| patches(cell, "1,5-11")),
+    ablation("without 5", |cell| patches(cell, "1-11,-5")),
+    ablation("without 6", |cell| patches(cell, "1-11,-6")),
+    ablation("without 7a", |cell| patches(cell, "1-11,-7a")),
+    ablation("without 7b", |cell| patches(cell, "1-11,-7b")),
+    ablation("without 8", |cell| patches(cell, "1-11,-8")),
+    ablation("without 9", |cell| patches(cell, "1-11,-9")),
+    ablation("without 10", |cell| patches(cell, "1-11,-10")),
+    ablation("without 11", |cell| patches(cell, "1-10")),
+    ablation("11 with right counts", |cell| patches(cell, "1-10,11c")),
+    ablation("without 7b; reclaim does not wait", |cell| {
+        patches(cell, "1-11,-7b");
+        scans(cell, |scans| scans.reclaim_waits = false);
+    }),
+    ablation("rc5 never defers", |cell| {
+        if cell.policy == UNPATCHED {
+            scans(cell, |scans| scans.defers = false);
+        }
+    }),
+    ablation("a queue of 32 requests", |cell| {
+        for device in &mut cell.devices {
+            if device.model == "usb_stick" {
+                device.params.push(("queue_requests".to_owned(), 32));
+            }
+        }
+    }),
+    ablation("one zone", |cell| {
+        cell.machine = cell.machine.as_ref().map(Machine::with_one_zone_a_node);
+    }),
+];
+
+/// The column with all patches has these instead.
+fn patches(cell: &mut Cell, names: &str) {
+    if cell.policy == ISOLATE {
+        let these = Patches::by_name(names).expect("a subset of the paper's patches");
+        scans(cell, |scans| *scans = Scans::of(these));
+    }
+}
+
+/// Changes how a column moves pages for a huge page.
+fn scans(cell: &mut Cell, change: impl Fn(&mut Scans)) {
+    if let Some(runs) = &mut cell.runs
+        && let Compaction::Scans(scans) = &mut runs.compaction
+    {
+        change(scans);
+    }
+}
 
 fn pressure(cell: &mut Cell, percent: u32) {
     if let Some(small) = &mut cell.small {

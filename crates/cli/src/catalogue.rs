@@ -15,7 +15,11 @@ pub fn file_systems() -> Vec<&'static str> {
 }
 
 /// Machines whose costs are known, by name.
-const MACHINES: [(&str, CostTable); 2] = [("p0", fs::costs::P0), ("p3", fs::costs::P3)];
+const MACHINES: [(&str, CostTable); 3] = [
+    ("p0", fs::costs::P0),
+    ("p3", fs::costs::P3),
+    ("p4", fs::costs::P4),
+];
 
 /// Names of the machines whose costs are known.
 #[must_use]

@@ -14,6 +14,7 @@
 mod echo;
 mod pacing;
 pub mod reclaim;
+pub(crate) mod runs;
 pub(crate) mod small;
 #[cfg(test)]
 mod tests;
@@ -72,12 +73,15 @@ const fn metric(
 }
 
 /// All metrics.
-pub static METRICS: [Metric; 144] = join::<127, 17, 144>(
-    join::<92, 35, 127>(
-        join::<47, 45, 92>(WRITING, reclaim::METRICS),
-        zones::METRICS,
+pub static METRICS: [Metric; 173] = join::<144, 29, 173>(
+    join::<127, 17, 144>(
+        join::<92, 35, 127>(
+            join::<47, 45, 92>(WRITING, reclaim::METRICS),
+            zones::METRICS,
+        ),
+        small::METRICS,
     ),
-    small::METRICS,
+    runs::METRICS,
 );
 
 /// The values of all metrics in one run, in the order of `METRICS`. Some look at every pause, and each is asked for by

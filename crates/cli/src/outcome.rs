@@ -86,6 +86,8 @@ pub struct Job {
     pub makes_small: bool,
     /// Inodes that it looked for and had to read.
     pub misses: f64,
+    /// Iterations of a `thpavail`, in order.
+    pub iterations: Vec<Iteration>,
     /// (name, its length in s) of each part of its work.
     pub parts: Vec<(&'static str, f64)>,
     /// Walks over all of its memory.
@@ -107,6 +109,40 @@ pub struct Job {
     /// Its longest call against what an equal share of the device allows, as a factor; `None`: it is
     /// no heavy writer, or the device never moved anything.
     pub write_bound: Option<f64>,
+}
+
+/// One iteration of a `thpavail`: all memory touched beside two copies. Counts of pages are of the scaled machine.
+#[derive(Clone, Debug, Default)]
+pub struct Iteration {
+    /// Name of the task that touched the memory.
+    pub alloc: String,
+    /// When the copies began.
+    pub began_s: f64,
+    /// When that task began.
+    pub alloc_began_s: f64,
+    /// How long it took.
+    pub took_s: f64,
+    /// Free pages when it began.
+    pub free: f64,
+    /// Dirty pages when it began, those under writeback included.
+    pub dirty: f64,
+    /// Huge pages that were free when it began.
+    pub runs_free: f64,
+    /// Huge pages at its end.
+    pub huge: f64,
+    /// Bytes that the reader read.
+    pub read: f64,
+    /// Counters of the cache that changed while it ran: (name, by how much).
+    pub counters: Vec<(&'static str, f64)>,
+}
+
+impl Iteration {
+    /// By how much a counter changed while the memory was touched.
+    #[must_use]
+    pub fn counter(&self, name: &str) -> f64 {
+        let found = self.counters.iter().find(|(known, _)| *known == name);
+        found.map_or(0.0, |(_, by)| *by)
+    }
 }
 
 impl Job {

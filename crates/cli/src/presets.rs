@@ -8,6 +8,7 @@
 //! dirty throttling that lasted until 3.1. HZ of 3.0: a guess. HZ of p0's histograms: experiments A1 (all delays
 //! are multiples of 4 ms).
 
+use policy::compact::{Compaction, Patches};
 use policy::dirty::{InitialBandwidth, Law};
 use policy::place::PlaceLaw;
 use policy::place::mobility::FallbackRule;
@@ -40,6 +41,8 @@ pub struct Preset {
     pub inodes: InodeRule,
     /// What caches of objects are asked for, and what slabs do to free memory.
     pub slabs: SlabLaw,
+    /// How a huge page is got where none is free. Only in experiments about huge pages are there any.
+    pub compaction: Compaction,
 }
 
 /// What caches of objects are asked for, and what their slabs do to free memory: siblings of `Preset::reclaim`.
@@ -62,6 +65,11 @@ impl SlabLaw {
         keeps_apart: false,
         fallback: FallbackRule::LINUX_4_20,
         boost: BoostRule::LINUX_4_20,
+    };
+    /// 3.1 and 3.2: what cannot be moved has pageblocks of its own where there are huge pages.
+    const LINUX_3_1: Self = Self {
+        fallback: FallbackRule::LINUX_3_2,
+        ..Self::EARLY
     };
     /// 5.15 and 5.16, whose experiments have no slabs.
     const LINUX_5_15: Self = Self {
@@ -105,6 +113,7 @@ const LINUX_3_0: Preset = Preset {
     place: PlaceLaw::LINUX_3_0,
     inodes: InodeRule::LINUX_5_0,
     slabs: SlabLaw::EARLY,
+    compaction: Compaction::Never,
 };
 
 const LINUX_6_12: Preset = Preset {
@@ -118,6 +127,7 @@ const LINUX_6_12: Preset = Preset {
     place: PlaceLaw::LINUX_6_12,
     inodes: InodeRule::LINUX_6_12,
     slabs: SlabLaw::LINUX_6_12,
+    compaction: Compaction::Never,
 };
 
 /// What the columns of paper p3 have in common: the dirty throttling of 6.12, and reclaim that waits for congestion as until
@@ -133,10 +143,41 @@ const LINUX_5_0: Preset = Preset {
     place: PlaceLaw::LINUX_6_12,
     inodes: InodeRule::LINUX_5_0,
     slabs: SlabLaw::LINUX_5_0,
+    compaction: Compaction::Never,
+};
+
+/// Before paper p4: what its test was first run on. The law of writers is that of 2.6.36 until 3.1.
+const LINUX_3_1: Preset = Preset {
+    name: "linux-3.1",
+    about: "every reclaimer writes the dirty pages it meets, and waits for them where it wants a huge page: before paper p4",
+    hz: 250,
+    reclaim: ReclaimLaw::LINUX_3_1,
+    place: P4_PLACE,
+    slabs: SlabLaw::LINUX_3_1,
+    compaction: Compaction::LINUX_3_1,
+    ..LINUX_3_0
+};
+
+/// What paper p4 starts from: rate-based writers, and reclaim that leaves dirty pages of files to the flusher.
+const LINUX_3_2: Preset = Preset {
+    name: "linux-3.2-rc5",
+    about: "writers get rates; dirty pages come round again in reclaim, and are written where a huge page is wanted: paper p4 before",
+    law: Law::RATE_BASED,
+    flush: FlushTunables::linux_3_2(),
+    reclaim: ReclaimLaw::LINUX_3_2,
+    compaction: Compaction::LINUX_3_2,
+    ..LINUX_3_1
+};
+
+/// One node. Lists of CPUs do not shrink with a machine: at a sixteenth they would hold a good part of it.
+const P4_PLACE: PlaceLaw = PlaceLaw {
+    cpu_lists: false,
+    cache: None,
+    ..PlaceLaw::LINUX_3_0_OFF
 };
 
 /// All presets, in the order of history.
-pub const PRESETS: [Preset; 17] = [
+pub const PRESETS: [Preset; 21] = [
     Preset {
         name: "linux-2.6.36",
         about: "a throttled writer writes pages back itself, then naps",
@@ -148,6 +189,7 @@ pub const PRESETS: [Preset; 17] = [
         place: PlaceLaw::LINUX_6_12,
         inodes: InodeRule::LINUX_5_0,
         slabs: SlabLaw::EARLY,
+        compaction: Compaction::Never,
     },
     Preset {
         name: "linux-3.0-off",
@@ -173,6 +215,9 @@ pub const PRESETS: [Preset; 17] = [
         place: PlaceLaw::LINUX_3_0_BOTH,
         ..LINUX_3_0
     },
+    LINUX_3_1,
+    LINUX_3_2,
+    ANDREA,
     Preset {
         name: "p1",
         about: "paper p1: writers only sleep; soft region with a fixed 100 MiB/s",
@@ -184,6 +229,7 @@ pub const PRESETS: [Preset; 17] = [
         place: PlaceLaw::LINUX_6_12,
         inodes: InodeRule::LINUX_5_0,
         slabs: SlabLaw::EARLY,
+        compaction: Compaction::Never,
     },
     Preset {
         name: "p1-measured",
@@ -196,6 +242,7 @@ pub const PRESETS: [Preset; 17] = [
         place: PlaceLaw::LINUX_6_12,
         inodes: InodeRule::LINUX_5_0,
         slabs: SlabLaw::EARLY,
+        compaction: Compaction::Never,
     },
     Preset {
         name: "linux-4.20",
@@ -235,6 +282,7 @@ pub const PRESETS: [Preset; 17] = [
         place: PlaceLaw::LINUX_6_12,
         inodes: InodeRule::LINUX_5_0,
         slabs: SlabLaw::LINUX_5_15,
+        compaction: Compaction::Never,
     },
     Preset {
         name: "linux-5.15+patch1",
@@ -247,6 +295,7 @@ pub const PRESETS: [Preset; 17] = [
         place: PlaceLaw::LINUX_6_12,
         inodes: InodeRule::LINUX_5_0,
         slabs: SlabLaw::LINUX_5_15,
+        compaction: Compaction::Never,
     },
     Preset {
         name: "linux-5.16-rc1",
@@ -259,6 +308,7 @@ pub const PRESETS: [Preset; 17] = [
         place: PlaceLaw::LINUX_6_12,
         inodes: InodeRule::LINUX_5_0,
         slabs: SlabLaw::LINUX_5_15,
+        compaction: Compaction::Never,
     },
     LINUX_6_12,
     Preset {
@@ -278,13 +328,52 @@ pub const PRESETS: [Preset; 17] = [
         place: PlaceLaw::TIDEGATE,
         inodes: InodeRule::TIDEGATE,
         slabs: SlabLaw::TIDEGATE,
+        compaction: Compaction::TIDEGATE,
+    },
+    // What its huge pages owe to that writers have little dirty is seen without that.
+    Preset {
+        name: "tidegate-170s",
+        about: "a control: Tidegate's reclaim and huge pages, and writers that may dirty as much as Linux's",
+        law: Law::RATE_BASED,
+        hz: 1000,
+        flush: FlushTunables::tidegate(),
+        initial: InitialBandwidth::Learned,
+        reclaim: ReclaimLaw::TIDEGATE,
+        place: PlaceLaw::TIDEGATE,
+        inodes: InodeRule::TIDEGATE,
+        slabs: SlabLaw::TIDEGATE,
+        compaction: Compaction::TIDEGATE,
     },
 ];
 
-/// The preset of that name.
+/// What 3.2-rc5 was with Andrea Arcangeli's patches instead of the paper's.
+const ANDREA: Preset = Preset {
+    name: "linux-3.2-rc5+aa",
+    about: "with Andrea Arcangeli's eight patches: more huge pages, and longer waits for them",
+    compaction: Compaction::ANDREA,
+    ..LINUX_3_2
+};
+
+/// Behind this, patches of paper p4 are named (`policy::compact::Patches::by_name`).
+const PATCHED: &str = "linux-3.2-rc5+p4.";
+
+/// The preset of that name; `linux-3.2-rc5+p4.1-8` is 3.2-rc5 with the first eight of paper p4's patches.
 #[must_use]
-pub fn by_name(name: &str) -> Option<&'static Preset> {
-    PRESETS.iter().find(|preset| preset.name == name)
+pub fn by_name(name: &str) -> Option<Preset> {
+    if let Some(patches) = name.strip_prefix(PATCHED) {
+        let compaction = with_patches(patches)?;
+        return Some(Preset {
+            compaction,
+            ..LINUX_3_2
+        });
+    }
+    PRESETS.iter().find(|preset| preset.name == name).copied()
+}
+
+/// 3.2-rc5's way to huge pages with some of paper p4's patches.
+pub(crate) fn with_patches(patches: &str) -> Option<Compaction> {
+    let patches = Patches::by_name(patches).ok()?;
+    Some(Compaction::Scans(policy::compact::Scans::of(patches)))
 }
 
 /// Reasons to throttle by the names that scenarios give them.

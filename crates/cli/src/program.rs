@@ -418,7 +418,7 @@ fn columns(scenario: &Scenario, asked: &[String]) -> Result<Vec<Column>, Trouble
             .find(|policy| policy.name.get_ref() == name);
         let column = own
             .map(Column::of)
-            .or_else(|| presets::by_name(name).map(Column::plain));
+            .or_else(|| presets::by_name(name).map(|preset| Column::plain(name, &preset)));
         columns.push(column.ok_or_else(|| {
             let own = scenario
                 .policies

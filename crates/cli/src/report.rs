@@ -5,6 +5,7 @@ mod mmtests;
 mod mmtests_2011;
 mod small;
 pub mod summary;
+mod thpavail;
 
 use crate::metrics::{self, METRICS, Metric};
 use crate::outcome::Outcome;
@@ -16,6 +17,7 @@ use crate::table::{Monitor, Operation, Published, Table, head};
 use mmtests::Mmtests;
 use mmtests_2011::Mmtests2011;
 use small::Small;
+use thpavail::Thpavail;
 
 /// Statistics of the tables, in order.
 const STATS: [Stat; 2] = [Stat::Mean, Stat::Stddev];
@@ -110,7 +112,15 @@ impl<'a> Report<'a> {
             rows: &self.rows,
             columns: &self.columns,
         };
-        text.push_str(&if small.applies() {
+        let thpavail = Thpavail {
+            scenario: self.scenario,
+            outcomes: self.outcomes,
+            rows: &self.rows,
+            columns: &self.columns,
+        };
+        text.push_str(&if thpavail.applies() {
+            thpavail.render()
+        } else if small.applies() {
             small.render()
         } else if mmtests.applies() {
             mmtests.render()

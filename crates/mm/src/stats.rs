@@ -161,6 +161,10 @@ impl<E: Env> Cache<E> {
         let huge = [Item::ThpFaultAlloc, Item::ThpSplit, Item::ThpFreed];
         let [taken, split, freed] = huge.map(|item| self.counters.get(item));
         read.set(Item::NrAnonHuge, taken.saturating_sub(split + freed));
+        if let Some(runs) = self.options.runs {
+            let free = self.memory.free_runs(&context, runs.order);
+            read.set(Item::NrFreeRuns, free);
+        }
         let boosts = self
             .zones
             .layout()

@@ -178,6 +178,8 @@ items! {
     ThpFreed = "thp_freed",
     /// Level: runs of anonymous memory.
     NrAnonHuge = "nr_anon_huge",
+    /// Level: runs that could be taken of what is free. Ours.
+    NrFreeRuns = "nr_free_runs",
     /// Times that pages were to be moved for a run.
     CompactStall = "compact_stall",
     /// Of these: there was one then.

@@ -120,6 +120,15 @@ impl FlushTunables {
         }
     }
 
+    /// Linux 3.2: slices by bandwidth, a queue of 128 requests of 512 KiB.
+    #[must_use]
+    pub const fn linux_3_2() -> Self {
+        Self {
+            slice: Slice::Bandwidth,
+            ..Self::linux_2_6_36()
+        }
+    }
+
     /// Linux 6.12: slices by bandwidth, its writeback throttling, or a queue of 128 requests.
     ///
     /// Its block layer merges up to 1280 KiB; 1 MiB is the most that Tidegate sends at a time.

@@ -10,7 +10,7 @@
 //!      cache answers with an error; the bytes until then are counted.
 //!   3. Latencies are of single calls, in a histogram of bounded size; the longest call is exact.
 //!
-//! Source: experiments A1, B1 (hog, mapper, random writers and readers), A2 (dd, cp), A3 (large dd, fs_mark, mapped writer), C (N
+//! Source: experiments A1, B1 (hog, mapper, random writers and readers), A2 (dd, cp), A3 (large dd, fs_mark, mapped writer), A5 (thpavail), C (N
 //! writers, light writer), D1 (task kinds).
 #![forbid(unsafe_code)]
 
@@ -33,6 +33,7 @@ mod random;
 mod read;
 mod report;
 mod small_files;
+mod thpavail;
 
 pub use barrier::Barrier;
 pub use bystander::{Bystander, bystander};
@@ -56,6 +57,7 @@ pub use small_files::{
     CACHES_MAX, Keep, MakeSmall, ObjectCache, Revisit, Role, SmallFiles, SmallOptions, Visit, keep,
     make_small, revisit,
 };
+pub use thpavail::{FileEnds, Iteration, Thpavail, thpavail};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

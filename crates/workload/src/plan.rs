@@ -10,8 +10,9 @@ use crate::dd::Run;
 use crate::{
     Barrier, Bystander, Cp, Dd, Failure, Folder, FsMark, Hog, Keep, LargeDd, LightWriter,
     MakeSmall, MappedWriter, Mapper, Phases, Pinner, RandRead, RandWrite, Reader, Report, Revisit,
-    SmallFiles, Stop, bystander, cp, dd, fs_mark, hog, keep, large_dd, light_writer, make_small,
-    mapped_writer, mapper, phases, pinner, rand_read, rand_write, reader, revisit,
+    SmallFiles, Stop, Thpavail, bystander, cp, dd, fs_mark, hog, keep, large_dd, light_writer,
+    make_small, mapped_writer, mapper, phases, pinner, rand_read, rand_write, reader, revisit,
+    thpavail,
 };
 
 /// What a job does, and with which files.
@@ -50,6 +51,8 @@ pub enum Work<E: Env> {
     Revisit(Revisit, Arc<SmallFiles<E>>),
     /// Keeps small files, with the file of their log.
     Keep(Keep, Arc<SmallFiles<E>>, Arc<File<E>>),
+    /// Reads the first file and writes the second, and touches all memory beside that.
+    Thpavail(Thpavail, Arc<File<E>>, Arc<File<E>>),
 }
 
 /// One task of a run.
@@ -146,6 +149,9 @@ fn work<E: Env>(
         }
         Work::Revisit(options, small) => revisit(task, small, options, run),
         Work::Keep(options, small, log) => keep(task, cache, (small, log), options, run),
+        Work::Thpavail(options, source, target) => {
+            thpavail(task, cache, (source, target), options, run)
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use env::TaskId;
 use mm::Touched;
 use policy::units::{Bytes, Instant, Nanos, Pages, SECOND};
 
-use crate::Latencies;
+use crate::{Iteration, Latencies};
 
 /// Bytes moved in each second since the run began. At most `SECONDS_MAX` seconds are told apart;
 /// later bytes count for the last one.
@@ -79,6 +79,11 @@ pub enum Failure {
     },
     /// A file could not be made; why, in words.
     NoFile(String),
+    /// What was to fill the memory did not.
+    NeverFull {
+        /// So much was free in the end.
+        free: Pages,
+    },
 }
 
 impl fmt::Display for Failure {
@@ -93,6 +98,11 @@ impl fmt::Display for Failure {
                 )
             }
             Self::NoFile(why) => write!(f, "a file could not be made: {why}"),
+            Self::NeverFull { free } => write!(
+                f,
+                "the copies never filled the memory: {} pages are still free; let them read and write more",
+                free.0
+            ),
         }
     }
 }
@@ -133,6 +143,8 @@ pub struct Report {
     pub samples: Vec<Sample>,
     /// The parts of its work that were done, in order.
     pub parts: Vec<Part>,
+    /// Iterations of a `thpavail`, in order.
+    pub iterations: Vec<Iteration>,
     /// Whole rounds: over the job's own memory, of phases, of files.
     pub passes: u64,
     /// Pages of anonymous memory touched.
@@ -170,6 +182,7 @@ impl Report {
             long_calls: Vec::new(),
             samples: Vec::new(),
             parts: Vec::new(),
+            iterations: Vec::new(),
             passes: 0,
             touched: Pages::ZERO,
             far: Pages::ZERO,

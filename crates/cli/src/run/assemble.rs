@@ -40,6 +40,8 @@ const fn is_heavy(kind: &JobKind) -> bool {
         | JobKind::MakeSmall(_)
         | JobKind::Revisit(_)
         | JobKind::Keep(_)
+        // Its copy is one of several things that it measures.
+        | JobKind::Thpavail(_)
         // They do not say what they dirty call by call.
         | JobKind::MappedWriter(_) => false,
     }
@@ -211,6 +213,7 @@ fn job(report: &Report, spec: &JobSpec, origin: Instant) -> Job {
             .collect(),
         passes: number(report.passes),
         misses: number(report.misses),
+        iterations: super::runs::iterations(report),
         touched: number(report.touched.0),
         touched_far: number(report.far.0),
         faults: number(report.faults.0),

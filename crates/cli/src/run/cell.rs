@@ -6,6 +6,7 @@
 //! root of the memory, and clusters of 32 pages must stay small against them.
 
 use lab::fs::journal;
+use policy::compact::Compaction;
 use policy::dirty::{InitialBandwidth, Threshold, Tunables};
 use policy::place::{PlaceLaw, machine};
 use policy::reclaim;
@@ -18,6 +19,7 @@ use policy::writeback::{Flight, FlushTunables};
 
 use super::jobs::{self, JobKind, JobSpec};
 use super::nodes;
+use super::runs;
 use super::small::SmallSpec;
 use crate::presets::{self, Preset, SlabLaw};
 use crate::scenario::{CaseEntry, JournalData, JournalTable, Machine, PolicyEntry, Scenario};
@@ -58,6 +60,8 @@ pub struct DeviceSpec {
     pub rate: Option<u64>,
     /// Changes of that rate, each so long after the run began.
     pub changes: Vec<(Nanos, u64)>,
+    /// Files that are there before the run lie somewhere on it.
+    pub placed_files: bool,
     /// Parameters that differ from the model's, before scaling.
     pub params: Vec<(String, u64)>,
     /// Its own limits hold even when the global ones are far.
@@ -79,6 +83,7 @@ impl DeviceSpec {
             rate_factor: 1.0,
             rate: None,
             changes: Vec::new(),
+            placed_files: false,
             params: Vec::new(),
             strict: false,
             max_ratio: WHOLE_RATIO,
@@ -133,12 +138,16 @@ pub struct Cell {
     pub place: PlaceLaw,
     /// What caches of objects are asked for, and what slabs do to free memory.
     pub slabs: SlabLaw,
+    /// Huge pages, where the machine has any.
+    pub runs: Option<mm::Runs>,
     /// Where anonymous pages go.
     pub swap: Option<SwapSpec>,
     /// The machine whose costs work has; none: by the first device's file system.
     pub costs: Option<String>,
     /// Pages cost `shrink` times as much.
     pub scale_costs: bool,
+    /// Requests to devices have `shrink` times fewer pages.
+    pub scale_requests: bool,
     /// Left out of what is summed over rows.
     pub apart: bool,
     /// Ticks per second.
@@ -191,6 +200,8 @@ pub struct Column {
     pub writes_files: bool,
     /// What caches of objects are asked for, and what slabs do to free memory.
     pub slabs: SlabLaw,
+    /// How a huge page is got where none is free.
+    pub compaction: Compaction,
 }
 
 impl Column {
@@ -202,7 +213,7 @@ impl Column {
             .preset
             .as_ref()
             .map_or(name, |preset| preset.get_ref());
-        let mut preset = *presets::by_name(preset).expect("a loaded scenario names known presets");
+        let mut preset = presets::by_name(preset).expect("a loaded scenario names known presets");
         if let Some(hz) = &entry.hz {
             preset.hz = *hz.get_ref();
         }
@@ -221,14 +232,15 @@ impl Column {
             }),
             writes_files: entry.writes_files.as_ref().is_none_or(|may| *may.get_ref()),
             slabs: slabs_of(entry, &preset),
+            compaction: runs::compaction_of(entry, &preset),
         }
     }
 
     /// A column that is a preset and nothing else.
     #[must_use]
-    pub fn plain(preset: &Preset) -> Self {
+    pub fn plain(name: &str, preset: &Preset) -> Self {
         Self {
-            name: preset.name.to_owned(),
+            name: name.to_owned(),
             preset: *preset,
             strict: None,
             max_ratio: None,
@@ -240,6 +252,7 @@ impl Column {
             inodes: preset.inodes,
             writes_files: true,
             slabs: preset.slabs,
+            compaction: preset.compaction,
         }
     }
 }
@@ -311,7 +324,8 @@ impl Cell {
             memory,
             dirty,
             place: column.place,
-            slabs: column.slabs,
+            slabs: runs::kept_apart(machine, column),
+            runs: runs::of(machine, row, column.compaction, whole(1.0 / scale)),
             flush: shrunk(preset.flush, whole(1.0 / scale), request_least(machine)),
             initial: preset.initial,
             reclaim,
@@ -322,10 +336,19 @@ impl Cell {
                 .readahead
                 .or(window_of(machine.readahead_kib.as_ref()))
                 .map(|pages| window(pages, scale)),
-            marks: marks(machine, reclaim.law.marks, memory_mib, whole(1.0 / scale)),
+            marks: marks(
+                &runs::with_reserve(machine, row),
+                reclaim.law.marks,
+                memory_mib,
+                whole(1.0 / scale),
+            ),
             swap,
             costs: machine.costs.as_ref().map(|name| name.get_ref().clone()),
             scale_costs: machine.scale_costs,
+            scale_requests: machine
+                .scale_requests
+                .as_ref()
+                .is_some_and(|own| *own.get_ref()),
             apart: row.apart,
             hz: preset.hz,
             small: jobs
@@ -574,7 +597,10 @@ fn devices(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Vec<DeviceS
     let spec = |(index, entry): (usize, &crate::scenario::DeviceEntry)| {
         let first = index == 0;
         let model = text(&row.model).filter(|_| first);
-        let fs = text(&row.fs).filter(|_| first);
+        let by_id = row.file_systems.iter();
+        let mut by_id = by_id.filter(|(id, _)| id.get_ref() == entry.id.get_ref());
+        let by_id = by_id.next().map(|(_, fs)| fs.get_ref().clone());
+        let fs = text(&row.fs).filter(|_| first).or(by_id);
         let rate = row.rate_mib.as_ref().filter(|_| first);
         let rate = rate.or(entry.rate_mib.as_ref());
         let own_ratio = ratio(entry.max_percent.as_ref());
@@ -605,6 +631,10 @@ fn devices(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Vec<DeviceS
                     (at, mib(*change.rate_mib.get_ref()))
                 })
                 .collect(),
+            placed_files: entry
+                .placed_files
+                .as_ref()
+                .is_some_and(|own| *own.get_ref()),
             strict: column.strict.or(own_strict).unwrap_or(false),
             max_ratio: column.max_ratio.or(own_ratio).unwrap_or(WHOLE_RATIO),
             params: entry

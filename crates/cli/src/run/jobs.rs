@@ -9,11 +9,12 @@
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 use workload::{
     Bystander, Cp, Dd, FsMark, Hog, Keep, LargeDd, LightWriter, MakeSmall, MappedWriter, Mapper,
-    Pattern, Phase, Phases, Pinner, RandRead, RandWrite, Reader, Revisit, SyncAfter, Visit,
+    Pattern, Phase, Phases, Pinner, RandRead, RandWrite, Reader, Revisit, SyncAfter, Thpavail,
+    Visit,
 };
 
 use super::cell::{PAGES_PER_MIB, device, millis, request_least, seconds, whole};
-use super::small;
+use super::{runs, small};
 use crate::scenario::{CaseEntry, OrderKind, Scenario, SyncKind, TaskEntry, TaskKind};
 
 /// Block of a light writer.
@@ -76,6 +77,8 @@ pub enum JobKind {
     Revisit(Revisit),
     /// Keeps them.
     Keep(Keep),
+    /// Copies on both sides, and memory touched beside that.
+    Thpavail(Thpavail),
 }
 
 impl JobKind {
@@ -103,6 +106,7 @@ impl JobKind {
                 Visit::Read => TaskKind::ReadSmall.name(),
             },
             Self::Keep(_) => KEEPER,
+            Self::Thpavail(_) => TaskKind::Thpavail.name(),
         }
     }
 
@@ -121,6 +125,7 @@ impl JobKind {
                 | Self::FsMark(_)
                 | Self::MakeSmall(_)
                 | Self::Keep(_)
+                | Self::Thpavail(_)
         )
     }
 
@@ -163,7 +168,8 @@ impl JobKind {
             | Self::Pinner(_)
             | Self::MakeSmall(_)
             | Self::Revisit(_)
-            | Self::Keep(_) => None,
+            | Self::Keep(_)
+            | Self::Thpavail(_) => None,
         }
     }
 
@@ -186,6 +192,7 @@ impl JobKind {
             Self::Phases(phases) => phases.block,
             Self::LargeDd(large) => large.block,
             Self::FsMark(mark) => mark.block,
+            Self::Thpavail(test) => test.block,
             Self::Hog(_)
             | Self::Map(_)
             | Self::Bystander(_)
@@ -364,7 +371,7 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
     let kind = *task.kind.get_ref();
     let block = number(&task.block_kib).unwrap_or(match kind {
         TaskKind::LightWriter => LIGHT_BLOCK_KIB,
-        TaskKind::Cp => CP_BLOCK_KIB,
+        TaskKind::Cp | TaskKind::Thpavail => CP_BLOCK_KIB,
         TaskKind::LargeDd => LARGE_DD_BLOCK_KIB,
         TaskKind::FsMark => FS_MARK_BLOCK_KIB,
         // A page is the least that it has.
@@ -469,6 +476,7 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
                     * 1_048_576.0,
             )),
         }),
+        TaskKind::Thpavail => JobKind::Thpavail(runs::thpavail(scenario, task, block)),
         TaskKind::FsMark => {
             let number = |value: &Option<toml::Spanned<u32>>| {
                 *value
@@ -526,7 +534,7 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: &Sizes) -> JobSpec {
         JobKind::Light(light) => {
             Bytes(light.block.0 * (light.lasting.0 / light.every.0.max(1) + 1))
         }
-        JobKind::Dd(_) | JobKind::Cp(_) | JobKind::Read(_) => bytes,
+        JobKind::Dd(_) | JobKind::Cp(_) | JobKind::Read(_) | JobKind::Thpavail(_) => bytes,
         JobKind::RandWrite(write) => write.size,
         JobKind::RandRead(read) => sizes.each(read.block),
         JobKind::Phases(phases) => phases.file,

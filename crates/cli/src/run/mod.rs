@@ -14,6 +14,7 @@ mod live;
 mod made;
 pub(crate) mod nodes;
 mod rig;
+pub(crate) mod runs;
 mod schedule;
 mod session;
 pub(crate) mod small;

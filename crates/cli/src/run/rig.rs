@@ -68,7 +68,9 @@ pub(super) fn params(cell: &Cell, spec: &DeviceSpec) -> Result<Params, RunError>
                 .map_err(impossible)?;
         }
     }
-    Ok(if cell.scale_costs {
+    Ok(if cell.scale_requests {
+        params.scaled_with_requests(cell.shrink)
+    } else if cell.scale_costs {
         params.scaled_whole(cell.shrink)
     } else {
         params.scaled(cell.shrink)
@@ -87,7 +89,7 @@ pub(super) fn device(
     for (object, len) in prefilled {
         platter.prefill(*object, len.pages_ceil(), BEFORE);
     }
-    let layout = match &spec.fs {
+    let mut layout = match &spec.fs {
         Some(name) => {
             let fs = fs::by_name(name).map_err(impossible)?;
             match spec.journal {
@@ -97,6 +99,11 @@ pub(super) fn device(
         }
         None => Layout::plain(),
     };
+    if spec.placed_files {
+        for (object, len) in prefilled {
+            layout.place(*object, len.pages_ceil());
+        }
+    }
     let surroundings = Surroundings {
         host: lab.host(),
         stamps: lab.stamps(),

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use device::{Meter, MeterReading};
 use env::{Cause, DeviceId, DeviceInfo, Env, ObjectId, Task, Wakeup};
 use mm::{Cache, DeviceOptions, DeviceStats, File, Stats, Vmstat};
+use policy::reclaim::CONGESTED;
 use policy::reclaim::scan::CLUSTER;
 use policy::units::{Bytes, Instant, Nanos, Pages};
 use workload::{Barrier, Folder, Job, Objects, Plan, Report, SmallFiles, Stop, Work};
@@ -177,6 +178,7 @@ pub(super) fn run<E: Env>(
         options.tunables.strict = spec.strict;
         options.tunables.max_ratio = spec.max_ratio;
         options.tunables.initial = setup.cell.initial;
+        super::runs::of_device(spec, &mut options);
         let device = cache.add_device(task, *id, *info, options);
         devices.push(device.map_err(failed("adding a device"))?);
     }
@@ -311,6 +313,10 @@ fn options(setup: &Setup) -> mm::Options {
     let pages = Pages(u64::from(setup.frames));
     options.machine = cell.machine.as_ref().map(|all| all.with_pages(pages));
     options.readahead_max = cell.readahead.unwrap_or(options.readahead_max);
+    options.runs = cell.runs;
+    if cell.reclaim.law.heeds_congestion {
+        options.swap_requests = CONGESTED;
+    }
     if cell.scale_costs {
         // What is on its way to the swap file stays the same part of the memory.
         let pages = u64::from(options.swap_requests) * CLUSTER.0 / cell.shrink;
@@ -381,6 +387,11 @@ fn work<E: Env>(kind: &JobKind, mut given: Given<E>) -> Work<E> {
         JobKind::MappedWriter(options) => Work::MappedWriter(*options, one()),
         JobKind::LargeDd(options) => Work::LargeDd(*options, folder()),
         JobKind::FsMark(options) => Work::FsMark(*options, folder(), given.barrier),
+        JobKind::Thpavail(options) => Work::Thpavail(
+            *options,
+            given.from.expect("a loaded thpavail reads from somewhere"),
+            one(),
+        ),
         JobKind::MakeSmall(options) => {
             let (small, directory) = given.small.expect("a cell with such jobs has small files");
             Work::MakeSmall(*options, small, directory, given.barrier)

@@ -2,6 +2,7 @@
 
 mod memory;
 mod nodes;
+mod runs;
 mod small;
 
 use std::collections::BTreeSet;
@@ -261,6 +262,7 @@ impl Checker {
         }
         self.reclaim_of_machine(scenario);
         self.nodes(scenario);
+        self.runs_of_machine(scenario);
         self.readahead(machine.readahead_kib.as_ref());
         for row in scenario.rows() {
             self.background_below_dirty(scenario, &row);
@@ -554,6 +556,7 @@ impl Checker {
         self.sizes_in_memory(scenario, task);
         self.files_made(scenario, task);
         self.keys_of_kind(task);
+        self.thpavail(scenario, task);
     }
 
     /// Sizes and numbers of the files that a task makes while it runs.
@@ -687,6 +690,7 @@ impl Checker {
             }
             self.rate_of_case(scenario, case);
             self.numbers_of_case(scenario, case);
+            self.runs_of_case(scenario, case);
             let ids = scenario.tasks.iter().map(|task| task.id.get_ref().as_str());
             for task in &case.tasks {
                 self.known("task", task, ids.clone());
@@ -724,7 +728,10 @@ impl Checker {
         self.unique("policy", policies.iter().map(|policy| &policy.name));
         for policy in policies {
             let preset = policy.preset.as_ref().unwrap_or(&policy.name);
-            self.known("preset", preset, PRESETS.iter().map(|preset| preset.name));
+            if crate::presets::by_name(preset.get_ref()).is_none() {
+                self.known("preset", preset, PRESETS.iter().map(|preset| preset.name));
+            }
+            self.runs_of_column(policy);
             if let Some(hz) = &policy.hz {
                 let value = Spanned::new(hz.span(), f64::from(*hz.get_ref()));
                 self.range(

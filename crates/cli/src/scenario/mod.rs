@@ -19,6 +19,7 @@ mod nodes;
 mod overrides;
 mod parse;
 mod reproduce;
+mod runs;
 mod small;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ pub use journal::{JournalData, JournalEntry, JournalTable};
 pub use nodes::{NodeEntry, ZonelistKind};
 pub use overrides::{Override, OverrideError};
 pub use reproduce::ReproduceSection;
+pub use runs::{FileEndsKind, FileSystems};
 pub use small::{ObjectCacheEntry, RoleKind};
 
 use std::collections::BTreeMap;
@@ -163,6 +165,14 @@ pub struct Machine {
     /// at full size. Slow: as many clusters as at full size.
     #[serde(default)]
     pub scale_clusters: bool,
+    /// Scaled down, requests to devices have as many fewer pages, down to one, and take as long: there are as many of them
+    /// as at full size, and a disk seeks as often. Only with `scale_costs`.
+    #[serde(default)]
+    pub scale_requests: Option<Spanned<bool>>,
+    /// Huge pages are to be had (`transparent_hugepage/enabled` is `always`): runs of 2 MiB, or what stands for them at a
+    /// scale. Without it there are none, and no row can have them.
+    #[serde(default)]
+    pub thp: Option<Spanned<bool>>,
     /// Out of memory, the program with the most memory is killed, as Linux does; without it, whoever asks is
     /// refused, and its job has failed.
     #[serde(default)]
@@ -235,6 +245,10 @@ pub struct DeviceEntry {
     /// Its rates times this, beside the run's scale: an ablation.
     #[serde(default)]
     pub rate_factor: Option<Spanned<f64>>,
+    /// Files that are there before the run lie somewhere on it, so that reading them takes its time. Without it reads of what
+    /// was never written take none, as in experiments that are about writers.
+    #[serde(default)]
+    pub placed_files: Option<Spanned<bool>>,
     /// Parameters of the model by name (`tidegate list devices`), before scaling.
     #[serde(default)]
     pub params: BTreeMap<Spanned<String>, Spanned<u64>>,
@@ -288,6 +302,8 @@ pub enum TaskKind {
     StatSmall,
     /// Reads the last of these files, one after the other.
     ReadSmall,
+    /// Copies from one device and to another, and touches all memory beside that (mmtests' thpavail).
+    Thpavail,
 }
 
 impl TaskKind {
@@ -312,6 +328,7 @@ impl TaskKind {
             Self::MakeSmall => "make_small",
             Self::StatSmall => "stat_small",
             Self::ReadSmall => "read_small",
+            Self::Thpavail => "thpavail",
         }
     }
 
@@ -353,6 +370,7 @@ impl TaskKind {
                 | Self::MakeSmall
                 | Self::StatSmall
                 | Self::ReadSmall
+                | Self::Thpavail
         )
     }
 
@@ -451,13 +469,13 @@ pub struct TaskEntry {
     /// How fast the source of a `large_dd` comes in, MiB/s; scaled. Without it, as fast as it can be written.
     #[serde(default)]
     pub rate_mib: Option<Spanned<f64>>,
-    /// A `large_dd` begins another copy as long as source and copies together have less; scaled.
+    /// A `thpavail` writes its copy from the start again when it has so much. A `large_dd` begins another copy as long as source and copies together have less; scaled.
     #[serde(default)]
     pub total_mib: Option<Spanned<f64>>,
     /// Files that one task of an `fs_mark` or a `make_small` makes in a round; scaled.
     #[serde(default)]
     pub files_per_loop: Option<Spanned<u32>>,
-    /// Rounds of an `fs_mark` or a `make_small`; how often a `stat_small` or a `read_small` goes over its files.
+    /// Iterations of a `thpavail`; rounds of an `fs_mark` or a `make_small`; how often a `stat_small` or a `read_small` goes over its files.
     #[serde(default)]
     pub loops: Option<Spanned<u32>>,
     /// Bytes of one file of an `fs_mark` or a `make_small`.
@@ -466,6 +484,9 @@ pub struct TaskEntry {
     /// A `stat_small` or a `read_small` begins when all files are made.
     #[serde(default)]
     pub after: bool,
+    /// What becomes of the file of a `thpavail` when an iteration ends; without it, it is removed.
+    #[serde(default)]
+    pub file_ends: Option<Spanned<FileEndsKind>>,
 }
 
 /// A row of the table: what differs from the scenario.
@@ -510,6 +531,15 @@ pub struct CaseEntry {
     /// Left out of what is summed over rows (`Duration`, `Ops`, delays).
     #[serde(default)]
     pub apart: bool,
+    /// File systems of devices by their ids.
+    #[serde(default)]
+    pub file_systems: FileSystems,
+    /// Whether the machine has huge pages in this row.
+    #[serde(default)]
+    pub thp: Option<Spanned<bool>>,
+    /// `min_free_kib` of the machine.
+    #[serde(default)]
+    pub min_free_kib: Option<Spanned<f64>>,
 }
 
 impl CaseEntry {
@@ -531,10 +561,12 @@ impl CaseEntry {
                     number(&row.dirty_mib),
                     number(&row.background_mib),
                     number(&row.memory_mib),
+                    number(&row.min_free_kib),
                 ],
                 by_id(&row.counts),
                 by_id(&row.files),
                 row.apart,
+                row.thp.as_ref().map(|thp| *thp.get_ref()),
                 row.tasks
                     .iter()
                     .map(|task| task.get_ref().clone())
@@ -561,6 +593,9 @@ impl CaseEntry {
             files: BTreeMap::new(),
             tasks: Vec::new(),
             apart: false,
+            file_systems: FileSystems::new(),
+            thp: None,
+            min_free_kib: None,
         }
     }
 }
@@ -628,6 +663,15 @@ pub struct PolicyEntry {
     /// `vm.swappiness`, in this column.
     #[serde(default)]
     pub swappiness: Option<Spanned<u32>>,
+    /// Which of paper p4's patches its kernel has, instead of the preset's: `"1-8"`, `"11"`, `"-7b"`.
+    #[serde(default)]
+    pub patches: Vec<Spanned<String>>,
+    /// Whether reclaim for a huge page looks at pages a second time and waits for their writes: an ablation.
+    #[serde(default)]
+    pub reclaim_waits: Option<Spanned<bool>>,
+    /// Whether a kernel that did not get a huge page leaves the next ones out for a while: an ablation.
+    #[serde(default)]
+    pub defers: Option<Spanned<bool>>,
     /// `readahead_kib` of the machine, in this column.
     #[serde(default)]
     pub readahead_kib: Option<Spanned<f64>>,

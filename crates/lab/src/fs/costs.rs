@@ -44,9 +44,11 @@ use crate::cost::CostTable;
 
 pub mod p0;
 pub mod p3;
+pub mod p4;
 
 pub use p0::P0;
 pub use p3::P3;
+pub use p4::P4;
 
 /// What every other task that is writing back at the same time adds to one `VisitFile`.
 ///

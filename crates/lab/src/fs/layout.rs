@@ -127,6 +127,22 @@ pub(super) const BTRFS: LayoutParams = LayoutParams {
     ..LayoutParams::DEFAULT
 };
 
+/// vfat: clusters as they are free, in long runs on a stick that is fresh; the table (a sector of it for a mebibyte of data, and its
+/// copy) and the directory's entry are rewritten in place after every 4 MiB slice of data. How many blocks that are at a time is
+/// a GUESS: two copies of the table and the entry.
+pub(super) const VFAT: LayoutParams = LayoutParams {
+    window_pages: 16_384,
+    indirect_pages: 1_024,
+    indirect_side_writes: 3,
+    ..LayoutParams::DEFAULT
+};
+
+/// A block device read as it is: one object from its first block to its last, in runs as long as there are.
+pub(super) const RAW: LayoutParams = LayoutParams {
+    window_pages: 262_144,
+    ..LayoutParams::DEFAULT
+};
+
 /// The client of NFS knows no blocks.
 pub(super) const NFS: LayoutParams = LayoutParams {
     abstract_blocks: 1,

@@ -9,6 +9,7 @@
 use core::fmt;
 
 use env::ObjectId;
+use policy::compact::Migrates;
 use policy::units::Pages;
 
 use crate::cost::CostTable;
@@ -36,6 +37,10 @@ pub struct Model {
     pub writes_pages: bool,
     /// Pages of its files are asked for from within it (`policy::reclaim::Tunables::files_within_fs`).
     pub asks_within: bool,
+    /// What kernels of 3.x did with a dirty page of its files that was to be moved (kernel-facts A4).
+    pub migrates: Migrates,
+    /// Its pages are allocated as unmovable: the cache of a block device itself (kernel-facts A6).
+    pub unmovable: bool,
 }
 
 impl Model {
@@ -64,8 +69,8 @@ impl Model {
 }
 
 /// Names of all file systems.
-pub const NAMES: [&str; 9] = [
-    "ext2", "ext3", "ext4", "xfs", "btrfs", "nfs", "bare", "p0", "p3",
+pub const NAMES: [&str; 11] = [
+    "ext2", "ext3", "ext4", "xfs", "btrfs", "nfs", "bare", "p0", "p3", "vfat", "raw",
 ];
 
 /// There is no such file system.
@@ -103,6 +108,8 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             device: disk,
             writes_pages: true,
             asks_within: false,
+            migrates: Migrates::Buffers,
+            unmovable: false,
         },
         "ext3" => Model {
             name: "ext3",
@@ -112,6 +119,8 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             device: disk,
             writes_pages: true,
             asks_within: false,
+            migrates: Migrates::Buffers,
+            unmovable: false,
         },
         "ext4" => Model {
             name: "ext4",
@@ -121,6 +130,8 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             device: disk,
             writes_pages: true,
             asks_within: false,
+            migrates: Migrates::Buffers,
+            unmovable: false,
         },
         "xfs" => Model {
             name: "xfs",
@@ -130,6 +141,8 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             device: disk,
             writes_pages: true,
             asks_within: false,
+            migrates: Migrates::Buffers,
+            unmovable: false,
         },
         "btrfs" => Model {
             name: "btrfs",
@@ -139,6 +152,8 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             device: disk,
             writes_pages: true,
             asks_within: false,
+            migrates: Migrates::Buffers,
+            unmovable: false,
         },
         "nfs" => Model {
             name: "nfs",
@@ -148,6 +163,8 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             device: "nfs",
             writes_pages: true,
             asks_within: false,
+            migrates: Migrates::Buffers,
+            unmovable: false,
         },
         "bare" => Model {
             name: "bare",
@@ -158,6 +175,8 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             device: "null_blk",
             writes_pages: true,
             asks_within: false,
+            migrates: Migrates::Buffers,
+            unmovable: false,
         },
         "p0" => Model {
             name: "p0",
@@ -167,6 +186,8 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             device: "p0_ssd",
             writes_pages: false,
             asks_within: true,
+            migrates: Migrates::Buffers,
+            unmovable: false,
         },
         "p3" => Model {
             name: "p3",
@@ -176,6 +197,30 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             device: "ssd",
             writes_pages: true,
             asks_within: true,
+            migrates: Migrates::Buffers,
+            unmovable: false,
+        },
+        "vfat" => Model {
+            name: "vfat",
+            summary: "clusters of a table that is rewritten in place, no journal; no call to move a page",
+            costs: costs::EXT2,
+            layout: layout::VFAT,
+            device: "usb_stick",
+            writes_pages: true,
+            asks_within: false,
+            migrates: Migrates::WritesPage,
+            unmovable: false,
+        },
+        "raw" => Model {
+            name: "raw",
+            summary: "none: a disk read as it is, through the cache of its device",
+            costs: costs::EXT4,
+            layout: layout::RAW,
+            device: disk,
+            writes_pages: true,
+            asks_within: false,
+            migrates: Migrates::WritesPage,
+            unmovable: true,
         },
         _ => return Err(UnknownFs { name: name.into() }),
     })
@@ -207,11 +252,25 @@ mod tests {
     }
 
     #[test]
+    fn two_have_no_call_to_move_a_page_and_the_cache_of_a_device_is_unmovable() {
+        let of = |is: fn(&Model) -> bool| {
+            let all = NAMES.into_iter();
+            let found = all.filter(|name| is(&by_name(name).unwrap()));
+            found.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of(|fs| fs.migrates == Migrates::WritesPage),
+            ["vfat", "raw"]
+        );
+        assert_eq!(of(|fs| fs.unmovable), ["raw"]);
+    }
+
+    #[test]
     fn an_unknown_name_lists_the_known() {
         let error = by_name("ext5").unwrap_err().to_string();
         assert_eq!(
             error,
-            "no file-system model `ext5`; there are ext2, ext3, ext4, xfs, btrfs, nfs, bare, p0, p3"
+            "no file-system model `ext5`; there are ext2, ext3, ext4, xfs, btrfs, nfs, bare, p0, p3, vfat, raw"
         );
     }
 }

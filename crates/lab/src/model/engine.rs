@@ -21,6 +21,8 @@ use env::{Device, DeviceInfo, Host, Interrupt, IoClass, IoError, IoOp, IoRequest
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, PAGE_SIZE, Pages};
 use policy::writeback::DeviceQueue;
 
+use super::turns::{Next, Slices, Turns};
+
 use super::Surroundings;
 use crate::content::Stamps;
 use crate::fs::{Extent, Layout, Side};
@@ -143,6 +145,10 @@ pub(crate) trait Mechanism: Send {
     fn queue(&self) -> Option<DeviceQueue> {
         None
     }
+    /// How the time of the device is shared between those that are waited for and writeback; none: the former always go first.
+    fn slices(&self) -> Option<Slices> {
+        None
+    }
     /// Whether a piece may be served now; if not, when it is to be asked again (`Instant::MAX`: once
     /// the rate is changed). Nothing else is served before.
     fn admit(&mut self, _job: &Job, _now: Instant) -> Result<(), Instant> {
@@ -238,6 +244,7 @@ struct State {
     in_service: u32,
     /// The piece that the mechanism has refused, and until when; nothing is served before it.
     refused: Option<(Piece, Instant)>,
+    turns: Turns,
     gate: Gate,
     /// Position after the last piece, for the order of service.
     head: u64,
@@ -324,6 +331,7 @@ impl Simulated {
             requests: Slab::default(),
             in_service: 0,
             refused: None,
+            turns: Turns::FIRST,
             gate: Gate::default(),
             head: 0,
             life: 0,
@@ -550,9 +558,13 @@ impl Core {
                     break;
                 }
                 Some((piece, _)) => piece,
-                None => match state.queue.pop(state.head, now, expire) {
-                    Some(piece) => piece,
-                    None => break,
+                None => match state.pop(now, expire) {
+                    Ok(Some(piece)) => piece,
+                    Ok(None) => break,
+                    Err(until) => {
+                        self.pump_at(state.life, until);
+                        break;
+                    }
                 },
             };
             if let Kind::Read | Kind::Write = piece.job.kind
@@ -605,6 +617,7 @@ impl Core {
             return;
         }
         state.in_service -= 1;
+        state.note_ended(piece, self.host.now());
         let mut burst = Vec::new();
         let mut done = None;
         match piece.owner {
@@ -755,6 +768,34 @@ impl Active {
 }
 
 impl State {
+    /// The next piece, or when to ask again.
+    fn pop(&mut self, now: Instant, expire: Nanos) -> Result<Option<Piece>, Instant> {
+        let Some(slices) = self.mechanism.slices() else {
+            return Ok(self.queue.pop(self.head, now, expire));
+        };
+        let sides = self.queue.sides();
+        if sides == (false, false) {
+            return Ok(None);
+        }
+        match self.turns.next(slices, now, sides) {
+            Next::Waited => Ok(self.queue.pop_of(self.head, false)),
+            Next::Writeback => {
+                let old = self.queue.pop_expired(now, expire);
+                Ok(old.or_else(|| self.queue.pop_of(self.head, true)))
+            }
+            Next::At(until) => Err(until),
+        }
+    }
+
+    /// A piece has ended: what follows it is waited for, for a moment.
+    fn note_ended(&mut self, piece: &Piece, now: Instant) {
+        if let Some(slices) = self.mechanism.slices()
+            && piece.job.kind == Kind::Read
+        {
+            self.turns.quiet = now + slices.idle;
+        }
+    }
+
     /// Pieces that wait or are served now.
     fn waiting(&self) -> u64 {
         self.queue.len + u64::from(self.in_service) + u64::from(self.refused.is_some())
@@ -929,8 +970,32 @@ impl Queue {
         self.classes[class as usize].insert(key, piece);
     }
 
-    /// The next piece: an expired write, else the first class that has any, upwards from the head.
-    fn pop(&mut self, head: u64, now: Instant, expire: Nanos) -> Option<Piece> {
+    /// Whether there are pieces that are waited for, and of writeback.
+    fn sides(&self) -> (bool, bool) {
+        let writeback = IoClass::Writeback as usize;
+        let waited = self.classes[..writeback]
+            .iter()
+            .any(|class| !class.is_empty());
+        (waited, !self.classes[writeback].is_empty())
+    }
+
+    /// The next piece of one side, upwards from the head.
+    fn pop_of(&mut self, head: u64, is_writeback: bool) -> Option<Piece> {
+        let writeback = IoClass::Writeback as usize;
+        let (waited, written) = self.classes.split_at_mut(writeback);
+        let side = if is_writeback { written } else { waited };
+        let class = side.iter_mut().find(|class| !class.is_empty())?;
+        let from = class
+            .range((head, 0)..)
+            .next()
+            .or_else(|| class.iter().next());
+        let key = from.map(|(key, _)| *key)?;
+        self.len -= 1;
+        class.remove(&key)
+    }
+
+    /// A write that has waited for `expire`.
+    fn pop_expired(&mut self, now: Instant, expire: Nanos) -> Option<Piece> {
         let writeback = IoClass::Writeback as usize;
         while let Some((queued, key)) = self.oldest.front() {
             if !self.classes[writeback].contains_key(key) {
@@ -944,6 +1009,14 @@ impl Queue {
             self.oldest.pop_front();
             self.len -= 1;
             return self.classes[writeback].remove(&key);
+        }
+        None
+    }
+
+    /// The next piece: an expired write, else the first class that has any, upwards from the head.
+    fn pop(&mut self, head: u64, now: Instant, expire: Nanos) -> Option<Piece> {
+        if let Some(old) = self.pop_expired(now, expire) {
+            return Some(old);
         }
         let class = self.classes.iter_mut().find(|class| !class.is_empty())?;
         let from = class

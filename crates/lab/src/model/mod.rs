@@ -39,6 +39,7 @@ pub mod params;
 mod sata;
 mod ssd;
 mod token_bucket;
+mod turns;
 mod usb;
 
 pub use engine::{NoRate, Simulated, Stall, StallKind, Stats};
@@ -242,6 +243,23 @@ impl Params {
             Self::Nfs(inner) => Self::Nfs(inner.scaled(shrink)),
             Self::TokenBucket(inner) => Self::TokenBucket(inner.scaled(shrink)),
             Self::NullBlk(inner) => Self::NullBlk(inner.scaled(shrink)),
+        }
+    }
+
+    /// The same on a machine smaller by `shrink` whose requests shrink with it (`params`, third way).
+    ///
+    /// # Panics
+    /// If `shrink` is zero.
+    #[must_use]
+    pub fn scaled_with_requests(&self, shrink: u64) -> Self {
+        match self {
+            Self::Null(inner) => Self::Null(inner.scaled_with_requests(shrink)),
+            Self::Sata2010(inner) => Self::Sata2010(inner.scaled_with_requests(shrink)),
+            Self::UsbStick(inner) => Self::UsbStick(inner.scaled_with_requests(shrink)),
+            Self::Ssd(inner) => Self::Ssd(inner.scaled_with_requests(shrink)),
+            Self::Nfs(inner) => Self::Nfs(inner.scaled_with_requests(shrink)),
+            Self::TokenBucket(inner) => Self::TokenBucket(inner.scaled_with_requests(shrink)),
+            Self::NullBlk(inner) => Self::NullBlk(inner.scaled_with_requests(shrink)),
         }
     }
 

@@ -16,6 +16,9 @@
 //! taken as 128 KiB) are charged eight times too much of the fixed time: next to nothing for `p0_ssd`,
 //! whose commands overlap, but most of the rate of `p0_disk`. So disks that seek want the first way.
 //!
+//! A third (`scaled_with_requests`) is for such machines with disks that seek: requests shrink as the pages do, down to
+//! one page, and a time of a request stays, so that there are as many requests in a run, and each takes as long, as at full size.
+//!
 //! Evidence is cited as in docs/reference/experiments.md: A2, A5, MAIL and so on are its sections and
 //! tags; GUESS is an estimate of ours, a free parameter.
 
@@ -78,6 +81,27 @@ impl Unit {
         }
     }
 
+    /// The value on a machine smaller by `shrink` whose requests shrink with it, down to a page.
+    #[must_use]
+    pub fn scaled_with_requests(self, value: u64, shrink: u64) -> u64 {
+        match self {
+            Self::RequestBytes => {
+                let pages = (value + PAGE_BYTES * shrink / 2) / (PAGE_BYTES * shrink);
+                pages.max(1) * PAGE_BYTES
+            }
+            Self::Pages => (value / shrink).max(1),
+            Self::BytesPerSec
+            | Self::Bytes
+            | Self::Transfer
+            | Self::Micros
+            | Self::RequestMicros
+            | Self::Count
+            | Self::PerSec
+            | Self::PerTib
+            | Self::Flag => self.scaled(value, shrink),
+        }
+    }
+
     /// The value on a machine smaller by `shrink` whose requests keep their size.
     #[must_use]
     pub fn scaled_whole(self, value: u64, shrink: u64) -> u64 {
@@ -96,6 +120,7 @@ impl Unit {
     }
 }
 
+const PAGE_BYTES: u64 = 4096;
 /// Requests do not shrink below this (experiments A6).
 pub const REQUEST_FLOOR_BYTES: u64 = 128 << 10;
 
@@ -238,6 +263,19 @@ macro_rules! parameters {
                 Self { $($field: $crate::model::params::Unit::$unit.scaled(self.$field, shrink),)* }
             }
 
+            /// The same on a machine smaller by `shrink` whose requests shrink with it, down to a page.
+            ///
+            /// # Panics
+            /// If `shrink` is zero.
+            #[must_use]
+            pub fn scaled_with_requests(&self, shrink: u64) -> Self {
+                assert!(shrink > 0, "a machine shrunk to nothing");
+                Self {
+                    $($field: $crate::model::params::Unit::$unit
+                        .scaled_with_requests(self.$field, shrink),)*
+                }
+            }
+
             /// The same on a machine smaller by `shrink` whose requests keep their size.
             ///
             /// # Panics
@@ -313,6 +351,12 @@ parameters! {
         flush_max_us: 30_000, Micros, 0..=DAY_US, "E GUESS: 15-30 ms";
         /// A write that has waited so long goes before reads.
         write_expire_us: 5_000_000, Micros, 0..=DAY_US, "Linux 2.6.36 block/deadline-iosched.c: write_expire 5 s";
+        /// Turn of what is waited for, of an I/O scheduler that shares time; 0: there is none, and reads always go first.
+        slice_sync_us: 0, Micros, 0..=DAY_US, "Linux 3.2 block/cfq-iosched.c: cfq_slice_sync 100 ms; 0 is how other experiments were run";
+        /// Turn of writeback.
+        slice_async_us: 40_000, Micros, 0..=DAY_US, "Linux 3.2 block/cfq-iosched.c: cfq_slice_async 40 ms";
+        /// How long the disk is left idle for the next read of a turn.
+        slice_idle_us: 8_000, Micros, 0..=DAY_US, "Linux 3.2 block/cfq-iosched.c: cfq_slice_idle 8 ms";
         /// Volatile cache; off.
         volatile_cache_bytes: 0, Bytes, 0..=1 << 50, "ours: write cache off";
     }
@@ -340,7 +384,13 @@ parameters! {
         /// Size of the stick.
         span_bytes: 8_000_000_000, Bytes, 1 << 20..=1 << 50, "GUESS";
         /// Largest request.
-        request_max_bytes: 120 << 10, RequestBytes, 4096..=1 << 30, "E: usb-storage, 240 sectors, unverified";
+        request_max_bytes: 120 << 10, RequestBytes, 4096..=1 << 30, "usb-storage, 240 sectors: kernel-facts 13";
+        /// Turn of what is waited for, of an I/O scheduler that shares time; 0: there is none, and reads always go first.
+        slice_sync_us: 0, Micros, 0..=DAY_US, "Linux 3.2 block/cfq-iosched.c: cfq_slice_sync 100 ms; 0 is how other experiments were run";
+        /// Turn of writeback.
+        slice_async_us: 40_000, Micros, 0..=DAY_US, "Linux 3.2 block/cfq-iosched.c: cfq_slice_async 40 ms";
+        /// Requests that its queue tells of; 0: it does not, and a flusher merges and sends as it would to any device.
+        queue_requests: 0, Count, 0..=65536, "Linux of 2011: 128 (kernel-facts 13); 0 is how other experiments were run";
         /// Flush.
         flush_us: 5_000, Micros, 0..=DAY_US, "GUESS: sticks mostly ignore it";
         /// A write that has waited so long goes before reads.

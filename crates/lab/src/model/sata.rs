@@ -23,6 +23,7 @@ use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
 
 use super::buffer::{TakeIn, WriteBuffer};
 use super::engine::{Chance, Job, Kind, Mechanism, Order, Service, StallKind};
+use super::turns::Slices;
 use super::{params, transfer};
 
 pub(super) struct Disk {
@@ -94,6 +95,14 @@ impl Mechanism for Disk {
 
     fn order(&self) -> Order {
         Order::Position
+    }
+
+    fn slices(&self) -> Option<Slices> {
+        (self.params.slice_sync_us > 0).then(|| Slices {
+            waited: Nanos::micros(self.params.slice_sync_us),
+            writeback: Nanos::micros(self.params.slice_async_us),
+            idle: Nanos::micros(self.params.slice_idle_us),
+        })
     }
 
     fn write_expire(&self) -> Nanos {

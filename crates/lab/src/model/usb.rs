@@ -12,9 +12,11 @@
 //! drives", LWN 428584. The draw of the copying time (mostly near its least, rarely near its most)
 //! is a GUESS.
 
-use policy::units::{Bytes, Instant, Nanos};
+use policy::units::{Bytes, Instant, Nanos, Pages};
+use policy::writeback::DeviceQueue;
 
 use super::engine::{Chance, Job, Kind, Mechanism, Order, Service, Stall, StallKind};
+use super::turns::Slices;
 use super::{params, transfer};
 
 pub(super) struct Stick {
@@ -101,6 +103,23 @@ impl Mechanism for Stick {
 
     fn request_max(&self) -> Bytes {
         Bytes(self.params.request_max_bytes)
+    }
+
+    fn queue(&self) -> Option<DeviceQueue> {
+        let requests = u32::try_from(self.params.queue_requests).unwrap_or(u32::MAX);
+        (requests > 0).then(|| DeviceQueue {
+            requests,
+            request_max: self.request_max().pages_floor().at_least(Pages(1)),
+        })
+    }
+
+    fn slices(&self) -> Option<Slices> {
+        (self.params.slice_sync_us > 0).then(|| Slices {
+            waited: Nanos::micros(self.params.slice_sync_us),
+            writeback: Nanos::micros(self.params.slice_async_us),
+            // It does not seek: nothing is lost by going elsewhere meanwhile.
+            idle: Nanos::ZERO,
+        })
     }
 
     fn order(&self) -> Order {

@@ -1,12 +1,18 @@
-//! One clean page leaves the cache, because what it belongs to does: the inode of its file.
+//! Clean pages leave the cache without a need for memory: one because the inode of its file does, or all there are.
 //!
-//! Source: kernel-facts 18; Linux 5.0 fs/inode.c, inode_lru_isolate(), by mm/truncate.c, invalidate_inode_page().
+//! Source: kernel-facts 18; Linux 5.0 fs/inode.c, inode_lru_isolate(), by mm/truncate.c, invalidate_inode_page(); fs/drop_caches.c,
+//! drop_pagecache_sb().
 
-use env::{Env, Signal, Task};
-use frames::{Flags, Slot};
+use env::{Env, Signal, Task, Work};
+use frames::{Flags, FrameId, Generation, Slot};
+use policy::units::Pages;
 
-use crate::cache::sub;
+use crate::cache::{Cache, sub};
 use crate::file::File;
+use crate::registry::mapping::Mapping;
+
+/// Frames that are gone through between two reports of the work.
+const TURN: u32 = 4096;
 
 /// What became of a page that was to be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,29 +36,72 @@ impl<E: Env> File<E> {
             return Dropped::Absent;
         };
         let (_, generation) = cache.pages.table.look(frame);
+        cache.drop_page(task, mapping, page, (frame, generation))
+    }
+}
+
+impl<E: Env> Cache<E> {
+    /// Drops every page of a file that is clean and in nobody's use, as `/proc/sys/vm/drop_caches` does; waits for nothing.
+    /// Answers how many there were.
+    pub fn drop_caches(&self, task: &mut Task<'_, E>) -> Pages {
+        let unless = Flags::DIRTY | Flags::WRITEBACK | Flags::BUSY;
+        let mut dropped = 0;
+        for first in (0..self.options.frames).step_by(TURN as usize) {
+            let mut here = 0;
+            for frame in first..self.options.frames.min(first + TURN) {
+                let frame = FrameId(frame);
+                let (flags, generation) = self.pages.table.look(frame);
+                if !flags.has(Flags::CACHED) || flags.any(unless) || flags.pins() > 0 {
+                    continue;
+                }
+                let owner = self.pages.table.owner(frame);
+                // Of an anonymous page there is none.
+                let Some(mapping) = self.mapping(task, owner.file) else {
+                    continue;
+                };
+                let page = (frame, generation);
+                here += u64::from(
+                    self.drop_page(task, &mapping, owner.index, page) == Dropped::Dropped,
+                );
+            }
+            task.did(Work::Free, here);
+            dropped += here;
+        }
+        Pages(dropped)
+    }
+
+    /// Drops a page of a file that was seen in a frame.
+    fn drop_page(
+        &self,
+        task: &Task<'_, E>,
+        mapping: &Mapping<E>,
+        page: u32,
+        (frame, generation): (FrameId, Generation),
+    ) -> Dropped {
+        let table = &self.pages.table;
         let unless = Flags::DIRTY | Flags::WRITEBACK;
-        let Ok(busy) = cache.pages.table.try_busy_of(frame, generation, unless) else {
+        let Ok(busy) = table.try_busy_of(frame, generation, unless) else {
             return Dropped::Kept;
         };
-        if cache.pages.table.owner(frame) != mapping.owner(page) {
+        if table.owner(frame) != mapping.owner(page) {
             // It was freed and taken for another in that moment.
-            cache.release(busy, Flags::NONE, Flags::NONE);
+            self.release(busy, Flags::NONE, Flags::NONE);
             return Dropped::Absent;
         }
-        if cache.pages.table.flags(frame).has(Flags::MAPPED) {
-            cache.release(busy, Flags::NONE, Flags::NONE);
+        if table.flags(frame).has(Flags::MAPPED) {
+            self.release(busy, Flags::NONE, Flags::NONE);
             return Dropped::Kept;
         }
         {
             let mut token = mapping.token.lock(task);
-            let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
+            let mut index = mapping.index.writer(&self.pages.pool, &mut token);
             index.remove(page, None);
-            cache.zones.lru(task).remove(frame);
-            cache.pages.table.disown(busy);
+            self.zones.lru(task).remove(frame);
+            table.disown(busy);
         }
-        sub(&cache.writeback.totals.cached, 1);
-        cache.wake_busy(&[frame], Signal::PageUnlocked);
-        cache.memory.put(task, &[frame]);
+        sub(&self.writeback.totals.cached, 1);
+        self.wake_busy(&[frame], Signal::PageUnlocked);
+        self.memory.put(task, &[frame]);
         Dropped::Dropped
     }
 }

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use env::{Env, Task};
+use env::{Context, Env, Task};
 use frames::{FrameId, Group};
 use policy::compact::suitable::Standing;
 use policy::place::mobility::Mobility;
@@ -142,6 +142,19 @@ impl<E: Env> Memory<E> {
             free: Pages(u64::from(self.free_of(zone))),
             blocks: free.lists.blocks_of(zone.0),
         }
+    }
+
+    /// Runs of an order that stand in free blocks, of all zones.
+    pub(crate) fn free_runs(&self, context: &impl Context, order: u8) -> u64 {
+        let free = self.lists.lock(context);
+        let runs_of = |zone: ZoneId| {
+            let blocks = free.lists.blocks_of(zone.0);
+            let orders = blocks.into_iter().enumerate().skip(usize::from(order));
+            orders
+                .map(|(of, blocks)| u64::from(blocks) << (of - usize::from(order)))
+                .sum::<u64>()
+        };
+        self.layout.zones().map(runs_of).sum()
     }
 
     /// Takes a run of 2^`order` frames of a zone, if there is one and `may` says so of what is free; appends its frames.

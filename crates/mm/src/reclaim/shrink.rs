@@ -107,6 +107,7 @@ pub(super) fn shrink_inactive<E: Env>(
     let scanner = Scanner {
         background: control.who.background,
         node: cache.zones[control.zone].flags(),
+        priority: control.priority,
         may_unmap: control.may_unmap,
         may_write: control.may_write && !control.who.within_fs,
         may_swap_out: kind == Kind::File || control.may_write && cache.can_send_out(task, sender),
@@ -371,6 +372,7 @@ fn act<E: Env>(
         }
         PageVerdict::SwapOut | PageVerdict::PageOut => sorted.page_out.push(page),
         PageVerdict::Keep
+        | PageVerdict::KeepForWrite
         | PageVerdict::KeepReferenced
         | PageVerdict::Activate
         | PageVerdict::AwaitWrite

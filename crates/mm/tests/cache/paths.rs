@@ -49,6 +49,38 @@ fn what_is_written_is_read_back_through_a_small_cache() {
 }
 
 #[test]
+fn dropping_the_caches_leaves_what_is_dirty_pinned_or_anonymous() {
+    let mut world = world(4096, 64 * MIB);
+    world.run(0, |task, cache, file| {
+        let mut writer = cache.writer();
+        let written = data(0, 512, 1);
+        file.write(task, &mut writer, Bytes::ZERO, &written)
+            .unwrap();
+        file.sync(task).unwrap();
+        file.write(task, &mut writer, Bytes::ZERO, &data(0, 16, 2))
+            .unwrap();
+        let region = cache.spill(task, Pages(64)).unwrap();
+        region.touch(task, 0, 64).unwrap();
+        let pinned = file.pin(task, 100).unwrap();
+        let (cached, free) = (cache.stats().cached, cache.stats().free);
+        assert_eq!(cached, Pages(512));
+        assert_eq!(cache.drop_caches(task), Pages(512 - 16 - 1));
+        assert_eq!(cache.stats().cached, Pages(17));
+        assert_eq!(cache.stats().free, free + Pages(512 - 17));
+        assert_eq!(cache.stats().anon, Pages(64));
+        assert_eq!(cache.drop_caches(task), Pages::ZERO);
+        drop(pinned);
+        file.sync(task).unwrap();
+        assert_eq!(cache.drop_caches(task), Pages(17));
+        let mut reader = Reader::default();
+        let mut back = vec![Sector(0); 16 * 8];
+        file.read(task, &mut reader, Bytes::ZERO, &mut back)
+            .unwrap();
+        assert_eq!(back, data(0, 16, 2));
+    });
+}
+
+#[test]
 fn a_writer_is_paced_to_the_device_and_no_pause_is_long() {
     for law in [Law::RATE_BASED, Law::SOFT_REGION_MEASURED] {
         let mut world = world(65536, 16 * MIB).law(law).limits(16384, 8192);

@@ -100,6 +100,7 @@ impl Tunables {
     #[must_use]
     pub fn when_swap_full(&self, sender: SwapSender) -> WhenFull {
         match (sender, self.admission()) {
+            (SwapSender::Direct, Admission::Direct) if self.law.heeds_congestion => WhenFull::Skip,
             (SwapSender::Background, _) | (_, Admission::Direct) => WhenFull::Block,
             (SwapSender::Limit, _) => WhenFull::BlockAndCheckHang,
             (SwapSender::Direct, _) => WhenFull::Skip,

@@ -60,6 +60,9 @@ pub struct Rules {
     /// A task that asks for a page from within a file system reclaims differently
     /// (`Tunables::files_within_fs`).
     pub heeds_within_fs: bool,
+    /// A task that reclaims on its own behalf leaves a page alone that would go to a device which says that it is congested, and
+    /// looks on (`may_write_to_queue`; up to 5.15). A queue of 128 requests says so from 113 on (`CONGESTED`).
+    pub heeds_congestion: bool,
     /// The marks of a memory.
     pub marks: fn(Pages) -> Watermarks,
 }
@@ -103,6 +106,13 @@ pub enum Plenty {
     /// Only as many as the pass is to free, besides those that are pinned.
     Target,
 }
+
+/// Requests of a queue of 128 from which on its device is congested: seven eighths and one.
+///
+/// # Source
+/// Kernel-facts 13; Linux 3.0 block/blk-core.c, blk_queue_congestion_threshold(). Deviation: it says so no more as soon as fewer
+/// are out, not first at 103.
+pub const CONGESTED: u32 = 113;
 
 impl ReclaimLaw {
     pub(super) const fn new(rules: &'static Rules) -> Self {

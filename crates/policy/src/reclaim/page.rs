@@ -10,7 +10,8 @@
 //!  Seen -> accessed? --+- yes ------------------------------> kept, or active
 //!                      |
 //!                      +- no -- anon without a slot --------> slot, write (no slot left: active)
-//!                           |-- dirty, of a file -----------> put aside, marked R (background: may write; 3.1: all write)
+//!                           |-- dirty, of a file -----------> put aside, marked R (background: may write; 3.1: all write;
+//!                           |                                 3.2: kept, marked R)
 //!                           |-- dirty, with a slot ---------> write
 //!                           `-- clean ----------------------> freed
 //! ```
@@ -33,7 +34,7 @@
 //! "mm: vmscan: introduce LRU_IMMEDIATE" (p4, number 11, never merged), with a list that each page knows.
 //! Deviations: no cgroups, no executable mappings, no huge pages; a page is mapped once at most.
 
-use super::scan::{CLUSTER, Kind};
+use super::scan::{CLUSTER, Kind, Priority};
 use crate::units::Pages;
 
 #[cfg(test)]
@@ -88,9 +89,14 @@ pub enum Waits {
 pub enum Writers {
     /// Every reclaimer, at any priority (3.1 and before), as far as its pass may write (`Scanner::may_write`).
     All,
+    /// The background alone, once it has come to looking at more than a quarter of a percent of a list at a time (3.2 to 3.10).
+    Late,
     /// The background, a page that came round with R set, on a node that is marked DIRTY (3.11 to 6.18).
     Background,
 }
+
+/// `Writers::Late` begins below this priority.
+const LATE: Priority = Priority(10);
 
 impl PageRule {
     /// Whether pages of a kind that are left by a pass and wait for their write are put where no pass scans.
@@ -99,8 +105,10 @@ impl PageRule {
         self.waits == Waits::Aside && kind == Kind::File
     }
 
+    /// Of a page that waits for its write.
     fn awaits(&self, seen: &Seen) -> PageVerdict {
         match self.waits {
+            Waits::Inactive if !seen.writeback => PageVerdict::KeepForWrite,
             Waits::Inactive => PageVerdict::Keep,
             Waits::Aside if !seen.anon => PageVerdict::Defer,
             Waits::Active | Waits::Aside => PageVerdict::AwaitWrite,
@@ -159,6 +167,8 @@ pub struct Scanner {
     pub background: bool,
     /// The node's marks.
     pub node: NodeFlags,
+    /// Of the pass.
+    pub priority: Priority,
     /// Pages in page tables may be taken out of them (kernel: `may_unmap`).
     pub may_unmap: bool,
     /// Writes of pages of files may be started: the pass may write, and enter a file system (kernel: `may_writepage`,
@@ -181,6 +191,9 @@ pub enum PageVerdict {
     Keep,
     /// The same, because it was accessed.
     KeepReferenced,
+    /// The same, and R is set: a dirty page that is left to the flusher comes round again until its write has ended (3.2 to
+    /// 3.10).
+    KeepForWrite,
     /// To the active list. A clean swap slot may be given up (`swap::releases`).
     Activate,
     /// R is set; out of the way: to the active list. When its write ends it goes to the old end of the inactive list.
@@ -225,6 +238,7 @@ impl Judgement {
         matches!(
             self.verdict,
             PageVerdict::AwaitWrite
+                | PageVerdict::KeepForWrite
                 | PageVerdict::Defer
                 | PageVerdict::SwapOut
                 | PageVerdict::PageOut
@@ -238,6 +252,7 @@ impl Judgement {
             PageVerdict::KeepReferenced => true,
             PageVerdict::Activate => self.referenced,
             PageVerdict::Keep
+            | PageVerdict::KeepForWrite
             | PageVerdict::AwaitWrite
             | PageVerdict::Defer
             | PageVerdict::Reclaim
@@ -326,6 +341,7 @@ pub fn judge(seen: &Seen, scanner: &Scanner) -> Judgement {
 fn is_flushers_business(seen: &Seen, scanner: &Scanner) -> bool {
     match scanner.rule.writers {
         Writers::All => false,
+        Writers::Late => !scanner.background || scanner.priority >= LATE,
         Writers::Background => {
             scanner.rule.waits == Waits::Aside
                 || !scanner.background
@@ -415,7 +431,7 @@ impl Tally {
             PageVerdict::Keep => {}
             PageVerdict::KeepReferenced => self.kept_referenced += one,
             PageVerdict::Activate => self.activated += one,
-            PageVerdict::AwaitWrite | PageVerdict::Defer => {
+            PageVerdict::AwaitWrite | PageVerdict::Defer | PageVerdict::KeepForWrite => {
                 if judged.immediate {
                     self.immediate += one;
                 } else if seen.writeback {

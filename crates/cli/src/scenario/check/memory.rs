@@ -369,7 +369,7 @@ impl Checker {
     pub(super) fn keys_of_kind(&mut self, task: &TaskEntry) {
         use TaskKind::{
             Bystander, Cp, Dd, FsMark, LargeDd, LightWriter, MakeSmall, MappedWriter, Mapper,
-            Phases, Pinner, RandRead, RandWrite, ReadSmall, Reader, StatSmall,
+            Phases, Pinner, RandRead, RandWrite, ReadSmall, Reader, StatSmall, Thpavail,
         };
         let kind = *task.kind.get_ref();
         let name = kind.name();
@@ -386,8 +386,8 @@ impl Checker {
             (
                 "from",
                 task.from.as_ref().map(Spanned::span),
-                kind == Cp,
-                kind == Cp,
+                matches!(kind, Cp | Thpavail),
+                matches!(kind, Cp | Thpavail),
             ),
             (
                 "block_kib",
@@ -401,8 +401,10 @@ impl Checker {
                 "file_mib",
                 span(&task.file_mib),
                 takes_size(kind, "file_mib"),
-                matches!(kind, Dd | Cp | Reader | Phases | LargeDd | MappedWriter)
-                    || (matches!(kind, RandWrite | RandRead) && size.is_none()),
+                matches!(
+                    kind,
+                    Dd | Cp | Reader | Phases | LargeDd | MappedWriter | Thpavail
+                ) || (matches!(kind, RandWrite | RandRead) && size.is_none()),
             ),
             (
                 "region_mib",
@@ -449,15 +451,15 @@ impl Checker {
             (
                 "run_s",
                 span(&task.run_s),
-                !kind.makes_files() && kind != MakeSmall,
+                !kind.makes_files() && !matches!(kind, MakeSmall | Thpavail),
                 kind.lasts(),
             ),
             ("rate_mib", span(&task.rate_mib), kind == LargeDd, false),
             (
                 "total_mib",
                 span(&task.total_mib),
-                kind == LargeDd,
-                kind == LargeDd,
+                matches!(kind, LargeDd | Thpavail),
+                matches!(kind, LargeDd | Thpavail),
             ),
             (
                 "files_per_loop",
@@ -468,8 +470,8 @@ impl Checker {
             (
                 "loops",
                 task.loops.as_ref().map(Spanned::span),
-                kind == FsMark || kind.has_small_files(),
-                matches!(kind, FsMark | MakeSmall),
+                matches!(kind, FsMark | Thpavail) || kind.has_small_files(),
+                matches!(kind, FsMark | MakeSmall | Thpavail),
             ),
             (
                 "file_kib",
@@ -493,6 +495,12 @@ impl Checker {
                 "order",
                 task.order.as_ref().map(Spanned::span),
                 kind == Reader,
+                false,
+            ),
+            (
+                "file_ends",
+                task.file_ends.as_ref().map(Spanned::span),
+                kind == Thpavail,
                 false,
             ),
         ];

@@ -1,7 +1,7 @@
 //! Linux 3.0: each zone has lists of its own; dirty pages and those under writeback come round on the inactive list, and
 //! whoever reclaims may write them.
 //!
-//! It stands for 2.6.36 to 3.1. Between those and the later laws lie 3.2 (direct reclaim writes no files any more), 3.6 (the
+//! It stands for 2.6.36 to 3.0; 3.1 differs in what it does for runs of pages. Between those and the later laws lie 3.2 (direct reclaim writes no files any more), 3.6 (the
 //! reserve), 3.11 (a node is marked by what a pass met), 3.15 (pages that come back are known again), 4.8 (lists of a
 //! node) and 4.11 (what waits for its write is out of the way).
 //!
@@ -31,7 +31,8 @@ impl ReclaimLaw {
     pub const LINUX_3_0: Self = Self::new(&RULES);
 }
 
-const RULES: Rules = Rules {
+/// 3.1 and 3.2 differ from it in little.
+pub(super) const RULES: Rules = Rules {
     name: "linux-3.0",
     page: PAGE,
     cost: CostRule::Rotations,

@@ -2,7 +2,7 @@
 //!
 //! | law | sleeps for | woken by |
 //! |---|---|---|
-//! | Linux 3.0 | `congestion_wait`, also between priorities | nothing: it lasts its timeout |
+//! | Linux 3.0, 3.1, 3.2 | `congestion_wait`, also between priorities | nothing: it lasts its timeout |
 //! | Linux 5.15 | `congestion_wait`, 100 ms for too many isolated | nothing: it lasts its timeout |
 //! | and patch 1 of p0 | WRITEBACK instead of the first in the scan | 32 pages written a sleeper: all |
 //! | 5.16-rc1 (p0) | WRITEBACK 100 ms, ISOLATED 20 ms, NOPROGRESS 500 ms | that; a look that finds few isolated; one that frees > 1/8 of what it scans |
@@ -10,9 +10,11 @@
 //! | Tidegate | WRITEBACK and ISOLATED; memory itself is handed out in turn (`turn`) | as many as the event can serve |
 //!
 //! The laws of Linux from 5.15 on throttle differently over one and the same table of pages, that of 5.15, so
-//! that what they differ in is the throttling. That of 3.0 differs in nearly everything.
+//! that what they differ in is the throttling. That of 3.0 differs in nearly everything; 3.1 and 3.2 are nearly it.
 
 pub(super) mod linux_3_0;
+mod linux_3_1;
+pub(super) mod linux_3_2;
 pub(super) mod linux_5_15;
 mod linux_5_15_patch1;
 mod linux_5_16;
@@ -24,6 +26,8 @@ pub use super::law::ReclaimLaw;
 /// All laws, in the order of history. A new one joins here.
 pub const ALL: &[ReclaimLaw] = &[
     ReclaimLaw::LINUX_3_0,
+    ReclaimLaw::LINUX_3_1,
+    ReclaimLaw::LINUX_3_2,
     ReclaimLaw::LINUX_5_15,
     ReclaimLaw::LINUX_5_15_PATCH1,
     ReclaimLaw::LINUX_5_16_RC1,

@@ -1,9 +1,11 @@
 use super::*;
-use crate::reclaim::laws::{linux_3_0, linux_5_15, tidegate};
+use crate::reclaim::laws::{linux_3_0, linux_3_2, linux_5_15, tidegate};
 
 mod series;
 
-use PageVerdict::{Activate, AwaitWrite, Defer, Keep, KeepReferenced, PageOut, Reclaim, SwapOut};
+use PageVerdict::{
+    Activate, AwaitWrite, Defer, Keep, KeepForWrite, KeepReferenced, PageOut, Reclaim, SwapOut,
+};
 
 const FILE: Seen = Seen {
     anon: false,
@@ -41,6 +43,7 @@ const DIRECT: Scanner = Scanner {
         dirty: false,
         congested: false,
     },
+    priority: Priority::GENTLEST,
     may_unmap: true,
     may_write: true,
     may_swap_out: true,
@@ -213,6 +216,35 @@ fn the_table() {
 }
 
 #[test]
+fn in_3_2_only_the_background_writes_files_and_only_once_gentle_passes_gave_too_little() {
+    let at = |background, priority| Scanner {
+        background,
+        priority: Priority(priority),
+        rule: linux_3_2::PAGE,
+        ..DIRECT
+    };
+    for (seen, scanner, verdict) in [
+        (DIRTY, at(false, 0), KeepForWrite),
+        (DIRTY, at(true, 12), KeepForWrite),
+        (DIRTY, at(true, 10), KeepForWrite),
+        (DIRTY, at(true, 9), PageOut),
+        (accessed(DIRTY, false, true), at(true, 9), Keep),
+        (WRITEBACK, at(false, 0), Keep),
+        (FILE, at(false, 12), Reclaim),
+        (ANON, at(false, 12), SwapOut),
+        (SWAP_CACHE, at(false, 12), Reclaim),
+    ] {
+        let found = judge(&seen, &scanner);
+        assert_eq!(found.verdict, verdict, "{seen:?} {scanner:?}");
+        let mut tally = Tally::default();
+        tally.note(&seen, &found);
+        let left = u64::from(verdict == KeepForWrite);
+        assert_eq!(tally.left_to_flusher, Pages(left), "{seen:?}");
+        assert_eq!(tally.activated, Pages::ZERO);
+    }
+}
+
+#[test]
 fn the_table_of_3_0() {
     let direct = Scanner {
         rule: linux_3_0::PAGE,
@@ -343,8 +375,13 @@ fn immediate_is_writeback_again_for_the_background_on_a_node_known_for_it() {
 
 /// Every page that can be seen by every reclaimer that can look, by three tables: 3 * 2^16 cases.
 fn each_case(mut check: impl FnMut(&Seen, &Scanner)) {
-    let rules = [linux_3_0::PAGE, linux_5_15::PAGE, tidegate::PAGE];
-    for case in 0..3_u32 << 16 {
+    let rules = [
+        linux_3_0::PAGE,
+        linux_3_2::PAGE,
+        linux_5_15::PAGE,
+        tidegate::PAGE,
+    ];
+    for case in 0..4_u32 << 17 {
         let bit = |at: u32| case >> at & 1 != 0;
         let seen = Seen {
             anon: bit(0),
@@ -368,7 +405,8 @@ fn each_case(mut check: impl FnMut(&Seen, &Scanner)) {
             may_swap_out: bit(11),
             slot_free: bit(12),
             insists: false,
-            rule: rules[(case >> 16) as usize],
+            priority: Priority(if bit(16) { 9 } else { 10 }),
+            rule: rules[(case >> 17) as usize],
         };
         check(&seen, &scanner);
     }
@@ -376,7 +414,7 @@ fn each_case(mut check: impl FnMut(&Seen, &Scanner)) {
 
 #[test]
 fn the_invariants_hold_in_every_case() {
-    let mut met = [0_u32; 8];
+    let mut met = [0_u32; 9];
     each_case(|seen, scanner| {
         let found = judge(seen, scanner);
         let what = format!("{seen:?} {scanner:?} {found:?}");
@@ -425,7 +463,7 @@ fn a_tally_counts_every_page_once() {
             + tally.kept_referenced
             + tally.written
             + tally.reclaimed
-            + if found.verdict == Defer {
+            + if matches!(found.verdict, Defer | KeepForWrite) {
                 tally.writeback + tally.left_to_flusher + tally.immediate
             } else {
                 Pages::ZERO

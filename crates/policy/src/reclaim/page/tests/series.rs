@@ -219,7 +219,7 @@ impl Node {
                 }
                 Defer => self.push(ASIDE, at, false),
                 AwaitWrite | Activate => self.push(ACTIVE, at, false),
-                Keep | KeepReferenced => self.push(INACTIVE, at, false),
+                Keep | KeepForWrite | KeepReferenced => self.push(INACTIVE, at, false),
                 SwapOut | PageOut => unreachable!("these are kept"),
             }
         }

@@ -1,0 +1,19 @@
+//! Keys of paper p4's machine: huge pages, and file systems of a row by device.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+/// What becomes of the file that a `thpavail` writes, when an iteration ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileEndsKind {
+    /// It is removed, and what was dirty of it is thrown away.
+    Removed,
+    /// It stays, and is written out.
+    Synced,
+}
+
+/// File systems of a row, by device.
+pub type FileSystems = BTreeMap<Spanned<String>, Spanned<String>>;
