@@ -307,8 +307,10 @@ impl Fallback {
         if keeps_apart {
             return FallbackStep::None;
         }
-        if self.rule.by_what_is_free {
-            return largest.map_or(FallbackStep::None, FallbackStep::Take);
+        if let Some(block) = largest
+            && self.rule.by_what_is_free
+        {
+            return FallbackStep::Take(block);
         }
         let smallest = (order..=LARGEST).find_map(|order| free.foreign(mobility, order));
         match smallest {
