@@ -63,7 +63,7 @@ error: unknown key `cpu`
 5 | cpu = 2
   | ^^^ not a key of this table
   |
-  = help: did you mean `cpus`? Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, oom_kills, readahead_kib, node, distance, zonelist, nodes, object_cache, vfs_cache_pressure
+  = help: did you mean `cpus`? Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, scale_requests, thp, oom_kills, readahead_kib, node, distance, zonelist, nodes, object_cache, vfs_cache_pressure
 "
     );
 }
@@ -79,7 +79,7 @@ error: unknown key `memory_gb`
 6 | memory_gb = 1
   | ^^^^^^^^^ not a key of this table
   |
-  = help: the unit here is mebibytes: write `memory_mib`. Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, oom_kills, readahead_kib, node, distance, zonelist, nodes, object_cache, vfs_cache_pressure
+  = help: the unit here is mebibytes: write `memory_mib`. Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, reserved_percent, costs, scale_costs, scale_clusters, scale_requests, thp, oom_kills, readahead_kib, node, distance, zonelist, nodes, object_cache, vfs_cache_pressure
 "
     );
 }
@@ -177,7 +177,7 @@ error: unknown preset `linux-2.6.35`
 21 | name = \"linux-2.6.35\"
    |        ^^^^^^^^^^^^^^ not known
    |
-   = help: did you mean `linux-2.6.36`? Allowed: linux-2.6.36, linux-3.0-off, linux-3.0, linux-3.0+zlcfirst, linux-3.0+zlc, p1, p1-measured, linux-4.20, linux-5.0, linux-5.0+p3, linux-5.3, linux-5.15, linux-5.15+patch1, linux-5.16-rc1, linux-6.12, linux-6.12-mode1, tidegate
+   = help: did you mean `linux-2.6.36`? Allowed: linux-2.6.36, linux-3.0-off, linux-3.0, linux-3.0+zlcfirst, linux-3.0+zlc, linux-3.1, linux-3.2-rc5, linux-3.2-rc5+aa, p1, p1-measured, linux-4.20, linux-5.0, linux-5.0+p3, linux-5.3, linux-5.15, linux-5.15+patch1, linux-5.16-rc1, linux-6.12, linux-6.12-mode1, tidegate, tidegate-170s
 "
     );
     let device = mistaken(

@@ -416,9 +416,10 @@ fn holds_the_account(outcome: &Outcome, read: &Read) {
             let known = waits.get(cause.as_str()).copied().unwrap_or(0);
             let throttled = cause.starts_with("Reclaim") || cause == "CongestionWait";
             let drawn = known as f64 / 1e9;
-            // A wake-up on a busy CPU waits for its turn there, which the account calls ready.
+            // A wake-up on a busy CPU waits for its turn there, which the account calls ready. A device that answers as it
+            // is asked (space ahead: 297 times in this run) is drawn as an instant; the account has some nanoseconds for each.
             assert!(
-                throttled || drawn >= asleep_s - 1e-6,
+                throttled || drawn >= asleep_s - 1e-5,
                 "{}: {cause} {drawn} {asleep_s}",
                 job.name
             );
