@@ -139,6 +139,8 @@ pub struct IoRequest {
     pub frames: Vec<FrameId>,
     /// For a read: the exclusive rights to `frames`, travelling with the request.
     pub busy: Vec<Busy>,
+    /// When its submitter began to put it together.
+    pub begun: Instant,
     /// When it was handed to the `Env`.
     pub submitted: Instant,
     /// A hint: the next request goes on where this one ends, with at most so many pages to come.
@@ -171,6 +173,7 @@ impl IoRequest {
             offset: Bytes::ZERO,
             frames: Vec::with_capacity(frames),
             busy: Vec::new(),
+            begun: Instant::ZERO,
             submitted: Instant::ZERO,
             more: Pages::ZERO,
             moved: false,

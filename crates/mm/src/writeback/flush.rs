@@ -509,6 +509,7 @@ fn gather<E: Env>(
 ) -> Gathered {
     let mut skipped = Pages::ZERO;
     let mut next = None;
+    request.begun = task.now();
     request.more = Pages::ZERO;
     {
         let mut token = mapping.token.lock(task);

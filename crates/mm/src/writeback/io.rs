@@ -75,7 +75,7 @@ impl<E: Env> Mapping<E> {
                 device.on_write_done(context);
                 let done = Completion {
                     pages: Pages(pages),
-                    submitted: request.submitted,
+                    begun: request.begun,
                     last,
                 };
                 let mut domain = cache.writeback.domain.lock(context);

@@ -11,8 +11,8 @@ pub struct DeviceIndex(pub u16);
 pub struct Completion {
     /// How much.
     pub pages: Pages,
-    /// When it was given to the device.
-    pub submitted: Instant,
+    /// When it was begun to be put together for the device.
+    pub begun: Instant,
     /// No other write is under way on the device.
     pub last: bool,
 }

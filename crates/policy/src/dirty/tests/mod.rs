@@ -28,7 +28,7 @@ const LAWS: [Law; 5] = [
 fn written(pages: u64) -> Completion {
     Completion {
         pages: Pages(pages),
-        submitted: Instant::ZERO,
+        begun: Instant::ZERO,
         last: true,
     }
 }
@@ -564,7 +564,7 @@ fn anonymous_memory_takes_its_part_of_the_limits_and_leaves_the_device_at_work()
                 DEVICE,
                 &Completion {
                     pages: Pages(rate / 200),
-                    submitted: Instant(0) + Nanos::millis(5 * (step - 1)),
+                    begun: Instant(0) + Nanos::millis(5 * (step - 1)),
                     last: false,
                 },
             );

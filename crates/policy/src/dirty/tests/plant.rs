@@ -203,7 +203,7 @@ impl Plant {
             let index = DeviceIndex(u16::try_from(device).expect("few devices"));
             let done = Completion {
                 pages: Pages(pages),
-                submitted: self.disks[device].began,
+                begun: self.disks[device].began,
                 last: self.disks[device].writeback == 0,
             };
             self.domain.on_written(self.now, index, &done);

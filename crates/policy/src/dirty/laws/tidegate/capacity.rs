@@ -14,12 +14,16 @@
 //! What a device takes at once before any time has passed is not counted: that is room in a
 //! buffer, not a rate.
 //!
+//! A write begins where it is put together, and not where it is sent: of many small files one flusher finds no more than so
+//! many a second, and a device that waits for it writes no more. Who took the device's own rate would let the level run up to
+//! the cap, where all writers are held and let go at once.
+//!
 //! A device that stops completes nothing, and so says nothing; its silence does. What it may be
 //! given sinks with the time since its last completion, and after `SILENCE_STALL` such gaps as it
 //! usually leaves (and `STALL_MIN`) it *makes no progress*.
 //!
 //! Invariants
-//!   1. Time in which the device had nothing to write is not counted, however it was idle.
+//!   1. Time in which nothing was under way to the device, or being put together for it, is not counted, however it was idle.
 //!   2. Before the first completion nothing is known (`rate` is none); afterwards the rate is at
 //!      least one page a second.
 //!   3. A stall is not taken for slowness: a gap counts for no more than what would be named one.
@@ -55,8 +59,8 @@ const STALL_MIN: Nanos = Nanos::millis(200);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Completed {
     pub(super) now: Instant,
-    /// When it was given to the device.
-    pub(super) submitted: Instant,
+    /// When it was begun to be put together.
+    pub(super) begun: Instant,
     pub(super) pages: Pages,
     /// Nothing else is under way.
     pub(super) last: bool,
@@ -142,8 +146,8 @@ impl Capacity {
     }
 
     pub(super) fn on_completed(&mut self, done: &Completed) {
-        let Completed { now, submitted, .. } = *done;
-        let since = submitted.at_least(self.last_completion);
+        let Completed { now, begun, .. } = *done;
+        let since = begun.at_least(self.last_completion);
         let gap = now.since(since).at_most(self.stall());
         self.last_completion = now;
         self.owes_since = if done.last { None } else { Some(now) };
@@ -225,11 +229,11 @@ mod tests {
     /// Completes `count` requests of `pages` every `every`, back to back, two in flight.
     fn work(capacity: &mut Capacity, now: &mut Instant, count: u64, pages: u64, every: Nanos) {
         for _ in 0..count {
-            let submitted = Instant(now.0.saturating_sub(every.0));
+            let begun = Instant(now.0.saturating_sub(every.0));
             *now = *now + every;
             capacity.on_completed(&Completed {
                 now: *now,
-                submitted,
+                begun,
                 pages: Pages(pages),
                 last: false,
             });
@@ -254,7 +258,7 @@ mod tests {
         assert_eq!(capacity.rate(), None);
         capacity.on_completed(&Completed {
             now: Instant(SECOND + 31_250_000),
-            submitted: Instant(SECOND),
+            begun: Instant(SECOND),
             pages: Pages(32),
             last: true,
         });
@@ -270,7 +274,7 @@ mod tests {
             for _ in 0..5 {
                 capacity.on_completed(&Completed {
                     now,
-                    submitted: Instant(SECOND),
+                    begun: Instant(SECOND),
                     pages: Pages(16),
                     last: false,
                 });
@@ -292,19 +296,37 @@ mod tests {
         let (mut capacity, mut now) = at(4096);
         for _ in 0..50 {
             now = now + Nanos::secs(60);
-            let submitted = now;
+            let begun = now;
             now = now + Nanos(15_625_000);
             let last = true;
             let pages = Pages(64);
             capacity.on_completed(&Completed {
                 now,
-                submitted,
+                begun,
                 pages,
                 last,
             });
         }
         assert!(within(capacity.rate(), 4096, 1), "{capacity:?}");
         assert!(!capacity.is_stalled(now + Nanos::secs(60)));
+    }
+
+    #[test]
+    fn where_putting_requests_together_takes_longer_than_writing_them_that_is_the_rate() {
+        let mut capacity = Capacity::default();
+        let mut now = Instant(SECOND);
+        // 4 ms to put together, 1 ms on the device, which has idled for 3 meanwhile.
+        for _ in 0..500 {
+            let begun = now;
+            now = now + Nanos::millis(4);
+            capacity.on_completed(&Completed {
+                now: now + Nanos::millis(1),
+                begun,
+                pages: Pages(64),
+                last: true,
+            });
+        }
+        assert!(within(capacity.rate(), 16_000, 2), "{capacity:?}");
     }
 
     #[test]

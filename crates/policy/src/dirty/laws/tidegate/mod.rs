@@ -341,7 +341,7 @@ impl DeviceRules for Tidegate {
         state.note_level(now, state.level.saturating_sub(pages));
         state.capacity.on_completed(&Completed {
             now,
-            submitted: done.submitted,
+            begun: done.begun,
             pages,
             last: done.last,
         });
