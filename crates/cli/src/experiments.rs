@@ -3,7 +3,7 @@
 use crate::scenario::Source;
 
 /// Name and text of each.
-pub const EXPERIMENTS: [(&str, &str); 22] = [
+pub const EXPERIMENTS: [(&str, &str); 24] = [
     ("dd", include_str!("../../../experiments/dd.toml")),
     (
         "cp-pauses",
@@ -59,6 +59,14 @@ pub const EXPERIMENTS: [(&str, &str); 22] = [
     (
         "fsmark-small",
         include_str!("../../../experiments/fsmark-small.toml"),
+    ),
+    (
+        "metadata-reread",
+        include_str!("../../../experiments/metadata-reread.toml"),
+    ),
+    (
+        "data-reread",
+        include_str!("../../../experiments/data-reread.toml"),
     ),
     (
         "zone-mapped",

@@ -72,7 +72,7 @@ const fn metric(
 }
 
 /// All metrics.
-pub static METRICS: [Metric; 144] = join::<127, 17, 144>(
+pub static METRICS: [Metric; 148] = join::<127, 21, 148>(
     join::<92, 35, 127>(
         join::<47, 45, 92>(WRITING, reclaim::METRICS),
         zones::METRICS,

@@ -87,6 +87,7 @@ impl<E: Env> Cache<E> {
             apart: options.apart,
             boost: options.boost,
         };
+        let shared = Pages(u64::from(frames)).saturating_sub(marks.high).bytes();
         let cache = Arc::new(Self {
             pages: CachedPages::new(frames, nodes),
             memory: Memory::new(Arc::clone(&env), shape),
@@ -94,7 +95,7 @@ impl<E: Env> Cache<E> {
             registry: Registry::new(),
             writeback: Writeback::new(&options),
             swap: swapfile::State::new(frames),
-            shrinkers: Shrinkers::new(layout.nodes().len()),
+            shrinkers: Shrinkers::new(layout.nodes().len(), options.shares, shared, env.now()),
             counters: Counters::new(),
             env,
             options,

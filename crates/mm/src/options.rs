@@ -6,6 +6,7 @@ use policy::place::machine::Machine;
 use policy::place::mobility::FallbackRule;
 use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{Loops, ReclaimLaw, Tunables as ReclaimTunables};
+use policy::shares::ShareRule;
 use policy::shrink::ShrinkRule;
 use policy::units::{Nanos, Pages};
 use policy::watermark::Watermarks;
@@ -63,6 +64,8 @@ pub struct Options {
     pub reclaim: ReclaimTunables,
     /// How caches of objects are asked for their share.
     pub shrink: ShrinkRule,
+    /// How pages and caches of objects share the memory; `None`: by pressure alone.
+    pub shares: Option<ShareRule>,
     /// Whether pages, objects and what cannot be moved have free lists of their own; `None`: they have not.
     pub apart: Option<Apart>,
     /// How a zone answers when pageblocks are mixed.
@@ -104,6 +107,7 @@ impl Options {
             flush: FlushTunables::tidegate(),
             reclaim: ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000),
             shrink: ShrinkRule::LINUX_6_12,
+            shares: Some(ShareRule::TIDEGATE),
             apart: None,
             boost: BoostRule::TIDEGATE,
             machine: None,

@@ -43,6 +43,8 @@ mod builder;
 mod cache;
 mod error;
 mod file;
+#[cfg(feature = "governor")]
+mod governed;
 mod nodes;
 mod opened;
 mod pressure;
@@ -56,6 +58,8 @@ pub use builder::Builder;
 pub use cache::{Cache, OpenOptions};
 pub use error::Error;
 pub use file::{CloseError, File, Pin};
+#[cfg(feature = "governor")]
+pub use governed::Governed;
 pub use mm::{Error as CacheError, ErrorPolicy};
 pub use nodes::{Nodes, OneNode};
 pub use os::OsError as SystemError;

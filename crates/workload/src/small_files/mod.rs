@@ -35,10 +35,10 @@ mod table;
 mod tests;
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use env::{Cause, Env, Lock, LockClass, Signal, Task, WaitQueue, Wakeup};
-use mm::{Cache, File, Object, SlabSpec, Slabs};
+use mm::{Cache, File, Object, ObjectShare, SlabSpec, Slabs};
 use policy::shrink::files::{InodeRule, Objects, WithPages};
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
@@ -55,6 +55,8 @@ pub const CACHES_MAX: usize = 8;
 pub(crate) const INODES_A_CLUSTER: u32 = 32;
 /// Bytes of such a cluster.
 pub(crate) const CLUSTER: Bytes = Bytes(16 << 10);
+/// Ages are kept in so many bytes.
+const AGE_UNIT: u64 = 64 << 10;
 /// How long who shrinks waits at most for dirty inodes.
 const WRITE_WAIT: Nanos = Nanos::millis(100);
 
@@ -125,6 +127,10 @@ pub struct SmallFiles<E: Env> {
     asked: AtomicU64,
     /// The keeper's task; nobody yet: `u64::MAX`.
     keeper_id: AtomicU64,
+    /// Pages of files that had been freed when paged inodes were looked through last.
+    swept: AtomicU64,
+    /// Their part of the memory.
+    share: OnceLock<ObjectShare>,
 }
 
 impl<E: Env> SmallFiles<E> {
@@ -189,8 +195,11 @@ impl<E: Env> SmallFiles<E> {
             keeper: WaitQueue::new(),
             asked: AtomicU64::new(0),
             keeper_id: AtomicU64::new(u64::MAX),
+            swept: AtomicU64::new(u64::MAX),
+            share: OnceLock::new(),
         });
-        cache.register(task, Arc::new(shrink::Pruner::of(&small)))?;
+        let share = cache.register(task, Arc::new(shrink::Pruner::of(&small)))?;
+        small.share.get_or_init(|| share);
         Ok(small)
     }
 
@@ -323,6 +332,35 @@ impl<E: Env> SmallFiles<E> {
         self.slab(Role::Entry).give(task, entry);
     }
 
+    /// Their part of the memory.
+    fn share(&self) -> ObjectShare {
+        self.share.get().copied().unwrap_or_default()
+    }
+
+    /// An inode went to make room.
+    fn note_gone(&self, task: &Task<'_, E>, id: FileId) {
+        let share = self.share();
+        if share.is_some() {
+            let age = self.cache.objects_evicted(task, share, self.bytes_a_file());
+            let age = u32::try_from(age.0 / AGE_UNIT).unwrap_or(u32::MAX);
+            self.table.lock(task).set_gone(id, age);
+        }
+    }
+
+    /// An inode that went is read again, which took `cost`.
+    fn note_missed(&self, task: &Task<'_, E>, id: FileId, cost: Nanos) {
+        let gone = self.table.lock(task).gone(id);
+        if let Some(age) = gone {
+            let age = Bytes(u64::from(age) * AGE_UNIT);
+            self.cache.object_missed(task, self.share(), age, cost);
+        }
+    }
+
+    /// Pages that their objects hold.
+    fn held(&self) -> Pages {
+        self.slabs.iter().map(|slabs| slabs.held()).sum()
+    }
+
     /// The node of the inode's own memory.
     fn node_of(&self, task: &Task<'_, E>, taken: &Taken<Object>) -> mm::NodeId {
         let mut all = self.options.caches.iter().zip(&self.slabs).zip(taken);
@@ -351,7 +389,12 @@ impl<E: Env> SmallFiles<E> {
 
     /// Puts inodes on their lists whose pages have gone, where only then they may be unused.
     fn sweep(&self, task: &Task<'_, E>) {
-        if self.options.rule.pages == WithPages::PagesFirst {
+        if self.options.rule.pages != WithPages::PagesFirst {
+            return;
+        }
+        let freed = self.cache.file_pages_freed();
+        let stale = self.swept.swap(freed, Ordering::Relaxed) != freed;
+        if stale || self.table.lock(task).is_to_sweep() {
             let directories = self.directories.lock(task).clone();
             self.with(task, |table| {
                 table.sweep(|id| self.has_pages(&directories[usize::from(id.directory)], id));

@@ -43,6 +43,14 @@ impl<E: Env> Shrink<E> for Pruner<E> {
         })
     }
 
+    fn held(&self) -> Option<Pages> {
+        Some(self.0.upgrade().map_or(Pages::ZERO, |small| small.held()))
+    }
+
+    fn carries_pages(&self) -> bool {
+        true
+    }
+
     fn scan(&self, task: &mut Task<'_, E>, ask: Ask) -> Answer {
         match self.0.upgrade() {
             Some(small) if ask.may_enter_fs => small.prune(task, ask.node, ask.objects),
@@ -140,7 +148,8 @@ impl<E: Env> SmallFiles<E> {
         for _ in 0..most {
             match self.with(task, Table::look_at_own) {
                 Own::Empty => break,
-                Own::Gone(objects) => {
+                Own::Gone(id, objects) => {
+                    self.note_gone(task, id);
                     self.give_inode(task, &objects);
                     freed += 1;
                 }
@@ -165,7 +174,10 @@ impl<E: Env> SmallFiles<E> {
         for _ in 0..left {
             match self.with(task, Table::look_at_own) {
                 Own::Empty => break,
-                Own::Gone(objects) => self.give_inode(task, &objects),
+                Own::Gone(id, objects) => {
+                    self.note_gone(task, id);
+                    self.give_inode(task, &objects);
+                }
                 Own::Dirty(_) => {}
             }
         }

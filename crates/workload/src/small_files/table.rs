@@ -36,6 +36,8 @@ use super::{CACHES_MAX, INODES_A_CLUSTER};
 const NONE: u32 = u32::MAX;
 /// Paged inodes that are looked at in a row without finding one whose pages have gone.
 const SWEEP_MISSES: usize = 64;
+/// They are looked through again when so many have come, though no page has gone: some had none by then.
+const SWEEP_AFTER: u32 = 256;
 
 /// A file: of which directory, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +82,8 @@ struct Inode<O> {
 struct Directory {
     /// The place of each file's inode.
     places: Vec<u32>,
+    /// How old the cache of objects was when each file's inode went; as long as the last one that did.
+    gone: Vec<u32>,
     /// Files before it have been written.
     data: u32,
     /// Inodes before it have been written.
@@ -114,7 +118,7 @@ pub(super) enum Looked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own<O> {
     /// One is gone; its objects are the caller's to give back.
-    Gone(Taken<O>),
+    Gone(FileId, Taken<O>),
     /// It is not written; it stays.
     Dirty(FileId),
     /// There is none.
@@ -132,6 +136,8 @@ pub(super) struct Table<O> {
     nodes: u8,
     most: u32,
     pages: WithPages,
+    /// Inodes that came to be paged since these were looked through last.
+    paged_since: u32,
 }
 
 impl<O: Copy> Table<O> {
@@ -146,6 +152,7 @@ impl<O: Copy> Table<O> {
             nodes,
             most,
             pages,
+            paged_since: 0,
         }
     }
 
@@ -305,9 +312,9 @@ impl<O: Copy> Table<O> {
             self.lists.push_head(self.nodes, at);
             return Own::Dirty(id);
         }
-        let objects = inode.objects;
+        let (id, objects) = (inode.id, inode.objects);
         self.remove(at.0);
-        Own::Gone(objects)
+        Own::Gone(id, objects)
     }
 
     /// All files of a directory before `front` are written: their inodes may be unused from now on.
@@ -359,8 +366,14 @@ impl<O: Copy> Table<O> {
         own.inodes = own.inodes.max(front);
     }
 
+    /// Whether so many have come to be paged since the last sweep that another is worth the while, whatever became of pages.
+    pub(super) fn is_to_sweep(&self) -> bool {
+        self.paged_since >= SWEEP_AFTER
+    }
+
     /// Puts inodes on their lists whose pages have gone, `cached` tells of which not. Looks at the oldest of each directory.
     pub(super) fn sweep(&mut self, mut cached: impl FnMut(FileId) -> bool) {
+        self.paged_since = 0;
         for directory in 0..self.directories.len() {
             let mut kept = Vec::new();
             while kept.len() < SWEEP_MISSES {
@@ -383,6 +396,22 @@ impl<O: Copy> Table<O> {
                 self.directories[directory].paged.push_front(place);
             }
         }
+    }
+
+    /// An inode went when the cache of objects was so old.
+    pub(super) fn set_gone(&mut self, id: FileId, age: u32) {
+        let gone = &mut self.directories[usize::from(id.directory)].gone;
+        let at = id.file as usize;
+        if gone.len() <= at {
+            gone.resize(at + 1, 0);
+        }
+        gone[at] = age;
+    }
+
+    /// How old it was when the inode went, if it ever did.
+    pub(super) fn gone(&self, id: FileId) -> Option<u32> {
+        let own = self.directory(id.directory);
+        own.gone.get(id.file as usize).copied()
     }
 
     /// What a node could give.
@@ -422,6 +451,7 @@ impl<O: Copy> Table<O> {
             WithPages::PagesFirst => {
                 inode.flags.paged = true;
                 directory.paged.push_back(place);
+                self.paged_since += 1;
             }
             WithPages::Stolen | WithPages::StolenUnlessSeveral => {
                 if inode.id.file >= directory.data {
