@@ -805,12 +805,12 @@ fn one_recording_is_printed_drawn_and_can_be_run_again() {
         "ratelimit-guest",
     ] {
         assert!(
-            html.contains(&format!("<figure id=\"{figure}\">")),
+            html.contains(&format!("<figure class=\"plot\" id=\"{figure}\">")),
             "{figure}"
         );
         assert!(here.join(format!("out/{figure}.svg")).exists());
     }
-    assert!(!html.contains("<script") && html.contains(">recording</text>"));
+    assert!(!html.contains("src=\"http") && html.contains("recording"));
     let figures = std::fs::read_to_string(here.join("out/figures.csv")).unwrap();
     assert!(
         figures

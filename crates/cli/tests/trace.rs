@@ -84,7 +84,8 @@ fn a_trace_of_each_column_of_the_first_row_and_where_to_open_it() {
         ]
     );
     let printed = String::from_utf8(output.stdout).unwrap();
-    assert!(printed.contains("Pressure: %") && printed.contains("Waits by cause"));
+    let table = std::fs::read_to_string(folder.join("out/table.txt")).unwrap();
+    assert!(table.contains("Pressure: %") && table.contains("Waits by cause"));
     for name in names {
         assert!(printed.contains(&name), "{printed}");
         let trace = std::fs::read(folder.join("out").join(name)).unwrap();

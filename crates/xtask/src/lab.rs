@@ -88,12 +88,17 @@ pub(crate) fn twice() -> Result<()> {
 /// Experiments run at their own scale: with so little memory that there is nothing left of it at a
 /// smaller one; at 1/64 already; or so near the end of their memory that it is another run at
 /// another scale.
-const UNSCALED: [&str; 4] = [
+const UNSCALED: [&str; 6] = [
     "small-limit",
     "stutterp",
     "stutterp-oom",
     "stutterp-readers",
+    "thpavail",
+    "thpavail-patches",
 ];
+
+/// Minutes each, at the smallest size that their zones have: run when they are named.
+const BY_NAME: [&str; 2] = ["thpavail", "thpavail-patches"];
 
 /// Runs the experiments, without names all of them, and compares.
 fn judge(names: &[String], scale: &str, twice: bool) -> Result<()> {
@@ -110,7 +115,7 @@ fn judge(names: &[String], scale: &str, twice: bool) -> Result<()> {
         differ.extend(gone.map(|name| format!("{STORED} has {name}, which is no experiment")));
     }
     let mut changed = BTreeSet::new();
-    for name in if names.is_empty() { &known } else { names } {
+    for name in &chosen(names, &known) {
         let own = Some(scale).filter(|_| !UNSCALED.contains(&name.as_str()));
         let second = hashes(&workspace, &program, name, own, "second")?;
         let mut said = format!("{} runs", second.len());
@@ -147,6 +152,20 @@ fn judge(names: &[String], scale: &str, twice: bool) -> Result<()> {
     Err(problem)
 }
 
+/// The experiments that are named; without names all but those that run by name alone.
+fn chosen(names: &[String], known: &[String]) -> Vec<String> {
+    if !names.is_empty() {
+        return names.to_vec();
+    }
+    let (by_name, all): (Vec<_>, Vec<_>) =
+        (known.iter().cloned()).partition(|name| BY_NAME.contains(&name.as_str()));
+    println!(
+        "    SKIPPED: {}: by name alone, as they come no smaller",
+        by_name.join(", ")
+    );
+    all
+}
+
 /// Writes the list, or the lines of the named experiments in it.
 fn bless(names: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;
@@ -155,7 +174,7 @@ fn bless(names: &[String]) -> Result<()> {
     let mut stored = Stored::read()?;
     let before = stored.experiments.clone();
     stored.experiments.retain(|name, _| known.contains(name));
-    for name in if names.is_empty() { &known } else { names } {
+    for name in &chosen(names, &known) {
         let scale = Some(SCALE).filter(|_| !UNSCALED.contains(&name.as_str()));
         let found = hashes(&workspace, &program, name, scale, "second")?;
         if let Some(run) = found

@@ -157,8 +157,9 @@ pub(super) fn plan(
 ) -> Result<Vec<Planned>, Unplanned> {
     let program = program();
     let mut all = Vec::new();
+    // At the scale that was asked for only what was asked for: another experiment may not come so small.
     for (name, _) in EXPERIMENTS {
-        match Planned::of(name, scale, replicas, &program) {
+        match Planned::of(name, None, replicas, &program) {
             Ok(planned) => all.extend(planned),
             Err(problem) => return Err(Unplanned::Load(problem)),
         }
@@ -187,7 +188,17 @@ pub(super) fn plan(
                 .any(|word| word == planned.name() || word == planned.paper())
         });
     }
-    Ok(all)
+    if scale.is_none() {
+        return Ok(all);
+    }
+    let mut scaled = Vec::new();
+    for planned in &all {
+        match Planned::of(planned.name(), scale, replicas, &program) {
+            Ok(planned) => scaled.extend(planned),
+            Err(problem) => return Err(Unplanned::Load(problem)),
+        }
+    }
+    Ok(scaled)
 }
 
 /// Why nothing can be planned.

@@ -248,7 +248,7 @@ fn names_follow_the_conventions() {
             .map(|(key, _)| key.as_str())
             .collect();
         let known = [
-            "volume", "command", "cause", "by", "state", "mode", "kind", "le", "version",
+            "volume", "command", "cause", "by", "state", "mode", "kind", "le", "version", "bytes",
         ];
         assert!(
             keys.iter().all(|key| known.contains(key)),
