@@ -174,7 +174,8 @@ impl File {
     ///
     /// let records = file.pin_run(0, 3)?; // one slice: a record may lie across pages
     /// assert_eq!(records[4000..4200], [b'r'; 200]);
-    /// # drop((records, file));
+    /// # drop(records);
+    /// # drop(file);
     /// # cache.close()?;
     /// # std::fs::remove_dir_all(&dir)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -115,7 +115,8 @@ fn judge(names: &[String], scale: &str, twice: bool) -> Result<()> {
         differ.extend(gone.map(|name| format!("{STORED} has {name}, which is no experiment")));
     }
     let mut changed = BTreeSet::new();
-    for name in &chosen(names, &known) {
+    let chosen = chosen(names, &known);
+    for name in &chosen {
         let own = Some(scale).filter(|_| !UNSCALED.contains(&name.as_str()));
         let second = hashes(&workspace, &program, name, own, "second")?;
         let mut said = format!("{} runs", second.len());
@@ -397,6 +398,12 @@ mod tests {
     fn the_list_has_every_experiment_and_no_other() {
         let stored = Stored::parse(&fs::read_to_string(Stored::path()).unwrap()).unwrap();
         let listed: Vec<String> = stored.experiments.keys().cloned().collect();
-        assert_eq!(listed, experiment_names().unwrap());
+        let known = experiment_names().unwrap();
+        assert_eq!(listed, chosen(&[], &known));
+        assert!(
+            BY_NAME
+                .iter()
+                .all(|name| known.contains(&(*name).to_owned()))
+        );
     }
 }
