@@ -317,34 +317,29 @@ pub const PRESETS: [Preset; 21] = [
         place: PlaceLaw::LINUX_6_12_RECLAIM,
         ..LINUX_6_12
     },
-    Preset {
-        name: "tidegate",
-        about: "Tidegate's own: a writer owes time at its fair rate; writeback in flight bounded by time",
-        law: Law::TIDEGATE,
-        hz: 1000,
-        flush: FlushTunables::tidegate(),
-        initial: InitialBandwidth::Learned,
-        reclaim: ReclaimLaw::TIDEGATE,
-        place: PlaceLaw::TIDEGATE,
-        inodes: InodeRule::TIDEGATE,
-        slabs: SlabLaw::TIDEGATE,
-        compaction: Compaction::TIDEGATE,
-    },
+    TIDEGATE,
     // What its huge pages owe to that writers have little dirty is seen without that.
     Preset {
         name: "tidegate-170s",
         about: "a control: Tidegate's reclaim and huge pages, and writers that may dirty as much as Linux's",
         law: Law::RATE_BASED,
-        hz: 1000,
-        flush: FlushTunables::tidegate(),
-        initial: InitialBandwidth::Learned,
-        reclaim: ReclaimLaw::TIDEGATE,
-        place: PlaceLaw::TIDEGATE,
-        inodes: InodeRule::TIDEGATE,
-        slabs: SlabLaw::TIDEGATE,
-        compaction: Compaction::TIDEGATE,
+        ..TIDEGATE
     },
 ];
+
+const TIDEGATE: Preset = Preset {
+    name: "tidegate",
+    about: "Tidegate's own: a writer owes time at its fair rate; writeback in flight bounded by time",
+    law: Law::TIDEGATE,
+    hz: 1000,
+    flush: FlushTunables::tidegate(),
+    initial: InitialBandwidth::Learned,
+    reclaim: ReclaimLaw::TIDEGATE,
+    place: PlaceLaw::TIDEGATE,
+    inodes: InodeRule::TIDEGATE,
+    slabs: SlabLaw::TIDEGATE,
+    compaction: Compaction::TIDEGATE,
+};
 
 /// What 3.2-rc5 was with Andrea Arcangeli's patches instead of the paper's.
 const ANDREA: Preset = Preset {

@@ -984,14 +984,9 @@ impl Queue {
         let writeback = IoClass::Writeback as usize;
         let (waited, written) = self.classes.split_at_mut(writeback);
         let side = if is_writeback { written } else { waited };
-        let class = side.iter_mut().find(|class| !class.is_empty())?;
-        let from = class
-            .range((head, 0)..)
-            .next()
-            .or_else(|| class.iter().next());
-        let key = from.map(|(key, _)| *key)?;
+        let piece = take_upwards(side, head)?;
         self.len -= 1;
-        class.remove(&key)
+        Some(piece)
     }
 
     /// A write that has waited for `expire`.
@@ -1018,13 +1013,19 @@ impl Queue {
         if let Some(old) = self.pop_expired(now, expire) {
             return Some(old);
         }
-        let class = self.classes.iter_mut().find(|class| !class.is_empty())?;
-        let from = class
-            .range((head, 0)..)
-            .next()
-            .or_else(|| class.iter().next());
-        let key = from.map(|(key, _)| *key)?;
+        let piece = take_upwards(&mut self.classes, head)?;
         self.len -= 1;
-        class.remove(&key)
+        Some(piece)
     }
+}
+
+/// The next piece of the first class that has any, upwards from the head and then from the start.
+fn take_upwards(classes: &mut [BTreeMap<(u64, u64), Piece>], head: u64) -> Option<Piece> {
+    let class = classes.iter_mut().find(|class| !class.is_empty())?;
+    let from = class
+        .range((head, 0)..)
+        .next()
+        .or_else(|| class.iter().next());
+    let key = from.map(|(key, _)| *key)?;
+    class.remove(&key)
 }
