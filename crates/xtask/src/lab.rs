@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::csv::{self, Table};
-use crate::test::{build_lab, experiment_names, experiments_out};
+use crate::test::{build_lab, experiment_names, experiments_out, reproduced};
 use crate::workspace::{Workspace, root};
 use crate::{Arguments, Result, steps};
 
@@ -77,12 +77,13 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     }
 }
 
-/// Every experiment twice, compared with each other and with the list.
+/// Every experiment compared with the list, which another process wrote, most often on another machine: that is what
+/// running it twice would show.
 ///
 /// # Errors
-/// Two runs differ, one is not as the list has it, or one failed.
-pub(crate) fn twice() -> Result<()> {
-    judge(&[], SCALE, true)
+/// One is not as the list has it, or failed.
+pub(crate) fn hashes_hold() -> Result<()> {
+    judge(&[], SCALE, false)
 }
 
 /// Experiments run at their own scale: with so little memory that there is nothing left of it at a
@@ -98,7 +99,7 @@ const UNSCALED: [&str; 6] = [
 ];
 
 /// Minutes each, at the smallest size that their zones have: run when they are named.
-const BY_NAME: [&str; 2] = ["thpavail", "thpavail-patches"];
+pub(crate) const BY_NAME: [&str; 2] = ["thpavail", "thpavail-patches"];
 
 /// Runs the experiments, without names all of them, and compares.
 fn judge(names: &[String], scale: &str, twice: bool) -> Result<()> {
@@ -118,16 +119,28 @@ fn judge(names: &[String], scale: &str, twice: bool) -> Result<()> {
     let chosen = chosen(names, &known);
     for name in &chosen {
         let own = Some(scale).filter(|_| !UNSCALED.contains(&name.as_str()));
-        let second = hashes(&workspace, &program, name, own, "second")?;
-        let mut said = format!("{} runs", second.len());
+        // At its own size it may have been run a moment ago, for its bands.
+        let checked = match own {
+            Some(_) => None,
+            None => of_the_check(&workspace, &program, name),
+        };
+        let is_checked = checked.is_some();
+        let first = match checked {
+            Some(first) => first,
+            None => hashes(&workspace, &program, name, own, "first")?,
+        };
+        let mut said = format!("{} runs", first.len());
+        if is_checked {
+            said += ", those of its bands";
+        }
         if twice {
-            let (first, how) = other_time(&workspace, &program, name, own, &second)?;
+            let second = hashes(&workspace, &program, name, own, "second")?;
             let found = differences(&first, &second);
-            let _ = write!(said, ", {how}, {} differ", found.len());
+            let _ = write!(said, ", run twice, {} differ", found.len());
             differ.extend(found.into_iter().map(|what| format!("{name}: {what}")));
         }
         if own.is_none_or(|scale| scale == SCALE) {
-            let found = differences(stored.of(name), &second);
+            let found = differences(stored.of(name), &first);
             let _ = write!(said, ", {} not as stored", found.len());
             for what in found {
                 differ.push(format!("{name}: stored and run: {what}"));
@@ -251,28 +264,7 @@ impl Stored {
     }
 }
 
-/// The same experiment from another process, and where it is from.
-fn other_time(
-    workspace: &Workspace,
-    program: &Path,
-    name: &str,
-    scale: Option<&str>,
-    second: &Hashes,
-) -> Result<(Hashes, &'static str)> {
-    let checked = match scale {
-        Some(_) => None,
-        None => of_the_check(workspace, program, name),
-    };
-    // One that was cut short has not all of them.
-    match checked.filter(|first| first.keys().eq(second.keys())) {
-        Some(first) => Ok((first, "as in `experiments`")),
-        None => Ok((
-            hashes(workspace, program, name, scale, "first")?,
-            "run twice",
-        )),
-    }
-}
-
+/// Runs an experiment once and answers its hashes.
 fn hashes(
     workspace: &Workspace,
     program: &Path,
@@ -297,16 +289,33 @@ fn hashes(
     read_hashes(&out)
 }
 
-/// The first repetition of what `experiments` has run with this very program; nothing if it has not, or cannot be read.
+/// The first repetition of what `reproduce` or `experiments` has run whole with this very program; nothing if neither has,
+/// or it cannot be read.
 fn of_the_check(workspace: &Workspace, program: &Path, name: &str) -> Option<Hashes> {
-    let out = experiments_out(workspace).join(name);
+    let out = reproduced(workspace, program, name)
+        .unwrap_or_else(|| experiments_out(workspace).join(name));
     let changed = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
     let table = csv::find(&out, "runs.csv").pop();
     let ran = table.as_deref().and_then(changed);
-    if ran.is_none() || ran <= changed(program) {
+    if ran.is_none() || ran <= changed(program) || !is_own_size(&out) {
         return None;
     }
     read_hashes(&out).ok()
+}
+
+/// Whether all runs of a folder were as large as the scenario beside them says; `reproduce` runs some smaller.
+fn is_own_size(out: &Path) -> bool {
+    let text = fs::read_to_string(out.join("scenario.toml")).unwrap_or_default();
+    let scenario = text.parse::<toml::Table>().unwrap_or_default();
+    let own = scenario.get("run").and_then(|run| run.get("scale"));
+    let own = own.and_then(toml::Value::as_float).unwrap_or(1.0);
+    csv::find(out, "runs.csv").iter().all(|path| {
+        let Ok(table) = Table::read(path) else {
+            return false;
+        };
+        let rows = table.select(&["scale"]).unwrap_or_default();
+        !rows.is_empty() && rows.iter().all(|row| row[0].parse() == Ok(own))
+    })
 }
 
 /// The hashes of the first repetitions, by row and column.
@@ -369,6 +378,25 @@ mod tests {
         let first = hashes(&[("a", "1f"), ("b", "20"), ("c", "0000")]);
         let second = hashes(&[("a", "1e"), ("c", "0000"), ("d", "1")]);
         assert_eq!(differences(&first, &second).len(), 4);
+    }
+
+    #[test]
+    fn runs_of_another_size_are_not_those_of_the_list() {
+        let out = std::env::temp_dir().join(format!("tidegate-own-size-{}", std::process::id()));
+        fs::create_dir_all(&out).unwrap();
+        let write = |scale: &str, runs: &str| {
+            fs::write(out.join("scenario.toml"), format!("[run]\n{scale}")).unwrap();
+            fs::write(out.join("runs.csv"), format!("run_id,scale\n{runs}")).unwrap();
+        };
+        write("scale = 0.125", "a/0,0.125\nb/0,0.125\n");
+        assert!(is_own_size(&out));
+        write("scale = 0.125", "a/0,0.125\nb/0,0.0625\n");
+        assert!(!is_own_size(&out));
+        write("", "a/0,1\n");
+        assert!(is_own_size(&out), "whole where nothing is said");
+        write("", "");
+        assert!(!is_own_size(&out));
+        fs::remove_dir_all(&out).unwrap();
     }
 
     #[test]

@@ -36,6 +36,7 @@ usage: cargo xtask COMMAND
   lab --twice [NAME]... [--scale S]
                                    the same, each experiment in two processes
   lab --bless [NAME]...            writes the hashes of these experiments, or of all, into that file
+  bands [NAME]...                  checks each experiment's bands over all its repetitions (five where bands are statistical)
   guest SCENARIO... [--set KEY=VALUE]... [--twice] | --all | --list
                                    records what a real kernel does, in virtual time
   numa                             whether a cache's memory is on the nodes that it asks: in a machine of two, by QEMU
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         Some("check") => test::check(arguments),
         Some("tidy") => tidy::command(arguments),
         Some("lab") => lab::run(arguments),
+        Some("bands") => test::bands_hold(arguments),
         Some("guest") => guest::run(arguments),
         Some("numa") => arguments.finish().and_then(|()| guest::nodes::run()),
         Some("campaign") => campaign::run(arguments),

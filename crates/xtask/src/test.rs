@@ -17,6 +17,8 @@ use crate::{Arguments, Result, campaign, guest, lab, tidy};
 const BUILD_MAX: Duration = Duration::from_secs(20 * 60);
 /// Longest time for a step that only runs.
 const RUN_MAX: Duration = Duration::from_secs(5 * 60);
+/// Longest time for an experiment; some take two minutes of two cores, and a machine may be busy.
+const EXPERIMENT_MAX: Duration = Duration::from_secs(15 * 60);
 /// Seeds of the fault test here; `campaign` runs more.
 const FAULT_SEEDS: u64 = 500;
 /// Times that the server is killed while clients write; `campaign --kills` does it more often.
@@ -58,9 +60,9 @@ const STEPS: [Step; 17] = [
     ("miri", miri),
     ("faults", || campaign::faults(FAULT_SEEDS, BUILD_MAX).into()),
     ("reproduce", || reproduce().into()),
-    ("experiments", || experiments().into()),
+    ("experiments", || experiments(&[], Replicas::One).into()),
     ("guest", guest::smoke),
-    ("lab-twice", || lab::twice().into()),
+    ("hashes", || lab::hashes_hold().into()),
 ];
 
 /// The steps of `check`.
@@ -224,7 +226,7 @@ fn reproduce() -> Result<()> {
         .args(["reproduce", "--out"])
         .arg(&out)
         .current_dir(root());
-    steps::run(&mut command, RUN_MAX)
+    steps::run(&mut command, EXPERIMENT_MAX)
 }
 
 fn reproduce_out(workspace: &Workspace) -> PathBuf {
@@ -232,7 +234,7 @@ fn reproduce_out(workspace: &Workspace) -> PathBuf {
 }
 
 /// Where `reproduce` has run an experiment with this very program just as it stands, and judged all of its bands, its folder.
-fn reproduced(workspace: &Workspace, program: &Path, name: &str) -> Option<PathBuf> {
+pub(crate) fn reproduced(workspace: &Workspace, program: &Path, name: &str) -> Option<PathBuf> {
     let changed = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
     let out = reproduce_out(workspace).join(name);
     let scenario = out.join("scenario.toml");
@@ -245,15 +247,53 @@ fn reproduced(workspace: &Workspace, program: &Path, name: &str) -> Option<PathB
     (ran == own && all && changed(&scenario) > changed(program)).then_some(out)
 }
 
-/// Every experiment shows what was published: its bands hold. What `reproduce` has judged whole is not run again.
-fn experiments() -> Result<()> {
+/// How often an experiment repeats each of its runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replicas {
+    /// Once: what a commit has to pass.
+    One,
+    /// As often as its scenario says: bands are about medians of these.
+    Own,
+}
+
+/// Checks the bands of the experiments that are named, or of all, over the repetitions that their scenarios ask for.
+pub(crate) fn bands_hold(mut arguments: Arguments) -> Result<()> {
+    let mut names = Vec::new();
+    while let Some(word) = arguments.next_word() {
+        if word.starts_with('-') {
+            return Err(format!("bands: unexpected '{word}'"));
+        }
+        names.push(word);
+    }
+    let known = experiment_names()?;
+    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+        return Err(format!("bands: there is no experiments/{name}.toml"));
+    }
+    experiments(&names, Replicas::Own)
+}
+
+/// Every experiment shows what was published: its bands hold. Of one repetition, what `reproduce` has judged whole is not
+/// run again, and what takes minutes is left to `bands`.
+fn experiments(names: &[String], replicas: Replicas) -> Result<()> {
     let workspace = Workspace::load()?;
     let program = build_lab()?;
     let out = experiments_out(&workspace);
     let mut failed = Vec::new();
-    for name in experiment_names()? {
-        let whole = reproduced(&workspace, &program, &name);
+    let chosen = if names.is_empty() {
+        experiment_names()?
+    } else {
+        names.to_vec()
+    };
+    for name in chosen {
+        let whole = match replicas {
+            Replicas::One => reproduced(&workspace, &program, &name),
+            Replicas::Own => None,
+        };
         let is_run = whole.is_some();
+        if !is_run && replicas == Replicas::One && lab::BY_NAME.contains(&name.as_str()) {
+            println!("    SKIPPED: {name}: takes minutes; cargo xtask bands {name}");
+            continue;
+        }
         let out = whole.unwrap_or_else(|| out.join(&name));
         let mut command = Command::new(&program);
         command
@@ -262,11 +302,14 @@ fn experiments() -> Result<()> {
             .current_dir(root())
             // The tables are long; they stand in the folder.
             .stdout(Stdio::null());
+        if replicas == Replicas::One {
+            command.args(["--replicas", "1"]);
+        }
         let ended = if is_run {
             println!("    {name}: as in `reproduce`");
             Ok(())
         } else {
-            steps::run(&mut command, RUN_MAX)
+            steps::run(&mut command, EXPERIMENT_MAX)
         };
         print_bands(&out);
         if let Err(problem) = ended {
