@@ -17,7 +17,7 @@
 //! replays the files of past failures. What is wrong with a device is a wrapper of `device` around a
 //! model of `lab`, never an `if` in the code under test.
 //!
-//! Source: style T5, T6; docs/campaign.md.
+//! Source: style T5, T6; docs/lab/campaign.md.
 #![forbid(unsafe_code)]
 
 mod actor;

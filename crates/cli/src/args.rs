@@ -116,9 +116,11 @@ pub enum Command {
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(Box<CompareArguments>),
     /// Show what there is to choose from
-    #[command(after_help = "Examples:\n  tidegate list\n  tidegate list policies")]
+    #[command(
+        after_help = "Examples:\n  tidegate list\n  tidegate list papers\n  tidegate list metrics"
+    )]
     List {
-        /// What to show; everything without it
+        /// What to show; everything but the metrics without it
         what: Option<Listed>,
     },
     /// Serve volumes over NBD, cached in bounded memory, with writers that are paced
@@ -144,6 +146,10 @@ pub enum Listed {
     Policies,
     /// Device and file-system models
     Devices,
+    /// The papers, with the experiments that repeat them
+    Papers,
+    /// What an experiment can measure
+    Metrics,
 }
 
 /// How the scoreboard is printed.
@@ -166,7 +172,7 @@ pub struct ReproduceArguments {
     /// Repetitions of each run, instead of one
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = replicas)]
     pub replicas: Option<u32>,
-    /// Part of the full size of all experiments, instead of each one's own: 1, 0.5, 0.25 ...
+    /// Part of the full size of all experiments, instead of each one's own: 1, 1/2, 0.25 ...
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = scale)]
     pub scale: Option<f64>,
     /// Folder for the results, instead of a new results/reproduce; what an earlier run left there is used
@@ -195,7 +201,7 @@ pub struct RunArguments {
     /// Master seed
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seed)]
     pub seed: Option<u64>,
-    /// Part of the full size: 1, 0.5, 0.25, 0.125 ... (one over a whole number)
+    /// Part of the full size: 1, 1/2, 1/8, 0.125 ... (one over a whole number)
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = scale)]
     pub scale: Option<f64>,
     /// Run on real threads, memory and files in this folder
@@ -272,9 +278,16 @@ fn seed(text: &str) -> Result<u64, String> {
     u64::try_from(seed).map_err(|_| format!("`{text}` is not {is_not}"))
 }
 
+/// `0.125`, or as the output says it, `1/8`. Whether the scenario can be had at that scale is its own check.
 fn scale(text: &str) -> Result<f64, String> {
-    let is_not = "a scale; write one over a whole number, for example 0.125";
-    let scale: f64 = number(text, is_not)?;
+    let is_not = "a scale; write one over a whole number, for example 1/8 or 0.125";
+    let scale: f64 = match text.split_once('/') {
+        Some((above, below)) => {
+            let (above, below): (f64, f64) = (number(above, is_not)?, number(below, is_not)?);
+            above / below
+        }
+        None => number(text, is_not)?,
+    };
     if scale.is_finite() {
         Ok(scale)
     } else {
@@ -332,6 +345,13 @@ mod tests {
             }
         }
         assert!(replicas("0").is_err() && scale("half").is_err());
+        assert_eq!((scale("1/8"), scale("1/1")), (Ok(0.125), Ok(1.0)));
+        for wrong in ["1/", "/8", "1/0", "1/8/2", "a/b"] {
+            assert!(
+                scale(wrong).unwrap_err().contains("for example 1/8"),
+                "{wrong}"
+            );
+        }
         // As text of a scenario it would be a word.
         assert!(scale("nan").is_err() && scale("inf").is_err());
         // TOML, in which a seed stands beside the results, has no larger one.

@@ -137,18 +137,22 @@ pub fn judge_of(
         .collect()
 }
 
-/// Whether every cell that the band compares has a run.
-fn is_met(expect: &ExpectEntry, case: &str, outcomes: &[Outcome]) -> bool {
-    let policy = expect.policy.get_ref();
+/// Row and column of the cells that a band compares in one of its rows; the same twice where it is of one cell alone.
+pub(crate) fn cells<'a>(expect: &'a ExpectEntry, case: &'a str) -> [(&'a str, &'a str); 2] {
+    let policy = expect.policy.get_ref().as_str();
     let other = expect.vs.as_ref().map_or(policy, |vs| vs.get_ref());
     let other_case = expect.vs_case.as_ref();
     let other_case = other_case.map_or(case, |case| case.get_ref().as_str());
-    let has = |case: &str, policy: &str| {
+    [(case, policy), (other_case, other)]
+}
+
+/// Whether every cell that the band compares has a run.
+fn is_met(expect: &ExpectEntry, case: &str, outcomes: &[Outcome]) -> bool {
+    cells(expect, case).into_iter().all(|(case, policy)| {
         outcomes
             .iter()
             .any(|outcome| outcome.case == case && outcome.policy == policy)
-    };
-    has(case, policy) && has(other_case, other)
+    })
 }
 
 fn judge_one(

@@ -4,8 +4,11 @@ use core::fmt::Write as _;
 
 use crate::args::Listed;
 use crate::experiments::{self, EXPERIMENTS};
+use crate::metrics::METRICS;
 use crate::presets::PRESETS;
+use crate::reproduce::Papers;
 use crate::scenario::Scenario;
+use crate::stats::Better;
 
 /// The text of the list.
 #[must_use]
@@ -35,9 +38,58 @@ pub fn list(what: Option<Listed>) -> String {
     if wanted(Listed::Devices) {
         devices(&mut text);
     }
+    if wanted(Listed::Papers) {
+        papers(&mut text);
+    }
+    // Too many for the list of everything.
+    if what == Some(Listed::Metrics) {
+        metrics(&mut text);
+    }
     text.truncate(text.trim_end().len());
     text.push('\n');
     text
+}
+
+fn papers(text: &mut String) {
+    text.push_str("Papers (tidegate reproduce NAME)\n");
+    let scenarios: Vec<Scenario> = EXPERIMENTS
+        .iter()
+        .filter_map(|(name, _)| Scenario::load(experiments::by_name(name)?, &[]).ok())
+        .map(|(scenario, _)| scenario)
+        .collect();
+    for paper in Papers::read().papers {
+        let own = scenarios
+            .iter()
+            .filter(|scenario| scenario.paper_id() == Some(&paper.id));
+        let names: Vec<&str> = own
+            .map(|scenario| scenario.name.get_ref().as_str())
+            .collect();
+        let _ = writeln!(
+            text,
+            "  {:<4} {}\n       {}\n       experiments: {}",
+            paper.id,
+            paper.name,
+            paper.who,
+            names.join(", ")
+        );
+    }
+    text.push('\n');
+}
+
+fn metrics(text: &mut String) {
+    text.push_str("Metrics (metrics = [\"NAME\"] and metric = \"NAME\" in a scenario)\n");
+    for metric in &METRICS {
+        let better = match metric.better {
+            Better::Lower => "less",
+            Better::Higher => "more",
+        };
+        let _ = writeln!(
+            text,
+            "  {:<24} {:<8} {better} is better; {}",
+            metric.name, metric.unit, metric.about
+        );
+    }
+    text.push_str("docs/read-the-tables.md explains the ones that its tables show.\n");
 }
 
 fn devices(text: &mut String) {
@@ -76,8 +128,26 @@ mod tests {
         let policies = list(Some(Listed::Policies));
         assert!(policies.contains("linux-2.6.36") && !policies.contains("cp-pauses"));
         let all = list(None);
-        for word in ["two-writers", "tidegate", "sata2010", "btrfs"] {
+        for word in [
+            "two-writers",
+            "tidegate",
+            "sata2010",
+            "btrfs",
+            "IO-less balance_dirty_pages()",
+        ] {
             assert!(all.contains(word), "{word}");
         }
+        let papers = list(Some(Listed::Papers));
+        assert!(
+            papers.contains("experiments: cp-pauses, dd, dd-many, two-writers\n"),
+            "{papers}"
+        );
+        let metrics = list(Some(Listed::Metrics));
+        assert!(
+            METRICS
+                .iter()
+                .all(|metric| metrics.contains(&format!("  {} ", metric.name)))
+        );
+        assert!(!all.contains("pause_zero_share"));
     }
 }

@@ -18,7 +18,7 @@ use crate::pool;
 use crate::presets::{self, PRESETS};
 use crate::report::Report;
 use crate::report::summary::Around;
-use crate::reproduce::{self, ReproduceError};
+use crate::reproduce::{self, Papers, ReproduceError};
 use crate::run::{self, Cell, Column, Live, LiveFiles, RunError, World};
 use crate::scenario::{CaseEntry, LoadError, Override, OverrideError, Scenario, Source, choices};
 use crate::terminal::{self, Progress};
@@ -391,6 +391,9 @@ fn file(path: &Path) -> Result<Source, Trouble> {
         Err(error) if path.extension().is_some() || name.contains('/') => Err(Trouble::Usage(
             format!("cannot read the scenario {name}: {error}"),
         )),
+        Err(_) if Papers::read().ids().any(|id| id == name) => Err(Trouble::Usage(format!(
+            "`{name}` is a paper; `tidegate reproduce {name}` runs its experiments, `tidegate list papers` names them"
+        ))),
         Err(_) => {
             let known = EXPERIMENTS.iter().map(|(known, _)| *known);
             Err(Trouble::Usage(format!(

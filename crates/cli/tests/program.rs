@@ -123,6 +123,12 @@ fn a_scenario_runs_and_leaves_its_results() {
     for line in ["Hmean     mbps-small", "holds    all-written"] {
         assert!(table.contains(line), "{table}");
     }
+    // As narrow as a terminal is in half a screen; the path of the results is not broken.
+    let mut narrow = command(&folder, &["run", "small.toml", "--out", "n"]);
+    let narrow = narrow.env("COLUMNS", "60").output().unwrap();
+    let narrow = String::from_utf8(narrow.stdout).unwrap();
+    let wide = |line: &&str| line.chars().count() > 60 && !line.starts_with("Results: ");
+    assert_eq!(narrow.lines().find(wide), None, "{narrow}");
     let (_, out, _) = run(&folder, &["run", "small.toml", "--tables", "--out", "t"]);
     let tables = out.split("\nRuns: ").next().unwrap();
     assert!(table.starts_with(tables), "{out}");
@@ -225,8 +231,11 @@ fn a_band_that_does_not_hold_is_named_and_is_status_1() {
 fn mistakes_are_status_2_and_say_what_to_do() {
     let folder = folder("mistakes");
     small(&folder, &SMALL.replace("cpus = 2", "cpus = 0"));
-    let cases: [(&[&str], &str); 11] = [
+    let cases: [(&[&str], &str); 14] = [
         (&["run", "small.toml"], "--> small.toml:9:8"),
+        (&["run", "p4"], "tidegate reproduce p4"),
+        (&["list", "metric"], "a similar value exists: 'metrics'"),
+        (&["run", "dd", "--scale", "1/0"], "for example 1/8 or 0.125"),
         (&["run", "cp-pause"], "did you mean `cp-pauses`?"),
         (
             &["run", "not-there.toml"],

@@ -22,10 +22,13 @@ p { margin: 0.4rem 0; max-width: 75ch }
 a { color: var(--link) }
 .faint { color: var(--faint); font-size: 0.9rem }
 nav { position: sticky; top: 0; z-index: 1; background: var(--back); border-bottom: 1px solid var(--rule); margin-top: 0.8rem }
-nav ul { display: flex; gap: 0 1.2rem; overflow-x: auto; list-style: none; margin: 0 auto; padding: 0 16px; max-width: 1280px }
+nav ul { display: flex; gap: 0 1.2rem; overflow-x: auto; scrollbar-width: none; list-style: none; margin: 0 auto; padding: 0 16px;
+  max-width: 1280px; mask-image: linear-gradient(to right, #000 calc(100% - 3rem), transparent) }
+@media (min-width: 900px) { nav ul { flex-wrap: wrap; mask-image: none } }
 nav a { display: block; padding: 0.5rem 0; white-space: nowrap; text-decoration: none }
 nav a:hover { text-decoration: underline }
 section, figure, details { scroll-margin-top: 3rem }
+.board { display: block; min-width: 560px; width: 100%; max-width: 760px; height: auto; padding: 8px }
 .scroll { overflow-x: auto; margin: 0.6rem 0 1rem; border: 1px solid var(--rule); border-radius: 6px }
 table { border-collapse: collapse; font-size: 0.875rem; width: 100%; font-variant-numeric: tabular-nums }
 th, td { padding: 0.35rem 0.7rem; text-align: right; border-bottom: 1px solid var(--rule); vertical-align: top; white-space: nowrap }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::plan::Wanted;
 use crate::expect;
 use crate::metrics::{self, Metric};
 use crate::outcome::Outcome;
@@ -154,6 +155,9 @@ pub(super) struct Ran<'a> {
     /// With the row `all`, if the experiment has it.
     pub(super) outcomes: &'a [Outcome],
     pub(super) columns: &'a [String],
+    /// Rows that are summed in the row `all`.
+    pub(super) summed: &'a [String],
+    pub(super) wanted: &'a Wanted,
     pub(super) replicas: u32,
     /// Repetitions that the experiment asks for.
     pub(super) replicas_asked: u32,
@@ -167,8 +171,25 @@ impl Ran<'_> {
         expects.filter_map(|expect| self.claim(expect)).collect()
     }
 
+    /// The band in each of its rows; skipped where what it compares was not to be run.
+    pub(super) fn verdicts(&self, expect: &ExpectEntry) -> Vec<expect::Verdict> {
+        let mut all = expect::judge_of(self.scenario, expect, self.outcomes, self.columns);
+        let is_run = |(case, policy): (&str, &str)| {
+            let rows = if case == pool::ALL {
+                self.summed
+            } else {
+                &[case.to_owned()]
+            };
+            rows.iter().all(|row| self.wanted.has(row, policy))
+        };
+        for verdict in &mut all {
+            verdict.skipped |= !expect::cells(expect, &verdict.case).into_iter().all(is_run);
+        }
+        all
+    }
+
     fn claim(&self, expect: &ExpectEntry) -> Option<Claim> {
-        let verdicts = expect::judge_of(self.scenario, expect, self.outcomes, self.columns);
+        let verdicts = self.verdicts(expect);
         let judged: Vec<_> = verdicts.iter().filter(|one| !one.skipped).collect();
         let own = !expect.is_published();
         if own && judged.is_empty() {
@@ -232,29 +253,11 @@ impl Ran<'_> {
         })
     }
 
-    /// The columns before and after the paper's change: the baseline, and the column that most claims hold against it.
-    pub(super) fn sides(&self) -> Option<(&str, &str)> {
-        let before = self.columns.first()?.as_str();
-        let ran = |name: &str| self.columns.iter().any(|column| column == name);
-        let treated = self.scenario.claims().map(|expect| expect.policy.get_ref());
-        let treated: Vec<&str> = treated
-            .map(String::as_str)
-            .filter(|name| *name != before && *name != OURS && ran(name))
-            .collect();
-        let times = |name: &str| treated.iter().filter(|other| **other == name).count();
-        // Of equals the first.
-        let after = treated.iter().rev().max_by_key(|name| times(name))?;
-        Some((before, *after))
-    }
-
     /// Our own column beside both sides. None without one, or where nothing is compared.
     pub(super) fn trade_offs(&self) -> Vec<TradeOff> {
-        let Some((before, after)) = self.sides() else {
+        let Some((before, after)) = sides(self.scenario) else {
             return Vec::new();
         };
-        if !self.columns.iter().any(|column| column == OURS) {
-            return Vec::new();
-        }
         let asked = &self.scenario.reproduce.trade_offs;
         let names = if asked.is_empty() {
             &self.scenario.metrics
@@ -266,7 +269,8 @@ impl Ran<'_> {
             .filter_map(|name| metrics::by_name(name.get_ref()));
         known
             .filter_map(|metric| {
-                let value = |column| self.value(metric, column);
+                let all = [before, after, OURS];
+                let value = |column| self.value(metric, column, &all);
                 let (before, after, ours) = (value(before)?, value(after)?, value(OURS)?);
                 Some(TradeOff {
                     metric: metric.name.to_owned(),
@@ -281,8 +285,8 @@ impl Ran<'_> {
             .collect()
     }
 
-    /// The metric of all rows together where they are summed; else the mean of the rows that have it under every column.
-    fn value(&self, metric: &Metric, column: &str) -> Option<f64> {
+    /// The metric of all rows together where they are summed; else the mean of the rows that have it under all those columns.
+    fn value(&self, metric: &Metric, column: &str, columns: &[&str]) -> Option<f64> {
         let all = expect::mean(self.outcomes, pool::ALL, column, (metric.name, None));
         if all.is_some() {
             return all;
@@ -295,7 +299,7 @@ impl Ran<'_> {
                 let case = row.name.get_ref();
                 expect::mean(self.outcomes, case, column, (metric.name, None))
             };
-            if self.columns.iter().all(|column| of(column).is_some()) {
+            if columns.iter().all(|column| of(column).is_some()) {
                 values.extend(of(column));
             }
         }
@@ -303,6 +307,41 @@ impl Ran<'_> {
         let count = values.len() as f64;
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
     }
+}
+
+/// The columns before and after the paper's change: those that `[reproduce]` names; else the first that a claim names, and
+/// the one that most claims hold against it.
+pub(super) fn sides(scenario: &Scenario) -> Option<(&str, &str)> {
+    if let [before, after] = &scenario.reproduce.sides[..] {
+        return Some((before.get_ref(), after.get_ref()));
+    }
+    let is_named = |name: &str| {
+        scenario.claims().any(|expect| {
+            let vs = expect.vs.as_ref().is_some_and(|vs| vs.get_ref() == name);
+            vs || expect.policy.get_ref() == name
+        })
+    };
+    let mut names = scenario
+        .policies
+        .iter()
+        .map(|policy| policy.name.get_ref().as_str());
+    let before = names.find(|name| is_named(name))?;
+    let treated = || {
+        let claims = scenario.claims();
+        claims.filter(|expect| ![before, OURS].contains(&expect.policy.get_ref().as_str()))
+    };
+    let times = |name: &str| {
+        let own = || treated().filter(|expect| expect.policy.get_ref() == name);
+        let vs =
+            |expect: &&ExpectEntry| expect.vs.as_ref().is_some_and(|vs| vs.get_ref() == before);
+        (own().filter(vs).count(), own().count())
+    };
+    let names: Vec<&str> = treated()
+        .map(|expect| expect.policy.get_ref().as_str())
+        .collect();
+    // Of equals the first.
+    let after = names.iter().rev().max_by_key(|name| times(name))?;
+    Some((before, *after))
 }
 
 fn side(better: Better, sides: [f64; 2], ours: f64) -> Side {

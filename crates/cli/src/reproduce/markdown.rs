@@ -67,3 +67,65 @@ fn render_claim(text: &mut String, claim: &Claim) {
         claim.band
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Papers, claims_not_run, plan};
+    use super::*;
+
+    const PAGE: &str = include_str!("../../../../docs/papers.md");
+
+    /// Our own figures in the page are of a run; all else there is what the experiments say.
+    #[test]
+    fn the_page_has_every_claim_as_its_experiment_says_it() {
+        let papers = Papers::read();
+        let planned = plan::plan(&papers, &[], None, 1).unwrap();
+        let built: Vec<Claim> = planned.iter().flat_map(claims_not_run).collect();
+        let not_built = papers
+            .papers
+            .iter()
+            .flat_map(|paper| papers.not_built(&paper.id));
+        let claims: Vec<Claim> = built.into_iter().chain(not_built).collect();
+        let is_claim = |line: &&str| {
+            line.starts_with("| ") && line.contains(" | ") && line.matches(" | ").count() >= 4
+        };
+        let rows: Vec<&str> = PAGE
+            .lines()
+            .filter(is_claim)
+            .filter(|line| !line.starts_with("| claim "))
+            .collect();
+        for claim in &claims {
+            let experiment = match &claim.experiment {
+                Some(name) => format!("`{name}` {}", claim.id),
+                None => claim.id.clone(),
+            };
+            let published = claim.published.as_deref().unwrap_or("");
+            let head = format!("| {} | {experiment} | {published} | ", claim.claim);
+            let own: Vec<&&str> = rows.iter().filter(|row| row.starts_with(&head)).collect();
+            // Claims that several experiments have are in the page once.
+            let is_elsewhere = || {
+                let same =
+                    |other: &&Claim| other.id == claim.id && other.experiment != claim.experiment;
+                claims.iter().any(|other| same(&other))
+            };
+            if own.is_empty() && is_elsewhere() {
+                continue;
+            }
+            assert_eq!(own.len(), 1, "{head}");
+            let tail = format!(" | {} | ", claim.band);
+            assert!(own[0].contains(&tail), "{}: no{tail}", own[0]);
+            let is_missed = own[0].ends_with("| **missed** |");
+            assert!(
+                !is_missed || claim.known,
+                "{}: its experiment names no cause",
+                own[0]
+            );
+        }
+        let known = |row: &&&str| {
+            claims
+                .iter()
+                .any(|claim| row.starts_with(&format!("| {} | ", claim.claim)))
+        };
+        assert_eq!(rows.iter().find(|row| !known(row)), None);
+    }
+}

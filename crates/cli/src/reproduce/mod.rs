@@ -6,7 +6,7 @@
 //!                                            v
 //!                    OUT/EXPERIMENT/part.json  (kept: a second run with the same --out goes on from there)
 //!                                            |
-//!                    scoreboard (terminal, .txt, .json), index.html
+//!                    scoreboard (terminal, .txt, .json, .svg), index.html
 //! ```
 //!
 //! Invariants
@@ -21,6 +21,7 @@ mod board;
 mod markdown;
 mod page;
 mod papers;
+mod picture;
 mod plan;
 mod progress;
 mod text;
@@ -45,8 +46,9 @@ use crate::run::{self, LiveFiles, Order, RunError, World};
 use crate::scenario::LoadError;
 use crate::terminal;
 use board::{Claim, Part, Ran, Verdict};
-use papers::{Paper, Papers};
-use plan::{Planned, Unplanned};
+use papers::Paper;
+pub(crate) use papers::Papers;
+use plan::{Planned, Unplanned, Wanted};
 use progress::Progress;
 
 /// What an experiment came to, in its folder.
@@ -55,6 +57,8 @@ const PART: &str = "part.json";
 const BOARD: &str = "scoreboard.json";
 const BOARD_TEXT: &str = "scoreboard.txt";
 const INDEX: &str = "index.html";
+/// The same as one picture.
+const PICTURE: &str = "scoreboard.svg";
 
 /// The command cannot begin or end its work.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +98,7 @@ struct Board {
 #[derive(Debug, Serialize)]
 struct PaperBoard {
     id: String,
+    subject: String,
     name: String,
     who: String,
     idea: String,
@@ -154,7 +159,9 @@ pub fn main(arguments: &ReproduceArguments) -> Result<u8, ReproduceError> {
     let json = serde_json::to_string_pretty(&board).expect("plain data is JSON");
     write(&path.join(BOARD_TEXT), &text::render(&board, text::WIDTH))?;
     write(&marker, &format!("{json}\n"))?;
-    write(&path.join(INDEX), &page::page(&board))?;
+    let picture = picture::draw(&board);
+    write(&path.join(INDEX), &page::page(&board, &picture))?;
+    write(&path.join(PICTURE), &picture)?;
     match arguments.format {
         BoardFormat::Json => terminal::print(&format!("{json}\n")),
         BoardFormat::Markdown => terminal::print(&markdown::render(&board)),
@@ -331,10 +338,12 @@ fn finish(
         scenario,
         outcomes: &compared,
         columns: &planned.columns,
+        summed: &planned.summed,
+        wanted: &planned.wanted,
         replicas,
         replicas_asked: planned.replicas_asked,
     };
-    let sides = ran.sides();
+    let sides = board::sides(scenario);
     let figure = scenario.reproduce.figure.as_ref();
     let figure = figure.map(|name| name.get_ref().as_str());
     let part = Part {
@@ -358,7 +367,7 @@ fn finish(
     };
     let folder = folder.join(planned.name());
     std::fs::create_dir_all(&folder).map_err(|error| OutputError::at(&folder)(&error))?;
-    write_results(planned, &compared, made, &folder)?;
+    write_results(planned, &ran, made, &folder)?;
     // Last: what has it has all the rest.
     let json = serde_json::to_string(&part).expect("plain data is JSON");
     write(&folder.join(PART), &json)?;
@@ -368,17 +377,22 @@ fn finish(
 /// The tables, plots and report that `run` would have written.
 fn write_results(
     planned: &Planned,
-    compared: &[Outcome],
+    ran: &Ran<'_>,
     made: usize,
     folder: &Path,
 ) -> Result<(), OutputError> {
     let scenario = &planned.scenario;
+    let compared = ran.outcomes;
     let outcomes = &compared[..made];
     let about = About::of(scenario, &planned.source, false);
     let report = Report::new(scenario, compared, planned.columns.clone());
     let mut text = report.render();
     text.push_str("\nExpectations\n");
-    let bands = expect::judge(scenario, compared, &planned.columns, true);
+    let bands = scenario
+        .expects
+        .iter()
+        .flat_map(|expect| ran.verdicts(expect));
+    let bands: Vec<expect::Verdict> = bands.collect();
     for verdict in &bands {
         text.push_str(&format!("  {}\n", verdict.line()));
     }
@@ -418,6 +432,7 @@ fn board(
             let not_run = missing.iter().filter(|one| one.paper() == paper.id);
             PaperBoard {
                 id: paper.id.clone(),
+                subject: paper.subject.clone(),
                 name: paper.name.clone(),
                 who: paper.who.clone(),
                 idea: paper.idea.clone(),
@@ -463,6 +478,8 @@ fn claims_not_run(planned: &Planned) -> Vec<Claim> {
         scenario: &planned.scenario,
         outcomes: &[],
         columns: &[],
+        summed: &[],
+        wanted: &Wanted::default(),
         replicas: 1,
         replicas_asked: planned.replicas_asked,
     };

@@ -9,9 +9,10 @@ use crate::output::web::{Cell, Page, details, escape, marks, table};
 
 const TITLE: &str = "Five papers, held against their claims";
 
-pub(super) fn page(board: &Board) -> String {
+pub(super) fn page(board: &Board, picture: &str) -> String {
     let mut sections = Vec::new();
-    let mut body = overview(board);
+    let mut body = format!("<div class=\"scroll\">{picture}</div>\n");
+    body.push_str(&overview(board));
     for paper in &board.papers {
         sections.push((
             paper.id.clone(),

@@ -9,9 +9,9 @@ use crate::scenario::Scenario;
 /// The file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Papers {
+pub(crate) struct Papers {
     #[serde(rename = "paper")]
-    pub(super) papers: Vec<Paper>,
+    pub(crate) papers: Vec<Paper>,
     #[serde(rename = "claim")]
     claims: Vec<NotBuilt>,
 }
@@ -19,11 +19,13 @@ pub(super) struct Papers {
 /// A paper.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Paper {
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) who: String,
-    pub(super) idea: String,
+pub(crate) struct Paper {
+    pub(crate) id: String,
+    /// What it is about, in a few words.
+    pub(crate) subject: String,
+    pub(crate) name: String,
+    pub(crate) who: String,
+    pub(crate) idea: String,
 }
 
 /// A claim without an experiment.
@@ -40,11 +42,11 @@ struct NotBuilt {
 }
 
 impl Papers {
-    pub(super) fn read() -> Self {
+    pub(crate) fn read() -> Self {
         toml::from_str(include_str!("papers.toml")).expect("a test reads it")
     }
 
-    pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &str> {
         self.papers.iter().map(|paper| paper.id.as_str())
     }
 

@@ -784,6 +784,14 @@ impl Checker {
         for policy in &section.policies {
             self.policy(scenario, policy);
         }
+        for policy in &section.sides {
+            self.policy(scenario, policy);
+        }
+        if let (Some(side), false) = (section.sides.last(), [0, 2].contains(&section.sides.len())) {
+            let help = "write the column before the paper's change and the one after it";
+            let mistake = Mistake::new("`sides` takes two columns", side.span(), "not two");
+            self.list.push(mistake.help(help));
+        }
         for metric in &section.trade_offs {
             self.metric(metric);
         }

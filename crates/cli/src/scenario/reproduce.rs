@@ -24,6 +24,9 @@ pub struct ReproduceSection {
     pub seconds: Option<Spanned<f64>>,
     /// The plot that shows the claim, by the name of its file.
     pub figure: Option<Spanned<String>>,
+    /// The columns before and after the paper's change; without them the first column, and the one that most claims hold
+    /// against it.
+    pub sides: Vec<Spanned<String>>,
     /// Metrics in which our own column is held against both sides of the paper; without them, the printed ones.
     pub trade_offs: Vec<Spanned<String>>,
 }
@@ -80,6 +83,8 @@ mod tests {
             ("policies = [\"p9\"]", "unknown policy `p9`"),
             ("trade_offs = [\"reall\"]", "unknown metric `reall`"),
             ("scale = 0.3", "not one over a whole number"),
+            ("sides = [\"p9\", \"tidegate\"]", "unknown policy `p9`"),
+            ("sides = [\"tidegate\"]", "`sides` takes two columns"),
             ("seconds = -1", "`seconds` is out of range: -1"),
             ("minutes = 1", "unknown key `minutes`"),
         ] {

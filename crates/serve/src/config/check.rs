@@ -275,7 +275,7 @@ fn handshake(text: &str) -> Result<Duration, String> {
 }
 
 /// Writeback begins at this part of the dirty limit if nothing else is said. Clients flush: a device that waits until
-/// half of the limit is dirty has the rest of that half to write while they wait (docs/bench.md, pacing with flushes).
+/// half of the limit is dirty has the rest of that half to write while they wait (docs/lab/bench.md, pacing with flushes).
 const BACKGROUND_PART: u8 = 16;
 
 /// The limits of dirty data; one that is not given keeps its distance to the other.
