@@ -139,7 +139,7 @@ mod tests {
         }
         let papers = list(Some(Listed::Papers));
         assert!(
-            papers.contains("experiments: cp-pauses, dd, dd-many, two-writers\n"),
+            papers.contains("experiments: cp-pauses, dd-many, dd, two-writers\n"),
             "{papers}"
         );
         let metrics = list(Some(Listed::Metrics));

@@ -101,7 +101,7 @@ fn legend(svg: &mut String, board: &Board) {
             "<text x=\"{:.0}\" y=\"28\">{count} {word}</text>",
             x + 10.0
         );
-        x += 140.0;
+        x += 160.0;
     }
     let _ = writeln!(
         svg,
