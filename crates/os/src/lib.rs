@@ -29,6 +29,7 @@ mod budget;
 mod engine;
 mod error;
 mod file;
+mod group;
 mod numa;
 mod own_path;
 mod parker;
@@ -44,9 +45,10 @@ mod timer;
 mod transfer;
 
 pub use arena::Arena;
-pub use budget::{Budget, BudgetError};
+pub use budget::{Available, Budget, BudgetError};
 pub use error::OsError;
 pub use file::{FileDevice, OpenOptions, Registration};
+pub use group::{GroupLimit, Groups};
 pub use numa::{Binding, SystemNode, Topology, TopologyError};
 pub use own_path::{Identity, OwnPath, OwnPaths, identity, leads_to};
 pub use place::is_write_protected;
@@ -78,17 +80,6 @@ pub fn peak_resident_bytes() -> u64 {
 /// Where the allocator has no such call, nothing happens.
 pub fn trim_heaps() {
     sys::trim_heaps();
-}
-
-/// Memory that the system could still give out, in bytes; `u64::MAX` if it does not say.
-#[must_use]
-pub fn available_bytes() -> u64 {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024))
 }
 
 /// How many CPUs the system may have; `Task::cpu` is below it.

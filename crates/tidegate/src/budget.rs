@@ -76,6 +76,11 @@ fn frames(limit: u64, resident: u64) -> Result<u32, Error> {
             overhead,
         }),
         Err(BudgetError::TooLarge { available }) => Err(Error::LimitTooLarge { limit, available }),
+        Err(BudgetError::AboveGroup { allowed, file }) => Err(Error::LimitAboveGroup {
+            limit,
+            allowed,
+            file,
+        }),
         // Terabytes of frames are beyond a 32-bit number of them; use what can be numbered.
         Err(BudgetError::TooMany) => Ok(u32::MAX >> 1),
     }

@@ -35,6 +35,7 @@ pub struct Builder {
     swappiness: u8,
     reclaim: ReclaimLaw,
     nodes: Nodes,
+    follow_group: bool,
 }
 
 impl Default for Builder {
@@ -57,6 +58,7 @@ impl Default for Builder {
             swappiness: 60,
             reclaim: ReclaimLaw::TIDEGATE,
             nodes: Nodes::One,
+            follow_group: true,
         }
     }
 }
@@ -182,10 +184,20 @@ impl Builder {
         self
     }
 
+    /// Whether the cache takes less than its limit while the control group of the process would not allow it (yes if not
+    /// set): a limit of the group that is lowered, others in it that take memory, pressure. A thread looks at that four
+    /// times a second, where there is a group that has a limit or may get one. [`Stats::ceiling`](crate::Stats::ceiling)
+    /// says how it is held.
+    #[must_use]
+    pub fn follow_group(mut self, follow: bool) -> Self {
+        self.follow_group = follow;
+        self
+    }
+
     /// Builds the cache and starts its threads.
     ///
     /// # Errors
-    /// `LimitTooSmall`, `LimitTooLarge`, `BadDivision`, `SwapFileTooLarge`, `BadSize` (of the swap file), `Cache` with `BadOption`, or
+    /// `LimitTooSmall`, `LimitTooLarge`, `LimitAboveGroup`, `BadDivision`, `SwapFileTooLarge`, `BadSize` (of the swap file), `Cache` with `BadOption`, or
     /// `System` when memory or threads cannot be had, or the swap file (its path is taken, or its disk has no space).
     pub fn build(self) -> Result<Cache, Error> {
         let resident = if self.whole_process {
@@ -199,6 +211,7 @@ impl Builder {
         let others = self.beside.saturating_add(asked);
         let taken = resident.saturating_add(others);
         let frames = budget::frames_beside_swap(self.memory, taken, swap)?;
+        let short = os::Available::now().short_of(self.memory.saturating_sub(resident));
         if self.swap.is_some() && !budget::SWAP.contains(&swap) {
             return Err(Error::BadSize {
                 what: "swap_file",
@@ -253,6 +266,7 @@ impl Builder {
             waits,
             (self.memory, self.beside),
             placement,
+            (self.follow_group, short),
         )?;
         if let Some((path, bytes)) = &self.swap {
             cache.add_swap_file(path, *bytes)?;

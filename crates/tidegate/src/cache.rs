@@ -12,6 +12,7 @@ use os::{FileDevice, ThreadEnv};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Pages};
 
+use crate::group::Follower;
 use crate::nodes::Placement;
 use crate::opened::{Entries, Entry, FileKey, Opened};
 use crate::stats::{NodeStats, Swap, Waits};
@@ -27,11 +28,10 @@ pub(crate) struct Inner {
     pub(crate) env: Arc<ThreadEnv>,
     pub(crate) mm: Arc<mm::Cache<ThreadEnv>>,
     waits: Arc<Waits>,
-    /// The limit it was built with.
-    built: u64,
-    /// What of it was left to the program then.
-    beside_built: u64,
-    memory: Mutex<Memory>,
+    division: Arc<Division>,
+    /// Ends before the rest does.
+    follower: Mutex<Option<Follower>>,
+    short: Option<u64>,
     placement: Placement,
     device: DeviceOptions,
     /// By the system's number of the file system or block device: a disk of its own, with its own
@@ -51,12 +51,72 @@ struct Memory {
     limit: u64,
     /// What of it is left to the program.
     beside: u64,
+    /// What the control group leaves the cache.
+    ceiling: u64,
 }
 
-impl Inner {
+/// The memory of a cache, and who may change how it is divided.
+struct Division {
+    env: Arc<ThreadEnv>,
+    mm: Arc<mm::Cache<ThreadEnv>>,
+    /// The limit it was built with.
+    built: u64,
+    /// What of it was left to the program then.
+    beside_built: u64,
+    memory: Mutex<Memory>,
+}
+
+impl Division {
     /// What of a limit is not pages, where so much is left to the program.
     fn overhead(&self, frames: Pages, beside: u64) -> u64 {
         self.built.saturating_sub(frames.bytes().0) + (beside - self.beside_built)
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn divide(&self, wanted: Memory, memory: &mut Memory) -> Result<(), Error> {
+        let bytes = wanted.limit.min(wanted.ceiling);
+        let frames = self.mm.stats().frames;
+        let overhead = self.overhead(frames, wanted.beside);
+        let too_large = |least: Pages| Error::BadSize {
+            what: "set_limit",
+            bytes: wanted.limit,
+            allowed: (overhead + least.bytes().0, self.built),
+        };
+        let pages = Pages(bytes.saturating_sub(overhead) / PAGE_SIZE as u64);
+        // More than it was built with, whatever is left to the program.
+        let pages = if wanted.limit > self.built {
+            frames + Pages(1)
+        } else {
+            pages
+        };
+        match self.mm.set_limit(&mut self.env.enter(), pages) {
+            Err(mm::Error::LimitTooSmall { least, .. }) => Err(Error::LimitTooSmall {
+                limit: bytes,
+                least: overhead + least.bytes().0,
+                overhead,
+            }),
+            Err(mm::Error::BadOption { allowed, .. }) => Err(too_large(Pages(allowed.0))),
+            changed => {
+                changed?;
+                *memory = wanted;
+                Ok(())
+            }
+        }
+    }
+
+    /// The control group leaves so much, or as little as the cache can do with. What is pinned stays, and the next change is
+    /// another try.
+    fn set_ceiling(&self, ceiling: u64) {
+        let mut memory = self.memory();
+        let wanted = Memory { ceiling, ..*memory };
+        if let Err(Error::LimitTooSmall { least, .. }) = self.divide(wanted, &mut memory) {
+            let ceiling = least;
+            let wanted = Memory { ceiling, ..*memory };
+            let _ = self.divide(wanted, &mut memory);
+        }
     }
 }
 
@@ -151,6 +211,7 @@ impl Cache {
         waits: Arc<Waits>,
         (limit, beside): (u64, u64),
         placement: Placement,
+        (follows_group, short): (bool, Option<u64>),
     ) -> Result<Self, Error> {
         let mm = match mm::Cache::new(Arc::clone(&env), options) {
             Ok(mm) => mm,
@@ -160,14 +221,30 @@ impl Cache {
             }
         };
         let disks = Mutex::new(BTreeMap::new());
+        let division = Arc::new(Division {
+            env: Arc::clone(&env),
+            mm: Arc::clone(&mm),
+            built: limit,
+            beside_built: beside,
+            memory: Mutex::new(Memory {
+                limit,
+                beside,
+                ceiling: u64::MAX,
+            }),
+        });
+        let divided = Arc::clone(&division);
+        let follow = move |ceiling| divided.set_ceiling(ceiling);
+        let follower = follows_group
+            .then(|| Follower::start(limit, follow))
+            .flatten();
         Ok(Self {
             inner: Arc::new(Inner {
                 env,
                 mm,
                 waits,
-                built: limit,
-                beside_built: beside,
-                memory: Mutex::new(Memory { limit, beside }),
+                division,
+                follower: Mutex::new(follower),
+                short,
                 placement,
                 device,
                 disks,
@@ -417,10 +494,11 @@ impl Cache {
     /// pinned, with `RegionsAboveLimit` while regions have more than thirty times as much; `System` when there is no
     /// thread to clear what is above a lower one. The limit is then what it was. `Closed`.
     pub fn set_limit(&self, bytes: u64) -> Result<(), Error> {
-        let mut memory = self.memory();
+        self.is_open()?;
+        let mut memory = self.inner.division.memory();
         let limit = bytes;
         let wanted = Memory { limit, ..*memory };
-        self.divide(wanted, &mut memory)
+        self.inner.division.divide(wanted, &mut memory)
     }
 
     /// So many bytes of the limit are left to the program itself from now on (`Builder::beside`); at least as many as when the
@@ -429,47 +507,11 @@ impl Cache {
     /// # Errors
     /// As `set_limit`; it is then what it was.
     pub fn set_beside(&self, bytes: u64) -> Result<(), Error> {
-        let mut memory = self.memory();
-        let beside = bytes.max(self.inner.beside_built);
+        self.is_open()?;
+        let mut memory = self.inner.division.memory();
+        let beside = bytes.max(self.inner.division.beside_built);
         let wanted = Memory { beside, ..*memory };
-        self.divide(wanted, &mut memory)
-    }
-
-    fn divide(&self, wanted: Memory, memory: &mut Memory) -> Result<(), Error> {
-        let bytes = wanted.limit;
-        let frames = self.inner.mm.stats().frames;
-        let overhead = self.inner.overhead(frames, wanted.beside);
-        let too_large = |least: Pages| Error::BadSize {
-            what: "set_limit",
-            bytes,
-            allowed: (overhead + least.bytes().0, self.inner.built),
-        };
-        let pages = Pages(bytes.saturating_sub(overhead) / PAGE_SIZE as u64);
-        let mut task = self.enter()?;
-        // More than it was built with, whatever is left to the program.
-        let pages = if bytes > self.inner.built {
-            frames + Pages(1)
-        } else {
-            pages
-        };
-        match self.inner.mm.set_limit(&mut task, pages) {
-            Err(mm::Error::LimitTooSmall { least, .. }) => Err(Error::LimitTooSmall {
-                limit: bytes,
-                least: overhead + least.bytes().0,
-                overhead,
-            }),
-            Err(mm::Error::BadOption { allowed, .. }) => Err(too_large(Pages(allowed.0))),
-            changed => {
-                changed?;
-                *memory = wanted;
-                Ok(())
-            }
-        }
-    }
-
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        let memory = self.inner.memory.lock();
-        memory.unwrap_or_else(PoisonError::into_inner)
+        self.inner.division.divide(wanted, &mut memory)
     }
 
     /// A task for one call; `Closed` once the cache was closed. Every call that is not to work then comes in here.
@@ -527,6 +569,7 @@ impl Cache {
             let mut task = self.task();
             self.inner.mm.shutdown(&mut task)
         };
+        drop(self.inner.take_follower());
         // Not before: until here whoever syncs has to hear how that ended.
         self.inner.closed.store(true, Ordering::Relaxed);
         self.inner.env.shutdown();
@@ -559,16 +602,19 @@ impl Cache {
     pub fn stats(&self) -> Stats {
         let (stats, swap) = (self.inner.mm.stats(), self.inner.mm.swap_stats());
         let bytes = |pages: Pages| pages.bytes().0;
-        let (limit, beside) = {
+        let division = &self.inner.division;
+        let (limit, memory) = {
             // Both of one change.
-            let memory = self.memory();
-            (self.inner.mm.limit(), memory.beside)
+            let memory = division.memory();
+            (self.inner.mm.limit(), *memory)
         };
-        let overhead = self.inner.overhead(stats.frames, beside);
+        let overhead = division.overhead(stats.frames, memory.beside);
         Stats {
-            limit: self.inner.built.min(overhead + bytes(limit.limit)),
+            limit: division.built.min(overhead + bytes(limit.limit)),
             over_limit: bytes(limit.over),
-            beside,
+            ceiling: (memory.ceiling < memory.limit).then_some(memory.ceiling),
+            short_at_start: self.inner.short,
+            beside: memory.beside,
             cached: bytes(stats.cached),
             free: bytes(stats.free),
             pinned: bytes(stats.pinned),
@@ -632,8 +678,16 @@ impl Cache {
     }
 }
 
+impl Inner {
+    fn take_follower(&self) -> Option<Follower> {
+        let follower = self.follower.lock();
+        follower.unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
+        drop(self.take_follower());
         {
             let mut task = self.env.enter();
             // Best effort: whoever wants to know calls `close`.

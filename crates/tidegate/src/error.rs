@@ -1,6 +1,7 @@
 //! What can go wrong, each with the thing, the value and the way out.
 
 use std::io;
+use std::path::PathBuf;
 
 use env::IoError;
 use policy::place::NODES_MAX;
@@ -35,6 +36,20 @@ pub enum Error {
         limit: u64,
         /// What is left.
         available: u64,
+    },
+    /// The control group of the process does not allow that much: the kernel would kill it.
+    #[error(
+        "a memory limit of {} is more than the {} that the control group of this process allows ({}); lower the limit, to \
+         three quarters of that for example, or raise the group's",
+        Bytes(*limit).shown(), Bytes(*allowed).shown(), file.display()
+    )]
+    LimitAboveGroup {
+        /// What was asked for.
+        limit: u64,
+        /// What the group allows.
+        allowed: u64,
+        /// The file that says so.
+        file: PathBuf,
     },
     /// A cache cannot be divided into so many nodes.
     #[error("a cache cannot be divided into {count} nodes; 1 to {NODES_MAX} are possible")]
@@ -198,6 +213,7 @@ impl From<Error> for io::Error {
         let kind = match &error {
             Error::LimitTooSmall { .. }
             | Error::LimitTooLarge { .. }
+            | Error::LimitAboveGroup { .. }
             | Error::BadSize { .. }
             | Error::BadDivision { .. }
             | Error::SwapFileTooLarge { .. }

@@ -43,6 +43,7 @@ mod builder;
 mod cache;
 mod error;
 mod file;
+mod group;
 mod nodes;
 mod opened;
 mod pressure;

@@ -18,6 +18,11 @@ pub struct Stats {
     /// What is resident beyond a limit that was lowered, in whole chunks (2 MiB; more in caches above 32 GiB): one whose last
     /// page is pinned counts as a whole. Zero: the limit holds.
     pub over_limit: u64,
+    /// The control group of the process holds the cache below the limit that was asked for: the most that it takes now.
+    pub ceiling: Option<u64>,
+    /// By how much the limit that it was built with was more than the system said that it had: as it said so itself, without
+    /// free swap and without what ZFS keeps, which may make room.
+    pub short_at_start: Option<u64>,
     /// What of the limit is left to the program itself (`Builder::beside`).
     pub beside: u64,
     /// Pages in the cache.

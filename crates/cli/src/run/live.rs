@@ -381,6 +381,12 @@ fn frames(cell: &Cell, limit: Bytes, trace: bool) -> Result<u32, RunError> {
                  a smaller --memory",
                 available >> 20
             ),
+            BudgetError::AboveGroup { allowed, file } => format!(
+                "a memory limit of {limit} is more than the {} MiB that the control group of this process allows ({}); \
+                 use a smaller --memory, or raise the group's limit",
+                allowed >> 20,
+                file.display()
+            ),
             BudgetError::TooSmall { least, overhead } => format!(
                 "a memory limit of {limit} is too small: the program itself takes {} MiB; use at \
                  least --memory {}M",

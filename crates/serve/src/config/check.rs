@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use device::{Layer, Stack};
+use os::GroupLimit;
 use tidegate::{ErrorPolicy, Nodes, Threshold};
 
 use crate::log::{Format, Level};
@@ -13,7 +14,7 @@ use crate::log::{Format, Level};
 use super::asked::{Asked, Draft, VolumeDraft};
 use super::default::{self, Surroundings};
 use super::mistake::{ConfigError, Mistake, Word, choices};
-use super::units::{number, share, size, threshold, time, truth};
+use super::units::{number, share, show_size, size, threshold, time, truth};
 use super::{
     BackendConfig, BlockConfig, Config, LimitsConfig, ListenConfig, ShareConfig, TlsConfig,
     VolumeConfig, WebConfig,
@@ -48,7 +49,9 @@ pub(super) fn check(
         mistakes: &mut mistakes,
     };
     let limits = LimitsConfig::default();
-    let memory = server.read("memory", size).unwrap_or(default::MEMORY);
+    let group = surroundings.group.as_ref();
+    let named = server.read("memory", |text| memory_limit(text, group));
+    let (memory, memory_of) = named.map_or_else(|| surroundings.memory(), |named| (named, None));
     let dirty = server.read("dirty", threshold);
     let background = server.read("background", threshold);
     let web = server.read("web", web_address);
@@ -112,6 +115,8 @@ pub(super) fn check(
     Ok(Config {
         asked: asked.clone(),
         memory,
+        memory_given: named.is_some(),
+        memory_of,
         dirty,
         background,
         listen,
@@ -129,6 +134,21 @@ pub(super) fn check(
         log,
         log_format,
     })
+}
+
+/// A memory limit that the control group of the process allows: over that one's limit the kernel kills.
+fn memory_limit(text: &str, group: Option<&GroupLimit>) -> Result<u64, String> {
+    let bytes = size(text)?;
+    match group {
+        Some(GroupLimit { bytes: most, file }) if bytes > *most => Err(format!(
+            "the control group of this process allows {} ({}), and over that the kernel kills it: give {}MiB or less, leave \
+             it away, or raise the group's limit",
+            show_size(*most),
+            file.display(),
+            most / 4 * 3 >> 20
+        )),
+        _ => Ok(bytes),
+    }
 }
 
 /// The file that `one` and a volume before it both are, if either makes it: which of them did would be chance. Files that are

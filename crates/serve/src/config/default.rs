@@ -5,6 +5,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use os::GroupLimit;
+
 use super::mistake::ConfigError;
 use super::{BackendConfig, BlockConfig, ListenConfig, ShareConfig, VolumeConfig};
 
@@ -27,6 +29,8 @@ pub(super) struct Surroundings {
     pub(super) user: u32,
     /// Sockets that systemd passes.
     pub(super) sockets: bool,
+    /// What the control groups of the process allow.
+    pub(super) group: Option<GroupLimit>,
 }
 
 impl Surroundings {
@@ -42,7 +46,15 @@ impl Surroundings {
             temp: std::env::temp_dir(),
             user: rustix::process::getuid().as_raw(),
             sockets: crate::systemd::has_sockets(),
+            group: os::Groups::of_process().limit(),
         }
+    }
+
+    /// The memory limit of a server that was told none, and what of the surroundings it is less for.
+    pub(super) fn memory(&self) -> (u64, Option<GroupLimit>) {
+        let of_group = |group: &GroupLimit| (group.bytes / 4 * 3) >> 20 << 20;
+        let group = self.group.as_ref().filter(|group| of_group(group) < MEMORY);
+        (group.map_or(MEMORY, of_group), group.cloned())
     }
 
     /// The socket of this user's server.

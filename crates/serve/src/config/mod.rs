@@ -26,6 +26,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use device::Layer;
+use os::GroupLimit;
 use tidegate::{ErrorPolicy, Nodes, Threshold};
 
 use crate::log::{Format, Level};
@@ -43,6 +44,10 @@ pub struct Config {
     pub asked: Asked,
     /// Memory limit of the whole process, in bytes.
     pub memory: u64,
+    /// Whether it was named.
+    pub memory_given: bool,
+    /// Nobody named a limit, and it is less than the usual one: three quarters of what this control group allows.
+    pub memory_of: Option<GroupLimit>,
     /// Dirty data over which writers are paced.
     pub dirty: Threshold,
     /// Dirty data over which writeback begins.

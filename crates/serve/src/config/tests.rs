@@ -17,6 +17,7 @@ fn surroundings() -> Surroundings {
         temp: "/tmp".into(),
         user: 7,
         sockets: false,
+        group: None,
     }
 }
 
@@ -93,6 +94,44 @@ fn nothing_said() {
             .web
             .is_some_and(|web| !web.insisted && web.address.ip().is_loopback())
     );
+}
+
+#[test]
+fn the_control_group_bounds_the_memory() {
+    let within = |mib: u64| Surroundings {
+        group: Some(GroupLimit {
+            bytes: mib << 20,
+            file: "/sys/fs/cgroup/memory.max".into(),
+        }),
+        ..surroundings()
+    };
+    let limit = |mib: u64, named: Option<&str>| {
+        let values = named.map(|text| ("memory".to_owned(), text.to_owned()));
+        let asked = Asked {
+            values: values.into_iter().collect(),
+            ..asked(&["a=/x"])
+        };
+        let config = asked
+            .config_in(&within(mib))
+            .map_err(|error| error.to_string())?;
+        Ok::<_, String>((config.memory >> 20, config.memory_of.is_some()))
+    };
+    assert_eq!(limit(200, None), Ok((150, true)), "three quarters of it");
+    assert_eq!(
+        limit(4096, None),
+        Ok((1024, false)),
+        "there is more than the usual"
+    );
+    assert_eq!(limit(200, Some("200MiB")), Ok((200, false)));
+    let refused = limit(200, Some("512MiB")).unwrap_err();
+    for text in [
+        "--memory",
+        "`512MiB` is no value for `memory`",
+        "allows 200 MiB (/sys/fs/cgroup/memory.max)",
+        "give 150MiB or less",
+    ] {
+        assert!(refused.contains(text), "{refused}");
+    }
 }
 
 #[test]

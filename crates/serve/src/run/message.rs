@@ -56,10 +56,11 @@ pub(super) fn started(
     web: Option<SocketAddr>,
 ) -> String {
     let mut text = format!(
-        "tidegate {} serves {}, in at most {} of memory\n",
+        "tidegate {} serves {}, in at most {} of memory{}\n",
         env!("CARGO_PKG_VERSION"),
         counted(volumes.len(), "volume"),
         show_size(config.memory),
+        of_group(config),
     );
     let widest = volumes
         .iter()
@@ -114,6 +115,14 @@ pub(super) fn started(
         );
     }
     text
+}
+
+/// Why the memory limit is what it is, if the control group is why.
+fn of_group(config: &Config) -> String {
+    config.memory_of.as_ref().map_or(String::new(), |group| {
+        let (bytes, file) = (show_size(group.bytes), group.file.display());
+        format!(", three quarters of what its control group allows ({bytes}: {file})")
+    })
 }
 
 /// Whether what is written there is lost with the server.

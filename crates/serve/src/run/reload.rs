@@ -58,8 +58,11 @@ impl Server {
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         };
         self.settings(&new);
-        self.memory = new.memory;
-        let is_lower = new.memory < self.config.memory;
+        // What nobody named follows the group by itself.
+        if new.memory_given || (new.memory_of.is_none() && self.config.memory_of.is_none()) {
+            self.memory = new.memory;
+        }
+        let is_lower = self.memory < self.config.memory;
         if !is_lower {
             self.limit(true);
         }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use os::GroupLimit;
 use tidegate::{Cache, OneNode, Threshold};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -16,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::message;
 use super::{ServeError, Served, Server};
 use crate::backend::{self, Backend};
-use crate::config::{Config, LimitsConfig, ListenConfig, VolumeConfig};
+use crate::config::{Config, LimitsConfig, ListenConfig, VolumeConfig, show_size};
 use crate::export::{About, Export, ExportOptions};
 use crate::hub::{Hub, Limits, OWN_REQUESTS, Security};
 use crate::limits;
@@ -76,6 +77,7 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
     let watched: Arc<dyn Source> = Arc::new(Watched::new(&hub, cache.clone()));
     // What happens to volumes is logged; ends with the runtime.
     tokio::spawn(snapshot::watch(Arc::clone(&watched)));
+    tokio::spawn(watch_group(cache.clone()));
     #[cfg(feature = "web")]
     let web = match &config.web {
         Some(web) => Some(crate::web::start(web, watched).map_err(ServeError::Web)?),
@@ -176,8 +178,54 @@ fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
         Some(why) => warn!(cause = %why, "the cache is on one node"),
         None => {}
     }
+    if let Some(short) = stats.short_at_start {
+        let short = show_size(short);
+        warn!(
+            help = "a lower --memory, or more memory, where neither swap nor the file system's own cache can make room",
+            "the memory limit is {short} more than the system says that it has"
+        );
+    }
+    if let Some(GroupLimit { bytes, file }) = &config.memory_of {
+        let (memory, allowed) = (show_size(config.memory), show_size(*bytes));
+        info!(
+            file = %file.display(),
+            "the memory limit is {memory}: three quarters of the {allowed} that the control group allows"
+        );
+    }
     dirty_fits(config, config.memory, stats.free + stats.cached)?;
     Ok(built)
+}
+
+/// Between two looks at how the control group holds the cache.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Says in the log when the control group holds the cache below its limit, and when it does no longer; ends with the runtime.
+async fn watch_group(cache: Cache) {
+    let mut said = None;
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    loop {
+        ticks.tick().await;
+        let stats = cache.stats();
+        if stats.ceiling == said {
+            continue;
+        }
+        match stats.ceiling {
+            Some(ceiling) if said.is_none_or(|said| ceiling < said) => {
+                let group = os::Groups::of_process().limit();
+                let file = group.map_or(String::new(), |limit| limit.file.display().to_string());
+                let ceiling = show_size(ceiling);
+                warn!(file = %file, "the control group is short of memory: the server keeps to {ceiling} now");
+            }
+            Some(ceiling) => {
+                info!(
+                    "the control group has memory again: the server keeps to {} now",
+                    show_size(ceiling)
+                );
+            }
+            None => info!("the control group has memory again: the memory limit is what it was"),
+        }
+        said = stats.ceiling;
+    }
 }
 
 /// Whether what may be dirty, given in bytes, has room in the `cache` bytes of pages that a memory limit leaves: over that
