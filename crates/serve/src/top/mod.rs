@@ -8,6 +8,7 @@
 //! Names that the server sends are shown without their control characters: they cannot draw.
 
 mod client;
+mod keys;
 mod model;
 mod plain;
 mod text;
@@ -20,9 +21,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
 pub use client::ClientError;
+use keys::{Key, Keys, Waited};
 use model::{Model, News};
 
 /// Where a server shows itself unless told otherwise.
@@ -78,7 +79,7 @@ impl TopError {
     }
 }
 
-/// Shows a server until the user has seen enough, or `is_over` is set: a signal that ended the program where it is
+/// Shows a server until the user has seen enough, the terminal is gone, or `is_over` is set: a signal that ended the program where it is
 /// would leave the terminal without its echo and cursor.
 ///
 /// # Errors
@@ -105,11 +106,28 @@ pub fn run(options: &TopOptions, is_over: &Arc<AtomicBool>) -> Result<(), TopErr
     let of = address.clone();
     // Not joined: it may wait for a server that does not answer, and holds nothing.
     std::thread::spawn(move || follow(&of, &send, &stop));
+    let mut keys = Keys::open()?;
     let mut terminal = ratatui::try_init()?;
-    let shown = show(&mut terminal, Model::new(address), &news, is_over);
+    let shown = show(
+        &mut terminal,
+        &mut keys,
+        Model::new(address),
+        &news,
+        is_over,
+    );
     is_over.store(true, Ordering::Relaxed);
-    ratatui::try_restore()?;
-    Ok(shown?)
+    let restored = ratatui::try_restore();
+    match shown? {
+        // There is nothing left to be restored.
+        Ended::TerminalGone => Ok(()),
+        Ended::Enough => Ok(restored?),
+    }
+}
+
+/// Why it is shown no longer.
+enum Ended {
+    Enough,
+    TerminalGone,
 }
 
 /// Sends what the server tells, and tries again when it is gone.
@@ -133,33 +151,26 @@ fn follow(address: &str, send: &SyncSender<News>, is_over: &AtomicBool) {
 
 fn show(
     terminal: &mut DefaultTerminal,
+    keys: &mut Keys,
     mut model: Model,
     news: &Receiver<News>,
     is_over: &AtomicBool,
-) -> io::Result<()> {
+) -> io::Result<Ended> {
     while !is_over.load(Ordering::Relaxed) {
         while let Ok(news) = news.try_recv() {
             model.hear(news);
         }
-        terminal.draw(|frame| view::draw(frame, &model))?;
-        if !event::poll(TICK)? {
-            continue;
-        }
         // A resize needs nothing: the next frame has the new size.
-        if let Event::Key(key) = event::read()?
-            && key.kind != KeyEventKind::Release
-        {
-            let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
-            match key.code {
-                KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
-                KeyCode::Char('c') if is_control => return Ok(()),
-                KeyCode::Down | KeyCode::Char('j') => model.scroll(1),
-                KeyCode::Up | KeyCode::Char('k') => model.scroll(-1),
-                _ => {}
-            }
+        terminal.draw(|frame| view::draw(frame, &model))?;
+        match keys.wait(TICK)? {
+            Waited::Gone => return Ok(Ended::TerminalGone),
+            Waited::Pressed(Key::Quit) => break,
+            Waited::Pressed(Key::Down) => model.scroll(1),
+            Waited::Pressed(Key::Up) => model.scroll(-1),
+            Waited::Pressed(Key::Other) | Waited::Nothing => {}
         }
     }
-    Ok(())
+    Ok(Ended::Enough)
 }
 
 #[cfg(test)]
