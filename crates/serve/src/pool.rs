@@ -6,13 +6,15 @@
 //! ```text
 //!   syncs ────────────────────────────────── first, `SYNCS` at once ──┐
 //!   connection 1: moves  ─┐                                           ├──> threads
-//!   connection 1: advice ─┼─ a job of each in turn, `ADVICE` at once ─┘
+//!   connection 1: advice ─┼─ a job of each in turn, `ADVICE` at once ─┤
+//!   connection 1: holes  ─┼─ likewise, `HOLES` at once ───────────────┘
 //!   connection 2: moves  ─┘
 //! ```
 //!
-//! Three kinds of work: *moving* (a page to be read, memory to be found, a hole to be punched); *syncing*, of which only
-//! `SYNCS` run at once, so that a slow flush leaves threads to the misses; *advice* (bringing into memory what nobody reads
-//! yet), of which only `ADVICE` run at once. Long work comes in small jobs, each of which submits what is left.
+//! Four kinds of work: *moving* (a page to be read, memory to be found); *syncing*, of which only `SYNCS` run at once, so that
+//! a slow flush leaves threads to the misses; *advice* (bringing into memory what nobody reads yet), of which only `ADVICE`
+//! run at once; *holes*, which nobody reads either, `HOLES` at once. Long work comes in small jobs, each of which submits what
+//! is left.
 //!
 //! Invariants
 //!   1. At most `most` threads, whatever is submitted.
@@ -33,6 +35,8 @@ use crate::connection::Mailbox;
 const SYNCS: usize = 2;
 /// Jobs that follow advice at once: one waits for the backing while another is on its way.
 const ADVICE: usize = 2;
+/// Steps of holes at once: the cache does one of a volume at a time, and the next one is at hand.
+const HOLES: usize = 2;
 /// A thread without work ends after this.
 const IDLE: Duration = Duration::from_secs(10);
 /// Stack of a thread: the cache's procedures, which are flat.
@@ -44,10 +48,50 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 /// Work for a connection: dropped once that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Sort {
-    /// Reads, writes, punches.
+    /// Reads, writes.
     Move,
     /// Brings into memory what nobody reads yet.
     Advice,
+    /// Punches.
+    Hole,
+}
+
+impl Sort {
+    /// How many of its jobs may run at once.
+    fn most(self) -> usize {
+        match self {
+            Self::Move => usize::MAX,
+            Self::Advice => ADVICE,
+            Self::Hole => HOLES,
+        }
+    }
+}
+
+/// How many jobs of each sort run now.
+#[derive(Default)]
+struct Running {
+    moves: usize,
+    advice: usize,
+    holes: usize,
+}
+
+impl Running {
+    fn of(&mut self, sort: Sort) -> &mut usize {
+        match sort {
+            Sort::Move => &mut self.moves,
+            Sort::Advice => &mut self.advice,
+            Sort::Hole => &mut self.holes,
+        }
+    }
+
+    fn may(&self, sort: Sort) -> bool {
+        let running = match sort {
+            Sort::Move => self.moves,
+            Sort::Advice => self.advice,
+            Sort::Hole => self.holes,
+        };
+        running < sort.most()
+    }
 }
 
 /// A connection's work of one sort: where its mailbox is, which is held as long as the line is there.
@@ -82,8 +126,7 @@ struct State {
     waiting: Waiting,
     /// Syncs that run now.
     syncing: usize,
-    /// Advice that is followed now.
-    advising: usize,
+    running: Running,
     threads: usize,
     idle: usize,
     closed: bool,
@@ -229,8 +272,8 @@ impl Waiting {
     }
 
     /// A job of the line whose turn it is.
-    fn next_in_turn(&mut self, may_advise: bool) -> Option<Taken> {
-        let may = |key: &Key| may_advise || key.1 != Sort::Advice;
+    fn next_in_turn(&mut self, running: &Running) -> Option<Taken> {
+        let may = |key: &Key| running.may(key.1);
         let at = self.turns.iter().position(may)?;
         let key = self.turns.remove(at)?;
         let line = self.lines.get_mut(&key)?;
@@ -255,9 +298,9 @@ impl State {
             self.syncing += 1;
             return Some(Taken { of: None, job });
         }
-        let taken = self.waiting.next_in_turn(self.advising < ADVICE)?;
-        if matches!(taken.of, Some((Sort::Advice, _))) {
-            self.advising += 1;
+        let taken = self.waiting.next_in_turn(&self.running)?;
+        if let Some((sort, _)) = &taken.of {
+            *self.running.of(*sort) += 1;
         }
         Some(taken)
     }
@@ -279,8 +322,7 @@ impl Shared {
                 state = self.lock();
                 match sort {
                     None => state.syncing -= 1,
-                    Some(Sort::Advice) => state.advising -= 1,
-                    Some(Sort::Move) => {}
+                    Some(sort) => *state.running.of(sort) -= 1,
                 }
                 continue;
             }
@@ -481,6 +523,32 @@ mod tests {
             Ok("went on"),
             "before the other four"
         );
+        drop(hold);
+    }
+
+    #[test]
+    fn holes_leave_threads_to_what_moves() {
+        let pool = Pool::new("test", 4);
+        let owner = Arc::new(Mailbox::default());
+        let (hold, held) = mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let (say, heard) = mpsc::channel();
+        for _ in 0..16 {
+            let (held, say) = (Arc::clone(&held), say.clone());
+            let job = move || {
+                let _ = say.send("a step");
+                let _ = held.lock().unwrap().recv();
+            };
+            pool.submit(Sort::Hole, &owner, Box::new(job));
+        }
+        for _ in 0..HOLES {
+            assert_eq!(heard.recv_timeout(LONG), Ok("a step"));
+        }
+        let job = move || {
+            let _ = say.send("moved");
+        };
+        pool.submit(Sort::Move, &owner, Box::new(job));
+        assert_eq!(heard.recv_timeout(LONG), Ok("moved"), "fourteen wait");
         drop(hold);
     }
 

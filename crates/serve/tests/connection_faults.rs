@@ -118,6 +118,39 @@ fn whoever_sends_more_than_may_be_under_way_is_held_back_and_then_cut_off() {
     server.wait("all is given back", Server::is_at_rest);
 }
 
+/// Sixteen trims of half the volume are two thousand steps of 20 ms. Nobody is behind them: not another connection's read, not
+/// its flush.
+#[test]
+fn large_trims_starve_nobody() {
+    let server = Server::start(Setup {
+        size: 4 << 30,
+        layers: "slow:latency=20ms",
+        ..Setup::default()
+    });
+    let (mut trims, mut other) = (server.client(), server.client());
+    for trim in 0..16 {
+        let ask = Ask::new(Command::Trim, (trim % 2) << 31, 1 << 31);
+        trims.submit(ask).unwrap();
+    }
+    let counters = &server.export.counters;
+    until("they are under way", || {
+        counters.in_flight.load(Ordering::SeqCst) == 16
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    let began = Instant::now();
+    other.read(1 << 20, &mut vec![0; PAGE]).unwrap();
+    let read = began.elapsed();
+    other.write(3 << 30, &bytes(7, PAGE)).unwrap();
+    other.flush().unwrap();
+    let all = began.elapsed();
+    println!("read {read:?}, all {all:?}");
+    assert_eq!(counters.in_flight.load(Ordering::SeqCst), 16, "trims go on");
+    assert!(
+        read < Duration::from_secs(2) && all < Duration::from_secs(10),
+        "{read:?}, {all:?}"
+    );
+}
+
 /// Requests take memory while they wait: over the 32 that each connection may have, all connections share a number of them.
 #[test]
 fn requests_under_way_are_bounded_for_all_connections_together() {

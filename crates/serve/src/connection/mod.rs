@@ -22,6 +22,7 @@ mod bring;
 mod direct;
 mod errors;
 mod hold;
+mod hole;
 mod input;
 mod job;
 mod machine;

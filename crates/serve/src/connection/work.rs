@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::EndedBy;
 use super::bring::{Bring, Purpose};
 use super::errors::{LOST, NOT_FAST, SHUTDOWN, Told, told};
+use super::hole::Hole;
 use super::input::Receiving;
 use super::job::{Done, Extent, Place, Promise};
 use super::machine::{Connection, Errand, Pen};
@@ -24,7 +25,7 @@ use crate::export::Export;
 use crate::pool::Sort;
 
 /// What zeroes are written from.
-static ZEROES: [u8; 128 << 10] = [0; 128 << 10];
+pub(super) static ZEROES: [u8; 128 << 10] = [0; 128 << 10];
 /// The most extents in one answer.
 const EXTENTS_MAX: usize = 256;
 /// Bytes that are made ready at once.
@@ -116,7 +117,7 @@ where
             Work::Trim { range, durable } => {
                 request.durable = durable;
                 let place = self.table.insert(request);
-                self.ask(place, range, durable, move |volume, _| trim(volume, range));
+                self.punch(place, range, (false, durable));
             }
             Work::Zero {
                 range,
@@ -129,9 +130,7 @@ where
                 let place = self.table.insert(request);
                 let can_punch = self.export.opened.can_punch && !keep;
                 if can_punch && (fast || has_whole_page(range)) {
-                    self.ask(place, range, durable, move |volume, export| {
-                        punch(volume, export, range)
-                    });
+                    self.punch(place, range, (true, durable));
                 } else if fast {
                     self.fail(place, NOT_FAST);
                 } else {
@@ -345,30 +344,10 @@ where
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Has the pool carry a whole request out, and make its range durable after that.
-    fn ask(
-        &mut self,
-        place: Place,
-        range: Range,
-        durable: bool,
-        work: impl FnOnce(&Volume, &Export) -> Result<(), Error> + Send + 'static,
-    ) {
-        let promise = Promise::new(&self.seat.mailbox, Some(place));
-        let volume = Arc::clone(&self.volume);
-        let export = Arc::clone(&self.export);
-        let job = move || {
-            let result = work(&volume, &export);
-            let tell = promise.of_whole(place);
-            if durable && result.is_ok() {
-                let part = Some((range.offset, u64::from(range.len)));
-                export.make_durable(Asker { volume, part, tell });
-                return;
-            }
-            drop((volume, export));
-            tell(result);
-        };
-        let pool = &self.export.pool;
-        pool.submit(Sort::Move, &self.seat.mailbox, Box::new(job));
+    /// Has the pool punch a hole, which is to read as zeroes or not, and make it durable after that or not.
+    fn punch(&self, place: Place, range: Range, how: (bool, bool)) {
+        let of = (&self.export, &self.volume);
+        Hole::new(of, &self.seat.mailbox, range, how, place).submit();
     }
 
     /// A request was carried out, or failed.
@@ -476,40 +455,6 @@ fn has_whole_page(range: Range) -> bool {
     let page = PAGE_SIZE as u64;
     let end = range.offset + u64::from(range.len);
     range.offset.next_multiple_of(page) + page <= end
-}
-
-/// Makes a range read as zeroes: whole pages by giving back their space, the edges by writing.
-fn punch(volume: &Volume, export: &Export, range: Range) -> Result<(), Error> {
-    let (offset, len) = (range.offset, u64::from(range.len));
-    let page = PAGE_SIZE as u64;
-    let end = offset + len;
-    let first = offset.next_multiple_of(page).min(end);
-    let last = (end / page * page).max(first);
-    if last > first {
-        volume.punch(first, last - first)?;
-    }
-    write_zeroes(volume, export, offset, first)?;
-    write_zeroes(volume, export, last, end)
-}
-
-/// Gives a range's space back, where that can be done.
-fn trim(volume: &Volume, range: Range) -> Result<(), Error> {
-    match volume.punch(range.offset, u64::from(range.len)) {
-        // It is advice: a backing that keeps the space keeps the data too.
-        Err(error) if error.is_unsupported() => Ok(()),
-        result => result,
-    }
-}
-
-/// Writes zeroes over less than a page, waiting for what that needs.
-fn write_zeroes(volume: &Volume, export: &Export, offset: u64, end: u64) -> Result<(), Error> {
-    let len = usize::try_from(end - offset).unwrap_or(PAGE_SIZE);
-    if len == 0 {
-        return Ok(());
-    }
-    let writer = &mut export.cache.writer();
-    let written = volume.write(writer, &ZEROES[..len], offset, Mode::Blocking);
-    written.map(drop)
 }
 
 /// How a range is kept, in at most `most` extents.
