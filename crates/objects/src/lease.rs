@@ -244,6 +244,36 @@ impl Lease {
         }
     }
 
+    /// Does what takes as long as it takes, and renews the lease meanwhile.
+    ///
+    /// # Errors
+    /// `InUse`: somebody else took it. What was being done is given up then.
+    pub(crate) async fn renewed_while<T>(
+        &self,
+        client: &Client,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Error> {
+        let turn = self.ttl / RENEWALS;
+        let taken = async {
+            loop {
+                tokio::time::sleep(turn).await;
+                // One that hangs must not take the others' time.
+                let renewed = tokio::time::timeout(turn, self.renew(client)).await;
+                if let Ok(Renewed::Taken { by }) = renewed {
+                    return by;
+                }
+            }
+        };
+        tokio::select! {
+            done = work => Ok(done),
+            by = taken => Err(Error::InUse {
+                place: client.place.clone(),
+                owner: by,
+                remaining: Some(self.ttl),
+            }),
+        }
+    }
+
     /// How long it lasts without a renewal.
     pub(crate) fn ttl(&self) -> Duration {
         self.ttl

@@ -123,6 +123,12 @@ impl Config {
     }
 }
 
+/// Answers of stores while volumes were opened, in this process so far: it grows while a start that is slow goes on.
+#[must_use]
+pub fn answers() -> u64 {
+    open::answers()
+}
+
 /// Bytes of memory that a volume takes beside the cache, at most: for `Builder::beside`. A volume that is there
 /// already and has larger objects than `config` says takes more; `Objects::memory` says how much.
 #[must_use]

@@ -1,12 +1,16 @@
 //! Opening a volume: its manifest, what the store can do, who has it, and which objects there are.
 //!
-//! A store is asked to refuse two puts that it must refuse before anything is written to it: one that says "if
-//! absent" of an object that is there, and one that names a version that never was. Some servers ignore conditions,
-//! and would let two Tidegates overwrite each other.
+//! Before anything is written to it, a store is asked to refuse two puts that it must refuse: one that says "if absent" of
+//! an object that is there, and one that names a version that never was. Some servers ignore conditions, and would let two
+//! Tidegates overwrite each other. And it is asked to do one that it must do, of the version that is there: some refuse
+//! that too, and each write of the volume would. The version that a list tells has to be the same one, as what is known of
+//! the objects comes from there.
+//!
+//! Listing a large volume takes longer than a lease lasts: it is renewed from the moment that it was taken.
 
 use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
@@ -169,9 +173,10 @@ async fn prepare(
         Err(trouble) => return Err(client.error("read volume.json")(trouble)),
     };
     let needs_lease = place.directory.is_none() && !config.read_only;
-    if needs_lease {
-        probe(&client).await?;
-    }
+    let probed = match needs_lease {
+        true => Some(probe(&client).await?),
+        false => None,
+    };
     if is_new {
         let is_ours;
         (manifest, is_ours) = make(&client, manifest, config).await?;
@@ -191,7 +196,12 @@ async fn prepare(
     let known = Mutex::new(Known::new(geometry.objects(), TAGS_MAX));
     let mut damaged = BTreeMap::new();
     let most = if config.read_only { DAMAGED_MAX } else { 0 };
+    let mut listed = None;
     let take = |name: &str, found: crate::client::Found| {
+        count_answer();
+        if name == PROBE {
+            listed.clone_from(&found.tag);
+        }
         if let Some(object) = layout::object_of(name).filter(|object| *object < geometry.objects())
         {
             lock(&known).found(object, found.tag.as_deref(), found.len > 0);
@@ -202,10 +212,23 @@ async fn prepare(
         }
         damaged.len() <= most
     };
-    client
-        .list(take)
-        .await
-        .map_err(client.error("list the objects"))?;
+    let listing = client.list(take);
+    let complete = match &fence {
+        Fence::Lease(lease) => lease.renewed_while(&client, listing).await,
+        Fence::Lock(_) | Fence::None => Ok(listing.await),
+    };
+    let complete = complete.and_then(|done| done.map_err(client.error("list the objects")));
+    let complete = match (complete, probed) {
+        (Ok(()), Some(probed)) => same_versions(&client, probed, listed).await,
+        (complete, _) => complete,
+    };
+    if let Err(error) = complete {
+        if let Fence::Lease(lease) = &fence {
+            // Who tries again need not wait for it.
+            let _ = tokio::time::timeout(RELEASE_BOUND, lease.release(&client)).await;
+        }
+        return Err(error);
+    }
     if let Some((object, has)) = damaged.iter().next().filter(|_| damaged.len() > most) {
         return Err(Error::Length {
             place: client.place.clone(),
@@ -314,14 +337,28 @@ async fn make(
     }
 }
 
-/// Whether the store honours conditions. The probe stays: another server may be probing at the same time.
-async fn probe(client: &Client) -> Result<(), Error> {
+/// Answers of stores while volumes are opened, of this process: a start that is slow and goes on can be told from one that hangs.
+static ANSWERS: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn answers() -> u64 {
+    ANSWERS.load(Ordering::Relaxed)
+}
+
+fn count_answer() {
+    ANSWERS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Times that the probe is put in the version that is there, while others probe too.
+const PROBES: u32 = 4;
+
+/// Whether the store honours conditions: answers the version of the probe. It stays: another server may be probing at the
+/// same time.
+async fn probe(client: &Client) -> Result<String, Error> {
     let failed = client.error("write the probe");
     let body = || Bytes::from_static(b"whether this store honours conditions\n");
-    client
-        .put(PROBE, body(), When::Always)
-        .await
-        .map_err(&failed)?;
+    let told = client.put(PROBE, body(), When::Always).await;
+    let told = told.map_err(&failed)?;
+    count_answer();
     let refused = |what| Error::Conditional {
         place: client.place.clone(),
         what,
@@ -344,9 +381,60 @@ async fn probe(client: &Client) -> Result<(), Error> {
         }
         Err(trouble) => return Err(failed(trouble)),
     }
-    let found = client.head(PROBE).await.map_err(failed)?;
-    found
-        .tag
-        .map(|_| ())
-        .ok_or_else(|| refused("tells no versions (ETag)"))
+    let mut seen = match told {
+        Some(told) => told,
+        None => version(client).await?,
+    };
+    let mut wrong = Err(failed(Trouble::Changed));
+    for _ in 0..PROBES {
+        let put = client.put(PROBE, body(), When::Is(seen.clone())).await;
+        let now = version(client).await?;
+        match put {
+            Ok(told) if told.as_ref().is_none_or(|told| *told == now) => return Ok(now),
+            Ok(_) => wrong = Err(refused(UNLIKE)),
+            Err(Trouble::Changed) if now == seen => {
+                return Err(refused(
+                    "refused to overwrite an object in the version that it has",
+                ));
+            }
+            // Another server's probe.
+            Err(Trouble::Changed) => {}
+            Err(trouble) => return Err(failed(trouble)),
+        }
+        seen = now;
+    }
+    wrong
+}
+
+/// What is wrong with a store whose versions cannot be compared.
+const UNLIKE: &str = "tells one version (ETag) of an object where it is put or listed, and another where it is looked at";
+
+/// The version that the probe has.
+async fn version(client: &Client) -> Result<String, Error> {
+    let found = client.head(PROBE).await;
+    let found = found.map_err(client.error("look at the probe"))?;
+    found.tag.ok_or_else(|| Error::Conditional {
+        place: client.place.clone(),
+        what: "tells no versions (ETag)",
+    })
+}
+
+/// Whether a list tells the versions that a put, and a look at the object itself, told.
+async fn same_versions(
+    client: &Client,
+    probed: String,
+    listed: Option<String>,
+) -> Result<(), Error> {
+    if listed.as_ref() == Some(&probed) {
+        return Ok(());
+    }
+    // Another server may have probed before the list or after it.
+    let now = version(client).await?;
+    if now != probed || listed.as_ref() == Some(&now) {
+        return Ok(());
+    }
+    Err(Error::Conditional {
+        place: client.place.clone(),
+        what: UNLIKE,
+    })
 }
