@@ -97,6 +97,12 @@ impl Notify {
         self.watchdog
     }
 
+    /// It has not come to serve yet, and goes on: it takes at most `more` from now on, or says so again.
+    pub(crate) fn starting(&self, status: &str, more: Duration) {
+        let micros = more.as_micros();
+        self.send(&format!("EXTEND_TIMEOUT_USEC={micros}\nSTATUS={status}"));
+    }
+
     /// It serves.
     pub(crate) fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}"));
@@ -181,6 +187,7 @@ mod tests {
             ];
             let notify = Notify::new(&with(&all));
             assert_eq!(notify.watchdog(), Some(Duration::from_millis(1500)));
+            notify.starting("opening", Duration::from_secs(60));
             notify.ready("2 volumes");
             notify.reloading();
             notify.stopping("sync", Duration::from_secs(1));
@@ -189,6 +196,7 @@ mod tests {
                 let len = socket.recv(&mut news).unwrap();
                 String::from_utf8(news[..len].to_vec()).unwrap()
             };
+            assert_eq!(next(), "EXTEND_TIMEOUT_USEC=60000000\nSTATUS=opening");
             assert_eq!(next(), "READY=1\nSTATUS=2 volumes");
             let reloading = next();
             let since = reloading

@@ -17,6 +17,7 @@ mod error;
 mod leave;
 mod message;
 mod reload;
+mod signs;
 mod start;
 mod stop;
 

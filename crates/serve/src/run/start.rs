@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use os::GroupLimit;
@@ -15,6 +16,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::message;
+use super::signs::Signs;
 use super::{ServeError, Served, Server};
 use crate::backend::{self, Backend};
 use crate::config::{Config, LimitsConfig, ListenConfig, VolumeConfig, show_size};
@@ -57,7 +59,8 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
     limits.in_flight_more = in_flight_more(config.memory, &limits);
     let connections_max = u32::try_from(limits.connections).unwrap_or(u32::MAX);
     let cache = cache(&config, &limits)?;
-    let opened = open_all(&config, &cache).await?;
+    let notify = Arc::new(Notify::of_process());
+    let opened = open_all(&config, &cache, &notify).await?;
     let hub = Arc::new(hub(&config, limits)?);
     // Sockets after volumes: whoever can connect can be served.
     let mut addresses = Vec::new();
@@ -128,7 +131,7 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
         opening: JoinSet::new(),
         gone: 0,
         wanted: Vec::new(),
-        notify: Arc::new(Notify::of_process()),
+        notify,
         connections_max,
         listeners,
         #[cfg(feature = "web")]
@@ -380,9 +383,20 @@ fn address_of(socket: &OwnedFd) -> Option<ListenConfig> {
 async fn open_all(
     config: &Config,
     cache: &Cache,
+    notify: &Arc<Notify>,
 ) -> Result<Vec<(VolumeConfig, Backend)>, ServeError> {
     let volumes = config.volumes.iter();
-    side_by_side(volumes.map(|volume| open(volume.clone(), cache.clone()))).await
+    let opened = Arc::new(AtomicUsize::new(0));
+    let _signs = Signs::give(notify, &opened, volumes.len());
+    let opening = volumes.map(|volume| {
+        let (volume, cache, count) = (volume.clone(), cache.clone(), Arc::clone(&opened));
+        async move {
+            let opened = open(volume, cache).await?;
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(opened)
+        }
+    });
+    side_by_side(opening).await
 }
 
 /// Does all of it at once. If any is refused the others are waited for, but not for long: what was made for them is removed
