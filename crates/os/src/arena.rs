@@ -147,6 +147,12 @@ impl Arena {
             let _ =
                 unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
         }
+        // A child of a fork does not get a copy of the cache, which would be another limit's worth of memory as soon as either
+        // writes; and a core dump does not hold what belongs to clients, nor a limit's worth of it. SAFETY: advice on our own
+        // mapping; where the system refuses, it is as it was.
+        for advice in [Advice::LinuxDontFork, Advice::LinuxDontDump] {
+            let _ = unsafe { rustix::mm::madvise(mapped, whole, advice) };
+        }
         let chunks = frames.div_ceil(chunk_frames) as usize;
         Ok(Self {
             base,
@@ -158,6 +164,13 @@ impl Arena {
             misplaced: Box::default(),
             watchers: Mutex::new(Vec::new()),
         })
+    }
+
+    /// Core dumps of the process hold the frames too.
+    pub(crate) fn be_dumped(&self) {
+        let (start, whole) = self.mapping;
+        // SAFETY: advice on our own mapping; a refusal leaves it as it was.
+        let _ = unsafe { rustix::mm::madvise(start.as_ptr(), whole, Advice::LinuxDoDump) };
     }
 
     /// Asks for the memory of runs of frames, whole chunks in order, from a node of the system each; before any is
@@ -640,6 +653,39 @@ mod tests {
                 })
             ));
         }
+    }
+
+    /// What the system says of the mapping that a frame is in.
+    fn flags_of(arena: &Arena) -> Vec<String> {
+        let at = arena.base.as_ptr().addr();
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_it = false;
+        for line in smaps.lines() {
+            if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| is_it) {
+                return flags.split_whitespace().map(str::to_owned).collect();
+            }
+            let range = line
+                .split(' ')
+                .next()
+                .and_then(|range| range.split_once('-'));
+            let ends = range.and_then(|(from, to)| {
+                let number = |text| usize::from_str_radix(text, 16).ok();
+                Some(number(from)?..number(to)?)
+            });
+            is_it = ends.map_or(is_it, |range| range.contains(&at));
+        }
+        panic!("no mapping at {at:x}");
+    }
+
+    #[test]
+    fn neither_a_child_nor_a_core_dump_has_the_frames() {
+        let arena = Arena::reserve(64, 64).unwrap();
+        let has = |flag: &str| flags_of(&arena).iter().any(|other| other == flag);
+        arena.populate(FrameId(0)).unwrap();
+        assert!(has("dc"), "a fork would copy it: {:?}", flags_of(&arena));
+        assert!(has("dd"), "a dump would hold it: {:?}", flags_of(&arena));
+        arena.be_dumped();
+        assert!(!has("dd") && has("dc"));
     }
 
     #[test]

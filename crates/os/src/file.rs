@@ -179,6 +179,24 @@ impl FileDevice {
         });
     }
 
+    /// An object of a fixed size has grown: from now on it is `size`. Requests under way end as if it had not.
+    ///
+    /// # Errors
+    /// It is not open; no descriptor can be had.
+    pub fn set_fixed_size(&self, object: ObjectId, size: Bytes) -> std::io::Result<()> {
+        let open = self.object(object).ok_or(ErrorKind::NotFound)?;
+        let grown = OpenFile {
+            file: open.file.try_clone()?,
+            direct: open.direct,
+            fixed_size: Some(size),
+        };
+        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let entry = objects.get_mut(object.0 as usize);
+        let entry = entry.filter(|entry| entry.is_some());
+        *entry.ok_or(ErrorKind::NotFound)? = Some(Arc::new(grown));
+        Ok(())
+    }
+
     /// Whether an object is open for direct I/O; false also if it is not open.
     #[must_use]
     pub fn is_direct(&self, object: ObjectId) -> bool {

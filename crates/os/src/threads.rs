@@ -29,7 +29,7 @@ use core::time::Duration;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Instant as StdInstant;
@@ -95,6 +95,8 @@ pub struct Options {
     pub register: bool,
     /// From which nodes the memory is asked; none: from wherever the system likes.
     pub binding: Option<Binding>,
+    /// Whether core dumps of the process hold the memory of frames.
+    pub dumped: bool,
     /// Who hears of events; none: nobody.
     pub sink: Option<Sink>,
 }
@@ -113,6 +115,7 @@ impl Options {
             workers: 8,
             register: true,
             binding: None,
+            dumped: false,
             sink: None,
         }
     }
@@ -152,7 +155,9 @@ pub struct ThreadEnv {
     /// Why the memory is not asked from nodes although it was to be.
     unbound: Option<i32>,
     backend: Backend,
-    fallback: Option<OsError>,
+    /// Whether the pool will do where a ring cannot be had, at the start or for a later device.
+    may_fall_back: bool,
+    fallback: OnceLock<OsError>,
     workers: usize,
     register: bool,
     sink: Option<Sink>,
@@ -197,6 +202,9 @@ impl ThreadEnv {
             });
         }
         let mut arena = Arena::reserve(options.frames, options.chunk_frames)?;
+        if options.dumped {
+            arena.be_dumped();
+        }
         let cpus = sys::configured_cpus();
         let (cpu_numbers, unbound) = match options.binding {
             None => (None, None),
@@ -206,12 +214,16 @@ impl ThreadEnv {
             }
         };
         let arena = Arc::new(arena);
-        let (backend, fallback) = match options.backend {
-            Backend::Pool => (Backend::Pool, None),
-            Backend::Uring => ring::probe().map(|()| (Backend::Uring, None))?,
+        let fallback = OnceLock::new();
+        let backend = match options.backend {
+            Backend::Pool => Backend::Pool,
+            Backend::Uring => ring::probe().map(|()| Backend::Uring)?,
             Backend::Auto => match ring::probe() {
-                Ok(()) => (Backend::Uring, None),
-                Err(why) => (Backend::Pool, Some(why)),
+                Ok(()) => Backend::Uring,
+                Err(why) => {
+                    fallback.get_or_init(|| why);
+                    Backend::Pool
+                }
             },
         };
         let clock = Clock::start();
@@ -226,6 +238,7 @@ impl ThreadEnv {
             cpu_numbers,
             unbound,
             backend,
+            may_fall_back: options.backend == Backend::Auto,
             fallback,
             workers: options.workers,
             register: options.register,
@@ -299,16 +312,17 @@ impl ThreadEnv {
         self.roster.work()
     }
 
-    /// How I/O is done: `Uring` or `Pool`.
+    /// How I/O is done, where the system allows that for each device: `Uring` or `Pool`.
     #[must_use]
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// Why the pool serves although io_uring was wanted, for the caller to print.
+    /// Why the pool serves although io_uring was wanted, for the caller to print: all devices, or one that came later, when
+    /// descriptors or memory for a ring were short.
     #[must_use]
     pub fn fallback(&self) -> Option<&OsError> {
-        self.fallback.as_ref()
+        self.fallback.get()
     }
 
     /// The error number with which the system refused to ask for memory from nodes (`Options::binding`): it comes from
@@ -372,13 +386,19 @@ impl ThreadEnv {
 
     /// A new engine of this environment's kind, for one device.
     pub(crate) fn start_engine(&self) -> Result<Mover, OsError> {
-        let mover = match self.backend {
-            Backend::Uring | Backend::Auto => {
-                Mover::Ring(Arc::new(Ring::start(&self.arena, self.register)?))
-            }
-            Backend::Pool => {
-                Mover::Pool(Arc::new(Pool::start(&self.arena, "tg-pool", self.workers)?))
-            }
+        let ring = match self.backend {
+            Backend::Uring | Backend::Auto => match Ring::start(&self.arena, self.register) {
+                Err(why) if self.may_fall_back => {
+                    self.fallback.get_or_init(|| why);
+                    None
+                }
+                started => Some(started?),
+            },
+            Backend::Pool => None,
+        };
+        let mover = match ring {
+            Some(ring) => Mover::Ring(Arc::new(ring)),
+            None => Mover::Pool(Arc::new(Pool::start(&self.arena, "tg-pool", self.workers)?)),
         };
         let engine = match &mover {
             Mover::Ring(ring) => Arc::downgrade(&(Arc::clone(ring) as Arc<dyn Engine>)),

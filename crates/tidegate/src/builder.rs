@@ -36,6 +36,7 @@ pub struct Builder {
     reclaim: ReclaimLaw,
     nodes: Nodes,
     follow_group: bool,
+    dumped: bool,
 }
 
 impl Default for Builder {
@@ -59,6 +60,7 @@ impl Default for Builder {
             reclaim: ReclaimLaw::TIDEGATE,
             nodes: Nodes::One,
             follow_group: true,
+            dumped: false,
         }
     }
 }
@@ -184,6 +186,13 @@ impl Builder {
         self
     }
 
+    /// Whether core dumps of the process hold what is cached (no if not set: it belongs to others, and there is much of it).
+    #[must_use]
+    pub fn core_dump(mut self, dumped: bool) -> Self {
+        self.dumped = dumped;
+        self
+    }
+
     /// Whether the cache takes less than its limit while the control group of the process would not allow it (yes if not
     /// set): a limit of the group that is lowered, others in it that take memory, pressure. A thread looks at that four
     /// times a second, where there is a group that has a limit or may get one. [`Stats::ceiling`](crate::Stats::ceiling)
@@ -229,6 +238,7 @@ impl Builder {
         // What the kernel keeps for it is not in the limit.
         options.register = devices <= DEVICES;
         options.sink = Some(waits.sink());
+        options.dumped = self.dumped;
         let cpus = u32::try_from(os::cpus()).expect("a machine has fewer CPUs");
         let mut placement = Placement::new(self.nodes, frames, options.chunk_frames, cpus)?;
         options.binding = placement.binding.clone();

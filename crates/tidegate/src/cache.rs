@@ -614,6 +614,7 @@ impl Cache {
             over_limit: bytes(limit.over),
             ceiling: (memory.ceiling < memory.limit).then_some(memory.ceiling),
             short_at_start: self.inner.short,
+            no_io_uring: self.inner.env.fallback().map(ToString::to_string),
             beside: memory.beside,
             cached: bytes(stats.cached),
             free: bytes(stats.free),

@@ -23,6 +23,8 @@ pub struct Stats {
     /// By how much the limit that it was built with was more than the system said that it had: as it said so itself, without
     /// free swap and without what ZFS keeps, which may make room.
     pub short_at_start: Option<u64>,
+    /// Why not all I/O goes through io_uring, though it was to: the pool of threads does it, more slowly.
+    pub no_io_uring: Option<String>,
     /// What of the limit is left to the program itself (`Builder::beside`).
     pub beside: u64,
     /// Pages in the cache.

@@ -19,7 +19,7 @@
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ pub struct Backing {
     pub device: Arc<dyn Device>,
     /// The volume's object on it.
     pub object: ObjectId,
-    /// Its size in bytes; stays as it is.
+    /// Its size in bytes; stays as it is, or grows ([`Volume::grow`]).
     pub size: u64,
 }
 
@@ -75,7 +75,6 @@ pub struct Volume {
     pub(crate) cache: Cache,
     pub(crate) device: DeviceIndex,
     pub(crate) inner: Arc<mm::File<ThreadEnv>>,
-    size: u64,
     pub(crate) holders: Arc<Holders>,
     /// When the environment's clock began.
     origin: Instant,
@@ -94,6 +93,8 @@ pub(crate) struct Holders {
     /// takes the volume out does it the other way round, so that no one is missed by both. Who
     /// leaves and who closes it likewise.
     pub(crate) inside: AtomicUsize,
+    /// Bytes; only grows.
+    size: AtomicU64,
     /// For those that wait until nobody is inside.
     pub(crate) quiet: Mutex<()>,
     pub(crate) emptied: Condvar,
@@ -229,8 +230,10 @@ impl Cache {
             cache: self.clone(),
             device,
             inner,
-            size: backing.size,
-            holders: Arc::default(),
+            holders: Arc::new(Holders {
+                size: AtomicU64::new(backing.size),
+                ..Holders::default()
+            }),
             origin,
         })
     }
@@ -240,7 +243,30 @@ impl Volume {
     /// Its size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.size
+        self.holders.size.load(Ordering::Acquire)
+    }
+
+    /// The volume has grown to `size`, whole pages before and after, and so has its backing, already: what is new is as it is
+    /// there. It never shrinks.
+    ///
+    /// # Errors
+    /// `BadSize` for less than it has, or where either is no multiple of a page; `Cache`: the backing refused. `Closed`.
+    pub fn grow(&self, size: u64) -> Result<(), Error> {
+        let has = self.size();
+        let page = crate::PAGE_SIZE as u64;
+        if size < has || !has.is_multiple_of(page) || !size.is_multiple_of(page) {
+            return Err(Error::BadSize {
+                what: "the size of a volume that grows, in whole pages,",
+                bytes: size,
+                allowed: (has.next_multiple_of(page), u64::from(u32::MAX) << 12),
+            });
+        }
+        let mut task = self.enter()?;
+        self.inner.truncate(&mut task, Bytes(size))?;
+        self.inner.assume_allocated(Bytes(size));
+        // Not before: whoever sees it may use all of it.
+        self.holders.size.fetch_max(size, Ordering::AcqRel);
+        Ok(())
     }
 
     /// Another holder of the same volume, told of errors from now on.
@@ -250,7 +276,6 @@ impl Volume {
             cache: self.cache.clone(),
             device: self.device,
             inner: self.inner.clone_handle(),
-            size: self.size,
             holders: Arc::clone(&self.holders),
             origin: self.origin,
         }
@@ -290,11 +315,11 @@ impl Volume {
         self.cache.is_open()?;
         self.is_there()?;
         match offset.checked_add(len) {
-            Some(end) if end <= self.size => Ok(()),
+            Some(end) if end <= self.size() => Ok(()),
             end => Err(Error::Cache(mm::Error::OutOfRange {
                 what: "volume",
                 end: Bytes(end.unwrap_or(u64::MAX)),
-                len: Bytes(self.size),
+                len: Bytes(self.size()),
             })),
         }
     }

@@ -27,6 +27,46 @@ fn options_are_checked() {
     assert_eq!(Options::new(u32::MAX).chunk_frames, 16384);
 }
 
+/// A process of its own: it has no descriptors left when a device comes.
+#[test]
+fn a_device_that_can_have_no_ring_has_the_pool() {
+    let run = "ulimit -n 40; exec \"$0\" --exact --ignored threads::tests::with_no_descriptor_left";
+    let mut command = std::process::Command::new("sh");
+    let command = command
+        .args(["-c", run])
+        .arg(std::env::current_exe().unwrap());
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("1 passed"), "{output:?}");
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn with_no_descriptor_left() {
+    let env = small();
+    let mut taken = Vec::new();
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        taken.push(file);
+    }
+    let device = crate::FileDevice::new(&env).unwrap();
+    // Where the system has no rings it is the pool anyhow.
+    assert!(env.fallback().is_some());
+    taken.pop();
+    let path = std::env::temp_dir().join(format!("tidegate-os-late-{}", std::process::id()));
+    let open = crate::OpenOptions {
+        create: true,
+        ..crate::OpenOptions::default()
+    };
+    let opened = device.open(&path, open);
+    let _ = std::fs::remove_file(&path);
+    opened.unwrap();
+    drop(device);
+    let mut wanted = Options::new(64);
+    wanted.chunk_frames = 64;
+    wanted.backend = Backend::Uring;
+    assert!(ThreadEnv::start(wanted).is_err(), "who insists hears of it");
+}
+
 #[test]
 fn sleeps_are_never_short_and_rarely_long() {
     let env = small();
