@@ -27,6 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             size: size.parse::<u64>()? << 20,
         },
         read_only: false,
+        durable: false,
         on_error: ErrorPolicy::Report,
         share: ShareConfig::default(),
         layers: Vec::new(),

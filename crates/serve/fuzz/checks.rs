@@ -137,6 +137,7 @@ fn open(cache: &Cache, path: PathBuf, name: &str, read_only: bool, layers: &str)
             BackendConfig::New { path, size: SIZE }
         },
         read_only,
+        durable: false,
         on_error: ErrorPolicy::Report,
         share: ShareConfig::default(),
         layers,

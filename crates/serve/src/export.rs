@@ -7,8 +7,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tidegate::{Cache, Error, Volume};
 
+use crate::backend::BackendError;
 use crate::buffers::Buffers;
 use crate::clients::Clients;
+use crate::config::show_exactly;
 pub use crate::counters::{Counters, Histogram, Kind, Latencies};
 use crate::durable::Durable;
 use crate::log::warn;
@@ -27,6 +29,10 @@ pub trait Extents: Send + Sync {
 /// Says why a backing is lost until it is opened again, if it is. Waits for nobody.
 pub type Lost = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
+/// Has a backing follow what it is by now, or become as large as is wanted; answers the size that it has then, in whole pages. May
+/// wait for the backing.
+pub type Grow = Box<dyn Fn(Option<u64>) -> Result<u64, BackendError> + Send + Sync>;
+
 /// A volume whose backing is open.
 pub struct Opened {
     /// The volume in the cache.
@@ -37,6 +43,8 @@ pub struct Opened {
     pub can_punch: bool,
     /// Why its backing is lost, if it can say more than its errors do.
     pub lost: Option<Lost>,
+    /// Has it grow; none: it cannot, while it is open.
+    pub grow: Option<Grow>,
     /// What has to live as long as the volume: its lock, handles to the layers of its device.
     pub keep: Box<dyn Any + Send + Sync>,
 }
@@ -67,6 +75,9 @@ pub struct ExportOptions {
     /// While writes to the backing fail, who wants them durable is held back, as writers are (`ErrorPolicy::Retry`). Can
     /// change later: `Export::set_patient`.
     pub patient: bool,
+    /// Each write, trim and zeroing is durable before its reply, as if the client had asked for that each time. Can change
+    /// later: `Export::set_durable`.
+    pub durable: bool,
     /// Most threads of the pool, which waits for the cache where it cannot go on at once.
     pub threads: usize,
     /// Most receive buffers (128 KiB each).
@@ -85,6 +96,7 @@ impl Default for ExportOptions {
             read_only: false,
             paced: true,
             patient: false,
+            durable: false,
             threads: 8,
             buffers: 8,
         }
@@ -115,6 +127,7 @@ pub struct Export {
     pub(crate) cut_off: AtomicBool,
     paced: AtomicBool,
     patient: AtomicBool,
+    all_durable: AtomicBool,
     about: RwLock<About>,
 }
 
@@ -127,6 +140,7 @@ impl Export {
         Self {
             paced: AtomicBool::new(options.paced),
             patient: AtomicBool::new(options.patient),
+            all_durable: AtomicBool::new(options.durable),
             about: RwLock::new(options.about.clone()),
             options,
             counters: Counters::default(),
@@ -151,6 +165,32 @@ impl Export {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.opened.volume.size()
+    }
+
+    /// Follows a backing that has grown, or has it grow to the size that is wanted: for new connections; those that are there
+    /// were told another size. Answers how large it is. May wait for the backing.
+    ///
+    /// # Errors
+    /// Why not, as people read it.
+    pub fn grow(&self, wanted: Option<u64>) -> Result<u64, String> {
+        let Some(grow) = &self.opened.grow else {
+            return Err(
+                "its backing cannot grow while it is served, or its size is no multiple of 4 KiB"
+                    .to_owned(),
+            );
+        };
+        if let Some(wanted) = wanted.filter(|wanted| *wanted < self.size()) {
+            let (wanted, has) = (show_exactly(wanted), show_exactly(self.size()));
+            return Err(format!(
+                "{wanted} is less than the {has} that it has; a volume does not shrink"
+            ));
+        }
+        let size = grow(wanted).map_err(|cause| cause.to_string())?;
+        if size > self.size() {
+            let grown = self.opened.volume.grow(size);
+            grown.map_err(|cause| cause.to_string())?;
+        }
+        Ok(self.size())
     }
 
     /// Whether replies to writes are held back as the cache says.
@@ -179,6 +219,16 @@ impl Export {
     /// Who wants something durable while writes fail is held back, or hears of it; those who wait now, too.
     pub fn set_patient(&self, patient: bool) {
         self.patient.store(patient, Ordering::Relaxed);
+    }
+
+    /// Each write is durable before its reply, or not; from the next ones on.
+    pub fn set_durable(&self, durable: bool) {
+        self.all_durable.store(durable, Ordering::Relaxed);
+    }
+
+    /// Whether each write is durable before its reply.
+    pub(crate) fn makes_all_durable(&self) -> bool {
+        self.all_durable.load(Ordering::Relaxed)
     }
 
     /// Whether who wants something durable is held back while writes fail.

@@ -162,6 +162,50 @@ fn check_one(
 }
 
 #[test]
+fn a_volume_grows_for_new_clients_and_the_old_ones_do_not_notice() {
+    const HAS: u64 = 8 << 20;
+    let server = Server::start(Setup {
+        size: HAS,
+        ..Setup::default()
+    });
+    let mut old = server.client();
+    let data = bytes(5, 4096);
+    old.write(HAS - 4096, &data).unwrap();
+    // Its file is made longer where it is ours to make, and followed where somebody else made it longer.
+    assert_eq!(server.export.grow(Some(2 * HAS)), Ok(2 * HAS));
+    let path = server.folder.0.join("volume-");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * HAS);
+    std::fs::File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(3 * HAS)
+        .unwrap();
+    assert_eq!(server.export.grow(None), Ok(3 * HAS));
+    assert_eq!(
+        server.export.grow(Some(HAS)).ok(),
+        None,
+        "it does not shrink"
+    );
+    let mut new = server.client();
+    assert_eq!(new.export().size, 3 * HAS);
+    for at in [2 * HAS - 4096, 2 * HAS, 3 * HAS - 4096] {
+        new.write(at, &data).unwrap();
+    }
+    new.flush().unwrap();
+    let stored = std::fs::read(&path).unwrap();
+    for at in [HAS, 2 * HAS, 2 * HAS + 4096, 3 * HAS] {
+        let at = usize::try_from(at).unwrap();
+        assert!(stored[at - 4096..at] == data, "before {at}");
+    }
+    let refused = old.call(Ask::read(HAS, 4096)).unwrap();
+    assert_eq!(refused.failure.map(|it| it.errno), Some(Errno::Invalid));
+    let mut back = vec![0; 4096];
+    old.read(HAS - 4096, &mut back).unwrap();
+    assert!(back == data);
+}
+
+#[test]
 fn what_is_refused_is_answered_and_the_stream_stays_in_step() {
     let server = Server::start(Setup::default());
     for mut client in both(&server) {

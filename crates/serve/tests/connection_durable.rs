@@ -1,5 +1,9 @@
 //! Flushes and durable writes of many clients: how often the backing is flushed for them, and what each is told.
-#![allow(clippy::unwrap_used, reason = "a test's helpers are its tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test's helpers are its tests; its numbers are small"
+)]
 
 mod common;
 
@@ -12,6 +16,7 @@ use device::{FaultPlan, Faulty, TraceRecord};
 use env::IoOp;
 use nbd::client::{Ask, Client};
 use nbd::wire::{Command, CommandFlags, Errno};
+use serve::export::ExportOptions;
 
 /// A device that holds what it is told to hold, and writes down what comes through.
 const WATCHED: &str = "faulty:seed=1+trace:records=10000";
@@ -71,6 +76,38 @@ fn the_first_flush_of_a_server_reaches_the_backing() {
         assert_eq!(failure(&mut client), None);
         assert_eq!(flushes(&server), 1, "{:#?}", records(&server));
     }
+}
+
+/// A volume of which each write is durable before its reply, for clients that do not know that they might lose one.
+#[test]
+fn a_volume_can_make_every_write_durable_before_its_reply() {
+    let server = Server::start(Setup {
+        layers: WATCHED,
+        options: ExportOptions {
+            durable: true,
+            ..ExportOptions::default()
+        },
+        ..Setup::default()
+    });
+    let mut client = server.client();
+    let stored = |page: u64| {
+        let records = records(&server);
+        let write = |it: &&TraceRecord| it.op == IoOp::Write && it.offset.0 == at(page);
+        records.iter().filter(write).count() == 1
+    };
+    for page in 0..3 {
+        client.write(at(page), &bytes(page, PAGE)).unwrap();
+        assert!(stored(page), "{:#?}", records(&server));
+        assert!(flushes(&server) > usize::try_from(page).unwrap());
+    }
+    let before = flushes(&server);
+    client.trim(at(8), 8 * PAGE as u32).unwrap();
+    assert!(flushes(&server) > before, "a trim");
+    // And off again.
+    server.export.set_durable(false);
+    client.write(at(5), &bytes(5, PAGE)).unwrap();
+    client.read(at(5), &mut vec![0; PAGE]).unwrap();
+    assert!(!stored(5), "{:#?}", records(&server));
 }
 
 /// One that was killed had asked for a hole, or for zeroes, all over the volume; another writes into
@@ -177,7 +214,7 @@ fn a_bad_sector_holds_back_no_durable_write_but_its_own() {
     let server = Server::start(Setup {
         layers: "faulty:seed=1",
         on_error: tidegate::ErrorPolicy::Retry,
-        options: serve::export::ExportOptions {
+        options: ExportOptions {
             patient: true,
             ..Default::default()
         },

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use os::{FileDevice, OpenOptions, OwnPath, OwnPaths, ThreadEnv, identity};
+use policy::units::Bytes;
 use rustix::fs::{
     AtFlags, FallocateFlags, SeekFrom, StatxFlags, fallocate, major, minor, seek, statx,
 };
@@ -15,7 +16,8 @@ use rustix::io::Errno;
 
 use super::{BackendError, Closer, Raw, lock};
 use crate::config::{BackendConfig, SIZE_MAX, VolumeConfig};
-use crate::export::{Extents, Lost};
+use crate::export::{Extents, Grow, Lost};
+use crate::log::warn;
 
 /// Sizes are multiples of it.
 const SECTOR: u64 = 512;
@@ -59,9 +61,16 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     }
     let can_punch = match (read_only, is_device) {
         (true, _) => false,
-        (false, true) => device_punches(&file),
+        (false, true) => device_can(&file, "write_zeroes_max_bytes"),
         (false, false) => file_punches(&file, has),
     };
+    if is_device && !read_only && !can_punch && device_can(&file, "discard_max_bytes") {
+        warn!(
+            volume = %config.name, device = %path.display(),
+            "no TRIM: the device discards, but cannot make a range zeroes without being sent them, and what it discards may read \
+             as anything; blkdiscard it while it is not served"
+        );
+    }
     let file = Arc::new(file);
     let extents: Option<Arc<dyn Extents>> = match is_device || !tells_holes(&file) {
         true => None,
@@ -77,6 +86,24 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
             move || is_removed(&file).then(|| removed(&path, &file))
         })),
     };
+    let grow: Option<Grow> = match read_only || !size.is_multiple_of(PAGE) {
+        true => None,
+        false => Some(Box::new({
+            let (file, path, files) = (Arc::clone(&file), path.clone(), Arc::clone(&files));
+            let makes = !is_device && matches!(config.backend, BackendConfig::New { .. });
+            move |wanted| {
+                let size = grown(&path, &file, wanted, makes)?;
+                let now = files.fixed_size(object).map_or(0, |now| now.0);
+                if size <= now {
+                    return Ok(now);
+                }
+                let fixed = files.set_fixed_size(object, Bytes(size));
+                fixed
+                    .map(|()| size)
+                    .map_err(|cause| system(&path, "grow", cause))
+            }
+        })),
+    };
     let closing = Arc::clone(&files);
     Ok(Raw {
         made,
@@ -86,10 +113,34 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         extents,
         can_punch,
         lost,
+        grow,
         direct,
         keep: Box::new(file),
         closer: Closer(Box::new(move || closing.close(object))),
     })
+}
+
+fn system(path: &Path, doing: &'static str, cause: io::Error) -> BackendError {
+    let path = path.into();
+    BackendError::System { doing, path, cause }
+}
+
+/// The size that a file or device has by now, in whole pages: of it so much as is wanted, or all. A file that is made if it is
+/// not there is made longer, too.
+fn grown(path: &Path, file: &File, wanted: Option<u64>, makes: bool) -> Result<u64, BackendError> {
+    let mut has = length(path, file)?;
+    if let Some(wanted) = wanted.filter(|wanted| makes && *wanted > has) {
+        file.set_len(wanted).map_err(|cause| BackendError::NoRoom {
+            path: path.into(),
+            size: wanted,
+            cause,
+        })?;
+        file.sync_all()
+            .map_err(|cause| system(path, "sync", cause))?;
+        has = wanted;
+    }
+    let size = size(path, has, wanted, false)?;
+    Ok(size / PAGE * PAGE)
 }
 
 /// A sparse file, made if it is not there; with its folder, if nobody chose that. What was made is removed again unless
@@ -143,9 +194,13 @@ pub(super) fn make(
             cause,
         })?;
         file.sync_all().map_err(system("sync"))?;
-        let folder =
-            File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
-        folder.map_err(system("sync the folder of"))?;
+        let folder = folder.unwrap_or(Path::new("."));
+        if !sync_folder(folder).map_err(system("sync the folder of"))? {
+            warn!(
+                folder = %folder.display(),
+                "the file system cannot make names durable: a crash soon after the start may take the new file with it"
+            );
+        }
     } else if chosen && has != size {
         return Err(BackendError::OtherSize {
             path: path.into(),
@@ -154,6 +209,17 @@ pub(super) fn make(
         });
     }
     Ok((file, made))
+}
+
+/// Makes the names in a folder durable. False: the file system cannot (some that are mounted over a network, or by a program).
+fn sync_folder(folder: &Path) -> io::Result<bool> {
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        Ok(()) => Ok(true),
+        Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            _ => Err(error),
+        },
+    }
 }
 
 /// Removes a file that was created and could not be locked, unless somebody else has made it his: locked or filled it.
@@ -250,17 +316,20 @@ fn file_punches(file: &File, size: u64) -> bool {
     fallocate(file, flags, size.next_multiple_of(PAGE), PAGE).is_ok()
 }
 
-/// Whether a block device takes a range as zeros without being sent them, as the system says: what fallocate(2) needs to
-/// punch a hole in it.
-fn device_punches(file: &File) -> bool {
+/// Whether a block device does something in ranges, as the system says: take one as zeros without being sent them
+/// (`write_zeroes_max_bytes`), which is what fallocate(2) needs to punch a hole in it, or forget one (`discard_max_bytes`).
+fn device_can(file: &File, limit: &str) -> bool {
     let Ok(metadata) = file.metadata() else {
         return false;
     };
     let (major, minor) = (major(metadata.rdev()), minor(metadata.rdev()));
-    let folder = format!("/sys/dev/block/{major}:{minor}");
+    can_at(Path::new(&format!("/sys/dev/block/{major}:{minor}")), limit)
+}
+
+fn can_at(device: &Path, limit: &str) -> bool {
     // A partition has the queue of its disk.
     ["queue", "../queue"].iter().any(|queue| {
-        let most = std::fs::read_to_string(format!("{folder}/{queue}/write_zeroes_max_bytes"));
+        let most = std::fs::read_to_string(device.join(queue).join(limit));
         most.is_ok_and(|most| most.trim().parse::<u64>().is_ok_and(|most| most > 0))
     })
 }
@@ -291,5 +360,32 @@ impl Extents for FileExtents {
         }
         let hole = seek(&*self.file, SeekFrom::Hole(offset))?;
         Ok((len.min(hole.saturating_sub(offset).max(1)), false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_cannot_be_synced_is_no_error_and_one_that_is_not_there_is() {
+        assert!(!sync_folder(Path::new("/proc")).unwrap(), "EINVAL");
+        assert!(sync_folder(&std::env::temp_dir()).unwrap());
+        assert!(sync_folder(Path::new("/nonexistent")).is_err());
+    }
+
+    #[test]
+    fn what_a_device_can_is_what_its_queue_says() {
+        let name = format!("tidegate-queue-{}", std::process::id());
+        let disk = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(disk.join("queue")).unwrap();
+        std::fs::create_dir_all(disk.join("part")).unwrap();
+        std::fs::write(disk.join("queue/write_zeroes_max_bytes"), "0\n").unwrap();
+        std::fs::write(disk.join("queue/discard_max_bytes"), "2147450880\n").unwrap();
+        for device in [disk.clone(), disk.join("part")] {
+            assert!(!can_at(&device, "write_zeroes_max_bytes"));
+            assert!(can_at(&device, "discard_max_bytes"));
+        }
+        std::fs::remove_dir_all(disk).unwrap();
     }
 }

@@ -27,7 +27,7 @@ use policy::dirty::DeviceTunables;
 use tidegate::{Backing, Cache, VolumeOptions};
 
 use crate::config::{BackendConfig, VolumeConfig};
-use crate::export::{Extents, Lost, Opened};
+use crate::export::{Extents, Grow, Lost, Opened};
 
 pub use error::BackendError;
 
@@ -62,6 +62,7 @@ struct Raw {
     extents: Option<Arc<dyn Extents>>,
     can_punch: bool,
     lost: Option<Lost>,
+    grow: Option<Grow>,
     direct: bool,
     /// What lives as long as the device: its lock.
     keep: Box<dyn Send + Sync>,
@@ -83,6 +84,7 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
             raw.extents,
             raw.can_punch,
             raw.lost,
+            raw.grow,
             raw.direct,
             raw.keep,
             raw.closer,
@@ -94,7 +96,7 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
             size: raw.size,
         })
     })?;
-    let (made, extents, can_punch, lost, direct, keep, closer, layers) =
+    let (made, extents, can_punch, lost, grow, direct, keep, closer, layers) =
         rest.expect("attached with a backing");
     let layers = Arc::new(layers);
     let opened = Opened {
@@ -102,6 +104,7 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
         extents,
         can_punch: can_punch && !config.read_only,
         lost,
+        grow,
         keep: Box::new((keep, Arc::clone(&layers))),
     };
     Ok(Backend {

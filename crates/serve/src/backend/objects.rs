@@ -12,12 +12,24 @@ use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::Extents;
 use crate::log::warn;
 
+/// In the environment, of credentials that end.
+const TEMPORARY: &str = "AWS_SESSION_TOKEN";
 /// How long giving a lease back may take.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// Opens a volume of objects, and takes its lease.
 pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
     let (objects, made) = ::objects::open_to_be_kept(&settings(config), env.arena())?;
+    if let BackendConfig::Objects { url, .. } = &config.backend
+        && url.starts_with("s3://")
+        && std::env::var_os(TEMPORARY).is_some()
+    {
+        warn!(
+            volume = %config.name,
+            help = "give the server a role of its machine or its container, which it renews, or keys that last",
+            "{TEMPORARY} is set: these credentials end, the environment of a process cannot change, and then writes fail"
+        );
+    }
     let damaged: Vec<_> = objects.damaged().collect();
     if let Some((name, bytes)) = damaged.first() {
         let (objects, wanted) = (damaged.len(), objects.object_size());
@@ -37,6 +49,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
             let objects = Arc::clone(&objects);
             move || objects.failure()
         })),
+        grow: None,
         direct: true,
         closer: Closer(Box::new({
             let objects = Arc::clone(&objects);

@@ -53,6 +53,7 @@ fn volume(backend: BackendConfig) -> VolumeConfig {
         description: String::new(),
         backend,
         read_only: false,
+        durable: false,
         on_error: ErrorPolicy::Report,
         share: ShareConfig::default(),
         layers: Vec::new(),

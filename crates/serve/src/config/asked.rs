@@ -29,10 +29,11 @@ pub(super) const SERVER_KEYS: [&str; 14] = [
 /// Keys of `[tls]`; on the command line with `tls-` before them.
 pub(super) const TLS_KEYS: [&str; 4] = ["certificate", "key", "clients", "required"];
 /// Keys of a volume, in the file and behind its backend.
-pub(super) const VOLUME_KEYS: [&str; 13] = [
+pub(super) const VOLUME_KEYS: [&str; 14] = [
     "backend",
     "size",
     "read_only",
+    "durable",
     "policy",
     "dirty_min",
     "dirty_max",

@@ -75,7 +75,8 @@ pub(super) fn check(
     let nodes = server.read("nodes", nodes).unwrap_or_default();
     let log = server.read("log", level).unwrap_or_default();
     let log_format = server.read("log_format", log_format).unwrap_or_default();
-    let (dirty, background) = limits_of_dirty(&draft, dirty, background, &mut mistakes);
+    let usual = usual_dirty(memory);
+    let (dirty, background) = limits_of_dirty(&draft, (dirty, usual), background, &mut mistakes);
     let tls = tls(&draft, &mut mistakes);
     let listen = listeners(&draft, mode, surroundings, &mut mistakes);
     let mut volumes = Vec::new();
@@ -298,10 +299,22 @@ fn handshake(text: &str) -> Result<Duration, String> {
 /// half of the limit is dirty has the rest of that half to write while they wait (docs/lab/bench.md, pacing with flushes).
 const BACKGROUND_PART: u8 = 16;
 
+/// What may be dirty where nothing is said, in per cent of the cache, and at most: a flush is as long as the backing takes for
+/// it, and clients give up after 30 s. That is 30 s of a disk of 16 MB/s.
+const DIRTY_USUAL: u8 = 20;
+const DIRTY_USUAL_MOST: u64 = 450 << 20;
+
+fn usual_dirty(memory: u64) -> Threshold {
+    match memory / 100 * u64::from(DIRTY_USUAL) > DIRTY_USUAL_MOST {
+        true => Threshold::Pages(policy::units::Pages(DIRTY_USUAL_MOST >> 12)),
+        false => Threshold::Percent(DIRTY_USUAL),
+    }
+}
+
 /// The limits of dirty data; one that is not given keeps its distance to the other.
 fn limits_of_dirty(
     draft: &Draft,
-    dirty: Option<Threshold>,
+    (dirty, usual): (Option<Threshold>, Threshold),
     background: Option<Threshold>,
     mistakes: &mut Vec<Mistake>,
 ) -> (Threshold, Threshold) {
@@ -313,7 +326,7 @@ fn limits_of_dirty(
         }
     };
     let is_given = dirty.is_some();
-    let (dirty, given) = (dirty.unwrap_or(Threshold::Percent(20)), background);
+    let (dirty, given) = (dirty.unwrap_or(usual), background);
     let background = given.unwrap_or_else(|| part(dirty));
     let is_over = match (background, dirty) {
         (Threshold::Percent(low), Threshold::Percent(high)) => low > high,
@@ -324,7 +337,10 @@ fn limits_of_dirty(
         let title = "`background` is above `dirty`";
         let help = match draft.server.get("dirty").filter(|_| is_given) {
             Some(dirty) => format!("make it lower than `dirty`, which is {}", dirty.text.trim()),
-            None => "make it lower than `dirty`, which is 20% if it is not given".to_owned(),
+            None => {
+                "make it lower than `dirty`, which is 20% if it is not given, and 450MiB at most"
+                    .to_owned()
+            }
         };
         mistakes.push(
             word.wrong(title, "writeback would begin after writers are held back")
@@ -440,6 +456,7 @@ fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> Option<VolumeConf
         mistakes,
     };
     let read_only = reader.read("read_only", truth).unwrap_or(false);
+    let durable = reader.read("durable", truth).unwrap_or(false);
     let on_error = reader.read("policy", policy).unwrap_or(ErrorPolicy::Report);
     let share = ShareConfig {
         least: reader.read("dirty_min", share).unwrap_or(0),
@@ -488,6 +505,7 @@ fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> Option<VolumeConf
         description,
         backend,
         read_only,
+        durable,
         on_error,
         share,
         layers,

@@ -85,6 +85,7 @@ impl Surroundings {
                 size: EMBEDDED,
             },
             read_only: false,
+            durable: false,
             on_error: tidegate::ErrorPolicy::Report,
             share: ShareConfig::default(),
             layers: Vec::new(),

@@ -147,6 +147,8 @@ pub struct VolumeConfig {
     pub backend: BackendConfig,
     /// Whether clients may only read.
     pub read_only: bool,
+    /// Whether each write is durable before its reply.
+    pub durable: bool,
     /// What clients get while writes to the backend fail.
     pub on_error: ErrorPolicy,
     /// Its share of the dirty limit.

@@ -97,6 +97,31 @@ fn nothing_said() {
 }
 
 #[test]
+fn what_may_be_dirty_is_a_flush_that_clients_wait_for() {
+    let dirty = |memory: &str, more: Option<(&str, &str)>| {
+        let values = [Some(("memory", memory)), more].into_iter().flatten();
+        let values = values.map(|(key, text)| (key.to_owned(), text.to_owned()));
+        let asked = Asked {
+            values: values.collect(),
+            ..asked(&["a=/x"])
+        };
+        let config = config(&asked);
+        (config.dirty, config.background)
+    };
+    let percent = (Threshold::Percent(20), Threshold::Percent(1));
+    assert_eq!(dirty("2GiB", None), percent);
+    let most = Pages(450 << 8);
+    let (limit, background) = dirty("64GiB", None);
+    assert_eq!(limit, Threshold::Pages(most), "30 s at 16 MB/s");
+    assert!(matches!(background, Threshold::Pages(pages) if pages.0 < most.0 / 10));
+    assert_eq!(
+        dirty("64GiB", Some(("dirty", "20%"))),
+        percent,
+        "as asked for"
+    );
+}
+
+#[test]
 fn the_control_group_bounds_the_memory() {
     let within = |mib: u64| Surroundings {
         group: Some(GroupLimit {
@@ -359,7 +384,7 @@ fn a_mistake_on_the_command_line_is_shown_in_its_word() {
 1 | data=/x,polcy=stop
   |         ^^^^^ not an option of a volume
   |
-  = help: did you mean `policy`? Allowed: ro, size, read_only, policy, dirty_min, dirty_max, description, block_min, block_preferred, object_size, parallel, force, device (a path with a comma belongs in a file: --config)"
+  = help: did you mean `policy`? Allowed: ro, size, read_only, durable, policy, dirty_min, dirty_max, description, block_min, block_preferred, object_size, parallel, force, device (a path with a comma belongs in a file: --config)"
     );
 }
 

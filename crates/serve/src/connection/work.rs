@@ -92,6 +92,7 @@ where
     }
 
     fn carry_out(&mut self, work: Work, mut request: Request) {
+        let all_durable = self.export.makes_all_durable();
         match work {
             Work::Read { unfragmented, .. } => {
                 request.unfragmented = unfragmented;
@@ -99,7 +100,7 @@ where
                 self.output.answer(place);
             }
             Work::Write { range, durable } => {
-                request.durable = durable;
+                request.durable = durable || all_durable;
                 let place = self.table.insert(request);
                 let left = range.len;
                 self.input.receiving = Receiving::Payload { place, left };
@@ -115,9 +116,10 @@ where
                 self.make_durable(place, None);
             }
             Work::Trim { range, durable } => {
-                request.durable = durable;
+                request.durable = durable || all_durable;
+                let how = (false, request.durable);
                 let place = self.table.insert(request);
-                self.punch(place, range, (false, durable));
+                self.punch(place, range, how);
             }
             Work::Zero {
                 range,
@@ -125,12 +127,13 @@ where
                 keep,
                 fast,
             } => {
-                request.durable = durable;
+                request.durable = durable || all_durable;
                 request.fast = fast;
+                let how = (true, request.durable);
                 let place = self.table.insert(request);
                 let can_punch = self.export.opened.can_punch && !keep;
                 if can_punch && (fast || has_whole_page(range)) {
-                    self.punch(place, range, (true, durable));
+                    self.punch(place, range, how);
                 } else if fast {
                     self.fail(place, NOT_FAST);
                 } else {

@@ -158,6 +158,7 @@ fn volume(file: &Path) -> VolumeConfig {
             size: None,
         },
         read_only: false,
+        durable: false,
         on_error: tidegate::VolumeOptions::default().on_error,
         share: ShareConfig::default(),
         layers: vec![Layer::Slow(SlowOptions {

@@ -3,7 +3,7 @@
 //! | changes | needs a restart |
 //! |---|---|
 //! | volumes that come or go | where a volume is kept that stays, whether it is read-only, its layers |
-//! | a volume's policy, its share of the dirty limit, and, for new connections, what clients are told of it | |
+//! | a volume's policy, its share of the dirty limit, and, for new connections, a larger size and what clients are told of it | |
 //! | the memory limit, up to that of the start | limits of dirty data |
 //! | bounds on clients and certificates, for new connections | where connections are taken, the page, whether there is TLS |
 //! | pacing, the log's level | |
@@ -11,12 +11,14 @@
 //! A volume that goes does so beside all the rest (`leave.rs`), and so does one that comes (`come.rs`): a reload waits for
 //! them a moment, and then says that they go on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::start::{self, same_mode, same_places};
 use super::{Served, Server};
 use crate::backend;
 use crate::config::{BackendConfig, Config, ConfigError, LimitsConfig, VolumeConfig, show_size};
+use crate::export::Export;
 use crate::log::{self, error, info, warn};
 
 /// How long a reload waits for volumes that go and come.
@@ -226,7 +228,7 @@ impl Server {
                 .iter_mut()
                 .find(|served| served.config.name == volume.name);
             match old {
-                Some(old) if !old.is_leaving && old.config == *volume => {}
+                Some(old) if !old.is_leaving && old.config == *volume => old.follow(),
                 Some(old) if !old.is_leaving => old.change(volume),
                 _ => self.wanted.push(Wanted::new(volume.clone())),
             }
@@ -311,14 +313,48 @@ fn needs_restart(what: &str) {
     warn!("cannot change while the server runs: {what}; restart for that");
 }
 
+/// Has a volume grow, beside all the rest: its backing may not answer.
+fn grow(export: &Arc<Export>, wanted: Option<u64>) {
+    let export = Arc::clone(export);
+    tokio::task::spawn_blocking(move || {
+        let (volume, before) = (export.name(), export.size());
+        match export.grow(wanted) {
+            Ok(size) if size > before => {
+                let (from, to) = (show_size(before), show_size(size));
+                info!(volume = %volume, from = %from, to = %to, "it has grown, for new connections");
+            }
+            Ok(_) => {}
+            Err(cause) if wanted.is_some() => {
+                error!(volume = %volume, cause = %cause, "it did not grow");
+            }
+            // Nobody asked for it.
+            Err(_) => {}
+        }
+    });
+}
+
 impl Served {
+    /// Its file or device may have grown.
+    fn follow(&self) {
+        if matches!(self.config.backend, BackendConfig::File { size: None, .. }) {
+            grow(&self.export, None);
+        }
+    }
+
     /// Follows a new version of its configuration as far as that goes, and says what it did and what it did not.
     pub(super) fn change(&mut self, new: &VolumeConfig) {
         let old = &mut self.config;
         let ((old_place, old_size), (place, size)) = (apart(&old.backend), apart(&new.backend));
+        let grows = old_place == place
+            && !matches!(place, BackendConfig::Objects { .. })
+            && old_size.zip(size).is_some_and(|(old, new)| new > old);
+        if grows {
+            old.backend = new.backend.clone();
+            grow(&self.export, size);
+        }
         let fixed = differing([
             ("backend", old_place == place),
-            ("size", old_size == size),
+            ("size", grows || old_size == size),
             ("read_only", old.read_only == new.read_only),
             ("device", old.layers == new.layers),
         ]);
@@ -344,6 +380,11 @@ impl Served {
                     error!(volume = %new.name, cause = %cause, "stays as it was: {treated}")
                 }
             }
+        }
+        if old.durable != new.durable {
+            self.export.set_durable(new.durable);
+            old.durable = new.durable;
+            info!(volume = %new.name, durable = new.durable, "changed, for writes from now on");
         }
         let told = differing([
             ("description", old.description == new.description),

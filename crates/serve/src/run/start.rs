@@ -44,6 +44,8 @@ const VOLUME: u64 = 3 << 19;
 const REQUEST: u64 = 384;
 /// The part of the memory limit that requests over those that each connection may have take together, at most.
 const REQUESTS_PART: u64 = 64;
+/// Set to 1 in the environment, core dumps hold the cache, with the clients' data: for who debugs the server.
+const DUMP: &str = "TIDEGATE_CORE_DUMP_DATA";
 /// A backing that has not been opened for so long is named.
 const SILENT: Duration = Duration::from_secs(3);
 /// How long volumes that are being opened are waited for when one was refused, or the server ends.
@@ -80,7 +82,7 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
     let watched: Arc<dyn Source> = Arc::new(Watched::new(&hub, cache.clone()));
     // What happens to volumes is logged; ends with the runtime.
     tokio::spawn(snapshot::watch(Arc::clone(&watched)));
-    tokio::spawn(watch_group(cache.clone()));
+    tokio::spawn(watch_system(cache.clone()));
     #[cfg(feature = "web")]
     let web = match &config.web {
         Some(web) => Some(crate::web::start(web, watched).map_err(ServeError::Web)?),
@@ -169,6 +171,7 @@ fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
         .background_limit(config.background)
         .io_uring(config.io_uring)
         .nodes(config.nodes)
+        .core_dump(std::env::var_os(DUMP).is_some_and(|value| value == "1"))
         .build()
         .map_err(|cause| match cause {
             tidegate::Error::LimitTooSmall { least, .. } => too_small(config, limits, least),
@@ -199,16 +202,21 @@ fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
     Ok(built)
 }
 
-/// Between two looks at how the control group holds the cache.
+/// Between two looks at what the system does with the cache.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Says in the log when the control group holds the cache below its limit, and when it does no longer; ends with the runtime.
-async fn watch_group(cache: Cache) {
-    let mut said = None;
+/// Says in the log when the control group holds the cache below its limit, and when it does no longer; and, once, that there
+/// is no io_uring for a device. Ends with the runtime.
+async fn watch_system(cache: Cache) {
+    let (mut said, mut has_ring) = (None, true);
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     loop {
         ticks.tick().await;
         let stats = cache.stats();
+        if let Some(cause) = stats.no_io_uring.filter(|_| has_ring) {
+            has_ring = false;
+            warn!(cause = %cause, "io_uring cannot be had: threads do what it would, more slowly (--no-io-uring to ask for that)");
+        }
         if stats.ceiling == said {
             continue;
         }
@@ -484,6 +492,7 @@ pub(super) fn offer(
         read_only: volume.read_only,
         paced: config.paced,
         patient: is_patient(&volume),
+        durable: volume.durable,
         ..ExportOptions::default()
     };
     backend.made.keep();

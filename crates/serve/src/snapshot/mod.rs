@@ -199,16 +199,19 @@ pub enum State {
     Stopped,
     /// A flush failed: what the backing had taken since the last good one is unknown.
     FlushFailed,
+    /// The backing is lost: its file was removed, its folder or its lease is another's. What is written goes nowhere that lasts.
+    Lost,
 }
 
 impl State {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Ok,
         Self::Retrying,
         Self::Stalled,
         Self::Stopped,
         Self::FlushFailed,
+        Self::Lost,
     ];
 
     /// Its name in metrics and JSON.
@@ -220,6 +223,7 @@ impl State {
             Self::Stalled => "stalled",
             Self::Stopped => "stopped",
             Self::FlushFailed => "flush_failed",
+            Self::Lost => "lost",
         }
     }
 

@@ -192,7 +192,12 @@ impl Source for Watched {
 fn volume(export: &Export) -> VolumeReading {
     let counters = &export.counters;
     let stats = export.opened.volume.stats();
-    let (state, state_for) = state(stats.state);
+    let lost = export.lost();
+    let (state, state_for) = match lost {
+        // Whatever else is the matter: nothing else will help.
+        Some(_) => (State::Lost, None),
+        None => state(stats.state),
+    };
     VolumeReading {
         state,
         state_for,
@@ -206,7 +211,7 @@ fn volume(export: &Export) -> VolumeReading {
         failed_total: stats.failed_total,
         errors: stats.errors,
         last_error: stats.last_error.map(|error| export.in_words(&error)),
-        lost: export.lost(),
+        lost,
         read_failed_total: stats.read_failed_total,
         last_read_error: stats.last_read_error.map(|error| export.in_words(&error)),
         reads_failing: stats.reads_failing,

@@ -166,8 +166,12 @@ pub(crate) fn health(now: &Reading) -> Health {
             State::Stalled => format!("the backing has not answered{since}"),
             State::Stopped => "writes to the backing failed, and the policy is to stop".to_owned(),
             State::FlushFailed => "a flush of the backing failed".to_owned(),
+            State::Lost => {
+                let why = volume.lost.as_deref().unwrap_or("not known");
+                format!("the backing is lost: {why}")
+            }
         };
-        if let Some(error) = &volume.last_error {
+        if let Some(error) = volume.last_error.as_ref().filter(|_| volume.lost.is_none()) {
             what.push_str(": ");
             what.push_str(error);
         }

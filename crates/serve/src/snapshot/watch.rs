@@ -145,6 +145,8 @@ impl Watcher {
                         at_backing = volume.at_backing,
                         "volume state: the backing does not answer"
                     ),
+                    // Said already, with the cause.
+                    State::Lost => {}
                     State::Stopped | State::FlushFailed => error!(
                         volume = name,
                         state = volume.state.name(),

@@ -200,6 +200,7 @@ fn open(folder: &Path, cache: &Cache, setup: Setup) -> (Arc<Export>, Arc<Layers>
         description: String::new(),
         backend: setup.backend.unwrap_or_else(new),
         read_only: options.read_only,
+        durable: false,
         on_error: setup.on_error,
         share: ShareConfig::default(),
         layers,

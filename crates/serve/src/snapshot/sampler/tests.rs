@@ -195,3 +195,15 @@ fn the_last_second_is_told_apart_from_the_ones_before() {
         (10, 5_000, 5_000)
     );
 }
+
+#[test]
+fn a_volume_whose_backing_is_lost_is_not_well() {
+    let mut now = reading(Instant::now(), 5, State::Lost);
+    now.volumes[1].lost = Some("/srv/a.img: it was removed".to_owned());
+    let health = health(&now);
+    assert!(!health.ok);
+    assert_eq!(
+        health.reasons,
+        ["volume \"data/backup\": the backing is lost: /srv/a.img: it was removed"]
+    );
+}
