@@ -148,9 +148,9 @@ impl Arena {
                 unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
         }
         // A child of a fork does not get a copy of the cache, which would be another limit's worth of memory as soon as either
-        // writes; and a core dump does not hold what belongs to clients, nor a limit's worth of it. SAFETY: advice on our own
-        // mapping; where the system refuses, it is as it was.
+        // writes; and a core dump does not hold what belongs to clients, nor a limit's worth of it.
         for advice in [Advice::LinuxDontFork, Advice::LinuxDontDump] {
+            // SAFETY: advice on our own mapping, which holds nothing yet; where the system refuses, it is as it was.
             let _ = unsafe { rustix::mm::madvise(mapped, whole, advice) };
         }
         let chunks = frames.div_ceil(chunk_frames) as usize;

@@ -198,8 +198,9 @@ fn a_volume_grows_for_new_clients_and_the_old_ones_do_not_notice() {
         let at = usize::try_from(at).unwrap();
         assert!(stored[at - 4096..at] == data, "before {at}");
     }
-    let refused = old.call(Ask::read(HAS, 4096)).unwrap();
-    assert_eq!(refused.failure.map(|it| it.errno), Some(Errno::Invalid));
+    old.submit(Ask::read(HAS, 4096)).unwrap();
+    let refused = old.receive().unwrap().failure.map(|it| it.errno);
+    assert_eq!(refused, Some(Errno::Invalid));
     let mut back = vec![0; 4096];
     old.read(HAS - 4096, &mut back).unwrap();
     assert!(back == data);

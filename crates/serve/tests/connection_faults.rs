@@ -144,7 +144,10 @@ fn large_trims_starve_nobody() {
     other.flush().unwrap();
     let all = began.elapsed();
     println!("read {read:?}, all {all:?}");
-    assert_eq!(counters.in_flight.load(Ordering::SeqCst), 16, "trims go on");
+    assert!(
+        counters.in_flight.load(Ordering::SeqCst) >= 16,
+        "trims go on"
+    );
     assert!(
         read < Duration::from_secs(2) && all < Duration::from_secs(10),
         "{read:?}, {all:?}"

@@ -51,6 +51,10 @@ fn with_no_descriptor_left() {
     let device = crate::FileDevice::new(&env).unwrap();
     // Where the system has no rings it is the pool anyhow.
     assert!(env.fallback().is_some());
+    let mut wanted = Options::new(64);
+    wanted.chunk_frames = 64;
+    wanted.backend = Backend::Uring;
+    assert!(ThreadEnv::start(wanted).is_err(), "who insists hears of it");
     taken.pop();
     let path = std::env::temp_dir().join(format!("tidegate-os-late-{}", std::process::id()));
     let open = crate::OpenOptions {
@@ -60,11 +64,6 @@ fn with_no_descriptor_left() {
     let opened = device.open(&path, open);
     let _ = std::fs::remove_file(&path);
     opened.unwrap();
-    drop(device);
-    let mut wanted = Options::new(64);
-    wanted.chunk_frames = 64;
-    wanted.backend = Backend::Uring;
-    assert!(ThreadEnv::start(wanted).is_err(), "who insists hears of it");
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn memory_limit(text: &str, group: Option<&GroupLimit>) -> Result<u64, String> {
              it away, or raise the group's limit",
             show_size(*most),
             file.display(),
-            most / 4 * 3 >> 20
+            (most / 4 * 3) >> 20
         )),
         _ => Ok(bytes),
     }

@@ -52,7 +52,7 @@ impl Surroundings {
 
     /// The memory limit of a server that was told none, and what of the surroundings it is less for.
     pub(super) fn memory(&self) -> (u64, Option<GroupLimit>) {
-        let of_group = |group: &GroupLimit| (group.bytes / 4 * 3) >> 20 << 20;
+        let of_group = |group: &GroupLimit| ((group.bytes / 4 * 3) >> 20) << 20;
         let group = self.group.as_ref().filter(|group| of_group(group) < MEMORY);
         (group.map_or(MEMORY, of_group), group.cloned())
     }
