@@ -1,4 +1,4 @@
-//! Calls of a task that is served: it takes what is to be had at once, has the waits taken for it, and is held by
+//! Calls of a task that is served: it takes what is available at once, has the waits taken for it, and is held by
 //! deadlines, as a client of a server is.
 
 use env::{Cause, Task, Wakeup};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The cheapest experiment with published claims, as small as it gets: what it comes to is of no account here.
+/// The cheapest experiment with published claims, as small as it gets: what it comes to does not matter here.
 const CHEAP: [&str; 4] = ["reproduce", "dd", "--scale", "0.015625"];
 
 /// How long anything may take before the test fails, on a machine that does much else.

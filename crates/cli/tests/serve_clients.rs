@@ -245,7 +245,7 @@ fn qemu_and_the_server_keep_each_other_out() {
         let (is_written, said) = write(&path);
         assert!(is_written, "{volume}: {said}");
     }
-    // QEMU first: neither is to be had while it may write.
+    // QEMU first: neither is available while it may write.
     let mut qemu = command("qemu-io", &["-f", "raw", text(&path)])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -213,7 +213,7 @@ impl Faulty {
         self.release();
     }
 
-    /// For the end of the world: what is held ends with `Cancelled`, and nothing hangs any more.
+    /// For the shutdown: what is held ends with `Cancelled`, and nothing hangs any more.
     pub fn cancel(&self, context: &Interrupt) {
         {
             let mut state = take_lock(&self.state);

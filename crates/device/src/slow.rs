@@ -248,7 +248,7 @@ impl Slow {
         state.service.len() - state.free.len()
     }
 
-    /// For the end of the world: what waits ends with `Cancelled`, what is in service ends as soon
+    /// For the shutdown: what waits ends with `Cancelled`, what is in service ends as soon
     /// as the inner device has it, and so does what still comes.
     pub fn cancel(&self, context: &Interrupt) {
         let waiting = {

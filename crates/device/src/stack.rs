@@ -121,7 +121,7 @@ impl Stack {
         Ok(stack)
     }
 
-    /// For the end of the world: no layer holds a request back any more, and none will.
+    /// For the shutdown: no layer holds a request back any more, and none will.
     pub fn cancel(&self, context: &Interrupt) {
         self.slow.iter().for_each(|layer| layer.cancel(context));
         self.faulty.iter().for_each(|layer| layer.cancel(context));

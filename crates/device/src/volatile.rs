@@ -209,7 +209,7 @@ impl Volatile {
         state.failed = None;
     }
 
-    /// For the end of the world: what is queued ends with `Cancelled`.
+    /// For the shutdown: what is queued ends with `Cancelled`.
     pub fn cancel(&self, context: &Interrupt) {
         let queue = core::mem::take(&mut take_lock(&self.state).queue);
         for request in queue {

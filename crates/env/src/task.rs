@@ -127,7 +127,7 @@ impl<'e, E: Env> Task<'e, E> {
         self.env.emit(self.id, event);
     }
 
-    /// Sleeps for `pause`. Nothing shortens it but the end of the world.
+    /// Sleeps for `pause`. Nothing shortens it but the shutdown.
     pub fn sleep(&mut self, cause: Cause, pause: Nanos) -> Wakeup {
         self.sleep_until(cause, self.now() + pause)
     }

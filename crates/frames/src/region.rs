@@ -140,7 +140,7 @@ impl Region {
     }
 
     /// Puts a frame where nothing stands. False: something does. The caller is the only one who fills pages of the region
-    /// meanwhile, by a lock of his.
+    /// meanwhile, by a lock of its own.
     #[must_use]
     #[inline]
     pub fn try_fill(&self, page: u32, frame: FrameId) -> bool {

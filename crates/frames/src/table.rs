@@ -207,7 +207,7 @@ impl FrameTable {
     /// Whether somebody holds the busy bit of `owner`'s page in this frame.
     ///
     /// A frame that was freed and is busy again, but holds nobody's page yet, still bears its last owner's name: its busy
-    /// bit is no matter of that page any more.
+    /// bit no longer matters for that page.
     #[must_use]
     pub fn is_busy_with(&self, frame: FrameId, owner: Owner) -> bool {
         let entry = self.frame(frame);

@@ -1,9 +1,9 @@
 //! Who waits for memory, in the order in which they came.
 //!
-//! Whoever frees memory gives it to the first waiter, if it is enough for him, and wakes him alone. Nobody passes a waiter: while there is
+//! Whoever frees memory gives it to the first waiter, if it is enough for it, and wakes it alone. Nobody passes a waiter: while there is
 //! one, who comes later stands in line.
 //!
-//! Concurrency: one lock, under which nothing waits but the sleepers themselves, each on a condition of his own.
+//! Concurrency: one lock, under which nothing waits but the sleepers themselves, each on a condition of its own.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -109,7 +109,7 @@ mod tests {
             waiter
         };
         let (first, second) = (wait(10), wait(1));
-        // Enough for the second only: he does not pass the first.
+        // Enough for the second only: it does not pass the first.
         queue.grant(|bytes| bytes <= 5);
         assert_eq!(queue.wanted(), 11);
         let mut there = 10;

@@ -57,7 +57,7 @@ pub struct Scanned {
     pub freed: u64,
     /// Entries it looked at.
     pub looked_at: u64,
-    /// Whether there is more to be had.
+    /// Whether there is more available.
     pub more: bool,
 }
 

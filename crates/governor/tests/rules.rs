@@ -262,7 +262,7 @@ fn rule_3_others_are_asked_while_one_is_stuck_on_two_lanes_at_most() {
     good.grow(LIMIT / 2);
     until("the other is asked", || good.times() > 0);
     assert_eq!(stuck.inside.load(SeqCst), 1, "not meanwhile");
-    // Its memory is not to be had now, so the other gives all that is above its floor.
+    // Its memory is not available now, so the other gives all that is above its floor.
     until("the other gives", || good.held.load(SeqCst) == 0);
     until("the call ends", || stuck.held.load(SeqCst) < LIMIT);
     assert_eq!(governor.report().members[0].late, 1);
@@ -284,7 +284,7 @@ fn rule_4_three_claims_without_effect_are_lies_and_a_true_one_is_forgiven() {
     assert_eq!(bench.standing(0), Standing::Lies);
     let asked = liar.times();
     (0..100).for_each(|_| bench.turn());
-    assert_eq!(liar.times(), asked, "counts as not to be had");
+    assert_eq!(liar.times(), asked, "counts as not available");
     assert_eq!(good.held.load(SeqCst), 0, "others give for it");
     *liar.way.lock().unwrap() = Way::Frees;
     bench.pass(Duration::from_secs(5));

@@ -299,7 +299,7 @@ impl LabEnv {
         })
     }
 
-    /// From now on there is no thread to be had, or there is again.
+    /// From now on there is no thread available, or there is again.
     pub fn refuse_tasks(&self, refuse: bool) {
         self.refuses_tasks.store(refuse, Ordering::Relaxed);
     }

@@ -114,8 +114,8 @@ pub struct Recorded {
     pub event: Event,
 }
 
-/// Somebody who is told of every event as it happens and keeps what he wants of it: for runs with
-/// more events than memory. He sees a task's events in order, and those of different tasks nearly so:
+/// An observer that is told of every event as it happens and keeps what it wants of it: for runs with
+/// more events than memory. It sees a task's events in order, and those of different tasks nearly so:
 /// each stands at its task's clock.
 pub trait Watcher: Send {
     /// Something happened.
@@ -134,7 +134,7 @@ pub struct Wakes {
     pub ready: u64,
     /// By the deadline. A sleep (`Task::sleep`) always.
     pub timed_out: u64,
-    /// By the end of the world.
+    /// By the shutdown.
     pub cancelled: u64,
 }
 

@@ -264,7 +264,7 @@ impl fmt::Display for Error {
             ),
             Self::PinnedAboveLimit { limit, pinned } => write!(
                 f,
-                "a memory limit of {} KiB is not to be had while {} KiB are pinned, and a reserve beside them; \
+                "a memory limit of {} KiB is not available while {} KiB are pinned, and a reserve beside them; \
                  release pins, or raise the limit",
                 limit.bytes().0 >> 10,
                 pinned.bytes().0 >> 10
@@ -275,7 +275,7 @@ impl fmt::Display for Error {
                 tables,
             } => write!(
                 f,
-                "a memory limit of {} KiB is not to be had while there are regions of {} KiB, whose tables take {} KiB \
+                "a memory limit of {} KiB is not available while there are regions of {} KiB, whose tables take {} KiB \
                  beside it; drop regions, or raise the limit",
                 limit.bytes().0 >> 10,
                 regions.bytes().0 >> 10,

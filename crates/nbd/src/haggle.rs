@@ -172,7 +172,7 @@ pub enum HaggleError {
         /// Which one.
         option: OptionKind,
     },
-    /// EXPORT_NAME, which has no negative answer, for an export that is not to be had.
+    /// EXPORT_NAME, which has no negative answer, for an export that is not available.
     NoExport {
         /// Its name, as far as it can be shown.
         name: String,
@@ -213,7 +213,7 @@ impl fmt::Display for HaggleError {
             Self::NoExport { name, why } => match why {
                 Missing::Unknown => write!(f, "there is no export {name:?}"),
                 Missing::ShuttingDown => write!(f, "export {name:?} is not served any more: the server is shutting down"),
-                Missing::NotNow(why) => write!(f, "export {name:?} is not to be had: {why}"),
+                Missing::NotNow(why) => write!(f, "export {name:?} is not available: {why}"),
             },
             Self::NoName { len } => write!(
                 f,

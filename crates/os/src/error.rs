@@ -26,7 +26,7 @@ pub enum OsError {
         /// The system's error number.
         errno: i32,
     },
-    /// io_uring was asked for and is not to be had.
+    /// io_uring was asked for and is not available.
     Uring {
         /// Which step failed.
         step: &'static str,

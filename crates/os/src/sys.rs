@@ -180,7 +180,7 @@ pub(crate) fn passed_descriptors(first: i32, count: u32) -> Vec<OwnedFd> {
 
 /// Puts a shared lock on one byte of a file (or takes it off again), for as long as the file is open: fcntl(2), locks of open
 /// file descriptions. Answers the error number where somebody has that byte for itself (EAGAIN, EACCES) or such locks are
-/// not to be had.
+/// not available.
 pub(crate) fn share_byte(file: &File, byte: u64, on: bool) -> Result<(), i32> {
     let kind = if on { libc::F_RDLCK } else { libc::F_UNLCK };
     byte_lock(file, libc::F_OFD_SETLK, byte, kind).map(|_| ())

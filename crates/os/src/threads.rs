@@ -71,7 +71,7 @@ pub type Sink = Arc<dyn Fn(TaskId, &Event) + Send + Sync>;
 /// How I/O is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// io_uring, or the pool where that is not to be had (`ThreadEnv::fallback` says why).
+    /// io_uring, or the pool where that is not available (`ThreadEnv::fallback` says why).
     Auto,
     /// io_uring or an error.
     Uring,

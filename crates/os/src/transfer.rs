@@ -146,7 +146,7 @@ impl Job {
             _ => self.frames(),
         };
         let end = size.0.min(self.request.offset.0.saturating_add(len));
-        // As the system knows it: asking whoever serves the file system might wait for him. He is asked before anything is
+        // As the system knows it: asking the server of the file system might wait for it. It is asked before anything is
         // lost, for it may be long ago, and where the system cannot say.
         let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let what = StatxFlags::TYPE | StatxFlags::SIZE;

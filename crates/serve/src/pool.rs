@@ -176,7 +176,7 @@ impl Pool {
     }
 
     /// Has a thread run `job` for a connection, behind what it has waiting of that sort. Dropped at once if the pool is
-    /// closed, or no thread is to be had and none runs; dropped when its turn comes if the connection has ended.
+    /// closed, or no thread is available and none runs; dropped when its turn comes if the connection has ended.
     pub(crate) fn submit(&self, sort: Sort, owner: &Arc<Mailbox>, job: Job) {
         self.put(|waiting| waiting.line(sort, owner).jobs.push_back(job));
     }

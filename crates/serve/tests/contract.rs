@@ -326,7 +326,7 @@ impl Drop for Loop {
 fn a_block_device() {
     let folder = Folder::new();
     let Some(device) = Loop::new(&folder.0.join("image")) else {
-        return skipped("a_block_device", "no loop device to be had (root has them)");
+        return skipped("a_block_device", "no loop device available (root has them)");
     };
     let path = device.0.clone();
     keeps_the_contract(&BackendConfig::File { path, size: None });

@@ -198,7 +198,7 @@ struct Cell {
     max: AtomicU64,
     timed_out: AtomicU64,
     histogram: [AtomicU64; BUCKETS],
-    /// By `Signal`; the last counts deadlines, the end of the world apart.
+    /// By `Signal`; the last counts deadlines, the shutdown apart.
     ends: [AtomicU64; ENDS],
 }
 

@@ -102,7 +102,7 @@ fn a_handle_for_reading_refuses_to_write() {
 struct Loop(PathBuf);
 
 impl Loop {
-    /// 1 MiB of it. None: there is none to be had, for which one has to be root.
+    /// 1 MiB of it. None: there is none available, for which one has to be root.
     fn new(dir: &Dir) -> Option<Self> {
         let file = dir.0.join("disk");
         std::fs::write(&file, vec![7; 1 << 20]).unwrap();

@@ -273,7 +273,7 @@ fn what_a_pinner_holds_is_scanned_again_and_again_and_never_freed() {
     assert!(times > 10, "each was looked at {times} times");
 }
 
-/// Pinned pages are many beside what a pass is to free, and none of them is to be had: the background looks at others.
+/// Pinned pages are many beside what a pass is to free, and none of them is available: the background looks at others.
 #[test]
 fn pins_do_not_keep_the_background_reclaimer_from_anonymous_memory() {
     let ended = run(ReclaimLaw::TIDEGATE, 1, |files| {

@@ -48,7 +48,7 @@ const OPS: [(&str, &str); 12] = [
     ("Page writes anon", "anon_writes"),
     ("Page reclaim immediate", "immediate"),
 ];
-/// Rows that mmtests does not have, and without which the others mislead: who scans less because his
+/// Rows that mmtests does not have, and without which the others mislead: one that scans less because its
 /// tasks sleep has saved nothing.
 const WORK: [(&str, &str); 3] = [
     ("Hogs touched GiB", "hog_gib"),

@@ -169,7 +169,7 @@ pub struct Machine {
     /// as at full size, and a disk seeks as often. Only with `scale_costs`.
     #[serde(default)]
     pub scale_requests: Option<Spanned<bool>>,
-    /// Huge pages are to be had (`transparent_hugepage/enabled` is `always`): runs of 2 MiB, or what stands for them at a
+    /// Huge pages are available (`transparent_hugepage/enabled` is `always`): runs of 2 MiB, or what stands for them at a
     /// scale. Without it there are none, and no row can have them.
     #[serde(default)]
     pub thp: Option<Spanned<bool>>,

@@ -2,7 +2,7 @@
 //!
 //! A page under writeback leaves the region at once too; its frame and its slot follow when the device is done with
 //! them. Only a page that somebody reads in or looks at this very moment is waited for, and whoever has no task
-//! to wait with (the last handle is dropped) leaves those to a task of their own; where no thread is to be had for it, to
+//! to wait with (the last handle is dropped) leaves those to a task of their own; where no thread is available for it, to
 //! the background reclaimer and to whoever makes the next region.
 
 use core::ops::Range;

@@ -39,7 +39,7 @@ fn weight(anon: &Anon) -> u32 {
 }
 
 impl<E: Env> Cache<E> {
-    /// There is no memory to be had. Either somebody has given way, and the caller is to try again, or it is told. One who
+    /// There is no memory available. Either somebody has given way, and the caller is to try again, or it is told. One who
     /// asks from within a file system makes nobody give way: it tries again, at the next tick (the kernel: at once).
     ///
     /// # Errors

@@ -40,7 +40,7 @@ pub(crate) struct Memory<E: Env> {
     free: Box<[AtomicU32]>,
     layout: Arc<Layout>,
     cpu_lists: Option<CpuLists>,
-    /// Chunks on their way to or from the system: on no list, but soon to be had. Changes under the
+    /// Chunks on their way to or from the system: on no list, but soon available. Changes under the
     /// lock.
     moving: AtomicU32,
     /// Frames given back, ever.

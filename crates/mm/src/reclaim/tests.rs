@@ -313,7 +313,7 @@ fn a_page_that_can_go_has_the_background_look_again() {
     });
 }
 
-/// Somebody's memory has been taken from him: there is room that was not there when the background reclaimer gave up.
+/// A task's memory has been taken from it: there is room that was not there when the background reclaimer gave up.
 #[test]
 fn who_gives_way_has_the_background_look_again() {
     let mut tunables = Tunables::of(ReclaimLaw::TIDEGATE, 250);

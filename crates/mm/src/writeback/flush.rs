@@ -454,7 +454,7 @@ pub(crate) fn write_pages<E: Env>(
 }
 
 /// The background reclaimer writes one page itself, if there is room for a request at once. False: there is not, or
-/// the page is not to be had.
+/// the page is not available.
 pub(crate) fn try_write_page<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -469,7 +469,7 @@ pub(crate) fn try_write_page<E: Env>(
     request.is_some_and(|request| write_page(task, cache, mapping, page, request))
 }
 
-/// The same by one who waits for room. False: the page is not to be had, the device fails, or the wait was cancelled.
+/// The same by one who waits for room. False: the page is not available, the device fails, or the wait was cancelled.
 pub(crate) fn write_page_in_turn<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,

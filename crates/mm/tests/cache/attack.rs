@@ -546,7 +546,7 @@ fn writes_that_end_in_an_error_are_held_for_what_was_taken_in() {
     });
 }
 
-/// Whoever is inside a file that is closed, and was told that his write is taken in, finds it on the device.
+/// Whoever is inside a file that is closed, and was told that its write is taken in, finds it on the device.
 #[test]
 fn a_write_beside_a_close_is_written_or_refused() {
     let mut world = world(4096, 16 * MIB);
@@ -585,7 +585,7 @@ fn a_write_beside_a_close_is_written_or_refused() {
     assert_eq!(disk.state().pages.len(), taken.min(300) as usize);
 }
 
-/// What is behind the end of a file that is being cut is not to be had, though it is in the cache still.
+/// What is behind the end of a file that is being cut is not available, though it is in the cache still.
 #[test]
 fn pages_behind_the_end_are_not_pinned_while_a_file_is_cut() {
     let mut world = world(1024, MIB);

@@ -301,7 +301,7 @@ fn a_lowered_limit_has_its_part_of_pins_and_says_what_it_is() {
         assert_eq!(pins.len(), most as usize);
         let what = "pinned pages";
         assert_eq!(refused, Error::TooMany { what, limit: most });
-        // What is not to be had is said of this limit too.
+        // What is not available is said of this limit too.
         let region = cache.spill(task, Pages(1024)).unwrap();
         let refused = region.touch(task, 0, 1024).unwrap_err();
         assert_eq!(refused, Error::OutOfMemory { frames: limit });

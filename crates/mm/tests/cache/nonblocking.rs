@@ -573,7 +573,7 @@ fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
         // Nobody has read for long: what failed says nothing of now.
         task.sleep(Cause::Think, Nanos::secs(120));
         assert_eq!(cache.device_stats()[0].reads_failing, None);
-        // Another one long after: it is no matter how long ago the first was.
+        // Another one long after: it does not matter how long ago the first was.
         let next = state.state().reads;
         state.state().fail_reads = next..next + 1;
         let told = file.prepare_read(task, &mut reader, Bytes(5 * PAGE), Bytes(PAGE));
@@ -583,7 +583,7 @@ fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
         let (got, _) = server.read(task, &mut reader, 5 * PAGE, 8);
         assert_eq!(got, data(5, 1, 7));
         assert_eq!(cache.device_stats()[0].reads_failing, None);
-        // A page behind the one that is waited for, for good: it is no matter before it is the first.
+        // A page behind the one that is waited for, for good: it does not matter before it is the first.
         let next = state.state().reads;
         state.state().fail_reads = next + 1..u64::MAX;
         let brought = file.prepare_read(task, &mut reader, Bytes(20 * PAGE), Bytes(8 * PAGE));

@@ -112,7 +112,7 @@ impl Drop for Rig {
     }
 }
 
-/// Both engines, where io_uring is to be had.
+/// Both engines, where io_uring is available.
 fn both(name: &str, test: impl Fn(Rig)) {
     test(Rig::new(name, Backend::Pool));
     test(Rig::new(name, Backend::Uring));

@@ -35,7 +35,7 @@ pub enum RetryVerdict {
     Retry,
     /// Tries again; if the law makes a reason of this, it sleeps first (`Throttle::reason_of`).
     RetryAfter(Finding),
-    /// There is no memory to be had.
+    /// There is no memory available.
     OutOfMemory,
 }
 

@@ -453,7 +453,7 @@ impl Turns {
         self.wanted
     }
 
-    /// Pages granted and not taken yet: they are free, but not to be had.
+    /// Pages granted and not taken yet: they are free, but not available.
     #[must_use]
     pub fn promised(&self) -> Pages {
         self.promised

@@ -246,7 +246,7 @@ pub(super) fn in_proportion(
     let wanted = wanted.at_most(all);
     let mut left = wanted;
     for member in members.iter_mut().flatten() {
-        // Rounded up: the last ones find less, nobody is asked for more than he has.
+        // Rounded up: the last ones find less, nobody is asked for more than it has.
         let bytes = part_ceil(wanted, has(member).0, all.0);
         let bytes = bytes.at_most(has(member)).at_most(left);
         if !bytes.is_zero() {

@@ -22,7 +22,7 @@
 //! | to even shares | it is above the loser's at all, and both targets are on their way to the shares by weight | delta / 4 |
 //! | tie-break | neither the member nor the one that it carries regrets anything | delta |
 //!
-//! A target that is not used is lent: somebody else may hold more than his, as long as the sum fits.
+//! A target that is not used is lent: another may hold more than its own, as long as the sum fits.
 //!
 //! Vocabulary: *held*, bytes of a member now; *target*, bytes that are its own; *floor*, *ceiling*, bounds of the target;
 //! *spare*, memory that the ceilings keep from everybody; *spared*, a member that gave and won it back at once, which is not
@@ -129,7 +129,7 @@ impl Shares {
     }
 
     /// Takes a member in. It gets what its weight is of all weights, at least its floor; everybody gives in proportion to what is
-    /// above his floor.
+    /// above its floor.
     ///
     /// # Errors
     /// The floors do not fit, the ceiling is below the floor, or there are too many members.

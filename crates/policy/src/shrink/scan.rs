@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Source: mechanisms 7.2; kernel-facts 17; Linux 3.2 mm/vmscan.c, shrink_slab(); Linux 5.0 and 6.12, do_shrink_slab().
-//! Deviation: before 4.16 an object that costs nothing is scanned as since then; there it was not to be had.
+//! Deviation: before 4.16 an object that costs nothing is scanned as since then; there it was not available.
 
 use super::rule::{Left, Owed, ShrinkRule, Weight};
 use crate::reclaim::scan::{CLUSTER, Priority};

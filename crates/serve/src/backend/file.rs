@@ -222,7 +222,7 @@ fn sync_folder(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// Removes a file that was created and could not be locked, unless somebody else has made it his: locked or filled it.
+/// Removes a file that was created and could not be locked, unless somebody else has taken it over: locked or filled it.
 fn take_away(path: &Path, created: &File) {
     // Who waits for nothing and gets the lock after us sees that the name is gone (`lock::open`).
     let is_others = matches!(created.try_lock(), Err(TryLockError::WouldBlock));

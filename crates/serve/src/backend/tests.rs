@@ -401,7 +401,7 @@ fn objects_of_a_folder() {
 struct Loop(PathBuf);
 
 impl Loop {
-    /// `None` where there is none to be had: no root, no such devices.
+    /// `None` where there is none available: no root, no such devices.
     fn new(file: &Path) -> Option<Self> {
         let made = Command::new("losetup")
             .args(["-f", "--show"])

@@ -1,5 +1,5 @@
-//! Words that nobody but their writer understands: names of pages that are not in the repository, and
-//! numbers of lists that are not.
+//! Words that nobody but their writer understands: names of pages that are not in the repository,
+//! numbers of lists that are not, and turns of speech that a reader has to translate first.
 //!
 //! To ban another one, add a line to `BANNED`. This file alone is not searched.
 
@@ -38,6 +38,15 @@ const BANNED: &[(&str, &str)] = &[
     ("mechanisms.md", "cite as `mechanisms 4.7`"),
     ("experiments.md", "cite as `experiments A7 row 15`"),
     ("style guide", "cite as `style A9`"),
+    ("to be had", "available"),
+    ("is no matter", "does not matter"),
+    ("was no matter", "did not matter"),
+    ("of no account", "does not matter"),
+    ("end of the world", "shutdown"),
+    ("catches its breath", "pauses briefly"),
+    ("he", "tasks and programs are `it`, people are `they`"),
+    ("him", "tasks and programs are `it`, people are `them`"),
+    ("his", "tasks and programs have `its`, people `their`"),
 ];
 
 /// Where the words stand that are banned.
@@ -99,6 +108,8 @@ mod tests {
             "// experiments.md a6",
             "// [experiments.md] (x)",
             "the brief of ../shared says",
+            "// a lock of his.",
+            "/// no frame is to be had",
         ] {
             assert!(BANNED.iter().any(|(word, _)| has(line, word)), "{line}");
         }
@@ -113,6 +124,7 @@ mod tests {
             "[page](mechanisms.md#4-throttling), docs/reference/mechanisms.md",
             "[mechanisms.md](mechanisms.md), [experiments.md](experiments.md)",
             "let oracles = 3;",
+            "the history of this one, which the lab has; t.he_is",
         ] {
             assert!(!BANNED.iter().any(|(word, _)| has(line, word)), "{line}");
         }

@@ -593,7 +593,7 @@ fn anonymous_memory_takes_its_part_of_the_limits_and_leaves_the_device_at_work()
 }
 
 /// Anonymous memory has pushed the limit from 200000 to 50000 pages, and 60000 are dirty. Those who filled it wait until the
-/// device has written them; who adds a page now and then does not, as long as all that is dirty was no matter before.
+/// device has written them; who adds a page now and then does not, as long as all that is dirty did not matter before.
 #[test]
 fn anonymous_memory_that_takes_of_the_limit_does_not_stop_a_light_writer() {
     let held = |pages, dirty, most: u64| {

@@ -561,7 +561,7 @@ fn tidegate_nobody_is_held_for_long_at_a_time_while_there_is_room() {
     }
     let mut recorder = Recorder::new(plant, 1);
     recorder.run(20);
-    // The device catches its breath now and then: too short for a standstill, too rarely to be usual.
+    // The device pauses briefly now and then: too short for a standstill, too rarely to be usual.
     for _ in 0..10 {
         recorder.plant.disks[0].rate = 0;
         recorder.plant.run(Nanos::millis(150));
