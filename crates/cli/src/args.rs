@@ -131,7 +131,7 @@ pub enum Command {
     #[cfg(feature = "serve")]
     #[command(after_help = crate::serve::TOP_EXAMPLES)]
     Top(crate::serve::TopArguments),
-    /// See in half a minute what pacing does: two clients, one slow disk, nothing to set up
+    /// See in a minute what pacing does: three clients, one slow disk, nothing to set up
     #[cfg(feature = "serve")]
     #[command(after_help = crate::serve::DEMO_EXAMPLES)]
     Demo(crate::serve::DemoArguments),

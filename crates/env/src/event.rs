@@ -138,7 +138,7 @@ impl Wakeup {
         match self {
             Self::Ready(signal) => signal.name(),
             Self::TimedOut => "deadline",
-            Self::Cancelled => "shutdown",
+            Self::Cancelled => "cancelled",
             Self::Refused => "refused",
         }
     }

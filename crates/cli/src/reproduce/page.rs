@@ -14,10 +14,7 @@ pub(super) fn page(board: &Board, picture: &str) -> String {
     let mut body = format!("<div class=\"scroll\">{picture}</div>\n");
     body.push_str(&overview(board));
     for paper in &board.papers {
-        sections.push((
-            paper.id.clone(),
-            format!("{}: {}", paper.id, short(&paper.name)),
-        ));
+        sections.push((paper.id.clone(), format!("{}: {}", paper.id, paper.subject)));
         body.push_str(&section(paper));
     }
     if board.parts().any(|part| !part.trade_offs.is_empty()) {
@@ -31,21 +28,6 @@ pub(super) fn page(board: &Board, picture: &str) -> String {
         body,
     };
     page.render()
-}
-
-/// The first words of a name, for the navigation.
-fn short(name: &str) -> String {
-    let mut words = String::new();
-    for word in name.split(' ') {
-        if words.len() + word.len() > 28 {
-            return format!("{} ...", words.trim_end_matches([',', ':']));
-        }
-        if !words.is_empty() {
-            words.push(' ');
-        }
-        words.push_str(word);
-    }
-    words
 }
 
 fn count<'a>(claims: impl Iterator<Item = &'a Claim>, verdict: Verdict) -> usize {
@@ -260,19 +242,4 @@ fn trade_off(one: &TradeOff) -> Vec<Cell> {
         number(one.ours),
         Cell::html(word, "text"),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_short_enough_for_the_navigation() {
-        assert_eq!(
-            short("IO-less balance_dirty_pages()"),
-            "IO-less balance_dirty_pages()"
-        );
-        assert_eq!(short("Huge pages"), "Huge pages");
-        assert!(short("Regression, v5.0: boosted kswapd reclaim breaks").len() < 34);
-    }
 }

@@ -13,7 +13,7 @@
 //! evicted while another node has free ones. A node that a pass found poor, one that gave next to nothing, is not trimmed
 //! until something on it has changed: a cluster was cleaned, or given back.
 //!
-//! Source: design p2-nodes 2.4. The costs are named here and are the same for all: `SCAN`, `READ`, `REMOTE`.
+//! Source: ours. The costs are named here and are the same for all: `SCAN`, `READ`, `REMOTE`.
 
 use super::ZONES_MAX;
 use super::distance::{LOCAL, REMOTE as REMOTE_DISTANCE};

@@ -1,15 +1,16 @@
-//! `tidegate demo`: what pacing is, in half a minute and with nothing to set up.
+//! `tidegate demo`: what pacing is, in a minute and with nothing to set up.
 //!
 //! ```text
-//!   heavy: 2000 writes/s ──┐ NBD over a                          ┌ 2 ms a request,
-//!                          ├─ Unix socket ──> server ──> cache ──┤ one at a time
-//!   light:   20 writes/s ──┘                (this process)       └ a temporary file
+//!   heavy:    2000 writes/s ──┐ NBD over a                          ┌ 2 ms a request,
+//!   light:      20 writes/s ──┼─ Unix socket ──> server ──> cache ──┤ one at a time
+//!   commits:     1 a second ──┘                (this process)       └ a temporary file
 //! ```
 //!
-//! The same load runs twice, each time on a fresh server with a fresh volume: first nobody is held up until the cache's
-//! memory is full of data that the disk has not taken; then replies are held for as long as the law of the cache says. Every latency
-//! is measured by the clients, over the socket, once the cache is full. Then a third client asks for a flush, and waits as
-//! long as the disk needs for what the cache holds. Afterwards what is in the files is compared with what was written.
+//! The same load runs twice, each time on a fresh server with a fresh volume: first as a write-back cache does that knows
+//! nothing of its disk, and lets writers go on until its memory is full of data that the disk has not taken; then replies are
+//! held for as long as the law of the cache says. A *commit* is a write and a flush, as a database or a journal does them: it
+//! waits for all that the cache holds by then. Every latency is measured by the clients, over the socket, once the cache is
+//! full. Afterwards what is in the files is compared with what was written.
 
 pub mod load;
 mod plot;
@@ -29,17 +30,19 @@ use side::{Client, Side};
 const HEAVY_RATE: u64 = 2000;
 /// Of the light one.
 const LIGHT_RATE: u64 = 20;
+/// Commits a second.
+const COMMIT_RATE: u64 = 1;
 /// What the disk takes for a request.
 const DISK_LATENCY: Duration = Duration::from_millis(DISK_LATENCY_MS);
 const DISK_LATENCY_MS: u64 = 2;
-/// Memory of the cache, and how much of it may be dirty where writers are paced. So little that it is full early: what
-/// a cache that is not paced does only shows then.
-const MEMORY: u64 = 12 << 20;
-const DIRTY: u64 = 4 << 20;
-/// Blocks that the heavy client writes to, eight times as many as may be dirty, and the light one behind them. No more,
-/// for all of them are made before and read back at the end.
-const HEAVY_BLOCKS: u64 = (32 << 20) / load::BLOCK as u64;
-const LIGHT_BLOCKS: u64 = (2 << 20) / load::BLOCK as u64;
+/// Memory of the cache, and how much of it may be dirty where writers are paced: half a second of the disk.
+const MEMORY: u64 = 32 << 20;
+const DIRTY: u64 = 1 << 20;
+/// Blocks that the heavy client writes to, more than there is memory, and behind them those of the light one and of the
+/// commits. No more, for all of them are made before and read back at the end.
+const HEAVY_BLOCKS: u64 = (64 << 20) / load::BLOCK as u64;
+const LIGHT_BLOCKS: u64 = (1 << 20) / load::BLOCK as u64;
+const COMMIT_BLOCKS: u64 = (1 << 20) / load::BLOCK as u64;
 /// Seconds in which the heavy client has filled the cache, for sure: what it writes, less what the disk takes meanwhile.
 /// (Not all of the memory is for pages, and a block that is written again needs no new one: these two about cancel out.)
 const FILL: u64 = MEMORY.div_ceil((HEAVY_RATE - DISK_RATE) * load::BLOCK as u64);
@@ -70,7 +73,7 @@ impl Default for DemoOptions {
     fn default() -> Self {
         Self {
             out: None,
-            seconds: 8,
+            seconds: 24,
         }
     }
 }
@@ -143,18 +146,19 @@ impl DemoError {
     }
 }
 
-/// What both clients met in one half.
+/// What the clients met in one half.
 pub(crate) struct Half {
     pub(crate) title: &'static str,
     pub(crate) heavy: load::Met,
     pub(crate) light: load::Met,
+    pub(crate) commits: load::Met,
     /// From when on figures are taken: the cache is as full as it gets.
     pub(crate) from: Duration,
     pub(crate) lasting: Duration,
-    /// Bytes that were written and not on the disk when the clients were done.
+    /// Bytes that were written and not on the disk when the load was over.
     pub(crate) waiting: u64,
-    /// How long a client that wanted all of it on the disk then waited.
-    pub(crate) flush: Duration,
+    /// Bytes that the disk took while it lasted.
+    pub(crate) taken: u64,
 }
 
 /// Runs it and prints what it shows.
@@ -203,7 +207,7 @@ pub fn run(options: &DemoOptions) -> Result<(), DemoError> {
     Ok(())
 }
 
-/// Whether a file can be put there: said before the half minute, not after it. Leaves things as they were.
+/// Whether a file can be put there: said before the work, not after it. Leaves things as they were.
 fn can_be_written(path: &Path) -> io::Result<()> {
     let was_there = path.exists();
     std::fs::File::options()
@@ -216,66 +220,87 @@ fn can_be_written(path: &Path) -> io::Result<()> {
     std::fs::remove_file(path)
 }
 
-/// Both clients at once.
+/// All clients at once.
 fn half(
     title: &'static str,
     side: &Side,
     lasting: Duration,
     stop: &AtomicBool,
 ) -> Result<Half, DemoError> {
-    let plan = |rate: u64, offset: u64, blocks: u64, is_light: bool| load::Plan {
+    let heavy_end = HEAVY_BLOCKS * load::BLOCK as u64;
+    let light_end = heavy_end + LIGHT_BLOCKS * load::BLOCK as u64;
+    let plan = |rate: u64, offset: u64, blocks: u64| load::Plan {
         every: Duration::from_secs(1) / u32::try_from(rate).unwrap_or(1),
-        keeps_times: is_light,
+        keeps_times: false,
         offset,
         blocks,
         flush_every: 0,
         seed: offset + 1,
     };
-    let heavy = plan(HEAVY_RATE, 0, HEAVY_BLOCKS, false);
-    let heavy_end = HEAVY_BLOCKS * load::BLOCK as u64;
-    let light = plan(LIGHT_RATE, heavy_end, LIGHT_BLOCKS, true);
-    let counts = [AtomicU64::new(0), AtomicU64::new(0)];
-    let connect = |client: &'static str| {
-        Client::connect(side).map_err(move |error| DemoError::Client { client, error })
+    let light = load::Plan {
+        keeps_times: true,
+        ..plan(LIGHT_RATE, heavy_end, LIGHT_BLOCKS)
     };
-    let (heavy_target, light_target) = (connect("heavy")?, connect("light")?);
+    // One that waits for a commit does not make up for those that were due meanwhile.
+    let commits = load::Plan {
+        flush_every: 1,
+        ..plan(COMMIT_RATE, light_end, COMMIT_BLOCKS)
+    };
+    let clients = [
+        ("heavy", plan(HEAVY_RATE, 0, HEAVY_BLOCKS)),
+        ("light", light),
+        ("committing", commits),
+    ];
+    let counts = [const { AtomicU64::new(0) }; 3];
+    let mut targets = Vec::new();
+    for (client, _) in &clients {
+        let target = Client::connect(side);
+        targets.push(target.map_err(|error| DemoError::Client { client, error })?);
+    }
     let begin = Instant::now();
-    let drive = |client: &'static str, mut target: Client, plan: load::Plan, done| {
-        let met = load::run(&mut target, &plan, begin, lasting, stop, done);
-        met.map_err(|error| DemoError::Client { client, error })
-    };
-    let (heavy, light) = std::thread::scope(|scope| {
-        let heavy = scope.spawn(|| drive("heavy", heavy_target, heavy, &counts[0]));
-        let light = scope.spawn(|| drive("light", light_target, light, &counts[1]));
+    let (waiting, taken, met) = std::thread::scope(|scope| {
+        let running: Vec<_> = clients
+            .iter()
+            .zip(targets)
+            .zip(&counts)
+            .map(|(((client, plan), mut target), done)| {
+                scope.spawn(move || {
+                    let met = load::run(&mut target, plan, begin, lasting, stop, done);
+                    met.map_err(|error| DemoError::Client { client, error })
+                })
+            })
+            .collect();
         follow(title, begin, lasting, &counts, || {
-            heavy.is_finished() && light.is_finished()
+            begin.elapsed() >= lasting || stop.load(Ordering::Relaxed)
         });
-        let joined = |thread: std::thread::ScopedJoinHandle<'_, Result<load::Met, DemoError>>| {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        Ok::<_, DemoError>((joined(heavy)?, joined(light)?))
-    })?;
+        let seen = (side.waiting(), side.taken());
+        if stop.load(Ordering::Relaxed) {
+            // A commit waits for the disk, and nobody for it.
+            side.hurry();
+        }
+        let joined: Result<Vec<load::Met>, DemoError> = running
+            .into_iter()
+            .map(|client| {
+                let ended = client.join();
+                ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect();
+        (seen.0, seen.1, joined)
+    });
+    let mut met = met?.into_iter();
     if stop.load(Ordering::Relaxed) {
         return Err(DemoError::Interrupted);
     }
-    let waiting = side.waiting();
-    let mut third = connect("flushing")?;
-    let began = Instant::now();
-    let flushed = load::Target::flush(&mut third);
-    flushed.map_err(|error| DemoError::Client {
-        client: "flushing",
-        error,
-    })?;
+    let mut next = || met.next().unwrap_or_default();
     Ok(Half {
         title,
-        heavy,
-        light,
+        heavy: next(),
+        light: next(),
+        commits: next(),
         from: lasting / 2,
         lasting,
         waiting,
-        flush: began.elapsed(),
+        taken,
     })
 }
 
@@ -284,7 +309,7 @@ fn follow(
     title: &str,
     begin: Instant,
     lasting: Duration,
-    counts: &[AtomicU64; 2],
+    counts: &[AtomicU64; 3],
     is_over: impl Fn() -> bool,
 ) {
     use std::io::IsTerminal as _;
@@ -292,7 +317,7 @@ fn follow(
     if !watched {
         say(&format!("{title}: {} s ...", lasting.as_secs()));
     }
-    let mut before = [0, 0];
+    let mut before = [0; 3];
     let mut looked = begin;
     while !is_over() {
         std::thread::sleep(Duration::from_millis(250));
@@ -300,15 +325,16 @@ fn follow(
         if !watched || now - looked < Duration::from_millis(500) {
             continue;
         }
-        let counts = [0, 1].map(|at: usize| counts[at].load(Ordering::Relaxed));
+        let counts = [0, 1, 2].map(|at: usize| counts[at].load(Ordering::Relaxed));
         let rate = |at: usize| (counts[at] - before[at]) as f64 / (now - looked).as_secs_f64();
         let _ = write!(
             io::stderr(),
-            "\r{title:>9}: {:>2} of {} s   heavy {:>5.0} writes/s   light {:>3.0} writes/s  ",
+            "\r{title:>9}: {:>2} of {} s   heavy {:>5.0} writes/s   light {:>3.0} writes/s   commits {}  ",
             (now - begin).min(lasting).as_secs(),
             lasting.as_secs(),
             rate(0),
             rate(1),
+            counts[2],
         );
         (before, looked) = (counts, now);
     }

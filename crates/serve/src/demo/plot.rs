@@ -1,9 +1,10 @@
-//! The plot: every write of both clients, when it was sent and how long it took; one panel for each half.
+//! The plot: every write and every commit, when it was sent and how long it took; one panel for each half.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::Half;
+use super::load::Met;
 
 /// A panel, and the room around it.
 const WIDTH: f64 = 460.0;
@@ -12,14 +13,15 @@ const LEFT: f64 = 64.0;
 const TOP: f64 = 70.0;
 const GAP: f64 = 28.0;
 const BOTTOM: f64 = 50.0;
-/// The lengths shown, as powers of ten of a microsecond: 10 us to 10 s.
+/// The lengths shown, as powers of ten of a microsecond: 10 us to 100 s.
 const LEAST: f64 = 1.0;
-const MOST: f64 = 7.0;
+const MOST: f64 = 8.0;
 /// Dots of one client in one panel; of more, the longest of each group are shown.
 const DOTS_MOST: usize = 1200;
 /// Of Okabe and Ito.
 const HEAVY: &str = "#56b4e9";
 const LIGHT: &str = "#d55e00";
+const COMMITS: &str = "#222222";
 
 /// Draws both halves beside each other.
 pub(super) fn draw(halves: &[Half]) -> String {
@@ -32,8 +34,8 @@ pub(super) fn draw(halves: &[Half]) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"24\" font-size=\"16\">How long each write took: tidegate demo, a disk of 2 ms a \
-         request</text>\n"
+         <text x=\"{LEFT}\" y=\"24\" font-size=\"16\">How long each write and each commit took: tidegate demo, a \
+         disk of 2 ms a request</text>\n"
     );
     for (at, half) in halves.iter().enumerate() {
         let left = LEFT + at as f64 * (WIDTH + GAP);
@@ -50,7 +52,9 @@ fn panel(svg: &mut String, half: &Half, left: f64, has_labels: bool) {
         TOP - 12.0,
         half.title
     );
-    let names = ["10 µs", "0.1 ms", "1 ms", "10 ms", "0.1 s", "1 s", "10 s"];
+    let names = [
+        "10 µs", "0.1 ms", "1 ms", "10 ms", "0.1 s", "1 s", "10 s", "100 s",
+    ];
     for (at, name) in names.iter().enumerate() {
         let y = bottom - at as f64 / (MOST - LEAST) * HEIGHT;
         let _ = writeln!(
@@ -77,8 +81,8 @@ fn panel(svg: &mut String, half: &Half, left: f64, has_labels: bool) {
             bottom + 20.0
         );
     }
-    let mut client = |met: &super::load::Met, colour: &str, size: f64, name: &str, row: f64| {
-        for (at, took) in thinned(met) {
+    let mut client = |met: &Met, flushes: bool, colour: &str, size: f64, name: &str, row: f64| {
+        for (at, took) in thinned(met, flushes) {
             let x = left + at.as_secs_f64() / seconds * WIDTH;
             let _ = writeln!(
                 svg,
@@ -95,8 +99,9 @@ fn panel(svg: &mut String, half: &Half, left: f64, has_labels: bool) {
             TOP - 12.0
         );
     };
-    client(&half.heavy, HEAVY, 1.6, "heavy", 2.0);
-    client(&half.light, LIGHT, 2.6, "light", 1.0);
+    client(&half.heavy, false, HEAVY, 1.6, "heavy", 3.0);
+    client(&half.light, false, LIGHT, 2.6, "light", 2.0);
+    client(&half.commits, true, COMMITS, 3.6, "commits", 1.0);
     let _ = writeln!(
         svg,
         "<rect x=\"{left}\" y=\"{TOP}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"none\" stroke=\"#444\"/>"
@@ -110,12 +115,12 @@ fn height_of(took: Duration) -> f64 {
     TOP + HEIGHT - part.clamp(0.0, 1.0) * HEIGHT
 }
 
-/// The longest write of each group of neighbours, so that no peak is left out.
-fn thinned(met: &super::load::Met) -> Vec<(Duration, Duration)> {
+/// The longest write, or flush, of each group of neighbours, so that no peak is left out.
+fn thinned(met: &Met, flushes: bool) -> Vec<(Duration, Duration)> {
     let writes: Vec<(Duration, Duration)> = met
         .calls
         .iter()
-        .filter(|call| !call.is_flush)
+        .filter(|call| call.is_flush == flushes)
         .map(|call| (call.from, call.took))
         .collect();
     let group = writes.len().div_ceil(DOTS_MOST).max(1);
@@ -127,7 +132,7 @@ fn thinned(met: &super::load::Met) -> Vec<(Duration, Duration)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::load::{Call, Met};
+    use crate::demo::load::Call;
 
     fn met(writes: u64) -> Met {
         let call = |at| Call {
@@ -143,7 +148,7 @@ mod tests {
 
     #[test]
     fn no_peak_is_left_out() {
-        let thinned = thinned(&met(20_000));
+        let thinned = thinned(&met(20_000), false);
         assert!(thinned.len() <= DOTS_MOST);
         assert!(thinned.iter().any(|(_, took)| took.as_secs() == 2));
     }
@@ -154,14 +159,15 @@ mod tests {
             title: "paced",
             heavy: met(1000),
             light: met(10),
+            commits: Met::default(),
             from: Duration::ZERO,
             lasting: Duration::from_secs(1),
             waiting: 0,
-            flush: Duration::ZERO,
+            taken: 0,
         };
         let svg = draw(&[half]);
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
-        assert_eq!(svg.matches("<circle").count(), 1010 + 2);
+        assert_eq!(svg.matches("<circle").count(), 1010 + 3);
         assert!(!svg.contains("NaN"), "{svg}");
     }
 }

@@ -15,7 +15,10 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use super::load::{BLOCK, Met, Target, is_stamped};
-use super::{DIRTY, DISK_LATENCY, DemoError, HEAVY_BLOCKS, Half, LIGHT_BLOCKS, MEMORY, file_of};
+use super::{
+    COMMIT_BLOCKS, DIRTY, DISK_LATENCY, DemoError, HEAVY_BLOCKS, Half, LIGHT_BLOCKS, MEMORY,
+    file_of,
+};
 use crate::config::{BackendConfig, BlockConfig, ShareConfig, VolumeConfig};
 use crate::export::{Export, ExportOptions};
 use crate::hub::Security;
@@ -85,12 +88,22 @@ impl Side {
         stats.dirty + stats.writeback
     }
 
+    /// Bytes that the disk has taken.
+    pub(super) fn taken(&self) -> u64 {
+        self.export.opened.volume.stats().written_total
+    }
+
+    /// From now on the disk is no longer slow.
+    pub(super) fn hurry(&self) {
+        self.layers.release();
+    }
+
     /// Has the disk take everything, no longer slowly, and waits until it has.
     ///
     /// # Errors
     /// The disk failed.
     pub(super) fn settle(&self) -> Result<(), DemoError> {
-        self.layers.release();
+        self.hurry();
         Ok(self.export.opened.volume.clone_handle().sync()?)
     }
 
@@ -102,7 +115,11 @@ impl Side {
         let failed = || DemoError::io(self.file.display().to_string());
         let file = File::open(&self.file).map_err(failed())?;
         let mut offset = 0;
-        for (client, met) in [("heavy", &half.heavy), ("light", &half.light)] {
+        for (client, met) in [
+            ("heavy", &half.heavy),
+            ("light", &half.light),
+            ("committing", &half.commits),
+        ] {
             let wrong = wrong_blocks(&file, offset, met).map_err(failed())?;
             if wrong > 0 {
                 return Err(DemoError::Wrong { client, wrong });
@@ -140,7 +157,7 @@ fn make(path: &Path) -> io::Result<()> {
     const PIECE: usize = 1 << 20;
     let zeroes = vec![0; PIECE];
     let mut file = File::create_new(path)?;
-    let size = (HEAVY_BLOCKS + LIGHT_BLOCKS) * BLOCK as u64;
+    let size = (HEAVY_BLOCKS + LIGHT_BLOCKS + COMMIT_BLOCKS) * BLOCK as u64;
     for _ in 0..size / PIECE as u64 {
         file.write_all(&zeroes)?;
     }

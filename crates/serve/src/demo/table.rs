@@ -12,12 +12,13 @@ use crate::config::show_size;
 pub(super) fn introduction(folder: &Path) -> String {
     format!(
         "The disk: a file in {}, slowed down to {} ms for each request, one at a time, so {DISK_RATE} requests a second.\n\
-         Two clients share it over a Unix socket, through a cache of {} MiB:\n  \
-         heavy  would write 4 KiB to a random place {HEAVY_RATE} times a second, {} times what the disk can do\n  \
-         light  writes 4 KiB {LIGHT_RATE} times a second\n\
-         A write is answered when it is in memory; only a flush, one at the end, waits for the disk.\n\
-         Not paced, a write is held up only when the cache is full. Paced, the cache holds each reply to the heavy\n\
-         client for as long as the disk needs for its share, and at most {} MiB wait for the disk.\n",
+         Three clients share it over a Unix socket, through a cache of {} MiB:\n  \
+         heavy    would write 4 KiB to a random place {HEAVY_RATE} times a second, {} times what the disk can do\n  \
+         light    writes 4 KiB {LIGHT_RATE} times a second\n  \
+         commits  writes 4 KiB and flushes, once a second: what a database does\n\
+         A write is answered when it is in memory; a commit when all that was in memory by then is on the disk.\n\
+         Not paced, as write-back caches are today, a write is held up only when the memory is full. Paced, each reply to\n\
+         the heavy client is held for as long as the disk needs for it, so that at most {} MiB wait for the disk.\n",
         folder.display(),
         DISK_LATENCY.as_millis(),
         MEMORY >> 20,
@@ -59,9 +60,18 @@ pub(super) fn tables(halves: &[Half]) -> String {
         }
     }
     type OfHalf = fn(&Half) -> String;
-    let rows: [(&str, OfHalf); 2] = [
+    let rows: [(&str, OfHalf); 5] = [
+        ("a commit took", |half| {
+            length(half, |all| all.percentile(500))
+        }),
+        ("  the longest", |half| length(half, Lengths::max)),
+        ("  commits that were done", |half| {
+            half.commits.flushes(half.from).count().to_string()
+        }),
+        ("the disk took, KiB a second", |half| {
+            format!("{:.0}", disk_rate(half) * 4.0)
+        }),
         ("at the end not on the disk", |half| show_size(half.waiting)),
-        ("a flush then took", |half| shown(half.flush)),
     ];
     for (name, figure) in rows {
         let _ = write!(text, "\n{name:<28}");
@@ -71,11 +81,22 @@ pub(super) fn tables(halves: &[Half]) -> String {
     }
     let _ = write!(
         text,
-        "\nWrites into memory, from second {} on, as the clients measured it; of a write that was due while the one before it was held,\n\
-         from when it was due. Every block on the disks was read back afterwards and is what was written last.\n",
+        "\nFrom second {} on, as the clients measured it; a write that was due while the one before it was held counts from when\n\
+         it was due. Every block on the disks was read back afterwards and is what was written last.\n",
         halves.first().map_or(0, |half| half.from.as_secs())
     );
     text
+}
+
+/// A length among those of the commits: from when the flush was sent.
+fn length(half: &Half, of: impl Fn(&Lengths) -> Option<Duration>) -> String {
+    of(&half.commits.flushes(half.from)).map_or("-".into(), shown)
+}
+
+/// Blocks a second that the disk took, over the whole half.
+fn disk_rate(half: &Half) -> f64 {
+    let blocks = half.taken / super::load::BLOCK as u64;
+    blocks as f64 / half.lasting.as_secs_f64()
 }
 
 /// Writes a second that were answered after the beginning was over.
@@ -87,37 +108,45 @@ fn rate(half: &Half, met: &Met) -> f64 {
     answered.count() as f64 / (half.lasting - half.from).as_secs_f64()
 }
 
-/// What it means, in words that follow from the figures.
+/// What it means, in words that follow from the figures: first what pacing is for, then what it costs.
 pub(super) fn conclusion(halves: &[Half], plot: &Path) -> String {
-    let longest = |met: &Met, half: &Half| met.writes(half.from).max().unwrap_or_default();
     let mut text = String::new();
     if let [before, after] = halves {
-        for (name, one, two) in [
-            ("light", &before.light, &after.light),
-            ("heavy", &before.heavy, &after.heavy),
-        ] {
-            let (one, two) = (longest(one, before), longest(two, after));
+        type Longest = fn(&Half) -> Duration;
+        let rows: [(&str, Longest); 2] = [
+            ("The longest commit", |half| {
+                half.commits.flushes(half.from).max().unwrap_or_default()
+            }),
+            ("The light client's longest write", |half| {
+                half.light.writes(half.from).max().unwrap_or_default()
+            }),
+        ];
+        for (name, of) in rows {
+            let (one, two) = (of(before), of(after));
             let _ = writeln!(
                 text,
-                "The {name} client's longest write: {} not paced, {} paced{}.",
+                "{name}: {} not paced, {} paced{}.",
                 shown(one),
                 shown(two),
                 times(one, two)
             );
         }
-        let (one, two) = (rate(before, &before.heavy), rate(after, &after.heavy));
+        let commits = |half: &Half| half.commits.flushes(half.from).count();
         let _ = writeln!(
             text,
-            "The heavy client got {one:.0} writes a second not paced and {two:.0} paced; the disk does {DISK_RATE}."
+            "Commits done in {} s: {} and {}.",
+            (before.lasting - before.from).as_secs(),
+            commits(before),
+            commits(after)
         );
         let _ = writeln!(
             text,
-            "A flush at the end, for {} and {} that waited for the disk: {} not paced, {} paced{}.",
-            show_size(before.waiting),
-            show_size(after.waiting),
-            shown(before.flush),
-            shown(after.flush),
-            times(before.flush, after.flush)
+            "What it costs: the heavy client got {:.0} writes a second not paced and {:.0} paced. The disk took {:.0} and {:.0} \
+             of them,\n{DISK_RATE} requests that may be of several blocks; the rest lay in memory, or was written over there.",
+            rate(before, &before.heavy),
+            rate(after, &after.heavy),
+            disk_rate(before),
+            disk_rate(after)
         );
     }
     let _ = writeln!(text, "Plot of every write: {}", plot.display());
@@ -167,14 +196,19 @@ mod tests {
     }
 
     fn half(title: &'static str, took_ms: u64) -> Half {
+        let mut commits = met(500, 100 * took_ms);
+        for call in &mut commits.calls {
+            call.is_flush = true;
+        }
         Half {
             title,
             heavy: met(10, took_ms),
             light: met(50, took_ms),
+            commits,
             from: Duration::ZERO,
             lasting: Duration::from_secs(1),
             waiting: took_ms << 20,
-            flush: Duration::from_millis(100 * took_ms),
+            taken: 400 * super::super::load::BLOCK as u64,
         }
     }
 
@@ -182,23 +216,26 @@ mod tests {
     fn the_tables_say_what_was_met() {
         let halves = [half("not paced", 30), half("paced", 3)];
         let text = tables(&halves);
-        let longest = text
-            .lines()
-            .find(|line| line.contains("the longest"))
-            .unwrap();
-        let words: Vec<&str> = longest.split_whitespace().skip(2).collect();
-        assert_eq!(words, ["30", "ms", "30", "ms", "3.0", "ms", "3.0", "ms"]);
-        let said = conclusion(&halves, Path::new("x.svg"));
-        assert!(
-            said.contains("30 ms not paced, 3.0 ms paced, 10 times shorter"),
-            "{said}"
-        );
+        let mut longest = text.lines().filter(|line| line.contains("the longest"));
+        let mut words = || {
+            let line = longest.next().unwrap();
+            line.split_whitespace().skip(2).collect::<Vec<_>>()
+        };
+        assert_eq!(words(), ["30", "ms", "30", "ms", "3.0", "ms", "3.0", "ms"]);
+        assert_eq!(words(), ["3.00", "s", "300", "ms"]);
         assert!(
             text.contains("not on the disk") && text.contains("30 MiB"),
             "{text}"
         );
-        let flush = "30 MiB and 3 MiB that waited for the disk: 3.00 s not paced, 300 ms paced, 10 times shorter";
-        assert!(said.contains(flush), "{said}");
+        let said = conclusion(&halves, Path::new("x.svg"));
+        for line in [
+            "The longest commit: 3.00 s not paced, 300 ms paced, 10 times shorter.",
+            "The light client's longest write: 30 ms not paced, 3.0 ms paced, 10 times shorter.",
+            "Commits done in 1 s: 2 and 2.",
+            "The disk took 400 and 400 of them,",
+        ] {
+            assert!(said.contains(line), "{line}: {said}");
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ const BANNED: &[(&str, &str)] = &[
     ("promises #", "say what is promised"),
     ("decision #", "cite the record, docs/adr/NNNN"),
     ("(design,", "say what is wanted"),
+    ("design p#", "is not in the repository: say what is wanted"),
     (
         "oracle",
         "\"field recordings\" (docs/reference/field-recordings.md)",
