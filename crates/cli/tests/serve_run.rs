@@ -606,7 +606,7 @@ fn a_hang_up_reads_the_file_again() {
     // What cannot change is said; one goes: it is on its file, which is free for others.
     write(
         head("1GiB").replace("web = \"off\"", "web = \"127.0.0.1:1\"")
-            + &volume("b").replace("16MiB", "32MiB"),
+            + &volume("b").replace("16MiB", "8MiB"),
     );
     process.signal(Signal::HUP);
     process.wait_said("taken out: synced and closed\" volume=a");
@@ -640,6 +640,13 @@ fn a_hang_up_reads_the_file_again() {
     client.read(0, &mut back).unwrap();
     assert!(back == data);
     write_all(&mut client, &random(MIB, 7));
+
+    // One grows: for those who come then.
+    write(head("96MiB") + &volume("a") + &volume("b").replace("16MiB", "32MiB"));
+    process.signal(Signal::HUP);
+    process.wait_said("it has grown, for new connections\" volume=b from=\"16 MiB\" to=\"32 MiB\"");
+    let mut grown = Client::connect(&socket, "b");
+    grown.write(20 << 20, &random(4096, 8), false).unwrap();
     process.stop();
     assert!(holds(&folder.path("a.img"), &random(MIB, 7)));
     assert!(holds(&folder.path("b.img"), &data));
@@ -672,6 +679,13 @@ fn sockets_that_a_supervisor_passes_and_news_for_it() {
         let len = news.recv(&mut buffer).unwrap();
         String::from_utf8(buffer[..len].to_vec()).unwrap()
     };
+    let starting = next();
+    for text in [
+        "EXTEND_TIMEOUT_USEC=",
+        "STATUS=opening volumes: 0 of 1 are open",
+    ] {
+        assert!(starting.contains(text), "{starting}");
+    }
     assert_eq!(next(), "READY=1\nSTATUS=serving 1 volume");
     let uris = process.wait_ready();
     assert_eq!(

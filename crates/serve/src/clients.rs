@@ -21,7 +21,9 @@
 //! still wait for its replies.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tidegate::Volume;
 
@@ -31,12 +33,40 @@ pub(crate) struct Clients {
     list: Mutex<Vec<Client>>,
 }
 
+/// What arrivals are counted from.
+static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Since when a client waits for the request that it has waited for longest.
+#[derive(Debug, Default)]
+pub(crate) struct Oldest(AtomicU64);
+
+impl Oldest {
+    /// It arrived then; none: nothing is under way.
+    pub(crate) fn set(&self, arrived: Option<Instant>) {
+        let since = arrived.map_or(0, |arrived| {
+            let since = arrived.saturating_duration_since(*ORIGIN);
+            u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1)
+        });
+        if self.0.load(Ordering::Relaxed) != since {
+            self.0.store(since, Ordering::Relaxed);
+        }
+    }
+
+    fn age(&self, now: Duration) -> Duration {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            since => now.saturating_sub(Duration::from_micros(since)),
+        }
+    }
+}
+
 struct Client {
     /// The volume as it holds it, which tells it from the others.
     volume: Arc<Volume>,
     /// Its socket's number; none: there is no socket to look at.
     socket: Option<i32>,
     said_goodbye: bool,
+    oldest: Arc<Oldest>,
 }
 
 impl Clients {
@@ -45,14 +75,26 @@ impl Clients {
     }
 
     /// One more, who holds the volume so.
-    pub(crate) fn join(&self, socket: Option<BorrowedFd<'_>>, volume: &Arc<Volume>) {
+    pub(crate) fn join(&self, socket: Option<BorrowedFd<'_>>, volume: &Arc<Volume>) -> Arc<Oldest> {
+        LazyLock::force(&ORIGIN);
+        let oldest = Arc::<Oldest>::default();
         let mut list = self.lock();
         list.push(Client {
             volume: Arc::clone(volume),
             socket: socket.map(|socket| socket.as_raw_fd()),
             said_goodbye: false,
+            oldest: Arc::clone(&oldest),
         });
         end_the_gone(&mut list);
+        oldest
+    }
+
+    /// For how long the oldest request of all of them is under way.
+    pub(crate) fn oldest(&self) -> Duration {
+        let now = ORIGIN.elapsed();
+        let list = self.lock();
+        let ages = list.iter().map(|it| it.oldest.age(now));
+        ages.max().unwrap_or_default()
     }
 
     /// It will ask for nothing more, and may wait for its replies.

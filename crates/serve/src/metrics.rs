@@ -450,7 +450,7 @@ fn door(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
 type OfVolume = (&'static str, Of, &'static str, fn(&VolumeReading) -> u64);
 
 fn volume_levels(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> fmt::Result {
-    let gauges: [OfVolume; 10] = [
+    let gauges: [OfVolume; 11] = [
         (
             "tidegate_volume_backing_requests_in_flight",
             Nothing,
@@ -501,6 +501,12 @@ fn volume_levels(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> f
             Nothing,
             "Requests under way.",
             |v| v.in_flight,
+        ),
+        (
+            "tidegate_volume_oldest_request_age",
+            Seconds,
+            "For how long the oldest request under way has waited.",
+            |v| v.oldest.as_secs(),
         ),
         (
             "tidegate_volume_held_replies",

@@ -83,8 +83,9 @@ impl Rule {
     fn look(&mut self, look: Look) -> u64 {
         let before = core::mem::replace(&mut self.stalled, look.stalled);
         let stalled = before.zip(look.stalled);
-        let is_stalled =
-            stalled.is_some_and(|(before, now)| now.saturating_sub(before) > PERIOD / PRESSED);
+        // Where there is no limit nobody is killed for it: the system's own shortage is for the system.
+        let is_stalled = look.limit.is_some()
+            && stalled.is_some_and(|(before, now)| now.saturating_sub(before) > PERIOD / PRESSED);
         let is_full = look
             .limit
             .zip(look.unmovable)
@@ -184,6 +185,7 @@ mod tests {
     fn under_pressure_it_takes_less_but_not_nothing() {
         let mut rule = Rule::new(160 * MIB);
         let stalled = |ms| Look {
+            limit: Some(1024 * MIB),
             stalled: Some(Duration::from_millis(ms)),
             ..Look::default()
         };
@@ -196,6 +198,15 @@ mod tests {
             rule.look(stalled(90_200 + 100 * look));
         }
         assert_eq!(rule.ceiling, 40 * MIB);
+        let mut rule = Rule::new(160 * MIB);
+        for look in 0..9 {
+            let limit = None;
+            let unbounded = Look {
+                limit,
+                ..stalled(100 * look)
+            };
+            assert_eq!(rule.look(unbounded), 160 * MIB, "no limit, no end");
+        }
     }
 
     #[test]

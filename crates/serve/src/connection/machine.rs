@@ -20,6 +20,7 @@ use super::job::{Done, Place};
 use super::peer::{Peer, is_gone};
 use super::send::Output;
 use super::table::Table;
+use crate::clients::Oldest;
 use crate::counters::Tally;
 use crate::export::Export;
 use crate::hub::{OWN_REQUESTS, Seat, Stage};
@@ -79,6 +80,8 @@ pub(super) struct Connection<S> {
     done: Vec<Done>,
     /// What of it the counters show.
     shown: (usize, usize),
+    /// Since when its oldest request is under way.
+    oldest: Arc<Oldest>,
 }
 
 impl<S> Connection<S>
@@ -97,7 +100,7 @@ where
         counters.connections.fetch_add(1, Ordering::Relaxed);
         counters.connections_total.fetch_add(1, Ordering::Relaxed);
         let volume = Arc::new(export.opened.volume.clone_handle());
-        export.clients.join(stream.socket(), &volume);
+        let oldest = export.clients.join(stream.socket(), &volume);
         Self {
             stream,
             volume,
@@ -119,6 +122,7 @@ where
             is_draining: false,
             done: Vec::new(),
             shown: (0, 0),
+            oldest,
         }
     }
 
@@ -372,6 +376,7 @@ where
         show_one(&counters.in_flight, self.shown.0, now.0);
         show_one(&counters.held, self.shown.1, now.1);
         self.shown = now;
+        self.oldest.set(self.table.oldest());
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Places are used again; the table's memory grows to the most that were under way at once, and stays.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use tidegate::PAGE_SIZE;
@@ -69,7 +70,12 @@ impl Request {
 pub(super) struct Table {
     places: Vec<Option<Request>>,
     free: Vec<Place>,
+    /// As they arrived; some of them are gone.
+    order: VecDeque<(Place, Instant)>,
 }
+
+/// So many that are gone are kept before they are looked for.
+const GONE_MOST: usize = 64;
 
 impl Table {
     /// How many are under way.
@@ -83,13 +89,36 @@ impl Table {
 
     /// A place for a request. There are never more than a place can name: `Limits::in_flight` is cut to that.
     pub(super) fn insert(&mut self, request: Request) -> Place {
-        if let Some(place) = self.free.pop() {
-            self.places[usize::from(place)] = Some(request);
-            return place;
+        let arrived = request.arrived;
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.places[usize::from(place)] = Some(request);
+                place
+            }
+            None => {
+                self.places.push(Some(request));
+                let last = self.places.len() - 1;
+                Place::try_from(last).expect("requests under way are bounded")
+            }
+        };
+        if self.order.len() > 2 * self.len() + GONE_MOST {
+            // Behind one that waits, thousands may have come and gone.
+            let places = &self.places;
+            self.order.retain(|entry| is_there(places, *entry));
         }
-        let place = Place::try_from(self.places.len()).expect("requests under way are bounded");
-        self.places.push(Some(request));
+        self.order.push_back((place, arrived));
         place
+    }
+
+    /// When the one arrived that is under way for longest.
+    pub(super) fn oldest(&mut self) -> Option<Instant> {
+        while let Some(first) = self.order.front() {
+            if is_there(&self.places, *first) {
+                return Some(first.1);
+            }
+            self.order.pop_front();
+        }
+        None
     }
 
     /// The request at a place that is taken.
@@ -108,9 +137,58 @@ impl Table {
     }
 }
 
+fn is_there(places: &[Option<Request>], (place, arrived): (Place, Instant)) -> bool {
+    let request = &places[usize::from(place)];
+    request.as_ref().is_some_and(|it| it.arrived == arrived)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    fn request(arrived: Instant) -> Request {
+        Request {
+            cookie: 0,
+            offset: 0,
+            arrived,
+            failed: None,
+            body: None,
+            len: 0,
+            moved: 0,
+            promised: 0,
+            tries: 0,
+            kind: Kind::Read,
+            unfragmented: false,
+            is_proven: false,
+            durable: false,
+            fast: false,
+            one: false,
+        }
+    }
+
+    #[test]
+    fn the_oldest_is_known_however_many_come_and_go_behind_it() {
+        let began = Instant::now();
+        let at = |millis| began + Duration::from_millis(millis);
+        let mut table = Table::default();
+        assert_eq!(table.oldest(), None);
+        let [first, second] = [at(0), at(1)].map(|at| table.insert(request(at)));
+        for millis in 2..10_000 {
+            let place = table.insert(request(at(millis)));
+            table.remove(place);
+        }
+        assert!(table.order.len() < 100, "{}", table.order.len());
+        assert_eq!(table.oldest(), Some(at(0)));
+        table.remove(first);
+        assert_eq!(table.oldest(), Some(at(1)));
+        let last = table.insert(request(at(20_000)));
+        table.remove(second);
+        assert_eq!(table.oldest(), Some(at(20_000)));
+        table.remove(last);
+        assert_eq!(table.oldest(), None);
+    }
 
     #[test]
     fn a_request_fits_two_cache_lines() {

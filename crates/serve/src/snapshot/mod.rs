@@ -278,6 +278,8 @@ pub struct Volume {
     pub connections: u64,
     /// Requests under way.
     pub in_flight: u64,
+    /// For how long the oldest of them is under way.
+    pub oldest_us: u64,
     /// Replies held back now.
     pub held: u64,
     /// Replies ever held back.

@@ -106,6 +106,8 @@ pub struct VolumeReading {
     pub connections_total: u64,
     /// Requests under way.
     pub in_flight: u64,
+    /// For how long the oldest of them is under way.
+    pub oldest: Duration,
     /// Replies held back now.
     pub held: u64,
     /// Replies ever held back.
@@ -223,6 +225,7 @@ fn volume(export: &Export) -> VolumeReading {
         connections: load(&counters.connections),
         connections_total: load(&counters.connections_total),
         in_flight: load(&counters.in_flight),
+        oldest: export.clients.oldest(),
         held: load(&counters.held),
         held_total: load(&counters.held_total),
         held_for: counters.held_for.read(),

@@ -131,6 +131,9 @@ fn memory(now: &Reading) -> Memory {
 /// A volume of which every read has failed for so long is not well; one that failed may be a bad sector.
 const READS_FAIL: Duration = Duration::from_secs(5);
 
+/// A request that is under way for so long is named: clients give up after 30 s.
+const OLD: Duration = Duration::from_secs(10);
+
 /// Whether clients get on; also of readings that become no snapshot.
 pub(crate) fn health(now: &Reading) -> Health {
     let mut reasons = Vec::new();
@@ -146,6 +149,14 @@ pub(crate) fn health(now: &Reading) -> Health {
     }
     for volume in &now.volumes {
         let name = volume.name.escape_debug();
+        if volume.oldest >= OLD {
+            // Its clients wait; whether that is a fault the state of the volume says.
+            reasons.push(format!(
+                "volume \"{name}\": {} requests under way, the oldest for {} s",
+                volume.in_flight,
+                volume.oldest.as_secs()
+            ));
+        }
         if let Some((since, last)) = volume.reads_failing {
             let cause = volume.last_read_error.as_deref().unwrap_or("not known");
             let seconds = since.as_secs();
@@ -266,6 +277,7 @@ fn one_volume(now: &VolumeReading, before: Option<&VolumeReading>, per: Per) -> 
         at_backing: now.at_backing,
         connections: now.connections,
         in_flight: now.in_flight,
+        oldest_us: u64::try_from(now.oldest.as_micros()).unwrap_or(u64::MAX),
         held: now.held,
         held_total: now.held_total,
         pauses: percentiles(&now.held_for),

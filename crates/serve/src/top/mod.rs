@@ -117,11 +117,14 @@ pub fn run(options: &TopOptions, is_over: &Arc<AtomicBool>) -> Result<(), TopErr
     );
     is_over.store(true, Ordering::Relaxed);
     let restored = ratatui::try_restore();
-    match shown? {
-        // There is nothing left to be restored.
-        Ended::TerminalGone => Ok(()),
-        Ended::Enough => Ok(restored?),
+    let is_gone = matches!(shown, Ok(Ended::TerminalGone)) || restored.is_err();
+    if is_gone {
+        // Dropped, it would show the cursor, and complain to the same terminal that it cannot: a panic within a panic.
+        core::mem::forget(terminal);
+        return Ok(());
     }
+    shown?;
+    Ok(())
 }
 
 /// Why it is shown no longer.

@@ -197,6 +197,20 @@ fn the_last_second_is_told_apart_from_the_ones_before() {
 }
 
 #[test]
+fn who_waits_for_long_is_named() {
+    let mut now = reading(Instant::now(), 5, State::Ok);
+    now.volumes[0].oldest = Duration::from_secs(9);
+    assert_eq!(health(&now).reasons, [""; 0]);
+    now.volumes[0].oldest = Duration::from_secs(12);
+    let health = health(&now);
+    assert!(health.ok, "a limit of dirty data may be why");
+    assert_eq!(
+        health.reasons,
+        ["volume \"root\": 20 requests under way, the oldest for 12 s"]
+    );
+}
+
+#[test]
 fn a_volume_whose_backing_is_lost_is_not_well() {
     let mut now = reading(Instant::now(), 5, State::Lost);
     now.volumes[1].lost = Some("/srv/a.img: it was removed".to_owned());
