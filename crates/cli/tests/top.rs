@@ -1,9 +1,10 @@
-//! `tidegate top` in a terminal: a signal that ends it leaves the terminal as it was.
+//! `tidegate top` in a terminal: a signal that ends it leaves the terminal as it was, and it ends with its terminal.
 #![cfg(feature = "serve")]
 
 use std::fs::File;
 use std::io::Read as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -12,9 +13,9 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 const OTHER_SCREEN: &str = "\x1b[?1049h";
 const OWN_SCREEN: &str = "\x1b[?1049l";
 
-#[test]
-fn a_signal_gives_the_terminal_back() {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+/// `top` in a terminal, of which this is the other side.
+fn start() -> (File, Child) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();
     let name = ptsname(&ours, Vec::new()).unwrap();
@@ -24,15 +25,20 @@ fn a_signal_gives_the_terminal_back() {
         .open(name.to_str().unwrap())
         .unwrap();
     // Nobody answers at that port; it goes on asking.
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+    let child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(["top", "127.0.0.1:1"])
         .stdin(Stdio::from(theirs.try_clone().unwrap()))
         .stdout(Stdio::from(theirs.try_clone().unwrap()))
-        .stderr(Stdio::null())
+        .stderr(Stdio::from(theirs))
         .spawn()
         .unwrap();
-    drop(theirs);
-    let (mut ours, mut said, mut is_told) = (File::from(ours), Vec::new(), false);
+    (File::from(ours), child)
+}
+
+#[test]
+fn a_signal_gives_the_terminal_back() {
+    let (mut ours, mut child) = start();
+    let (mut said, mut is_told) = (Vec::new(), false);
     let mut part = [0; 4096];
     // Ends with an error when the last of their side is closed: with the child.
     while let Ok(length @ 1..) = ours.read(&mut part) {
@@ -46,4 +52,28 @@ fn a_signal_gives_the_terminal_back() {
     let said = String::from_utf8_lossy(&said).into_owned();
     assert!(is_told && said.contains(OWN_SCREEN), "{status}: {said:?}");
     assert_eq!(status.code(), Some(0));
+}
+
+/// As when a connection over ssh is dropped, or a session of a multiplexer is ended.
+#[test]
+fn it_ends_with_its_terminal() {
+    let (mut ours, mut child) = start();
+    let (mut said, mut part) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&said).contains(OTHER_SCREEN) {
+        let length = ours.read(&mut part).unwrap();
+        said.extend_from_slice(&part[..length]);
+    }
+    drop(ours);
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if began.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("it is still there");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(status.code(), Some(0), "{status}");
 }
