@@ -25,6 +25,7 @@ use policy::dirty::Law;
 use policy::place::PlaceLaw;
 use policy::place::machine::Machine;
 use policy::reclaim::Reason;
+use policy::shares::{Mode, ShareRule};
 use policy::units::Nanos;
 use policy::writeback::Flight;
 
@@ -61,7 +62,7 @@ struct Table {
 /// What p0 publishes of those who sleep, and no band or only one is about.
 const SLEEPERS: &[&str] = &["asleep", "noprogress_echo", "noprogress_echo_ms"];
 
-const TABLES: [Table; 11] = [
+const TABLES: [Table; 13] = [
     Table {
         experiment: "dd",
         sets: &[],
@@ -117,6 +118,22 @@ const TABLES: [Table; 11] = [
         rows: &[],
         shows: &["slab_share", "files_last"],
         ablations: &OBJECTS,
+    },
+    Table {
+        experiment: "metadata-reread",
+        sets: &[],
+        columns: &[VANILLA, "linux-5.0+p3", "tidegate"],
+        rows: &["after-75", "beside"],
+        shows: &["slab_share", "visit_misses", "visit_s", "files_last"],
+        ablations: &SHARING,
+    },
+    Table {
+        experiment: "data-reread",
+        sets: &[],
+        columns: &["linux-5.0+p3", "tidegate"],
+        rows: &["read-40"],
+        shows: &["visit_first_s", "visit_last_s"],
+        ablations: &SHARING,
     },
     Table {
         experiment: "thpavail",
@@ -300,6 +317,28 @@ fn pressure(cell: &mut Cell, percent: u32) {
         small.pressure = percent;
     }
 }
+
+/// Changes how pages and objects share the memory, where they do.
+fn sharing(cell: &mut Cell, change: impl Fn(&mut ShareRule)) {
+    if let Some(rule) = &mut cell.slabs.shares {
+        change(rule);
+    }
+}
+
+/// Of how Tidegate shares memory between pages and objects.
+const SHARING: [Ablation; 5] = [
+    ablation("as shipped", |_| {}),
+    ablation("targets frozen", |cell| {
+        sharing(cell, |rule| rule.mode = Mode::Fixed);
+    }),
+    ablation("no floor for writers", |cell| {
+        sharing(cell, |rule| rule.writers_floor = false);
+    }),
+    ablation("pages do not go first", |cell| {
+        sharing(cell, |rule| rule.carried_first = false);
+    }),
+    ablation("by pressure alone", |cell| cell.slabs.shares = None),
+];
 
 /// Changes what slabs are made of.
 fn objects(cell: &mut Cell, change: impl Fn(&mut SlabSpec)) {

@@ -73,8 +73,8 @@ const fn metric(
 }
 
 /// All metrics.
-pub static METRICS: [Metric; 173] = join::<144, 29, 173>(
-    join::<127, 17, 144>(
+pub static METRICS: [Metric; 177] = join::<148, 29, 177>(
+    join::<127, 21, 148>(
         join::<92, 35, 127>(
             join::<47, 45, 92>(WRITING, reclaim::METRICS),
             zones::METRICS,

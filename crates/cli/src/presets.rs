@@ -14,6 +14,7 @@ use policy::place::PlaceLaw;
 use policy::place::mobility::FallbackRule;
 use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{Reason, ReclaimLaw};
+use policy::shares::ShareRule;
 use policy::shrink::ShrinkRule;
 use policy::shrink::files::InodeRule;
 use policy::writeback::FlushTunables;
@@ -50,6 +51,8 @@ pub struct Preset {
 pub struct SlabLaw {
     /// How they are asked.
     pub shrink: ShrinkRule,
+    /// How they share the memory with the pages, if not by that pressure.
+    pub shares: Option<ShareRule>,
     /// Pages, objects and what cannot be moved have free lists of their own.
     pub keeps_apart: bool,
     /// Whose lists serve a request that its own cannot.
@@ -62,6 +65,7 @@ impl SlabLaw {
     /// Before 4.20: mobilities had their lists long before, but no experiment of that time has slabs.
     const EARLY: Self = Self {
         shrink: ShrinkRule::LINUX_2_6_36,
+        shares: None,
         keeps_apart: false,
         fallback: FallbackRule::LINUX_4_20,
         boost: BoostRule::LINUX_4_20,
@@ -83,6 +87,7 @@ impl SlabLaw {
     };
     const LINUX_5_0: Self = Self {
         shrink: ShrinkRule::LINUX_5_0,
+        shares: None,
         keeps_apart: true,
         fallback: FallbackRule::LINUX_5_0,
         boost: BoostRule::LINUX_5_0,
@@ -90,6 +95,7 @@ impl SlabLaw {
     /// A column of other experiments, where mobility makes no difference: those with slabs turn it on.
     const LINUX_6_12: Self = Self {
         shrink: ShrinkRule::LINUX_6_12,
+        shares: None,
         keeps_apart: false,
         fallback: FallbackRule::LINUX_6_12,
         boost: BoostRule::LINUX_6_12,
@@ -97,6 +103,7 @@ impl SlabLaw {
     /// Events are counted and not answered.
     const TIDEGATE: Self = Self {
         boost: BoostRule::TIDEGATE,
+        shares: Some(ShareRule::TIDEGATE),
         ..Self::LINUX_6_12
     };
 }

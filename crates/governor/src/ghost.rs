@@ -2,13 +2,13 @@
 //!
 //! A table of slots, one word each: 32 bits of the key's hash and 32 of the age at which it went, in 256ths of a delta. A key has one
 //! place; who comes later takes it. Only keys whose hash ends in `shift` zeros are remembered, so that a quarter of the limit of evicted bytes
-//! (what regret reaches back to) fills half of the table; a miss that is found stands for 2^shift of them.
+//! (as far as it reaches back) fills half of the table; a miss that is found stands for 2^shift of them.
 //!
 //! Concurrency: words that are swapped; two threads on one slot lose one of two memories, no more.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Deltas that regret reaches back (`policy::shares::OCTAVES`).
+/// Deltas that a table reaches back: of what went before, few are remembered, and these say too little.
 const DELTAS: u64 = 16;
 /// Units of age in a delta.
 const UNITS: u64 = 256;
@@ -88,8 +88,9 @@ impl Ghost {
         slot.compare_exchange(word, 0, Relaxed, Relaxed).ok()?;
         #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
         let then = word as u32;
-        Some(Found {
-            distance: u64::from(self.units(age).wrapping_sub(then)) * self.unit,
+        let since = u64::from(self.units(age).wrapping_sub(then));
+        (since <= UNITS * DELTAS).then_some(Found {
+            distance: since * self.unit,
             stands_for: 1 << shift,
         })
     }

@@ -238,6 +238,32 @@ impl Member {
         seat.seen.fetch_add(1, Relaxed);
     }
 
+    /// So many bytes went, to make room. For a cache that remembers by itself what it evicted, with `missed_after`; not beside
+    /// [`evicted`](Self::evicted).
+    pub fn evicted_bytes(&self, bytes: u64) {
+        let (seat, inner) = (&self.seat, self.inner());
+        seat.age.fetch_add(bytes, Relaxed);
+        seat.evicted.fetch_add(bytes, Relaxed);
+        inner.evicted(bytes);
+    }
+
+    /// `misses` entries were wanted that had gone, each while `distance` more bytes were evicted: what more memory would have kept. `cost`: of
+    /// one; more than a second counts as one.
+    pub fn missed_after(&self, distance: u64, misses: u64, cost: Duration) {
+        if misses == 0 {
+            return;
+        }
+        let seat = &self.seat;
+        self.used();
+        let Some(octave) = octave(Bytes(distance), Bytes(self.inner().delta())) else {
+            return;
+        };
+        let cost = u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX);
+        let cost = cost.min(COST_MAX.0).saturating_mul(misses);
+        seat.regrets[octave].fetch_add(cost, Relaxed);
+        seat.seen.fetch_add(misses, Relaxed);
+    }
+
     /// It is used: something was found, say. Cheap enough for every hit. A member that never says so is taken for idle only by its misses.
     pub fn used(&self) {
         // Looked at first: written only once a turn, so that the line stays with all who read it.

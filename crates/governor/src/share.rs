@@ -42,6 +42,20 @@ impl Share {
         self
     }
 
+    /// The same, unless its floor is higher: what a cache cannot do without.
+    #[must_use]
+    pub fn floor_at_least(mut self, bytes: u64) -> Self {
+        self.floor = self.floor.max(bytes);
+        self
+    }
+
+    /// The same of its ceiling: what a cache cannot use.
+    #[must_use]
+    pub fn ceiling_at_most(mut self, bytes: u64) -> Self {
+        self.ceiling = self.ceiling.min(bytes);
+        self
+    }
+
     /// Bytes beyond which it gets nothing. Default: none.
     #[must_use]
     pub fn ceiling(mut self, bytes: u64) -> Self {

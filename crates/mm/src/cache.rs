@@ -199,8 +199,16 @@ impl<E: Env> Cache<E> {
         }
         let may_swap = !self.swap_free().is_zero();
         let counted = (&self.pages, &self.counters);
-        self.zones
+        let distance = self
+            .zones
             .refaulted(context, counted, frame, shadow, may_swap);
+        if let Some(shares) = self
+            .shrinkers
+            .shares()
+            .filter(|_| !self.shrinkers.is_empty())
+        {
+            shares.page_missed(context, distance);
+        }
     }
 
     pub(crate) fn content(&self) -> &E::Content {

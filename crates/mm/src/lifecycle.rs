@@ -88,6 +88,8 @@ impl<E: Env> Cache<E> {
             apart: options.apart,
             boost: options.boost,
         };
+        let shared = Pages(u64::from(frames)).saturating_sub(marks.high).bytes();
+        let sizes = (layout.nodes().len(), layout.zones().count());
         let cache = Arc::new(Self {
             pages: CachedPages::new(frames, nodes),
             memory: Memory::new(Arc::clone(&env), shape),
@@ -100,7 +102,7 @@ impl<E: Env> Cache<E> {
             registry: Registry::new(),
             writeback: Writeback::new(&options),
             swap: swapfile::State::new(frames),
-            shrinkers: Shrinkers::new(layout.nodes().len()),
+            shrinkers: Shrinkers::new(sizes, options.shares, shared, env.now()),
             counters: Counters::new(),
             env,
             options,

@@ -7,6 +7,7 @@ use policy::place::machine::Machine;
 use policy::place::mobility::{FallbackRule, Mobility};
 use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{Loops, ReclaimLaw, Tunables as ReclaimTunables};
+use policy::shares::ShareRule;
 use policy::shrink::ShrinkRule;
 use policy::units::{Nanos, Pages};
 use policy::watermark::Watermarks;
@@ -90,6 +91,8 @@ pub struct Options {
     pub reclaim: ReclaimTunables,
     /// How caches of objects are asked for their share.
     pub shrink: ShrinkRule,
+    /// How pages and caches of objects share the memory; `None`: by pressure alone.
+    pub shares: Option<ShareRule>,
     /// Whether pages, objects and what cannot be moved have free lists of their own; `None`: they have not.
     pub apart: Option<Apart>,
     /// Whether faults ask for frames that stand together, and how they are got; `None`: nobody does.
@@ -133,6 +136,7 @@ impl Options {
             flush: FlushTunables::tidegate(),
             reclaim: ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000),
             shrink: ShrinkRule::LINUX_6_12,
+            shares: Some(ShareRule::TIDEGATE),
             apart: None,
             runs: None,
             boost: BoostRule::TIDEGATE,

@@ -5,7 +5,7 @@ use core::sync::atomic::AtomicU64;
 use env::{Context, Env, Interrupt};
 use policy::dirty::DeviceIndex;
 use policy::reclaim::scan::Kind;
-use policy::units::Pages;
+use policy::units::{Nanos, Pages};
 
 use crate::cache::{Cache, get};
 use crate::lists::Zone;
@@ -15,6 +15,7 @@ mod nodes;
 pub use self::nodes::NodeStats;
 pub use crate::registry::health::{DeviceStats, Health, ReadsFailing};
 use crate::shrinkers::SlabPages;
+use crate::shrinkers::shares::MemoryShares;
 use crate::vmstat::{Item, Vmstat};
 
 /// A reading of a cache's counters. Levels are pages now; totals since the cache was built.
@@ -71,7 +72,30 @@ impl Stats {
     }
 }
 
+/// Pages that came back after they were evicted, ever: what more memory would have kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refaults {
+    /// By how many evictions and activations ago they went: up to 1, 2, 4, 8 and so on.
+    pub by_distance: [u64; 32],
+    /// Pages ever evicted.
+    pub evicted: Pages,
+    /// What a page's read takes, of late; zero: none was read.
+    pub read: Nanos,
+}
+
 impl<E: Env> Cache<E> {
+    /// What was evicted, and how much of it came back. Cheap.
+    pub fn refaults(&self) -> Refaults {
+        let evicted = [Item::PgstealFile, Item::PgstealAnon];
+        let evicted = evicted.map(|item| self.counters.get(item));
+        let shares = self.shrinkers.shares();
+        Refaults {
+            by_distance: self.zones.fallen(),
+            evicted: Pages(evicted.iter().sum()),
+            read: shares.map_or(Nanos::ZERO, MemoryShares::read),
+        }
+    }
+
     /// Levels and totals.
     pub fn stats(&self) -> Stats {
         let context = Interrupt::new();

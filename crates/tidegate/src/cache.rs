@@ -501,6 +501,18 @@ impl Cache {
         self.inner.division.divide(wanted, &mut memory)
     }
 
+    /// The same for what the pages alone may have; as little as the cache can do with, if that is more.
+    #[cfg(feature = "governor")]
+    pub(crate) fn set_limit_of_pages(&self, bytes: u64) -> Result<(), Error> {
+        let division = &self.inner.division;
+        let beside = division.memory().beside;
+        let overhead = division.overhead(division.mm.stats().frames, beside);
+        match self.set_limit((bytes + overhead).min(division.built)) {
+            Err(Error::LimitTooSmall { least, .. }) => self.set_limit(least),
+            set => set,
+        }
+    }
+
     /// So many bytes of the limit are left to the program itself from now on (`Builder::beside`); at least as many as when the
     /// cache was built.
     ///

@@ -43,6 +43,8 @@ mod builder;
 mod cache;
 mod error;
 mod file;
+#[cfg(feature = "governor")]
+mod governed;
 mod group;
 mod nodes;
 mod opened;
@@ -57,6 +59,8 @@ pub use builder::Builder;
 pub use cache::{Cache, OpenOptions};
 pub use error::Error;
 pub use file::{CloseError, File, Pin, PinRun};
+#[cfg(feature = "governor")]
+pub use governed::Governed;
 pub use mm::{Error as CacheError, ErrorPolicy};
 pub use nodes::{Nodes, OneNode};
 pub use os::OsError as SystemError;

@@ -128,14 +128,21 @@ fn s3() -> End {
     ])
 }
 
-/// The adapters of the governor for caches of others, which nothing else builds.
+/// The adapters of the governor for caches of others, which nothing else builds; and the page cache as its member.
 fn governor() -> Result<()> {
     let of_it = ["-p", "tidegate-governor", "--all-features", "--all-targets"];
     let mut lints = cargo(&["clippy", "--quiet"]);
     lints.args(of_it).args(["--", "-D", "warnings"]);
     steps::run(&mut lints, BUILD_MAX)?;
     let mut tests = cargo(&["test", "-p", "tidegate-governor", "--all-features"]);
-    steps::run(&mut tests, BUILD_MAX)
+    steps::run(&mut tests, BUILD_MAX)?;
+    let of_it = ["-p", "tidegate", "--features", "governor", "--all-targets"];
+    let mut lints = cargo(&["clippy", "--quiet"]);
+    lints.args(of_it).args(["--", "-D", "warnings"]);
+    steps::run(&mut lints, BUILD_MAX)?;
+    let of_it = ["-p", "tidegate", "--features", "governor"];
+    let mut tests = cargo(&["test", "--test", "governed"]);
+    steps::run(tests.args(of_it), BUILD_MAX)
 }
 
 /// The C interface of the governor: its example, built with the header and run.

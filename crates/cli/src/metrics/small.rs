@@ -28,7 +28,7 @@ const FREED: [&str; 5] = [
 ];
 
 /// The metrics of small files.
-pub(super) const METRICS: [Metric; 17] = [
+pub(super) const METRICS: [Metric; 21] = [
     metric(
         "slab_share",
         "",
@@ -186,13 +186,45 @@ pub(super) const METRICS: [Metric; 17] = [
         Better::Lower,
         "inodes that were read / files that were looked at again",
         |o| {
-            let visits = |job: &&Job| matches!(job.kind, "stat_small" | "read_small");
-            let all = || o.jobs.iter().filter(visits);
-            let calls = all().fold(0.0, |sum, job| {
+            let calls = visitors(o).fold(0.0, |sum, job| {
                 sum + count(usize::try_from(job.calls).unwrap_or(0))
             });
-            ratio(all().map(|job| job.misses).sum(), calls)
+            ratio(visitors(o).map(|job| job.misses).sum(), calls)
         },
+    ),
+    metric(
+        "visit_misses",
+        "",
+        Better::Lower,
+        "inodes that were read by those who look at files again",
+        |o| {
+            visitors(o).next()?;
+            Some(visitors(o).map(|job| job.misses).sum::<f64>() / o.scale)
+        },
+    ),
+    metric(
+        "visit_s",
+        "s",
+        Better::Lower,
+        "time of all passes over files that are looked at again",
+        |o| {
+            let passes = passes(o);
+            (!passes.is_empty()).then(|| passes.iter().sum())
+        },
+    ),
+    metric(
+        "visit_first_s",
+        "s",
+        Better::Lower,
+        "the same of the first pass",
+        |o| passes(o).first().copied(),
+    ),
+    metric(
+        "visit_last_s",
+        "s",
+        Better::Lower,
+        "the same of the last pass",
+        |o| passes(o).last().copied(),
     ),
 ];
 
@@ -200,6 +232,20 @@ type Series = Vec<(f64, f64)>;
 
 fn makers(outcome: &Outcome) -> impl Iterator<Item = &Job> {
     outcome.jobs.iter().filter(|job| job.makes_small)
+}
+
+fn visitors(outcome: &Outcome) -> impl Iterator<Item = &Job> {
+    let visits = |job: &&Job| matches!(job.kind, "stat_small" | "read_small");
+    outcome.jobs.iter().filter(visits)
+}
+
+/// Seconds of each whole pass of those who look at files again, in the order in which they ended.
+fn passes(outcome: &Outcome) -> Vec<f64> {
+    let mut all: Series = visitors(outcome)
+        .flat_map(|job| job.samples.clone())
+        .collect();
+    all.sort_by(|one, other| one.0.total_cmp(&other.0));
+    all.into_iter().map(|(_, took_ms)| took_ms / 1e3).collect()
 }
 
 fn sum(outcome: &Outcome, names: &[&str]) -> Option<Series> {
@@ -488,6 +534,23 @@ mod tests {
         is(&run, "over_reclaim", 80.0 / 70.0);
         is(&run, "extfrag_rate", 4.0);
         is(&run, "extfrag_yield", 10.0);
+    }
+
+    #[test]
+    fn passes_of_visitors_are_told_apart_from_rounds_of_makers() {
+        let mut run = run();
+        run.jobs.push(Job {
+            kind: "stat_small",
+            calls: 40,
+            misses: 10.0,
+            samples: vec![(20.0, 3_000.0), (26.0, 2_000.0)],
+            ..Job::default()
+        });
+        is(&run, "misses_per_visit", 0.25);
+        is(&run, "visit_misses", 20.0);
+        is(&run, "visit_s", 5.0);
+        is(&run, "visit_first_s", 3.0);
+        is(&run, "visit_last_s", 2.0);
     }
 
     #[test]

@@ -303,6 +303,7 @@ fn options(setup: &Setup) -> mm::Options {
     options.marks = cell.marks;
     options.place = cell.place;
     options.shrink = cell.slabs.shrink;
+    options.shares = cell.slabs.shares;
     if cell.slabs.keeps_apart {
         // Slabs of small files keep their size, and pageblocks with them.
         let keeps = cell.small.is_some();

@@ -33,6 +33,7 @@ pub(crate) use policy::place::ZoneId;
 pub(crate) use zone::Zone;
 
 use core::ops::Index;
+use core::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
 use env::{Context, Lock, LockClass, LockGuard};
@@ -58,6 +59,9 @@ const LISTS: u8 = 5;
 /// The lists that are scanned, in order of `Lru`.
 const SCANNED: [u8; 4] = [INACTIVE_ANON, ACTIVE_ANON, INACTIVE_FILE, ACTIVE_FILE];
 
+/// Octaves of how far a page had fallen that comes back.
+pub(crate) const FALLEN: usize = 32;
+
 /// The number of a zone's list among those of all.
 fn number_of(zone: ZoneId, list: u8) -> u8 {
     zone.0 * LISTS + list
@@ -70,6 +74,8 @@ pub(crate) struct Zones {
     all: Box<[Zone]>,
     /// A shadow does not say of which zone the page was: they have one age.
     age: Lock<Age>,
+    /// Pages that came back, by the logarithm of how many evictions and activations ago they went.
+    fallen: [AtomicU64; FALLEN],
     nodes: Box<[Node]>,
     /// `Rules::fresh_is_active`.
     fresh_is_active: bool,
@@ -165,6 +171,7 @@ impl Zones {
             lru: Lock::new(LockClass::Lru, Lists::new(frames, lists)),
             all: zones.map(|_| Zone::new(tunables)).collect(),
             age: Lock::new(LockClass::Leaf, Age::new(Pages(u64::from(frames)))),
+            fallen: [const { AtomicU64::new(0) }; FALLEN],
             nodes: nodes.map(|_| Node::new()).collect(),
             fresh_is_active: tunables.law.fresh_is_active,
             immediate,

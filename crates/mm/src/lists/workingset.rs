@@ -8,13 +8,14 @@ use policy::reclaim::scan::Kind;
 use policy::reclaim::workingset::{Shadow, refault};
 use policy::units::Pages;
 
-use super::Zones;
+use super::{FALLEN, Zones};
 use crate::pages::CachedPages;
-use crate::vmstat::{Counters, Item};
+use crate::vmstat::{Counters, Item, add, get};
 
 impl Zones {
     /// A page comes back into `frame` that had left `shadow` when it was evicted. Before it goes onto a list:
-    /// its flags say onto which.
+    /// its flags say onto which. Answers how
+    /// many evictions and activations ago that was.
     pub(crate) fn refaulted(
         &self,
         context: &impl Context,
@@ -22,7 +23,7 @@ impl Zones {
         frame: FrameId,
         shadow: u32,
         may_swap: bool,
-    ) {
+    ) -> Pages {
         let kind = if pages.table.flags(frame).has(Flags::ANON) {
             Kind::Anon
         } else {
@@ -72,6 +73,20 @@ impl Zones {
         if set != Flags::NONE {
             pages.table.update(frame, set, Flags::NONE);
         }
+        let octave = verdict
+            .distance
+            .0
+            .max(1)
+            .next_power_of_two()
+            .trailing_zeros();
+        let last = u32::try_from(FALLEN - 1).expect("octaves are few");
+        add(&self.fallen[octave.min(last) as usize], 1);
+        verdict.distance
+    }
+
+    /// Pages that ever came back, by how far they had fallen: up to 1, 2, 4 .. 2^31 evictions and activations.
+    pub(crate) fn fallen(&self) -> [u64; FALLEN] {
+        core::array::from_fn(|octave| get(&self.fallen[octave]))
     }
 
     /// Pages are evicted: for each, whether it was of the working set, and what stays of it.

@@ -83,9 +83,11 @@ impl<E: Env> Memory<E> {
     pub(crate) fn limit(&self, context: &impl Context) -> Limit {
         let free = self.lists.lock(context);
         let limit = self.limit_frames();
+        let unused = self.free() + free.offline.count();
         Limit {
             limit: Pages(u64::from(limit)),
             over: free.offline.with_memory(),
+            used: Pages(u64::from(self.frames.saturating_sub(unused))),
         }
     }
 

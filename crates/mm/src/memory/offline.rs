@@ -22,6 +22,8 @@ pub struct Limit {
     /// Frames beyond it that have their memory: a chunk gives it back when the last of its frames is free. Zero: the
     /// limit holds.
     pub over: Pages,
+    /// Frames that are neither free nor out of use.
+    pub used: Pages,
 }
 
 /// Frames that are out of use.

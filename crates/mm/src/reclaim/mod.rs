@@ -13,7 +13,8 @@
 //! | `lists` (beside) | the lists, marks and counters of a zone; what ends a write |
 //! | `lists::isolate` | takes pages off a list and puts them back |
 //! | `shrink`, `active` | a turn on an inactive, on an active list |
-//! | `objects` | asks caches of objects for their share |
+//! | `objects` | asks caches of objects |
+//! | `shares` | asks pages and objects, each for what it holds above its share |
 //! | `mapped` | pages of files that are used without a call |
 //! | `background`, `direct` | when to make passes, and when to stop; over zones, before 4.8: `zoned` |
 //! | `boosted` | a balance of the background where marks are raised for a while |
@@ -31,6 +32,7 @@ pub(crate) mod direct;
 pub(crate) mod index_nodes;
 mod mapped;
 pub(crate) mod objects;
+mod shares;
 pub(crate) mod shrink;
 #[cfg(test)]
 mod tests;
@@ -104,7 +106,14 @@ pub(crate) fn shrink_zone<E: Env>(
     } else {
         Pages::ZERO
     };
-    let (mut reclaimed, skipped_deactivate) = take_turns(task, cache, control, &mut tally);
+    let by_shares = if shrinks {
+        shares::pass(task, cache, control, &mut tally)
+    } else {
+        None
+    };
+    let shared = by_shares.is_some();
+    let (mut reclaimed, skipped_deactivate) =
+        by_shares.unwrap_or_else(|| take_turns(task, cache, control, &mut tally));
     age_anon(task, cache, control.zone);
     if let Some(run) = &control.run {
         let mut freed = reclaimed;
@@ -127,7 +136,7 @@ pub(crate) fn shrink_zone<E: Env>(
             scanned: tally.scanned,
             listed,
         };
-        reclaimed += objects::ask(task, cache, control, pressure);
+        reclaimed += objects::ask(task, cache, control, pressure, shared);
     }
     let (sizes, aside) = cache.zones.sizes_and_aside(task, control.zone);
     let rule = cache.options.reclaim.page_rule();

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 use env::{Env, Task};
 use policy::reclaim::scan::Priority;
 use policy::reclaim::throttle::Who;
-use policy::shrink::{Answer, Pressure, Scan, ScanStep};
+use policy::shrink::{Answer, BATCH, Pressure, Scan, ScanStep};
 use policy::units::Pages;
 
 use super::Control;
@@ -16,15 +16,26 @@ use crate::cache::Cache;
 use crate::shrinkers::{Ask, Registered};
 use crate::vmstat::Item;
 
-/// Asks all caches of objects on the node of a zone whose lists a pass has just looked at. Answers how many pages came
-/// free by it. The caller holds nothing.
+/// Objects that are looked at for a page of them, at the gentlest priority: some lie on a page, each is looked at some times
+/// before it goes, and a slab goes with its last one (GUESS; a pass that gets too little is followed by a harder one).
+const LOOKS_A_PAGE: u64 = 32;
+
+/// Asks caches of objects on the node of a zone whose lists a pass has just looked at: all, or where memory is shared those that
+/// do not say what they hold. Answers how many pages came free by it. The caller holds nothing.
 pub(super) fn ask<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     control: &Control,
     pressure: Pressure,
+    shared: bool,
 ) -> Pages {
-    let all = cache.shrinkers.all(task);
+    let mut all = cache.shrinkers.all(task);
+    if shared {
+        all.retain(|one| one.member.is_none());
+        if all.is_empty() {
+            return Pages::ZERO;
+        }
+    }
     // A shrinker that needs memory itself makes do with the lists.
     if !cache.shrinkers.begin(task, control.who.background) {
         return Pages::ZERO;
@@ -64,8 +75,48 @@ pub(crate) fn ask_everywhere<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, p
             scanned: Pages::ZERO,
             listed: cache.zones.listed(task, zone),
         };
-        ask(task, cache, &control, pressure);
+        ask(task, cache, &control, pressure, false);
     }
+}
+
+/// Asks one for `wanted` pages. It looks at no more objects than may be worth them, by the priority, and at none more than
+/// twice. Answers how many pages came free.
+pub(super) fn give<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    control: &Control,
+    one: &Registered<E>,
+    wanted: Pages,
+) -> Pages {
+    // A shrinker that needs memory itself makes do with the lists.
+    if wanted.is_zero() || !cache.shrinkers.begin(task, control.who.background) {
+        return Pages::ZERO;
+    }
+    let node = cache.zones.layout().node_of(control.zone);
+    let harder = Priority::GENTLEST.0.saturating_sub(control.priority.0);
+    let worth = wanted.0.saturating_mul(LOOKS_A_PAGE << harder);
+    let mut left = worth.min(one.shrinker.count(node).saturating_mul(2));
+    let mut scanned = 0;
+    while left > 0 && cache.shrinkers.freed(task) < wanted {
+        let ask = Ask {
+            node,
+            objects: left.min(BATCH),
+            may_enter_fs: !control.who.within_fs,
+            background: control.who.background,
+        };
+        let Answer::Freed { looked_at, .. } = one.shrinker.scan(task, ask) else {
+            break;
+        };
+        scanned += looked_at;
+        left = left.saturating_sub(looked_at);
+        if looked_at == 0 || cache.registry.stopping.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    let freed = cache.shrinkers.end(task);
+    cache.counters.add(Item::SlabsScanned, scanned);
+    cache.counters.add(Item::SlabFreed, freed.0);
+    freed
 }
 
 /// Asks one; answers how many objects it has looked at.

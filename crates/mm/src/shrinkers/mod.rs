@@ -17,12 +17,17 @@ use std::sync::Arc;
 
 use env::{Context, Env, Lock, LockClass, Task, TaskId};
 use policy::place::mobility::Mobility;
+use policy::shares::{MemberId, ShareRule};
 use policy::shrink::{Answer, Deferred};
-use policy::units::Pages;
+use policy::units::{Bytes, Instant, Pages};
 
 use crate::Error;
-use crate::lists::NodeId;
+use crate::lists::{NodeId, ZoneId};
 use crate::vmstat::{add, get, sub};
+use shares::MemoryShares;
+pub use shares::{ObjectShare, ShareView};
+
+pub(crate) mod shares;
 
 /// Most caches of objects that can be registered.
 const SHRINKERS_MAX: u32 = 64;
@@ -39,6 +44,18 @@ pub trait Shrink<E: Env>: Send + Sync {
 
     /// Objects on a node that could be freed now. Cheap, and may be a little old.
     fn count(&self, node: NodeId) -> u64;
+
+    /// Pages that its objects hold on all nodes, at once and without a lock. `None`: it does not know; then it is asked by
+    /// pressure and has no share.
+    fn held(&self) -> Option<Pages> {
+        None
+    }
+
+    /// Each use of a page of a file is one of an object of it too, and not the reverse, as of an inode: pages go first as long as
+    /// neither is missed.
+    fn carries_pages(&self) -> bool {
+        false
+    }
 
     /// Looks at objects, and frees those that it can. It may wait.
     fn scan(&self, task: &mut Task<'_, E>, ask: Ask) -> Answer;
@@ -78,6 +95,8 @@ impl SlabPages {
 /// A registered shrinker.
 pub(crate) struct Registered<E: Env> {
     pub(crate) shrinker: Arc<dyn Shrink<E>>,
+    /// Its place among those that share the memory.
+    pub(crate) member: Option<MemberId>,
     /// What it owes, by node.
     deferred: Box<[Lock<Deferred>]>,
 }
@@ -89,13 +108,22 @@ impl<E: Env> Registered<E> {
     }
 }
 
+/// One that shares the memory.
+pub(crate) struct Sharing<E: Env> {
+    pub(crate) registered: Arc<Registered<E>>,
+    pub(crate) id: MemberId,
+    pub(crate) held: Pages,
+}
+
 /// See the module.
 pub(crate) struct Shrinkers<E: Env> {
     nodes: usize,
+    shares: Option<MemoryShares>,
     list: Lock<Vec<Arc<Registered<E>>>>,
     /// How many: mostly none.
     count: AtomicU32,
-    reclaimable: AtomicU64,
+    /// By zone.
+    reclaimable: Box<[AtomicU64]>,
     unreclaimable: AtomicU64,
     /// Tasks that ask shrinkers now, and the pages that each has given back meanwhile.
     asking: Lock<Vec<Asking>>,
@@ -110,13 +138,19 @@ struct Asking {
 }
 
 impl<E: Env> Shrinkers<E> {
-    /// For a machine of so many nodes.
-    pub(crate) fn new(nodes: usize) -> Self {
+    /// For a machine of so many nodes and zones, whose memory is shared by a rule or by pressure alone.
+    pub(crate) fn new(
+        (nodes, zones): (usize, usize),
+        rule: Option<ShareRule>,
+        memory: Bytes,
+        now: Instant,
+    ) -> Self {
         Self {
             nodes,
+            shares: rule.map(|rule| MemoryShares::new(rule, memory, now)),
             list: Lock::new(LockClass::Registry, Vec::new()),
             count: AtomicU32::new(0),
-            reclaimable: AtomicU64::new(0),
+            reclaimable: (0..zones).map(|_| AtomicU64::new(0)).collect(),
             unreclaimable: AtomicU64::new(0),
             asking: Lock::new(LockClass::Leaf, Vec::new()),
             askers: AtomicU32::new(0),
@@ -131,7 +165,7 @@ impl<E: Env> Shrinkers<E> {
         &self,
         context: &impl Context,
         shrinker: Arc<dyn Shrink<E>>,
-    ) -> Result<(), Error> {
+    ) -> Result<ObjectShare, Error> {
         let mut list = self.list.lock(context);
         let name = shrinker.name();
         if list.iter().any(|known| known.shrinker.name() == name) {
@@ -143,13 +177,43 @@ impl<E: Env> Shrinkers<E> {
                 limit: SHRINKERS_MAX,
             });
         }
+        let shares = self.shares.as_ref().filter(|_| shrinker.held().is_some());
+        let member = shares.map(|shares| shares.join(context, shrinker.carries_pages()));
+        let member = member.transpose()?;
         let deferred = || Lock::new(LockClass::Leaf, Deferred::default());
         list.push(Arc::new(Registered {
             shrinker,
+            member,
             deferred: (0..self.nodes).map(|_| deferred()).collect(),
         }));
         self.count.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(ObjectShare(member))
+    }
+
+    /// How memory is shared, if by more than pressure.
+    pub(crate) fn shares(&self) -> Option<&MemoryShares> {
+        self.shares.as_ref()
+    }
+
+    /// Those that share the memory with the pages, with what they hold.
+    pub(crate) fn members(&self, context: &impl Context) -> Vec<Sharing<E>> {
+        let list = self.list.lock(context);
+        let members = list.iter().filter_map(|one| {
+            Some(Sharing {
+                id: one.member?,
+                held: one.shrinker.held()?,
+                registered: Arc::clone(one),
+            })
+        });
+        members.collect()
+    }
+
+    /// What the task has given back since it began to ask.
+    pub(crate) fn freed(&self, task: &Task<'_, E>) -> Pages {
+        let id = task.id();
+        let asking = self.asking.lock(task);
+        let own = asking.iter().find(|asking| asking.task == id);
+        own.map_or(Pages::ZERO, |own| own.freed)
     }
 
     /// All that are registered, to be asked with nothing held.
@@ -165,26 +229,37 @@ impl<E: Env> Shrinkers<E> {
     /// Pages of slabs now.
     pub(crate) fn pages(&self) -> SlabPages {
         SlabPages {
-            reclaimable: Pages(get(&self.reclaimable)),
+            reclaimable: Pages(self.reclaimable.iter().map(get).sum()),
             unreclaimable: Pages(get(&self.unreclaimable)),
         }
     }
 
-    fn of(&self, mobility: Mobility) -> &AtomicU64 {
+    /// Of a zone: pages of slabs whose objects can be made again.
+    pub(crate) fn reclaimable_of(&self, zone: ZoneId) -> Pages {
+        Pages(get(&self.reclaimable[zone.index()]))
+    }
+
+    fn of(&self, mobility: Mobility, zone: ZoneId) -> &AtomicU64 {
         match mobility {
-            Mobility::Reclaimable => &self.reclaimable,
+            Mobility::Reclaimable => &self.reclaimable[zone.index()],
             Mobility::Unmovable | Mobility::Movable => &self.unreclaimable,
         }
     }
 
-    /// A slab got its pages.
-    pub(crate) fn note_slab(&self, mobility: Mobility, pages: Pages) {
-        add(self.of(mobility), pages.0);
+    /// A slab got its pages, in a zone.
+    pub(crate) fn note_slab(&self, mobility: Mobility, zone: ZoneId, pages: Pages) {
+        add(self.of(mobility, zone), pages.0);
     }
 
     /// The task gave the pages of a slab back.
-    pub(crate) fn note_gone(&self, task: &Task<'_, E>, mobility: Mobility, pages: Pages) {
-        sub(self.of(mobility), pages.0);
+    pub(crate) fn note_gone(
+        &self,
+        task: &Task<'_, E>,
+        mobility: Mobility,
+        zone: ZoneId,
+        pages: Pages,
+    ) {
+        sub(self.of(mobility, zone), pages.0);
         self.note_freed(task, pages);
     }
 

@@ -134,7 +134,7 @@ fn the_first_try_of_a_large_slab_boosts_and_wakes_nobody() {
             assert_eq!((seen, boosted), (1, 1));
             assert!(raised > 0);
             let runs = |cache: &Cache<_>| cache.vmstat().get(Item::Pageoutrun);
-            task.sleep(env::Cause::Idle, policy::units::Nanos::millis(10));
+            task.sleep(env::Cause::Idle, Nanos::millis(10));
             assert_eq!(runs(cache), 0, "nobody was woken");
             assert_eq!(
                 events(cache).2,
@@ -144,7 +144,7 @@ fn the_first_try_of_a_large_slab_boosts_and_wakes_nobody() {
             // A single frame of another mobility is taken by one who may wake.
             let log = cache.add_slabs(LOG).unwrap();
             let other = log.take(task).unwrap();
-            task.sleep(env::Cause::Idle, policy::units::Nanos::millis(10));
+            task.sleep(env::Cause::Idle, Nanos::millis(10));
             assert!(runs(cache) > 0, "the mark was found");
             inodes.give(task, object);
             log.give(task, other);

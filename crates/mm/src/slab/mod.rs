@@ -23,19 +23,21 @@
 //! time and not one a CPU; a slab goes back at once where Linux keeps a few empty ones; the slabs of other nodes are not
 //! looked at before a fresh one is made (`remote_node_defrag_ratio`); an object is at most a page.
 
+use core::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
-use env::{Env, Lock, LockClass, Task, Work};
+use env::{Context, Env, Lock, LockClass, Task, Work};
 use frames::{Busy, FrameId};
 use policy::place::by_use::Purpose;
 use policy::place::mobility::Mobility;
-use policy::units::{Bytes, PAGE_SIZE, Pages};
+use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
 use crate::Error;
 use crate::alloc::Wanted;
 use crate::cache::Cache;
 use crate::lists::NodeId;
-use crate::shrinkers::{Shrink, SlabPages};
+use crate::shrinkers::{ObjectShare, ShareView, Shrink, SlabPages};
+use crate::vmstat::{add, get, sub};
 use places::Places;
 
 #[cfg(test)]
@@ -71,6 +73,8 @@ pub struct Slabs<E: Env> {
     cache: Arc<Cache<E>>,
     spec: SlabSpec,
     places: Lock<Places>,
+    /// Pages of the slabs: a copy for looks without the lock.
+    held: AtomicU64,
 }
 
 impl<E: Env> Cache<E> {
@@ -101,15 +105,64 @@ impl<E: Env> Cache<E> {
                 Places::new(nodes, objects_in(spec, spec.order)),
             ),
             spec,
+            held: AtomicU64::new(0),
         }))
     }
 
-    /// From now on passes of reclaim ask this cache of objects, too.
+    /// From now on passes of reclaim ask this cache of objects, too; if it says what it holds, for what is above its share.
     ///
     /// # Errors
     /// `RegisteredTwice`: one of that name is registered; `TooMany`.
-    pub fn register(&self, task: &Task<'_, E>, shrinker: Arc<dyn Shrink<E>>) -> Result<(), Error> {
+    pub fn register(
+        &self,
+        task: &Task<'_, E>,
+        shrinker: Arc<dyn Shrink<E>>,
+    ) -> Result<ObjectShare, Error> {
         self.shrinkers.register(task, shrinker)
+    }
+
+    /// Objects of `bytes` in all leave a cache of them, to make room. Answers what each is to remember, to be told to
+    /// `object_missed` if it is made again.
+    pub fn objects_evicted(
+        &self,
+        context: &impl Context,
+        share: ObjectShare,
+        bytes: Bytes,
+    ) -> Bytes {
+        let both = self.shrinkers.shares().zip(share.0);
+        both.map_or(Bytes::ZERO, |(shares, id)| {
+            shares.evicted_objects(context, id, bytes)
+        })
+    }
+
+    /// An object is made again that was evicted at `age`; that took `cost`.
+    pub fn object_missed(
+        &self,
+        context: &impl Context,
+        share: ObjectShare,
+        age: Bytes,
+        cost: Nanos,
+    ) {
+        if let Some((shares, id)) = self.shrinkers.shares().zip(share.0) {
+            shares.object_missed(context, id, age, cost);
+        }
+    }
+
+    /// What pages and caches of objects have of the memory they share, and how often anything of it changed hands. Empty
+    /// where pages are alone.
+    pub fn shares(&self, context: &impl Context) -> (Vec<ShareView>, u64) {
+        let Some(shares) = self.shrinkers.shares() else {
+            return (Vec::new(), 0);
+        };
+        let members = self.shrinkers.members(context);
+        let names = members
+            .iter()
+            .map(|one| (one.id, one.registered.shrinker.name()));
+        let names: Vec<_> = names.collect();
+        if names.is_empty() {
+            return (Vec::new(), 0);
+        }
+        shares.views(context, &names)
     }
 
     /// Pages of slabs now.
@@ -138,7 +191,8 @@ impl<E: Env> Slabs<E> {
         }
         let (frames, order) = self.fresh_frames(task)?;
         let layout = self.cache.zones.layout();
-        let node = layout.node_of(layout.of(frames[0]));
+        let zone = layout.of(frames[0]);
+        let node = layout.node_of(zone);
         let table = &self.cache.pages.table;
         let busy: Box<[Busy]> = frames.iter().map(|frame| table.claim(*frame)).collect();
         let pages = Pages(busy.len() as u64);
@@ -148,7 +202,9 @@ impl<E: Env> Slabs<E> {
             .add(home, node, busy, objects_in(self.spec, order));
         match added {
             Ok(object) => {
-                self.cache.shrinkers.note_slab(self.spec.mobility, pages);
+                let mobility = self.spec.mobility;
+                self.cache.shrinkers.note_slab(mobility, zone, pages);
+                add(&self.held, pages.0);
                 Ok(object)
             }
             Err(busy) => {
@@ -171,9 +227,11 @@ impl<E: Env> Slabs<E> {
         let gone = self.places.lock(task).give(object);
         if let Some(busy) = gone {
             let pages = Pages(busy.len() as u64);
+            let zone = self.cache.zones.layout().of(busy[0].frame());
+            sub(&self.held, pages.0);
             self.cache
                 .shrinkers
-                .note_gone(task, self.spec.mobility, pages);
+                .note_gone(task, self.spec.mobility, zone, pages);
             self.free(task, busy);
         }
     }
@@ -222,6 +280,11 @@ impl<E: Env> Slabs<E> {
     /// Pages of the slabs.
     pub fn pages(&self, task: &Task<'_, E>) -> Pages {
         self.places.lock(task).pages()
+    }
+
+    /// The same, as last seen and without a lock.
+    pub fn held(&self) -> Pages {
+        Pages(get(&self.held))
     }
 
     /// Objects of a slab of the order that is tried first.

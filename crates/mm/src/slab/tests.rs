@@ -129,6 +129,8 @@ struct Cached {
     objects: Mutex<VecDeque<Object>>,
     /// Answers `Stop`.
     stops: AtomicU64,
+    /// Says what it holds, and so has a share of the memory.
+    shares: bool,
 }
 
 impl Shrink<LabEnv> for Cached {
@@ -138,6 +140,14 @@ impl Shrink<LabEnv> for Cached {
 
     fn count(&self, _: NodeId) -> u64 {
         self.objects.lock().unwrap().len() as u64
+    }
+
+    fn held(&self) -> Option<Pages> {
+        self.shares.then(|| self.slabs.held())
+    }
+
+    fn carries_pages(&self) -> bool {
+        true
     }
 
     fn scan(&self, task: &mut Task<'_, LabEnv>, ask: Ask) -> Answer {
@@ -160,15 +170,24 @@ impl Shrink<LabEnv> for Cached {
 }
 
 fn cached(task: &Task<'_, LabEnv>, cache: &Arc<Cache<LabEnv>>) -> Arc<Cached> {
+    registered(task, cache, false).0
+}
+
+fn registered(
+    task: &Task<'_, LabEnv>,
+    cache: &Arc<Cache<LabEnv>>,
+    shares: bool,
+) -> (Arc<Cached>, ObjectShare) {
     let cached = Arc::new(Cached {
+        shares,
         slabs: cache.add_slabs(INODES).unwrap(),
         objects: Mutex::default(),
         stops: AtomicU64::new(0),
     });
-    cache
+    let share = cache
         .register(task, Arc::clone(&cached) as Arc<dyn Shrink<LabEnv>>)
         .unwrap();
-    cached
+    (cached, share)
 }
 
 #[test]
@@ -199,6 +218,82 @@ fn objects_without_end_take_the_memory_of_the_oldest() {
             assert_eq!(free + slab, Pages(u64::from(FRAMES)), "{law:?}");
         });
     }
+}
+
+/// Takes objects until so many times the memory went through, and evicts the oldest for them.
+fn stream(task: &mut Task<'_, LabEnv>, cached: &Cached, times: u64) {
+    for _ in 0..times * u64::from(FRAMES) * PAGE_SIZE / INODES.object.0 {
+        let object = cached.slabs.take(task).unwrap();
+        cached.objects.lock().unwrap().push_back(object);
+    }
+}
+
+#[test]
+fn objects_with_a_share_of_the_memory_may_have_all_that_nobody_else_holds() {
+    with_cache(options(), |task, cache| {
+        let (cached, share) = registered(task, cache, true);
+        assert!(share.is_some());
+        stream(task, &cached, 5);
+        let vmstat = cache.vmstat();
+        let freed = vmstat.get(Item::SlabFreed);
+        assert!(freed > 3 * u64::from(FRAMES), "{freed} pages");
+        assert_eq!(vmstat.broken_sum(), None);
+        let (free, slab) = (cache.stats().free, cache.slab_pages().all());
+        assert_eq!(free + slab, Pages(u64::from(FRAMES)));
+        let (views, _) = cache.shares(task);
+        let held: Vec<_> = views.iter().map(|view| (view.name, view.held)).collect();
+        assert_eq!(held[0], ("pages", Bytes::ZERO));
+        assert_eq!(held[1].0, "objects");
+        // The targets are the memory but for what is kept free, and lent where they are not used.
+        let targets: Bytes = views.iter().map(|view| view.target).sum();
+        assert!(held[1].1 > targets - Bytes(targets.0 / 8), "{views:?}");
+        assert!(
+            views.iter().all(|view| view.target >= view.floor),
+            "{views:?}"
+        );
+    });
+}
+
+#[test]
+fn what_objects_miss_moves_targets_and_where_pages_are_alone_nobody_shares() {
+    with_cache(options(), |task, cache| {
+        assert_eq!(cache.shares(task), (Vec::new(), 0));
+        let (cached, share) = registered(task, cache, true);
+        let target = |task: &Task<'_, LabEnv>| cache.shares(task).0[1].target;
+        let before = target(task);
+        let (_, moved) = cache.shares(task);
+        assert_eq!(moved, 0);
+        for _ in 0..20 {
+            stream(task, &cached, 1);
+            for _ in 0..64 {
+                let age = cache.objects_evicted(task, share, INODES.object);
+                cache.object_missed(task, share, age, Nanos::micros(100));
+            }
+            task.sleep(env::Cause::Idle, Nanos::millis(50));
+        }
+        let (views, moved) = cache.shares(task);
+        assert!(moved > 0, "{views:?}");
+        assert!(views[1].target > before, "{views:?}");
+        // One without a share has nothing to say.
+        let none = ObjectShare::default();
+        assert_eq!(cache.objects_evicted(task, none, Bytes(9)), Bytes::ZERO);
+        cache.object_missed(task, none, Bytes::ZERO, Nanos(1));
+    });
+}
+
+#[test]
+fn a_sharer_that_always_stops_ends_in_an_error_and_not_in_a_loop() {
+    with_cache(options(), |task, cache| {
+        let (cached, _) = registered(task, cache, true);
+        cached.stops.store(1, Ordering::Relaxed);
+        let error = loop {
+            match cached.slabs.take(task) {
+                Ok(object) => cached.objects.lock().unwrap().push_back(object),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+    });
 }
 
 #[test]
@@ -243,7 +338,7 @@ fn a_lowered_limit_asks_for_slabs_and_says_what_stays() {
         }
         cache.set_limit(task, Pages(u64::from(FRAMES))).unwrap();
         let wait = |task: &mut Task<'_, LabEnv>| {
-            task.sleep(env::Cause::Idle, policy::units::Nanos::secs(20));
+            task.sleep(env::Cause::Idle, Nanos::secs(20));
         };
         wait(task);
         assert_eq!(

@@ -185,6 +185,9 @@ impl<E: Env> Mapping<E> {
         for busy in request.busy.drain(..) {
             cache.pages.table.release(busy, set, Flags::NONE);
         }
+        if let Some(shares) = cache.shrinkers.shares() {
+            shares.note_read(now.since(request.submitted), pages.into());
+        }
         cache.wake_busy(&request.frames, Signal::PageRead);
         let reading = &cache.writeback.totals.reading;
         self.device.reads_inflight.ended(reading, now, pages);

@@ -8,6 +8,7 @@
 //!   the task may not wait, frees memory itself, is of another node,
 //!   or somebody is at it                                                 -> NoScan
 //!   else passes at 1/16, 1/8, 1/4, 1/2, 1 of the lists until enough      -> Some or Success
+//!        with slab > 5 %: and of objects
 //! ```
 //!
 //! Source: mechanisms 1.7; Linux 3.0 mm/vmscan.c, zone_reclaim(), __zone_reclaim();
@@ -111,9 +112,7 @@ pub fn start(mode: Mode, within: Option<u8>, seen: &Seen, asker: Asker) -> Start
     if within.is_some_and(|most| asker.distance > most) {
         return Start::Full;
     }
-    let is_more = |pages: Pages, percent: u64| pages.0 * 100 > seen.zone.0 * percent;
-    let worth =
-        is_more(reclaimable(mode, seen), UNMAPPED_PERCENT) || is_more(seen.slab, SLAB_PERCENT);
+    let worth = is_more(reclaimable(mode, seen), UNMAPPED_PERCENT, seen) || has_slab(seen);
     if !worth || seen.hopeless {
         return Start::Full;
     }
@@ -121,6 +120,16 @@ pub fn start(mode: Mode, within: Option<u8>, seen: &Seen, asker: Asker) -> Start
         return Start::NoScan;
     }
     Start::Go
+}
+
+/// Whether a pass asks caches of objects, too.
+#[must_use]
+pub fn has_slab(seen: &Seen) -> bool {
+    is_more(seen.slab, SLAB_PERCENT, seen)
+}
+
+fn is_more(pages: Pages, percent: u64, seen: &Seen) -> bool {
+    pages.0 * 100 > seen.zone.0 * percent
 }
 
 /// The passes of a trim.

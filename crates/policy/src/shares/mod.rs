@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   evicted at age a, missed at age b      distance d = b - a          age: bytes ever evicted from the member
-//!   regret[k] += cost of the miss          k = log2 of d / delta       delta = limit / 64;  k = 0 .. 4, then forgotten
+//!   regret[k] += cost of the miss          k = log2 of d / delta       delta = limit / 64;  k = 0 .. 6, then forgotten
 //!   gain = max over k of (regret[0] + .. + regret[k]) / 2^k            ns saved by one delta more
 //! ```
 //!
@@ -20,7 +20,7 @@
 //! |---|---|---|
 //! | by regret | weight x gain of the winner is above 5/4 of the loser's | delta, up to four times by the ratio |
 //! | to even shares | it is above the loser's at all, and both targets are on their way to the shares by weight | delta / 4 |
-//! | tie-break | neither the member nor the one that it carries regrets anything | delta |
+//! | tie-break | neither the member nor the one that it carries regrets anything | four deltas |
 //!
 //! A target that is not used is lent: another may hold more than its own, as long as the sum fits.
 //!
@@ -34,6 +34,7 @@
 //! | `member` | what is known of one member, and what it may be |
 //! | `transfer` | who wins and who loses an epoch |
 //! | `asks` | who gives memory back, and who may borrow |
+//! | `rule` | what a memory's own caches have for shares |
 //!
 //! Invariants
 //!   1. The sum of targets and the spare is the pool: the limit less what is kept back.
@@ -49,6 +50,7 @@
 mod asks;
 mod member;
 mod regret;
+mod rule;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -56,6 +58,7 @@ mod transfer;
 use self::member::Member;
 pub use self::member::{MemberId, Terms, View, Weight};
 pub use self::regret::{COST_MAX, OCTAVES, Regrets, octave};
+pub use self::rule::ShareRule;
 pub use self::transfer::{Transfer, Why};
 use crate::units::{Bytes, Instant, Nanos};
 

@@ -2,15 +2,15 @@
 
 use crate::units::{Bytes, Nanos};
 
-/// Octaves of distance: up to 1, 2, 4, 8 and 16 deltas.
-pub const OCTAVES: usize = 5;
+/// Octaves of distance: up to 1, 2, 4 .. 64 deltas, all of the limit. What is further off, no share of it would have kept.
+pub const OCTAVES: usize = 7;
 /// Most that one miss counts: a device that hung says nothing about memory.
 pub const COST_MAX: Nanos = Nanos::secs(1);
 /// Regrets fade by this part an epoch as a number, by half as a cost: a slow member beside a fast one needs several epochs for
 /// the few that make its cost believable.
 const SEEN_FADES: u64 = 32;
 
-/// The octave of a distance: 0 up to a delta, 4 up to 16 of them, none beyond.
+/// The octave of a distance: 0 up to a delta, 6 up to 64 of them, none beyond.
 #[must_use]
 pub fn octave(distance: Bytes, delta: Bytes) -> Option<usize> {
     let deltas = distance.0.div_ceil(delta.0.max(1)).max(1);
@@ -44,7 +44,7 @@ impl Regrets {
         self.seen = self.seen.saturating_add(more.seen);
     }
 
-    /// What one delta more would save: the best of growing by 1, 2, 4, 8 or 16.
+    /// What one delta more would save: the best of growing by 1, 2, 4 .. 64.
     #[must_use]
     pub fn gain(&self) -> Nanos {
         let mut sum = Nanos::ZERO;
@@ -72,7 +72,7 @@ mod tests {
     const DELTA: Bytes = Bytes(100);
 
     #[test]
-    fn octaves_end_at_their_distance_and_the_last_at_sixteen() {
+    fn octaves_end_at_their_distance_and_the_last_at_the_limit() {
         let table = [
             (0, Some(0)),
             (100, Some(0)),
@@ -81,7 +81,8 @@ mod tests {
             (201, Some(2)),
             (800, Some(3)),
             (1_600, Some(4)),
-            (1_601, None),
+            (6_400, Some(6)),
+            (6_401, None),
             (u64::MAX, None),
         ];
         for (distance, expected) in table {

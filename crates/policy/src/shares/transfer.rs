@@ -154,8 +154,7 @@ fn tie(shares: &Shares) -> Option<Transfer> {
         let to = carried.terms.carried_by.filter(|to| *to != from)?;
         let carrier = shares.get(to)?;
         let may = is_carried_in_peace(shares, carried) && carrier.uses_target(shares.delta());
-        let bytes = shares
-            .delta()
+        let bytes = Bytes(shares.delta().0.saturating_mul(DELTAS_MAX))
             .at_most(carried.target - carried.terms.floor)
             .at_most(carrier.terms.ceiling - carrier.target);
         (may && !bytes.is_zero()).then_some(Transfer {

@@ -37,8 +37,7 @@ impl Objects {
 
     /// How a scan of `wanted` objects is shared out. Each kind gives at least one, but its own only if their share is
     /// one: so it may come to three more than were wanted.
-    #[must_use]
-    pub fn shared_out(self, wanted: u64) -> Self {
+    fn shared_out(self, wanted: u64) -> Self {
         let whole = self.sum().saturating_add(1);
         let of = |objects| share(wanted, objects, whole);
         let own = of(self.own);
@@ -46,6 +45,17 @@ impl Objects {
             entries: of(self.entries).saturating_add(1),
             inodes: of(self.inodes).saturating_add(1),
             own: if own == 0 { 0 } else { own.saturating_add(1) },
+        }
+    }
+
+    /// The same where its own go first: half of the scan is theirs, if there are so many. Nobody finds them any more, and what else is
+    /// pruned frees memory only as one of them; the other half goes on if they cannot be freed yet.
+    fn own_first(self, wanted: u64) -> Self {
+        let own = self.own.min(wanted.div_ceil(2));
+        let others = Self { own: 0, ..self };
+        Self {
+            own,
+            ..others.shared_out(wanted - own)
         }
     }
 }
@@ -63,11 +73,12 @@ pub enum WithPages {
 
 /// How the inodes of an era are let go: one row each.
 ///
-/// | rule | an inode with pages | one that is dirty, once unused and off the list |
-/// |---|---|---|
-/// | 4.20 | loses them, unless there are several | is written by whoever shrinks, and waited for |
-/// | 5.0 to 5.3 | loses them | the same |
-/// | 6.12, Tidegate | is not on the list | is left for a later pass |
+/// | rule | an inode with pages | one that is dirty, once unused and off the list | what is off the list |
+/// |---|---|---|---|
+/// | 4.20 | loses them, unless there are several | is written by whoever shrinks, and waited for | gives its share |
+/// | 5.0 to 5.3 | loses them | the same | the same |
+/// | 6.12 | is not on the list | is left for a later pass | the same |
+/// | Tidegate | the same | the same | goes first, half of a scan |
 ///
 /// Source: kernel-facts 17, 18; Linux 4.20, 5.0 and 6.12 fs/inode.c, inode_lru_isolate(); fs/xfs/xfs_icache.c,
 /// xfs_reclaim_inodes_nr().
@@ -79,6 +90,8 @@ pub struct InodeRule {
     pub pages: WithPages,
     /// Who shrinks waits for dirty inodes to be written.
     pub waits: bool,
+    /// What is left to the file system has half of a scan, if there is so much; else each kind gives its share.
+    pub own_first: bool,
 }
 
 impl InodeRule {
@@ -87,22 +100,27 @@ impl InodeRule {
         name: "linux-4.20",
         pages: WithPages::StolenUnlessSeveral,
         waits: true,
+        own_first: false,
     };
     /// Linux 5.0 to 5.3; paper p3 left it as it is.
     pub const LINUX_5_0: Self = Self {
         name: "linux-5.0",
         pages: WithPages::Stolen,
         waits: true,
+        own_first: false,
     };
     /// Linux 6.12.
     pub const LINUX_6_12: Self = Self {
         name: "linux-6.12",
         pages: WithPages::PagesFirst,
         waits: false,
+        own_first: false,
     };
-    /// Tidegate's own: as every use of a page is one of its inode, the page goes first.
+    /// Tidegate's own: as every use of a page is one of its inode, the page goes first; and an inode that went is freed before
+    /// another one goes. With shares alone a scan would leave five seconds of inodes to the file system's worker, gone and not free.
     pub const TIDEGATE: Self = Self {
         name: "tidegate",
+        own_first: true,
         ..Self::LINUX_6_12
     };
 
@@ -113,6 +131,16 @@ impl InodeRule {
         Self::LINUX_6_12,
         Self::TIDEGATE,
     ];
+
+    /// How a scan of `wanted` objects is shared out.
+    #[must_use]
+    pub fn shared_out(self, objects: Objects, wanted: u64) -> Objects {
+        if self.own_first {
+            objects.own_first(wanted)
+        } else {
+            objects.shared_out(wanted)
+        }
+    }
 
     /// The rule of that name.
     #[must_use]
@@ -158,5 +186,17 @@ mod tests {
         assert_eq!(objects(0, 0, 0).shared_out(128), objects(1, 1, 0));
         // A share below one: nothing of its own.
         assert_eq!(objects(5_000, 5_000, 10).shared_out(128).own, 0);
+    }
+    #[test]
+    fn what_is_off_the_list_has_half_of_a_scan_where_the_rule_says_so() {
+        let all = objects(500, 400, 100);
+        let shared_out = |wanted| InodeRule::TIDEGATE.shared_out(all, wanted);
+        // 30 * 500 / 901, 30 * 400 / 901; each + 1.
+        assert_eq!(shared_out(60), objects(17, 14, 30));
+        // 156 * 500 / 901, 156 * 400 / 901; each + 1.
+        assert_eq!(shared_out(256), objects(87, 70, 100));
+        for rule in [InodeRule::LINUX_5_0, InodeRule::LINUX_6_12] {
+            assert_eq!(rule.shared_out(all, 128), all.shared_out(128));
+        }
     }
 }

@@ -35,10 +35,10 @@ mod table;
 mod tests;
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use env::{Cause, Env, Lock, LockClass, Signal, Task, WaitQueue, Wakeup};
-use mm::{Cache, File, Object, SlabSpec, Slabs};
+use mm::{Cache, File, Object, ObjectShare, SlabSpec, Slabs};
 use policy::shrink::files::{InodeRule, Objects, WithPages};
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
@@ -55,6 +55,8 @@ pub const CACHES_MAX: usize = 8;
 pub(crate) const INODES_A_CLUSTER: u32 = 32;
 /// Bytes of such a cluster.
 pub(crate) const CLUSTER: Bytes = Bytes(16 << 10);
+/// Ages are kept in so many bytes.
+const AGE_UNIT: u64 = 64 << 10;
 /// How long who shrinks waits at most for dirty inodes.
 const WRITE_WAIT: Nanos = Nanos::millis(100);
 
@@ -125,6 +127,8 @@ pub struct SmallFiles<E: Env> {
     asked: AtomicU64,
     /// The keeper's task; nobody yet: `u64::MAX`.
     keeper_id: AtomicU64,
+    /// Their part of the memory.
+    share: OnceLock<ObjectShare>,
 }
 
 impl<E: Env> SmallFiles<E> {
@@ -189,8 +193,10 @@ impl<E: Env> SmallFiles<E> {
             keeper: WaitQueue::new(),
             asked: AtomicU64::new(0),
             keeper_id: AtomicU64::new(u64::MAX),
+            share: OnceLock::new(),
         });
-        cache.register(task, Arc::new(shrink::Pruner::of(&small)))?;
+        let share = cache.register(task, Arc::new(shrink::Pruner::of(&small)))?;
+        small.share.get_or_init(|| share);
         Ok(small)
     }
 
@@ -321,6 +327,35 @@ impl<E: Env> SmallFiles<E> {
 
     fn give_entry(&self, task: &mut Task<'_, E>, entry: Object) {
         self.slab(Role::Entry).give(task, entry);
+    }
+
+    /// Their part of the memory.
+    fn share(&self) -> ObjectShare {
+        self.share.get().copied().unwrap_or_default()
+    }
+
+    /// An inode went to make room.
+    fn note_gone(&self, task: &Task<'_, E>, id: FileId) {
+        let share = self.share();
+        if share.is_some() {
+            let age = self.cache.objects_evicted(task, share, self.bytes_a_file());
+            let age = u32::try_from(age.0 / AGE_UNIT).unwrap_or(u32::MAX);
+            self.table.lock(task).set_gone(id, age);
+        }
+    }
+
+    /// An inode that went is read again, which took `cost`.
+    fn note_missed(&self, task: &Task<'_, E>, id: FileId, cost: Nanos) {
+        let gone = self.table.lock(task).gone(id);
+        if let Some(age) = gone {
+            let age = Bytes(u64::from(age) * AGE_UNIT);
+            self.cache.object_missed(task, self.share(), age, cost);
+        }
+    }
+
+    /// Pages that their objects hold.
+    fn held(&self) -> Pages {
+        self.slabs.iter().map(|slabs| slabs.held()).sum()
     }
 
     /// The node of the inode's own memory.

@@ -145,11 +145,13 @@ fn find<E: Env>(
 
 /// Reads an inode.
 fn read<E: Env>(task: &mut Task<'_, E>, small: &SmallFiles<E>, id: FileId) -> Result<(), Failure> {
+    let began = task.now();
     let table = small.inode_table(task, id.directory);
     let at = Bytes(u64::from(id.file / INODES_A_CLUSTER) * CLUSTER.0);
     let mut cluster = buffer::<E>(CLUSTER);
     let mut reader = mm::Reader::default();
     table.read(task, &mut reader, at, &mut cluster)?;
+    small.note_missed(task, id, task.now().since(began));
     let objects = small.take_inode(task)?;
     let node = small.node_of(task, &objects);
     if !small.with(task, |table| table.read(id, objects, node)) {

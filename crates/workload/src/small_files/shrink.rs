@@ -43,6 +43,14 @@ impl<E: Env> Shrink<E> for Pruner<E> {
         })
     }
 
+    fn held(&self) -> Option<Pages> {
+        Some(self.0.upgrade().map_or(Pages::ZERO, |small| small.held()))
+    }
+
+    fn carries_pages(&self) -> bool {
+        true
+    }
+
     fn scan(&self, task: &mut Task<'_, E>, ask: Ask) -> Answer {
         match self.0.upgrade() {
             Some(small) if ask.may_enter_fs => small.prune(task, ask.node, ask.objects),
@@ -66,7 +74,7 @@ impl<E: Env> SmallFiles<E> {
     /// Looks at `wanted` objects of a node, each kind its share.
     fn prune(&self, task: &mut Task<'_, E>, node: NodeId, wanted: u64) -> Answer {
         self.sweep(task);
-        let share = self.freeable(node).shared_out(wanted);
+        let share = self.options.rule.shared_out(self.freeable(node), wanted);
         let freed = self.prune_entries(task, node, share.entries)
             + self.prune_inodes(task, node, share.inodes)
             + self.reclaim_own(task, share.own);
@@ -140,7 +148,8 @@ impl<E: Env> SmallFiles<E> {
         for _ in 0..most {
             match self.with(task, Table::look_at_own) {
                 Own::Empty => break,
-                Own::Gone(objects) => {
+                Own::Gone(id, objects) => {
+                    self.note_gone(task, id);
                     self.give_inode(task, &objects);
                     freed += 1;
                 }
@@ -165,7 +174,10 @@ impl<E: Env> SmallFiles<E> {
         for _ in 0..left {
             match self.with(task, Table::look_at_own) {
                 Own::Empty => break,
-                Own::Gone(objects) => self.give_inode(task, &objects),
+                Own::Gone(id, objects) => {
+                    self.note_gone(task, id);
+                    self.give_inode(task, &objects);
+                }
                 Own::Dirty(_) => {}
             }
         }

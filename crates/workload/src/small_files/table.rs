@@ -80,6 +80,8 @@ struct Inode<O> {
 struct Directory {
     /// The place of each file's inode.
     places: Vec<u32>,
+    /// How old the cache of objects was when each file's inode went; as long as the last one that did.
+    gone: Vec<u32>,
     /// Files before it have been written.
     data: u32,
     /// Inodes before it have been written.
@@ -114,7 +116,7 @@ pub(super) enum Looked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own<O> {
     /// One is gone; its objects are the caller's to give back.
-    Gone(Taken<O>),
+    Gone(FileId, Taken<O>),
     /// It is not written; it stays.
     Dirty(FileId),
     /// There is none.
@@ -305,9 +307,9 @@ impl<O: Copy> Table<O> {
             self.lists.push_head(self.nodes, at);
             return Own::Dirty(id);
         }
-        let objects = inode.objects;
+        let (id, objects) = (inode.id, inode.objects);
         self.remove(at.0);
-        Own::Gone(objects)
+        Own::Gone(id, objects)
     }
 
     /// All files of a directory before `front` are written: their inodes may be unused from now on.
@@ -383,6 +385,22 @@ impl<O: Copy> Table<O> {
                 self.directories[directory].paged.push_front(place);
             }
         }
+    }
+
+    /// An inode went when the cache of objects was so old.
+    pub(super) fn set_gone(&mut self, id: FileId, age: u32) {
+        let gone = &mut self.directories[usize::from(id.directory)].gone;
+        let at = id.file as usize;
+        if gone.len() <= at {
+            gone.resize(at + 1, 0);
+        }
+        gone[at] = age;
+    }
+
+    /// How old it was when the inode went, if it ever did.
+    pub(super) fn gone(&self, id: FileId) -> Option<u32> {
+        let own = self.directory(id.directory);
+        own.gone.get(id.file as usize).copied()
     }
 
     /// What a node could give.

@@ -117,7 +117,7 @@ fn what_is_left_goes_when_its_inode_is_written_and_is_found_until_then() {
     assert_eq!(table.freeable(NODE).own, 2);
     assert_eq!(table.look_at_own(), Own::Dirty(file(0)));
     table.inodes_written(0, 2);
-    assert_eq!(table.look_at_own(), Own::Gone(objects(1)));
+    assert_eq!(table.look_at_own(), Own::Gone(file(1), objects(1)));
     // The other one is used again.
     assert_eq!(table.look_up(file(0)), Found::Inode);
     assert!(table.enter(file(0), 5, NODE));

@@ -15,7 +15,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("workload", &["env", "frames", "mm", "policy"]),
     (
         "tidegate",
-        &["device", "env", "frames", "mm", "os", "policy"],
+        &["device", "env", "frames", "governor", "mm", "os", "policy"],
     ),
     (
         "cli",

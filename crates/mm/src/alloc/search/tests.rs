@@ -1,17 +1,22 @@
 //! Two nodes, a reader on the first: what each law of placement does when that is full of clean pages.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 
 use env::{Device, ObjectId, Task};
 use lab::{Lab, LabEnv, Options as LabOptions, Sector};
 use policy::dirty::Threshold;
 use policy::place::machine::Machine;
+use policy::place::mobility::Mobility;
 use policy::place::{PlaceLaw, ZoneId};
 use policy::reclaim::{ReclaimLaw, Tunables};
+use policy::shrink::Answer;
 use policy::units::{Bytes, Pages};
 
 use crate::testing::Null;
-use crate::{Cache, DeviceOptions, File, Item, Options, Reader};
+use crate::{
+    Ask, Cache, DeviceOptions, File, Item, NodeId, Object, Options, Reader, Shrink, SlabSpec, Slabs,
+};
 
 const FRAMES: u32 = 4096;
 const HERE: ZoneId = ZoneId(0);
@@ -154,4 +159,78 @@ fn a_node_full_of_dirty_pages_is_not_trimmed() {
         scanned
     });
     assert_eq!(scanned, 0);
+}
+
+const OBJECTS: SlabSpec = SlabSpec {
+    name: "objects",
+    object: Bytes(4096),
+    order: 0,
+    mobility: Mobility::Reclaimable,
+};
+
+/// Objects, the oldest first.
+struct Kept {
+    slabs: Arc<Slabs<LabEnv>>,
+    objects: Mutex<VecDeque<Object>>,
+}
+
+impl Shrink<LabEnv> for Kept {
+    fn name(&self) -> &'static str {
+        "objects"
+    }
+
+    fn count(&self, node: NodeId) -> u64 {
+        let objects = self.objects.lock().unwrap().len() as u64;
+        if node.index() == 0 { objects } else { 0 }
+    }
+
+    fn scan(&self, task: &mut Task<'_, LabEnv>, ask: Ask) -> Answer {
+        let mut freed = 0;
+        while freed < ask.objects {
+            let Some(object) = self.objects.lock().unwrap().pop_front() else {
+                break;
+            };
+            self.slabs.give(task, object);
+            freed += 1;
+        }
+        Answer::Freed {
+            freed,
+            looked_at: freed.max(1),
+        }
+    }
+}
+
+/// Objects fill the near node; more of them come from it where it is trimmed, and from the other one where it is not.
+#[test]
+fn a_trim_asks_objects_where_they_have_more_than_a_twentieth_of_the_zone() {
+    for (place, stays) in [
+        (PlaceLaw::LINUX_3_0, true),
+        (PlaceLaw::LINUX_3_0_OFF, false),
+    ] {
+        with_law(place, move |task, cache, _| {
+            let kept = Arc::new(Kept {
+                slabs: cache.add_slabs(OBJECTS).unwrap(),
+                objects: Mutex::default(),
+            });
+            let shrinker = Arc::clone(&kept) as Arc<dyn Shrink<LabEnv>>;
+            cache.register(task, shrinker).unwrap();
+            for _ in 0..FRAMES / 4 * 3 {
+                let object = kept.slabs.take(task).unwrap();
+                kept.objects.lock().unwrap().push_back(object);
+            }
+            let there = cache.memory.free_of(THERE);
+            let scanned = cache.vmstat().get(Item::SlabsScanned);
+            if stays {
+                assert!(there > FRAMES / 2 - FRAMES / 8, "{there} free there");
+                assert!(scanned > u64::from(FRAMES / 8), "{scanned}");
+            } else {
+                assert!(there < FRAMES / 4, "{there} free there");
+                assert_eq!(scanned, 0);
+            }
+            while let Some(object) = kept.objects.lock().unwrap().pop_front() {
+                kept.slabs.give(task, object);
+            }
+            assert_eq!(cache.vmstat().broken_sum(), None);
+        });
+    }
 }

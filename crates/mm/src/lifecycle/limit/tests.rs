@@ -98,6 +98,7 @@ fn a_limit_that_finds_no_thread_changes_nothing() {
         let reached = Limit {
             limit: Pages(1024),
             over: Pages::ZERO,
+            used: Pages(1024) - cache.stats().free,
         };
         assert_eq!(cache.limit(), reached);
         assert!(cache.memory.take_to_release(task).is_none());

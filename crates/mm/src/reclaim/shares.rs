@@ -1,0 +1,113 @@
+//! A pass where pages and caches of objects share the memory: each is asked for what it holds above its share.
+//!
+//! ```text
+//!   objects give theirs --> pages give theirs --> from the second pass on: what one has left undone, the others give
+//! ```
+//!
+//! A page or an object that cannot go now (dirty, in use) is a reason to look further, not to stand still: a pass at the
+//! gentlest priority leaves it at the shares, and the next ones are content with whoever has something.
+//!
+//! Source: ours (ADR 21).
+
+use env::{Env, Task};
+use policy::reclaim::page::Tally;
+use policy::reclaim::scan::Priority;
+use policy::units::{Bytes, Pages};
+
+use super::{Control, objects, take_turns};
+use crate::cache::{Cache, get};
+use crate::shrinkers::shares::Writers;
+
+/// The part of a pass that goes to those who share the memory; `None`: nobody shares it with the pages. Answers how many
+/// pages came free, and whether an active list was spared. The caller holds nothing.
+pub(super) fn pass<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    control: &Control,
+    tally: &mut Tally,
+) -> Option<(Pages, bool)> {
+    let shares = cache.shrinkers.shares()?;
+    let members = cache.shrinkers.members(task);
+    if members.is_empty() {
+        return None;
+    }
+    let held: Vec<_> = members.iter().map(|one| (one.id, one.held)).collect();
+    let (sizes, aside) = cache.zones.all_sizes_and_aside(task);
+    let asks = shares.asks(task, control.target, sizes.total() + aside, &held);
+    let is_patient = control.priority == Priority::GENTLEST;
+    let mut freed = Pages::ZERO;
+    for (id, wanted) in &asks.objects {
+        if let Some(one) = members.iter().find(|one| one.id == *id) {
+            freed += objects::give(task, cache, control, &one.registered, *wanted);
+        }
+    }
+    let of_objects: Pages = asks.objects.iter().map(|(_, pages)| *pages).sum();
+    let undone = if is_patient {
+        Pages::ZERO
+    } else {
+        of_objects.saturating_sub(freed)
+    };
+    let target = asks.pages + undone;
+    let listed = cache.zones.sizes(task, control.zone).total();
+    let (mut skipped, mut pages) = (false, Pages::ZERO);
+    if !target.is_zero() {
+        let own = Control {
+            target,
+            priority: reaching(listed, target).min(control.priority),
+            ..*control
+        };
+        (pages, skipped) = take_turns(task, cache, &own, tally);
+        freed += pages;
+    }
+    if !is_patient {
+        for one in &members {
+            let undone = control.target.saturating_sub(freed);
+            if undone.is_zero() {
+                break;
+            }
+            freed += objects::give(task, cache, control, &one.registered, undone);
+        }
+    }
+    note_evicted(task, cache, pages);
+    Some((freed, skipped))
+}
+
+/// The gentlest priority at which a pass looks at twice as many pages of the lists as are wanted: what is asked for is a number of
+/// pages and not a part of the lists.
+fn reaching(listed: Pages, wanted: Pages) -> Priority {
+    let part = listed.0 / wanted.0.saturating_mul(2).max(1);
+    let shift = part.checked_ilog2().unwrap_or(0);
+    Priority(u8::try_from(shift).unwrap_or(u8::MAX)).min(Priority::GENTLEST)
+}
+
+/// Tells the shares what has gone of the pages.
+fn note_evicted<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, pages: Pages) {
+    let Some(shares) = cache.shrinkers.shares() else {
+        return;
+    };
+    shares.evicted_pages(task, task.now(), pages, cache.shared_memory(), || {
+        writers(task, cache)
+    });
+}
+
+/// What the law of writers needs now.
+fn writers<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) -> Writers {
+    let dirtyable = cache.dirtyable();
+    let devices = cache.writeback.devices.lock(task).clone();
+    let domain = cache.writeback.domain.lock(task);
+    let at_work = devices.iter().filter(|device| get(&device.written) > 0);
+    let written = at_work.map(|device| domain.bandwidth(device.index).0).sum();
+    Writers {
+        written: Pages(written).bytes(),
+        dirty: domain.limits(dirtyable).dirty.bytes(),
+        files: dirtyable.now.bytes(),
+    }
+}
+
+impl<E: Env> Cache<E> {
+    /// What pages and objects share: all memory but what reclaim keeps free.
+    pub(crate) fn shared_memory(&self) -> Bytes {
+        let frames = Pages(u64::from(self.memory.limit_frames()));
+        frames.saturating_sub(self.memory.marks().high).bytes()
+    }
+}
