@@ -50,14 +50,32 @@ const BANNED: &[(&str, &str)] = &[
     ("his", "tasks and programs have `its`, people `their`"),
 ];
 
+/// What may not be written in pages that a user meets, beside that. In comments there are some three hundred of them.
+const BANNED_IN_PAGES: &[(&str, &str)] = &[
+    ("whoever", "say who: a task, a program, a reader"),
+    (
+        "in vain",
+        "say what came of it: it failed, it freed nothing",
+    ),
+];
+
+/// Pages for those who work on it.
+const INNER_PAGES: &[&str] = &["docs/adr/", "docs/lab/", "docs/reference/"];
+
 /// Where the words stand that are banned.
 const HERE: &str = "crates/xtask/src/tidy/banned.rs";
 
 pub(super) fn judge(sources: &[Source], findings: &mut Findings) {
     for source in sources.iter().filter(|source| source.path != HERE) {
+        let is_inner = || INNER_PAGES.iter().any(|path| source.path.starts_with(path));
+        let in_pages = if source.extension() == "md" && !is_inner() {
+            BANNED_IN_PAGES
+        } else {
+            &[]
+        };
         for (at, line) in source.text.lines().enumerate() {
             let line = line.to_lowercase();
-            for &(word, instead) in BANNED {
+            for &(word, instead) in BANNED.iter().chain(in_pages) {
                 if has(&line, word) {
                     let place = format!("{}:{}", source.path, at + 1);
                     findings.wrong(&place, format!("'{word}': {instead}"));
@@ -141,5 +159,22 @@ mod tests {
         judge(&[source], &mut findings);
         assert_eq!(findings.wrong.len(), 1);
         assert!(findings.wrong[0].starts_with("docs/a.md:3: 'issue #'"));
+    }
+
+    #[test]
+    fn a_page_for_users_is_read_more_strictly() {
+        let source = |path: &str| Source {
+            path: path.into(),
+            text: "Whoever reads it, reads it in vain.\n".into(),
+        };
+        for (path, wrong) in [
+            ("docs/a.md", 2),
+            ("docs/adr/0001-a.md", 0),
+            ("crates/a.rs", 0),
+        ] {
+            let mut findings = Findings::default();
+            judge(&[source(path)], &mut findings);
+            assert_eq!(findings.wrong.len(), wrong, "{path}");
+        }
     }
 }
