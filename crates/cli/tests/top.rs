@@ -1,5 +1,6 @@
 //! `tidegate top` in a terminal: a signal that ends it leaves the terminal as it was, and it ends with its terminal.
 #![cfg(feature = "serve")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs::File;
 use std::io::Read as _;
