@@ -20,7 +20,7 @@ use cli::run::Cell;
 use cli::terminal;
 use cli::trial::{Trial, TrialError, with_hz, with_law, with_model, with_rate};
 use mm::SlabSpec;
-use policy::compact::{Compaction, Patches, Scans};
+use policy::compact::{Background, Blocks, Compaction, Patches, Scans};
 use policy::dirty::Law;
 use policy::place::PlaceLaw;
 use policy::place::machine::Machine;
@@ -39,6 +39,8 @@ const BOTH: &str = "linux-3.0+zlc";
 /// Paper p4's: before its patches, with all of them.
 const UNPATCHED: &str = "linux-3.2-rc5";
 const ISOLATE: &str = "linux-3.2-rc5+p4.1-11";
+/// What came of it.
+const ALWAYS: &str = "linux-6.12-always";
 /// The column that p0 is about.
 const REASONS: &str = "linux-5.16-rc1";
 const FOREGROUND: Law = Law::FOREGROUND;
@@ -62,7 +64,7 @@ struct Table {
 /// What p0 publishes of those who sleep, and no band or only one is about.
 const SLEEPERS: &[&str] = &["asleep", "noprogress_echo", "noprogress_echo_ms"];
 
-const TABLES: [Table; 13] = [
+const TABLES: [Table; 15] = [
     Table {
         experiment: "dd",
         sets: &[],
@@ -135,23 +137,38 @@ const TABLES: [Table; 13] = [
         shows: &["visit_first_s", "visit_last_s"],
         ablations: &SHARING,
     },
+    runs(
+        &[UNPATCHED, ISOLATE],
+        &["Devicevfat", "Deviceext4"],
+        &COMPACTING,
+    ),
+    runs(&[ALWAYS], &["Devicevfat"], &IN_BACKGROUND),
+    runs(&["tidegate"], &["Devicevfat"], &BY_BLOCKS),
+    nodes("zone-dd"),
+    nodes("zone-fsmark"),
+    nodes("zone-mapped"),
+];
+
+/// Paper p4's experiment.
+const fn runs(
+    columns: &'static [&'static str],
+    rows: &'static [&'static str],
+    ablations: &'static [Ablation],
+) -> Table {
     Table {
         experiment: "thpavail",
         sets: &[],
-        columns: &[UNPATCHED, ISOLATE],
-        rows: &["Devicevfat", "Deviceext4"],
+        columns,
+        rows,
         shows: &[
             "alloc_elapsed_s",
             "alloc_system_s",
             "thp_success",
             "pgscan_direct",
         ],
-        ablations: &COMPACTING,
-    },
-    nodes("zone-dd"),
-    nodes("zone-fsmark"),
-    nodes("zone-mapped"),
-];
+        ablations,
+    }
+}
 
 /// An experiment of paper p2.
 const fn nodes(experiment: &'static str) -> Table {
@@ -261,7 +278,7 @@ const OBJECTS: [Ablation; 18] = [
 
 /// Of how a huge page is got: one of the paper's patches less, and what stands beside them. The signs were written down in
 /// docs/ablations.md before the first run.
-const COMPACTING: [Ablation; 16] = [
+const COMPACTING: [Ablation; 17] = [
     ablation("as shipped", |_| {}),
     ablation("without 1", |cell| patches(cell, "1-11,-1")),
     ablation("without 2, 3, 4", |cell| patches(cell, "1,5-11")),
@@ -290,10 +307,66 @@ const COMPACTING: [Ablation; 16] = [
             }
         }
     }),
-    ablation("one zone", |cell| {
-        cell.machine = cell.machine.as_ref().map(Machine::with_one_zone_a_node);
+    ablation("one zone", one_zone),
+    ablation("one zone, without 10", |cell| {
+        patches(cell, "1-11,-10");
+        one_zone(cell);
     }),
 ];
+
+/// Of 6.12's, where faults of all programs move pages.
+const IN_BACKGROUND: [Ablation; 3] = [
+    ablation("6.12: as shipped", |_| {}),
+    ablation("6.12: nothing is captured", |cell| {
+        background(cell, |law| law.captures = false);
+    }),
+    ablation("6.12: no task of its own", |cell| {
+        background(cell, |law| law.works = false);
+    }),
+];
+
+/// Of ours.
+const BY_BLOCKS: [Ablation; 6] = [
+    ablation("tidegate: as shipped", |_| {}),
+    ablation("tidegate: nothing is captured", |cell| {
+        blocks(cell, |law| law.captures = false);
+    }),
+    ablation("tidegate: not grouped", |cell| {
+        blocks(cell, |law| law.groups = false);
+        cell.slabs.keeps_apart = false;
+    }),
+    ablation("tidegate: the first block, not the cheapest", |cell| {
+        blocks(cell, |law| law.by_cost = false);
+    }),
+    ablation("tidegate: what was read once moves", |cell| {
+        blocks(cell, |law| law.drops = false);
+    }),
+    ablation("tidegate: takes what is free", |cell| {
+        blocks(cell, |law| law.looks = 0);
+    }),
+];
+
+fn one_zone(cell: &mut Cell) {
+    cell.machine = cell.machine.as_ref().map(Machine::with_one_zone_a_node);
+}
+
+/// Changes how ours empties a block.
+fn blocks(cell: &mut Cell, change: impl Fn(&mut Blocks)) {
+    if let Some(runs) = &mut cell.runs
+        && let Compaction::Blocks(law) = &mut runs.compaction
+    {
+        change(law);
+    }
+}
+
+/// Changes what a kernel since 4.6 does.
+fn background(cell: &mut Cell, change: impl Fn(&mut Background)) {
+    if let Some(runs) = &mut cell.runs
+        && let Compaction::Background(law) = &mut runs.compaction
+    {
+        change(law);
+    }
+}
 
 /// The column with all patches has these instead.
 fn patches(cell: &mut Cell, names: &str) {

@@ -134,7 +134,7 @@ const LINUX_6_12: Preset = Preset {
     place: PlaceLaw::LINUX_6_12,
     inodes: InodeRule::LINUX_6_12,
     slabs: SlabLaw::LINUX_6_12,
-    compaction: Compaction::Never,
+    compaction: Compaction::LINUX_6_12,
 };
 
 /// What the columns of paper p3 have in common: the dirty throttling of 6.12, and reclaim that waits for congestion as until

@@ -21,7 +21,7 @@ use crate::registry::writeback::Writeback;
 use crate::shrinkers::Shrinkers;
 use crate::vmstat::Counters;
 use crate::writeback::flush;
-use crate::{Error, File, Writer, reclaim, swapfile};
+use crate::{Error, File, Writer, compact, reclaim, swapfile};
 
 mod limit;
 mod trim;
@@ -124,6 +124,18 @@ impl<E: Env> Cache<E> {
             };
             let started = cache.env.spawn(&name, Box::new(body));
             started.map_err(Error::no_thread("reclaimer"))?;
+            if cache.compacts_in_background() {
+                let compactor = Arc::downgrade(&cache);
+                let name = match node.index() {
+                    0 => "compactor".to_owned(),
+                    other => format!("compactor-{other}"),
+                };
+                let body = move |task: &mut Task<'_, E>| {
+                    compact::background::compactor(task, &compactor, node);
+                };
+                let started = cache.env.spawn(&name, Box::new(body));
+                started.map_err(Error::no_thread("compactor"))?;
+            }
         }
         Ok(cache)
     }
@@ -337,6 +349,7 @@ impl<E: Env> Cache<E> {
         }
         for node in self.zones.nodes() {
             node.background().stop();
+            node.compactor().stop();
         }
         self.memory.wake(Signal::Shutdown);
         synced

@@ -186,6 +186,8 @@ items! {
     CompactSuccess = "compact_success",
     /// Of these: there was none.
     CompactFail = "compact_fail",
+    /// Times that the task which moves pages in the background was woken (6.12).
+    CompactDaemonWake = "compact_daemon_wake",
     /// Frames that were looked at, whether their page could be moved.
     CompactMigrateScanned = "compact_migrate_scanned",
     /// Frames that were looked at, whether a page could be moved there.

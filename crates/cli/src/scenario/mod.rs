@@ -31,7 +31,7 @@ pub use journal::{JournalData, JournalEntry, JournalTable};
 pub use nodes::{NodeEntry, ZonelistKind};
 pub use overrides::{Override, OverrideError};
 pub use reproduce::ReproduceSection;
-pub use runs::{FileEndsKind, FileSystems};
+pub use runs::{DefragKind, FileEndsKind, FileSystems};
 pub use small::{ObjectCacheEntry, RoleKind};
 
 use std::collections::BTreeMap;
@@ -672,6 +672,9 @@ pub struct PolicyEntry {
     /// Whether a kernel that did not get a huge page leaves the next ones out for a while: an ablation.
     #[serde(default)]
     pub defers: Option<Spanned<bool>>,
+    /// Whose faults move pages for a huge page, in a kernel since 4.6; without it, as the preset has it.
+    #[serde(default)]
+    pub defrag: Option<Spanned<DefragKind>>,
     /// `readahead_kib` of the machine, in this column.
     #[serde(default)]
     pub readahead_kib: Option<Spanned<f64>>,

@@ -15,5 +15,15 @@ pub enum FileEndsKind {
     Synced,
 }
 
+/// Whose faults move pages for a huge page (`transparent_hugepage/defrag`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DefragKind {
+    /// Those of all programs.
+    Always,
+    /// Those of programs that asked for huge pages, of which there are none here.
+    Madvise,
+}
+
 /// File systems of a row, by device.
 pub type FileSystems = BTreeMap<Spanned<String>, Spanned<String>>;

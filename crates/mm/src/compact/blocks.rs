@@ -156,7 +156,7 @@ fn look<E: Env>(
     (law.fate(&seen), page, flags)
 }
 
-/// Empties a block; `None`: another task empties one.
+/// Empties a block; `None`: another task empties it, or too many empty some.
 fn empty<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -166,10 +166,14 @@ fn empty<E: Env>(
     law: &Blocks,
     out: &mut Vec<FrameId>,
 ) -> Result<Option<bool>, Error> {
-    let size = block.len();
-    if law.captures && !cache.memory.begin_evacuation(task, block.clone()) {
-        return Ok(None);
-    }
+    let evacuation = if law.captures {
+        let Some(begun) = cache.memory.evacuate(task, block.clone()) else {
+            return Ok(None);
+        };
+        Some(begun)
+    } else {
+        None
+    };
     cache.counters.add(Item::CompactStall, 1);
     let mut part = block.start;
     while part < block.end {
@@ -177,20 +181,18 @@ fn empty<E: Env>(
         empty_part(task, cache, zone, part..end, law);
         part = end;
     }
-    let got = if law.captures {
-        let kept = cache.memory.end_evacuation(task);
-        let whole = kept.len() == size;
-        if whole {
-            cache.counters.add(Item::Pgalloc, kept.len() as u64);
-            cache.memory.took(task, 1 << runs.order);
-            task.did(Work::Alloc, 1);
-            out.extend(kept);
-        } else {
-            cache.memory.put(task, &kept);
+    let got = match evacuation {
+        Some(evacuation) => {
+            let frames = evacuation.capture(task);
+            if let Some(frames) = &frames {
+                cache.counters.add(Item::Pgalloc, frames.len() as u64);
+                cache.memory.took(task, 1 << runs.order);
+                task.did(Work::Alloc, 1);
+                out.extend(frames.clone().map(FrameId));
+            }
+            frames.is_some()
         }
-        whole
-    } else {
-        take_free(task, cache, runs, Floor::Min, out)?
+        None => take_free(task, cache, runs, Floor::Min, out)?,
     };
     let item = if got {
         Item::CompactSuccess

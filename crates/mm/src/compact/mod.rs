@@ -2,13 +2,13 @@
 //!
 //! All decisions are `policy::compact`'s.
 //!
-//! Source: mechanisms 1.6, 8; Linux 3.1 to 3.3 mm/page_alloc.c, __alloc_pages_slowpath().
+//! Source: mechanisms 1.6, 8; Linux 3.1 to 3.3 and 6.12 mm/page_alloc.c, __alloc_pages_slowpath().
 
 use env::{Env, Task, Work};
 use frames::{Flags, FrameId};
 use policy::compact::attempt::{Attempt, Pass, Step};
 use policy::compact::blocks::lies_with;
-use policy::compact::suitable::{Standing, Suitable};
+use policy::compact::suitable::{Aim, Standing, Suitable};
 use policy::compact::{Compaction, Scans};
 use policy::place::marks::Marks;
 use policy::place::mobility::Mobility;
@@ -25,10 +25,26 @@ use crate::registry::mapping::Mapping;
 use crate::registry::regions::Anon;
 use crate::vmstat::Item;
 
+use zone::Way;
+
+pub(crate) mod background;
 mod blocks;
 mod zone;
 
 impl<E: Env> Cache<E> {
+    /// A task moves pages in the background.
+    pub(crate) fn compacts_in_background(&self) -> bool {
+        let has = |runs: &Runs| runs.compaction.has_background();
+        self.options.runs.as_ref().is_some_and(has)
+    }
+
+    /// Asks that task to make runs in the node of a zone, if there is one.
+    pub(crate) fn ask_compactor(&self, zone: ZoneId) {
+        if self.compacts_in_background() {
+            self.zones.node_of(zone).compactor().ask();
+        }
+    }
+
     /// The runs that faults ask for.
     pub(crate) fn runs_of_faults(&self) -> Option<Runs> {
         self.options.runs.filter(|runs| runs.faults)
@@ -90,6 +106,7 @@ impl<E: Env> Cache<E> {
             }
             Compaction::Blocks(law) => blocks::take(task, self, runs, law, out)?,
             Compaction::Scans(scans) => by_scans(task, self, runs, scans, out)?,
+            Compaction::Background(law) => background::take(task, self, runs, law, out)?,
         };
         let item = if taken {
             Item::ThpFaultAlloc
@@ -120,7 +137,7 @@ fn by_scans<E: Env>(
                 }
             }
             Step::Compact(pass) => {
-                let answer = compact(task, cache, runs.order, scans, pass);
+                let answer = compact(task, cache, runs, scans, pass);
                 let mut got = false;
                 if answer != Suitable::Skipped {
                     // What has come free on lists of CPUs stands beside other frames.
@@ -159,20 +176,25 @@ fn by_scans<E: Env>(
 fn compact<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
-    order: u8,
+    runs: Runs,
     scans: &Scans,
     pass: Pass,
 ) -> Suitable {
-    let moves = match pass {
-        Pass::First => &scans.first,
-        Pass::Last => &scans.last,
+    let way = Way {
+        moves: match pass {
+            Pass::First => &scans.first,
+            Pass::Last => &scans.last,
+        },
+        aim: Aim::AboveLow,
+        resumes: false,
+        captures: false,
     };
     let mut best = Suitable::Skipped;
     for zone in cache.zones_for(task) {
-        best = best.max(zone::compact_zone(task, cache, *zone, order, moves));
+        best = best.max(zone::compact_zone(task, cache, *zone, runs, &way).answer);
         let low = cache.memory.marks_of(*zone).low;
         let standing = cache.memory.standing(task, *zone);
-        if standing.is_above(order, low, Pages::ZERO) {
+        if standing.is_above(runs.order, low, Pages::ZERO) {
             break;
         }
     }
@@ -188,20 +210,20 @@ fn take_free<E: Env>(
     out: &mut Vec<FrameId>,
 ) -> Result<bool, Error> {
     for zone in cache.zones_for(task) {
-        if take_of(task, cache, runs, *zone, floor, out)? {
+        if take_of(task, cache, runs, *zone, Some(floor), out)? {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// The same of one zone.
+/// The same of one zone; without a mark, whatever is free beside it.
 fn take_of<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     runs: Runs,
     zone: ZoneId,
-    floor: Floor,
+    floor: Option<Floor>,
     out: &mut Vec<FrameId>,
 ) -> Result<bool, Error> {
     let memory = &cache.memory;
@@ -209,32 +231,34 @@ fn take_of<E: Env>(
         watermarks,
         reserve,
     } = memory.zone_marks(zone);
-    let mark = match floor {
-        Floor::Low => watermarks.low,
-        Floor::Min => watermarks.min,
-    };
     // What reclaim finds on its lists. The last pageblock may reach beyond the memory.
     let is_movable = |frame: FrameId| {
         frame.0 < cache.options.frames && cache.pages.table.flags(frame).has(Flags::CACHED)
     };
-    let asked = Asked {
-        zone,
-        floor,
-        want: 1 << runs.order,
-        first: true,
-        exempt: false,
+    // What is promised to those who wait in a queue is not free for a run.
+    let has_room = |floor: Floor| {
+        let asked = Asked {
+            zone,
+            floor,
+            want: 1 << runs.order,
+            first: true,
+            exempt: false,
+        };
+        memory.room(task, &asked) >= 1 << runs.order
     };
-    let taken = match runs.compaction {
-        Compaction::Never | Compaction::Scans(_) => {
-            let may = |free: &Standing| free.is_above(runs.order, mark, reserve);
-            memory.take_run(task, zone, runs.order, out, may, is_movable)?
-        }
-        // What is promised to those who wait in the queue is not free for a run.
-        Compaction::Blocks(_) => {
-            let may = |_: &Standing| memory.room(task, &asked) >= 1 << runs.order;
-            memory.take_run(task, zone, runs.order, out, may, is_movable)?
+    let may = |free: &Standing| {
+        let Some(floor) = floor else { return true };
+        let mark = match floor {
+            Floor::Low => watermarks.low,
+            Floor::Min => watermarks.min,
+        };
+        match runs.compaction {
+            Compaction::Never | Compaction::Scans(_) => free.is_above(runs.order, mark, reserve),
+            Compaction::Background(_) => free.has_above(runs.order, mark, reserve),
+            Compaction::Blocks(_) => has_room(floor),
         }
     };
+    let taken = memory.take_run(task, zone, runs.order, out, may, is_movable)?;
     if taken.frames == 0 {
         return Ok(false);
     }

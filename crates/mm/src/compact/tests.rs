@@ -1,13 +1,14 @@
 use std::sync::Arc;
 
-use env::{Device as _, ObjectId, Task};
+use env::{Cause, Device as _, ObjectId, Task};
 use lab::{LabEnv, Sector};
-use policy::compact::{Blocks, Compaction, Migrates};
+use policy::compact::{Background, Blocks, Compaction, Migrates};
 use policy::dirty::Threshold;
 use policy::place::mobility::FallbackRule;
 use policy::reclaim::{ReclaimLaw, Tunables};
-use policy::units::{Bytes, PAGE_SIZE, Pages};
+use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
+use crate::lists::ZoneId;
 use crate::testing::{Null, with_cache};
 use crate::{Apart, Cache, DeviceOptions, Error, Item, Options, Runs, Spill};
 
@@ -173,6 +174,68 @@ fn pages_move_together_until_a_run_stands_free() {
             }
         });
     }
+}
+
+/// 6.12, where faults of all programs move pages or none do.
+fn of_6_12(for_all: bool) -> Options {
+    let law = Background {
+        for_all,
+        ..Background::LINUX_6_12
+    };
+    Options {
+        runs: Some(Runs {
+            compaction: Compaction::Background(law),
+            ..RUNS
+        }),
+        reclaim: Tunables::of(ReclaimLaw::LINUX_5_16, 250),
+        ..Options::new(4_096, 1)
+    }
+}
+
+#[test]
+fn since_four_a_fault_moves_pages_only_where_all_are_to() {
+    for for_all in [false, true] {
+        with_cache(of_6_12(for_all), move |task, cache| {
+            let _rest = scattered(task, cache, 3_900);
+            let items = [
+                Item::ThpFaultAlloc,
+                Item::ThpFaultFallback,
+                Item::CompactStall,
+                Item::CompactPagesMoved,
+            ];
+            let before = counts(cache, items);
+            let region = cache.spill(task, Pages(320)).unwrap();
+            region.touch(task, 0, 320).unwrap();
+            let after = counts(cache, items);
+            let [got, not, stalls, moved] = core::array::from_fn(|at| after[at] - before[at]);
+            assert_eq!(got + not, 20);
+            if for_all {
+                assert!(not == 0 && stalls > 0 && moved > 0, "{after:?}");
+            } else {
+                assert!(not > 0 && stalls == 0 && moved == 0, "{after:?}");
+            }
+            assert_eq!(cache.vmstat().broken_sum(), None);
+        });
+    }
+}
+
+#[test]
+fn a_task_of_its_own_makes_a_run_when_it_is_asked() {
+    with_cache(of_6_12(false), |task, cache| {
+        let _rest = scattered(task, cache, 3_900);
+        let items = [Item::CompactDaemonWake, Item::CompactPagesMoved];
+        // The reserve stood together when memory was taken.
+        let hog = cache.spill(task, Pages(640)).unwrap();
+        hog.touch(task, 0, 640).unwrap();
+        let runs = |cache: &Arc<Cache<LabEnv>>| counts(cache, [Item::NrFreeRuns]);
+        assert_eq!((runs(cache), counts(cache, items)), ([0], [0, 0]));
+        cache.ask_compactor(ZoneId(0));
+        task.sleep(Cause::Idle, Nanos::secs(1));
+        let [woken, moved] = counts(cache, items);
+        assert!(woken == 1 && moved > 0, "{woken} {moved}");
+        assert!(runs(cache) > [0]);
+        drop(hog);
+    });
 }
 
 /// Dirty pages of a file between free frames, and requests for runs.

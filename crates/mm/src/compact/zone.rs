@@ -1,4 +1,4 @@
-//! Moving pages in one zone until a run stands together, up to Linux 3.3: from below they are taken, in front of the upper end
+//! Moving pages in one zone until a run stands together, as Linux does: from below they are taken, in front of the upper end
 //! they are put (`policy::compact::scanner`).
 //!
 //! ```text
@@ -7,6 +7,9 @@
 //! ```
 //!
 //! Nothing is locked or busy while a write is sent or waited for.
+//!
+//! A pass that captures looks after each window whether a run stands together. Deviation: the kernel does at each frame that comes
+//! free (6.12 mm/page_alloc.c, compaction_capture()).
 //!
 //! Deviation: a page stays on its list until it has moved, and goes to the young end then; it counts as off its list from when
 //! it was taken. So reclaim may take it away meanwhile, which counts as refused.
@@ -22,16 +25,18 @@ use env::{Env, Interrupt, Task, Work};
 use frames::{Flags, FrameId};
 use policy::compact::migrate::{Seen, Verdict, judge, takes};
 use policy::compact::scanner::Scanner;
-use policy::compact::suitable::Suitable;
+use policy::compact::suitable::{Aim, Suitable};
 use policy::compact::{Migrates, Moves};
 use policy::reclaim::Reason;
 use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::Who;
 use policy::units::Pages;
 
+use super::take_of;
 use crate::cache::Cache;
 use crate::lists::ZoneId;
 use crate::lists::isolate::Page;
+use crate::options::Runs;
 use crate::reclaim::throttle;
 use crate::registry::mapping::Mapping;
 use crate::registry::regions::{ANON, Cursor};
@@ -43,8 +48,11 @@ use crate::writeback::flush;
 pub(super) struct ZonePass<'a, E: Env> {
     cache: &'a Cache<E>,
     zone: ZoneId,
-    order: u8,
+    runs: Runs,
+    way: &'a Way<'a>,
     moves: &'a Moves,
+    /// A run that was taken as soon as it stood together.
+    captured: Vec<FrameId>,
     /// Pages that are taken at a time: a cluster (`COMPACT_CLUSTER_MAX`), which is smaller where memory stands for a larger one.
     batch: usize,
     scanner: Scanner,
@@ -63,27 +71,57 @@ struct Taken {
     kind: Kind,
 }
 
+/// How a pass over a zone is made.
+#[derive(Clone, Copy)]
+pub(super) struct Way<'a> {
+    pub(super) moves: &'a Moves,
+    pub(super) aim: Aim,
+    /// It begins where the last one ended.
+    pub(super) resumes: bool,
+    /// It takes a run for its task as soon as one stands together.
+    pub(super) captures: bool,
+}
+
+/// How it ended.
+pub(super) struct Passed {
+    pub(super) answer: Suitable,
+    /// Nothing was left to look at.
+    pub(super) complete: bool,
+    pub(super) captured: Vec<FrameId>,
+}
+
 /// Moves pages of a zone until it has a run of 2^`order` frames, or its two scanners meet.
 pub(super) fn compact_zone<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     zone: ZoneId,
-    order: u8,
-    moves: &Moves,
-) -> Suitable {
+    runs: Runs,
+    way: &Way<'_>,
+) -> Passed {
     let marks = cache.memory.marks_of(zone);
-    let suitable = cache.memory.standing(task, zone).suitable(order, &marks);
-    if suitable != Suitable::Continue {
-        return suitable;
+    let standing = cache.memory.standing(task, zone);
+    let mut passed = Passed {
+        answer: way.aim.suitable(&standing, runs.order, &marks),
+        complete: false,
+        captured: Vec::new(),
+    };
+    if passed.answer != Suitable::Continue {
+        return passed;
     }
     let frames = cache.zones.layout().frames(zone);
+    let mut scanner = Scanner::begin(frames, cache.memory.pageblock_order());
+    if way.resumes {
+        scanner.resume(cache.zones[zone].scanned());
+    }
     let mut pass = ZonePass {
         cache,
         zone,
-        order,
-        moves,
+        runs,
+        way,
+        moves: way.moves,
+        captured: Vec::new(),
         batch: usize::try_from(cache.options.reclaim.cluster().0).expect("a cluster is small"),
-        scanner: Scanner::begin(frames, cache.memory.pageblock_order()),
+        scanner,
         targets: Vec::new(),
         file: None,
         regions: Cursor::new(),
@@ -97,18 +135,26 @@ pub(super) fn compact_zone<E: Env>(
     }
     // To the free lists, and not to those that a CPU keeps.
     cache.memory.put(&Interrupt::new(), &pass.targets);
-    Suitable::Partial
+    passed.complete = pass.scanner.is_complete();
+    if way.resumes {
+        cache.zones[zone].set_scanned(pass.scanner.positions());
+    }
+    passed.answer = Suitable::Partial;
+    passed.captured = pass.captured;
+    passed
 }
 
 impl<E: Env> ZonePass<'_, E> {
     fn goes_on(&self, task: &Task<'_, E>) -> bool {
         let cache = self.cache;
-        if self.scanner.is_complete() || cache.registry.stopping.load(Ordering::Acquire) {
+        let stops = cache.registry.stopping.load(Ordering::Acquire);
+        if self.scanner.is_complete() || !self.captured.is_empty() || stops {
             return false;
         }
         let marks = cache.memory.marks_of(self.zone);
         let (standing, own) = cache.memory.standing_and_movable(task, self.zone);
-        !standing.is_served(self.order, cache.memory.pageblock_order(), &own, &marks)
+        let orders = (self.runs.order, cache.memory.pageblock_order());
+        !self.way.aim.is_served(&standing, orders, &own, &marks)
     }
 
     /// Takes pages of the next window. `None`: too many are off their lists, and this pass does not wait.
@@ -201,7 +247,9 @@ impl<E: Env> ZonePass<'_, E> {
                 .region(&cache.registry.regions, task, owner.file);
             let inside = region.filter(|anon| owner.index < anon.pages.len());
             if inside.is_some_and(|anon| anon.pages.is_run(owner.index)) {
-                return Looked::Run((frame.0 >> self.order << self.order) + (1 << self.order));
+                return Looked::Run(
+                    (frame.0 >> self.runs.order << self.runs.order) + (1 << self.runs.order),
+                );
             }
         }
         let page = Page { frame, generation };
@@ -282,6 +330,11 @@ impl<E: Env> ZonePass<'_, E> {
         for kind in Kind::ALL {
             let count = taken.iter().filter(|taken| taken.kind == kind).count() as u64;
             cache.zones[self.zone].note_gone(kind, count);
+        }
+        if self.way.captures {
+            // Nobody else has been at work since the last page moved. Refused: memory that the system does not give, which is
+            // for whoever needs it next to say.
+            let _ = take_of(task, cache, self.runs, self.zone, None, &mut self.captured);
         }
         let counters = &cache.counters;
         counters.add(Item::CompactPagesMoved, moved.len() as u64);

@@ -23,6 +23,8 @@ impl NodeId {
 /// See the module.
 pub(crate) struct Node {
     background: Background,
+    /// What wakes the task that moves pages.
+    compactor: Background,
     /// Who found less than half of the reserve.
     reserve_wait: WaitQueue,
     /// What its tasks know of the zones that they try.
@@ -31,9 +33,9 @@ pub(crate) struct Node {
     taken: [AtomicU64; 2],
 }
 
-/// What wakes a background reclaimer.
+/// What wakes a task of the background.
 pub(crate) struct Background {
-    /// The idle reclaimer.
+    /// The idle task.
     wait: WaitQueue,
     asked: AtomicBool,
     /// Until when nobody but those who wait for memory is to wake it, ns.
@@ -43,11 +45,8 @@ pub(crate) struct Background {
 impl Node {
     pub(super) fn new() -> Self {
         Self {
-            background: Background {
-                wait: WaitQueue::new(),
-                asked: AtomicBool::new(false),
-                rests: AtomicU64::new(0),
-            },
+            background: Background::new(),
+            compactor: Background::new(),
             reserve_wait: WaitQueue::new(),
             zonelist_cache: Lock::new(LockClass::Leaf, ZonelistCache::default()),
             taken: [const { AtomicU64::new(0) }; 2],
@@ -56,6 +55,11 @@ impl Node {
 
     pub(crate) fn background(&self) -> &Background {
         &self.background
+    }
+
+    /// The same of the task that moves pages, if there is one.
+    pub(crate) fn compactor(&self) -> &Background {
+        &self.compactor
     }
 
     /// What its tasks know of the zones that they try.
@@ -83,6 +87,14 @@ impl Node {
 }
 
 impl Background {
+    fn new() -> Self {
+        Self {
+            wait: WaitQueue::new(),
+            asked: AtomicBool::new(false),
+            rests: AtomicU64::new(0),
+        }
+    }
+
     /// Whether it is asked to work.
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Acquire)

@@ -42,6 +42,8 @@ pub(crate) struct Zone {
     deferral: Lock<Deferral>,
     /// The block of it that is looked at next, for one that can be emptied.
     next_block: AtomicU32,
+    /// How far the last pass that moved pages of it had come, from below and from above.
+    scanned: [AtomicU32; 2],
     /// Pages on the list of those that wait for their write, as the law counts them (`Immediate::Published`).
     immediate: AtomicI64,
     /// What that law counts too few on the inactive list of files.
@@ -95,6 +97,7 @@ impl Zone {
             worth: Lock::new(LockClass::Leaf, Worth::default()),
             deferral: Lock::new(LockClass::Leaf, Deferral::default()),
             next_block: AtomicU32::new(0),
+            scanned: [const { AtomicU32::new(0) }; 2],
             immediate: AtomicI64::new(0),
             lost_files: AtomicI64::new(0),
         }
@@ -225,6 +228,17 @@ impl Zone {
 
     pub(crate) fn set_next_block(&self, block: u32) {
         self.next_block.store(block, Ordering::Relaxed);
+    }
+
+    /// How far the last pass that moved pages of it had come, from below and from above.
+    pub(crate) fn scanned(&self) -> (u32, u32) {
+        let [low, high] = &self.scanned;
+        (low.load(Ordering::Relaxed), high.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_scanned(&self, (low, high): (u32, u32)) {
+        self.scanned[0].store(low, Ordering::Relaxed);
+        self.scanned[1].store(high, Ordering::Relaxed);
     }
 
     /// Pages that wait for their write, as counted: below zero it reads as none.

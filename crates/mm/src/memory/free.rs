@@ -14,7 +14,6 @@ use policy::reclaim::boost::Boost;
 use policy::units::Pages;
 
 use super::cpu_lists::CpuLists;
-use super::runs::Evacuation;
 use super::{Memory, apart};
 use crate::lists::{Layout, ZoneId};
 use crate::memory::offline::OfflineFrames;
@@ -41,8 +40,6 @@ pub(super) struct Free {
     pub(super) absent: Absent,
     /// Frames beyond a limit that was lowered.
     pub(super) offline: OfflineFrames,
-    /// A block that is being emptied: what comes free in it is kept.
-    pub(super) evacuation: Option<Evacuation>,
     /// Mobilities have lists of their own.
     is_apart: bool,
     /// By zone.
@@ -144,7 +141,6 @@ impl Free {
             lists: FreeLists::with_blocks(frames, blocks),
             absent: Absent::all(frames, chunk),
             offline: OfflineFrames::new(frames, chunk),
-            evacuation: None,
             is_apart: apart.is_some(),
             boosts: layout.zones().map(|_| Boost::default()).collect(),
         }
@@ -181,7 +177,7 @@ impl Free {
         let none_is = |offline: &OfflineFrames| {
             !offline.wants_any() || !frames.iter().any(|frame| offline.wants(*frame))
         };
-        if self.evacuation.is_none() && none_is(&self.offline) {
+        if none_is(&self.offline) {
             self.lists.put_batch(frames);
             return count(frames.len());
         }
@@ -189,7 +185,7 @@ impl Free {
         for frame in frames {
             if self.offline.wants(*frame) {
                 self.offline.hold(*frame);
-            } else if !self.is_kept(*frame) {
+            } else {
                 self.lists.put_batch(&[*frame]);
                 given += 1;
             }

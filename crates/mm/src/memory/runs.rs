@@ -14,50 +14,7 @@ use crate::Error;
 use crate::lists::ZoneId;
 use crate::memory::chunks::Taken;
 
-/// A block that is being emptied for somebody.
-pub(super) struct Evacuation {
-    block: Range<u32>,
-    /// Its frames that are free: on no list, and not counted as free.
-    kept: Vec<FrameId>,
-}
-
-impl Free {
-    /// Whether a frame that comes free is kept for the one who empties its block; then it is.
-    pub(super) fn is_kept(&mut self, frame: FrameId) -> bool {
-        let evacuation = self.evacuation.as_mut();
-        let Some(own) = evacuation.filter(|own| own.block.contains(&frame.0)) else {
-            return false;
-        };
-        own.kept.push(frame);
-        true
-    }
-}
-
 impl<E: Env> Memory<E> {
-    /// Begins to empty a block: what is free of it, and what comes free in it, is kept until `end_evacuation`. False: another
-    /// one is being emptied.
-    pub(crate) fn begin_evacuation(&self, task: &Task<'_, E>, block: Range<u32>) -> bool {
-        let mut free = self.lists.lock(task);
-        if free.evacuation.is_some() {
-            return false;
-        }
-        let mut kept = Vec::with_capacity(block.len());
-        let count = free
-            .lists
-            .take_blocks_in(block.clone(), |_| true, &mut kept);
-        self.now_taken(self.layout.of(FrameId(block.start)), count);
-        free.evacuation = Some(Evacuation { block, kept });
-        true
-    }
-
-    /// Ends it: answers the frames of the block that are free, in order. They are the caller's.
-    pub(crate) fn end_evacuation(&self, task: &Task<'_, E>) -> Vec<FrameId> {
-        let ended = self.lists.lock(task).evacuation.take();
-        let mut kept = ended.map_or_else(Vec::new, |ended| ended.kept);
-        kept.sort_unstable();
-        kept
-    }
-
     /// What is free of a zone, and how it stands.
     pub(crate) fn standing(&self, task: &Task<'_, E>, zone: ZoneId) -> Standing {
         self.standing_of(&self.lists.lock(task), zone)

@@ -65,6 +65,9 @@ pub(super) fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: Zo
         }
     };
     memory.retire_boost(task, zone, noted);
+    if !noted.is_zero() {
+        cache.ask_compactor(zone);
+    }
     if end.is_some_and(|end| end.failed) {
         let mut balance = cache.zones[zone].balance(task);
         balance.failures_mut().balanced(Pages::ZERO, false);

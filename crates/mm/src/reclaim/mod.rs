@@ -43,7 +43,7 @@ mod zoned;
 use core::sync::atomic::Ordering;
 
 use env::{Context, Env, Task, Work};
-use policy::compact::reclaim::RunZone;
+use policy::compact::reclaim::{Done, RunZone};
 use policy::compact::suitable::Standing;
 use policy::place::Way;
 use policy::reclaim::background::LAST;
@@ -116,17 +116,22 @@ pub(crate) fn shrink_zone<E: Env>(
         by_shares.unwrap_or_else(|| take_turns(task, cache, control, &mut tally));
     age_anon(task, cache, control.zone);
     if let Some(run) = &control.run {
-        let mut freed = reclaimed;
-        while goes_on(
-            task,
-            cache,
-            control.zone,
-            run,
-            (freed, run.freed + reclaimed),
-            &tally,
-        ) {
-            freed = take_turns(task, cache, control, &mut tally).0;
-            reclaimed += freed;
+        let (mut last, mut passes) = (reclaimed, 1);
+        loop {
+            let done = Done {
+                last,
+                here: (reclaimed, passes),
+                all: run.freed + reclaimed,
+                plainly: !tally.plainly_kept.is_zero(),
+                cluster: cache.options.reclaim.cluster(),
+                memory: cache.at_full_size(Pages(u64::from(cache.options.frames))),
+            };
+            if !goes_on(task, cache, control.zone, run, &done) {
+                break;
+            }
+            last = take_turns(task, cache, control, &mut tally).0;
+            reclaimed += last;
+            passes += 1;
             age_anon(task, cache, control.zone);
         }
     }
@@ -240,14 +245,13 @@ fn take_turns<E: Env>(
     (reclaimed, turns.skipped_deactivate())
 }
 
-/// Whether a pass for a run is begun again. `freed`: by the turns that were just taken, and in all.
+/// Whether a pass for a run is begun again.
 fn goes_on<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,
     zone: ZoneId,
     run: &RunPass,
-    freed: (Pages, Pages),
-    tally: &Tally,
+    done: &Done,
 ) -> bool {
     if cache.registry.stopping.load(Ordering::Relaxed) {
         return false;
@@ -255,8 +259,7 @@ fn goes_on<E: Env>(
     let standing = cache.memory.standing(task, zone);
     let marks = cache.memory.marks_of(zone);
     let zone = run_zone(task, cache, zone, (&standing, &marks));
-    let plainly = !tally.plainly_kept.is_zero();
-    policy::compact::reclaim::goes_on(run.order, &zone, freed, plainly)
+    policy::compact::reclaim::goes_on(run.order, &zone, done)
 }
 
 /// A zone as reclaim for a run sees it.
@@ -302,12 +305,12 @@ fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
 impl<E: Env> Cache<E> {
     /// Frames of a zone, at the size that is stood for.
     fn size_of(&self, zone: ZoneId) -> Pages {
-        let frames = self.zones.layout().zone(zone).pages;
-        Pages(
-            frames
-                .0
-                .saturating_mul(u64::from(self.options.reclaim.stands_for)),
-        )
+        self.at_full_size(self.zones.layout().zone(zone).pages)
+    }
+
+    fn at_full_size(&self, pages: Pages) -> Pages {
+        let factor = u64::from(self.options.reclaim.stands_for);
+        Pages(pages.0.saturating_mul(factor))
     }
 
     /// Whether a task's own passes leave a zone out: a pass found next to nothing there, nothing on it has changed since, and

@@ -13,6 +13,7 @@
 //!
 //! Source: mechanisms 8.2 to 8.6; kernel-facts A2, A4, A5.
 
+use super::defer::Deferral;
 use super::patches::{Patch, Patches, UnknownPatch};
 
 /// How a run is got where none is free. Plain data: a scenario may change any switch.
@@ -20,8 +21,10 @@ use super::patches::{Patch, Patches, UnknownPatch};
 pub enum Compaction {
     /// Not at all: what is free, or none.
     Never,
-    /// The task that asks goes over its zones from both ends and moves pages from one to the other (Linux).
+    /// The task that asks goes over its zones from both ends and moves pages from one to the other (Linux up to 3.3).
     Scans(Scans),
+    /// The same, and a task of its own does it in the background (Linux since 4.6).
+    Background(Background),
     /// Blocks are chosen by what it costs to empty them (ours).
     Blocks(Blocks),
 }
@@ -33,11 +36,13 @@ impl Compaction {
     pub const LINUX_3_2: Self = Self::Scans(Scans::LINUX_3_2);
     /// Linux 3.2 with Andrea Arcangeli's eight patches of 19 November 2011.
     pub const ANDREA: Self = Self::Scans(Scans::ANDREA);
+    /// Linux 6.12.
+    pub const LINUX_6_12: Self = Self::Background(Background::LINUX_6_12);
     /// Tidegate's.
     pub const TIDEGATE: Self = Self::Blocks(Blocks::TIDEGATE);
 
     /// The column of that name: `never`, `linux-3.1`, `linux-3.2-rc5`, `linux-3.2-rc5+aa`, `linux-3.2-rc5+p4.1-10` (the
-    /// patches as in `Patches::by_name`), `tidegate`.
+    /// patches as in `Patches::by_name`), `linux-6.12`, `tidegate`.
     ///
     /// # Errors
     /// What it is that has no such name.
@@ -52,6 +57,7 @@ impl Compaction {
             "linux-3.1" => Self::LINUX_3_1,
             "linux-3.2-rc5" => Self::LINUX_3_2,
             "linux-3.2-rc5+aa" => Self::ANDREA,
+            "linux-6.12" => Self::LINUX_6_12,
             "tidegate" => Self::TIDEGATE,
             _ => return Err(unknown()),
         })
@@ -62,7 +68,26 @@ impl Compaction {
     pub const fn groups(&self) -> bool {
         match self {
             Self::Blocks(blocks) => blocks.groups,
-            Self::Never | Self::Scans(_) => false,
+            Self::Never | Self::Scans(_) | Self::Background(_) => false,
+        }
+    }
+
+    /// Pages that move for it lie apart from those that cannot.
+    #[must_use]
+    pub const fn keeps_apart(&self) -> bool {
+        match self {
+            Self::Scans(_) | Self::Background(_) => true,
+            Self::Blocks(blocks) => blocks.groups,
+            Self::Never => false,
+        }
+    }
+
+    /// A task of its own moves pages, when it is asked.
+    #[must_use]
+    pub const fn has_background(&self) -> bool {
+        match self {
+            Self::Background(law) => law.works,
+            Self::Never | Self::Scans(_) | Self::Blocks(_) => false,
         }
     }
 
@@ -71,7 +96,7 @@ impl Compaction {
     pub const fn immediate(&self) -> Immediate {
         match self {
             Self::Scans(scans) => scans.immediate,
-            Self::Never | Self::Blocks(_) => Immediate::Scanned,
+            Self::Never | Self::Background(_) | Self::Blocks(_) => Immediate::Scanned,
         }
     }
 }
@@ -91,7 +116,7 @@ impl core::fmt::Display for UnknownCompaction {
             Self::Name(name) => write!(
                 formatter,
                 "no compaction is called '{name}': never, linux-3.1, linux-3.2-rc5, linux-3.2-rc5+aa, \
-                 linux-3.2-rc5+p4.PATCHES, tidegate"
+                 linux-3.2-rc5+p4.PATCHES, linux-6.12, tidegate"
             ),
             Self::Patch(patch) => patch.fmt(formatter),
         }
@@ -341,6 +366,61 @@ impl Moves {
     };
 }
 
+/// Switches of Linux since 4.6.
+///
+/// ```text
+///   fault:  take above LOW, above MIN -> (defrag = madvise and it did not ask: single pages)
+///           -> a pass -> nothing to do there, or left out: single pages -> reclaim a cluster -> take -> a pass -> single pages
+///   woken when a reclaimer has worked off a boost:  a pass over each zone of its node that is not left out
+/// ```
+///
+/// Source: mechanisms 1.6, 8.3 to 8.8; kernel-facts 16, A4; Linux 6.12 mm/huge_memory.c, vma_thp_gfp_mask(); mm/page_alloc.c,
+/// __alloc_pages_slowpath(), __alloc_pages_direct_compact(), compaction_capture(); mm/compaction.c, try_to_compact_pages(),
+/// kcompactd_do_work(); mm/vmscan.c, balance_pgdat().
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Background {
+    /// A pass of a fault (async).
+    pub faults: Moves,
+    /// One of the task of its own (sync-light).
+    pub own: Moves,
+    /// Faults of programs that did not ask for huge pages (`MADV_HUGEPAGE`) move pages too: `defrag` is `always`, not
+    /// `madvise`.
+    pub for_all: bool,
+    /// A run goes to who is moving pages for one as soon as it stands together.
+    pub captures: bool,
+    /// There is a task of its own (`kcompactd`).
+    pub works: bool,
+    /// Zones in which it was in vain are left out for a while.
+    pub defers: bool,
+}
+
+impl Background {
+    /// 6.12 as it comes: programs ask, and ours did not.
+    pub const LINUX_6_12: Self = Self {
+        faults: Moves {
+            takes_dirty: TakesDirty::All,
+            buffers: OnDirty::Move,
+            unmovable: OnDirty::Move,
+            ..Moves::FIRST
+        },
+        own: Moves {
+            takes_writeback: false,
+            unmovable: OnDirty::Move,
+            ..Moves::SYNC_LIGHT
+        },
+        for_all: false,
+        captures: true,
+        works: true,
+        defers: true,
+    };
+
+    /// Whether a zone is left alone by one who asks now.
+    #[must_use]
+    pub fn is_deferred(&self, deferral: &mut Deferral) -> bool {
+        self.defers && deferral.is_deferred()
+    }
+}
+
 /// Switches of ours (`blocks`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
@@ -376,6 +456,7 @@ mod tests {
         let of = |name| Compaction::by_name(name).map_err(|unknown| unknown.to_string());
         assert_eq!(of("linux-3.2-rc5"), Ok(Compaction::LINUX_3_2));
         assert_eq!(of("never"), Ok(Compaction::Never));
+        assert_eq!(of("linux-6.12"), Ok(Compaction::LINUX_6_12));
         let Ok(Compaction::Scans(eight)) = of("linux-3.2-rc5+p4.1-8") else {
             panic!("it scans")
         };

@@ -39,6 +39,19 @@ impl Scanner {
         }
     }
 
+    /// It goes on from there; from both ends where the two have met since, or a position is none of this zone.
+    pub fn resume(&mut self, (migrate, free): (u32, u32)) {
+        if migrate >= self.migrate && free <= self.free && migrate + self.block < free {
+            (self.migrate, self.free) = (migrate, free);
+        }
+    }
+
+    /// Where it is: `resume` goes on there.
+    #[must_use]
+    pub fn positions(&self) -> (u32, u32) {
+        (self.migrate, self.free)
+    }
+
     /// The two have met.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -112,6 +125,23 @@ mod tests {
         scanner.looked_to(40);
         assert_eq!(scanner.window(), None);
         assert!(scanner.is_complete());
+    }
+
+    #[test]
+    fn it_goes_on_where_another_was() {
+        let mut first = Scanner::begin(16..128, 4);
+        first.looked_to(40);
+        first.took(Some(96));
+        let mut next = Scanner::begin(16..128, 4);
+        next.resume(first.positions());
+        assert_eq!(next.window(), Some(40..64));
+        assert_eq!(next.blocks().next(), Some(96..112));
+        // They have met; or it was of another zone.
+        for positions in [(96, 96), (0, 0), (16, 512)] {
+            let mut next = Scanner::begin(16..128, 4);
+            next.resume(positions);
+            assert_eq!(next.positions(), (16, 128), "{positions:?}");
+        }
     }
 
     #[test]

@@ -55,6 +55,13 @@ impl Standing {
         true
     }
 
+    /// The same since 4.4 (6.12 mm/page_alloc.c, __zone_watermark_ok()): so much is free beside it, in whatever blocks, and
+    /// there is one.
+    #[must_use]
+    pub fn has_above(&self, order: u8, mark: Pages, kept_back: Pages) -> bool {
+        self.free + Pages(1) > mark + kept_back + Pages(1 << order) && self.has(order)
+    }
+
     /// Whether a block of that order or a larger one is free.
     #[must_use]
     pub fn has(&self, order: u8) -> bool {
@@ -116,6 +123,47 @@ impl Standing {
         self.is_above(order, marks.low + Pages(1 << order), Pages::ZERO)
             && (own[from..].iter().any(|blocks| *blocks > 0)
                 || self.has(order.max(pageblock_order)))
+    }
+}
+
+/// When a pass over a zone is worth while, and when it has what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aim {
+    /// Up to 3.3: a run above LOW.
+    AboveLow,
+    /// Since then: a run, whatever is free beside it (6.12 mm/compaction.c, compaction_suit_allocation_order(),
+    /// __compact_finished()). There is one already: then at least MIN beside it.
+    AnyRun,
+}
+
+impl Aim {
+    /// Whether moving pages could make a run in a zone.
+    #[must_use]
+    pub fn suitable(self, standing: &Standing, order: u8, marks: &Watermarks) -> Suitable {
+        match self {
+            Self::AboveLow => standing.suitable(order, marks),
+            Self::AnyRun => {
+                if standing.has_above(order, marks.min, Pages::ZERO) {
+                    return Suitable::Partial;
+                }
+                standing.suitable(order, marks)
+            }
+        }
+    }
+
+    /// Whether a pass over the zone has what it is for. `own`: free blocks of the request's own mobility.
+    #[must_use]
+    pub fn is_served(
+        self,
+        standing: &Standing,
+        (order, pageblock_order): (u8, u8),
+        own: &[u32; 11],
+        marks: &Watermarks,
+    ) -> bool {
+        match self {
+            Self::AboveLow => standing.is_served(order, pageblock_order, own, marks),
+            Self::AnyRun => standing.has(order),
+        }
     }
 }
 
@@ -208,6 +256,21 @@ mod tests {
         assert!(passes(&[(1, 500), (2, 70)]));
         let kept = standing(1_032, &[(2, 258)]);
         assert!(!kept.is_above(2, mark, Pages(10)));
+    }
+
+    #[test]
+    fn since_three_a_run_is_enough_whatever_is_beside_it() {
+        let one = standing(512, &[(9, 1)]);
+        assert!(Aim::AnyRun.is_served(&one, (9, 9), &[0; 11], &MARKS));
+        assert!(!Aim::AboveLow.is_served(&one, (9, 9), &one.blocks, &MARKS));
+        // With one there and MIN beside it nothing is to be done; too little is free otherwise.
+        assert_eq!(Aim::AnyRun.suitable(&one, 9, &MARKS), Suitable::Skipped);
+        let beside = standing(512 + 100, &[(9, 1), (0, 100)]);
+        assert_eq!(Aim::AnyRun.suitable(&beside, 9, &MARKS), Suitable::Partial);
+        assert_eq!(
+            Aim::AboveLow.suitable(&beside, 9, &MARKS),
+            Suitable::Skipped
+        );
     }
 
     #[test]

@@ -50,8 +50,9 @@ impl Checker {
         }
     }
 
-    /// `patches` name some, and of a kernel that they were made for.
+    /// `patches` name some, and of a kernel that they were made for; `defrag` is for one that has it.
     pub(super) fn runs_of_column(&mut self, policy: &PolicyEntry) {
+        self.defrag(policy);
         let Some(first) = policy.patches.first() else {
             return;
         };
@@ -74,6 +75,23 @@ impl Checker {
                 )
                 .also(preset.span(), "this preset")
                 .help("write preset = \"linux-3.2-rc5\""),
+            );
+        }
+    }
+
+    fn defrag(&mut self, policy: &PolicyEntry) {
+        let Some(defrag) = &policy.defrag else { return };
+        let preset = policy.preset.as_ref().unwrap_or(&policy.name);
+        let found = by_name(preset.get_ref());
+        if found.is_some_and(|found| !matches!(found.compaction, Compaction::Background(_))) {
+            self.list.push(
+                Mistake::new(
+                    format!("`defrag` of `{}`", preset.get_ref()),
+                    defrag.span(),
+                    "it has one way for all faults",
+                )
+                .also(preset.span(), "this preset")
+                .help("write preset = \"linux-6.12\", or leave `defrag` out"),
             );
         }
     }
@@ -199,6 +217,12 @@ mod tests {
                 "preset = \"tidegate\"",
                 "`tidegate`",
                 "preset = \"linux-3.2-rc5\"",
+            ),
+            (
+                "patches = [\"1-11\", \"-7b\"]",
+                "defrag = \"always\"",
+                "`defrag` of `linux-3.2-rc5`",
+                "preset = \"linux-6.12\"",
             ),
             ("p4.1-8", "p4.1-80", "unknown preset", "linux-3.2-rc5"),
             ("scale_costs = true", "", "`scale_requests`", "scale_costs"),

@@ -1,0 +1,170 @@
+//! Runs as Linux gets them since 4.6: a fault moves pages only for a program that asked for huge pages, or where the system is
+//! told so; besides, a task of its own moves them when a reclaimer has worked off a boost.
+//!
+//! ```text
+//!   boost worked off --ask--> compactor: each zone of the node that is not left out, until it has a run, or all was looked at
+//!   fault ------------------> take, a pass, reclaim, a pass; what stands together during its pass is its own
+//! ```
+//!
+//! Deviations: pageblocks in which nothing was found are not marked to be skipped; the compactor moves pages on its own account
+//! alone (in the kernel also every 500 ms, where free memory is scattered and the reclaimer idle: `compaction_proactiveness`); reclaim
+//! for a run frees a cluster and does not go on until compaction could work.
+//!
+//! Source: mechanisms 8.3 to 8.8; Linux 6.12 mm/compaction.c, kcompactd(), kcompactd_do_work(), try_to_compact_pages();
+//! mm/page_alloc.c, __alloc_pages_direct_compact().
+
+use std::sync::Weak;
+
+use core::sync::atomic::Ordering;
+
+use env::{Env, Task, Wakeup};
+use frames::FrameId;
+use policy::compact::suitable::{Aim, Suitable};
+use policy::compact::{Background, Compaction, Moves};
+use policy::place::search::Floor;
+use policy::reclaim::scan::Kind;
+
+use super::take_free;
+use super::zone::{Passed, Way, compact_zone};
+use crate::Error;
+use crate::cache::Cache;
+use crate::lists::{NodeId, ZoneId};
+use crate::options::Runs;
+use crate::reclaim::direct::direct;
+use crate::vmstat::Item;
+
+/// Takes a run that is free, or as the law has it for one who asks for it.
+///
+/// # Errors
+/// `NoMemory`.
+pub(super) fn take<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    runs: Runs,
+    law: &Background,
+    out: &mut Vec<FrameId>,
+) -> Result<bool, Error> {
+    if take_free(task, cache, runs, Floor::Low, out)?
+        || take_free(task, cache, runs, Floor::Min, out)?
+    {
+        return Ok(true);
+    }
+    if !law.for_all {
+        return Ok(false);
+    }
+    match compact(task, cache, runs, law, out)? {
+        Answer::Got => return Ok(true),
+        Answer::NotTried => return Ok(false),
+        Answer::InVain => {}
+    }
+    let who = cache.who(task, Kind::Anon);
+    direct(task, cache, cache.options.reclaim.cluster(), who);
+    cache.memory.drain_cpu_lists(task);
+    if take_free(task, cache, runs, Floor::Min, out)? {
+        return Ok(true);
+    }
+    Ok(compact(task, cache, runs, law, out)? == Answer::Got)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Got,
+    /// Pages were moved, and there is no run.
+    InVain,
+    /// All zones were left out, or could have none.
+    NotTried,
+}
+
+/// A pass over the zones for a fault. One in vain does not have a zone left out.
+fn compact<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    runs: Runs,
+    law: &Background,
+    out: &mut Vec<FrameId>,
+) -> Result<Answer, Error> {
+    let mut best = Suitable::Skipped;
+    for zone in cache.zones_for(task) {
+        if law.is_deferred(&mut cache.zones[*zone].deferral(task)) {
+            continue;
+        }
+        let passed = pass(task, cache, *zone, runs, &law.faults, law.captures);
+        best = best.max(passed.answer);
+        if !passed.captured.is_empty() {
+            out.extend(passed.captured);
+            break;
+        }
+        if cache.memory.standing(task, *zone).has(runs.order) {
+            break;
+        }
+    }
+    if best == Suitable::Skipped {
+        return Ok(Answer::NotTried);
+    }
+    cache.memory.drain_cpu_lists(task);
+    let got = !out.is_empty() || take_free(task, cache, runs, Floor::Min, out)?;
+    let item = if got {
+        let first = cache.zones_for(task)[0];
+        cache.zones[first].deferral(task).succeeded();
+        Item::CompactSuccess
+    } else {
+        Item::CompactFail
+    };
+    cache.counters.add(Item::CompactStall, 1);
+    cache.counters.add(item, 1);
+    Ok(if got { Answer::Got } else { Answer::InVain })
+}
+
+fn pass<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    zone: ZoneId,
+    runs: Runs,
+    moves: &Moves,
+    captures: bool,
+) -> Passed {
+    let way = Way {
+        moves,
+        aim: Aim::AnyRun,
+        resumes: true,
+        captures,
+    };
+    compact_zone(task, cache, zone, runs, &way)
+}
+
+/// The task of its own (`kcompactd`).
+pub(crate) fn compactor<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>, node: NodeId) {
+    while let Some(cache) = cache.upgrade() {
+        let stopping = || cache.registry.stopping.load(Ordering::Acquire);
+        let own = cache.zones.node(node).compactor();
+        let wakeup = own.sleep(task, None, stopping);
+        if wakeup == Wakeup::Cancelled || stopping() {
+            return;
+        }
+        own.begin();
+        let Some(runs) = cache.options.runs else {
+            return;
+        };
+        let Compaction::Background(law) = &runs.compaction else {
+            return;
+        };
+        cache.counters.add(Item::CompactDaemonWake, 1);
+        let zones: Vec<_> = cache.zones.layout().zones_of(node).collect();
+        for zone in zones {
+            if law.is_deferred(&mut cache.zones[zone].deferral(task)) {
+                continue;
+            }
+            let passed = pass(task, &cache, zone, runs, &law.own, false);
+            if passed.answer == Suitable::Skipped || stopping() {
+                continue;
+            }
+            let has = cache.memory.standing(task, zone).has(runs.order);
+            let mut deferral = cache.zones[zone].deferral(task);
+            if has {
+                deferral.succeeded();
+            } else if passed.complete {
+                deferral.failed();
+            }
+        }
+    }
+}
