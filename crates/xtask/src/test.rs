@@ -20,7 +20,7 @@ const RUN_MAX: Duration = Duration::from_secs(5 * 60);
 /// Longest time for an experiment; some take two minutes of two cores, and a machine may be busy.
 const EXPERIMENT_MAX: Duration = Duration::from_secs(15 * 60);
 /// Seeds of the fault test here; `campaign` runs more.
-const FAULT_SEEDS: u64 = 500;
+const FAULT_SEEDS: u64 = 300;
 /// Times that the server is killed while clients write; `campaign --kills` does it more often.
 const KILLS: u64 = 50;
 /// Switches of threads that a loom model explores: enough for every bug planted so far.
