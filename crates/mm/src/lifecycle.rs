@@ -10,7 +10,7 @@ use policy::place::ZONES_MAX;
 use policy::units::{Bytes, Pages};
 
 use crate::cache::{Cache, FILE_MAX, FRAMES_MIN};
-use crate::lists::{Layout, Zones};
+use crate::lists::{Layout, NodeId, Zones};
 use crate::memory::{Memory, Shape};
 use crate::options::{DeviceOptions, Options, Populate};
 use crate::pages::CachedPages;
@@ -114,30 +114,29 @@ impl<E: Env> Cache<E> {
             if layout.zones_of(node).next().is_none() {
                 continue;
             }
-            let reclaimer = Arc::downgrade(&cache);
-            let name = match node.index() {
-                0 => "reclaimer".to_owned(),
-                other => format!("reclaimer-{other}"),
-            };
-            let body = move |task: &mut Task<'_, E>| {
-                reclaim::background::background(task, &reclaimer, node);
-            };
-            let started = cache.env.spawn(&name, Box::new(body));
-            started.map_err(Error::no_thread("reclaimer"))?;
+            cache.start_in_node("reclaimer", node, reclaim::background::background)?;
             if cache.compacts_in_background() {
-                let compactor = Arc::downgrade(&cache);
-                let name = match node.index() {
-                    0 => "compactor".to_owned(),
-                    other => format!("compactor-{other}"),
-                };
-                let body = move |task: &mut Task<'_, E>| {
-                    compact::background::compactor(task, &compactor, node);
-                };
-                let started = cache.env.spawn(&name, Box::new(body));
-                started.map_err(Error::no_thread("compactor"))?;
+                cache.start_in_node("compactor", node, compact::background::compactor)?;
             }
         }
         Ok(cache)
+    }
+
+    /// Starts a task of a node; the first node's has no number in its name.
+    fn start_in_node(
+        self: &Arc<Self>,
+        name: &'static str,
+        node: NodeId,
+        body: fn(&mut Task<'_, E>, &Weak<Self>, NodeId),
+    ) -> Result<(), Error> {
+        let cache = Arc::downgrade(self);
+        let numbered = match node.index() {
+            0 => name.to_owned(),
+            other => format!("{name}-{other}"),
+        };
+        let body = move |task: &mut Task<'_, E>| body(task, &cache, node);
+        let started = self.env.spawn(&numbered, Box::new(body));
+        started.map_err(Error::no_thread(name))
     }
 
     /// Registers a device that `Env` knows as `id` and starts its flusher.

@@ -296,32 +296,30 @@ fn experiments(names: &[String], replicas: Replicas) -> Result<()> {
             Replicas::One => reproduced(&workspace, &program, &name),
             Replicas::Own => None,
         };
-        let is_run = whole.is_some();
-        if !is_run && replicas == Replicas::One && lab::BY_NAME.contains(&name.as_str()) {
+        let out = if let Some(whole) = whole {
+            println!("    {name}: as in `reproduce`");
+            whole
+        } else if replicas == Replicas::One && lab::BY_NAME.contains(&name.as_str()) {
             println!("    SKIPPED: {name}: takes minutes; cargo xtask bands {name}");
             continue;
-        }
-        let out = whole.unwrap_or_else(|| out.join(&name));
-        let mut command = Command::new(&program);
-        command
-            .args(["run", &name, "--check", "--out"])
-            .arg(&out)
-            .current_dir(root())
-            // The tables are long; they stand in the folder.
-            .stdout(Stdio::null());
-        if replicas == Replicas::One {
-            command.args(["--replicas", "1"]);
-        }
-        let ended = if is_run {
-            println!("    {name}: as in `reproduce`");
-            Ok(())
         } else {
-            steps::run(&mut command, EXPERIMENT_MAX)
+            let out = out.join(&name);
+            let mut command = Command::new(&program);
+            command
+                .args(["run", &name, "--check", "--out"])
+                .arg(&out)
+                .current_dir(root())
+                // The tables are long; they stand in the folder.
+                .stdout(Stdio::null());
+            if replicas == Replicas::One {
+                command.args(["--replicas", "1"]);
+            }
+            if let Err(problem) = steps::run(&mut command, EXPERIMENT_MAX) {
+                failed.push(format!("{name}: {problem}"));
+            }
+            out
         };
         print_bands(&out);
-        if let Err(problem) = ended {
-            failed.push(format!("{name}: {problem}"));
-        }
         for id in needless(&out) {
             failed.push(format!(
                 "{name}: {id} holds in all its rows: take its `held_in` out"

@@ -14,8 +14,7 @@ use crate::vmstat::{Counters, Item, add, get};
 
 impl Zones {
     /// A page comes back into `frame` that had left `shadow` when it was evicted. Before it goes onto a list:
-    /// its flags say onto which. Answers how
-    /// many evictions and activations ago that was.
+    /// its flags say onto which. Answers how many evictions and activations ago that was.
     pub(crate) fn refaulted(
         &self,
         context: &impl Context,

@@ -169,6 +169,18 @@ impl Shrink<LabEnv> for Cached {
     }
 }
 
+impl Cached {
+    /// Takes objects until there is no memory for one.
+    fn fill(&self, task: &mut Task<'_, LabEnv>) -> Error {
+        loop {
+            match self.slabs.take(task) {
+                Ok(object) => self.objects.lock().unwrap().push_back(object),
+                Err(error) => return error,
+            }
+        }
+    }
+}
+
 fn cached(task: &Task<'_, LabEnv>, cache: &Arc<Cache<LabEnv>>) -> Arc<Cached> {
     registered(task, cache, false).0
 }
@@ -286,12 +298,7 @@ fn a_sharer_that_always_stops_ends_in_an_error_and_not_in_a_loop() {
     with_cache(options(), |task, cache| {
         let (cached, _) = registered(task, cache, true);
         cached.stops.store(1, Ordering::Relaxed);
-        let error = loop {
-            match cached.slabs.take(task) {
-                Ok(object) => cached.objects.lock().unwrap().push_back(object),
-                Err(error) => break error,
-            }
-        };
+        let error = cached.fill(task);
         assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
     });
 }
@@ -301,12 +308,7 @@ fn a_shrinker_that_always_stops_ends_in_an_error_and_not_in_a_loop() {
     with_cache(options(), |task, cache| {
         let cached = cached(task, cache);
         cached.stops.store(1, Ordering::Relaxed);
-        let error = loop {
-            match cached.slabs.take(task) {
-                Ok(object) => cached.objects.lock().unwrap().push_back(object),
-                Err(error) => break error,
-            }
-        };
+        let error = cached.fill(task);
         assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
         cached.stops.store(0, Ordering::Relaxed);
         cached.slabs.take(task).unwrap();
