@@ -10,12 +10,16 @@
 //!                 ^ kernel (package, modules)
 //! ```
 //!
+//! Two kinds of guest: writers that overrun a disk (`scenarios`, `image`, `record`), and memory that is short
+//! (`pressure`). What all share is `Guest`: no procedure here asks which kind it has.
+//!
 //! See docs/record-a-guest.md.
 
 mod image;
 mod kernel;
 mod machine;
 pub(crate) mod nodes;
+mod pressure;
 mod record;
 mod scenarios;
 
@@ -27,9 +31,8 @@ use std::time::Duration;
 
 use image::Programs;
 use kernel::Kernel;
-use machine::Machine;
+use machine::{Machine, Memory};
 use record::{Recording, Stream};
-use scenarios::Scenario;
 
 use crate::steps::{self, End};
 use crate::workspace::{Workspace, cargo, root};
@@ -40,7 +43,7 @@ use crate::{Arguments, Result};
 const LIMIT_S: u64 = 20 * 60;
 /// The same for the short one of the tests.
 const SMOKE_MAX: Duration = Duration::from_secs(5 * 60);
-/// The writers' program is static, so that it needs nothing but the kernel.
+/// What runs in a guest is static, so that it needs nothing but the kernel.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const FLAGS: (&str, &str) = (
     "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS",
@@ -53,7 +56,9 @@ usage: cargo xtask guest SCENARIO... [--out DIR] [--set KEY=VALUE]... [--twice]
        cargo xtask guest --list
 
   --out DIR          puts each recording into DIR/NAME (default: target/guest/recordings)
-  --set KEY=VALUE    turns a setting: dirty, bg, rate, seconds, writers, max_ratio, fs
+  --set KEY=VALUE    turns a setting. Of dirty throttling: dirty, bg, rate, seconds, writers,
+                     max_ratio, fs. Of memory pressure (r1-* to r4-*): memory, rate, swap_rate,
+                     writers, readers, hogs, seconds, and sysctls (vm.swappiness=100)
   --twice            runs each twice and fails when the recordings differ
   --kernel PACKAGE   another kernel package than the newest 6.12 (or 6.1) for clouds
   --limit SECONDS    ends a guest that takes longer than this (default 1200)
@@ -104,37 +109,89 @@ impl Options {
     }
 
     /// The scenarios, with the settings turned, all of them possible.
-    fn scenarios(&self) -> Result<Vec<Scenario>> {
-        let all = scenarios::all();
+    fn scenarios(&self) -> Result<Vec<Box<dyn Guest>>> {
+        let all = all();
         if self.all && self.names.is_empty() {
             return turned(all, &self.settings);
         }
         if self.names.is_empty() || self.all {
             return Err(format!("guest: name scenarios, or say --all\n\n{USAGE}"));
         }
-        let find = |name: &String| {
-            let found = all.iter().find(|scenario| scenario.name == *name);
-            found.cloned().ok_or_else(|| {
-                let known: Vec<_> = all.iter().map(|scenario| scenario.name.as_str()).collect();
-                format!(
-                    "there is no scenario '{name}'; there are {}",
-                    known.join(", ")
-                )
-            })
-        };
-        let chosen = self.names.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let known = |name: &String| all.iter().any(|guest| guest.name() == name);
+        if let Some(name) = self.names.iter().find(|name| !known(name)) {
+            let known: Vec<_> = all.iter().map(|guest| guest.name()).collect();
+            return Err(format!(
+                "there is no scenario '{name}'; there are {}",
+                known.join(", ")
+            ));
+        }
+        let asked = |name: &str| self.names.iter().position(|one| one == name);
+        let mut chosen: Vec<_> = all
+            .into_iter()
+            .filter(|guest| asked(guest.name()).is_some())
+            .collect();
+        chosen.sort_by_key(|guest| asked(guest.name()));
         turned(chosen, &self.settings)
     }
 }
 
-fn turned(mut scenarios: Vec<Scenario>, settings: &[String]) -> Result<Vec<Scenario>> {
-    for scenario in &mut scenarios {
+fn turned(mut guests: Vec<Box<dyn Guest>>, settings: &[String]) -> Result<Vec<Box<dyn Guest>>> {
+    for guest in &mut guests {
         for setting in settings {
-            scenario.set(setting)?;
+            guest.set(setting)?;
         }
-        scenario.judge()?;
+        guest.judge()?;
     }
-    Ok(scenarios)
+    Ok(guests)
+}
+
+/// What can be booted and recorded.
+trait Guest {
+    fn name(&self) -> &str;
+
+    /// How long it is recorded, in its own time.
+    fn seconds(&self) -> u32;
+
+    /// Turns one setting, `KEY=VALUE`; the name tells.
+    ///
+    /// # Errors
+    /// The setting is not known, or its value is none.
+    fn set(&mut self, setting: &str) -> Result<()>;
+
+    /// Whether the kernel and the devices can do this.
+    ///
+    /// # Errors
+    /// Two settings contradict each other; the message names both.
+    fn judge(&self) -> Result<()>;
+
+    fn memory(&self) -> Memory;
+
+    /// What the kernel is told beyond what every kernel is.
+    fn command_line(&self) -> &'static str;
+
+    /// The guest's file system.
+    ///
+    /// # Errors
+    /// Something that goes into it is not there.
+    fn image(&self, kernel: &Kernel, programs: &Programs) -> Result<Vec<u8>>;
+
+    /// The tables, of what it handed out.
+    ///
+    /// # Errors
+    /// Something is missing, torn, or not as was asked.
+    fn recording(&self, hz: u32, stream: &Stream) -> Result<Recording>;
+}
+
+/// Every guest that has a name.
+fn all() -> Vec<Box<dyn Guest>> {
+    let mut all: Vec<Box<dyn Guest>> = Vec::new();
+    for one in scenarios::all() {
+        all.push(Box::new(one));
+    }
+    for one in pressure::all() {
+        all.push(Box::new(one));
+    }
+    all
 }
 
 /// Records guests.
@@ -144,12 +201,12 @@ fn turned(mut scenarios: Vec<Scenario>, settings: &[String]) -> Result<Vec<Scena
 pub(crate) fn run(arguments: Arguments) -> Result<()> {
     let options = Options::parse(arguments)?;
     if options.list {
-        for scenario in scenarios::all() {
-            println!("{}", scenario.name);
+        for guest in all() {
+            println!("{}", guest.name());
         }
         return Ok(());
     }
-    let scenarios = options.scenarios()?;
+    let guests = options.scenarios()?;
     let workspace = Workspace::load()?;
     let base = workspace.target.join("guest");
     let out = options
@@ -157,36 +214,30 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
         .clone()
         .unwrap_or_else(|| base.join("recordings"));
     let out = root().join(out);
-    for scenario in &scenarios {
-        record::replaceable(&out.join(&scenario.name))?;
+    for guest in &guests {
+        record::replaceable(&out.join(guest.name()))?;
     }
     let workshop = Workshop::open(&base, options.kernel.as_deref(), options.limit)?;
-    for scenario in &scenarios {
-        let recording = workshop.record(scenario)?;
+    for guest in &guests {
+        let name = guest.name();
+        let recording = workshop.record(guest.as_ref())?;
         if options.twice {
-            let again = workshop.record(scenario)?;
+            let again = workshop.record(guest.as_ref())?;
             if let Some(difference) = recording.difference(&again) {
-                return Err(format!(
-                    "{}: two runs differ at {difference}",
-                    scenario.name
-                ));
+                return Err(format!("{name}: two runs differ at {difference}"));
             }
-            println!("{}: two runs, the same recording", scenario.name);
+            println!("{name}: two runs, the same recording");
         }
-        let folder = out.join(&scenario.name);
+        let folder = out.join(name);
         recording.save(&folder)?;
-        println!(
-            "{}: {}\n    {}",
-            scenario.name,
-            recording.summary,
-            folder.display()
-        );
+        let summary = &recording.summary;
+        println!("{name}: {summary}\n    {}", folder.display());
     }
     Ok(())
 }
 
-/// A short guest from boot to tables: the step of `cargo xtask test`. It installs nothing, and is
-/// skipped where what it needs is not there.
+/// A short guest of each kind from boot to tables: the step of `cargo xtask test`. It installs nothing, and
+/// is skipped where what it needs is not there.
 pub(crate) fn smoke() -> End {
     let missing = kernel::missing();
     if !missing.is_empty() {
@@ -212,14 +263,31 @@ fn smoke_on(folder: &Path) -> Result<()> {
     let found = all.into_iter().find(|scenario| scenario.name == "one-dd");
     let mut scenario = found.ok_or("there is no one-dd")?;
     scenario.set("seconds=4")?;
-    let recording = workshop.record(&scenario)?;
+    let stream = workshop.run(&scenario)?;
+    let (recording, seen) = record::make(&scenario, workshop.kernel.hz, &stream)?;
     println!("{}: {}", scenario.name, recording.summary);
-    if recording.pauses == 0 {
+    if seen.pauses == 0 {
         return Err("a writer that is faster than its device was never paused".to_owned());
     }
-    if recording.level_mib_max > f64::from(scenario.dirty) {
-        let (level, dirty) = (recording.level_mib_max, scenario.dirty);
+    if seen.level_mib_max > f64::from(scenario.dirty) {
+        let (level, dirty) = (seen.level_mib_max, scenario.dirty);
         return Err(format!("{level} MiB were dirty, over the limit of {dirty}"));
+    }
+
+    let all = pressure::all();
+    let found = all.into_iter().find(|scenario| scenario.name() == "r1-4");
+    let mut scenario = found.ok_or("there is no r1-4")?;
+    for setting in ["memory=256", "seconds=10"] {
+        scenario.set(setting)?;
+    }
+    let stream = workshop.run(&scenario)?;
+    let (recording, seen) = scenario.measured(workshop.kernel.hz, &stream)?;
+    println!("{}: {}", scenario.name(), recording.summary);
+    if seen.scanned == 0 || seen.swapped_out == 0 || seen.calls == 0 {
+        let (scanned, out, calls) = (seen.scanned, seen.swapped_out, seen.calls);
+        return Err(format!(
+            "memory was short: {scanned} pages scanned, {out} swapped out, {calls} calls"
+        ));
     }
     Ok(())
 }
@@ -240,9 +308,11 @@ impl Workshop {
         let cache = base.join("kernels");
         fs::create_dir_all(&cache).map_err(|error| format!("{}: {error}", cache.display()))?;
         let kernel = Kernel::fetch(&cache, package)?;
+        let [writer, load] = ["guest-writer", "guest-load"].map(|name| build(base, name));
         let programs = Programs {
             busybox: kernel::busybox(&cache)?,
-            writer: build_writer(base)?,
+            writer: writer?,
+            load: load?,
         };
         let folder = base.join(format!("run-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -259,19 +329,25 @@ impl Workshop {
         })
     }
 
-    fn record(&self, scenario: &Scenario) -> Result<Recording> {
-        let initrd = image::make(scenario, &self.kernel, &self.programs)?;
+    fn record(&self, guest: &dyn Guest) -> Result<Recording> {
+        let stream = self.run(guest)?;
+        guest
+            .recording(self.kernel.hz, &stream)
+            .map_err(|problem| format!("{}: {problem}", guest.name()))
+    }
+
+    /// What the guest hands out.
+    fn run(&self, guest: &dyn Guest) -> Result<Stream> {
+        let initrd = guest.image(&self.kernel, &self.programs)?;
         let machine = Machine {
-            scenario,
+            guest,
             kernel: &self.kernel,
             folder: &self.folder,
             limit: self.limit,
             stopped: &|| self.stopped.load(Ordering::Relaxed),
         };
-        let stream = Stream::parse(&machine.run(&initrd)?)
-            .map_err(|problem| format!("{}: {problem}", scenario.name))?;
-        Recording::new(scenario, self.kernel.hz, &stream)
-            .map_err(|problem| format!("{}: {problem}", scenario.name))
+        Stream::parse(&machine.run(&initrd)?)
+            .map_err(|problem| format!("{}: {problem}", guest.name()))
     }
 }
 
@@ -281,16 +357,16 @@ impl Drop for Workshop {
     }
 }
 
-/// Builds the writers' program, static, in a folder of its own: other flags would make cargo build
+/// Builds a program for guests, static, in a folder of its own: other flags would make cargo build
 /// everything else anew.
-fn build_writer(base: &Path) -> Result<PathBuf> {
+fn build(base: &Path, name: &str) -> Result<PathBuf> {
     let folder = base.join("build");
     let mut command = cargo(&[
         "build",
         "--quiet",
         "--release",
         "--package",
-        "tidegate-guest-writer",
+        &format!("tidegate-{name}"),
         "--target",
         TARGET,
     ]);
@@ -299,5 +375,5 @@ fn build_writer(base: &Path) -> Result<PathBuf> {
         .arg(&folder)
         .env(FLAGS.0, FLAGS.1);
     steps::output(&mut command)?;
-    Ok(folder.join(TARGET).join("release/guest-writer"))
+    Ok(folder.join(TARGET).join("release").join(name))
 }

@@ -38,7 +38,7 @@ const LOW_MIB: u32 = 3072;
 
 /// What of the kernel has to be there, in the order in which it is loaded where it is a module: the
 /// way out to the host, and the slow disk.
-const DRIVERS: [&str; 8] = [
+pub(super) const DRIVERS: [&str; 8] = [
     "drivers/virtio/virtio_ring.ko",
     "drivers/virtio/virtio.ko",
     "drivers/virtio/virtio_pci_legacy_dev.ko",
@@ -53,6 +53,7 @@ const DRIVERS: [&str; 8] = [
 pub(super) struct Programs {
     pub(super) busybox: PathBuf,
     pub(super) writer: PathBuf,
+    pub(super) load: PathBuf,
 }
 
 /// Makes the archive.
@@ -61,16 +62,9 @@ pub(super) struct Programs {
 /// Something that goes into it is not there.
 pub(super) fn make(scenario: &Scenario, kernel: &Kernel, programs: &Programs) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
-    archive.file("bin/busybox", 0o755, &read(&programs.busybox)?);
+    busybox(&mut archive, programs)?;
     archive.file("bin/guest-writer", 0o755, &read(&programs.writer)?);
-    let mut modules = Vec::new();
-    for path in DRIVERS {
-        if let Some(module) = kernel.module(path)? {
-            let (_, name) = path.rsplit_once('/').unwrap_or(("", path));
-            archive.file(&format!("lib/{name}"), 0o644, &module);
-            modules.push(name);
-        }
-    }
+    let modules = drivers(&mut archive, kernel, &DRIVERS)?;
     if scenario.fs == Fs::Ext4 {
         for (name, content) in mke2fs()? {
             archive.file(name.trim_start_matches('/'), 0o755, &content);
@@ -83,12 +77,44 @@ pub(super) fn make(scenario: &Scenario, kernel: &Kernel, programs: &Programs) ->
     Ok(archive.finish())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
+/// Puts the shell in.
+///
+/// # Errors
+/// It is not there.
+pub(super) fn busybox(archive: &mut Archive, programs: &Programs) -> Result<()> {
+    archive.file("bin/busybox", 0o755, &read(&programs.busybox)?);
+    Ok(())
+}
+
+/// Puts drivers in, and names those that have to be loaded.
+///
+/// # Errors
+/// The kernel does not have one.
+pub(super) fn drivers(
+    archive: &mut Archive,
+    kernel: &Kernel,
+    paths: &[&'static str],
+) -> Result<Vec<&'static str>> {
+    let mut modules = Vec::new();
+    for path in paths {
+        if let Some(module) = kernel.module(path)? {
+            let (_, name) = path.rsplit_once('/').unwrap_or(("", path));
+            archive.file(&format!("lib/{name}"), 0o644, &module);
+            modules.push(name);
+        }
+    }
+    Ok(modules)
+}
+
+pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// `mke2fs` and its libraries, by their paths.
-fn mke2fs() -> Result<BTreeMap<String, Vec<u8>>> {
+///
+/// # Errors
+/// They are not there; the message says what to install.
+pub(super) fn mke2fs() -> Result<BTreeMap<String, Vec<u8>>> {
     let program = "/sbin/mke2fs";
     let listed = steps::output(Command::new("ldd").arg(program))
         .map_err(|problem| format!("{problem}\next4 needs mke2fs: apt-get install e2fsprogs"))?;
@@ -101,8 +127,8 @@ fn mke2fs() -> Result<BTreeMap<String, Vec<u8>>> {
         .collect()
 }
 
-/// The shell script that the kernel starts.
-fn init(scenario: &Scenario, modules: &[&str]) -> String {
+/// How every script begins: devices, drivers, the folders of the kernel.
+pub(super) fn begin(modules: &[&str]) -> String {
     let mut text = BEGIN.to_owned();
     for module in modules {
         // Without parameter null_blk would make a device of its own.
@@ -114,6 +140,12 @@ fn init(scenario: &Scenario, modules: &[&str]) -> String {
         let _ = writeln!(text, "insmod /lib/{module}{parameters}");
     }
     text.push_str("mount -t configfs config /sys/kernel/config\n");
+    text
+}
+
+/// The shell script that the kernel starts.
+fn init(scenario: &Scenario, modules: &[&str]) -> String {
+    let mut text = begin(modules);
     let (dirty, bg) = (
         u64::from(scenario.dirty) << 20,
         u64::from(scenario.bg) << 20,

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use super::Guest;
 use super::kernel::Kernel;
-use super::scenarios::Scenario;
 use crate::{Result, steps};
 
 /// How often the machine is looked at.
@@ -19,12 +19,15 @@ const LAST_LINES: usize = 25;
 /// What a guest says when all of it went well.
 const LAST_WORDS: &str = "virtual end";
 
+/// What every kernel is told.
+const COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1 nokaslr";
+
 /// Where the host keeps files that are memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
 /// A machine about to run.
 pub(super) struct Machine<'a> {
-    pub(super) scenario: &'a Scenario,
+    pub(super) guest: &'a dyn Guest,
     pub(super) kernel: &'a Kernel,
     /// A folder of this run alone.
     pub(super) folder: &'a Path,
@@ -42,7 +45,8 @@ impl Machine<'_> {
     pub(super) fn run(&self, initrd: &[u8]) -> Result<Vec<u8>> {
         let image = self.folder.join("initrd");
         fs::write(&image, initrd).map_err(|error| format!("{}: {error}", image.display()))?;
-        let memory = Memory::new(self.scenario)?;
+        let memory = self.guest.memory();
+        memory.judge()?;
         let mut command = self.command(&image, &memory)?;
         eprintln!("    {}", steps::typed(&command));
         let mut child = command
@@ -83,7 +87,8 @@ impl Machine<'_> {
         command.args(["-device", "virtserialport,chardev=out,name=out"]);
         command.arg("-kernel").arg(self.kernel.image());
         command.arg("-initrd").arg(image);
-        command.args(["-append", "console=ttyS0 quiet panic=-1 nokaslr"]);
+        let words = format!("{COMMAND_LINE} {}", self.guest.command_line());
+        command.args(["-append", words.trim()]);
         let said = file("qemu");
         let said = File::create(&said).map_err(|error| format!("{said}: {error}"))?;
         command
@@ -97,7 +102,7 @@ impl Machine<'_> {
 
     fn wait(&self, child: &mut Child, memory: &Memory) -> Result<ExitStatus> {
         let began = Instant::now();
-        let progress = Progress::new(self.scenario);
+        let progress = Progress::new(self.guest);
         loop {
             let status = child
                 .try_wait()
@@ -136,7 +141,7 @@ impl Machine<'_> {
         let console = self.console();
         let lines: Vec<_> = console.lines().chain(qemu.lines()).collect();
         let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
-        let name = &self.scenario.name;
+        let name = self.guest.name();
         if last.is_empty() {
             return format!("{name}: {problem}; its console said nothing");
         }
@@ -164,36 +169,44 @@ fn plain(text: &str) -> String {
     plain
 }
 
-/// The guest's memory; a file with two doors when a rate has to be changed (see `image`).
-struct Memory {
-    mib: u32,
-    file: Option<PathBuf>,
+/// The guest's memory, in MiB.
+pub(super) enum Memory {
+    Plain {
+        mib: u32,
+    },
+    /// Nodes of this size each; the processor is on the first.
+    Nodes {
+        count: u32,
+        mib: u32,
+    },
+    /// A file with two doors, when a rate has to be changed (see `image`).
+    Doors {
+        mib: u32,
+        file: PathBuf,
+    },
 }
 
 impl Memory {
-    fn new(scenario: &Scenario) -> Result<Self> {
-        let mib = scenario.memory_mib();
-        if scenario.change.is_empty() {
-            return Ok(Self { mib, file: None });
+    pub(super) fn with_doors(mib: u32) -> Self {
+        let name = format!("tidegate-guest-{}", std::process::id());
+        let file = Path::new(SHARED_MEMORY).join(name);
+        Self::Doors { mib, file }
+    }
+
+    fn judge(&self) -> Result<()> {
+        match self {
+            Self::Doors { .. } if !Path::new(SHARED_MEMORY).is_dir() => {
+                Err(format!("changing a rate needs {SHARED_MEMORY}"))
+            }
+            _ => Ok(()),
         }
-        let folder = Path::new(SHARED_MEMORY);
-        if !folder.is_dir() {
-            return Err(format!(
-                "{}: changing a rate needs {SHARED_MEMORY}",
-                scenario.name
-            ));
-        }
-        let file = folder.join(format!("tidegate-guest-{}", std::process::id()));
-        Ok(Self {
-            mib,
-            file: Some(file),
-        })
     }
 
     fn words(&self) -> Vec<String> {
-        let mib = self.mib;
-        let Some(file) = &self.file else {
-            return vec!["-m".into(), format!("{mib}M")];
+        let (mib, file) = match self {
+            Self::Plain { mib } => return vec!["-m".into(), format!("{mib}M")],
+            Self::Nodes { count, mib } => return nodes(*count, *mib),
+            Self::Doors { mib, file } => (mib, file),
         };
         let file = file.display();
         let backend =
@@ -216,10 +229,25 @@ impl Memory {
     /// Takes the file's name away. QEMU keeps what it has open, and nothing stays behind however
     /// we end.
     fn forget(&self) {
-        if let Some(file) = &self.file {
+        if let Self::Doors { file, .. } = self {
             let _ = fs::remove_file(file);
         }
     }
+}
+
+/// Memory of several nodes, one after the other.
+fn nodes(count: u32, mib: u32) -> Vec<String> {
+    let mut words = vec!["-m".to_owned(), format!("{}M", count * mib)];
+    for node in 0..count {
+        let cpus = if node == 0 { ",cpus=0" } else { "" };
+        words.extend([
+            "-object".to_owned(),
+            format!("memory-backend-ram,id=m{node},size={mib}M"),
+            "-numa".to_owned(),
+            format!("node,nodeid={node},memdev=m{node}{cpus}"),
+        ]);
+    }
+    words
 }
 
 impl Drop for Memory {
@@ -230,14 +258,14 @@ impl Drop for Memory {
 
 /// One line that tells how far the guest's own time is.
 struct Progress<'a> {
-    scenario: &'a Scenario,
+    guest: &'a dyn Guest,
     terminal: bool,
 }
 
 impl<'a> Progress<'a> {
-    fn new(scenario: &'a Scenario) -> Self {
+    fn new(guest: &'a dyn Guest) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        Self { scenario, terminal }
+        Self { guest, terminal }
     }
 
     fn show(&self, console: &str, took: Duration) {
@@ -250,7 +278,7 @@ impl<'a> Progress<'a> {
                     || "booting".to_owned(),
                     |at| format!("second {}", at.trim()),
                 );
-            let (name, seconds) = (&self.scenario.name, self.scenario.seconds + 1);
+            let (name, seconds) = (self.guest.name(), self.guest.seconds() + 1);
             eprint!(
                 "\r{name}: {at} of {seconds} (virtual), {} s on the wall ",
                 took.as_secs()
@@ -264,7 +292,7 @@ impl<'a> Progress<'a> {
             eprint!("\r\x1b[K");
         }
         if let Some(took) = took {
-            let (name, seconds) = (&self.scenario.name, self.scenario.seconds);
+            let (name, seconds) = (self.guest.name(), self.guest.seconds());
             let took = took.as_secs_f64();
             eprintln!("{name}: {seconds} virtual seconds in {took:.1} s");
         }
@@ -274,6 +302,14 @@ impl<'a> Progress<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_processor_is_on_the_first_node() {
+        let words = Memory::Nodes { count: 2, mib: 384 }.words().join(" ");
+        assert!(words.starts_with("-m 768M -object memory-backend-ram,id=m0,size=384M"));
+        assert!(words.contains("nodeid=0,memdev=m0,cpus=0"));
+        assert!(words.ends_with("nodeid=1,memdev=m1"), "{words}");
+    }
 
     #[test]
     fn the_firmwares_sequences_are_taken_out() {

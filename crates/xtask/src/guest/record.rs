@@ -108,7 +108,14 @@ impl Stream {
         }
     }
 
-    fn file(&self, name: &str) -> Result<&str> {
+    /// The names of all that was handed out, sorted.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// # Errors
+    /// It was not handed out.
+    pub(super) fn file(&self, name: &str) -> Result<&str> {
         let file = self.0.get(name).map(String::as_str);
         file.ok_or_else(|| format!("the guest handed out no '{name}'"))
     }
@@ -125,47 +132,50 @@ impl Stream {
 /// A recording: the names of its files and what is in them.
 #[derive(Debug)]
 pub(super) struct Recording {
-    files: BTreeMap<&'static str, String>,
+    files: BTreeMap<String, String>,
     /// One line that says what was seen.
     pub(super) summary: String,
-    /// Pauses above 0.
-    pub(super) pauses: usize,
-    /// Most that was dirty or under writeback at once.
-    pub(super) level_mib_max: f64,
+}
+
+/// Makes the tables of a recording of dirty throttling.
+///
+/// # Errors
+/// Something is missing, torn, or not as the scenario says.
+pub(super) fn make(scenario: &Scenario, hz: u32, stream: &Stream) -> Result<(Recording, Measures)> {
+    all_kept(stream.file("lost")?)?;
+    rates(scenario, stream)?;
+    let writes = Writes::parse(stream.file("writes")?)?;
+    let trace = stream.file("trace")?;
+    let shift = Shift::new(trace, stream.file("mark")?, writes.zero)?;
+    let pauses = PAUSES.table(trace, &shift)?;
+    let ratelimit = RATELIMIT.table(trace, &shift)?;
+    let vmstat = samples(stream.file("vmstat")?, writes.zero)?;
+    let device = samples(stream.file("device")?, writes.zero)?;
+    let measures = measure(scenario, &writes, &pauses, &vmstat)?;
+    let json = |value: &Value| format!("{value:#}\n");
+    let files = [
+        ("scenario.json", json(&described(scenario, hz, stream)?)),
+        ("facts.json", json(&facts(stream, &writes)?)),
+        ("writes.csv", writes.table()),
+        ("pauses.csv", pauses),
+        ("ratelimit.csv", ratelimit),
+        ("vmstat.csv", vmstat),
+        ("device.csv", device),
+    ];
+    let files = files.map(|(name, text)| (name.to_owned(), text)).into();
+    Ok((Recording::of(files, measures.line.clone()), measures))
 }
 
 impl Recording {
-    /// Makes the tables.
-    ///
-    /// # Errors
-    /// Something is missing, torn, or not as the scenario says.
-    pub(super) fn new(scenario: &Scenario, hz: u32, stream: &Stream) -> Result<Self> {
-        all_kept(stream.file("lost")?)?;
-        rates(scenario, stream)?;
-        let writes = Writes::parse(stream.file("writes")?)?;
-        let trace = stream.file("trace")?;
-        let shift = Shift::new(trace, stream.file("mark")?, writes.zero)?;
-        let pauses = PAUSES.table(trace, &shift)?;
-        let ratelimit = RATELIMIT.table(trace, &shift)?;
-        let vmstat = samples(stream.file("vmstat")?, writes.zero)?;
-        let device = samples(stream.file("device")?, writes.zero)?;
-        let measures = measure(scenario, &writes, &pauses, &vmstat)?;
-        let json = |value: &Value| format!("{value:#}\n");
-        let files = BTreeMap::from([
-            ("scenario.json", json(&described(scenario, hz, stream)?)),
-            ("facts.json", json(&facts(stream, &writes)?)),
-            ("writes.csv", writes.table()),
-            ("pauses.csv", pauses),
-            ("ratelimit.csv", ratelimit),
-            ("vmstat.csv", vmstat),
-            ("device.csv", device),
-        ]);
-        Ok(Self {
-            files,
-            summary: measures.line,
-            pauses: measures.pauses,
-            level_mib_max: measures.level_mib_max,
-        })
+    /// Of files by their names, and a line that says what was seen.
+    pub(super) fn of(files: BTreeMap<String, String>, summary: String) -> Self {
+        Self { files, summary }
+    }
+
+    /// A file's text; nothing if there is none of this name.
+    #[cfg(test)]
+    pub(super) fn file(&self, name: &str) -> &str {
+        self.files.get(name).map_or("", String::as_str)
     }
 
     /// The first file in which two recordings differ.
@@ -262,7 +272,10 @@ fn pack(text: &str, path: &Path) -> Result<()> {
 }
 
 /// The trace's buffer was large enough.
-fn all_kept(stats: &str) -> Result<()> {
+///
+/// # Errors
+/// Something was lost; the message says what.
+pub(super) fn all_kept(stats: &str) -> Result<()> {
     for name in ["overrun", "commit overrun", "dropped events"] {
         let lost = stats
             .lines()
@@ -331,7 +344,7 @@ impl Writes {
 }
 
 /// `nanos` from `zero` in seconds, with so many digits.
-fn seconds(nanos: u64, zero: u64, digits: usize) -> String {
+pub(super) fn seconds(nanos: u64, zero: u64, digits: usize) -> String {
     let difference = i128::from(nanos) - i128::from(zero);
     let unit = 10_i128.pow(9 - u32::try_from(digits).unwrap_or(9));
     // To the nearest, ties away from zero.
@@ -376,15 +389,19 @@ impl Shift {
 }
 
 /// A line of the trace: `comm-pid [cpu] flags time: event: text`.
-struct Line<'a> {
-    command: &'a str,
-    time_ns: u64,
-    event: &'a str,
-    text: &'a str,
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Line<'a> {
+    pub(super) command: &'a str,
+    pub(super) pid: &'a str,
+    pub(super) time_ns: u64,
+    pub(super) event: &'a str,
+    pub(super) text: &'a str,
 }
 
 impl<'a> Line<'a> {
-    fn parse(line: &'a str) -> Result<Self> {
+    /// # Errors
+    /// It is of another form.
+    pub(super) fn parse(line: &'a str) -> Result<Self> {
         let torn = || format!("a line of the trace that is none: '{line}'");
         let (head, rest) = line.split_once(": ").ok_or_else(torn)?;
         let (event, text) = rest.split_once(": ").ok_or_else(torn)?;
@@ -400,9 +417,10 @@ impl<'a> Line<'a> {
         }
         let time_ns = (number(whole)? * 1_000_000 + number(micros)?) * 1000;
         let (task, _) = head.split_once(" [").ok_or_else(torn)?;
-        let (command, _) = task.trim().rsplit_once('-').ok_or_else(torn)?;
+        let (command, pid) = task.trim().rsplit_once('-').ok_or_else(torn)?;
         Ok(Self {
             command,
+            pid,
             time_ns,
             event,
             text,
@@ -509,10 +527,12 @@ fn facts(stream: &Stream, writes: &Writes) -> Result<Value> {
 }
 
 /// What was seen, in numbers.
-struct Measures {
+pub(super) struct Measures {
     line: String,
-    pauses: usize,
-    level_mib_max: f64,
+    /// Pauses above 0.
+    pub(super) pauses: usize,
+    /// Most that was dirty or under writeback at once.
+    pub(super) level_mib_max: f64,
 }
 
 /// Throughput, level and pauses, as comparisons measure them.

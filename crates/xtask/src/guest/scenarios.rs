@@ -1,4 +1,4 @@
-//! The scenarios of `cargo xtask guest`: plain data, and how one is changed on the command line.
+//! The scenarios of dirty throttling: plain data, and how one is changed on the command line.
 //!
 //! Three sets: the matrix (rates x limits x writers), named `RATE-DIRTY-BACKGROUND-WRITERS` as in
 //! `16-64-32-four`; those that have the name and the settings of a field recording (`one-dd`); and
@@ -6,7 +6,11 @@
 
 use serde_json::{Value, json};
 
-use crate::Result;
+use super::image::{self, Programs};
+use super::kernel::Kernel;
+use super::machine::Memory;
+use super::record::{self, Recording, Stream};
+use super::{Guest, Result};
 
 /// The matrix, MiB/s and MiB.
 const RATES: [u32; 3] = [4, 16, 64];
@@ -322,7 +326,7 @@ impl Scenario {
             "page_size": 4096,
             "source": "guest",
             "device_model": "null_blk",
-            "max_sectors": super::image::MAX_SECTORS,
+            "max_sectors": image::MAX_SECTORS,
             "fs": if self.fs == Fs::Ext4 { "ext4" } else { "none" },
             "memory_mib": self.memory_mib(),
         });
@@ -334,6 +338,45 @@ impl Scenario {
             json["max_ratio"] = json!(ratio);
         }
         json
+    }
+}
+
+impl Guest for Scenario {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn seconds(&self) -> u32 {
+        self.seconds
+    }
+
+    fn set(&mut self, setting: &str) -> Result<()> {
+        self.set(setting)
+    }
+
+    fn judge(&self) -> Result<()> {
+        self.judge()
+    }
+
+    fn memory(&self) -> Memory {
+        let mib = self.memory_mib();
+        if self.change.is_empty() {
+            Memory::Plain { mib }
+        } else {
+            Memory::with_doors(mib)
+        }
+    }
+
+    fn command_line(&self) -> &'static str {
+        ""
+    }
+
+    fn image(&self, kernel: &Kernel, programs: &Programs) -> Result<Vec<u8>> {
+        image::make(self, kernel, programs)
+    }
+
+    fn recording(&self, hz: u32, stream: &Stream) -> Result<Recording> {
+        record::make(self, hz, stream).map(|(recording, _)| recording)
     }
 }
 

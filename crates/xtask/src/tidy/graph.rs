@@ -4,7 +4,7 @@ use super::{Findings, text_of};
 use crate::workspace::{Crate, Kind, Source, Workspace};
 
 /// The arrows of ARCHITECTURE.md: what each crate may use in what it ships.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("policy", &[]),
     ("frames", &[]),
     ("env", &["frames", "policy"]),
@@ -34,6 +34,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
         ],
     ),
     ("guest-writer", &[]),
+    ("guest-load", &[]),
     (
         "campaign",
         &["device", "env", "frames", "lab", "mm", "policy"],

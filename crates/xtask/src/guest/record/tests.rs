@@ -49,7 +49,8 @@ fn stream(name: &str, content: &str) -> Vec<u8> {
 fn record(name: &str, content: &str) -> Result<Recording> {
     let all = all();
     let scenario = all.iter().find(|one| one.name == "one-dd").unwrap();
-    Recording::new(scenario, 250, &Stream::parse(&stream(name, content))?)
+    let stream = Stream::parse(&stream(name, content))?;
+    make(scenario, 250, &stream).map(|(recording, _)| recording)
 }
 
 #[test]
@@ -116,6 +117,16 @@ fn what_is_lost_or_torn_is_an_error() {
     let more = TRACE.replace("think=0 cgroup_ino=1", "think=0 cgroup_ino=1 more=1");
     assert!(problem("trace", &more).contains("another form"));
     assert!(problem("trace", &TRACE.replace("5.900000", "5.9")).contains("none"));
+}
+
+#[test]
+fn a_line_has_a_task_a_number_and_a_text() {
+    let line = "    kworker/u4:1-ev-12      [000] d..1.     5.800001: wbt_step: 254:0: a=1";
+    let line = Line::parse(line).unwrap();
+    assert_eq!((line.command, line.pid), ("kworker/u4:1-ev", "12"));
+    assert_eq!((line.event, line.text), ("wbt_step", "254:0: a=1"));
+    assert_eq!(line.time_ns, 5_800_001_000);
+    assert!(Line::parse("m0-3 [000] 5.800001").is_err());
 }
 
 #[test]

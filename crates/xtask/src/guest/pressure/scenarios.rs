@@ -1,0 +1,856 @@
+//! The scenarios of memory pressure: plain data, and how one is changed on the command line.
+//!
+//! Four shapes, each that of a published experiment at a 32nd or so of its size:
+//!
+//! ```text
+//! r1  writers, hogs, readers and one who maps and unmaps, in memory that does not hold them; swap
+//! r2  a file of twice a node, on two nodes
+//! r3  files of 4 KiB, three times the memory
+//! r4  huge pages beside a stick of 3 MiB/s
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::Result;
+
+/// Memory that a guest needs for itself: the kernel, what boots it, what is kept of the run.
+const OWN_MIB: u32 = 128;
+/// Size of a disk that keeps nothing.
+const ENDLESS_MIB: u32 = 250 * 1024;
+/// Size of the swap disk.
+const SWAP_MIB: u32 = 1024;
+/// Parts of a disk that writers and readers have to themselves; where those of the readers begin.
+const PART_MIB: u32 = 1024;
+const READERS_FROM_MIB: u32 = 100 * 1024;
+const CROWD_MAX: u32 = 60;
+/// Of memory: what each writer writes to, and what all hogs touch together.
+const WRITER_PER_CENT: u32 = 24;
+const HOGS_PER_CENT: u32 = 96;
+/// When hogs and the one who maps begin.
+const HOGS_FROM_S: u32 = 5;
+/// A writer's block, a reader's, a reader's region, and what is mapped each time.
+const WRITE_KIB: u32 = 1024;
+const READ_KIB: u32 = 256;
+const READ_MIB: u32 = 128;
+const MAPPED_MIB: u32 = 8;
+const MAPPER_SLEEP_MS: u32 = 5;
+/// Ticks a second of a null_blk with a rate: a request that its budget of one tick does not hold never goes out.
+const TICKS: u32 = 50;
+/// What samples are taken for: the calls of a worker of this kind in this many seconds.
+const ROOM_FOR_S: u32 = 45;
+
+/// The disk of a file system, in MiB: its memory is the guest's, on top.
+const FILES_MIB: u32 = 520;
+const STICK_MIB: u32 = 128;
+
+/// Tracepoints, by what they are about.
+const EVENTS: [(&str, &[&str]); 6] = [
+    ("throttle", &["vmscan/mm_vmscan_throttled"]),
+    (
+        "reclaim",
+        &[
+            "vmscan/mm_vmscan_direct_reclaim_begin",
+            "vmscan/mm_vmscan_direct_reclaim_end",
+            "vmscan/mm_vmscan_kswapd_wake",
+            "vmscan/mm_vmscan_kswapd_sleep",
+            "vmscan/mm_vmscan_wakeup_kswapd",
+        ],
+    ),
+    (
+        "node",
+        &[
+            "vmscan/mm_vmscan_node_reclaim_begin",
+            "vmscan/mm_vmscan_node_reclaim_end",
+        ],
+    ),
+    (
+        "compact",
+        &[
+            "compaction/mm_compaction_begin",
+            "compaction/mm_compaction_end",
+            "compaction/mm_compaction_try_to_compact_pages",
+            "compaction/mm_compaction_deferred",
+            "compaction/mm_compaction_defer_compaction",
+            "compaction/mm_compaction_defer_reset",
+            "compaction/mm_compaction_kcompactd_wake",
+            "compaction/mm_compaction_kcompactd_sleep",
+            "compaction/mm_compaction_migratepages",
+        ],
+    ),
+    ("frag", &["kmem/mm_page_alloc_extfrag"]),
+    ("oom", &["oom/mark_victim"]),
+];
+
+/// Events that are too many for a line each: sums by key, which the kernel keeps.
+pub(super) type Sum = (&'static str, &'static str);
+const SCANS: Sum = (
+    "vmscan/mm_vmscan_lru_shrink_inactive",
+    "hist:keys=priority,reclaim_flags:vals=nr_scanned,nr_reclaimed:size=1024",
+);
+const WRITES: Sum = (
+    "vmscan/mm_vmscan_write_folio",
+    "hist:keys=reclaim_flags:size=128",
+);
+const SLABS: Sum = (
+    "vmscan/mm_shrink_slab_end",
+    "hist:keys=common_pid.execname,shrink.sym:vals=total_scan,retval:size=1024",
+);
+
+/// What lies on a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fs {
+    Bare,
+    Ext4,
+    Vfat,
+}
+
+/// A null_blk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Disk {
+    /// MiB/s; none: as fast as the processor.
+    pub(super) rate: Option<u32>,
+    /// Largest request.
+    pub(super) kib: u32,
+    pub(super) mib: u32,
+    /// With memory of its own, all of it there before the run; a file system needs that.
+    pub(super) fs: Fs,
+    /// Words for what makes the file system.
+    pub(super) options: &'static str,
+}
+
+impl Disk {
+    fn new(rate: Option<u32>) -> Self {
+        Self {
+            rate,
+            kib: 64,
+            mib: ENDLESS_MIB,
+            fs: Fs::Bare,
+            options: "",
+        }
+    }
+
+    fn swap(rate: u32) -> Self {
+        Self {
+            mib: SWAP_MIB,
+            ..Self::new(Some(rate))
+        }
+    }
+
+    pub(super) fn keeps(&self) -> bool {
+        self.fs != Fs::Bare
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "rate": self.rate.unwrap_or(0),
+            "kib": self.kib,
+            "mib": self.mib,
+            "keeps": self.keeps(),
+            "fs": match self.fs {
+                Fs::Bare => Value::Null,
+                Fs::Ext4 => json!("ext4"),
+                Fs::Vfat => json!("vfat"),
+            },
+            "opts": self.options,
+        })
+    }
+}
+
+/// Who uses memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Work {
+    /// `r1`: a crowd whose numbers can be turned.
+    Crowd(Crowd),
+    /// One hog that has room.
+    Alone { mib: u32 },
+    /// `r2`: a file of twice a node, written once and read twice.
+    File,
+    /// `r2`: a shared mapping of four times a node, stored to from its begin to its end.
+    Mapped,
+    /// `r3`.
+    SmallFiles,
+    /// `r4`.
+    HugePages,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Crowd {
+    writers: u32,
+    readers: u32,
+    hogs: u32,
+    /// Other places written to, all else the same.
+    seed: u32,
+    /// When the one who maps begins.
+    mapper_from_s: u32,
+}
+
+/// A process of the guest: arguments as `guest-load` takes them for its kind.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Worker {
+    pub(super) name: String,
+    pub(super) kind: &'static str,
+    pub(super) start_ms: u32,
+    /// Room for so many calls.
+    pub(super) calls_max: u32,
+    pub(super) arguments: Vec<Value>,
+}
+
+/// What a guest runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Scenario {
+    pub(super) name: String,
+    /// What there is beside disks that keep.
+    memory: u32,
+    pub(super) nodes: u32,
+    pub(super) seconds: u32,
+    pub(super) trace_kib: u32,
+    /// Transparent huge pages: when a fault tries for one, and how hard.
+    pub(super) thp: &'static str,
+    pub(super) thp_defrag: &'static str,
+    pub(super) disks: Vec<Disk>,
+    /// The disk that is swapped to.
+    pub(super) swap: Option<usize>,
+    pub(super) sysctl: BTreeMap<String, u64>,
+    events: Vec<&'static str>,
+    pub(super) sums: Vec<Sum>,
+    /// Whether free blocks by order are sampled, and object caches.
+    pub(super) buddies: bool,
+    pub(super) slabs: bool,
+    work: Work,
+}
+
+/// Every scenario there is.
+pub(crate) fn all() -> Vec<Scenario> {
+    let crowd = |name, writers, hogs| Scenario::crowd(name, writers, hogs, 0);
+    let mut all = vec![
+        crowd("r1-4", 1, 2),
+        crowd("r1-8", 3, 4),
+        Scenario::crowd("r1-8-readers", 3, 3, 1),
+        // One thing alone: memory of no file, files, a swap disk that is four times as fast.
+        crowd("r1-anon", 0, 2),
+        Scenario::crowd("r1-file", 2, 0, 2).memory(256),
+        crowd("r1-fastswap", 1, 2).swap_rate(64),
+        // What a call costs that nothing holds up.
+        Scenario::crowd("r1-calm", 0, 0, 0).calm(),
+        Scenario::alone("r1-calm-hog", 64),
+        // How much of it is chance.
+        crowd("r1-4-seed1", 1, 2).seed(1),
+        crowd("r1-4-seed2", 1, 2).seed(2),
+    ];
+    for mode in [0, 1] {
+        all.push(Scenario::nodes(&format!("r2-mode{mode}"), mode, Work::File));
+        all.push(Scenario::nodes(
+            &format!("r2-mapped-mode{mode}"),
+            mode,
+            Work::Mapped,
+        ));
+    }
+    for boost in [0, 15_000] {
+        all.push(Scenario::small_files(&format!("r3-boost{boost}"), boost));
+    }
+    all.push(Scenario::huge_pages("r4-vfat", Fs::Vfat, "-F 32"));
+    let small_journal = "-N 1024 -J size=8 -E nodiscard,lazy_itable_init=0";
+    all.push(Scenario::huge_pages("r4-ext4", Fs::Ext4, small_journal));
+    all
+}
+
+impl Scenario {
+    fn new(name: &str, memory: u32, disks: Vec<Disk>, work: Work) -> Self {
+        Self {
+            name: name.to_owned(),
+            memory,
+            nodes: 1,
+            seconds: 45,
+            trace_kib: 8192,
+            thp: "never",
+            thp_defrag: "madvise",
+            disks,
+            swap: None,
+            sysctl: BTreeMap::new(),
+            events: vec!["throttle", "reclaim", "oom"],
+            sums: vec![SCANS, WRITES],
+            buddies: false,
+            slabs: false,
+            work,
+        }
+    }
+
+    fn crowd(name: &str, writers: u32, hogs: u32, readers: u32) -> Self {
+        let crowd = Crowd {
+            writers,
+            readers,
+            hogs,
+            seed: 0,
+            mapper_from_s: HOGS_FROM_S,
+        };
+        let disks = vec![Disk::new(Some(16)), Disk::swap(16)];
+        Self {
+            swap: Some(1),
+            ..Self::new(name, 512, disks, Work::Crowd(crowd))
+        }
+    }
+
+    fn alone(name: &str, mib: u32) -> Self {
+        Self {
+            swap: Some(1),
+            seconds: 8,
+            ..Self::new(
+                name,
+                512,
+                vec![Disk::new(None), Disk::swap(16)],
+                Work::Alone { mib },
+            )
+        }
+    }
+
+    fn nodes(name: &str, mode: u64, work: Work) -> Self {
+        let mut one = Self::new(name, 768, vec![Disk::new(Some(48))], work);
+        one.nodes = 2;
+        one.seconds = if one.work == Work::File { 40 } else { 45 };
+        one.trace_kib = 16_384;
+        one.events = vec!["throttle", "reclaim", "node", "oom"];
+        one.sysctl.insert("kernel.numa_balancing".to_owned(), 0);
+        one.sysctl.insert("vm.zone_reclaim_mode".to_owned(), mode);
+        one
+    }
+
+    fn small_files(name: &str, boost: u64) -> Self {
+        let disk = Disk {
+            mib: FILES_MIB,
+            fs: Fs::Ext4,
+            options: "-N 120000 -J size=16 -E nodiscard,lazy_itable_init=0",
+            ..Disk::new(Some(64))
+        };
+        let mut one = Self::new(name, 320, vec![disk], Work::SmallFiles);
+        one.trace_kib = 16_384;
+        one.events = vec!["throttle", "reclaim", "frag", "oom"];
+        one.sums.push(SLABS);
+        one.buddies = true;
+        one.slabs = true;
+        one.sysctl
+            .insert("vm.watermark_boost_factor".to_owned(), boost);
+        one.sysctl.insert("vm.min_free_kbytes".to_owned(), 2896);
+        one
+    }
+
+    fn huge_pages(name: &str, fs: Fs, options: &'static str) -> Self {
+        let stick = Disk {
+            kib: 16,
+            mib: STICK_MIB,
+            fs,
+            options,
+            ..Disk::new(Some(3))
+        };
+        let disks = vec![stick, Disk::new(Some(64)), Disk::swap(32)];
+        let mut one = Self::new(name, 512, disks, Work::HugePages);
+        one.swap = Some(2);
+        one.trace_kib = 16_384;
+        one.thp = "always";
+        one.thp_defrag = "always";
+        one.events = vec!["throttle", "reclaim", "compact", "oom"];
+        one.buddies = true;
+        one.sysctl.insert("vm.min_free_kbytes".to_owned(), 2896);
+        one
+    }
+
+    fn memory(mut self, mib: u32) -> Self {
+        self.memory = mib;
+        self
+    }
+
+    fn swap_rate(mut self, rate: u32) -> Self {
+        self.disks[1].rate = Some(rate);
+        self
+    }
+
+    fn seed(mut self, seed: u32) -> Self {
+        if let Work::Crowd(crowd) = &mut self.work {
+            crowd.seed = seed;
+        }
+        self
+    }
+
+    /// The one who maps, from the start; a disk without a rate.
+    fn calm(mut self) -> Self {
+        if let Work::Crowd(crowd) = &mut self.work {
+            crowd.mapper_from_s = 0;
+        }
+        self.disks[0].rate = None;
+        self.seconds = 16;
+        self
+    }
+
+    /// All memory of the machine.
+    pub(super) fn memory_mib(&self) -> u32 {
+        let kept = self.disks.iter().filter(|disk| disk.keeps());
+        self.memory + kept.map(|disk| disk.mib).sum::<u32>()
+    }
+
+    /// The tracepoints that get a line each.
+    pub(super) fn tracepoints(&self) -> impl Iterator<Item = &'static str> {
+        let of = |group: &&'static str| EVENTS.iter().find(|(name, _)| name == group);
+        self.events
+            .iter()
+            .filter_map(of)
+            .flat_map(|(_, points)| *points)
+            .copied()
+    }
+
+    /// Who runs.
+    pub(super) fn workers(&self) -> Vec<Worker> {
+        let memory = self.memory;
+        let worker = |name: &str, kind: &'static str, start_s: u32, arguments: Value| {
+            let Value::Array(arguments) = arguments else {
+                unreachable!("arguments are a list");
+            };
+            let room = match kind {
+                "hog" if memory > 4 * first_number(&arguments) => 32 * 1024,
+                "hog" => 4096,
+                "mapper" => 16 * 1024,
+                "seq" => 32 * 1024,
+                "fsmark" => 2048,
+                "alloc" => 64,
+                _ => 8192,
+            };
+            Worker {
+                name: name.to_owned(),
+                kind,
+                start_ms: start_s * 1000,
+                calls_max: room * self.seconds.div_ceil(ROOM_FOR_S),
+                arguments,
+            }
+        };
+        let disk = "/dev/nullb0";
+        match &self.work {
+            Work::Crowd(crowd) => {
+                let mut all = Vec::new();
+                for number in 0..crowd.writers {
+                    let region = memory * WRITER_PER_CENT / 100;
+                    let seed = 10 + number + 100 * crowd.seed;
+                    let arguments = json!([disk, number * PART_MIB, region, WRITE_KIB, 0, seed]);
+                    all.push(worker(&format!("w{number}"), "randwrite", 0, arguments));
+                }
+                for number in 0..crowd.readers {
+                    let from = READERS_FROM_MIB + number * PART_MIB;
+                    let arguments = json!([disk, from, READ_MIB, READ_KIB, 0, 50 + number]);
+                    all.push(worker(&format!("r{number}"), "randread", 0, arguments));
+                }
+                for number in 0..crowd.hogs {
+                    let part = memory * HOGS_PER_CENT / 100 / crowd.hogs;
+                    let arguments = json!([part]);
+                    all.push(worker(&format!("h{number}"), "hog", HOGS_FROM_S, arguments));
+                }
+                let arguments = json!([MAPPED_MIB, MAPPER_SLEEP_MS]);
+                all.push(worker("m0", "mapper", crowd.mapper_from_s, arguments));
+                all
+            }
+            Work::Alone { mib } => vec![worker("h0", "hog", 0, json!([mib]))],
+            Work::File => {
+                let arguments = json!([disk, 0, memory, 1024, "wrr", 1]);
+                vec![worker("f0", "seq", 0, arguments)]
+            }
+            Work::Mapped => vec![worker("f0", "mapwrite", 0, json!([disk, 2 * memory]))],
+            Work::SmallFiles => {
+                let arguments = json!(["/mnt/0", 4096, 10_000, 500, 110_000]);
+                vec![worker("c0", "fsmark", 0, arguments)]
+            }
+            Work::HugePages => {
+                let stick = json!(["/mnt/0/file", 0, 100, 128, "w", 0]);
+                let raw = json!(["/dev/nullb1", 0, 200_000, 128, "r", 1]);
+                let asked = memory * 15 / 16;
+                vec![
+                    worker("u0", "seq", 0, stick),
+                    worker("r0", "seq", 0, raw),
+                    worker("a0", "alloc", 1, json!([asked, memory / 6, 3])),
+                ]
+            }
+        }
+    }
+
+    /// Turns one setting: `memory=384`, `hogs=3`, `vm.swappiness=100`. The name tells.
+    ///
+    /// # Errors
+    /// The setting is not known, this scenario does not have it, or its value is none.
+    pub(super) fn set(&mut self, setting: &str) -> Result<()> {
+        let known = "memory, rate, swap_rate, writers, readers, hogs, seconds, and sysctls (vm.swappiness=100)";
+        let (key, value) = setting
+            .split_once('=')
+            .ok_or_else(|| format!("--set {setting}: not of the form KEY=VALUE"))?;
+        let number = |least: u32| {
+            let parsed = value.parse::<u32>().ok().filter(|number| *number >= least);
+            parsed.ok_or_else(|| {
+                format!("--set {setting}: '{value}' is not a number from {least} on")
+            })
+        };
+        match key {
+            "memory" => self.memory = number(1)?,
+            "seconds" => self.seconds = number(1)?,
+            "rate" => self.disks[0].rate = Some(number(1)?),
+            "swap_rate" => match self.swap {
+                Some(disk) => self.disks[disk].rate = Some(number(1)?),
+                None => return Err(format!("--set {setting}: {} has no swap", self.name)),
+            },
+            "writers" | "readers" | "hogs" => {
+                let Work::Crowd(crowd) = &mut self.work else {
+                    let name = &self.name;
+                    return Err(format!(
+                        "--set {setting}: {name} has no crowd to change; r1-4 and its kin have"
+                    ));
+                };
+                let count = match key {
+                    "writers" => &mut crowd.writers,
+                    "readers" => &mut crowd.readers,
+                    _ => &mut crowd.hogs,
+                };
+                *count = number(0)?;
+            }
+            _ if is_sysctl(key) => {
+                let value = value
+                    .parse()
+                    .map_err(|_| format!("--set {setting}: '{value}' is not a number"))?;
+                self.sysctl.insert(key.to_owned(), value);
+            }
+            _ => {
+                return Err(format!(
+                    "--set {setting}: {} has no setting '{key}'; there are {known}",
+                    self.name
+                ));
+            }
+        }
+        self.name = format!("{}+{key}={value}", self.name);
+        Ok(())
+    }
+
+    /// Whether the kernel and the disks can do this.
+    ///
+    /// # Errors
+    /// Two settings contradict each other; the message names both.
+    pub(super) fn judge(&self) -> Result<()> {
+        let all = [
+            self.judge_memory(),
+            self.judge_disks(),
+            self.judge_crowd(),
+            self.judge_sysctls(),
+        ];
+        let found = all.into_iter().find_map(Result::err);
+        found.map_or(Ok(()), |problem| Err(format!("{}: {problem}", self.name)))
+    }
+
+    fn judge_memory(&self) -> Result<()> {
+        let (memory, nodes) = (self.memory, self.nodes);
+        if memory < OWN_MIB * nodes {
+            return Err(format!(
+                "memory={memory} is too little for {nodes} node(s): each needs {OWN_MIB} MiB for the kernel and the recorder"
+            ));
+        }
+        if memory % (2 * nodes) != 0 {
+            return Err(format!(
+                "memory={memory} does not divide by twice the nodes ({nodes})"
+            ));
+        }
+        if self.swap.is_some() && memory > SWAP_MIB {
+            return Err(format!(
+                "memory={memory} is more than the swap disk holds ({SWAP_MIB} MiB)"
+            ));
+        }
+        if let Some(kib) = self.sysctl.get("vm.min_free_kbytes")
+            && *kib > u64::from(memory) * 1024 / 4
+        {
+            return Err(format!(
+                "vm.min_free_kbytes={kib} is more than a quarter of memory={memory} (MiB)"
+            ));
+        }
+        Ok(())
+    }
+
+    fn judge_disks(&self) -> Result<()> {
+        for (number, disk) in self.disks.iter().enumerate() {
+            let (Some(rate), kib) = (disk.rate, disk.kib) else {
+                continue;
+            };
+            let key = if self.swap == Some(number) {
+                "swap_rate"
+            } else {
+                "rate"
+            };
+            if rate * 1024 / TICKS < kib {
+                let least = (kib * TICKS).div_ceil(1024);
+                return Err(format!(
+                    "{key}={rate}: a request of {kib} KiB is more than this disk's budget of a tick (20 ms), and would never go out; {least} is the least"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn judge_crowd(&self) -> Result<()> {
+        let seconds = self.seconds;
+        if let Some(late) = self
+            .workers()
+            .iter()
+            .find(|worker| worker.start_ms >= seconds * 1000)
+        {
+            let (name, at) = (&late.name, late.start_ms / 1000);
+            return Err(format!(
+                "worker {name} begins at second {at}, but seconds={seconds}"
+            ));
+        }
+        let Work::Crowd(crowd) = &self.work else {
+            return Ok(());
+        };
+        let Crowd {
+            writers,
+            readers,
+            hogs,
+            ..
+        } = *crowd;
+        if writers + readers + hogs > CROWD_MAX {
+            return Err(format!(
+                "writers={writers}, readers={readers} and hogs={hogs} are more than {CROWD_MAX} together"
+            ));
+        }
+        if hogs > 0 && self.memory * HOGS_PER_CENT / 100 / hogs < MAPPED_MIB {
+            let memory = self.memory;
+            return Err(format!(
+                "hogs={hogs} share memory={memory}: less than {MAPPED_MIB} MiB for each"
+            ));
+        }
+        if writers + readers + hogs == 0 && crowd.mapper_from_s > 0 {
+            return Err(format!(
+                "writers={writers}, readers={readers} and hogs={hogs} leave nobody who needs memory; r1-calm is such a guest"
+            ));
+        }
+        Ok(())
+    }
+
+    fn judge_sysctls(&self) -> Result<()> {
+        let given = |key: &str| self.sysctl.get(key);
+        for (one, other) in [
+            ("vm.dirty_bytes", "vm.dirty_ratio"),
+            ("vm.dirty_background_bytes", "vm.dirty_background_ratio"),
+        ] {
+            if let (Some(a), Some(b)) = (given(one), given(other))
+                && *a > 0
+                && *b > 0
+            {
+                return Err(format!(
+                    "{one}={a} and {other}={b}: the kernel takes whichever is set last"
+                ));
+            }
+        }
+        for unit in ["bytes", "ratio"] {
+            let (limit, background) = (
+                format!("vm.dirty_{unit}"),
+                format!("vm.dirty_background_{unit}"),
+            );
+            if let (Some(a), Some(b)) = (given(&limit), given(&background))
+                && b >= a
+            {
+                return Err(format!(
+                    "{background}={b} is not below {limit}={a}; the kernel would take half of it"
+                ));
+            }
+        }
+        if self.nodes == 1
+            && let Some(mode) = given("vm.zone_reclaim_mode").filter(|mode| **mode > 0)
+        {
+            return Err(format!(
+                "vm.zone_reclaim_mode={mode} says nothing to a guest of one node; r2-mode0 has two"
+            ));
+        }
+        Ok(())
+    }
+
+    /// `scenario.json`, without what only the guest knows.
+    pub(super) fn json(&self) -> Value {
+        let worker = |worker: &Worker| {
+            let Worker {
+                name,
+                kind,
+                start_ms,
+                arguments,
+                ..
+            } = worker;
+            let mut row = vec![json!(name), json!(kind), json!(start_ms)];
+            row.extend(arguments.iter().cloned());
+            Value::Array(row)
+        };
+        let raw = if self.buddies {
+            json!([["buddyinfo", "/proc/buddyinfo", 10, 256]])
+        } else {
+            json!([])
+        };
+        json!({
+            "name": self.name,
+            "kind": "reclaim",
+            "source": "guest",
+            "device_model": "null_blk",
+            "memory_mib": self.memory_mib(),
+            "nodes": self.nodes,
+            "cpus": 1,
+            "page_size": 4096,
+            "ns_per_instruction": 2,
+            "seconds": self.seconds,
+            "sample_ms": super::SAMPLE_MS,
+            "trace_kib": self.trace_kib,
+            "lru_gen": "n",
+            "thp": self.thp,
+            "thp_defrag": self.thp_defrag,
+            "swap_device": self.swap,
+            "swap_mib": self.swap.map_or(0, |disk| self.disks[disk].mib),
+            "sysctl": self.sysctl,
+            "events": self.events,
+            "filters": [],
+            "hist": self.sums,
+            "queue": {},
+            "devices": self.disks.iter().map(Disk::json).collect::<Vec<_>>(),
+            "workers": self.workers().iter().map(worker).collect::<Vec<_>>(),
+            "raw": raw,
+            "slabinfo": self.slabs,
+            "t": "seconds from the start of the workers (zero); samples begin 1 s before",
+        })
+    }
+}
+
+fn first_number(arguments: &[Value]) -> u32 {
+    let number = arguments.first().and_then(Value::as_u64);
+    number.map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// Whether a key is one of `/proc/sys`, and nothing that a shell would take for more.
+fn is_sysctl(key: &str) -> bool {
+    let plain = |one: char| one.is_ascii_alphanumeric() || "._-".contains(one);
+    let folder = ["vm.", "kernel.", "fs."];
+    folder.iter().any(|folder| key.starts_with(folder))
+        && key.chars().all(plain)
+        && !key.contains("..")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn find(name: &str) -> Scenario {
+        all().into_iter().find(|one| one.name == name).unwrap()
+    }
+
+    /// What comes of turning these, one after the other.
+    fn turned(name: &str, settings: &[&str]) -> Result<Scenario> {
+        let mut one = find(name);
+        for setting in settings {
+            one.set(setting)?;
+        }
+        one.judge().map(|()| one)
+    }
+
+    #[test]
+    fn every_scenario_can_be_run_and_has_its_own_name() {
+        let all = all();
+        let names: BTreeSet<_> = all.iter().map(|one| one.name.clone()).collect();
+        assert_eq!(names.len(), all.len());
+        for one in &all {
+            one.judge().unwrap();
+            let known = |group: &&str| EVENTS.iter().any(|(name, _)| name == group);
+            assert!(one.events.iter().all(known), "{}", one.name);
+            let names: BTreeSet<_> = one.workers().iter().map(|one| one.name.clone()).collect();
+            assert_eq!(names.len(), one.workers().len());
+        }
+    }
+
+    #[test]
+    fn the_settings_are_those_of_the_first_recordings() {
+        let workers = |name: &str| find(name).json()["workers"].clone();
+        assert_eq!(
+            workers("r1-4"),
+            json!([
+                ["w0", "randwrite", 0, "/dev/nullb0", 0, 122, 1024, 0, 10],
+                ["h0", "hog", 5000, 245],
+                ["h1", "hog", 5000, 245],
+                ["m0", "mapper", 5000, 8, 5]
+            ])
+        );
+        assert_eq!(
+            workers("r2-mode0"),
+            json!([["f0", "seq", 0, "/dev/nullb0", 0, 768, 1024, "wrr", 1]])
+        );
+        assert_eq!(
+            workers("r4-vfat")[2],
+            json!(["a0", "alloc", 1000, 480, 85, 3])
+        );
+        assert_eq!(find("r3-boost0").memory_mib(), 840);
+        assert_eq!(find("r4-ext4").memory_mib(), 640);
+        assert_eq!(workers("r1-4-seed2")[0][8], json!(210));
+    }
+
+    #[test]
+    fn a_setting_is_turned_and_shows_in_the_name() {
+        let settings = [
+            "memory=384",
+            "hogs=3",
+            "writers=2",
+            "readers=1",
+            "rate=8",
+            "swap_rate=32",
+            "vm.swappiness=100",
+            "seconds=30",
+        ];
+        let one = turned("r1-4", &settings).unwrap();
+        assert!(one.name.ends_with("+vm.swappiness=100+seconds=30"));
+        let kinds: Vec<_> = one.workers().iter().map(|one| one.kind).collect();
+        let wanted = "randwrite randwrite randread hog hog hog mapper";
+        assert_eq!(kinds.join(" "), wanted);
+        assert_eq!(one.workers()[3].arguments, [json!(122)]);
+        assert_eq!((one.disks[0].rate, one.disks[1].rate), (Some(8), Some(32)));
+        assert_eq!(one.sysctl["vm.swappiness"], 100);
+        assert_eq!((one.memory_mib(), one.seconds), (384, 30));
+    }
+
+    #[test]
+    fn what_cannot_be_turned_is_refused_with_the_way_out() {
+        let refused = |name, settings: &[&str]| turned(name, settings).unwrap_err();
+        assert!(refused("r1-4", &["hugs=1"]).contains("'hugs'; there are memory"));
+        assert!(refused("r1-4", &["hogs=x"]).contains("'x'"));
+        assert!(refused("r1-4", &["hogs"]).contains("KEY=VALUE"));
+        assert!(refused("r1-4", &["rate=0"]).contains("from 1 on"));
+        assert!(refused("r1-4", &["vm.swappiness=much"]).contains("'much'"));
+        assert!(refused("r1-4", &["vm.x;reboot=1"]).contains("no setting"));
+        assert!(refused("r1-4", &["vm.../../x=1"]).contains("no setting"));
+        assert!(refused("r2-mode0", &["hogs=1"]).contains("no crowd"));
+        assert!(refused("r2-mode0", &["swap_rate=16"]).contains("no swap"));
+    }
+
+    #[test]
+    fn contradictions_are_refused_with_both_named() {
+        let both = |name, settings: &[&str], one: &str, other: &str| {
+            let problem = turned(name, settings).unwrap_err();
+            assert!(
+                problem.contains(one) && problem.contains(other),
+                "{problem}"
+            );
+        };
+        both("r1-4", &["seconds=4"], "second 5", "seconds=4");
+        both("r1-4", &["memory=2048"], "memory=2048", "1024 MiB");
+        both("r1-4", &["memory=64"], "memory=64", "128 MiB");
+        both("r2-mode0", &["memory=254"], "memory=254", "2 node");
+        both("r2-mode0", &["memory=770"], "memory=770", "nodes (2)");
+        both("r1-4", &["swap_rate=3"], "swap_rate=3", "64 KiB");
+        both("r1-4", &["rate=2"], "rate=2", "64 KiB");
+        both("r1-4", &["hogs=60"], "hogs=60", "60 together");
+        both("r1-4", &["memory=128", "hogs=20"], "hogs=20", "memory=128");
+        both("r1-4", &["hogs=0", "writers=0"], "hogs=0", "writers=0");
+        let sets = ["vm.dirty_bytes=1", "vm.dirty_ratio=1"];
+        both("r1-4", &sets, "vm.dirty_bytes=1", "vm.dirty_ratio=1");
+        let sets = ["vm.dirty_ratio=9", "vm.dirty_background_ratio=9"];
+        both("r1-4", &sets, "vm.dirty_ratio=9", "background_ratio=9");
+        let sets = ["vm.zone_reclaim_mode=1"];
+        both("r1-4", &sets, "zone_reclaim_mode=1", "one node");
+        let sets = ["vm.min_free_kbytes=200000"];
+        both("r1-4", &sets, "vm.min_free_kbytes=200000", "memory=512");
+        assert!(turned("r4-vfat", &["rate=1"]).is_ok());
+        assert!(turned("r1-4", &["rate=4", "swap_rate=4"]).is_ok());
+    }
+}
