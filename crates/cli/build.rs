@@ -2,7 +2,8 @@
 //! and was changed since is told as a number of its own: `0.1.0 (901513c7e1aa, changed 5f0c12d9)`. Two programs with the same
 //! words come to the same results.
 //!
-//! Makes the list of the experiments that come with the program from the files in `experiments/`.
+//! Makes the list of the experiments that come with the program from the files in `experiments/`, and that of the kinds of
+//! task from the modules of `src/kinds`.
 //!
 //! Built outside a checkout of its own, or where there is no `git`, it is the version alone.
 
@@ -15,6 +16,8 @@ use std::process::Command;
 const SOURCES: [&str; 7] = ["cli", "env", "frames", "lab", "mm", "policy", "workload"];
 /// Where the experiments are, from here.
 const EXPERIMENTS: &str = "../../experiments";
+/// Where the kinds of task are listed.
+const KINDS: &str = "src/kinds/mod.rs";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -22,6 +25,23 @@ fn main() {
     let commit = commit().map_or_else(String::new, |commit| format!(" ({commit}{})", changed()));
     println!("cargo::rustc-env=TIDEGATE_VERSION={version}{commit}");
     experiments();
+    kinds();
+}
+
+/// Writes `kinds.rs`: `kinds! { dd cp }`, of the modules of `src/kinds` in their order.
+fn kinds() {
+    println!("cargo::rerun-if-changed={KINDS}");
+    let text = std::fs::read_to_string(KINDS).expect("the list of kinds is there");
+    let modules = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+    let modules = modules.collect::<Vec<_>>().join(" ");
+    write("kinds.rs", &format!("kinds! {{ {modules} }}\n"));
+}
+
+fn write(name: &str, text: &str) {
+    let out = std::env::var("OUT_DIR").expect("cargo sets it");
+    std::fs::write(Path::new(&out).join(name), text).expect("cargo's folder");
 }
 
 /// Writes `experiments.rs`: (name, text) of each experiment, by name.
@@ -39,8 +59,7 @@ fn experiments() {
         let _ = writeln!(list, "    ({name:?}, include_str!({path:?})),");
     }
     list.push_str("]\n");
-    let out = std::env::var("OUT_DIR").expect("cargo sets it");
-    std::fs::write(Path::new(&out).join("experiments.rs"), list).expect("cargo's folder");
+    write("experiments.rs", &list);
 }
 
 /// The commit that is checked out, if this is a checkout of Tidegate and no part of another's.

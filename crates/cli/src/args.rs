@@ -117,10 +117,10 @@ pub enum Command {
     Compare(Box<CompareArguments>),
     /// Show what there is to choose from
     #[command(
-        after_help = "Examples:\n  tidegate list\n  tidegate list papers\n  tidegate list metrics"
+        after_help = "Examples:\n  tidegate list\n  tidegate list papers\n  tidegate list metrics\n  tidegate list kinds"
     )]
     List {
-        /// What to show; everything but the metrics without it
+        /// What to show; everything but metrics and kinds without it
         what: Option<Listed>,
     },
     /// Serve volumes over NBD, cached in bounded memory, with writers that are paced
@@ -150,6 +150,8 @@ pub enum Listed {
     Papers,
     /// What an experiment can measure
     Metrics,
+    /// The kinds of task, with their keys
+    Kinds,
 }
 
 /// How the scoreboard is printed.

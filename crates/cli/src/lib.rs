@@ -6,6 +6,7 @@
 //!                   -> outcome  (plain data) -> metrics -> stats -> table, report
 //!                                            -> expect  (bands)
 //!                                            -> output  (CSV, Parquet, SVG, HTML)
+//!                   task      (what a kind of task is) <- kinds (each of them, and the list)
 //!                -> reproduce (every published claim: runs, judged, one scoreboard)
 //!                -> compare  (a recording of a real kernel -> outcome; its setting -> scenario -> run)
 //! ```
@@ -18,6 +19,7 @@ pub mod catalogue;
 pub mod compare;
 pub mod expect;
 pub mod experiments;
+pub mod kinds;
 pub mod list;
 pub mod metrics;
 pub mod outcome;
@@ -34,6 +36,7 @@ pub mod serve;
 mod stalls;
 pub mod stats;
 pub mod table;
+mod task;
 pub mod terminal;
 pub mod trial;
 pub mod watch;

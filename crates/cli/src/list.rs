@@ -4,11 +4,13 @@ use core::fmt::Write as _;
 
 use crate::args::Listed;
 use crate::experiments::{self, EXPERIMENTS};
+use crate::kinds;
 use crate::metrics::METRICS;
 use crate::presets::PRESETS;
 use crate::reproduce::Papers;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, TaskEntry};
 use crate::stats::Better;
+use crate::task::Key;
 
 /// The text of the list.
 #[must_use]
@@ -44,6 +46,9 @@ pub fn list(what: Option<Listed>) -> String {
     // Too many for the list of everything.
     if what == Some(Listed::Metrics) {
         metrics(&mut text);
+    }
+    if what == Some(Listed::Kinds) {
+        kinds(&mut text);
     }
     text.truncate(text.trim_end().len());
     text.push('\n');
@@ -90,6 +95,24 @@ fn metrics(text: &mut String) {
         );
     }
     text.push_str("docs/read-the-tables.md explains the ones that its tables show.\n");
+}
+
+fn kinds(text: &mut String) {
+    let _ = writeln!(text, "[[task]]:{} * is needed.", TaskEntry::ABOUT);
+    keys(text, TaskEntry::KEYS);
+    text.push_str("\nKinds of task (kind = \"NAME\" in a [[task]]), with the keys of their own\n");
+    for kind in kinds::ALL {
+        let _ = writeln!(text, "  {:<14} {}", kind.name, kind.about.trim());
+        keys(text, kind.keys);
+    }
+}
+
+fn keys(text: &mut String, keys: &[Key]) {
+    for key in keys {
+        let mark = if key.needed { "*" } else { "" };
+        let name = format!("{}{mark}", key.name);
+        let _ = writeln!(text, "      {name:<24} {}", key.about.trim());
+    }
 }
 
 fn devices(text: &mut String) {
@@ -149,5 +172,14 @@ mod tests {
                 .all(|metric| metrics.contains(&format!("  {} ", metric.name)))
         );
         assert!(!all.contains("pause_zero_share"));
+        let kinds = list(Some(Listed::Kinds));
+        assert!(kinds.contains("\n      start_s  ") && !all.contains("light_writer"));
+        for kind in kinds::ALL {
+            let (_, own) = kinds.split_once(&format!("\n  {} ", kind.name)).unwrap();
+            let keys = kind.keys.iter().filter(|key| key.needed);
+            for key in keys {
+                assert!(own.contains(&format!("\n      {}* ", key.name)), "{own}");
+            }
+        }
     }
 }

@@ -109,6 +109,7 @@ fn write_all<E: Env>(
 ///
 /// # Panics
 /// If `bytes` does not fit the address space: the plan is wrong.
-pub(crate) fn buffer<E: Env>(bytes: Bytes) -> Box<<E::Content as Content>::Data> {
+#[must_use]
+pub fn buffer<E: Env>(bytes: Bytes) -> Box<<E::Content as Content>::Data> {
     E::Content::new_data(usize::try_from(bytes.0).expect("a block fits the address space"))
 }

@@ -1,7 +1,7 @@
 //! Writers and readers of files, and users of anonymous memory, written once over `E: Env` and run in the lab and live.
 //!
-//! A *job* is one task: what it does with which files, and when. A *plan* is all jobs of a run.
-//! `run` starts the plan's jobs, waits for them and answers with one `Report` each. What the cache does
+//! A *job* is one task: what it does with which files (its *work*, any procedure), and when. A *plan* is all jobs of a
+//! run. `run` starts the plan's jobs, waits for them and answers with one `Report` each. What the cache does
 //! for them is seen in what the cache emits; of their own they emit `Event::Sampled` alone.
 //!
 //! Invariants
@@ -38,7 +38,7 @@ mod thpavail;
 pub use barrier::Barrier;
 pub use bystander::{Bystander, bystander};
 pub use copy::{Cp, cp};
-pub use dd::{Dd, Run, SyncAfter, dd};
+pub use dd::{Dd, Run, SyncAfter, buffer, dd};
 pub use folder::{Folder, Made, Numbered, Objects};
 pub use fs_mark::{FsMark, fs_mark};
 pub use hog::{Hog, hog};
@@ -49,7 +49,7 @@ pub use mapped_writer::{MappedWriter, mapped_writer};
 pub use mapper::{Mapper, mapper};
 pub use phases::{Phase, Phases, phases};
 pub use pinner::{Pinner, pinner};
-pub use plan::{Job, Plan, Work, dd_many, run, two_writers};
+pub use plan::{Job, Plan, Work, run};
 pub use random::{RandRead, RandWrite, rand_read, rand_write};
 pub use read::{Pattern, Reader, reader};
 pub use report::{Failure, LongCall, Part, PerSecond, Report, Sample};
@@ -125,7 +125,10 @@ impl Stop {
 }
 
 /// Sleeps between two pieces of work.
-fn rest<E: Env>(task: &mut Task<'_, E>, pause: Nanos) -> Result<(), Failure> {
+///
+/// # Errors
+/// The environment shuts down.
+pub fn rest<E: Env>(task: &mut Task<'_, E>, pause: Nanos) -> Result<(), Failure> {
     match task.sleep(Cause::Think, pause) {
         Wakeup::Cancelled => Err(Failure::Cache(mm::Error::Cancelled)),
         Wakeup::Ready(_) | Wakeup::TimedOut | Wakeup::Refused => Ok(()),

@@ -196,7 +196,7 @@ impl Report {
     }
 
     /// Counts one call that moved `bytes` and ended at `now`.
-    pub(crate) fn moved(&mut self, called: Instant, now: Instant, origin: Instant, bytes: Bytes) {
+    pub fn moved(&mut self, called: Instant, now: Instant, origin: Instant, bytes: Bytes) {
         self.latencies.record(now.since(called));
         self.per_second.add(now.since(origin), bytes);
         self.bytes += bytes;
@@ -209,7 +209,7 @@ impl Report {
     }
 
     /// Counts pages that were touched.
-    pub(crate) fn touched(&mut self, touched: &Touched) {
+    pub fn touched(&mut self, touched: &Touched) {
         self.touched += touched.pages;
         self.far += touched.far;
         self.faults += touched.faults;
@@ -217,14 +217,14 @@ impl Report {
     }
 
     /// Keeps a measured operation that ended at `now`.
-    pub(crate) fn sampled(&mut self, now: Instant, origin: Instant, took: Nanos) {
+    pub fn sampled(&mut self, now: Instant, origin: Instant, took: Nanos) {
         self.latencies.record(took);
         self.moving = now.since(self.began);
         self.measured(now, origin, took);
     }
 
     /// Keeps a measured operation of many calls, which are counted apart.
-    pub(crate) fn measured(&mut self, now: Instant, origin: Instant, took: Nanos) {
+    pub fn measured(&mut self, now: Instant, origin: Instant, took: Nanos) {
         if self.samples.len() < SAMPLES_MAX {
             self.samples.push(Sample {
                 at: now.since(origin),
@@ -234,7 +234,7 @@ impl Report {
     }
 
     /// A part of the work is done.
-    pub(crate) fn part(&mut self, name: &'static str, took: Nanos) {
+    pub fn part(&mut self, name: &'static str, took: Nanos) {
         self.parts.push(Part { name, took });
     }
 
@@ -253,7 +253,8 @@ impl Report {
     }
 
     /// Ends the report: `outcome` tells whether all work was done.
-    pub(crate) fn end(mut self, now: Instant, outcome: Result<bool, Failure>) -> Self {
+    #[must_use]
+    pub fn end(mut self, now: Instant, outcome: Result<bool, Failure>) -> Self {
         self.elapsed = now.since(self.began);
         match outcome {
             Ok(complete) => self.complete = complete,

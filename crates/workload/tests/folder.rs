@@ -122,9 +122,17 @@ fn marks<E: Env>(folder: &Arc<Folder<E>>, loops: &[u32]) -> Vec<Work<E>> {
             loops: *loops,
             ..MARK
         };
-        Work::FsMark(options, Arc::clone(folder), Arc::clone(&barrier))
+        let (folder, barrier) = (Arc::clone(folder), Arc::clone(&barrier));
+        Work::new(move |task, cache, run| {
+            workload::fs_mark(task, cache, (&folder, &barrier), &options, run)
+        })
     };
     loops.iter().map(mark).collect()
+}
+
+fn large_dd<E: Env>(folder: &Arc<Folder<E>>) -> Work<E> {
+    let folder = Arc::clone(folder);
+    Work::new(move |task, cache, run| workload::large_dd(task, cache, &folder, &LARGE, run))
 }
 
 fn check_large_dd(ended: &Ended) {
@@ -162,9 +170,7 @@ fn check_fs_mark(ended: &Ended) {
 
 #[test]
 fn a_source_comes_in_at_its_rate_and_is_copied_and_removed() {
-    let (ended, lab) = in_lab(FRAMES, &Stop::default(), |folder| {
-        vec![Work::LargeDd(LARGE, Arc::clone(folder))]
-    });
+    let (ended, lab) = in_lab(FRAMES, &Stop::default(), |folder| vec![large_dd(folder)]);
     check_large_dd(&ended);
     let download = ended.reports[0].parts[0].took;
     assert!(download < Nanos::millis(520), "{download:?}");
@@ -209,7 +215,7 @@ fn a_stopped_job_says_so_and_its_files_go_unwritten() {
     stop.raise();
     let (ended, _) = in_lab(FRAMES, &stop, |folder| {
         let mut plan = marks(folder, &[5, 5]);
-        plan.push(Work::LargeDd(LARGE, Arc::clone(folder)));
+        plan.push(large_dd(folder));
         plan
     });
     for report in &ended.reports {
@@ -307,9 +313,7 @@ fn live(
 
 #[test]
 fn a_source_is_copied_and_removed_on_files() {
-    let ended = live("large-dd", 100, |folder| {
-        vec![Work::LargeDd(LARGE, Arc::clone(folder))]
-    });
+    let ended = live("large-dd", 100, |folder| vec![large_dd(folder)]);
     check_large_dd(&ended);
 }
 

@@ -119,28 +119,37 @@ fn run(
 const A_MINUTE: Option<Nanos> = Some(Nanos::secs(60));
 
 fn hog(pages: u64) -> Work<LabEnv> {
-    Work::Hog(Hog {
+    let options = Hog {
         for_at_most: A_MINUTE,
         ..Hog::of(Pages(pages))
-    })
+    };
+    Work::new(move |task, cache, run| workload::hog(task, cache, &options, run))
 }
 
 fn mapper() -> Work<LabEnv> {
-    Work::Mapper(Mapper {
+    let options = Mapper {
         for_at_most: A_MINUTE,
         ..Mapper::stutterp(Pages(Mapper::PAGES.0 / u64::from(SHRINK)))
-    })
+    };
+    Work::new(move |task, cache, run| workload::mapper(task, cache, &options, run))
 }
 
 fn writer(files: Files, size: Bytes) -> Work<LabEnv> {
-    Work::RandWrite(
-        RandWrite {
-            block: Bytes(128 << 10),
-            for_at_most: A_MINUTE,
-            ..RandWrite::stutterp(size)
-        },
-        files,
-    )
+    let options = RandWrite {
+        block: Bytes(128 << 10),
+        for_at_most: A_MINUTE,
+        ..RandWrite::stutterp(size)
+    };
+    Work::new(move |task, cache, run| workload::rand_write(task, cache, &files, &options, run))
+}
+
+fn pinner(pages: u64, file: &Arc<File<LabEnv>>) -> Work<LabEnv> {
+    let options = Pinner {
+        pages: Pages(pages),
+        for_at_most: A_MINUTE,
+    };
+    let file = Arc::clone(file);
+    Work::new(move |task, _, run| workload::pinner(task, &file, &options, run))
 }
 
 #[test]
@@ -202,9 +211,10 @@ fn random_readers_read_what_is_there_and_writers_reach_every_block() {
             for_at_most: A_MINUTE,
         };
         let empty = vec![Arc::clone(&files[4])];
+        let reader = Work::new(move |task, _, run| workload::rand_read(task, &empty, &read, run));
         vec![
             ("writer", writer(files[..4].to_vec(), size)),
-            ("reader", Work::RandRead(read, empty)),
+            ("reader", reader),
         ]
     });
     let [writer, reader] = &ended.reports[..] else {
@@ -232,7 +242,10 @@ fn a_load_that_changes_goes_round_its_phases() {
             block: Bytes(128 << 10),
             for_at_most: A_MINUTE,
         };
-        vec![("phases", Work::Phases(phases, Arc::clone(&files[0])))]
+        let work = Work::new(move |task, cache, run| {
+            workload::phases(task, cache, &files[0], &phases, run)
+        });
+        vec![("phases", work)]
     });
     let report = &ended.reports[0];
     assert!(report.complete, "{report:?}");
@@ -251,13 +264,9 @@ fn what_a_pinner_holds_is_scanned_again_and_again_and_never_freed() {
     const PAGES: u64 = 64;
     let scanned = |held: bool| {
         let ended = run(ReclaimLaw::LINUX_5_16_RC1, 1, move |files| {
-            let pinner = Pinner {
-                pages: Pages(PAGES),
-                for_at_most: A_MINUTE,
-            };
             let mut plan = vec![("hog", hog(u64::from(FRAMES) * 3 / 2))];
             if held {
-                plan.push(("pinner", Work::Pinner(pinner, Arc::clone(&files[0]))));
+                plan.push(("pinner", pinner(PAGES, &files[0])));
             }
             plan
         });
@@ -277,12 +286,8 @@ fn what_a_pinner_holds_is_scanned_again_and_again_and_never_freed() {
 #[test]
 fn pins_do_not_keep_the_background_reclaimer_from_anonymous_memory() {
     let ended = run(ReclaimLaw::TIDEGATE, 1, |files| {
-        let pinner = Pinner {
-            pages: Pages(u64::from(FRAMES) / 5),
-            for_at_most: A_MINUTE,
-        };
         vec![
-            ("pinner", Work::Pinner(pinner, Arc::clone(&files[0]))),
+            ("pinner", pinner(u64::from(FRAMES) / 5, &files[0])),
             ("hog", hog(u64::from(FRAMES))),
         ]
     });
@@ -303,9 +308,11 @@ fn stutterp(law: ReclaimLaw) -> Ended {
             for_at_most: A_MINUTE,
             ..Bystander::every_10_ms(Pages(64))
         };
+        let bystander =
+            Work::new(move |task, cache, run| workload::bystander(task, cache, &bystander, run));
         vec![
             ("mapper", mapper()),
-            ("bystander", Work::Bystander(bystander)),
+            ("bystander", bystander),
             ("hog", hog(u64::from(FRAMES) * 48 / 100)),
             ("hog", hog(u64::from(FRAMES) * 48 / 100)),
             ("writer", writer(files, Bytes(all.0 * 24 / 100))),
@@ -358,13 +365,14 @@ fn where_nothing_costs_anything_time_still_passes() {
     let passes = lab
         .run(move |task| {
             let cache = Cache::new(env, mm::Options::new(4_096, 2)).unwrap();
+            let options = Hog {
+                for_at_most: Some(Nanos::millis(1)),
+                ..Hog::of(Pages(64))
+            };
             let job = Job {
                 name: "hog".to_owned(),
                 start_after: Nanos::ZERO,
-                work: Work::Hog(Hog {
-                    for_at_most: Some(Nanos::millis(1)),
-                    ..Hog::of(Pages(64))
-                }),
+                work: Work::new(move |task, cache, run| workload::hog(task, cache, &options, run)),
             };
             let reports = workload::run(task, &cache, vec![job], &Stop::default());
             cache.shutdown(task).unwrap();

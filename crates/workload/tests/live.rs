@@ -55,10 +55,11 @@ fn run(law: ReclaimLaw) -> (Vec<Report>, mm::Vmstat) {
         })
         .collect();
     let hog = || {
-        Work::Hog(Hog {
+        let options = Hog {
             for_at_most: LASTS,
             ..Hog::of(REGION)
-        })
+        };
+        Work::new(move |task, cache, run| workload::hog(task, cache, &options, run))
     };
     let writer = RandWrite {
         block: Bytes(128 << 10),
@@ -82,13 +83,30 @@ fn run(law: ReclaimLaw) -> (Vec<Report>, mm::Vmstat) {
         for_at_most: LASTS,
         ..Bystander::every_10_ms(Pages(16))
     };
+    let (random, changing) = (written[..2].to_vec(), Arc::clone(&written[2]));
     let plan = [
         ("hog", hog()),
         ("hog", hog()),
-        ("mapper", Work::Mapper(mapper)),
-        ("bystander", Work::Bystander(bystander)),
-        ("writer", Work::RandWrite(writer, written[..2].to_vec())),
-        ("phases", Work::Phases(phases, Arc::clone(&written[2]))),
+        (
+            "mapper",
+            Work::new(move |task, cache, run| workload::mapper(task, cache, &mapper, run)),
+        ),
+        (
+            "bystander",
+            Work::new(move |task, cache, run| workload::bystander(task, cache, &bystander, run)),
+        ),
+        (
+            "writer",
+            Work::new(move |task, cache, run| {
+                workload::rand_write(task, cache, &random, &writer, run)
+            }),
+        ),
+        (
+            "phases",
+            Work::new(move |task, cache, run| {
+                workload::phases(task, cache, &changing, &phases, run)
+            }),
+        ),
     ];
     let plan = plan.map(|(name, work)| Job {
         name: name.to_owned(),

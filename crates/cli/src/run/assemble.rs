@@ -6,9 +6,10 @@ use workload::{LongCall, Report};
 
 use super::cell::Cell;
 use super::digest::Digest;
-use super::jobs::{JobKind, JobSpec};
+use super::jobs::JobSpec;
 use super::session::Ended;
 use crate::outcome::{Counter, DeviceOutcome, Job, Outcome};
+use crate::task::{Files, Memory};
 
 /// A write of a heavy writer may take this long, however fast the device is.
 const WRITE_FLOOR_S: f64 = 0.2;
@@ -18,33 +19,8 @@ const WRITE_SLACK: f64 = 1.5;
 /// Whether it matters what each writer dirtied when: several are compared, or the device has a rate that
 /// it can be held against.
 pub(super) fn counts_dirtied(cell: &Cell) -> bool {
-    let heavy = cell.jobs.iter().filter(|job| is_heavy(&job.kind)).count();
+    let heavy = cell.jobs.iter().filter(|job| job.traits.heavy).count();
     heavy > 1 || cell.devices.iter().any(|device| device.rate.is_some())
-}
-
-const fn is_heavy(kind: &JobKind) -> bool {
-    match kind {
-        // One that rests between its calls writes no faster than it wants to.
-        JobKind::Dd(dd) => dd.rest.is_zero(),
-        JobKind::Cp(_) | JobKind::RandWrite(_) | JobKind::LargeDd(_) => true,
-        JobKind::Light(_)
-        | JobKind::Read(_)
-        | JobKind::Hog(_)
-        | JobKind::Map(_)
-        | JobKind::RandRead(_)
-        | JobKind::Bystander(_)
-        | JobKind::Phases(_)
-        | JobKind::Pinner(_)
-        // Its files are many and small: what each of its tasks dirtied when would be most of what a run keeps.
-        | JobKind::FsMark(_)
-        | JobKind::MakeSmall(_)
-        | JobKind::Revisit(_)
-        | JobKind::Keep(_)
-        // Its copy is one of several things that it measures.
-        | JobKind::Thpavail(_)
-        // They do not say what they dirty call by call.
-        | JobKind::MappedWriter(_) => false,
-    }
 }
 
 /// What is the same in the lab and live. `shrink`: by how much the devices are slower.
@@ -65,16 +41,9 @@ pub(super) fn outcome(cell: &Cell, shrink: u64, ended: &Ended, mut digest: Diges
                 if let Some(device) = spec.device {
                     job.device.clone_from(&cell.devices[device].id);
                 }
-                if let JobKind::FsMark(mark) = &spec.kind {
+                if spec.facts.files_a_round > 0 {
                     let all = cell.jobs.iter().filter(|job| job.entry == spec.entry);
-                    let files = u64::from(mark.files_per_loop);
-                    job.files_a_round = number(all.map(|_| files).sum());
-                }
-                if let JobKind::MakeSmall(make) = &spec.kind {
-                    let all = cell.jobs.iter().filter(|job| job.entry == spec.entry);
-                    let files = u64::from(make.files_per_loop);
-                    job.files_a_round = number(all.map(|_| files).sum());
-                    job.makes_small = true;
+                    job.files_a_round = number(all.map(|job| job.facts.files_a_round).sum());
                 }
                 job.per_tenth = digest.take_tenths(report.task);
                 job.write_bound = job
@@ -121,7 +90,7 @@ fn devices(cell: &Cell, ended: &Ended) -> Vec<DeviceOutcome> {
 fn changes(cell: &Cell, ended: &Ended) -> Vec<f64> {
     let began = ended.reports.iter().zip(&cell.jobs);
     let began = began
-        .filter(|(_, job)| job.kind.writes())
+        .filter(|(_, job)| job.writes())
         .map(|(report, _)| seconds(report.began.since(ended.origin)));
     let rates = cell.devices.iter().flat_map(|device| &device.changes);
     let mut all: Vec<f64> = began.chain(rates.map(|(at, _)| seconds(*at))).collect();
@@ -155,7 +124,7 @@ fn write_bound(
     };
     let all = ended.reports.iter().zip(&cell.jobs);
     let rivals: Vec<(f64, f64)> = all
-        .filter(|(_, job)| job.device == Some(device) && is_heavy(&job.kind))
+        .filter(|(_, job)| job.device == Some(device) && job.traits.heavy)
         .map(|(report, _)| {
             let began = report.began.since(ended.origin);
             (seconds(began), seconds(began + report.moving))
@@ -176,31 +145,24 @@ fn write_bound(
 }
 
 fn job(report: &Report, spec: &JobSpec, origin: Instant) -> Job {
-    let kind = &spec.kind;
+    let traits = &spec.traits;
     let began = report.began.since(origin);
-    let rate_share = match kind {
-        JobKind::Light(light) => {
-            let due = light.lasting.0 / light.every.0.max(1);
-            number(report.bytes.0) / number((due * light.block.0).max(1))
-        }
-        _ => 1.0,
-    };
+    let due = spec.facts.due;
+    let rate_share = due.map_or(1.0, |due| number(report.bytes.0) / number(due.0.max(1)));
     let calls = &report.latencies;
     Job {
         name: report.name.clone(),
         entry: spec.entry.clone(),
         task: report.task.0,
-        kind: kind.name(),
-        is_heavy: is_heavy(kind),
-        is_light: matches!(kind, JobKind::Light(_)),
-        is_reader: matches!(
-            kind,
-            JobKind::Read(_) | JobKind::RandRead(_) | JobKind::Revisit(_)
-        ),
-        is_hog: matches!(kind, JobKind::Hog(_)),
-        is_mapper: matches!(kind, JobKind::Map(_)),
-        is_bystander: matches!(kind, JobKind::Bystander(_)),
-        fills_memory: kind.makes().is_some() || matches!(kind, JobKind::MappedWriter(_)),
+        kind: spec.kind,
+        is_heavy: traits.heavy,
+        is_light: due.is_some(),
+        is_reader: traits.reads,
+        is_hog: traits.memory == Memory::Kept,
+        is_mapper: traits.memory == Memory::Mapped,
+        is_bystander: traits.memory == Memory::Scheduled,
+        fills_memory: traits.fills_memory(),
+        makes_small: traits.files == Files::SmallMade,
         samples: report
             .samples
             .iter()

@@ -17,19 +17,19 @@ use policy::units::{Bytes, Nanos, Pages};
 use policy::watermark::Watermarks;
 use policy::writeback::{Flight, FlushTunables};
 
-use super::jobs::{self, JobKind, JobSpec};
+use super::jobs::{self, JobSpec};
 use super::nodes;
 use super::runs;
 use super::small::SmallSpec;
 use crate::presets::{self, Preset, SlabLaw};
 use crate::scenario::{CaseEntry, JournalData, JournalTable, Machine, PolicyEntry, Scenario};
+use crate::task::Files;
+use crate::task::units::{PAGES_PER_MIB, mib, millis, seconds, whole, whole_pages};
 
 /// A share of the dirty limit without a bound, in 1/10000.
 const WHOLE_RATIO: u32 = 10_000;
 /// Size of a journal that a scenario does not give (mke2fs, on devices of 1 to 2 GiB).
 const JOURNAL_MIB: f64 = 16.0;
-/// Pages of one mebibyte.
-pub(super) const PAGES_PER_MIB: f64 = 256.0;
 /// Requests do not shrink below 128 KiB (experiments A6).
 const REQUEST_LEAST: Pages = Pages(32);
 /// A smaller read-ahead window is none (`mm::Options::readahead_max`).
@@ -353,7 +353,7 @@ impl Cell {
             hz: preset.hz,
             small: jobs
                 .iter()
-                .any(|job| matches!(job.kind, JobKind::MakeSmall(_)))
+                .any(|job| job.traits.files == Files::SmallMade)
                 .then(|| {
                     let pages = jobs::pages_a_file(scenario);
                     SmallSpec::of(machine, column.inodes, pages)
@@ -371,12 +371,12 @@ impl Cell {
         let sources = self.jobs.iter().filter(|job| job.from.is_some());
         let own = self.jobs.iter();
         let own: Bytes = own
-            .map(|job| Bytes(job.file_bytes.0 * u64::from(job.files)))
+            .map(|job| Bytes(job.facts.file_bytes.0 * u64::from(job.files)))
             .sum();
         let swap = self.swap.map_or(Bytes::ZERO, |swap| swap.pages.bytes());
-        let made = self.jobs.iter().filter_map(|job| job.kind.makes());
+        let made = self.jobs.iter().filter_map(|job| job.facts.makes);
         let made: Bytes = made.map(|(_, bytes)| bytes).sum();
-        own + made + swap + sources.map(|job| job.file_bytes).sum::<Bytes>()
+        own + made + swap + sources.map(|job| job.facts.file_bytes).sum::<Bytes>()
     }
 }
 
@@ -502,7 +502,7 @@ fn checked_swappiness(value: &toml::Spanned<u32>) -> u8 {
 fn window(pages: Pages, scale: f64) -> Pages {
     match pages {
         Pages(0) => pages,
-        _ => Pages(whole(jobs::whole_pages(pages.bytes()) * scale)).at_least(WINDOW_LEAST),
+        _ => Pages(whole(whole_pages(pages.bytes()) * scale)).at_least(WINDOW_LEAST),
     }
 }
 
@@ -647,10 +647,6 @@ fn devices(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Vec<DeviceS
     scenario.devices.iter().enumerate().map(spec).collect()
 }
 
-pub(super) fn mib(value: f64) -> u64 {
-    whole(value * 1_048_576.0)
-}
-
 /// A rate times a factor, to the nearest byte.
 #[expect(
     clippy::cast_precision_loss,
@@ -658,22 +654,4 @@ pub(super) fn mib(value: f64) -> u64 {
 )]
 pub(super) fn times(rate: u64, factor: f64) -> u64 {
     whole(rate as f64 * factor)
-}
-
-pub(super) fn seconds(value: f64) -> Nanos {
-    Nanos(whole(value * 1e9))
-}
-
-pub(super) fn millis(value: f64) -> Nanos {
-    Nanos(whole(value * 1e6))
-}
-
-/// The nearest whole number of a quantity that a check has bounded.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "not negative and below 2^53 by the ranges of scenario::check"
-)]
-pub(super) fn whole(value: f64) -> u64 {
-    value.round() as u64
 }

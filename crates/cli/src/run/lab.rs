@@ -138,8 +138,8 @@ fn place(cell: &Cell) -> Files {
         .jobs
         .iter()
         .map(|job| {
-            let len = if job.kind.finds_files() {
-                job.file_bytes
+            let len = if job.finds_files() {
+                job.facts.file_bytes
             } else {
                 Bytes::ZERO
             };
@@ -148,7 +148,7 @@ fn place(cell: &Cell) -> Files {
                 .iter()
                 .flat_map(|(device, files)| (0..*files).map(|_| *device).collect::<Vec<usize>>());
             let own = own.map(|device| placed(device, len)).collect();
-            let from = job.from.map(|device| placed(device, job.file_bytes));
+            let from = job.from.map(|device| placed(device, job.facts.file_bytes));
             JobFiles { own, from }
         })
         .collect();

@@ -18,7 +18,6 @@ use workload::{Objects, Stop};
 
 use super::assemble::{self, number, seconds};
 use super::cell::Cell;
-use super::jobs::JobKind;
 use super::made::MadeFiles;
 use super::session::{self, JobFiles, Placed, RunError, Setup};
 use super::tape::Tape;
@@ -283,19 +282,19 @@ impl Live {
         let pid = std::process::id();
         let mut files = Vec::with_capacity(cell.jobs.len());
         for (index, job) in cell.jobs.iter().enumerate() {
-            let filled = job.kind.finds_files().then_some(stop);
+            let filled = job.finds_files().then_some(stop);
             let mut own = Vec::new();
             for number in 0..job.files {
                 let device = job.device.expect("a job with files has their device");
                 let path = self
                     .dir
                     .join(format!("tidegate-{pid}-{index}-{number}.dat"));
-                own.push(self.open(&disks[device], path, job.file_bytes, filled)?);
+                own.push(self.open(&disks[device], path, job.facts.file_bytes, filled)?);
             }
             let from = match job.from {
                 Some(device) => {
                     let path = self.dir.join(format!("tidegate-{pid}-{index}-source.dat"));
-                    Some(self.open(&disks[device], path, job.file_bytes, Some(stop))?)
+                    Some(self.open(&disks[device], path, job.facts.file_bytes, Some(stop))?)
                 }
                 None => None,
             };
@@ -342,7 +341,7 @@ impl Live {
 
 /// The process may have as many files open as the jobs make: each is, until it is removed.
 pub(super) fn check_made(cell: &Cell) -> Result<(), RunError> {
-    let made = cell.jobs.iter().filter_map(|job| job.kind.makes());
+    let made = cell.jobs.iter().filter_map(|job| job.facts.makes);
     let made: u64 = made.map(|(files, _)| files).sum();
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     match most {
@@ -361,7 +360,7 @@ pub(super) fn check_made(cell: &Cell) -> Result<(), RunError> {
 /// How many frames are left of the limit, of a run that is traced or not.
 fn frames(cell: &Cell, limit: Bytes, trace: bool) -> Result<u32, RunError> {
     let jobs = cell.jobs.iter();
-    let tasks: u64 = jobs.map(|job| job.kind.block().0 + TASK_BYTES).sum();
+    let tasks: u64 = jobs.map(|job| job.facts.block.0 + TASK_BYTES).sum();
     let kept = if trace { Timeline::BYTES_MOST } else { 0 };
     let budget = Budget {
         limit: limit.0,
@@ -414,11 +413,7 @@ fn with_swap_for_the_program(cell: &Cell, limit: Bytes, frames: u32) -> Cell {
 /// What the hogs keep fits memory and swap.
 fn check_hogs(cell: &Cell, limit: Bytes, frames: u32) -> Result<(), RunError> {
     let swap = cell.swap.map_or(0, |swap| swap.pages.0);
-    let hogs = cell.jobs.iter().filter_map(|job| match &job.kind {
-        JobKind::Hog(hog) => Some(hog.pages.0),
-        _ => None,
-    });
-    let kept: u64 = hogs.sum();
+    let kept: u64 = cell.jobs.iter().map(|job| job.facts.kept.0).sum();
     let room = u64::from(frames) + swap;
     if kept <= room {
         return Ok(());

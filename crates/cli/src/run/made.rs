@@ -163,8 +163,8 @@ mod tests {
     fn more_files_than_the_system_lets_be_open_are_refused_before_they_are_made() {
         let mut cell = cell();
         for job in &mut cell.jobs {
-            if let crate::run::jobs::JobKind::FsMark(mark) = &mut job.kind {
-                mark.loops = u32::MAX;
+            if let Some((files, _)) = &mut job.facts.makes {
+                *files = u32::MAX.into();
             }
         }
         let error = super::super::live::check_made(&cell).unwrap_err();

@@ -22,7 +22,7 @@ mod tape;
 mod wrap;
 
 pub use cell::{Cell, Column, DeviceSpec, SwapSpec};
-pub use jobs::{JobKind, JobSpec};
+pub use jobs::JobSpec;
 pub use live::{Live, LiveFiles};
 pub use session::RunError;
 pub(crate) use wrap::parse as parse_wrap;

@@ -9,8 +9,9 @@ use policy::place::order::{Zone, ZoneOrder};
 use policy::units::Pages;
 use policy::watermark::Watermarks;
 
-use super::cell::{self, PAGES_PER_MIB, whole};
+use super::cell;
 use crate::scenario::{Machine, NodeEntry, ZonelistKind};
+use crate::task::units::{PAGES_PER_MIB, whole};
 
 /// Why the nodes are no machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,22 +7,16 @@
 
 use policy::compact::Compaction;
 use policy::place::mobility::Mobility;
-use policy::units::{Bytes, Pages};
-use workload::{FileEnds, Report, Thpavail};
+use workload::Report;
 
 use super::assemble::{number, seconds};
-use super::cell::{self, Column, DeviceSpec, PAGES_PER_MIB, whole};
-use super::jobs::whole_pages;
+use super::cell::{Column, DeviceSpec};
 use crate::outcome::Iteration;
 use crate::presets::{Preset, SlabLaw, with_patches};
-use crate::scenario::{
-    CaseEntry, DefragKind, FileEndsKind, Machine, PolicyEntry, Scenario, TaskEntry,
-};
+use crate::scenario::{CaseEntry, DefragKind, Machine, PolicyEntry};
 
 /// Order of a huge page.
 const HUGE: u32 = 9;
-/// An iteration begins with no more dirty pages than these (experiments B4), at full size.
-const SETTLED: u64 = 1024;
 
 /// Huge pages of a machine that is smaller by `shrink`: none if it does not say `thp`. A row without them is one of a kernel that
 /// could have them: its way to one may show elsewhere.
@@ -89,7 +83,8 @@ pub(super) fn of_device(spec: &DeviceSpec, options: &mut mm::DeviceOptions) {
     }
 }
 
-fn scaled(shrink: u64) -> u8 {
+/// Order of a huge page of a machine that is smaller by `shrink`.
+pub(super) fn scaled(shrink: u64) -> u8 {
     let order = HUGE.saturating_sub(shrink.max(1).ilog2()).max(1);
     u8::try_from(order).expect("at most nine")
 }
@@ -101,29 +96,6 @@ pub(super) fn with_reserve(machine: &Machine, row: &CaseEntry) -> Machine {
         machine.min_free_kib.clone_from(&row.min_free_kib);
     }
     machine
-}
-
-/// The test, scaled.
-pub(super) fn thpavail(scenario: &Scenario, task: &TaskEntry, block: Bytes) -> Thpavail {
-    let scale = *scenario.run.scale.get_ref();
-    let shrink = whole(1.0 / scale);
-    let machine = &scenario.machine;
-    let memory = cell::pages_of(machine, *machine.memory_mib.get_ref(), scale);
-    let target = task.total_mib.as_ref().map_or(1.0, |mib| *mib.get_ref());
-    let block = Pages(whole(whole_pages(block) * scale)).at_least(Pages(1));
-    let target = Pages(whole(target * PAGES_PER_MIB * scale));
-    Thpavail {
-        iterations: task.loops.as_ref().map_or(1, |loops| *loops.get_ref()),
-        pages: memory,
-        stride: 1 << scaled(shrink),
-        block: block.bytes(),
-        target: target.at_least(block).bytes(),
-        settled: Pages(SETTLED / shrink),
-        file_ends: match task.file_ends.as_ref().map(|ends| *ends.get_ref()) {
-            Some(FileEndsKind::Synced) => FileEnds::Synced,
-            Some(FileEndsKind::Removed) | None => FileEnds::Removed,
-        },
-    }
 }
 
 /// Iterations of a report as plain numbers.

@@ -14,12 +14,13 @@ use mm::{Cache, DeviceOptions, DeviceStats, File, Stats, Vmstat};
 use policy::reclaim::CONGESTED;
 use policy::reclaim::scan::CLUSTER;
 use policy::units::{Bytes, Instant, Nanos, Pages};
-use workload::{Barrier, Folder, Job, Objects, Plan, Report, SmallFiles, Stop, Work};
+use workload::{Barrier, Folder, Job, Objects, Plan, Report, SmallFiles, Stop, Work, keep};
 
 use super::assemble::{number, seconds};
 use super::cell::Cell;
-use super::jobs::{JobKind, JobSpec};
+use super::jobs::{Does, JobSpec};
 use crate::outcome::{DeviceLevel, Level, VmSeries};
+use crate::task::{Files, Given, Writes};
 use crate::watch::Shared;
 
 /// A file that is there before the run.
@@ -224,12 +225,12 @@ pub(super) fn run<E: Env>(
             name: job.name.clone(),
             start_after: job.start_after,
             work: work(
-                &job.kind,
+                &job.does,
                 Given {
                     small: small
                         .as_ref()
-                        .map(|small| Given::join(task, small, &job.kind, &own)),
-                    own,
+                        .map(|small| join(task, small, job.traits.files, &own)),
+                    files: own,
                     from,
                     folder: job.device.map(|device| Arc::clone(&folders[device])),
                     barrier: barriers.of(&setup.cell, job),
@@ -291,7 +292,7 @@ pub(super) fn run<E: Env>(
 fn options(setup: &Setup) -> mm::Options {
     let cell = &setup.cell;
     let files = setup.files.iter().map(|files| files.own.len() as u64 + 1);
-    let made = cell.jobs.iter().filter_map(|job| job.kind.makes());
+    let made = cell.jobs.iter().filter_map(|job| job.facts.makes);
     let files = files.sum::<u64>() + made.map(|(files, _)| files).sum::<u64>() + 2;
     let files = u32::try_from(files).expect("the count of files is checked");
     let mut options = mm::Options::new(setup.frames, cell.cpus);
@@ -331,82 +332,29 @@ fn options(setup: &Setup) -> mm::Options {
     options
 }
 
-/// What a job is given to work with.
-struct Given<E: Env> {
-    /// The files it writes or reads.
-    own: Vec<Arc<File<E>>>,
-    /// What `cp` reads from.
-    from: Option<Arc<File<E>>>,
-    /// Where it makes files: on its device, if it has one.
-    folder: Option<Arc<Folder<E>>>,
-    /// Where it meets the others of its entry.
-    barrier: Arc<Barrier>,
-    /// The small files, and its own directory of them.
-    small: Option<(Arc<SmallFiles<E>>, u16)>,
-}
-
-impl<E: Env> Given<E> {
-    /// A job comes to the small files.
-    fn join(
-        task: &Task<'_, E>,
-        small: &Arc<SmallFiles<E>>,
-        kind: &JobKind,
-        own: &[Arc<File<E>>],
-    ) -> (Arc<SmallFiles<E>>, u16) {
-        let mut directory = 0;
-        match (kind, own) {
-            (JobKind::MakeSmall(_), [data, inodes]) => {
-                small.expect(true);
-                directory = small.add_directory(task, Arc::clone(data), Arc::clone(inodes));
-            }
-            (JobKind::Revisit(_), _) => small.expect(false),
-            _ => {}
-        }
-        (Arc::clone(small), directory)
+/// A job comes to the small files; the answer has its directory of them, if it makes some.
+fn join<E: Env>(
+    task: &Task<'_, E>,
+    small: &Arc<SmallFiles<E>>,
+    files: Files,
+    own: &[Arc<File<E>>],
+) -> (Arc<SmallFiles<E>>, u16) {
+    let mut directory = 0;
+    if let (Files::SmallMade, [data, inodes]) = (files, own) {
+        small.expect(true);
+        directory = small.add_directory(task, Arc::clone(data), Arc::clone(inodes));
+    } else if files == Files::SmallSeen {
+        small.expect(false);
     }
+    (Arc::clone(small), directory)
 }
 
-fn work<E: Env>(kind: &JobKind, mut given: Given<E>) -> Work<E> {
-    let mut one = || given.own.pop().expect("a job has the files of its kind");
-    let folder = || given.folder.expect("a job with files has their device");
-    match kind {
-        JobKind::Dd(options) => Work::Dd(*options, one()),
-        JobKind::Cp(options) => Work::Cp(
-            *options,
-            given.from.expect("a loaded cp reads from somewhere"),
-            one(),
-        ),
-        JobKind::Light(options) => Work::Light(*options, one()),
-        JobKind::Read(options) => Work::Read(*options, one()),
-        JobKind::Hog(options) => Work::Hog(*options),
-        JobKind::Map(options) => Work::Mapper(*options),
-        JobKind::RandWrite(options) => Work::RandWrite(*options, given.own),
-        JobKind::RandRead(options) => Work::RandRead(*options, given.own),
-        JobKind::Bystander(options) => Work::Bystander(*options),
-        JobKind::Phases(options) => Work::Phases(*options, one()),
-        JobKind::Pinner(options) => Work::Pinner(*options, one()),
-        JobKind::MappedWriter(options) => Work::MappedWriter(*options, one()),
-        JobKind::LargeDd(options) => Work::LargeDd(*options, folder()),
-        JobKind::FsMark(options) => Work::FsMark(*options, folder(), given.barrier),
-        JobKind::Thpavail(options) => Work::Thpavail(
-            *options,
-            given.from.expect("a loaded thpavail reads from somewhere"),
-            one(),
-        ),
-        JobKind::MakeSmall(options) => {
-            let (small, directory) = given.small.expect("a cell with such jobs has small files");
-            Work::MakeSmall(*options, small, directory, given.barrier)
-        }
-        JobKind::Revisit(options) => {
-            let (small, _) = given.small.expect("a cell with such jobs has small files");
-            Work::Revisit(*options, small)
-        }
-        JobKind::Keep(options) => {
-            let (small, _) = given
-                .small
-                .take()
-                .expect("a cell with such jobs has small files");
-            Work::Keep(*options, small, one())
+fn work<E: Env>(does: &Does, mut given: Given<E>) -> Work<E> {
+    match does {
+        Does::Task(kind, at) => kind.work(at, given),
+        Does::Keeps(options) => {
+            let (options, (small, _), log) = (*options, given.small(), given.file());
+            Work::new(move |task, cache, run| keep(task, cache, (&small, &log), &options, run))
         }
     }
 }
@@ -464,12 +412,12 @@ fn check_conservation(reports: &[Report], cell: &Cell, stats: &Stats) -> Result<
         reports
             .iter()
             .zip(&cell.jobs)
-            .filter(|(_, job)| job.kind.writes())
+            .filter(|(_, job)| job.writes())
     };
     // Most jobs write their own file front to back, so each page is dirtied at least once; all, at most
     // once for each call that touched it. One that overwrites may meet pages that are dirty already.
     let least: Pages = writers()
-        .filter(|(_, job)| job.kind.writes_once())
+        .filter(|(_, job)| job.traits.writes == Writes::Once)
         .map(|(report, _)| report.bytes.pages_floor())
         .sum();
     let most: Pages = writers()

@@ -20,19 +20,18 @@ use crate::experiments;
 use crate::metrics::METRICS;
 use crate::pool::ALL;
 use crate::presets::PRESETS;
+use crate::task::{Around, Ends, Keyed as _, value};
 
 /// Least memory for pages that any run can do with, after scaling.
 const MEMORY_LEAST_MIB: f64 = 4.0;
 /// Most memory, before scaling: 16 TiB, far from any overflow.
-const MEMORY_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
+pub(crate) const MEMORY_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
 /// Most bytes of one file (16 TiB).
 const FILE_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
 /// Most tasks of one kind: each is a coroutine with a stack.
 const TASKS_MOST: u32 = 4096;
 /// Most files that the tasks of an entry make: each has a place in the cache, and an index.
-const FILES_MADE_MOST: f64 = 1_048_576.0;
-/// Most copies of one source.
-const COPIES_MOST: f64 = 4096.0;
+pub(crate) const FILES_MADE_MOST: f64 = 1_048_576.0;
 /// The file system that has a journal in the lab.
 const JOURNALLED: &str = "ext4";
 /// Ticks a second that a column may have.
@@ -44,6 +43,34 @@ pub(crate) const RATE_MOST_MIB: f64 = 65_536.0;
 const BLOCK_MOST_KIB: f64 = 64.0 * 1024.0;
 /// Largest read-ahead window: one of more is not a window.
 const READAHEAD_MOST_KIB: f64 = 64.0 * 1024.0;
+/// Most memory or files of all tasks of one entry, as a part of the machine's memory.
+const PART_MOST: f64 = 1000.0;
+/// Most files of one task.
+const FILES_MOST: f64 = 4096.0;
+
+/// Numbers of tasks, of whatever kind: key, least, most, unit. A kind that has a number by another name checks it
+/// itself (`Kind::check`).
+const NUMBERS: &[(&str, f64, f64, &str)] = &[
+    ("count", 1.0, TASKS_MOST as f64, ""),
+    ("start_s", 0.0, 1e7, " s"),
+    // One that never runs has nothing to be measured.
+    ("run_s", 1e-6, 1e7, " s"),
+    ("every_ms", 0.001, 1e7, " ms"),
+    ("phase_s", 0.001, 1e7, " s"),
+    ("block_kib", 0.5, BLOCK_MOST_KIB, " KiB"),
+    ("file_kib", 0.5, FILE_MOST_MIB * 1024.0, " KiB"),
+    ("file_mib", 0.001, FILE_MOST_MIB, " MiB"),
+    ("total_mib", 0.001, FILE_MOST_MIB, " MiB"),
+    ("rate_mib", RATE_LEAST_MIB, RATE_MOST_MIB, " MiB/s"),
+    ("region_mib", 1.0 / 256.0, MEMORY_MOST_MIB, " MiB"),
+    ("pinned_mib", 1.0 / 256.0, MEMORY_MOST_MIB, " MiB"),
+    ("memory_part", 0.0001, PART_MOST, " of the memory"),
+    ("memory_part_each", 0.0001, PART_MOST, " of the memory"),
+    ("files", 1.0, FILES_MOST, ""),
+    ("switch_every", 1.0, FILES_MOST, ""),
+    ("files_per_loop", 1.0, FILES_MADE_MOST, ""),
+    ("loops", 1.0, FILES_MADE_MOST, ""),
+];
 
 /// All mistakes of the scenario.
 pub(super) fn check(scenario: &Scenario) -> Vec<Mistake> {
@@ -84,17 +111,8 @@ struct Checker {
 
 impl Checker {
     fn range(&mut self, key: &str, value: &Spanned<f64>, least: f64, most: f64, unit: &str) {
-        let number = *value.get_ref();
-        if !(least..=most).contains(&number) {
-            self.list.push(
-                Mistake::new(
-                    format!("`{key}` is out of range: {number}"),
-                    value.span(),
-                    format!("must be {least} to {most}{unit}"),
-                )
-                .help(format!("write a number from {least} to {most}{unit}")),
-            );
-        }
+        self.list
+            .extend(Mistake::range(key, value, least, most, unit));
     }
 
     fn known<'a>(
@@ -521,103 +539,38 @@ impl Checker {
         if let Some(device) = &task.device {
             self.known("device", device, ids.iter().copied());
         }
-        if let Some(from) = &task.from {
+        if let Some(from) = task.kind.get_ref().text("from") {
             self.known("device", from, ids.iter().copied());
         }
-        if let Some(count) = &task.count {
-            let value = Spanned::new(count.span(), f64::from(*count.get_ref()));
-            self.range("count", &value, 1.0, f64::from(TASKS_MOST), "");
-        }
-        if let Some(block) = &task.block_kib {
-            self.range("block_kib", block, 0.5, BLOCK_MOST_KIB, " KiB");
-            let sectors = block.get_ref() * 2.0;
-            if sectors.fract() != 0.0 {
-                self.list.push(Mistake::new(
-                    format!("a block of {} KiB is not whole sectors", block.get_ref()),
-                    block.span(),
-                    "must be a multiple of 0.5 KiB",
-                ));
+        for (key, least, most, unit) in NUMBERS {
+            if let Some(value) = task.key(key) {
+                self.range(key, &value, *least, *most, unit);
             }
         }
-        if let Some(file) = &task.file_mib {
-            self.range("file_mib", file, 0.001, FILE_MOST_MIB, " MiB");
-        }
-        if let Some(start) = &task.start_s {
-            self.range("start_s", start, 0.0, 1e7, " s");
-        }
-        if let Some(run) = &task.run_s {
-            // One that never runs has nothing to be measured.
-            self.range("run_s", run, 1e-6, 1e7, " s");
-        }
+        self.whole_sectors("block", task.key("block_kib"));
+        self.whole_sectors("file", task.key("file_kib"));
+        self.keys_of_traits(task);
         self.ends_in_time(scenario, task);
-        if let Some(every) = &task.every_ms {
-            self.range("every_ms", every, 0.001, 1e7, " ms");
-        }
-        self.sizes_in_memory(scenario, task);
-        self.files_made(scenario, task);
-        self.keys_of_kind(task);
-        self.thpavail(scenario, task);
+        self.grows(scenario, task);
+        let around = Around {
+            id: task.id.span(),
+            count: value(&task.count).map_or(1.0, f64::from),
+            scale: *scenario.run.scale.get_ref(),
+            memory_mib: scenario.machine.memory_mib.clone(),
+            has_swap: scenario.machine.swap.is_some(),
+        };
+        self.list.extend(task.kind.get_ref().kind().check(&around));
     }
 
-    /// Sizes and numbers of the files that a task makes while it runs.
-    fn files_made(&mut self, scenario: &Scenario, task: &TaskEntry) {
-        if let Some(rate) = &task.rate_mib {
-            self.range("rate_mib", rate, RATE_LEAST_MIB, RATE_MOST_MIB, " MiB/s");
-        }
-        if let Some(total) = &task.total_mib {
-            self.range("total_mib", total, 0.001, FILE_MOST_MIB, " MiB");
-        }
-        if let Some(file) = &task.file_kib {
-            self.range("file_kib", file, 0.5, FILE_MOST_MIB * 1024.0, " KiB");
-            if (file.get_ref() * 2.0).fract() != 0.0 {
-                self.list.push(Mistake::new(
-                    format!("a file of {} KiB is not whole sectors", file.get_ref()),
-                    file.span(),
-                    "must be a multiple of 0.5 KiB",
-                ));
-            }
-        }
-        for (key, number) in [
-            ("files_per_loop", &task.files_per_loop),
-            ("loops", &task.loops),
-        ] {
-            if let Some(number) = number {
-                let value = Spanned::new(number.span(), f64::from(*number.get_ref()));
-                self.range(key, &value, 1.0, FILES_MADE_MOST, "");
-            }
-        }
-        let number =
-            |value: &Option<Spanned<u32>>| value.as_ref().map_or(1.0, |v| f64::from(*v.get_ref()));
-        let each = number(&task.files_per_loop) * scenario.run.scale.get_ref();
-        let made = each.max(1.0) * number(&task.loops) * number(&task.count);
-        // Small ones are pages of a few large ones.
-        if let Some(loops) = &task.loops
-            && made > FILES_MADE_MOST
-            && !task.kind.get_ref().has_small_files()
+    fn whole_sectors(&mut self, what: &str, kib: Option<Spanned<f64>>) {
+        if let Some(kib) = kib
+            && (kib.get_ref() * 2.0).fract() != 0.0
         {
-            self.list.push(
-                Mistake::new(
-                    format!("{made:.0} files are more than a run keeps"),
-                    loops.span(),
-                    format!("all files together may be {FILES_MADE_MOST}"),
-                )
-                .help("lower `loops`, `files_per_loop`, `count` or the scale"),
-            );
-        }
-        let sizes = (&task.file_mib, &task.total_mib);
-        if let (Some(source), Some(total)) = sizes {
-            let files = total.get_ref() / source.get_ref();
-            if files > COPIES_MOST {
-                self.list.push(
-                    Mistake::new(
-                        format!("{files:.0} copies are more than a run keeps"),
-                        total.span(),
-                        format!("at most {COPIES_MOST} times the source"),
-                    )
-                    .also(source.span(), "the source")
-                    .help("lower `total_mib`, or raise `file_mib`"),
-                );
-            }
+            self.list.push(Mistake::new(
+                format!("a {what} of {} KiB is not whole sectors", kib.get_ref()),
+                kib.span(),
+                "must be a multiple of 0.5 KiB",
+            ));
         }
     }
 
@@ -627,7 +580,7 @@ impl Checker {
         let longest = &scenario.run.max_s;
         let start = task.start_s.as_ref();
         let run = task.run_s.as_ref();
-        let run = run.filter(|_| task.kind.get_ref().lasts());
+        let run = run.filter(|_| task.kind.get_ref().traits().ends == Ends::Timed);
         let number = |value: Option<&Spanned<f64>>| value.map_or(0.0, |value| *value.get_ref());
         let end = number(start) + number(run);
         let Some(place) = run.or(start).filter(|_| end > *longest.get_ref()) else {

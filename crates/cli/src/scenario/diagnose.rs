@@ -3,6 +3,7 @@
 use core::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use toml::Spanned;
 
 /// The text of a scenario and where it came from.
 #[derive(Clone, Debug)]
@@ -39,6 +40,26 @@ impl Mistake {
             also: None,
             help: None,
         }
+    }
+
+    /// A number that is not from `least` to `most`, if it is not.
+    pub(crate) fn range(
+        key: &str,
+        value: &Spanned<f64>,
+        least: f64,
+        most: f64,
+        unit: &str,
+    ) -> Option<Self> {
+        let number = *value.get_ref();
+        let mistake = || {
+            Self::new(
+                format!("`{key}` is out of range: {number}"),
+                value.span(),
+                format!("must be {least} to {most}{unit}"),
+            )
+            .help(format!("write a number from {least} to {most}{unit}"))
+        };
+        (!(least..=most).contains(&number)).then(mistake)
     }
 
     /// Adds the way out.

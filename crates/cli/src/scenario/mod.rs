@@ -21,23 +21,27 @@ mod parse;
 mod reproduce;
 mod runs;
 mod small;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use check::{HZ, RATE_LEAST_MIB, RATE_MOST_MIB};
+pub(crate) use check::{FILES_MADE_MOST, HZ, MEMORY_MOST_MIB, RATE_LEAST_MIB, RATE_MOST_MIB};
 pub(crate) use diagnose::renderer;
 pub use diagnose::{Mistake, Mistakes, Source, choices, nearest};
 pub use journal::{JournalData, JournalEntry, JournalTable};
 pub use nodes::{NodeEntry, ZonelistKind};
 pub use overrides::{Override, OverrideError};
 pub use reproduce::ReproduceSection;
-pub use runs::{DefragKind, FileEndsKind, FileSystems};
+pub use runs::{DefragKind, FileSystems};
 pub use small::{ObjectCacheEntry, RoleKind};
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::Spanned;
+
+use crate::kinds::Task;
+use crate::task::{Field, Keyed as _, keys};
 
 /// The only schema there is.
 pub const SCHEMA: &str = "tidegate-exp/1";
@@ -264,229 +268,37 @@ pub struct ChangeEntry {
     pub rate_mib: Spanned<f64>,
 }
 
-/// What a task does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TaskKind {
-    /// Writes a file from front to back.
-    Dd,
-    /// Copies a file.
-    Cp,
-    /// Writes a small block now and then.
-    LightWriter,
-    /// Reads a file that is there.
-    Reader,
-    /// Writes to each page of its memory, over and over (p0's anonymous hog).
-    Hog,
-    /// Maps memory, writes to each page of it, unmaps it (p0's latency worker).
-    Mapper,
-    /// Overwrites blocks of its files at random (p0's writers, fio).
-    RandWrite,
-    /// Reads blocks of its files at random (p0's readers, fio).
-    RandRead,
-    /// Takes a little memory on a schedule and gives it back.
-    Bystander,
-    /// Goes through phases: memory, file, pinned file, rest.
-    Phases,
-    /// Pins pages of a file and holds them.
-    Pinner,
-    /// Stores to each page of a file that it maps (mmtests' mapped writer).
-    MappedWriter,
-    /// Downloads a source, copies it and removes all (mmtests' largedd).
-    LargeDd,
-    /// Makes small files, in rounds with the others of its entry (fs_mark).
-    FsMark,
-    /// The same with inodes and entries that take memory; each task has a directory.
-    MakeSmall,
-    /// Looks up the last of these files at random (stat).
-    StatSmall,
-    /// Reads the last of these files, one after the other.
-    ReadSmall,
-    /// Copies from one device and to another, and touches all memory beside that (mmtests' thpavail).
-    Thpavail,
-}
-
-impl TaskKind {
-    /// Its name in scenarios.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Dd => "dd",
-            Self::Cp => "cp",
-            Self::LightWriter => "light_writer",
-            Self::Reader => "reader",
-            Self::Hog => "hog",
-            Self::Mapper => "mapper",
-            Self::RandWrite => "rand_write",
-            Self::RandRead => "rand_read",
-            Self::Bystander => "bystander",
-            Self::Phases => "phases",
-            Self::Pinner => "pinner",
-            Self::MappedWriter => "mapped_writer",
-            Self::LargeDd => "large_dd",
-            Self::FsMark => "fs_mark",
-            Self::MakeSmall => "make_small",
-            Self::StatSmall => "stat_small",
-            Self::ReadSmall => "read_small",
-            Self::Thpavail => "thpavail",
-        }
-    }
-
-    /// It has files.
-    #[must_use]
-    pub const fn has_files(self) -> bool {
-        !matches!(self, Self::Hog | Self::Mapper | Self::Bystander)
-    }
-
-    /// It makes its files while it runs; no other has one of them.
-    #[must_use]
-    pub const fn makes_files(self) -> bool {
-        matches!(self, Self::LargeDd | Self::FsMark)
-    }
-
-    /// It makes or uses files whose inodes take memory.
-    #[must_use]
-    pub const fn has_small_files(self) -> bool {
-        matches!(self, Self::MakeSmall | Self::StatSmall | Self::ReadSmall)
-    }
-
-    /// It may be given more than one file.
-    #[must_use]
-    pub const fn has_many_files(self) -> bool {
-        matches!(self, Self::RandWrite | Self::RandRead)
-    }
-
-    /// It goes on for its `run_s`, whatever it has done: it has no amount to do.
-    #[must_use]
-    pub const fn lasts(self) -> bool {
-        !matches!(
-            self,
-            Self::Dd
-                | Self::Cp
-                | Self::Reader
-                | Self::MappedWriter
-                | Self::LargeDd
-                | Self::FsMark
-                | Self::MakeSmall
-                | Self::StatSmall
-                | Self::ReadSmall
-                | Self::Thpavail
-        )
-    }
-
-    /// It has anonymous memory.
-    #[must_use]
-    pub const fn has_memory(self) -> bool {
-        matches!(
-            self,
-            Self::Hog | Self::Mapper | Self::Bystander | Self::Phases
-        )
+keys! {
+    /// A task of the experiment, or several alike: the keys that all kinds have, and in `kind` those of its own.
+    pub struct TaskEntry {
+        /// Its name; with `count` > 1 numbers follow.
+        pub id: Spanned<String>,
+        /// What it does.
+        pub kind: Spanned<Task>,
+        /// Where its files are; not of a task that has memory alone.
+        pub device: Option<Spanned<String>>,
+        /// How many of them.
+        pub count: Option<Spanned<u32>>,
+        /// Starts this long after the run began.
+        pub start_s: Option<Spanned<f64>>,
+        /// Stops this long after it began.
+        pub run_s: Option<Spanned<f64>>,
     }
 }
 
-/// What a `dd` syncs at its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SyncKind {
-    /// Nothing.
-    None,
-    /// Its file.
-    File,
-    /// Everything.
-    Everything,
-}
+impl Field for Spanned<Task> {}
 
-/// In which order a reader reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OrderKind {
-    /// Front to back.
-    Sequential,
-    /// Anywhere.
-    Random,
-}
+impl TaskEntry {
+    /// The number of a key, be it one of all kinds or of its own.
+    pub(crate) fn key(&self, name: &str) -> Option<Spanned<f64>> {
+        let own = self.kind.get_ref();
+        self.number(name).or_else(|| own.number(name))
+    }
 
-/// One kind of task of the experiment.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TaskEntry {
-    /// Its name; with `count` > 1 numbers follow.
-    pub id: Spanned<String>,
-    /// What it does.
-    pub kind: Spanned<TaskKind>,
-    /// Where its files are; not of a task that has memory alone.
-    #[serde(default)]
-    pub device: Option<Spanned<String>>,
-    /// Where `cp` reads from.
-    #[serde(default)]
-    pub from: Option<Spanned<String>>,
-    /// How many of them.
-    #[serde(default)]
-    pub count: Option<Spanned<u32>>,
-    /// Bytes of one call.
-    #[serde(default)]
-    pub block_kib: Option<Spanned<f64>>,
-    /// Bytes in all, each; scaled.
-    #[serde(default)]
-    pub file_mib: Option<Spanned<f64>>,
-    /// Files of one task; `file_mib` and `memory_part` are of all of them together.
-    #[serde(default)]
-    pub files: Option<Spanned<u32>>,
-    /// Its memory; scaled.
-    #[serde(default)]
-    pub region_mib: Option<Spanned<f64>>,
-    /// The memory, or the files, of all tasks of this entry together, as a part of the machine's memory.
-    #[serde(default)]
-    pub memory_part: Option<Spanned<f64>>,
-    /// The same of each of them.
-    #[serde(default)]
-    pub memory_part_each: Option<Spanned<f64>>,
-    /// Pages that it holds pinned while it pins; scaled.
-    #[serde(default)]
-    pub pinned_mib: Option<Spanned<f64>>,
-    /// How long a phase lasts.
-    #[serde(default)]
-    pub phase_s: Option<Spanned<f64>>,
-    /// Calls before it takes another of its files.
-    #[serde(default)]
-    pub switch_every: Option<Spanned<u32>>,
-    /// Starts this long after the run began.
-    #[serde(default)]
-    pub start_s: Option<Spanned<f64>>,
-    /// Stops this long after it began.
-    #[serde(default)]
-    pub run_s: Option<Spanned<f64>>,
-    /// Time between the calls of a light writer, or between a reader's; how long a `dd` rests after
-    /// each call.
-    #[serde(default)]
-    pub every_ms: Option<Spanned<f64>>,
-    /// What a `dd` makes durable at its end.
-    #[serde(default)]
-    pub sync: Option<Spanned<SyncKind>>,
-    /// In which order a reader reads.
-    #[serde(default)]
-    pub order: Option<Spanned<OrderKind>>,
-    /// How fast the source of a `large_dd` comes in, MiB/s; scaled. Without it, as fast as it can be written.
-    #[serde(default)]
-    pub rate_mib: Option<Spanned<f64>>,
-    /// A `thpavail` writes its copy from the start again when it has so much. A `large_dd` begins another copy as long as source and copies together have less; scaled.
-    #[serde(default)]
-    pub total_mib: Option<Spanned<f64>>,
-    /// Files that one task of an `fs_mark` or a `make_small` makes in a round; scaled.
-    #[serde(default)]
-    pub files_per_loop: Option<Spanned<u32>>,
-    /// Iterations of a `thpavail`; rounds of an `fs_mark` or a `make_small`; how often a `stat_small` or a `read_small` goes over its files.
-    #[serde(default)]
-    pub loops: Option<Spanned<u32>>,
-    /// Bytes of one file of an `fs_mark` or a `make_small`.
-    #[serde(default)]
-    pub file_kib: Option<Spanned<f64>>,
-    /// A `stat_small` or a `read_small` begins when all files are made.
-    #[serde(default)]
-    pub after: bool,
-    /// What becomes of the file of a `thpavail` when an iteration ends; without it, it is removed.
-    #[serde(default)]
-    pub file_ends: Option<Spanned<FileEndsKind>>,
+    /// The same without its place, and zero where it is not given.
+    pub(crate) fn amount(&self, name: &str) -> f64 {
+        self.key(name).map_or(0.0, Spanned::into_inner)
+    }
 }
 
 /// A row of the table: what differs from the scenario.

@@ -1,7 +1,10 @@
 //! TOML into a `Scenario`, and serde's complaints into mistakes with a way out.
 
+use serde::Deserialize as _;
+use toml::de::{DeTable, Deserializer, Error};
+
 use super::diagnose::{Mistake, Mistakes, Source, choices};
-use super::{LoadError, Scenario};
+use super::{LoadError, Scenario, tasks};
 
 /// Ends of keys that are units, and what they mean.
 const UNITS: [(&str, &str); 20] = [
@@ -37,14 +40,24 @@ const TABLES: [(&str, &str); 4] = [
 
 /// Reads the text.
 pub(super) fn parse(source: &Source) -> Result<Scenario, LoadError> {
-    toml::from_str(&source.text).map_err(|error| {
-        let span = error.span().unwrap_or(0..0);
-        let list = vec![explain(error.message(), span, &source.text)];
-        LoadError::Mistakes(Mistakes {
-            source: source.clone(),
-            list,
-        })
+    read(&source.text).map_err(|mut list| {
+        list.sort_by_key(|mistake| mistake.span.start);
+        let source = source.clone();
+        LoadError::Mistakes(Mistakes { source, list })
     })
+}
+
+fn read(text: &str) -> Result<Scenario, Vec<Mistake>> {
+    let said = |error: Error| {
+        let span = error.span().unwrap_or(0..0);
+        vec![explain(error.message(), span, text)]
+    };
+    let mut root = DeTable::parse(text).map_err(said)?;
+    let found = tasks::sort_keys(root.get_mut());
+    if !found.is_empty() {
+        return Err(found);
+    }
+    Scenario::deserialize(Deserializer::from(root)).map_err(said)
 }
 
 fn explain(message: &str, span: core::ops::Range<usize>, text: &str) -> Mistake {
@@ -54,7 +67,9 @@ fn explain(message: &str, span: core::ops::Range<usize>, text: &str) -> Mistake 
         .trim_matches(['"', '\''])
         .to_owned();
     if message.starts_with("unknown field") {
-        return unknown_key(&word, &quoted(message), span);
+        let allowed = quoted(message);
+        let allowed: Vec<&str> = allowed.iter().skip(1).map(String::as_str).collect();
+        return unknown_key(&word, &allowed, span);
     }
     if message.starts_with("unknown variant") {
         let allowed = quoted(message);
@@ -105,24 +120,27 @@ fn quoted(message: &str) -> Vec<String> {
         .collect()
 }
 
-fn unknown_key(word: &str, quoted: &[String], span: core::ops::Range<usize>) -> Mistake {
-    let allowed = quoted.get(1..).unwrap_or_default();
+/// A key that a table does not have.
+pub(super) fn unknown_key(word: &str, allowed: &[&str], span: core::ops::Range<usize>) -> Mistake {
     let mistake = Mistake::new(
         format!("unknown key `{word}`"),
         span,
         "not a key of this table",
     );
-    let other_unit = allowed
-        .iter()
-        .find(|key| *key != word && stem(key) == stem(word));
-    match other_unit {
+    match other_unit(word, allowed) {
         Some(key) => mistake.help(format!(
             "the unit here is {}: write `{key}`. Allowed: {}",
             unit(key).unwrap_or("part of the name"),
             allowed.join(", ")
         )),
-        None => mistake.help(choices(word, allowed.iter().map(String::as_str))),
+        None => mistake.help(choices(word, allowed.iter().copied())),
     }
+}
+
+/// The key that differs from `word` in nothing but its unit.
+pub(super) fn other_unit<'a>(word: &str, allowed: &[&'a str]) -> Option<&'a str> {
+    let mut allowed = allowed.iter().copied();
+    allowed.find(|key| *key != word && stem(key) == stem(word))
 }
 
 fn wrong_type(message: &str, word: &str, span: core::ops::Range<usize>, text: &str) -> Mistake {

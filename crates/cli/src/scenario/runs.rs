@@ -5,16 +5,6 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
-/// What becomes of the file that a `thpavail` writes, when an iteration ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FileEndsKind {
-    /// It is removed, and what was dirty of it is thrown away.
-    Removed,
-    /// It stays, and is written out.
-    Synced,
-}
-
 /// Whose faults move pages for a huge page (`transparent_hugepage/defrag`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]

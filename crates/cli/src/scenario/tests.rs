@@ -195,7 +195,9 @@ error: unknown preset `linux-2.6.35`
     assert!(device.contains("unknown file system `ext5`"), "{device}");
     let task = mistaken("kind = \"dd\"", "kind = \"dt\"");
     assert!(
-        task.contains("unknown value `dt`") && task.contains("light_writer"),
+        task.contains("unknown kind of task `dt`")
+            && task.contains("did you mean `dd`?")
+            && task.contains("light_writer"),
         "{task}"
     );
 }
@@ -237,6 +239,72 @@ fn keys_that_a_kind_needs_or_cannot_use() {
     let text = mistaken("file_mib = 512", "order = \"random\"");
     assert!(text.contains("a dd needs `file_mib`"), "{text}");
     assert!(text.contains("`order` means nothing to a dd"), "{text}");
+}
+
+#[test]
+fn a_key_of_another_kind_names_those_that_take_it() {
+    assert_eq!(
+        mistaken("file_mib = 512", "file_mib = 512\nfile_kib = 4"),
+        "
+error: `file_kib` means nothing to a dd
+  --> my.toml:19:1
+   |
+16 | kind = \"dd\"
+   |        ---- the kind
+...
+19 | file_kib = 4
+   | ^^^^^^^^ not used
+   |
+   = help: did you mean `file_mib`? `file_kib` is a key of fs_mark, make_small
+"
+    );
+    let order = mistaken("file_mib = 512", "file_mib = 512\norder = \"random\"");
+    assert!(
+        order.contains("leave `order` out: it is a key of reader"),
+        "{order}"
+    );
+}
+
+#[test]
+fn a_misspelt_key_of_a_task_names_the_nearest_one() {
+    let own = mistaken("file_mib = 512", "file_mib = 512\nevry_ms = 4");
+    assert!(own.contains("unknown key `evry_ms`"), "{own}");
+    assert!(own.contains("did you mean `every_ms`?"), "{own}");
+    let unit = mistaken("file_mib = 512", "file_gb = 1");
+    assert!(
+        unit.contains("the unit here is mebibytes: write `file_mib`")
+            && unit.contains("a dd needs `file_mib`"),
+        "{unit}"
+    );
+    let other = mistaken("file_mib = 512", "file_mib = 512\nswitch_evry = 4");
+    assert!(
+        other.contains("did you mean `switch_every`? It is a key of rand_read"),
+        "{other}"
+    );
+}
+
+#[test]
+fn a_wrong_value_of_a_kinds_own_key_is_shown_in_its_place() {
+    let text = mistaken("file_mib = 512", "file_mib = \"512MB\"");
+    assert!(
+        text.contains("wrong type of value for `file_mib`") && text.contains("my.toml:18:12"),
+        "{text}"
+    );
+    let sync = mistaken("file_mib = 512", "file_mib = 512\nsync = \"files\"");
+    assert!(
+        sync.contains("unknown value `files`") && sync.contains("did you mean `file`?"),
+        "{sync}"
+    );
+    let kind = mistaken("kind = \"dd\"", "kind = 5");
+    assert!(
+        kind.contains("wrong type of value for `kind`") && kind.contains("light_writer"),
+        "{kind}"
+    );
+    let none = mistaken("kind = \"dd\"\n", "");
+    assert!(none.contains("the key `kind` is missing"), "{none}");
+    assert_eq!(shown(GOOD, &["task.dd.sync=file"]), "no mistake");
+    let set = shown(GOOD, &["task.dd.file_mib=0"]);
+    assert!(set.contains("`file_mib` is out of range: 0"), "{set}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Checks of what has to do with memory: swap, the keys of the columns about reclaim, the sizes of tasks
-//! as parts of the memory, and which keys a kind of task takes.
+//! as parts of the memory, and what of the keys of all kinds a task takes.
 
 use core::ops::Range;
 
@@ -11,18 +11,17 @@ use policy::shrink::ShrinkRule;
 use policy::shrink::files::InodeRule;
 use toml::Spanned;
 
-use super::{Checker, FILE_MOST_MIB, MEMORY_MOST_MIB, TASKS_MOST};
+use super::{Checker, FILE_MOST_MIB, FILES_MOST, MEMORY_MOST_MIB, TASKS_MOST};
 use crate::catalogue;
+use crate::kinds::by_name;
 use crate::presets::REASONS;
 use crate::scenario::diagnose::Mistake;
-use crate::scenario::{CaseEntry, PolicyEntry, Scenario, TaskEntry, TaskKind};
+use crate::scenario::tasks::{misfit, missing};
+use crate::scenario::{CaseEntry, PolicyEntry, Scenario, TaskEntry};
+use crate::task::{Ends, Files, Memory};
 
-/// Most memory or files of all tasks of one entry, as a part of the machine's memory.
-const PART_MOST: f64 = 1000.0;
 /// All regions of a cache together, as a multiple of its memory (`mm::Cache::spill`).
 const REGIONS_MOST: f64 = 30.0;
-/// Most files of one task.
-const FILES_MOST: f64 = 4096.0;
 /// Highest `vm.swappiness`.
 const SWAPPINESS_MOST: f64 = 200.0;
 
@@ -96,35 +95,10 @@ impl Checker {
         self.known("reason to throttle", reason, reasons);
     }
 
-    /// Sizes of a task that are parts of the memory.
-    pub(super) fn sizes_in_memory(&mut self, scenario: &Scenario, task: &TaskEntry) {
-        for (key, part) in [
-            ("memory_part", &task.memory_part),
-            ("memory_part_each", &task.memory_part_each),
-        ] {
-            if let Some(part) = part {
-                self.range(key, part, 0.0001, PART_MOST, " of the memory");
-            }
-        }
-        for (key, size) in [
-            ("region_mib", &task.region_mib),
-            ("pinned_mib", &task.pinned_mib),
-        ] {
-            if let Some(size) = size {
-                self.range(key, size, 1.0 / 256.0, MEMORY_MOST_MIB, " MiB");
-            }
-        }
-        if let Some(phase) = &task.phase_s {
-            self.range("phase_s", phase, 0.001, 1e7, " s");
-        }
-        for (key, number) in [("files", &task.files), ("switch_every", &task.switch_every)] {
-            if let Some(number) = number {
-                let value = Spanned::new(number.span(), f64::from(*number.get_ref()));
-                self.range(key, &value, 1.0, FILES_MOST, "");
-            }
-        }
-        let kind = *task.kind.get_ref();
-        let grows = matches!(kind, TaskKind::Hog | TaskKind::Mapper);
+    /// More memory than there is needs a swap file.
+    pub(super) fn grows(&mut self, scenario: &Scenario, task: &TaskEntry) {
+        let memory = task.kind.get_ref().traits().memory;
+        let grows = matches!(memory, Memory::Kept | Memory::Mapped);
         if grows && scenario.machine.swap.is_none() && self.exceeds_memory(scenario, task) {
             self.list.push(
                 Mistake::new(
@@ -136,23 +110,33 @@ impl Checker {
                 .help("add `swap = { device = \"...\", mib = ... }` to the machine"),
             );
         }
-        let sizes = [
-            ("file_mib", task.file_mib.as_ref().map(Spanned::span)),
-            ("region_mib", task.region_mib.as_ref().map(Spanned::span)),
-            ("memory_part", task.memory_part.as_ref().map(Spanned::span)),
-            (
-                "memory_part_each",
-                task.memory_part_each.as_ref().map(Spanned::span),
-            ),
-        ];
-        // A task of phases has both files and memory. Of what its kind does not take, `keys_of_kind` tells.
-        let mut given = sizes
-            .into_iter()
-            .filter_map(|(key, at)| at.map(|at| (key, at)))
-            .filter(|(key, _)| takes_size(kind, key))
-            .filter(|(key, _)| kind != TaskKind::Phases || *key != "file_mib");
-        if let (Some((one, at)), Some((other, other_at))) = (given.next(), given.next()) {
-            self.list.push(
+    }
+
+    /// Keys of all kinds that this one needs or cannot use, and its size, which is said once.
+    pub(super) fn keys_of_traits(&mut self, task: &TaskEntry) {
+        let kind = task.kind.get_ref();
+        let (name, traits, at) = (kind.name(), kind.traits(), task.kind.span());
+        let has_files = traits.files != Files::None;
+        match &task.device {
+            Some(device) if !has_files => self.unused("device", device.span(), task),
+            None if has_files => self.list.push(missing(name, "device", at.clone())),
+            _ => {}
+        }
+        match &task.run_s {
+            Some(run) if traits.ends == Ends::Itself => self.unused("run_s", run.span(), task),
+            None if traits.ends == Ends::Timed => {
+                self.list.push(missing(name, "run_s", at.clone()))
+            }
+            _ => {}
+        }
+        let sizes = traits.size.iter();
+        let mut sizes = sizes.filter_map(|key| Some((*key, task.key(key)?.span())));
+        match (sizes.next(), sizes.next()) {
+            (None, _) => {
+                let first = traits.size.first();
+                self.list.extend(first.map(|key| missing(name, key, at)));
+            }
+            (Some((one, at)), Some((other, other_at))) => self.list.push(
                 Mistake::new(
                     format!("`{one}` and `{other}` are both given"),
                     other_at,
@@ -160,16 +144,16 @@ impl Checker {
                 )
                 .also(at, "the other")
                 .help(format!("keep `{one}` or `{other}`, not both")),
-            );
+            ),
+            _ => {}
         }
     }
 
     fn exceeds_memory(&self, scenario: &Scenario, task: &TaskEntry) -> bool {
         let memory = *scenario.machine.memory_mib.get_ref();
         let count = task.count.as_ref().map_or(1, |count| *count.get_ref());
-        let number = |value: &Option<Spanned<f64>>| value.as_ref().map_or(0.0, |v| *v.get_ref());
-        let each = number(&task.region_mib) / memory + number(&task.memory_part_each);
-        each * f64::from(count) + number(&task.memory_part) > 1.0
+        let each = task.amount("region_mib") / memory + task.amount("memory_part_each");
+        each * f64::from(count) + task.amount("memory_part") > 1.0
     }
 
     /// Hogs keep all that they write to: what those of a row have at the same time has to fit memory and swap together.
@@ -185,10 +169,10 @@ impl Checker {
         let left = mib * (1.0 - number(&machine.reserved_percent) / 100.0);
         let room = left + swap.mib.get_ref();
         let hogs: Vec<(&TaskEntry, f64)> = tasks_of(scenario, row)
-            .filter(|(task, _)| *task.kind.get_ref() == TaskKind::Hog)
+            .filter(|(task, _)| task.kind.get_ref().traits().memory == Memory::Kept)
             .map(|(task, count)| {
-                let each = number(&task.region_mib) + number(&task.memory_part_each) * mib;
-                (task, each * count + number(&task.memory_part) * mib)
+                let each = task.amount("region_mib") + task.amount("memory_part_each") * mib;
+                (task, each * count + task.amount("memory_part") * mib)
             })
             .collect();
         let most = most_at_once(&hogs);
@@ -222,28 +206,30 @@ impl Checker {
         let left = 1.0 - number(&machine.reserved_percent) / 100.0;
         let room = mib * left * REGIONS_MOST;
         let regions: Vec<(&TaskEntry, f64)> = tasks_of(scenario, row)
-            .filter(|(task, _)| task.kind.get_ref().has_memory())
-            .map(|(task, count)| {
-                // A bystander's is not scaled.
-                let scale = match task.kind.get_ref() {
-                    TaskKind::Bystander => *scenario.run.scale.get_ref(),
+            .map(|(task, count)| (task, count, task.kind.get_ref().traits().memory))
+            .filter(|(.., memory)| *memory != Memory::None)
+            .map(|(task, count, memory)| {
+                // What is taken on a schedule is not scaled.
+                let scale = match memory {
+                    Memory::Scheduled => *scenario.run.scale.get_ref(),
                     _ => 1.0,
                 };
-                let each = number(&task.region_mib) / scale + number(&task.memory_part_each) * mib;
-                (task, each * count + number(&task.memory_part) * mib)
+                let own = task.amount("region_mib") / scale;
+                let each = own + task.amount("memory_part_each") * mib;
+                (task, each * count + task.amount("memory_part") * mib)
             })
             .collect();
         let Some((task, all)) = most_at_once(&regions).filter(|(_, all)| *all > room) else {
             return;
         };
-        let size = [&task.region_mib, &task.memory_part, &task.memory_part_each];
-        let size = size.into_iter().flatten().next();
+        let sizes = ["region_mib", "memory_part", "memory_part_each"];
+        let size = sizes.iter().find_map(|key| task.key(key));
         let mistake = Mistake::new(
             format!(
                 "{} tasks have {all:.0} MiB of anonymous memory, and the cache has tables for {room:.0} MiB",
                 whose(scenario, row)
             ),
-            size.map_or(task.id.span(), Spanned::span),
+            size.map_or(task.id.span(), |size| size.span()),
             format!("all together may have at most {REGIONS_MOST} times the memory"),
         );
         let help = format!(
@@ -264,12 +250,12 @@ impl Checker {
         let room = *memory.get_ref() * left * MOST;
         let first = scenario.tasks.first().map(|task| task.id.get_ref());
         let maps = tasks_of(scenario, row)
-            .filter(|(task, _)| *task.kind.get_ref() == TaskKind::MappedWriter)
+            .filter(|(task, _)| task.kind.get_ref().traits().maps)
             .map(|(task, count)| {
                 let own = row.file_mib.as_ref();
                 let own = own.filter(|_| first == Some(task.id.get_ref()));
-                let file = own.or(task.file_mib.as_ref());
-                (task, count * file.map_or(0.0, |mib| *mib.get_ref()))
+                let file = own.map_or_else(|| task.amount("file_mib"), |mib| *mib.get_ref());
+                (task, count * file)
             });
         let maps: Vec<(&TaskEntry, f64)> = maps.collect();
         let all: f64 = maps.iter().map(|(_, mib)| mib).sum();
@@ -282,7 +268,8 @@ impl Checker {
                     "{} tasks map {all:.0} MiB of files, and the cache has tables for {room:.0} MiB",
                     whose(scenario, row)
                 ),
-                task.file_mib.as_ref().map_or(task.id.span(), Spanned::span),
+                task.key("file_mib")
+                    .map_or(task.id.span(), |file| file.span()),
                 format!("all together may map at most {MOST} times the memory"),
             );
             let help = format!(
@@ -301,14 +288,13 @@ impl Checker {
         let reserved = machine.reserved_percent.as_ref();
         let left = 1.0 - reserved.map_or(0.0, |percent| *percent.get_ref()) / 100.0;
         let room = memory.get_ref() * left / 4.0;
-        let pinned = |task: &TaskEntry| task.pinned_mib.as_ref().map_or(0.0, |mib| *mib.get_ref());
         let all: f64 = tasks_of(scenario, row)
-            .map(|(task, count)| pinned(task) * count)
+            .map(|(task, count)| task.amount("pinned_mib") * count)
             .sum();
         let largest = scenario
             .tasks
             .iter()
-            .filter_map(|task| task.pinned_mib.as_ref())
+            .filter_map(|task| task.key("pinned_mib"))
             .max_by(|one, other| one.get_ref().total_cmp(other.get_ref()));
         if let Some(largest) = largest
             && all > room
@@ -344,7 +330,7 @@ impl Checker {
         for (id, number) in &case.files {
             let by_id = |task: &&TaskEntry| task.id.get_ref() == id.get_ref();
             if let Some(task) = scenario.tasks.iter().find(by_id)
-                && !task.kind.get_ref().has_many_files()
+                && by_name(task.kind.get_ref().name()).is_some_and(|kind| !kind.has("files"))
             {
                 self.unused("files", number.span(), task);
             }
@@ -357,184 +343,8 @@ impl Checker {
     }
 
     fn unused(&mut self, key: &str, at: Range<usize>, task: &TaskEntry) {
-        let name = task.kind.get_ref().name();
-        self.list.push(
-            Mistake::new(format!("`{key}` means nothing to a {name}"), at, "not used")
-                .also(task.kind.span(), "the kind")
-                .help(format!("leave `{key}` out")),
-        );
-    }
-
-    /// Which keys a kind of task needs, and which mean nothing to it.
-    pub(super) fn keys_of_kind(&mut self, task: &TaskEntry) {
-        use TaskKind::{
-            Bystander, Cp, Dd, FsMark, LargeDd, LightWriter, MakeSmall, MappedWriter, Mapper,
-            Phases, Pinner, RandRead, RandWrite, ReadSmall, Reader, StatSmall, Thpavail,
-        };
-        let kind = *task.kind.get_ref();
-        let name = kind.name();
-        let span = |value: &Option<Spanned<f64>>| value.as_ref().map(Spanned::span);
-        let size = span(&task.memory_part).or(span(&task.memory_part_each));
-        // (key, where it is given, it is used, it is needed)
-        let keys = [
-            (
-                "device",
-                task.device.as_ref().map(Spanned::span),
-                kind.has_files(),
-                kind.has_files(),
-            ),
-            (
-                "from",
-                task.from.as_ref().map(Spanned::span),
-                matches!(kind, Cp | Thpavail),
-                matches!(kind, Cp | Thpavail),
-            ),
-            (
-                "block_kib",
-                span(&task.block_kib),
-                kind.has_files()
-                    && !matches!(kind, Pinner | MappedWriter)
-                    && !kind.has_small_files(),
-                false,
-            ),
-            (
-                "file_mib",
-                span(&task.file_mib),
-                takes_size(kind, "file_mib"),
-                matches!(
-                    kind,
-                    Dd | Cp | Reader | Phases | LargeDd | MappedWriter | Thpavail
-                ) || (matches!(kind, RandWrite | RandRead) && size.is_none()),
-            ),
-            (
-                "region_mib",
-                span(&task.region_mib),
-                takes_size(kind, "region_mib"),
-                kind.has_memory() && size.is_none(),
-            ),
-            (
-                "memory_part",
-                span(&task.memory_part),
-                takes_size(kind, "memory_part"),
-                matches!(kind, StatSmall | ReadSmall),
-            ),
-            (
-                "memory_part_each",
-                span(&task.memory_part_each),
-                takes_size(kind, "memory_part_each"),
-                false,
-            ),
-            (
-                "pinned_mib",
-                span(&task.pinned_mib),
-                matches!(kind, Phases | Pinner),
-                kind == Pinner,
-            ),
-            (
-                "phase_s",
-                span(&task.phase_s),
-                kind == Phases,
-                kind == Phases,
-            ),
-            (
-                "files",
-                task.files.as_ref().map(Spanned::span),
-                kind.has_many_files(),
-                false,
-            ),
-            (
-                "switch_every",
-                task.switch_every.as_ref().map(Spanned::span),
-                kind == RandRead,
-                false,
-            ),
-            (
-                "run_s",
-                span(&task.run_s),
-                !kind.makes_files() && !matches!(kind, MakeSmall | Thpavail),
-                kind.lasts(),
-            ),
-            ("rate_mib", span(&task.rate_mib), kind == LargeDd, false),
-            (
-                "total_mib",
-                span(&task.total_mib),
-                matches!(kind, LargeDd | Thpavail),
-                matches!(kind, LargeDd | Thpavail),
-            ),
-            (
-                "files_per_loop",
-                task.files_per_loop.as_ref().map(Spanned::span),
-                matches!(kind, FsMark | MakeSmall),
-                matches!(kind, FsMark | MakeSmall),
-            ),
-            (
-                "loops",
-                task.loops.as_ref().map(Spanned::span),
-                matches!(kind, FsMark | Thpavail) || kind.has_small_files(),
-                matches!(kind, FsMark | MakeSmall | Thpavail),
-            ),
-            (
-                "file_kib",
-                span(&task.file_kib),
-                matches!(kind, FsMark | MakeSmall),
-                matches!(kind, FsMark | MakeSmall),
-            ),
-            (
-                "every_ms",
-                span(&task.every_ms),
-                matches!(kind, LightWriter | Reader | Dd | Mapper | Bystander),
-                matches!(kind, LightWriter | Bystander),
-            ),
-            (
-                "sync",
-                task.sync.as_ref().map(Spanned::span),
-                kind == Dd,
-                false,
-            ),
-            (
-                "order",
-                task.order.as_ref().map(Spanned::span),
-                kind == Reader,
-                false,
-            ),
-            (
-                "file_ends",
-                task.file_ends.as_ref().map(Spanned::span),
-                kind == Thpavail,
-                false,
-            ),
-        ];
-        for (key, at, used, needed) in keys {
-            match at {
-                Some(at) if !used => self.unused(key, at, task),
-                None if needed => self.list.push(
-                    Mistake::new(
-                        format!("a {name} needs `{key}`"),
-                        task.kind.span(),
-                        format!("`{key}` is missing"),
-                    )
-                    .help(format!("add `{key} = ...` to this task")),
-                ),
-                _ => {}
-            }
-        }
-    }
-}
-
-/// Whether a kind of task takes a size by this key.
-fn takes_size(kind: TaskKind, key: &str) -> bool {
-    use TaskKind::{
-        FsMark, Hog, LightWriter, Mapper, Phases, Pinner, RandRead, RandWrite, ReadSmall, StatSmall,
-    };
-    match key {
-        "file_mib" => {
-            kind.has_files()
-                && !kind.has_small_files()
-                && !matches!(kind, LightWriter | Pinner | FsMark)
-        }
-        "region_mib" => kind.has_memory(),
-        "memory_part" if matches!(kind, StatSmall | ReadSmall) => true,
-        _ => matches!(kind, Hog | Mapper | RandWrite | RandRead | Phases),
+        let kind = by_name(task.kind.get_ref().name()).expect("a task has a kind of the list");
+        self.list.push(misfit(key, at, kind, task.kind.span()));
     }
 }
 
@@ -549,12 +359,11 @@ fn whose(scenario: &Scenario, row: &CaseEntry) -> String {
 /// The most that tasks have at the same time of what each of them has for as long as it runs, and whose beginning that is: there
 /// is most of it when one of them begins.
 fn most_at_once<'a>(tasks: &[(&'a TaskEntry, f64)]) -> Option<(&'a TaskEntry, f64)> {
-    let number = |value: &Option<Spanned<f64>>| value.as_ref().map_or(0.0, |v| *v.get_ref());
     let at_start_of = |begun: &TaskEntry| -> f64 {
-        let at = number(&begun.start_s);
+        let at = begun.amount("start_s");
         let there = tasks.iter().filter(|(task, _)| {
-            let start = number(&task.start_s);
-            start <= at && at < start + number(&task.run_s).max(f64::MIN_POSITIVE)
+            let start = task.amount("start_s");
+            start <= at && at < start + task.amount("run_s").max(f64::MIN_POSITIVE)
         });
         there.map(|(_, mib)| mib).sum()
     };

@@ -1,13 +1,13 @@
-//! Checks of paper p4's keys: file systems of a row, its reserve, and what a `thpavail` needs.
+//! Checks of paper p4's keys: file systems of a row, its reserve, patches, huge pages.
 
 use policy::compact::{Compaction, Patches};
 
-use super::{Checker, MEMORY_MOST_MIB};
+use super::Checker;
 use crate::catalogue;
 use crate::presets::by_name;
 use crate::run::runs::joined;
 use crate::scenario::diagnose::Mistake;
-use crate::scenario::{CaseEntry, PolicyEntry, Scenario, TaskEntry, TaskKind};
+use crate::scenario::{CaseEntry, PolicyEntry, Scenario};
 
 impl Checker {
     /// `file_systems` and `min_free_kib` of a row, `thp` where there is nothing to turn off.
@@ -124,25 +124,6 @@ impl Checker {
                 .also(scenario.run.scale.span(), "the scale")
                 .help("write a scale of one over a power of two, for example 0.0625"),
             );
-        }
-    }
-
-    /// A `thpavail` swaps out what it cannot keep.
-    pub(super) fn thpavail(&mut self, scenario: &Scenario, task: &TaskEntry) {
-        let is_it = *task.kind.get_ref() == TaskKind::Thpavail;
-        if is_it && scenario.machine.swap.is_none() {
-            self.list.push(
-                Mistake::new(
-                    "a thpavail touches as much memory as there is, and there is no swap file",
-                    task.id.span(),
-                    "it would run out of memory",
-                )
-                .also(scenario.machine.memory_mib.span(), "the memory")
-                .help("add `swap = { device = \"...\", mib = ... }` to the machine"),
-            );
-        }
-        if let Some(total) = task.total_mib.as_ref().filter(|_| is_it) {
-            self.range("total_mib", total, 1.0, MEMORY_MOST_MIB, " MiB");
         }
     }
 }

@@ -5,7 +5,8 @@ use toml::Spanned;
 use super::Checker;
 use crate::run::small;
 use crate::scenario::diagnose::Mistake;
-use crate::scenario::{RoleKind, Scenario, TaskEntry, TaskKind};
+use crate::scenario::{RoleKind, Scenario, TaskEntry};
+use crate::task::Files;
 
 /// Sizes of an object, bytes, and of a slab, as a power of two of pages (`mm::SlabSpec`).
 const OBJECT: (f64, f64) = (8.0, 4096.0);
@@ -73,14 +74,10 @@ impl Checker {
 
     /// Small files of all tasks: of one file system, and their objects fit the memory that they are said to fill.
     pub(super) fn small_files(&mut self, scenario: &Scenario) {
-        let of = |kind: fn(TaskKind) -> bool| {
-            scenario
-                .tasks
-                .iter()
-                .filter(move |task| kind(*task.kind.get_ref()))
-        };
-        let first = of(|kind| kind == TaskKind::MakeSmall).next();
-        for task in of(TaskKind::has_small_files) {
+        let files = |task: &&TaskEntry| task.kind.get_ref().traits().files;
+        let tasks = || scenario.tasks.iter();
+        let first = tasks().find(|task| files(task) == Files::SmallMade);
+        for task in tasks().filter(|task| files(task).are_small()) {
             let Some(first) = first else {
                 self.list.push(
                     Mistake::new(
@@ -116,7 +113,7 @@ impl Checker {
                 .help("a scenario has one file system of small files: name the same device"),
             );
         }
-        if let (Some(one), Some(other)) = (&first.file_kib, &task.file_kib)
+        if let (Some(one), Some(other)) = (first.key("file_kib"), task.key("file_kib"))
             && (one.get_ref() - other.get_ref()).abs() > f64::EPSILON
         {
             self.list.push(
@@ -132,7 +129,8 @@ impl Checker {
     }
 
     fn small_numbers(&mut self, scenario: &Scenario, task: &TaskEntry) {
-        if let Some(size) = &task.file_kib {
+        let number = |task: &TaskEntry, key| task.key(key).map_or(1.0, Spanned::into_inner);
+        if let Some(size) = task.key("file_kib") {
             let pages = size.get_ref() / 4.0;
             if pages.fract() != 0.0 || !(1.0..=256.0).contains(&pages) {
                 self.list.push(
@@ -144,11 +142,8 @@ impl Checker {
                     .help("write a multiple of 4"),
                 );
             }
-            let number = |value: &Option<Spanned<u32>>| {
-                value.as_ref().map_or(1.0, |v| f64::from(*v.get_ref()))
-            };
-            let files = number(&task.files_per_loop) * number(&task.loops) * pages.max(1.0);
-            if let Some(loops) = &task.loops
+            let files = number(task, "files_per_loop") * number(task, "loops") * pages.max(1.0);
+            if let Some(loops) = task.key("loops")
                 && files > DIRECTORY_MOST
             {
                 self.list.push(
@@ -162,18 +157,17 @@ impl Checker {
             }
         }
         // Files that are looked at again have to have been made.
-        let Some(part) = &task.memory_part else {
+        let Some(part) = task.key("memory_part") else {
             return;
         };
         let memory = scenario.machine.memory_mib.get_ref() * 1_048_576.0;
         let wanted = part.get_ref() * memory / small::bytes_a_file(&scenario.machine);
-        let number =
-            |value: &Option<Spanned<u32>>| value.as_ref().map_or(1.0, |v| f64::from(*v.get_ref()));
         let made: f64 = scenario
             .tasks
             .iter()
-            .filter(|task| *task.kind.get_ref() == TaskKind::MakeSmall)
-            .map(|task| number(&task.files_per_loop) * number(&task.loops) * number(&task.count))
+            .filter(|task| task.kind.get_ref().traits().files == Files::SmallMade)
+            .map(|task| ["files_per_loop", "loops", "count"].map(|key| number(task, key)))
+            .map(|numbers| numbers.iter().product::<f64>())
             .sum();
         if wanted > made {
             self.list.push(

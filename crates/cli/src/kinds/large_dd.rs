@@ -1,0 +1,79 @@
+//! `large_dd`: downloads a source, copies it and removes all (mmtests' largedd).
+
+use env::Env;
+use toml::Spanned;
+use workload::{LargeDd, Work, large_dd};
+
+use crate::scenario::Mistake;
+use crate::task::{Around, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys, value};
+
+/// Block: a read-ahead window of Linux.
+const BLOCK_KIB: f64 = 128.0;
+/// Most copies of one source.
+const COPIES_MOST: f64 = 4096.0;
+
+keys! {
+    /// Makes its files: a source that comes in over a network, copies of it one after the other; then it removes all.
+    pub struct Keys {
+        /// Bytes of the source; scaled.
+        file_mib: Spanned<f64>,
+        /// It begins another copy as long as source and copies together have less; scaled.
+        total_mib: Spanned<f64>,
+        /// How fast the source comes in, MiB/s; scaled. Without it, as fast as it can be written.
+        rate_mib: Option<Spanned<f64>>,
+        /// Bytes of one call; scaled, as a read-ahead window is.
+        block_kib: Option<Spanned<f64>>,
+    }
+}
+
+impl Keys {
+    fn options(&self, at: &Sizes) -> LargeDd {
+        let block = at.block(&self.block_kib, BLOCK_KIB);
+        LargeDd {
+            block: at.window(block),
+            source: at.file(block),
+            rate: value(&self.rate_mib).map(|rate| at.bytes(rate).0),
+            total: at.bytes(*self.total_mib.get_ref()),
+        }
+    }
+}
+
+impl Kind for Keys {
+    fn traits(&self) -> Traits {
+        Traits {
+            files: Files::Made,
+            writes: Writes::Once,
+            heavy: true,
+            ..Traits::NONE
+        }
+    }
+
+    fn facts(&self, at: &Sizes) -> Facts {
+        let options = self.options(at);
+        let bytes = options.bytes();
+        Facts {
+            block: options.block,
+            makes: Some((bytes.0 / options.source.0, bytes)),
+            ..Facts::default()
+        }
+    }
+
+    fn check(&self, _: &Around) -> Vec<Mistake> {
+        let files = self.total_mib.get_ref() / self.file_mib.get_ref();
+        if files <= COPIES_MOST {
+            return Vec::new();
+        }
+        let mistake = Mistake::new(
+            format!("{files:.0} copies are more than a run keeps"),
+            self.total_mib.span(),
+            format!("at most {COPIES_MOST} times the source"),
+        );
+        let mistake = mistake.also(self.file_mib.span(), "the source");
+        vec![mistake.help("lower `total_mib`, or raise `file_mib`")]
+    }
+
+    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+        let (options, folder) = (self.options(at), given.folder());
+        Work::new(move |task, cache, run| large_dd(task, cache, &folder, &options, run))
+    }
+}

@@ -1,0 +1,48 @@
+//! `mapped_writer`: stores to each page of a file that it maps (mmtests' mapped writer).
+
+use env::Env;
+use policy::units::{Bytes, PAGE_SIZE, Pages};
+use toml::Spanned;
+use workload::{MappedWriter, Work, mapped_writer};
+
+use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys};
+
+keys! {
+    /// Maps a file that has nothing in it, and stores to each page once, in order; nothing is synced.
+    pub struct Keys {
+        /// Bytes of the file; scaled.
+        file_mib: Spanned<f64>,
+    }
+}
+
+impl Keys {
+    fn options(&self, at: &Sizes) -> MappedWriter {
+        let bytes = at.file(Bytes(PAGE_SIZE));
+        MappedWriter {
+            pages: bytes.pages_ceil().at_least(Pages(1)),
+            for_at_most: at.run_for,
+        }
+    }
+}
+
+impl Kind for Keys {
+    /// Not heavy: it does not say what it dirties call by call.
+    fn traits(&self) -> Traits {
+        Traits {
+            files: Files::Written,
+            maps: true,
+            ends: Ends::Early,
+            writes: Writes::Once,
+            ..Traits::NONE
+        }
+    }
+
+    fn facts(&self, at: &Sizes) -> Facts {
+        Facts::of_files(Bytes::ZERO, self.options(at).pages.bytes())
+    }
+
+    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+        let (options, file) = (self.options(at), given.file());
+        Work::new(move |task, cache, run| mapped_writer(task, cache, &file, &options, run))
+    }
+}

@@ -1,0 +1,60 @@
+//! `rand_write`: overwrites blocks of its files at random (p0's writers, fio).
+
+use env::Env;
+use toml::Spanned;
+use workload::{RandWrite, Work, rand_write};
+
+use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys};
+
+/// Block.
+const BLOCK_KIB: f64 = 1024.0;
+
+keys! {
+    /// Overwrites blocks of its files at random.
+    pub struct Keys {
+        /// Bytes of all its files together; scaled.
+        file_mib: Option<Spanned<f64>>,
+        /// The files of all tasks of this entry together, as a part of the machine's memory.
+        memory_part: Option<Spanned<f64>>,
+        /// The same of each of them.
+        memory_part_each: Option<Spanned<f64>>,
+        /// Files of one task.
+        files: Option<Spanned<u32>>,
+        /// Bytes of one call; scaled, as a request is.
+        block_kib: Option<Spanned<f64>>,
+    }
+}
+
+impl Keys {
+    fn options(&self, at: &Sizes) -> RandWrite {
+        let block = at.random_block(at.block(&self.block_kib, BLOCK_KIB));
+        RandWrite {
+            block,
+            size: at.each_file(block),
+            for_at_most: at.run_for,
+        }
+    }
+}
+
+impl Kind for Keys {
+    fn traits(&self) -> Traits {
+        Traits {
+            files: Files::Written,
+            ends: Ends::Timed,
+            size: &["file_mib", "memory_part", "memory_part_each"],
+            writes: Writes::Over,
+            heavy: true,
+            ..Traits::NONE
+        }
+    }
+
+    fn facts(&self, at: &Sizes) -> Facts {
+        let options = self.options(at);
+        Facts::of_files(options.block, options.size)
+    }
+
+    fn work<E: Env>(&self, at: &Sizes, given: Given<E>) -> Work<E> {
+        let (options, files) = (self.options(at), given.files);
+        Work::new(move |task, cache, run| rand_write(task, cache, &files, &options, run))
+    }
+}

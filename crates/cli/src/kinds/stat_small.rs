@@ -1,0 +1,57 @@
+//! `stat_small`: looks small files up again.
+
+use env::Env;
+use toml::Spanned;
+use workload::{Revisit, Visit, Work, revisit};
+
+use crate::task::units::whole;
+use crate::task::{Ends, Files, Given, Kind, Sizes, Traits, keys, value};
+
+keys! {
+    /// Looks up the last of the small files that were made, at random.
+    pub struct Keys {
+        /// At as many files as have objects that fill this part of the memory.
+        memory_part: Spanned<f64>,
+        /// How often it goes over them.
+        loops: Option<Spanned<u32>>,
+        /// It begins when all files are made.
+        after: Option<Spanned<bool>>,
+    }
+}
+
+/// Of both kinds that look at small files again.
+pub(super) const TRAITS: Traits = Traits {
+    files: Files::SmallSeen,
+    ends: Ends::Early,
+    reads: true,
+    ..Traits::NONE
+};
+
+/// Looks at them again.
+pub(super) fn work<E: Env>(
+    visit: Visit,
+    (loops, after): (&Option<Spanned<u32>>, &Option<Spanned<bool>>),
+    at: &Sizes,
+    mut given: Given<E>,
+) -> Work<E> {
+    let bytes = at.part_mib * at.scale * 1_048_576.0;
+    let options = Revisit {
+        visit,
+        files: whole(bytes / at.small_file).max(1),
+        passes: value(loops).unwrap_or(1),
+        after: value(after).unwrap_or(false),
+        for_at_most: at.run_for,
+    };
+    let (small, _) = given.small();
+    Work::new(move |task, _, run| revisit(task, &small, &options, run))
+}
+
+impl Kind for Keys {
+    fn traits(&self) -> Traits {
+        TRAITS
+    }
+
+    fn work<E: Env>(&self, at: &Sizes, given: Given<E>) -> Work<E> {
+        work(Visit::Stat, (&self.loops, &self.after), at, given)
+    }
+}

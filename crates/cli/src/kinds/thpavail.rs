@@ -1,0 +1,106 @@
+//! `thpavail`: all memory touched beside two copies (mmtests' thpavail, paper p4's test).
+
+use env::Env;
+use policy::units::Pages;
+use serde::Deserialize;
+use toml::Spanned;
+use workload::{FileEnds, Thpavail, Work, thpavail};
+
+use crate::scenario::{MEMORY_MOST_MIB, Mistake};
+use crate::task::{Around, Facts, Field, Files, Given, Kind, Sizes, Traits, Writes, keys, value};
+
+/// Block of both copies: that of `cp`.
+const BLOCK_KIB: f64 = 32.0;
+/// An iteration begins with no more dirty pages than these (experiments B4), at full size.
+const SETTLED: u64 = 1024;
+
+keys! {
+    /// Copies from one device and to another, and touches all memory beside that.
+    pub struct Keys {
+        /// The device that it reads from.
+        from: Spanned<String>,
+        /// Bytes of the file that it reads, from its front again when it is through; scaled.
+        file_mib: Spanned<f64>,
+        /// It writes its copy from the start again when it has so much; scaled.
+        total_mib: Spanned<f64>,
+        /// Iterations.
+        loops: Spanned<u32>,
+        /// What becomes of its file when an iteration ends: `removed` (without the key), `synced`.
+        file_ends: Option<Spanned<FileEndsKind>>,
+        /// Bytes of one call; scaled, as a read-ahead window is.
+        block_kib: Option<Spanned<f64>>,
+    }
+}
+
+/// What becomes of the file that a `thpavail` writes, when an iteration ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FileEndsKind {
+    /// It is removed, and what was dirty of it is thrown away.
+    Removed,
+    /// It stays, and is written out.
+    Synced,
+}
+
+impl Field for Spanned<FileEndsKind> {}
+
+impl Keys {
+    fn options(&self, at: &Sizes) -> Thpavail {
+        let block = at.window(at.block(&self.block_kib, BLOCK_KIB));
+        Thpavail {
+            iterations: *self.loops.get_ref(),
+            pages: at.memory,
+            stride: at.huge,
+            block,
+            target: at.pages(*self.total_mib.get_ref()).bytes().at_least(block),
+            settled: Pages(SETTLED / at.shrink()),
+            file_ends: match value(&self.file_ends) {
+                Some(FileEndsKind::Synced) => FileEnds::Synced,
+                Some(FileEndsKind::Removed) | None => FileEnds::Removed,
+            },
+        }
+    }
+}
+
+impl Kind for Keys {
+    /// Not heavy: its copy is one of several things that it measures.
+    fn traits(&self) -> Traits {
+        Traits {
+            files: Files::Written,
+            writes: Writes::Over,
+            ..Traits::NONE
+        }
+    }
+
+    fn facts(&self, at: &Sizes) -> Facts {
+        let full = at.block(&self.block_kib, BLOCK_KIB);
+        Facts::of_files(at.window(full), at.file(full))
+    }
+
+    fn check(&self, around: &Around) -> Vec<Mistake> {
+        let total = &self.total_mib;
+        let mut found = Vec::from_iter(Mistake::range(
+            "total_mib",
+            total,
+            1.0,
+            MEMORY_MOST_MIB,
+            " MiB",
+        ));
+        // It swaps out what it cannot keep.
+        if !around.has_swap {
+            let mistake = Mistake::new(
+                "a thpavail touches as much memory as there is, and there is no swap file",
+                around.id.clone(),
+                "it would run out of memory",
+            );
+            let mistake = mistake.also(around.memory_mib.span(), "the memory");
+            found.push(mistake.help("add `swap = { device = \"...\", mib = ... }` to the machine"));
+        }
+        found
+    }
+
+    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+        let (options, source, target) = (self.options(at), given.source(), given.file());
+        Work::new(move |task, cache, run| thpavail(task, cache, (&source, &target), &options, run))
+    }
+}

@@ -1,0 +1,47 @@
+//! What a task is given to work with.
+
+use std::sync::Arc;
+
+use env::Env;
+use mm::File;
+use workload::{Barrier, Folder, SmallFiles};
+
+/// Files, a place to make some, and the others of its entry.
+pub(crate) struct Given<E: Env> {
+    /// The files it writes or reads.
+    pub(crate) files: Vec<Arc<File<E>>>,
+    /// What it reads from: the file on the device of its key `from`.
+    pub(crate) from: Option<Arc<File<E>>>,
+    /// Where it makes files: on its device, if it has one.
+    pub(crate) folder: Option<Arc<Folder<E>>>,
+    /// Where it meets the others of its entry.
+    pub(crate) barrier: Arc<Barrier>,
+    /// The small files, and its own directory of them.
+    pub(crate) small: Option<(Arc<SmallFiles<E>>, u16)>,
+}
+
+impl<E: Env> Given<E> {
+    /// Its only file.
+    pub(crate) fn file(&mut self) -> Arc<File<E>> {
+        self.files.pop().expect("a job has the files of its kind")
+    }
+
+    /// What it reads from.
+    pub(crate) fn source(&mut self) -> Arc<File<E>> {
+        self.from.take().expect("a kind with `from` needs it")
+    }
+
+    /// Where it makes files.
+    pub(crate) fn folder(&mut self) -> Arc<Folder<E>> {
+        self.folder
+            .take()
+            .expect("a job with files has their device")
+    }
+
+    /// The small files, and its directory.
+    pub(crate) fn small(&mut self) -> (Arc<SmallFiles<E>>, u16) {
+        self.small
+            .take()
+            .expect("a cell with such jobs has small files")
+    }
+}

@@ -1,0 +1,45 @@
+//! Quantities of a scenario as those of the program. `sizes` scales them.
+
+use policy::units::{Bytes, Nanos, PAGE_SIZE};
+
+/// Pages of one mebibyte.
+pub(crate) const PAGES_PER_MIB: f64 = 256.0;
+
+/// Bytes of so many mebibytes.
+pub(crate) fn mib(value: f64) -> u64 {
+    whole(value * 1_048_576.0)
+}
+
+/// Bytes of so many kibibytes.
+pub(crate) fn kib(value: f64) -> Bytes {
+    Bytes(whole(value * 1024.0))
+}
+
+/// So many seconds.
+pub(crate) fn seconds(value: f64) -> Nanos {
+    Nanos(whole(value * 1e9))
+}
+
+/// So many milliseconds.
+pub(crate) fn millis(value: f64) -> Nanos {
+    Nanos(whole(value * 1e6))
+}
+
+/// The nearest whole number of a quantity that a check has bounded.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "not negative and below 2^53 by the ranges of scenario::check"
+)]
+pub(crate) fn whole(value: f64) -> u64 {
+    value.round() as u64
+}
+
+/// Pages of a block, and parts of a page.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "blocks are below 2^26 bytes by scenario::check"
+)]
+pub(crate) fn whole_pages(bytes: Bytes) -> f64 {
+    bytes.0 as f64 / PAGE_SIZE as f64
+}
