@@ -46,12 +46,13 @@ pub(crate) fn run(path: &str) -> Result<()> {
     sampler.sample(&plan, base, &mut crew)?;
     switch_trace(&plan, false)?;
     let after = threads()?;
-    let end = system::now();
     crew.end()?;
 
     // Opened only now: the host answers this in its own time, and what is measured must not know it.
     let mut stream = Stream::open(&plan.out)?;
     let late = sampler.late;
+    // What is still under way is so until the last sample, not until somebody looked.
+    let end = zero + plan.seconds * SECOND;
     let times = format!("base={base}\nzero={zero}\nend={end}\nlate={late}\n");
     stream.send("times", times.as_bytes())?;
     for series in &sampler.series {

@@ -45,6 +45,20 @@ const ROOM_FOR_S: u32 = 45;
 const FILES_MIB: u32 = 520;
 const STICK_MIB: u32 = 128;
 
+/// Settings of `r1` that nobody chose, so that the lab can be held against some that it never saw: memory, rate, swap's rate,
+/// writers, hogs, readers. Drawn by the bytes of SHA-256 of `tidegate r1 N COMMIT` (N from 1 on, COMMIT the first that had
+/// this recorder): memory is 256, 320, 384, 448, 576, 640, 768 or 896, either rate 4, 6, 8, 12, 24, 32, 48 or 64 (byte mod 8);
+/// writers 1 to 4 (mod 4), hogs 1 to 5 (mod 5), readers 0 to 2 (mod 3). recordings-drawn/README.md has the line that does it.
+const DRAWN: [[u32; 6]; 6] = [
+    [384, 12, 4, 2, 3, 0],
+    [448, 12, 8, 1, 4, 2],
+    [448, 6, 6, 4, 5, 1],
+    [320, 8, 6, 1, 1, 1],
+    [640, 4, 64, 2, 1, 0],
+    [384, 6, 24, 2, 3, 2],
+];
+const DRAWN_SECONDS: u32 = 30;
+
 /// Tracepoints, by what they are about.
 const EVENTS: [(&str, &[&str]); 6] = [
     ("throttle", &["vmscan/mm_vmscan_throttled"]),
@@ -239,6 +253,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         crowd("r1-4-seed1", 1, 2).seed(1),
         crowd("r1-4-seed2", 1, 2).seed(2),
     ];
+    all.extend(DRAWN.map(Scenario::drawn));
     for mode in [0, 1] {
         all.push(Scenario::nodes(&format!("r2-mode{mode}"), mode, Work::File));
         all.push(Scenario::nodes(
@@ -290,6 +305,15 @@ impl Scenario {
             swap: Some(1),
             ..Self::new(name, 512, disks, Work::Crowd(crowd))
         }
+    }
+
+    fn drawn(drawn: [u32; 6]) -> Self {
+        let [memory, rate, swap_rate, writers, hogs, readers] = drawn;
+        let name = format!("r1-{memory}-{rate}-{swap_rate}-{writers}w{hogs}h{readers}r");
+        let mut one = Self::crowd(&name, writers, hogs, readers);
+        one.disks[0].rate = Some(rate);
+        one.seconds = DRAWN_SECONDS;
+        one.memory(memory).swap_rate(swap_rate)
     }
 
     fn alone(name: &str, mib: u32) -> Self {
@@ -406,7 +430,7 @@ impl Scenario {
                 unreachable!("arguments are a list");
             };
             let room = match kind {
-                "hog" if memory > 4 * first_number(&arguments) => 32 * 1024,
+                "hog" if memory > 4 * first_number(&arguments) => 64 * 1024,
                 "hog" => 4096,
                 "mapper" => 16 * 1024,
                 "seq" => 32 * 1024,
@@ -784,6 +808,12 @@ mod tests {
         assert_eq!(find("r3-boost0").memory_mib(), 840);
         assert_eq!(find("r4-ext4").memory_mib(), 640);
         assert_eq!(workers("r1-4-seed2")[0][8], json!(210));
+        let drawn = find("r1-384-12-4-2w3h0r");
+        assert_eq!((drawn.memory_mib(), drawn.seconds), (384, 30));
+        assert_eq!(
+            (drawn.disks[0].rate, drawn.disks[1].rate),
+            (Some(12), Some(4))
+        );
     }
 
     #[test]
