@@ -81,15 +81,20 @@ pub(super) fn render(
     column: &str,
 ) -> String {
     let verdicts = judge(setting, recorded, lab);
+    let column = match setting.origin {
+        Origin::Guest => column.to_owned(),
+        Origin::Chain | Origin::Trace => format!("{column}, by the bands of a guest"),
+    };
+    summary(&verdicts, &column)
+}
+
+/// How many bands hold, and which do not.
+pub(super) fn summary(verdicts: &[Verdict], column: &str) -> String {
     let missed: Vec<String> = verdicts
         .iter()
         .filter(|verdict| !verdict.holds)
         .map(|verdict| format!("{} ({})", verdict.name, verdict.band))
         .collect();
-    let column = match setting.origin {
-        Origin::Guest => column.to_owned(),
-        Origin::Chain | Origin::Trace => format!("{column}, by the bands of a guest"),
-    };
     if missed.is_empty() {
         format!("{column}: all {} bands hold\n", verdicts.len())
     } else {

@@ -1,11 +1,12 @@
 //! The command: load, run, measure, print, write, judge.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use workload::Stop;
 
 use super::answer::{self, Answered};
+use super::bands::Verdict;
 use super::fault::Fault;
 use super::lab::{self, COLUMNS, LabError, Planned};
 use super::measure::{Measures, measure};
@@ -13,7 +14,7 @@ use super::recording::{COLUMN, Recording};
 use super::setting::{Origin, Setting};
 use super::several::{self, Beside};
 use super::what_if::{Change, ChangeError};
-use super::{bands, show};
+use super::{bands, pressure, show};
 use crate::args::CompareArguments;
 use crate::outcome::Outcome;
 use crate::output::{self, About, Folder, OutputError, Shown, TidyTable};
@@ -81,10 +82,47 @@ pub(crate) fn main(arguments: &CompareArguments) -> Result<u8, CompareError> {
     }
 }
 
+/// Recordings of each kind are compared among themselves.
 fn run(arguments: &CompareArguments, stop: &Stop) -> Result<u8, CompareError> {
+    let all = arguments.recordings.iter();
+    let named = all.filter(|path| arguments.recordings.len() == 1 || !is_readme(path));
+    let (pressure, throttling): (Vec<PathBuf>, Vec<PathBuf>) = named
+        .cloned()
+        .partition(|path| pressure::Recording::is_one(path));
+    if let (Some(one), Some(other), Some(_)) =
+        (pressure.first(), throttling.first(), &arguments.out)
+    {
+        return Err(CompareError::Usage(format!(
+            "--out is one folder, and these are recordings of two kinds: {} is of memory pressure, {} of dirty throttling; \
+             name one kind at a time, or leave --out out",
+            one.display(),
+            other.display()
+        )));
+    }
+    let mut code = OK;
+    if !pressure.is_empty() {
+        code = code.max(pressure::run(arguments, &pressure, stop)?);
+    }
+    if !throttling.is_empty() || pressure.is_empty() {
+        code = code.max(throttling_of(arguments, &throttling, stop)?);
+    }
+    Ok(code)
+}
+
+/// What `recordings/*` names beside recordings.
+fn is_readme(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.to_ascii_uppercase().starts_with("README"))
+}
+
+fn throttling_of(
+    arguments: &CompareArguments,
+    paths: &[PathBuf],
+    stop: &Stop,
+) -> Result<u8, CompareError> {
     let changes = parse(&arguments.set)?;
     let given = parse(&arguments.given)?;
-    let mut recordings = load(&arguments.recordings, &given, &changes)?;
+    let mut recordings = load(paths, &given, &changes)?;
     let mut names = Names::default();
     names.take_all(&mut recordings);
     let against = match &arguments.against {
@@ -162,28 +200,21 @@ fn run(arguments: &CompareArguments, stop: &Stop) -> Result<u8, CompareError> {
         seed: arguments.seed,
     };
     write(folder.path(), &made, tables)?;
-    Ok(if arguments.check {
-        judge(&sides, columns[0])
-    } else {
-        OK
-    })
+    let verdicts = sides.iter().map(|side| {
+        let setting = &side.recording.setting;
+        let verdicts = bands::judge(setting, &side.recorded, &side.lab[0]);
+        (setting.name.as_str(), verdicts)
+    });
+    Ok(judged(arguments.check, verdicts, columns[0]))
 }
 
 fn load(
-    paths: &[std::path::PathBuf],
+    paths: &[PathBuf],
     given: &[Change],
     changes: &[Change],
 ) -> Result<Vec<Recording>, CompareError> {
     let mut recordings = Vec::new();
     for path in paths {
-        // What `recordings/*` names beside recordings.
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or("");
-        if paths.len() > 1 && name.to_ascii_uppercase().starts_with("README") {
-            continue;
-        }
         recordings.push(Recording::load_with(path, given, changes)?);
     }
     if recordings.is_empty() {
@@ -233,11 +264,11 @@ fn changed_setting(
 
 /// Names that tables and files of the results have already.
 #[derive(Default)]
-struct Names(BTreeSet<String>);
+pub(super) struct Names(BTreeSet<String>);
 
 impl Names {
     /// The name as files can have it, with a number behind it if another has that.
-    fn take(&mut self, own: &str) -> String {
+    pub(super) fn take(&mut self, own: &str) -> String {
         let own = output::plain(own);
         let numbered = (2..).map(|number| format!("{own}-{number}"));
         let mut names = core::iter::once(own.clone()).chain(numbered);
@@ -255,14 +286,14 @@ impl Names {
     }
 }
 
-fn run_plans(plans: &[Planned], stop: &Stop) -> Result<Vec<Vec<Outcome>>, LabError> {
+pub(super) fn run_plans(plans: &[Planned], stop: &Stop) -> Result<Vec<Vec<Outcome>>, LabError> {
     let progress = Progress::new(lab::orders(plans).len());
     let runs = lab::run(plans, stop, &progress);
     progress.finish();
     runs
 }
 
-fn relabelled(outcome: &Outcome, case: &str) -> Outcome {
+pub(super) fn relabelled(outcome: &Outcome, case: &str) -> Outcome {
     Outcome {
         case: case.to_owned(),
         ..outcome.clone()
@@ -323,14 +354,21 @@ fn render(
     if sides.len() > 1 {
         text.push_str(&several::render(&beside(sides), columns[0]));
     }
-    text.push_str(&notes(sides));
+    let of: Vec<(&str, &[String])> = sides
+        .iter()
+        .map(|side| {
+            let name = side.recording.setting.name.as_str();
+            (name, side.recording.notes.as_slice())
+        })
+        .collect();
+    text.push_str(&notes(&of));
     text
 }
 
-/// All notes; what is said of several recordings is said once.
-fn notes(sides: &[Side]) -> String {
+/// All notes of (recording, its notes); what is said of several recordings is said once.
+pub(super) fn notes(sides: &[(&str, &[String])]) -> String {
     let mut seen: Vec<&String> = Vec::new();
-    for note in sides.iter().flat_map(|side| &side.recording.notes) {
+    for note in sides.iter().flat_map(|(_, notes)| *notes) {
         if !seen.contains(&note) {
             seen.push(note);
         }
@@ -338,8 +376,8 @@ fn notes(sides: &[Side]) -> String {
     let line = |note: &String| {
         let of: Vec<&str> = sides
             .iter()
-            .filter(|side| side.recording.notes.contains(note))
-            .map(|side| side.recording.setting.name.as_str())
+            .filter(|(_, notes)| notes.contains(note))
+            .map(|(name, _)| *name)
             .collect();
         if of.len() == sides.len() {
             format!("note: {note}\n")
@@ -386,33 +424,37 @@ fn one(side: &Side, columns: &[&str]) -> String {
     text
 }
 
-/// Names every band that does not hold.
-fn judge(sides: &[Side], column: &str) -> u8 {
+/// Names every band that does not hold, if that is asked for; answers the exit status.
+pub(super) fn judged<'a>(
+    check: bool,
+    sides: impl Iterator<Item = (&'a str, Vec<Verdict>)>,
+    column: &str,
+) -> u8 {
     let mut code = OK;
-    for side in sides {
-        let setting = &side.recording.setting;
-        for verdict in bands::judge(setting, &side.recorded, &side.lab[0]) {
-            if !verdict.holds {
-                code = FAILED;
-                let name = &setting.name;
-                terminal::complain(&format!("tidegate: {name}, {column}: {}", verdict.line()));
-            }
+    for (name, verdicts) in sides.filter(|_| check) {
+        for verdict in verdicts.iter().filter(|verdict| !verdict.holds) {
+            code = FAILED;
+            terminal::complain(&format!("tidegate: {name}, {column}: {}", verdict.line()));
         }
     }
     code
 }
 
 /// What is written.
-struct Made<'a> {
+pub(super) struct Made<'a> {
     /// What the plans are called in the tables, in their order.
-    rows: &'a [String],
-    plans: &'a [Planned],
-    outcomes: &'a [Outcome],
-    printed: &'a str,
-    seed: u64,
+    pub(super) rows: &'a [String],
+    pub(super) plans: &'a [Planned],
+    pub(super) outcomes: &'a [Outcome],
+    pub(super) printed: &'a str,
+    pub(super) seed: u64,
 }
 
-fn write(folder: &Path, made: &Made<'_>, own: Vec<TidyTable>) -> Result<(), CompareError> {
+pub(super) fn write(
+    folder: &Path,
+    made: &Made<'_>,
+    own: Vec<TidyTable>,
+) -> Result<(), CompareError> {
     let plans = made.plans;
     let first = &plans[0];
     let mut about = About {

@@ -87,30 +87,47 @@ pub struct Fitted {
     pub error: f64,
 }
 
+/// A recorded value, what a share is multiplied by, and what its error is a part of.
+pub(super) struct Point {
+    pub(super) scale: f64,
+    pub(super) value: f64,
+    pub(super) unit: f64,
+}
+
+/// The share with the least mean error, and that error.
+pub(super) fn best_share(points: &[Point]) -> Option<(f64, f64)> {
+    // The sum of absolute errors is least where one of them is zero.
+    let shares = points.iter().map(|point| point.value / point.scale);
+    let errors = shares.filter_map(|share| {
+        let error = |point: &Point| ((share * point.scale - point.value) / point.unit).abs();
+        Some((share, mean(points.iter().map(error))?))
+    });
+    errors.min_by(|(_, one), (_, other)| one.total_cmp(other))
+}
+
 /// The best constant for the figure of that name over (setting, recorded value).
 #[must_use]
 pub fn best(figure: &str, recorded: &[(&Setting, f64)]) -> Option<Fitted> {
     let mut best: Option<Fitted> = None;
     for guess in GUESSES.iter().filter(|guess| guess.figure == figure) {
-        let points: Vec<(f64, f64)> = recorded
+        let points: Vec<Point> = recorded
             .iter()
-            .map(|(setting, value)| ((guess.scale)(setting), *value))
-            .filter(|(scale, value)| *scale > 0.0 && *value > 0.0)
+            .map(|(setting, value)| Point {
+                scale: (guess.scale)(setting),
+                value: *value,
+                unit: *value,
+            })
+            .filter(|point| point.scale > 0.0 && point.value > 0.0)
             .collect();
-        // The sum of absolute errors is least where one of them is zero.
-        for (scale, value) in &points {
-            let share = value / scale;
-            let errors = points
-                .iter()
-                .map(|(scale, value)| (share * scale / value - 1.0).abs());
-            let Some(error) = mean(errors) else { continue };
-            if best.as_ref().is_none_or(|best| error < best.error) {
-                best = Some(Fitted {
-                    of: guess.of,
-                    share,
-                    error,
-                });
-            }
+        let Some((share, error)) = best_share(&points) else {
+            continue;
+        };
+        if best.as_ref().is_none_or(|best| error < best.error) {
+            best = Some(Fitted {
+                of: guess.of,
+                share,
+                error,
+            });
         }
     }
     best

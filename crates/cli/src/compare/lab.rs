@@ -67,6 +67,18 @@ pub enum LabError {
 /// # Errors
 /// A column that is not known; or a bug of ours, when the scenario does not load.
 pub fn plan(setting: &Setting, columns: &[&str], seed: u64) -> Result<Planned, LabError> {
+    let mut notes = Vec::new();
+    let text = scenario(setting, columns, seed, &mut notes);
+    planned(&setting.name, text, columns, notes)
+}
+
+/// The runs of a scenario that was made from the recording of that name.
+pub(super) fn planned(
+    name: &str,
+    text: String,
+    columns: &[&str],
+    notes: Vec<String>,
+) -> Result<Planned, LabError> {
     for name in columns {
         if presets::by_name(name).is_none() {
             return Err(LabError::Policy {
@@ -75,10 +87,9 @@ pub fn plan(setting: &Setting, columns: &[&str], seed: u64) -> Result<Planned, L
             });
         }
     }
-    let mut notes = Vec::new();
     let source = Source {
-        origin: format!("{} (made from the recording)", setting.name),
-        text: scenario(setting, columns, seed, &mut notes),
+        origin: format!("{name} (made from the recording)"),
+        text,
     };
     let (scenario, source) = Scenario::load(source, &[])?;
     let rows = scenario.rows();
@@ -178,14 +189,19 @@ fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<Stri
             );
         }
     }
+    self::columns(&mut text, columns, setting.hz);
+    text
+}
+
+/// The columns of a scenario.
+pub(super) fn columns(text: &mut String, columns: &[&str], hz: u32) {
     for name in columns {
         let _ = write!(text, "\n[[policy]]\nname = \"{name}\"\n");
         // The kernel's law counts in the kernel's ticks.
         if name.starts_with("linux-") {
-            let _ = writeln!(text, "hz = {}", setting.hz);
+            let _ = writeln!(text, "hz = {hz}");
         }
     }
-    text
 }
 
 /// The nearest size of a call in whole sectors.
@@ -264,6 +280,6 @@ pub(super) fn plain(name: &str) -> String {
 }
 
 /// A string of TOML.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }

@@ -25,6 +25,7 @@ mod folder;
 pub mod guess;
 pub mod lab;
 pub mod measure;
+pub mod pressure;
 pub mod recording;
 mod rows;
 pub mod setting;

@@ -98,18 +98,36 @@ pub(super) fn read(
         path,
         text: &text,
         wanted,
+        label: None,
     };
-    reader.read(per_writer)
+    Ok(reader.read(per_writer)?.0)
+}
+
+/// The same where a column of names tells the sequences apart: the rows, and the name of each.
+pub(super) fn read_labelled(
+    path: &Path,
+    wanted: &[Wanted],
+    label: &'static str,
+) -> Result<(Rows, Vec<String>), Fault> {
+    let text = text(path)?;
+    let reader = Reader {
+        path,
+        text: &text,
+        wanted,
+        label: Some(column(label, "a name")),
+    };
+    reader.read(None)
 }
 
 struct Reader<'a> {
     path: &'a Path,
     text: &'a str,
     wanted: &'a [Wanted],
+    label: Option<Wanted>,
 }
 
 impl Reader<'_> {
-    fn read(&self, per_writer: Option<usize>) -> Result<Rows, Fault> {
+    fn read(&self, per_writer: Option<usize>) -> Result<(Rows, Vec<String>), Fault> {
         let mut lines = csv::ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
@@ -127,10 +145,12 @@ impl Reader<'_> {
         let Some((header, rows)) = records.split_first() else {
             return Err(Fault::of(self.path, "is empty", self.header_help()));
         };
-        let places = self.places(header)?;
+        let places = self.places(header, self.wanted)?;
+        let named = self.places(header, self.label.as_slice())?;
         let mut kept = Rows::default();
+        let mut labels = Vec::new();
         let mut torn = Vec::new();
-        let mut before: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
+        let mut before: BTreeMap<(u64, String), (f64, usize)> = BTreeMap::new();
         for (index, record) in rows.iter().enumerate() {
             let line = line_of(record);
             let at_an_end = index == 0 || index + 1 == rows.len();
@@ -145,7 +165,9 @@ impl Reader<'_> {
                 Err(fault) => return Err(fault),
             };
             let writer = per_writer.map_or(0, |at| values[at].to_bits());
-            if let Some((last, last_line)) = before.insert(writer, (values[0], line))
+            let label = named.first().map_or("", |at| record[*at].trim()).to_owned();
+            if let Some((last, last_line)) =
+                before.insert((writer, label.clone()), (values[0], line))
                 && values[0] < last
             {
                 return Err(self.fault(
@@ -157,6 +179,7 @@ impl Reader<'_> {
             }
             kept.rows.push(values);
             kept.lines.push(line);
+            labels.push(label);
         }
         if !torn.is_empty() {
             kept.notes.push(format!(
@@ -167,11 +190,11 @@ impl Reader<'_> {
                 torn.join(", ")
             ));
         }
-        Ok(kept)
+        Ok((kept, labels))
     }
 
     /// Where the wanted columns are.
-    fn places(&self, header: &csv::StringRecord) -> Result<Vec<usize>, Fault> {
+    fn places(&self, header: &csv::StringRecord, wanted: &[Wanted]) -> Result<Vec<usize>, Fault> {
         let names: Vec<&str> = header.iter().map(str::trim).collect();
         let place = |wanted: &Wanted| {
             let at = |name: &str| names.iter().position(|known| *known == name);
@@ -195,7 +218,7 @@ impl Reader<'_> {
                 .at(Place::whole(1, text))
             })
         };
-        self.wanted.iter().map(place).collect()
+        wanted.iter().map(place).collect()
     }
 
     fn values(

@@ -8,7 +8,7 @@ use crate::output::{self, Column, Data, TidyTable};
 
 /// Writers that get a row each.
 const WRITERS_MOST: usize = 4;
-/// Width of the first column, of a value, and of a value with its difference.
+/// Least width of the first column; of a value, and of a value with its difference.
 const NAME: usize = 28;
 const FIELD: usize = 12;
 const COLUMN: usize = 22;
@@ -102,7 +102,19 @@ fn writer_rows(setting: &Setting, columns: &[&Measures]) -> Vec<Row> {
 
 /// A table whose first column is what the others are compared with.
 pub(super) fn table(heads: &[&str], rows: &[Row]) -> String {
-    let mut text = format!("{:NAME$}", "");
+    let labels: Vec<String> = rows
+        .iter()
+        .map(|row| {
+            if row.unit.is_empty() {
+                row.name.clone()
+            } else {
+                format!("{} ({})", row.name, row.unit)
+            }
+        })
+        .collect();
+    let widest = labels.iter().map(|label| label.chars().count() + 1).max();
+    let name = NAME.max(widest.unwrap_or(0));
+    let mut text = format!("{:name$}", "");
     for (index, head) in heads.iter().enumerate() {
         let _ = if index == 0 {
             write!(text, "{head:>FIELD$}")
@@ -111,13 +123,8 @@ pub(super) fn table(heads: &[&str], rows: &[Row]) -> String {
         };
     }
     text.push('\n');
-    for row in rows {
-        let label = if row.unit.is_empty() {
-            row.name.clone()
-        } else {
-            format!("{} ({})", row.name, row.unit)
-        };
-        let _ = write!(text, "{label:NAME$}");
+    for (row, label) in rows.iter().zip(&labels) {
+        let _ = write!(text, "{label:name$}");
         let base = row.values.first().copied().flatten();
         for (index, value) in row.values.iter().enumerate() {
             let shown = value.map_or("-".to_owned(), |value| format!("{value:.*}", row.digits));
@@ -149,26 +156,47 @@ pub(super) fn percent(base: Option<f64>, value: Option<f64>) -> Option<String> {
     })
 }
 
+/// One value of the table of all figures.
+pub(super) struct Value<'a> {
+    pub(super) recording: &'a str,
+    pub(super) column: &'a str,
+    pub(super) figure: String,
+    pub(super) unit: &'a str,
+    pub(super) value: Option<f64>,
+}
+
 /// (recording, column, figures) as a table, one figure a row.
 pub(super) fn tidy(figures: &[(&str, &str, &Measures)]) -> TidyTable {
+    tidy_of(figures.iter().flat_map(|(recording, column, measures)| {
+        let value = |figure: String, unit, value| Value {
+            recording,
+            column,
+            figure,
+            unit,
+            value,
+        };
+        let all = QUANTITIES.iter();
+        let all = all.map(move |quantity| {
+            let name = quantity.name.to_owned();
+            value(name, quantity.unit, (quantity.of)(measures))
+        });
+        let writers = measures.writers.iter().enumerate();
+        let writers = writers
+            .map(move |(index, rate)| value(format!("writer {index}"), "MiB/s", Some(*rate)));
+        all.chain(writers)
+    }))
+}
+
+/// All of them as a table, one a row.
+pub(super) fn tidy_of<'a>(all: impl Iterator<Item = Value<'a>>) -> TidyTable {
     let (mut recordings, mut columns) = (Vec::new(), Vec::new());
     let (mut names, mut units, mut values) = (Vec::new(), Vec::new(), Vec::new());
-    let mut push = |at: (&str, &str), name: String, unit: &str, value: Option<f64>| {
-        recordings.push(at.0.to_owned());
-        columns.push(at.1.to_owned());
-        names.push(name);
-        units.push(unit.to_owned());
-        values.push(value.unwrap_or(f64::NAN));
-    };
-    for (recording, column, measures) in figures {
-        let at = (*recording, *column);
-        for quantity in &QUANTITIES {
-            let name = quantity.name.to_owned();
-            push(at, name, quantity.unit, (quantity.of)(measures));
-        }
-        for (index, rate) in measures.writers.iter().enumerate() {
-            push(at, format!("writer {index}"), "MiB/s", Some(*rate));
-        }
+    for value in all {
+        recordings.push(value.recording.to_owned());
+        columns.push(value.column.to_owned());
+        names.push(value.figure);
+        units.push(value.unit.to_owned());
+        values.push(value.value.unwrap_or(f64::NAN));
     }
     let column = |name, data| Column { name, data };
     TidyTable::new(

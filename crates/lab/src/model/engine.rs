@@ -116,13 +116,15 @@ pub enum StallKind {
     ServerBurst,
 }
 
-/// In which order pieces of one class are served.
+/// In which order pieces are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Upwards from the head, then again from the lowest (C-SCAN).
+    /// By class, and within one upwards from the head, then again from the lowest (C-SCAN).
     Position,
-    /// As they came.
+    /// By class, and within one as they came.
     Arrival,
+    /// As they came, whatever their class: there is no scheduler.
+    Unscheduled,
 }
 
 /// How a model works inside.
@@ -956,10 +958,12 @@ impl Queue {
     }
 
     fn push(&mut self, class: IoClass, piece: Piece) {
-        let place = if self.order == Order::Position {
-            piece.job.block
-        } else {
-            0
+        let (place, class) = match self.order {
+            Order::Position => (piece.job.block, class),
+            Order::Arrival => (0, class),
+            // What is no I/O (space in a file that nobody logs) does not queue.
+            Order::Unscheduled if piece.job.kind == Kind::Hole => (0, IoClass::Read),
+            Order::Unscheduled => (0, IoClass::Sync),
         };
         let key = (place, self.arrivals);
         self.arrivals += 1;

@@ -11,6 +11,8 @@
 //! enough waits for the next tick, and all behind it with it. What is left of a budget is not saved up:
 //! with requests of 64 KiB the device gives 3.125, 15.625 and 62.5 MiB/s of 4, 16 and 64.
 //!
+//! It has no scheduler (`none`): a read waits behind all writes that came before it.
+//!
 //! The timer that ticks stops at a tick before which nothing was used, and is started by the next
 //! request; its old time of expiry has passed, so that it fires at once and that request is free. From
 //! then on it keeps to its old grid.
@@ -94,7 +96,7 @@ impl Mechanism for NullBlk {
     }
 
     fn order(&self) -> Order {
-        Order::Arrival
+        Order::Unscheduled
     }
 
     fn queue(&self) -> Option<DeviceQueue> {

@@ -519,6 +519,18 @@ fn a_read_beside_a_saturating_writer_waits_for_one_piece_only() {
 }
 
 #[test]
+fn a_read_of_a_device_without_a_scheduler_waits_behind_the_writes_before_it() {
+    let bench = Bench::of("null_blk", "bare");
+    for at in 0..12 {
+        bench.submit(IoOp::Write, IoClass::Writeback, FILE, at * 16, 16);
+    }
+    bench.submit(IoOp::Read, IoClass::Read, FILE, 0, 16);
+    let ended = bench.run();
+    assert_eq!(ended.len(), 13);
+    assert_eq!(ended[12].0.op, IoOp::Read);
+}
+
+#[test]
 fn a_request_is_split_at_the_devices_largest_and_ends_once() {
     let bench = Bench::new(&by_name("usb_stick").unwrap(), Layout::plain(), 1);
     bench.submit(IoOp::Write, IoClass::Sync, FILE, 0, 256);
